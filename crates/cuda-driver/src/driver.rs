@@ -8,10 +8,10 @@ use std::fmt;
 use std::sync::atomic::{self, AtomicBool};
 use std::sync::{Arc, Weak};
 
-use cuda_sys::{CUresult, DriverLibrary, DriverTable, Function, Version, calls};
+use cuda_sys::{CUdevice, CUresult, DriverLibrary, DriverTable, Function, Version, calls};
 use once_cell::sync::OnceCell;
 
-use crate::context::{ContextInner, Identity, Life};
+use crate::context::{Captures, ContextInner, Identity, Life};
 use crate::device::Device;
 use crate::error::{DriverError, Error, Result};
 use crate::launch::DriverLaunches;
@@ -54,6 +54,9 @@ struct Inner {
     /// The live contexts, so that all handles of a context share its default stream and its
     /// dependency tracking.
     contexts: Mutex<Vec<Known>, { rank::CONTEXTS }>,
+    /// The captures in the primary context of each device that has been retained. They outlive the
+    /// context: a handle that ends must know of the captures of a later one.
+    primary_captures: Mutex<Vec<(CUdevice, Arc<Captures>)>, { rank::PRIMARY_CAPTURES }>,
     /// Set once work was queued that waits for the program: a wait for a value, or a host function.
     /// Never reset.
     may_block: AtomicBool,
@@ -109,6 +112,7 @@ impl Driver {
         let inner = Inner {
             library,
             contexts: Mutex::default(),
+            primary_captures: Mutex::default(),
             may_block: AtomicBool::new(false),
             has_strays: AtomicBool::new(false),
             jobs: Arc::default(),
@@ -333,6 +337,17 @@ impl Driver {
         let contexts = self.contexts();
         let mut live = contexts.iter().filter(|(_, it)| it.strong_count() > 0);
         live.any(|(identity, _)| is_it(identity))
+    }
+
+    /// The captures in the primary context of `device`, whichever handle they were begun with.
+    pub(crate) fn captures_of_primary(&self, device: CUdevice) -> Arc<Captures> {
+        let mut known = self.inner.primary_captures.lock();
+        if let Some((_, captures)) = known.iter().find(|(of, _)| *of == device) {
+            return Arc::clone(captures);
+        }
+        let captures = Arc::default();
+        known.push((device, Arc::clone(&captures)));
+        captures
     }
 
     fn contexts(&self) -> MutexGuard<'_, Vec<Known>> {

@@ -159,17 +159,20 @@ pub enum Error {
     /// The context was created by other code, and was not
     /// [borrowed](crate::Context::borrow_raw).
     ForeignContext,
-    /// An object cannot be closed while other handles of it exist. It is closed when the last of
-    /// them is dropped.
+    /// An object cannot be closed while it is in use. It is released when its last user is dropped.
     StillInUse {
         /// The object.
         what: &'static str,
+        /// The kinds of objects that may be using it.
+        by: &'static str,
     },
     /// The memory cannot be used while it is mapped by the host.
     Borrowed {
         /// The memory.
         what: &'static str,
     },
+    /// Another thread changed a graph while it was being added to another graph as a child.
+    ChildChanged,
     /// A node belongs to another graph, or to a graph from which the executable was not
     /// instantiated.
     OtherGraph,
@@ -319,11 +322,15 @@ impl fmt::Display for Error {
                 "the current context was created by other code; borrow it with \
                  `Context::borrow_raw`",
             ),
-            Self::StillInUse { what } => write!(
+            Self::StillInUse { what, by } => write!(
                 f,
-                "{what} has other handles in use; it is closed when the last of them is dropped"
+                "{what} is still in use by {by}; it is released when the last of them is dropped"
             ),
             Self::Borrowed { what } => write!(f, "{what} is currently mapped by the host"),
+            Self::ChildChanged => f.write_str(
+                "another thread changed the child graph during the call; call again when it has \
+                 finished",
+            ),
             Self::OtherGraph => f.write_str("the node belongs to another graph"),
             Self::NodeGone => f.write_str("the node was removed from its graph"),
             Self::GraphCycle => f.write_str("the edge would create a cycle in the graph"),

@@ -45,6 +45,8 @@ pub(crate) mod rank {
         DRIVERS,
         /// The contexts of a driver.
         CONTEXTS,
+        /// The captures in the primary contexts of a driver.
+        PRIMARY_CAPTURES,
         /// The contexts in which a library was used.
         LIBRARY_CONTEXTS,
         /// The variables of a module.

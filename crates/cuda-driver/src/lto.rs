@@ -111,7 +111,7 @@ impl LtoLinker {
             .collect::<Result<Vec<_>>>()?;
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         let count = u32::try_from(pointers.len()).map_err(|_| Error::Unsupported {
-            what: "a number of options that exceeds `u32`",
+            what: "linking with more options than a `u32` counts",
         })?;
         let mut linker = Self {
             handle: ptr::null_mut(),

@@ -28,7 +28,12 @@ impl Context {
     ///
     /// Queries the current context every time (8 ns), because other code may have changed it.
     pub(crate) fn enter(&self) -> Result<Current<'_>, DriverError> {
-        if current(self.driver())? == self.as_raw() {
+        self.enter_from(current(self.driver())?)
+    }
+
+    /// Makes this context current in place of `before`, which is current.
+    fn enter_from(&self, before: CUcontext) -> Result<Current<'_>, DriverError> {
+        if before == self.as_raw() {
             return Ok(Current { pushed: None });
         }
         self.push()?;
@@ -37,6 +42,21 @@ impl Context {
         Ok(Current {
             pushed: Some(self.device().driver()),
         })
+    }
+
+    /// Makes this context current, as [`enter`](Self::enter) does, for a copy that fails if a
+    /// context of another device is current. Does nothing if no context is current, or if the
+    /// driver has only one device.
+    #[inline]
+    pub(crate) fn enter_for_copy(&self) -> Result<Option<Current<'_>>, DriverError> {
+        if !self.limits().has_other_devices {
+            return Ok(None);
+        }
+        let before = current(self.driver())?;
+        if before.is_null() {
+            return Ok(None);
+        }
+        self.enter_from(before).map(Some)
     }
 
     fn push(&self) -> Result<(), DriverError> {

@@ -59,7 +59,7 @@ pub(crate) struct ContextInner {
     staging: Staging,
     gate: Gate,
     strays: Strays,
-    captures: Captures,
+    captures: Arc<Captures>,
     owner: Owner,
     /// If the context is borrowed, calls through this driver fail once the context is declared
     /// dead.
@@ -78,6 +78,8 @@ pub(crate) struct Limits {
     pub(crate) shared: u32,
     /// Whether the device supports `cuMemAllocAsync`.
     pub(crate) pools: bool,
+    /// Whether the driver has several devices.
+    pub(crate) has_other_devices: bool,
 }
 
 impl ContextInner {
@@ -99,7 +101,7 @@ impl ContextInner {
             staging: Staging::default(),
             gate: Gate::default(),
             strays: Strays::default(),
-            captures: Captures::default(),
+            captures: owner.captures(&driver),
             driver: owner.driver(&driver),
             owner,
             device: device.clone(),
@@ -374,7 +376,12 @@ impl Context {
     /// `cuCtxDestroy()`, `cuDevicePrimaryCtxRelease()`—Destroys or releases the context, and
     /// returns the result of the driver call.
     ///
-    /// This must be the last handle. The call waits for work that is still queued, but only
+    /// This must be the last handle, and every stream, buffer, module and other object of the context
+    /// must have been dropped: each of them is a handle too. Otherwise the call ends nothing and
+    /// waits for nothing. The objects stay usable, and the context ends when the last of them is
+    /// dropped, which does not report errors.
+    ///
+    /// The call waits for work that is still queued, but only
     /// [`synchronize`](Self::synchronize) reports whether that work failed. A borrowed context is
     /// only given up. If objects of the context were dropped inside a host function and are still
     /// to be freed, the context ends after them on another thread, and this call returns `Ok`
@@ -382,8 +389,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::StillInUse`] if other handles or objects of the context exist; the context then
-    /// ends when the last of them is dropped. A buffer of another context that was copied from or
+    /// [`Error::StillInUse`] if other handles or objects of the context exist. A buffer of another context that was copied from or
     /// to this one can count as such an object until it is used again.
     #[doc(alias = "cuCtxDestroy")]
     #[doc(alias = "cuCtxDetach")]
@@ -392,6 +398,7 @@ impl Context {
         let Some(inner) = Arc::into_inner(self.0) else {
             return Err(Error::StillInUse {
                 what: "the context",
+                by: "other handles of it, or by streams, memory, modules or other objects of it",
             });
         };
         if !pending::settle(&inner.driver) {
@@ -435,6 +442,7 @@ impl Limits {
             ],
             shared: device.max_shared_memory_per_block_optin()?,
             pools: device.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0,
+            has_other_devices: Device::count(device.driver())? > 1,
         })
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cuda_sys::{CUcontext, CUdevice};
 
-use super::ContextFlags;
+use super::{Captures, ContextFlags};
 use crate::device::Device;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
@@ -76,7 +76,15 @@ impl Destroy for Primary {
 impl Primary {
     /// Waits for the work in the context, unless other handles retain the context: in that case it
     /// does not end, and a wait could invalidate a capture in it.
+    ///
+    /// Another thread may retain the context again during the wait. Its captures begin after the
+    /// wait, because all handles of the primary context share one list of captures.
     fn finish(driver: &Driver, raw: RawContext) {
+        let captures = driver.captures_of_primary(raw.device);
+        let Some(_quiet) = captures.quiet() else {
+            // A capture keeps a handle of the context, whose drop waits.
+            return;
+        };
         if !driver.has_context(|context| context.is_primary_of(raw.device)) {
             finish(driver, raw.context);
         }
@@ -170,6 +178,14 @@ impl Owner {
             Self::Borrowed(raw, _) => (*raw, false),
         };
         Identity { raw, is_primary }
+    }
+
+    /// The captures in the context. Successive handles of a primary context share them.
+    pub(super) fn captures(&self, driver: &Driver) -> Arc<Captures> {
+        match self {
+            Self::Primary(handle) => driver.captures_of_primary(handle.raw().device),
+            Self::Owned(_) | Self::Borrowed(..) => Arc::default(),
+        }
     }
 
     /// The driver handle for calls of this context and its objects.

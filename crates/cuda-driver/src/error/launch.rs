@@ -57,56 +57,100 @@ impl fmt::Display for ArgumentError {
 
 impl std::error::Error for ArgumentError {}
 
-/// A launch configuration exceeds a limit of the device or the kernel.
+/// A launch configuration that the device or the kernel does not allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LaunchConfigError {
-    /// The kernel.
-    pub kernel: String,
-    /// The quantity that is out of range: `grid.x`, `threads per block`, …
-    pub what: &'static str,
-    /// The value requested.
-    pub given: u64,
-    /// The smallest value allowed.
-    pub least: u64,
-    /// The largest value allowed.
-    pub most: u64,
+pub enum LaunchConfigError {
+    /// A quantity exceeds a limit.
+    OutOfRange {
+        /// The kernel.
+        kernel: String,
+        /// The quantity: `grid.x`, `threads per block`, …
+        what: &'static str,
+        /// The value requested.
+        given: u64,
+        /// The smallest value allowed.
+        least: u64,
+        /// The largest value allowed.
+        most: u64,
+    },
+    /// The grid cannot be divided into clusters.
+    PartialCluster {
+        /// The kernel.
+        kernel: String,
+        /// The dimension of the grid: `grid.x`, `grid.y` or `grid.z`.
+        what: &'static str,
+        /// The number of blocks in this dimension of the grid.
+        given: u32,
+        /// The number of blocks in this dimension of a cluster.
+        cluster: u32,
+    },
 }
 
 impl fmt::Display for LaunchConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            kernel,
-            what,
-            given,
-            least,
-            most,
-        } = self;
-        write!(
-            f,
-            "kernel {kernel}: {what} is {given}; {least} to {most} is allowed"
-        )
+        match self {
+            Self::OutOfRange {
+                kernel,
+                what,
+                given,
+                least,
+                most,
+            } => write!(
+                f,
+                "kernel {kernel}: {what} is {given}; {least} to {most} is allowed"
+            ),
+            Self::PartialCluster {
+                kernel,
+                what,
+                given,
+                cluster,
+            } => write!(
+                f,
+                "kernel {kernel}: {what} is {given} blocks, which is not a multiple of the cluster \
+                 size in this dimension, {cluster}; round it up and let the extra blocks return"
+            ),
+        }
     }
 }
 
 impl std::error::Error for LaunchConfigError {}
 
 impl LaunchConfigError {
-    /// The quantity that is out of range: `grid.x`, `threads per block`, …
+    /// The quantity that is not allowed: `grid.x`, `threads per block`, …
     #[must_use]
     pub fn what(&self) -> &'static str {
-        self.what
+        match self {
+            Self::OutOfRange { what, .. } | Self::PartialCluster { what, .. } => what,
+        }
     }
 
     /// The value requested.
     #[must_use]
     pub fn given(&self) -> u64 {
-        self.given
+        match self {
+            Self::OutOfRange { given, .. } => *given,
+            Self::PartialCluster { given, .. } => u64::from(*given),
+        }
     }
+}
 
-    /// The largest value allowed.
-    #[must_use]
-    pub fn most(&self) -> u64 {
-        self.most
+#[cfg(test)]
+mod tests {
+    use super::LaunchConfigError;
+
+    #[test]
+    fn a_partial_cluster_names_the_grid_and_the_cluster() {
+        let error = LaunchConfigError::PartialCluster {
+            kernel: "add".to_owned(),
+            what: "grid.y",
+            given: 10,
+            cluster: 4,
+        };
+        assert_eq!(
+            error.to_string(),
+            "kernel add: grid.y is 10 blocks, which is not a multiple of the cluster size in this \
+             dimension, 4; round it up and let the extra blocks return"
+        );
     }
 }

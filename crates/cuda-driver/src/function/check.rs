@@ -200,7 +200,7 @@ impl Function {
 
     fn out_of_range(&self, what: &'static str, given: u64, least: u64, most: u64) -> Error {
         let kernel = self.name().to_owned();
-        Error::LaunchConfig(Box::new(LaunchConfigError {
+        Error::LaunchConfig(Box::new(LaunchConfigError::OutOfRange {
             kernel,
             what,
             given,
@@ -227,23 +227,24 @@ impl Function {
         }
         let LaunchConfig { grid, .. } = config;
         let dims = [
-            (
-                "remainder of grid.x divided by cluster.x",
-                grid.x % cluster.x,
-            ),
-            (
-                "remainder of grid.y divided by cluster.y",
-                grid.y % cluster.y,
-            ),
-            (
-                "remainder of grid.z divided by cluster.z",
-                grid.z % cluster.z,
-            ),
+            ("grid.x", grid.x, cluster.x),
+            ("grid.y", grid.y, cluster.y),
+            ("grid.z", grid.z, cluster.z),
         ];
-        match dims.into_iter().find(|(_, rest)| *rest != 0) {
-            Some((what, rest)) => Err(self.out_of_range(what, rest.into(), 0, 0)),
-            None => Ok(()),
-        }
+        let partial = dims
+            .into_iter()
+            .find(|(_, given, size)| !given.is_multiple_of(*size));
+        let Some((what, given, cluster)) = partial else {
+            return Ok(());
+        };
+        Err(Error::LaunchConfig(Box::new(
+            LaunchConfigError::PartialCluster {
+                kernel: self.name().to_owned(),
+                what,
+                given,
+                cluster,
+            },
+        )))
     }
 }
 

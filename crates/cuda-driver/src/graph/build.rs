@@ -70,7 +70,7 @@ impl Graph {
         let is_full = |edge: &Edge| edge.kind == EdgeKind::Full;
         if kind != NodeKind::Kernel && !after.iter().all(is_full) {
             return Err(Error::Unsupported {
-                what: "a programmatic edge to a node other than a kernel",
+                what: "a programmatic edge to a node other than a kernel node",
             });
         }
         let context = self.root.context();
@@ -89,9 +89,7 @@ impl Graph {
         if let Some((other, changes)) = before.as_ref().or(behind.as_ref())
             && Parts::changes(other) != *changes
         {
-            return Err(Error::Borrowed {
-                what: "a body of the child graph",
-            });
+            return Err(Error::ChildChanged);
         }
         let mut edges = all[self.at].edges(after, &reaches)?;
         // In the order in which they are added below: an update pairs nodes by the order of their
@@ -221,7 +219,7 @@ impl Graph {
         match parts.check_edge(from, to)? {
             Some(known) if known == EdgeKind::Full || known == edge.kind => Ok(()),
             Some(_) => Err(Error::Unsupported {
-                what: "a second edge between two nodes",
+                what: "a second edge of another kind between the same two nodes",
             }),
             None => parts.add_edge(driver, from, to, edge.kind),
         }

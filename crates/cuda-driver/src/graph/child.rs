@@ -30,7 +30,7 @@ impl Graph {
     ///   frees.
     /// - [`Error::Unsupported`] if `child` is this graph, is the body of a conditional node, or has
     ///   [device-updatable nodes](Self::set_device_updatable).
-    /// - [`Error::Borrowed`] if another thread changes `child` during the call.
+    /// - [`Error::ChildChanged`] if another thread changes `child` during the call.
     #[doc(alias = "cuGraphAddChildGraphNode")]
     pub fn child(&mut self, after: &[Edge], child: &Self) -> Result<Node<node_kind::Child>> {
         let (raw, owners, changes) = self.of_child(child)?;
@@ -92,7 +92,7 @@ impl Graph {
     pub fn try_clone(&self) -> Result<Self> {
         if self.at != 0 {
             return Err(Error::Unsupported {
-                what: "a clone of the body of a conditional node",
+                what: "cloning the body of a conditional node",
             });
         }
         let context = self.context();
@@ -100,7 +100,7 @@ impl Graph {
         // Declared before the guard, so that on an error the clone is dropped after the guard.
         let clone;
         let all = self.root.lock();
-        Parts::without_device_nodes(&all, "a clone of a graph with device-updatable nodes")?;
+        Parts::without_device_nodes(&all, "cloning a graph with device-updatable nodes")?;
         let parts = &all[0];
         let mut raw = ptr::null_mut();
         let _current = context.enter()?;

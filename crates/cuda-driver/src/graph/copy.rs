@@ -147,7 +147,7 @@ pub(super) fn copy_of_ends<T: DeviceRepr>(
     let (height, depth) = (shape.height, shape.depth);
     if width == 0 || height == 0 || depth == 0 {
         return Err(Error::Unsupported {
-            what: "a copy node for no bytes",
+            what: "a copy node of zero bytes",
         });
     }
     let shape = Rows {

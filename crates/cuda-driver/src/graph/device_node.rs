@@ -147,7 +147,7 @@ impl DeviceNode {
             return Ok(self);
         }
         Err(Error::Unsupported {
-            what: "the handle of a device-updatable node",
+            what: "changing this node from kernels: the driver returned no handle for it, so it",
         })
     }
 }

@@ -71,12 +71,12 @@ pub(super) fn fill_of<T: DeviceRepr>(
     let value = bytemuck::bytes_of(&value);
     if value.is_empty() || rows.bytes() == 0 {
         return Err(Error::Unsupported {
-            what: "a fill node for no bytes",
+            what: "a fill node of zero bytes",
         });
     }
     if rows.depth != 1 {
         return Err(Error::Unsupported {
-            what: "a fill node for several planes",
+            what: "a fill node of more than one plane",
         });
     }
     // A row starts at an address that is aligned for `T`, and the size of `T` is a multiple of the

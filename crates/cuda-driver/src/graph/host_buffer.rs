@@ -114,7 +114,7 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
     fn lend(&self, access: Access) -> Result<()> {
         if pending::is_inside_host_function() {
             return Err(Error::Unsupported {
-                what: "waiting for a graph inside a host function",
+                what: "waiting for the launches of a graph inside a host function",
             });
         }
         if let Some(error) = self.memory.suspect.get() {

@@ -78,7 +78,7 @@ impl Graph {
         let bytes = bytes_of::<T>(len)?;
         if bytes == 0 {
             return Err(Error::Unsupported {
-                what: "a node that allocates nothing",
+                what: "a node that allocates zero bytes",
             });
         }
         let mut params = CUDA_MEM_ALLOC_NODE_PARAMS {

@@ -181,7 +181,10 @@ impl Graph {
     pub fn close(self) -> Result<()> {
         match Arc::into_inner(self.root) {
             Some(root) => Ok(root.close()?),
-            None => Err(Error::StillInUse { what: "the graph" }),
+            None => Err(Error::StillInUse {
+                what: "the graph",
+                by: "other handles of it, such as executables and bodies of conditional nodes",
+            }),
         }
     }
 }

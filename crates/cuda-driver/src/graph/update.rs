@@ -48,7 +48,7 @@ impl GraphExec {
         }
         if graph.at != 0 {
             return Err(Error::Unsupported {
-                what: "an update from the body of a conditional node",
+                what: "updating an executable from the body of a conditional node",
             });
         }
         let (inner, context) = (self.inner(), self.context());
@@ -57,11 +57,11 @@ impl GraphExec {
         if all.iter().any(|parts| parts.unfreed > 0) {
             return Err(Error::GraphMemoryKept);
         }
-        let what = "an update from a graph with device-updatable nodes";
+        let what = "updating from a graph with device-updatable nodes";
         Parts::without_device_nodes(&all, what)?;
         if state.has_device_nodes() {
             return Err(Error::Unsupported {
-                what: "an update of an executable with device-updatable nodes",
+                what: "updating an executable with device-updatable nodes",
             });
         }
         let new = state.like(&all);
@@ -209,7 +209,7 @@ impl Inner {
         let graph = self.root.lock();
         if graph[0].raw.0.is_null() {
             return Err(Error::Unsupported {
-                what: "a node whose graph was destroyed after a failed call or capture",
+                what: "changing an executable whose graph was destroyed after a failed call or capture",
             });
         }
         let parts = graph.iter().find(|parts| parts.id == node.graph);

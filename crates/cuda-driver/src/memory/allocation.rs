@@ -205,7 +205,10 @@ impl Memory {
     /// [`Error::StillInUse`] if a graph uses the memory. It is then freed with the last such graph.
     pub(crate) fn into_raw(self) -> Result<CUdeviceptr> {
         if self.tracker.is_held() && self.tracker.has_holders() {
-            return Err(Error::StillInUse { what: "the memory" });
+            return Err(Error::StillInUse {
+                what: "the memory",
+                by: "graphs",
+            });
         }
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `this` must not be used or dropped afterwards ← it is in a `ManuallyDrop`, and

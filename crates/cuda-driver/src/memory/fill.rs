@@ -44,6 +44,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
                 // SAFETY: as above; `piece` lies within the first element.
                 unsafe { set(home, at, piece, 1) }?;
             }
+            let _current = home.bind_for_copy()?;
             let mut done = value.len();
             while done < bytes {
                 let next = done.min(bytes - done);

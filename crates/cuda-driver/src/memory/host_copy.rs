@@ -94,6 +94,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         }
         let device = self.as_raw();
         to_pinned(self.memory, self.access, destination, |to| {
+            let _current = home.bind_for_copy()?;
             // SAFETY: both sides must hold `bytes` bytes until the copy has completed ← the lengths
             // are equal and the view is within its allocation; `to_pinned` waits for the copy, and
             // never frees the destination if the wait fails.
@@ -161,6 +162,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         }
         let device = self.as_raw();
         from_pinned(self.memory, self.access, source, |from| {
+            let _current = home.bind_for_copy()?;
             // SAFETY: both sides must hold `bytes` bytes until the copy has completed ← the lengths
             // are equal and the view is within its allocation; `from_pinned` waits for the copy,
             // and never frees the source if the wait fails.

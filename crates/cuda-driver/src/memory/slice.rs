@@ -233,6 +233,7 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
         self.memory.tracker.settle_before(&scope, self.access)?;
         source.memory.tracker.before(&scope, source.access)?;
         self.memory.use_at_home(self.access, || {
+            let _current = home.bind_for_copy()?;
             // SAFETY: both ranges must be valid until the copy completes, and must not overlap ←
             // the lengths are equal, and both views are within their allocations, whose frees wait
             // for this use. The ranges do not overlap because this view is borrowed mutably.

@@ -91,7 +91,7 @@ pub(crate) fn image_of(loadable: &Loadable) -> Result<Image<'_>> {
         Loadable::Cubin(cubin) => Ok(Image::Cubin(cubin)),
         Loadable::Fatbin(fatbin) => Ok(Image::Fatbin(fatbin)),
         _ => Err(Error::Unsupported {
-            what: "an image of this kind",
+            what: "loading this kind of image",
         }),
     }
 }

@@ -84,7 +84,7 @@ impl Held {
     pub(crate) fn new(memory: &Memory) -> Result<Self> {
         if memory.is_managed() {
             return Err(Error::Unsupported {
-                what: "managed memory in a graph",
+                what: "using managed memory in a graph",
             });
         }
         memory.tracker.hold();

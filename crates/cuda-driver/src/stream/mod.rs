@@ -218,6 +218,13 @@ impl Stream {
         self.state.bind_to_ask(&self.context)
     }
 
+    /// Makes the context current for an asynchronous copy, if a context of another device may be
+    /// current: see docs/safety.md, Current contexts of other devices.
+    #[inline]
+    pub(crate) fn bind_for_copy(&self) -> Result<Option<Current<'_>>, DriverError> {
+        self.context.enter_for_copy()
+    }
+
     /// Prepares a call that queues work: see [`StreamState::queueing`].
     #[inline]
     pub(crate) fn queueing(&self) -> Result<Queueing<'_>, DriverError> {

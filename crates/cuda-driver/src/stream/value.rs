@@ -173,7 +173,7 @@ impl<'a, T: StreamWord> At<'a, T> {
         if view.memory.is_managed() {
             // The borrow is shared, so the host may have a slice of the memory at the same time.
             return Err(Error::Unsupported {
-                what: "managed memory for stream memory operations",
+                what: "using managed memory for values that streams wait for or write",
             });
         }
         let len = view.len();

@@ -273,6 +273,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         }
         let bytes = self.len() * size_of::<T>();
         self.memory.use_on(stream, self.access, || {
+            let _current = stream.bind_for_copy()?;
             // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is within
             // its allocation, whose free waits for this use; the caller guarantees it for `to`.
             unsafe {
@@ -320,6 +321,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         }
         let bytes = self.len() * size_of::<T>();
         self.memory.use_on(stream, self.access, || {
+            let _current = stream.bind_for_copy()?;
             // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is within
             // its allocation, whose free waits for this use; the caller guarantees it for `from`.
             unsafe {

@@ -1,14 +1,18 @@
 //! Contexts: shared handles, and the current context of a thread.
 
+use std::ffi::c_void;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use cuda_driver::prelude::*;
-use cuda_driver::{Driver, Error};
+use cuda_driver::{Capture, Device, Driver, Error, Status};
 use cuda_sim::{Builder, Simulator};
 
-use crate::support::{everywhere, gpu, software};
+use crate::support::{everywhere, gpu, late, simulator, software};
+use crate::task::until;
 
 #[test]
 fn handles_of_one_primary_context_share_it_and_its_default_stream() {
@@ -178,6 +182,120 @@ fn threads_that_come_and_go_share_one_primary_context() {
         calls["cuDevicePrimaryCtxRelease_v2"] + 1
     );
     assert_eq!(simulator.live().contexts, 1, "{}", simulator.live());
+}
+
+/// Blocks the stream that calls it until the flag is set.
+unsafe extern "C" fn wait_for(flag: *mut c_void) {
+    // SAFETY: the flag must be alive ← it is a static.
+    let flag = unsafe { &*flag.cast::<AtomicBool>() };
+    while !flag.load(Ordering::Acquire) {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The last handle of a primary context waits for the work in the context. Another thread retains
+/// the context meanwhile: a capture there must not begin during that wait, which would break it.
+#[test]
+fn a_capture_begins_after_the_last_wait_of_an_earlier_handle() {
+    static IS_OPEN: AtomicBool = AtomicBool::new(false);
+    let bench = software(Builder::new());
+    let (stream, device) = (bench.stream(), bench.context.device().clone());
+    let (library, simulator) = (device.driver().library(), bench.simulator.unwrap());
+    let flag = (&raw const IS_OPEN).cast_mut().cast();
+    // SAFETY: the function and the flag are static, and the stream is alive.
+    let status = unsafe { library.cuLaunchHostFunc(stream.as_raw(), Some(wait_for), flag) };
+    assert!(status.is_success());
+    let context = bench.context;
+    let ending = thread::spawn(move || drop((stream, context)));
+    let limit = Duration::from_secs(5);
+    until("the last handle waits", limit, || {
+        simulator.calls().contains_key("cuCtxSynchronize")
+    });
+    let again = device.primary_context().unwrap();
+    let (begun, has_begun) = mpsc::channel();
+    let capturing = thread::spawn(move || {
+        let capture = Capture::begin(&again).unwrap();
+        begun.send(()).unwrap();
+        capture.end().unwrap();
+    });
+    let early = has_begun.recv_timeout(Duration::from_millis(100));
+    assert!(early.is_err(), "the capture began during the wait");
+    IS_OPEN.store(true, Ordering::Release);
+    has_begun.recv_timeout(limit).unwrap();
+    ending.join().unwrap();
+    capturing.join().unwrap();
+    assert!(simulator.live().is_empty(), "{}", simulator.live());
+}
+
+/// Every handle of a primary context owns one count of it, so no call reaches the driver with a
+/// context that another thread has released.
+#[test]
+fn no_call_uses_a_primary_context_that_has_ended() {
+    for seed in 0..2 {
+        let simulator = simulator(&late(seed).devices(2).trace(true));
+        let driver = Driver::new(simulator.library().unwrap()).unwrap();
+        thread::scope(|scope| {
+            for thread in 0..4_u32 {
+                let devices = driver.devices().unwrap();
+                scope.spawn(move || {
+                    for round in 0..10 {
+                        end_contexts(&devices, thread.wrapping_mul(7) + round);
+                    }
+                });
+            }
+        });
+        drop(driver);
+        let limit = Duration::from_secs(20);
+        until("nothing is left", limit, || simulator.live().is_empty());
+        let wrong = simulator.take_trace().into_iter().filter(|entry| {
+            let dead = [
+                Status::CUDA_ERROR_INVALID_CONTEXT,
+                Status::CUDA_ERROR_CONTEXT_IS_DESTROYED,
+            ];
+            dead.contains(&entry.result)
+        });
+        assert_eq!(wrong.count(), 0, "seed {seed}");
+    }
+}
+
+/// Ends handles of primary contexts in one of several ways, with work in flight.
+fn end_contexts(devices: &[Device], way: u32) {
+    let [one, two] = [0, 1].map(|index| devices[index].primary_context().unwrap());
+    let streams =
+        [&one, &two].map(|context| Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap());
+    let source = DeviceBuffer::from_host(&streams[0], &[way; 64]).unwrap();
+    let mut target = DeviceBuffer::<u32>::zeroed(&streams[1], 64).unwrap();
+    let mut view = target.as_mut_slice();
+    view.copy_from_peer(&source.as_slice()).unwrap();
+    match way % 5 {
+        // The record of the peer copy holds the last handle.
+        0 => drop((target, streams, two, one, source)),
+        1 => {
+            let current = two.make_current().unwrap();
+            drop((source, streams, one, two));
+            assert_eq!(target.to_vec().unwrap(), [way; 64]);
+            drop((target, current));
+        }
+        2 => {
+            let [_, there] = streams;
+            drop(
+                there
+                    .launch_host(move || drop((source, target, one)))
+                    .unwrap(),
+            );
+            drop((two, there));
+        }
+        3 => {
+            let capture = Capture::begin(&one).unwrap();
+            drop((two, streams, source));
+            drop((capture.end().unwrap(), target, one));
+        }
+        _ => {
+            drop((source, target, streams));
+            // Fails if another thread has a handle, which ends the context later.
+            let _ = (one.close(), two.close());
+        }
+    }
 }
 
 #[test]

@@ -198,7 +198,7 @@ fn a_node_that_kernels_change_stays_and_its_graph_is_not_copied() {
             ground.graph.remove(node),
             "removing a device-updatable node",
         );
-        refused(ground.graph.try_clone().map(drop), "a clone of a graph");
+        refused(ground.graph.try_clone().map(drop), "cloning a graph");
         let mut outer = Graph::new(&bench.context).unwrap();
         refused(outer.child(&[], &ground.graph), "a child graph");
         assert!(outer.is_empty());
@@ -218,9 +218,9 @@ fn executables_do_not_become_like_graphs_that_kernels_change_nor_those_like_othe
         let mut ground = Ground::new(&bench);
         let plain = ground.plain();
         let changed = ground.graph.instantiate().unwrap();
-        refused(changed.update(&plain), "an update of an executable");
+        refused(changed.update(&plain), "updating an executable");
         let exec = plain.instantiate().unwrap();
-        refused(exec.update(&ground.graph), "an update from a graph");
+        refused(exec.update(&ground.graph), "updating from a graph");
         // Both executables are unchanged.
         exec.launch(&ground.stream).unwrap();
         ground.expect(12);
@@ -231,7 +231,7 @@ fn executables_do_not_become_like_graphs_that_kernels_change_nor_those_like_othe
         let mut outer = Graph::new(&bench.context).unwrap();
         let child = outer.child(&[], &plain).unwrap();
         let outer = outer.instantiate().unwrap();
-        refused(outer.set_child(child, &ground.graph), "a clone of a graph");
+        refused(outer.set_child(child, &ground.graph), "cloning a graph");
         outer.launch(&ground.stream).unwrap();
         ground.expect(78);
     }

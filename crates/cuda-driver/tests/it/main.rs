@@ -51,6 +51,7 @@ mod module;
 #[cfg(feature = "nvrtc")]
 mod nvrtc;
 mod order;
+mod other_device;
 mod owned;
 mod peer;
 mod pinned;

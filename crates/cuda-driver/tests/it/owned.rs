@@ -124,6 +124,7 @@ fn closing_tells_what_the_driver_says_and_that_others_use_the_context() {
         let stream = stream(&context);
         let error = context.close().unwrap_err();
         assert!(matches!(error, Error::StillInUse { .. }), "{error}");
+        assert!(error.to_string().contains("streams, memory"), "{error}");
         stream.synchronize().unwrap();
         let Some(simulator) = &bench.simulator else {
             continue;

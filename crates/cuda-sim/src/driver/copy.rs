@@ -17,6 +17,7 @@ use super::arg::{In, Out};
 use super::export::{Call, exports};
 use super::graph::Payload;
 use super::instance::Instance;
+use super::memory::Kind;
 use super::space::Spaces;
 use super::status::{INVALID_CONTEXT, INVALID_VALUE, Status};
 use super::stream::Stream;
@@ -125,6 +126,33 @@ impl Call {
         }
     }
 
+    /// Fails with `INVALID_VALUE` if one of the addresses is in stream-ordered memory of a device
+    /// and a context of another device is current.
+    ///
+    /// Driver 580 does this for asynchronous linear copies, except copies between contexts. Copies
+    /// of rows were not measured; they are refused here too.
+    fn current_reaches(&self, addresses: [u64; 2]) -> Status {
+        let Ok(current) = self.current_even_if_lost() else {
+            return Ok(());
+        };
+        let is_elsewhere = |addr: u64| {
+            self.find_allocation(addr, |_, allocation| {
+                matches!(allocation.kind, Kind::Pool(_))
+                    && allocation.device.ordinal != current.device.ordinal
+            })
+        };
+        if addresses.into_iter().filter_map(is_elsewhere).any(|is| is) {
+            return Err(INVALID_VALUE);
+        }
+        Ok(())
+    }
+
+    /// Queues a linear copy that names no contexts.
+    fn linear_async(&self, stream: u64, dst: u64, src: u64, size: usize) -> Status {
+        self.current_reaches([dst, src])?;
+        self.linear(stream, dst, src, size, Mode::Queued)
+    }
+
     fn memcpy(&self, dst: CUdeviceptr, src: CUdeviceptr, size: usize) -> Status {
         self.linear(0, dst, src, size, Mode::Blocking)
     }
@@ -136,7 +164,7 @@ impl Call {
         size: usize,
         stream: Out<CUstream_st>,
     ) -> Status {
-        self.linear(stream.handle(), dst, src, size, Mode::Queued)
+        self.linear_async(stream.handle(), dst, src, size)
     }
 
     fn memcpy_h_to_d(&self, dst: CUdeviceptr, src: In<c_void>, size: usize) -> Status {
@@ -159,7 +187,7 @@ impl Call {
     ) -> Status {
         self.must_be_known(dst, size)?;
         let src = src.raw().expose_provenance() as u64;
-        self.linear(stream.handle(), dst, src, size, Mode::Queued)
+        self.linear_async(stream.handle(), dst, src, size)
     }
 
     fn memcpy_d_to_h(&self, dst: Out<c_void>, src: CUdeviceptr, size: usize) -> Status {
@@ -182,7 +210,7 @@ impl Call {
     ) -> Status {
         self.must_be_known(src, size)?;
         let dst = dst.raw().expose_provenance() as u64;
-        self.linear(stream.handle(), dst, src, size, Mode::Queued)
+        self.linear_async(stream.handle(), dst, src, size)
     }
 
     fn memcpy_d_to_d(&self, dst: CUdeviceptr, src: CUdeviceptr, size: usize) -> Status {
@@ -200,7 +228,7 @@ impl Call {
     ) -> Status {
         self.must_be_known(dst, size)?;
         self.must_be_known(src, size)?;
-        self.linear(stream.handle(), dst, src, size, Mode::Queued)
+        self.linear_async(stream.handle(), dst, src, size)
     }
 
     fn contexts_exist(&self, contexts: [u64; 2]) -> Status {
@@ -232,7 +260,9 @@ impl Call {
         stream: Out<CUstream_st>,
     ) -> Status {
         self.contexts_exist([dst_ctx.handle(), src_ctx.handle()])?;
-        self.memcpy_d_to_d_async(dst, src, size, stream)
+        self.must_be_known(dst, size)?;
+        self.must_be_known(src, size)?;
+        self.linear(stream.handle(), dst, src, size, Mode::Queued)
     }
 
     /// Runs a 2D copy as a 3D copy of depth 1.
@@ -279,6 +309,9 @@ impl Call {
     pub(super) fn copy_3d(&self, stream: u64, copy: &CUDA_MEMCPY3D, mode: Mode) -> Status {
         let stream = self.stream(stream)?;
         let Transfer { dst, src, extent } = Transfer::new(&self.spaces(), copy)?;
+        if mode == Mode::Queued {
+            self.current_reaches([dst.addr, src.addr])?;
+        }
         self.copy(&stream, dst, src, extent, mode)
     }
 
@@ -290,8 +323,16 @@ impl Call {
         self.copy_3d(stream.handle(), &copy.get()?, Mode::Queued)
     }
 
+    /// Copies between the contexts that `copy` names. The current context does not matter.
+    fn copy_3d_peer(&self, stream: u64, copy: In<CUDA_MEMCPY3D_PEER>, mode: Mode) -> Status {
+        let stream = self.stream(stream)?;
+        let copy = self.without_contexts(copy)?;
+        let Transfer { dst, src, extent } = Transfer::new(&self.spaces(), &copy)?;
+        self.copy(&stream, dst, src, extent, mode)
+    }
+
     fn memcpy_3d_peer(&self, copy: In<CUDA_MEMCPY3D_PEER>) -> Status {
-        self.copy_3d(0, &self.without_contexts(copy)?, Mode::Blocking)
+        self.copy_3d_peer(0, copy, Mode::Blocking)
     }
 
     fn memcpy_3d_peer_async(
@@ -299,7 +340,7 @@ impl Call {
         copy: In<CUDA_MEMCPY3D_PEER>,
         stream: Out<CUstream_st>,
     ) -> Status {
-        self.copy_3d(stream.handle(), &self.without_contexts(copy)?, Mode::Queued)
+        self.copy_3d_peer(stream.handle(), copy, Mode::Queued)
     }
 
     /// Converts a peer copy to a plain copy, which is the same with unified addresses.

@@ -1,11 +1,12 @@
 //! Copies and fills, compared with the same operations on slices.
 
+use std::ffi::c_void;
 use std::ptr;
 
 use cuda_sim::{Builder, CUresult};
 use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUmemorytype};
 
-use crate::support::{bench, late, ok};
+use crate::support::{OK, bench, late, ok};
 
 #[test]
 fn there_and_back() {
@@ -48,6 +49,41 @@ fn ranges_are_checked_when_asked_for() {
         ok(bench.cuMemsetD8_v2(addr, 0, 0));
     }
     assert_eq!(bench.download::<u8>(addr, 100), [0xCD; 100]);
+}
+
+/// As on two H200s with driver 580.
+#[test]
+fn pool_memory_needs_a_current_context_of_its_device() {
+    let bench = bench(Builder::new().devices(2));
+    let (stream, invalid) = (bench.stream(1), CUresult::CUDA_ERROR_INVALID_VALUE);
+    let (mut other, mut second) = (ptr::null_mut(), ptr::null_mut());
+    let (plain, mut pool) = (bench.alloc(64), 0);
+    let mut host = [7_u8; 64];
+    unsafe {
+        ok(bench.cuMemAllocAsync(&raw mut pool, 64, stream));
+        ok(bench.cuDevicePrimaryCtxRetain(&raw mut other, 1));
+        ok(bench.cuCtxCreate_v2(&raw mut second, 0, 0));
+        let from: *const c_void = host.as_ptr().cast();
+        let to: *mut c_void = host.as_mut_ptr().cast();
+        let (first, none) = (bench.context, ptr::null_mut());
+        for (context, expected) in [(first, OK), (second, OK), (none, OK), (other, invalid)] {
+            ok(bench.cuCtxSetCurrent(context));
+            let copies = [
+                bench.cuMemcpyHtoDAsync_v2(pool, from, 64, stream),
+                bench.cuMemcpyDtoHAsync_v2(to, pool, 64, stream),
+                bench.cuMemcpyDtoDAsync_v2(pool, plain, 64, stream),
+                bench.cuMemcpyDtoDAsync_v2(plain, pool, 64, stream),
+                bench.cuMemcpyAsync(plain, pool + 32, 32, stream),
+            ];
+            assert_eq!(copies, [expected; 5], "{context:?}");
+            ok(bench.cuMemcpyHtoDAsync_v2(plain, from, 64, stream));
+            ok(bench.cuMemcpyDtoHAsync_v2(to, plain, 64, stream));
+            ok(bench.cuMemsetD8Async(pool, 1, 64, stream));
+            ok(bench.cuMemcpyPeerAsync(plain, first, pool, first, 64, stream));
+        }
+        ok(bench.cuMemFreeAsync(pool, stream));
+        ok(bench.cuStreamSynchronize(stream));
+    }
 }
 
 #[test]

@@ -145,6 +145,7 @@ pub(crate) unsafe fn queue(
     from: Side,
     extent: &Rows,
 ) -> Result<(), DriverError> {
+    let _current = stream.bind_for_copy()?;
     let (src_type, src_host, src_device) = from.place();
     let (dst_type, dst_host, dst_device) = to.place();
     let (src_pitch, _) = from.steps(extent);

@@ -99,9 +99,14 @@ impl MemoryPool {
     /// [`Error::Unsupported`] if the driver is older than CUDA 12.2, or if `bytes` is 0, which the
     /// driver would take as no limit. Otherwise fails as [`new`](Self::new) does.
     pub fn with_limit(device: &Device, bytes: usize) -> Result<Self> {
-        if bytes == 0 || device.driver().version() < Version::new(12_020) {
+        if bytes == 0 {
             return Err(Error::Unsupported {
-                what: "this memory pool limit (0, or any limit on a driver before CUDA 12.2)",
+                what: "a memory pool with a limit of 0 bytes",
+            });
+        }
+        if device.driver().version() < Version::new(12_020) {
+            return Err(Error::Unsupported {
+                what: "a memory pool with a limit, on a driver older than CUDA 12.2,",
             });
         }
         Self::create(device, bytes)

@@ -266,6 +266,7 @@ impl<'a> Copy<'a> {
     /// Calls `queue` to queue a transfer of a piece, and records the use if each piece is one.
     pub(super) fn queue(&self, queue: impl FnOnce() -> Result<(), DriverError>) -> Result<()> {
         let _queueing = self.home.queueing()?;
+        let _current = self.home.bind_for_copy()?;
         match self.each {
             Some((memory, access)) => memory.use_at_home(access, queue),
             None => Ok(queue()?),
