@@ -127,7 +127,13 @@ pub enum Error {
     #[error("the thread for the compilation failed: {0}")]
     Thread(#[source] io::Error),
     /// CUDA's headers were not found.
-    #[error("CUDA's headers were not found; tried:{}", lines(.tried))]
+    #[error(
+        "CUDA's headers were not found; tried:{}\nNVRTC 13.3 and newer contain them (`pip install \
+         nvidia-cuda-nvrtc`). Otherwise install the CUDA toolkit, or name their folder with \
+         Options::include_dir.\nThe README describes all ways in its section \"Getting NVRTC and \
+         the headers\".",
+        lines(.tried)
+    )]
     NoHeaders {
         /// Every place that was tried, with the reason why it was not used.
         tried: Vec<String>,
