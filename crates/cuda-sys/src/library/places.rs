@@ -352,7 +352,7 @@ fn python_in(dir: &Path) -> Option<Vec<PathBuf>> {
     Some(roots)
 }
 
-/// Returns the entries of `dir` whose names begin with `prefix`, in descending order of their names.
+/// Returns the entries of `dir` whose names begin with `prefix`, in descending order of names.
 fn newest_first(dir: &Path, prefix: &str) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = fs::read_dir(dir)
         .into_iter()
