@@ -1,12 +1,10 @@
 //! Teaches: CUDA's own headers. A block-wide reduction and a scan from CUB, compiled at run time.
 //!
-//! The headers come from the toolkit, from the download of `cargo xtask setup`, or from NVRTC
-//! itself.
+//! `Module::from_source` finds the headers beside NVRTC, in a toolkit, or in NVRTC itself.
 //!
 //! `cargo run -p examples --example block_reduce`
 
 use cuda_driver::prelude::*;
-use cuda_nvrtc::{CudaHeaders, Nvrtc, Options, Program};
 use examples::{Result, Session, verify};
 
 const SOURCE: &str = r#"
@@ -34,11 +32,7 @@ const BLOCK: usize = 128;
 
 fn main() -> Result<()> {
     let session = Session::open()?;
-    let nvrtc = Nvrtc::load()?;
-    let headers = CudaHeaders::find(&nvrtc)?;
-    let program = Program::new(&nvrtc, SOURCE).name("block_reduce.cu");
-    let options = Options::new().cuda_headers(&headers);
-    let sums = Module::compile(&session.context, &program, &options)?.function("sums")?;
+    let sums = session.load("block_reduce.cu", SOURCE)?.function("sums")?;
 
     let blocks = 64;
     let numbers: Vec<i32> = (0..(blocks * BLOCK) as i32)

@@ -14,7 +14,7 @@ extern "C" __global__ void saxpy(float a, const float *x, float *y, unsigned n) 
 
 fn main() -> Result<()> {
     let session = Session::open()?;
-    let saxpy = session.load("saxpy.cu", SOURCE)?.function("saxpy")?;
+    let saxpy = Module::from_source(&session.context, SOURCE)?.function("saxpy")?;
 
     let n = 1_000_000;
     let a = 2.5_f32;

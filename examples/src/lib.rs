@@ -9,8 +9,8 @@ struct Readme;
 
 use std::error::Error;
 
+use cuda_driver::nvrtc::Source;
 use cuda_driver::prelude::*;
-use cuda_nvrtc::{Nvrtc, Options, Program};
 
 /// The result of an example. Any error ends it.
 pub type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
@@ -55,15 +55,15 @@ impl Session {
         self.software
     }
 
-    /// Compiles CUDA C++ for this device with the NVRTC of this machine, and loads the module.
+    /// Compiles CUDA C++ for this device and loads the module.
     ///
     /// # Errors
     ///
     /// Fails if NVRTC cannot be loaded, if the source does not compile, or if the driver refuses
     /// the module.
     pub fn load(&self, name: &str, source: &str) -> Result<Module> {
-        let program = Program::new(&Nvrtc::load()?, source).name(name);
-        Ok(Module::compile(&self.context, &program, &Options::new())?)
+        let source = Source::new(source).name(name);
+        Ok(Module::from_source(&self.context, source)?)
     }
 }
 

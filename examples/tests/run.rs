@@ -41,7 +41,9 @@ fn program(name: &str) -> PathBuf {
 
 fn run(name: &str, environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(program(name));
-    command.env_remove("CUDA_SIM");
+    command
+        .env_remove("CUDA_SIM")
+        .env("CUDA_NVRTC_CACHE", "off");
     command.envs(environment.iter().copied()).output().unwrap()
 }
 

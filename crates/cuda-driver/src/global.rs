@@ -37,7 +37,8 @@ pub(crate) struct Globals(Mutex<BTreeMap<CUdeviceptr, Option<Arc<Tracker>>>, { r
 
 impl Module {
     /// `cuModuleGetGlobal(name)`—Returns the variable with this name, with `stream` as its owning
-    /// stream. C++ names are mangled, as in the image.
+    /// stream. The name is that in the image, where C++ names are mangled, or a name expression
+    /// with which the module was compiled, such as `&table<float>`.
     ///
     /// Only one [`Global`] of a variable can exist at a time. Kernels that take it as an argument
     /// are ordered with its other uses on all streams. Kernels that access it by name are not
@@ -53,7 +54,7 @@ impl Module {
     /// contains a NUL byte.
     #[doc(alias = "cuModuleGetGlobal")]
     pub fn global<T: DeviceRepr>(&self, name: &str, stream: &Stream) -> Result<Global<T>> {
-        Global::of(self.inner(), name, stream)
+        Global::of(self.inner(), self.name_in_image(name), stream)
     }
 }
 

@@ -127,7 +127,13 @@ pub enum Error {
     #[error("the thread for the compilation failed: {0}")]
     Thread(#[source] io::Error),
     /// CUDA's headers were not found.
-    #[error("CUDA's headers were not found; tried:{}", lines(.tried))]
+    #[error(
+        "CUDA's headers were not found; tried:{}\nNVRTC 13.3 and newer contain them (`pip install \
+         nvidia-cuda-nvrtc`). Otherwise install the CUDA toolkit, or name their folder with \
+         Options::include_dir.\nThe README describes all ways in its section \"Getting NVRTC and \
+         the headers\".",
+        lines(.tried)
+    )]
     NoHeaders {
         /// Every place that was tried, with the reason why it was not used.
         tried: Vec<String>,
@@ -166,6 +172,10 @@ pub struct CompileError {
 /// The maximum number of diagnostics to print. The others are only counted.
 const PRINTED: usize = 30;
 
+/// The text before the name of a missing header in the logs of all versions ("cannot open source
+/// file", "could not open source file").
+const MISSING_HEADER: &str = "not open source file \"";
+
 impl CompileError {
     /// Returns the whole log, as NVRTC wrote it.
     #[must_use]
@@ -188,6 +198,13 @@ impl CompileError {
     #[must_use]
     pub fn program(&self) -> &str {
         &self.program
+    }
+
+    /// Returns the name of the header that the compiler did not find, if that is why it failed.
+    #[must_use]
+    pub fn missing_header(&self) -> Option<&str> {
+        let (_, rest) = self.log.as_str().split_once(MISSING_HEADER)?;
+        Some(rest.split_once('"')?.0)
     }
 
     /// Returns the status of `nvrtcCompileProgram`.
@@ -228,11 +245,30 @@ impl fmt::Display for CompileError {
         if diagnostics.is_empty() {
             write!(f, "\n{}", self.log.as_str().trim_end())?;
         }
+        if let Some(header) = self.missing_header() {
+            write!(
+                f,
+                "\nThe header {header} was not found: name its folder with `include_dir`, or that of \
+                 CUDA's own headers with `cuda_headers`."
+            )?;
+        }
         Ok(())
     }
 }
 
 impl std::error::Error for CompileError {}
+
+impl Error {
+    /// Returns the name of the header that the compiler did not find, if that is why a compilation
+    /// failed.
+    #[must_use]
+    pub fn missing_header(&self) -> Option<&str> {
+        match self {
+            Self::Compile(error) => error.missing_header(),
+            _ => None,
+        }
+    }
+}
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

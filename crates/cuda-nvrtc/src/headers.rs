@@ -16,6 +16,15 @@ use crate::{Error, Nvrtc};
 /// The header by which a folder with CUDA's headers is recognised.
 const MARKER: &str = "cuda_fp16.h";
 
+/// The folder of CUDA's headers in a conda environment on this target.
+const CONDA_HEADERS: &str = if cfg!(windows) {
+    "Library/include"
+} else if cfg!(target_arch = "aarch64") {
+    "targets/sbsa-linux/include"
+} else {
+    "targets/x86_64-linux/include"
+};
+
 /// The folders of CUDA's headers, for [`Options::cuda_headers`](crate::Options::cuda_headers).
 ///
 /// ```no_run
@@ -38,9 +47,9 @@ impl CudaHeaders {
     /// Finds headers that match `nvrtc`.
     ///
     /// Searches the folders beside NVRTC, the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual
-    /// places, and the files that `cargo xtask setup` fetched. Headers of NVRTC's own version come
-    /// first, then those that NVRTC 13.3 or newer contains, which are written to the user's cache
-    /// folder once, then those of another minor version.
+    /// places, and `cuda-setup` in the target folder around the program. Headers of NVRTC's own
+    /// version come first, then those that NVRTC 13.3 or newer contains, which are written to the
+    /// user's cache folder once, then those of another minor version.
     ///
     /// A folder to which another user can write is not used, unless `CUDA_PATH` or `CUDA_HOME`
     /// names it.
@@ -250,6 +259,8 @@ fn places(nvrtc: &Nvrtc) -> Vec<Place> {
     let lib = Path::new(nvrtc.origin()).parent();
     if let Some(root) = lib.and_then(Path::parent).filter(|root| root.is_absolute()) {
         places.push(implicit(root.join("include")));
+        // conda has the headers of each target in a folder of its own.
+        places.push(implicit(root.join(CONDA_HEADERS)));
         // Each Python package of CUDA 12 has its own folder.
         if let Some(packages) = root.parent() {
             places.push(implicit(packages.join("cuda_runtime/include")));

@@ -40,6 +40,8 @@ pub(crate) use unload::Unloading;
 pub struct Module {
     raw: SendPtr<CUmod_st>,
     inner: Arc<ModuleInner>,
+    /// The name expressions with which the image was compiled, and their names in the image.
+    names: Option<Arc<[(String, String)]>>,
 }
 
 impl Module {
@@ -99,7 +101,11 @@ impl Module {
         let handle = unsafe { Handle::new(driver, SendPtr(raw)) };
         let inner = ModuleInner::of_module(context, handle, log, image.signatures());
         let raw = SendPtr(raw);
-        Ok(Self { raw, inner })
+        Ok(Self {
+            raw,
+            inner,
+            names: None,
+        })
     }
 
     /// `cuModuleLoadDataEx(image, options)`—Loads the file at `path`. The first bytes of the file
@@ -129,14 +135,16 @@ impl Module {
         Self::load_with(context, image_of(&image)?, options)
     }
 
-    /// `cuModuleGetFunction(name)`—Returns the kernel with this name. C++ names are mangled, as in
-    /// the image.
+    /// `cuModuleGetFunction(name)`—Returns the kernel with this name: the name in the image, where
+    /// C++ names are mangled, or a name expression with which the module was compiled, such as
+    /// `scale<float>`.
     ///
     /// # Errors
     ///
     /// [`Error::NoSuchFunction`], or [`Error::NulByte`] if the name contains a NUL byte.
     #[doc(alias = "cuModuleGetFunction")]
     pub fn function(&self, name: &str) -> Result<Function> {
+        let name = self.name_in_image(name);
         let c_name = kernel_name(name)?;
         let mut raw = ptr::null_mut();
         let _current = self.context().enter()?;
@@ -150,6 +158,20 @@ impl Module {
         };
         result.map_err(|error| not_found(error, name))?;
         Function::new(&self.inner, raw, name)
+    }
+
+    /// Adds the name expressions with which the image was compiled.
+    #[cfg(feature = "nvrtc")]
+    pub(crate) fn with_names(mut self, names: &[(String, String)]) -> Self {
+        self.names = (!names.is_empty()).then(|| names.into());
+        self
+    }
+
+    /// Returns the name in the image of a name expression; any other name is returned unchanged.
+    pub(crate) fn name_in_image<'a>(&'a self, name: &'a str) -> &'a str {
+        let names = self.names.iter().flat_map(|names| names.iter());
+        let mut names = names.filter(|(expression, _)| expression == name);
+        names.next().map_or(name, |(_, lowered)| lowered.as_str())
     }
 
     pub(crate) fn inner(&self) -> &Arc<ModuleInner> {

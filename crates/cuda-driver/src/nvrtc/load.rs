@@ -1,6 +1,6 @@
-//! Compiles source and loads it as a module in one call, directly or through a disk cache.
+//! Compiles a program and loads it as a module in one call, directly or through a disk cache.
 
-use cuda_nvrtc::{Cache, Compiled, Cubin, Options, Output, Program, Ptx};
+use cuda_nvrtc::{Arch, Cache, Compiled, Cubin, Options, Output, Program, Ptx};
 
 use super::CompileError;
 use crate::Status;
@@ -13,8 +13,14 @@ impl Module {
     ///
     /// The program is compiled to a cubin, which loads without further compilation and
     /// independently of the versions of NVRTC and the driver. If the driver does not accept the
-    /// cubin, the program is compiled to PTX. An architecture in `options` is replaced by that of
-    /// the device.
+    /// cubin, the program is compiled to PTX. If NVRTC is older than the device, the program is
+    /// compiled to PTX for the newest architecture that NVRTC supports. An architecture in
+    /// `options` is replaced by that of the device.
+    ///
+    /// [`function`](Self::function) and [`global`](Self::global) of the module also accept the
+    /// [name expressions](Program::name_expression) of the program, such as `scale<float>`.
+    ///
+    /// [`from_source`](Self::from_source) also finds NVRTC and CUDA's headers.
     ///
     /// # Errors
     ///
@@ -25,7 +31,7 @@ impl Module {
         program: &Program,
         options: &Options,
     ) -> Result<Self, CompileError> {
-        Source::new(context, program, options, None)?.load()
+        Job::new(context, program, options, None)?.load()
     }
 
     /// Compiles and loads `program` like [`compile`](Self::compile), but through a disk cache: a
@@ -41,12 +47,12 @@ impl Module {
         options: &Options,
         cache: &Cache,
     ) -> Result<Self, CompileError> {
-        Source::new(context, program, options, Some(cache))?.load()
+        Job::new(context, program, options, Some(cache))?.load()
     }
 }
 
 /// A program to compile for a device.
-pub(super) struct Source<'a> {
+pub(super) struct Job<'a> {
     context: &'a Context,
     program: &'a Program,
     /// The options, with the architecture of the device.
@@ -54,7 +60,7 @@ pub(super) struct Source<'a> {
     cache: Option<&'a Cache>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> Job<'a> {
     pub(super) fn new(
         context: &'a Context,
         program: &'a Program,
@@ -70,8 +76,14 @@ impl<'a> Source<'a> {
         })
     }
 
-    fn load(&self) -> Result<Module, CompileError> {
-        self.load_cubin(&self.cubin()?.image)
+    pub(super) fn load(&self) -> Result<Module, CompileError> {
+        match self.cubin() {
+            Ok(cubin) => self.load_cubin(&cubin),
+            Err(error) => match self.older_arch(&error)? {
+                Some(arch) => self.load_ptx(arch),
+                None => Err(error),
+            },
+        }
     }
 
     /// Compiles the program to machine code for the device.
@@ -81,15 +93,34 @@ impl<'a> Source<'a> {
 
     /// Loads the machine code, or compiles and loads PTX if the driver does not accept the machine
     /// code.
-    pub(super) fn load_cubin(&self, cubin: &Cubin) -> Result<Module, CompileError> {
-        match Module::load(self.context, cubin) {
+    pub(super) fn load_cubin(&self, cubin: &Compiled<Cubin>) -> Result<Module, CompileError> {
+        match Module::load(self.context, &cubin.image) {
             Err(error) if error.status() == Some(Status::CUDA_ERROR_NO_BINARY_FOR_GPU) => {
-                let arch = self.context.device().virtual_arch()?;
-                let ptx: Compiled<Ptx> = self.compile(&self.options.clone().arch(arch))?;
-                Ok(Module::load(self.context, &ptx.image)?)
+                self.load_ptx(self.context.device().virtual_arch()?)
             }
-            result => Ok(result?),
+            module => Ok(module?.with_names(&cubin.lowered_names)),
         }
+    }
+
+    fn load_ptx(&self, arch: Arch) -> Result<Module, CompileError> {
+        let ptx: Compiled<Ptx> = self.compile(&self.options.clone().arch(arch))?;
+        let module = Module::load(self.context, &ptx.image)?;
+        Ok(module.with_names(&ptx.lowered_names))
+    }
+
+    /// Returns the newest virtual architecture that both NVRTC and the device support, if `error`
+    /// is that NVRTC does not support the architecture of the device.
+    fn older_arch(&self, error: &CompileError) -> crate::Result<Option<Arch>> {
+        let CompileError::Nvrtc(cuda_nvrtc::Error::UnsupportedArch { supported, .. }) = error
+        else {
+            return Ok(None);
+        };
+        let device = self.context.device().virtual_arch()?;
+        let number = |arch: &Arch| (arch.major(), arch.minor());
+        let older = supported
+            .iter()
+            .filter(|arch| number(arch) <= number(&device));
+        Ok(older.max_by_key(|arch| number(arch)).copied())
     }
 
     fn compile<T: Output>(&self, options: &Options) -> Result<Compiled<T>, CompileError> {

@@ -1,8 +1,10 @@
-//! Operations that need both a compiler and a device: the architecture to compile for, compiling
-//! and loading a module in one call, and the tuner.
+//! Operations that need both a compiler and a device: compiling and loading a module in one call
+//! ([`Module::from_source`](crate::Module::from_source)), the architecture to compile for, and the
+//! [`Tuner`].
 
 mod load;
 mod remembered;
+mod source;
 mod tune;
 mod tuning;
 
@@ -10,6 +12,7 @@ use std::fmt;
 
 use cuda_nvrtc::Arch;
 
+pub use source::Source;
 pub use tune::{TuneError, Tuner};
 pub use tuning::{Candidate, Outcome, Trial, Tuning};
 
@@ -25,6 +28,15 @@ pub enum CompileError {
     /// The program did not compile.
     #[error(transparent)]
     Nvrtc(#[from] cuda_nvrtc::Error),
+    /// The program includes a header that was not found, and CUDA's own headers, which
+    /// [`Module::from_source`](crate::Module::from_source) searches for, were not found either.
+    #[error("{compile}\n{headers}")]
+    NoCudaHeaders {
+        /// The error of the compilation, which names the header.
+        compile: cuda_nvrtc::Error,
+        /// The places where CUDA's headers were searched for.
+        headers: cuda_nvrtc::Error,
+    },
     /// The driver did not load the compiled program, or did not return the architecture of the
     /// device.
     #[error(transparent)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use cuda_nvrtc::{Cache, Compiled, Cubin, Options, Program};
 
 use super::CompileError;
-use super::load::Source;
+use super::load::Job;
 use super::remembered;
 use super::tuning::{Candidate, Outcome, Trial, Tuning};
 use crate::error::{Error, Result};
@@ -200,11 +200,11 @@ impl<'a> Tuner<'a> {
             let options = set.fold(options.clone(), |options, (name, value)| {
                 options.define(name, value)
             });
-            let source = Source::new(stream.context(), self.program, &options, cache)?;
-            let cubin = source.cubin();
+            let job = Job::new(stream.context(), self.program, &options, cache)?;
+            let cubin = job.cubin();
             Ok(Choice {
                 defines,
-                source,
+                job,
                 cubin,
             })
         };
@@ -246,7 +246,7 @@ impl<'a> Tuner<'a> {
 /// One value for each constant, and the program compiled with them.
 pub(super) struct Choice<'a> {
     pub(super) defines: Vec<(String, String)>,
-    source: Source<'a>,
+    job: Job<'a>,
     pub(super) cubin: Result<Compiled<Cubin>, CompileError>,
 }
 
@@ -258,9 +258,8 @@ impl Choice<'_> {
             Ok(cubin) => cubin,
             Err(error) => return Ok(Err(error.to_string())),
         };
-        let name = cubin.lowered_name(kernel).unwrap_or(kernel);
-        let loaded = self.source.load_cubin(&cubin.image);
-        match loaded.and_then(|module| Ok(module.function(name)?)) {
+        let loaded = self.job.load_cubin(cubin);
+        match loaded.and_then(|module| Ok(module.function(kernel)?)) {
             Err(CompileError::Driver(error)) if is_lost(&error) => Err(error),
             other => Ok(other.map_err(|error| error.to_string())),
         }

@@ -23,6 +23,8 @@ mod fatal;
 mod fault;
 mod faults;
 mod foreign_capture;
+#[cfg(feature = "nvrtc")]
+mod from_source;
 mod future;
 mod global;
 mod graph;

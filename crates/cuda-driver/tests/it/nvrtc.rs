@@ -31,15 +31,15 @@ pub(crate) fn nvrtc(test: &str) -> Option<Nvrtc> {
 }
 
 /// A folder for a cache, which is removed when this is dropped.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(test: &str) -> Self {
+    pub(crate) fn new(test: &str) -> Self {
         let name = format!("cuda-driver-{test}-{}", std::process::id());
         Self(env::temp_dir().join(name))
     }
 
-    fn open(&self) -> Cache {
+    pub(crate) fn open(&self) -> Cache {
         let cache = Cache::open(&self.0);
         assert_eq!(cache.problem(), None);
         cache

@@ -21,8 +21,9 @@ const NAME: &str = "NVRTC";
 const WANTED: Wanted = Wanted {
     library: NAME,
     variable: "CUDA_NVRTC_LIBRARY",
-    hint: "\nInstall the CUDA toolkit or NVIDIA's Python package of NVRTC, run `cargo xtask setup` in this \
-           workspace, or set CUDA_NVRTC_LIBRARY to the file.",
+    hint: "\nRun `pip install nvidia-cuda-nvrtc` in an active virtual environment, install the CUDA \
+           toolkit, or set CUDA_NVRTC_LIBRARY to the file.\nThe README describes all ways in its \
+           section \"Getting NVRTC and the headers\".",
 };
 
 /// The oldest NVRTC that has the functions that the safe layer needs.
@@ -196,7 +197,9 @@ fn number(major: c_int, minor: c_int) -> Option<u32> {
 /// Returns the files to try, in search order. If `CUDA_NVRTC_LIBRARY` is set, this is only the file
 /// that it names. Otherwise the files are: the names that the system's loader searches for; those
 /// in the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places; those in the site-packages of
-/// Python and conda environments; and those in the folder that `cargo xtask setup` fills.
+/// Python and conda environments (`VIRTUAL_ENV`, `CONDA_PREFIX`, that of the first `python3` in
+/// `PATH`, `~/.local`, `/usr/local` and `/usr`); and those in `cuda-setup` in the target folder
+/// around the program.
 ///
 /// A folder that no CUDA environment variable names is used only if no other user can write to it.
 /// The error of [`NvrtcLibrary::system`] lists the folders that were skipped for this reason.

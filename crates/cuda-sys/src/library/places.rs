@@ -160,7 +160,9 @@ pub(super) unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
 
 /// Returns the places of a library of a toolkit, in search order: `names` for the system's loader;
 /// the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places; `packages` below the
-/// site-packages of Python and conda environments; and the folder that `cargo xtask setup` fills.
+/// site-packages of Python and conda environments; and `cuda-setup` in the target folder around the
+/// program. A toolkit or environment without the library is in the list as skipped, so that an
+/// error lists everything that was searched.
 pub(super) fn candidates(names: &[&str], packages: &[&str]) -> Vec<Candidate> {
     let mut search = Search {
         names,
@@ -192,6 +194,16 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// Adds `place` as skipped if nothing below it was added since there were `before` candidates.
+    fn note_if_empty(&mut self, before: usize, place: &Path, kind: &str) {
+        if self.found.len() == before {
+            self.found.push(Candidate::Skipped(Attempt {
+                library: place.display().to_string(),
+                reason: format!("no {} in this {kind}", self.names.join(" or ")),
+            }));
+        }
+    }
+
     /// Adds the files in `dir`, which the user named.
     fn add_explicit(&mut self, dir: &Path) {
         let files = self.names.iter().map(|name| dir.join(name));
@@ -253,6 +265,7 @@ impl Search<'_> {
                 }));
                 continue;
             }
+            let before = self.found.len();
             for dir in ["lib64", "lib", TARGET, "bin/x64", "bin"] {
                 let dir = toolkit.root.join(dir);
                 match toolkit.variable {
@@ -260,26 +273,20 @@ impl Search<'_> {
                     None => self.add_implicit(&dir),
                 }
             }
+            self.note_if_empty(before, &toolkit.root, "toolkit");
         }
     }
 
     fn add_python(&mut self, packages: &[&str]) {
-        let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"]
-            .into_iter()
-            .filter_map(path_variable);
-        let user = path_variable("HOME").map(|home| home.join(".local"));
-        let roots = environments
-            .chain(user)
-            .chain(["/usr/local", "/usr"].map(PathBuf::from));
-        // A relative path would name a different folder for each current folder.
-        for root in roots.filter(|root| root.is_absolute()) {
+        for root in python_roots() {
+            let before = self.found.len();
             self.add_implicit(&root.join("lib"));
             let mut sites = vec![
                 root.join("Lib/site-packages"),
                 root.join("lib/python3/dist-packages"),
             ];
             if let Some(lib) = self.trusted(&root.join("lib")) {
-                for python in pythons(&lib) {
+                for python in newest_first(&lib, "python3.") {
                     sites.extend(["site-packages", "dist-packages"].map(|name| python.join(name)));
                 }
             }
@@ -289,24 +296,76 @@ impl Search<'_> {
                     self.add_implicit(&site.join(dir));
                 }
             }
+            self.note_if_empty(before, &root, "Python or conda environment");
         }
     }
 }
 
-/// Returns the folders of Python 3 in `lib`, newest first.
-fn pythons(lib: &Path) -> Vec<PathBuf> {
-    let mut pythons: Vec<PathBuf> = fs::read_dir(lib)
+/// Returns the folders that may contain a Python or conda environment: the active environment, that
+/// of the `python3` that a shell would run, the user's own packages, and those of the system.
+fn python_roots() -> Vec<PathBuf> {
+    let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"]
+        .into_iter()
+        .filter_map(path_variable);
+    let path = path_variable("PATH").unwrap_or_default();
+    let on_path = env::split_paths(&path).find_map(|dir| python_in(&dir));
+    let user = path_variable("HOME").map(|home| home.join(".local"));
+    let system = ["/usr/local", "/usr"].map(PathBuf::from);
+    let all = environments
+        .chain(on_path.unwrap_or_default())
+        .chain(user)
+        .chain(system);
+    let mut roots = Vec::new();
+    for root in all {
+        // A relative path would name a different folder for each current folder.
+        if root.is_absolute() && !roots.contains(&root) {
+            roots.push(root);
+        }
+    }
+    roots
+}
+
+/// Returns the environments to which the Python 3 in `dir` may belong, or `None` if `dir` has none.
+/// Nothing is run: the environment is found by the path of the program.
+fn python_in(dir: &Path) -> Option<Vec<PathBuf>> {
+    let name = if cfg!(windows) {
+        "python.exe"
+    } else {
+        "python3"
+    };
+    let program = dir.join(name);
+    if !program.is_file() {
+        return None;
+    }
+    let root = dir.parent()?;
+    if dir.ends_with("shims") && root.join("versions").is_dir() {
+        // pyenv: the program is a script, which selects one of several versions.
+        return Some(newest_first(&root.join("versions"), ""));
+    }
+    let mut roots = vec![root.to_owned()];
+    if cfg!(windows) {
+        roots.push(dir.to_owned());
+    }
+    // A virtual environment links to the program of another environment.
+    let real = program.canonicalize().ok();
+    roots.extend(real.and_then(|real| Some(real.parent()?.parent()?.to_owned())));
+    Some(roots)
+}
+
+/// Returns the entries of `dir` whose names begin with `prefix`, in descending order of names.
+fn newest_first(dir: &Path, prefix: &str) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = fs::read_dir(dir)
         .into_iter()
         .flatten()
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| {
             path.file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with("python3."))
+                .is_some_and(|name| name.to_string_lossy().starts_with(prefix))
         })
         .collect();
     // The order of a folder's entries is arbitrary.
-    pythons.sort();
-    pythons.reverse();
-    pythons
+    paths.sort();
+    paths.reverse();
+    paths
 }

@@ -145,6 +145,75 @@ fn libraries_of_this_user_and_of_root_are_found() {
     is_found(&tree, &search(&tree, "VIRTUAL_ENV", "linked"), "conda/lib");
 }
 
+/// The package is found without an active environment if its `python3` is the first in `PATH`.
+#[test]
+fn the_environment_of_python3_in_path_is_searched() {
+    let temp = tempfile::tempdir().unwrap();
+    let Some(tree) = tree(temp.path(), "python3 in PATH") else {
+        return;
+    };
+    let program = |path: &str, owner: u32| {
+        std::fs::write(tree.path(path), "").unwrap();
+        tree.give(path, owner, 0o755);
+    };
+    let base = format!("base/{SITE}");
+    plant(&tree, &base, VICTIM);
+    tree.dirs("base/bin", VICTIM);
+    program("base/bin/python3", VICTIM);
+    is_found(&tree, &search(&tree, "PATH", "base/bin"), &base);
+
+    // A virtual environment that is not active: its own packages and those of its base.
+    let own = format!("venv/{SITE}");
+    plant(&tree, &own, VICTIM);
+    tree.dirs("venv/bin", VICTIM);
+    tree.link("venv/bin/python3", VICTIM, "../../base/bin/python3");
+    let text = search(&tree, "PATH", "venv/bin");
+    is_found(&tree, &text, &own);
+    let file = tree.path(&base).join(NVRTC).display().to_string();
+    assert!(text.contains(&format!("candidate {file}\n")), "{text}");
+
+    // pyenv: the program in `PATH` is a script.
+    let version = format!("pyenv/versions/3.99.1/{SITE}");
+    plant(&tree, &version, VICTIM);
+    tree.dirs("pyenv/shims", VICTIM);
+    program("pyenv/shims/python3", VICTIM);
+    is_found(&tree, &search(&tree, "PATH", "pyenv/shims"), &version);
+
+    // Another user's Python is skipped, and listed.
+    let theirs = format!("theirs/{SITE}");
+    plant(&tree, &theirs, OTHER);
+    tree.dirs("theirs/bin", OTHER);
+    program("theirs/bin/python3", OTHER);
+    let text = search(&tree, "PATH", "theirs/bin");
+    let others = "belongs to another user (uid 61002)";
+    is_skipped(&tree, &text, &theirs, "theirs", others);
+}
+
+#[test]
+fn the_error_lists_what_was_searched_and_the_package() {
+    let temp = tempfile::tempdir().unwrap();
+    let Some(tree) = tree(temp.path(), "the searched places") else {
+        return;
+    };
+    tree.dirs("empty", VICTIM);
+    let root = tree.path("empty").display().to_string();
+    for (variable, kind) in [
+        ("CUDA_PATH", "toolkit"),
+        ("VIRTUAL_ENV", "Python or conda environment"),
+    ] {
+        let text = search(&tree, variable, "empty");
+        if text.contains("loaded ") {
+            test_needs::skipped("the list of searched places: this machine has NVRTC");
+            return;
+        }
+        let line = format!("{root}: no {NVRTC} or libnvrtc.so.12 in this {kind}\n");
+        assert!(text.contains(&line), "{text}");
+        assert!(text.contains("pip install nvidia-cuda-nvrtc"), "{text}");
+        assert!(text.contains("Getting NVRTC and the headers"), "{text}");
+        assert!(!text.contains("xtask"), "{text}");
+    }
+}
+
 /// A library that the user names explicitly is loaded as it is.
 #[test]
 fn an_explicit_place_is_not_checked() {
