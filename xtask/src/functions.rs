@@ -57,20 +57,18 @@ struct Function {
 
 fn page(table: &str, driver: &[Source], simulator: &[Source]) -> Result<String> {
     let (mut functions, bases) = functions(table)?;
-    for (alias, item) in driver.iter().flat_map(aliases) {
-        if let Some(function) = bases.get(&alias).and_then(|base| functions.get_mut(base)) {
-            function.items.insert(item);
+    let mut mark = |name: &str, mark: &dyn Fn(&mut Function)| {
+        let function = bases.get(name).and_then(|base| functions.get_mut(base));
+        function.map(mark);
+    };
+    for source in driver {
+        for (alias, item) in aliases(source) {
+            mark(&alias, &|function| function.items.extend([item.clone()]));
         }
-    }
-    for name in driver.iter().flat_map(|source| c_names(source.code())) {
-        if let Some(function) = bases.get(name).and_then(|base| functions.get_mut(base)) {
-            function.is_called = true;
-        }
+        c_names(source.code()).for_each(|name| mark(name, &|function| function.is_called = true));
     }
     for name in simulator.iter().flat_map(exports) {
-        if let Some(function) = bases.get(name).and_then(|base| functions.get_mut(base)) {
-            function.is_simulated = true;
-        }
+        mark(name, &|function| function.is_simulated = true);
     }
 
     let total = functions.len();

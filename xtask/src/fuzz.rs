@@ -11,10 +11,9 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::full::Options;
-use crate::need::{self, Need};
+use crate::need;
 use crate::workspace::{self, Workspace, files_below};
-use crate::{nvrtc, setup};
+use crate::{matrix, setup};
 
 /// Each target with the maximum length of its input.
 const TARGETS: [(&str, u32); 3] = [
@@ -23,40 +22,21 @@ const TARGETS: [(&str, u32); 3] = [
     ("api_calls", 4_096),
 ];
 
-/// Kernels from which additional seeds are compiled.
-const KERNELS: &str = "crates/cuda-driver/tests/corpus/kernels";
-
-/// Runs all targets in parallel, for the time in `options`.
-pub(crate) fn full(workspace: &Workspace, options: &Options) -> Result<()> {
-    let sysroot = need::sysroot(workspace)?;
-    need::meet(
-        &[
-            Need {
-                what: "cargo-fuzz",
-                found: need::program("cargo-fuzz").is_some(),
-                install: &["cargo", "install", "--locked", "cargo-fuzz"],
-            },
-            need::sanitizer(&sysroot, "asan"),
-        ],
-        options.install.install,
-    )?;
+/// Runs all targets in parallel.
+pub(crate) fn full(workspace: &Workspace, minutes: u64) -> Result<()> {
+    let found = need::program("cargo-fuzz").is_some();
+    need::require("cargo-fuzz", found, "cargo install --locked cargo-fuzz")?;
+    need::sanitizer(workspace, "asan")?;
     let dir = workspace.target.join("fuzz");
-    let written = dir.join("seeds/nvrtc");
-    if let Err(error) = nvrtc_seeds(workspace, &written) {
+    if let Err(error) = nvrtc_seeds(workspace, &dir.join("seeds/nvrtc")) {
         println!("continuing without seeds from NVRTC: {error:#}");
     }
-    workspace::run(&mut cargo(
-        workspace,
-        &["fuzz", "build", "--sanitizer", "address"],
-    ))?;
-    println!(
-        "{} minutes, all targets side by side (--minutes)",
-        options.minutes
-    );
+    workspace::run(&mut cargo(workspace, "fuzz build --sanitizer address"))?;
+    println!("{minutes} minutes, all targets side by side (--minutes)");
     let crashes = thread::scope(|scope| {
         let runs = TARGETS.map(|(target, longest)| {
-            let (dir, written) = (&dir, &written);
-            scope.spawn(move || fuzz(workspace, dir, written, target, longest, options.minutes))
+            let dir = &dir;
+            scope.spawn(move || fuzz(workspace, dir, target, longest, minutes))
         });
         let mut crashes = 0;
         for run in runs {
@@ -74,22 +54,24 @@ pub(crate) fn full(workspace: &Workspace, options: &Options) -> Result<()> {
 
 /// Returns a cargo command in the workspace of the targets. RUSTC_BOOTSTRAP is set because
 /// instrumentation is unstable.
-fn cargo(workspace: &Workspace, args: &[&str]) -> Command {
-    let mut cargo = workspace.cargo(args);
+fn cargo(workspace: &Workspace, args: &str) -> Command {
+    let mut cargo = workspace.cargo(args.split(' '));
     cargo
         .current_dir(workspace.root.join("fuzz"))
-        .env("CARGO_TARGET_DIR", workspace.target.join("fuzz/build"))
         .env("RUSTC_BOOTSTRAP", "1");
+    cargo.env("CARGO_TARGET_DIR", workspace.target.join("fuzz/build"));
     cargo
 }
 
-/// Compiles the kernels of the corpus, each to a separate file.
+/// Compiles the kernels of the corpus to additional seeds, each to a separate file.
 fn nvrtc_seeds(workspace: &Workspace, to: &Path) -> Result<()> {
     setup::try_default(workspace);
-    let mut seeds = cargo(workspace, &["run", "--quiet", "--example", "seeds", "--"]);
-    seeds.arg(to);
-    seeds.args(files_below(&workspace.root.join(KERNELS), &["cu"])?);
-    if let Ok(library) = nvrtc::library_in(&workspace.cuda_setup().join("lib")) {
+    let kernels = workspace
+        .root
+        .join("crates/cuda-driver/tests/corpus/kernels");
+    let mut seeds = cargo(workspace, "run --quiet --example seeds --");
+    seeds.arg(to).args(files_below(&kernels, &["cu"])?);
+    if let Ok(library) = matrix::nvrtc_in(&workspace.cuda_setup().join("lib")) {
         seeds.env("CUDA_NVRTC_LIBRARY", library);
     }
     workspace::run(&mut seeds)
@@ -99,7 +81,6 @@ fn nvrtc_seeds(workspace: &Workspace, to: &Path) -> Result<()> {
 fn fuzz(
     workspace: &Workspace,
     dir: &Path,
-    written: &Path,
     target: &str,
     longest: u32,
     minutes: u64,
@@ -110,33 +91,21 @@ fn fuzz(
     fs::create_dir_all(&corpus)?;
     let before = fs::read_dir(&found)?.count();
     let log = dir.join(format!("{target}.txt"));
-    let mut run = cargo(
-        workspace,
-        &["fuzz", "run", "--sanitizer", "address", target],
-    );
-    run.arg(&corpus);
-    let own = workspace.root.join("fuzz/seeds").join(target);
-    let texts: &[&Path] = if target == "api_calls" {
-        &[&own]
-    } else {
-        &[&own, written]
-    };
-    run.args(texts.iter().filter(|dir| dir.is_dir()));
-    run.args([
-        "--",
-        "-fork=1",
-        "-ignore_crashes=1",
-        "-ignore_timeouts=1",
-        "-ignore_ooms=1",
-    ]);
+    let mut run = cargo(workspace, "fuzz run --sanitizer address");
+    run.arg(target)
+        .arg(&corpus)
+        .arg(workspace.root.join("fuzz/seeds").join(target));
+    let written = dir.join("seeds/nvrtc");
+    run.args((target != "api_calls" && written.is_dir()).then_some(written));
+    let flags = "-- -fork=1 -ignore_crashes=1 -ignore_timeouts=1 -ignore_ooms=1 -timeout=20 \
+                 -rss_limit_mb=2048";
+    run.args(flags.split(' '));
     run.arg(format!("-max_total_time={}", minutes * 60));
-    run.args(["-timeout=20", "-rss_limit_mb=2048"]);
     run.arg(format!("-max_len={longest}"));
     run.arg(format!("-artifact_prefix={}/", found.display()));
     run.env("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1");
     run.env("RAYON_NUM_THREADS", "1");
-    let file = File::create(&log)?;
-    run.stdout(Stdio::null()).stderr(file);
+    run.stdout(Stdio::null()).stderr(File::create(&log)?);
     let status = run.status().context("cargo-fuzz could not be started")?;
     let text = fs::read_to_string(&log).unwrap_or_default();
     let Some(executions) = executions(&text) else {

@@ -1,29 +1,22 @@
 //! The tasks of this workspace: `cargo xtask <task>`.
 
-mod arm;
 mod built;
 mod bundle;
 mod ci;
-mod demo;
-mod drivers;
 mod full;
 mod functions;
 mod fuzz;
-mod headers;
+mod matrix;
 mod need;
-mod nvrtc;
+mod platforms;
 mod programs;
 mod regen_bindings;
-mod sanitize;
 mod setup;
 mod source;
 mod suite;
-mod targets;
 mod test;
 mod tidy;
 mod untested;
-mod valgrind;
-mod wine;
 mod workspace;
 
 use std::process::ExitCode;
@@ -46,7 +39,7 @@ enum Task {
     /// Fetch CUDA headers, NVRTC and libclang for a machine without a CUDA toolkit
     Setup(setup::Options),
     /// Compile CUDA C++ at run time, launch it, verify the results and time it
-    Demo(demo::Options),
+    Demo(test::Options),
     /// Run every test, and list what this machine had to skip
     Test(test::Options),
     /// Run everything that must hold before a change lands
@@ -64,15 +57,18 @@ enum Task {
     /// Build tests and examples for a GPU machine that has no Rust
     Bundle(bundle::Options),
     /// Run the tests under AddressSanitizer or ThreadSanitizer
-    Sanitize(sanitize::Options),
+    Sanitize(platforms::SanitizeOptions),
     /// Run the tests under valgrind
-    Valgrind(valgrind::Options),
+    Valgrind(platforms::Options),
     /// Run the tests for Windows, in Wine
-    Wine(wine::Options),
+    Wine(platforms::Options),
     /// Run the tests for 64-bit Arm, in qemu-aarch64
-    Arm(arm::Options),
+    Arm(platforms::Options),
     /// Compile the libraries for macOS and for Windows with MSVC
-    Targets(targets::Options),
+    Targets,
+    /// Run a test program in pieces: the runner of the targets that the tasks above set
+    #[command(hide = true)]
+    Runner { words: Vec<String> },
 }
 
 fn main() -> ExitCode {
@@ -89,7 +85,7 @@ fn main() -> ExitCode {
 fn run(workspace: &Workspace, task: &Task) -> Result<ExitCode> {
     match task {
         Task::Setup(options) => setup::run(workspace, options)?,
-        Task::Demo(options) => demo::run(workspace, options)?,
+        Task::Demo(options) => test::demo(workspace, options)?,
         Task::Test(options) => test::run(workspace, options)?,
         Task::Ci(options) => return ci::run(workspace, options),
         Task::RegenBindings(options) => regen_bindings::run(workspace, options)?,
@@ -98,11 +94,12 @@ fn run(workspace: &Workspace, task: &Task) -> Result<ExitCode> {
         Task::Functions(options) => functions::run(workspace, options)?,
         Task::Untested => untested::run(workspace)?,
         Task::Bundle(options) => bundle::run(workspace, options)?,
-        Task::Sanitize(options) => sanitize::run(workspace, options)?,
-        Task::Valgrind(options) => valgrind::run(workspace, options)?,
-        Task::Wine(options) => wine::run(workspace, options)?,
-        Task::Arm(options) => arm::run(workspace, options)?,
-        Task::Targets(options) => targets::run(workspace, options)?,
+        Task::Sanitize(options) => platforms::sanitize(workspace, options)?,
+        Task::Valgrind(options) => platforms::valgrind(workspace, options)?,
+        Task::Wine(options) => platforms::wine(workspace, options)?,
+        Task::Arm(options) => platforms::arm(workspace, options)?,
+        Task::Targets => platforms::targets(workspace)?,
+        Task::Runner { words } => suite::runner(words)?,
     }
     Ok(ExitCode::SUCCESS)
 }

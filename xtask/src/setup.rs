@@ -1,35 +1,40 @@
 //! `setup`: installs CUDA headers, NVRTC and libclang on a machine without a CUDA toolkit.
 //!
-//! `pip` downloads the wheels that NVIDIA and the libclang project publish, and checks them against
-//! the hashes in `setup/wheels.toml`. They are unpacked below `target/cuda-setup/`:
+//! The files come from the wheels that NVIDIA and the libclang project publish. A set of wheels is
+//! a file in `xtask/requirements`, with pinned versions and hashes, which pip checks. Each set is
+//! installed below `target/cuda-setup/`:
 //!
-//! | folder | holds |
-//! |---|---|
-//! | `include/`, `lib/` | the newest headers, NVRTC and libclang |
-//! | `headers/<version>/` | the four headers that bindings are generated from (`--all-headers`) |
-//! | `nvrtc/<version>/include`, `…/lib` | one NVRTC (`--nvrtc <version>`) |
-//! | `device-headers/12.9/include` | headers for kernels, for NVRTC of CUDA 12 (`full drivers`) |
+//! | set | folder | holds |
+//! |---|---|---|
+//! | `toolkit` | `include/`, `lib/` | the newest headers, NVRTC and libclang |
+//! | `headers-<version>` | `headers/<version>/` | the headers that bindings are generated from (`--all-headers`) |
+//! | `nvrtc-<version>` | `nvrtc/<version>/include`, `…/lib` | one NVRTC (`--nvrtc <version>`) |
+//! | `device-headers-12.9` | `device-headers/12.9/include` | headers for kernels, for NVRTC of CUDA 12 |
 //!
-//! Each set has a `versions.txt`, which is written last. A set whose `versions.txt` lists the
-//! pinned versions is not installed again.
+//! `versions.txt` in the folder of a set is a copy of the set's file. It is written last: a set is
+//! complete if the copy is equal.
 
-mod install;
 mod python;
 mod toolkit;
-mod wheels;
 
-use std::fs::File;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, files_below};
 pub(crate) use python::Python;
-pub(crate) use toolkit::Toolkit;
-use wheels::{Platform, Wheels};
 
 /// The set that `setup` installs without options.
 pub(crate) const TOOLKIT_SET: &str = "toolkit";
+
+/// The headers in a set of headers.
+const HEADERS: [&str; 4] = [
+    "cuda.h",
+    "cudaProfiler.h",
+    "cudaProfilerTypedefs.h",
+    "cudaTypedefs.h",
+];
 
 /// Options of `setup`.
 #[derive(Debug, Default, clap::Args)]
@@ -45,56 +50,68 @@ pub(crate) struct Options {
     force: bool,
 }
 
-/// The result of `setup`.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// The machine has a toolkit, so nothing was fetched.
-    Toolkit(Toolkit),
-    /// Every requested set is installed below this folder.
-    Ready(PathBuf),
-}
-
 /// `cargo xtask setup`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let wheels = Wheels::load()?;
-    let mut sets = Vec::new();
+    let mut sets: Vec<String> = options
+        .nvrtc
+        .iter()
+        .map(|it| format!("nvrtc-{it}"))
+        .collect();
+    let known = files_below(&requirements(workspace), &["txt"])?;
+    let known: Vec<_> = known
+        .iter()
+        .filter_map(|it| it.file_stem()?.to_str())
+        .collect();
+    if let Some(unknown) = sets.iter().find(|set| !known.contains(&set.as_str())) {
+        bail!(
+            "there is no pinned {unknown}; the pinned sets are {}",
+            known.join(", ")
+        );
+    }
     if options.all_headers {
-        sets.extend(wheels.sets_below("headers"));
+        let headers = known.iter().filter(|set| set.starts_with("headers-"));
+        sets.extend(headers.map(ToString::to_string));
     }
-    for version in &options.nvrtc {
-        let set = format!("nvrtc/{version}");
-        if !wheels.sets_below("nvrtc").contains(&set) {
-            let known = wheels.sets_below("nvrtc").join(", ").replace("nvrtc/", "");
-            bail!("there is no pinned NVRTC {version}; the pinned versions are {known}");
-        }
-        sets.push(set);
+    default_set(workspace, options.force)?;
+    if sets.is_empty() {
+        return Ok(());
     }
-    match default_set(workspace, options.force)? {
-        Outcome::Toolkit(toolkit) => println!(
-            "setup is not needed: CUDA toolkit at {} (--force installs the headers, NVRTC and libclang anyway)",
-            toolkit.root.display()
+    ensure(workspace, &sets).map(drop)
+}
+
+/// Installs the default set, unless the machine has a toolkit and `force` is off.
+fn default_set(workspace: &Workspace, force: bool) -> Result<()> {
+    match toolkit::find() {
+        Some(toolkit) if !force => println!(
+            "setup is not needed: CUDA toolkit at {} (`cargo xtask setup --force` installs the \
+             headers, NVRTC and libclang anyway)",
+            toolkit.display()
         ),
-        Outcome::Ready(dir) => println!("headers, NVRTC and libclang: {}", dir.display()),
-    }
-    if !sets.is_empty() {
-        ensure(workspace, &sets)?;
+        _ => {
+            let dir = ensure(workspace, &[TOOLKIT_SET])?;
+            println!("headers, NVRTC and libclang: {}", dir.display());
+        }
     }
     Ok(())
 }
 
-/// Installs the default set, unless the machine has a toolkit and `force` is off.
-pub(crate) fn default_set(workspace: &Workspace, force: bool) -> Result<Outcome> {
-    match toolkit::find() {
-        Some(toolkit) if !force => Ok(Outcome::Toolkit(toolkit)),
-        _ => ensure(workspace, &[TOOLKIT_SET.to_owned()]).map(Outcome::Ready),
+/// Installs the default set for a task that can continue without it. Failure is reported, and is
+/// not an error.
+pub(crate) fn try_default(workspace: &Workspace) {
+    if let Err(error) = default_set(workspace, false) {
+        println!(
+            "{error:#}\n\nContinuing without it: everything that requires NVRTC or a CUDA header \
+             is skipped, with a message.\n"
+        );
     }
 }
 
 /// Makes sure that each of `sets` is complete, and returns the folder that contains them.
-pub(crate) fn ensure(workspace: &Workspace, sets: &[String]) -> Result<PathBuf> {
-    let dir = workspace.cuda_setup();
-    let wheels = Wheels::load()?;
-    let Some(platform) = Platform::of_this_machine() else {
+pub(crate) fn ensure<S: AsRef<str>>(workspace: &Workspace, sets: &[S]) -> Result<PathBuf> {
+    if !matches!(
+        (std::env::consts::OS, std::env::consts::ARCH),
+        ("linux", "x86_64" | "aarch64") | ("windows", "x86_64")
+    ) {
         bail!(
             "no NVRTC and no CUDA headers are published for {} on {}.\n\
              Everything still builds from the committed bindings, and hand-written PTX runs on \
@@ -102,42 +119,171 @@ pub(crate) fn ensure(workspace: &Workspace, sets: &[String]) -> Result<PathBuf> 
             std::env::consts::OS,
             std::env::consts::ARCH,
         );
-    };
-    let plans = sets
+    }
+    let setup = workspace.cuda_setup();
+    let sets = sets
         .iter()
-        .map(|set| wheels.plan(set, platform))
-        .collect::<Result<Vec<_>>>()?;
-    if plans.iter().all(|plan| plan.is_installed(&dir)) {
-        println!("setup: nothing to do, {} is complete", sets.join(", "));
-        return Ok(dir);
+        .map(|set| Set::read(workspace, &setup, set.as_ref()));
+    let sets = sets.collect::<Result<Vec<_>>>()?;
+    if sets.iter().all(Set::is_installed) {
+        return Ok(setup);
     }
 
-    std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    let lock = File::create(dir.join(".lock"))?;
+    fs::create_dir_all(&setup).with_context(|| format!("cannot create {}", setup.display()))?;
+    let lock = File::create(setup.join(".lock"))?;
     lock.lock().context("cannot lock the setup folder")?;
-    let mut found: Option<Python> = None;
-    for plan in plans {
-        if plan.is_installed(&dir) {
+    for set in sets {
+        if set.is_installed() {
             continue;
         }
-        let python = match &found {
-            Some(python) => python,
-            None => found.insert(Python::find()?),
-        };
-        install::install(&plan, python, &dir)?;
-        if plan.set == TOOLKIT_SET {
+        set.install(&Python::find()?, &setup.join(".partial"))?;
+        if set.name == TOOLKIT_SET {
             rebuild_bindings(workspace);
         }
     }
-    Ok(dir)
+    Ok(setup)
+}
+
+fn requirements(workspace: &Workspace) -> PathBuf {
+    workspace.root.join("xtask/requirements")
+}
+
+/// A set of pinned wheels.
+struct Set {
+    name: String,
+    /// The set's file, for pip.
+    file: PathBuf,
+    requirements: String,
+    /// The folder of the installed files.
+    dir: PathBuf,
+}
+
+impl Set {
+    fn read(workspace: &Workspace, setup: &Path, name: &str) -> Result<Self> {
+        let file = requirements(workspace).join(format!("{name}.txt"));
+        let requirements = fs::read_to_string(&file)
+            .with_context(|| format!("cannot read {}", file.display()))?
+            .replace("\r\n", "\n");
+        let dir = match name.rsplit_once('-') {
+            Some((group, version)) => setup.join(group).join(version),
+            None => setup.to_owned(),
+        };
+        let name = name.to_owned();
+        Ok(Self {
+            name,
+            file,
+            requirements,
+            dir,
+        })
+    }
+
+    /// Returns a file that a complete set contains.
+    fn required(&self) -> &'static str {
+        match self.name.split('-').next() {
+            Some("headers") => "cuda.h",
+            Some("nvrtc") => "include/nvrtc.h",
+            Some("device") => "include/cuda_fp16.h",
+            _ => "include/cuda.h",
+        }
+    }
+
+    fn is_installed(&self) -> bool {
+        let stamp = fs::read_to_string(self.dir.join("versions.txt")).unwrap_or_default();
+        stamp == self.requirements && self.dir.join(self.required()).exists()
+    }
+
+    /// Installs the set through the folder `partial`, so that an interrupted run leaves nothing
+    /// that looks complete.
+    fn install(&self, python: &Python, partial: &Path) -> Result<()> {
+        let what = self.requirements.lines().next().unwrap_or_default();
+        println!("setup: {}", what.trim_start_matches(['#', ' ']));
+        let (wheels, ready) = (partial.join("wheels"), partial.join("ready"));
+        remove(partial)?;
+        fs::create_dir_all(&ready)?;
+        // The headers are taken from the wheels for Linux on x86-64.
+        let platform = self
+            .name
+            .starts_with("headers-")
+            .then_some("manylinux2014_x86_64");
+        python.install_pinned(&self.file, platform, &wheels)?;
+        collect(&wheels, &wheels, &ready, &self.name)?;
+        if !ready.join(self.required()).exists() {
+            bail!(
+                "the wheels of {} lack {}",
+                self.file.display(),
+                self.required()
+            );
+        }
+
+        fs::create_dir_all(&self.dir)?;
+        remove(&self.dir.join("versions.txt"))?;
+        for entry in ready.read_dir()? {
+            let entry = entry?;
+            let to = self.dir.join(entry.file_name());
+            remove(&to)?;
+            fs::rename(entry.path(), &to)
+                .with_context(|| format!("cannot move to {}", to.display()))?;
+        }
+        fs::write(self.dir.join("versions.txt"), &self.requirements)?;
+        remove(partial)
+    }
+}
+
+/// Moves the files that a set needs from the folder `from` of installed wheels to their places.
+fn collect(from: &Path, wheels: &Path, ready: &Path, set: &str) -> Result<()> {
+    for entry in from.read_dir()? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, wheels, ready, set)?;
+        } else if let Some(place) = place(path.strip_prefix(wheels)?, set) {
+            let to = ready.join(place);
+            fs::create_dir_all(to.parent().unwrap_or(ready))?;
+            fs::rename(&path, &to).with_context(|| format!("cannot move {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the place of a wheel's file in its set; `None` if the set does not need it.
+fn place(inside: &Path, set: &str) -> Option<PathBuf> {
+    let parts: Vec<&str> = inside.iter().filter_map(|part| part.to_str()).collect();
+    let file = *parts.last()?;
+    if set.starts_with("headers-") {
+        return HEADERS.contains(&file).then(|| PathBuf::from(file));
+    }
+    // `…/include/cccl/cuda/std` is included as `<cuda/std>`, so `cccl` is an include folder as
+    // well.
+    if let Some(at) = parts.iter().position(|part| *part == "include") {
+        let rest = &parts[at + 1..];
+        let rest = rest.strip_prefix(&["cccl"]).unwrap_or(rest);
+        return (!rest.is_empty()).then(|| PathBuf::from("include").join(rest.join("/")));
+    }
+    let library = file.contains("nvrtc") && (file.contains(".so") || file.ends_with(".dll"));
+    let clang = file == "libclang.so" || file == "libclang.dll";
+    // `.alt` is another build of the same compiler.
+    let wanted = clang || (library && !file.contains(".alt."));
+    wanted.then(|| PathBuf::from("lib").join(file))
+}
+
+fn remove(path: &Path) -> Result<()> {
+    let removed = if path.is_dir() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
+    };
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Removes the build output of `cuda-sys`, so that its build script searches for a header again.
 fn rebuild_bindings(workspace: &Workspace) {
     for profile in ["dev", "release"] {
-        let mut clean =
-            workspace.cargo(["clean", "--quiet", "-p", "cuda-sys", "--profile", profile]);
-        match clean.output() {
+        let clean = ["clean", "--quiet", "-p", "cuda-sys", "--profile", profile];
+        match workspace.cargo(clean).output() {
             Ok(output) if output.status.success() => {}
             _ => println!(
                 "note: run `cargo clean -p cuda-sys` once, so that the next build sees the headers"
@@ -146,14 +292,64 @@ fn rebuild_bindings(workspace: &Workspace) {
     }
 }
 
-/// Installs the default set for a task that can continue without it. Failure is reported, and is
-/// not an error.
-pub(crate) fn try_default(workspace: &Workspace) {
-    match default_set(workspace, false) {
-        Ok(Outcome::Toolkit(toolkit)) => println!("CUDA toolkit: {}", toolkit.root.display()),
-        Ok(Outcome::Ready(_)) => {}
-        Err(error) => println!(
-            "{error:#}\n\nContinuing without it: everything that requires NVRTC or a CUDA header is skipped, with a message.\n"
-        ),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_go_to_their_places() {
+        let placed = |inside: &str, set| {
+            let place = place(Path::new(inside), set)?;
+            Some(place.to_string_lossy().replace('\\', "/"))
+        };
+        for (inside, to) in [
+            ("nvidia/cu13/include/crt/mma.h", "include/crt/mma.h"),
+            (
+                "nvidia/cu13/include/cccl/cuda/std/array",
+                "include/cuda/std/array",
+            ),
+            ("nvidia/cu13/lib/libnvrtc.so.13", "lib/libnvrtc.so.13"),
+            (
+                "nvidia/cu13/lib/libnvrtc-builtins.so.13.5",
+                "lib/libnvrtc-builtins.so.13.5",
+            ),
+            (
+                "nvidia/cu13/bin/x86_64/nvrtc64_130_0.dll",
+                "lib/nvrtc64_130_0.dll",
+            ),
+            ("clang/native/libclang.so", "lib/libclang.so"),
+        ] {
+            assert_eq!(placed(inside, "toolkit").as_deref(), Some(to));
+        }
+        for other in [
+            "lib/libnvrtc.alt.so.13",
+            "lib/libcudart.so.13",
+            "x/License.txt",
+        ] {
+            assert_eq!(placed(other, "toolkit"), None, "{other}");
+        }
+        let header = placed("nvidia/cuda_runtime/include/cuda.h", "headers-12.9");
+        assert_eq!(header.as_deref(), Some("cuda.h"));
+        assert_eq!(
+            placed("nvidia/cuda_runtime/include/cuda_fp16.h", "headers-12.9"),
+            None
+        );
+    }
+
+    #[test]
+    fn each_wheel_is_pinned_by_its_hashes() {
+        let files = files_below(&requirements(&Workspace::locate().unwrap()), &["txt"]).unwrap();
+        assert_eq!(files.len(), 18);
+        for text in files.iter().map(|file| fs::read_to_string(file).unwrap()) {
+            let text = text.replace("\\\n", "");
+            for wheel in text.lines().filter(|line| !line.starts_with('#')) {
+                let (name, hashes) = wheel.split_once(' ').unwrap();
+                assert!(name.contains("=="), "{wheel}");
+                let hashes = hashes.split_whitespace();
+                let hashes = hashes.map(|it| it.strip_prefix("--hash=sha256:").unwrap());
+                assert!(hashes.clone().all(|it| it.len() == 64), "{wheel}");
+                assert!(hashes.count() <= 3, "{wheel}");
+            }
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! `test`: runs every test of the workspace, and lists what was skipped on this machine.
+//! `test` runs every test of the workspace, and lists what was skipped on this machine. `demo` runs
+//! the demo, on the GPU or the software device.
 
 use std::fs;
 use std::time::Instant;
@@ -11,10 +12,10 @@ use crate::workspace::{self, Workspace};
 /// The variable that names the file to which a test appends one line when it skips something.
 const SKIPPED: &str = "CUDA_TEST_SKIPPED";
 
-/// Options of `test`.
+/// Options of `test` and `demo`.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Options {
-    /// Arguments for `cargo test`, such as `-p cuda-sys` or a test's name
+    /// Arguments for `cargo test`, such as `-p cuda-sys` or a test's name, or for the demo
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
 }
@@ -60,4 +61,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         start.elapsed().as_secs_f64()
     );
     Ok(())
+}
+
+/// `cargo xtask demo`.
+pub(crate) fn demo(workspace: &Workspace, options: &Options) -> Result<()> {
+    setup::try_default(workspace);
+    let demo = "run --release --quiet -p examples --example demo --";
+    workspace::run(workspace.cargo(demo.split(' ')).args(&options.args))
 }

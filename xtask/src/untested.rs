@@ -24,25 +24,18 @@ const LIBRARIES: [&str; 6] = [
 
 /// `cargo xtask untested`.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let mut named = BTreeSet::new();
-    let mut declared = Vec::new();
-    let mut sources = Vec::new();
+    let (mut named, mut declared, mut sources) = (BTreeSet::new(), Vec::new(), Vec::new());
     for folder in CALLERS {
         sources.extend(source::read(workspace, folder)?);
     }
     let hidden: Vec<String> = sources.iter().flat_map(hidden_modules).collect();
     for source in &sources {
         named.extend(calls(source));
-        let is_library = LIBRARIES
-            .iter()
-            .any(|library| source.path.starts_with(&format!("crates/{library}/src/")));
+        let package = source.path.split('/').nth(1).unwrap_or_default();
         let is_hidden = hidden.iter().any(|module| source.path.starts_with(module));
-        if is_library && !is_hidden && !is_test(&source.path) {
-            declared.extend(
-                public(source)
-                    .into_iter()
-                    .map(|(line, name)| (format!("{}:{line}", source.path), name)),
-            );
+        if LIBRARIES.contains(&package) && !is_hidden && !is_test(&source.path) {
+            let places = public(source).into_iter();
+            declared.extend(places.map(|(line, name)| (format!("{}:{line}", source.path), name)));
         }
     }
     for page in files_below(&workspace.root.join("crates"), &["md"])? {
@@ -95,12 +88,7 @@ fn calls(source: &Source) -> BTreeSet<String> {
         if doc.is_some_and(|doc| doc.trim_start().starts_with("```")) {
             is_example = !is_example;
         }
-        let counts = if is_example {
-            true
-        } else {
-            is_test && !line.starts_with("//")
-        };
-        if counts {
+        if is_example || is_test && !line.starts_with("//") {
             found.extend(words(line).map(str::to_owned));
         }
     }

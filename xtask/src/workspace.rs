@@ -108,7 +108,8 @@ pub(crate) fn describe(command: &Command) -> String {
     shown
 }
 
-/// Returns every file below `root` with one of `extensions`, sorted, except for build output.
+/// Returns every file below `root` with one of `extensions`, or with any if there are none, sorted,
+/// except for build output.
 pub(crate) fn files_below(root: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![root.to_owned()];
@@ -127,9 +128,10 @@ pub(crate) fn files_below(root: &Path, extensions: &[&str]) -> Result<Vec<PathBu
                 if !built {
                     open.push(path);
                 }
-            } else if extensions
-                .iter()
-                .any(|ext| path.extension() == Some(OsStr::new(ext)))
+            } else if extensions.is_empty()
+                || extensions
+                    .iter()
+                    .any(|ext| path.extension() == Some(OsStr::new(ext)))
             {
                 found.push(path);
             }
