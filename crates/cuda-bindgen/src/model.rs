@@ -437,7 +437,7 @@ mod tests {
     use super::Model;
 
     const NEW: &str = "
-        /// Of the header.
+        /// The struct A, as in the header.
         #[repr(C)] pub struct A { pub x: u32 }
         const _: () = { [\"Size of A\"][size_of::<A>() - 4usize]; };
         #[repr(C)] pub struct Grown { pub x: u32 }
@@ -476,6 +476,6 @@ mod tests {
         let text = joined.types["A"].item.items[0]
             .to_token_stream()
             .to_string();
-        assert!(text.contains("Of the header"), "{text}");
+        assert!(text.contains("The struct A, as in the header"), "{text}");
     }
 }

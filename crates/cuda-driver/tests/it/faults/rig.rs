@@ -47,17 +47,19 @@ pub(super) struct Fault {
 /// A failure of a case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wrong {
+    /// The program panicked, with this message.
     Panicked(String),
+    /// The program did not end in time.
     Hung,
-    /// It returned an error other than the injected one.
+    /// The program returned an error other than the injected one.
     Error(String),
-    /// It returned no error.
+    /// The program returned no error.
     Swallowed,
     /// The same program fails afterwards, without an injected fault.
     Later(String),
-    /// It leaked something.
+    /// The program leaked something.
     Left(String),
-    /// It left a context current.
+    /// The program left a context current.
     Current,
 }
 

@@ -4,7 +4,7 @@
 //! Code that is decoded for these checks reports each access to an [`Observer`]. The state of a
 //! block is its [`Watch`]: the last accesses to each byte of shared memory, whether each byte of
 //! local memory was written, and the happens-before relation that the barriers have established.
-//! For global memory, the [`Shadow`](crate::memory::Shadow) tracks which bytes were written.
+//! For global memory, the [`MemoryMap`](crate::memory::MemoryMap) tracks which bytes were written.
 
 mod barrier;
 mod findings;
