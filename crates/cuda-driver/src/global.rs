@@ -17,8 +17,8 @@ use crate::error::{Error, Result};
 use crate::lock::{Mutex, rank};
 use crate::memory::{Block, DeviceBuffer, DeviceRepr, DeviceSliceMut, Memory, Source, len_of_cast};
 use crate::module::{Module, ModuleInner};
-use crate::order::Tracker;
 use crate::stream::Stream;
+use crate::tracking::Tracker;
 
 /// A `__device__` or `__constant__` variable of a [`Module`], as elements of `T`. It keeps the
 /// module loaded.

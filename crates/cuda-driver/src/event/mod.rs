@@ -16,8 +16,8 @@ use cuda_sys::{CUevent, CUevent_st, CUresult};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
-use crate::handle::{Destroy, Handle};
-use crate::stream::{SendPtr, Stream};
+use crate::handle::{Destroy, Handle, SendPtr};
+use crate::stream::Stream;
 
 bitflags::bitflags! {
     /// The behaviour of an event. Unknown bits are kept.

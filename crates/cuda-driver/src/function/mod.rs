@@ -21,9 +21,9 @@ pub use occupancy::BlockSize;
 use crate::context::{Context, Limits};
 use crate::driver::Driver;
 use crate::error::Result;
-use crate::launch::NameId;
+use crate::handle::SendPtr;
+use crate::launch_log::NameId;
 use crate::module::ModuleInner;
-use crate::stream::SendPtr;
 
 /// A kernel of a [`Module`](crate::Module). It keeps the module loaded, and is cheap to clone.
 #[derive(Clone)]

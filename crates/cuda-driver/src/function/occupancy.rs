@@ -10,8 +10,9 @@ use cuda_sys::CUlaunchConfig;
 use super::Function;
 use crate::driver::call;
 use crate::error::Result;
-use crate::launch::{LaunchAttributes, LaunchConfig};
+use crate::launch::LaunchAttributes;
 use crate::stream::Stream;
+use crate::types::LaunchConfig;
 
 /// The result of [`Function::max_potential_block_size`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,7 +204,7 @@ impl Function {
         self.check_config(&config)?;
         let attributes = attributes.for_launch(self.context())?;
         let _current = self.context().enter()?;
-        let config = config.raw(stream, attributes);
+        let config = config.raw(stream.as_raw(), attributes);
         Ok(ask(&raw const config)?)
     }
 }

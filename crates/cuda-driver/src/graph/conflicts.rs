@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::order::{Access, matters};
+use crate::tracking::{Access, matters};
 
 /// An access of a node to a range of bytes.
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::{Conflicts, Reach};
-    use crate::order::{Access, matters};
+    use crate::tracking::{Access, matters};
 
     fn reach(start: u64, end: u64, access: Access) -> Reach {
         Reach {

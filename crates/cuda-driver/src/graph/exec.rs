@@ -13,15 +13,15 @@ use cuda_sys::{
 use super::owners::Leftover;
 use super::parts::{Parts, Root};
 use super::state::State;
-use super::{Graph, NodeId, Owners};
+use super::{Graph, NodeId, NodeKind, Owners};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, InstantiateError, Result};
-use crate::handle::{Destroy, Handle};
+use crate::handle::{Destroy, Handle, SendPtr};
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::order::Record;
 use crate::pending::{self, Entry};
-use crate::stream::{SendPtr, Stream};
+use crate::stream::Stream;
+use crate::tracking::Record;
 
 bitflags::bitflags! {
     /// The options of [`Graph::instantiate_with`]. Bits without a name are kept.
@@ -333,10 +333,7 @@ pub(super) fn release(context: &Context, record: &Arc<Record>, owners: &[Arc<Own
 
 impl Parts {
     /// Returns the node with this handle, in the graph or in one of its bodies.
-    pub(super) fn find(
-        all: &[Self],
-        raw: cuda_sys::CUgraphNode,
-    ) -> Option<(NodeId, super::NodeKind)> {
+    pub(super) fn find(all: &[Self], raw: cuda_sys::CUgraphNode) -> Option<(NodeId, NodeKind)> {
         if raw.is_null() {
             // Removed nodes have a null handle, so it would match them.
             return None;
@@ -371,7 +368,7 @@ impl Drop for GraphExec {
             // A drop cannot return the error; `close` does.
             let _ = inner.end();
         };
-        pending::outside(&driver, end);
+        driver.run_or_defer(end);
     }
 }
 

@@ -9,12 +9,12 @@ use std::sync::{Arc, OnceLock};
 
 use super::copy::{CopySource, CopyTarget, HostPlace};
 use super::owners::Told;
+use crate::deferred::is_inside_host_function;
 use crate::error::{DriverError, Error, Result};
+use crate::handle::SendPtr;
 use crate::memory::pinned::sealed::{Lock, TOKEN};
 use crate::memory::{DeviceRepr, PinnedBuffer};
-use crate::order::{Access, Tracker};
-use crate::pending;
-use crate::stream::SendPtr;
+use crate::tracking::{Access, Tracker};
 
 /// Page-locked memory that copy nodes of graphs read and write, and that the host accesses between
 /// launches.
@@ -112,7 +112,7 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
     }
 
     fn lend(&self, access: Access) -> Result<()> {
-        if pending::is_inside_host_function() {
+        if is_inside_host_function() {
             return Err(Error::Unsupported {
                 what: "waiting for the launches of a graph inside a host function",
             });
@@ -191,7 +191,7 @@ impl<T: DeviceRepr> HostMemory<T> {
     /// waits for that function may hold the replay gate.
     fn take_back(&self, access: Access) {
         let tracker = Arc::clone(&self.tracker);
-        pending::outside(self.owner.context().driver(), move || {
+        self.owner.context().driver().run_or_defer(move || {
             tracker.take_back(access);
         });
     }

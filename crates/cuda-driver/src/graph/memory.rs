@@ -7,13 +7,13 @@ use cuda_sys::{CUDA_MEM_ALLOC_NODE_PARAMS, CUdeviceptr, CUgraphMem_attribute};
 
 use super::build::Adding;
 use super::copy::{CopySource, CopyTarget};
-use super::node::{Edge, Node, NodeKind, node_kind};
 use super::{Graph, Owners};
 use crate::device::Device;
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::{DeviceRepr, bytes_of, props_of};
-use crate::order::Access;
+use crate::tracking::Access;
+use crate::types::node::{Edge, Node, NodeKind, node_kind};
 
 /// `len` elements of `T` that a node of a graph allocates in each launch, for use by nodes of that
 /// graph.

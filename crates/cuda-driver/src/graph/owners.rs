@@ -10,8 +10,8 @@ use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
 use crate::launch::{KernelArgs, Tracked};
 use crate::memory::Memory;
-use crate::order::{Access, Held, Record, Tracker};
 use crate::pending::{Closure, Keep};
+use crate::tracking::{Access, Held, Record, Tracker};
 
 /// The resources of a node: memory, code, closures, events, and the owners of a child graph's
 /// nodes.

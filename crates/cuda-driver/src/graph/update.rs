@@ -8,12 +8,12 @@ use cuda_sys::{
 };
 
 use super::exec::{GraphExec, Inner, release};
-use super::node::NodeId;
 use super::parts::Parts;
 use super::{Graph, Owners};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, GraphUpdateError, Result};
 use crate::lock::MutexGuard;
+use crate::types::node::NodeId;
 
 /// The arguments of a driver call that changes a node.
 pub(super) struct Changing<'a> {

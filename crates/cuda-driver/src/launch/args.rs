@@ -13,7 +13,7 @@ use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, ManagedBuffer, Memory, PitchedBuffer,
     PitchedSlice, PitchedSliceMut,
 };
-use crate::order::{Access, Scope};
+use crate::tracking::{Access, Scope};
 
 /// The values of the arguments in one of the two forms that the driver takes. The other form is
 /// null.

@@ -6,24 +6,16 @@
 
 mod args;
 mod attributes;
-mod config;
+mod in_flight;
 mod kernel;
 mod list;
-mod recent;
 mod using;
 
 pub use args::{KernelArg, KernelArgs};
 pub(crate) use args::{Tracked, Values};
-pub(crate) use attributes::raw;
-pub use attributes::{
-    AccessProperty, ClusterScheduling, LaunchAttributes, MemSyncDomain, PortableClusterMode,
-    SharedMemoryMode,
-};
-pub use config::{Dim3, LaunchConfig};
+pub use attributes::LaunchAttributes;
 pub use kernel::{Accepts, Kernel, KernelParam, KernelParams, Reads, Writes};
 pub use list::ArgList;
-pub use recent::LaunchesInFlight;
-pub(crate) use recent::{ContextLaunches, DriverLaunches, NameId, RecentLaunches};
 pub use using::Using;
 
 use cuda_sys::CUlaunchAttribute;
@@ -31,8 +23,9 @@ use cuda_sys::CUlaunchAttribute;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::function::Function;
-use crate::order::Scope;
 use crate::stream::{Kind, Stream};
+use crate::tracking::Scope;
+use crate::types::LaunchConfig;
 
 impl Stream {
     /// `cuLaunchKernel(function, config, args)`—Queues a kernel on this stream.
@@ -238,7 +231,7 @@ impl Stream {
         attributes: &[CUlaunchAttribute],
         values: Values,
     ) -> Result<(), DriverError> {
-        let config = config.raw(self, attributes);
+        let config = config.raw(self.as_raw(), attributes);
         // SAFETY: as in `call_launch`; in addition the attributes must be valid during the call ←
         // they are borrowed, and the driver only reads them.
         unsafe {

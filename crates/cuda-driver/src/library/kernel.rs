@@ -15,8 +15,8 @@ use crate::device::Device;
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::function::{Function, FunctionAttribute, parameters};
+use crate::handle::SendPtr;
 use crate::module::find_signature;
-use crate::stream::SendPtr;
 
 /// A kernel of a [`Library`](super::Library), which it keeps loaded. Cloning it is cheap.
 #[derive(Clone)]

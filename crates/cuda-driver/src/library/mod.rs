@@ -17,14 +17,15 @@ use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, JitError, Result};
 use crate::global::Global;
-use crate::handle::{Destroy, Handle};
+use crate::handle::{Destroy, Handle, SendPtr};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::memory::DeviceRepr;
 use crate::module::{
-    Compilation, Image, JitLog, JitOptions, ModuleInner, Shared, Unloading, image_of, kernel_name,
+    Compilation, Image, JitOptions, ModuleInner, Shared, Unloading, image_of, kernel_name,
     not_found, read_image,
 };
-use crate::stream::{SendPtr, Stream};
+use crate::stream::Stream;
+use crate::types::JitLog;
 
 /// Device code for all contexts of a driver. Cloning it creates another handle of the same code.
 ///

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use cuda_sys::CUdeviceptr;
 
 use super::caching::Blocks;
+use crate::deferred::must_not_wait;
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::module::ModuleInner;
-use crate::order::{Access, Scope, Tracker};
-use crate::pending;
 use crate::stream::Stream;
+use crate::tracking::{Access, Scope, Tracker};
 
 /// An allocation with the record of its uses. When it is dropped, its source determines how it is
 /// freed or returned.
@@ -262,9 +262,9 @@ impl Drop for Memory {
                 let _ = source.take_back(block);
             }
         };
-        if pending::must_not_wait() {
+        if must_not_wait() {
             let driver = block.tracker.home().driver().clone();
-            pending::defer(&driver, move || take_back(block));
+            driver.defer(move || take_back(block));
         } else {
             take_back(block);
         }

@@ -8,7 +8,7 @@ use cuda_sys::CUdeviceptr;
 use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, expect_len};
 use crate::driver::call;
 use crate::error::Result;
-use crate::order::{Gate, Scope};
+use crate::tracking::{Gate, Scope};
 
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// `cuMemcpyPeerAsync()`—Queues a copy from memory of any context of the same driver, on the

@@ -12,7 +12,7 @@ use cuda_sys::CUdeviceptr;
 use super::{DeviceRepr, Memory, expect_len, resolve};
 use crate::driver::call;
 use crate::error::Result;
-use crate::order::{Access, Scope};
+use crate::tracking::{Access, Scope};
 
 /// A read-only view of elements of a [`DeviceBuffer`](crate::DeviceBuffer). It is to the buffer as
 /// `&[T]` is to `Vec<T>`.

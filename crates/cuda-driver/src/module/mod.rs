@@ -19,14 +19,13 @@ use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Error, JitError, Result};
 use crate::function::Function;
-use crate::handle::Handle;
-use crate::stream::SendPtr;
+use crate::handle::{Handle, SendPtr};
+use crate::types::JitLog;
 pub(crate) use code::{ModuleInner, Shared, find_signature};
 pub use functions::LoadingMode;
 pub use image::Image;
 pub(crate) use image::{image_of, read, read_image};
 pub(crate) use log::Compilation;
-pub use log::JitLog;
 pub use options::{JitCacheMode, JitFallback, JitOptions, JitTarget, OptimizationLevel};
 pub(crate) use unload::Unloading;
 

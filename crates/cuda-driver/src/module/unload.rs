@@ -5,8 +5,7 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::error::Error;
 use crate::handle::{Destroy, Handle};
-use crate::order::Tracker;
-use crate::pending;
+use crate::tracking::Tracker;
 
 /// A module or a library to unload when the uses of its variables and all work in its contexts are
 /// complete.
@@ -44,7 +43,7 @@ where
         // wait for it.
         let driver = self.contexts.last().map(Context::driver);
         let driver = driver.unwrap_or(self.handle.driver()).clone();
-        pending::waiting(&driver, move || self.wait_for_variables());
+        driver.run_or_defer_wait(move || self.wait_for_variables());
     }
 
     fn wait_for_variables(mut self) {

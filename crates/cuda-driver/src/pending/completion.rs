@@ -33,7 +33,7 @@ impl Completion {
             Ok(event.clone())
         });
         match this.outcome.get() {
-            // The driver cannot be made to report it, so the service thread polls the event.
+            // The driver cannot be made to report it, so the reaper thread polls the event.
             Some(Err(_)) => Self::asked_for(context, event),
             _ => this,
         }

@@ -1,37 +1,31 @@
-//! Pending work: host functions and completions that the driver reports later, and a service thread
+//! Pending work: host functions and completions that the driver reports later, and a reaper thread
 //! for those that it never reports.
 //!
 //! Each pending entry is listed here under an id, and the driver is given only the id. Taking an
 //! entry out of the list transfers its ownership, to the driver's thread or to another one, and a
 //! call that comes too late finds nothing.
 //!
-//! A lost device calls no host functions. So while anything is pending, the service thread
+//! A lost device calls no host functions. So while anything is pending, the reaper thread
 //! regularly polls the driver and ends the entries that failed. Calls of the driver, which are not
 //! allowed inside a host function, are made by worker threads.
 
 mod closures;
 mod completion;
 mod outcome;
-mod watch;
-mod worker;
+mod reaper;
 
 pub(crate) use closures::{Closure, called_again};
 pub use completion::Completion;
 pub(crate) use outcome::Outcome;
-pub(crate) use watch::{
-    add, defer, in_turn, is_inside_host_function, must_defer, must_not_wait, on_worker, outside,
-    set_event, settle, sweep, take, waiting,
-};
-pub(crate) use worker::Jobs;
+pub(crate) use reaper::{add, set_event, sweep, take};
 
-use std::any::Any;
 use std::ffi::c_void;
-use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
 
 use crate::context::Context;
+use crate::deferred::{InsideHostFunction, message_of, must_not_wait, quietly};
 use crate::error::{DriverError, Error, Result};
 use crate::event::UseEvent;
 use crate::stream::StreamState;
@@ -132,7 +126,7 @@ impl Entry {
         }
         match keep {
             // Freeing the memory calls the driver.
-            Some(keep) if must_not_wait() => defer(context.driver(), move || drop(keep)),
+            Some(keep) if must_not_wait() => context.driver().defer(move || drop(keep)),
             keep => quietly(|| drop(keep)),
         }
         drop(context);
@@ -142,7 +136,7 @@ impl Entry {
 
 /// The function that the driver calls, with the id of an entry.
 pub(crate) unsafe extern "C" fn called(data: *mut c_void) {
-    let _inside = watch::Inside::enter();
+    let _inside = InsideHostFunction::enter();
     quietly(|| {
         if let Some(entry) = take(Id(data.addr())) {
             entry.called();
@@ -157,21 +151,4 @@ fn guarded(run: Box<dyn FnOnce() + Send>) -> Result<()> {
         quietly(|| drop(panic));
         Error::HostFunctionPanicked { message }
     })
-}
-
-/// Runs `work` and swallows a panic; the panic hook has already reported it.
-fn quietly(work: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
-        // The drop of the payload could panic again.
-        mem::forget(panic);
-    }
-}
-
-fn message_of(panic: &(dyn Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message")
-        .to_owned()
 }

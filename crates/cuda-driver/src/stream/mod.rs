@@ -17,7 +17,7 @@ pub use capturing::CaptureStatus;
 pub(crate) use default::ContextStreams;
 pub use host::HostCall;
 pub use pool::StreamPool;
-pub(crate) use state::{Kind, Queueing, SendPtr, StreamState};
+pub(crate) use state::{Kind, Queueing, StreamState};
 pub use value::{StreamWord, ValueBatch, WaitCondition};
 
 use std::fmt;

@@ -14,7 +14,7 @@ use super::Stream;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, Memory};
-use crate::order::{Access, Scope};
+use crate::tracking::{Access, Scope};
 
 /// The condition of a wait, which compares the value in memory with a given value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

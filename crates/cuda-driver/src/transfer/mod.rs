@@ -14,6 +14,7 @@ use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use crate::context::{Context, KeptContext};
+use crate::deferred::is_inside_host_function;
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::event::UseEvent;
@@ -196,7 +197,7 @@ fn leave<P: Lock + Send + 'static>(
     context: &Context,
     memory_context: Option<KeptContext>,
 ) {
-    let is_done = !pending::is_inside_host_function() && event.is_done();
+    let is_done = !is_inside_host_function() && event.is_done();
     if is_done {
         return drop(memory);
     }

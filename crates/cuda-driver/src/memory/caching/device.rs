@@ -10,9 +10,8 @@ use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
 use crate::memory::allocation::{Block, Memory, Source};
 use crate::memory::{DeviceBuffer, DeviceRepr, bytes_of};
-use crate::order::Tracker;
-use crate::pending;
 use crate::stream::Stream;
+use crate::tracking::Tracker;
 
 /// A pool that reuses device memory. Its buffers are ordinary buffers, and dropping a buffer
 /// returns its memory to the pool. Cloning a pool returns another handle to the same pool.
@@ -271,7 +270,7 @@ impl Blocks {
 impl Drop for Owner {
     fn drop(&mut self) {
         let blocks = self.0.cache.close();
-        pending::outside(self.0.context.driver(), move || {
+        self.0.context.driver().run_or_defer(move || {
             for block in blocks {
                 // As in `Blocks::free`, there is no caller to report the error to.
                 let _ = block.free();

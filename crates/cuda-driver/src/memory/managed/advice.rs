@@ -8,8 +8,8 @@ use crate::device::Device;
 use crate::driver::{Driver, call};
 use crate::error::Result;
 use crate::memory::{DeviceRepr, DeviceSlice};
-use crate::order::Scope;
 use crate::stream::Stream;
+use crate::tracking::Scope;
 
 /// The value of `CU_DEVICE_CPU`.
 const CPU: CUdevice = -1;

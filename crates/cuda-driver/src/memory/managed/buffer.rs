@@ -11,8 +11,8 @@ use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::allocation::{Memory, Source};
 use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSliceMut, bytes_of};
-use crate::order::{Access, Scope};
 use crate::stream::Stream;
+use crate::tracking::{Access, Scope};
 
 /// An array of `len` elements of `T` that the host and the device access at the same address.
 ///

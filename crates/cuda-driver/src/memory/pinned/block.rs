@@ -15,8 +15,7 @@ use super::{PinnedFlags, RegisterFlags};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::handle::{Destroy, Handle};
-use crate::stream::SendPtr;
+use crate::handle::{Destroy, Handle, SendPtr};
 
 /// A block of page-locked bytes. It can be freed on any thread, without a current context.
 pub(crate) struct PinnedBlock;

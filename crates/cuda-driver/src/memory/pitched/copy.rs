@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::memory::host_copy::{from_pinned, to_pinned};
 use crate::memory::pinned::expect_locked_for;
 use crate::memory::{DeviceRepr, PageLocked, expect_len, staging};
-use crate::order::Scope;
+use crate::tracking::Scope;
 
 impl<T: DeviceRepr> PitchedSlice<'_, T> {
     /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`, `cuStreamSynchronize()`—Copies the elements to

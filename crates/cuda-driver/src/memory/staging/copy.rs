@@ -8,12 +8,12 @@ use super::chunks::{Chunks, Way};
 use super::download::Filling;
 use super::past_caches;
 use super::{LARGE, SMALL, Shelf, Slot};
-use crate::crew;
+use crate::copy_threads;
 use crate::error::{DriverError, Error, Result};
 use crate::memory::Memory;
 use crate::memory::pitched::Rows;
-use crate::order::Access;
 use crate::stream::{Kind, Stream};
+use crate::tracking::Access;
 
 /// Copies `bytes` bytes from `source` to `to`, which lies in `memory`, on the home stream. The
 /// source has been read when this function returns; the device receives the bytes when the stream
@@ -183,7 +183,7 @@ fn in_pieces(
         Kind::Own => chunks.helpers(),
         Kind::Legacy | Kind::PerThread => 0,
     };
-    let mut result = crew::together(helpers, &help, || work(&chunks));
+    let mut result = copy_threads::together(helpers, &help, || work(&chunks));
     let is_short = match &result {
         Ok(()) => !chunks.are_taken(),
         Err(error) => is_short(error),

@@ -28,7 +28,6 @@ use crate::error::{DriverError, Error, Result};
 use crate::event::{EventFlags, RawEvent};
 use crate::handle::Handle;
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::pending;
 use crate::stream::{Queueing, Stream, StreamState};
 
 /// The blocks of one context.
@@ -314,7 +313,7 @@ impl Drop for Shelf {
             let driver = slot.event.driver().clone();
             // Inside a host function the wait is deferred, because the copy may be queued after
             // that function.
-            pending::in_turn(&driver, move || slot.end());
+            driver.run_in_order(move || slot.end());
         }
     }
 }

@@ -8,7 +8,7 @@
 
 use cuda_sys::CUstreamCaptureMode;
 
-use crate::driver::Driver;
+use super::Driver;
 
 /// A guard: while it exists, calls of this thread to one driver invalidate no capture of other
 /// code. Dropping it restores the previous mode of the thread.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::{Access, Tracker};
 use crate::context::KeptContext;
 use crate::error::DriverError;
-use crate::pending;
 
 impl Tracker {
     /// Waits for every use that a wait for the home context would not cover, such as a copy that a
@@ -44,7 +43,7 @@ impl Tracker {
         }
         let this = Arc::clone(this);
         let driver = this.home.driver().clone();
-        pending::on_worker(&driver, move || {
+        driver.defer_wait(move || {
             if this.synchronize(Access::WRITE).is_err() {
                 mem::forget(this);
             }

@@ -9,6 +9,7 @@ mod graph;
 mod image;
 mod launch;
 mod loss;
+mod lto;
 mod tensor;
 
 pub use call::DriverError;
@@ -17,6 +18,7 @@ pub use image::JitError;
 pub use launch::{ArgumentError, LaunchConfigError};
 pub use loss::DeviceLoss;
 pub(crate) use loss::LossId;
+pub use lto::LtoError;
 pub use tensor::TensorMapError;
 
 use std::fmt;
@@ -26,8 +28,7 @@ use std::path::PathBuf;
 use cuda_sys::image::LoadableError;
 use cuda_sys::{CUresult, Function, LoadError};
 
-use crate::lto::LtoError;
-use crate::memory::Extent;
+use crate::types::Extent;
 
 /// The result of most calls of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -2,9 +2,7 @@
 
 use std::ffi::c_uint;
 
-use cuda_sys::{CUlaunchAttribute, CUlaunchConfig};
-
-use crate::stream::Stream;
+use cuda_sys::{CUlaunchAttribute, CUlaunchConfig, CUstream};
 
 /// Three dimensions. A dimension that is not given is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,7 +85,7 @@ impl LaunchConfig {
 
     /// Converts to the form that the driver takes. The result points to `attributes`, which must
     /// stay borrowed while it is used.
-    pub(crate) fn raw(&self, stream: &Stream, attributes: &[CUlaunchAttribute]) -> CUlaunchConfig {
+    pub(crate) fn raw(&self, stream: CUstream, attributes: &[CUlaunchAttribute]) -> CUlaunchConfig {
         CUlaunchConfig {
             gridDimX: self.grid.x,
             gridDimY: self.grid.y,
@@ -96,7 +94,7 @@ impl LaunchConfig {
             blockDimY: self.block.y,
             blockDimZ: self.block.z,
             sharedMemBytes: self.shared_bytes,
-            hStream: stream.as_raw(),
+            hStream: stream,
             // The cast to `*mut` is sound because the driver only reads the attributes.
             attrs: attributes.as_ptr().cast_mut(),
             // The cast does not truncate: there are fewer than a hundred attributes.

@@ -1,24 +1,23 @@
-//! The list of pending entries, and the service thread that polls them.
+//! The list of pending entries, and the reaper thread that polls them.
 //!
 //! One thread serves all contexts and drivers of the process. So it makes only calls that never
 //! wait, and leaves everything else, such as dropping the memory of a transfer, to the worker
 //! thread of the context.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cuda_sys::CUresult;
 
-use super::{Entry, Id, Late, quietly};
+use super::{Entry, Id, Late};
 use crate::context::Context;
-use crate::driver::Driver;
+use crate::deferred::{is_reaper, mark_reaper, must_not_wait, quietly};
 use crate::error::DriverError;
 use crate::event::UseEvent;
 use crate::lock::{Mutex, rank};
 
-/// The interval at which the service thread polls the driver.
+/// The interval at which the reaper thread polls the driver.
 const TICK: Duration = Duration::from_millis(100);
 /// An entry fails after this many failed polls, or after one if the device is lost.
 const FAILURES: u32 = 3;
@@ -26,7 +25,7 @@ const FAILURES: u32 = 3;
 struct State {
     entries: BTreeMap<Id, Entry>,
     next: usize,
-    /// Whether the service thread is running.
+    /// Whether the reaper thread is running.
     is_watched: bool,
 }
 
@@ -35,119 +34,6 @@ static PENDING: Mutex<State, { rank::PENDING }> = Mutex::new(State {
     next: 1,
     is_watched: false,
 });
-
-thread_local! {
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// Set on the service thread.
-    static IS_SERVICE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Marks this thread as inside a host function, on the driver's thread, until the guard is dropped.
-pub(super) struct Inside {
-    before: bool,
-}
-
-impl Inside {
-    pub(super) fn enter() -> Self {
-        Self {
-            before: INSIDE.replace(true),
-        }
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        INSIDE.set(self.before);
-    }
-}
-
-/// Returns whether this thread is inside a host function, where the driver must not be called.
-#[inline]
-pub(crate) fn is_inside_host_function() -> bool {
-    INSIDE.get()
-}
-
-/// Returns whether this thread must not wait for the device or the program: it is inside a host
-/// function, or it is the service thread, which serves all contexts and drivers.
-#[inline]
-pub(crate) fn must_not_wait() -> bool {
-    INSIDE.get() || IS_SERVICE.get()
-}
-
-/// Returns whether calls that free an object of the context of `driver` must be [deferred](defer).
-/// That is so where waiting is not allowed, and while earlier deferred calls of the same context
-/// are still pending: objects are freed in the order of their drops, for example a stream before
-/// its context. Other contexts are not affected.
-#[inline]
-pub(crate) fn must_defer(driver: &Driver) -> bool {
-    must_not_wait() || driver.jobs().is_open()
-}
-
-/// Waits up to a second until the deferred work of the context of `driver` is done. Returns whether
-/// it is done. Does not wait where waiting is not allowed.
-pub(crate) fn settle(driver: &Driver) -> bool {
-    let start = Instant::now();
-    while must_defer(driver) {
-        if must_not_wait() || start.elapsed() > 10 * TICK {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    true
-}
-
-/// Runs `work` on the worker thread of the context of `driver`, after all earlier deferred work of
-/// that context. `work` may wait; it does not invalidate a capture of other code.
-pub(crate) fn defer(driver: &Driver, work: impl FnOnce() + Send + 'static) {
-    driver.jobs().add(job(driver, work));
-}
-
-/// Wraps `work` as a job of a worker thread.
-fn job(driver: &Driver, work: impl FnOnce() + Send + 'static) -> Box<dyn FnOnce() + Send> {
-    let driver = driver.clone();
-    Box::new(move || {
-        let _relaxed = driver.relaxed();
-        work();
-    })
-}
-
-/// Runs `work`, which frees an object: now, or after the earlier deferred work of its context.
-/// `work` must free what it owns explicitly; anything merely dropped would be deferred again, and
-/// be freed after its own context.
-#[inline]
-pub(crate) fn in_turn(driver: &Driver, work: impl FnOnce() + Send + 'static) {
-    if must_defer(driver) {
-        defer(driver, work);
-    } else {
-        work();
-    }
-}
-
-/// Runs `work`, which may wait: now, or on a worker thread if waiting is not allowed here.
-pub(crate) fn outside(driver: &Driver, work: impl FnOnce() + Send + 'static) {
-    if must_not_wait() {
-        defer(driver, work);
-    } else {
-        work();
-    }
-}
-
-/// Runs `work`, which waits until a whole context is idle and owns everything it needs: now, or on
-/// a worker thread if waiting is not allowed here. Other deferred work of the context does not wait
-/// for it.
-pub(crate) fn waiting(driver: &Driver, work: impl FnOnce() + Send + 'static) {
-    if must_not_wait() {
-        on_worker(driver, work);
-    } else {
-        let _relaxed = driver.relaxed();
-        work();
-    }
-}
-
-/// Runs `work` like [`waiting`], but always on a worker thread.
-pub(crate) fn on_worker(driver: &Driver, work: impl FnOnce() + Send + 'static) {
-    driver.jobs().add_wait(job(driver, work));
-}
 
 /// Lists `entry`, so that it is polled from now on.
 pub(crate) fn add(entry: Entry) -> Id {
@@ -190,7 +76,7 @@ pub(crate) fn sweep(context: &Context) {
     }
 }
 
-/// Starts the service thread unless it is running. If no thread can be started, entries end only
+/// Starts the reaper thread unless it is running. If no thread can be started, entries end only
 /// when the driver reports them.
 fn ensure(state: &mut State) {
     if !state.is_watched {
@@ -209,7 +95,7 @@ struct Probe {
 }
 
 fn watch() {
-    IS_SERVICE.set(true);
+    mark_reaper();
     loop {
         thread::sleep(TICK);
         let mut state = PENDING.lock();
@@ -236,11 +122,11 @@ impl Probe {
     }
 
     fn ask(self) {
-        if self.event.is_none() && self.late.is_some() && IS_SERVICE.get() {
+        if self.event.is_none() && self.late.is_some() && is_reaper() {
             // Recording an event may wait for a thread that is queuing work.
             let driver = self.context.driver().clone();
-            if !driver.jobs().is_open() {
-                defer(&driver, move || self.ask());
+            if !driver.has_deferred() {
+                driver.defer(move || self.ask());
             }
             return;
         }
@@ -289,7 +175,7 @@ fn finish(entry: Entry, end: impl FnOnce(Entry) + Send + 'static) {
     let owns = entry.run.is_some() || entry.keep.is_some();
     if owns && must_not_wait() {
         let driver = entry.context.driver().clone();
-        defer(&driver, move || end(entry));
+        driver.defer(move || end(entry));
     } else {
         end(entry);
     }

@@ -10,7 +10,6 @@ use super::uses::{Removed, Use};
 use super::{Access, Record, Tracker, matters};
 use crate::error::{Error, Result};
 use crate::memory::{Block, Memory, Source};
-use crate::pending;
 
 /// The graphs that hold the memory of a tracker, and their users of it.
 #[derive(Default)]
@@ -114,7 +113,7 @@ impl Drop for Held {
         let driver = tracker.home().driver().clone();
         // Inside a host function even the lock of the tracker must not be taken: its holder may be
         // waiting for that function.
-        pending::outside(&driver, move || {
+        driver.run_or_defer(move || {
             if let Some((address, bytes, source)) = tracker.let_go() {
                 let _ = source.take_back(Block {
                     address,

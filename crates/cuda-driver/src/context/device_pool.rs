@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::Device;
-use crate::context::Context;
+use super::Context;
+use crate::device::Device;
 use crate::driver::Driver;
 use crate::error::Result;
 

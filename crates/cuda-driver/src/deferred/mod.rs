@@ -14,14 +14,22 @@
 //!   unloaded. They own what they need, so nothing has to follow them, and the ordered lane does
 //!   not wait for them.
 
+mod thread_state;
+
+pub(crate) use thread_state::{
+    InsideHostFunction, is_inside_host_function, is_reaper, mark_reaper, must_not_wait,
+};
+
+use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::quietly;
 use crate::lock::{Condvar, Mutex, rank};
 
 /// A thread ends after being idle for this long.
@@ -56,17 +64,17 @@ struct State {
 impl Jobs {
     /// Returns whether an ordered job is queued or running.
     #[inline]
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.ordered.open.load(Ordering::Acquire) > 0
     }
 
     /// Adds a job after all ordered ones.
-    pub(super) fn add(&self, job: Job) {
+    pub(crate) fn add(&self, job: Job) {
         self.ordered.add(job);
     }
 
     /// Adds a job that waits until its context is idle.
-    pub(super) fn add_wait(&self, job: Job) {
+    pub(crate) fn add_wait(&self, job: Job) {
         self.waits.add(job);
     }
 }
@@ -112,4 +120,22 @@ impl fmt::Debug for Jobs {
             .field("is_open", &self.is_open())
             .finish_non_exhaustive()
     }
+}
+
+/// Runs `work` and swallows a panic; the panic hook has already reported it.
+pub(crate) fn quietly(work: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+        // The drop of the payload could panic again.
+        mem::forget(panic);
+    }
+}
+
+/// Returns the message of a panic.
+pub(crate) fn message_of(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+        .to_owned()
 }

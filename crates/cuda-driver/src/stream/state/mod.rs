@@ -10,7 +10,6 @@
 mod checkpoint;
 
 use std::cell::Cell;
-use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,8 +21,8 @@ use crate::context::{Context, Current};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
 use crate::event::UseEvent;
-use crate::handle::{Destroy, Handle};
-use crate::launch::RecentLaunches;
+use crate::handle::{Destroy, Handle, SendPtr};
+use crate::launch_log::RecentLaunches;
 use crate::lock::{Mutex, MutexGuard, rank};
 
 /// A stream without its context, so that the context itself can own it.
@@ -96,30 +95,6 @@ impl<'a> Queueing<'a> {
         self.current
     }
 }
-
-/// A raw handle that can be sent to another thread.
-pub(crate) struct SendPtr<T>(pub(crate) *mut T);
-
-impl<T> Clone for SendPtr<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for SendPtr<T> {}
-
-impl<T> fmt::Debug for SendPtr<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-// SAFETY: the pointer is never dereferenced here. It only names an object of the driver, which is
-// thread-safe (docs/safety.md, Threads).
-unsafe impl<T> Send for SendPtr<T> {}
-// SAFETY: a shared reference only gives a copy of the pointer, which is `Send` for the reason
-// above.
-unsafe impl<T> Sync for SendPtr<T> {}
 
 /// Returns a stream id that was never used before.
 fn fresh_id() -> u64 {

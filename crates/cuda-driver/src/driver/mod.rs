@@ -3,6 +3,15 @@
 //! In C, a process has one driver. Here a driver is a value, so a process can use the real driver
 //! and software drivers at the same time.
 
+mod capture_mode;
+mod captures;
+mod deferred;
+mod liveness;
+
+pub(crate) use captures::Captures;
+pub(crate) use liveness::Life;
+pub use liveness::LivenessToken;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::atomic::{self, AtomicBool};
@@ -11,12 +20,10 @@ use std::sync::{Arc, Weak};
 use cuda_sys::{CUdevice, CUresult, DriverLibrary, DriverTable, Function, Version, calls};
 use once_cell::sync::OnceCell;
 
-use crate::context::{Captures, ContextInner, Identity, Life};
-use crate::device::Device;
+use crate::deferred::Jobs;
 use crate::error::{DriverError, Error, Result};
-use crate::launch::DriverLaunches;
-use crate::lock::{self, Mutex, MutexGuard, rank};
-use crate::pending::Jobs;
+use crate::launch_log::DriverLaunches;
+use crate::lock::{self, Mutex, rank};
 
 /// Calls a C function through the table, and converts its status into a [`DriverError`] that names
 /// the function.
@@ -46,14 +53,8 @@ pub struct Driver {
     jobs: Option<Arc<Jobs>>,
 }
 
-/// An entry of the list of contexts. The context was alive when it was added.
-type Known = (Identity, Weak<ContextInner>);
-
 struct Inner {
     library: Arc<DriverLibrary>,
-    /// The live contexts, so that all handles of a context share its default stream and its
-    /// dependency tracking.
-    contexts: Mutex<Vec<Known>, { rank::CONTEXTS }>,
     /// The captures in the primary context of each device that has been retained. They outlive the
     /// context: a handle that ends must know of the captures of a later one.
     primary_captures: Mutex<Vec<(CUdevice, Arc<Captures>)>, { rank::PRIMARY_CAPTURES }>,
@@ -111,7 +112,6 @@ impl Driver {
         }
         let inner = Inner {
             library,
-            contexts: Mutex::default(),
             primary_captures: Mutex::default(),
             may_block: AtomicBool::new(false),
             has_strays: AtomicBool::new(false),
@@ -145,7 +145,7 @@ impl Driver {
     /// `Greater` that it has functions without a binding.
     #[must_use]
     pub fn compare_to_bindings(&self) -> Ordering {
-        self.version().cmp(&crate::bindings().version)
+        self.version().cmp(&cuda_sys::BINDINGS.version)
     }
 
     /// The functions of the bindings that are newer than this driver. Calls of them fail with an
@@ -167,22 +167,6 @@ impl Driver {
     #[must_use]
     pub fn library(&self) -> &Arc<DriverLibrary> {
         &self.inner.library
-    }
-
-    /// `cuDeviceGet(ordinal)`—Returns the device with this ordinal.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchDevice`](crate::Error::NoSuchDevice) if the driver has fewer devices.
-    pub fn device(&self, ordinal: u32) -> Result<Device> {
-        Device::new(self, ordinal)
-    }
-
-    /// Returns all devices, ordered by ordinal.
-    pub fn devices(&self) -> Result<Vec<Device>> {
-        (0..Device::count(self)?)
-            .map(|ordinal| self.device(ordinal))
-            .collect()
     }
 
     /// Returns the function table, for a call of `call`.
@@ -292,6 +276,11 @@ impl Driver {
         }
     }
 
+    /// Returns an address that no other live driver has.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.inner).addr()
+    }
+
     /// Returns an error unless handles of `other` are valid for this driver. A driver dereferences
     /// the handles that it is given, so they must be its own, and of a context that is not dead.
     pub(crate) fn expect_handles_of(&self, other: &Self, what: &'static str) -> Result<()> {
@@ -301,42 +290,6 @@ impl Driver {
         } else {
             Err(Error::OtherContext { what })
         }
-    }
-
-    /// Returns the live context for which `is_it` holds, or else adds the one that `make` creates.
-    pub(crate) fn shared_context(
-        &self,
-        is_it: impl Fn(&Identity) -> bool,
-        make: impl FnOnce() -> Result<(Identity, Arc<ContextInner>)>,
-    ) -> Result<Arc<ContextInner>> {
-        // Declared before the lock, so that these handles are dropped after it is released: one of
-        // them may be the last handle of its context by then.
-        let such: Vec<Arc<ContextInner>>;
-        let mut contexts = self.contexts();
-        contexts.retain(|(_, context)| context.strong_count() > 0);
-        such = upgraded(&contexts, is_it);
-        if let Some(found) = such.iter().find(|context| !context.is_gone()) {
-            return Ok(Arc::clone(found));
-        }
-        let (identity, made) = make()?;
-        contexts.push((identity, Arc::downgrade(&made)));
-        Ok(made)
-    }
-
-    /// Returns the live context for which `is_it` holds.
-    pub(crate) fn find_context(
-        &self,
-        is_it: impl Fn(&Identity) -> bool,
-    ) -> Option<Arc<ContextInner>> {
-        let such = upgraded(&self.contexts(), is_it);
-        such.into_iter().find(|context| !context.is_gone())
-    }
-
-    /// Whether there is a live context for which `is_it` holds.
-    pub(crate) fn has_context(&self, is_it: impl Fn(&Identity) -> bool) -> bool {
-        let contexts = self.contexts();
-        let mut live = contexts.iter().filter(|(_, it)| it.strong_count() > 0);
-        live.any(|(identity, _)| is_it(identity))
     }
 
     /// The captures in the primary context of `device`, whichever handle they were begun with.
@@ -349,17 +302,6 @@ impl Driver {
         known.push((device, Arc::clone(&captures)));
         captures
     }
-
-    fn contexts(&self) -> MutexGuard<'_, Vec<Known>> {
-        self.inner.contexts.lock()
-    }
-}
-
-/// Returns the live contexts for which `is_it` holds. The others are not upgraded, because a
-/// temporary handle may turn out to be the last one when it is dropped.
-fn upgraded(contexts: &[Known], is_it: impl Fn(&Identity) -> bool) -> Vec<Arc<ContextInner>> {
-    let such = contexts.iter().filter(|(identity, _)| is_it(identity));
-    such.filter_map(|(_, context)| context.upgrade()).collect()
 }
 
 impl PartialEq for Driver {

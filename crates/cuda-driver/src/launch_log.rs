@@ -6,7 +6,6 @@
 //! overwrite the entry of another. The list is only for diagnostics; nothing relies on it.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -14,7 +13,7 @@ use cuda_sys::CUstream;
 
 use crate::error::{DeviceLoss, DriverError, LossId};
 use crate::lock::{Mutex, rank};
-use crate::stream::Stream;
+use crate::types::LaunchesInFlight;
 
 /// The number of launches that are remembered for each stream.
 const KEPT: usize = 64;
@@ -62,13 +61,6 @@ struct Known {
     /// The number of launches on the device at that time.
     launches: u64,
     loss: Option<LossId>,
-}
-
-/// The launches of one stream that are not known to be complete, latest first: at most the last 64.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct LaunchesInFlight {
-    stream: usize,
-    kernels: Vec<Arc<str>>,
 }
 
 impl RecentLaunches {
@@ -182,13 +174,10 @@ impl ContextLaunches {
         streams.iter().map(|stream| stream.count()).sum()
     }
 
-    fn names_of(&self, stream: &RecentLaunches) -> LaunchesInFlight {
+    pub(crate) fn names_of(&self, stream: &RecentLaunches) -> LaunchesInFlight {
         let names = self.names.lock();
         let known = |NameId(id)| names.list.get(id as usize).map(Arc::clone);
-        LaunchesInFlight {
-            stream: stream.stream,
-            kernels: stream.names().filter_map(known).collect(),
-        }
+        LaunchesInFlight::new(stream.stream, stream.names().filter_map(known).collect())
     }
 
     fn in_flight(&self) -> Vec<LaunchesInFlight> {
@@ -233,63 +222,6 @@ impl DriverLaunches {
             loss,
         });
         loss
-    }
-}
-
-impl LaunchesInFlight {
-    /// Returns the names of the kernels, latest launch first.
-    pub fn kernels(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.kernels.iter().map(|name| &**name)
-    }
-
-    /// Returns whether the list is empty.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.kernels.is_empty()
-    }
-
-    /// Returns whether the launches were queued on `stream`.
-    #[must_use]
-    pub fn are_of(&self, stream: &Stream) -> bool {
-        self.stream == stream.as_raw().addr()
-    }
-}
-
-impl Stream {
-    /// Returns the launches on this stream that are not known to be complete: those since the last
-    /// successful wait for the stream or its context, at most 64.
-    ///
-    /// Graph launches and launches of other code are not included.
-    #[must_use]
-    pub fn launches_in_flight(&self) -> LaunchesInFlight {
-        let launches = self.context().launches();
-        launches.names_of(self.state().launches())
-    }
-}
-
-impl fmt::Display for LaunchesInFlight {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut names = self.kernels().peekable();
-        while let Some(name) = names.next() {
-            f.write_str(name)?;
-            let mut times = 1;
-            while names.next_if_eq(&name).is_some() {
-                times += 1;
-            }
-            if times > 1 {
-                write!(f, " ×{times}")?;
-            }
-            if names.peek().is_some() {
-                f.write_str(", ")?;
-            }
-        }
-        write!(f, " on Stream({:#x})", self.stream)
-    }
-}
-
-impl fmt::Debug for LaunchesInFlight {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 
