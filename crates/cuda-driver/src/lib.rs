@@ -7,6 +7,7 @@ mod device;
 mod driver;
 mod error;
 mod event;
+mod fence;
 mod function;
 mod global;
 mod graph;
@@ -18,13 +19,16 @@ mod library;
 mod linker;
 mod lock;
 mod lto;
+mod memop;
 mod memory;
 mod module;
 #[cfg(feature = "nvrtc")]
 pub mod nvrtc;
 mod pending;
 pub mod prelude;
+mod staging_pool;
 mod stream;
+mod stream_state;
 mod tensor_map;
 mod tracking;
 mod transfer;
@@ -62,6 +66,7 @@ pub use launch::{
 pub use library::{Library, LibraryKernel};
 pub use linker::{LinkFile, LinkInput, Linked, Linker};
 pub use lto::LtoLinker;
+pub use memop::{StreamWord, ValueBatch, WaitCondition};
 pub use memory::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
 pub use memory::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
 pub use memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
@@ -74,11 +79,9 @@ pub use memory::{PitchedBuffer, PitchedSlice, PitchedSliceMut};
 pub use module::{
     Image, JitCacheMode, JitFallback, JitOptions, JitTarget, LoadingMode, Module, OptimizationLevel,
 };
-pub use pending::Completion;
+pub use pending::{Completion, HostCall};
 pub use stream::{AccessPolicyWindow, CaptureStatus, MemSyncDomainMap, SynchronizationPolicy};
-pub use stream::{
-    HostCall, Stream, StreamFlags, StreamPool, StreamWord, ValueBatch, WaitCondition,
-};
+pub use stream::{Stream, StreamFlags, StreamPool};
 pub use tensor_map::{
     Im2col, Im2colWide, TensorDataType, TensorFill, TensorInterleave, TensorL2Promotion,
     TensorLayout, TensorMap, TensorMapArg, TensorSwizzle, WidePixels,

@@ -12,7 +12,9 @@ mod owner;
 mod peer;
 mod primary;
 mod registry;
+mod replay_lock;
 mod settings;
+mod unfenced;
 
 pub(crate) use captures::Capturing;
 pub(crate) use current::Current;
@@ -20,7 +22,9 @@ pub use current::CurrentContext;
 pub use device_pool::DevicePool;
 pub(crate) use kept::KeptContext;
 pub use primary::PrimaryContextState;
+pub(crate) use replay_lock::{ReplayGuard, ReplayLock};
 pub use settings::{CacheConfig, ContextFlags, Limit};
+pub(crate) use unfenced::UnfencedUses;
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,13 +33,13 @@ use cuda_sys::{CUcontext, CUdevice, calls};
 
 use crate::device::Device;
 use crate::driver::{Captures, Driver, Life, LivenessToken, call};
-use crate::error::{Error, Result};
-use crate::event::EventPool;
+use crate::error::{DriverError, Error, Result};
+use crate::fence::{EventPool, RawEvent};
+use crate::handle::Handle;
 use crate::launch_log::ContextLaunches;
 use crate::lock::DropOutsideLocks;
-use crate::memory::staging::Staging;
-use crate::stream::ContextStreams;
-use crate::tracking::{Gate, Strays};
+use crate::staging_pool::Staging;
+use crate::stream_state::ContextStreams;
 use owner::{Identity, Owner, RawContext};
 
 /// A context on a device. Cloning it creates another handle of the same context.
@@ -57,8 +61,8 @@ pub(crate) struct ContextInner {
     streams: ContextStreams,
     events: Arc<EventPool>,
     staging: Staging,
-    gate: Gate,
-    strays: Strays,
+    replay_lock: ReplayLock,
+    unfenced: UnfencedUses,
     captures: Arc<Captures>,
     owner: Owner,
     /// If the context is borrowed, calls through this driver fail once the context is declared
@@ -99,8 +103,8 @@ impl ContextInner {
             streams: ContextStreams::default(),
             events: Arc::default(),
             staging: Staging::default(),
-            gate: Gate::default(),
-            strays: Strays::default(),
+            replay_lock: ReplayLock::default(),
+            unfenced: UnfencedUses::default(),
             captures: owner.captures(&driver),
             driver: owner.driver(&driver),
             owner,
@@ -333,6 +337,12 @@ impl Context {
         Ok((free, total))
     }
 
+    /// `cuEventCreate(flags)`—Creates an event in this context.
+    pub(crate) fn create_event(&self, flags: u32) -> Result<Handle<RawEvent>, DriverError> {
+        let _current = self.enter()?;
+        RawEvent::create(self.driver(), flags)
+    }
+
     pub(crate) fn events(&self) -> &Arc<EventPool> {
         &self.0.events
     }
@@ -352,13 +362,13 @@ impl Context {
 
     /// The lock that separates graph replays from other uses of the memory of these graphs.
     #[inline]
-    pub(crate) fn gate(&self) -> &Gate {
-        &self.0.gate
+    pub(crate) fn replay_lock(&self) -> &ReplayLock {
+        &self.0.replay_lock
     }
 
     /// Uses whose completion event could not be recorded.
-    pub(crate) fn strays(&self) -> &Strays {
-        &self.0.strays
+    pub(crate) fn unfenced(&self) -> &UnfencedUses {
+        &self.0.unfenced
     }
 
     /// The captures in progress, which a wait for the whole context would invalidate.

@@ -62,7 +62,7 @@ struct Inner {
     /// Never reset.
     may_block: AtomicBool,
     /// Set once the completion event of a use could not be recorded. Never reset.
-    has_strays: AtomicBool,
+    has_unfenced_uses: AtomicBool,
     /// The deferred jobs of objects that belong to no context.
     jobs: Arc<Jobs>,
     /// The launches to report if a device is lost.
@@ -114,7 +114,7 @@ impl Driver {
             library,
             primary_captures: Mutex::default(),
             may_block: AtomicBool::new(false),
-            has_strays: AtomicBool::new(false),
+            has_unfenced_uses: AtomicBool::new(false),
             jobs: Arc::default(),
             launches: DriverLaunches::default(),
         };
@@ -243,13 +243,15 @@ impl Driver {
 
     /// Whether the completion event of any use could not be recorded.
     #[inline]
-    pub(crate) fn has_strays(&self) -> bool {
-        self.inner.has_strays.load(atomic::Ordering::Acquire)
+    pub(crate) fn has_unfenced_uses(&self) -> bool {
+        self.inner.has_unfenced_uses.load(atomic::Ordering::Acquire)
     }
 
     /// Records that the completion event of a use could not be recorded.
-    pub(crate) fn note_stray(&self) {
-        self.inner.has_strays.store(true, atomic::Ordering::Release);
+    pub(crate) fn note_unfenced_use(&self) {
+        self.inner
+            .has_unfenced_uses
+            .store(true, atomic::Ordering::Release);
     }
 
     #[inline]

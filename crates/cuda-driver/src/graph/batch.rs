@@ -7,7 +7,7 @@ use super::{Graph, Owners};
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{Error, Result};
-use crate::stream::ValueBatch;
+use crate::memop::ValueBatch;
 use crate::types::node::{Edge, Node, NodeKind, node_kind};
 
 impl Graph {

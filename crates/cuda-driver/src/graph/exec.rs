@@ -156,7 +156,7 @@ impl Graph {
         let state = State::new(&all);
         drop(all);
         let record = Arc::new(Record::default());
-        let entered = context.gate().enter();
+        let entered = context.replay_lock().lock();
         state.each(|owners| owners.attach(&record));
         drop(entered);
         let may_block = AtomicBool::new(state.any(|owners| owners.may_block()));
@@ -289,7 +289,7 @@ impl Inner {
         } = self;
         let context = root.context();
         let state = state.into_inner();
-        let entered = context.gate().enter();
+        let entered = context.replay_lock().lock();
         state.each(|owners| owners.detach(&record));
         drop(entered);
         let closed = handle.close();

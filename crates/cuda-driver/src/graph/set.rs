@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::function::Function;
 use crate::launch::KernelArgs;
+use crate::memop::ValueBatch;
 use crate::memory::DeviceRepr;
-use crate::stream::ValueBatch;
 use crate::types::LaunchConfig;
 use crate::types::node::{Node, node_kind};
 

@@ -71,7 +71,7 @@ impl GraphExec {
             errorFromNode: std::ptr::null_mut(),
         };
         let _current = context.enter()?;
-        let entered = context.gate().enter();
+        let entered = context.replay_lock().lock();
         new.each(|owners| owners.attach(&inner.record));
         let result = inner.record.alone(|| {
             // SAFETY: executable and graph must be valid and not in use by another thread, and the
@@ -154,7 +154,7 @@ impl GraphExec {
         }
         let graph = inner.graph(node)?;
         let _current = context.enter()?;
-        let entered = context.gate().enter();
+        let entered = context.replay_lock().lock();
         // The new owners are attached before the old ones are detached.
         owners.attach(&inner.record);
         let is_device_updatable = state.is_device_updatable(place);

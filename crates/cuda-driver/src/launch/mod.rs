@@ -23,7 +23,8 @@ use cuda_sys::CUlaunchAttribute;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::function::Function;
-use crate::stream::{Kind, Stream};
+use crate::stream::Stream;
+use crate::stream_state::Kind;
 use crate::tracking::Scope;
 use crate::types::LaunchConfig;
 

@@ -6,9 +6,10 @@
 use cuda_sys::CUdeviceptr;
 
 use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, expect_len};
+use crate::context::ReplayLock;
 use crate::driver::call;
 use crate::error::Result;
-use crate::tracking::{Gate, Scope};
+use crate::tracking::Scope;
 
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// `cuMemcpyPeerAsync()`—Queues a copy from memory of any context of the same driver, on the
@@ -55,7 +56,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         self.memory.tracker.settle_before(&scope, self.access)?;
         drop(scope);
         // A graph may use the memory of either side.
-        let _gates = Gate::enter_both(home.context().gate(), peer.gate());
+        let _locks = ReplayLock::lock_both(home.context().replay_lock(), peer.replay_lock());
         let mut scope = Scope::new(home);
         source.memory.tracker.before_peer(&scope, source.access)?;
         self.memory.use_at_home(self.access, || {

@@ -50,7 +50,7 @@ where
         while let Some(variable) = self.variables.last() {
             if let Some(context) = variable.unsettled() {
                 let same = context.clone();
-                return context.when_quiet(move || match same.settle_strays() {
+                return context.when_quiet(move || match same.wait_for_unfenced() {
                     Ok(()) => self.wait_for_variables(),
                     Err(_) => self.abandon(),
                 });

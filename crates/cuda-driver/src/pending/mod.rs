@@ -11,11 +11,13 @@
 
 mod closures;
 mod completion;
+mod host_call;
 mod outcome;
 mod reaper;
 
 pub(crate) use closures::{Closure, called_again};
 pub use completion::Completion;
+pub use host_call::HostCall;
 pub(crate) use outcome::Outcome;
 pub(crate) use reaper::{add, set_event, sweep, take};
 
@@ -27,8 +29,8 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::deferred::{InsideHostFunction, message_of, must_not_wait, quietly};
 use crate::error::{DriverError, Error, Result};
-use crate::event::UseEvent;
-use crate::stream::StreamState;
+use crate::fence::Fence;
+use crate::stream_state::StreamState;
 
 /// The id of an entry. It is never reused in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +47,7 @@ impl Id {
 pub(crate) struct Entry {
     /// The event after the work. If it is `None`, no event was recorded, and the entry ends through
     /// `late`, the host function, or the loss of the device.
-    pub(crate) event: Option<UseEvent>,
+    pub(crate) event: Option<Fence>,
     /// Retries to record the event, if that failed.
     pub(crate) late: Option<Late>,
     /// The closure that the driver is to call.
@@ -62,7 +64,7 @@ pub(crate) struct Entry {
 }
 
 /// Retries to get an event after the pending work. Returns `None` if the work is complete.
-pub(crate) type Late = Arc<dyn Fn() -> Result<Option<UseEvent>, DriverError> + Send + Sync>;
+pub(crate) type Late = Arc<dyn Fn() -> Result<Option<Fence>, DriverError> + Send + Sync>;
 
 /// The memory of a transfer, which is dropped when the transfer is complete.
 pub(crate) trait Keep: Send {

@@ -14,7 +14,7 @@ use super::{Entry, Id, Late};
 use crate::context::Context;
 use crate::deferred::{is_reaper, mark_reaper, must_not_wait, quietly};
 use crate::error::DriverError;
-use crate::event::UseEvent;
+use crate::fence::Fence;
 use crate::lock::{Mutex, rank};
 
 /// The interval at which the reaper thread polls the driver.
@@ -51,7 +51,7 @@ pub(crate) fn take(id: Id) -> Option<Entry> {
 }
 
 /// Sets the event of an entry, if the entry is still listed.
-pub(crate) fn set_event(id: Id, event: UseEvent) {
+pub(crate) fn set_event(id: Id, event: Fence) {
     if let Some(entry) = PENDING.lock().entries.get_mut(&id) {
         entry.event = Some(event);
     }
@@ -88,7 +88,7 @@ fn ensure(state: &mut State) {
 /// The parts of an entry that are needed to poll it.
 struct Probe {
     id: Id,
-    event: Option<UseEvent>,
+    event: Option<Fence>,
     late: Option<Late>,
     /// Declared last: it has to be dropped after the event.
     context: Context,

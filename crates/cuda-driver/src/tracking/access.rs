@@ -2,11 +2,11 @@
 
 use std::cell::OnceCell;
 
-use super::Entered;
-use crate::context::Current;
+use crate::context::{Current, ReplayGuard};
 use crate::error::DriverError;
-use crate::event::UseEvent;
-use crate::stream::{Kind, Queueing, Stream};
+use crate::fence::Fence;
+use crate::stream::{Queueing, Stream};
+use crate::stream_state::Kind;
 
 /// How a use accesses a buffer, and which other uses the borrow checker allows at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,10 +96,10 @@ pub(crate) struct Scope<'a> {
 /// The state of a scope that is needed only away from the home stream, or on a default stream of C.
 #[derive(Default)]
 struct More<'a> {
-    event: OnceCell<UseEvent>,
+    event: OnceCell<Fence>,
     bound: Option<Result<Current<'a>, DriverError>>,
     /// Set if the scope has entered the gate.
-    entered: OnceCell<Entered<'a>>,
+    entered: OnceCell<ReplayGuard<'a>>,
 }
 
 /// Never a valid id: the ids of per-thread queues have a non-zero low half, and the counter of the
@@ -153,12 +153,13 @@ impl<'a> Scope<'a> {
     pub(super) fn enter(&self) {
         let stream = self.stream;
         let more = self.more.get_or_init(Box::default);
-        more.entered.get_or_init(|| stream.context().gate().enter());
+        more.entered
+            .get_or_init(|| stream.context().replay_lock().lock());
     }
 
     /// Returns whether this thread is inside the gate, through this scope or another one.
     pub(super) fn is_inside(&self) -> bool {
-        self.stream.context().gate().is_inside()
+        self.stream.context().replay_lock().is_held()
     }
 
     /// Fails if calls on the stream cannot be made.
@@ -181,7 +182,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Returns the event after the work of this scope, or `None` if it cannot be recorded.
-    pub(super) fn event(&mut self) -> Option<UseEvent> {
+    pub(super) fn event(&mut self) -> Option<Fence> {
         let more = self.more.get_or_init(Box::default);
         if more.event.get().is_none() {
             let _ = more.event.set(self.tail()?);
@@ -189,7 +190,7 @@ impl<'a> Scope<'a> {
         more.event.get().cloned()
     }
 
-    pub(super) fn tail(&self) -> Option<UseEvent> {
-        UseEvent::record(self.stream.context(), self.stream.state()).ok()
+    pub(super) fn tail(&self) -> Option<Fence> {
+        self.stream.state().record(self.stream.context()).ok()
     }
 }

@@ -12,7 +12,7 @@ impl Tracker {
     /// [`Error::Borrowed`] if the host already has a conflicting mapping, or an error of the wait.
     /// The memory is not mapped then.
     pub(crate) fn lend(&self, access: Access) -> Result<()> {
-        let entered = self.home().context().gate().enter();
+        let entered = self.home().context().replay_lock().lock();
         let mut uses = self.lock();
         let estate = uses.estate.get_or_insert_default();
         if estate.lent_against(access) > 0 {
@@ -35,7 +35,7 @@ impl Tracker {
 
     /// Ends a mapping by the host.
     pub(crate) fn take_back(&self, access: Access) {
-        let _entered = self.home().context().gate().enter();
+        let _entered = self.home().context().replay_lock().lock();
         let mut uses = self.lock();
         if let Some(estate) = &mut uses.estate {
             *estate.guards(access) -= 1;

@@ -23,7 +23,6 @@
 //! and keeps its context alive. Streams of all contexts can wait for its event.
 
 mod access;
-mod gate;
 mod held;
 mod lent;
 mod record;
@@ -32,10 +31,8 @@ mod strays;
 mod uses;
 
 pub(crate) use access::{Access, Scope, matters};
-pub(crate) use gate::{Entered, Gate};
 pub(crate) use held::Held;
 pub(crate) use record::Record;
-pub(crate) use strays::Strays;
 
 use std::mem;
 use std::sync::Arc;
@@ -43,9 +40,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::context::KeptContext;
 use crate::error::{DriverError, Result};
-use crate::event::UseEvent;
+use crate::fence::Fence;
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::stream::{Kind, Stream};
+use crate::stream::Stream;
+use crate::stream_state::Kind;
 use held::Estate;
 use uses::{Removed, Use};
 
@@ -377,7 +375,7 @@ impl Tracker {
         &self,
         access: Access,
         home_epoch: u64,
-    ) -> Result<Vec<(UseEvent, Option<KeptContext>)>, DriverError> {
+    ) -> Result<Vec<(Fence, Option<KeptContext>)>, DriverError> {
         let context = self.home.context();
         let mut events = Vec::new();
         let mut uses = self.lock();

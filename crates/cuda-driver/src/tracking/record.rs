@@ -21,9 +21,10 @@ use super::uses::Use;
 use super::{Access, Scope, Tracker, matters};
 use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
-use crate::event::UseEvent;
+use crate::fence::Fence;
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::stream::{Kind, Stream};
+use crate::stream::Stream;
+use crate::stream_state::Kind;
 
 /// The replays of one executable.
 #[derive(Default)]
@@ -73,11 +74,11 @@ impl Record {
     ) -> Result<()> {
         let mut scope = Scope::new(stream);
         scope.ready()?;
-        if stream.driver().has_strays() {
+        if stream.driver().has_unfenced_uses() {
             self.settle_before(stream.context())?;
         }
         // Entered here instead of through the scope, which would allocate memory for it.
-        let entered = stream.context().gate().enter();
+        let entered = stream.context().replay_lock().lock();
         let mut state = self.lock();
         if state.lent > 0 {
             return Err(Error::Borrowed {
@@ -153,7 +154,7 @@ impl Record {
 
     /// Returns the event after the last replay, or `None` if there was no replay or it is complete.
     /// The caller has [settled](Self::settle) the strays of `context`.
-    pub(crate) fn event(&self, context: &Context) -> Result<Option<UseEvent>, DriverError> {
+    pub(crate) fn event(&self, context: &Context) -> Result<Option<Fence>, DriverError> {
         let mut state = self.lock();
         match &mut state.last {
             Some(last) => last.behind(context),
@@ -288,7 +289,7 @@ impl State {
 
     /// Records a replay that was just queued in `scope`. Returns the event and the use that it
     /// replaces, which have to be dropped without a lock.
-    fn note(&mut self, scope: &mut Scope<'_>) -> (Option<UseEvent>, Option<Use>) {
+    fn note(&mut self, scope: &mut Scope<'_>) -> (Option<Fence>, Option<Use>) {
         let former = match &mut self.last {
             Some(last) if last.id == scope.id => (last.renew(), None),
             last => (None, last.replace(Use::late(scope, true, false))),

@@ -25,7 +25,7 @@ impl Tracker {
     /// Returns a context with an incomplete use of this memory that has no event, if there is one.
     /// Only a wait for the whole context shows when such a use is complete.
     pub(crate) fn unsettled(&self) -> Option<KeptContext> {
-        if self.home.driver().has_strays() {
+        if self.home.driver().has_unfenced_uses() {
             self.strays(Access::WRITE, None).into_iter().next()
         } else {
             None

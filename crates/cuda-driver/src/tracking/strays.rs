@@ -5,35 +5,13 @@
 //! Such a wait can last as long as the program likes, so it is made without holding a lock: before
 //! the gate is entered, and before a tracker is inspected.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use cuda_sys::{CUresult, calls};
 use smallvec::SmallVec;
 
 use super::uses::Use;
 use super::{Access, Record, Scope, Tracker};
 use crate::context::{Context, KeptContext};
-use crate::driver::call;
 use crate::error::DriverError;
-
-/// The strays of a context, numbered from 1.
-#[derive(Default)]
-pub(crate) struct Strays {
-    noted: AtomicU64,
-    /// All strays up to this number are complete.
-    over: AtomicU64,
-}
-
-impl Strays {
-    /// Returns the number of a new stray, which is already queued.
-    pub(super) fn note(&self) -> u64 {
-        self.noted.fetch_add(1, Ordering::AcqRel) + 1
-    }
-
-    pub(super) fn is_over(&self, number: u64) -> bool {
-        number != 0 && self.over.load(Ordering::Acquire) >= number
-    }
-}
 
 /// An internal signal for a stray at a point where the thread must not wait. The driver itself
 /// never returns this combination of status and call.
@@ -51,34 +29,6 @@ pub(super) fn is_told_by(error: &DriverError) -> bool {
     error.status() == CUresult::CUDA_ERROR_NOT_READY && error.call() == calls::cuEventRecord
 }
 
-impl Context {
-    /// Waits until the strays that were registered so far are complete. The caller must not hold a
-    /// lock.
-    ///
-    /// # Errors
-    ///
-    /// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` if there is a capture, which the wait would
-    /// invalidate; or an error of `cuCtxSynchronize`.
-    pub(crate) fn settle_strays(&self) -> Result<(), DriverError> {
-        let strays = self.strays();
-        let noted = strays.noted.load(Ordering::Acquire);
-        if strays.over.load(Ordering::Acquire) >= noted || self.driver().is_gone() {
-            return Ok(());
-        }
-        let Some(_quiet) = self.captures().quiet() else {
-            let status = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-            let version = self.driver().version();
-            return Err(DriverError::new(status, calls::cuCtxSynchronize, version));
-        };
-        let _current = self.enter()?;
-        let _relaxed = self.driver().relaxed();
-        // SAFETY: the call takes no pointers.
-        unsafe { call!(self.driver(), cuCtxSynchronize()) }?;
-        strays.over.fetch_max(noted, Ordering::AcqRel);
-        Ok(())
-    }
-}
-
 impl Use {
     /// Returns the context to wait for if this is an incomplete stray: its own context, or `home`.
     fn stray_in(&self, home: &Context) -> Option<KeptContext> {
@@ -92,11 +42,11 @@ impl Record {
     /// Waits for the last replay if it is a stray. The caller must not hold a lock. `context` is
     /// the context of the executable.
     pub(crate) fn settle(&self, context: &Context) -> Result<(), DriverError> {
-        if !context.driver().has_strays() {
+        if !context.driver().has_unfenced_uses() {
             return Ok(());
         }
         self.stray_in(context)
-            .map_or(Ok(()), |it| it.settle_strays())
+            .map_or(Ok(()), |it| it.wait_for_unfenced())
     }
 
     fn stray_in(&self, context: &Context) -> Option<KeptContext> {
@@ -119,7 +69,7 @@ impl Tracker {
     /// hold a lock nor have entered the gate.
     #[inline]
     pub(super) fn settle(&self, access: Access) -> Result<(), DriverError> {
-        if self.home.driver().has_strays() {
+        if self.home.driver().has_unfenced_uses() {
             self.settle_strays(access, None)
         } else {
             Ok(())
@@ -133,13 +83,13 @@ impl Tracker {
         scope: &Scope<'_>,
         access: Access,
     ) -> Result<(), DriverError> {
-        if !self.home.driver().has_strays() || scope.is_inside() {
+        if !self.home.driver().has_unfenced_uses() || scope.is_inside() {
             return Ok(());
         }
         if self.is_held() {
             // Inside the gate the scope can no longer wait, and the other memory that it will use
             // is not known yet. So this waits for all strays of the context.
-            scope.stream.context().settle_strays()?;
+            scope.stream.context().wait_for_unfenced()?;
         }
         self.settle_strays(access, Some(scope.id))
     }
@@ -149,7 +99,7 @@ impl Tracker {
         let strays = self.strays(access, own);
         strays
             .iter()
-            .try_for_each(|context| context.settle_strays())
+            .try_for_each(|context| context.wait_for_unfenced())
     }
 
     /// Returns the contexts of the strays among the uses that conflict with `access`, except those

@@ -7,8 +7,9 @@ use smallvec::SmallVec;
 use super::{Access, Scope, strays};
 use crate::context::{Context, KeptContext};
 use crate::error::DriverError;
-use crate::event::UseEvent;
-use crate::stream::{Kind, Stream, StreamState};
+use crate::fence::Fence;
+use crate::stream::Stream;
+use crate::stream_state::{Kind, StreamState};
 
 /// Uses that were removed from the list of a tracker or record. Dropping a use can call the driver,
 /// so they have to be dropped after the lock is released.
@@ -27,7 +28,7 @@ pub(super) struct Use {
     /// The epoch of the stream in which the use was queued, or an earlier one.
     pub(super) epoch: u64,
     /// The event after the use. `None` if it is not recorded yet.
-    pub(super) event: Option<UseEvent>,
+    pub(super) event: Option<Fence>,
     /// The number of this use among the strays of its context, or 0 if it is not a stray.
     stray: u64,
     /// The last epoch that `event` covers.
@@ -95,7 +96,7 @@ impl Use {
 
     /// Replaces this by a later use on the same stream that was just queued and has no event yet.
     /// Returns the former event, which has to be dropped without a lock.
-    pub(super) fn renew(&mut self) -> Option<UseEvent> {
+    pub(super) fn renew(&mut self) -> Option<Fence> {
         self.epoch = self.stream.epoch();
         self.stray = 0;
         self.covers = u64::MAX;
@@ -106,8 +107,7 @@ impl Use {
     /// If this use is a stray, registers it with `context`, in which it was queued.
     pub(super) fn note_stray(&mut self, context: &Context) {
         if self.is_stray() && self.stray == 0 {
-            context.driver().note_stray();
-            self.stray = context.strays().note();
+            self.stray = context.register_unfenced_use();
         }
     }
 
@@ -125,7 +125,7 @@ impl Use {
 
     /// Returns whether this use is complete, so that nothing needs to wait for it.
     pub(super) fn is_done(&self) -> bool {
-        !self.is_open() && self.event.as_ref().is_some_and(UseEvent::is_done)
+        !self.is_open() && self.event.as_ref().is_some_and(Fence::is_done)
     }
 
     /// Returns whether the home stream may have uses after the event that are not recorded yet:
@@ -176,13 +176,13 @@ impl Use {
         let context = self.elsewhere.as_deref().unwrap_or(home);
         match &self.event {
             Some(event) => event.is_done(),
-            None if self.is_stray() => context.strays().is_over(self.stray),
+            None if self.is_stray() => context.unfenced().is_complete(self.stray),
             None => self.stream.is_done(context),
         }
     }
 
     /// Returns the event to wait for, or `None` if the use is complete.
-    pub(super) fn behind(&mut self, home: &Context) -> Result<Option<UseEvent>, DriverError> {
+    pub(super) fn behind(&mut self, home: &Context) -> Result<Option<Fence>, DriverError> {
         let context = self.elsewhere.as_deref().unwrap_or(home);
         if context.driver().is_gone() {
             // The owner destroyed the context, and with it all work in it.
@@ -194,12 +194,11 @@ impl Use {
         if self.stream.kind() == Kind::PerThread {
             // Its event could not be recorded when the use was queued. This may be another thread,
             // for which the handle names another queue.
-            if !context.strays().is_over(self.stray) {
+            if !context.unfenced().is_complete(self.stray) {
                 // The use was queued between the wait for the strays and the lock, or was not
                 // registered as a stray. It is registered now, and the caller waits again.
                 if self.stray == 0 {
-                    context.driver().note_stray();
-                    self.stray = context.strays().note();
+                    self.stray = context.register_unfenced_use();
                 }
                 return Err(strays::error(context));
             }

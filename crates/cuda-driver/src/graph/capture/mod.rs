@@ -21,7 +21,7 @@ use super::{Graph, Root};
 use crate::context::{Capturing, Context};
 use crate::driver::call;
 use crate::error::{DriverError, Result};
-use crate::event::{EventFlags, RawEvent};
+use crate::fence::{RawEvent, UNTIMED};
 use crate::handle::Handle;
 use crate::lock::{Mutex, rank};
 use crate::stream::{Stream, StreamFlags};
@@ -213,7 +213,7 @@ impl Capture {
 
     fn prepare(context: &Context) -> Result<(Stream, Handle<RawEvent>, Capturing)> {
         let origin = Stream::new(context, StreamFlags::NON_BLOCKING, 0)?;
-        let event = RawEvent::create(context, EventFlags::DISABLE_TIMING)?;
+        let event = context.create_event(UNTIMED)?;
         Ok((origin, event, Capturing::new(context)))
     }
 

@@ -16,8 +16,9 @@ use crate::graph::kernel::kernel_owners;
 use crate::graph::parts::Parts;
 use crate::graph::{CopySource, CopyTarget, Graph, Owners};
 use crate::launch::{Accepts, Kernel, KernelArgs, KernelParams, LaunchAttributes, Values};
+use crate::memop::ValueBatch;
 use crate::memory::DeviceRepr;
-use crate::stream::{Stream, StreamFlags, ValueBatch};
+use crate::stream::{Stream, StreamFlags};
 use crate::types::LaunchConfig;
 use crate::types::node::{Edge, Node, NodeId, node_kind};
 

@@ -7,12 +7,13 @@ use cuda_sys::CUdeviceptr;
 use super::chunks::{Chunks, Way};
 use super::download::Filling;
 use super::past_caches;
-use super::{LARGE, SMALL, Shelf, Slot};
 use crate::copy_threads;
 use crate::error::{DriverError, Error, Result};
 use crate::memory::Memory;
 use crate::memory::pitched::Rows;
-use crate::stream::{Kind, Stream};
+use crate::staging_pool::{LARGE, SMALL, Shelf, Slot};
+use crate::stream::Stream;
+use crate::stream_state::Kind;
 use crate::tracking::Access;
 
 /// Copies `bytes` bytes from `source` to `to`, which lies in `memory`, on the home stream. The
@@ -274,6 +275,7 @@ impl<'a> Copy<'a> {
     }
 
     pub(super) fn take(&self) -> Result<Slot> {
-        self.shelf.take(self.home.context(), self.home.state())
+        let allocate = |bytes| Slot::allocate(self.home.context(), bytes);
+        self.shelf.take(self.home.state().id(), allocate)
     }
 }

@@ -1,16 +1,39 @@
-//! The events that mark the end of buffer uses. Each context has a pool of them.
+//! Fences: events that mark the end of work on a stream. Each context has a pool of them.
 
+use std::ptr;
 use std::sync::Arc;
 
-use cuda_sys::{CUevent, CUresult, CUstream};
+use cuda_sys::{CUevent, CUevent_flags, CUevent_st, CUresult, CUstream};
 
-use super::{EventFlags, RawEvent};
-use crate::context::Context;
-use crate::driver::call;
+use crate::driver::{Driver, call};
 use crate::error::DriverError;
-use crate::handle::Handle;
+use crate::handle::{Destroy, Handle, SendPtr};
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::stream::StreamState;
+
+/// The flags of an event that records no time.
+pub(crate) const UNTIMED: u32 = CUevent_flags::CU_EVENT_DISABLE_TIMING.0;
+
+pub(crate) struct RawEvent;
+
+impl Destroy for RawEvent {
+    type Raw = SendPtr<CUevent_st>;
+
+    unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
+        // SAFETY: the event must be alive ← the handle owns it. Streams that wait for it still do.
+        unsafe { call!(driver, cuEventDestroy_v2(raw.0)) }
+    }
+}
+
+impl RawEvent {
+    /// `cuEventCreate(flags)`—Creates an event in the current context, which is one of `driver`.
+    pub(crate) fn create(driver: &Driver, flags: u32) -> Result<Handle<Self>, DriverError> {
+        let mut raw = ptr::null_mut();
+        // SAFETY: the pointer must be writable ← it is to a local.
+        unsafe { call!(driver, cuEventCreate(&raw mut raw, flags)) }?;
+        // SAFETY: the handle must be the only owner ← the event was created just now.
+        Ok(unsafe { Handle::new(driver, SendPtr(raw)) })
+    }
+}
 
 /// The idle events of a context. Pooling avoids creating events, which needs the context to be
 /// current; recording them does not.
@@ -20,50 +43,50 @@ pub(crate) struct EventPool {
 }
 
 impl EventPool {
+    /// Records a fence after the work that is queued on `stream` now, as the recording with the
+    /// number `turn`. Calls `create` for an event if none is idle.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is alive, and its context is current if the handle needs that.
+    pub(crate) unsafe fn record(
+        self: &Arc<Self>,
+        driver: &Driver,
+        stream: CUstream,
+        turn: u64,
+        create: impl FnOnce() -> Result<Handle<RawEvent>, DriverError>,
+    ) -> Result<Fence, DriverError> {
+        let free = self.free().pop();
+        let event = match free {
+            Some(event) => event,
+            None => Arc::new(create()?),
+        };
+        let fence = Fence {
+            event,
+            pool: Arc::clone(self),
+            turn,
+        };
+        // SAFETY: the event and the stream must be alive ← `fence` owns the event, and the caller
+        // guarantees that the stream is.
+        unsafe { call!(driver, cuEventRecord(fence.raw(), stream)) }?;
+        Ok(fence)
+    }
+
     fn free(&self) -> MutexGuard<'_, Vec<Arc<Handle<RawEvent>>>> {
         self.free.lock()
     }
 }
 
-/// An event that marks the end of some uses of buffers. The last owner returns it to its pool.
+/// An event that marks the end of some work. The last owner returns it to its pool.
 #[derive(Clone)]
-pub(crate) struct UseEvent {
+pub(crate) struct Fence {
     event: Arc<Handle<RawEvent>>,
     pool: Arc<EventPool>,
     /// The number of the recording on its stream. A later recording has a greater number.
     turn: u64,
 }
 
-impl UseEvent {
-    /// Records an event of the pool of `context` after the work that is queued on `stream` now.
-    pub(crate) fn record(context: &Context, stream: &StreamState) -> Result<Self, DriverError> {
-        stream.record(context)
-    }
-
-    /// Records an event of the pool of `context` on a stream, as the recording with the number
-    /// `turn`. Only for [`StreamState::record`], which prepares the stream.
-    ///
-    /// # Safety
-    ///
-    /// `stream` is alive, and its context is current if the handle needs that.
-    pub(crate) unsafe fn record_raw(
-        context: &Context,
-        stream: CUstream,
-        turn: u64,
-    ) -> Result<Self, DriverError> {
-        let pool = Arc::clone(context.events());
-        let free = pool.free().pop();
-        let event = match free {
-            Some(event) => event,
-            None => Arc::new(RawEvent::create(context, EventFlags::DISABLE_TIMING)?),
-        };
-        let this = Self { event, pool, turn };
-        // SAFETY: the event and the stream must be alive ← `this` owns the event, and the caller
-        // guarantees that the stream is.
-        unsafe { call!(context.driver(), cuEventRecord(this.raw(), stream)) }?;
-        Ok(this)
-    }
-
+impl Fence {
     /// Returns whether this event was recorded after `other` on the same stream.
     pub(crate) fn is_after(&self, other: &Self) -> bool {
         self.turn > other.turn
@@ -104,7 +127,7 @@ impl UseEvent {
     }
 }
 
-impl Drop for UseEvent {
+impl Drop for Fence {
     fn drop(&mut self) {
         // Two last owners that are dropped at the same time may each see the other's count. The
         // event is then destroyed instead of returned to the pool.

@@ -8,12 +8,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
-use super::{Stream, StreamState};
+use super::{Entry, Id, Outcome};
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::Result;
-use crate::event::UseEvent;
-use crate::pending::{self, Entry, Id, Outcome};
+use crate::fence::Fence;
+use crate::stream::Stream;
+use crate::stream_state::StreamState;
 
 /// A closure that was queued on a stream. It can be waited for, and reports whether the closure
 /// panicked. Dropping it does not cancel the closure.
@@ -23,7 +24,7 @@ pub struct HostCall {
     id: Id,
     outcome: Arc<Outcome>,
     /// The event after the call, if one could be recorded.
-    event: Option<UseEvent>,
+    event: Option<Fence>,
     /// The stream to wait for if there is no event.
     stream: Option<Arc<StreamState>>,
     /// Declared last: it has to be dropped after the event and the stream.
@@ -53,7 +54,7 @@ impl Stream {
         let mut entry = Entry::new(context);
         entry.run = Some(Box::new(function));
         let outcome = Arc::clone(&entry.outcome);
-        let id = pending::add(entry);
+        let id = super::add(entry);
         let queued = self.state().block(context, || {
             // SAFETY: the stream must be alive, and the function callable once with this data at
             // any later time ← the stream is borrowed, and the function only looks up the entry
@@ -61,17 +62,17 @@ impl Stream {
             unsafe {
                 call!(
                     self.driver(),
-                    cuLaunchHostFunc(self.as_raw(), Some(pending::called), id.as_data())
+                    cuLaunchHostFunc(self.as_raw(), Some(super::called), id.as_data())
                 )
             }
         });
         if let Err(error) = queued {
-            drop(pending::take(id));
+            drop(super::take(id));
             return Err(error.into());
         }
-        let event = UseEvent::record(context, self.state()).ok();
+        let event = self.state().record(context).ok();
         if let Some(event) = &event {
-            pending::set_event(id, event.clone());
+            super::set_event(id, event.clone());
         }
         let stream = event.is_none().then(|| Arc::clone(self.state()));
         Ok(HostCall {
@@ -114,7 +115,7 @@ impl HostCall {
             Ok(()) => self.outcome.wait(),
             Err(error) => {
                 if error.is_sticky()
-                    && let Some(entry) = pending::take(self.id)
+                    && let Some(entry) = super::take(self.id)
                 {
                     entry.fail(error);
                 }

@@ -2,7 +2,7 @@
 //!
 //! Replays use the buffers of a graph without borrowing them. So the borrow checker does not
 //! prevent another thread from using such a buffer after a replay has waited for the other uses,
-//! but before the replay is queued. Each context has one gate, which is taken by replays and by
+//! but before the replay is queued. Each context has one lock, which is taken by replays and by
 //! uses of memory that graphs hold, and by nothing else.
 
 use std::cell::Cell;
@@ -11,61 +11,61 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::lock::{Mutex, MutexGuard, rank};
 
-/// A reentrant lock: one thread at a time is inside, and it may enter again.
+/// A reentrant lock: one thread at a time holds it, and may lock it again.
 #[derive(Default)]
-pub(crate) struct Gate {
-    lock: Mutex<(), { rank::GATE }>,
-    /// The identity of the thread that is inside; 0 if there is none.
-    inside: AtomicUsize,
+pub(crate) struct ReplayLock {
+    mutex: Mutex<(), { rank::REPLAY }>,
+    /// The identity of the thread that holds the lock; 0 if there is none.
+    holder: AtomicUsize,
 }
 
-/// A guard: this thread is inside until it is dropped. The guards of a thread are dropped in
+/// A guard: this thread holds the lock until it is dropped. The guards of a thread are dropped in
 /// reverse order.
-pub(crate) struct Entered<'a> {
-    gate: &'a Gate,
-    /// `None` if the thread was inside already.
+pub(crate) struct ReplayGuard<'a> {
+    lock: &'a ReplayLock,
+    /// `None` if the thread held the lock already.
     guard: Option<MutexGuard<'a, ()>>,
 }
 
-impl Gate {
+impl ReplayLock {
     #[inline]
-    pub(crate) fn enter(&self) -> Entered<'_> {
+    pub(crate) fn lock(&self) -> ReplayGuard<'_> {
         let this = this_thread();
-        // Only this thread stores this value, so it is found here exactly if this thread is inside.
-        if self.is_inside() {
-            return Entered {
-                gate: self,
+        // Only this thread stores this value, so it is found here exactly if this thread holds the lock.
+        if self.is_held() {
+            return ReplayGuard {
+                lock: self,
                 guard: None,
             };
         }
-        let guard = self.lock.lock();
-        self.inside.store(this, Ordering::Relaxed);
-        Entered {
-            gate: self,
+        let guard = self.mutex.lock();
+        self.holder.store(this, Ordering::Relaxed);
+        ReplayGuard {
+            lock: self,
             guard: Some(guard),
         }
     }
 
-    /// Returns whether this thread is inside.
+    /// Returns whether this thread holds the lock.
     #[inline]
-    pub(super) fn is_inside(&self) -> bool {
-        self.inside.load(Ordering::Relaxed) == this_thread()
+    pub(crate) fn is_held(&self) -> bool {
+        self.holder.load(Ordering::Relaxed) == this_thread()
     }
 
-    /// Enters two gates. All threads enter them in the same order, so they cannot deadlock.
-    pub(crate) fn enter_both<'a>(one: &'a Self, other: &'a Self) -> [Entered<'a>; 2] {
+    /// Locks two of them. All threads do so in the same order, so they cannot deadlock.
+    pub(crate) fn lock_both<'a>(one: &'a Self, other: &'a Self) -> [ReplayGuard<'a>; 2] {
         if ptr::from_ref(one) < ptr::from_ref(other) {
-            [one, other].map(Self::enter)
+            [one, other].map(Self::lock)
         } else {
-            [other, one].map(Self::enter)
+            [other, one].map(Self::lock)
         }
     }
 }
 
-impl Drop for Entered<'_> {
+impl Drop for ReplayGuard<'_> {
     fn drop(&mut self) {
         if self.guard.is_some() {
-            self.gate.inside.store(0, Ordering::Relaxed);
+            self.lock.holder.store(0, Ordering::Relaxed);
         }
     }
 }
@@ -81,28 +81,32 @@ fn this_thread() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::Gate;
+    use super::ReplayLock;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
     #[test]
-    fn one_thread_is_inside_and_may_enter_again() {
-        let (gate, inside, most) = (Gate::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+    fn one_thread_is_held_and_may_enter_again() {
+        let (lock, inside, most) = (
+            ReplayLock::default(),
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+        );
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        let _outer = gate.enter();
-                        assert!(gate.is_inside());
+                        let _outer = lock.lock();
+                        assert!(lock.is_held());
                         assert!(!thread::scope(|it| it
-                            .spawn(|| gate.is_inside())
+                            .spawn(|| lock.is_held())
                             .join()
                             .unwrap()));
                         let now = inside.fetch_add(1, Ordering::AcqRel) + 1;
                         most.fetch_max(now, Ordering::AcqRel);
-                        drop(gate.enter());
-                        // Dropping the inner guard has not opened the gate.
-                        assert!(gate.is_inside());
+                        drop(lock.lock());
+                        // Dropping the inner guard has not released the lock.
+                        assert!(lock.is_held());
                         thread::yield_now();
                         assert_eq!(inside.fetch_sub(1, Ordering::AcqRel), 1);
                     }
@@ -113,8 +117,8 @@ mod tests {
     }
 
     #[test]
-    fn two_gates_are_entered_in_one_order() {
-        let (a, b) = (Gate::default(), Gate::default());
+    fn two_locks_are_taken_in_one_order() {
+        let (a, b) = (ReplayLock::default(), ReplayLock::default());
         let count = AtomicUsize::new(0);
         thread::scope(|scope| {
             for turn in 0..4 {
@@ -122,7 +126,7 @@ mod tests {
                 scope.spawn(move || {
                     for _ in 0..500 {
                         let (one, other) = if turn % 2 == 0 { (a, b) } else { (b, a) };
-                        let _both = Gate::enter_both(one, other);
+                        let _both = ReplayLock::lock_both(one, other);
                         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                     }
                 });

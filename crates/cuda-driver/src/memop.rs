@@ -10,10 +10,10 @@ use cuda_sys::{
     CUstreamWriteValue_flags,
 };
 
-use super::Stream;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, Memory};
+use crate::stream::Stream;
 use crate::tracking::{Access, Scope};
 
 /// The condition of a wait, which compares the value in memory with a given value.
