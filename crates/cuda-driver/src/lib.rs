@@ -51,7 +51,7 @@ pub use error::{
 };
 pub use error::{GraphUpdateError, InstantiateError};
 pub use event::{Event, EventFlags};
-pub use function::{BlockSize, Function, FunctionAttribute};
+pub use function::{Function, FunctionAttribute};
 pub use global::Global;
 pub use graph::{Capture, CaptureScope};
 pub use graph::{
@@ -60,8 +60,8 @@ pub use graph::{
 pub use graph::{CopySource, CopyTarget, DeviceNode, Graph, GraphExec, InstantiateFlags};
 pub use graph::{HostRead, HostWrite, KernelAttributes, Switchable};
 pub use launch::{
-    Accepts, ArgList, Kernel, KernelArg, KernelArgs, KernelParam, KernelParams, LaunchAttributes,
-    Reads, Using, Writes,
+    Accepts, ArgList, BlockSize, Kernel, KernelArg, KernelArgs, KernelParam, KernelParams,
+    LaunchAttributes, Reads, Using, Writes,
 };
 pub use library::{Library, LibraryKernel};
 pub use linker::{LinkFile, LinkInput, Linked, Linker};

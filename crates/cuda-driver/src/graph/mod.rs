@@ -23,6 +23,7 @@ mod fill;
 mod host;
 mod host_buffer;
 mod kernel;
+mod lease;
 mod list;
 mod memory;
 mod owners;

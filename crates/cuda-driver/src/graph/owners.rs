@@ -6,12 +6,13 @@ use std::sync::Arc;
 use cuda_sys::CUdeviceptr;
 
 use super::conflicts::Reach;
+use super::lease::Lease;
 use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
 use crate::launch::{KernelArgs, Tracked};
 use crate::memory::Memory;
 use crate::pending::{Closure, Keep};
-use crate::tracking::{Access, Held, Record, Tracker};
+use crate::tracking::{Access, Record, Tracker};
 
 /// The resources of a node: memory, code, closures, events, and the owners of a child graph's
 /// nodes.
@@ -55,7 +56,7 @@ struct GraphUse {
 
 enum Used {
     /// The memory of a buffer.
-    Device(Held),
+    Device(Lease),
     /// Host memory, whose owner is kept separately.
     Host(Arc<Tracker>),
     /// Memory that the graph allocates, which only its nodes use.
@@ -98,7 +99,7 @@ impl Owners {
         if memory.home().context() != context {
             return Err(Error::OtherContext { what: "a buffer" });
         }
-        let memory = Used::Device(Held::new(memory)?);
+        let memory = Used::Device(Lease::new(memory)?);
         self.push(memory, access, address, bytes);
         Ok(())
     }

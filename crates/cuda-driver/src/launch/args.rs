@@ -7,8 +7,6 @@ use cuda_sys::CUdeviceptr;
 
 use crate::error::{Error, Result};
 use crate::function::check::{Layout, UNPACKED, c_layout, pack};
-use crate::global::Global;
-use crate::graph::GraphAllocation;
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, ManagedBuffer, Memory, PitchedBuffer,
     PitchedSlice, PitchedSliceMut,
@@ -106,23 +104,25 @@ unsafe impl<T: DeviceRepr> KernelArg for T {
     }
 }
 
-macro_rules! buffer_arg {
+/// Implements [`KernelArg`] for borrows of a type with the field `memory` and the methods `as_raw`
+/// and `reach`.
+macro_rules! tracked_arg {
     ($(<$($lifetime:lifetime)?> $ty:ty, $access:expr;)*) => {
         $(
             // SAFETY: `Value` must be what the kernel expects and `tracked` must cover it ← the
             // kernel takes the address; `tracked` returns the memory of the buffer, borrowed as
             // `Self` borrows it.
-            unsafe impl<$($lifetime,)? T: DeviceRepr> KernelArg for $ty {
-                type Value = CUdeviceptr;
+            unsafe impl<$($lifetime,)? T: DeviceRepr> $crate::launch::KernelArg for $ty {
+                type Value = ::cuda_sys::CUdeviceptr;
 
                 #[inline]
-                fn value(&self) -> CUdeviceptr {
+                fn value(&self) -> ::cuda_sys::CUdeviceptr {
                     self.as_raw()
                 }
 
                 #[inline]
-                fn tracked(&self) -> Option<Tracked<'_>> {
-                    Some(Tracked {
+                fn tracked(&self) -> Option<$crate::launch::Tracked<'_>> {
+                    Some($crate::launch::Tracked {
                         memory: Some(&self.memory),
                         access: $access(self),
                         address: self.as_raw(),
@@ -135,11 +135,11 @@ macro_rules! buffer_arg {
     };
 }
 
-buffer_arg! {
+pub(crate) use tracked_arg;
+
+tracked_arg! {
     <> &DeviceBuffer<T>, |_| Access::READ;
     <> &mut DeviceBuffer<T>, |_| Access::WRITE;
-    <> &Global<T>, |_| Access::READ;
-    <> &mut Global<T>, |_| Access::WRITE;
     <> &ManagedBuffer<T>, |_| Access::READ;
     <> &mut ManagedBuffer<T>, |_| Access::WRITE;
     <> &PitchedBuffer<T>, |_| Access::READ;
@@ -150,39 +150,6 @@ buffer_arg! {
     <'a> &DeviceSlice<'a, T>, |view: &&DeviceSlice<'a, T>| view.access;
     <'a> DeviceSliceMut<'a, T>, |view: &DeviceSliceMut<'a, T>| view.access;
     <'a> &mut DeviceSliceMut<'a, T>, |view: &&mut DeviceSliceMut<'a, T>| view.access;
-}
-
-macro_rules! own_arg {
-    ($($ty:ty, $access:expr;)*) => {
-        $(
-            // SAFETY: `Value` must be what the kernel expects ← the kernel takes the address;
-            // launches outside of the graph fail.
-            unsafe impl<T: DeviceRepr> KernelArg for $ty {
-                type Value = CUdeviceptr;
-
-                #[inline]
-                fn value(&self) -> CUdeviceptr {
-                    self.as_raw()
-                }
-
-                #[inline]
-                fn tracked(&self) -> Option<Tracked<'_>> {
-                    Some(Tracked {
-                        memory: None,
-                        access: $access,
-                        address: self.as_raw(),
-                        bytes: self.reach(),
-                        graph: self.graph(),
-                    })
-                }
-            }
-        )*
-    };
-}
-
-own_arg! {
-    &GraphAllocation<T>, Access::READ;
-    &mut GraphAllocation<T>, Access::WRITE;
 }
 
 impl Tracked<'_> {

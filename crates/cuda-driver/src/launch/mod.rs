@@ -9,13 +9,15 @@ mod attributes;
 mod in_flight;
 mod kernel;
 mod list;
+mod occupancy;
 mod using;
 
 pub use args::{KernelArg, KernelArgs};
-pub(crate) use args::{Tracked, Values};
+pub(crate) use args::{Tracked, Values, tracked_arg};
 pub use attributes::LaunchAttributes;
 pub use kernel::{Accepts, Kernel, KernelParam, KernelParams, Reads, Writes};
 pub use list::ArgList;
+pub use occupancy::BlockSize;
 pub use using::Using;
 
 use cuda_sys::CUlaunchAttribute;

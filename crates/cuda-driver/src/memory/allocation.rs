@@ -9,11 +9,9 @@ use std::sync::Arc;
 
 use cuda_sys::CUdeviceptr;
 
-use super::caching::Blocks;
 use crate::deferred::must_not_wait;
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
-use crate::module::ModuleInner;
 use crate::stream::Stream;
 use crate::tracking::{Access, Scope, Tracker};
 
@@ -37,14 +35,21 @@ pub(crate) enum Source {
     Plain,
     /// `cuMemAllocManaged`. The memory is freed as for `Plain`. The host may have slices of it.
     Managed,
-    /// A caching pool, to which the memory is returned with the record of its uses.
-    Cached(Arc<Blocks>),
-    /// A variable of a module. The module permits one owner at a time.
-    Global(Arc<ModuleInner>),
-    /// Memory of other code. The host waits for all uses and then drops this value, which releases
-    /// the memory.
-    Foreign(Box<dyn Any + Send + Sync>),
+    /// Memory that its owner takes back: a caching pool, a module, or other code.
+    Other(Arc<dyn Reclaim>),
 }
+
+/// An owner that memory is returned to.
+pub(crate) trait Reclaim: Send + Sync {
+    /// Takes the memory back after all its uses.
+    fn reclaim(self: Arc<Self>, block: Block) -> Result<(), DriverError>;
+
+    /// Gives the memory up, because other code will free it.
+    fn disown(self: Arc<Self>, block: &Block);
+}
+
+/// Memory of other code, which is released when the value is dropped.
+struct Foreign<T>(#[allow(dead_code, reason = "only dropped")] T);
 
 /// An allocation without its source, as it remains after its owner has given it up.
 pub(crate) struct Block {
@@ -215,10 +220,7 @@ impl Memory {
         // this is its last use.
         let (block, source) = unsafe { this.take() };
         match source {
-            Source::Foreign(owner) => mem::forget(owner),
-            Source::Cached(pool) => pool.lose(&block),
-            // The variable stays marked as owned for ever, and its module stays loaded.
-            Source::Global(module) => mem::forget(module),
+            Source::Other(owner) => owner.disown(&block),
             Source::Nothing | Source::Ordered | Source::Plain | Source::Managed => {}
         }
         block.behind_all()?;
@@ -272,6 +274,11 @@ impl Drop for Memory {
 }
 
 impl Source {
+    /// Returns the source of memory of other code, which dropping `owner` releases.
+    pub(crate) fn foreign(owner: impl Any + Send + Sync) -> Self {
+        Self::Other(Arc::new(Foreign(owner)))
+    }
+
     /// Returns the source of an ordinary allocation whose home stream is `home`.
     pub(crate) fn allocated(home: &Stream) -> Self {
         if home.context().limits().pools {
@@ -302,19 +309,23 @@ impl Source {
                 // SAFETY: as above, and the host has waited for the stream.
                 unsafe { call!(home.driver(), cuMemFree_v2(block.address)) }
             }
-            Self::Cached(pool) => pool.take_back(block),
-            Self::Global(module) => {
-                module.take_back(block);
-                Ok(())
-            }
-            Self::Foreign(owner) => {
-                let waited = block.tracker.synchronize(Access::WRITE);
-                if waited.is_err() {
-                    mem::forget(owner);
-                }
-                waited
-            }
+            Self::Other(owner) => owner.reclaim(block),
         }
+    }
+}
+
+/// The host waits for all uses and then drops the owner, which releases the memory.
+impl<T: Any + Send + Sync> Reclaim for Foreign<T> {
+    fn reclaim(self: Arc<Self>, block: Block) -> Result<(), DriverError> {
+        let waited = block.tracker.synchronize(Access::WRITE);
+        if waited.is_err() {
+            mem::forget(self);
+        }
+        waited
+    }
+
+    fn disown(self: Arc<Self>, _: &Block) {
+        mem::forget(self);
     }
 }
 
@@ -322,7 +333,15 @@ impl Block {
     /// Leaves the memory to the graphs that use it. If there is no such graph, returns the source.
     fn leave(&self, source: Source) -> Option<Source> {
         if self.tracker.is_held() {
-            self.tracker.leave(self.address, self.bytes, source)
+            let (address, bytes) = (self.address, self.bytes);
+            self.tracker.leave(source, move |source, tracker| {
+                // There is no caller to report the error to.
+                let _ = source.take_back(Block {
+                    address,
+                    bytes,
+                    tracker,
+                });
+            })
         } else {
             Some(source)
         }

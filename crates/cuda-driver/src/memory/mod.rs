@@ -39,7 +39,7 @@ pub use slice::{DeviceSlice, DeviceSliceMut};
 
 use std::ops::{Bound, RangeBounds};
 
-pub(crate) use allocation::{Block, Memory, Source};
+pub(crate) use allocation::{Block, Memory, Reclaim, Source};
 pub(crate) use cast::len_of_cast;
 pub(crate) use fill::repeated;
 pub(crate) use pool::props_of;

@@ -7,13 +7,11 @@ use std::sync::Arc;
 use cuda_sys::image::{Parameter, Signature};
 use cuda_sys::{CUdeviceptr, CUmod_st};
 
-use super::Unloading;
+use super::{Globals, LibraryInner, Unloading};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
-use crate::global::Globals;
 use crate::handle::{Destroy, Handle, SendPtr};
-use crate::library::LibraryInner;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::tracking::Tracker;
 use crate::types::JitLog;

@@ -1,23 +1,21 @@
 //! Memory leased by graphs, which can outlive its owner.
 
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cuda_sys::CUdeviceptr;
-
 use super::uses::{Removed, Use};
 use super::{Access, Record, Tracker, matters};
-use crate::error::{Error, Result};
-use crate::memory::{Block, Memory, Source};
+
+/// A call that frees memory, or returns it to its owner, with the tracker of that memory.
+type Free = Box<dyn FnOnce(Arc<Tracker>) + Send>;
 
 /// The graphs that hold the memory of a tracker, and their users of it.
 #[derive(Default)]
 pub(super) struct Estate {
     /// The number of [`Held`] values.
     holders: usize,
-    /// The allocation, if its owner was dropped while a graph held it.
-    left: Option<(CUdeviceptr, usize, Source)>,
+    /// Frees the memory, if its owner was dropped while a graph held it.
+    left: Option<Free>,
     /// The executables whose replays use the memory.
     pub(super) users: Vec<User>,
     /// The number of host guards that read the memory, if it is host memory.
@@ -64,67 +62,6 @@ impl Estate {
     }
 }
 
-/// A lease of memory for a graph: while one lives, the memory is not freed, even if its owner is
-/// dropped.
-pub(crate) struct Held {
-    tracker: ManuallyDrop<Arc<Tracker>>,
-}
-
-impl Held {
-    /// Leases memory. The caller has a borrow that allows what the graph will do with the memory.
-    ///
-    /// From now on each use of the memory takes the slow path, which accounts for replays: they
-    /// take no borrows. Because the caller holds the borrow, no conflicting use can be between
-    /// [`before`](Tracker::before) and [`after`](Tracker::after) at this point.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unsupported`] for managed memory, which the host may access at any time.
-    pub(crate) fn new(memory: &Memory) -> Result<Self> {
-        if memory.is_managed() {
-            return Err(Error::Unsupported {
-                what: "using managed memory in a graph",
-            });
-        }
-        memory.tracker.hold();
-        Ok(Self {
-            tracker: ManuallyDrop::new(Arc::clone(&memory.tracker)),
-        })
-    }
-
-    pub(crate) fn tracker(&self) -> &Arc<Tracker> {
-        &self.tracker
-    }
-}
-
-impl Clone for Held {
-    fn clone(&self) -> Self {
-        self.tracker.hold();
-        Self {
-            tracker: ManuallyDrop::new(Arc::clone(&self.tracker)),
-        }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // SAFETY: `self.tracker` must not be used again ← `self` is being dropped.
-        let tracker = unsafe { ManuallyDrop::take(&mut self.tracker) };
-        let driver = tracker.home().driver().clone();
-        // Inside a host function even the lock of the tracker must not be taken: its holder may be
-        // waiting for that function.
-        driver.run_or_defer(move || {
-            if let Some((address, bytes, source)) = tracker.let_go() {
-                let _ = source.take_back(Block {
-                    address,
-                    bytes,
-                    tracker,
-                });
-            }
-        });
-    }
-}
-
 impl Tracker {
     /// Returns whether a graph holds or has held the memory.
     #[inline]
@@ -133,7 +70,7 @@ impl Tracker {
     }
 
     /// Adds a holder.
-    fn hold(&self) {
+    pub(crate) fn hold(&self) {
         // Declared before the guard, so that it is dropped after the lock is released.
         let mut removed = Removed::new();
         let mut uses = self.lock();
@@ -147,30 +84,34 @@ impl Tracker {
         uses.estate.get_or_insert_default().holders += 1;
     }
 
-    /// Removes a holder. If it was the last one, returns the allocation that the owner left behind.
-    fn let_go(&self) -> Option<(CUdeviceptr, usize, Source)> {
+    /// Removes a holder. If it was the last one, and the owner was dropped before, frees the memory.
+    pub(crate) fn let_go(self: Arc<Self>) {
         let mut uses = self.lock();
-        let estate = uses.estate.as_mut()?;
+        let Some(estate) = uses.estate.as_mut() else {
+            return;
+        };
         estate.holders -= 1;
-        if estate.holders == 0 {
-            estate.left.take()
-        } else {
-            None
+        if estate.holders > 0 {
+            return;
+        }
+        let left = estate.left.take();
+        drop(uses);
+        if let Some(free) = left {
+            free(self);
         }
     }
 
-    /// Called when the owner is dropped. Returns the source if there are no holders; otherwise the
-    /// last holder frees the memory.
-    pub(crate) fn leave(
+    /// Called when the owner is dropped. Returns the source of the memory if there are no holders;
+    /// otherwise the last holder calls `free` with it.
+    pub(crate) fn leave<S: Send + 'static>(
         &self,
-        address: CUdeviceptr,
-        bytes: usize,
-        source: Source,
-    ) -> Option<Source> {
+        source: S,
+        free: impl FnOnce(S, Arc<Self>) + Send + 'static,
+    ) -> Option<S> {
         let mut uses = self.lock();
         match uses.estate.as_mut() {
             Some(estate) if estate.holders > 0 => {
-                estate.left = Some((address, bytes, source));
+                estate.left = Some(Box::new(move |tracker| free(source, tracker)));
                 None
             }
             _ => Some(source),

@@ -31,7 +31,6 @@ mod strays;
 mod uses;
 
 pub(crate) use access::{Access, Scope, matters};
-pub(crate) use held::Held;
 pub(crate) use record::Record;
 
 use std::mem;

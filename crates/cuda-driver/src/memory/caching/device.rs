@@ -8,7 +8,7 @@ use super::classes::{bytes_of_class, class_of};
 use super::statistics::Statistics;
 use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
-use crate::memory::allocation::{Block, Memory, Source};
+use crate::memory::allocation::{Block, Memory, Reclaim, Source};
 use crate::memory::{DeviceBuffer, DeviceRepr, bytes_of};
 use crate::stream::Stream;
 use crate::tracking::Tracker;
@@ -91,7 +91,7 @@ impl CachingPool {
             return Ok(DeviceBuffer::of_memory(Memory::nothing(stream), len));
         }
         let block = self.blocks().allocate(stream, class_of(bytes))?;
-        let source = Source::Cached(Arc::clone(self.blocks()));
+        let source = Source::Other(Arc::clone(self.blocks()) as Arc<dyn Reclaim>);
         // SAFETY: the block must belong to the pool, no other code may return it, and the tracker
         // must know all its uses ← the block was taken out of the pool just now, together with its
         // tracker.
@@ -231,22 +231,12 @@ impl Blocks {
         }
     }
 
-    /// Returns a block to the pool.
-    pub(crate) fn take_back(&self, block: Block) -> Result<(), DriverError> {
-        self.put(class_of(block.bytes), block)
-    }
-
     fn put(&self, class: usize, block: Block) -> Result<(), DriverError> {
         let home = block.tracker.home().state().id();
         match self.cache.put(class, home, block) {
             None => Ok(()),
             Some(block) => block.free(),
         }
-    }
-
-    /// Records that a block in use will never be returned.
-    pub(crate) fn lose(&self, block: &Block) {
-        self.cache.lost(class_of(block.bytes));
     }
 
     /// Frees at least `bytes` bytes of cached memory, or all of it. Returns the streams on which
@@ -264,6 +254,17 @@ impl Blocks {
             let _ = block.free();
         }
         homes
+    }
+}
+
+/// A block goes back to the pool with the record of its uses.
+impl Reclaim for Blocks {
+    fn reclaim(self: Arc<Self>, block: Block) -> Result<(), DriverError> {
+        self.put(class_of(block.bytes), block)
+    }
+
+    fn disown(self: Arc<Self>, block: &Block) {
+        self.cache.lost(class_of(block.bytes));
     }
 }
 

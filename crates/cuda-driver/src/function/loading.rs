@@ -1,41 +1,42 @@
-//! The kernels of a module, and the time at which their code is loaded.
+//! The lookup of kernels in a module, and the time at which their code is loaded.
 
-use std::ffi::{CStr, c_uint};
+use std::ffi::{CStr, CString, c_uint};
 use std::ptr;
 
-use cuda_sys::{CUfunc_cache, CUfunction, CUfunctionLoadingState, CUmoduleLoadingMode};
+use cuda_sys::{CUfunc_cache, CUfunction, CUfunctionLoadingState, CUresult};
 
-use super::Module;
+use super::Function;
 use crate::context::CacheConfig;
-use crate::driver::{Driver, call};
-use crate::error::Result;
-use crate::function::Function;
-
-/// The time at which the driver loads the code of a module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LoadingMode(pub u32);
-
-impl LoadingMode {
-    /// All code is loaded with the module.
-    pub const EAGER: Self = Self(CUmoduleLoadingMode::CU_MODULE_EAGER_LOADING.0);
-    /// Each kernel is loaded when it is first used. Loading may wait for the device, and can
-    /// deadlock kernels that wait for each other: [`Function::load`] loads a kernel beforehand.
-    pub const LAZY: Self = Self(CUmoduleLoadingMode::CU_MODULE_LAZY_LOADING.0);
-}
-
-impl Driver {
-    /// `cuModuleGetLoadingMode()`—Returns the loading mode of this process, which the environment
-    /// variable `CUDA_MODULE_LOADING` sets.
-    #[doc(alias = "cuModuleGetLoadingMode")]
-    pub fn module_loading_mode(&self) -> Result<LoadingMode> {
-        let mut mode = CUmoduleLoadingMode(0);
-        // SAFETY: the pointer must be writable ← it points to a local.
-        unsafe { call!(self, cuModuleGetLoadingMode(&raw mut mode)) }?;
-        Ok(LoadingMode(mode.0))
-    }
-}
+use crate::driver::call;
+use crate::error::{DriverError, Error, Result};
+use crate::module::Module;
 
 impl Module {
+    /// `cuModuleGetFunction(name)`—Returns the kernel with this name: the name in the image, where
+    /// C++ names are mangled, or a name expression with which the module was compiled, such as
+    /// `scale<float>`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchFunction`], or [`Error::NulByte`] if the name contains a NUL byte.
+    #[doc(alias = "cuModuleGetFunction")]
+    pub fn function(&self, name: &str) -> Result<Function> {
+        let name = self.name_in_image(name);
+        let c_name = kernel_name(name)?;
+        let mut raw = ptr::null_mut();
+        let _current = self.context().enter()?;
+        // SAFETY: the pointer and the name must be valid, and the module loaded ← they are locals,
+        // and `self` owns the module.
+        let result = unsafe {
+            call!(
+                self.context().driver(),
+                cuModuleGetFunction(&raw mut raw, self.as_raw(), c_name.as_ptr())
+            )
+        };
+        result.map_err(|error| not_found(error, name))?;
+        Function::new(self.inner(), raw, name)
+    }
+
     /// `cuModuleEnumerateFunctions()`, `cuFuncLoad()`—Loads and returns all kernels of the module,
     /// with their names as in the image.
     ///
@@ -84,9 +85,27 @@ impl Module {
     }
 }
 
+/// Converts the name of a kernel to a C string.
+pub(crate) fn kernel_name(name: &str) -> Result<CString> {
+    CString::new(name).map_err(|error| Error::NulByte {
+        what: "the name of the kernel",
+        position: error.nul_position(),
+    })
+}
+
+/// Converts the error of a lookup; names the kernel if it was not found.
+pub(crate) fn not_found(error: DriverError, name: &str) -> Error {
+    match error.status() {
+        CUresult::CUDA_ERROR_NOT_FOUND => Error::NoSuchFunction {
+            name: name.to_owned(),
+        },
+        _ => error.into(),
+    }
+}
+
 impl Function {
     /// `cuFuncIsLoaded()`—Returns whether the code of the kernel is on the device. It always is,
-    /// unless loading is [lazy](LoadingMode::LAZY).
+    /// unless loading is [lazy](crate::LoadingMode::LAZY).
     ///
     /// # Errors
     ///

@@ -7,10 +7,10 @@ use std::ptr;
 
 use cuda_sys::CUlaunchConfig;
 
-use super::Function;
+use super::LaunchAttributes;
 use crate::driver::call;
 use crate::error::Result;
-use crate::launch::LaunchAttributes;
+use crate::function::Function;
 use crate::stream::Stream;
 use crate::types::LaunchConfig;
 
