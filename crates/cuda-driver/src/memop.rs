@@ -220,15 +220,15 @@ impl Stream {
         value: T,
     ) -> Result<()> {
         let at = At::new(memory.into(), index)?;
-        let mut scope = Scope::new(self);
-        at.view.memory.tracker.before(&scope, Access::AWAIT)?;
+        let tracker = &at.view.memory.tracker;
+        let mut scope = Scope::acquire(self, |scope| tracker.acquire(scope, Access::AWAIT))?;
         self.driver().note_blocking();
         self.state().block(self.context(), || {
             // SAFETY: the stream and the word must be valid until it has waited ← the stream is
             // borrowed and its work runs to the end, and the free of the memory waits for this use.
             unsafe { value.wait(self.driver(), self.as_raw(), at.address, condition.0) }
         })?;
-        at.view.memory.tracker.after(&mut scope, Access::AWAIT);
+        tracker.commit(&mut scope, Access::AWAIT);
         Ok(())
     }
 
@@ -251,12 +251,12 @@ impl Stream {
         value: T,
     ) -> Result<()> {
         let at = At::new(memory.into(), index)?;
-        let mut scope = Scope::new(self);
-        at.view.memory.tracker.before(&scope, Access::SIGNAL)?;
+        let tracker = &at.view.memory.tracker;
+        let mut scope = Scope::acquire(self, |scope| tracker.acquire(scope, Access::SIGNAL))?;
         // SAFETY: the stream and the word must be valid until it has written ← the stream is
         // borrowed and its work runs to the end, and the free of the memory waits for this use.
         unsafe { value.write(self.driver(), self.as_raw(), at.address, WRITE) }?;
-        at.view.memory.tracker.after(&mut scope, Access::SIGNAL);
+        tracker.commit(&mut scope, Access::SIGNAL);
         Ok(())
     }
 }
@@ -343,10 +343,11 @@ impl<'a> ValueBatch<'a> {
             .ok()
             .filter(|count| (*count as usize) <= len)
             .ok_or(Error::OutOfRange { len })?;
-        let mut scope = Scope::new(stream);
-        for Word { memory, access, .. } in &self.uses {
-            memory.tracker.before(&scope, *access)?;
-        }
+        let mut scope = Scope::acquire(stream, |scope| {
+            self.uses
+                .iter()
+                .try_for_each(|word| word.memory.tracker.acquire(scope, word.access))
+        })?;
         stream.driver().note_blocking();
         let ops = self.ops.as_mut_ptr();
         stream.state().block(stream.context(), || {
@@ -361,7 +362,7 @@ impl<'a> ValueBatch<'a> {
             }
         })?;
         for Word { memory, access, .. } in &self.uses {
-            memory.tracker.after(&mut scope, *access);
+            memory.tracker.commit(&mut scope, *access);
         }
         Ok(())
     }

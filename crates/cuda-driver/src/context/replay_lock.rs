@@ -86,7 +86,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn one_thread_is_held_and_may_enter_again() {
+    fn one_thread_holds_it_and_may_lock_again() {
         let (lock, inside, most) = (
             ReplayLock::default(),
             AtomicUsize::new(0),

@@ -28,7 +28,6 @@ impl UnfencedUses {
 impl Context {
     /// Registers an unfenced use, which is already queued, and returns its number.
     pub(crate) fn register_unfenced_use(&self) -> u64 {
-        self.driver().note_unfenced_use();
         self.unfenced().registered.fetch_add(1, Ordering::AcqRel) + 1
     }
 

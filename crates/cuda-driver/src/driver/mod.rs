@@ -61,8 +61,6 @@ struct Inner {
     /// Set once work was queued that waits for the program: a wait for a value, or a host function.
     /// Never reset.
     may_block: AtomicBool,
-    /// Set once the completion event of a use could not be recorded. Never reset.
-    has_unfenced_uses: AtomicBool,
     /// The deferred jobs of objects that belong to no context.
     jobs: Arc<Jobs>,
     /// The launches to report if a device is lost.
@@ -114,7 +112,6 @@ impl Driver {
             library,
             primary_captures: Mutex::default(),
             may_block: AtomicBool::new(false),
-            has_unfenced_uses: AtomicBool::new(false),
             jobs: Arc::default(),
             launches: DriverLaunches::default(),
         };
@@ -239,19 +236,6 @@ impl Driver {
     /// Records that from now on a stream may wait for the program.
     pub(crate) fn note_blocking(&self) {
         self.inner.may_block.store(true, atomic::Ordering::Release);
-    }
-
-    /// Whether the completion event of any use could not be recorded.
-    #[inline]
-    pub(crate) fn has_unfenced_uses(&self) -> bool {
-        self.inner.has_unfenced_uses.load(atomic::Ordering::Acquire)
-    }
-
-    /// Records that the completion event of a use could not be recorded.
-    pub(crate) fn note_unfenced_use(&self) {
-        self.inner
-            .has_unfenced_uses
-            .store(true, atomic::Ordering::Release);
     }
 
     #[inline]

@@ -18,7 +18,7 @@ impl Lease {
     ///
     /// From now on each use of the memory takes the slow path, which accounts for replays: they
     /// take no borrows. Because the caller holds the borrow, no conflicting use can be between
-    /// [`before`](Tracker::before) and [`after`](Tracker::after) at this point.
+    /// [`acquire`](Tracker::acquire) and [`commit`](Tracker::commit) at this point.
     ///
     /// # Errors
     ///
@@ -29,7 +29,7 @@ impl Lease {
                 what: "using managed memory in a graph",
             });
         }
-        memory.tracker.hold();
+        memory.tracker.add_lease();
         Ok(Self {
             tracker: ManuallyDrop::new(Arc::clone(&memory.tracker)),
         })
@@ -42,7 +42,7 @@ impl Lease {
 
 impl Clone for Lease {
     fn clone(&self) -> Self {
-        self.tracker.hold();
+        self.tracker.add_lease();
         Self {
             tracker: ManuallyDrop::new(Arc::clone(&self.tracker)),
         }
@@ -53,9 +53,9 @@ impl Drop for Lease {
     fn drop(&mut self) {
         // SAFETY: `self.tracker` must not be used again ← `self` is being dropped.
         let tracker = unsafe { ManuallyDrop::take(&mut self.tracker) };
-        let driver = tracker.home().driver().clone();
+        let driver = tracker.owning_stream().driver().clone();
         // Inside a host function even the lock of the tracker must not be taken: its holder may be
         // waiting for that function.
-        driver.run_or_defer(move || tracker.let_go());
+        driver.run_or_defer(move || tracker.remove_lease());
     }
 }

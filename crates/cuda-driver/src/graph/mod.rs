@@ -29,6 +29,7 @@ mod memory;
 mod owners;
 mod parts;
 mod remove;
+mod replay;
 mod set;
 mod state;
 mod update;

@@ -12,7 +12,7 @@ use crate::error::{DriverError, Error, Result};
 use crate::launch::{KernelArgs, Tracked};
 use crate::memory::Memory;
 use crate::pending::{Closure, Keep};
-use crate::tracking::{Access, Record, Tracker};
+use crate::tracking::{Access, ReplayRecord, Tracker};
 
 /// The resources of a node: memory, code, closures, events, and the owners of a child graph's
 /// nodes.
@@ -186,20 +186,20 @@ impl Owners {
     }
 
     /// Registers the accesses of an executable's replays with `record`. The caller holds the replay
-    /// gate.
-    pub(crate) fn attach(&self, record: &Arc<Record>) {
+    /// lock.
+    pub(crate) fn attach(&self, record: &Arc<ReplayRecord>) {
         self.each_tracker(&mut |tracker, access| record.attach(tracker, access));
     }
 
-    /// Undoes [`attach`](Self::attach). The caller holds the replay gate.
-    pub(crate) fn detach(&self, record: &Arc<Record>) {
+    /// Undoes [`attach`](Self::attach). The caller holds the replay lock.
+    pub(crate) fn detach(&self, record: &Arc<ReplayRecord>) {
         self.each_tracker(&mut |tracker, _| record.detach(tracker));
     }
 
     fn each_tracker(&self, f: &mut dyn FnMut(&Arc<Tracker>, Access)) {
         for GraphUse { memory, reach } in &self.uses {
             match memory {
-                Used::Device(held) => f(held.tracker(), reach.access),
+                Used::Device(lease) => f(lease.tracker(), reach.access),
                 Used::Host(tracker) => f(tracker, reach.access),
                 Used::Own => {}
             }

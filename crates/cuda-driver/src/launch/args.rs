@@ -11,7 +11,7 @@ use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, ManagedBuffer, Memory, PitchedBuffer,
     PitchedSlice, PitchedSliceMut,
 };
-use crate::tracking::{Access, Scope};
+use crate::tracking::{Access, Blocked, Scope};
 
 /// The values of the arguments in one of the two forms that the driver takes. The other form is
 /// null.
@@ -154,35 +154,38 @@ tracked_arg! {
 
 impl Tracked<'_> {
     /// Makes the stream of the launch wait for conflicting uses.
-    pub(super) fn before(self, scope: &Scope<'_>) -> Result<()> {
+    pub(super) fn acquire(self, scope: &Scope<'_>) -> Result<(), Blocked<Error>> {
         match self.memory {
-            Some(memory) => memory.tracker.before(scope, self.access),
-            None => Err(Error::Unsupported {
+            Some(memory) => memory.tracker.acquire(scope, self.access),
+            None => Err(Blocked::Failed(Error::Unsupported {
                 what: "using memory of a graph outside of that graph",
-            }),
+            })),
         }
     }
 
     /// Records the use after the launch was queued.
-    pub(super) fn after(self, scope: &mut Scope<'_>) {
+    pub(super) fn commit(self, scope: &mut Scope<'_>) {
         if let Some(memory) = self.memory {
-            memory.tracker.after(scope, self.access);
+            memory.tracker.commit(scope, self.access);
         }
     }
 
     /// Returns whether the use needs no wait on the stream with this id.
     #[inline]
     pub(super) fn is_in_order(&self, stream: u64) -> bool {
-        !self.access.is_signal() && self.memory.is_some_and(|it| it.tracker.is_at_home(stream))
+        !self.access.is_signal()
+            && self
+                .memory
+                .is_some_and(|it| it.tracker.is_only_used_on(stream))
     }
 
     /// Returns whether a launch that was queued in `epoch` leaves nothing to record.
     #[inline]
-    pub(super) fn is_noted(&self, stream: u64, epoch: u64) -> bool {
+    pub(super) fn is_recorded(&self, stream: u64, epoch: u64) -> bool {
         !self.access.is_signal()
             && self
                 .memory
-                .is_some_and(|it| it.tracker.is_noted(stream, epoch))
+                .is_some_and(|it| it.tracker.is_recorded(stream, epoch))
     }
 }
 
@@ -223,7 +226,7 @@ pub unsafe trait KernelArgs {
 
     /// Returns whether a launch that was queued in `epoch` leaves nothing to record.
     #[doc(hidden)]
-    fn are_noted(&self, stream: u64, epoch: u64) -> bool;
+    fn are_recorded(&self, stream: u64, epoch: u64) -> bool;
 
     /// Calls `f` with the memory of each argument that refers to some.
     #[doc(hidden)]
@@ -282,9 +285,9 @@ macro_rules! kernel_args {
 
             #[inline(always)]
             #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]
-            fn are_noted(&self, stream: u64, epoch: u64) -> bool {
+            fn are_recorded(&self, stream: u64, epoch: u64) -> bool {
                 let ($($arg,)*) = self;
-                true $(&& $arg.tracked().is_none_or(|it| it.is_noted(stream, epoch)))*
+                true $(&& $arg.tracked().is_none_or(|it| it.is_recorded(stream, epoch)))*
             }
 
             #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]

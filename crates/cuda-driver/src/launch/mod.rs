@@ -23,11 +23,11 @@ pub use using::Using;
 use cuda_sys::CUlaunchAttribute;
 
 use crate::driver::call;
-use crate::error::{DriverError, Result};
+use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
 use crate::stream::Stream;
 use crate::stream_state::Kind;
-use crate::tracking::Scope;
+use crate::tracking::{Blocked, Scope};
 use crate::types::LaunchConfig;
 
 impl Stream {
@@ -124,8 +124,8 @@ impl Stream {
         // SAFETY: the caller upholds the contract of `queue`, and no argument needs a wait
         // (`are_in_order`).
         unsafe { self.call(function, &config, attributes, &args) }?;
-        if !args.are_noted(id, state.epoch()) {
-            note(&mut Scope::new(self), args);
+        if !args.are_recorded(id, state.epoch()) {
+            commit(&mut Scope::new(self), args);
         }
         Ok(())
     }
@@ -144,12 +144,10 @@ impl Stream {
         attributes: Option<&LaunchAttributes<'_>>,
         args: A,
     ) -> Result<()> {
-        let mut scope = Scope::new(self);
-        scope.ready()?;
-        args.each_tracked(&mut |tracked| tracked.before(&scope))?;
-        // SAFETY: the caller upholds the contract of `queue`, and `before` has queued the waits.
+        let mut scope = Scope::acquire(self, |scope| acquire(scope, &args))?;
+        // SAFETY: the caller upholds the contract of `queue`, and `acquire` has queued the waits.
         unsafe { self.call(function, config, attributes, &args) }?;
-        note(&mut scope, args);
+        commit(&mut scope, args);
         Ok(())
     }
 
@@ -251,12 +249,30 @@ impl Stream {
     }
 }
 
+/// Makes the stream of `scope` wait for the uses that conflict with those of a launch.
+fn acquire<A: KernelArgs>(scope: &Scope<'_>, args: &A) -> Result<(), Blocked<Error>> {
+    scope.ready()?;
+    let mut unfenced = None;
+    args.each_tracked(&mut |tracked| match tracked.acquire(scope) {
+        Ok(()) => Ok(()),
+        Err(Blocked::Failed(error)) => Err(error),
+        Err(Blocked::UnfencedUse(context)) => {
+            unfenced = Some(context);
+            Ok(())
+        }
+    })?;
+    match unfenced {
+        Some(context) => Err(Blocked::UnfencedUse(context)),
+        None => Ok(()),
+    }
+}
+
 /// Records the uses of a launch that was just queued in `scope`.
 #[cold]
-fn note<A: KernelArgs>(scope: &mut Scope<'_>, args: A) {
+fn commit<A: KernelArgs>(scope: &mut Scope<'_>, args: A) {
     // The closure never fails.
     let _ = args.each_tracked(&mut |tracked| {
-        tracked.after(scope);
+        tracked.commit(scope);
         Ok(())
     });
 }

@@ -156,7 +156,7 @@ impl Memory {
 
     /// Returns the stream on which the memory is copied and freed.
     pub(crate) fn home(&self) -> &Stream {
-        self.tracker.home()
+        self.tracker.owning_stream()
     }
 
     /// Calls [`use_on`](Self::use_on) with the home stream.
@@ -183,10 +183,27 @@ impl Memory {
     where
         Error: From<E>,
     {
-        let mut scope = Scope::new(stream);
-        self.tracker.before(&scope, access)?;
+        Self::use_all(stream, [(self, access)], queue)
+    }
+
+    /// Queues a call on `stream` that uses several allocations: as [`use_on`](Self::use_on) does
+    /// for one of them.
+    pub(crate) fn use_all<E, const N: usize>(
+        stream: &Stream,
+        uses: [(&Self, Access); N],
+        queue: impl FnOnce() -> Result<(), E>,
+    ) -> Result<()>
+    where
+        Error: From<E>,
+    {
+        let mut scope = Scope::acquire(stream, |scope| {
+            uses.iter()
+                .try_for_each(|(memory, access)| memory.tracker.acquire(scope, *access))
+        })?;
         let queued = queue();
-        self.tracker.after(&mut scope, access);
+        for (memory, access) in uses {
+            memory.tracker.commit(&mut scope, access);
+        }
         Ok(queued?)
     }
 
@@ -209,7 +226,7 @@ impl Memory {
     ///
     /// [`Error::StillInUse`] if a graph uses the memory. It is then freed with the last such graph.
     pub(crate) fn into_raw(self) -> Result<CUdeviceptr> {
-        if self.tracker.is_held() && self.tracker.has_holders() {
+        if self.tracker.is_leased() && self.tracker.has_leases() {
             return Err(Error::StillInUse {
                 what: "the memory",
                 by: "graphs",
@@ -265,7 +282,7 @@ impl Drop for Memory {
             }
         };
         if must_not_wait() {
-            let driver = block.tracker.home().driver().clone();
+            let driver = block.tracker.owning_stream().driver().clone();
             driver.defer(move || take_back(block));
         } else {
             take_back(block);
@@ -332,16 +349,17 @@ impl<T: Any + Send + Sync> Reclaim for Foreign<T> {
 impl Block {
     /// Leaves the memory to the graphs that use it. If there is no such graph, returns the source.
     fn leave(&self, source: Source) -> Option<Source> {
-        if self.tracker.is_held() {
+        if self.tracker.is_leased() {
             let (address, bytes) = (self.address, self.bytes);
-            self.tracker.leave(source, move |source, tracker| {
-                // There is no caller to report the error to.
-                let _ = source.take_back(Block {
-                    address,
-                    bytes,
-                    tracker,
-                });
-            })
+            self.tracker
+                .leave_to_leases(source, move |source, tracker| {
+                    // There is no caller to report the error to.
+                    let _ = source.take_back(Block {
+                        address,
+                        bytes,
+                        tracker,
+                    });
+                })
         } else {
             Some(source)
         }
@@ -349,17 +367,17 @@ impl Block {
 
     /// Frees an ordinary allocation after all uses.
     pub(crate) fn free(self) -> Result<(), DriverError> {
-        Source::allocated(self.tracker.home()).take_back(self)
+        Source::allocated(self.tracker.owning_stream()).take_back(self)
     }
 
     /// Makes the home stream wait for every use on another stream, and returns the home stream.
     fn behind_all(&self) -> Result<Stream, DriverError> {
-        if let Err(error) = self.tracker.before_free() {
+        if let Err(error) = self.tracker.wait_for_all_on_owner() {
             // The memory is never freed explicitly. It ends with its context, which must outlive
             // the uses.
             Tracker::keep_context_while_used_elsewhere(&self.tracker);
             return Err(error);
         }
-        Ok(self.tracker.home().clone())
+        Ok(self.tracker.owning_stream().clone())
     }
 }

@@ -48,7 +48,7 @@ where
 
     fn wait_for_variables(mut self) {
         while let Some(variable) = self.variables.last() {
-            if let Some(context) = variable.unsettled() {
+            if let Some(context) = variable.unfenced_context() {
                 let same = context.clone();
                 return context.when_quiet(move || match same.wait_for_unfenced() {
                     Ok(()) => self.wait_for_variables(),

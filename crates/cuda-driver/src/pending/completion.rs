@@ -43,7 +43,7 @@ impl Completion {
 
     fn asked_for(context: &Context, event: Fence) -> Self {
         let mut entry = Entry::new(context);
-        entry.event = Some(event.clone());
+        entry.fence = Some(event.clone());
         let outcome = Arc::clone(&entry.outcome);
         super::add(entry);
         Self {
@@ -63,7 +63,7 @@ impl Completion {
             let side = context.take_side_stream()?;
             let event = prepare(&side)?;
             let mut entry = Entry::new(context);
-            entry.event = Some(event.clone());
+            entry.fence = Some(event.clone());
             entry.side = Some(Arc::clone(&side));
             let outcome = Arc::clone(&entry.outcome);
             let id = super::add(entry);

@@ -72,7 +72,7 @@ impl Stream {
         }
         let event = self.state().record(context).ok();
         if let Some(event) = &event {
-            super::set_event(id, event.clone());
+            super::set_fence(id, event.clone());
         }
         let stream = event.is_none().then(|| Arc::clone(self.state()));
         Ok(HostCall {

@@ -19,7 +19,7 @@ pub(crate) use closures::{Closure, called_again};
 pub use completion::Completion;
 pub use host_call::HostCall;
 pub(crate) use outcome::Outcome;
-pub(crate) use reaper::{add, set_event, sweep, take};
+pub(crate) use reaper::{add, set_fence, sweep, take};
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,10 +45,10 @@ impl Id {
 
 /// A pending entry.
 pub(crate) struct Entry {
-    /// The event after the work. If it is `None`, no event was recorded, and the entry ends through
+    /// The fence after the work. If it is `None`, no fence was recorded, and the entry ends through
     /// `late`, the host function, or the loss of the device.
-    pub(crate) event: Option<Fence>,
-    /// Retries to record the event, if that failed.
+    pub(crate) fence: Option<Fence>,
+    /// Tries again to record the fence, if that failed.
     pub(crate) late: Option<Late>,
     /// The closure that the driver is to call.
     pub(crate) run: Option<Box<dyn FnOnce() + Send>>,
@@ -63,8 +63,18 @@ pub(crate) struct Entry {
     pub(crate) context: Context,
 }
 
-/// Retries to get an event after the pending work. Returns `None` if the work is complete.
-pub(crate) type Late = Arc<dyn Fn() -> Result<Option<Fence>, DriverError> + Send + Sync>;
+/// Tries again to get a fence after the pending work.
+pub(crate) type Late = Arc<dyn Fn() -> LateFence + Send + Sync>;
+
+/// The result of another attempt to get a fence.
+pub(crate) enum LateFence {
+    /// The work is complete.
+    Complete,
+    /// The fence after the work.
+    Recorded(Fence),
+    /// The fence cannot be recorded yet.
+    NotYet,
+}
 
 /// The memory of a transfer, which is dropped when the transfer is complete.
 pub(crate) trait Keep: Send {
@@ -75,7 +85,7 @@ pub(crate) trait Keep: Send {
 impl Entry {
     pub(crate) fn new(context: &Context) -> Self {
         Self {
-            event: None,
+            fence: None,
             late: None,
             run: None,
             keep: None,
@@ -111,7 +121,7 @@ impl Entry {
     /// Ends the entry. Its parts are released before waiters are notified.
     fn end(self, result: Result<()>) {
         let Self {
-            event,
+            fence,
             late,
             run,
             keep,
@@ -121,7 +131,7 @@ impl Entry {
             context,
         } = self;
         drop(run);
-        drop(event);
+        drop(fence);
         drop(late);
         if let Some(side) = side {
             context.keep_side_stream(side);

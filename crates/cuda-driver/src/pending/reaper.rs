@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cuda_sys::CUresult;
 
-use super::{Entry, Id, Late};
+use super::{Entry, Id, Late, LateFence};
 use crate::context::Context;
 use crate::deferred::{is_reaper, mark_reaper, must_not_wait, quietly};
 use crate::error::DriverError;
@@ -50,17 +50,17 @@ pub(crate) fn take(id: Id) -> Option<Entry> {
     PENDING.lock().entries.remove(&id)
 }
 
-/// Sets the event of an entry, if the entry is still listed.
-pub(crate) fn set_event(id: Id, event: Fence) {
+/// Sets the fence of an entry, if the entry is still listed.
+pub(crate) fn set_fence(id: Id, fence: Fence) {
     if let Some(entry) = PENDING.lock().entries.get_mut(&id) {
-        entry.event = Some(event);
+        entry.fence = Some(fence);
     }
 }
 
 /// Ends the complete entries of a context now instead of at the next poll. The caller must not hold
 /// a lock.
 pub(crate) fn sweep(context: &Context) {
-    let waits = |entry: &Entry| entry.run.is_none() && entry.event.is_some();
+    let waits = |entry: &Entry| entry.run.is_none() && entry.fence.is_some();
     let probes: Vec<Probe> = {
         let state = PENDING.lock();
         let own = state
@@ -88,9 +88,9 @@ fn ensure(state: &mut State) {
 /// The parts of an entry that are needed to poll it.
 struct Probe {
     id: Id,
-    event: Option<Fence>,
+    fence: Option<Fence>,
     late: Option<Late>,
-    /// Declared last: it has to be dropped after the event.
+    /// Declared last: it has to be dropped after the fence.
     context: Context,
 }
 
@@ -115,15 +115,15 @@ impl Probe {
     fn new((id, entry): (&Id, &Entry)) -> Self {
         Self {
             id: *id,
-            event: entry.event.clone(),
+            fence: entry.fence.clone(),
             late: entry.late.clone(),
             context: entry.context.clone(),
         }
     }
 
     fn ask(self) {
-        if self.event.is_none() && self.late.is_some() && is_reaper() {
-            // Recording an event may wait for a thread that is queuing work.
+        if self.fence.is_none() && self.late.is_some() && is_reaper() {
+            // Recording a fence may wait for a thread that is queuing work.
             let driver = self.context.driver().clone();
             if !driver.has_deferred() {
                 driver.defer(move || self.ask());
@@ -156,15 +156,15 @@ impl Probe {
     /// Returns whether the driver reports the work as complete. Does not invalidate a capture of
     /// other code.
     fn query(&self) -> Result<bool, DriverError> {
-        if let Some(event) = &self.event {
-            return event.query();
+        if let Some(fence) = &self.fence {
+            return fence.query();
         }
         match self.late.as_ref().map(|late| late()) {
-            Some(Ok(None)) => return Ok(true),
-            Some(Ok(Some(event))) => set_event(self.id, event),
-            Some(Err(_)) | None => {}
+            Some(LateFence::Complete) => return Ok(true),
+            Some(LateFence::Recorded(fence)) => set_fence(self.id, fence),
+            Some(LateFence::NotYet) | None => {}
         }
-        // No event was recorded so far. A query of any stream shows whether the device is lost.
+        // No fence was recorded so far. A query of any stream shows whether the device is lost.
         self.context.probe().map(|()| false)
     }
 }

@@ -9,31 +9,32 @@ use crate::context::KeptContext;
 use crate::error::DriverError;
 
 impl Tracker {
-    /// Waits for every use that a wait for the home context would not cover, such as a copy that a
+    /// Waits for every use that a wait for the context of the owning stream would not cover, such as a copy that a
     /// stream of another context makes.
     ///
-    /// The caller has waited for the [unsettled contexts](Self::unsettled), and holds no lock.
+    /// The caller has waited for the [contexts of unfenced uses](Self::unfenced_context), and holds no lock.
     pub(crate) fn wait_for_uses_elsewhere(&self) -> Result<(), DriverError> {
-        if self.crossed.get() {
+        if self.shared.get() {
             self.synchronize(Access::WRITE)
         } else {
-            // All uses are on the home stream.
+            // All uses are on the owning stream.
             Ok(())
         }
     }
 
-    /// Returns a context with an incomplete use of this memory that has no event, if there is one.
-    /// Only a wait for the whole context shows when such a use is complete.
-    pub(crate) fn unsettled(&self) -> Option<KeptContext> {
-        if self.home.driver().has_unfenced_uses() {
-            self.strays(Access::WRITE, None).into_iter().next()
-        } else {
-            None
-        }
+    /// Returns the context of an incomplete unfenced use of this memory, if there is one.
+    pub(crate) fn unfenced_context(&self) -> Option<KeptContext> {
+        let owner = self.owner.context();
+        let uses = self.lock();
+        let own = uses.list.iter().find_map(|it| it.unfenced_in(owner));
+        own.or_else(|| {
+            uses.graph_users(Access::WRITE)
+                .find_map(|user| user.record.unfenced_in(owner))
+        })
     }
 
-    /// Keeps the home context alive as long as a stream of another context may use this memory: for
-    /// memory that is never freed because its uses could not be waited for, and that ends with its
+    /// Keeps the context of the owning stream alive as long as a stream of another context may use
+    /// this memory: for memory that is never freed because its uses could not be waited for, and that ends with its
     /// context.
     ///
     /// A worker thread waits for the uses. If that fails, the context is leaked.
@@ -42,7 +43,7 @@ impl Tracker {
             return;
         }
         let this = Arc::clone(this);
-        let driver = this.home.driver().clone();
+        let driver = this.owner.driver().clone();
         driver.defer_wait(move || {
             if this.synchronize(Access::WRITE).is_err() {
                 mem::forget(this);
@@ -52,9 +53,9 @@ impl Tracker {
 
     /// Returns whether a stream of another context may use this memory.
     fn is_used_elsewhere(&self) -> bool {
-        let home = self.home.context();
+        let owner = self.owner.context();
         let uses = self.lock();
         let mut uses = uses.list.iter();
-        uses.any(|it| it.elsewhere.is_some() && !it.is_done_on(home))
+        uses.any(|it| it.elsewhere.is_some() && !it.is_complete(owner))
     }
 }

@@ -2,7 +2,7 @@
 
 use cuda_sim::{Builder, Schedule};
 
-use super::{Access, Scope, matters};
+use super::{Access, Blocked, Scope, Tracker, conflict};
 use crate::driver::{Driver, call};
 use crate::memory::{DeviceBuffer, DeviceSlice};
 use crate::stream::{Stream, StreamFlags};
@@ -19,6 +19,14 @@ fn set(stream: &Stream, address: cuda_sys::CUdeviceptr, word: u32) {
     .unwrap();
 }
 
+fn acquire(tracker: &Tracker, scope: &Scope<'_>, access: Access) {
+    match tracker.acquire(scope, access) {
+        Ok(()) => {}
+        Err(Blocked::Failed(error)) => panic!("{error}"),
+        Err(Blocked::UnfencedUse(_)) => panic!("an unfenced use"),
+    }
+}
+
 /// A launch on `s` records its uses one after the other. Between two of them, another thread writes
 /// another half of the second buffer on `t`, and makes `s` wait for that. This is too late for the
 /// event of the launch to cover the write.
@@ -32,29 +40,29 @@ fn a_write_does_not_stand_for_what_its_stream_waits_for_later() {
         let driver = Driver::new(simulator.library().unwrap()).unwrap();
         let context = driver.device(0).unwrap().primary_context().unwrap();
         let stream = || Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
-        let (home, s, t, u) = (stream(), stream(), stream(), stream());
-        let buffer = DeviceBuffer::<u32>::zeroed(&home, 2).unwrap();
+        let (owner, s, t, u) = (stream(), stream(), stream(), stream());
+        let buffer = DeviceBuffer::<u32>::zeroed(&owner, 2).unwrap();
         let (lower, upper): (DeviceSlice<'_, u32>, _) = buffer.as_slice().split_at(1).unwrap();
         let tracker = &buffer.memory.tracker;
         let write = Access::WRITE.of_part();
 
         let mut launch = Scope::new(&s);
-        tracker.before(&launch, write).unwrap();
+        acquire(tracker, &launch, write);
         set(&s, lower.as_raw(), 1);
         // The use of the launch's first buffer is recorded.
-        assert!(launch.event().is_some());
+        assert!(launch.fence().is_some());
 
         let mut other = Scope::new(&t);
-        tracker.before(&other, write).unwrap();
+        acquire(tracker, &other, write);
         set(&t, upper.as_raw(), 2);
-        tracker.after(&mut other, write);
+        tracker.commit(&mut other, write);
         let reading = Scope::new(&s);
-        tracker.before(&reading, Access::READ.of_part()).unwrap();
+        acquire(tracker, &reading, Access::READ.of_part());
 
-        tracker.after(&mut launch, write);
+        tracker.commit(&mut launch, write);
 
         let whole = Scope::new(&u);
-        tracker.before(&whole, Access::READ).unwrap();
+        acquire(tracker, &whole, Access::READ);
         let mut words = [0_u32; 2];
         // SAFETY: both sides must hold 8 bytes until the copy is complete ← both have two words,
         // and `synchronize` below waits for the copy.
@@ -76,6 +84,6 @@ fn what_is_waited_for_and_used_otherwise_too_is_ordered_as_a_use() {
         Access::WRITE.with(Access::AWAIT),
         Access::READ.with(Access::SIGNAL),
     );
-    assert!(matters(one, other) && matters(one, Access::READ));
-    assert!(!matters(Access::AWAIT.with(Access::AWAIT), Access::SIGNAL));
+    assert!(conflict(one, other) && conflict(one, Access::READ));
+    assert!(!conflict(Access::AWAIT.with(Access::AWAIT), Access::SIGNAL));
 }

@@ -202,7 +202,7 @@ fn leave<P: Lock + Send + 'static>(
         return drop(memory);
     }
     let mut entry = Entry::new(context);
-    entry.event = Some(event);
+    entry.fence = Some(event);
     entry.keep = Some(Box::new(Left(memory, memory_context)));
     pending::add(entry);
 }

@@ -232,7 +232,7 @@ impl Blocks {
     }
 
     fn put(&self, class: usize, block: Block) -> Result<(), DriverError> {
-        let home = block.tracker.home().state().id();
+        let home = block.tracker.owning_stream().state().id();
         match self.cache.put(class, home, block) {
             None => Ok(()),
             Some(block) => block.free(),
@@ -245,7 +245,7 @@ impl Blocks {
         let swept = self.cache.sweep(bytes);
         let mut homes: Vec<Stream> = Vec::new();
         for block in swept {
-            let home = block.tracker.home();
+            let home = block.tracker.owning_stream();
             if !homes.contains(home) {
                 homes.push(home.clone());
             }

@@ -150,8 +150,8 @@ fn in_uses<'a>(
     (bytes, way): (usize, Way),
     work: &(impl Fn(&Copy<'_>, &Chunks) -> Result<()> + Sync),
 ) -> Result<()> {
-    let is_held = memory.tracker.is_held();
-    if is_held {
+    let is_leased = memory.tracker.is_leased();
+    if is_leased {
         copy.each = Some((memory, access.of_part()));
     }
     let copy = &*copy;
@@ -160,7 +160,7 @@ fn in_uses<'a>(
             work(copy, chunks)
         })
     };
-    if is_held {
+    if is_leased {
         all()
     } else {
         memory.use_at_home(access, all)

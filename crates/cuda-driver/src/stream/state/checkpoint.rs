@@ -130,7 +130,7 @@ impl StreamState {
 
     /// Returns an event after all work up to the end of `epoch`, and the last epoch that the event
     /// covers; `None` if all of that work is known to be complete.
-    pub(crate) fn behind(
+    pub(crate) fn fence_after(
         &self,
         context: &Context,
         epoch: u64,
