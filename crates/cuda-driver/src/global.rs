@@ -3,22 +3,22 @@
 //! In C, a variable can be looked up any number of times. Here it has one owner at a time, and its
 //! uses are ordered like those of a buffer.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::ffi::CString;
 use std::fmt;
 use std::mem;
 use std::ops::{Deref, RangeBounds};
 use std::sync::Arc;
 
-use cuda_sys::{CUdeviceptr, CUresult};
+use cuda_sys::CUresult;
 
-use crate::error::{Error, Result};
-use crate::lock::{Mutex, rank};
-use crate::memory::{Block, DeviceBuffer, DeviceRepr, DeviceSliceMut, Memory, Source, len_of_cast};
+use crate::error::{DriverError, Error, Result};
+use crate::launch::tracked_arg;
+use crate::memory::{
+    Block, DeviceBuffer, DeviceRepr, DeviceSliceMut, Memory, Reclaim, Source, len_of_cast,
+};
 use crate::module::{Module, ModuleInner};
-use crate::order::Tracker;
 use crate::stream::Stream;
+use crate::tracking::Access;
 
 /// A `__device__` or `__constant__` variable of a [`Module`], as elements of `T`. It keeps the
 /// module loaded.
@@ -29,11 +29,6 @@ pub struct Global<T: DeviceRepr> {
     buffer: DeviceBuffer<T>,
     name: String,
 }
-
-/// The variables of a module that have been looked up, keyed by their addresses. `None` means that
-/// a [`Global`] of the variable exists, which owns the tracker.
-#[derive(Default)]
-pub(crate) struct Globals(Mutex<BTreeMap<CUdeviceptr, Option<Arc<Tracker>>>, { rank::GLOBALS }>);
 
 impl Module {
     /// `cuModuleGetGlobal(name)`—Returns the variable with this name, with `stream` as its owning
@@ -87,54 +82,13 @@ impl<T: DeviceRepr> Global<T> {
         // SAFETY: the memory must belong to the given source and have no other owner, and all its
         // uses must be tracked ← the source keeps the module loaded, and the list in the module
         // gives the variable to one owner at a time, together with its tracker.
-        let memory = unsafe { Memory::of_block(block, Source::Global(Arc::clone(module))) };
+        let memory = unsafe {
+            Memory::of_block(block, Source::Other(Arc::clone(module) as Arc<dyn Reclaim>))
+        };
         Ok(Self {
             buffer: DeviceBuffer::of_memory(memory, len),
             name: name.to_owned(),
         })
-    }
-}
-
-impl Globals {
-    /// Gives the variable at `address` to a new owner, with `stream` as its owning stream.
-    fn take(&self, address: CUdeviceptr, name: &str, stream: &Stream) -> Result<Arc<Tracker>> {
-        let kept = match self.0.lock().entry(address) {
-            Entry::Vacant(entry) => {
-                entry.insert(None);
-                None
-            }
-            Entry::Occupied(mut entry) => {
-                let kept = entry.get_mut().take();
-                Some(kept.ok_or_else(|| Error::GlobalInUse {
-                    name: name.to_owned(),
-                })?)
-            }
-        };
-        let Some(mut tracker) = kept else {
-            return Ok(Arc::new(Tracker::new(stream)));
-        };
-        // The list is not locked, because this can wait for the device. Meanwhile the variable
-        // counts as in use.
-        match Tracker::hand_over(&mut tracker, stream) {
-            Ok(()) => Ok(tracker),
-            Err(error) => {
-                self.put(address, tracker);
-                Err(error.into())
-            }
-        }
-    }
-
-    /// Takes a variable back, with its tracker.
-    fn put(&self, address: CUdeviceptr, tracker: Arc<Tracker>) {
-        let former = self.0.lock().insert(address, Some(tracker));
-        drop(former);
-    }
-
-    /// Removes all variables, and returns the trackers of those that were ever looked up. None of
-    /// them has an owner, as a [`Global`] keeps its module.
-    pub(crate) fn take_all(&self) -> Vec<Arc<Tracker>> {
-        let known = mem::take(&mut *self.0.lock());
-        known.into_values().flatten().collect()
     }
 }
 
@@ -184,9 +138,20 @@ impl<T: DeviceRepr> fmt::Debug for Global<T> {
     }
 }
 
-impl ModuleInner {
-    /// Takes a variable back.
-    pub(crate) fn take_back(&self, block: Block) {
+tracked_arg! {
+    <> &Global<T>, |_| Access::READ;
+    <> &mut Global<T>, |_| Access::WRITE;
+}
+
+/// A variable goes back to its module, which permits one owner at a time.
+impl Reclaim for ModuleInner {
+    fn reclaim(self: Arc<Self>, block: Block) -> Result<(), DriverError> {
         self.globals().put(block.address, block.tracker);
+        Ok(())
+    }
+
+    fn disown(self: Arc<Self>, _: &Block) {
+        // The variable stays marked as owned for ever, and its module stays loaded.
+        mem::forget(self);
     }
 }

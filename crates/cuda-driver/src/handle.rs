@@ -5,7 +5,6 @@ use std::mem::ManuallyDrop;
 
 use crate::driver::Driver;
 use crate::error::DriverError;
-use crate::pending;
 
 /// A kind of raw handle, and the call that destroys it.
 pub(crate) trait Destroy: 'static {
@@ -74,7 +73,7 @@ impl<T: Destroy> Handle<T> {
 impl<T: Destroy> Drop for Handle<T> {
     fn drop(&mut self) {
         let (raw, driver) = (self.raw, self.driver.clone());
-        pending::in_turn(&self.driver, move || {
+        self.driver.run_in_order(move || {
             let _relaxed = driver.relaxed();
             // `drop` cannot return an error; `close` can. If the call fails, the object leaks in
             // the driver, with no other effect.
@@ -90,3 +89,27 @@ impl<T: Destroy> fmt::Debug for Handle<T> {
         self.raw.fmt(f)
     }
 }
+
+/// A raw handle that can be sent to another thread.
+pub(crate) struct SendPtr<T>(pub(crate) *mut T);
+
+impl<T> Clone for SendPtr<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for SendPtr<T> {}
+
+impl<T> fmt::Debug for SendPtr<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+// SAFETY: the pointer is never dereferenced here. It only names an object of the driver, which is
+// thread-safe (docs/safety.md, Threads).
+unsafe impl<T> Send for SendPtr<T> {}
+// SAFETY: a shared reference only gives a copy of the pointer, which is `Send` for the reason
+// above.
+unsafe impl<T> Sync for SendPtr<T> {}

@@ -12,10 +12,9 @@ use cuda_sys::{CUjitInputType, CUlinkState, CUlinkState_st};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, JitError, Result};
-use crate::handle::{Destroy, Handle};
-use crate::module::{Compilation, JitLog, JitOptions, read};
-use crate::pending;
-use crate::stream::SendPtr;
+use crate::handle::{Destroy, Handle, SendPtr};
+use crate::module::{Compilation, JitOptions, read};
+use crate::types::JitLog;
 
 /// A link in progress. Add images, then call [`complete`](Self::complete) to link them into a
 /// cubin. Symbols that one image declares `extern` are resolved to definitions in the others.
@@ -101,7 +100,7 @@ impl Drop for Link {
         // SAFETY: the value must not be used again ← `self` is being dropped.
         let compilation = unsafe { ManuallyDrop::take(&mut self.compilation) };
         let driver = handle.driver().clone();
-        pending::in_turn(&driver, move || {
+        driver.run_in_order(move || {
             let _ = handle.close();
             drop(compilation);
         });

@@ -64,7 +64,7 @@ pub(crate) mod rank {
         /// The free blocks of one size in a caching pool.
         CACHE_CLASS,
         /// Held while a graph replay, or a use of memory that graphs use, is ordered and queued.
-        GATE,
+        REPLAY,
         /// The tracked uses of one memory block.
         TRACKER,
         /// The replays of one executable graph.
@@ -116,7 +116,7 @@ pub(crate) mod rank {
 
     /// Ranks of which a thread may hold several mutexes, locked by ascending address.
     #[cfg(debug_assertions)]
-    pub(super) const LOCKED_TOGETHER: &[u8] = &[GATE, GRAPH, STREAM_TAIL];
+    pub(super) const LOCKED_TOGETHER: &[u8] = &[REPLAY, GRAPH, STREAM_TAIL];
     /// Ranks that may be held while the thread waits for the device.
     #[cfg(debug_assertions)]
     pub(super) const HELD_WHILE_WAITING: &[u8] = &[];

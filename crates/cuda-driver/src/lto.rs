@@ -6,6 +6,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cuda_sys::image::{Cubin, LtoIr, Ptx};
 use cuda_sys::log::Log;
@@ -14,9 +15,9 @@ use cuda_sys::nvjitlink::{
 };
 
 use crate::device::ComputeCapability;
-use crate::error::{Error, Result};
+use crate::error::{Error, LtoError, Result};
 use crate::linker::Linked;
-use crate::module::JitLog;
+use crate::types::JitLog;
 
 /// A link of LTO-IR in progress. All inputs are optimized together, as if they were one file. This
 /// does not need a device.
@@ -42,52 +43,6 @@ pub struct LtoLinker {
     /// Not `Send`: the manual does not state that a link may be used from another thread.
     thread: PhantomData<*const ()>,
 }
-
-/// A call of nvJitLink that failed, with the log of the linker.
-#[derive(Clone, PartialEq, Eq)]
-pub struct LtoError {
-    status: nvJitLinkResult,
-    call: &'static str,
-    log: JitLog,
-}
-
-impl LtoError {
-    /// The status code.
-    #[must_use]
-    pub fn status(&self) -> nvJitLinkResult {
-        self.status
-    }
-
-    /// The C function that returned the status.
-    #[must_use]
-    pub fn call(&self) -> &'static str {
-        self.call
-    }
-
-    /// The log of the linker.
-    #[must_use]
-    pub fn log(&self) -> &JitLog {
-        &self.log
-    }
-}
-
-impl fmt::Display for LtoError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.call, self.status)?;
-        for line in self.log.to_string().lines() {
-            write!(f, "\n  {line}")?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for LtoError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for LtoError {}
 
 impl LtoLinker {
     /// `nvJitLinkCreate(-lto, -arch, options)`—Begins a link for an architecture.
@@ -232,9 +187,10 @@ impl LtoLinker {
         if self.handle.is_null() {
             return JitLog::default();
         }
-        JitLog::of(
+        JitLog::new(
             read(table.get_info_log_size, table.get_info_log),
             read(table.get_error_log_size, table.get_error_log),
+            Duration::ZERO,
         )
     }
 
@@ -246,11 +202,11 @@ impl LtoLinker {
         if status == nvJitLinkResult::NVJITLINK_SUCCESS {
             return Ok(());
         }
-        Err(Error::Lto(Box::new(LtoError {
+        Err(Error::Lto(Box::new(LtoError::new(
             status,
             call,
-            log: self.log(),
-        })))
+            self.log(),
+        ))))
     }
 }
 

@@ -1,94 +1,23 @@
-//! Captures in progress in a context, and the calls that would invalidate them.
-//!
-//! `cuCtxSynchronize` on any thread invalidates every capture in its context (docs/safety.md).
-//! Therefore a capture begins only when no thread is waiting for the whole context, and no thread
-//! begins such a wait while a capture is in progress. A wait that the program did not ask for is
-//! deferred until the last capture has ended.
-
-use crate::lock::{Condvar, Mutex, MutexGuard, rank};
+//! Captures in a context: see [`Captures`](crate::driver::Captures).
 
 use super::Context;
-
-/// A closure that runs when no capture is in progress.
-type Deferred = Box<dyn FnOnce() + Send>;
-
-/// The captures of a context.
-#[derive(Default)]
-pub(crate) struct Captures {
-    state: Mutex<State, { rank::CAPTURES }>,
-    /// Signalled when the last wait for the whole context is over.
-    waited: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    /// The number of captures in progress.
-    active: usize,
-    /// The number of threads that wait for the whole context.
-    waits: usize,
-    deferred: Vec<Deferred>,
-}
-
-/// A guard: no capture begins while it exists.
-pub(crate) struct Quiet<'a>(&'a Captures);
 
 /// A capture in a context: no thread waits for the whole context while it exists.
 pub(crate) struct Capturing {
     context: Context,
 }
 
-impl Captures {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
-    /// Prevents captures from beginning. Returns `None` if a capture is in progress.
-    pub(crate) fn quiet(&self) -> Option<Quiet<'_>> {
-        let mut state = self.lock();
-        (state.active == 0).then(|| self.wait(&mut state))
-    }
-
-    fn wait(&self, state: &mut State) -> Quiet<'_> {
-        state.waits += 1;
-        Quiet(self)
-    }
-}
-
-impl Drop for Quiet<'_> {
-    fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.waits -= 1;
-        if state.waits == 0 {
-            self.0.waited.notify_all();
-        }
-    }
-}
-
 impl Context {
     /// Runs `call`, which would invalidate a capture, now or when the last capture has ended.
     pub(crate) fn when_quiet(&self, call: impl FnOnce() + Send + 'static) {
-        let captures = self.captures();
-        let mut state = captures.lock();
-        if state.active > 0 {
-            state.deferred.push(Box::new(call));
-            return;
-        }
-        let _quiet = captures.wait(&mut state);
-        drop(state);
-        call();
+        self.captures().when_quiet(call);
     }
 }
 
 impl Capturing {
     /// Registers a capture, after waiting until no thread waits for the whole context.
     pub(crate) fn new(context: &Context) -> Self {
-        let captures = context.captures();
-        let mut state = captures.lock();
-        while state.waits > 0 {
-            state = captures.waited.wait(state);
-        }
-        state.active += 1;
-        drop(state);
+        context.captures().begin();
         Self {
             context: context.clone(),
         }
@@ -97,14 +26,7 @@ impl Capturing {
 
 impl Drop for Capturing {
     fn drop(&mut self) {
-        let mut state = self.context.captures().lock();
-        state.active -= 1;
-        let deferred = if state.active == 0 {
-            std::mem::take(&mut state.deferred)
-        } else {
-            Vec::new()
-        };
-        drop(state);
+        let deferred = self.context.captures().end();
         // The deferred calls free objects that the program dropped earlier, so they must not
         // invalidate a capture of other code.
         let _relaxed = self.context.driver().relaxed();

@@ -5,7 +5,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::Context;
-use crate::pending;
 
 /// A context handle that a tracked use of memory holds, so that the context outlives the work of
 /// that use.
@@ -40,7 +39,7 @@ impl Drop for KeptContext {
         let driver = inner.driver.clone();
         // Of two threads that drop the last two handles, exactly one gets the context.
         if let Some(inner) = Arc::into_inner(inner) {
-            pending::defer(&driver, move || drop(inner));
+            driver.defer(move || drop(inner));
         }
     }
 }

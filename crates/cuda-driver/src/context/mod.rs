@@ -6,20 +6,25 @@
 
 mod captures;
 mod current;
+mod device_pool;
 mod kept;
 mod owner;
 mod peer;
 mod primary;
+mod registry;
+mod replay_lock;
 mod settings;
+mod unfenced;
 
-pub(crate) use captures::{Captures, Capturing};
+pub(crate) use captures::Capturing;
 pub(crate) use current::Current;
 pub use current::CurrentContext;
+pub use device_pool::DevicePool;
 pub(crate) use kept::KeptContext;
-pub use owner::LivenessToken;
-pub(crate) use owner::{Identity, Life};
 pub use primary::PrimaryContextState;
+pub(crate) use replay_lock::{ReplayGuard, ReplayLock};
 pub use settings::{CacheConfig, ContextFlags, Limit};
+pub(crate) use unfenced::UnfencedUses;
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,16 +32,15 @@ use std::sync::Arc;
 use cuda_sys::{CUcontext, CUdevice, calls};
 
 use crate::device::Device;
-use crate::driver::{Driver, call};
-use crate::error::{Error, Result};
-use crate::event::EventPool;
-use crate::launch::ContextLaunches;
+use crate::driver::{Captures, Driver, Life, LivenessToken, call};
+use crate::error::{DriverError, Error, Result};
+use crate::fence::{EventPool, RawEvent};
+use crate::handle::Handle;
+use crate::launch_log::ContextLaunches;
 use crate::lock::DropOutsideLocks;
-use crate::memory::staging::Staging;
-use crate::order::{Gate, Strays};
-use crate::pending;
-use crate::stream::ContextStreams;
-use owner::{Owner, RawContext};
+use crate::staging_pool::Staging;
+use crate::stream_state::ContextStreams;
+use owner::{Identity, Owner, RawContext};
 
 /// A context on a device. Cloning it creates another handle of the same context.
 ///
@@ -57,8 +61,8 @@ pub(crate) struct ContextInner {
     streams: ContextStreams,
     events: Arc<EventPool>,
     staging: Staging,
-    gate: Gate,
-    strays: Strays,
+    replay_lock: ReplayLock,
+    unfenced: UnfencedUses,
     captures: Arc<Captures>,
     owner: Owner,
     /// If the context is borrowed, calls through this driver fail once the context is declared
@@ -99,8 +103,8 @@ impl ContextInner {
             streams: ContextStreams::default(),
             events: Arc::default(),
             staging: Staging::default(),
-            gate: Gate::default(),
-            strays: Strays::default(),
+            replay_lock: ReplayLock::default(),
+            unfenced: UnfencedUses::default(),
             captures: owner.captures(&driver),
             driver: owner.driver(&driver),
             owner,
@@ -134,16 +138,13 @@ impl Context {
         // which can wait for the device.
         let made = ContextInner::new(device, |driver| Ok(Owner::owned(driver, device, flags)?))?;
         // No other live context has this handle.
-        device
-            .driver()
-            .shared_context(|_| false, || Ok(made))
-            .map(Self::of)
+        registry::find_or_add(device.driver(), |_| false, || Ok(made)).map(Self::of)
     }
 
     pub(crate) fn primary(device: &Device) -> Result<Self> {
         let make = || ContextInner::new(device, |driver| Ok(Owner::primary(driver, device)?));
         let is_it = |context: &Identity| context.is_primary_of(device.as_raw());
-        device.driver().shared_context(is_it, make).map(Self::of)
+        registry::find_or_add(device.driver(), is_it, make).map(Self::of)
     }
 
     /// Borrows a context that other code created: another library, or raw calls.
@@ -198,11 +199,11 @@ impl Context {
                     context: raw,
                     device: device.as_raw(),
                 };
-                let life = owner::Life::new(Arc::clone(&token));
+                let life = Life::new(Arc::clone(&token));
                 Ok(Owner::Borrowed(raw, life))
             })
         };
-        let inner = driver.shared_context(|context| context.is(raw), make)?;
+        let inner = registry::find_or_add(&driver, |context| context.is(raw), make)?;
         if let Owner::Borrowed(_, life) = &inner.owner {
             life.add(token);
         }
@@ -216,7 +217,7 @@ impl Context {
     /// Returns the context `raw`, which is current on this thread, if it is a primary context or
     /// one that this crate knows.
     fn known(driver: &Driver, raw: CUcontext) -> Result<Self> {
-        if let Some(inner) = driver.find_context(|context| context.is(raw)) {
+        if let Some(inner) = registry::find(driver, |context| context.is(raw)) {
             return Ok(Self::of(inner));
         }
         let device = Self::device_of_current(driver)?;
@@ -336,6 +337,12 @@ impl Context {
         Ok((free, total))
     }
 
+    /// `cuEventCreate(flags)`—Creates an event in this context.
+    pub(crate) fn create_event(&self, flags: u32) -> Result<Handle<RawEvent>, DriverError> {
+        let _current = self.enter()?;
+        RawEvent::create(self.driver(), flags)
+    }
+
     pub(crate) fn events(&self) -> &Arc<EventPool> {
         &self.0.events
     }
@@ -355,13 +362,13 @@ impl Context {
 
     /// The lock that separates graph replays from other uses of the memory of these graphs.
     #[inline]
-    pub(crate) fn gate(&self) -> &Gate {
-        &self.0.gate
+    pub(crate) fn replay_lock(&self) -> &ReplayLock {
+        &self.0.replay_lock
     }
 
     /// Uses whose completion event could not be recorded.
-    pub(crate) fn strays(&self) -> &Strays {
-        &self.0.strays
+    pub(crate) fn unfenced(&self) -> &UnfencedUses {
+        &self.0.unfenced
     }
 
     /// The captures in progress, which a wait for the whole context would invalidate.
@@ -401,7 +408,7 @@ impl Context {
                 by: "other handles of it, or by streams, memory, modules or other objects of it",
             });
         };
-        if !pending::settle(&inner.driver) {
+        if !inner.driver.wait_for_deferred() {
             // Another thread still has to free objects of this context, and then ends the context
             // too.
             drop(inner);
@@ -416,7 +423,7 @@ impl Context {
             ..
         } = inner;
         drop((streams, events, staging));
-        if pending::must_defer(&driver) {
+        if driver.must_defer() {
             // The events and streams may have been deferred, as other threads have begun to defer
             // drops. The context must end after them.
             drop(owner);

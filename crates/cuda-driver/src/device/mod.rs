@@ -4,11 +4,9 @@
 
 mod attributes;
 mod peer;
-mod pool;
 mod properties;
 
 pub use peer::{PeerAttribute, PeerAttributes};
-pub use pool::DevicePool;
 pub use properties::DeviceProperties;
 
 use std::cmp::Reverse;
@@ -27,6 +25,24 @@ pub struct Device {
     driver: Driver,
     raw: CUdevice,
     ordinal: u32,
+}
+
+impl Driver {
+    /// `cuDeviceGet(ordinal)`—Returns the device with this ordinal.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchDevice`](crate::Error::NoSuchDevice) if the driver has fewer devices.
+    pub fn device(&self, ordinal: u32) -> Result<Device> {
+        Device::new(self, ordinal)
+    }
+
+    /// Returns all devices, ordered by ordinal.
+    pub fn devices(&self) -> Result<Vec<Device>> {
+        (0..Device::count(self)?)
+            .map(|ordinal| self.device(ordinal))
+            .collect()
+    }
 }
 
 impl Device {
@@ -70,7 +86,7 @@ impl Device {
     /// created, the one with the highest product of multiprocessor count and clock rate; among
     /// equals the one with the most memory, then the one with the lowest ordinal.
     ///
-    /// The current load of the devices is not considered: see [`DevicePool::most_free_memory`] for
+    /// The current load of the devices is not considered: see [`DevicePool::most_free_memory`](crate::DevicePool::most_free_memory) for
     /// a choice by free memory.
     ///
     /// # Errors

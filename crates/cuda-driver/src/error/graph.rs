@@ -5,7 +5,7 @@ use std::fmt;
 use cuda_sys::{CUgraphExecUpdateResult, CUgraphInstantiateResult};
 
 use super::DriverError;
-use crate::graph::{NodeId, NodeKind};
+use crate::types::{NodeId, NodeKind};
 
 /// The reason why a graph could not be instantiated.
 #[derive(Clone, Debug, PartialEq, Eq)]

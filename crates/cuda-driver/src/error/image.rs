@@ -6,7 +6,7 @@ use cuda_sys::CUresult;
 use cuda_sys::image::newest_ptx;
 
 use super::{DriverError, Error};
-use crate::module::JitLog;
+use crate::types::JitLog;
 
 /// The driver failed to load or link an image. Contains the log of its compiler or linker.
 #[derive(Clone, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use cuda_sys::{CUresult, Function};
 
 use super::DriverError;
-use crate::launch::LaunchesInFlight;
 use crate::lock::{Mutex, rank};
+use crate::types::LaunchesInFlight;
 
 /// The report on a device that was lost to this process: the call that first reported the loss, and
 /// the launches that were in flight at that time.

@@ -3,21 +3,17 @@
 //! Unlike in C, an event keeps its context alive. Unless a method says otherwise, its errors are
 //! those of the driver function that it names.
 
-mod pool;
-
-pub(crate) use pool::{EventPool, UseEvent};
-
 use std::fmt;
-use std::ptr;
 use std::time::Duration;
 
-use cuda_sys::{CUevent, CUevent_st, CUresult};
+use cuda_sys::{CUevent, CUresult};
 
 use crate::context::Context;
-use crate::driver::{Driver, call};
-use crate::error::{DriverError, Result};
-use crate::handle::{Destroy, Handle};
-use crate::stream::{SendPtr, Stream};
+use crate::driver::call;
+use crate::error::Result;
+use crate::fence::RawEvent;
+use crate::handle::Handle;
+use crate::stream::Stream;
 
 bitflags::bitflags! {
     /// The behaviour of an event. Unknown bits are kept.
@@ -40,32 +36,6 @@ pub struct Event {
     context: Context,
 }
 
-pub(crate) struct RawEvent;
-
-impl Destroy for RawEvent {
-    type Raw = SendPtr<CUevent_st>;
-
-    unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the event must be alive ← the handle owns it. Streams that wait for it still do.
-        unsafe { call!(driver, cuEventDestroy_v2(raw.0)) }
-    }
-}
-
-impl RawEvent {
-    pub(crate) fn create(
-        context: &Context,
-        flags: EventFlags,
-    ) -> Result<Handle<Self>, DriverError> {
-        let driver = context.driver();
-        let mut raw = ptr::null_mut();
-        let _current = context.enter()?;
-        // SAFETY: the pointer must be writable ← it is to a local.
-        unsafe { call!(driver, cuEventCreate(&raw mut raw, flags.bits())) }?;
-        // SAFETY: the handle must be the only owner ← the event was created just now.
-        Ok(unsafe { Handle::new(driver, SendPtr(raw)) })
-    }
-}
-
 impl Event {
     /// `cuEventCreate(flags)`—Creates an event in `context`.
     ///
@@ -75,7 +45,7 @@ impl Event {
     #[doc(alias = "cuEventCreate")]
     pub fn new(context: &Context, flags: EventFlags) -> Result<Self> {
         Ok(Self {
-            handle: RawEvent::create(context, flags)?,
+            handle: context.create_event(flags.bits())?,
             context: context.clone(),
         })
     }
@@ -206,6 +176,23 @@ impl Event {
     #[doc(alias = "cuEventDestroy")]
     pub fn close(self) -> Result<()> {
         Ok(self.handle.close()?)
+    }
+}
+
+impl Stream {
+    /// `cuStreamWaitEvent(event)`—Makes work that is queued on the stream from now on wait for
+    /// `event`.
+    ///
+    /// The event may be of another context.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the event belongs to another driver.
+    #[doc(alias = "cuStreamWaitEvent")]
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        self.driver()
+            .expect_handles_of(event.context().driver(), "the event")?;
+        Ok(self.state().wait(self.context(), event.as_raw())?)
     }
 }
 

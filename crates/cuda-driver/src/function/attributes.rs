@@ -8,7 +8,7 @@ use cuda_sys::CUfunction;
 use super::{Function, FunctionAttribute};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
-use crate::launch::{ClusterScheduling, Dim3};
+use crate::types::{ClusterScheduling, Dim3};
 
 macro_rules! attributes {
     ($($(#[$doc:meta])* $name:ident = $attribute:ident;)*) => {

@@ -7,7 +7,7 @@ use cuda_sys::image::Parameter;
 
 use super::Function;
 use crate::error::{ArgumentError, Error, LaunchConfigError, Result};
-use crate::launch::{Dim3, LaunchConfig};
+use crate::types::{Dim3, LaunchConfig};
 
 /// The maximum over all devices. If the limit is lower, or more than 8 are not allowed, the driver
 /// reports it.

@@ -5,8 +5,10 @@
 
 mod attributes;
 pub(crate) mod check;
-mod occupancy;
+mod loading;
 pub(crate) mod parameters;
+
+pub(crate) use loading::{kernel_name, not_found};
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,14 +18,13 @@ use cuda_sys::CUfunction;
 use cuda_sys::image::Parameter;
 
 pub use cuda_sys::CUfunction_attribute as FunctionAttribute;
-pub use occupancy::BlockSize;
 
 use crate::context::{Context, Limits};
 use crate::driver::Driver;
 use crate::error::Result;
-use crate::launch::NameId;
+use crate::handle::SendPtr;
+use crate::launch_log::NameId;
 use crate::module::ModuleInner;
-use crate::stream::SendPtr;
 
 /// A kernel of a [`Module`](crate::Module). It keeps the module loaded, and is cheap to clone.
 #[derive(Clone)]

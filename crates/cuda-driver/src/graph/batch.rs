@@ -3,12 +3,12 @@
 use cuda_sys::{CUDA_BATCH_MEM_OP_NODE_PARAMS, CUstreamBatchMemOpParams};
 
 use super::build::Adding;
-use super::node::{Edge, Node, NodeKind, node_kind};
 use super::{Graph, Owners};
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{Error, Result};
-use crate::stream::ValueBatch;
+use crate::memop::ValueBatch;
+use crate::types::node::{Edge, Node, NodeKind, node_kind};
 
 impl Graph {
     /// `cuGraphAddBatchMemOpNode(batch)`—Adds a node that waits for values and writes values, as

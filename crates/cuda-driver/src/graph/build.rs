@@ -6,14 +6,14 @@ use std::sync::Arc;
 use cuda_sys::{CUgraph, CUgraphNode};
 
 use super::conflicts::Reach;
-use super::node::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
 use super::parts::{NodeInfo, Parts};
 use super::{Graph, GraphAllocation, Owners, Root};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
+use crate::handle::SendPtr;
 use crate::memory::DeviceRepr;
-use crate::order::Access;
-use crate::stream::SendPtr;
+use crate::tracking::Access;
+use crate::types::node::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
 
 /// The index of a node in its graph.
 pub(super) type Place = u32;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use cuda_sys::CUgraph_st;
 
 use super::build::Adding;
-use super::node::{Edge, Node, NodeKind, node_kind};
 use super::parts::{NodeInfo, Parts};
 use super::{Graph, Owners};
 use crate::driver::call;
 use crate::error::{Error, Result};
-use crate::stream::SendPtr;
+use crate::handle::SendPtr;
+use crate::types::node::{Edge, Node, NodeKind, node_kind};
 
 /// A graph to be run by a node of another one: its handle, what its nodes use, and its change
 /// count.

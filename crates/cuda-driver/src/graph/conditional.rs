@@ -10,12 +10,12 @@ use cuda_sys::{
 };
 
 use super::build::Adding;
-use super::node::{Edge, Node, NodeKind, node_kind};
 use super::parts::Parts;
 use super::{Graph, Owners};
 use crate::driver::call;
 use crate::error::{Error, Result};
-use crate::stream::SendPtr;
+use crate::handle::SendPtr;
+use crate::types::node::{Edge, Node, NodeKind, node_kind};
 
 /// The value that controls a conditional node. Kernels of the graph set it with
 /// `cudaGraphSetConditional(handle, value)`.

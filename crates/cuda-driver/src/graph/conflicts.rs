@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::order::{Access, matters};
+use crate::tracking::{Access, conflict};
 
 /// An access of a node to a range of bytes.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ impl Reach {
     /// Returns whether the ranges overlap and the accesses conflict.
     pub(crate) fn is_against(&self, other: &Self) -> bool {
         let start = self.bytes.start.max(other.bytes.start);
-        start < self.bytes.end.min(other.bytes.end) && matters(self.access, other.access)
+        start < self.bytes.end.min(other.bytes.end) && conflict(self.access, other.access)
     }
 }
 
@@ -50,7 +50,7 @@ impl Conflicts {
                 let matter = segment
                     .uses
                     .iter()
-                    .filter(|(_, access)| matters(*access, reach.access));
+                    .filter(|(_, access)| conflict(*access, reach.access));
                 found.extend(matter.map(|(node, _)| *node));
             }
         }
@@ -115,7 +115,7 @@ impl Segment {
         // does a signal, because other nodes need not wait for it.
         let stands = access.is_write() && !access.is_signal();
         self.uses
-            .retain(|(other, earlier)| !stands || waits_not(*other) || !matters(*earlier, access));
+            .retain(|(other, earlier)| !stands || waits_not(*other) || !conflict(*earlier, access));
         if !self.uses.contains(&(node, access)) {
             self.uses.push((node, access));
         }
@@ -125,7 +125,7 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::{Conflicts, Reach};
-    use crate::order::{Access, matters};
+    use crate::tracking::{Access, conflict};
 
     fn reach(start: u64, end: u64, access: Access) -> Reach {
         Reach {
@@ -174,7 +174,7 @@ mod tests {
                         // The definition, implemented a second time.
                         reaches.iter().any(|b| {
                             (0..50).any(|byte| a.bytes.contains(&byte) && b.bytes.contains(&byte))
-                                && matters(a.access, b.access)
+                                && conflict(a.access, b.access)
                         })
                     });
                     assert!(!conflict || mine[other], "{other} and {node}");

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use cuda_sys::CUDA_MEMCPY3D;
 
 use super::build::Adding;
-use super::node::{Edge, Node, NodeKind, node_kind};
 use super::owners::Told;
 use super::{Graph, Owners};
 use crate::context::Context;
@@ -16,10 +15,12 @@ use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::pitched::{Rows, Side, copy_of};
 use crate::memory::{
-    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Extent, Memory, PitchedBuffer,
-    PitchedSlice, PitchedSliceMut, expect_len,
+    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, PitchedBuffer, PitchedSlice,
+    PitchedSliceMut, expect_len,
 };
-use crate::order::{Access, Tracker};
+use crate::tracking::{Access, Tracker};
+use crate::types::Extent;
+use crate::types::node::{Edge, Node, NodeKind, node_kind};
 
 /// The source of a copy node: a buffer or a view of one.
 pub struct CopySource<'a, T: DeviceRepr> {

@@ -8,11 +8,11 @@ use cuda_sys::{CUgraphDeviceNode, CUlaunchAttributeID, CUlaunchAttributeValue};
 
 use super::Graph;
 use super::build::Place;
-use super::node::{Node, node_kind};
 use super::parts::Parts;
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::DeviceRepr;
+use crate::types::node::{Node, node_kind};
 
 /// The handle by which kernels update a kernel node: the argument `cudaGraphDeviceNode_t` of such
 /// kernels. See [`Graph::set_device_updatable`].

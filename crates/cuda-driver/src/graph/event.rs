@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::build::Adding;
-use super::node::{Edge, Node, NodeKind, node_kind};
 use super::{Graph, Owners};
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::types::node::{Edge, Node, NodeKind, node_kind};
 
 impl Graph {
     /// `cuGraphAddEventRecordNode(event)`—Adds a node that records an event in each launch, when

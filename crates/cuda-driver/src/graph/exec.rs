@@ -13,15 +13,15 @@ use cuda_sys::{
 use super::owners::Leftover;
 use super::parts::{Parts, Root};
 use super::state::State;
-use super::{Graph, NodeId, Owners};
+use super::{Graph, NodeId, NodeKind, Owners};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, InstantiateError, Result};
-use crate::handle::{Destroy, Handle};
+use crate::handle::{Destroy, Handle, SendPtr};
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::order::Record;
-use crate::pending::{self, Entry};
-use crate::stream::{SendPtr, Stream};
+use crate::pending::{self, Entry, LateFence};
+use crate::stream::Stream;
+use crate::tracking::ReplayRecord;
 
 bitflags::bitflags! {
     /// The options of [`Graph::instantiate_with`]. Bits without a name are kept.
@@ -52,7 +52,7 @@ pub struct GraphExec {
 /// The state of an executable.
 pub(super) struct Inner {
     pub(super) handle: Handle<RawExec>,
-    pub(super) record: Arc<Record>,
+    pub(super) record: Arc<ReplayRecord>,
     /// Whether a node can wait for the host program. Once set, it stays set.
     may_block: AtomicBool,
     /// Whether the executable must be uploaded before the next launch. Changes only while `record`
@@ -155,10 +155,10 @@ impl Graph {
         let handle = unsafe { Handle::new(driver, SendPtr(raw)) };
         let state = State::new(&all);
         drop(all);
-        let record = Arc::new(Record::default());
-        let entered = context.gate().enter();
+        let record = Arc::new(ReplayRecord::default());
+        let replay_guard = context.replay_lock().lock();
         state.each(|owners| owners.attach(&record));
-        drop(entered);
+        drop(replay_guard);
         let may_block = AtomicBool::new(state.any(|owners| owners.may_block()));
         let inner = Inner {
             handle,
@@ -289,9 +289,9 @@ impl Inner {
         } = self;
         let context = root.context();
         let state = state.into_inner();
-        let entered = context.gate().enter();
+        let replay_guard = context.replay_lock().lock();
         state.each(|owners| owners.detach(&record));
-        drop(entered);
+        drop(replay_guard);
         let closed = handle.close();
         let mut owners: Vec<Arc<Owners>> = Vec::new();
         state.each(|it| owners.push(Arc::clone(it)));
@@ -311,7 +311,7 @@ impl Inner {
 
 /// Releases what an executable used: memory in stream order after its last launch, everything else
 /// when that launch is done.
-pub(super) fn release(context: &Context, record: &Arc<Record>, owners: &[Arc<Owners>]) {
+pub(super) fn release(context: &Context, record: &Arc<ReplayRecord>, owners: &[Arc<Owners>]) {
     let Some(left) = Leftover::of(owners) else {
         return;
     };
@@ -319,12 +319,16 @@ pub(super) fn release(context: &Context, record: &Arc<Record>, owners: &[Arc<Own
         return;
     }
     let mut entry = Entry::new(context);
-    match record.settle(context).and_then(|()| record.event(context)) {
+    match record.fence(context) {
         Ok(None) => return,
-        Ok(event) => entry.event = event,
+        Ok(fence) => entry.fence = fence,
         Err(_) => {
             let (record, context) = (Arc::clone(record), context.clone());
-            entry.late = Some(Arc::new(move || record.event(&context)));
+            entry.late = Some(Arc::new(move || match record.try_fence(&context) {
+                Ok(None) => LateFence::Complete,
+                Ok(Some(fence)) => LateFence::Recorded(fence),
+                Err(_) => LateFence::NotYet,
+            }));
         }
     }
     entry.keep = Some(Box::new(left));
@@ -333,10 +337,7 @@ pub(super) fn release(context: &Context, record: &Arc<Record>, owners: &[Arc<Own
 
 impl Parts {
     /// Returns the node with this handle, in the graph or in one of its bodies.
-    pub(super) fn find(
-        all: &[Self],
-        raw: cuda_sys::CUgraphNode,
-    ) -> Option<(NodeId, super::NodeKind)> {
+    pub(super) fn find(all: &[Self], raw: cuda_sys::CUgraphNode) -> Option<(NodeId, NodeKind)> {
         if raw.is_null() {
             // Removed nodes have a null handle, so it would match them.
             return None;
@@ -371,7 +372,7 @@ impl Drop for GraphExec {
             // A drop cannot return the error; `close` does.
             let _ = inner.end();
         };
-        pending::outside(&driver, end);
+        driver.run_or_defer(end);
     }
 }
 

@@ -4,13 +4,13 @@ use cuda_sys::CUDA_MEMSET_NODE_PARAMS;
 
 use super::build::Adding;
 use super::copy::CopyTarget;
-use super::node::{Edge, Node, NodeKind, node_kind};
 use super::{Graph, Owners};
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::pitched::Side;
 use crate::memory::{DeviceRepr, repeated};
+use crate::types::node::{Edge, Node, NodeKind, node_kind};
 
 impl Graph {
     /// `cuGraphAddMemsetNode()`—Adds a node that fills memory with `value`. The bytes of `value`

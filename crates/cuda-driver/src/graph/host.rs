@@ -5,12 +5,12 @@ use std::sync::Arc;
 use cuda_sys::CUDA_HOST_NODE_PARAMS;
 
 use super::build::Adding;
-use super::node::{Edge, Node, NodeKind, node_kind};
 use super::owners::Told;
 use super::{Graph, Owners};
 use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::pending::{self, Closure};
+use crate::types::node::{Edge, Node, NodeKind, node_kind};
 
 impl Graph {
     /// `cuGraphAddHostNode(function)`—Adds a node that calls a closure once in each launch.

@@ -9,12 +9,12 @@ use std::sync::{Arc, OnceLock};
 
 use super::copy::{CopySource, CopyTarget, HostPlace};
 use super::owners::Told;
+use crate::deferred::is_inside_host_function;
 use crate::error::{DriverError, Error, Result};
+use crate::handle::SendPtr;
 use crate::memory::pinned::sealed::{Lock, TOKEN};
 use crate::memory::{DeviceRepr, PinnedBuffer};
-use crate::order::{Access, Tracker};
-use crate::pending;
-use crate::stream::SendPtr;
+use crate::tracking::{Access, Tracker};
 
 /// Page-locked memory that copy nodes of graphs read and write, and that the host accesses between
 /// launches.
@@ -90,7 +90,7 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
     /// - [`Error::Driver`] with the error of a launch that was waited for, or of an earlier launch
     ///   that failed and may still use the memory.
     pub fn read(&self) -> Result<HostRead<'_, T>> {
-        self.lend(Access::READ)?;
+        self.map(Access::READ)?;
         Ok(HostRead {
             memory: &self.memory,
         })
@@ -104,15 +104,15 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
     /// [`Error::Borrowed`] while another guard exists, and the other errors of
     /// [`read`](Self::read).
     pub fn write(&self) -> Result<HostWrite<'_, T>> {
-        self.lend(Access::WRITE)?;
+        self.map(Access::WRITE)?;
         Ok(HostWrite {
             memory: &self.memory,
             elements: PhantomData,
         })
     }
 
-    fn lend(&self, access: Access) -> Result<()> {
-        if pending::is_inside_host_function() {
+    fn map(&self, access: Access) -> Result<()> {
+        if is_inside_host_function() {
             return Err(Error::Unsupported {
                 what: "waiting for the launches of a graph inside a host function",
             });
@@ -120,7 +120,7 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
         if let Some(error) = self.memory.suspect.get() {
             return Err((*error).into());
         }
-        self.memory.tracker.lend(access)
+        self.memory.tracker.map_host(access)
     }
 
     fn place(&self) -> HostPlace<'_> {
@@ -188,24 +188,24 @@ impl<T: DeviceRepr> DerefMut for HostWrite<'_, T> {
 
 impl<T: DeviceRepr> HostMemory<T> {
     /// Ends the access of a guard. Inside a host function this is deferred, because a launch that
-    /// waits for that function may hold the replay gate.
-    fn take_back(&self, access: Access) {
+    /// waits for that function may hold the replay lock.
+    fn unmap(&self, access: Access) {
         let tracker = Arc::clone(&self.tracker);
-        pending::outside(self.owner.context().driver(), move || {
-            tracker.take_back(access);
+        self.owner.context().driver().run_or_defer(move || {
+            tracker.unmap_host(access);
         });
     }
 }
 
 impl<T: DeviceRepr> Drop for HostRead<'_, T> {
     fn drop(&mut self) {
-        self.memory.take_back(Access::READ);
+        self.memory.unmap(Access::READ);
     }
 }
 
 impl<T: DeviceRepr> Drop for HostWrite<'_, T> {
     fn drop(&mut self) {
-        self.memory.take_back(Access::WRITE);
+        self.memory.unmap(Access::WRITE);
     }
 }
 

@@ -8,12 +8,13 @@ use cuda_sys::{
 };
 
 use super::build::{Adding, Finish};
-use super::node::{Edge, Node, NodeKind, node_kind};
 use super::{Graph, Owners};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
-use crate::launch::{Dim3, KernelArgs, LaunchAttributes, LaunchConfig};
+use crate::launch::{KernelArgs, LaunchAttributes};
+use crate::types::node::{Edge, Node, NodeKind, node_kind};
+use crate::types::{Dim3, LaunchConfig};
 
 impl Graph {
     /// `cuGraphAddKernelNode(function, config, args)`—Adds a node that launches a kernel.

@@ -7,10 +7,10 @@ use std::ptr;
 use cuda_sys::{CUgraphEdgeData, CUgraphNode, calls};
 
 use super::Graph;
-use super::node::{Edge, EdgeKind, NodeId, NodeKind};
 use super::parts::Parts;
 use crate::driver::call;
 use crate::error::{Error, Result};
+use crate::types::node::{Edge, EdgeKind, NodeId, NodeKind};
 
 bitflags::bitflags! {
     /// The details in the output of [`Graph::write_dot`]. Bits without a name are kept.

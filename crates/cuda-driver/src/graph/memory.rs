@@ -7,13 +7,14 @@ use cuda_sys::{CUDA_MEM_ALLOC_NODE_PARAMS, CUdeviceptr, CUgraphMem_attribute};
 
 use super::build::Adding;
 use super::copy::{CopySource, CopyTarget};
-use super::node::{Edge, Node, NodeKind, node_kind};
 use super::{Graph, Owners};
 use crate::device::Device;
 use crate::driver::call;
 use crate::error::{Error, Result};
+use crate::launch::{KernelArg, Tracked};
 use crate::memory::{DeviceRepr, bytes_of, props_of};
-use crate::order::Access;
+use crate::tracking::Access;
+use crate::types::node::{Edge, Node, NodeKind, node_kind};
 
 /// `len` elements of `T` that a node of a graph allocates in each launch, for use by nodes of that
 /// graph.
@@ -185,6 +186,16 @@ impl<T: DeviceRepr> GraphAllocation<T> {
         self.len * size_of::<T>()
     }
 
+    fn use_in_graph(&self, access: Access) -> Tracked<'_> {
+        Tracked {
+            memory: None,
+            access,
+            address: self.as_raw(),
+            bytes: self.reach(),
+            graph: self.graph(),
+        }
+    }
+
     pub(crate) fn graph(&self) -> u64 {
         self.node.id().graph
     }
@@ -281,5 +292,37 @@ impl Device {
     pub fn trim_graph_memory(&self) -> Result<()> {
         // SAFETY: nothing is required ← the call takes no pointers.
         Ok(unsafe { call!(self.driver(), cuDeviceGraphMemTrim(self.as_raw())) }?)
+    }
+}
+
+// SAFETY: `Value` must be what the kernel expects ← the kernel takes the address; launches outside
+// of the graph fail.
+unsafe impl<T: DeviceRepr> KernelArg for &GraphAllocation<T> {
+    type Value = CUdeviceptr;
+
+    #[inline]
+    fn value(&self) -> CUdeviceptr {
+        self.as_raw()
+    }
+
+    #[inline]
+    fn tracked(&self) -> Option<Tracked<'_>> {
+        Some(self.use_in_graph(Access::READ))
+    }
+}
+
+// SAFETY: `Value` must be what the kernel expects ← the kernel takes the address; launches outside
+// of the graph fail.
+unsafe impl<T: DeviceRepr> KernelArg for &mut GraphAllocation<T> {
+    type Value = CUdeviceptr;
+
+    #[inline]
+    fn value(&self) -> CUdeviceptr {
+        self.as_raw()
+    }
+
+    #[inline]
+    fn tracked(&self) -> Option<Tracked<'_>> {
+        Some(self.use_in_graph(Access::WRITE))
     }
 }

@@ -23,16 +23,18 @@ mod fill;
 mod host;
 mod host_buffer;
 mod kernel;
+mod lease;
 mod list;
 mod memory;
-mod node;
 mod owners;
 mod parts;
 mod remove;
+mod replay;
 mod set;
 mod state;
 mod update;
 
+pub(crate) use crate::types::node::{NodeId, NodeKind};
 pub use capture::{Capture, CaptureScope};
 pub use conditional::ConditionalHandle;
 pub use copy::{CopySource, CopyTarget};
@@ -42,7 +44,6 @@ pub use host_buffer::{GraphHostBuffer, HostRead, HostWrite};
 pub use kernel::KernelAttributes;
 pub use list::DotFlags;
 pub use memory::{GraphAllocation, GraphMemoryStatistics};
-pub use node::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
 pub(crate) use owners::Owners;
 pub(crate) use parts::Root;
 pub use set::Switchable;
@@ -56,8 +57,7 @@ use cuda_sys::{CUgraph, CUgraph_st};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::handle::{Destroy, Handle};
-use crate::stream::SendPtr;
+use crate::handle::{Destroy, Handle, SendPtr};
 
 /// A description of work: nodes and the dependencies between them. [`GraphExec`] runs it.
 ///

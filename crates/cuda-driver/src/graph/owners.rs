@@ -6,12 +6,13 @@ use std::sync::Arc;
 use cuda_sys::CUdeviceptr;
 
 use super::conflicts::Reach;
+use super::lease::Lease;
 use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
 use crate::launch::{KernelArgs, Tracked};
 use crate::memory::Memory;
-use crate::order::{Access, Held, Record, Tracker};
 use crate::pending::{Closure, Keep};
+use crate::tracking::{Access, ReplayRecord, Tracker};
 
 /// The resources of a node: memory, code, closures, events, and the owners of a child graph's
 /// nodes.
@@ -55,7 +56,7 @@ struct GraphUse {
 
 enum Used {
     /// The memory of a buffer.
-    Device(Held),
+    Device(Lease),
     /// Host memory, whose owner is kept separately.
     Host(Arc<Tracker>),
     /// Memory that the graph allocates, which only its nodes use.
@@ -98,7 +99,7 @@ impl Owners {
         if memory.home().context() != context {
             return Err(Error::OtherContext { what: "a buffer" });
         }
-        let memory = Used::Device(Held::new(memory)?);
+        let memory = Used::Device(Lease::new(memory)?);
         self.push(memory, access, address, bytes);
         Ok(())
     }
@@ -185,20 +186,20 @@ impl Owners {
     }
 
     /// Registers the accesses of an executable's replays with `record`. The caller holds the replay
-    /// gate.
-    pub(crate) fn attach(&self, record: &Arc<Record>) {
+    /// lock.
+    pub(crate) fn attach(&self, record: &Arc<ReplayRecord>) {
         self.each_tracker(&mut |tracker, access| record.attach(tracker, access));
     }
 
-    /// Undoes [`attach`](Self::attach). The caller holds the replay gate.
-    pub(crate) fn detach(&self, record: &Arc<Record>) {
+    /// Undoes [`attach`](Self::attach). The caller holds the replay lock.
+    pub(crate) fn detach(&self, record: &Arc<ReplayRecord>) {
         self.each_tracker(&mut |tracker, _| record.detach(tracker));
     }
 
     fn each_tracker(&self, f: &mut dyn FnMut(&Arc<Tracker>, Access)) {
         for GraphUse { memory, reach } in &self.uses {
             match memory {
-                Used::Device(held) => f(held.tracker(), reach.access),
+                Used::Device(lease) => f(lease.tracker(), reach.access),
                 Used::Host(tracker) => f(tracker, reach.access),
                 Used::Own => {}
             }

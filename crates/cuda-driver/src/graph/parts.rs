@@ -7,13 +7,12 @@ use cuda_sys::{CUgraph_st, CUgraphNode_st};
 
 use super::conflicts::{Conflicts, Reach};
 use super::device_node::DeviceNode;
-use super::node::{Edge, EdgeKind, NodeId, NodeKind};
 use super::{Owners, RawGraph};
 use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
-use crate::handle::Handle;
+use crate::handle::{Handle, SendPtr};
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::stream::SendPtr;
+use crate::types::node::{Edge, EdgeKind, NodeId, NodeKind};
 
 /// A graph of the driver, with the body graphs of its conditional nodes. The driver does not allow
 /// concurrent use of a graph, so one lock protects them all.

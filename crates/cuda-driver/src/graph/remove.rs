@@ -8,11 +8,11 @@ use cuda_sys::{CUresult, calls};
 use super::Graph;
 use super::build::Place;
 use super::conflicts::Conflicts;
-use super::node::{Edge, EdgeKind, NodeId, NodeKind};
 use super::parts::{NodeInfo, Parts};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::stream::SendPtr;
+use crate::handle::SendPtr;
+use crate::types::node::{Edge, EdgeKind, NodeId, NodeKind};
 
 impl Graph {
     /// `cuGraphDestroyNode(node)`—Removes a node. Its dependents then depend on its dependencies.

@@ -10,15 +10,16 @@ use super::exec::GraphExec;
 use super::fill::fill_of;
 use super::host::host_of;
 use super::kernel::{kernel_owners, params};
-use super::node::{Node, node_kind};
 use super::update::Changing;
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::function::Function;
-use crate::launch::{KernelArgs, LaunchConfig};
+use crate::launch::KernelArgs;
+use crate::memop::ValueBatch;
 use crate::memory::DeviceRepr;
-use crate::stream::ValueBatch;
+use crate::types::LaunchConfig;
+use crate::types::node::{Node, node_kind};
 
 /// A number that no graph has. Memory that a graph allocates is valid only within its launches
 /// between two nodes, so changed nodes must not refer to it.

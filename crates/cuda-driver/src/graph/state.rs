@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::conflicts::Reach;
-use super::node::NodeId;
 use super::parts::{NodeInfo, Parts, Topology};
 use super::{NodeKind, Owners};
 use crate::error::{Error, Result};
+use crate::types::node::NodeId;
 
 /// The part of an executable that updates change.
 pub(super) struct State {
@@ -226,8 +226,8 @@ mod tests {
     use std::ptr;
 
     use super::{NodeInfo, NodeKind, Parts, State};
-    use crate::graph::node::EdgeKind;
-    use crate::stream::SendPtr;
+    use crate::handle::SendPtr;
+    use crate::types::node::EdgeKind;
 
     /// Returns a graph of two nodes, the second of which depends on the first.
     fn graph() -> Parts {

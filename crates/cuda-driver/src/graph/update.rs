@@ -8,12 +8,12 @@ use cuda_sys::{
 };
 
 use super::exec::{GraphExec, Inner, release};
-use super::node::NodeId;
 use super::parts::Parts;
 use super::{Graph, Owners};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, GraphUpdateError, Result};
 use crate::lock::MutexGuard;
+use crate::types::node::NodeId;
 
 /// The arguments of a driver call that changes a node.
 pub(super) struct Changing<'a> {
@@ -71,7 +71,7 @@ impl GraphExec {
             errorFromNode: std::ptr::null_mut(),
         };
         let _current = context.enter()?;
-        let entered = context.gate().enter();
+        let replay_guard = context.replay_lock().lock();
         new.each(|owners| owners.attach(&inner.record));
         let result = inner.record.alone(|| {
             // SAFETY: executable and graph must be valid and not in use by another thread, and the
@@ -98,7 +98,7 @@ impl GraphExec {
         if let Some(old) = &old {
             old.each(|owners| owners.detach(&inner.record));
         }
-        drop(entered);
+        drop(replay_guard);
         inner.note_blocking(&state);
         drop(state);
         let error = result.err().map(|source| {
@@ -154,7 +154,7 @@ impl GraphExec {
         }
         let graph = inner.graph(node)?;
         let _current = context.enter()?;
-        let entered = context.gate().enter();
+        let replay_guard = context.replay_lock().lock();
         // The new owners are attached before the old ones are detached.
         owners.attach(&inner.record);
         let is_device_updatable = state.is_device_updatable(place);
@@ -175,7 +175,7 @@ impl GraphExec {
             Err(_) => owners,
         };
         old.detach(&inner.record);
-        drop(entered);
+        drop(replay_guard);
         inner.note_blocking(&state);
         drop(graph);
         drop(state);

@@ -7,13 +7,11 @@ use cuda_sys::CUdeviceptr;
 
 use crate::error::{Error, Result};
 use crate::function::check::{Layout, UNPACKED, c_layout, pack};
-use crate::global::Global;
-use crate::graph::GraphAllocation;
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, ManagedBuffer, Memory, PitchedBuffer,
     PitchedSlice, PitchedSliceMut,
 };
-use crate::order::{Access, Scope};
+use crate::tracking::{Access, Blocked, Scope};
 
 /// The values of the arguments in one of the two forms that the driver takes. The other form is
 /// null.
@@ -106,23 +104,25 @@ unsafe impl<T: DeviceRepr> KernelArg for T {
     }
 }
 
-macro_rules! buffer_arg {
+/// Implements [`KernelArg`] for borrows of a type with the field `memory` and the methods `as_raw`
+/// and `reach`.
+macro_rules! tracked_arg {
     ($(<$($lifetime:lifetime)?> $ty:ty, $access:expr;)*) => {
         $(
             // SAFETY: `Value` must be what the kernel expects and `tracked` must cover it ← the
             // kernel takes the address; `tracked` returns the memory of the buffer, borrowed as
             // `Self` borrows it.
-            unsafe impl<$($lifetime,)? T: DeviceRepr> KernelArg for $ty {
-                type Value = CUdeviceptr;
+            unsafe impl<$($lifetime,)? T: DeviceRepr> $crate::launch::KernelArg for $ty {
+                type Value = ::cuda_sys::CUdeviceptr;
 
                 #[inline]
-                fn value(&self) -> CUdeviceptr {
+                fn value(&self) -> ::cuda_sys::CUdeviceptr {
                     self.as_raw()
                 }
 
                 #[inline]
-                fn tracked(&self) -> Option<Tracked<'_>> {
-                    Some(Tracked {
+                fn tracked(&self) -> Option<$crate::launch::Tracked<'_>> {
+                    Some($crate::launch::Tracked {
                         memory: Some(&self.memory),
                         access: $access(self),
                         address: self.as_raw(),
@@ -135,11 +135,11 @@ macro_rules! buffer_arg {
     };
 }
 
-buffer_arg! {
+pub(crate) use tracked_arg;
+
+tracked_arg! {
     <> &DeviceBuffer<T>, |_| Access::READ;
     <> &mut DeviceBuffer<T>, |_| Access::WRITE;
-    <> &Global<T>, |_| Access::READ;
-    <> &mut Global<T>, |_| Access::WRITE;
     <> &ManagedBuffer<T>, |_| Access::READ;
     <> &mut ManagedBuffer<T>, |_| Access::WRITE;
     <> &PitchedBuffer<T>, |_| Access::READ;
@@ -152,70 +152,40 @@ buffer_arg! {
     <'a> &mut DeviceSliceMut<'a, T>, |view: &&mut DeviceSliceMut<'a, T>| view.access;
 }
 
-macro_rules! own_arg {
-    ($($ty:ty, $access:expr;)*) => {
-        $(
-            // SAFETY: `Value` must be what the kernel expects ← the kernel takes the address;
-            // launches outside of the graph fail.
-            unsafe impl<T: DeviceRepr> KernelArg for $ty {
-                type Value = CUdeviceptr;
-
-                #[inline]
-                fn value(&self) -> CUdeviceptr {
-                    self.as_raw()
-                }
-
-                #[inline]
-                fn tracked(&self) -> Option<Tracked<'_>> {
-                    Some(Tracked {
-                        memory: None,
-                        access: $access,
-                        address: self.as_raw(),
-                        bytes: self.reach(),
-                        graph: self.graph(),
-                    })
-                }
-            }
-        )*
-    };
-}
-
-own_arg! {
-    &GraphAllocation<T>, Access::READ;
-    &mut GraphAllocation<T>, Access::WRITE;
-}
-
 impl Tracked<'_> {
     /// Makes the stream of the launch wait for conflicting uses.
-    pub(super) fn before(self, scope: &Scope<'_>) -> Result<()> {
+    pub(super) fn acquire(self, scope: &Scope<'_>) -> Result<(), Blocked<Error>> {
         match self.memory {
-            Some(memory) => memory.tracker.before(scope, self.access),
-            None => Err(Error::Unsupported {
+            Some(memory) => memory.tracker.acquire(scope, self.access),
+            None => Err(Blocked::Failed(Error::Unsupported {
                 what: "using memory of a graph outside of that graph",
-            }),
+            })),
         }
     }
 
     /// Records the use after the launch was queued.
-    pub(super) fn after(self, scope: &mut Scope<'_>) {
+    pub(super) fn commit(self, scope: &mut Scope<'_>) {
         if let Some(memory) = self.memory {
-            memory.tracker.after(scope, self.access);
+            memory.tracker.commit(scope, self.access);
         }
     }
 
     /// Returns whether the use needs no wait on the stream with this id.
     #[inline]
     pub(super) fn is_in_order(&self, stream: u64) -> bool {
-        !self.access.is_signal() && self.memory.is_some_and(|it| it.tracker.is_at_home(stream))
+        !self.access.is_signal()
+            && self
+                .memory
+                .is_some_and(|it| it.tracker.is_only_used_on(stream))
     }
 
     /// Returns whether a launch that was queued in `epoch` leaves nothing to record.
     #[inline]
-    pub(super) fn is_noted(&self, stream: u64, epoch: u64) -> bool {
+    pub(super) fn is_recorded(&self, stream: u64, epoch: u64) -> bool {
         !self.access.is_signal()
             && self
                 .memory
-                .is_some_and(|it| it.tracker.is_noted(stream, epoch))
+                .is_some_and(|it| it.tracker.is_recorded(stream, epoch))
     }
 }
 
@@ -256,7 +226,7 @@ pub unsafe trait KernelArgs {
 
     /// Returns whether a launch that was queued in `epoch` leaves nothing to record.
     #[doc(hidden)]
-    fn are_noted(&self, stream: u64, epoch: u64) -> bool;
+    fn are_recorded(&self, stream: u64, epoch: u64) -> bool;
 
     /// Calls `f` with the memory of each argument that refers to some.
     #[doc(hidden)]
@@ -315,9 +285,9 @@ macro_rules! kernel_args {
 
             #[inline(always)]
             #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]
-            fn are_noted(&self, stream: u64, epoch: u64) -> bool {
+            fn are_recorded(&self, stream: u64, epoch: u64) -> bool {
                 let ($($arg,)*) = self;
-                true $(&& $arg.tracked().is_none_or(|it| it.is_noted(stream, epoch)))*
+                true $(&& $arg.tracked().is_none_or(|it| it.is_recorded(stream, epoch)))*
             }
 
             #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]

@@ -140,8 +140,8 @@ unsafe impl KernelArgs for &ArgList<'_> {
         self.uses.iter().all(|it| it.is_in_order(stream))
     }
 
-    fn are_noted(&self, stream: u64, epoch: u64) -> bool {
-        self.uses.iter().all(|it| it.is_noted(stream, epoch))
+    fn are_recorded(&self, stream: u64, epoch: u64) -> bool {
+        self.uses.iter().all(|it| it.is_recorded(stream, epoch))
     }
 
     fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()> {

@@ -6,33 +6,29 @@
 
 mod args;
 mod attributes;
-mod config;
+mod in_flight;
 mod kernel;
 mod list;
-mod recent;
+mod occupancy;
 mod using;
 
 pub use args::{KernelArg, KernelArgs};
-pub(crate) use args::{Tracked, Values};
-pub(crate) use attributes::raw;
-pub use attributes::{
-    AccessProperty, ClusterScheduling, LaunchAttributes, MemSyncDomain, PortableClusterMode,
-    SharedMemoryMode,
-};
-pub use config::{Dim3, LaunchConfig};
+pub(crate) use args::{Tracked, Values, tracked_arg};
+pub use attributes::LaunchAttributes;
 pub use kernel::{Accepts, Kernel, KernelParam, KernelParams, Reads, Writes};
 pub use list::ArgList;
-pub use recent::LaunchesInFlight;
-pub(crate) use recent::{ContextLaunches, DriverLaunches, NameId, RecentLaunches};
+pub use occupancy::BlockSize;
 pub use using::Using;
 
 use cuda_sys::CUlaunchAttribute;
 
 use crate::driver::call;
-use crate::error::{DriverError, Result};
+use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
-use crate::order::Scope;
-use crate::stream::{Kind, Stream};
+use crate::stream::Stream;
+use crate::stream_state::Kind;
+use crate::tracking::{Blocked, Scope};
+use crate::types::LaunchConfig;
 
 impl Stream {
     /// `cuLaunchKernel(function, config, args)`—Queues a kernel on this stream.
@@ -128,8 +124,8 @@ impl Stream {
         // SAFETY: the caller upholds the contract of `queue`, and no argument needs a wait
         // (`are_in_order`).
         unsafe { self.call(function, &config, attributes, &args) }?;
-        if !args.are_noted(id, state.epoch()) {
-            note(&mut Scope::new(self), args);
+        if !args.are_recorded(id, state.epoch()) {
+            commit(&mut Scope::new(self), args);
         }
         Ok(())
     }
@@ -148,12 +144,10 @@ impl Stream {
         attributes: Option<&LaunchAttributes<'_>>,
         args: A,
     ) -> Result<()> {
-        let mut scope = Scope::new(self);
-        scope.ready()?;
-        args.each_tracked(&mut |tracked| tracked.before(&scope))?;
-        // SAFETY: the caller upholds the contract of `queue`, and `before` has queued the waits.
+        let mut scope = Scope::acquire(self, |scope| acquire(scope, &args))?;
+        // SAFETY: the caller upholds the contract of `queue`, and `acquire` has queued the waits.
         unsafe { self.call(function, config, attributes, &args) }?;
-        note(&mut scope, args);
+        commit(&mut scope, args);
         Ok(())
     }
 
@@ -238,7 +232,7 @@ impl Stream {
         attributes: &[CUlaunchAttribute],
         values: Values,
     ) -> Result<(), DriverError> {
-        let config = config.raw(self, attributes);
+        let config = config.raw(self.as_raw(), attributes);
         // SAFETY: as in `call_launch`; in addition the attributes must be valid during the call ←
         // they are borrowed, and the driver only reads them.
         unsafe {
@@ -255,12 +249,30 @@ impl Stream {
     }
 }
 
+/// Makes the stream of `scope` wait for the uses that conflict with those of a launch.
+fn acquire<A: KernelArgs>(scope: &Scope<'_>, args: &A) -> Result<(), Blocked<Error>> {
+    scope.ready()?;
+    let mut unfenced = None;
+    args.each_tracked(&mut |tracked| match tracked.acquire(scope) {
+        Ok(()) => Ok(()),
+        Err(Blocked::Failed(error)) => Err(error),
+        Err(Blocked::UnfencedUse(context)) => {
+            unfenced = Some(context);
+            Ok(())
+        }
+    })?;
+    match unfenced {
+        Some(context) => Err(Blocked::UnfencedUse(context)),
+        None => Ok(()),
+    }
+}
+
 /// Records the uses of a launch that was just queued in `scope`.
 #[cold]
-fn note<A: KernelArgs>(scope: &mut Scope<'_>, args: A) {
+fn commit<A: KernelArgs>(scope: &mut Scope<'_>, args: A) {
     // The closure never fails.
     let _ = args.each_tracked(&mut |tracked| {
-        tracked.after(scope);
+        tracked.commit(scope);
         Ok(())
     });
 }

@@ -87,8 +87,8 @@ unsafe impl<A: KernelArgs, M: KernelArgs> KernelArgs for Using<A, M> {
     }
 
     #[inline]
-    fn are_noted(&self, stream: u64, epoch: u64) -> bool {
-        self.args.are_noted(stream, epoch) && self.memory.are_noted(stream, epoch)
+    fn are_recorded(&self, stream: u64, epoch: u64) -> bool {
+        self.args.are_recorded(stream, epoch) && self.memory.are_recorded(stream, epoch)
     }
 
     fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()> {

@@ -9,14 +9,13 @@ use std::sync::Arc;
 use cuda_sys::image::Parameter;
 use cuda_sys::{CUfunc_cache, CUkern_st, CUkernel, calls};
 
-use super::LibraryInner;
 use crate::context::{CacheConfig, Context};
 use crate::device::Device;
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::function::{Function, FunctionAttribute, parameters};
-use crate::module::find_signature;
-use crate::stream::SendPtr;
+use crate::handle::SendPtr;
+use crate::module::{LibraryInner, find_signature};
 
 /// A kernel of a [`Library`](super::Library), which it keeps loaded. Cloning it is cheap.
 #[derive(Clone)]

@@ -5,26 +5,21 @@ mod kernel;
 pub use kernel::LibraryKernel;
 
 use std::fmt;
-use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
-use cuda_sys::image::Signature;
-use cuda_sys::{CUkernel, CUlib_st, CUlibrary};
+use cuda_sys::{CUkernel, CUlibrary};
 
-use crate::context::Context;
 use crate::driver::{Driver, call};
-use crate::error::{DriverError, JitError, Result};
+use crate::error::{JitError, Result};
+use crate::function::{kernel_name, not_found};
 use crate::global::Global;
-use crate::handle::{Destroy, Handle};
-use crate::lock::{Mutex, MutexGuard, rank};
+use crate::handle::{Handle, SendPtr};
 use crate::memory::DeviceRepr;
-use crate::module::{
-    Compilation, Image, JitLog, JitOptions, ModuleInner, Shared, Unloading, image_of, kernel_name,
-    not_found, read_image,
-};
-use crate::stream::{SendPtr, Stream};
+use crate::module::{Compilation, Image, JitOptions, LibraryInner, image_of, read_image};
+use crate::stream::Stream;
+use crate::types::JitLog;
 
 /// Device code for all contexts of a driver. Cloning it creates another handle of the same code.
 ///
@@ -34,29 +29,6 @@ use crate::stream::{SendPtr, Stream};
 /// contexts alive.
 #[derive(Clone)]
 pub struct Library(Arc<LibraryInner>);
-
-pub(crate) struct LibraryInner {
-    /// The library is unloaded before the contexts in `places` end.
-    handle: ManuallyDrop<Handle<RawLibrary>>,
-    log: JitLog,
-    /// The parameters of its kernels, if the image describes them.
-    signatures: Option<Vec<Signature>>,
-    /// The contexts in which the library was used. The state of the code in each comes first, so
-    /// that its streams are dropped before the context.
-    places: Mutex<Vec<(Arc<Shared>, Context)>, { rank::LIBRARY_CONTEXTS }>,
-}
-
-struct RawLibrary;
-
-impl Destroy for RawLibrary {
-    type Raw = SendPtr<CUlib_st>;
-
-    unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the library must be loaded, none of its kernels may run, and nothing may use its
-        // variables ← the handle owns the library, and `Unloading` has waited for both.
-        unsafe { call!(driver, cuLibraryUnload(raw.0)) }
-    }
-}
 
 impl Library {
     /// `cuLibraryLoadData(image, options)`—Loads PTX, a cubin or a fat binary.
@@ -102,12 +74,7 @@ impl Library {
         }
         // SAFETY: no other owner may unload the library ← it was loaded just now.
         let handle = unsafe { Handle::new(driver, SendPtr(raw)) };
-        Ok(Self(Arc::new(LibraryInner {
-            handle: ManuallyDrop::new(handle),
-            log,
-            signatures: image.signatures(),
-            places: Mutex::default(),
-        })))
+        Ok(Self(LibraryInner::new(handle, log, image.signatures())))
     }
 
     /// `cuLibraryLoadData(image, options)`—Loads the file at `path`. The first bytes of the file
@@ -206,7 +173,7 @@ impl Library {
     /// The log of the driver's compiler from loading the library.
     #[must_use]
     pub fn log(&self) -> &JitLog {
-        &self.0.log
+        self.0.log()
     }
 
     /// The driver of the library.
@@ -219,60 +186,6 @@ impl Library {
     #[must_use]
     pub fn as_raw(&self) -> CUlibrary {
         self.0.as_raw()
-    }
-}
-
-impl LibraryInner {
-    pub(crate) fn as_raw(&self) -> CUlibrary {
-        self.handle.raw().0
-    }
-
-    pub(crate) fn log(&self) -> &JitLog {
-        &self.log
-    }
-
-    pub(crate) fn signatures(&self) -> Option<&[Signature]> {
-        self.signatures.as_deref()
-    }
-
-    fn driver(&self) -> &Driver {
-        self.handle.driver()
-    }
-
-    fn places(&self) -> MutexGuard<'_, Vec<(Arc<Shared>, Context)>> {
-        self.places.lock()
-    }
-
-    /// Returns the code in `context`. From now on, unloading the library waits for this context.
-    fn place(self: &Arc<Self>, context: &Context) -> Result<Arc<ModuleInner>> {
-        self.driver()
-            .expect_handles_of(context.driver(), "the context")?;
-        let mut places = self.places();
-        let known = places.iter().find(|(_, known)| known == context);
-        let shared = if let Some((shared, _)) = known {
-            Arc::clone(shared)
-        } else {
-            let shared = Arc::<Shared>::default();
-            places.push((Arc::clone(&shared), context.clone()));
-            shared
-        };
-        Ok(ModuleInner::of_library(context, self, shared))
-    }
-}
-
-impl Drop for LibraryInner {
-    fn drop(&mut self) {
-        let places = std::mem::take(&mut *self.places());
-        let mut variables = Vec::new();
-        let mut contexts = Vec::with_capacity(places.len());
-        for (shared, context) in places {
-            variables.extend(shared.take_trackers());
-            contexts.push(context);
-        }
-        // SAFETY: the value must not be used or dropped again ← `self` is being dropped, and
-        // dropping a `ManuallyDrop` has no effect.
-        let handle = unsafe { ManuallyDrop::take(&mut self.handle) };
-        Unloading::new(handle, variables, contexts).start();
     }
 }
 

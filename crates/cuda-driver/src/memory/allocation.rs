@@ -9,13 +9,11 @@ use std::sync::Arc;
 
 use cuda_sys::CUdeviceptr;
 
-use super::caching::Blocks;
+use crate::deferred::must_not_wait;
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
-use crate::module::ModuleInner;
-use crate::order::{Access, Scope, Tracker};
-use crate::pending;
 use crate::stream::Stream;
+use crate::tracking::{Access, Scope, Tracker};
 
 /// An allocation with the record of its uses. When it is dropped, its source determines how it is
 /// freed or returned.
@@ -37,14 +35,21 @@ pub(crate) enum Source {
     Plain,
     /// `cuMemAllocManaged`. The memory is freed as for `Plain`. The host may have slices of it.
     Managed,
-    /// A caching pool, to which the memory is returned with the record of its uses.
-    Cached(Arc<Blocks>),
-    /// A variable of a module. The module permits one owner at a time.
-    Global(Arc<ModuleInner>),
-    /// Memory of other code. The host waits for all uses and then drops this value, which releases
-    /// the memory.
-    Foreign(Box<dyn Any + Send + Sync>),
+    /// Memory that its owner takes back: a caching pool, a module, or other code.
+    Other(Arc<dyn Reclaim>),
 }
+
+/// An owner that memory is returned to.
+pub(crate) trait Reclaim: Send + Sync {
+    /// Takes the memory back after all its uses.
+    fn reclaim(self: Arc<Self>, block: Block) -> Result<(), DriverError>;
+
+    /// Gives the memory up, because other code will free it.
+    fn disown(self: Arc<Self>, block: &Block);
+}
+
+/// Memory of other code, which is released when the value is dropped.
+struct Foreign<T>(#[allow(dead_code, reason = "only dropped")] T);
 
 /// An allocation without its source, as it remains after its owner has given it up.
 pub(crate) struct Block {
@@ -151,7 +156,7 @@ impl Memory {
 
     /// Returns the stream on which the memory is copied and freed.
     pub(crate) fn home(&self) -> &Stream {
-        self.tracker.home()
+        self.tracker.owning_stream()
     }
 
     /// Calls [`use_on`](Self::use_on) with the home stream.
@@ -178,10 +183,27 @@ impl Memory {
     where
         Error: From<E>,
     {
-        let mut scope = Scope::new(stream);
-        self.tracker.before(&scope, access)?;
+        Self::use_all(stream, [(self, access)], queue)
+    }
+
+    /// Queues a call on `stream` that uses several allocations: as [`use_on`](Self::use_on) does
+    /// for one of them.
+    pub(crate) fn use_all<E, const N: usize>(
+        stream: &Stream,
+        uses: [(&Self, Access); N],
+        queue: impl FnOnce() -> Result<(), E>,
+    ) -> Result<()>
+    where
+        Error: From<E>,
+    {
+        let mut scope = Scope::acquire(stream, |scope| {
+            uses.iter()
+                .try_for_each(|(memory, access)| memory.tracker.acquire(scope, *access))
+        })?;
         let queued = queue();
-        self.tracker.after(&mut scope, access);
+        for (memory, access) in uses {
+            memory.tracker.commit(&mut scope, access);
+        }
         Ok(queued?)
     }
 
@@ -204,7 +226,7 @@ impl Memory {
     ///
     /// [`Error::StillInUse`] if a graph uses the memory. It is then freed with the last such graph.
     pub(crate) fn into_raw(self) -> Result<CUdeviceptr> {
-        if self.tracker.is_held() && self.tracker.has_holders() {
+        if self.tracker.is_leased() && self.tracker.has_leases() {
             return Err(Error::StillInUse {
                 what: "the memory",
                 by: "graphs",
@@ -215,10 +237,7 @@ impl Memory {
         // this is its last use.
         let (block, source) = unsafe { this.take() };
         match source {
-            Source::Foreign(owner) => mem::forget(owner),
-            Source::Cached(pool) => pool.lose(&block),
-            // The variable stays marked as owned for ever, and its module stays loaded.
-            Source::Global(module) => mem::forget(module),
+            Source::Other(owner) => owner.disown(&block),
             Source::Nothing | Source::Ordered | Source::Plain | Source::Managed => {}
         }
         block.behind_all()?;
@@ -262,9 +281,9 @@ impl Drop for Memory {
                 let _ = source.take_back(block);
             }
         };
-        if pending::must_not_wait() {
-            let driver = block.tracker.home().driver().clone();
-            pending::defer(&driver, move || take_back(block));
+        if must_not_wait() {
+            let driver = block.tracker.owning_stream().driver().clone();
+            driver.defer(move || take_back(block));
         } else {
             take_back(block);
         }
@@ -272,6 +291,11 @@ impl Drop for Memory {
 }
 
 impl Source {
+    /// Returns the source of memory of other code, which dropping `owner` releases.
+    pub(crate) fn foreign(owner: impl Any + Send + Sync) -> Self {
+        Self::Other(Arc::new(Foreign(owner)))
+    }
+
     /// Returns the source of an ordinary allocation whose home stream is `home`.
     pub(crate) fn allocated(home: &Stream) -> Self {
         if home.context().limits().pools {
@@ -302,27 +326,40 @@ impl Source {
                 // SAFETY: as above, and the host has waited for the stream.
                 unsafe { call!(home.driver(), cuMemFree_v2(block.address)) }
             }
-            Self::Cached(pool) => pool.take_back(block),
-            Self::Global(module) => {
-                module.take_back(block);
-                Ok(())
-            }
-            Self::Foreign(owner) => {
-                let waited = block.tracker.synchronize(Access::WRITE);
-                if waited.is_err() {
-                    mem::forget(owner);
-                }
-                waited
-            }
+            Self::Other(owner) => owner.reclaim(block),
         }
+    }
+}
+
+/// The host waits for all uses and then drops the owner, which releases the memory.
+impl<T: Any + Send + Sync> Reclaim for Foreign<T> {
+    fn reclaim(self: Arc<Self>, block: Block) -> Result<(), DriverError> {
+        let waited = block.tracker.synchronize(Access::WRITE);
+        if waited.is_err() {
+            mem::forget(self);
+        }
+        waited
+    }
+
+    fn disown(self: Arc<Self>, _: &Block) {
+        mem::forget(self);
     }
 }
 
 impl Block {
     /// Leaves the memory to the graphs that use it. If there is no such graph, returns the source.
     fn leave(&self, source: Source) -> Option<Source> {
-        if self.tracker.is_held() {
-            self.tracker.leave(self.address, self.bytes, source)
+        if self.tracker.is_leased() {
+            let (address, bytes) = (self.address, self.bytes);
+            self.tracker
+                .leave_to_leases(source, move |source, tracker| {
+                    // There is no caller to report the error to.
+                    let _ = source.take_back(Block {
+                        address,
+                        bytes,
+                        tracker,
+                    });
+                })
         } else {
             Some(source)
         }
@@ -330,17 +367,17 @@ impl Block {
 
     /// Frees an ordinary allocation after all uses.
     pub(crate) fn free(self) -> Result<(), DriverError> {
-        Source::allocated(self.tracker.home()).take_back(self)
+        Source::allocated(self.tracker.owning_stream()).take_back(self)
     }
 
     /// Makes the home stream wait for every use on another stream, and returns the home stream.
     fn behind_all(&self) -> Result<Stream, DriverError> {
-        if let Err(error) = self.tracker.before_free() {
+        if let Err(error) = self.tracker.wait_for_all_on_owner() {
             // The memory is never freed explicitly. It ends with its context, which must outlive
             // the uses.
             Tracker::keep_context_while_used_elsewhere(&self.tracker);
             return Err(error);
         }
-        Ok(self.tracker.home().clone())
+        Ok(self.tracker.owning_stream().clone())
     }
 }

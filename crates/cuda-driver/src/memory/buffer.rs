@@ -156,7 +156,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         len: usize,
         owner: impl Any + Send + Sync,
     ) -> Result<Self> {
-        let source = Source::Foreign(Box::new(owner));
+        let source = Source::foreign(owner);
         // SAFETY: the memory must stay valid until the owner is dropped ← the caller guarantees it.
         unsafe { Self::of_source(stream, address, len, source) }
     }

@@ -14,7 +14,7 @@ use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, expect_len, staging
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
-use crate::order::Access;
+use crate::tracking::Access;
 
 impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the elements to `destination`. Returns

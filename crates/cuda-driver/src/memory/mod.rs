@@ -31,7 +31,7 @@ pub use managed::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
 pub use pinned::{
     PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,
 };
-pub use pitched::{Extent, PitchedBuffer, PitchedSlice, PitchedSliceMut};
+pub use pitched::{PitchedBuffer, PitchedSlice, PitchedSliceMut};
 pub use pointer::{MemoryType, PointerAttributes};
 pub use pool::{MemoryPool, MemoryPoolStatistics, PoolAccess, PoolReuse};
 pub use repr::DeviceRepr;
@@ -39,7 +39,7 @@ pub use slice::{DeviceSlice, DeviceSliceMut};
 
 use std::ops::{Bound, RangeBounds};
 
-pub(crate) use allocation::{Block, Memory, Source};
+pub(crate) use allocation::{Block, Memory, Reclaim, Source};
 pub(crate) use cast::len_of_cast;
 pub(crate) use fill::repeated;
 pub(crate) use pool::props_of;

@@ -6,9 +6,10 @@
 use cuda_sys::CUdeviceptr;
 
 use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, expect_len};
+use crate::context::ReplayLock;
 use crate::driver::call;
-use crate::error::Result;
-use crate::order::{Gate, Scope};
+use crate::error::{Error, Result};
+use crate::tracking::{Blocked, Scope, retry};
 
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// `cuMemcpyPeerAsync()`—Queues a copy from memory of any context of the same driver, on the
@@ -48,36 +49,37 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         let (to, from): (CUdeviceptr, CUdeviceptr) = (self.as_raw(), source.as_raw());
         let bytes = self.len() * size_of::<T>();
         let _current = home.context().enter()?;
-        let scope = Scope::new(home);
-        scope.ready()?;
-        // Long waits are done before the replay locks are taken.
-        source.memory.tracker.settle_before(&scope, source.access)?;
-        self.memory.tracker.settle_before(&scope, self.access)?;
-        drop(scope);
-        // A graph may use the memory of either side.
-        let _gates = Gate::enter_both(home.context().gate(), peer.gate());
-        let mut scope = Scope::new(home);
-        source.memory.tracker.before_peer(&scope, source.access)?;
-        self.memory.use_at_home(self.access, || {
-            // SAFETY: both ranges must hold `bytes` bytes and belong to the given contexts, which
-            // must be alive ← the lengths are equal, both views are within their allocations, whose
-            // frees wait for this use, and both buffers are borrowed.
-            unsafe {
-                call!(
-                    home.driver(),
-                    cuMemcpyPeerAsync(
-                        to,
-                        home.context().as_raw(),
-                        from,
-                        peer.as_raw(),
-                        bytes,
-                        home.as_raw()
-                    )
-                )
-            }
+        let (_locks, mut scope) = retry(|| {
+            // A graph may use the memory of either side.
+            let locks = ReplayLock::lock_both(home.context().replay_lock(), peer.replay_lock());
+            let scope = Scope::new(home);
+            scope.ready()?;
+            source
+                .memory
+                .tracker
+                .acquire_for_peer(&scope, source.access)?;
+            self.memory.tracker.acquire(&scope, self.access)?;
+            Ok::<_, Blocked<Error>>((locks, scope))
         })?;
-        source.memory.tracker.after(&mut scope, source.access);
-        Ok(())
+        // SAFETY: both ranges must hold `bytes` bytes and belong to the given contexts, which
+        // must be alive ← the lengths are equal, both views are within their allocations, whose
+        // frees wait for this use, and both buffers are borrowed.
+        let queued = unsafe {
+            call!(
+                home.driver(),
+                cuMemcpyPeerAsync(
+                    to,
+                    home.context().as_raw(),
+                    from,
+                    peer.as_raw(),
+                    bytes,
+                    home.as_raw()
+                )
+            )
+        };
+        self.memory.tracker.commit(&mut scope, self.access);
+        source.memory.tracker.commit(&mut scope, source.access);
+        Ok(queued?)
     }
 
     /// Copies from memory of another context through the host: a download in that context, then an

@@ -12,7 +12,7 @@ use cuda_sys::CUdeviceptr;
 use super::{DeviceRepr, Memory, expect_len, resolve};
 use crate::driver::call;
 use crate::error::Result;
-use crate::order::{Access, Scope};
+use crate::tracking::Access;
 
 /// A read-only view of elements of a [`DeviceBuffer`](crate::DeviceBuffer). It is to the buffer as
 /// `&[T]` is to `Vec<T>`.
@@ -227,12 +227,8 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
         if self.is_empty() || size_of::<T>() == 0 {
             return Ok(());
         }
-        let mut scope = Scope::new(home);
-        // If a graph uses the source, `before` takes the replay lock of the context, under which
-        // the host must not wait. So the waits for the destination are done first.
-        self.memory.tracker.settle_before(&scope, self.access)?;
-        source.memory.tracker.before(&scope, source.access)?;
-        self.memory.use_at_home(self.access, || {
+        let uses = [(source.memory, source.access), (self.memory, self.access)];
+        Memory::use_all(home, uses, || {
             let _current = home.bind_for_copy()?;
             // SAFETY: both ranges must be valid until the copy completes, and must not overlap ←
             // the lengths are equal, and both views are within their allocations, whose frees wait
@@ -248,9 +244,7 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
                     )
                 )
             }
-        })?;
-        source.memory.tracker.after(&mut scope, source.access);
-        Ok(())
+        })
     }
 }
 

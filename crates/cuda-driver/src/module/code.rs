@@ -7,16 +7,14 @@ use std::sync::Arc;
 use cuda_sys::image::{Parameter, Signature};
 use cuda_sys::{CUdeviceptr, CUmod_st};
 
-use super::{JitLog, Unloading};
+use super::{Globals, LibraryInner, Unloading};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
-use crate::global::Globals;
-use crate::handle::{Destroy, Handle};
-use crate::library::LibraryInner;
+use crate::handle::{Destroy, Handle, SendPtr};
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::order::Tracker;
-use crate::stream::SendPtr;
+use crate::tracking::Tracker;
+use crate::types::JitLog;
 
 /// The code of a module, or of a library in one context.
 pub(crate) struct ModuleInner {

@@ -1,68 +1,15 @@
-//! The logs of the driver's compiler and linker, and the options that request them.
+//! The options of the driver's compiler and linker, and the buffers for their logs.
 
 use std::ffi::{c_uint, c_void};
-use std::fmt;
 use std::ptr;
 use std::time::Duration;
 
-use cuda_sys::log::{Diagnostic, Log};
+use cuda_sys::log::Log;
 use cuda_sys::{CUjit_option, Version};
 
 use super::JitOptions;
 use crate::error::Result;
-
-/// The log of the driver's compiler or linker. It is available on success as well as in an error.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct JitLog {
-    info: Log,
-    errors: Log,
-    wall_time: Duration,
-}
-
-impl JitLog {
-    /// Creates a log from both logs of a linker that does not report the time it took.
-    pub(crate) fn of(info: Log, errors: Log) -> Self {
-        Self {
-            info,
-            errors,
-            wall_time: Duration::ZERO,
-        }
-    }
-
-    /// Informational messages: remarks, and the details that [`JitOptions::verbose`] requests.
-    #[must_use]
-    pub fn info(&self) -> &Log {
-        &self.info
-    }
-
-    /// Errors and warnings.
-    #[must_use]
-    pub fn errors(&self) -> &Log {
-        &self.errors
-    }
-
-    /// The diagnostics of both logs, errors first, each with its line in the PTX.
-    #[must_use]
-    pub fn diagnostics(&self) -> Vec<Diagnostic> {
-        let mut found = self.errors.diagnostics();
-        found.extend(self.info.diagnostics());
-        found
-    }
-
-    /// The time that compiling and linking took, as measured by the driver; zero if there was
-    /// nothing to compile or link.
-    #[must_use]
-    pub fn wall_time(&self) -> Duration {
-        self.wall_time
-    }
-}
-
-impl fmt::Display for JitLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let logs = [&self.errors, &self.info].map(|log| log.as_str().trim());
-        f.write_str(logs.join("\n").trim())
-    }
-}
+use crate::types::JitLog;
 
 /// The maximum size of each log in bytes.
 const LOG_BYTES: usize = 16 << 10;
@@ -138,10 +85,7 @@ impl Compilation {
         // The driver has written an `f32` into the first value: the time in milliseconds.
         let bits = self.values.first().map_or(0, |value| value.addr());
         let milliseconds = f32::from_bits(bits as u32);
-        JitLog {
-            info: text(&self.info),
-            errors: text(&self.errors),
-            wall_time: Duration::try_from_secs_f32(milliseconds / 1e3).unwrap_or_default(),
-        }
+        let wall_time = Duration::try_from_secs_f32(milliseconds / 1e3).unwrap_or_default();
+        JitLog::new(text(&self.info), text(&self.errors), wall_time)
     }
 }

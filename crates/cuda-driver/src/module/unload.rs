@@ -5,8 +5,7 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::error::Error;
 use crate::handle::{Destroy, Handle};
-use crate::order::Tracker;
-use crate::pending;
+use crate::tracking::Tracker;
 
 /// A module or a library to unload when the uses of its variables and all work in its contexts are
 /// complete.
@@ -44,14 +43,14 @@ where
         // wait for it.
         let driver = self.contexts.last().map(Context::driver);
         let driver = driver.unwrap_or(self.handle.driver()).clone();
-        pending::waiting(&driver, move || self.wait_for_variables());
+        driver.run_or_defer_wait(move || self.wait_for_variables());
     }
 
     fn wait_for_variables(mut self) {
         while let Some(variable) = self.variables.last() {
-            if let Some(context) = variable.unsettled() {
+            if let Some(context) = variable.unfenced_context() {
                 let same = context.clone();
-                return context.when_quiet(move || match same.settle_strays() {
+                return context.when_quiet(move || match same.wait_for_unfenced() {
                     Ok(()) => self.wait_for_variables(),
                     Err(_) => self.abandon(),
                 });

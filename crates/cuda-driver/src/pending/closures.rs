@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
 
-use super::{message_of, quietly, watch};
+use crate::deferred::{InsideHostFunction, message_of, quietly};
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard, rank};
 
@@ -81,7 +81,7 @@ impl Drop for Shared {
 
 /// The function that the driver calls, with the id of a closure.
 pub(crate) unsafe extern "C" fn called_again(data: *mut c_void) {
-    let _inside = watch::Inside::enter();
+    let _inside = InsideHostFunction::enter();
     let found = table().closures.get(&data.addr()).cloned();
     let Some(shared) = found else {
         return;

@@ -10,8 +10,10 @@ use super::{Entry, Outcome};
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{Error, Result};
-use crate::event::{Event, UseEvent};
-use crate::stream::{Stream, StreamState};
+use crate::event::Event;
+use crate::fence::Fence;
+use crate::stream::Stream;
+use crate::stream_state::StreamState;
 
 /// A future that is ready when work is complete. It works with any runtime; the driver wakes it.
 ///
@@ -20,28 +22,28 @@ use crate::stream::{Stream, StreamState};
 pub struct Completion {
     outcome: Arc<Outcome>,
     /// The event after the work, if one could be recorded.
-    event: Option<UseEvent>,
+    event: Option<Fence>,
     /// Declared last: it has to be dropped after the event.
     context: Context,
 }
 
 impl Completion {
     /// Creates a completion of the work before `event`.
-    pub(crate) fn behind(context: &Context, event: UseEvent) -> Self {
+    pub(crate) fn behind(context: &Context, event: Fence) -> Self {
         let this = Self::new(context, |side| {
             side.wait_at_once(context, event.raw())?;
             Ok(event.clone())
         });
         match this.outcome.get() {
-            // The driver cannot be made to report it, so the service thread polls the event.
+            // The driver cannot be made to report it, so the reaper thread polls the event.
             Some(Err(_)) => Self::asked_for(context, event),
             _ => this,
         }
     }
 
-    fn asked_for(context: &Context, event: UseEvent) -> Self {
+    fn asked_for(context: &Context, event: Fence) -> Self {
         let mut entry = Entry::new(context);
-        entry.event = Some(event.clone());
+        entry.fence = Some(event.clone());
         let outcome = Arc::clone(&entry.outcome);
         super::add(entry);
         Self {
@@ -56,12 +58,12 @@ impl Completion {
     ///
     /// Each completion uses an internal stream of its own, so that it delays neither the work nor
     /// other completions.
-    fn new(context: &Context, prepare: impl FnOnce(&StreamState) -> Result<UseEvent>) -> Self {
+    fn new(context: &Context, prepare: impl FnOnce(&StreamState) -> Result<Fence>) -> Self {
         let queue = || {
             let side = context.take_side_stream()?;
             let event = prepare(&side)?;
             let mut entry = Entry::new(context);
-            entry.event = Some(event.clone());
+            entry.fence = Some(event.clone());
             entry.side = Some(Arc::clone(&side));
             let outcome = Arc::clone(&entry.outcome);
             let id = super::add(entry);
@@ -148,7 +150,7 @@ impl Stream {
     #[must_use]
     pub fn completion(&self) -> Completion {
         Completion::new(self.context(), |side| {
-            let event = UseEvent::record(self.context(), self.state())?;
+            let event = self.state().record(self.context())?;
             side.wait_at_once(self.context(), event.raw())?;
             Ok(event)
         })
@@ -166,7 +168,7 @@ impl Event {
         Completion::new(self.context(), |side| {
             side.wait_at_once(self.context(), self.as_raw())?;
             // An internal event, because the program may record `self` again.
-            UseEvent::record(self.context(), side).map_err(Error::from)
+            side.record(self.context()).map_err(Error::from)
         })
     }
 }

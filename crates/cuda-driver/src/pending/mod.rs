@@ -1,40 +1,36 @@
-//! Pending work: host functions and completions that the driver reports later, and a service thread
+//! Pending work: host functions and completions that the driver reports later, and a reaper thread
 //! for those that it never reports.
 //!
 //! Each pending entry is listed here under an id, and the driver is given only the id. Taking an
 //! entry out of the list transfers its ownership, to the driver's thread or to another one, and a
 //! call that comes too late finds nothing.
 //!
-//! A lost device calls no host functions. So while anything is pending, the service thread
+//! A lost device calls no host functions. So while anything is pending, the reaper thread
 //! regularly polls the driver and ends the entries that failed. Calls of the driver, which are not
 //! allowed inside a host function, are made by worker threads.
 
 mod closures;
 mod completion;
+mod host_call;
 mod outcome;
-mod watch;
-mod worker;
+mod reaper;
 
 pub(crate) use closures::{Closure, called_again};
 pub use completion::Completion;
+pub use host_call::HostCall;
 pub(crate) use outcome::Outcome;
-pub(crate) use watch::{
-    add, defer, in_turn, is_inside_host_function, must_defer, must_not_wait, on_worker, outside,
-    set_event, settle, sweep, take, waiting,
-};
-pub(crate) use worker::Jobs;
+pub(crate) use reaper::{add, set_fence, sweep, take};
 
-use std::any::Any;
 use std::ffi::c_void;
-use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
 
 use crate::context::Context;
+use crate::deferred::{InsideHostFunction, message_of, must_not_wait, quietly};
 use crate::error::{DriverError, Error, Result};
-use crate::event::UseEvent;
-use crate::stream::StreamState;
+use crate::fence::Fence;
+use crate::stream_state::StreamState;
 
 /// The id of an entry. It is never reused in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,10 +45,10 @@ impl Id {
 
 /// A pending entry.
 pub(crate) struct Entry {
-    /// The event after the work. If it is `None`, no event was recorded, and the entry ends through
+    /// The fence after the work. If it is `None`, no fence was recorded, and the entry ends through
     /// `late`, the host function, or the loss of the device.
-    pub(crate) event: Option<UseEvent>,
-    /// Retries to record the event, if that failed.
+    pub(crate) fence: Option<Fence>,
+    /// Tries again to record the fence, if that failed.
     pub(crate) late: Option<Late>,
     /// The closure that the driver is to call.
     pub(crate) run: Option<Box<dyn FnOnce() + Send>>,
@@ -67,8 +63,18 @@ pub(crate) struct Entry {
     pub(crate) context: Context,
 }
 
-/// Retries to get an event after the pending work. Returns `None` if the work is complete.
-pub(crate) type Late = Arc<dyn Fn() -> Result<Option<UseEvent>, DriverError> + Send + Sync>;
+/// Tries again to get a fence after the pending work.
+pub(crate) type Late = Arc<dyn Fn() -> LateFence + Send + Sync>;
+
+/// The result of another attempt to get a fence.
+pub(crate) enum LateFence {
+    /// The work is complete.
+    Complete,
+    /// The fence after the work.
+    Recorded(Fence),
+    /// The fence cannot be recorded yet.
+    NotYet,
+}
 
 /// The memory of a transfer, which is dropped when the transfer is complete.
 pub(crate) trait Keep: Send {
@@ -79,7 +85,7 @@ pub(crate) trait Keep: Send {
 impl Entry {
     pub(crate) fn new(context: &Context) -> Self {
         Self {
-            event: None,
+            fence: None,
             late: None,
             run: None,
             keep: None,
@@ -115,7 +121,7 @@ impl Entry {
     /// Ends the entry. Its parts are released before waiters are notified.
     fn end(self, result: Result<()>) {
         let Self {
-            event,
+            fence,
             late,
             run,
             keep,
@@ -125,14 +131,14 @@ impl Entry {
             context,
         } = self;
         drop(run);
-        drop(event);
+        drop(fence);
         drop(late);
         if let Some(side) = side {
             context.keep_side_stream(side);
         }
         match keep {
             // Freeing the memory calls the driver.
-            Some(keep) if must_not_wait() => defer(context.driver(), move || drop(keep)),
+            Some(keep) if must_not_wait() => context.driver().defer(move || drop(keep)),
             keep => quietly(|| drop(keep)),
         }
         drop(context);
@@ -142,7 +148,7 @@ impl Entry {
 
 /// The function that the driver calls, with the id of an entry.
 pub(crate) unsafe extern "C" fn called(data: *mut c_void) {
-    let _inside = watch::Inside::enter();
+    let _inside = InsideHostFunction::enter();
     quietly(|| {
         if let Some(entry) = take(Id(data.addr())) {
             entry.called();
@@ -157,21 +163,4 @@ fn guarded(run: Box<dyn FnOnce() + Send>) -> Result<()> {
         quietly(|| drop(panic));
         Error::HostFunctionPanicked { message }
     })
-}
-
-/// Runs `work` and swallows a panic; the panic hook has already reported it.
-fn quietly(work: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
-        // The drop of the payload could panic again.
-        mem::forget(panic);
-    }
-}
-
-fn message_of(panic: &(dyn Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message")
-        .to_owned()
 }

@@ -11,7 +11,7 @@ use cuda_sys::{
 use super::Stream;
 use crate::driver::call;
 use crate::error::Result;
-use crate::launch::{AccessProperty, MemSyncDomain};
+use crate::types::{AccessProperty, MemSyncDomain};
 
 /// How the host waits for a stream. Values without a name are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,48 +1,14 @@
 //! The default streams of a context: one of this crate, and the two of C.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use cuda_sys::{CUresult, CUstream_flags};
-use once_cell::sync::OnceCell;
 
-use super::{Kind, Stream, StreamState};
+use super::Stream;
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
-use crate::lock::{Mutex, rank};
-
-/// `CU_STREAM_LEGACY`
-pub(super) const LEGACY: usize = 1;
-/// `CU_STREAM_PER_THREAD`
-pub(super) const PER_THREAD: usize = 2;
-
-/// The streams that a context shares among all its handles.
-#[derive(Default)]
-pub(crate) struct ContextStreams {
-    default: OnceCell<Arc<StreamState>>,
-    legacy: OnceCell<Arc<StreamState>>,
-    per_thread: OnceCell<Arc<StreamState>>,
-    /// The legacy stream and the streams that it waits for.
-    blocking: Mutex<Vec<Weak<StreamState>>, { rank::BLOCKING_STREAMS }>,
-    /// Idle streams for internal work.
-    side: Mutex<Vec<Arc<StreamState>>, { rank::SIDE_STREAMS }>,
-}
-
-impl ContextStreams {
-    pub(super) fn add_blocking(&self, stream: &Arc<StreamState>) {
-        let mut blocking = self.blocking.lock();
-        blocking.retain(|stream| stream.strong_count() > 0);
-        blocking.push(Arc::downgrade(stream));
-    }
-
-    pub(super) fn blocking(&self) -> Vec<Arc<StreamState>> {
-        self.blocking
-            .lock()
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect()
-    }
-}
+use crate::stream_state::{Kind, StreamState};
 
 impl Context {
     /// Returns the stream for programs that need only one. It is the same for every handle of this

@@ -7,18 +7,13 @@
 mod attribute;
 mod capturing;
 mod default;
-mod host;
 mod pool;
 mod state;
-mod value;
 
 pub use attribute::{AccessPolicyWindow, MemSyncDomainMap, SynchronizationPolicy};
 pub use capturing::CaptureStatus;
-pub(crate) use default::ContextStreams;
-pub use host::HostCall;
 pub use pool::StreamPool;
-pub(crate) use state::{Kind, Queueing, SendPtr, StreamState};
-pub use value::{StreamWord, ValueBatch, WaitCondition};
+pub(crate) use state::Queueing;
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +23,7 @@ use cuda_sys::{CUresult, CUstream};
 use crate::context::{Context, Current};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::event::{Event, UseEvent};
+use crate::stream_state::StreamState;
 
 bitflags::bitflags! {
     /// The behaviour of a stream. Unknown bits are kept.
@@ -116,21 +111,6 @@ impl Stream {
         }
     }
 
-    /// `cuStreamWaitEvent(event)`—Makes work that is queued on the stream from now on wait for
-    /// `event`.
-    ///
-    /// The event may be of another context.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OtherContext`] if the event belongs to another driver.
-    #[doc(alias = "cuStreamWaitEvent")]
-    pub fn wait(&self, event: &Event) -> Result<()> {
-        self.driver()
-            .expect_handles_of(event.context().driver(), "the event")?;
-        Ok(self.state.wait(&self.context, event.as_raw())?)
-    }
-
     /// `cuEventRecord()`, `cuStreamWaitEvent()`—Creates a stream with the flags and the priority of
     /// this one, whose work waits for all work that is queued here now.
     pub fn fork(&self) -> Result<Self> {
@@ -151,7 +131,7 @@ impl Stream {
     pub fn join(&self, other: &Self) -> Result<()> {
         self.driver()
             .expect_handles_of(other.driver(), "the stream")?;
-        let event = UseEvent::record(&other.context, &other.state)?;
+        let event = other.state.record(&other.context)?;
         Ok(self.state.wait(&self.context, event.raw())?)
     }
 

@@ -5,7 +5,7 @@ use cuda_sys::{
     CUtensorMapL2promotion, CUtensorMapSwizzle,
 };
 
-use crate::launch::raw;
+use crate::types::raw;
 
 /// The type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

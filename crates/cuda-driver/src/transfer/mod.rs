@@ -14,9 +14,10 @@ use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use crate::context::{Context, KeptContext};
+use crate::deferred::is_inside_host_function;
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
-use crate::event::UseEvent;
+use crate::fence::Fence;
 use crate::memory::pinned::expect_locked_for;
 use crate::memory::pinned::sealed::{Lock, TOKEN};
 use crate::memory::{
@@ -36,10 +37,10 @@ use crate::stream::Stream;
 pub struct Transfer<P> {
     memory: Option<P>,
     /// The event after the copy. `None` if there was nothing to copy.
-    event: Option<UseEvent>,
+    event: Option<Fence>,
     completion: Option<Completion>,
     on_failure: fn(P, DriverError),
-    on_drop: fn(P, UseEvent, &Context, Option<KeptContext>),
+    on_drop: fn(P, Fence, &Context, Option<KeptContext>),
     /// The context of the memory, if the copy runs in another context.
     memory_context: Option<KeptContext>,
     /// Declared last: it has to be dropped after the events.
@@ -67,7 +68,7 @@ impl<P> Transfer<P> {
     /// A fault of the device.
     #[doc(alias = "cuEventQuery")]
     pub fn is_done(&self) -> Result<bool> {
-        Ok(self.event.as_ref().map_or(Ok(true), UseEvent::query)?)
+        Ok(self.event.as_ref().map_or(Ok(true), Fence::query)?)
     }
 
     /// `cuEventSynchronize()`—Waits until the copy is complete, and returns the memory.
@@ -192,16 +193,16 @@ impl<P: Lock + Send> Keep for Left<P> {
 
 fn leave<P: Lock + Send + 'static>(
     memory: P,
-    event: UseEvent,
+    event: Fence,
     context: &Context,
     memory_context: Option<KeptContext>,
 ) {
-    let is_done = !pending::is_inside_host_function() && event.is_done();
+    let is_done = !is_inside_host_function() && event.is_done();
     if is_done {
         return drop(memory);
     }
     let mut entry = Entry::new(context);
-    entry.event = Some(event);
+    entry.fence = Some(event);
     entry.keep = Some(Box::new(Left(memory, memory_context)));
     pending::add(entry);
 }
@@ -228,7 +229,7 @@ fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
     let event = match queue(&memory) {
         Err(error) => return give_back(error, memory),
         Ok(false) => None,
-        Ok(true) => match UseEvent::record(stream.context(), stream.state()) {
+        Ok(true) => match stream.state().record(stream.context()) {
             Ok(event) => Some(event),
             // Without an event, only a wait for the whole stream shows that the copy is complete.
             Err(_) => match stream.state().synchronize(stream.context()) {

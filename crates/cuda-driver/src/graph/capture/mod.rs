@@ -17,16 +17,15 @@ use std::sync::Arc;
 
 use cuda_sys::{CUgraph, CUstreamCaptureMode};
 
-use super::node::Edge;
 use super::{Graph, Root};
 use crate::context::{Capturing, Context};
 use crate::driver::call;
 use crate::error::{DriverError, Result};
-use crate::event::{EventFlags, RawEvent};
+use crate::fence::{RawEvent, UNTIMED};
 use crate::handle::Handle;
 use crate::lock::{Mutex, rank};
-use crate::pending;
 use crate::stream::{Stream, StreamFlags};
+use crate::types::node::Edge;
 
 /// A capture under way, for programs that cannot put the captured calls into a closure; others use
 /// [`Graph::capture`].
@@ -214,7 +213,7 @@ impl Capture {
 
     fn prepare(context: &Context) -> Result<(Stream, Handle<RawEvent>, Capturing)> {
         let origin = Stream::new(context, StreamFlags::NON_BLOCKING, 0)?;
-        let event = RawEvent::create(context, EventFlags::DISABLE_TIMING)?;
+        let event = context.create_event(UNTIMED)?;
         Ok((origin, event, Capturing::new(context)))
     }
 
@@ -343,7 +342,7 @@ impl Drop for Capture {
             // A drop cannot return the error; `end` does.
             let _ = session.finish();
         };
-        pending::outside(&driver, finish);
+        driver.run_or_defer(finish);
     }
 }
 

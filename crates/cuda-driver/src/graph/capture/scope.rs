@@ -13,14 +13,14 @@ use crate::event::Event;
 use crate::function::Function;
 use crate::graph::build::propagate;
 use crate::graph::kernel::kernel_owners;
-use crate::graph::node::{Edge, Node, NodeId, node_kind};
 use crate::graph::parts::Parts;
 use crate::graph::{CopySource, CopyTarget, Graph, Owners};
-use crate::launch::{
-    Accepts, Kernel, KernelArgs, KernelParams, LaunchAttributes, LaunchConfig, Values,
-};
+use crate::launch::{Accepts, Kernel, KernelArgs, KernelParams, LaunchAttributes, Values};
+use crate::memop::ValueBatch;
 use crate::memory::DeviceRepr;
-use crate::stream::{Stream, StreamFlags, ValueBatch};
+use crate::stream::{Stream, StreamFlags};
+use crate::types::LaunchConfig;
+use crate::types::node::{Edge, Node, NodeId, node_kind};
 
 /// A branch of captured calls, each of which runs after the one before, like the calls on a stream.
 ///

@@ -11,9 +11,10 @@ use cuda_sys::{
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::graph::Owners;
-use crate::graph::node::{Edge, EdgeKind, NodeId, NodeKind};
 use crate::graph::parts::{NodeInfo, Parts};
-use crate::stream::{SendPtr, Stream};
+use crate::handle::SendPtr;
+use crate::stream::Stream;
+use crate::types::node::{Edge, EdgeKind, NodeId, NodeKind};
 
 /// The state of a stream that is capturing.
 pub(super) struct Seen {

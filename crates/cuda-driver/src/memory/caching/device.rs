@@ -8,11 +8,10 @@ use super::classes::{bytes_of_class, class_of};
 use super::statistics::Statistics;
 use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
-use crate::memory::allocation::{Block, Memory, Source};
+use crate::memory::allocation::{Block, Memory, Reclaim, Source};
 use crate::memory::{DeviceBuffer, DeviceRepr, bytes_of};
-use crate::order::Tracker;
-use crate::pending;
 use crate::stream::Stream;
+use crate::tracking::Tracker;
 
 /// A pool that reuses device memory. Its buffers are ordinary buffers, and dropping a buffer
 /// returns its memory to the pool. Cloning a pool returns another handle to the same pool.
@@ -92,7 +91,7 @@ impl CachingPool {
             return Ok(DeviceBuffer::of_memory(Memory::nothing(stream), len));
         }
         let block = self.blocks().allocate(stream, class_of(bytes))?;
-        let source = Source::Cached(Arc::clone(self.blocks()));
+        let source = Source::Other(Arc::clone(self.blocks()) as Arc<dyn Reclaim>);
         // SAFETY: the block must belong to the pool, no other code may return it, and the tracker
         // must know all its uses ← the block was taken out of the pool just now, together with its
         // tracker.
@@ -232,22 +231,12 @@ impl Blocks {
         }
     }
 
-    /// Returns a block to the pool.
-    pub(crate) fn take_back(&self, block: Block) -> Result<(), DriverError> {
-        self.put(class_of(block.bytes), block)
-    }
-
     fn put(&self, class: usize, block: Block) -> Result<(), DriverError> {
-        let home = block.tracker.home().state().id();
+        let home = block.tracker.owning_stream().state().id();
         match self.cache.put(class, home, block) {
             None => Ok(()),
             Some(block) => block.free(),
         }
-    }
-
-    /// Records that a block in use will never be returned.
-    pub(crate) fn lose(&self, block: &Block) {
-        self.cache.lost(class_of(block.bytes));
     }
 
     /// Frees at least `bytes` bytes of cached memory, or all of it. Returns the streams on which
@@ -256,7 +245,7 @@ impl Blocks {
         let swept = self.cache.sweep(bytes);
         let mut homes: Vec<Stream> = Vec::new();
         for block in swept {
-            let home = block.tracker.home();
+            let home = block.tracker.owning_stream();
             if !homes.contains(home) {
                 homes.push(home.clone());
             }
@@ -268,10 +257,21 @@ impl Blocks {
     }
 }
 
+/// A block goes back to the pool with the record of its uses.
+impl Reclaim for Blocks {
+    fn reclaim(self: Arc<Self>, block: Block) -> Result<(), DriverError> {
+        self.put(class_of(block.bytes), block)
+    }
+
+    fn disown(self: Arc<Self>, block: &Block) {
+        self.cache.lost(class_of(block.bytes));
+    }
+}
+
 impl Drop for Owner {
     fn drop(&mut self) {
         let blocks = self.0.cache.close();
-        pending::outside(self.0.context.driver(), move || {
+        self.0.context.driver().run_or_defer(move || {
             for block in blocks {
                 // As in `Blocks::free`, there is no caller to report the error to.
                 let _ = block.free();

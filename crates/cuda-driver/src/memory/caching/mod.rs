@@ -9,7 +9,6 @@ mod device;
 mod pinned;
 mod statistics;
 
-pub(crate) use device::Blocks;
 pub use device::CachingPool;
 pub use pinned::PinnedCachingPool;
 pub use statistics::Statistics as CachingPoolStatistics;

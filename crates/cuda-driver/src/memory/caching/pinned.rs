@@ -11,8 +11,9 @@ use super::statistics::Statistics;
 use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
 use crate::handle::Handle;
-use crate::memory::pinned::{Keep, Locked, PinnedBlock};
+use crate::memory::pinned::{Keep, Locked};
 use crate::memory::{DeviceRepr, PinnedBuffer, PinnedFlags, bytes_of};
+use crate::staging_pool::PinnedBlock;
 
 /// A pool that reuses page-locked memory. Its buffers are ordinary buffers, and dropping a buffer
 /// returns its memory to the pool. Cloning a pool returns another handle to the same pool.

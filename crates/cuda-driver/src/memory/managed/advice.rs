@@ -8,7 +8,6 @@ use crate::device::Device;
 use crate::driver::{Driver, call};
 use crate::error::Result;
 use crate::memory::{DeviceRepr, DeviceSlice};
-use crate::order::Scope;
 use crate::stream::Stream;
 
 /// The value of `CU_DEVICE_CPU`.
@@ -69,22 +68,19 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     #[doc(alias = "cuMemPrefetchAsync")]
     pub fn prefetch(&self, location: &MemoryLocation, stream: &Stream) -> Result<()> {
         let to = location.ordinal(stream.driver())?;
-        let mut scope = Scope::new(stream);
-        let tracker = &self.memory.tracker;
         if self.bytes() == 0 {
             return Ok(());
         }
-        tracker.before(&scope, self.access)?;
-        // SAFETY: the range and the stream must be alive ← the range is that of the view, whose
-        // memory is freed only after this use, and the stream is borrowed.
-        unsafe {
-            call!(
-                stream.driver(),
-                cuMemPrefetchAsync(self.as_raw(), self.bytes(), to, stream.as_raw())
-            )
-        }?;
-        tracker.after(&mut scope, self.access);
-        Ok(())
+        self.memory.use_on(stream, self.access, || {
+            // SAFETY: the range and the stream must be alive ← the range is that of the view, whose
+            // memory is freed only after this use, and the stream is borrowed.
+            unsafe {
+                call!(
+                    stream.driver(),
+                    cuMemPrefetchAsync(self.as_raw(), self.bytes(), to, stream.as_raw())
+                )
+            }
+        })
     }
 
     /// `cuMemAdvise(advice)`—Advises the driver how the memory will be used.

@@ -11,8 +11,8 @@ use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::allocation::{Memory, Source};
 use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSliceMut, bytes_of};
-use crate::order::{Access, Scope};
 use crate::stream::Stream;
+use crate::tracking::Access;
 
 /// An array of `len` elements of `T` that the host and the device access at the same address.
 ///
@@ -204,18 +204,17 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         if memory.address == 0 {
             return Ok(());
         }
-        let mut scope = Scope::new(stream);
-        memory.tracker.before(&scope, Access::WRITE)?;
-        // SAFETY: the memory must be managed and the stream must be alive ← `self` owns the managed
-        // memory, and the stream is borrowed. A length of 0 selects the whole allocation.
-        unsafe {
-            call!(
-                stream.driver(),
-                cuStreamAttachMemAsync(stream.as_raw(), memory.address, 0, attachment.flag())
-            )
-        }?;
-        memory.tracker.after(&mut scope, Access::WRITE);
-        Ok(())
+        memory.use_on(stream, Access::WRITE, || {
+            // SAFETY: the memory must be managed and the stream must be alive ← `self` owns the
+            // managed memory, and the stream is borrowed. A length of 0 selects the whole
+            // allocation.
+            unsafe {
+                call!(
+                    stream.driver(),
+                    cuStreamAttachMemAsync(stream.as_raw(), memory.address, 0, attachment.flag())
+                )
+            }
+        })
     }
 
     /// `cuMemFree()`—Waits for all uses and frees the memory, as dropping the buffer does, and

@@ -13,54 +13,17 @@ use cuda_sys::{CUresult, calls};
 use super::locked::Lockable;
 use super::{PinnedFlags, RegisterFlags};
 use crate::context::Context;
-use crate::driver::{Driver, call};
+use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
-use crate::handle::{Destroy, Handle};
-use crate::stream::SendPtr;
-
-/// A block of page-locked bytes. It can be freed on any thread, without a current context.
-pub(crate) struct PinnedBlock;
-
-/// The address of a block and, for a block from the program's allocator, its layout.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RawBlock {
-    start: SendPtr<c_void>,
-    own: Option<Layout>,
-}
+use crate::handle::Handle;
+use crate::staging_pool::{PinnedBlock, RawBlock};
 
 /// The driver locks whole pages, so a block from the program's allocator is aligned to a page.
 const PAGE: usize = 4096;
 
-impl Destroy for PinnedBlock {
-    type Raw = RawBlock;
-
-    unsafe fn destroy(driver: &Driver, raw: RawBlock) -> Result<(), DriverError> {
-        let start = raw.start();
-        let Some(layout) = raw.own else {
-            // SAFETY: the memory must be allocated and no longer used ← the handle owns it, and
-            // `destroy` is the last use of the handle.
-            return unsafe { call!(driver, cuMemFreeHost(start)) };
-        };
-        // If the memory cannot be unregistered it is not freed.
-        // SAFETY: the memory must be registered and no longer used by the device ← as above.
-        unsafe { call!(driver, cuMemHostUnregister(start)) }?;
-        // SAFETY: the memory must have this layout and must not be used afterwards ← `allocate_own`
-        // allocated it with this layout, and `destroy` is the last use of the handle.
-        unsafe { dealloc(start.cast(), layout) };
-        Ok(())
-    }
-}
-
 impl Lockable for PinnedBlock {
     fn start(raw: RawBlock) -> *mut c_void {
         raw.start()
-    }
-}
-
-impl RawBlock {
-    /// Returns the address of the first byte.
-    pub(crate) fn start(self) -> *mut c_void {
-        self.start.0
     }
 }
 
@@ -85,10 +48,7 @@ impl PinnedBlock {
             // SAFETY: the pointer must be writable ← it points to a local variable.
             unsafe { call!(driver, cuMemHostAlloc(&raw mut start, bytes, flags.bits())) }
                 .map_err(|error| Error::of_allocation(error, bytes))?;
-            RawBlock {
-                start: SendPtr(start),
-                own: None,
-            }
+            RawBlock::of_driver(start)
         };
         // SAFETY: no other code may free the block ← it was allocated just now.
         Ok(unsafe { Handle::new(driver, raw) })
@@ -141,9 +101,6 @@ impl PinnedBlock {
             unsafe { dealloc(start, layout) };
             return Err(Error::of_allocation(error, bytes));
         }
-        Ok(RawBlock {
-            start: SendPtr(start.cast()),
-            own: Some(layout),
-        })
+        Ok(RawBlock::of_program(start.cast(), layout))
     }
 }

@@ -12,12 +12,13 @@ use std::slice;
 
 use cuda_sys::CUdeviceptr;
 
+use super::PageLocked;
 use super::locked::{Locked, sealed};
-use super::{PageLocked, PinnedBlock};
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::memory::{DeviceRepr, bytes_of};
+use crate::staging_pool::PinnedBlock;
 
 bitflags::bitflags! {
     /// Options of an allocation of page-locked memory. Unnamed bits are kept.

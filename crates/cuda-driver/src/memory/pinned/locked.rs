@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock};
 use cuda_sys::CUdeviceptr;
 
 use crate::context::Context;
+use crate::deferred::must_not_wait;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::handle::{Destroy, Handle};
-use crate::pending;
 
 /// The part of [`PageLocked`](crate::memory::PageLocked) that only this crate may call.
 pub(crate) mod sealed {
@@ -170,9 +170,9 @@ impl<K: Lockable> Locked<K> {
 
 impl<K: Lockable> Drop for Locked<K> {
     fn drop(&mut self) {
-        if pending::must_not_wait() && self.handle.is_some() {
+        if must_not_wait() && self.handle.is_some() {
             let moved = self.take();
-            return pending::defer(self.context().driver(), move || drop(moved));
+            return self.context().driver().defer(move || drop(moved));
         }
         // A drop cannot report an error. `close` does.
         let _ = self.unlock();

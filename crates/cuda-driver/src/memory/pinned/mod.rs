@@ -9,7 +9,6 @@ mod buffer;
 mod locked;
 mod registered;
 
-pub(crate) use block::PinnedBlock;
 pub use buffer::{PinnedBuffer, PinnedFlags};
 pub(crate) use locked::{Keep, Locked, sealed};
 pub use registered::{RegisterError, RegisterFlags, RegisteredBuffer};

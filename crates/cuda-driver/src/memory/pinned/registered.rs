@@ -15,12 +15,11 @@ use cuda_sys::CUdeviceptr;
 use super::PageLocked;
 use super::locked::{Lockable, Locked, sealed};
 use crate::context::Context;
+use crate::deferred::must_not_wait;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::handle::{Destroy, Handle};
+use crate::handle::{Destroy, Handle, SendPtr};
 use crate::memory::{DeviceRepr, bytes_of};
-use crate::pending;
-use crate::stream::SendPtr;
 
 bitflags::bitflags! {
     /// Options of a registration. Unnamed bits are kept.
@@ -238,7 +237,7 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
 
 impl<T: DeviceRepr> Drop for RegisteredBuffer<T> {
     fn drop(&mut self) {
-        if pending::must_not_wait() && self.capacity.is_some() {
+        if must_not_wait() && self.capacity.is_some() {
             let moved = Self {
                 locked: self.locked.take(),
                 start: self.start,
@@ -246,7 +245,7 @@ impl<T: DeviceRepr> Drop for RegisteredBuffer<T> {
                 capacity: self.capacity.take(),
             };
             let driver = self.context().driver().clone();
-            return pending::defer(&driver, move || drop(moved));
+            return driver.defer(move || drop(moved));
         }
         // A drop cannot report an error. `close` does.
         let _ = self.unlock();

@@ -6,12 +6,13 @@ use std::ops::RangeBounds;
 
 use cuda_sys::CUdeviceptr;
 
-use super::{Extent, PitchedSlice, PitchedSliceMut, Rows};
+use super::{PitchedSlice, PitchedSliceMut, Rows};
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::{DeviceRepr, Memory, Source, bytes_of};
-use crate::order::Access;
 use crate::stream::Stream;
+use crate::tracking::Access;
+use crate::types::Extent;
 
 /// Rows of elements of `T` in device memory. Each row starts at an address at which the device
 /// reads and writes fast. The memory is freed when the buffer is dropped.

@@ -3,10 +3,10 @@
 use super::rows::{Side, queue};
 use super::{PitchedSlice, PitchedSliceMut};
 use crate::error::Result;
+use crate::memory::Memory;
 use crate::memory::host_copy::{from_pinned, to_pinned};
 use crate::memory::pinned::expect_locked_for;
 use crate::memory::{DeviceRepr, PageLocked, expect_len, staging};
-use crate::order::Scope;
 
 impl<T: DeviceRepr> PitchedSlice<'_, T> {
     /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`, `cuStreamSynchronize()`—Copies the elements to
@@ -137,20 +137,14 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
             return Ok(());
         }
         let home = self.memory.home();
-        let mut scope = Scope::new(home);
-        // If a graph uses the source, `before` takes the replay lock of the context, under which
-        // the host must not wait. So the waits for the destination are done first.
-        self.memory.tracker.settle_before(&scope, self.access)?;
-        source.memory.tracker.before(&scope, source.access)?;
         let (to, from) = (Side::Device(self.rows), Side::Device(source.rows));
-        self.memory.use_at_home(self.access, || {
+        let uses = [(source.memory, source.access), (self.memory, self.access)];
+        Memory::use_all(home, uses, || {
             // SAFETY: both sides must hold the rows until the copy has completed, and must not
             // overlap ← the extents are equal, and both views are within their allocations, whose
             // frees wait for this use. The ranges do not overlap because this view is borrowed
             // mutably.
             unsafe { queue(home, to, from, &self.rows) }
-        })?;
-        source.memory.tracker.after(&mut scope, source.access);
-        Ok(())
+        })
     }
 }

@@ -1,20 +1,8 @@
-//! The size of a box of elements.
-
-use std::fmt;
+//! Checks of the size of a box of elements.
 
 use crate::error::{Error, Result};
 use crate::memory::bytes_of;
-
-/// The size of a box: elements per row, rows per plane, and planes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Extent {
-    /// The number of elements in a row.
-    pub width: usize,
-    /// The number of rows in a plane.
-    pub height: usize,
-    /// The number of planes.
-    pub depth: usize,
-}
+use crate::types::Extent;
 
 impl Extent {
     /// Returns the number of elements. Fails if the size in bytes does not fit in an address. A
@@ -43,31 +31,5 @@ impl Extent {
                 destination_extent: self,
             })
         }
-    }
-}
-
-impl From<(usize, usize)> for Extent {
-    fn from((width, height): (usize, usize)) -> Self {
-        Self {
-            width,
-            height,
-            depth: 1,
-        }
-    }
-}
-
-impl From<(usize, usize, usize)> for Extent {
-    fn from((width, height, depth): (usize, usize, usize)) -> Self {
-        Self {
-            width,
-            height,
-            depth,
-        }
-    }
-}
-
-impl fmt::Display for Extent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} x {} x {}", self.width, self.height, self.depth)
     }
 }

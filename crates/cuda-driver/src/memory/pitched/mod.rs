@@ -10,6 +10,5 @@ mod rows;
 mod view;
 
 pub use buffer::PitchedBuffer;
-pub use extent::Extent;
 pub(crate) use rows::{Rows, Side, copy_of, queue};
 pub use view::{PitchedSlice, PitchedSliceMut};

@@ -6,9 +6,10 @@ use std::ops::RangeBounds;
 
 use cuda_sys::CUdeviceptr;
 
-use super::{Extent, Rows};
+use super::Rows;
 use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, resolve};
-use crate::order::Access;
+use crate::tracking::Access;
+use crate::types::Extent;
 
 /// A read-only view of a box of device memory. The memory is a
 /// [`PitchedBuffer`](crate::PitchedBuffer), or a linear buffer that is divided into

@@ -21,9 +21,9 @@ use cuda_sys::{
 use crate::device::Device;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::handle::{Destroy, Handle};
+use crate::handle::{Destroy, Handle, SendPtr};
 use crate::memory::{DeviceBuffer, DeviceRepr, Memory, Source, bytes_of};
-use crate::stream::{SendPtr, Stream};
+use crate::stream::Stream;
 
 /// A pool of memory on a device. Cloning it returns another handle to the same pool.
 ///

@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{LARGE, SMALL};
 use crate::error::Error;
 use crate::lock::{Mutex, MutexGuard, rank};
+use crate::staging_pool::{LARGE, SMALL};
 
 /// The remaining pieces of one copy, and its first error.
 pub(super) struct Chunks {

@@ -7,13 +7,14 @@ use cuda_sys::CUdeviceptr;
 use super::chunks::{Chunks, Way};
 use super::download::Filling;
 use super::past_caches;
-use super::{LARGE, SMALL, Shelf, Slot};
-use crate::crew;
+use crate::copy_threads;
 use crate::error::{DriverError, Error, Result};
 use crate::memory::Memory;
 use crate::memory::pitched::Rows;
-use crate::order::Access;
-use crate::stream::{Kind, Stream};
+use crate::staging_pool::{LARGE, SMALL, Shelf, Slot};
+use crate::stream::Stream;
+use crate::stream_state::Kind;
+use crate::tracking::Access;
 
 /// Copies `bytes` bytes from `source` to `to`, which lies in `memory`, on the home stream. The
 /// source has been read when this function returns; the device receives the bytes when the stream
@@ -149,8 +150,8 @@ fn in_uses<'a>(
     (bytes, way): (usize, Way),
     work: &(impl Fn(&Copy<'_>, &Chunks) -> Result<()> + Sync),
 ) -> Result<()> {
-    let is_held = memory.tracker.is_held();
-    if is_held {
+    let is_leased = memory.tracker.is_leased();
+    if is_leased {
         copy.each = Some((memory, access.of_part()));
     }
     let copy = &*copy;
@@ -159,7 +160,7 @@ fn in_uses<'a>(
             work(copy, chunks)
         })
     };
-    if is_held {
+    if is_leased {
         all()
     } else {
         memory.use_at_home(access, all)
@@ -183,7 +184,7 @@ fn in_pieces(
         Kind::Own => chunks.helpers(),
         Kind::Legacy | Kind::PerThread => 0,
     };
-    let mut result = crew::together(helpers, &help, || work(&chunks));
+    let mut result = copy_threads::together(helpers, &help, || work(&chunks));
     let is_short = match &result {
         Ok(()) => !chunks.are_taken(),
         Err(error) => is_short(error),
@@ -274,6 +275,7 @@ impl<'a> Copy<'a> {
     }
 
     pub(super) fn take(&self) -> Result<Slot> {
-        self.shelf.take(self.home.context(), self.home.state())
+        let allocate = |bytes| Slot::allocate(self.home.context(), bytes);
+        self.shelf.take(self.home.state().id(), allocate)
     }
 }

@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use cuda_sys::CUdeviceptr;
 
-use super::Slot;
 use super::chunks::Chunks;
 use super::copy::{Copy, Place, copy_bytes};
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::memory::pitched::{Side, queue};
+use crate::staging_pool::Slot;
 
 /// The blocks that the device fills for one copy, in the order in which the transfers were queued.
 /// A thread that takes a block empties it, and continues until no block is left.

@@ -4,12 +4,12 @@ use std::ops::{Range, RangeInclusive};
 
 use cuda_sys::CUdeviceptr;
 
-use super::Slot;
 use super::chunks::Chunks;
 use super::copy::{Copy, Place, copy_bytes};
 use crate::driver::call;
 use crate::error::Result;
 use crate::memory::pitched::{Rows, Side, queue};
+use crate::staging_pool::Slot;
 
 /// The sizes for which the driver copies a contiguous range into its own command queue, byte by
 /// byte. The same bytes as two rows are fetched by the device, and the call takes this thread half

@@ -1,13 +1,11 @@
 //! Events at the tail of a stream, and the checkpoints before operations that may wait for the
 //! program.
 
-use std::sync::atomic::Ordering;
-
-use super::{Kind, StreamState, Tail};
 use crate::context::Context;
 use crate::error::DriverError;
-use crate::event::UseEvent;
+use crate::fence::{Fence, UNTIMED};
 use crate::lock::MutexGuard;
+use crate::stream_state::{Kind, StreamState, Tail};
 
 impl StreamState {
     /// Calls `queue`, which queues an operation that can block the stream until the program acts.
@@ -19,7 +17,7 @@ impl StreamState {
         queue: impl FnOnce() -> Result<R, DriverError>,
     ) -> Result<R, DriverError> {
         let _current = self.bind_to_ask(context)?;
-        if !self.is_blocking {
+        if !self.is_blocking() {
             let mut tail = self.tail();
             self.checkpoint(context, &mut tail)?;
             return queue();
@@ -43,10 +41,10 @@ impl StreamState {
     ) -> Result<R, DriverError> {
         let mut streams = context.streams().blocking();
         // All threads lock the tails in the same order, which the lock rank of the tails requires.
-        streams.sort_unstable_by_key(|stream| (&raw const stream.tail).addr());
+        streams.sort_unstable_by_key(|stream| stream.tail_address());
         let mut tails: Vec<(&Self, _)> = streams.iter().map(|it| (&**it, it.tail())).collect();
         for (stream, tail) in &mut tails {
-            if stream.kind != Kind::Legacy {
+            if stream.kind() != Kind::Legacy {
                 stream.checkpoint(context, tail)?;
             }
         }
@@ -60,11 +58,11 @@ impl StreamState {
     /// streams, which would wait for it otherwise. It is omitted if there was no use: if one stream
     /// waits for the program, the record would make all other streams wait too.
     fn checkpoint_legacy(&self, context: &Context, tail: &mut Tail) -> Result<(), DriverError> {
-        if self.kind != Kind::Legacy || !self.is_used.swap(false, Ordering::AcqRel) {
+        if self.kind() != Kind::Legacy || !self.take_used() {
             return Ok(());
         }
         self.checkpoint(context, tail).inspect_err(|_| {
-            self.is_used.store(true, Ordering::Release);
+            self.set_used();
         })
     }
 
@@ -80,14 +78,14 @@ impl StreamState {
         }
         // If the record fails, uses of this epoch are waited for through the next checkpoint or the
         // tail.
-        let epoch = self.epoch.fetch_add(1, Ordering::AcqRel);
+        let epoch = self.end_epoch();
         let event = self.record_at(context, tail)?;
         tail.checkpoints.push((epoch, event));
         Ok(())
     }
 
     /// Records an event of the pool of `context` after the work that is queued now.
-    pub(crate) fn record(&self, context: &Context) -> Result<UseEvent, DriverError> {
+    pub(crate) fn record(&self, context: &Context) -> Result<Fence, DriverError> {
         self.at_tail(context, |tail| self.record_at(context, tail))
     }
 
@@ -103,7 +101,9 @@ impl StreamState {
         // The step of `queueing`, under the locks that it takes: the tail of this stream is one of
         // them.
         self.with_tails(context, |tails| {
-            let own = tails.iter_mut().find(|(stream, _)| stream.id == self.id);
+            let own = tails
+                .iter_mut()
+                .find(|(stream, _)| stream.shared_id() == self.shared_id());
             match own {
                 Some((_, tail)) => then(tail),
                 // Not reached: every legacy stream is registered with its context.
@@ -114,22 +114,27 @@ impl StreamState {
 
     /// Records an event after the work that is queued now. `tail` is the tail of this stream. For
     /// the legacy stream, the other streams already have their checkpoints.
-    fn record_at(&self, context: &Context, tail: &mut Tail) -> Result<UseEvent, DriverError> {
+    fn record_at(&self, context: &Context, tail: &mut Tail) -> Result<Fence, DriverError> {
         let _current = self.bind_to_ask(context)?;
         let turn = tail.turn + 1;
+        let create = || context.create_event(UNTIMED);
         // SAFETY: the stream must be alive ← `self` owns it.
-        let event = unsafe { UseEvent::record_raw(context, self.raw(), turn) }?;
+        let event = unsafe {
+            context
+                .events()
+                .record(context.driver(), self.raw(), turn, create)
+        }?;
         tail.turn = turn;
         Ok(event)
     }
 
     /// Returns an event after all work up to the end of `epoch`, and the last epoch that the event
     /// covers; `None` if all of that work is known to be complete.
-    pub(crate) fn behind(
+    pub(crate) fn fence_after(
         &self,
         context: &Context,
         epoch: u64,
-    ) -> Result<Option<(UseEvent, u64)>, DriverError> {
+    ) -> Result<Option<(Fence, u64)>, DriverError> {
         let found = self.tail().find(epoch);
         if let Some(found) = found {
             return Ok(found);
@@ -143,17 +148,5 @@ impl StreamState {
             // has not been handed out as one that this event covers.
             Ok(Some((self.record_at(context, tail)?, u64::MAX)))
         })
-    }
-}
-
-impl Tail {
-    /// Looks up the end of `epoch` without recording an event. Returns the event after it and the
-    /// last epoch that the event covers; the inner value is `None` if all of that work is complete.
-    fn find(&self, epoch: u64) -> Option<Option<(UseEvent, u64)>> {
-        if epoch < self.settled {
-            return Some(None);
-        }
-        let found = self.checkpoints.iter().find(|(ended, _)| *ended >= epoch);
-        found.map(|(ended, event)| Some((event.clone(), *ended)))
     }
 }

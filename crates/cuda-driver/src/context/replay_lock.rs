@@ -1,0 +1,137 @@
+//! The replay lock: excludes replays of graphs and other uses of the same memory from each other.
+//!
+//! Replays use the buffers of a graph without borrowing them. So the borrow checker does not
+//! prevent another thread from using such a buffer after a replay has waited for the other uses,
+//! but before the replay is queued. Each context has one lock, which is taken by replays and by
+//! uses of memory that graphs hold, and by nothing else.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::lock::{Mutex, MutexGuard, rank};
+
+/// A reentrant lock: one thread at a time holds it, and may lock it again.
+#[derive(Default)]
+pub(crate) struct ReplayLock {
+    mutex: Mutex<(), { rank::REPLAY }>,
+    /// The identity of the thread that holds the lock; 0 if there is none.
+    holder: AtomicUsize,
+}
+
+/// A guard: this thread holds the lock until it is dropped. The guards of a thread are dropped in
+/// reverse order.
+pub(crate) struct ReplayGuard<'a> {
+    lock: &'a ReplayLock,
+    /// `None` if the thread held the lock already.
+    guard: Option<MutexGuard<'a, ()>>,
+}
+
+impl ReplayLock {
+    #[inline]
+    pub(crate) fn lock(&self) -> ReplayGuard<'_> {
+        let this = this_thread();
+        // Only this thread stores this value, so it is found here exactly if this thread holds the lock.
+        if self.is_held() {
+            return ReplayGuard {
+                lock: self,
+                guard: None,
+            };
+        }
+        let guard = self.mutex.lock();
+        self.holder.store(this, Ordering::Relaxed);
+        ReplayGuard {
+            lock: self,
+            guard: Some(guard),
+        }
+    }
+
+    /// Returns whether this thread holds the lock.
+    #[inline]
+    pub(crate) fn is_held(&self) -> bool {
+        self.holder.load(Ordering::Relaxed) == this_thread()
+    }
+
+    /// Locks two of them. All threads do so in the same order, so they cannot deadlock.
+    pub(crate) fn lock_both<'a>(one: &'a Self, other: &'a Self) -> [ReplayGuard<'a>; 2] {
+        if ptr::from_ref(one) < ptr::from_ref(other) {
+            [one, other].map(Self::lock)
+        } else {
+            [other, one].map(Self::lock)
+        }
+    }
+}
+
+impl Drop for ReplayGuard<'_> {
+    fn drop(&mut self) {
+        if self.guard.is_some() {
+            self.lock.holder.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Returns a number other than 0 that no other live thread has.
+#[inline]
+fn this_thread() -> usize {
+    thread_local! {
+        static HERE: Cell<u8> = const { Cell::new(0) };
+    }
+    HERE.with(|here| ptr::from_ref(here).addr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ReplayLock;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    #[test]
+    fn one_thread_holds_it_and_may_lock_again() {
+        let (lock, inside, most) = (
+            ReplayLock::default(),
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+        );
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let _outer = lock.lock();
+                        assert!(lock.is_held());
+                        assert!(!thread::scope(|it| it
+                            .spawn(|| lock.is_held())
+                            .join()
+                            .unwrap()));
+                        let now = inside.fetch_add(1, Ordering::AcqRel) + 1;
+                        most.fetch_max(now, Ordering::AcqRel);
+                        drop(lock.lock());
+                        // Dropping the inner guard has not released the lock.
+                        assert!(lock.is_held());
+                        thread::yield_now();
+                        assert_eq!(inside.fetch_sub(1, Ordering::AcqRel), 1);
+                    }
+                });
+            }
+        });
+        assert_eq!(most.into_inner(), 1);
+    }
+
+    #[test]
+    fn two_locks_are_taken_in_one_order() {
+        let (a, b) = (ReplayLock::default(), ReplayLock::default());
+        let count = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for turn in 0..4 {
+                let (a, b, count) = (&a, &b, &count);
+                scope.spawn(move || {
+                    for _ in 0..500 {
+                        let (one, other) = if turn % 2 == 0 { (a, b) } else { (b, a) };
+                        let _both = ReplayLock::lock_both(one, other);
+                        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(count.into_inner(), 2000);
+    }
+}

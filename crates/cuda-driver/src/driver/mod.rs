@@ -1,0 +1,305 @@
+//! CUDA drivers: loading, initialization and version.
+//!
+//! In C, a process has one driver. Here a driver is a value, so a process can use the real driver
+//! and software drivers at the same time.
+
+mod capture_mode;
+mod captures;
+mod deferred;
+mod liveness;
+
+pub(crate) use captures::Captures;
+pub(crate) use liveness::Life;
+pub use liveness::LivenessToken;
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::atomic::{self, AtomicBool};
+use std::sync::{Arc, Weak};
+
+use cuda_sys::{CUdevice, CUresult, DriverLibrary, DriverTable, Function, Version, calls};
+use once_cell::sync::OnceCell;
+
+use crate::deferred::Jobs;
+use crate::error::{DriverError, Error, Result};
+use crate::launch_log::DriverLaunches;
+use crate::lock::{self, Mutex, rank};
+
+/// Calls a C function through the table, and converts its status into a [`DriverError`] that names
+/// the function.
+///
+/// If the driver belongs to a borrowed context that was declared dead, the macro makes no call and
+/// returns an error that says so.
+macro_rules! call {
+    ($driver:expr, $name:ident($($arg:expr),* $(,)?)) => {
+        match $driver.table_for(::cuda_sys::calls::$name) {
+            Ok(table) => $driver.check(table.$name($($arg),*), ::cuda_sys::calls::$name),
+            Err(gone) => Err(gone),
+        }
+    };
+}
+pub(crate) use call;
+
+/// A CUDA driver: a library that was loaded and initialized. Cloning it creates another handle of
+/// the same driver.
+#[derive(Clone)]
+pub struct Driver {
+    inner: Arc<Inner>,
+    /// Set in the handles of a borrowed context and its objects: the liveness of the context.
+    life: Option<Arc<Life>>,
+    /// Set in the handles of contexts and their objects: the ordinal of the device.
+    device: Option<u32>,
+    /// Set in the handles of contexts and their objects: the deferred jobs of the context.
+    jobs: Option<Arc<Jobs>>,
+}
+
+struct Inner {
+    library: Arc<DriverLibrary>,
+    /// The captures in the primary context of each device that has been retained. They outlive the
+    /// context: a handle that ends must know of the captures of a later one.
+    primary_captures: Mutex<Vec<(CUdevice, Arc<Captures>)>, { rank::PRIMARY_CAPTURES }>,
+    /// Set once work was queued that waits for the program: a wait for a value, or a host function.
+    /// Never reset.
+    may_block: AtomicBool,
+    /// The deferred jobs of objects that belong to no context.
+    jobs: Arc<Jobs>,
+    /// The launches to report if a device is lost.
+    launches: DriverLaunches,
+}
+
+impl Driver {
+    /// `cuInit(0)`—Loads the driver of this system and initializes it once per process: every call
+    /// returns a handle of the same driver, and all handles share its contexts. After a failure,
+    /// the next call tries again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Load`](crate::Error::Load) lists every place that was tried;
+    /// [`Error::Driver`](crate::Error::Driver) with `CUDA_ERROR_NO_DEVICE` if there is a driver but
+    /// no device.
+    #[doc(alias = "cuInit")]
+    pub fn load() -> Result<Self> {
+        static SYSTEM: OnceCell<Driver> = OnceCell::new();
+        SYSTEM
+            .get_or_try_init(|| Self::new(DriverLibrary::system()?))
+            .cloned()
+    }
+
+    /// `cuInit(0)`—Initializes a library that was loaded by other means: from a path, or a software
+    /// device. All drivers of one library are handles of the same driver.
+    ///
+    /// # Errors
+    ///
+    /// The error of `cuInit`, such as `CUDA_ERROR_NO_DEVICE`.
+    pub fn new(library: impl Into<Arc<DriverLibrary>>) -> Result<Self> {
+        /// The drivers of the process, keyed by the addresses of their libraries, so that a context
+        /// has only one list of the work that is ordered in it.
+        static ALL: Mutex<Vec<(usize, Weak<Inner>)>, { rank::DRIVERS }> = Mutex::new(Vec::new());
+        let library = library.into();
+        let address = Arc::as_ptr(&library).addr();
+        let mut all = ALL.lock();
+        all.retain(|(_, inner)| inner.strong_count() > 0);
+        let mut own = all.iter().filter(|(other, _)| *other == address);
+        if let Some(inner) = own.find_map(|(_, inner)| inner.upgrade()) {
+            return Ok(Self {
+                inner,
+                life: None,
+                device: None,
+                jobs: None,
+            });
+        }
+        let inner = Inner {
+            library,
+            primary_captures: Mutex::default(),
+            may_block: AtomicBool::new(false),
+            jobs: Arc::default(),
+            launches: DriverLaunches::default(),
+        };
+        let driver = Self {
+            inner: Arc::new(inner),
+            life: None,
+            device: None,
+            jobs: None,
+        };
+        // SAFETY: no pointers; the flags must be 0 ← they are.
+        unsafe { call!(driver, cuInit(0)) }?;
+        all.push((address, Arc::downgrade(&driver.inner)));
+        Ok(driver)
+    }
+
+    /// `cuDriverGetVersion()`—Returns the newest CUDA version that this driver supports.
+    ///
+    /// [`cuda_sys::BINDINGS`] holds the version that the bindings were generated from. Calls of
+    /// functions that are newer than the driver fail with an error that says so.
+    #[doc(alias = "cuDriverGetVersion")]
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.inner.library.version()
+    }
+
+    /// Compares the version of this driver with that of the [bindings](crate::bindings). `Less`
+    /// means that the driver lacks [some functions](Self::missing_functions) of the bindings,
+    /// `Greater` that it has functions without a binding.
+    #[must_use]
+    pub fn compare_to_bindings(&self) -> Ordering {
+        self.version().cmp(&cuda_sys::BINDINGS.version)
+    }
+
+    /// The functions of the bindings that are newer than this driver. Calls of them fail with an
+    /// error that says so.
+    pub fn missing_functions(&self) -> impl Iterator<Item = &'static Function> {
+        let version = self.version();
+        cuda_sys::FUNCTIONS
+            .iter()
+            .filter(move |function| function.since() > version)
+    }
+
+    /// The origin of the driver: a file, or the name of a software driver.
+    #[must_use]
+    pub fn origin(&self) -> &str {
+        self.inner.library.origin()
+    }
+
+    /// The library, for calls that this crate does not wrap.
+    #[must_use]
+    pub fn library(&self) -> &Arc<DriverLibrary> {
+        &self.inner.library
+    }
+
+    /// Returns the function table, for a call of `call`.
+    ///
+    /// # Errors
+    ///
+    /// An error if this driver belongs to a borrowed context that was declared dead.
+    #[inline]
+    pub(crate) fn table_for(&self, call: &'static Function) -> Result<&DriverTable, DriverError> {
+        lock::check_call(call);
+        match &self.life {
+            Some(life) if !life.is_alive() => Err(DriverError::gone(call, self.version())),
+            _ => Ok(self.inner.library.table()),
+        }
+    }
+
+    /// Whether this driver belongs to a borrowed context that was declared dead.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.life.as_ref().is_some_and(|life| !life.is_alive())
+    }
+
+    /// Returns the handle for a borrowed context and its objects: calls through it fail once the
+    /// context is declared dead.
+    pub(crate) fn of_borrowed(&self, life: &Arc<Life>) -> Self {
+        Self {
+            life: Some(Arc::clone(life)),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the handle for one context on a device and its objects. If the device is lost,
+    /// errors of calls through this handle report what was running there. Jobs deferred through it
+    /// do not wait for other contexts.
+    pub(crate) fn of_context(&self, ordinal: u32) -> Self {
+        Self {
+            device: Some(ordinal),
+            jobs: Some(Arc::default()),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the handle of this driver that is independent of any context: without liveness,
+    /// device and deferred jobs of a context.
+    pub(crate) fn of_all(&self) -> Self {
+        Self {
+            life: None,
+            device: None,
+            jobs: None,
+            ..self.clone()
+        }
+    }
+
+    /// The launches of all contexts of this driver.
+    pub(crate) fn launches(&self) -> &DriverLaunches {
+        &self.inner.launches
+    }
+
+    /// The deferred jobs of the context of this handle, or of the objects that belong to no
+    /// context.
+    #[inline]
+    pub(crate) fn jobs(&self) -> &Jobs {
+        self.jobs.as_ref().unwrap_or(&self.inner.jobs)
+    }
+
+    /// Whether a stream of this driver may wait for the program.
+    pub(crate) fn may_block(&self) -> bool {
+        self.inner.may_block.load(atomic::Ordering::Acquire)
+    }
+
+    /// Records that from now on a stream may wait for the program.
+    pub(crate) fn note_blocking(&self) {
+        self.inner.may_block.store(true, atomic::Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn check(
+        &self,
+        status: CUresult,
+        call: &'static Function,
+    ) -> Result<(), DriverError> {
+        if status.is_success() {
+            Ok(())
+        } else {
+            Err(self.error(status, call))
+        }
+    }
+
+    #[cold]
+    fn error(&self, status: CUresult, call: &'static Function) -> DriverError {
+        let error = DriverError::new(status, call, self.version());
+        match self.device {
+            Some(device) if error.is_sticky() => {
+                error.with_loss(self.launches().loss(device, &error))
+            }
+            _ => error,
+        }
+    }
+
+    /// Returns an address that no other live driver has.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.inner).addr()
+    }
+
+    /// Returns an error unless handles of `other` are valid for this driver. A driver dereferences
+    /// the handles that it is given, so they must be its own, and of a context that is not dead.
+    pub(crate) fn expect_handles_of(&self, other: &Self, what: &'static str) -> Result<()> {
+        if Arc::ptr_eq(self.library(), other.library()) {
+            other.table_for(calls::cuCtxPushCurrent_v2)?;
+            Ok(())
+        } else {
+            Err(Error::OtherContext { what })
+        }
+    }
+
+    /// The captures in the primary context of `device`, whichever handle they were begun with.
+    pub(crate) fn captures_of_primary(&self, device: CUdevice) -> Arc<Captures> {
+        let mut known = self.inner.primary_captures.lock();
+        if let Some((_, captures)) = known.iter().find(|(of, _)| *of == device) {
+            return Arc::clone(captures);
+        }
+        let captures = Arc::default();
+        known.push((device, Arc::clone(&captures)));
+        captures
+    }
+}
+
+impl PartialEq for Driver {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl Eq for Driver {}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Driver({}, CUDA {})", self.origin(), self.version())
+    }
+}

@@ -1,0 +1,61 @@
+//! Memory leased by graphs, which can outlive its owner.
+
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::memory::Memory;
+use crate::tracking::Tracker;
+
+/// A lease of memory for a graph: while one lives, the memory is not freed, even if its owner is
+/// dropped.
+pub(crate) struct Lease {
+    tracker: ManuallyDrop<Arc<Tracker>>,
+}
+
+impl Lease {
+    /// Leases memory. The caller has a borrow that allows what the graph will do with the memory.
+    ///
+    /// From now on each use of the memory takes the slow path, which accounts for replays: they
+    /// take no borrows. Because the caller holds the borrow, no conflicting use can be between
+    /// [`acquire`](Tracker::acquire) and [`commit`](Tracker::commit) at this point.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] for managed memory, which the host may access at any time.
+    pub(crate) fn new(memory: &Memory) -> Result<Self> {
+        if memory.is_managed() {
+            return Err(Error::Unsupported {
+                what: "using managed memory in a graph",
+            });
+        }
+        memory.tracker.add_lease();
+        Ok(Self {
+            tracker: ManuallyDrop::new(Arc::clone(&memory.tracker)),
+        })
+    }
+
+    pub(crate) fn tracker(&self) -> &Arc<Tracker> {
+        &self.tracker
+    }
+}
+
+impl Clone for Lease {
+    fn clone(&self) -> Self {
+        self.tracker.add_lease();
+        Self {
+            tracker: ManuallyDrop::new(Arc::clone(&self.tracker)),
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // SAFETY: `self.tracker` must not be used again ← `self` is being dropped.
+        let tracker = unsafe { ManuallyDrop::take(&mut self.tracker) };
+        let driver = tracker.owning_stream().driver().clone();
+        // Inside a host function even the lock of the tracker must not be taken: its holder may be
+        // waiting for that function.
+        driver.run_or_defer(move || tracker.remove_lease());
+    }
+}

@@ -1,0 +1,24 @@
+//! The launches in flight on a stream.
+
+use crate::stream::Stream;
+use crate::types::LaunchesInFlight;
+
+impl LaunchesInFlight {
+    /// Returns whether the launches were queued on `stream`.
+    #[must_use]
+    pub fn are_of(&self, stream: &Stream) -> bool {
+        self.stream() == stream.as_raw().addr()
+    }
+}
+
+impl Stream {
+    /// Returns the launches on this stream that are not known to be complete: those since the last
+    /// successful wait for the stream or its context, at most 64.
+    ///
+    /// Graph launches and launches of other code are not included.
+    #[must_use]
+    pub fn launches_in_flight(&self) -> LaunchesInFlight {
+        let launches = self.context().launches();
+        launches.names_of(self.state().launches())
+    }
+}

@@ -1,0 +1,174 @@
+//! The part of a stream that dependency tracking needs: a queue with an id, a tail, and
+//! checkpoints.
+//!
+//! A use without an event of its own is waited for by an event at the tail of its stream. That is
+//! wrong if the tail comes after an operation that waits for the program: a value, or a host
+//! function. So an event, called a checkpoint, is recorded before each of those, and starts a new
+//! epoch of the stream. A use remembers the epoch in which it was queued, and a wait for the use
+//! waits for the checkpoint that ended that epoch.
+
+mod checkpoint;
+
+use std::ptr;
+use std::sync::Arc;
+
+use cuda_sys::CUstream;
+
+use super::StreamFlags;
+use crate::context::{Context, Current};
+use crate::driver::call;
+use crate::error::{DriverError, Result};
+use crate::handle::{Handle, SendPtr};
+use crate::stream_state::{Kind, StreamState};
+
+/// The handle of a stream for a call that queues work: see [`StreamState::queueing`].
+pub(crate) struct Queueing<'a> {
+    raw: CUstream,
+    /// Keeps the context current during the call, if the handle depends on it.
+    current: Option<Current<'a>>,
+}
+
+impl<'a> Queueing<'a> {
+    pub(crate) fn raw(&self) -> CUstream {
+        self.raw
+    }
+
+    pub(crate) fn into_current(self) -> Option<Current<'a>> {
+        self.current
+    }
+}
+
+impl StreamState {
+    /// `cuStreamCreateWithPriority(flags, priority)`—Creates a stream.
+    pub(crate) fn create(context: &Context, flags: u32, priority: i32) -> Result<Arc<Self>> {
+        let driver = context.driver();
+        let mut raw = ptr::null_mut();
+        let current = context.enter()?;
+        // SAFETY: the pointer must be writable ← it is to a local.
+        unsafe {
+            call!(
+                driver,
+                cuStreamCreateWithPriority(&raw mut raw, flags, priority)
+            )
+        }?;
+        drop(current);
+        // SAFETY: the handle must be the only owner ← the stream was created just now.
+        let handle = unsafe { Handle::new(driver, SendPtr(raw)) };
+        let is_blocking = !StreamFlags::from_bits_retain(flags).contains(StreamFlags::NON_BLOCKING);
+        let this = Arc::new(Self::of_created(handle, is_blocking, context.launches()));
+        if is_blocking {
+            context.streams().add_blocking(&this);
+        }
+        Ok(this)
+    }
+
+    /// Creates the state of a default stream of C in `context`.
+    pub(super) fn default_of(context: &Context, kind: Kind) -> Arc<Self> {
+        let this = Arc::new(Self::of_default(kind, context.launches(), context.driver()));
+        if kind == Kind::Legacy {
+            context.streams().add_blocking(&this);
+        }
+        this
+    }
+
+    /// Prepares a call that queues work on this stream: returns the handle for it, and makes
+    /// `context`, which must be the stream's, current if the handle needs that.
+    ///
+    /// Work on the legacy stream waits for the blocking streams, and later work on those waits for
+    /// it. So if a stream may be waiting for the program, each blocking stream gets a checkpoint
+    /// first, so that earlier uses on it can still be waited for separately. A default stream
+    /// cannot be used without a current context, and only this function and
+    /// [`bind_to_ask`](Self::bind_to_ask) provide one, so no call that queues work can skip the
+    /// step.
+    #[inline]
+    pub(crate) fn queueing<'a>(&self, context: &'a Context) -> Result<Queueing<'a>, DriverError> {
+        let current = match self.kind() {
+            Kind::Own => None,
+            Kind::Legacy | Kind::PerThread => {
+                let current = self.bind_to_ask(context)?;
+                if self.holds_up_others() {
+                    self.with_tails(context, |_| Ok(()))?;
+                }
+                current
+            }
+        };
+        Ok(Queueing {
+            raw: self.raw(),
+            current,
+        })
+    }
+
+    /// Returns whether work that is queued here may wait for the program and make other streams
+    /// wait too.
+    fn holds_up_others(&self) -> bool {
+        self.kind() == Kind::Legacy && self.driver().may_block()
+    }
+
+    /// Makes `context`, which must be the stream's, current for a call that needs it and queues
+    /// nothing.
+    #[inline]
+    pub(crate) fn bind_to_ask<'a>(
+        &self,
+        context: &'a Context,
+    ) -> Result<Option<Current<'a>>, DriverError> {
+        if self.kind() == Kind::Own {
+            Ok(None)
+        } else {
+            context.enter().map(Some)
+        }
+    }
+
+    /// Waits until all queued work is complete. Used where the program did not ask for the wait, so
+    /// the call must not break a capture of other code.
+    pub(crate) fn synchronize(&self, context: &Context) -> Result<(), DriverError> {
+        let _relaxed = self.driver().relaxed();
+        self.synchronize_by_name(context)
+    }
+
+    /// Waits until all queued work is complete, where the program explicitly asked for the wait.
+    pub(crate) fn synchronize_by_name(&self, context: &Context) -> Result<(), DriverError> {
+        let _current = self.bind_to_ask(context)?;
+        self.settle_after(|| {
+            // SAFETY: the stream must be alive ← `self` owns it.
+            unsafe { call!(self.driver(), cuStreamSynchronize(self.raw())) }
+        })
+    }
+
+    /// Returns whether all queued work is known to be complete.
+    pub(crate) fn is_done(&self, context: &Context) -> bool {
+        let Ok(_current) = self.bind_to_ask(context) else {
+            return false;
+        };
+        let _relaxed = self.driver().relaxed();
+        // SAFETY: the stream must be alive ← `self` owns it.
+        unsafe { call!(self.driver(), cuStreamQuery(self.raw())) }.is_ok()
+    }
+
+    /// Makes the stream wait for a raw event.
+    pub(crate) fn wait(
+        &self,
+        context: &Context,
+        event: cuda_sys::CUevent,
+    ) -> Result<(), DriverError> {
+        if self.driver().may_block() {
+            // The work before the event may wait for the program.
+            self.block(context, || self.wait_at_once(context, event))
+        } else {
+            self.wait_at_once(context, event)
+        }
+    }
+
+    /// Makes the stream wait for a raw event without a checkpoint. Only for a stream without uses
+    /// that other streams may have to wait for, and while no stream may wait for the program.
+    pub(crate) fn wait_at_once(
+        &self,
+        context: &Context,
+        event: cuda_sys::CUevent,
+    ) -> Result<(), DriverError> {
+        let _current = self.bind_to_ask(context)?;
+        // SAFETY: the stream and the event must be alive during the call ← `self` owns the stream,
+        // and the caller owns the event; the driver captures the state of the event during the
+        // call.
+        unsafe { call!(self.driver(), cuStreamWaitEvent(self.raw(), event, 0)) }
+    }
+}

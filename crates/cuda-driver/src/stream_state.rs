@@ -1,0 +1,290 @@
+//! The part of a stream that does not depend on its context, so that the context can own it: a
+//! queue with an id, an epoch and a tail.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use cuda_sys::{CUstream, CUstream_st};
+use once_cell::sync::OnceCell;
+
+use crate::driver::{Driver, call};
+use crate::error::DriverError;
+use crate::fence::Fence;
+use crate::handle::{Destroy, Handle, SendPtr};
+use crate::launch_log::{ContextLaunches, RecentLaunches};
+use crate::lock::{Mutex, MutexGuard, rank};
+
+/// `CU_STREAM_LEGACY`
+pub(crate) const LEGACY: usize = 1;
+/// `CU_STREAM_PER_THREAD`
+pub(crate) const PER_THREAD: usize = 2;
+
+/// The streams that a context shares among all its handles.
+#[derive(Default)]
+pub(crate) struct ContextStreams {
+    pub(crate) default: OnceCell<Arc<StreamState>>,
+    pub(crate) legacy: OnceCell<Arc<StreamState>>,
+    pub(crate) per_thread: OnceCell<Arc<StreamState>>,
+    /// The legacy stream and the streams that it waits for.
+    blocking: Mutex<Vec<Weak<StreamState>>, { rank::BLOCKING_STREAMS }>,
+    /// Idle streams for internal work.
+    pub(crate) side: Mutex<Vec<Arc<StreamState>>, { rank::SIDE_STREAMS }>,
+}
+
+impl ContextStreams {
+    pub(crate) fn add_blocking(&self, stream: &Arc<StreamState>) {
+        let mut blocking = self.blocking.lock();
+        blocking.retain(|stream| stream.strong_count() > 0);
+        blocking.push(Arc::downgrade(stream));
+    }
+
+    pub(crate) fn blocking(&self) -> Vec<Arc<StreamState>> {
+        self.blocking
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+}
+
+/// The state of a stream. The methods that need the context are in the module `stream`.
+pub(crate) struct StreamState {
+    raw: SendPtr<CUstream_st>,
+    /// Incremented by each checkpoint. Queued work belongs to the epoch that is read after queueing
+    /// it.
+    epoch: AtomicU64,
+    kind: Kind,
+    launches: Arc<RecentLaunches>,
+    /// Never reused in a process, unlike the handle.
+    id: u64,
+    /// Whether the stream and the legacy stream wait for each other.
+    is_blocking: bool,
+    /// Used only for the legacy stream: whether it was used since its last checkpoint.
+    is_used: AtomicBool,
+    tail: Mutex<Tail, { rank::STREAM_TAIL }>,
+    /// `None` for the default streams of C, which are never destroyed.
+    handle: Option<Handle<RawStream>>,
+    driver: Driver,
+}
+
+/// The origin of a stream, which decides what its handle refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A stream that was created. Its handle refers to the same stream everywhere.
+    Own,
+    /// `CU_STREAM_LEGACY`: the stream depends on the current context.
+    Legacy,
+    /// `CU_STREAM_PER_THREAD`: the stream depends on the current context and on the calling thread.
+    PerThread,
+}
+
+/// The known state of the end of a stream. Locked while an event is recorded there.
+#[derive(Default)]
+pub(crate) struct Tail {
+    /// The number of use events that were recorded. The numbers follow the order of the stream.
+    pub(crate) turn: u64,
+    /// All work of epochs before this one is complete.
+    pub(crate) settled: u64,
+    /// The epochs that ended since, each with the event recorded after its work.
+    pub(crate) checkpoints: Vec<(u64, Fence)>,
+}
+
+pub(crate) struct RawStream;
+
+impl Destroy for RawStream {
+    type Raw = SendPtr<CUstream_st>;
+
+    unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
+        // SAFETY: the stream must be alive ← the handle owns it. Work that is still queued runs to
+        // its end.
+        unsafe { call!(driver, cuStreamDestroy_v2(raw.0)) }
+    }
+}
+
+/// Returns a stream id that was never used before.
+fn fresh_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Returns the number of this thread. Numbers start at 1.
+fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: Cell<u64> = const { Cell::new(0) };
+    }
+    NUMBER.with(|number| {
+        if number.get() == 0 {
+            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        number.get()
+    })
+}
+
+impl StreamState {
+    /// Creates the state of a stream that the driver has just created.
+    pub(crate) fn of_created(
+        handle: Handle<RawStream>,
+        is_blocking: bool,
+        launches: &ContextLaunches,
+    ) -> Self {
+        let (raw, driver) = (handle.raw(), handle.driver().clone());
+        Self::new(raw, Kind::Own, is_blocking, launches, Some(handle), driver)
+    }
+
+    /// Creates the state of a default stream of C.
+    pub(crate) fn of_default(kind: Kind, launches: &ContextLaunches, driver: &Driver) -> Self {
+        let raw = match kind {
+            Kind::PerThread => PER_THREAD,
+            Kind::Legacy | Kind::Own => LEGACY,
+        };
+        let raw = SendPtr(ptr::without_provenance_mut(raw));
+        Self::new(raw, kind, true, launches, None, driver.clone())
+    }
+
+    fn new(
+        raw: SendPtr<CUstream_st>,
+        kind: Kind,
+        is_blocking: bool,
+        launches: &ContextLaunches,
+        handle: Option<Handle<RawStream>>,
+        driver: Driver,
+    ) -> Self {
+        Self {
+            raw,
+            epoch: AtomicU64::new(0),
+            kind,
+            launches: launches.of_stream(raw.0),
+            id: fresh_id(),
+            is_blocking,
+            is_used: AtomicBool::new(false),
+            tail: Mutex::default(),
+            handle,
+            driver,
+        }
+    }
+
+    /// The handle for calls that queue nothing, and for calls inside [`block`](Self::block).
+    pub(crate) fn raw(&self) -> CUstream {
+        self.raw.0
+    }
+
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    #[inline]
+    pub(crate) fn launches(&self) -> &RecentLaunches {
+        &self.launches
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Returns the id of the queue as seen by this thread. It is the same on all threads, except
+    /// for the per-thread stream.
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
+        if self.kind == Kind::PerThread {
+            self.id_of_this_thread()
+        } else {
+            self.id
+        }
+    }
+
+    #[cold]
+    fn id_of_this_thread(&self) -> u64 {
+        match (u32::try_from(self.id), u32::try_from(this_thread())) {
+            (Ok(stream), Ok(thread)) => {
+                1 << 63 | u64::from(stream & 0x7FFF_FFFF) << 32 | u64::from(thread)
+            }
+            // The numbers are too large to combine. A fresh id makes each use look like another
+            // queue, which only costs unnecessary waits.
+            _ => fresh_id(),
+        }
+    }
+
+    /// Returns the id that all threads share.
+    #[inline]
+    pub(crate) fn shared_id(&self) -> u64 {
+        self.id
+    }
+
+    /// Returns the epoch of the work that was queued so far.
+    ///
+    /// If the driver queued a call of this thread before a checkpoint, this returns the epoch that
+    /// the checkpoint ended, or an earlier one. Reason: the epoch is incremented before the
+    /// checkpoint is recorded, and two calls on one stream take effect in the order in which they
+    /// happen.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u64 {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        if self.kind == Kind::Legacy {
+            // This store follows the read of the epoch: a checkpoint that misses the store ends
+            // this epoch or a later one.
+            self.is_used.store(true, Ordering::Release);
+        }
+        epoch
+    }
+
+    /// Ends the epoch, and returns its number.
+    pub(crate) fn end_epoch(&self) -> u64 {
+        self.epoch.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// Returns whether the stream was used since the last call. Only for the legacy stream.
+    pub(crate) fn take_used(&self) -> bool {
+        self.is_used.swap(false, Ordering::AcqRel)
+    }
+
+    /// Records a use. Only for the legacy stream.
+    pub(crate) fn set_used(&self) {
+        self.is_used.store(true, Ordering::Release);
+    }
+
+    /// Returns whether the stream and the legacy stream wait for each other.
+    pub(crate) fn is_blocking(&self) -> bool {
+        self.is_blocking
+    }
+
+    /// Locks the tail. Where several tails are locked, the order is that of their addresses.
+    pub(crate) fn tail(&self) -> MutexGuard<'_, Tail> {
+        self.tail.lock()
+    }
+
+    /// Returns the address of the lock of the tail.
+    pub(crate) fn tail_address(&self) -> usize {
+        (&raw const self.tail).addr()
+    }
+
+    /// Destroys the stream, unless it is a default stream of C.
+    pub(crate) fn close(self) -> Result<(), DriverError> {
+        self.handle.map_or(Ok(()), Handle::close)
+    }
+
+    /// Calls `wait`. If it succeeds, records that all earlier launches are complete.
+    pub(crate) fn settle_after<R, E>(&self, wait: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
+        let count = self.launches.count();
+        let result = wait()?;
+        // On the per-thread stream, only the work of this thread is complete.
+        if self.kind != Kind::PerThread {
+            self.launches.settle(count);
+        }
+        Ok(result)
+    }
+}
+
+impl Tail {
+    /// Looks up the end of `epoch` without recording an event. Returns the event after it and the
+    /// last epoch that the event covers; the inner value is `None` if all of that work is complete.
+    pub(crate) fn find(&self, epoch: u64) -> Option<Option<(Fence, u64)>> {
+        if epoch < self.settled {
+            return Some(None);
+        }
+        let found = self.checkpoints.iter().find(|(ended, _)| *ended >= epoch);
+        found.map(|(ended, event)| Some((event.clone(), *ended)))
+    }
+}

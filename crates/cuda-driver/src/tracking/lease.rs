@@ -1,0 +1,125 @@
+//! Memory leased by graphs, which can outlive its owner, and the graphs that use it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::uses::Removed;
+use super::{Access, ReplayRecord, Tracker, Use, conflict};
+
+/// A call that frees memory, or returns it to its owner, with the tracker of that memory.
+type Free = Box<dyn FnOnce(Arc<Tracker>) + Send>;
+
+/// The graphs that lease the memory of a tracker, and their executables.
+#[derive(Default)]
+pub(crate) struct GraphUsers {
+    leases: usize,
+    /// Frees the memory, if its owner was dropped while a graph leased it.
+    free: Option<Free>,
+    /// The executables whose replays use the memory.
+    pub(crate) users: Vec<GraphUser>,
+    /// The number of host guards that read the memory, if it is host memory.
+    readers: usize,
+    /// The number of host guards that write the memory: at most one.
+    writers: usize,
+}
+
+/// An executable that uses the memory.
+pub(crate) struct GraphUser {
+    pub(crate) record: Arc<ReplayRecord>,
+    /// The index of the tracker in the record.
+    pub(crate) slot: usize,
+    /// The combined access of all its nodes to the memory.
+    pub(crate) access: Access,
+    /// The number of its nodes that use the memory.
+    pub(crate) nodes: usize,
+}
+
+impl GraphUsers {
+    /// Returns how many host guards conflict with `access`.
+    pub(crate) fn guards_against(&self, access: Access) -> usize {
+        if access.write {
+            self.readers + self.writers
+        } else {
+            self.writers
+        }
+    }
+
+    /// Returns the count of guards of this kind.
+    pub(crate) fn guards(&mut self, access: Access) -> &mut usize {
+        if access.write {
+            &mut self.writers
+        } else {
+            &mut self.readers
+        }
+    }
+
+    /// Returns the users whose replays conflict with `access`.
+    pub(crate) fn users_against(&self, access: Access) -> impl Iterator<Item = &GraphUser> {
+        self.users
+            .iter()
+            .filter(move |user| conflict(user.access, access))
+    }
+}
+
+impl Tracker {
+    /// Returns whether a graph leases or has leased the memory.
+    #[inline]
+    pub(crate) fn is_leased(&self) -> bool {
+        self.is_leased.load(Ordering::Acquire)
+    }
+
+    /// Adds a lease.
+    pub(crate) fn add_lease(&self) {
+        // Declared before the guard, so that it is dropped after the lock is released.
+        let mut removed = Removed::new();
+        let mut uses = self.lock();
+        if !self.shared.set() {
+            // As for the first use on another stream: uses on the owning stream were not recorded,
+            // so one placeholder represents all of them.
+            removed.extend(uses.list.drain(..));
+            uses.list.push(Use::placeholder(self.owning_stream(), true));
+        }
+        self.is_leased.store(true, Ordering::Release);
+        uses.graphs.get_or_insert_default().leases += 1;
+    }
+
+    /// Removes a lease. If it was the last one, and the owner was dropped before, frees the memory.
+    pub(crate) fn remove_lease(self: Arc<Self>) {
+        let mut uses = self.lock();
+        let Some(graphs) = uses.graphs.as_mut() else {
+            return;
+        };
+        graphs.leases -= 1;
+        if graphs.leases > 0 {
+            return;
+        }
+        let free = graphs.free.take();
+        drop(uses);
+        if let Some(free) = free {
+            free(self);
+        }
+    }
+
+    /// Called when the owner is dropped. Returns the source of the memory if there are no leases;
+    /// otherwise the end of the last lease calls `free` with it.
+    pub(crate) fn leave_to_leases<S: Send + 'static>(
+        &self,
+        source: S,
+        free: impl FnOnce(S, Arc<Self>) + Send + 'static,
+    ) -> Option<S> {
+        let mut uses = self.lock();
+        match uses.graphs.as_mut() {
+            Some(graphs) if graphs.leases > 0 => {
+                graphs.free = Some(Box::new(move |tracker| free(source, tracker)));
+                None
+            }
+            _ => Some(source),
+        }
+    }
+
+    /// Returns whether graphs lease the memory now.
+    pub(crate) fn has_leases(&self) -> bool {
+        let uses = self.lock();
+        uses.graphs.as_ref().is_some_and(|graphs| graphs.leases > 0)
+    }
+}

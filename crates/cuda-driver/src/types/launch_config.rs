@@ -1,0 +1,119 @@
+//! The shape of a launch: the grid, the blocks and the dynamic shared memory.
+
+use std::ffi::c_uint;
+
+use cuda_sys::{CUlaunchAttribute, CUlaunchConfig, CUstream};
+
+/// Three dimensions. A dimension that is not given is 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Dim3 {
+    /// The fastest-varying dimension: neighbouring threads differ in `x`.
+    pub x: u32,
+    /// The second dimension.
+    pub y: u32,
+    /// The third dimension.
+    pub z: u32,
+}
+
+impl Dim3 {
+    /// Returns the product of the three dimensions, or [`u64::MAX`] if it overflows.
+    #[must_use]
+    pub const fn count(self) -> u64 {
+        (self.x as u64)
+            .saturating_mul(self.y as u64)
+            .saturating_mul(self.z as u64)
+    }
+}
+
+impl From<u32> for Dim3 {
+    fn from(x: u32) -> Self {
+        Self { x, y: 1, z: 1 }
+    }
+}
+
+impl From<(u32, u32)> for Dim3 {
+    fn from((x, y): (u32, u32)) -> Self {
+        Self { x, y, z: 1 }
+    }
+}
+
+impl From<(u32, u32, u32)> for Dim3 {
+    fn from((x, y, z): (u32, u32, u32)) -> Self {
+        Self { x, y, z }
+    }
+}
+
+/// The grid, the block and the dynamic shared memory of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LaunchConfig {
+    /// The number of blocks in each dimension.
+    pub grid: Dim3,
+    /// The number of threads of a block in each dimension.
+    pub block: Dim3,
+    /// The dynamic shared memory of each block, in bytes.
+    pub shared_bytes: u32,
+}
+
+impl LaunchConfig {
+    /// The number of threads in a block of [`for_num_elems`](Self::for_num_elems).
+    pub const DEFAULT_BLOCK: u32 = 256;
+
+    /// Creates a configuration of `grid` blocks of `block` threads, without dynamic shared memory.
+    #[must_use]
+    pub fn new(grid: impl Into<Dim3>, block: impl Into<Dim3>) -> Self {
+        Self {
+            grid: grid.into(),
+            block: block.into(),
+            shared_bytes: 0,
+        }
+    }
+
+    /// Creates a configuration with at least one thread for each of `n` elements, and at least one
+    /// block. The last block may have surplus threads, so the kernel has to compare its index with
+    /// `n`.
+    #[must_use]
+    pub fn for_num_elems(n: u32) -> Self {
+        Self::new(n.div_ceil(Self::DEFAULT_BLOCK).max(1), Self::DEFAULT_BLOCK)
+    }
+
+    /// Sets the dynamic shared memory of each block to `bytes` bytes.
+    #[must_use]
+    pub fn with_shared_bytes(mut self, bytes: u32) -> Self {
+        self.shared_bytes = bytes;
+        self
+    }
+
+    /// Converts to the form that the driver takes. The result points to `attributes`, which must
+    /// stay borrowed while it is used.
+    pub(crate) fn raw(&self, stream: CUstream, attributes: &[CUlaunchAttribute]) -> CUlaunchConfig {
+        CUlaunchConfig {
+            gridDimX: self.grid.x,
+            gridDimY: self.grid.y,
+            gridDimZ: self.grid.z,
+            blockDimX: self.block.x,
+            blockDimY: self.block.y,
+            blockDimZ: self.block.z,
+            sharedMemBytes: self.shared_bytes,
+            hStream: stream,
+            // The cast to `*mut` is sound because the driver only reads the attributes.
+            attrs: attributes.as_ptr().cast_mut(),
+            // The cast does not truncate: there are fewer than a hundred attributes.
+            numAttrs: attributes.len() as c_uint,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Dim3, LaunchConfig};
+
+    #[test]
+    fn there_is_a_thread_for_each_element() {
+        for n in [0, 1, 255, 256, 257, 100_000, u32::MAX] {
+            let config = LaunchConfig::for_num_elems(n);
+            assert!(config.grid.count() * config.block.count() >= u64::from(n));
+            assert!(config.grid.x >= 1);
+        }
+        assert_eq!(Dim3::from((2, 3)).count(), 6);
+    }
+}

@@ -1,0 +1,18 @@
+//! Plain values that several modules and the errors use. Nothing here calls the driver.
+
+mod enums;
+mod extent;
+mod in_flight;
+mod jit_log;
+mod launch_config;
+pub(crate) mod node;
+
+pub(crate) use enums::raw;
+pub use enums::{
+    AccessProperty, ClusterScheduling, MemSyncDomain, PortableClusterMode, SharedMemoryMode,
+};
+pub use extent::Extent;
+pub use in_flight::LaunchesInFlight;
+pub use jit_log::JitLog;
+pub use launch_config::{Dim3, LaunchConfig};
+pub(crate) use node::{NodeId, NodeKind};

@@ -1,0 +1,113 @@
+//! Unfenced uses: uses on the per-thread stream whose events could not be recorded.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use cuda_driver::prelude::*;
+use cuda_driver::{Context, ContextFlags, Graph, Status};
+use cuda_sim::{Builder, Rule};
+
+use crate::support::{COPY, late, software};
+
+const N: u32 = 1 << 8;
+
+fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
+    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
+}
+
+#[test]
+fn others_wait_for_an_unfenced_use() {
+    for seed in 0..16 {
+        let bench = software(late(seed));
+        let (simulator, home) = (bench.simulator.as_ref().unwrap(), bench.stream());
+        let copy = bench.kernel(COPY, "copy");
+        let own = bench.context.per_thread_stream();
+        // The buffers' owning streams are those of their first uses, so that only the uses are
+        // recorded.
+        let (source, other) = (filled(&own, 3), filled(&own, 5));
+        let (mut x, mut y) = (filled(&own, 0), filled(&home, 0));
+        let config = LaunchConfig::for_num_elems(N);
+        let full = Status::CUDA_ERROR_OUT_OF_MEMORY;
+        for value in [&source, &other] {
+            simulator.add_rule(Rule::new(full).function("cuEventRecord"));
+            // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+            unsafe { own.launch(&copy, config, (value, &mut x, N)) }.unwrap();
+            simulator.clear_rules();
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    // SAFETY: as above.
+                    unsafe { home.launch(&copy, config, (&x, &mut y, N)) }.unwrap();
+                });
+            });
+            let expected = if std::ptr::eq(value, &source) { 3 } else { 5 };
+            assert_eq!(y.to_vec().unwrap(), vec![expected; N as usize], "{seed}");
+        }
+    }
+}
+
+#[test]
+fn waiting_for_an_unfenced_use_blocks_no_other_thread() {
+    let bench = software(Builder::new());
+    let (simulator, home) = (bench.simulator.as_ref().unwrap(), bench.stream());
+    let copy = bench.kernel(COPY, "copy");
+    let own = bench.context.per_thread_stream();
+    let source = filled(&own, 3);
+    let (mut x, mut y, mut z) = (filled(&own, 0), filled(&home, 0), filled(&home, 0));
+    let config = LaunchConfig::for_num_elems(N);
+    let mut holder = Graph::new(&bench.context).unwrap();
+    holder.fill(&[], &mut x, 1_u32).unwrap();
+    let mut graph = Graph::new(&bench.context).unwrap();
+    graph.fill(&[], &mut z, 9_u32).unwrap();
+    let exec = graph.instantiate().unwrap();
+    home.synchronize().unwrap();
+    let (go, waiting) = mpsc::channel::<()>();
+    let (told, in_time) = mpsc::channel();
+    own.launch_host(move || {
+        let _ = told.send(waiting.recv_timeout(Duration::from_secs(5)).is_ok());
+    })
+    .unwrap();
+    simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuEventRecord"));
+    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+    unsafe { own.launch(&copy, config, (&source, &mut x, N)) }.unwrap();
+    simulator.clear_rules();
+    thread::scope(|scope| {
+        let (home, copy, x, y) = (&home, &copy, &x, &mut y);
+        scope.spawn(move || {
+            // SAFETY: as above. This waits for the host function, and meanwhile holds nothing that
+            // others need.
+            unsafe { home.launch(copy, config, (x, y, N)) }.unwrap();
+        });
+        thread::sleep(Duration::from_millis(200));
+        exec.launch(&bench.stream()).unwrap();
+        go.send(()).unwrap();
+    });
+    assert_eq!(in_time.recv(), Ok(true));
+    assert_eq!(y.to_vec().unwrap(), vec![3; N as usize]);
+    assert_eq!(z.to_vec().unwrap(), vec![9; N as usize]);
+}
+
+/// The launch uses memory of a graph, so it holds the replay lock when it finds the unfenced use.
+#[test]
+fn unfenced_use_in_another_context_does_not_fail_a_launch() {
+    for seed in 0..4 {
+        let bench = software(late(seed));
+        let simulator = bench.simulator.as_ref().unwrap();
+        let copy = bench.kernel(COPY, "copy");
+        let other = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+        let (own, peer) = (bench.context.per_thread_stream(), other.per_thread_stream());
+        let stream = bench.stream();
+        // The fences of the uses so far are recorded, because per-thread streams own the buffers.
+        let (mut x, mut y, mut z) = (filled(&own, 3), filled(&own, 5), filled(&peer, 0));
+        let mut graph = Graph::new(&bench.context).unwrap();
+        graph.fill(&[], &mut x, 1_u32).unwrap();
+        simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuEventRecord"));
+        z.as_mut_slice().copy_from_peer(&y.as_slice()).unwrap();
+        simulator.clear_rules();
+        let config = LaunchConfig::for_num_elems(N);
+        // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+        unsafe { stream.launch(&copy, config, (&x, &mut y, N)) }.unwrap();
+        assert_eq!(z.to_vec().unwrap(), vec![5; N as usize], "{seed}");
+        assert_eq!(y.to_vec().unwrap(), vec![3; N as usize], "{seed}");
+    }
+}
