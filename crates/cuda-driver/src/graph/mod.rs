@@ -27,10 +27,11 @@ mod list;
 mod memory;
 mod node;
 mod owners;
+mod params;
 mod parts;
 mod remove;
-mod set;
 mod state;
+mod switch;
 mod update;
 
 pub use capture::{Capture, CaptureScope};
@@ -45,7 +46,7 @@ pub use memory::{GraphAllocation, GraphMemoryStatistics};
 pub use node::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
 pub(crate) use owners::Owners;
 pub(crate) use parts::Root;
-pub use set::Switchable;
+pub use switch::Switchable;
 
 use std::fmt;
 use std::ptr;
@@ -66,10 +67,10 @@ use crate::stream::SendPtr;
 /// # fn f(stream: &Stream, twice: &Function) -> cuda_driver::Result<()> {
 /// let mut x = DeviceBuffer::<f32>::zeroed(stream, 256)?;
 /// let mut graph = Graph::new(stream.context())?;
-/// let ones = graph.fill(&[], &mut x, 1.0)?;
+/// let ones = graph.add_fill(&[], &mut x, 1.0)?;
 /// let config = LaunchConfig::new(1, 256);
 /// // SAFETY: the kernel doubles 256 floats of `x`.
-/// let kernel = unsafe { graph.kernel(&[ones.edge()], twice, config, (&mut x,)) }?;
+/// let kernel = unsafe { graph.add_kernel(&[ones.edge()], twice, config, (&mut x,)) }?;
 /// let exec = graph.instantiate()?;
 /// exec.launch(stream)?;
 /// assert_eq!(x.to_vec()?, [2.0; 256]);

@@ -81,7 +81,7 @@ fn everything_outlives_a_withdrawn_context() {
         let function = module.function("copy").unwrap();
         let mut graph = Graph::new(&context).unwrap();
         let host = GraphHostBuffer::new(pinned_pool.copy_of(&words).unwrap()).unwrap();
-        graph.copy(&[], &mut buffer, &host).unwrap();
+        graph.add_copy(&[], &mut buffer, &host).unwrap();
         let exec = graph.instantiate().unwrap();
         exec.launch(&stream).unwrap();
         let event = Event::new(&context, EventFlags::DISABLE_TIMING).unwrap();

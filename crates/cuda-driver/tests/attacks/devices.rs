@@ -176,13 +176,17 @@ fn objects_of_the_wrong_context_are_refused() {
         assert!(b.copy_from_pinned_async(case.pinned(9), &home).is_err());
         assert!(there.write_value(&a, 0, 9_u32).is_err(), "{}", case.title);
         let mut graph = Graph::new(&case.context).unwrap();
-        assert!(graph.fill(&[], &mut b, 9_u32).is_err(), "{}", case.title);
-        assert!(graph.copy(&[], &mut a, &b).is_err(), "{}", case.title);
-        graph.fill(&[], &mut a, 3_u32).unwrap();
+        assert!(
+            graph.add_fill(&[], &mut b, 9_u32).is_err(),
+            "{}",
+            case.title
+        );
+        assert!(graph.add_copy(&[], &mut a, &b).is_err(), "{}", case.title);
+        graph.add_fill(&[], &mut a, 3_u32).unwrap();
         let exec = graph.instantiate().unwrap();
         assert!(exec.launch(&there).is_err(), "{}", case.title);
         let foreign = Graph::new(&other.context).unwrap();
-        assert!(graph.child(&[], &foreign).is_err(), "{}", case.title);
+        assert!(graph.add_child(&[], &foreign).is_err(), "{}", case.title);
         assert!(exec.update(&foreign).is_err(), "{}", case.title);
         let pool = CachingPool::new(&case.context);
         assert!(pool.zeroed::<u32>(&there, 8).is_err(), "{}", case.title);

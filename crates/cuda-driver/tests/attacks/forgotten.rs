@@ -104,7 +104,7 @@ fn forgotten_executables_hold_their_buffers() {
         let mut result = case.filled(&stream, 0);
         let inner = case.filled(&stream, 5);
         let mut graph = Graph::new(&case.context).unwrap();
-        graph.copy(&[], &mut result, &inner).unwrap();
+        graph.add_copy(&[], &mut result, &inner).unwrap();
         drop(inner);
         let exec = graph.instantiate().unwrap();
         mem::forget(graph);

@@ -161,8 +161,8 @@ fn graphs_dropped_inside_run_to_their_end() {
             let source = GraphHostBuffer::new(case.pinned(round)).unwrap();
             let mut middle = case.filled(&stream, 0);
             let mut graph = Graph::new(&case.context).unwrap();
-            graph.copy(&[], &mut middle, &source).unwrap();
-            graph.copy(&[], &mut result, &middle).unwrap();
+            graph.add_copy(&[], &mut middle, &source).unwrap();
+            graph.add_copy(&[], &mut result, &middle).unwrap();
             let exec = graph.instantiate().unwrap();
             case.hold_up(&stream);
             exec.launch(&stream).unwrap();
@@ -184,14 +184,14 @@ fn closures_dropped_inside_closures_are_freed() {
         let inner = {
             let mut graph = Graph::new(&case.context).unwrap();
             let mut buffer = case.filled(&stream, 0);
-            graph.fill(&[], &mut buffer, 1_u32).unwrap();
+            graph.add_fill(&[], &mut buffer, 1_u32).unwrap();
             (graph.instantiate().unwrap(), graph, buffer)
         };
         let counter = Arc::clone(&ran);
         let keep = Arc::new(inner);
         let kept = Arc::downgrade(&keep);
         let mut graph = Graph::new(&case.context).unwrap();
-        let node = graph.host(&[], move || {
+        let node = graph.add_host(&[], move || {
             let _kept = &keep;
             counter.fetch_add(1, Ordering::SeqCst);
         });

@@ -91,7 +91,7 @@ fn fork_of_the_legacy_stream_holds_nothing_up() {
 /// An executable that fills `buffer` with 1.
 fn filling(case: &Case, buffer: &mut DeviceBuffer<u32>) -> GraphExec {
     let mut graph = Graph::new(&case.context).unwrap();
-    graph.fill(&[], buffer, 1_u32).unwrap();
+    graph.add_fill(&[], buffer, 1_u32).unwrap();
     graph.instantiate().unwrap()
 }
 
@@ -196,7 +196,7 @@ fn held_up_stream_stops_no_other_deferred_drop() {
             let host = move || {
                 let _kept = &kept;
             };
-            graph.host(&[], host).unwrap();
+            graph.add_host(&[], host).unwrap();
             graph.instantiate().unwrap()
         };
         let there = case.other().stream();

@@ -63,7 +63,7 @@ fn everything_is_dropped_after_the_loss() {
         let mut buffer = pool.copy_of(&stream, &vec![1; case.n]).unwrap();
         let host = GraphHostBuffer::new(case.pinned(2)).unwrap();
         let mut graph = Graph::new(&case.context).unwrap();
-        graph.copy(&[], &mut buffer, &host).unwrap();
+        graph.add_copy(&[], &mut buffer, &host).unwrap();
         let exec = graph.instantiate().unwrap();
         let drops = Arc::new(AtomicU32::new(0));
         struct Counts(Arc<AtomicU32>);

@@ -86,8 +86,8 @@ fn elements_that_cannot_be_cloned_are_copied_as_bits() {
         let mut graph = Graph::new(&case.context).unwrap();
         let zeroes = PinnedBuffer::zeroed(&case.context, case.n, PinnedFlags::default()).unwrap();
         let host = GraphHostBuffer::<Liar>::new(zeroes).unwrap();
-        graph.fill(&[], &mut buffers[0], Liar(7)).unwrap();
-        graph.copy(&[], &host, &buffers[1]).unwrap();
+        graph.add_fill(&[], &mut buffers[0], Liar(7)).unwrap();
+        graph.add_copy(&[], &host, &buffers[1]).unwrap();
         graph.instantiate().unwrap().launch(&stream).unwrap();
         case.expect_words(&numbers(&host.read().unwrap()), 0x0102_0304);
         case.expect_words(&numbers(&buffers[0].to_vec().unwrap()), 7);
@@ -131,7 +131,8 @@ fn launch_sizes_that_do_not_exist_are_refused() {
             assert!(refused.is_err(), "{}", case.title);
             let mut graph = Graph::new(&case.context).unwrap();
             // SAFETY: the kernel copies as many words as both buffers have, whatever its size is.
-            let refused = unsafe { graph.kernel(&[], kernel, config, (&a, &mut b, case.n as u32)) };
+            let refused =
+                unsafe { graph.add_kernel(&[], kernel, config, (&a, &mut b, case.n as u32)) };
             assert!(refused.is_err() && graph.is_empty(), "{}", case.title);
         }
         case.expect(&b, 2);
@@ -209,7 +210,7 @@ fn host_buffer_handles_are_cloned_and_dropped_under_launches() {
         let mut target = case.filled(&stream, 0);
         let host = GraphHostBuffer::new(case.pinned(3)).unwrap();
         let mut graph = Graph::new(&case.context).unwrap();
-        graph.copy(&[], &mut target, &host).unwrap();
+        graph.add_copy(&[], &mut target, &host).unwrap();
         let exec = Arc::new(graph.instantiate().unwrap());
         drop(graph);
         thread::scope(|scope| {

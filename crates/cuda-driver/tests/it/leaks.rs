@@ -151,12 +151,12 @@ impl Rig {
                 let (config, args) = (LaunchConfig::for_num_elems(n), (&source, &mut copy, n));
                 // SAFETY: the kernel reads at most `n` words of one buffer and writes as many of
                 // the other; each has `n`.
-                let node = unsafe { graph.kernel(&[], &self.kernel, config, args) }?;
+                let node = unsafe { graph.add_kernel(&[], &self.kernel, config, args) }?;
                 let owned = Arc::clone(&self.calls);
                 let call = move || {
                     owned.fetch_add(1, Ordering::Relaxed);
                 };
-                graph.host(&[node.edge()], call)?;
+                graph.add_host(&[node.edge()], call)?;
                 let exec = graph.instantiate()?;
                 drop((source, graph));
                 exec.launch(&stream)?;

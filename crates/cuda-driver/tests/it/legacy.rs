@@ -87,7 +87,7 @@ const OPERATIONS: &[Operation] = &[
     }),
     ("graph", |it| {
         let mut graph = Graph::new(&it.context)?;
-        graph.empty(&[])?;
+        graph.add_empty(&[])?;
         let exec = graph.instantiate()?;
         exec.upload(&it.legacy)?;
         exec.launch(&it.legacy)?;

@@ -56,9 +56,9 @@ fn who_waits_for_such_a_use_holds_up_nobody_else() {
     let (mut x, mut y, mut z) = (filled(&own, 0), filled(&home, 0), filled(&home, 0));
     let config = LaunchConfig::for_num_elems(N);
     let mut holder = Graph::new(&bench.context).unwrap();
-    holder.fill(&[], &mut x, 1_u32).unwrap();
+    holder.add_fill(&[], &mut x, 1_u32).unwrap();
     let mut graph = Graph::new(&bench.context).unwrap();
-    graph.fill(&[], &mut z, 9_u32).unwrap();
+    graph.add_fill(&[], &mut z, 9_u32).unwrap();
     let exec = graph.instantiate().unwrap();
     home.synchronize().unwrap();
     let (go, waiting) = mpsc::channel::<()>();

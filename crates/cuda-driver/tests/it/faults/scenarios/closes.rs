@@ -18,7 +18,7 @@ fn closes(ground: &Ground) -> Result<()> {
     PinnedBuffer::<u32>::zeroed(&context, 8, PinnedFlags::empty())?.close()?;
     RegisteredBuffer::from_vec(&context, vec![1_u32; 8], RegisterFlags::empty())?.close()?;
     let mut graph = Graph::new(&context)?;
-    graph.empty(&[])?;
+    graph.add_empty(&[])?;
     let exec = graph.instantiate()?;
     exec.close()?;
     graph.close()?;
