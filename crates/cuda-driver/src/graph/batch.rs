@@ -3,10 +3,9 @@
 use cuda_sys::{CUDA_BATCH_MEM_OP_NODE_PARAMS, CUcontext, CUstreamBatchMemOpParams};
 
 use super::node::{Edge, Node, node_kind};
-use super::params::{Adding, Changing, NodeParams, SetNodeParams};
+use super::params::{Adding, Changing, NodeParams, SetNodeParams, call_add, call_set};
 use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
-use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::stream::ValueBatch;
 
@@ -88,12 +87,7 @@ impl NodeParams for BatchNode {
         // SAFETY: pointers and graph must be valid, and `params` must describe as many operations
         // as it counts ← the caller guarantees the former for those of `it`; the operations are in
         // the vector `ops`, which the driver copies.
-        unsafe {
-            call!(
-                it.driver,
-                cuGraphAddBatchMemOpNode(it.node, it.graph, it.after, it.count, &raw const params)
-            )
-        }
+        unsafe { call_add!(it, cuGraphAddBatchMemOpNode, &raw const params) }
     }
 }
 
@@ -103,12 +97,7 @@ impl SetNodeParams for BatchNode {
         // SAFETY: executable and node must be valid, and `params` must describe as many operations
         // as it counts ← the caller guarantees the former for those of `it`; the operations are in
         // the vector `ops`, which the driver copies.
-        unsafe {
-            call!(
-                it.driver,
-                cuGraphExecBatchMemOpNodeSetParams(it.exec, it.node, &raw const params)
-            )
-        }
+        unsafe { call_set!(it, cuGraphExecBatchMemOpNodeSetParams, &raw const params) }
     }
 }
 

@@ -8,7 +8,7 @@ use cuda_sys::CUgraphNode;
 use super::conflicts::Reach;
 use super::node::node_kind::Kind;
 use super::node::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
-use super::params::{Adding, NodeParams};
+use super::params::{Adding, NodeParams, call_add};
 use super::parts::{NodeInfo, Parts};
 use super::{Graph, GraphAllocation, Owners, Root};
 use crate::driver::{Driver, call};
@@ -216,12 +216,7 @@ impl NodeParams for EmptyNode {
 
     unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
         // SAFETY: pointers and graph must be valid ← the caller guarantees it for those of `it`.
-        unsafe {
-            call!(
-                it.driver,
-                cuGraphAddEmptyNode(it.node, it.graph, it.after, it.count)
-            )
-        }
+        unsafe { call_add!(it, cuGraphAddEmptyNode) }
     }
 }
 

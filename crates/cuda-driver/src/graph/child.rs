@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cuda_sys::CUgraph_st;
 
 use super::node::{Edge, Node, node_kind};
-use super::params::{Adding, Changing, NodeParams, SetNodeParams};
+use super::params::{Adding, Changing, NodeParams, SetNodeParams, call_add, call_set};
 use super::parts::{NodeInfo, Parts};
 use super::{Graph, GraphExec, Owners};
 use crate::driver::call;
@@ -180,12 +180,7 @@ impl NodeParams for ChildNode {
         let child = self.0.0;
         // SAFETY: pointers and graphs must be valid and not in use by another thread ← the caller
         // guarantees it for those of `it`; `add_child` has locked the child graph.
-        unsafe {
-            call!(
-                it.driver,
-                cuGraphAddChildGraphNode(it.node, it.graph, it.after, it.count, child)
-            )
-        }
+        unsafe { call_add!(it, cuGraphAddChildGraphNode, child) }
     }
 }
 
@@ -194,11 +189,6 @@ impl SetNodeParams for ChildNode {
         let child = self.0.0;
         // SAFETY: executable, node and graph must be valid ← the caller guarantees it for those of
         // `it`; no other code has the clone that `set_child` has made.
-        unsafe {
-            call!(
-                it.driver,
-                cuGraphExecChildGraphNodeSetParams(it.exec, it.node, child)
-            )
-        }
+        unsafe { call_set!(it, cuGraphExecChildGraphNodeSetParams, child) }
     }
 }

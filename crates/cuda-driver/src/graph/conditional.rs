@@ -10,7 +10,7 @@ use cuda_sys::{
 };
 
 use super::node::{Edge, Node, node_kind};
-use super::params::{Adding, NodeParams};
+use super::params::{Adding, NodeParams, call_add};
 use super::parts::Parts;
 use super::{Graph, Owners};
 use crate::driver::call;
@@ -209,12 +209,7 @@ impl NodeParams for ConditionalNode {
     unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
         let params = &raw mut self.0;
         // SAFETY: pointers and graph must be valid ← the caller guarantees it for those of `it`.
-        unsafe {
-            call!(
-                it.driver,
-                cuGraphAddNode(it.node, it.graph, it.after, it.count, params)
-            )
-        }
+        unsafe { call_add!(it, cuGraphAddNode, params) }
     }
 }
 

@@ -9,10 +9,9 @@ use cuda_sys::{CUDA_MEMCPY3D, CUcontext};
 
 use super::node::{Edge, Node, node_kind};
 use super::owners::Told;
-use super::params::{Adding, Changing, NO_GRAPH, NodeParams, SetNodeParams};
+use super::params::{Adding, Changing, NO_GRAPH, NodeParams, SetNodeParams, call_add, call_set};
 use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
-use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::memory::pitched::{Rows, Side, copy_of};
 use crate::memory::{
@@ -136,16 +135,11 @@ impl NodeParams for CopyNode {
     unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
         // SAFETY: pointers and graph must be valid ← the caller guarantees it for those of `it`.
         unsafe {
-            call!(
-                it.driver,
-                cuGraphAddMemcpyNode(
-                    it.node,
-                    it.graph,
-                    it.after,
-                    it.count,
-                    &raw const self.params,
-                    self.context
-                )
+            call_add!(
+                it,
+                cuGraphAddMemcpyNode,
+                &raw const self.params,
+                self.context
             )
         }
     }
@@ -155,14 +149,11 @@ impl SetNodeParams for CopyNode {
     unsafe fn set(&mut self, it: &Changing<'_>) -> Result<(), DriverError> {
         // SAFETY: executable and node must be valid ← the caller guarantees it for those of `it`.
         unsafe {
-            call!(
-                it.driver,
-                cuGraphExecMemcpyNodeSetParams(
-                    it.exec,
-                    it.node,
-                    &raw const self.params,
-                    self.context
-                )
+            call_set!(
+                it,
+                cuGraphExecMemcpyNodeSetParams,
+                &raw const self.params,
+                self.context
             )
         }
     }

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use super::node::{Edge, Node, node_kind};
-use super::params::{Adding, Changing, NodeParams, SetNodeParams};
+use super::params::{Adding, Changing, NodeParams, SetNodeParams, call_add, call_set};
 use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
-use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::event::Event;
 
@@ -102,12 +101,7 @@ impl NodeParams for RecordNode<'_> {
         let event = self.0.as_raw();
         // SAFETY: pointers, graph and event must be valid ← the caller guarantees it for those of
         // `it`; the event is borrowed.
-        unsafe {
-            call!(
-                it.driver,
-                cuGraphAddEventRecordNode(it.node, it.graph, it.after, it.count, event)
-            )
-        }
+        unsafe { call_add!(it, cuGraphAddEventRecordNode, event) }
     }
 }
 
@@ -116,12 +110,7 @@ impl SetNodeParams for RecordNode<'_> {
         let event = self.0.as_raw();
         // SAFETY: executable, node and event must be valid ← the caller guarantees it for those of
         // `it`; the event is borrowed.
-        unsafe {
-            call!(
-                it.driver,
-                cuGraphExecEventRecordNodeSetEvent(it.exec, it.node, event)
-            )
-        }
+        unsafe { call_set!(it, cuGraphExecEventRecordNodeSetEvent, event) }
     }
 }
 
@@ -132,12 +121,7 @@ impl NodeParams for WaitNode<'_> {
         let event = self.0.as_raw();
         // SAFETY: pointers, graph and event must be valid ← the caller guarantees it for those of
         // `it`; the event is borrowed.
-        unsafe {
-            call!(
-                it.driver,
-                cuGraphAddEventWaitNode(it.node, it.graph, it.after, it.count, event)
-            )
-        }
+        unsafe { call_add!(it, cuGraphAddEventWaitNode, event) }
     }
 }
 
@@ -146,12 +130,7 @@ impl SetNodeParams for WaitNode<'_> {
         let event = self.0.as_raw();
         // SAFETY: executable, node and event must be valid ← the caller guarantees it for those of
         // `it`; the event is borrowed.
-        unsafe {
-            call!(
-                it.driver,
-                cuGraphExecEventWaitNodeSetEvent(it.exec, it.node, event)
-            )
-        }
+        unsafe { call_set!(it, cuGraphExecEventWaitNodeSetEvent, event) }
     }
 }
 

@@ -4,10 +4,9 @@ use cuda_sys::{CUDA_MEMSET_NODE_PARAMS, CUcontext};
 
 use super::copy::CopyTarget;
 use super::node::{Edge, Node, node_kind};
-use super::params::{Adding, Changing, NO_GRAPH, NodeParams, SetNodeParams};
+use super::params::{Adding, Changing, NO_GRAPH, NodeParams, SetNodeParams, call_add, call_set};
 use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
-use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::memory::pitched::Side;
 use crate::memory::{DeviceRepr, repeated};
@@ -70,16 +69,11 @@ impl NodeParams for FillNode {
     unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
         // SAFETY: pointers and graph must be valid ← the caller guarantees it for those of `it`.
         unsafe {
-            call!(
-                it.driver,
-                cuGraphAddMemsetNode(
-                    it.node,
-                    it.graph,
-                    it.after,
-                    it.count,
-                    &raw const self.params,
-                    self.context
-                )
+            call_add!(
+                it,
+                cuGraphAddMemsetNode,
+                &raw const self.params,
+                self.context
             )
         }
     }
@@ -89,14 +83,11 @@ impl SetNodeParams for FillNode {
     unsafe fn set(&mut self, it: &Changing<'_>) -> Result<(), DriverError> {
         // SAFETY: executable and node must be valid ← the caller guarantees it for those of `it`.
         unsafe {
-            call!(
-                it.driver,
-                cuGraphExecMemsetNodeSetParams(
-                    it.exec,
-                    it.node,
-                    &raw const self.params,
-                    self.context
-                )
+            call_set!(
+                it,
+                cuGraphExecMemsetNodeSetParams,
+                &raw const self.params,
+                self.context
             )
         }
     }

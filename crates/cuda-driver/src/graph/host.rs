@@ -6,9 +6,8 @@ use cuda_sys::CUDA_HOST_NODE_PARAMS;
 
 use super::node::{Edge, Node, node_kind};
 use super::owners::Told;
-use super::params::{Adding, Changing, NodeParams, SetNodeParams};
+use super::params::{Adding, Changing, NodeParams, SetNodeParams, call_add, call_set};
 use super::{Graph, GraphExec, Owners};
-use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::pending::{self, Closure};
 
@@ -66,12 +65,7 @@ impl NodeParams for HostNode {
         // SAFETY: pointers and graph must be valid, and the function callable with this data at any
         // later time ← the caller guarantees the former for those of `it`; the data is a number, by
         // which the function looks up the closure.
-        unsafe {
-            call!(
-                it.driver,
-                cuGraphAddHostNode(it.node, it.graph, it.after, it.count, params)
-            )
-        }
+        unsafe { call_add!(it, cuGraphAddHostNode, params) }
     }
 }
 
@@ -81,12 +75,7 @@ impl SetNodeParams for HostNode {
         // SAFETY: executable and node must be valid, and the function callable with this data at
         // any later time ← the caller guarantees the former for those of `it`; the data is a
         // number, by which the function looks up the closure.
-        unsafe {
-            call!(
-                it.driver,
-                cuGraphExecHostNodeSetParams(it.exec, it.node, params)
-            )
-        }
+        unsafe { call_set!(it, cuGraphExecHostNodeSetParams, params) }
     }
 }
 

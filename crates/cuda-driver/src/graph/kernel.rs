@@ -8,7 +8,7 @@ use cuda_sys::{
 };
 
 use super::node::{Edge, Node, node_kind};
-use super::params::{Adding, Changing, NO_GRAPH, NodeParams, SetNodeParams};
+use super::params::{Adding, Changing, NO_GRAPH, NodeParams, SetNodeParams, call_add, call_set};
 use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
 use crate::driver::{Driver, call};
@@ -228,18 +228,7 @@ impl<A: KernelArgs> NodeParams for KernelNode<'_, A> {
             let params = self.params(pointers.as_mut_ptr());
             // SAFETY: pointers and graph must be valid ← the caller guarantees it for those of
             // `it`; the driver copies the parameters.
-            unsafe {
-                call!(
-                    it.driver,
-                    cuGraphAddKernelNode_v2(
-                        it.node,
-                        it.graph,
-                        it.after,
-                        it.count,
-                        &raw const params
-                    )
-                )
-            }
+            unsafe { call_add!(it, cuGraphAddKernelNode_v2, &raw const params) }
         })
     }
 
@@ -265,12 +254,7 @@ impl<A: KernelArgs> SetNodeParams for KernelNode<'_, A> {
             let params = self.params(pointers.as_mut_ptr());
             // SAFETY: executable, node and pointers must be valid ← the caller guarantees it for
             // those of `it`; the driver copies the parameters.
-            unsafe {
-                call!(
-                    it.driver,
-                    cuGraphExecKernelNodeSetParams_v2(it.exec, it.node, &raw const params)
-                )
-            }
+            unsafe { call_set!(it, cuGraphExecKernelNodeSetParams_v2, &raw const params) }
         })
     }
 }

@@ -7,7 +7,7 @@ use cuda_sys::{CUDA_MEM_ALLOC_NODE_PARAMS, CUdeviceptr, CUgraphMem_attribute};
 
 use super::copy::{CopySource, CopyTarget};
 use super::node::{Edge, Node, node_kind};
-use super::params::{Adding, NodeParams};
+use super::params::{Adding, NodeParams, call_add};
 use super::{Graph, Owners};
 use crate::device::Device;
 use crate::driver::call;
@@ -142,12 +142,7 @@ impl NodeParams for AllocNode {
     unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
         let params = &raw mut self.0;
         // SAFETY: pointers and graph must be valid ← the caller guarantees it for those of `it`.
-        unsafe {
-            call!(
-                it.driver,
-                cuGraphAddMemAllocNode(it.node, it.graph, it.after, it.count, params)
-            )
-        }
+        unsafe { call_add!(it, cuGraphAddMemAllocNode, params) }
     }
 }
 
@@ -161,12 +156,7 @@ impl NodeParams for FreeNode {
         // SAFETY: pointers and graph must be valid, and the memory allocated by this graph ← the
         // caller guarantees the former for those of `it`; `add_free` has checked that a node of
         // this graph allocates the memory.
-        unsafe {
-            call!(
-                it.driver,
-                cuGraphAddMemFreeNode(it.node, it.graph, it.after, it.count, self.0)
-            )
-        }
+        unsafe { call_add!(it, cuGraphAddMemFreeNode, self.0) }
     }
 }
 

@@ -27,6 +27,25 @@ pub(super) struct Changing<'a> {
     pub(super) node: CUgraphNode,
 }
 
+/// Calls `name(node, graph, after, count, …)`, as every driver call that adds a node begins.
+macro_rules! call_add {
+    ($it:expr, $name:ident $(, $arg:expr)*) => {
+        $crate::driver::call!(
+            $it.driver,
+            $name($it.node, $it.graph, $it.after, $it.count $(, $arg)*)
+        )
+    };
+}
+pub(super) use call_add;
+
+/// Calls `name(exec, node, …)`, as every driver call that changes a node begins.
+macro_rules! call_set {
+    ($it:expr, $name:ident, $($arg:expr),*) => {
+        $crate::driver::call!($it.driver, $name($it.exec, $it.node, $($arg),*))
+    };
+}
+pub(super) use call_set;
+
 /// The parameters of a node, as the driver takes them.
 pub(super) trait NodeParams {
     type Kind: Kind;
