@@ -65,6 +65,7 @@ pub use library::{Library, LibraryKernel};
 pub use linker::{LinkFile, LinkInput, Linked, Linker};
 pub use lto::{LtoError, LtoLinker};
 pub use memory::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
+pub use memory::{Allocator, Unpooled};
 pub use memory::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
 pub use memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
 pub use memory::{Extent, PitchedBuffer, PitchedSlice, PitchedSliceMut};

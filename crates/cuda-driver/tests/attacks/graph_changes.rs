@@ -1,5 +1,6 @@
 //! Graphs and executables that change while they are launched.
 
+use cuda_driver::Unpooled;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -337,7 +338,7 @@ fn events_and_words_of_nodes_are_dropped() {
         let stream = case.stream();
         let event = Event::new(&case.context, EventFlags::DISABLE_TIMING).unwrap();
         let event = Arc::new(event);
-        let words = DeviceBuffer::<u32>::zeroed_plain(&stream, 4).unwrap();
+        let words = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 4).unwrap();
         let mut buffer = case.filled(&stream, 0);
         let mut graph = Graph::new(&case.context).unwrap();
         let batch = ValueBatch::new().write(&words, 1, 5_u32).unwrap();
@@ -352,12 +353,12 @@ fn events_and_words_of_nodes_are_dropped() {
         let exec = graph.instantiate().unwrap();
         case.hold_up(&stream);
         exec.launch(&stream).unwrap();
-        let other = DeviceBuffer::<u32>::zeroed_plain(&stream, 4).unwrap();
+        let other = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 4).unwrap();
         let batch = ValueBatch::new().write(&other, 2, 6_u32).unwrap();
         exec.set_batch(node, batch).unwrap();
         drop((words, event, graph));
         exec.launch(&stream).unwrap();
-        let fresh = DeviceBuffer::<u32>::zeroed_plain(&stream, 4).unwrap();
+        let fresh = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 4).unwrap();
         drop(exec);
         assert_eq!(other.to_vec().unwrap(), [0, 0, 6, 0], "{}", case.title);
         assert_eq!(fresh.to_vec().unwrap(), [0; 4], "{}", case.title);

@@ -102,7 +102,7 @@ fn buffers_dropped_under_launches_stay() {
         let pool = CachingPool::with_limit(&case.context, 8 * case.n * 4);
         for round in 1..4 {
             let mut x = case.filled(&stream, 0);
-            let y = pool.copy_of(&stream, &vec![round; case.n]).unwrap();
+            let y = DeviceBuffer::from_host_in(&pool, &stream, &vec![round; case.n]).unwrap();
             let execs = [mixing(case, &mut x, &y), mixing(case, &mut x, &y)];
             drop(y);
             let mut fresh = Vec::new();
@@ -110,7 +110,7 @@ fn buffers_dropped_under_launches_stay() {
                 case.hold_up(&other);
                 exec.launch(&other).unwrap();
                 drop(exec);
-                fresh.push(pool.copy_of(&stream, &vec![60; case.n]).unwrap());
+                fresh.push(DeviceBuffer::from_host_in(&pool, &stream, &vec![60; case.n]).unwrap());
             }
             case.expect(&x, 3 * round);
             for buffer in &fresh {

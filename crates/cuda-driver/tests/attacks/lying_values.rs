@@ -55,7 +55,7 @@ fn elements_that_cannot_be_cloned_are_copied_as_bits() {
         let pinned_pool = PinnedCachingPool::new(&case.context, PinnedFlags::default());
         let mut buffers = [
             DeviceBuffer::from_host(&stream, &words).unwrap(),
-            pool.copy_of(&stream, &words).unwrap(),
+            DeviceBuffer::from_host_in(&pool, &stream, &words).unwrap(),
             ManagedBuffer::from_host(&stream, &words)
                 .unwrap()
                 .try_clone()
@@ -73,8 +73,11 @@ fn elements_that_cannot_be_cloned_are_copied_as_bits() {
                 expected
             );
         }
-        let pinned = PinnedBuffer::from_slice(&case.context, &words, PinnedFlags::default());
-        let pinned = [pinned.unwrap(), pinned_pool.copy_of(&words).unwrap()];
+        let pinned = PinnedBuffer::from_host(&case.context, &words, PinnedFlags::default());
+        let pinned = [
+            pinned.unwrap(),
+            PinnedBuffer::from_host_in(&pinned_pool, &words).unwrap(),
+        ];
         for mut pinned in pinned {
             buffers[0].set_zero().unwrap();
             buffers[0].copy_from_pinned(&pinned).unwrap();
@@ -102,8 +105,8 @@ fn elements_that_cannot_be_cloned_are_copied_as_bits() {
 fn pinned_pool_zeroes_elements_that_cannot_be_cloned() {
     Attack::new().run(|case| {
         let pool = PinnedCachingPool::new(&case.context, PinnedFlags::default());
-        drop(pool.copy_of(&vec![7_u32; case.n]).unwrap());
-        let zeroes = pool.zeroed::<Liar>(case.n).unwrap();
+        drop(PinnedBuffer::from_host_in(&pool, &vec![7_u32; case.n]).unwrap());
+        let zeroes = PinnedBuffer::<Liar>::zeroed_in(&pool, case.n).unwrap();
         case.expect_words(&numbers(&zeroes), 0);
     });
 }

@@ -188,7 +188,7 @@ fn memory_of_a_pool_goes_back_with_the_graph_behind_its_launches() {
         let pool = CachingPool::new(&bench.context);
         let mut seen = filled(&stream, 0);
         let exec = {
-            let mut x = pool.zeroed::<u32>(&stream, N as usize).unwrap();
+            let mut x = DeviceBuffer::<u32>::zeroed_in(&pool, &stream, N as usize).unwrap();
             let mut graph = Graph::new(&bench.context).unwrap();
             graph.add_fill(&[], &mut x, 5_u32).unwrap();
             graph.add_copy(&[], &mut seen, &x).unwrap();
@@ -200,7 +200,7 @@ fn memory_of_a_pool_goes_back_with_the_graph_behind_its_launches() {
         assert_eq!(pool.statistics().bytes_in_use, 0);
         // The pool returns the same block, and its next owner must take over its uses on other
         // streams.
-        let mut next = pool.zeroed::<u32>(&stream, N as usize).unwrap();
+        let mut next = DeviceBuffer::<u32>::zeroed_in(&pool, &stream, N as usize).unwrap();
         next.fill(6).unwrap();
         assert_eq!(pool.statistics().hits, 1);
         assert_eq!(seen.to_vec().unwrap(), vec![5; N as usize], "{seed}");

@@ -89,28 +89,6 @@ impl PinnedCachingPool {
         unsafe { PinnedBuffer::of_locked(locked, len) }
     }
 
-    /// Allocates `len` elements of zero bits.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`take`](Self::take) does.
-    pub fn zeroed<T: DeviceRepr>(&self, len: usize) -> Result<PinnedBuffer<T>> {
-        let mut buffer = self.take(len)?;
-        bytemuck::fill_zeroes(&mut buffer);
-        Ok(buffer)
-    }
-
-    /// Allocates a buffer and copies `source` into it.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`take`](Self::take) does.
-    pub fn copy_of<T: DeviceRepr>(&self, source: &[T]) -> Result<PinnedBuffer<T>> {
-        let mut buffer = self.take(source.len())?;
-        buffer.copy_from_slice(source);
-        Ok(buffer)
-    }
-
     /// Returns the maximum number of bytes that the pool may reserve from the driver, or
     /// `usize::MAX` if there is no limit.
     #[must_use]

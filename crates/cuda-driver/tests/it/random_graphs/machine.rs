@@ -38,7 +38,7 @@ impl World {
     fn new(bench: &Bench, stream: &Stream, model: &Model) -> Self {
         let buffer = |words: &Vec<u32>| DeviceBuffer::from_host(stream, words).unwrap();
         let flags = PinnedFlags::default();
-        let host = PinnedBuffer::from_slice(&bench.context, &model.host, flags).unwrap();
+        let host = PinnedBuffer::from_host(&bench.context, &model.host, flags).unwrap();
         Self {
             buffers: model.buffers.iter().map(buffer).collect(),
             host: GraphHostBuffer::new(host).unwrap(),

@@ -130,7 +130,7 @@ impl Run {
         let (stream, value) = (self.stream(), self.random.u32(..100));
         let words = vec![value; N as usize];
         let buffer = if self.random.bool() {
-            self.pool.copy_of(&stream, &words)?
+            DeviceBuffer::from_host_in(&self.pool, &stream, &words)?
         } else {
             DeviceBuffer::from_host(&stream, &words)?
         };

@@ -1,5 +1,6 @@
 //! Scenarios that change executable graphs.
 
+use cuda_driver::Unpooled;
 use std::sync::Arc;
 
 use cuda_driver::prelude::*;
@@ -54,7 +55,7 @@ fn parameters(ground: &Ground) -> Result<()> {
 
 fn others(ground: &Ground) -> Result<()> {
     let stream = ground.stream()?;
-    let mut flags = DeviceBuffer::<u32>::zeroed_plain(&stream, 2)?;
+    let mut flags = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 2)?;
     flags.copy_from_host(&[0, 0])?;
     let event = || -> Result<_> {
         let event = Event::new(&ground.context, EventFlags::DISABLE_TIMING)?;

@@ -1,5 +1,6 @@
 //! Scenarios of graphs that are built node by node.
 
+use cuda_driver::Unpooled;
 use std::sync::Arc;
 
 use cuda_driver::prelude::*;
@@ -53,12 +54,12 @@ fn kernels(ground: &Ground) -> Result<()> {
 fn others(ground: &Ground) -> Result<()> {
     let (stream, other) = (ground.stream()?, ground.stream()?);
     let (mut x, mut y) = (filled(&stream, 0)?, filled(&stream, 0)?);
-    let host = GraphHostBuffer::new(PinnedBuffer::from_slice(
+    let host = GraphHostBuffer::new(PinnedBuffer::from_host(
         &ground.context,
         &[4_u32; N as usize],
         PinnedFlags::empty(),
     )?)?;
-    let mut flags = DeviceBuffer::<u32>::zeroed_plain(&stream, 2)?;
+    let mut flags = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 2)?;
     flags.copy_from_host(&[0, 0])?;
     let event = Arc::new(Event::new(&ground.context, EventFlags::DISABLE_TIMING)?);
     event.record(&other)?;
