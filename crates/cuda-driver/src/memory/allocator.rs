@@ -81,7 +81,7 @@ pub(crate) mod sealed {
 /// # let other = cuda_driver::Stream::new(stream.context(), Default::default(), 0)?;
 /// let flag = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 1)?;
 /// stream.write_value(&flag, 0, 7)?;
-/// other.wait_value(&flag, 0, WaitCondition::Equal, 7)?;
+/// other.wait_value(&flag, 0, WaitCondition::EQUAL, 7)?;
 /// other.synchronize()?;
 /// assert_eq!(flag.to_vec()?, [7]);
 /// # Ok(())

@@ -28,6 +28,20 @@ use crate::stream::Stream;
 ///
 /// A buffer may have a length of 0. It then has no memory, and creating it, copying it and filling
 /// it do not call the driver.
+///
+/// ```
+/// use cuda_driver::DeviceBuffer;
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let mut buffer = DeviceBuffer::from_host(&stream, &[1.0_f32, 2.0, 3.0])?;
+/// assert_eq!(buffer.to_vec()?, [1.0, 2.0, 3.0]);
+/// buffer.copy_from_host(&[4.0, 5.0, 6.0])?;
+/// buffer.slice_mut(1..).expect("3 elements").fill(0.5)?;
+/// assert_eq!(buffer.to_vec()?, [4.0, 0.5, 0.5]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct DeviceBuffer<T: DeviceRepr> {
     pub(crate) memory: Memory,
     len: usize,

@@ -27,6 +27,31 @@ use crate::stream::{Stream, StreamFlags, ValueBatch};
 /// [`fork`](Self::fork) begins another branch. Calls on two branches with conflicting accesses to
 /// the same memory are ordered automatically: the later one waits for the earlier one, as between
 /// streams.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, Graph, LaunchConfig, Module, Ptx};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// # let mix = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
+/// # let mix = Module::load(&context, &mix)?.function("mix")?;
+/// let mut x = DeviceBuffer::<u32>::zeroed(&stream, 64)?;
+/// let mut y = DeviceBuffer::<u32>::zeroed(&stream, 64)?;
+/// let graph = Graph::capture(&context, |scope| {
+///     let mut branch = scope.fork()?;
+///     scope.fill(&mut x, 1_u32)?;
+///     // Runs at the same time as the first fill.
+///     branch.fill(&mut y, 5_u32)?;
+///     scope.join(&branch)?;
+///     // SAFETY: the kernel computes `x[i] = 2 * x[i] + y[i]` for 64 words.
+///     unsafe { scope.launch(&mix, LaunchConfig::new(1, 64), (&mut x, &y, 64_u32)) }?;
+///     Ok(())
+/// })?;
+/// graph.instantiate()?.launch(&stream)?;
+/// assert_eq!(x.to_vec()?, [7; 64]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct CaptureScope<'c> {
     session: &'c Session,
     stream: Stream,

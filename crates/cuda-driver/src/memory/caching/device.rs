@@ -32,6 +32,24 @@ use crate::stream::Stream;
 /// Sizes are rounded up by at most an eighth, and to at least 256 bytes. When the last handle of
 /// the pool is dropped, its cached memory is freed. Its buffers stay valid and free their memory
 /// themselves.
+///
+/// ```
+/// use cuda_driver::{CachingPool, DeviceBuffer};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let pool = CachingPool::new(&context);
+/// let buffer = DeviceBuffer::<u32>::zeroed_in(&pool, &stream, 1000)?;
+/// let address = buffer.as_raw();
+/// drop(buffer);
+///
+/// // The same memory again, without a driver call for the allocation.
+/// let again = DeviceBuffer::filled_in(&pool, &stream, 1000, 7_u32)?;
+/// assert_eq!(again.as_raw(), address);
+/// assert_eq!(again.to_vec()?, [7; 1000]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct CachingPool(Arc<Owner>);
 

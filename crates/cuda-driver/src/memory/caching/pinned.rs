@@ -24,6 +24,22 @@ use crate::memory::{DeviceRepr, PinnedBuffer, PinnedFlags, bytes_of};
 /// Sizes are rounded up by at most an eighth, and to at least 256 bytes. When the last handle of
 /// the pool is dropped, its cached memory is freed. Its buffers stay valid and free their memory
 /// themselves.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, PinnedBuffer, PinnedCachingPool, PinnedFlags};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let pool = PinnedCachingPool::new(&context, PinnedFlags::empty());
+/// let staged = PinnedBuffer::from_host_in(&pool, &[1_u32, 2, 3])?;
+/// let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 3)?;
+/// buffer.copy_from_pinned(&staged)?;
+/// drop(staged);
+/// assert!(pool.statistics().bytes_cached >= 12);
+/// assert_eq!(buffer.to_vec()?, [1, 2, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct PinnedCachingPool(Arc<Owner>);
 

@@ -47,6 +47,20 @@ bitflags::bitflags! {
 ///
 /// A buffer may have a length of 0. It then has no memory, and creating it does not call the
 /// driver.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, PinnedBuffer, PinnedFlags};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let mut pinned = PinnedBuffer::from_host(&context, &[1_u32, 2, 3], PinnedFlags::empty())?;
+/// pinned[1] = 20;
+/// let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 3)?;
+/// buffer.copy_from_pinned(&pinned)?;
+/// assert_eq!(buffer.to_vec()?, [1, 20, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct PinnedBuffer<T: DeviceRepr> {
     locked: Locked<PinnedBlock>,
     len: usize,

@@ -31,6 +31,19 @@ use crate::stream::{SendPtr, Stream};
 /// Each device has a pool from the start, its [default pool](Device::default_memory_pool). A pool
 /// that the program created is destroyed with its last handle. Memory that is allocated from it
 /// stays allocated until it is freed.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, MemoryPool};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let pool = MemoryPool::new(context.device())?;
+/// let buffer = DeviceBuffer::from_host_in(&pool, &stream, &[1_u32, 2, 3])?;
+/// assert_eq!(buffer.to_vec()?, [1, 2, 3]);
+/// assert!(pool.statistics()?.used >= 12);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct MemoryPool(Arc<Inner>);
 
