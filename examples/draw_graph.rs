@@ -22,17 +22,17 @@ fn main() -> Result<()> {
 
     let mut inner = Graph::new(&context)?;
     // SAFETY: the kernel reads n floats of `a` and of `sum` and writes n of `more`; each has n.
-    unsafe { inner.kernel(&[], &add, config, (&a, &sum, &mut more, n)) }?;
+    unsafe { inner.add_kernel(&[], &add, config, (&a, &sum, &mut more, n)) }?;
 
     // Nodes that share memory depend on each other, so only one edge is named here.
     let mut graph = Graph::new(&context)?;
-    graph.fill(&[], &mut a, 1.0)?;
-    graph.fill(&[], &mut b, 2.0)?;
+    graph.add_fill(&[], &mut a, 1.0)?;
+    graph.add_fill(&[], &mut b, 2.0)?;
     // SAFETY: the kernel reads n floats of `a` and of `b` and writes n of `sum`; each has n.
-    unsafe { graph.kernel(&[], &add, config, (&a, &b, &mut sum, n)) }?;
-    graph.child(&[], &inner)?;
-    let copy = graph.copy(&[], &mut result, &more)?;
-    graph.host(&[copy.edge()], || println!("a launch is done"))?;
+    unsafe { graph.add_kernel(&[], &add, config, (&a, &b, &mut sum, n)) }?;
+    graph.add_child(&[], &inner)?;
+    let copy = graph.add_copy(&[], &mut result, &more)?;
+    graph.add_host(&[copy.edge()], || println!("a launch is done"))?;
     if let Some(path) = std::env::args().nth(1) {
         graph.write_dot(&path, DotFlags::empty())?;
         println!("draw_graph: wrote {} nodes to {path}", graph.len());

@@ -49,7 +49,7 @@ fn device_memory(group: &mut BenchmarkGroup<'_, WallTime>, stream: &Stream) {
     group.bench_function("device/caching pool", |b| {
         b.iter(|| {
             // SAFETY: the buffer is not read.
-            let buffer = unsafe { pool.uninit::<u8>(stream, BYTES) };
+            let buffer = unsafe { DeviceBuffer::<u8>::uninit_in(&pool, stream, BYTES) };
             drop(black_box(buffer.expect("there is memory")));
         });
     });

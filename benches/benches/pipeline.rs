@@ -190,7 +190,7 @@ fn main() -> Result<()> {
     let source: Vec<u32> = (0..N as u32).collect();
     let host = || -> Result<_> {
         Ok((
-            PinnedBuffer::from_slice(&context, &source, PinnedFlags::empty())?,
+            PinnedBuffer::from_host(&context, &source, PinnedFlags::empty())?,
             PinnedBuffer::zeroed(&context, N, PinnedFlags::empty())?,
         ))
     };

@@ -25,6 +25,28 @@ use crate::tracking::Access;
 ///
 /// It dereferences to a [`DeviceBuffer`], through which it is read, and can be an argument of
 /// kernels.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, LaunchConfig, Module, Ptx};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// # let ptx = Ptx::new(std::fs::read("tests/it/kernels/variables.ptx")?)?;
+/// // The module has `__constant__ unsigned factors[4] = {1, 2, 3, 4};` and a kernel that
+/// // multiplies 4 words by them.
+/// let module = Module::load(&context, &ptx)?;
+/// let mut factors = module.global::<u32>("factors", &stream)?;
+/// assert_eq!(factors.to_vec()?, [1, 2, 3, 4]);
+/// factors.copy_from_host(&[10, 20, 30, 40])?;
+///
+/// let mut words = DeviceBuffer::from_host(&stream, &[1_u32, 1, 2, 2])?;
+/// let scale = module.function("scale")?;
+/// // SAFETY: the kernel reads `factors` on their stream, and reads and writes 4 words.
+/// unsafe { stream.launch(&scale, LaunchConfig::new(1, 4), (&mut words,)) }?;
+/// assert_eq!(words.to_vec()?, [10, 20, 60, 80]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Global<T: DeviceRepr> {
     buffer: DeviceBuffer<T>,
     name: String,

@@ -11,12 +11,20 @@
 /// It expands to a call of the `unsafe` function [`Stream::launch`](crate::Stream::launch); see
 /// there for the safety contract, the result and the errors.
 ///
-/// ```no_run
-/// # use cuda_driver::{DeviceBuffer, Function, Stream, launch};
-/// # fn f(stream: &Stream, saxpy: &Function, x: &DeviceBuffer<f32>, y: &mut DeviceBuffer<f32>) -> cuda_driver::Result<()> {
-/// // SAFETY: the kernel reads 300 floats of `x` and writes 300 floats of `y`.
-/// unsafe { launch!(stream, saxpy[2, 256](2.0_f32, x, y, 300_u32)) }
-/// # }
+/// ```
+/// use cuda_driver::{DeviceBuffer, Module, Ptx, launch};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// # let mix = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
+/// # let mix = Module::load(&context, &mix)?.function("mix")?;
+/// let mut x = DeviceBuffer::filled(&stream, 300, 1_u32)?;
+/// let y = DeviceBuffer::filled(&stream, 300, 5_u32)?;
+/// // SAFETY: the kernel computes `x[i] = 2 * x[i] + y[i]` for 300 words.
+/// unsafe { launch!(stream, mix[2, 256](&mut x, &y, 300_u32)) }?;
+/// assert_eq!(x.to_vec()?, [7; 300]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[macro_export]
 macro_rules! launch {

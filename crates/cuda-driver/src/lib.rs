@@ -68,6 +68,7 @@ pub use linker::{LinkFile, LinkInput, Linked, Linker};
 pub use lto::LtoLinker;
 pub use memop::{StreamWord, ValueBatch, WaitCondition};
 pub use memory::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
+pub use memory::{Allocator, Unpooled};
 pub use memory::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
 pub use memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
 pub use memory::{MemoryPool, MemoryPoolStatistics, PoolAccess, PoolReuse};

@@ -19,15 +19,21 @@ use crate::types::JitLog;
 /// A link in progress. Add images, then call [`complete`](Self::complete) to link them into a
 /// cubin. Symbols that one image declares `extern` are resolved to definitions in the others.
 ///
-/// ```no_run
-/// # use cuda_driver::{Context, JitOptions, Linker, Module, Ptx};
-/// # fn f(context: &Context, kernels: &Ptx, functions: &Ptx) -> cuda_driver::Result<()> {
-/// let mut linker = Linker::new(context, &JitOptions::new())?;
-/// linker.add(kernels, "kernels")?.add(functions, "functions")?;
+/// ```
+/// use cuda_driver::{JitOptions, Linker, Module, Ptx};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// # let kernels = Ptx::new(std::fs::read("tests/it/kernels/link_caller.ptx")?)?;
+/// # let functions = Ptx::new(std::fs::read("tests/it/kernels/link_callee.ptx")?)?;
+/// // The first image calls `weigh`, which the second one defines: `3 * x + 11`.
+/// let mut linker = Linker::new(&context, &JitOptions::new())?;
+/// linker.add(&kernels, "kernels")?.add(&functions, "functions")?;
 /// let linked = linker.complete()?;
-/// let module = Module::load(context, &linked.cubin)?;
-/// # Ok(())
-/// # }
+/// let module = Module::load(&context, &linked.cubin)?;
+/// assert!(module.function("weigh_all").is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// The linker does not accept LTO-IR of CUDA 12.0 and newer: use [`LtoLinker`](crate::LtoLinker).

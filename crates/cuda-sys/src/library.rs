@@ -5,9 +5,7 @@
 
 use std::any::Any;
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::fmt;
 use std::mem;
-use std::ops::Deref;
 use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
@@ -22,10 +20,13 @@ use crate::{
     Function, LoadError, Version, cuuint64_t,
 };
 
+mod loaded;
 pub(crate) mod nvjitlink;
 #[cfg(feature = "nvrtc")]
 pub(crate) mod nvrtc;
 mod places;
+
+pub use loaded::LoadedLibrary;
 
 const NAME: &str = "the CUDA driver";
 
@@ -54,12 +55,7 @@ pub type GetProcAddress = unsafe extern "C" fn(
 ///
 /// It dereferences to its [`DriverTable`]. A process can hold several drivers, such as a real one
 /// and software ones.
-pub struct DriverLibrary {
-    table: DriverTable,
-    version: Version,
-    origin: String,
-    _keep: Box<dyn Any + Send + Sync>,
-}
+pub type DriverLibrary = LoadedLibrary<DriverTable>;
 
 impl DriverLibrary {
     /// Loads the driver of this system, once per process.
@@ -115,15 +111,8 @@ impl DriverLibrary {
     /// The file must be a CUDA driver: running its initialisers must be sound, and its functions
     /// must have the behaviour and signatures of their names.
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
-        let name = path.as_ref().display().to_string();
         // SAFETY: running the initialisers must be sound ← the caller guarantees it.
-        let library =
-            unsafe { places::open(path.as_ref()) }.map_err(|error| LoadError::NotFound {
-                library: NAME,
-                tried: vec![attempt(name.clone(), &error)],
-                hint: "",
-            })?;
-        Self::from_library(library, name)
+        unsafe { WANTED.open(path.as_ref(), Self::from_library) }
     }
 
     fn from_library(library: Library, origin: String) -> Result<Self, LoadError> {
@@ -162,12 +151,7 @@ impl DriverLibrary {
         // SAFETY: `root` must be the `cuGetProcAddress_v2` of a driver ← the library is a CUDA
         // driver.
         let table = unsafe { resolve(root, version) };
-        Ok(Self {
-            table,
-            version,
-            origin,
-            _keep: Box::new(()),
-        })
+        Ok(Self::new(table, version, origin))
     }
 
     /// Creates a driver that is part of this program from its `cuGetProcAddress_v2`, a name to
@@ -205,46 +189,9 @@ impl DriverLibrary {
         // SAFETY: `root` must be a driver's ← the caller guarantees it.
         let table = unsafe { resolve(root, version) };
         Ok(Self {
-            table,
-            version,
-            origin,
-            _keep: Box::new(keep),
+            _keep: Some(Box::new(keep)),
+            ..Self::new(table, version, origin)
         })
-    }
-
-    /// Returns the table of functions.
-    #[must_use]
-    pub fn table(&self) -> &DriverTable {
-        &self.table
-    }
-
-    /// Returns the newest CUDA version that this driver supports.
-    #[must_use]
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
-    /// Returns the origin: a file, or the name of a driver within this program.
-    #[must_use]
-    pub fn origin(&self) -> &str {
-        &self.origin
-    }
-}
-
-impl Deref for DriverLibrary {
-    type Target = DriverTable;
-
-    fn deref(&self) -> &DriverTable {
-        &self.table
-    }
-}
-
-impl fmt::Debug for DriverLibrary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DriverLibrary")
-            .field("origin", &self.origin)
-            .field("version", &self.version)
-            .finish_non_exhaustive()
     }
 }
 
@@ -276,27 +223,18 @@ fn driver_version(
 ///
 /// `root` must be the `cuGetProcAddress_v2` of a driver.
 unsafe fn resolve(root: GetProcAddress, version: Version) -> DriverTable {
-    type Slot = Option<unsafe extern "C" fn()>;
-    const { assert!(mem::size_of::<DriverTable>() == FUNCTIONS.len() * mem::size_of::<Slot>()) };
-    let mut table = DriverTable::default();
-    let slots = ptr::from_mut(&mut table).cast::<Slot>();
-    for (index, function) in FUNCTIONS.iter().enumerate() {
+    const { assert!(mem::size_of::<DriverTable>() == FUNCTIONS.len() * mem::size_of::<*mut c_void>()) };
+    let find = |function: &Function| {
         if function.since() > version {
-            continue;
+            return ptr::null_mut();
         }
         // SAFETY: `root` must be a driver's ← the caller guarantees it.
-        let found = unsafe { lookup(root, function) };
-        // SAFETY: null must be `None`, and any other pointer the function ← this is the layout of
-        // `Option` of a function pointer, and the driver looks functions up by name and version.
-        let found = unsafe { mem::transmute::<*mut c_void, Slot>(found) };
-        // SAFETY: `index` must be within the table and select the slot of this function ← the table
-        // is `repr(C)` and has one pointer for each row of FUNCTIONS (asserted above), in the same
-        // order (generated together).
-        let slot = unsafe { slots.add(index) };
-        // SAFETY: the slot must be writable ← it is within `table`, which is a local.
-        unsafe { slot.write(found) };
-    }
-    table
+        unsafe { lookup(root, function) }
+    };
+    // SAFETY: table and FUNCTIONS must have been generated together, and `find` must return the
+    // function ← they were, and their sizes agree (asserted above); the driver looks functions up
+    // by name and version.
+    unsafe { loaded::fill(&FUNCTIONS, find) }
 }
 
 /// Looks up one function with `root`. Returns null if the driver does not have it.

@@ -52,6 +52,22 @@ use owner::{Identity, Owner, RawContext};
 ///
 /// All handles of one context are equal, no matter how they were obtained. Dropping the last handle
 /// of a context that is released or destroyed waits for the work queued in it.
+///
+/// ```
+/// use cuda_driver::DeviceBuffer;
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// // All code of the process that uses this device shares its primary context.
+/// let context = driver.device(0)?.primary_context()?;
+/// let stream = context.default_stream()?;
+/// let (free, total) = context.memory_info()?;
+/// assert!(free <= total);
+///
+/// let zeros = DeviceBuffer::<u8>::zeroed(&stream, 1000)?;
+/// context.synchronize()?;
+/// assert_eq!(zeros.to_vec()?, [0; 1000]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Context(Arc<ContextInner>, DropOutsideLocks);
 

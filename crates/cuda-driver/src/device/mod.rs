@@ -20,6 +20,20 @@ use crate::error::{Error, Result};
 
 /// A CUDA device of a [`Driver`]. It is a plain handle: cloning it is cheap, and dropping it has no
 /// effect on the device.
+///
+/// ```
+/// use cuda_driver::Device;
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// let device = driver.device(0)?;
+/// assert_eq!(device.ordinal(), 0);
+/// assert_eq!(Device::by_pci_bus_id(&driver, &device.pci_bus_id()?)?, device);
+/// println!("{}: compute capability {}", device.name()?, device.compute_capability()?);
+///
+/// let context = device.primary_context()?;
+/// assert_eq!(context.device(), &device);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Device {
     driver: Driver,

@@ -42,6 +42,18 @@ pub(crate) use call;
 
 /// A CUDA driver: a library that was loaded and initialized. Cloning it creates another handle of
 /// the same driver.
+///
+/// ```
+/// use cuda_driver::{Driver, Version};
+///
+/// // `Driver::load()` returns the driver of the system. This one is a software device.
+/// let driver = Driver::new(cuda_sim::Builder::new().version(12_080).build()?.library()?)?;
+/// assert_eq!(driver.version(), Version::new(12_080));
+/// for device in driver.devices()? {
+///     println!("{}: {} bytes", device.name()?, device.total_memory()?);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Driver {
     inner: Arc<Inner>,

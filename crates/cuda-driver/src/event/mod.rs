@@ -30,6 +30,25 @@ bitflags::bitflags! {
 }
 
 /// A point in a stream that the host and other streams can wait for.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, Event, EventFlags};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let (start, end) = (
+///     Event::new(&context, EventFlags::empty())?,
+///     Event::new(&context, EventFlags::empty())?,
+/// );
+/// start.record(&stream)?;
+/// let buffer = DeviceBuffer::filled(&stream, 1 << 20, 1_u8)?;
+/// end.record(&stream)?;
+/// end.synchronize()?;
+/// assert!(start.is_done()? && end.is_done()?);
+/// println!("{} bytes in {:?}", buffer.len(), end.time_since(&start)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Event {
     /// Declared before `context`: the event has to be dropped before its context.
     handle: Handle<RawEvent>,

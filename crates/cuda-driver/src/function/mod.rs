@@ -27,6 +27,27 @@ use crate::launch_log::NameId;
 use crate::module::ModuleInner;
 
 /// A kernel of a [`Module`](crate::Module). It keeps the module loaded, and is cheap to clone.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, LaunchConfig, Module, Ptx};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// # let mix = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
+/// // This kernel computes `x[i] = 2 * x[i] + y[i]` for `i` below `n`.
+/// let mix = Module::load(&context, &mix)?.function("mix")?;
+/// let mut x = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3])?;
+/// let y = DeviceBuffer::from_host(&stream, &[10_u32, 20, 30])?;
+/// // SAFETY: the kernel reads 3 words of `y`, and reads and writes 3 words of `x`.
+/// unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(3), (&mut x, &y, 3_u32)) }?;
+/// assert_eq!(x.to_vec()?, [12, 24, 36]);
+///
+/// // The arguments are checked: this kernel takes three.
+/// // SAFETY: the kernel is not launched.
+/// assert!(unsafe { stream.launch(&mix, LaunchConfig::new(1, 1), (&mut x, &y)) }.is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Function(Arc<Inner>);
 

@@ -1,14 +1,13 @@
 //! Nodes that wait for values in memory and write values.
 
-use cuda_sys::{CUDA_BATCH_MEM_OP_NODE_PARAMS, CUstreamBatchMemOpParams};
+use cuda_sys::{CUDA_BATCH_MEM_OP_NODE_PARAMS, CUcontext, CUstreamBatchMemOpParams};
 
-use super::build::Adding;
-use super::{Graph, Owners};
+use super::params::{Adding, Changing, NodeParams, SetNodeParams, call_add, call_set};
+use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
-use crate::driver::call;
-use crate::error::{Error, Result};
+use crate::error::{DriverError, Error, Result};
 use crate::memop::ValueBatch;
-use crate::types::node::{Edge, Node, NodeKind, node_kind};
+use crate::types::node::{Edge, Node, node_kind};
 
 impl Graph {
     /// `cuGraphAddBatchMemOpNode(batch)`—Adds a node that waits for values and writes values, as
@@ -29,43 +28,81 @@ impl Graph {
     /// - [`Error::Unsupported`] for an empty batch.
     /// - The errors of [`Stream::wait_value`](crate::Stream::wait_value).
     #[doc(alias = "cuGraphAddBatchMemOpNode")]
-    pub fn batch(
+    pub fn add_batch(
         &mut self,
         after: &[Edge],
         batch: ValueBatch<'_>,
     ) -> Result<Node<node_kind::BatchMemOp>> {
-        let context = self.context().clone();
-        let (mut ops, owners) = batch_of(&context, batch)?;
-        let params = params(&context, &mut ops);
-        let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid, and `params` must describe as many
-            // operations as it counts ← those of `it` are; the operations are in the vector `ops`,
-            // which the driver copies.
-            unsafe {
-                call!(
-                    it.driver,
-                    cuGraphAddBatchMemOpNode(
-                        it.node,
-                        it.graph,
-                        it.after,
-                        it.count,
-                        &raw const params
-                    )
-                )
-            }
-        };
-        // SAFETY: the call must add a batch node with these edges that uses only what `owners`
-        // keeps ← it does; `owners` holds the memory of all operations.
-        let id = unsafe { self.add(NodeKind::BatchMemOp, after, owners, add) }?;
-        Ok(Node::new(id))
+        let (mut params, owners) = batch_node(self.context(), batch)?;
+        // SAFETY: the node must use only what `owners` keeps ← it holds the memory of all
+        // operations.
+        unsafe { self.add(after, owners, &mut params) }
     }
 }
 
-/// Returns the operations of a batch, and what they use.
-pub(super) fn batch_of(
-    context: &Context,
-    batch: ValueBatch<'_>,
-) -> Result<(Vec<CUstreamBatchMemOpParams>, Owners)> {
+impl GraphExec {
+    /// `cuGraphExecBatchMemOpNodeSetParams(node)`—Changes the values that a batch node waits for
+    /// and writes, from the next launch on. The number of operations and their kinds must stay the
+    /// same.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Graph::add_batch`], and those of [`set_copy`](Self::set_copy).
+    #[doc(alias = "cuGraphExecBatchMemOpNodeSetParams")]
+    pub fn set_batch(
+        &self,
+        node: Node<node_kind::BatchMemOp>,
+        batch: ValueBatch<'_>,
+    ) -> Result<()> {
+        let (mut params, owners) = batch_node(self.context(), batch)?;
+        // SAFETY: the node must use only what `owners` keeps ← it holds the memory of all
+        // operations.
+        unsafe { self.set(node, owners, &mut params) }
+    }
+}
+
+/// The parameters of a batch node.
+struct BatchNode {
+    ops: Vec<CUstreamBatchMemOpParams>,
+    context: CUcontext,
+}
+
+impl BatchNode {
+    fn params(&mut self) -> CUDA_BATCH_MEM_OP_NODE_PARAMS {
+        CUDA_BATCH_MEM_OP_NODE_PARAMS {
+            ctx: self.context,
+            // No truncation: there are at most `ValueBatch::MOST`.
+            count: self.ops.len() as u32,
+            paramArray: self.ops.as_mut_ptr(),
+            flags: 0,
+        }
+    }
+}
+
+impl NodeParams for BatchNode {
+    type Kind = node_kind::BatchMemOp;
+
+    unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
+        let params = self.params();
+        // SAFETY: pointers and graph must be valid, and `params` must describe as many operations
+        // as it counts ← the caller guarantees the former for those of `it`; the operations are in
+        // the vector `ops`, which the driver copies.
+        unsafe { call_add!(it, cuGraphAddBatchMemOpNode, &raw const params) }
+    }
+}
+
+impl SetNodeParams for BatchNode {
+    unsafe fn set(&mut self, it: &Changing<'_>) -> Result<(), DriverError> {
+        let params = self.params();
+        // SAFETY: executable and node must be valid, and `params` must describe as many operations
+        // as it counts ← the caller guarantees the former for those of `it`; the operations are in
+        // the vector `ops`, which the driver copies.
+        unsafe { call_set!(it, cuGraphExecBatchMemOpNodeSetParams, &raw const params) }
+    }
+}
+
+/// Returns the parameters of a batch, and what it uses.
+fn batch_node(context: &Context, batch: ValueBatch<'_>) -> Result<(BatchNode, Owners)> {
     let mut owners = Owners::default();
     let ops = batch.into_parts(|memory, access, address, bytes| {
         owners.add(context, memory, access, address, bytes)
@@ -81,19 +118,6 @@ pub(super) fn batch_of(
         });
     }
     owners.note_blocking();
-    Ok((ops, owners))
-}
-
-/// Returns the parameters of a batch node for the driver.
-pub(super) fn params(
-    context: &Context,
-    ops: &mut [CUstreamBatchMemOpParams],
-) -> CUDA_BATCH_MEM_OP_NODE_PARAMS {
-    CUDA_BATCH_MEM_OP_NODE_PARAMS {
-        ctx: context.as_raw(),
-        // No truncation: there are at most `ValueBatch::MOST`.
-        count: ops.len() as u32,
-        paramArray: ops.as_mut_ptr(),
-        flags: 0,
-    }
+    let context = context.as_raw();
+    Ok((BatchNode { ops, context }, owners))
 }

@@ -3,9 +3,10 @@
 use std::ptr;
 use std::sync::Arc;
 
-use cuda_sys::{CUgraph, CUgraphNode};
+use cuda_sys::CUgraphNode;
 
 use super::conflicts::Reach;
+use super::params::{Adding, NodeParams, call_add};
 use super::parts::{NodeInfo, Parts};
 use super::{Graph, GraphAllocation, Owners, Root};
 use crate::driver::{Driver, call};
@@ -13,60 +14,43 @@ use crate::error::{DriverError, Error, Result};
 use crate::handle::SendPtr;
 use crate::memory::DeviceRepr;
 use crate::tracking::Access;
+use crate::types::node::node_kind::Kind;
 use crate::types::node::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
 
 /// The index of a node in its graph.
 pub(super) type Place = u32;
 
-/// The arguments of a driver call that adds a node.
-pub(super) struct Adding<'a> {
-    pub(super) driver: &'a Driver,
-    pub(super) node: *mut CUgraphNode,
-    pub(super) graph: CUgraph,
-    pub(super) after: *const CUgraphNode,
-    pub(super) count: usize,
-}
-
-/// The second step of adding a node, such as setting its attributes.
-pub(super) type Finish<'a> = &'a dyn Fn(&Driver, CUgraphNode) -> Result<(), DriverError>;
-
 impl Graph {
-    /// Adds a node by calling `add`; `owners` lists what the node uses. Only kernel nodes may have
-    /// edges other than full ones.
+    /// Adds a node with these parameters; `owners` lists what the node uses. Only kernel nodes may
+    /// have edges other than full ones.
     ///
     /// # Safety
     ///
-    /// `add` makes one driver call. If the call succeeds it adds one node of this kind with these
-    /// edges, and that node uses only what `owners` keeps alive.
-    pub(super) unsafe fn add(
+    /// A node with these parameters uses only what `owners` keeps alive.
+    pub(super) unsafe fn add<P: NodeParams>(
         &mut self,
-        kind: NodeKind,
         after: &[Edge],
         owners: Owners,
-        add: impl FnOnce(&Adding<'_>) -> Result<(), DriverError>,
-    ) -> Result<NodeId> {
-        // SAFETY: `add_with` has the contract of this function ← the caller upholds it.
-        unsafe { self.add_with(kind, after, owners, None, add, None) }
+        params: &mut P,
+    ) -> Result<Node<P::Kind>> {
+        // SAFETY: the contract of `add` must hold ← the caller upholds it.
+        unsafe { self.add_with(after, owners, None, params) }
     }
 
-    /// Adds a node as [`add`](Self::add) does, optionally with two extensions.
-    ///
-    /// `other` is a second graph that is locked during the call, with the change count that it must
-    /// still have. `finish` is called with the driver and the new node; if it fails, the node is
-    /// removed again.
+    /// Adds a node as [`add`](Self::add) does, while a second graph `other` is locked. The second
+    /// graph must still have the given change count.
     ///
     /// # Safety
     ///
     /// The contract of [`add`](Self::add) holds.
-    pub(super) unsafe fn add_with(
+    pub(super) unsafe fn add_with<P: NodeParams>(
         &mut self,
-        kind: NodeKind,
         after: &[Edge],
         owners: Owners,
         other: Option<(&Root, usize)>,
-        add: impl FnOnce(&Adding<'_>) -> Result<(), DriverError>,
-        finish: Option<Finish<'_>>,
-    ) -> Result<NodeId> {
+        params: &mut P,
+    ) -> Result<Node<P::Kind>> {
+        let kind = P::Kind::VALUE;
         let is_full = |edge: &Edge| edge.kind == EdgeKind::Full;
         if kind != NodeKind::Kernel && !after.iter().all(is_full) {
             return Err(Error::Unsupported {
@@ -95,7 +79,8 @@ impl Graph {
         // In the order in which they are added below: an update pairs nodes by the order of their
         // edges.
         edges.sort_by_key(|(_, kind)| *kind != EdgeKind::Full);
-        let is_whole = finish.is_none() && edges.iter().all(|(_, kind)| *kind == EdgeKind::Full);
+        let is_whole =
+            !params.needs_finish() && edges.iter().all(|(_, kind)| *kind == EdgeKind::Full);
         if !is_whole && self.root.is_capturing() {
             // If a later call fails the node must be removed, which is not possible during a
             // capture.
@@ -116,19 +101,27 @@ impl Graph {
         let full = raw_of(|kind| *kind == EdgeKind::Full);
         let mut raw = ptr::null_mut();
         let _current = context.enter()?;
-        add(&Adding {
+        let adding = Adding {
             driver,
             node: &raw mut raw,
             graph: parts.raw.0,
             after: full.as_ptr(),
             count: full.len(),
-        })?;
+        };
+        // SAFETY: the pointers must be valid, and graph and nodes alive and locked ← the pointers
+        // are to locals; the graph is locked and has the nodes.
+        unsafe { params.add(&adding) }?;
         let mut others = edges.iter().filter(|(_, kind)| *kind != EdgeKind::Full);
         let connected = others.try_for_each(|(from, kind)| {
             // SAFETY: graph and nodes must be alive ← the graph is locked and has both nodes.
             unsafe { parts.connect(driver, *from, raw, *kind) }
         });
-        if let Err(error) = connected.and_then(|()| finish.map_or(Ok(()), |it| it(driver, raw))) {
+        let finished = connected.and_then(|()| {
+            // SAFETY: `add` must have added the node, and its graph must be locked ← it was added
+            // just above, and the graph is still locked.
+            unsafe { params.finish(driver, raw) }
+        });
+        if let Err(error) = finished {
             // SAFETY: the node must be alive and not used afterwards ← it was added just above, and
             // its handle has not left this function.
             let destroyed = unsafe { call!(driver, cuGraphDestroyNode(raw)) };
@@ -145,7 +138,7 @@ impl Graph {
             owners: Arc::new(owners),
             inside: Vec::new(),
         };
-        Ok(parts.push(info, &reaches))
+        Ok(Node::new(parts.push(info, &reaches)))
     }
 
     /// Notes the memory that a node allocates, as a write by that node.
@@ -186,20 +179,9 @@ impl Graph {
     /// [`Error::OtherGraph`] or [`Error::NodeGone`] if an edge does not come from a node of this
     /// graph.
     #[doc(alias = "cuGraphAddEmptyNode")]
-    pub fn empty(&mut self, after: &[Edge]) -> Result<Node<node_kind::Empty>> {
-        let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid ← those of `it` are.
-            unsafe {
-                call!(
-                    it.driver,
-                    cuGraphAddEmptyNode(it.node, it.graph, it.after, it.count)
-                )
-            }
-        };
-        // SAFETY: the call must add an empty node with these edges ← it does, and an empty node
-        // uses nothing.
-        let id = unsafe { self.add(NodeKind::Empty, after, Owners::default(), add) }?;
-        Ok(Node::new(id))
+    pub fn add_empty(&mut self, after: &[Edge]) -> Result<Node<node_kind::Empty>> {
+        // SAFETY: the node must use only what the owners keep ← an empty node uses nothing.
+        unsafe { self.add(after, Owners::default(), &mut EmptyNode) }
     }
 
     /// `cuGraphAddDependencies()`—Makes `to` also depend on the node of `edge`.
@@ -223,6 +205,18 @@ impl Graph {
             }),
             None => parts.add_edge(driver, from, to, edge.kind),
         }
+    }
+}
+
+/// The parameters of an empty node: none.
+struct EmptyNode;
+
+impl NodeParams for EmptyNode {
+    type Kind = node_kind::Empty;
+
+    unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
+        // SAFETY: pointers and graph must be valid ← the caller guarantees it for those of `it`.
+        unsafe { call_add!(it, cuGraphAddEmptyNode) }
     }
 }
 

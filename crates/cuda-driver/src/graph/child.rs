@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use cuda_sys::CUgraph_st;
 
-use super::build::Adding;
+use super::params::{Adding, Changing, NodeParams, SetNodeParams, call_add, call_set};
 use super::parts::{NodeInfo, Parts};
-use super::{Graph, Owners};
+use super::{Graph, GraphExec, Owners};
 use crate::driver::call;
-use crate::error::{Error, Result};
+use crate::error::{DriverError, Error, Result};
 use crate::handle::SendPtr;
-use crate::types::node::{Edge, Node, NodeKind, node_kind};
+use crate::types::node::{Edge, Node, node_kind};
 
 /// A graph to be run by a node of another one: its handle, what its nodes use, and its change
 /// count.
@@ -32,23 +32,12 @@ impl Graph {
     ///   [device-updatable nodes](Self::set_device_updatable).
     /// - [`Error::ChildChanged`] if another thread changes `child` during the call.
     #[doc(alias = "cuGraphAddChildGraphNode")]
-    pub fn child(&mut self, after: &[Edge], child: &Self) -> Result<Node<node_kind::Child>> {
+    pub fn add_child(&mut self, after: &[Edge], child: &Self) -> Result<Node<node_kind::Child>> {
         let (raw, owners, changes) = self.of_child(child)?;
         let other = Some((&*child.root, changes));
-        let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graphs must be valid and not in use by another thread ← those of
-            // `it` are; both graphs are locked.
-            unsafe {
-                call!(
-                    it.driver,
-                    cuGraphAddChildGraphNode(it.node, it.graph, it.after, it.count, raw.0)
-                )
-            }
-        };
-        // SAFETY: the call must add a child node with these edges that uses only what `owners`
-        // keeps ← it does; `owners` holds what the nodes of `child` use.
-        let id = unsafe { self.add_with(NodeKind::Child, after, owners, other, add, None) }?;
-        Ok(Node::new(id))
+        // SAFETY: the node must use only what `owners` keeps ← it holds what the nodes of `child`
+        // use.
+        unsafe { self.add_with(after, owners, other, &mut ChildNode(raw)) }
     }
 
     fn of_child(&self, child: &Self) -> Result<Whole> {
@@ -149,5 +138,57 @@ impl Graph {
     pub fn find_clone<K>(&self, node: Node<K>) -> Result<Node<K>> {
         let all = self.root.lock();
         all[self.at].copy_of(node.id()).map(Node::new)
+    }
+}
+
+impl GraphExec {
+    /// `cuGraphExecChildGraphNodeSetParams(node)`—Changes the graph that a child node runs, from
+    /// the next launch on. The new graph must have the same nodes and edges as the old one.
+    ///
+    /// # Errors
+    ///
+    /// The executable is unchanged after an error.
+    ///
+    /// - [`Error::OtherGraph`] and [`Error::NodeGone`] as for [`set_kernel`](Self::set_kernel).
+    /// - [`Error::GraphOrder`] as for [`set_copy`](Self::set_copy).
+    /// - [`Error::OtherContext`] if `child` is of another context.
+    /// - [`Error::GraphMemoryKept`] if a node of `child` allocates memory that none of its nodes
+    ///   frees.
+    /// - The errors of [`Graph::try_clone`].
+    /// - `CUDA_ERROR_INVALID_VALUE` if the topology of `child` differs.
+    #[doc(alias = "cuGraphExecChildGraphNodeSetParams")]
+    pub fn set_child(&self, node: Node<node_kind::Child>, child: &Graph) -> Result<()> {
+        if child.context() != self.context() {
+            return Err(Error::OtherContext { what: "the graph" });
+        }
+        // Works on a clone, which no other thread can change.
+        let child = child.try_clone()?;
+        let (raw, owners, _) = child.whole()?;
+        // SAFETY: the node must use only what `owners` keeps ← they are the owners of the child's
+        // nodes.
+        unsafe { self.set(node, owners, &mut ChildNode(raw)) }
+    }
+}
+
+/// The parameters of a child node: a graph that no other thread uses.
+struct ChildNode(SendPtr<CUgraph_st>);
+
+impl NodeParams for ChildNode {
+    type Kind = node_kind::Child;
+
+    unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
+        let child = self.0.0;
+        // SAFETY: pointers and graphs must be valid and not in use by another thread ← the caller
+        // guarantees it for those of `it`; `add_child` has locked the child graph.
+        unsafe { call_add!(it, cuGraphAddChildGraphNode, child) }
+    }
+}
+
+impl SetNodeParams for ChildNode {
+    unsafe fn set(&mut self, it: &Changing<'_>) -> Result<(), DriverError> {
+        let child = self.0.0;
+        // SAFETY: executable, node and graph must be valid ← the caller guarantees it for those of
+        // `it`; no other code has the clone that `set_child` has made.
+        unsafe { call_set!(it, cuGraphExecChildGraphNodeSetParams, child) }
     }
 }

@@ -9,13 +9,13 @@ use cuda_sys::{
     CUgraphNodeParams, CUgraphNodeType,
 };
 
-use super::build::Adding;
+use super::params::{Adding, NodeParams, call_add};
 use super::parts::Parts;
 use super::{Graph, Owners};
 use crate::driver::call;
-use crate::error::{Error, Result};
+use crate::error::{DriverError, Error, Result};
 use crate::handle::SendPtr;
-use crate::types::node::{Edge, Node, NodeKind, node_kind};
+use crate::types::node::{Edge, Node, node_kind};
 
 /// The value that controls a conditional node. Kernels of the graph set it with
 /// `cudaGraphSetConditional(handle, value)`.
@@ -84,7 +84,7 @@ impl Graph {
     /// [`Error::OtherGraph`] for a handle or an edge of another graph, [`Error::NodeGone`] for an
     /// edge of a removed node.
     #[doc(alias = "cuGraphAddNode")]
-    pub fn if_node(
+    pub fn add_if(
         &mut self,
         after: &[Edge],
         handle: ConditionalHandle,
@@ -102,8 +102,8 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// The errors of [`if_node`](Self::if_node).
-    pub fn if_else_node(
+    /// The errors of [`add_if`](Self::add_if).
+    pub fn add_if_else(
         &mut self,
         after: &[Edge],
         handle: ConditionalHandle,
@@ -118,8 +118,8 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// The errors of [`if_node`](Self::if_node).
-    pub fn while_node(
+    /// The errors of [`add_if`](Self::add_if).
+    pub fn add_while(
         &mut self,
         after: &[Edge],
         handle: ConditionalHandle,
@@ -137,8 +137,8 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// The errors of [`if_node`](Self::if_node).
-    pub fn switch_node(
+    /// The errors of [`add_if`](Self::add_if).
+    pub fn add_switch(
         &mut self,
         after: &[Edge],
         handle: ConditionalHandle,
@@ -169,21 +169,13 @@ impl Graph {
             phGraph_out: ptr::null_mut(),
             ctx: self.context().as_raw(),
         };
-        let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid ← those of `it` are; `params` is a local.
-            unsafe {
-                call!(
-                    it.driver,
-                    cuGraphAddNode(it.node, it.graph, it.after, it.count, &raw mut params)
-                )
-            }
-        };
-        let owners = Owners::default();
-        // SAFETY: the call must add a conditional node with these edges ← it does; the memory that
-        // its bodies use is added when nodes are added to them.
-        let id = unsafe { self.add(NodeKind::Conditional, after, owners, add) }?;
+        let mut params = ConditionalNode(params);
+        // SAFETY: the node must use only what the owners keep ← its bodies are empty; what
+        // they use is added with their nodes.
+        let node = unsafe { self.add(after, Owners::default(), &mut params) }?;
+        let id = node.id();
         // SAFETY: this field of the union must be the active one ← it was set above.
-        let answer = unsafe { params.__bindgen_anon_1.conditional };
+        let answer = unsafe { params.0.__bindgen_anon_1.conditional };
         let mut all = self.root.lock();
         // If this graph is itself a body, another thread may have removed its conditional node
         // meanwhile, and with it all nodes in the body.
@@ -204,7 +196,20 @@ impl Graph {
             root: std::sync::Arc::clone(&self.root),
             at,
         };
-        Ok((Node::new(id), bodies.into_iter().map(body).collect()))
+        Ok((node, bodies.into_iter().map(body).collect()))
+    }
+}
+
+/// The parameters of a conditional node. The driver writes the bodies into them.
+struct ConditionalNode(CUgraphNodeParams);
+
+impl NodeParams for ConditionalNode {
+    type Kind = node_kind::Conditional;
+
+    unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
+        let params = &raw mut self.0;
+        // SAFETY: pointers and graph must be valid ← the caller guarantees it for those of `it`.
+        unsafe { call_add!(it, cuGraphAddNode, params) }
     }
 }
 

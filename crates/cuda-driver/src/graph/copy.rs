@@ -5,14 +5,13 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use cuda_sys::CUDA_MEMCPY3D;
+use cuda_sys::{CUDA_MEMCPY3D, CUcontext};
 
-use super::build::Adding;
 use super::owners::Told;
-use super::{Graph, Owners};
+use super::params::{Adding, Changing, NO_GRAPH, NodeParams, SetNodeParams, call_add, call_set};
+use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
-use crate::driver::call;
-use crate::error::{Error, Result};
+use crate::error::{DriverError, Error, Result};
 use crate::memory::pitched::{Rows, Side, copy_of};
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, PitchedBuffer, PitchedSlice,
@@ -20,7 +19,7 @@ use crate::memory::{
 };
 use crate::tracking::{Access, Tracker};
 use crate::types::Extent;
-use crate::types::node::{Edge, Node, NodeKind, node_kind};
+use crate::types::node::{Edge, Node, node_kind};
 
 /// The source of a copy node: a buffer or a view of one.
 pub struct CopySource<'a, T: DeviceRepr> {
@@ -84,44 +83,90 @@ impl Graph {
     /// - [`Error::Unsupported`] for managed memory, for a copy of no bytes, and for a copy from a
     ///   host buffer to itself.
     #[doc(alias = "cuGraphAddMemcpyNode")]
-    pub fn copy<'a, T: DeviceRepr>(
+    pub fn add_copy<'a, T: DeviceRepr>(
         &mut self,
         after: &[Edge],
         to: impl Into<CopyTarget<'a, T>>,
         from: impl Into<CopySource<'a, T>>,
     ) -> Result<Node<node_kind::Memcpy>> {
-        let (params, owners) = copy_of_ends(self.context(), self.id(), to.into(), from.into())?;
-        let context = self.context().clone();
-        let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid ← those of `it` are.
-            unsafe {
-                call!(
-                    it.driver,
-                    cuGraphAddMemcpyNode(
-                        it.node,
-                        it.graph,
-                        it.after,
-                        it.count,
-                        &raw const params,
-                        context.as_raw()
-                    )
-                )
-            }
-        };
-        // SAFETY: the call must add a copy node with these edges that uses only what `owners` keeps
-        // ← it does; both sides are within their memory, which `owners` holds.
-        let id = unsafe { self.add(NodeKind::Memcpy, after, owners, add) }?;
-        Ok(Node::new(id))
+        let (mut params, owners) = copy_node(self.context(), self.id(), to.into(), from.into())?;
+        // SAFETY: the node must use only what `owners` keeps ← both sides are within their memory,
+        // which `owners` holds.
+        unsafe { self.add(after, owners, &mut params) }
     }
 }
 
-/// Returns the parameters of a copy for the driver, and what the copy uses.
-pub(super) fn copy_of_ends<T: DeviceRepr>(
+impl GraphExec {
+    /// `cuGraphExecMemcpyNodeSetParams(node)`—Changes what a copy node copies, from the next launch
+    /// on.
+    ///
+    /// # Errors
+    ///
+    /// The executable is unchanged after an error.
+    ///
+    /// - The errors of [`Graph::add_copy`], and those of [`set_kernel`](Self::set_kernel) that concern
+    ///   the node.
+    /// - [`Error::GraphOrder`] if another node has a conflicting access to the same memory and
+    ///   neither node depends on the other.
+    /// - `CUDA_ERROR_INVALID_VALUE` for copies that the driver cannot change in this way, such as
+    ///   copies of several rows.
+    #[doc(alias = "cuGraphExecMemcpyNodeSetParams")]
+    pub fn set_copy<'a, T: DeviceRepr>(
+        &self,
+        node: Node<node_kind::Memcpy>,
+        to: impl Into<CopyTarget<'a, T>>,
+        from: impl Into<CopySource<'a, T>>,
+    ) -> Result<()> {
+        let (mut params, owners) = copy_node(self.context(), NO_GRAPH, to.into(), from.into())?;
+        // SAFETY: the node must use only what `owners` keeps ← both sides are within their memory,
+        // which `owners` holds.
+        unsafe { self.set(node, owners, &mut params) }
+    }
+}
+
+/// The parameters of a copy node.
+struct CopyNode {
+    params: CUDA_MEMCPY3D,
+    context: CUcontext,
+}
+
+impl NodeParams for CopyNode {
+    type Kind = node_kind::Memcpy;
+
+    unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
+        // SAFETY: pointers and graph must be valid ← the caller guarantees it for those of `it`.
+        unsafe {
+            call_add!(
+                it,
+                cuGraphAddMemcpyNode,
+                &raw const self.params,
+                self.context
+            )
+        }
+    }
+}
+
+impl SetNodeParams for CopyNode {
+    unsafe fn set(&mut self, it: &Changing<'_>) -> Result<(), DriverError> {
+        // SAFETY: executable and node must be valid ← the caller guarantees it for those of `it`.
+        unsafe {
+            call_set!(
+                it,
+                cuGraphExecMemcpyNodeSetParams,
+                &raw const self.params,
+                self.context
+            )
+        }
+    }
+}
+
+/// Returns the parameters of a copy, and what the copy uses.
+fn copy_node<T: DeviceRepr>(
     context: &Context,
     graph: u64,
     to: CopyTarget<'_, T>,
     from: CopySource<'_, T>,
-) -> Result<(CUDA_MEMCPY3D, Owners)> {
+) -> Result<(CopyNode, Owners)> {
     let (to, from) = (to.end, from.end);
     if let (Place::Host(to), Place::Host(from)) = (&to.place, &from.place)
         && Arc::ptr_eq(to.tracker, from.tracker)
@@ -162,7 +207,9 @@ pub(super) fn copy_of_ends<T: DeviceRepr>(
     let mut owners = Owners::default();
     let to = to.side(context, graph, &mut owners)?;
     let from = from.side(context, graph, &mut owners)?;
-    Ok((copy_of(to, from, &shape), owners))
+    let params = copy_of(to, from, &shape);
+    let context = context.as_raw();
+    Ok((CopyNode { params, context }, owners))
 }
 
 impl End<'_> {

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use super::build::Adding;
-use super::{Graph, Owners};
+use super::params::{Adding, Changing, NodeParams, SetNodeParams, call_add, call_set};
+use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
-use crate::driver::call;
-use crate::error::{Error, Result};
+use crate::error::{DriverError, Error, Result};
 use crate::event::Event;
-use crate::types::node::{Edge, Node, NodeKind, node_kind};
+use crate::types::node::{Edge, Node, node_kind};
 
 impl Graph {
     /// `cuGraphAddEventRecordNode(event)`—Adds a node that records an event in each launch, when
@@ -20,32 +19,14 @@ impl Graph {
     ///   graph.
     /// - [`Error::OtherContext`] if the event is of another context.
     #[doc(alias = "cuGraphAddEventRecordNode")]
-    pub fn event_record(
+    pub fn add_event_record(
         &mut self,
         after: &[Edge],
         event: &Arc<Event>,
     ) -> Result<Node<node_kind::EventRecord>> {
         let owners = event_owners(self.context(), event)?;
-        let add = |it: &Adding<'_>| {
-            // SAFETY: pointers, graph and event must be valid ← those of `it` are, and the node
-            // keeps the event alive.
-            unsafe {
-                call!(
-                    it.driver,
-                    cuGraphAddEventRecordNode(
-                        it.node,
-                        it.graph,
-                        it.after,
-                        it.count,
-                        event.as_raw()
-                    )
-                )
-            }
-        };
-        // SAFETY: the call must add an event node with these edges that uses only what `owners`
-        // keeps ← it does; `owners` keeps the event.
-        let id = unsafe { self.add(NodeKind::EventRecord, after, owners, add) }?;
-        Ok(Node::new(id))
+        // SAFETY: the node must use only what `owners` keeps ← it keeps the event.
+        unsafe { self.add(after, owners, &mut RecordNode(event)) }
     }
 
     /// `cuGraphAddEventWaitNode(event)`—Adds a node that waits for the work which the event
@@ -53,9 +34,9 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// The errors of [`event_record`](Self::event_record).
+    /// The errors of [`add_event_record`](Self::add_event_record).
     #[doc(alias = "cuGraphAddEventWaitNode")]
-    pub fn event_wait(
+    pub fn add_event_wait(
         &mut self,
         after: &[Edge],
         event: &Arc<Event>,
@@ -63,25 +44,98 @@ impl Graph {
         let mut owners = event_owners(self.context(), event)?;
         // The work before the event may wait for the host program.
         owners.note_blocking();
-        let add = |it: &Adding<'_>| {
-            // SAFETY: pointers, graph and event must be valid ← those of `it` are, and the node
-            // keeps the event alive.
-            unsafe {
-                call!(
-                    it.driver,
-                    cuGraphAddEventWaitNode(it.node, it.graph, it.after, it.count, event.as_raw())
-                )
-            }
-        };
-        // SAFETY: the call must add an event node with these edges that uses only what `owners`
-        // keeps ← it does; `owners` keeps the event.
-        let id = unsafe { self.add(NodeKind::EventWait, after, owners, add) }?;
-        Ok(Node::new(id))
+        // SAFETY: the node must use only what `owners` keeps ← it keeps the event.
+        unsafe { self.add(after, owners, &mut WaitNode(event)) }
+    }
+}
+
+impl GraphExec {
+    /// `cuGraphExecEventRecordNodeSetEvent(node)`—Changes the event that a node records, from the
+    /// next launch on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherGraph`] and [`Error::NodeGone`] as for [`set_kernel`](Self::set_kernel),
+    /// [`Error::OtherContext`] if the event is of another context.
+    #[doc(alias = "cuGraphExecEventRecordNodeSetEvent")]
+    pub fn set_event_record(
+        &self,
+        node: Node<node_kind::EventRecord>,
+        event: &Arc<Event>,
+    ) -> Result<()> {
+        let owners = event_owners(self.context(), event)?;
+        // SAFETY: the node must use only what `owners` keeps ← it keeps the event.
+        unsafe { self.set(node, owners, &mut RecordNode(event)) }
+    }
+
+    /// `cuGraphExecEventWaitNodeSetEvent(node)`—Changes the event that a node waits for, from the
+    /// next launch on.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`set_event_record`](Self::set_event_record).
+    #[doc(alias = "cuGraphExecEventWaitNodeSetEvent")]
+    pub fn set_event_wait(
+        &self,
+        node: Node<node_kind::EventWait>,
+        event: &Arc<Event>,
+    ) -> Result<()> {
+        let mut owners = event_owners(self.context(), event)?;
+        // The work before the event may wait for the host program.
+        owners.note_blocking();
+        // SAFETY: the node must use only what `owners` keeps ← it keeps the event.
+        unsafe { self.set(node, owners, &mut WaitNode(event)) }
+    }
+}
+
+/// The parameters of a node that records an event.
+struct RecordNode<'a>(&'a Event);
+
+/// The parameters of a node that waits for an event.
+struct WaitNode<'a>(&'a Event);
+
+impl NodeParams for RecordNode<'_> {
+    type Kind = node_kind::EventRecord;
+
+    unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
+        let event = self.0.as_raw();
+        // SAFETY: pointers, graph and event must be valid ← the caller guarantees it for those of
+        // `it`; the event is borrowed.
+        unsafe { call_add!(it, cuGraphAddEventRecordNode, event) }
+    }
+}
+
+impl SetNodeParams for RecordNode<'_> {
+    unsafe fn set(&mut self, it: &Changing<'_>) -> Result<(), DriverError> {
+        let event = self.0.as_raw();
+        // SAFETY: executable, node and event must be valid ← the caller guarantees it for those of
+        // `it`; the event is borrowed.
+        unsafe { call_set!(it, cuGraphExecEventRecordNodeSetEvent, event) }
+    }
+}
+
+impl NodeParams for WaitNode<'_> {
+    type Kind = node_kind::EventWait;
+
+    unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
+        let event = self.0.as_raw();
+        // SAFETY: pointers, graph and event must be valid ← the caller guarantees it for those of
+        // `it`; the event is borrowed.
+        unsafe { call_add!(it, cuGraphAddEventWaitNode, event) }
+    }
+}
+
+impl SetNodeParams for WaitNode<'_> {
+    unsafe fn set(&mut self, it: &Changing<'_>) -> Result<(), DriverError> {
+        let event = self.0.as_raw();
+        // SAFETY: executable, node and event must be valid ← the caller guarantees it for those of
+        // `it`; the event is borrowed.
+        unsafe { call_set!(it, cuGraphExecEventWaitNodeSetEvent, event) }
     }
 }
 
 /// Returns the owner of an event for a graph in `context`.
-pub(super) fn event_owners(context: &Context, event: &Arc<Event>) -> Result<Owners> {
+fn event_owners(context: &Context, event: &Arc<Event>) -> Result<Owners> {
     if event.context() != context {
         return Err(Error::OtherContext { what: "the event" });
     }

@@ -45,6 +45,27 @@ bitflags::bitflags! {
 ///
 /// Every method that calls the driver can fail with [`Error::Driver`], in addition to the errors
 /// that it lists.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, Graph};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 100)?;
+/// let mut graph = Graph::new(&context)?;
+/// let fill = graph.add_fill(&[], &mut buffer, 1_u32)?;
+/// let exec = graph.instantiate()?;
+/// exec.launch(&stream)?;
+/// assert_eq!(buffer.to_vec()?, [1; 100]);
+///
+/// // From the next launch on, the node fills one half with another value.
+/// let half = buffer.slice_mut(..50).expect("100 elements");
+/// exec.set_fill(fill, half, 2_u32)?;
+/// exec.launch(&stream)?;
+/// assert_eq!(buffer.to_vec()?, [[2; 50], [1; 50]].concat());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct GraphExec {
     inner: ManuallyDrop<Inner>,
 }

@@ -1,16 +1,15 @@
 //! Fill nodes.
 
-use cuda_sys::CUDA_MEMSET_NODE_PARAMS;
+use cuda_sys::{CUDA_MEMSET_NODE_PARAMS, CUcontext};
 
-use super::build::Adding;
 use super::copy::CopyTarget;
-use super::{Graph, Owners};
+use super::params::{Adding, Changing, NO_GRAPH, NodeParams, SetNodeParams, call_add, call_set};
+use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
-use crate::driver::call;
-use crate::error::{Error, Result};
+use crate::error::{DriverError, Error, Result};
 use crate::memory::pitched::Side;
 use crate::memory::{DeviceRepr, repeated};
-use crate::types::node::{Edge, Node, NodeKind, node_kind};
+use crate::types::node::{Edge, Node, node_kind};
 
 impl Graph {
     /// `cuGraphAddMemsetNode()`—Adds a node that fills memory with `value`. The bytes of `value`
@@ -24,44 +23,83 @@ impl Graph {
     ///   graph, and [`Error::OtherGraph`] for memory that another graph allocates.
     /// - [`Error::OtherContext`] for memory of another context.
     #[doc(alias = "cuGraphAddMemsetNode")]
-    pub fn fill<'a, T: DeviceRepr>(
+    pub fn add_fill<'a, T: DeviceRepr>(
         &mut self,
         after: &[Edge],
         to: impl Into<CopyTarget<'a, T>>,
         value: T,
     ) -> Result<Node<node_kind::Memset>> {
-        let (params, owners) = fill_of(self.context(), self.id(), to.into(), value)?;
-        let context = self.context().clone();
-        let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid ← those of `it` are.
-            unsafe {
-                call!(
-                    it.driver,
-                    cuGraphAddMemsetNode(
-                        it.node,
-                        it.graph,
-                        it.after,
-                        it.count,
-                        &raw const params,
-                        context.as_raw()
-                    )
-                )
-            }
-        };
-        // SAFETY: the call must add a fill node with these edges that uses only what `owners` keeps
-        // ← it does; the range is that of the view, whose memory `owners` holds.
-        let id = unsafe { self.add(NodeKind::Memset, after, owners, add) }?;
-        Ok(Node::new(id))
+        let (mut params, owners) = fill_node(self.context(), self.id(), to.into(), value)?;
+        // SAFETY: the node must use only what `owners` keeps ← the range is that of the view, whose
+        // memory `owners` holds.
+        unsafe { self.add(after, owners, &mut params) }
     }
 }
 
-/// Returns the parameters of a fill for the driver, and what the fill uses.
-pub(super) fn fill_of<T: DeviceRepr>(
+impl GraphExec {
+    /// `cuGraphExecMemsetNodeSetParams(node)`—Changes what a fill node fills, from the next launch
+    /// on.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Graph::add_fill`], and those of [`set_copy`](Self::set_copy).
+    #[doc(alias = "cuGraphExecMemsetNodeSetParams")]
+    pub fn set_fill<'a, T: DeviceRepr>(
+        &self,
+        node: Node<node_kind::Memset>,
+        to: impl Into<CopyTarget<'a, T>>,
+        value: T,
+    ) -> Result<()> {
+        let (mut params, owners) = fill_node(self.context(), NO_GRAPH, to.into(), value)?;
+        // SAFETY: the node must use only what `owners` keeps ← the range is that of the view, whose
+        // memory `owners` holds.
+        unsafe { self.set(node, owners, &mut params) }
+    }
+}
+
+/// The parameters of a fill node.
+struct FillNode {
+    params: CUDA_MEMSET_NODE_PARAMS,
+    context: CUcontext,
+}
+
+impl NodeParams for FillNode {
+    type Kind = node_kind::Memset;
+
+    unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
+        // SAFETY: pointers and graph must be valid ← the caller guarantees it for those of `it`.
+        unsafe {
+            call_add!(
+                it,
+                cuGraphAddMemsetNode,
+                &raw const self.params,
+                self.context
+            )
+        }
+    }
+}
+
+impl SetNodeParams for FillNode {
+    unsafe fn set(&mut self, it: &Changing<'_>) -> Result<(), DriverError> {
+        // SAFETY: executable and node must be valid ← the caller guarantees it for those of `it`.
+        unsafe {
+            call_set!(
+                it,
+                cuGraphExecMemsetNodeSetParams,
+                &raw const self.params,
+                self.context
+            )
+        }
+    }
+}
+
+/// Returns the parameters of a fill, and what the fill uses.
+fn fill_node<T: DeviceRepr>(
     context: &Context,
     graph: u64,
     to: CopyTarget<'_, T>,
     value: T,
-) -> Result<(CUDA_MEMSET_NODE_PARAMS, Owners)> {
+) -> Result<(FillNode, Owners)> {
     let mut owners = Owners::default();
     let Side::Device(rows) = to.into_end().side(context, graph, &mut owners)? else {
         return Err(Error::Unsupported {
@@ -99,5 +137,6 @@ pub(super) fn fill_of<T: DeviceRepr>(
         width: rows.width / unit.len(),
         height: rows.height,
     };
-    Ok((params, owners))
+    let context = context.as_raw();
+    Ok((FillNode { params, context }, owners))
 }

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use cuda_sys::CUDA_HOST_NODE_PARAMS;
 
-use super::build::Adding;
 use super::owners::Told;
-use super::{Graph, Owners};
-use crate::driver::call;
+use super::params::{Adding, Changing, NodeParams, SetNodeParams, call_add, call_set};
+use super::{Graph, GraphExec, Owners};
 use crate::error::{DriverError, Result};
 use crate::pending::{self, Closure};
-use crate::types::node::{Edge, Node, NodeKind, node_kind};
+use crate::types::node::{Edge, Node, node_kind};
 
 impl Graph {
     /// `cuGraphAddHostNode(function)`—Adds a node that calls a closure once in each launch.
@@ -25,34 +24,63 @@ impl Graph {
     /// [`Error::NodeGone`](crate::Error::NodeGone) if an edge does not come from a node of this
     /// graph.
     #[doc(alias = "cuGraphAddHostNode")]
-    pub fn host(
+    pub fn add_host(
         &mut self,
         after: &[Edge],
         function: impl Fn() + Send + Sync + 'static,
     ) -> Result<Node<node_kind::Host>> {
-        let (params, owners) = host_of(function);
-        let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid, and the function callable with this data at
-            // any later time ← those of `it` are; the data is a number, by which the function looks
-            // up the closure.
-            unsafe {
-                call!(
-                    it.driver,
-                    cuGraphAddHostNode(it.node, it.graph, it.after, it.count, &raw const params)
-                )
-            }
-        };
-        // SAFETY: the call must add a host node with these edges that uses only what `owners` keeps
-        // ← it does; `owners` keeps the closure.
-        let id = unsafe { self.add(NodeKind::Host, after, owners, add) }?;
-        Ok(Node::new(id))
+        let (mut params, owners) = host_node(function);
+        // SAFETY: the node must use only what `owners` keeps ← it keeps the closure.
+        unsafe { self.add(after, owners, &mut params) }
     }
 }
 
-/// Returns the parameters of a call of the closure for the driver, and the owner of the closure.
-pub(super) fn host_of(
-    function: impl Fn() + Send + Sync + 'static,
-) -> (CUDA_HOST_NODE_PARAMS, Owners) {
+impl GraphExec {
+    /// `cuGraphExecHostNodeSetParams(node)`—Changes the closure that a host node calls, from the
+    /// next launch on. Launches in flight call the old closure.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherGraph`] and [`Error::NodeGone`] as for [`set_kernel`](Self::set_kernel).
+    #[doc(alias = "cuGraphExecHostNodeSetParams")]
+    pub fn set_host(
+        &self,
+        node: Node<node_kind::Host>,
+        function: impl Fn() + Send + Sync + 'static,
+    ) -> Result<()> {
+        let (mut params, owners) = host_node(function);
+        // SAFETY: the node must use only what `owners` keeps ← it keeps the closure.
+        unsafe { self.set(node, owners, &mut params) }
+    }
+}
+
+/// The parameters of a host node.
+struct HostNode(CUDA_HOST_NODE_PARAMS);
+
+impl NodeParams for HostNode {
+    type Kind = node_kind::Host;
+
+    unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
+        let params = &raw const self.0;
+        // SAFETY: pointers and graph must be valid, and the function callable with this data at any
+        // later time ← the caller guarantees the former for those of `it`; the data is a number, by
+        // which the function looks up the closure.
+        unsafe { call_add!(it, cuGraphAddHostNode, params) }
+    }
+}
+
+impl SetNodeParams for HostNode {
+    unsafe fn set(&mut self, it: &Changing<'_>) -> Result<(), DriverError> {
+        let params = &raw const self.0;
+        // SAFETY: executable and node must be valid, and the function callable with this data at
+        // any later time ← the caller guarantees the former for those of `it`; the data is a
+        // number, by which the function looks up the closure.
+        unsafe { call_set!(it, cuGraphExecHostNodeSetParams, params) }
+    }
+}
+
+/// Returns the parameters of a call of the closure, and the owner of the closure.
+fn host_node(function: impl Fn() + Send + Sync + 'static) -> (HostNode, Owners) {
     let closure = Arc::new(Closure::new(function));
     let params = CUDA_HOST_NODE_PARAMS {
         fn_: Some(pending::called_again),
@@ -61,7 +89,7 @@ pub(super) fn host_of(
     let mut owners = Owners::default();
     owners.note_blocking();
     owners.add_closure(&closure);
-    (params, owners)
+    (HostNode(params), owners)
 }
 
 impl Told for Arc<Closure> {

@@ -7,13 +7,14 @@ use cuda_sys::{
     CUlaunchAttributeValue,
 };
 
-use super::build::{Adding, Finish};
-use super::{Graph, Owners};
+use super::params::{Adding, Changing, NO_GRAPH, NodeParams, SetNodeParams, call_add, call_set};
+use super::{Graph, GraphExec, Owners};
+use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
 use crate::launch::{KernelArgs, LaunchAttributes};
-use crate::types::node::{Edge, Node, NodeKind, node_kind};
+use crate::types::node::{Edge, Node, node_kind};
 use crate::types::{Dim3, LaunchConfig};
 
 impl Graph {
@@ -36,15 +37,15 @@ impl Graph {
     /// graph, of its clones and of their executables. It holds whatever has been written to the
     /// buffers by then, and for every overlap that edges other than full ones allow.
     #[doc(alias = "cuGraphAddKernelNode")]
-    pub unsafe fn kernel<A: KernelArgs>(
+    pub unsafe fn add_kernel<A: KernelArgs>(
         &mut self,
         after: &[Edge],
         function: &Function,
         config: LaunchConfig,
         args: A,
     ) -> Result<Node<node_kind::Kernel>> {
-        // SAFETY: the contract of `kernel` must hold ← the caller upholds it.
-        unsafe { self.add_kernel(after, function, &config, &[], &args) }
+        // SAFETY: the contract of `add_kernel` must hold ← the caller upholds it.
+        unsafe { self.add_kernel_node(after, function, config, &[], &args) }
     }
 
     /// `cuGraphAddKernelNode(function, config, args)`, `cuGraphKernelNodeSetAttribute()`—Adds a
@@ -52,7 +53,7 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// - The errors of [`kernel`](Self::kernel) and of
+    /// - The errors of [`add_kernel`](Self::add_kernel) and of
     ///   [`Stream::launch_with`](crate::Stream::launch_with).
     /// - [`Error::Unsupported`] for attributes that a graph expresses as nodes or edges: events and
     ///   programmatic serialization.
@@ -61,8 +62,8 @@ impl Graph {
     ///
     /// # Safety
     ///
-    /// The contract of [`kernel`](Self::kernel) holds for launches with these attributes.
-    pub unsafe fn kernel_with<A: KernelArgs>(
+    /// The contract of [`add_kernel`](Self::add_kernel) holds for launches with these attributes.
+    pub unsafe fn add_kernel_with<A: KernelArgs>(
         &mut self,
         after: &[Edge],
         function: &Function,
@@ -72,54 +73,33 @@ impl Graph {
     ) -> Result<Node<node_kind::Kernel>> {
         function.check_cluster(&config, attributes.cluster_blocks())?;
         let attributes = attributes.for_node(self.context())?;
-        // SAFETY: the contract of `kernel` must hold with these attributes ← the caller upholds it.
-        unsafe { self.add_kernel(after, function, &config, attributes, &args) }
+        // SAFETY: the contract of `add_kernel` must hold with these attributes ← the caller upholds it.
+        unsafe { self.add_kernel_node(after, function, config, attributes, &args) }
     }
 
     /// Adds a kernel node whose attributes were checked.
     ///
     /// # Safety
     ///
-    /// The contract of [`kernel`](Self::kernel) holds for launches with these attributes.
-    unsafe fn add_kernel<A: KernelArgs>(
+    /// The contract of [`add_kernel`](Self::add_kernel) holds for launches with these attributes.
+    unsafe fn add_kernel_node<A: KernelArgs>(
         &mut self,
         after: &[Edge],
         function: &Function,
-        config: &LaunchConfig,
+        config: LaunchConfig,
         attributes: &[CUlaunchAttribute],
         args: &A,
     ) -> Result<Node<node_kind::Kernel>> {
-        let owners = self.kernel_owners(function, config, args)?;
-        let add = |it: &Adding<'_>| {
-            args.with_pointers(|pointers| {
-                let params = params(function, config, pointers.as_mut_ptr());
-                // SAFETY: pointers and graph must be valid ← those of `it` are; the driver copies
-                // the parameters.
-                unsafe {
-                    call!(
-                        it.driver,
-                        cuGraphAddKernelNode_v2(
-                            it.node,
-                            it.graph,
-                            it.after,
-                            it.count,
-                            &raw const params
-                        )
-                    )
-                }
-            })
+        let owners = kernel_owners(self.context(), self.id(), function, &config, args)?;
+        let mut params = KernelNode {
+            function,
+            config,
+            attributes,
+            args,
         };
-        let finish = |driver: &Driver, node| {
-            let mut all = attributes.iter();
-            // SAFETY: the node must be a live kernel node ← it was added just above, and its graph
-            // is locked.
-            all.try_for_each(|attribute| unsafe { set(driver, node, attribute) })
-        };
-        let finish = (!attributes.is_empty()).then_some(&finish as Finish<'_>);
-        // SAFETY: the call must add a kernel node with these edges that uses only what `owners`
-        // keeps ← it does, by the caller's promise about the kernel.
-        let id = unsafe { self.add_with(NodeKind::Kernel, after, owners, None, add, finish) }?;
-        Ok(Node::new(id))
+        // SAFETY: the node must use only what `owners` keeps ← it does, by the caller's promise
+        // about the kernel.
+        unsafe { self.add(after, owners, &mut params) }
     }
 
     /// `cuGraphKernelNodeSetAttribute()`—Changes attributes of a kernel node, for executables that
@@ -127,7 +107,7 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// The errors of [`kernel_with`](Self::kernel_with), and [`Error::NodeGone`] if the node was
+    /// The errors of [`add_kernel_with`](Self::add_kernel_with), and [`Error::NodeGone`] if the node was
     /// removed. If the driver refuses one attribute, those before it have already been changed.
     ///
     /// # Safety
@@ -147,7 +127,7 @@ impl Graph {
         for attribute in attributes {
             // SAFETY: the node must be a live kernel node ← it is one by its type; the graph is
             // locked and has it.
-            unsafe { set(driver, raw, attribute) }?;
+            unsafe { set_attribute(driver, raw, attribute) }?;
         }
         Ok(())
     }
@@ -186,17 +166,123 @@ impl Graph {
             priority: priority.cast_signed(),
         })
     }
+}
 
-    fn kernel_owners(
+impl GraphExec {
+    /// `cuGraphExecKernelNodeSetParams(node, function, config, args)`—Changes what a kernel node
+    /// launches, from the next launch of the executable on.
+    ///
+    /// The executable takes the new kernel and buffers before it releases the old ones. Launches in
+    /// flight keep using the old ones.
+    ///
+    /// # Errors
+    ///
+    /// The executable is unchanged after an error.
+    ///
+    /// - The errors of [`Graph::add_kernel`].
+    /// - [`Error::OtherGraph`] if the node was not in the graph, or in a body of one of its
+    ///   conditional nodes, when the executable was made.
+    /// - [`Error::OtherGraph`] if an argument is memory that a graph allocates, even this one.
+    /// - [`Error::NodeGone`] if the node was [removed](Graph::remove) since.
+    ///
+    /// # Safety
+    ///
+    /// The contract of [`Graph::add_kernel`] holds. Every node with a conflicting access to the same
+    /// memory depends on this one, or this one on it. If the node is
+    /// [device-updatable](Graph::set_device_updatable), no kernel changes it during the call, and
+    /// no other thread launches the executable.
+    #[doc(alias = "cuGraphExecKernelNodeSetParams")]
+    pub unsafe fn set_kernel<A: KernelArgs>(
         &self,
+        node: Node<node_kind::Kernel>,
         function: &Function,
-        config: &LaunchConfig,
-        args: &impl KernelArgs,
-    ) -> Result<Owners> {
-        if function.context() != self.context() {
-            return Err(Error::OtherContext { what: "the kernel" });
+        config: LaunchConfig,
+        args: A,
+    ) -> Result<()> {
+        let owners = kernel_owners(self.context(), NO_GRAPH, function, &config, &args)?;
+        let mut params = KernelNode {
+            function,
+            config,
+            attributes: &[],
+            args: &args,
+        };
+        // SAFETY: the node must use only what `owners` keeps, in an order with conflicting nodes ←
+        // the caller guarantees both.
+        unsafe { self.set(node, owners, &mut params) }
+    }
+}
+
+/// The parameters of a kernel node.
+struct KernelNode<'a, A> {
+    function: &'a Function,
+    config: LaunchConfig,
+    /// Set when the node is added. A change of the node does not affect them.
+    attributes: &'a [CUlaunchAttribute],
+    args: &'a A,
+}
+
+impl<A: KernelArgs> NodeParams for KernelNode<'_, A> {
+    type Kind = node_kind::Kernel;
+
+    unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
+        self.args.with_pointers(|pointers| {
+            let params = self.params(pointers.as_mut_ptr());
+            // SAFETY: pointers and graph must be valid ← the caller guarantees it for those of
+            // `it`; the driver copies the parameters.
+            unsafe { call_add!(it, cuGraphAddKernelNode_v2, &raw const params) }
+        })
+    }
+
+    fn needs_finish(&self) -> bool {
+        !self.attributes.is_empty()
+    }
+
+    unsafe fn finish(&self, driver: &Driver, node: CUgraphNode) -> Result<(), DriverError> {
+        let mut all = self.attributes.iter();
+        // SAFETY: the node must be a live kernel node, and its graph locked ← `add` has added it,
+        // and the caller guarantees the latter.
+        all.try_for_each(|attribute| unsafe { set_attribute(driver, node, attribute) })
+    }
+}
+
+impl<A: KernelArgs> SetNodeParams for KernelNode<'_, A> {
+    /// The kernel may use memory in ways that the arguments do not show, so `set_kernel` is unsafe
+    /// and the program guarantees the order.
+    const CHECKS_ORDER: bool = false;
+
+    unsafe fn set(&mut self, it: &Changing<'_>) -> Result<(), DriverError> {
+        self.args.with_pointers(|pointers| {
+            let params = self.params(pointers.as_mut_ptr());
+            // SAFETY: executable, node and pointers must be valid ← the caller guarantees it for
+            // those of `it`; the driver copies the parameters.
+            unsafe { call_set!(it, cuGraphExecKernelNodeSetParams_v2, &raw const params) }
+        })
+    }
+}
+
+impl<A> KernelNode<'_, A> {
+    /// Returns the parameters for the driver. `pointers` must point to one pointer to a value for
+    /// each kernel parameter as long as the result is in use.
+    fn params(&self, pointers: *mut *mut std::ffi::c_void) -> CUDA_KERNEL_NODE_PARAMS {
+        let LaunchConfig {
+            grid,
+            block,
+            shared_bytes,
+        } = self.config;
+        CUDA_KERNEL_NODE_PARAMS {
+            func: self.function.as_raw(),
+            gridDimX: grid.x,
+            gridDimY: grid.y,
+            gridDimZ: grid.z,
+            blockDimX: block.x,
+            blockDimY: block.y,
+            blockDimZ: block.z,
+            sharedMemBytes: shared_bytes,
+            kernelParams: pointers,
+            extra: ptr::null_mut(),
+            kern: ptr::null_mut(),
+            ctx: ptr::null_mut(),
         }
-        kernel_owners(self.id(), function, config, args)
     }
 }
 
@@ -218,7 +304,7 @@ pub struct KernelAttributes {
 /// # Safety
 ///
 /// The node is a live kernel node, and its graph is locked.
-unsafe fn set(
+unsafe fn set_attribute(
     driver: &Driver,
     node: CUgraphNode,
     attribute: &CUlaunchAttribute,
@@ -234,45 +320,21 @@ unsafe fn set(
     }
 }
 
-/// Checks that the kernel can be launched with this configuration and these arguments, and returns
-/// what it uses.
+/// Checks that a graph of `context` can launch the kernel with this configuration and these
+/// arguments, and returns what the launch uses.
 pub(super) fn kernel_owners(
+    context: &Context,
     graph: u64,
     function: &Function,
     config: &LaunchConfig,
     args: &impl KernelArgs,
 ) -> Result<Owners> {
+    if function.context() != context {
+        return Err(Error::OtherContext { what: "the kernel" });
+    }
     function.check_arguments(args.sizes())?;
     function.check_config(config)?;
-    let mut owners = Owners::of_args(function.context(), graph, args)?;
+    let mut owners = Owners::of_args(context, graph, args)?;
     owners.keep(function.clone());
     Ok(owners)
-}
-
-/// Returns the parameters of a launch for the driver. `pointers` must point to one pointer to a
-/// value for each kernel parameter as long as the result is in use.
-pub(super) fn params(
-    function: &Function,
-    config: &LaunchConfig,
-    pointers: *mut *mut std::ffi::c_void,
-) -> CUDA_KERNEL_NODE_PARAMS {
-    let LaunchConfig {
-        grid,
-        block,
-        shared_bytes,
-    } = *config;
-    CUDA_KERNEL_NODE_PARAMS {
-        func: function.as_raw(),
-        gridDimX: grid.x,
-        gridDimY: grid.y,
-        gridDimZ: grid.z,
-        blockDimX: block.x,
-        blockDimY: block.y,
-        blockDimZ: block.z,
-        sharedMemBytes: shared_bytes,
-        kernelParams: pointers,
-        extra: ptr::null_mut(),
-        kern: ptr::null_mut(),
-        ctx: ptr::null_mut(),
-    }
 }

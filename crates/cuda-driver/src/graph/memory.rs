@@ -5,21 +5,21 @@ use std::marker::PhantomData;
 
 use cuda_sys::{CUDA_MEM_ALLOC_NODE_PARAMS, CUdeviceptr, CUgraphMem_attribute};
 
-use super::build::Adding;
 use super::copy::{CopySource, CopyTarget};
+use super::params::{Adding, NodeParams, call_add};
 use super::{Graph, Owners};
 use crate::device::Device;
 use crate::driver::call;
-use crate::error::{Error, Result};
+use crate::error::{DriverError, Error, Result};
 use crate::launch::{KernelArg, Tracked};
 use crate::memory::{DeviceRepr, bytes_of, props_of};
 use crate::tracking::Access;
-use crate::types::node::{Edge, Node, NodeKind, node_kind};
+use crate::types::node::{Edge, Node, node_kind};
 
 /// `len` elements of `T` that a node of a graph allocates in each launch, for use by nodes of that
 /// graph.
 ///
-/// Copy, fill and kernel nodes take it by `&` to read and by `&mut` to write. [`Graph::free`]
+/// Copy, fill and kernel nodes take it by `&` to read and by `&mut` to write. [`Graph::add_free`]
 /// consumes it. A graph in which an allocation is not freed cannot be instantiated.
 pub struct GraphAllocation<T: DeviceRepr> {
     address: CUdeviceptr,
@@ -34,23 +34,23 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// The errors of [`alloc`](Self::alloc).
-    pub fn alloc_zeroed<T: DeviceRepr>(
+    /// The errors of [`add_alloc`](Self::add_alloc).
+    pub fn add_alloc_zeroed<T: DeviceRepr>(
         &mut self,
         after: &[Edge],
         len: usize,
     ) -> Result<GraphAllocation<T>> {
         // SAFETY: the elements must be written before they are read ← the fill is the first node
         // that uses them, and later ones depend on it.
-        let mut allocation = unsafe { self.alloc(after, len) }?;
+        let mut allocation = unsafe { self.add_alloc(after, len) }?;
         let (address, bytes) = (allocation.address, allocation.reach());
         let bytes_of_it: CopyTarget<'_, u8> = CopyTarget::of_own(self.id(), address, bytes);
-        match self.fill(&[], bytes_of_it, 0_u8) {
+        match self.add_fill(&[], bytes_of_it, 0_u8) {
             Ok(_) => Ok(allocation),
             Err(error) => {
                 allocation.len = 0;
                 // Frees the allocation again, so that the graph can still be instantiated.
-                self.free(&[], allocation)?;
+                self.add_free(&[], allocation)?;
                 Err(error)
             }
         }
@@ -71,7 +71,7 @@ impl Graph {
     ///
     /// In each launch, every element is written before it is read.
     #[doc(alias = "cuGraphAddMemAllocNode")]
-    pub unsafe fn alloc<T: DeviceRepr>(
+    pub unsafe fn add_alloc<T: DeviceRepr>(
         &mut self,
         after: &[Edge],
         len: usize,
@@ -82,35 +82,25 @@ impl Graph {
                 what: "a node that allocates zero bytes",
             });
         }
-        let mut params = CUDA_MEM_ALLOC_NODE_PARAMS {
+        let mut params = AllocNode(CUDA_MEM_ALLOC_NODE_PARAMS {
             poolProps: props_of(self.context().device(), 0),
             accessDescs: std::ptr::null(),
             accessDescCount: 0,
             bytesize: bytes,
             dptr: 0,
-        };
-        let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid ← those of `it` are; `params` is a local.
-            unsafe {
-                call!(
-                    it.driver,
-                    cuGraphAddMemAllocNode(it.node, it.graph, it.after, it.count, &raw mut params)
-                )
-            }
-        };
-        // SAFETY: the call must add an allocation node with these edges ← it does, and the node
-        // uses no memory of others.
-        let added = unsafe { self.add(NodeKind::Alloc, after, Owners::default(), add) };
-        let id = added.map_err(|error| match error {
+        });
+        // SAFETY: the node must use only what the owners keep ← it uses no memory of others.
+        let added = unsafe { self.add(after, Owners::default(), &mut params) };
+        let node = added.map_err(|error| match error {
             Error::Driver(error) => Error::of_allocation(error, bytes),
             error => error,
         })?;
-        let address = params.dptr;
-        self.note_allocation(id, address, bytes);
+        let address = params.0.dptr;
+        self.note_allocation(node.id(), address, bytes);
         Ok(GraphAllocation {
             address,
             len,
-            node: Node::new(id),
+            node,
             elements: PhantomData,
         })
     }
@@ -124,7 +114,7 @@ impl Graph {
     /// [`Error::NodeGone`] for an edge of a removed node. The allocation is then lost: no node can
     /// free it any more, so the graph cannot be instantiated.
     #[doc(alias = "cuGraphAddMemFreeNode")]
-    pub fn free<T: DeviceRepr>(
+    pub fn add_free<T: DeviceRepr>(
         &mut self,
         after: &[Edge],
         allocation: GraphAllocation<T>,
@@ -136,22 +126,38 @@ impl Graph {
         let bytes = self.allocated(&allocation);
         let mut owners = Owners::default();
         owners.add_own(Access::WRITE, address, bytes);
-        let add = |it: &Adding<'_>| {
-            // SAFETY: pointers and graph must be valid, and the memory allocated by this graph ←
-            // those of `it` are; a node of this graph allocates it.
-            unsafe {
-                call!(
-                    it.driver,
-                    cuGraphAddMemFreeNode(it.node, it.graph, it.after, it.count, address)
-                )
-            }
-        };
-        // SAFETY: the call must add a free node with these edges that uses only what `owners` keeps
-        // ← it does, and no later node can use the memory, because its only handle is consumed
-        // here.
-        let id = unsafe { self.add(NodeKind::Free, after, owners, add) }?;
+        // SAFETY: the node must use only what `owners` keeps ← it frees memory of this graph, and no
+        // later node can use that memory, because its only handle is consumed here.
+        let node = unsafe { self.add(after, owners, &mut FreeNode(address)) }?;
         self.root.lock()[self.at].unfreed -= 1;
-        Ok(Node::new(id))
+        Ok(node)
+    }
+}
+
+/// The parameters of a node that allocates memory. The driver writes the address into them.
+struct AllocNode(CUDA_MEM_ALLOC_NODE_PARAMS);
+
+impl NodeParams for AllocNode {
+    type Kind = node_kind::Alloc;
+
+    unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
+        let params = &raw mut self.0;
+        // SAFETY: pointers and graph must be valid ← the caller guarantees it for those of `it`.
+        unsafe { call_add!(it, cuGraphAddMemAllocNode, params) }
+    }
+}
+
+/// The parameters of a node that frees memory: its address.
+struct FreeNode(CUdeviceptr);
+
+impl NodeParams for FreeNode {
+    type Kind = node_kind::Free;
+
+    unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
+        // SAFETY: pointers and graph must be valid, and the memory allocated by this graph ← the
+        // caller guarantees the former for those of `it`; `add_free` has checked that a node of
+        // this graph allocates the memory.
+        unsafe { call_add!(it, cuGraphAddMemFreeNode, self.0) }
     }
 }
 

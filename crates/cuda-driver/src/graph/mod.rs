@@ -27,11 +27,12 @@ mod lease;
 mod list;
 mod memory;
 mod owners;
+mod params;
 mod parts;
 mod remove;
 mod replay;
-mod set;
 mod state;
+mod switch;
 mod update;
 
 pub(crate) use crate::types::node::{NodeId, NodeKind};
@@ -46,7 +47,7 @@ pub use list::DotFlags;
 pub use memory::{GraphAllocation, GraphMemoryStatistics};
 pub(crate) use owners::Owners;
 pub(crate) use parts::Root;
-pub use set::Switchable;
+pub use switch::Switchable;
 
 use std::fmt;
 use std::ptr;
@@ -61,20 +62,25 @@ use crate::handle::{Destroy, Handle, SendPtr};
 
 /// A description of work: nodes and the dependencies between them. [`GraphExec`] runs it.
 ///
-/// ```no_run
-/// # use cuda_driver::{DeviceBuffer, Function, Graph, LaunchConfig, Stream};
-/// # fn f(stream: &Stream, twice: &Function) -> cuda_driver::Result<()> {
-/// let mut x = DeviceBuffer::<f32>::zeroed(stream, 256)?;
-/// let mut graph = Graph::new(stream.context())?;
-/// let ones = graph.fill(&[], &mut x, 1.0)?;
+/// ```
+/// use cuda_driver::{DeviceBuffer, Graph, LaunchConfig, Module, Ptx};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// # let mix = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
+/// # let mix = Module::load(&context, &mix)?.function("mix")?;
+/// let mut x = DeviceBuffer::<u32>::zeroed(&stream, 256)?;
+/// let y = DeviceBuffer::filled(&stream, 256, 5_u32)?;
+/// let mut graph = Graph::new(&context)?;
+/// let ones = graph.add_fill(&[], &mut x, 1_u32)?;
 /// let config = LaunchConfig::new(1, 256);
-/// // SAFETY: the kernel doubles 256 floats of `x`.
-/// let kernel = unsafe { graph.kernel(&[ones.edge()], twice, config, (&mut x,)) }?;
+/// // SAFETY: the kernel computes `x[i] = 2 * x[i] + y[i]` for 256 words.
+/// unsafe { graph.add_kernel(&[ones.edge()], &mix, config, (&mut x, &y, 256_u32)) }?;
 /// let exec = graph.instantiate()?;
-/// exec.launch(stream)?;
-/// assert_eq!(x.to_vec()?, [2.0; 256]);
-/// # Ok(())
-/// # }
+/// exec.launch(&stream)?;
+/// assert_eq!(x.to_vec()?, [7; 256]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// A node depends on the nodes of the [edges](Edge) that it is added with. It also depends on every

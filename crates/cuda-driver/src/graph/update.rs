@@ -3,24 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cuda_sys::{
-    CUgraphExec, CUgraphExecUpdateResult, CUgraphExecUpdateResultInfo, CUgraphNode, CUresult,
-};
+use cuda_sys::{CUgraphExecUpdateResult, CUgraphExecUpdateResultInfo, CUresult};
 
 use super::exec::{GraphExec, Inner, release};
+use super::params::{Changing, SetNodeParams};
 use super::parts::Parts;
 use super::{Graph, Owners};
-use crate::driver::{Driver, call};
+use crate::driver::call;
 use crate::error::{DriverError, Error, GraphUpdateError, Result};
 use crate::lock::MutexGuard;
-use crate::types::node::NodeId;
-
-/// The arguments of a driver call that changes a node.
-pub(super) struct Changing<'a> {
-    pub(super) driver: &'a Driver,
-    pub(super) exec: CUgraphExec,
-    pub(super) node: CUgraphNode,
-}
+use crate::types::node::{Node, NodeId};
 
 impl GraphExec {
     /// `cuGraphExecUpdate(graph)`—Makes the executable equal to `graph` from the next launch on.
@@ -129,27 +121,27 @@ impl GraphExec {
         self.inner().lock().check_closures()
     }
 
-    /// Changes a node by calling `change`. If `is_checked`, fails when a node that is not ordered
-    /// with it has a conflicting access.
+    /// Gives a node other parameters; `owners` lists what the node then uses.
     ///
     /// # Safety
     ///
-    /// `change` makes one driver call. If the call succeeds it changes the node, and the node then
-    /// uses only what `owners` keeps alive.
-    pub(super) unsafe fn change(
+    /// A node with these parameters uses only what `owners` keeps alive. Unless
+    /// [`CHECKS_ORDER`](SetNodeParams::CHECKS_ORDER) is set, nodes with conflicting accesses are
+    /// ordered.
+    pub(super) unsafe fn set<P: SetNodeParams>(
         &self,
-        node: NodeId,
+        node: Node<P::Kind>,
         owners: Owners,
-        is_checked: bool,
-        change: impl FnOnce(&Changing<'_>) -> Result<(), DriverError>,
+        params: &mut P,
     ) -> Result<()> {
+        let node = node.id();
         let (inner, context) = (self.inner(), self.context());
         // Declared before all locks, so that on an error the owners are dropped last: the drop of a
         // closure may use the executable.
         let owners = Arc::new(owners);
         let mut state = inner.lock();
         let place = state.place(node)?;
-        if is_checked {
+        if P::CHECKS_ORDER {
             state.check_order(place, &owners)?;
         }
         let graph = inner.graph(node)?;
@@ -168,7 +160,9 @@ impl GraphExec {
             if is_device_updatable {
                 inner.needs_upload.store(true, Ordering::Release);
             }
-            change(&changing)
+            // SAFETY: executable and node must be alive and locked ← `state` locks the executable,
+            // and `graph` the graph that the node belongs to.
+            unsafe { params.set(&changing) }
         });
         let old = match &result {
             Ok(()) => std::mem::replace(&mut info.owners, owners),

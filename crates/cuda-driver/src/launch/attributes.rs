@@ -33,9 +33,21 @@ const _: () = assert!(size_of::<CUlaunchAttribute>() == 72);
 /// fails.
 ///
 /// ```
-/// use cuda_driver::LaunchAttributes;
+/// use cuda_driver::{DeviceBuffer, LaunchAttributes, LaunchConfig, Module, Ptx};
 ///
-/// let attributes = LaunchAttributes::new().cluster((2, 1, 1)).priority(-1);
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// # let mix = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
+/// # let mix = Module::load(&context, &mix)?.function("mix")?;
+/// let mut x = DeviceBuffer::filled(&stream, 100, 1_u32)?;
+/// let y = DeviceBuffer::filled(&stream, 100, 5_u32)?;
+/// let attributes = LaunchAttributes::new().cooperative().priority(-1);
+/// let config = LaunchConfig::new(1, 128);
+/// // SAFETY: the kernel computes `x[i] = 2 * x[i] + y[i]` for 100 words.
+/// unsafe { stream.launch_with(&mix, config, &attributes, (&mut x, &y, 100_u32)) }?;
+/// assert_eq!(x.to_vec()?, [7; 100]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct LaunchAttributes<'a> {

@@ -12,13 +12,25 @@ use crate::stream::Stream;
 
 /// A [`Function`] with the types of its parameters, which are checked once against the kernel.
 ///
-/// ```no_run
-/// # use cuda_driver::{DeviceBuffer, Kernel, LaunchConfig, Module, Reads, Stream, Writes};
-/// # fn f(stream: &Stream, module: &Module, x: &DeviceBuffer<f32>, y: &mut DeviceBuffer<f32>) -> cuda_driver::Result<()> {
-/// let saxpy: Kernel<(f32, Reads<f32>, Writes<f32>, u32)> = module.function("saxpy")?.typed()?;
-/// // SAFETY: the kernel reads 3 floats of `x` and writes 3 floats of `y`.
-/// unsafe { saxpy.launch(stream, LaunchConfig::for_num_elems(3), (2.0_f32, x, y, 3_u32)) }
-/// # }
+/// ```
+/// use cuda_driver::{DeviceBuffer, Kernel, LaunchConfig, Module, Ptx, Reads, Writes};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// # let mix = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
+/// # let module = Module::load(&context, &mix)?;
+/// type Mix = (Writes<u32>, Reads<u32>, u32);
+///
+/// let mix: Kernel<Mix> = module.function("mix")?.typed()?;
+/// let mut x = DeviceBuffer::filled(&stream, 100, 1_u32)?;
+/// let y = DeviceBuffer::filled(&stream, 100, 5_u32)?;
+/// // SAFETY: the kernel computes `x[i] = 2 * x[i] + y[i]` for 100 words.
+/// unsafe { mix.launch(&stream, LaunchConfig::for_num_elems(100), (&mut x, &y, 100_u32)) }?;
+/// assert_eq!(x.to_vec()?, [7; 100]);
+/// // Another signature is an error.
+/// assert!(module.function("mix")?.typed::<(Writes<u32>, u32)>().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Kernel<P: KernelParams> {
     function: Function,

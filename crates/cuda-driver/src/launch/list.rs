@@ -18,18 +18,27 @@ const INLINE: usize = 64;
 /// A list of kernel arguments whose length is known only at run time. Use a tuple if the number is
 /// known at compile time.
 ///
-/// ```no_run
-/// # use cuda_driver::{ArgList, DeviceBuffer, Function, LaunchConfig, Stream};
-/// # fn f(stream: &Stream, kernel: &Function, inputs: &[DeviceBuffer<f32>], output: &mut DeviceBuffer<f32>)
-/// #     -> cuda_driver::Result<()> {
+/// ```
+/// use cuda_driver::{ArgList, DeviceBuffer, LaunchConfig, Module, Ptx};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// # let mix = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
+/// # let mix = Module::load(&context, &mix)?.function("mix")?;
+/// let mut x = DeviceBuffer::filled(&stream, 100, 1_u32)?;
+/// let inputs = [DeviceBuffer::filled(&stream, 100, 5_u32)?];
 /// let mut args = ArgList::new();
-/// for input in inputs {
+/// args.push(&mut x);
+/// for input in &inputs {
 ///     args.push(input);
 /// }
-/// args.push(output).push(1_u32);
-/// // SAFETY: the kernel takes as many inputs, an output and a number.
-/// unsafe { stream.launch(kernel, LaunchConfig::new(1, 256), &args) }
-/// # }
+/// args.push(100_u32);
+/// // SAFETY: the kernel computes `x[i] = 2 * x[i] + y[i]` for 100 words.
+/// unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(100), &args) }?;
+/// drop(args);
+/// assert_eq!(x.to_vec()?, [7; 100]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// The list borrows its arguments as long as it lives, and can be used for any number of launches.

@@ -27,6 +27,25 @@ use crate::types::JitLog;
 /// the last handle, the last kernel and the last function of it are dropped. Unloading waits for
 /// the uses of its variables and for every context in which it was used. The library keeps those
 /// contexts alive.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, JitOptions, LaunchConfig, Library, Ptx};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().devices(2).build()?.library()?)?;
+/// # let mix = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
+/// let library = Library::load(&driver, &mix, &JitOptions::new())?;
+/// let kernel = library.kernel("mix")?;
+/// for device in driver.devices()? {
+///     let stream = device.primary_context()?.default_stream()?;
+///     let mut x = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3])?;
+///     let y = DeviceBuffer::from_host(&stream, &[10_u32, 20, 30])?;
+///     let mix = kernel.function(stream.context())?;
+///     // SAFETY: the kernel reads 3 words of `y`, and reads and writes 3 words of `x`.
+///     unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(3), (&mut x, &y, 3_u32)) }?;
+///     assert_eq!(x.to_vec()?, [12, 24, 36]);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Library(Arc<LibraryInner>);
 

@@ -10,7 +10,10 @@ use std::ops::RangeBounds;
 
 use cuda_sys::CUdeviceptr;
 
-use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, PageLocked, Source, bytes_of};
+use super::allocator::sealed::TOKEN;
+use super::{
+    Allocator, DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, PageLocked, Source, bytes_of,
+};
 use crate::error::Result;
 use crate::stream::Stream;
 
@@ -25,6 +28,20 @@ use crate::stream::Stream;
 ///
 /// A buffer may have a length of 0. It then has no memory, and creating it, copying it and filling
 /// it do not call the driver.
+///
+/// ```
+/// use cuda_driver::DeviceBuffer;
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let mut buffer = DeviceBuffer::from_host(&stream, &[1.0_f32, 2.0, 3.0])?;
+/// assert_eq!(buffer.to_vec()?, [1.0, 2.0, 3.0]);
+/// buffer.copy_from_host(&[4.0, 5.0, 6.0])?;
+/// buffer.slice_mut(1..).expect("3 elements").fill(0.5)?;
+/// assert_eq!(buffer.to_vec()?, [4.0, 0.5, 0.5]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct DeviceBuffer<T: DeviceRepr> {
     pub(crate) memory: Memory,
     len: usize,
@@ -32,54 +49,16 @@ pub struct DeviceBuffer<T: DeviceRepr> {
 }
 
 impl<T: DeviceRepr> DeviceBuffer<T> {
-    /// `cuMemAllocAsync()`—Allocates `len` elements on `stream`. The contents are undefined.
+    /// `cuMemAllocAsync()`, `cuMemsetD8Async(0)`—Allocates `len` elements and queues a fill with
+    /// zero bits. `stream` becomes the home stream of the buffer.
     ///
     /// # Errors
     ///
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) with the number of bytes requested, or
     /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if that number does not fit in an
     /// address.
-    ///
-    /// # Safety
-    ///
-    /// No element may be read before it has been written. (Every bit pattern is a valid `T`, but
-    /// the data that another process or an earlier buffer left in the memory must not leak.)
-    #[doc(alias = "cuMemAllocAsync")]
-    pub unsafe fn uninit(stream: &Stream, len: usize) -> Result<Self> {
-        let memory = Memory::allocate(stream, bytes_of::<T>(len)?)?;
-        Ok(Self::of_memory(memory, len))
-    }
-
-    /// `cuMemAllocAsync()`, `cuMemsetD8Async(0)`—Allocates `len` elements and queues a fill with
-    /// zero bits.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`uninit`](Self::uninit) does.
     pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
-        // SAFETY: the elements must be written before they are read ← they are filled below, on the
-        // same stream.
-        let mut buffer = unsafe { Self::uninit(stream, len) }?;
-        buffer.set_zero()?;
-        Ok(buffer)
-    }
-
-    /// `cuMemAlloc()`, `cuMemsetD8Async(0)`—Allocates `len` elements outside of any memory pool and
-    /// queues a fill with zero bits.
-    ///
-    /// [`Stream::wait_value`] and related methods accept only such memory. The allocation makes the
-    /// context current for the call. Dropping the buffer waits for the home stream and then calls
-    /// `cuMemFree`, which in practice waits for everything that runs on the device.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`uninit`](Self::uninit) does.
-    #[doc(alias = "cuMemAlloc")]
-    pub fn zeroed_plain(stream: &Stream, len: usize) -> Result<Self> {
-        let memory = Memory::allocate_plain(stream, bytes_of::<T>(len)?)?;
-        let mut buffer = Self::of_memory(memory, len);
-        buffer.set_zero()?;
-        Ok(buffer)
+        Self::zeroed_in(stream, stream, len)
     }
 
     /// `cuMemAllocAsync()`, [`fill`](DeviceSliceMut::fill)—Allocates `len` elements and queues a
@@ -87,104 +66,34 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///
     /// # Errors
     ///
-    /// Fails as [`uninit`](Self::uninit) does.
+    /// Fails as [`zeroed`](Self::zeroed) does.
     pub fn filled(stream: &Stream, len: usize, value: T) -> Result<Self> {
-        // SAFETY: the elements must be written before they are read ← they are filled below, on the
-        // same stream.
-        let mut buffer = unsafe { Self::uninit(stream, len) }?;
-        buffer.fill(value)?;
-        Ok(buffer)
+        Self::filled_in(stream, stream, len, value)
     }
 
-    /// Allocates a buffer and copies `source` into it.
+    /// `cuMemAllocAsync()`—Allocates a buffer and copies `source` into it.
     ///
     /// # Errors
     ///
-    /// Fails as [`uninit`](Self::uninit) and [`copy_from_host`](Self::copy_from_host) do.
+    /// Fails as [`zeroed`](Self::zeroed) and [`copy_from_host`](Self::copy_from_host) do.
     pub fn from_host(stream: &Stream, source: &[T]) -> Result<Self> {
-        // SAFETY: the elements must be written before they are read ← they are filled below.
-        let mut buffer = unsafe { Self::uninit(stream, source.len()) }?;
-        buffer.copy_from_host(source)?;
-        Ok(buffer)
+        Self::from_host_in(stream, stream, source)
     }
 
-    /// Takes ownership of memory from `cuMemAllocAsync` or [`into_raw`](Self::into_raw). The memory
-    /// is freed when the buffer is dropped.
+    /// `cuMemAllocAsync()`—Allocates `len` elements. The contents are undefined.
     ///
     /// # Errors
     ///
-    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if the size of `len` elements does not
-    /// fit in an address.
+    /// Fails as [`zeroed`](Self::zeroed) does.
     ///
     /// # Safety
     ///
-    /// * `address` is aligned for `T`, and is the start of an allocation of at least `len` elements
-    ///   that the context of `stream` can use.
-    /// * The allocation was made by `cuMemAllocAsync`, or by `cuMemAlloc` if the device has no
-    ///   memory pools.
-    /// * All `len` elements have been written.
-    /// * No other code frees the memory.
-    /// * Every use of the memory so far is on `stream`, or `stream` has been made to wait for it.
-    pub unsafe fn from_raw(stream: &Stream, address: CUdeviceptr, len: usize) -> Result<Self> {
-        let source = Source::allocated(stream);
-        // SAFETY: the buffer must be the only owner that frees the memory ← the caller guarantees
-        // it.
-        unsafe { Self::of_source(stream, address, len, source) }
-    }
-
-    /// Creates a buffer from memory that other code owns. `owner` is dropped after the buffer has
-    /// been dropped and all its uses have completed.
-    ///
-    /// Dropping such a buffer waits for its uses. If the wait fails, because the device is lost,
-    /// `owner` is leaked.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if the size of `len` elements does not
-    /// fit in an address.
-    ///
-    /// # Safety
-    ///
-    /// * `address` is aligned for `T`, and the `len` elements from there on are memory that the
-    ///   context of `stream` can use and that has been written.
-    /// * While `owner` is alive, the memory is not freed, no other code writes it, and no other
-    ///   code reads what is written through the buffer.
-    /// * Every use of the memory so far is on `stream`, or `stream` has been made to wait for it.
-    pub unsafe fn from_foreign(
-        stream: &Stream,
-        address: CUdeviceptr,
-        len: usize,
-        owner: impl Any + Send + Sync,
-    ) -> Result<Self> {
-        let source = Source::foreign(owner);
-        // SAFETY: the memory must stay valid until the owner is dropped ← the caller guarantees it.
-        unsafe { Self::of_source(stream, address, len, source) }
-    }
-
-    /// # Safety
-    ///
-    /// The `len` elements from `address` on are memory that the context of `stream` can use. The
-    /// memory comes from `source`, and no other code frees it.
-    unsafe fn of_source(
-        stream: &Stream,
-        address: CUdeviceptr,
-        len: usize,
-        source: Source,
-    ) -> Result<Self> {
-        let bytes = bytes_of::<T>(len)?;
-        // SAFETY: the memory must be usable, from `source`, and freed by no other code ← the caller
-        // guarantees it; `bytes` is the size of the `len` elements.
-        let memory = unsafe { Memory::of_source(stream, address, bytes, source) };
-        Ok(Self::of_memory(memory, len))
-    }
-
-    /// Creates a buffer of `len` elements. `memory` must hold at least that many.
-    pub(crate) fn of_memory(memory: Memory, len: usize) -> Self {
-        Self {
-            memory,
-            len,
-            elements: PhantomData,
-        }
+    /// No element may be read before it has been written. (Every bit pattern is a valid `T`, but
+    /// the data that another process or an earlier buffer left in the memory must not leak.)
+    #[doc(alias = "cuMemAllocAsync")]
+    pub unsafe fn uninit(stream: &Stream, len: usize) -> Result<Self> {
+        // SAFETY: the contract of `uninit_in` must hold ← the caller upholds it.
+        unsafe { Self::uninit_in(stream, stream, len) }
     }
 
     /// Copies the buffer to new memory with the same home stream.
@@ -198,23 +107,6 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         let mut clone = unsafe { Self::uninit(self.stream(), self.len) }?;
         clone.as_mut_slice().copy_from(&self.as_slice())?;
         Ok(clone)
-    }
-
-    /// Releases ownership and returns the address. The caller must free the memory. Read
-    /// [`len`](Self::len) before this call if it is needed.
-    ///
-    /// The home stream is made to wait for all uses on other streams, so `cuMemFreeAsync` on the
-    /// home stream is the right way to free the memory. If the device has no memory pools, wait for
-    /// the home stream and call `cuMemFree`. The owner of memory from
-    /// [`from_foreign`](Self::from_foreign) is leaked.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::StillInUse`](crate::Error::StillInUse) if a [graph](crate::Graph) uses the memory.
-    /// The memory is then freed with the last graph that uses it. If a driver call fails, the
-    /// memory is leaked.
-    pub fn into_raw(self) -> Result<CUdeviceptr> {
-        self.memory.into_raw()
     }
 
     /// Returns the number of elements.
@@ -358,6 +250,183 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     #[doc(alias = "cuMemFreeAsync")]
     pub fn close(self) -> Result<()> {
         self.memory.close()
+    }
+}
+
+/// Constructors with another [`Allocator`] than the current pool of the device.
+impl<T: DeviceRepr> DeviceBuffer<T> {
+    /// Allocates `len` elements with `allocator` and queues a fill with zero bits. `stream` becomes
+    /// the home stream of the buffer.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::OutOfMemory`](crate::Error::OutOfMemory) with the number of bytes requested. A
+    ///   [`CachingPool`](crate::CachingPool) first frees all memory that it has cached.
+    /// - [`Error::PoolLimit`](crate::Error::PoolLimit) if the allocation would exceed the limit of a
+    ///   [`CachingPool`](crate::CachingPool).
+    /// - [`Error::SizeOverflow`](crate::Error::SizeOverflow) if the size does not fit in an address.
+    /// - [`Error::OtherContext`](crate::Error::OtherContext) if `stream` belongs to another device
+    ///   than a [`MemoryPool`](crate::MemoryPool), or to another context than another allocator.
+    pub fn zeroed_in(allocator: &impl Allocator, stream: &Stream, len: usize) -> Result<Self> {
+        // SAFETY: the elements must be written before they are read ← they are filled below, on the
+        // same stream.
+        let mut buffer = unsafe { Self::uninit_in(allocator, stream, len) }?;
+        buffer.set_zero()?;
+        Ok(buffer)
+    }
+
+    /// Allocates `len` elements with `allocator` and queues a fill with `value`.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`zeroed_in`](Self::zeroed_in) does.
+    pub fn filled_in(
+        allocator: &impl Allocator,
+        stream: &Stream,
+        len: usize,
+        value: T,
+    ) -> Result<Self> {
+        // SAFETY: the elements must be written before they are read ← they are filled below, on the
+        // same stream.
+        let mut buffer = unsafe { Self::uninit_in(allocator, stream, len) }?;
+        buffer.fill(value)?;
+        Ok(buffer)
+    }
+
+    /// Allocates a buffer with `allocator` and copies `source` into it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`zeroed_in`](Self::zeroed_in) and [`copy_from_host`](Self::copy_from_host) do.
+    pub fn from_host_in(allocator: &impl Allocator, stream: &Stream, source: &[T]) -> Result<Self> {
+        // SAFETY: the elements must be written before they are read ← they are filled below.
+        let mut buffer = unsafe { Self::uninit_in(allocator, stream, source.len()) }?;
+        buffer.copy_from_host(source)?;
+        Ok(buffer)
+    }
+
+    /// Allocates `len` elements with `allocator`. The contents are undefined.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`zeroed_in`](Self::zeroed_in) does.
+    ///
+    /// # Safety
+    ///
+    /// No element may be read before it has been written, as for [`uninit`](Self::uninit).
+    #[doc(alias = "cuMemAllocFromPoolAsync")]
+    pub unsafe fn uninit_in(
+        allocator: &impl Allocator,
+        stream: &Stream,
+        len: usize,
+    ) -> Result<Self> {
+        let bytes = bytes_of::<T>(len)?;
+        allocator.check(stream, TOKEN)?;
+        let memory = if bytes == 0 {
+            Memory::nothing(stream)
+        } else {
+            allocator.allocate(stream, bytes, TOKEN)?.0
+        };
+        Ok(Self::of_memory(memory, len))
+    }
+}
+
+/// Exchange of raw addresses with other code.
+impl<T: DeviceRepr> DeviceBuffer<T> {
+    /// Takes ownership of memory from `cuMemAllocAsync` or [`into_raw`](Self::into_raw). The memory
+    /// is freed when the buffer is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if the size of `len` elements does not
+    /// fit in an address.
+    ///
+    /// # Safety
+    ///
+    /// * `address` is aligned for `T`, and is the start of an allocation of at least `len` elements
+    ///   that the context of `stream` can use.
+    /// * The allocation was made by `cuMemAllocAsync`, or by `cuMemAlloc` if the device has no
+    ///   memory pools.
+    /// * All `len` elements have been written.
+    /// * No other code frees the memory.
+    /// * Every use of the memory so far is on `stream`, or `stream` has been made to wait for it.
+    pub unsafe fn from_raw(stream: &Stream, address: CUdeviceptr, len: usize) -> Result<Self> {
+        let source = Source::allocated(stream);
+        // SAFETY: the buffer must be the only owner that frees the memory ← the caller guarantees
+        // it.
+        unsafe { Self::of_source(stream, address, len, source) }
+    }
+
+    /// Creates a buffer from memory that other code owns. `owner` is dropped after the buffer has
+    /// been dropped and all its uses have completed.
+    ///
+    /// Dropping such a buffer waits for its uses. If the wait fails, because the device is lost,
+    /// `owner` is leaked.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if the size of `len` elements does not
+    /// fit in an address.
+    ///
+    /// # Safety
+    ///
+    /// * `address` is aligned for `T`, and the `len` elements from there on are memory that the
+    ///   context of `stream` can use and that has been written.
+    /// * While `owner` is alive, the memory is not freed, no other code writes it, and no other
+    ///   code reads what is written through the buffer.
+    /// * Every use of the memory so far is on `stream`, or `stream` has been made to wait for it.
+    pub unsafe fn from_foreign(
+        stream: &Stream,
+        address: CUdeviceptr,
+        len: usize,
+        owner: impl Any + Send + Sync,
+    ) -> Result<Self> {
+        let source = Source::foreign(owner);
+        // SAFETY: the memory must stay valid until the owner is dropped ← the caller guarantees it.
+        unsafe { Self::of_source(stream, address, len, source) }
+    }
+
+    /// # Safety
+    ///
+    /// The `len` elements from `address` on are memory that the context of `stream` can use. The
+    /// memory comes from `source`, and no other code frees it.
+    unsafe fn of_source(
+        stream: &Stream,
+        address: CUdeviceptr,
+        len: usize,
+        source: Source,
+    ) -> Result<Self> {
+        let bytes = bytes_of::<T>(len)?;
+        // SAFETY: the memory must be usable, from `source`, and freed by no other code ← the caller
+        // guarantees it; `bytes` is the size of the `len` elements.
+        let memory = unsafe { Memory::of_source(stream, address, bytes, source) };
+        Ok(Self::of_memory(memory, len))
+    }
+
+    /// Releases ownership and returns the address. The caller must free the memory. Read
+    /// [`len`](Self::len) before this call if it is needed.
+    ///
+    /// The home stream is made to wait for all uses on other streams, so `cuMemFreeAsync` on the
+    /// home stream is the right way to free the memory. If the device has no memory pools, wait for
+    /// the home stream and call `cuMemFree`. The owner of memory from
+    /// [`from_foreign`](Self::from_foreign) is leaked.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StillInUse`](crate::Error::StillInUse) if a [graph](crate::Graph) uses the memory.
+    /// The memory is then freed with the last graph that uses it. If a driver call fails, the
+    /// memory is leaked.
+    pub fn into_raw(self) -> Result<CUdeviceptr> {
+        self.memory.into_raw()
+    }
+
+    /// Creates a buffer of `len` elements. `memory` must hold at least that many.
+    pub(crate) fn of_memory(memory: Memory, len: usize) -> Self {
+        Self {
+            memory,
+            len,
+            elements: PhantomData,
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 //! call. `# Errors` sections list only the conditions on which a caller can act.
 
 mod allocation;
+mod allocator;
 mod buffer;
 mod caching;
 mod cast;
@@ -25,6 +26,7 @@ mod repr;
 mod slice;
 pub(crate) mod staging;
 
+pub use allocator::{Allocator, Unpooled};
 pub use buffer::DeviceBuffer;
 pub use caching::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
 pub use managed::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};

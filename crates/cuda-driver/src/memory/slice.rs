@@ -16,6 +16,22 @@ use crate::tracking::Access;
 
 /// A read-only view of elements of a [`DeviceBuffer`](crate::DeviceBuffer). It is to the buffer as
 /// `&[T]` is to `Vec<T>`.
+///
+/// ```
+/// use cuda_driver::DeviceBuffer;
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let words: Vec<u32> = (0..100).collect();
+/// let buffer = DeviceBuffer::from_host(&stream, &words)?;
+/// let part = buffer.slice(10..20).expect("the buffer has 100 elements");
+/// assert_eq!(part.to_vec()?, words[10..20]);
+/// let (lower, upper) = part.split_at(4).expect("the part has 10 elements");
+/// assert_eq!((lower.len(), upper.to_vec()?), (4, words[14..20].to_vec()));
+/// assert!(buffer.slice(90..101).is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct DeviceSlice<'a, T: DeviceRepr> {
     pub(crate) memory: &'a Memory,
@@ -28,6 +44,20 @@ pub struct DeviceSlice<'a, T: DeviceRepr> {
 
 /// A writable view of elements of a [`DeviceBuffer`](crate::DeviceBuffer). It is to the buffer as
 /// `&mut [T]` is to `Vec<T>`.
+///
+/// ```
+/// use cuda_driver::DeviceBuffer;
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 6)?;
+/// let (mut lower, mut upper) = buffer.as_mut_slice().split_at_mut(3).expect("6 elements");
+/// lower.fill(1)?;
+/// upper.copy_from_host(&[2, 3, 4])?;
+/// assert_eq!(buffer.to_vec()?, [1, 1, 1, 2, 3, 4]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct DeviceSliceMut<'a, T: DeviceRepr> {
     pub(crate) memory: &'a Memory,
     pub(super) address: CUdeviceptr,

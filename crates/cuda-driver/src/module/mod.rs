@@ -37,6 +37,20 @@ pub(crate) use unload::Unloading;
 /// kernel of the module may still run, unloading waits for the work in its context and for the uses
 /// of its [variables](crate::Global), including uses by other contexts. A
 /// [`Library`](crate::Library) holds code for all contexts at once.
+///
+/// ```
+/// use cuda_driver::{Module, Ptx};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// # let mix = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
+/// let module = Module::load(&context, &mix)?;
+/// let function = module.function("mix")?;
+/// assert_eq!(function.name(), "mix");
+/// assert!(module.function("nix").is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Module {
     raw: SendPtr<CUmod_st>,

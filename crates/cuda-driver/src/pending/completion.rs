@@ -19,6 +19,33 @@ use crate::stream_state::StreamState;
 ///
 /// Created by [`Stream::completion`] and [`Event::completion`]. Dropping it does not cancel the
 /// work. If the device is lost, the future fails within a second.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, Result, Stream};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// async fn squares(stream: &Stream) -> Result<Vec<u32>> {
+///     let words: Vec<u32> = (0..10).map(|i| i * i).collect();
+///     let buffer = DeviceBuffer::from_host(stream, &words)?;
+///     stream.completion().await?;
+///     buffer.to_vec()
+/// }
+///
+/// # let mut future = std::pin::pin!(squares(&stream));
+/// # let mut task = std::task::Context::from_waker(std::task::Waker::noop());
+/// # let squares = loop {
+/// #     match future.as_mut().poll(&mut task) {
+/// #         std::task::Poll::Ready(done) => break done?,
+/// #         std::task::Poll::Pending => std::thread::yield_now(),
+/// #     }
+/// # };
+/// # assert_eq!(squares, [0, 1, 4, 9, 16, 25, 36, 49, 64, 81]);
+/// // Without a runtime:
+/// stream.completion().wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Completion {
     outcome: Arc<Outcome>,
     /// The event after the work, if one could be recorded.

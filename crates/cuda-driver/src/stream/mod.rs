@@ -39,6 +39,24 @@ bitflags::bitflags! {
 ///
 /// A clone is another handle of the same stream. The stream is destroyed after the last handle and
 /// the last buffer that was used on it are dropped; work that is still queued runs to its end.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, Stream, StreamFlags};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// let one = Stream::new(&context, StreamFlags::NON_BLOCKING, 0)?;
+/// let other = Stream::new(&context, StreamFlags::NON_BLOCKING, 0)?;
+///
+/// let source = DeviceBuffer::filled(&one, 1000, 7_u32)?;
+/// let mut target = DeviceBuffer::<u32>::zeroed(&other, 1000)?;
+/// // The copy is queued on `other`, the stream of `target`. It waits for the fill on `one`.
+/// target.as_mut_slice().copy_from(&source.as_slice())?;
+/// other.synchronize()?;
+/// assert!(other.is_done()?);
+/// assert_eq!(target.to_vec()?, [7; 1000]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Stream {
     /// Declared before `context`: the stream has to be dropped before its context.

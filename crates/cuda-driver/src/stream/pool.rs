@@ -7,6 +7,21 @@ use crate::context::Context;
 use crate::error::Result;
 
 /// A fixed number of streams of one priority, handed out round-robin.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, Result, StreamPool};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// let pool = StreamPool::new(&context, 4, 0)?;
+/// let buffers = (0..8_u32)
+///     .map(|value| DeviceBuffer::filled(pool.next(), 100, value))
+///     .collect::<Result<Vec<_>>>()?;
+/// pool.synchronize()?;
+/// assert_eq!(buffers[4].stream(), buffers[0].stream());
+/// assert_eq!(buffers[5].to_vec()?, [5; 100]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct StreamPool {
     streams: Vec<Stream>,

@@ -32,16 +32,24 @@ use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut};
 /// [`reads`](Self::reads) and [`writes`](Self::writes). The map itself borrows nothing: it is 128
 /// bytes with an address that the host never dereferences.
 ///
-/// ```no_run
-/// # use cuda_driver::{DeviceBuffer, Function, LaunchConfig, Stream, TensorDataType, TensorLayout, TensorMap};
-/// # fn f(stream: &Stream, kernel: &Function, input: &DeviceBuffer<f32>, output: &mut DeviceBuffer<f32>)
-/// #     -> cuda_driver::Result<()> {
+/// ```
+/// use cuda_driver::{DeviceBuffer, TensorDataType, TensorLayout, TensorMap};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().compute_capability(9, 0).build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// // A matrix with 1000 rows of 512 floats, and tiles with 8 rows of 32 floats.
+/// let input = DeviceBuffer::<f32>::zeroed(&stream, 512 * 1000)?;
 /// let layout = TensorLayout::new(TensorDataType::F32, &[512, 1000]);
 /// let tiles = TensorMap::tiled(&input.as_slice(), &layout, &[32, 8])?;
-/// let args = (tiles.reads(input.as_slice())?, output);
-/// // SAFETY: the kernel copies tiles of 32 x 8 floats through the map, and writes within `output`.
-/// unsafe { stream.launch(kernel, LaunchConfig::new((16, 125), 256), args) }
-/// # }
+///
+/// // An argument of a kernel that reads tiles of `input`. Other memory is refused.
+/// assert!(tiles.reads(input.as_slice()).is_ok());
+/// let other = DeviceBuffer::<f32>::zeroed(&stream, 512 * 1000)?;
+/// assert!(tiles.reads(other.as_slice()).is_err());
+/// // A tile has at most 256 elements in each dimension.
+/// assert!(TensorMap::tiled(&input.as_slice(), &layout, &[32, 300]).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy)]
 pub struct TensorMap {

@@ -33,6 +33,24 @@ use crate::stream::Stream;
 ///
 /// If the device is lost, or the copy cannot be waited for, the memory is never freed: the device
 /// may still be accessing it.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, PinnedBuffer, PinnedFlags};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let source = PinnedBuffer::from_host(&context, &[1_u32, 2, 3], PinnedFlags::empty())?;
+/// let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 3)?;
+/// let transfer = buffer.copy_from_pinned_async(source, &stream)?;
+/// // Other work of the host, while the copy runs.
+/// let mut memory = transfer.wait()?;
+///
+/// memory.fill(0);
+/// let back = buffer.copy_to_pinned_async(memory, &stream)?.wait()?;
+/// assert_eq!(back[..], [1, 2, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "it has the memory; dropping it frees that behind the copy"]
 pub struct Transfer<P> {
     memory: Option<P>,

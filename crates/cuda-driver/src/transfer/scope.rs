@@ -14,6 +14,24 @@ use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut, PageLocked, expect_
 use crate::stream::Stream;
 
 /// A scope for copies that borrow page-locked memory: see [`Stream::copy_scope`].
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, PinnedBuffer, PinnedFlags};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let source = PinnedBuffer::from_host(&context, &[1_u32, 2, 3], PinnedFlags::empty())?;
+/// let mut target = PinnedBuffer::<u32>::zeroed(&context, 3, PinnedFlags::empty())?;
+/// let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 3)?;
+/// stream.copy_scope(|scope| {
+///     scope.copy_from_host(&mut buffer.as_mut_slice(), &source)?;
+///     scope.copy_to_host(&buffer.as_slice(), &mut target)
+///     // Other work of the host, while the copies run.
+/// })?;
+/// assert_eq!(target[..], source[..]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct CopyScope<'scope, 'env: 'scope> {
     stream: &'scope Stream,
     /// Whether a copy was queued.
@@ -27,17 +45,20 @@ impl Stream {
     /// `cuStreamSynchronize()`—Calls `f` with a scope in which copies can borrow page-locked memory
     /// of the program. Waits for the copies before it returns, also if `f` panics.
     ///
-    /// ```no_run
-    /// # use cuda_driver::prelude::*;
-    /// # fn f(stream: &Stream, buffer: &DeviceBuffer<f32>, pinned: &mut PinnedBuffer<f32>) -> cuda_driver::Result<()> {
+    /// ```
+    /// use cuda_driver::{DeviceBuffer, PinnedBuffer, PinnedFlags};
+    ///
+    /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = context.default_stream()?;
+    /// let buffer = DeviceBuffer::from_host(&stream, &[1.0_f32, 2.0, 3.0])?;
+    /// let mut pinned = PinnedBuffer::<f32>::zeroed(&context, 3, PinnedFlags::empty())?;
     /// stream.copy_scope(|scope| {
-    ///     scope.copy_to_host(&buffer.as_slice(), pinned)?;
-    ///     // Other work of the host, beside the copy.
-    ///     Ok(())
+    ///     scope.copy_to_host(&buffer.as_slice(), &mut pinned)
+    ///     // Other work of the host, while the copy runs.
     /// })?;
-    /// println!("{:?}", &pinned[..]);
-    /// # Ok(())
-    /// # }
+    /// assert_eq!(pinned[..], [1.0, 2.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// If waiting for the stream fails, because the device is lost, the process is aborted: the

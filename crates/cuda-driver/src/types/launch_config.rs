@@ -44,6 +44,19 @@ impl From<(u32, u32, u32)> for Dim3 {
 }
 
 /// The grid, the block and the dynamic shared memory of a launch.
+///
+/// ```
+/// use cuda_driver::LaunchConfig;
+///
+/// // 16 x 16 threads in each of 4 x 2 blocks, with 1 KiB of dynamic shared memory.
+/// let tiles = LaunchConfig::new((4, 2), (16, 16)).with_shared_bytes(1024);
+/// assert_eq!(tiles.grid.count() * tiles.block.count(), 2048);
+///
+/// // At least one thread for each of 1000 elements.
+/// let line = LaunchConfig::for_num_elems(1000);
+/// assert!(line.grid.count() * line.block.count() >= 1000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LaunchConfig {
     /// The number of blocks in each dimension.

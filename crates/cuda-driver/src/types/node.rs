@@ -45,12 +45,23 @@ pub enum EdgeKind {
 
 /// The kinds of nodes.
 pub mod node_kind {
+    /// Implemented by the types of this module.
+    pub(crate) trait Kind {
+        const VALUE: NodeKind;
+    }
+
     macro_rules! kinds {
         ($($(#[$doc:meta])* $name:ident = $raw:ident;)*) => {
             $(
                 $(#[$doc])*
                 #[derive(Clone, Copy, Debug)]
                 pub enum $name {}
+            )*
+
+            $(
+                impl Kind for $name {
+                    const VALUE: NodeKind = NodeKind::$name;
+                }
             )*
 
             /// The kind of a node, as a value.

@@ -73,20 +73,21 @@ fn everything_outlives_a_withdrawn_context() {
         let words = vec![4_u32; case.n];
         let mut buffer = DeviceBuffer::from_host(&stream, &words).unwrap();
         let pool = CachingPool::new(&context);
-        let block = pool.copy_of(&stream, &words).unwrap();
+        let block = DeviceBuffer::from_host_in(&pool, &stream, &words).unwrap();
         let pinned_pool = PinnedCachingPool::new(&context, PinnedFlags::default());
-        let mut pinned = pinned_pool.copy_of(&words).unwrap();
+        let mut pinned = PinnedBuffer::from_host_in(&pinned_pool, &words).unwrap();
         let managed = ManagedBuffer::from_host(&stream, &words).unwrap();
         let module = Module::load(&context, &Ptx::new(COPY).unwrap()).unwrap();
         let function = module.function("copy").unwrap();
         let mut graph = Graph::new(&context).unwrap();
-        let host = GraphHostBuffer::new(pinned_pool.copy_of(&words).unwrap()).unwrap();
-        graph.copy(&[], &mut buffer, &host).unwrap();
+        let host = GraphHostBuffer::new(PinnedBuffer::from_host_in(&pinned_pool, &words).unwrap())
+            .unwrap();
+        graph.add_copy(&[], &mut buffer, &host).unwrap();
         let exec = graph.instantiate().unwrap();
         exec.launch(&stream).unwrap();
         let event = Event::new(&context, EventFlags::DISABLE_TIMING).unwrap();
         event.record(&stream).unwrap();
-        let own = PinnedBuffer::from_slice(&context, &words, PinnedFlags::default()).unwrap();
+        let own = PinnedBuffer::from_host(&context, &words, PinnedFlags::default()).unwrap();
         let transfer = buffer.copy_to_pinned_async(own, &stream).unwrap();
         let completion = stream.completion();
         let call = stream.launch_host(|| {}).unwrap();
@@ -99,7 +100,7 @@ fn everything_outlives_a_withdrawn_context() {
         gone(buffer.set_zero());
         gone(exec.launch(&stream));
         gone(event.record(&stream));
-        gone(pool.zeroed::<u32>(&stream, 8).map(drop));
+        gone(DeviceBuffer::<u32>::zeroed_in(&pool, &stream, 8).map(drop));
         gone(module.function("copy").map(drop));
         gone(block.to_vec().map(drop));
         // The memory belongs to the program.

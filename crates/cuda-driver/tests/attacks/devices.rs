@@ -29,8 +29,8 @@ fn peer_copy_source_is_freed_and_handed_out() {
                 case.other().filled(&there, 0),
             ];
             let sources = [
-                pool.copy_of(&home, &vec![round; case.n]).unwrap(),
-                ordered.copy_of(&home, &vec![round; case.n]).unwrap(),
+                DeviceBuffer::from_host_in(&pool, &home, &vec![round; case.n]).unwrap(),
+                DeviceBuffer::from_host_in(&ordered, &home, &vec![round; case.n]).unwrap(),
             ];
             case.hold_up(&there);
             for (target, source) in targets.iter_mut().zip(&sources) {
@@ -38,8 +38,8 @@ fn peer_copy_source_is_freed_and_handed_out() {
             }
             drop(sources);
             let mut next = [
-                pool.zeroed::<u32>(&home, case.n).unwrap(),
-                ordered.zeroed::<u32>(&home, case.n).unwrap(),
+                DeviceBuffer::<u32>::zeroed_in(&pool, &home, case.n).unwrap(),
+                DeviceBuffer::<u32>::zeroed_in(&ordered, &home, case.n).unwrap(),
             ];
             for buffer in &mut next {
                 buffer.fill(90).unwrap();
@@ -63,11 +63,11 @@ fn peer_copy_target_is_dropped() {
         let source = case.filled(&home, 6);
         let pool = CachingPool::with_limit(&case.other().context, 2 * case.n * 4);
         for round in 0..4 {
-            let mut target = pool.zeroed::<u32>(&there, case.n).unwrap();
+            let mut target = DeviceBuffer::<u32>::zeroed_in(&pool, &there, case.n).unwrap();
             case.hold_up(&there);
             copy_peer(&mut target, &source);
             drop(target);
-            let mut next = pool.zeroed::<u32>(&there, case.n).unwrap();
+            let mut next = DeviceBuffer::<u32>::zeroed_in(&pool, &there, case.n).unwrap();
             next.fill(round).unwrap();
             case.expect(&next, round);
         }
@@ -176,16 +176,24 @@ fn objects_of_the_wrong_context_are_refused() {
         assert!(b.copy_from_pinned_async(case.pinned(9), &home).is_err());
         assert!(there.write_value(&a, 0, 9_u32).is_err(), "{}", case.title);
         let mut graph = Graph::new(&case.context).unwrap();
-        assert!(graph.fill(&[], &mut b, 9_u32).is_err(), "{}", case.title);
-        assert!(graph.copy(&[], &mut a, &b).is_err(), "{}", case.title);
-        graph.fill(&[], &mut a, 3_u32).unwrap();
+        assert!(
+            graph.add_fill(&[], &mut b, 9_u32).is_err(),
+            "{}",
+            case.title
+        );
+        assert!(graph.add_copy(&[], &mut a, &b).is_err(), "{}", case.title);
+        graph.add_fill(&[], &mut a, 3_u32).unwrap();
         let exec = graph.instantiate().unwrap();
         assert!(exec.launch(&there).is_err(), "{}", case.title);
         let foreign = Graph::new(&other.context).unwrap();
-        assert!(graph.child(&[], &foreign).is_err(), "{}", case.title);
+        assert!(graph.add_child(&[], &foreign).is_err(), "{}", case.title);
         assert!(exec.update(&foreign).is_err(), "{}", case.title);
         let pool = CachingPool::new(&case.context);
-        assert!(pool.zeroed::<u32>(&there, 8).is_err(), "{}", case.title);
+        assert!(
+            DeviceBuffer::<u32>::zeroed_in(&pool, &there, 8).is_err(),
+            "{}",
+            case.title
+        );
         let captured = Graph::capture(&case.context, |scope| scope.fill(&mut b, 9_u32).map(drop));
         assert!(captured.is_err(), "{}", case.title);
         case.expect(&a, 1);

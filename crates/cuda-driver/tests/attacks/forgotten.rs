@@ -1,5 +1,6 @@
 //! Owners that are forgotten instead of dropped.
 
+use cuda_driver::Unpooled;
 use std::mem;
 
 use cuda_driver::prelude::*;
@@ -17,7 +18,7 @@ fn forgotten_download_keeps_its_block() {
         let source = case.filled(&stream, 7);
         for round in 0..4 {
             case.hold_up(&stream);
-            let block = pool.zeroed::<u32>(n).unwrap();
+            let block = PinnedBuffer::<u32>::zeroed_in(&pool, n).unwrap();
             mem::forget(source.copy_to_pinned_async(block, &stream).unwrap());
             let mut next = pool.take::<u32>(n).unwrap();
             next.fill(100 + round);
@@ -38,7 +39,7 @@ fn forgotten_upload_reads_its_own_words() {
         let mut target = case.filled(&stream, 0);
         for round in 1..5 {
             case.hold_up(&stream);
-            let block = pool.copy_of(&vec![round; n]).unwrap();
+            let block = PinnedBuffer::from_host_in(&pool, &vec![round; n]).unwrap();
             mem::forget(target.copy_from_pinned_async(block, &stream).unwrap());
             let mut next = pool.take::<u32>(n).unwrap();
             next.fill(99);
@@ -57,7 +58,8 @@ fn forgotten_buffers_are_not_handed_out() {
         let mut result = case.filled(&home, 0);
         let addresses: Vec<_> = (0..4)
             .map(|round| {
-                let mut buffer = pool.copy_of(&home, &vec![round; case.n]).unwrap();
+                let mut buffer =
+                    DeviceBuffer::from_host_in(&pool, &home, &vec![round; case.n]).unwrap();
                 case.hold_up(&other);
                 case.mix(&other, result.as_mut_slice(), buffer.as_slice())
                     .unwrap();
@@ -68,7 +70,7 @@ fn forgotten_buffers_are_not_handed_out() {
             })
             .collect();
         for _ in 0..4 {
-            let fresh = pool.zeroed::<u32>(&home, case.n).unwrap();
+            let fresh = DeviceBuffer::<u32>::zeroed_in(&pool, &home, case.n).unwrap();
             assert!(!addresses.contains(&fresh.as_raw()), "{}", case.title);
             mem::forget(fresh);
         }
@@ -104,7 +106,7 @@ fn forgotten_executables_hold_their_buffers() {
         let mut result = case.filled(&stream, 0);
         let inner = case.filled(&stream, 5);
         let mut graph = Graph::new(&case.context).unwrap();
-        graph.copy(&[], &mut result, &inner).unwrap();
+        graph.add_copy(&[], &mut result, &inner).unwrap();
         drop(inner);
         let exec = graph.instantiate().unwrap();
         mem::forget(graph);
@@ -153,7 +155,7 @@ fn forgotten_calls_and_completions_still_run() {
 fn forgotten_batch_writes_nothing() {
     Attack::new().run(|case| {
         let stream = case.stream();
-        let words = DeviceBuffer::<u32>::zeroed_plain(&stream, 4).unwrap();
+        let words = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 4).unwrap();
         mem::forget(ValueBatch::new().write(&words, 0, 9_u32).unwrap());
         let batch = ValueBatch::new().write(&words, 1, 3_u32).unwrap();
         batch.queue(&stream).unwrap();

@@ -17,7 +17,7 @@ fn forgotten_host_write_refuses_launches() {
         let source = case.filled(&stream, 4);
         let host = GraphHostBuffer::new(case.pinned(1)).unwrap();
         let mut graph = Graph::new(&case.context).unwrap();
-        graph.copy(&[], &host, &source).unwrap();
+        graph.add_copy(&[], &host, &source).unwrap();
         let exec = graph.instantiate().unwrap();
         case.hold_up(&stream);
         exec.launch(&stream).unwrap();
@@ -48,8 +48,8 @@ fn forgotten_host_read_refuses_writers_only() {
             Graph::new(&case.context).unwrap(),
             Graph::new(&case.context).unwrap(),
         );
-        reads.copy(&[], &mut target, &host).unwrap();
-        writes.copy(&[], &host, &source).unwrap();
+        reads.add_copy(&[], &mut target, &host).unwrap();
+        writes.add_copy(&[], &host, &source).unwrap();
         let (reads, writes) = (reads.instantiate().unwrap(), writes.instantiate().unwrap());
         let guard = host.read().unwrap();
         mem::forget(host.read().unwrap());
@@ -149,16 +149,16 @@ fn forgotten_current_context_changes_no_object() {
 fn forgotten_graph_allocation_is_no_executable() {
     Attack::new().run(|case| {
         let mut graph = Graph::new(&case.context).unwrap();
-        let allocation = graph.alloc_zeroed::<u32>(&[], case.n).unwrap();
+        let allocation = graph.add_alloc_zeroed::<u32>(&[], case.n).unwrap();
         // It has no `Drop`: the graph detects that no node frees it.
         let _ = allocation;
         assert!(graph.instantiate().is_err(), "{}", case.title);
         let stream = case.stream();
         let mut buffer = case.filled(&stream, 1);
         let mut parent = Graph::new(&case.context).unwrap();
-        let fill = parent.fill(&[], &mut buffer, 2_u32).unwrap();
+        let fill = parent.add_fill(&[], &mut buffer, 2_u32).unwrap();
         assert!(
-            parent.child(&[fill.edge()], &graph).is_err(),
+            parent.add_child(&[fill.edge()], &graph).is_err(),
             "{}",
             case.title
         );

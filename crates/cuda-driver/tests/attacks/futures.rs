@@ -55,7 +55,7 @@ fn futures_are_dropped_at_every_point() {
         let waker = Waker::from(Arc::new(Wakes(Arc::default())));
         for round in 1..6 {
             case.hold_up(&stream);
-            let block = PinnedBuffer::from_slice(
+            let block = PinnedBuffer::from_host(
                 &case.context,
                 &vec![round; case.n],
                 PinnedFlags::default(),
@@ -155,7 +155,7 @@ fn polled_transfers_are_dropped_into_their_pool() {
         for round in 0..5 {
             case.hold_up(&stream);
             let mut transfer = source
-                .copy_to_pinned_async(pool.zeroed(case.n).unwrap(), &stream)
+                .copy_to_pinned_async(PinnedBuffer::zeroed_in(&pool, case.n).unwrap(), &stream)
                 .unwrap();
             if let Poll::Ready(block) = poll(&mut transfer, &waker) {
                 case.expect_words(&block.unwrap(), 6);

@@ -1,5 +1,6 @@
 //! Graphs and executables that change while they are launched.
 
+use cuda_driver::Unpooled;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -17,7 +18,7 @@ fn targets_change_under_launches() {
         let (stream, home) = (case.stream(), case.stream());
         let mut graph = Graph::new(&case.context).unwrap();
         let mut first = case.filled(&home, 0);
-        let node = graph.fill(&[], &mut first, 1_u32).unwrap();
+        let node = graph.add_fill(&[], &mut first, 1_u32).unwrap();
         let exec = graph.instantiate().unwrap();
         let mut targets: Vec<_> = (0..4).map(|_| case.filled(&home, 0)).collect();
         case.hold_up(&stream);
@@ -51,7 +52,7 @@ fn sources_are_replaced_and_dropped_under_launches() {
         for round in 0..3 {
             let (mut to, from) = (case.filled(&stream, 0), case.filled(&home, 10 + round));
             let mut graph = Graph::new(&case.context).unwrap();
-            let node = graph.copy(&[], &mut to, &from).unwrap();
+            let node = graph.add_copy(&[], &mut to, &from).unwrap();
             let exec = graph.instantiate().unwrap();
             drop(graph);
             case.hold_up(&stream);
@@ -81,10 +82,10 @@ fn nodes_are_removed_under_launches() {
         let (mut a, mut b) = (case.filled(&stream, 1), case.filled(&stream, 0));
         let mut c = case.filled(&stream, 0);
         let mut graph = Graph::new(&case.context).unwrap();
-        graph.fill(&[], &mut a, 2_u32).unwrap();
-        let middle = graph.copy(&[], &mut b, &a).unwrap();
-        graph.copy(&[], &mut c, &b).unwrap();
-        graph.fill(&[], &mut a, 3_u32).unwrap();
+        graph.add_fill(&[], &mut a, 2_u32).unwrap();
+        let middle = graph.add_copy(&[], &mut b, &a).unwrap();
+        graph.add_copy(&[], &mut c, &b).unwrap();
+        graph.add_fill(&[], &mut a, 3_u32).unwrap();
         let before = graph.instantiate().unwrap();
         case.hold_up(&stream);
         before.launch(&stream).unwrap();
@@ -106,10 +107,10 @@ fn nodes_are_removed_under_launches() {
 /// Builds a graph with the same nodes on other buffers.
 fn chain(case: &Case, to: &mut DeviceBuffer<u32>, from: &DeviceBuffer<u32>) -> Graph {
     let mut graph = Graph::new(&case.context).unwrap();
-    graph.copy(&[], &mut *to, from).unwrap();
+    graph.add_copy(&[], &mut *to, from).unwrap();
     let args = (to, from, case.n as u32);
     // SAFETY: the kernel uses n words of each ← both have n.
-    unsafe { graph.kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
+    unsafe { graph.add_kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
     graph
 }
 
@@ -151,8 +152,8 @@ fn threads_change_and_launch_at_once() {
         let stream = case.stream();
         let (mut a, mut b) = (case.filled(&stream, 1), case.filled(&stream, 1));
         let mut graph = Graph::new(&case.context).unwrap();
-        let fill = graph.fill(&[], &mut a, 1_u32).unwrap();
-        graph.copy(&[fill.edge()], &mut b, &a).unwrap();
+        let fill = graph.add_fill(&[], &mut a, 1_u32).unwrap();
+        graph.add_copy(&[fill.edge()], &mut b, &a).unwrap();
         let exec = graph.instantiate().unwrap();
         let mut spare: Vec<_> = (0..4).map(|_| case.filled(&stream, 1)).collect();
         thread::scope(|scope| {
@@ -202,7 +203,7 @@ fn closures_are_replaced_under_launches() {
             }
         };
         let mut graph = Graph::new(&case.context).unwrap();
-        let node = graph.host(&[], say(0)).unwrap();
+        let node = graph.add_host(&[], say(0)).unwrap();
         let exec = graph.instantiate().unwrap();
         drop(graph);
         for value in 1..6 {
@@ -238,8 +239,8 @@ fn replaced_closure_launches_its_executable_in_drop() {
         let mut buffer = case.filled(&stream, 0);
         let launched = Arc::new(AtomicU32::new(0));
         let mut graph = Graph::new(&case.context).unwrap();
-        let node = graph.host(&[], || {}).unwrap();
-        graph.fill(&[], &mut buffer, 4_u32).unwrap();
+        let node = graph.add_host(&[], || {}).unwrap();
+        graph.add_fill(&[], &mut buffer, 4_u32).unwrap();
         let exec = Arc::new(graph.instantiate().unwrap());
         let launches = Launches(
             Some(Arc::clone(&exec)),
@@ -265,16 +266,16 @@ fn conditional_bodies_change_and_go() {
         let (mut a, mut b) = (case.filled(&stream, 1), case.filled(&stream, 0));
         let mut graph = Graph::new(&case.context).unwrap();
         let handle = graph.conditional_handle(Some(1)).unwrap();
-        graph.fill(&[], &mut a, 2_u32).unwrap();
-        let (node, mut body) = graph.if_node(&[], handle).unwrap();
-        body.copy(&[], &mut b, &a).unwrap();
-        graph.fill(&[], &mut a, 3_u32).unwrap();
+        graph.add_fill(&[], &mut a, 2_u32).unwrap();
+        let (node, mut body) = graph.add_if(&[], handle).unwrap();
+        body.add_copy(&[], &mut b, &a).unwrap();
+        graph.add_fill(&[], &mut a, 3_u32).unwrap();
         let exec = graph.instantiate().unwrap();
         case.hold_up(&stream);
         exec.launch(&stream).unwrap();
         // After the copy in the body, and before the fill that follows it.
-        body.fill(&[], &mut a, 9_u32).unwrap();
-        body.copy(&[], &mut b, &a).unwrap();
+        body.add_fill(&[], &mut a, 9_u32).unwrap();
+        body.add_copy(&[], &mut b, &a).unwrap();
         let second = graph.instantiate();
         case.expect(&b, 2);
         match second {
@@ -287,7 +288,7 @@ fn conditional_bodies_change_and_go() {
             Err(error) => assert!(case.simulator.is_none(), "{}: {error}", case.title),
         }
         graph.remove(node).unwrap();
-        assert!(body.fill(&[], &mut a, 1_u32).is_err(), "{}", case.title);
+        assert!(body.add_fill(&[], &mut a, 1_u32).is_err(), "{}", case.title);
         drop((graph, body));
         exec.launch(&stream).unwrap();
         case.expect(&b, 2);
@@ -303,12 +304,12 @@ fn children_are_replaced_under_launches() {
         let stream = case.stream();
         let child = |buffer: &mut DeviceBuffer<u32>, value: u32| {
             let mut graph = Graph::new(&case.context).unwrap();
-            graph.fill(&[], buffer, value).unwrap();
+            graph.add_fill(&[], buffer, value).unwrap();
             graph
         };
         let mut first = case.filled(&stream, 0);
         let mut graph = Graph::new(&case.context).unwrap();
-        let node = graph.child(&[], &child(&mut first, 1)).unwrap();
+        let node = graph.add_child(&[], &child(&mut first, 1)).unwrap();
         let exec = graph.instantiate().unwrap();
         drop(graph);
         let mut all = vec![(first, 1)];
@@ -337,25 +338,27 @@ fn events_and_words_of_nodes_are_dropped() {
         let stream = case.stream();
         let event = Event::new(&case.context, EventFlags::DISABLE_TIMING).unwrap();
         let event = Arc::new(event);
-        let words = DeviceBuffer::<u32>::zeroed_plain(&stream, 4).unwrap();
+        let words = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 4).unwrap();
         let mut buffer = case.filled(&stream, 0);
         let mut graph = Graph::new(&case.context).unwrap();
         let batch = ValueBatch::new().write(&words, 1, 5_u32).unwrap();
-        let Ok(node) = graph.batch(&[], batch) else {
+        let Ok(node) = graph.add_batch(&[], batch) else {
             // Older drivers do not support such nodes.
             return;
         };
-        let record = graph.event_record(&[node.edge()], &event).unwrap();
-        graph.fill(&[record.edge()], &mut buffer, 3_u32).unwrap();
+        let record = graph.add_event_record(&[node.edge()], &event).unwrap();
+        graph
+            .add_fill(&[record.edge()], &mut buffer, 3_u32)
+            .unwrap();
         let exec = graph.instantiate().unwrap();
         case.hold_up(&stream);
         exec.launch(&stream).unwrap();
-        let other = DeviceBuffer::<u32>::zeroed_plain(&stream, 4).unwrap();
+        let other = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 4).unwrap();
         let batch = ValueBatch::new().write(&other, 2, 6_u32).unwrap();
         exec.set_batch(node, batch).unwrap();
         drop((words, event, graph));
         exec.launch(&stream).unwrap();
-        let fresh = DeviceBuffer::<u32>::zeroed_plain(&stream, 4).unwrap();
+        let fresh = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 4).unwrap();
         drop(exec);
         assert_eq!(other.to_vec().unwrap(), [0, 0, 6, 0], "{}", case.title);
         assert_eq!(fresh.to_vec().unwrap(), [0; 4], "{}", case.title);

@@ -10,10 +10,10 @@ use crate::rig::{Attack, Case};
 /// A captured graph that allocates memory and copies it to `to`.
 fn allocating(case: &Case, to: &mut DeviceBuffer<u32>) -> Graph {
     Graph::capture(&case.context, |scope| {
-        scope.node(|graph, after| {
-            let allocation = graph.alloc_zeroed::<u32>(after, case.n)?;
-            graph.copy(&[], &mut *to, &allocation)?;
-            graph.free(&[], allocation)
+        scope.add_node(|graph, after| {
+            let allocation = graph.add_alloc_zeroed::<u32>(after, case.n)?;
+            graph.add_copy(&[], &mut *to, &allocation)?;
+            graph.add_free(&[], allocation)
         })?;
         Ok(())
     })
@@ -35,9 +35,9 @@ fn zero_fill_of_an_allocation_cannot_be_removed() {
                 allocating(case, &mut to)
             } else {
                 let mut graph = Graph::new(&case.context).unwrap();
-                let allocation = graph.alloc_zeroed::<u32>(&[], case.n).unwrap();
-                graph.copy(&[], &mut to, &allocation).unwrap();
-                graph.free(&[], allocation).unwrap();
+                let allocation = graph.add_alloc_zeroed::<u32>(&[], case.n).unwrap();
+                graph.add_copy(&[], &mut to, &allocation).unwrap();
+                graph.add_free(&[], allocation).unwrap();
                 graph
             };
             for (edge, node) in graph.edges().unwrap() {
@@ -96,18 +96,18 @@ fn allocations_stay_in_their_graph() {
         let mut to = case.filled(&stream, 1);
         let mut own = Graph::new(&case.context).unwrap();
         let mut other = Graph::new(&case.context).unwrap();
-        let allocation = own.alloc_zeroed::<u32>(&[], case.n).unwrap();
+        let allocation = own.add_alloc_zeroed::<u32>(&[], case.n).unwrap();
         assert!(
-            other.copy(&[], &mut to, &allocation).is_err(),
+            other.add_copy(&[], &mut to, &allocation).is_err(),
             "{}",
             case.title
         );
         let args = (&mut to, &allocation, case.n as u32);
         // SAFETY: the kernel uses n words of each ← both have n, if the call accepts them.
-        let refused = unsafe { other.kernel(&[], case.mix_kernel(), case.config(), args) };
+        let refused = unsafe { other.add_kernel(&[], case.mix_kernel(), case.config(), args) };
         assert!(refused.is_err(), "{}", case.title);
-        own.copy(&[], &mut to, &allocation).unwrap();
-        assert!(other.free(&[], allocation).is_err(), "{}", case.title);
+        own.add_copy(&[], &mut to, &allocation).unwrap();
+        assert!(other.add_free(&[], allocation).is_err(), "{}", case.title);
         assert!(other.is_empty(), "{}", case.title);
         if let Ok(exec) = own.instantiate() {
             exec.launch(&stream).unwrap();
@@ -124,18 +124,18 @@ fn allocations_outlive_their_uses() {
         let streams = [case.stream(), case.stream()];
         let mut to = case.filled(&streams[0], 1);
         let mut graph = Graph::new(&case.context).unwrap();
-        let mut first = graph.alloc_zeroed::<u32>(&[], case.n).unwrap();
-        let mut second = graph.alloc_zeroed::<u32>(&[], case.n).unwrap();
-        graph.fill(&[], &mut first, 3_u32).unwrap();
-        graph.copy(&[], &mut second, &first).unwrap();
-        graph.free(&[], first).unwrap();
-        let third = graph.alloc_zeroed::<u32>(&[], case.n).unwrap();
+        let mut first = graph.add_alloc_zeroed::<u32>(&[], case.n).unwrap();
+        let mut second = graph.add_alloc_zeroed::<u32>(&[], case.n).unwrap();
+        graph.add_fill(&[], &mut first, 3_u32).unwrap();
+        graph.add_copy(&[], &mut second, &first).unwrap();
+        graph.add_free(&[], first).unwrap();
+        let third = graph.add_alloc_zeroed::<u32>(&[], case.n).unwrap();
         let args = (&mut second, &third, case.n as u32);
         // SAFETY: the kernel uses n words of each ← both have n.
-        unsafe { graph.kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
-        graph.copy(&[], &mut to, &second).unwrap();
-        graph.free(&[], second).unwrap();
-        graph.free(&[], third).unwrap();
+        unsafe { graph.add_kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
+        graph.add_copy(&[], &mut to, &second).unwrap();
+        graph.add_free(&[], second).unwrap();
+        graph.add_free(&[], third).unwrap();
         for (edge, node) in graph.edges().unwrap() {
             let _ = graph.remove_edge(edge, node);
         }
@@ -162,15 +162,15 @@ fn captured_graph_is_swapped_away() {
         let mut stolen = None;
         let result = Graph::capture(&case.context, |scope| {
             scope.fill(&mut a, 1_u32)?;
-            let _ = scope.node(|graph, _| {
+            let _ = scope.add_node(|graph, _| {
                 let mut fresh = Graph::new(&case.context)?;
-                let node = fresh.fill(&[], &mut b, 2_u32)?;
+                let node = fresh.add_fill(&[], &mut b, 2_u32)?;
                 mem::swap(graph, &mut fresh);
                 stolen = Some(fresh);
                 Ok(node)
             });
             let _ = stolen.as_ref().unwrap().instantiate();
-            let _ = stolen.as_mut().unwrap().empty(&[]);
+            let _ = stolen.as_mut().unwrap().add_empty(&[]);
             scope.fill(&mut a, 3_u32)?;
             scope.copy(&mut b, &a).map(drop)
         });
@@ -180,7 +180,7 @@ fn captured_graph_is_swapped_away() {
             case.expect(&b, 3);
         }
         if let Some(mut stolen) = stolen {
-            let _ = stolen.fill(&[], &mut a, 8_u32);
+            let _ = stolen.add_fill(&[], &mut a, 8_u32);
             if let Ok(exec) = stolen.instantiate() {
                 let _ = exec.launch(&stream);
             }
@@ -202,18 +202,18 @@ fn captured_graph_is_changed_meanwhile() {
         let mut clone = None;
         let graph = Graph::capture(&case.context, |scope| {
             scope.fill(&mut a, 1_u32)?;
-            let node = scope.node(|graph, after| graph.copy(after, &mut b, &a))?;
-            scope.node(|graph, after| {
+            let node = scope.add_node(|graph, after| graph.add_copy(after, &mut b, &a))?;
+            scope.add_node(|graph, after| {
                 assert!(graph.remove(node).is_err(), "{}", case.title);
                 clone = graph.try_clone().ok();
                 let _ = graph.instantiate();
-                graph.fill(after, &mut a, 2_u32)
+                graph.add_fill(after, &mut a, 2_u32)
             })?;
-            scope.node(|graph, after| {
+            scope.add_node(|graph, after| {
                 let nodes = graph.nodes()?;
                 // The closure claims to have added a node that existed before.
                 let (first, _) = nodes[0];
-                graph.empty(after)?;
+                graph.add_empty(after)?;
                 Ok(first)
             })?;
             scope.fill(&mut a, 5_u32)?;

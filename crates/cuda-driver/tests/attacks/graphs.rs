@@ -13,7 +13,7 @@ fn mixing(case: &Case, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) -> Grap
     let mut graph = Graph::new(&case.context).unwrap();
     let args = (x, y, case.n as u32);
     // SAFETY: the kernel uses n words of each ← both have n.
-    unsafe { graph.kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
+    unsafe { graph.add_kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
     graph.instantiate().unwrap()
 }
 
@@ -102,7 +102,7 @@ fn buffers_dropped_under_launches_stay() {
         let pool = CachingPool::with_limit(&case.context, 8 * case.n * 4);
         for round in 1..4 {
             let mut x = case.filled(&stream, 0);
-            let y = pool.copy_of(&stream, &vec![round; case.n]).unwrap();
+            let y = DeviceBuffer::from_host_in(&pool, &stream, &vec![round; case.n]).unwrap();
             let execs = [mixing(case, &mut x, &y), mixing(case, &mut x, &y)];
             drop(y);
             let mut fresh = Vec::new();
@@ -110,7 +110,7 @@ fn buffers_dropped_under_launches_stay() {
                 case.hold_up(&other);
                 exec.launch(&other).unwrap();
                 drop(exec);
-                fresh.push(pool.copy_of(&stream, &vec![60; case.n]).unwrap());
+                fresh.push(DeviceBuffer::from_host_in(&pool, &stream, &vec![60; case.n]).unwrap());
             }
             case.expect(&x, 3 * round);
             for buffer in &fresh {
@@ -134,11 +134,11 @@ fn overlapping_pieces_are_ordered_by_their_bytes() {
             let (from, len) = (case.pick(4), 1 + case.pick(2));
             let to = (from + len).min(4);
             let piece = x.slice_mut(from * quarter..to * quarter).unwrap();
-            graph.fill(&[], piece, value).unwrap();
+            graph.add_fill(&[], piece, value).unwrap();
             model[from..to].fill(value);
             let (low, high) = x.as_mut_slice().split_at_mut(2 * quarter).unwrap();
             if case.pick(3) == 0 {
-                graph.copy(&[], low, high.as_slice()).unwrap();
+                graph.add_copy(&[], low, high.as_slice()).unwrap();
                 model.copy_within(2..4, 0);
             }
         }
@@ -164,7 +164,7 @@ fn halves_on_per_thread_streams_beside_a_graph() {
         let args = (low, one.slice(..half).unwrap(), half as u32);
         // SAFETY: the kernel uses half as many words of each as the buffers have ← the pieces have
         // this length.
-        unsafe { graph.kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
+        unsafe { graph.add_kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
         let exec = graph.instantiate().unwrap();
         let (low, high) = x.as_mut_slice().split_at_mut(half).unwrap();
         thread::scope(|scope| {
@@ -199,8 +199,8 @@ fn host_guards_never_see_half_a_launch() {
         let mut graph = Graph::new(&case.context).unwrap();
         let args = (&mut x, &one, case.n as u32);
         // SAFETY: the kernel uses n words of each ← both have n.
-        unsafe { graph.kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
-        graph.copy(&[], &host, &x).unwrap();
+        unsafe { graph.add_kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
+        graph.add_copy(&[], &host, &x).unwrap();
         let exec = Arc::new(graph.instantiate().unwrap());
         thread::scope(|scope| {
             for _ in 0..case.threads {
@@ -232,11 +232,11 @@ fn clones_and_children_outlive_their_origin() {
             let mut inner = Graph::new(&case.context).unwrap();
             let args = (&mut x, &y, case.n as u32);
             // SAFETY: the kernel uses n words of each ← both have n.
-            unsafe { inner.kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
+            unsafe { inner.add_kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
             let mut outer = Graph::new(&case.context).unwrap();
-            outer.child(&[], &inner).unwrap();
+            outer.add_child(&[], &inner).unwrap();
             // The child is a copy from the time when it was added.
-            inner.fill(&[], &mut x, 1_000_000_u32).unwrap();
+            inner.add_fill(&[], &mut x, 1_000_000_u32).unwrap();
             let clone = outer.try_clone().unwrap();
             drop(inner);
             [outer.instantiate().unwrap(), clone.instantiate().unwrap()]

@@ -1,6 +1,7 @@
 //! Owners that are dropped inside host functions, where the driver must not be called: another
 //! thread frees them.
 
+use cuda_driver::Unpooled;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -32,12 +33,12 @@ fn device_buffers_dropped_inside_outlive_readers() {
         let pool = MemoryPool::new(device).unwrap();
         for round in 0..3 {
             let words = vec![3; case.n];
-            let mut plain = DeviceBuffer::zeroed_plain(&stream, case.n).unwrap();
+            let mut plain = DeviceBuffer::zeroed_in(&Unpooled, &stream, case.n).unwrap();
             plain.fill(3).unwrap();
             let buffers = [
                 case.filled(&stream, 3),
-                caching.copy_of(&stream, &words).unwrap(),
-                pool.copy_of(&stream, &words).unwrap(),
+                DeviceBuffer::from_host_in(&caching, &stream, &words).unwrap(),
+                DeviceBuffer::from_host_in(&pool, &stream, &words).unwrap(),
                 plain,
             ];
             let mut results: Vec<_> = (0..4).map(|_| case.filled(&reader, round)).collect();
@@ -49,8 +50,8 @@ fn device_buffers_dropped_inside_outlive_readers() {
             drop_inside(case, &host, buffers);
             let others = [
                 case.filled(&stream, 8),
-                caching.copy_of(&stream, &vec![8; case.n]).unwrap(),
-                pool.copy_of(&stream, &vec![8; case.n]).unwrap(),
+                DeviceBuffer::from_host_in(&caching, &stream, &vec![8; case.n]).unwrap(),
+                DeviceBuffer::from_host_in(&pool, &stream, &vec![8; case.n]).unwrap(),
             ];
             for result in &results {
                 case.expect(result, 3);
@@ -76,7 +77,7 @@ fn transfers_dropped_inside_end_their_copies() {
         );
         for round in 1..4 {
             case.hold_up(&stream);
-            let block = pool.copy_of(&vec![round; case.n]).unwrap();
+            let block = PinnedBuffer::from_host_in(&pool, &vec![round; case.n]).unwrap();
             let vec = vec![round + 10; case.n];
             let vec = RegisteredBuffer::from_vec(&case.context, vec, RegisterFlags::default());
             let transfers = (
@@ -161,8 +162,8 @@ fn graphs_dropped_inside_run_to_their_end() {
             let source = GraphHostBuffer::new(case.pinned(round)).unwrap();
             let mut middle = case.filled(&stream, 0);
             let mut graph = Graph::new(&case.context).unwrap();
-            graph.copy(&[], &mut middle, &source).unwrap();
-            graph.copy(&[], &mut result, &middle).unwrap();
+            graph.add_copy(&[], &mut middle, &source).unwrap();
+            graph.add_copy(&[], &mut result, &middle).unwrap();
             let exec = graph.instantiate().unwrap();
             case.hold_up(&stream);
             exec.launch(&stream).unwrap();
@@ -184,14 +185,14 @@ fn closures_dropped_inside_closures_are_freed() {
         let inner = {
             let mut graph = Graph::new(&case.context).unwrap();
             let mut buffer = case.filled(&stream, 0);
-            graph.fill(&[], &mut buffer, 1_u32).unwrap();
+            graph.add_fill(&[], &mut buffer, 1_u32).unwrap();
             (graph.instantiate().unwrap(), graph, buffer)
         };
         let counter = Arc::clone(&ran);
         let keep = Arc::new(inner);
         let kept = Arc::downgrade(&keep);
         let mut graph = Graph::new(&case.context).unwrap();
-        let node = graph.host(&[], move || {
+        let node = graph.add_host(&[], move || {
             let _kept = &keep;
             counter.fetch_add(1, Ordering::SeqCst);
         });
@@ -240,7 +241,7 @@ fn context_dropped_inside_ends_behind_its_work() {
         let own = Context::new(case.context.device(), ContextFlags::empty()).unwrap();
         let stream = Stream::new(&own, StreamFlags::NON_BLOCKING, 0).unwrap();
         let pool = CachingPool::new(&own);
-        let buffer = pool.copy_of(&stream, &vec![5_u32; case.n]).unwrap();
+        let buffer = DeviceBuffer::from_host_in(&pool, &stream, &vec![5_u32; case.n]).unwrap();
         let pinned = PinnedCachingPool::new(&own, PinnedFlags::default());
         let transfer = buffer
             .copy_to_pinned_async(pinned.take(case.n).unwrap(), &stream)

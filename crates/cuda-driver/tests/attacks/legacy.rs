@@ -1,5 +1,6 @@
 //! Streams that are blocked until the program has seen a result: nothing else may wait for them.
 
+use cuda_driver::Unpooled;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -24,7 +25,7 @@ fn blocking(case: &Case) -> Stream {
 fn expect_progress(case: &Case, meddle: impl FnOnce(&Stream)) {
     let (held, user, reader) = (blocking(case), blocking(case), case.stream());
     let writer = case.stream();
-    let flags = DeviceBuffer::<u32>::zeroed_plain(&writer, 1).unwrap();
+    let flags = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &writer, 1).unwrap();
     let mut buffer = case.filled(&writer, 1);
     let one = case.filled(&writer, 1);
     let mut result = case.filled(&reader, 0);
@@ -91,7 +92,7 @@ fn fork_of_the_legacy_stream_holds_nothing_up() {
 /// An executable that fills `buffer` with 1.
 fn filling(case: &Case, buffer: &mut DeviceBuffer<u32>) -> GraphExec {
     let mut graph = Graph::new(&case.context).unwrap();
-    graph.fill(&[], buffer, 1_u32).unwrap();
+    graph.add_fill(&[], buffer, 1_u32).unwrap();
     graph.instantiate().unwrap()
 }
 
@@ -100,7 +101,9 @@ fn filling(case: &Case, buffer: &mut DeviceBuffer<u32>) -> GraphExec {
 fn allocation_in_the_legacy_stream_holds_nothing_up() {
     Attack::new().run(|case| {
         let pool = MemoryPool::new(case.context.device()).unwrap();
-        expect_progress(case, |legacy| drop(pool.zeroed::<u32>(legacy, 8).unwrap()));
+        expect_progress(case, |legacy| {
+            drop(DeviceBuffer::<u32>::zeroed_in(&pool, legacy, 8).unwrap())
+        });
     });
 }
 
@@ -147,7 +150,7 @@ fn calls_on_the_legacy_stream_hold_nothing_up() {
     Attack::new().run(|case| {
         let stream = case.stream();
         let one = case.filled(&stream, 1);
-        let words = DeviceBuffer::<u32>::zeroed_plain(&stream, 2).unwrap();
+        let words = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 2).unwrap();
         let pinned = case.pinned(0);
         expect_progress(case, |legacy| {
             drop(legacy.launch_host(|| {}).unwrap());
@@ -183,9 +186,9 @@ fn held_up_stream_stops_no_other_deferred_drop() {
         // Not the owning stream of a buffer that is dropped, because that stream waits for the uses
         // of the buffer.
         let release = case.stream();
-        let flags = DeviceBuffer::<u32>::zeroed_plain(&release, 1).unwrap();
+        let flags = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &release, 1).unwrap();
         let mut result = case.filled(&held, 0);
-        let plain = DeviceBuffer::<u32>::zeroed_plain(&writer, case.n).unwrap();
+        let plain = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &writer, case.n).unwrap();
         let managed = ManagedBuffer::from_host(&writer, &vec![2_u32; case.n]).unwrap();
         let pitched = PitchedBuffer::from_host(&writer, (8, 8), &[3_u32; 64]).unwrap();
         let mut rows = PitchedBuffer::<u32>::zeroed(&held, (8, 8)).unwrap();
@@ -196,7 +199,7 @@ fn held_up_stream_stops_no_other_deferred_drop() {
             let host = move || {
                 let _kept = &kept;
             };
-            graph.host(&[], host).unwrap();
+            graph.add_host(&[], host).unwrap();
             graph.instantiate().unwrap()
         };
         let there = case.other().stream();

@@ -24,10 +24,10 @@ fn blocks_of_lost_copies_are_not_handed_out() {
         let pool = PinnedCachingPool::new(&case.context, PinnedFlags::default());
         let source = case.filled(&stream, 5);
         let blocks: Vec<_> = (0..3)
-            .map(|_| pool.zeroed::<u32>(case.n).unwrap())
+            .map(|_| PinnedBuffer::<u32>::zeroed_in(&pool, case.n).unwrap())
             .collect();
         let addresses: Vec<_> = blocks.iter().map(|block| block.as_ptr()).collect();
-        let spare = pool.zeroed::<u32>(case.n).unwrap();
+        let spare = PinnedBuffer::<u32>::zeroed_in(&pool, case.n).unwrap();
         let spare_at = spare.as_ptr();
         case.hold_up(&stream);
         let mut transfers = blocks
@@ -60,10 +60,10 @@ fn everything_is_dropped_after_the_loss() {
     Attack::new().loses_device().run(|case| {
         let stream = case.stream();
         let pool = CachingPool::new(&case.context);
-        let mut buffer = pool.copy_of(&stream, &vec![1; case.n]).unwrap();
+        let mut buffer = DeviceBuffer::from_host_in(&pool, &stream, &vec![1; case.n]).unwrap();
         let host = GraphHostBuffer::new(case.pinned(2)).unwrap();
         let mut graph = Graph::new(&case.context).unwrap();
-        graph.copy(&[], &mut buffer, &host).unwrap();
+        graph.add_copy(&[], &mut buffer, &host).unwrap();
         let exec = graph.instantiate().unwrap();
         let drops = Arc::new(AtomicU32::new(0));
         struct Counts(Arc<AtomicU32>);
@@ -84,7 +84,11 @@ fn everything_is_dropped_after_the_loss() {
         assert!(stream.synchronize().is_err(), "{}", case.title);
         assert!(buffer.to_vec().is_err(), "{}", case.title);
         assert!(exec.launch(&stream).is_err(), "{}", case.title);
-        assert!(pool.zeroed::<u32>(&stream, 8).is_err(), "{}", case.title);
+        assert!(
+            DeviceBuffer::<u32>::zeroed_in(&pool, &stream, 8).is_err(),
+            "{}",
+            case.title
+        );
         thread::scope(|scope| {
             scope.spawn(move || drop((buffer, exec)));
             scope.spawn(move || drop((graph, host, pool)));

@@ -184,7 +184,7 @@ fn fill_of(
     value: u32,
 ) -> (GraphExec, cuda_driver::Node<cuda_driver::node_kind::Memset>) {
     let mut graph = Graph::new(&case.context).unwrap();
-    let node = graph.fill(&[], buffer, value).unwrap();
+    let node = graph.add_fill(&[], buffer, value).unwrap();
     (graph.instantiate().unwrap(), node)
 }
 
@@ -268,11 +268,11 @@ fn conversions_panic() {
             );
         });
         crate::rig::panics("converted", || {
-            let _ = graph.copy(&[], &mut b, Reading(&a, || panic!("converted")));
+            let _ = graph.add_copy(&[], &mut b, Reading(&a, || panic!("converted")));
         });
         assert!(graph.is_empty(), "{}", case.title);
         exec.launch(&stream).unwrap();
-        graph.copy(&[], &mut b, &a).unwrap();
+        graph.add_copy(&[], &mut b, &a).unwrap();
         graph.instantiate().unwrap().launch(&stream).unwrap();
         case.expect(&b, 1);
     });
@@ -301,10 +301,10 @@ fn nodes_that_change_are_refused() {
         let stream = case.stream();
         let (mut a, mut b) = (case.filled(&stream, 0), case.filled(&stream, 0));
         let mut foreign = Graph::new(&case.context).unwrap();
-        let alien = foreign.fill(&[], &mut a, 9_u32).unwrap();
+        let alien = foreign.add_fill(&[], &mut a, 9_u32).unwrap();
         let mut graph = Graph::new(&case.context).unwrap();
-        let own = graph.fill(&[], &mut a, 1_u32).unwrap();
-        let copy = graph.copy(&[], &mut b, &a).unwrap();
+        let own = graph.add_fill(&[], &mut a, 1_u32).unwrap();
+        let copy = graph.add_copy(&[], &mut b, &a).unwrap();
         for nodes in [[alien.id(), own.id()], [own.id(), alien.id()]] {
             NODES.set(nodes.map(Some));
             let edge: Edge = copy.edge();
@@ -323,10 +323,10 @@ fn nodes_that_change_are_refused() {
         let captured = Graph::capture(&case.context, |scope| {
             before = Some(scope.fill(&mut a, 2_u32)?.id());
             NODES.set([Some(alien.id()), before]);
-            let refused = scope.node(|_, _| Ok(Lying));
+            let refused = scope.add_node(|_, _| Ok(Lying));
             assert!(matches!(refused, Err(Error::OtherGraph)));
             NODES.set([before, Some(alien.id())]);
-            let _ = scope.node(|_, _| Ok(Lying));
+            let _ = scope.add_node(|_, _| Ok(Lying));
             scope.copy(&mut b, &a).map(drop)
         });
         captured

@@ -55,7 +55,7 @@ fn elements_that_cannot_be_cloned_are_copied_as_bits() {
         let pinned_pool = PinnedCachingPool::new(&case.context, PinnedFlags::default());
         let mut buffers = [
             DeviceBuffer::from_host(&stream, &words).unwrap(),
-            pool.copy_of(&stream, &words).unwrap(),
+            DeviceBuffer::from_host_in(&pool, &stream, &words).unwrap(),
             ManagedBuffer::from_host(&stream, &words)
                 .unwrap()
                 .try_clone()
@@ -73,8 +73,11 @@ fn elements_that_cannot_be_cloned_are_copied_as_bits() {
                 expected
             );
         }
-        let pinned = PinnedBuffer::from_slice(&case.context, &words, PinnedFlags::default());
-        let pinned = [pinned.unwrap(), pinned_pool.copy_of(&words).unwrap()];
+        let pinned = PinnedBuffer::from_host(&case.context, &words, PinnedFlags::default());
+        let pinned = [
+            pinned.unwrap(),
+            PinnedBuffer::from_host_in(&pinned_pool, &words).unwrap(),
+        ];
         for mut pinned in pinned {
             buffers[0].set_zero().unwrap();
             buffers[0].copy_from_pinned(&pinned).unwrap();
@@ -86,8 +89,8 @@ fn elements_that_cannot_be_cloned_are_copied_as_bits() {
         let mut graph = Graph::new(&case.context).unwrap();
         let zeroes = PinnedBuffer::zeroed(&case.context, case.n, PinnedFlags::default()).unwrap();
         let host = GraphHostBuffer::<Liar>::new(zeroes).unwrap();
-        graph.fill(&[], &mut buffers[0], Liar(7)).unwrap();
-        graph.copy(&[], &host, &buffers[1]).unwrap();
+        graph.add_fill(&[], &mut buffers[0], Liar(7)).unwrap();
+        graph.add_copy(&[], &host, &buffers[1]).unwrap();
         graph.instantiate().unwrap().launch(&stream).unwrap();
         case.expect_words(&numbers(&host.read().unwrap()), 0x0102_0304);
         case.expect_words(&numbers(&buffers[0].to_vec().unwrap()), 7);
@@ -102,8 +105,8 @@ fn elements_that_cannot_be_cloned_are_copied_as_bits() {
 fn pinned_pool_zeroes_elements_that_cannot_be_cloned() {
     Attack::new().run(|case| {
         let pool = PinnedCachingPool::new(&case.context, PinnedFlags::default());
-        drop(pool.copy_of(&vec![7_u32; case.n]).unwrap());
-        let zeroes = pool.zeroed::<Liar>(case.n).unwrap();
+        drop(PinnedBuffer::from_host_in(&pool, &vec![7_u32; case.n]).unwrap());
+        let zeroes = PinnedBuffer::<Liar>::zeroed_in(&pool, case.n).unwrap();
         case.expect_words(&numbers(&zeroes), 0);
     });
 }
@@ -131,7 +134,8 @@ fn launch_sizes_that_do_not_exist_are_refused() {
             assert!(refused.is_err(), "{}", case.title);
             let mut graph = Graph::new(&case.context).unwrap();
             // SAFETY: the kernel copies as many words as both buffers have, whatever its size is.
-            let refused = unsafe { graph.kernel(&[], kernel, config, (&a, &mut b, case.n as u32)) };
+            let refused =
+                unsafe { graph.add_kernel(&[], kernel, config, (&a, &mut b, case.n as u32)) };
             assert!(refused.is_err() && graph.is_empty(), "{}", case.title);
         }
         case.expect(&b, 2);
@@ -209,7 +213,7 @@ fn host_buffer_handles_are_cloned_and_dropped_under_launches() {
         let mut target = case.filled(&stream, 0);
         let host = GraphHostBuffer::new(case.pinned(3)).unwrap();
         let mut graph = Graph::new(&case.context).unwrap();
-        graph.copy(&[], &mut target, &host).unwrap();
+        graph.add_copy(&[], &mut target, &host).unwrap();
         let exec = Arc::new(graph.instantiate().unwrap());
         drop(graph);
         thread::scope(|scope| {

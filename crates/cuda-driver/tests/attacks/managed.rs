@@ -50,12 +50,12 @@ fn graphs_write_no_managed_memory_under_slices() {
         let mut managed = ManagedBuffer::from_host(&stream, &vec![1_u32; case.n]).unwrap();
         let mut own = case.filled(&stream, 2);
         let mut graph = Graph::new(&case.context).unwrap();
-        let _ = graph.fill(&[], managed.as_mut_slice(), 5_u32);
-        let _ = graph.copy(&[], managed.as_mut_slice(), own.as_slice());
-        let _ = graph.copy(&[], &mut own, managed.as_slice());
+        let _ = graph.add_fill(&[], managed.as_mut_slice(), 5_u32);
+        let _ = graph.add_copy(&[], managed.as_mut_slice(), own.as_slice());
+        let _ = graph.add_copy(&[], &mut own, managed.as_slice());
         let args = (managed.as_mut_slice(), &own, case.n as u32);
         // SAFETY: the kernel uses n words of each ← both have n.
-        let _ = unsafe { graph.kernel(&[], case.mix_kernel(), case.config(), args) };
+        let _ = unsafe { graph.add_kernel(&[], case.mix_kernel(), case.config(), args) };
         let captured = Graph::capture(&case.context, |scope| {
             let _ = scope.fill(managed.as_mut_slice(), 6_u32);
             Ok(())

@@ -118,11 +118,11 @@ fn modules_go_under_graphs() {
             let mut graph = Graph::new(&case.context).unwrap();
             let config = LaunchConfig::new(1, 4);
             // SAFETY: the kernel reads and writes four words ← the buffer has four.
-            unsafe { graph.kernel(&[], &function, config, (&mut words,)) }.unwrap();
+            unsafe { graph.add_kernel(&[], &function, config, (&mut words,)) }.unwrap();
             // SAFETY: the kernel reads and writes four words ← the buffer has four.
-            unsafe { graph.kernel(&[], &also, config, (&mut words,)) }.unwrap();
+            unsafe { graph.add_kernel(&[], &also, config, (&mut words,)) }.unwrap();
             // The graph either rejects the variable or keeps it alive.
-            let _ = graph.copy(&[], &mut one, counter.as_slice());
+            let _ = graph.add_copy(&[], &mut one, counter.as_slice());
             graph.instantiate().unwrap()
         };
         drop(Module::load(&case.context, &Ptx::new(MIX).unwrap()).unwrap());

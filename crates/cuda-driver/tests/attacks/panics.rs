@@ -102,7 +102,7 @@ fn capture_into_that_panics_keeps_an_ordered_graph() {
         let stream = case.stream();
         let (mut a, mut b) = (case.filled(&stream, 1), case.filled(&stream, 2));
         let mut graph = Graph::new(&case.context).unwrap();
-        graph.fill(&[], &mut a, 3_u32).unwrap();
+        graph.add_fill(&[], &mut a, 3_u32).unwrap();
         panics("while capturing", || {
             let _: cuda_driver::Result<()> = graph.capture_into(&[], |scope| {
                 scope.copy(&mut b, &a)?;
@@ -160,8 +160,8 @@ fn host_nodes_panic_and_their_graph_runs_on() {
         let stream = case.stream();
         let mut buffer = case.filled(&stream, 0);
         let mut graph = Graph::new(&case.context).unwrap();
-        let host = graph.host(&[], || panic!("in a node")).unwrap();
-        graph.fill(&[host.edge()], &mut buffer, 3_u32).unwrap();
+        let host = graph.add_host(&[], || panic!("in a node")).unwrap();
+        graph.add_fill(&[host.edge()], &mut buffer, 3_u32).unwrap();
         let exec = graph.instantiate().unwrap();
         for _ in 0..3 {
             buffer.fill(1).unwrap();
@@ -244,7 +244,7 @@ fn nested_occupancy_callbacks_panic() {
     });
 }
 
-/// Claim: during the closure of `CaptureScope::node` the scope is in a consistent state: a panic
+/// Claim: during the closure of `CaptureScope::add_node` the scope is in a consistent state: a panic
 /// there leaves a scope that can still be used.
 #[test]
 fn node_closures_panic_inside_a_capture() {
@@ -254,8 +254,8 @@ fn node_closures_panic_inside_a_capture() {
         let graph = Graph::capture(&case.context, |scope| {
             scope.fill(&mut a, 2_u32)?;
             panics("adds nothing", || {
-                let _ = scope.node(|graph, _| -> cuda_driver::Result<cuda_driver::NodeId> {
-                    graph.empty(&[])?;
+                let _ = scope.add_node(|graph, _| -> cuda_driver::Result<cuda_driver::NodeId> {
+                    graph.add_empty(&[])?;
                     panic!("adds nothing");
                 });
             });

@@ -1,5 +1,6 @@
 //! Pools that are short of memory, or are dropped while their blocks are in use.
 
+use cuda_driver::Unpooled;
 use std::collections::VecDeque;
 use std::thread;
 
@@ -19,7 +20,8 @@ fn blocks_move_between_streams_under_readers() {
         for (round, result) in results.iter_mut().enumerate() {
             let home = &streams[case.pick(3)];
             let reader = &streams[case.pick(3)];
-            let block = pool.copy_of(home, &vec![round as u32; case.n]).unwrap();
+            let block =
+                DeviceBuffer::from_host_in(&pool, home, &vec![round as u32; case.n]).unwrap();
             case.hold_up(reader);
             case.copy(reader, result.as_mut_slice(), block.as_slice())
                 .unwrap();
@@ -44,10 +46,13 @@ fn threads_share_a_small_pool() {
                     for round in 0..6 {
                         let value = (thread * 10 + round) as u32;
                         // Exhausted memory is an error of this call only.
-                        let Ok(mut block) = pool.zeroed::<u32>(&home, case.n) else {
+                        let Ok(mut block) = DeviceBuffer::<u32>::zeroed_in(pool, &home, case.n)
+                        else {
                             continue;
                         };
-                        let Ok(add) = pool.copy_of(&reader, &vec![value; case.n]) else {
+                        let Ok(add) =
+                            DeviceBuffer::from_host_in(pool, &reader, &vec![value; case.n])
+                        else {
                             continue;
                         };
                         case.mix(&reader, block.as_mut_slice(), add.as_slice())
@@ -73,11 +78,11 @@ fn pools_go_before_their_blocks() {
             let ordered = MemoryPool::new(case.context.device()).unwrap();
             let pinned = PinnedCachingPool::new(&case.context, PinnedFlags::default());
             let (a, b) = (
-                caching.copy_of(&stream, &words).unwrap(),
-                ordered.copy_of(&stream, &words).unwrap(),
+                DeviceBuffer::from_host_in(&caching, &stream, &words).unwrap(),
+                DeviceBuffer::from_host_in(&ordered, &stream, &words).unwrap(),
             );
-            drop(caching.copy_of(&stream, &words).unwrap());
-            let block = pinned.copy_of(&words).unwrap();
+            drop(DeviceBuffer::from_host_in(&caching, &stream, &words).unwrap());
+            let block = PinnedBuffer::from_host_in(&pinned, &words).unwrap();
             case.hold_up(&reader);
             case.copy(&reader, result.as_mut_slice(), a.as_slice())
                 .unwrap();
@@ -106,16 +111,16 @@ fn trimming_spares_what_is_read() {
         let pinned = PinnedCachingPool::new(&case.context, PinnedFlags::default());
         let mut results: Vec<_> = (0..6).map(|_| case.filled(&reader, 0)).collect();
         for (result, value) in results.iter_mut().zip(1..) {
-            let block = pool.copy_of(&stream, &vec![value; case.n]).unwrap();
+            let block = DeviceBuffer::from_host_in(&pool, &stream, &vec![value; case.n]).unwrap();
             case.hold_up(&reader);
             case.copy(&reader, result.as_mut_slice(), block.as_slice())
                 .unwrap();
             drop(block);
-            drop(pinned.zeroed::<u32>(case.n).unwrap());
+            drop(PinnedBuffer::<u32>::zeroed_in(&pinned, case.n).unwrap());
             pool.trim_to(0);
             pinned.trim_to(0);
             pool.set_limit(value as usize * case.n * 4);
-            let mut other = DeviceBuffer::zeroed_plain(&stream, case.n).unwrap();
+            let mut other = DeviceBuffer::zeroed_in(&Unpooled, &stream, case.n).unwrap();
             other.fill(90).unwrap();
         }
         for (result, value) in results.iter().zip(1..) {
@@ -137,7 +142,7 @@ fn device_memory_runs_out() {
             let mut kept = VecDeque::new();
             let mut refused = 0;
             for value in 0..40_u32 {
-                match pool.copy_of(&stream, &vec![value; words]) {
+                match DeviceBuffer::from_host_in(&pool, &stream, &vec![value; words]) {
                     Err(_) => {
                         refused += 1;
                         kept.pop_front();

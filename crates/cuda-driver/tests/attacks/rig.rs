@@ -401,7 +401,7 @@ impl Side {
 
     pub(crate) fn pinned(&self, value: u32) -> PinnedBuffer<u32> {
         let words = vec![value; self.n];
-        PinnedBuffer::from_slice(&self.context, &words, PinnedFlags::default()).unwrap()
+        PinnedBuffer::from_host(&self.context, &words, PinnedFlags::default()).unwrap()
     }
 
     pub(crate) fn config(&self) -> LaunchConfig {

@@ -19,7 +19,7 @@ fn dropped_transfers_keep_their_blocks() {
         let (mut up, down) = (case.filled(&stream, 0), case.filled(&stream, 9));
         for round in 1..6 {
             case.hold_up(&stream);
-            let block = case.when_free(|| pool.copy_of(&vec![round; case.n]));
+            let block = case.when_free(|| PinnedBuffer::from_host_in(&pool, &vec![round; case.n]));
             drop(up.copy_from_pinned_async(block, &stream).unwrap());
             drop(
                 down.copy_to_pinned_async(case.when_free(|| pool.take(case.n)), &stream)
@@ -176,7 +176,7 @@ fn transfers_that_fail_keep_their_memory() {
         let pool = PinnedCachingPool::new(&case.context, PinnedFlags::default());
         let source = case.filled(&stream, 3);
         for function in ["cuEventSynchronize", "cuEventQuery"] {
-            let block = pool.zeroed::<u32>(case.n).unwrap();
+            let block = PinnedBuffer::<u32>::zeroed_in(&pool, case.n).unwrap();
             let address = block.as_ptr();
             let transfer = source.copy_to_pinned_async(block, &stream).unwrap();
             let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN).function(function);

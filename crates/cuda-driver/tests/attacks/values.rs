@@ -1,5 +1,6 @@
 //! Words on which streams wait, and which streams write.
 
+use cuda_driver::Unpooled;
 use std::thread;
 
 use cuda_driver::prelude::*;
@@ -10,7 +11,7 @@ use crate::rig::Attack;
 const EQUAL: WaitCondition = WaitCondition::EQUAL;
 
 fn words(stream: &Stream) -> DeviceBuffer<u32> {
-    DeviceBuffer::zeroed_plain(stream, 8).unwrap()
+    DeviceBuffer::zeroed_in(&Unpooled, stream, 8).unwrap()
 }
 
 /// Claim: freeing memory waits for streams that wait for a word in it. The buffer is dropped while

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cuda_driver::prelude::*;
-use cuda_driver::{DeviceAttribute, Error};
+use cuda_driver::{Allocator, CachingPool, DeviceAttribute, Error, MemoryPool, Unpooled};
 use cuda_sim::Builder;
 
 use crate::support::{COPY, everywhere, late, software};
@@ -257,5 +257,50 @@ fn memory_of_a_device_without_pools_is_freed_after_its_uses() {
         assert_eq!((calls["cuMemAlloc_v2"], calls["cuMemFree_v2"]), (3, 3));
         assert!(!calls.contains_key("cuMemAllocAsync"));
         assert_eq!(simulator.live().bytes, 0);
+    }
+}
+
+/// Calls every constructor with `allocator` and compares the contents.
+fn construct_in(allocator: &impl Allocator, stream: &Stream) {
+    let zeroed = DeviceBuffer::<u32>::zeroed_in(allocator, stream, 100).unwrap();
+    assert_eq!(zeroed.to_vec().unwrap(), [0; 100]);
+    let filled = DeviceBuffer::filled_in(allocator, stream, 100, 7_u32).unwrap();
+    assert_eq!(filled.to_vec().unwrap(), [7; 100]);
+    let words: Vec<u32> = (0..100).collect();
+    let copied = DeviceBuffer::from_host_in(allocator, stream, &words).unwrap();
+    assert_eq!(copied.to_vec().unwrap(), words);
+    // SAFETY: every element must be written before it is read ← the next statement writes them all.
+    let mut uninit = unsafe { DeviceBuffer::<u32>::uninit_in(allocator, stream, 100) }.unwrap();
+    uninit.copy_from_host(&words).unwrap();
+    assert_eq!(uninit.to_vec().unwrap(), words);
+    let empty = DeviceBuffer::<u32>::zeroed_in(allocator, stream, 0).unwrap();
+    assert_eq!(empty.as_raw(), 0);
+    assert!(filled.stream() == stream && empty.stream() == stream);
+}
+
+#[test]
+fn every_allocator_has_every_constructor() {
+    for bench in everywhere("every_allocator_has_every_constructor") {
+        let (stream, other) = (bench.stream(), bench.stream());
+        construct_in(&stream, &stream);
+        construct_in(&other, &stream);
+        construct_in(&Unpooled, &stream);
+        let pool = MemoryPool::new(bench.context.device()).unwrap();
+        construct_in(&pool, &stream);
+        let pool = CachingPool::new(&bench.context);
+        construct_in(&pool, &stream);
+        assert_eq!(pool.statistics().bytes_in_use, 0);
+    }
+}
+
+#[test]
+fn a_stream_of_another_context_is_no_allocator() {
+    let bench = software(Builder::new().devices(2));
+    let devices = bench.context.driver().devices().unwrap();
+    let other = devices[1].primary_context().unwrap();
+    let (stream, other) = (bench.stream(), other.default_stream().unwrap());
+    for len in [0, 8] {
+        let error = DeviceBuffer::<u32>::zeroed_in(&other, &stream, len).unwrap_err();
+        assert!(matches!(error, Error::OtherContext { .. }), "{error}");
     }
 }

@@ -35,7 +35,10 @@ fn a_size_that_overflows_is_an_error_wherever_memory_is_asked_for() {
                 DeviceBuffer::filled(&stream, len, T::zeroed()).map(drop),
                 &what,
             );
-            is_overflow(pool.zeroed::<T>(&stream, len).map(drop), &what);
+            is_overflow(
+                DeviceBuffer::<T>::zeroed_in(&pool, &stream, len).map(drop),
+                &what,
+            );
             is_overflow(ManagedBuffer::<T>::zeroed(&stream, len).map(drop), &what);
             for extent in [(len, 1, 1), (1, len, 1), (1, 1, len), (len, len, len)] {
                 is_overflow(PitchedBuffer::<T>::zeroed(&stream, extent).map(drop), &what);
@@ -96,7 +99,7 @@ fn lengths_that_differ_are_errors_and_nothing_is_copied() {
         let peer = DeviceBuffer::from_host(&own.default_stream().unwrap(), &[1_u16; 2]).unwrap();
         let other = DeviceBuffer::from_host(&stream, &[1_u16; 4]).unwrap();
         let flags = PinnedFlags::empty();
-        let mut pinned = PinnedBuffer::from_slice(&bench.context, &[2_u16; 4], flags).unwrap();
+        let mut pinned = PinnedBuffer::from_host(&bench.context, &[2_u16; 4], flags).unwrap();
         let mut host = [5_u16; 4];
         let results = [
             (buffer.copy_from_host(&host), 4, 3),
@@ -139,7 +142,7 @@ impl Side {
             kernel: module.function("mix").unwrap(),
             event: Event::new(context, EventFlags::empty()).unwrap(),
             buffer: DeviceBuffer::from_host(&stream, &[1; 4]).unwrap(),
-            pinned: PinnedBuffer::from_slice(context, &[2; 4], PinnedFlags::empty()).unwrap(),
+            pinned: PinnedBuffer::from_host(context, &[2; 4], PinnedFlags::empty()).unwrap(),
             context: context.clone(),
             stream,
         }
@@ -162,7 +165,10 @@ fn within_one_context(one: &mut Side, two: &mut Side) -> Vec<(&'static str, Resu
     let mut results = vec![
         ("copy", x.as_mut_slice().copy_from(&y.as_slice())),
         ("record", two.event.record(&one.stream)),
-        ("pool", pool.zeroed::<u8>(&one.stream, 4).map(drop)),
+        (
+            "pool",
+            DeviceBuffer::<u8>::zeroed_in(&pool, &one.stream, 4).map(drop),
+        ),
     ];
     let module = Module::load(&one.context, &Ptx::new(VARIABLES).unwrap()).unwrap();
     let variable = module.global::<u32>("counter", &two.stream);
@@ -274,7 +280,7 @@ fn memory_that_runs_out_is_told_with_the_bytes_wherever_it_is_asked_for() {
         bytes_of(DeviceBuffer::<u16>::zeroed(&stream, len).map(drop)),
         2 * len
     );
-    assert!(bytes_of(pool.zeroed::<u16>(&stream, len).map(drop)) >= 2 * len);
+    assert!(bytes_of(DeviceBuffer::<u16>::zeroed_in(&pool, &stream, len).map(drop)) >= 2 * len);
     let flags = PinnedFlags::empty();
     assert_eq!(
         bytes_of(PinnedBuffer::<u32>::zeroed(&bench.context, len, flags).map(drop)),

@@ -30,14 +30,14 @@ fn a_block_that_comes_back_is_handed_out_without_a_call() {
     for bench in everywhere("a_block_that_comes_back_is_handed_out_without_a_call") {
         let stream = bench.stream();
         let pool = CachingPool::new(&bench.context);
-        let first = pool.copy_of(&stream, &[1_u32; 1000]).unwrap();
+        let first = DeviceBuffer::from_host_in(&pool, &stream, &[1_u32; 1000]).unwrap();
         let address = first.as_raw();
         drop(first);
         if let Some(simulator) = &bench.simulator {
             simulator.reset_calls();
         }
         // SAFETY: the memory is written before it is read.
-        let mut again = unsafe { pool.uninit::<u8>(&stream, 3999) }.unwrap();
+        let mut again = unsafe { DeviceBuffer::<u8>::uninit_in(&pool, &stream, 3999) }.unwrap();
         assert_eq!(again.as_raw(), address, "{}", bench.name);
         if let Some(simulator) = &bench.simulator {
             assert!(simulator.calls().is_empty(), "{:?}", simulator.calls());
@@ -56,7 +56,12 @@ fn a_block_that_comes_back_is_handed_out_without_a_call() {
         pool.trim_to(0);
         assert_eq!(pool.statistics().bytes_reserved(), 0);
         // Neither an empty buffer nor one of the next size class reuses the cached block.
-        assert_eq!(pool.zeroed::<u32>(&stream, 0).unwrap().as_raw(), 0);
+        assert_eq!(
+            DeviceBuffer::<u32>::zeroed_in(&pool, &stream, 0)
+                .unwrap()
+                .as_raw(),
+            0
+        );
         assert_eq!(pool.statistics().misses, 1);
     }
 }
@@ -68,20 +73,20 @@ fn a_block_under_its_reader_is_not_written_by_the_next_owner() {
         let (home, reader, next) = (bench.stream(), bench.stream(), bench.stream());
         // The limit leaves room for one block, so the next owner gets the same one.
         let pool = CachingPool::with_limit(&bench.context, N as usize * 4);
-        let source = pool.copy_of(&home, &vec![1_u32; N as usize]).unwrap();
+        let source = DeviceBuffer::from_host_in(&pool, &home, &vec![1_u32; N as usize]).unwrap();
         let address = source.as_raw();
         let mut result = DeviceBuffer::<u32>::zeroed(&reader, N as usize).unwrap();
         copy(&kernel, &reader, &source, &mut result);
         drop(source);
         // Reuses the block on the same stream.
-        let mut again = pool.zeroed::<u32>(&home, N as usize).unwrap();
+        let mut again = DeviceBuffer::<u32>::zeroed_in(&pool, &home, N as usize).unwrap();
         assert_eq!(again.as_raw(), address);
         again.fill(2).unwrap();
         let mut second = DeviceBuffer::<u32>::zeroed(&reader, N as usize).unwrap();
         copy(&kernel, &reader, &again, &mut second);
         drop(again);
         // Reuses the block on another stream.
-        let third = pool.zeroed::<u32>(&next, N as usize).unwrap();
+        let third = DeviceBuffer::<u32>::zeroed_in(&pool, &next, N as usize).unwrap();
         assert_eq!((third.as_raw(), third.stream() == &next), (address, true));
         for (buffer, want) in [(result, 1), (second, 2), (third, 0)] {
             let words = buffer.to_vec().unwrap();
@@ -96,24 +101,24 @@ fn a_stream_gets_what_is_idle_before_what_is_new() {
     for bench in everywhere("a_stream_gets_what_is_idle_before_what_is_new") {
         let (one, other) = (bench.stream(), bench.stream());
         let pool = CachingPool::new(&bench.context);
-        drop(pool.zeroed::<u8>(&one, 1000).unwrap());
+        drop(DeviceBuffer::<u8>::zeroed_in(&pool, &one, 1000).unwrap());
         one.synchronize().unwrap();
-        let moved = pool.zeroed::<u8>(&other, 1000).unwrap();
+        let moved = DeviceBuffer::<u8>::zeroed_in(&pool, &other, 1000).unwrap();
         assert_eq!((pool.statistics().hits, pool.statistics().misses), (1, 1));
         assert_eq!(moved.stream(), &other);
         drop(moved);
         // The block now belongs to the other stream.
-        drop(pool.zeroed::<u8>(&other, 1000).unwrap());
+        drop(DeviceBuffer::<u8>::zeroed_in(&pool, &other, 1000).unwrap());
         assert_eq!((pool.statistics().hits, pool.statistics().misses), (2, 1));
     }
     // If the first stream is busy, the second one does not wait for it.
     let bench = software(late(3));
     let (one, other) = (bench.stream(), bench.stream());
     let pool = CachingPool::new(&bench.context);
-    drop(pool.zeroed::<u8>(&one, 1000).unwrap());
+    drop(DeviceBuffer::<u8>::zeroed_in(&pool, &one, 1000).unwrap());
     let simulator = bench.simulator.as_ref().unwrap();
     simulator.reset_calls();
-    let fresh = pool.zeroed::<u8>(&other, 1000).unwrap();
+    let fresh = DeviceBuffer::<u8>::zeroed_in(&pool, &other, 1000).unwrap();
     assert_eq!((pool.statistics().hits, pool.statistics().misses), (0, 2));
     assert!(!simulator.calls().contains_key("cuStreamWaitEvent"));
     drop(fresh);
@@ -125,7 +130,7 @@ fn the_limit_holds() {
         let stream = bench.stream();
         let pool = CachingPool::with_limit(&bench.context, 4096);
         let half = pool.filled_with(&stream, 2048, 1);
-        let error = pool.zeroed::<u8>(&stream, 4096).unwrap_err();
+        let error = DeviceBuffer::<u8>::zeroed_in(&pool, &stream, 4096).unwrap_err();
         assert_eq!(
             error,
             Error::PoolLimit {
@@ -145,7 +150,7 @@ fn the_limit_holds() {
             (pool.limit(), pool.statistics().bytes_reserved()),
             (1000, 0)
         );
-        assert!(pool.zeroed::<u8>(&stream, usize::MAX >> 1).is_err());
+        assert!(DeviceBuffer::<u8>::zeroed_in(&pool, &stream, usize::MAX >> 1).is_err());
         assert_eq!(pool.statistics().bytes_reserved(), 0);
     }
 }
@@ -156,7 +161,7 @@ trait Filled {
 
 impl Filled for CachingPool {
     fn filled_with(&self, stream: &Stream, len: usize, byte: u8) -> DeviceBuffer<u8> {
-        let mut buffer = self.zeroed(stream, len).unwrap();
+        let mut buffer = DeviceBuffer::zeroed_in(self, stream, len).unwrap();
         buffer.fill(byte).unwrap();
         buffer
     }
@@ -173,7 +178,7 @@ fn what_waits_makes_room_when_memory_runs_out() {
         drop(pool.filled_with(&stream, 700 << 10, 1));
         let next = pool.filled_with(&other, 600 << 10, 2);
         assert_eq!(next.to_vec().unwrap(), vec![2; 600 << 10]);
-        let error = pool.zeroed::<u8>(&stream, 600 << 10).unwrap_err();
+        let error = DeviceBuffer::<u8>::zeroed_in(&pool, &stream, 600 << 10).unwrap_err();
         assert!(
             matches!(error, Error::OutOfMemory { bytes: 655_360, .. }),
             "{error}"
@@ -225,7 +230,7 @@ fn a_block_that_cannot_be_handed_over_stays() {
     drop(pool.filled_with(&one, 1000, 1));
     let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuStreamWaitEvent");
     simulator.add_rule(rule.every(1));
-    let error = pool.zeroed::<u8>(&other, 1000).unwrap_err();
+    let error = DeviceBuffer::<u8>::zeroed_in(&pool, &other, 1000).unwrap_err();
     assert_eq!(error.status(), Some(Status::CUDA_ERROR_UNKNOWN));
     let now = pool.statistics();
     assert_eq!((now.bytes_in_use, now.bytes_cached), (0, 1024));
@@ -238,7 +243,7 @@ fn a_block_that_cannot_be_handed_over_stays() {
 fn a_pool_of_another_context_is_refused() {
     let (bench, other) = (software(Builder::new()), software(Builder::new()));
     let pool = CachingPool::new(&bench.context);
-    let error = pool.zeroed::<u8>(&other.stream(), 10).unwrap_err();
+    let error = DeviceBuffer::<u8>::zeroed_in(&pool, &other.stream(), 10).unwrap_err();
     assert!(matches!(error, Error::OtherContext { .. }), "{error}");
 }
 
@@ -254,7 +259,8 @@ fn threads_share_a_pool() {
                     for round in 0..50 {
                         let value = worker * 1000 + round;
                         let len = 1 + (round as usize * 37) % 300;
-                        let buffer = pool.copy_of(&stream, &vec![value; len]).unwrap();
+                        let buffer =
+                            DeviceBuffer::from_host_in(pool, &stream, &vec![value; len]).unwrap();
                         let handed = thread::scope(|inner| {
                             inner
                                 .spawn(move || buffer.to_vec().unwrap())
@@ -294,10 +300,10 @@ fn page_locked_memory_is_handed_out_again() {
         }
         assert_eq!(again.as_ptr().addr(), address, "{}", bench.name);
         assert_eq!(again[..8], [5, 0, 0, 0, 5, 0, 0, 0]);
-        let second = pool.zeroed::<u64>(3).unwrap();
+        let second = PinnedBuffer::<u64>::zeroed_in(&pool, 3).unwrap();
         assert_eq!(*second, [0; 3]);
         let stream = bench.stream();
-        let third = pool.copy_of(&[1_u32, 2, 3]).unwrap();
+        let third = PinnedBuffer::from_host_in(&pool, &[1_u32, 2, 3]).unwrap();
         let buffer = DeviceBuffer::from_host(&stream, &third).unwrap();
         assert_eq!(buffer.to_vec().unwrap(), [1, 2, 3], "{}", bench.name);
         let now = pool.statistics();
@@ -332,7 +338,12 @@ fn page_locked_memory_keeps_to_the_limit() {
             "{error}"
         );
         drop(whole);
-        assert_eq!(*pool.zeroed::<u8>(1).unwrap(), [0], "{}", bench.name);
+        assert_eq!(
+            *PinnedBuffer::<u8>::zeroed_in(&pool, 1).unwrap(),
+            [0],
+            "{}",
+            bench.name
+        );
     }
 }
 

@@ -194,10 +194,10 @@ fn what_would_break_a_capture_is_refused_or_put_off() {
                 unsafe { scope.launch(&mix, config(), (&mut x, &y, N)) }.map(drop)
             })?;
             assert_eq!(inner.len(), 1);
-            let early = scope.node(|graph, after| {
+            let early = scope.add_node(|graph, after| {
                 let refused = graph.instantiate();
                 assert!(matches!(refused, Err(Error::Capturing { .. })));
-                graph.empty(after)
+                graph.add_empty(after)
             });
             early.map(drop)
         })
@@ -250,7 +250,7 @@ fn calls_are_captured_into_a_graph_that_is_there() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 2));
         let mut graph = Graph::new(&bench.context).unwrap();
-        let first = graph.fill(&[], &mut x, 5_u32).unwrap();
+        let first = graph.add_fill(&[], &mut x, 5_u32).unwrap();
         let last = graph
             .capture_into(&[first.edge()], |scope| {
                 // SAFETY: the kernel touches N words of each; each has N.
@@ -259,7 +259,7 @@ fn calls_are_captured_into_a_graph_that_is_there() {
                 unsafe { scope.launch(&mix, config(), (&mut y, &x, N)) }
             })
             .unwrap();
-        graph.copy(&[last.edge()], &mut x, &y).unwrap();
+        graph.add_copy(&[last.edge()], &mut x, &y).unwrap();
         assert_eq!(graph.len(), 4);
         let mut other = Graph::new(&bench.context).unwrap();
         let foreign = other.capture_into(&[first.edge()], |_| Ok(()));
@@ -283,7 +283,7 @@ fn a_broken_capture_takes_the_graph_with_it_and_leaves_its_executables() {
         let (mut x, mut y) = (filled(&stream, 1), filled(&stream, 2));
         let table = bench.context.driver().library().table();
         let mut graph = Graph::new(&bench.context).unwrap();
-        let first = graph.fill(&[], &mut x, 5_u32).unwrap();
+        let first = graph.add_fill(&[], &mut x, 5_u32).unwrap();
         let exec = graph.instantiate().unwrap();
         let broken = graph.capture_into(&[first.edge()], |scope| {
             scope.copy(&mut y, &x)?;
@@ -296,7 +296,7 @@ fn a_broken_capture_takes_the_graph_with_it_and_leaves_its_executables() {
         assert_eq!(broken.unwrap_err().status(), Some(invalidated));
         assert!(graph.capture_into(&[], |_| Ok(())).is_err());
         assert!(graph.instantiate().is_err());
-        assert!(graph.fill(&[], &mut x, 6_u32).is_err());
+        assert!(graph.add_fill(&[], &mut x, 6_u32).is_err());
         assert!(exec.set_fill(first, &mut x, 6_u32).is_err());
         exec.launch(&stream).unwrap();
         assert!(is_all(&x, 5), "{}", bench.name);
@@ -376,7 +376,7 @@ fn objects_of_other_captures_and_contexts_are_refused() {
             let joined = scope.join(&second.scope());
             assert_eq!(joined, Err(Error::OtherGraph));
             let mut graph = Graph::new(&bench.context)?;
-            let node = scope.node(|_, _| graph.empty(&[]));
+            let node = scope.add_node(|_, _| graph.add_empty(&[]));
             assert_eq!(node, Err(Error::OtherGraph));
             scope.fill(&mut x, 4_u32).map(drop)
         })

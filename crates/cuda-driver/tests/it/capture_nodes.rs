@@ -38,8 +38,8 @@ fn a_while_node_runs_until_a_counter_on_the_device_says_stop() {
         let mut counter = DeviceBuffer::from_host(&stream, &[0_u32]).unwrap();
         let mut graph = Graph::new(&bench.context).unwrap();
         let condition = graph.conditional_handle(Some(1)).unwrap();
-        let first = graph.fill(&[], &mut x, 1_u32).unwrap();
-        let (_, mut body) = graph.while_node(&[first.edge()], condition).unwrap();
+        let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
+        let (_, mut body) = graph.add_while(&[first.edge()], condition).unwrap();
         body.capture_into(&[], |scope| {
             let one = LaunchConfig::new(1, 1);
             // SAFETY: the kernel touches N words of each; each has N.
@@ -83,8 +83,8 @@ fn a_switch_node_runs_the_body_that_a_word_on_the_device_names() {
                 let one = LaunchConfig::new(1, 1);
                 // SAFETY: the kernel reads one word and sets the condition of this graph.
                 unsafe { scope.launch(&choose, one, (&word, condition.as_raw())) }?;
-                scope.node(|graph, after| {
-                    let (node, inside) = graph.switch_node(after, condition, 3)?;
+                scope.add_node(|graph, after| {
+                    let (node, inside) = graph.add_switch(after, condition, 3)?;
                     bodies = inside;
                     Ok(node)
                 })

@@ -376,8 +376,7 @@ fn a_failed_copy_keeps_the_context_of_its_memory() {
             Context::new(&device, ContextFlags::empty()).unwrap()
         };
         let (one, other) = (new(0), new(1));
-        let mut pinned =
-            PinnedBuffer::from_slice(&one, &[7_u32; 4], PinnedFlags::PORTABLE).unwrap();
+        let mut pinned = PinnedBuffer::from_host(&one, &[7_u32; 4], PinnedFlags::PORTABLE).unwrap();
         let queue = stream(&other);
         let mut there = DeviceBuffer::<u32>::zeroed(&queue, 4).unwrap();
         queue.synchronize().unwrap();

@@ -1,6 +1,7 @@
 //! Captures of other code in global mode, the usual one: no internal call of this crate breaks
 //! them.
 
+use cuda_driver::Unpooled;
 use std::thread;
 use std::time::Duration;
 
@@ -68,7 +69,7 @@ type Prepared = Box<dyn FnOnce() + Send>;
 
 fn operations(context: &Context, other: Context) -> Vec<(&'static str, Prepared)> {
     let own = stream(context);
-    let plain = DeviceBuffer::<u32>::zeroed_plain(&own, 64).unwrap();
+    let plain = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &own, 64).unwrap();
     let (freed, sent, left, awaited) = (
         pinned(context),
         pinned(context),
@@ -110,8 +111,8 @@ fn operations(context: &Context, other: Context) -> Vec<(&'static str, Prepared)
         ("caching pool", {
             Box::new(move || {
                 for _ in 0..3 {
-                    drop(pool.zeroed::<u32>(&crossing, 64).unwrap());
-                    drop(pool.zeroed::<u32>(&host, 64).unwrap());
+                    drop(DeviceBuffer::<u32>::zeroed_in(&pool, &crossing, 64).unwrap());
+                    drop(DeviceBuffer::<u32>::zeroed_in(&pool, &host, 64).unwrap());
                 }
                 host.launch_host(move || drop(pool))
                     .unwrap()

@@ -27,15 +27,15 @@ fn nodes_that_share_memory_run_in_the_order_in_which_they_were_added() {
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
         let mut result = filled(&stream, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
-        graph.fill(&[], &mut x, 3_u32).unwrap();
-        graph.fill(&[], &mut y, 5_u32).unwrap();
+        graph.add_fill(&[], &mut x, 3_u32).unwrap();
+        graph.add_fill(&[], &mut y, 5_u32).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
-        unsafe { graph.kernel(&[], &mix, LaunchConfig::for_num_elems(N), (&mut x, &y, N)) }
+        unsafe { graph.add_kernel(&[], &mix, LaunchConfig::for_num_elems(N), (&mut x, &y, N)) }
             .unwrap();
-        graph.copy(&[], &mut result, &x).unwrap();
-        graph.fill(&[], &mut x, 1_u32).unwrap();
+        graph.add_copy(&[], &mut result, &x).unwrap();
+        graph.add_fill(&[], &mut x, 1_u32).unwrap();
         // SAFETY: as above.
-        unsafe { graph.kernel(&[], &mix, LaunchConfig::for_num_elems(N), (&mut y, &x, N)) }
+        unsafe { graph.add_kernel(&[], &mix, LaunchConfig::for_num_elems(N), (&mut y, &x, N)) }
             .unwrap();
         assert_eq!(graph.len(), 6);
         let exec = graph.instantiate().unwrap();
@@ -59,10 +59,11 @@ fn buffers_and_modules_may_be_dropped_before_the_launches() {
             let mut graph = Graph::new(&bench.context).unwrap();
             let config = LaunchConfig::for_num_elems(N);
             // SAFETY: the kernel touches N words of each; each has N.
-            let mixed = unsafe { graph.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+            let mixed = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
             let mut result = result;
             // SAFETY: as above.
-            unsafe { graph.kernel(&[mixed.edge()], &copy, config, (&x, &mut result, N)) }.unwrap();
+            unsafe { graph.add_kernel(&[mixed.edge()], &copy, config, (&x, &mut result, N)) }
+                .unwrap();
             let exec = graph.instantiate().unwrap();
             (exec, result)
         };
@@ -103,7 +104,7 @@ fn launches_and_others(bench: &Bench) {
     let exec_of = |out: &mut DeviceBuffer<u32>, input: &DeviceBuffer<u32>| {
         let mut graph = Graph::new(&bench.context).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
-        unsafe { graph.kernel(&[], &mix, config, (out, input, N)) }.unwrap();
+        unsafe { graph.add_kernel(&[], &mix, config, (out, input, N)) }.unwrap();
         graph.instantiate().unwrap()
     };
     let (to_x, to_y) = (exec_of(&mut x, &y), exec_of(&mut y, &x));
@@ -141,12 +142,12 @@ fn bad_edges_are_errors_and_change_nothing() {
         let mut x = filled(&stream, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
         let mut other = Graph::new(&bench.context).unwrap();
-        let foreign = other.empty(&[]).unwrap();
-        let first = graph.empty(&[]).unwrap();
-        let second = graph.empty(&[first.edge()]).unwrap();
-        let third = graph.fill(&[second.edge()], &mut x, 7_u32).unwrap();
+        let foreign = other.add_empty(&[]).unwrap();
+        let first = graph.add_empty(&[]).unwrap();
+        let second = graph.add_empty(&[first.edge()]).unwrap();
+        let third = graph.add_fill(&[second.edge()], &mut x, 7_u32).unwrap();
         let before = graph.len();
-        assert_eq!(graph.empty(&[foreign.edge()]), Err(Error::OtherGraph));
+        assert_eq!(graph.add_empty(&[foreign.edge()]), Err(Error::OtherGraph));
         let refused = graph.add_edge(third.edge(), first);
         assert_eq!(refused, Err(Error::GraphCycle));
         assert_eq!(graph.add_edge(first.edge(), first), Err(Error::GraphCycle));
@@ -172,14 +173,14 @@ fn child_graphs_and_copies_of_graphs_do_what_the_original_does() {
         let config = LaunchConfig::for_num_elems(N);
         let mut inner = Graph::new(&bench.context).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
-        let kernel = unsafe { inner.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+        let kernel = unsafe { inner.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
         let mut outer = Graph::new(&bench.context).unwrap();
-        outer.fill(&[], &mut x, 1_u32).unwrap();
-        outer.child(&[], &inner).unwrap();
-        outer.child(&[], &inner).unwrap();
-        outer.fill(&[], &mut y, 4_u32).unwrap();
+        outer.add_fill(&[], &mut x, 1_u32).unwrap();
+        outer.add_child(&[], &inner).unwrap();
+        outer.add_child(&[], &inner).unwrap();
+        outer.add_fill(&[], &mut y, 4_u32).unwrap();
         // Nodes that are added to the child later do not appear in its copy.
-        inner.fill(&[], &mut x, 100_u32).unwrap();
+        inner.add_fill(&[], &mut x, 100_u32).unwrap();
         let clone = outer.try_clone().unwrap();
         assert_eq!(clone.nodes().unwrap().len(), 4);
         assert_eq!(clone.find_clone(kernel), Err(Error::OtherGraph));
@@ -201,13 +202,13 @@ fn nodes_and_edges_are_those_of_the_driver() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 3));
         let mut graph = Graph::new(&bench.context).unwrap();
-        let begin = graph.empty(&[]).unwrap();
-        let fill = graph.fill(&[begin.edge()], &mut x, 1_u32).unwrap();
+        let begin = graph.add_empty(&[]).unwrap();
+        let fill = graph.add_fill(&[begin.edge()], &mut x, 1_u32).unwrap();
         let config = LaunchConfig::for_num_elems(N);
         // SAFETY: the kernel touches N words of each; each has N.
-        let kernel = unsafe { graph.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
-        let host = graph.host(&[begin.edge()], || ()).unwrap();
-        let copy = graph.copy(&[host.edge()], &mut y, &x).unwrap();
+        let kernel = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+        let host = graph.add_host(&[begin.edge()], || ()).unwrap();
+        let copy = graph.add_copy(&[host.edge()], &mut y, &x).unwrap();
         let kinds = [
             (begin.id(), NodeKind::Empty),
             (fill.id(), NodeKind::Memset),
@@ -247,20 +248,21 @@ fn a_kernel_may_begin_when_the_one_before_allows_it() {
         let mut graph = Graph::new(&bench.context).unwrap();
         let config = LaunchConfig::for_num_elems(N);
         // SAFETY: the kernel touches N words of each; each has N.
-        let first = unsafe { graph.kernel(&[], &copy, config, (&x, &mut y, N)) }.unwrap();
+        let first = unsafe { graph.add_kernel(&[], &copy, config, (&x, &mut y, N)) }.unwrap();
         // SAFETY: as above; the two kernels share only memory that both read.
-        let second =
-            unsafe { graph.kernel(&[first.programmatic_edge()], &copy, config, (&x, &mut z, N)) }
-                .unwrap();
+        let second = unsafe {
+            graph.add_kernel(&[first.programmatic_edge()], &copy, config, (&x, &mut z, N))
+        }
+        .unwrap();
         let edges = graph.edges().unwrap();
         assert_eq!(edges, [(first.programmatic_edge(), second.id())]);
         graph.add_edge(first.programmatic_edge(), second).unwrap();
         let refused = graph.add_edge(first.edge(), second);
         assert!(matches!(refused, Err(Error::Unsupported { .. })));
-        let refused = graph.empty(&[first.programmatic_edge()]);
+        let refused = graph.add_empty(&[first.programmatic_edge()]);
         assert!(matches!(refused, Err(Error::Unsupported { .. })));
         // It depends on the second node, which need not run after the first, so it waits for both.
-        let last = graph.fill(&[second.edge()], &mut y, 9_u32).unwrap();
+        let last = graph.add_fill(&[second.edge()], &mut y, 9_u32).unwrap();
         let edges = graph.edges().unwrap();
         assert!(edges.contains(&(first.edge(), last.id())), "{edges:?}");
         let exec = graph.instantiate().unwrap();
@@ -281,9 +283,9 @@ fn events_in_graphs_are_recorded_and_waited_for() {
         };
         let (before, after) = (event(&other), event(&other));
         let mut graph = Graph::new(&bench.context).unwrap();
-        let waited = graph.event_wait(&[], &before).unwrap();
-        let fill = graph.fill(&[waited.edge()], &mut x, 6_u32).unwrap();
-        graph.event_record(&[fill.edge()], &after).unwrap();
+        let waited = graph.add_event_wait(&[], &before).unwrap();
+        let fill = graph.add_fill(&[waited.edge()], &mut x, 6_u32).unwrap();
+        graph.add_event_record(&[fill.edge()], &after).unwrap();
         let exec = graph.instantiate().unwrap();
         exec.launch(&stream).unwrap();
         let after_raw = Arc::clone(&after);
@@ -306,10 +308,10 @@ fn streams_and_graphs_wait_for_each_other_by_values() {
         let batch = ValueBatch::new()
             .wait(&flag, 0, WaitCondition::EQUAL, 7)
             .unwrap();
-        let waited = graph.batch(&[], batch).unwrap();
-        let fill = graph.fill(&[waited.edge()], &mut x, 6_u32).unwrap();
+        let waited = graph.add_batch(&[], batch).unwrap();
+        let fill = graph.add_fill(&[waited.edge()], &mut x, 6_u32).unwrap();
         let batch = ValueBatch::new().write(&flag, 1, 1_u32).unwrap();
-        graph.batch(&[fill.edge()], batch).unwrap();
+        graph.add_batch(&[fill.edge()], batch).unwrap();
         let exec = graph.instantiate().unwrap();
         stream.synchronize().unwrap();
         exec.launch(&stream).unwrap();
@@ -326,20 +328,20 @@ fn memory_of_a_graph_is_there_while_it_is_used() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (x, mut result) = (filled(&stream, 3), filled(&stream, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
-        let mut own: GraphAllocation<u32> = graph.alloc_zeroed(&[], N as usize).unwrap();
+        let mut own: GraphAllocation<u32> = graph.add_alloc_zeroed(&[], N as usize).unwrap();
         let config = LaunchConfig::for_num_elems(N);
         for _ in 0..2 {
             // SAFETY: the kernel touches N words of each; each has N.
-            unsafe { graph.kernel(&[], &mix, config, (&mut own, &x, N)) }.unwrap();
+            unsafe { graph.add_kernel(&[], &mix, config, (&mut own, &x, N)) }.unwrap();
         }
-        graph.copy(&[], &mut result, &own).unwrap();
+        graph.add_copy(&[], &mut result, &own).unwrap();
         // SAFETY: nothing is launched: the memory is not accessible outside of the graph.
         let refused = unsafe { stream.launch(&mix, config, (&mut own, &x, N)) };
         assert!(matches!(refused, Err(Error::Unsupported { .. })));
         let mut other = Graph::new(&bench.context).unwrap();
-        assert_eq!(other.fill(&[], &mut own, 1_u32), Err(Error::OtherGraph));
+        assert_eq!(other.add_fill(&[], &mut own, 1_u32), Err(Error::OtherGraph));
         assert_eq!(graph.instantiate().unwrap_err(), Error::GraphMemoryKept);
-        graph.free(&[], own).unwrap();
+        graph.add_free(&[], own).unwrap();
         let device = bench.context.device();
         let exec = graph.instantiate().unwrap();
         for _ in 0..3 {
@@ -371,13 +373,13 @@ fn boxes_are_copied_and_filled() {
         let host = GraphHostBuffer::new(pinned).unwrap();
         host.write().unwrap().copy_from_slice(&words);
         let mut graph = Graph::new(&bench.context).unwrap();
-        graph.copy(&[], &mut pitched, &host).unwrap();
+        graph.add_copy(&[], &mut pitched, &host).unwrap();
         let inner = pitched.as_mut_slice().into_region(1..6, 1..4, ..).unwrap();
-        graph.fill(&[], inner, 99_u32).unwrap();
-        graph.copy(&[], &mut back, &pitched).unwrap();
-        let refused = graph.copy(&[], &mut back, &linear);
+        graph.add_fill(&[], inner, 99_u32).unwrap();
+        graph.add_copy(&[], &mut back, &pitched).unwrap();
+        let refused = graph.add_copy(&[], &mut back, &linear);
         assert!(matches!(refused, Err(Error::ExtentMismatch { .. })));
-        graph.copy(&[], &host, &back).unwrap();
+        graph.add_copy(&[], &host, &back).unwrap();
         graph.instantiate().unwrap().launch(&stream).unwrap();
         let expected: Vec<u32> = (0..35)
             .map(|at| match (at % 7, at / 7) {
@@ -403,17 +405,17 @@ fn a_conditional_node_runs_what_a_value_says_and_waits_as_its_body_must() {
         for (default, expected) in [(0, 1), (1, 2)] {
             let mut graph = Graph::new(&bench.context).unwrap();
             let handle = graph.conditional_handle(Some(default)).unwrap();
-            let first = graph.fill(&[], &mut x, 1_u32).unwrap();
-            let (node, mut body) = graph.if_node(&[], handle).unwrap();
-            let last = graph.copy(&[], &mut y, &x).unwrap();
+            let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
+            let (node, mut body) = graph.add_if(&[], handle).unwrap();
+            let last = graph.add_copy(&[], &mut y, &x).unwrap();
             // Only this node makes the body conflict with both other nodes.
-            body.fill(&[], &mut x, 2_u32).unwrap();
+            body.add_fill(&[], &mut x, 2_u32).unwrap();
             let edges = graph.edges().unwrap();
             assert!(edges.contains(&(first.edge(), node.id())), "{edges:?}");
             assert!(edges.contains(&(node.edge(), last.id())), "{edges:?}");
             assert!(matches!(body.instantiate(), Err(Error::Unsupported { .. })));
             let mut other = Graph::new(&bench.context).unwrap();
-            assert_eq!(other.if_node(&[], handle).unwrap_err(), Error::OtherGraph);
+            assert_eq!(other.add_if(&[], handle).unwrap_err(), Error::OtherGraph);
             let exec = graph.instantiate().unwrap();
             drop((graph, body));
             exec.launch(&stream).unwrap();
@@ -435,22 +437,22 @@ fn what_a_graph_cannot_use_is_an_error() {
         let of_host = |error: Error| matches!(error, Error::Unsupported { .. });
         let mut four = x.as_mut_slice().into_slice(..4).unwrap();
         assert!(of_host(
-            graph.copy(&[], four.reborrow(), &*managed).unwrap_err()
+            graph.add_copy(&[], four.reborrow(), &*managed).unwrap_err()
         ));
-        let refused = graph.copy(&[], four.reborrow(), &short).unwrap_err();
+        let refused = graph.add_copy(&[], four.reborrow(), &short).unwrap_err();
         assert!(matches!(refused, Error::LengthMismatch { .. }));
         let none = short.slice(..0).unwrap();
         let into = four.reborrow().into_slice(..0).unwrap();
-        assert!(of_host(graph.copy(&[], into, none).unwrap_err()));
+        assert!(of_host(graph.add_copy(&[], into, none).unwrap_err()));
         let mut wide = DeviceBuffer::<u64>::zeroed(&stream, 3).unwrap();
-        assert!(of_host(graph.fill(&[], &mut wide, 1_u64).unwrap_err()));
+        assert!(of_host(graph.add_fill(&[], &mut wide, 1_u64).unwrap_err()));
         let other = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
         let elsewhere = Stream::new(&other, StreamFlags::NON_BLOCKING, 0).unwrap();
         let mut foreign = DeviceBuffer::<u32>::zeroed(&elsewhere, 3).unwrap();
-        let refused = graph.fill(&[], &mut foreign, 1_u32).unwrap_err();
+        let refused = graph.add_fill(&[], &mut foreign, 1_u32).unwrap_err();
         assert!(matches!(refused, Error::OtherContext { .. }));
         assert!(graph.is_empty());
-        graph.fill(&[], &mut x, 4_u32).unwrap();
+        graph.add_fill(&[], &mut x, 4_u32).unwrap();
         let exec = graph.instantiate().unwrap();
         assert!(matches!(
             exec.launch(&elsewhere),

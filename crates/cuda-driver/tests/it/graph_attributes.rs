@@ -35,11 +35,12 @@ fn a_kernel_node_has_the_attributes_that_it_was_given() {
         let config = LaunchConfig::for_num_elems(N);
         let mut graph = Graph::new(&bench.context).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
-        let plain = unsafe { graph.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+        let plain = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
         let attributes = LaunchAttributes::new().cooperative().priority(-1);
         // SAFETY: as above.
         let given =
-            unsafe { graph.kernel_with(&[], &mix, config, &attributes, (&mut x, &y, N)) }.unwrap();
+            unsafe { graph.add_kernel_with(&[], &mix, config, &attributes, (&mut x, &y, N)) }
+                .unwrap();
         let before = graph.kernel_attributes(plain).unwrap();
         let is_one = |cluster| cluster == Dim3::from((1, 1, 1));
         assert!(!before.is_cooperative && before.cluster.is_none_or(is_one));
@@ -76,13 +77,14 @@ fn a_kernel_node_runs_in_clusters() {
         let config = LaunchConfig::new(4, 1);
         let attributes = LaunchAttributes::new().cluster(2);
         // SAFETY: the kernel writes one word.
-        let node =
-            unsafe { graph.kernel_with(&[], &kernel, config, &attributes, (&mut two,)) }.unwrap();
+        let node = unsafe { graph.add_kernel_with(&[], &kernel, config, &attributes, (&mut two,)) }
+            .unwrap();
         // SAFETY: as above.
-        unsafe { graph.kernel(&[], &kernel, config, (&mut one,)) }.unwrap();
+        unsafe { graph.add_kernel(&[], &kernel, config, (&mut one,)) }.unwrap();
         let uneven = LaunchConfig::new(3, 1);
         // SAFETY: as above.
-        let refused = unsafe { graph.kernel_with(&[], &kernel, uneven, &attributes, (&mut one,)) };
+        let refused =
+            unsafe { graph.add_kernel_with(&[], &kernel, uneven, &attributes, (&mut one,)) };
         assert!(matches!(refused, Err(Error::LaunchConfig(_))));
         let told = graph.kernel_attributes(node).unwrap();
         assert_eq!(told.cluster, Some(Dim3::from((2, 1, 1))));
@@ -110,7 +112,7 @@ fn what_is_no_attribute_of_a_node_is_an_error_and_leaves_no_node() {
         ] {
             // SAFETY: the kernel touches N words of each; each has N.
             let refused =
-                unsafe { graph.kernel_with(&[], &mix, config, &attributes, (&mut x, &y, N)) };
+                unsafe { graph.add_kernel_with(&[], &mix, config, &attributes, (&mut x, &y, N)) };
             assert!(matches!(refused, Err(Error::Unsupported { .. })));
         }
         assert!(graph.is_empty() && graph.nodes().unwrap().is_empty());
@@ -124,7 +126,7 @@ fn what_is_no_attribute_of_a_node_is_an_error_and_leaves_no_node() {
         let (mut x, y) = (filled(&stream, 1), filled(&stream, 2));
         let config = LaunchConfig::for_num_elems(N);
         let mut graph = Graph::new(&bench.context).unwrap();
-        let fill = graph.fill(&[], &mut x, 5_u32).unwrap();
+        let fill = graph.add_fill(&[], &mut x, 5_u32).unwrap();
         let exec = graph.instantiate().unwrap();
         let unknown = Status::CUDA_ERROR_NOT_SUPPORTED;
         simulator.add_rule(Rule::new(unknown).function("cuGraphKernelNodeSetAttribute"));
@@ -133,12 +135,13 @@ fn what_is_no_attribute_of_a_node_is_an_error_and_leaves_no_node() {
         }
         let attributes = LaunchAttributes::new().priority(-1);
         // SAFETY: as above.
-        let refused = unsafe { graph.kernel_with(&[], &mix, config, &attributes, (&mut x, &y, N)) };
+        let refused =
+            unsafe { graph.add_kernel_with(&[], &mix, config, &attributes, (&mut x, &y, N)) };
         simulator.clear_rules();
         assert_eq!(refused.unwrap_err().status(), Some(unknown));
         if stays {
             assert!(graph.is_empty() && graph.instantiate().is_err());
-            assert!(graph.fill(&[], &mut x, 6_u32).is_err());
+            assert!(graph.add_fill(&[], &mut x, 6_u32).is_err());
             assert_eq!(simulator.live().graphs, 0);
             assert!(exec.set_fill(fill, &mut x, 6_u32).is_err());
             exec.launch(&stream).unwrap();
@@ -160,17 +163,18 @@ fn a_captured_node_is_made_by_one_call() {
         let captured = Graph::capture(&bench.context, |scope| {
             // SAFETY: the kernel touches N words of each; each has N.
             let first = unsafe { scope.launch(&mix, config, (&mut x, &y, N)) }?;
-            let second = scope.node(|graph, after| {
+            let second = scope.add_node(|graph, after| {
                 // SAFETY: as above.
-                let with =
-                    unsafe { graph.kernel_with(after, &mix, config, &attributes, (&mut x, &y, N)) };
+                let with = unsafe {
+                    graph.add_kernel_with(after, &mix, config, &attributes, (&mut x, &y, N))
+                };
                 assert!(matches!(with, Err(Error::Capturing { .. })), "{with:?}");
                 let early = [first.programmatic_edge()];
                 // SAFETY: as above.
-                let early = unsafe { graph.kernel(&early, &mix, config, (&mut x, &y, N)) };
+                let early = unsafe { graph.add_kernel(&early, &mix, config, (&mut x, &y, N)) };
                 assert!(matches!(early, Err(Error::Capturing { .. })), "{early:?}");
                 // SAFETY: as above.
-                unsafe { graph.kernel(after, &mix, config, (&mut x, &y, N)) }
+                unsafe { graph.add_kernel(after, &mix, config, (&mut x, &y, N)) }
             })?;
             assert_eq!(scope.after()?, [second.edge()]);
             Ok(())

@@ -54,7 +54,7 @@ impl Ground {
         let mut graph = Graph::new(&bench.context).unwrap();
         let config = LaunchConfig::for_num_elems(N);
         // SAFETY: the kernel touches N words of each; each has N.
-        let node = unsafe { graph.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+        let node = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
         // SAFETY: no kernel here changes a node.
         let handle = unsafe { graph.set_device_updatable(node) }.unwrap();
         Self {
@@ -74,7 +74,7 @@ impl Ground {
         let config = LaunchConfig::for_num_elems(N);
         let args = (&mut self.x, &self.y, N);
         // SAFETY: the kernel touches N words of each; each has N.
-        unsafe { graph.kernel(&[], &self.mix, config, args) }.unwrap();
+        unsafe { graph.add_kernel(&[], &self.mix, config, args) }.unwrap();
         graph
     }
 
@@ -100,7 +100,7 @@ fn a_driver_before_them_refuses_the_attribute_and_the_node_is_as_before() {
     let mut graph = Graph::new(&bench.context).unwrap();
     let config = LaunchConfig::for_num_elems(N);
     // SAFETY: the kernel touches N words of each; each has N.
-    let node = unsafe { graph.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+    let node = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
     // SAFETY: the call is refused.
     let refused = unsafe { graph.set_device_updatable(node) }.unwrap_err();
     let status = refused.status();
@@ -200,7 +200,7 @@ fn a_node_that_kernels_change_stays_and_its_graph_is_not_copied() {
         );
         refused(ground.graph.try_clone().map(drop), "cloning a graph");
         let mut outer = Graph::new(&bench.context).unwrap();
-        refused(outer.child(&[], &ground.graph), "a child graph");
+        refused(outer.add_child(&[], &ground.graph), "a child graph");
         assert!(outer.is_empty());
         let exec = ground.graph.instantiate().unwrap();
         refused(exec.set_enabled(node, false), "enabling or disabling");
@@ -229,7 +229,7 @@ fn executables_do_not_become_like_graphs_that_kernels_change_nor_those_like_othe
         ground.expect(34);
         // A child graph of the executable cannot have a device-updatable node either.
         let mut outer = Graph::new(&bench.context).unwrap();
-        let child = outer.child(&[], &plain).unwrap();
+        let child = outer.add_child(&[], &plain).unwrap();
         let outer = outer.instantiate().unwrap();
         refused(outer.set_child(child, &ground.graph), "cloning a graph");
         outer.launch(&ground.stream).unwrap();
@@ -250,10 +250,10 @@ fn kernels_change_nodes_in_bodies_too() {
         } = Ground::new(&bench);
         let mut graph = Graph::new(&bench.context).unwrap();
         let handle = graph.conditional_handle(Some(1)).unwrap();
-        let (outside, mut body) = graph.if_node(&[], handle).unwrap();
+        let (outside, mut body) = graph.add_if(&[], handle).unwrap();
         let config = LaunchConfig::for_num_elems(N);
         // SAFETY: the kernel touches N words of each; each has N.
-        let node = unsafe { body.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+        let node = unsafe { body.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
         // SAFETY: no kernel here changes a node.
         unsafe { body.set_device_updatable(node) }.unwrap();
         refused(graph.remove(outside), "removing a device-updatable node");

@@ -25,7 +25,7 @@ fn mixing(bench: &Bench, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) -> Gr
     let mix = bench.kernel(MIX, "mix");
     let mut graph = Graph::new(&bench.context).unwrap();
     // SAFETY: the kernel touches N words of each; each has N.
-    unsafe { graph.kernel(&[], &mix, LaunchConfig::for_num_elems(N), (x, y, N)) }.unwrap();
+    unsafe { graph.add_kernel(&[], &mix, LaunchConfig::for_num_elems(N), (x, y, N)) }.unwrap();
     graph.instantiate().unwrap()
 }
 
@@ -75,7 +75,7 @@ fn threads_may_launch_one_executable_and_others_that_share_its_memory() {
         let (mut x, mut y) = (filled(&home, 0), filled(&home, 1));
         let (add, swap) = (mixing(&bench, &mut x, &y), {
             let mut graph = Graph::new(&bench.context).unwrap();
-            graph.fill(&[], &mut y, 1_u32).unwrap();
+            graph.add_fill(&[], &mut y, 1_u32).unwrap();
             graph.instantiate().unwrap()
         });
         thread::scope(|scope| {
@@ -122,11 +122,11 @@ fn nodes_get_other_parameters_from_the_next_launch_on() {
             }
         };
         let mut graph = Graph::new(&bench.context).unwrap();
-        let fill = graph.fill(&[], &mut x, 1_u32).unwrap();
+        let fill = graph.add_fill(&[], &mut x, 1_u32).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
-        let kernel = unsafe { graph.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
-        let copy = graph.copy(&[], &mut out, &x).unwrap();
-        let host = graph.host(&[copy.edge()], count(1)).unwrap();
+        let kernel = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+        let copy = graph.add_copy(&[], &mut out, &x).unwrap();
+        let host = graph.add_host(&[copy.edge()], count(1)).unwrap();
         let exec = graph.instantiate().unwrap();
         exec.launch(&stream).unwrap();
         exec.set_fill(fill, &mut x, 10_u32).unwrap();
@@ -151,7 +151,7 @@ fn nodes_get_other_parameters_from_the_next_launch_on() {
         exec.launch(&stream).unwrap();
         assert!(is_all(&other, 10) && is_all(&next, 77), "{}", bench.name);
         // A failed update changes nothing.
-        let late = graph.fill(&[], &mut y, 1_u32).unwrap();
+        let late = graph.add_fill(&[], &mut y, 1_u32).unwrap();
         assert_eq!(exec.set_fill(late, &mut y, 2_u32), Err(Error::OtherGraph));
         let before = filled(&stream, 0);
         let short = x.slice(..1).unwrap();
@@ -168,9 +168,9 @@ fn an_update_must_not_let_two_nodes_race() {
         let stream = bench.stream();
         let (mut x, mut y, mut z) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
-        let first = graph.fill(&[], &mut x, 1_u32).unwrap();
-        let second = graph.fill(&[], &mut y, 2_u32).unwrap();
-        let third = graph.fill(&[second.edge()], &mut z, 3_u32).unwrap();
+        let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
+        let second = graph.add_fill(&[], &mut y, 2_u32).unwrap();
+        let third = graph.add_fill(&[second.edge()], &mut z, 3_u32).unwrap();
         let exec = graph.instantiate().unwrap();
         let other = Error::GraphOrder { other: 1 };
         assert_eq!(exec.set_fill(first, &mut y, 5_u32), Err(other));
@@ -195,12 +195,12 @@ fn an_executable_becomes_like_a_graph_of_the_same_nodes_and_edges() {
         let build = |out: &mut DeviceBuffer<u32>, value: u32, is_longer: bool| {
             let (mut x, y) = (filled(&stream, 9), filled(&stream, value));
             let mut graph = Graph::new(&bench.context).unwrap();
-            let fill = graph.fill(&[], &mut x, value).unwrap();
+            let fill = graph.add_fill(&[], &mut x, value).unwrap();
             // SAFETY: the kernel touches N words of each; each has N.
-            unsafe { graph.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
-            graph.copy(&[], &mut *out, &x).unwrap();
+            unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+            graph.add_copy(&[], &mut *out, &x).unwrap();
             if is_longer {
-                graph.empty(&[]).unwrap();
+                graph.add_empty(&[]).unwrap();
             }
             (graph, fill)
         };
@@ -241,8 +241,8 @@ fn a_panic_of_a_closure_is_told_and_the_stream_goes_on() {
         let stream = bench.stream();
         let mut x = filled(&stream, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
-        let host = graph.host(&[], || panic!("on purpose")).unwrap();
-        graph.fill(&[host.edge()], &mut x, 3_u32).unwrap();
+        let host = graph.add_host(&[], || panic!("on purpose")).unwrap();
+        graph.add_fill(&[host.edge()], &mut x, 3_u32).unwrap();
         let exec = graph.instantiate().unwrap();
         for _ in 0..2 {
             exec.launch(&stream).unwrap();
@@ -275,9 +275,9 @@ fn host_memory(bench: &Bench) {
     let (input, output) = (host(), host());
     let mut x = filled(&stream, 0);
     let mut graph = Graph::new(&bench.context).unwrap();
-    graph.copy(&[], &mut x, &input).unwrap();
-    graph.copy(&[], &output, &x).unwrap();
-    let refused = graph.copy::<u32>(&[], &input, &input.clone());
+    graph.add_copy(&[], &mut x, &input).unwrap();
+    graph.add_copy(&[], &output, &x).unwrap();
+    let refused = graph.add_copy::<u32>(&[], &input, &input.clone());
     assert!(matches!(refused, Err(Error::Unsupported { .. })));
     let exec = graph.instantiate().unwrap();
     for round in 1..5_u32 {
@@ -326,8 +326,8 @@ fn a_launch_that_fails_does_not_hide_the_one_that_runs() {
         let pinned = PinnedBuffer::zeroed(&bench.context, N as usize, PinnedFlags::default());
         let host = GraphHostBuffer::<u32>::new(pinned.unwrap()).unwrap();
         let mut graph = Graph::new(&bench.context).unwrap();
-        graph.fill(&[], &mut x, 7_u32).unwrap();
-        graph.copy(&[], &host, &x).unwrap();
+        graph.add_fill(&[], &mut x, 7_u32).unwrap();
+        graph.add_copy(&[], &host, &x).unwrap();
         let exec = graph.instantiate().unwrap();
         exec.launch(&stream).unwrap();
         let full = Status::CUDA_ERROR_OUT_OF_MEMORY;

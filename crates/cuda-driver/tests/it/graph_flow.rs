@@ -28,9 +28,9 @@ fn if_else_runs_one_of_two_bodies() {
             let mut x = filled(&stream, 0);
             let mut graph = Graph::new(&bench.context).unwrap();
             let handle = graph.conditional_handle(Some(value)).unwrap();
-            let (_, [mut then, mut otherwise]) = graph.if_else_node(&[], handle).unwrap();
-            then.fill(&[], &mut x, 10_u32).unwrap();
-            otherwise.fill(&[], &mut x, 20_u32).unwrap();
+            let (_, [mut then, mut otherwise]) = graph.add_if_else(&[], handle).unwrap();
+            then.add_fill(&[], &mut x, 10_u32).unwrap();
+            otherwise.add_fill(&[], &mut x, 20_u32).unwrap();
             graph.instantiate().unwrap().launch(&stream).unwrap();
             let found = x.to_vec().unwrap();
             assert_eq!(found, [expected; N as usize], "{}, {value}", bench.name);
@@ -53,15 +53,15 @@ fn launch_order_edges_connect_kernels_only() {
         let mut graph = Graph::new(&bench.context).unwrap();
         let config = LaunchConfig::for_num_elems(N);
         // SAFETY: the kernel touches N words of each; each has N.
-        let first = unsafe { graph.kernel(&[], &copy, config, (&x, &mut y, N)) }.unwrap();
+        let first = unsafe { graph.add_kernel(&[], &copy, config, (&x, &mut y, N)) }.unwrap();
         let edge = first.launch_order_edge();
         assert_eq!(edge, first.id().edge_of(EdgeKind::LaunchOrder));
         assert_ne!(edge, first.id().edge_of(EdgeKind::Programmatic));
         assert_eq!(first.edge(), first.id().edge_of(EdgeKind::Full));
         // SAFETY: as above; the two kernels share only memory that both read.
-        let second = unsafe { graph.kernel(&[edge], &copy, config, (&x, &mut z, N)) }.unwrap();
+        let second = unsafe { graph.add_kernel(&[edge], &copy, config, (&x, &mut z, N)) }.unwrap();
         assert_eq!(graph.edges().unwrap(), [(edge, second.id())]);
-        let refused = graph.empty(&[edge]);
+        let refused = graph.add_empty(&[edge]);
         assert!(matches!(refused, Err(Error::Unsupported { .. })));
         graph.instantiate().unwrap().launch(&stream).unwrap();
         for buffer in [y, z] {
@@ -76,7 +76,7 @@ fn executables_have_their_flags() {
         let stream = bench.stream();
         let mut x = filled(&stream, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
-        graph.fill(&[], &mut x, 3_u32).unwrap();
+        graph.add_fill(&[], &mut x, 3_u32).unwrap();
         let both = InstantiateFlags::AUTO_FREE_ON_LAUNCH | InstantiateFlags::USE_NODE_PRIORITY;
         for flags in [
             InstantiateFlags::empty(),

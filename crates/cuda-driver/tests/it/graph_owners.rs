@@ -66,16 +66,16 @@ fn everything(
     let host = GraphHostBuffer::new(pinned).unwrap();
     let mut inner = Graph::new(&bench.context).unwrap();
     // SAFETY: the kernel touches N words of each; each has N.
-    unsafe { inner.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+    unsafe { inner.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
     let mut graph = Graph::new(&bench.context).unwrap();
-    graph.child(&[], &inner).unwrap();
+    graph.add_child(&[], &inner).unwrap();
     // SAFETY: as above.
-    unsafe { graph.kernel(&[], &copy, config, (&x, &mut z, N)) }.unwrap();
-    let copied = graph.copy(&[], &host, &z).unwrap();
+    unsafe { graph.add_kernel(&[], &copy, config, (&x, &mut z, N)) }.unwrap();
+    let copied = graph.add_copy(&[], &host, &z).unwrap();
     let keep = move || {
         let _kept = &closure;
     };
-    graph.host(&[copied.edge()], keep).unwrap();
+    graph.add_host(&[copied.edge()], keep).unwrap();
     let clone = graph.try_clone().unwrap();
     drop(graph);
     (clone.instantiate().unwrap(), host)
@@ -130,12 +130,12 @@ fn a_graph_that_is_dropped_while_it_runs_runs_to_its_end() {
         let waiting = std::sync::Mutex::new(waiting);
         let mut graph = Graph::new(&bench.context).unwrap();
         let held_up = graph
-            .host(&[], move || waiting.lock().unwrap().recv().unwrap())
+            .add_host(&[], move || waiting.lock().unwrap().recv().unwrap())
             .unwrap();
         let config = LaunchConfig::for_num_elems(N);
         let after = [held_up.edge()];
         // SAFETY: the kernel touches N words of each; each has N.
-        unsafe { graph.kernel(&after, &mix, config, (&mut x, &y, N)) }.unwrap();
+        unsafe { graph.add_kernel(&after, &mix, config, (&mut x, &y, N)) }.unwrap();
         let exec = graph.instantiate().unwrap();
         exec.launch(&stream).unwrap();
         // None of these drops waits, and none frees memory that the launch will use.
@@ -159,7 +159,7 @@ fn held_memory_goes_with_the_last_graph_that_holds_it() {
         let before = count();
         let mut graph = Graph::new(&bench.context).unwrap();
         let mut x = filled(&stream, 0);
-        graph.fill(&[], &mut x, 1_u32).unwrap();
+        graph.add_fill(&[], &mut x, 1_u32).unwrap();
         x.close().unwrap();
         let clone = graph.try_clone().unwrap();
         let (first, second) = (graph.instantiate().unwrap(), clone.instantiate().unwrap());
@@ -188,10 +188,10 @@ fn memory_of_a_pool_goes_back_with_the_graph_behind_its_launches() {
         let pool = CachingPool::new(&bench.context);
         let mut seen = filled(&stream, 0);
         let exec = {
-            let mut x = pool.zeroed::<u32>(&stream, N as usize).unwrap();
+            let mut x = DeviceBuffer::<u32>::zeroed_in(&pool, &stream, N as usize).unwrap();
             let mut graph = Graph::new(&bench.context).unwrap();
-            graph.fill(&[], &mut x, 5_u32).unwrap();
-            graph.copy(&[], &mut seen, &x).unwrap();
+            graph.add_fill(&[], &mut x, 5_u32).unwrap();
+            graph.add_copy(&[], &mut seen, &x).unwrap();
             graph.instantiate().unwrap()
         };
         assert!(pool.statistics().bytes_in_use > 0);
@@ -200,7 +200,7 @@ fn memory_of_a_pool_goes_back_with_the_graph_behind_its_launches() {
         assert_eq!(pool.statistics().bytes_in_use, 0);
         // The pool returns the same block, and its next owner must take over its uses on other
         // streams.
-        let mut next = pool.zeroed::<u32>(&stream, N as usize).unwrap();
+        let mut next = DeviceBuffer::<u32>::zeroed_in(&pool, &stream, N as usize).unwrap();
         next.fill(6).unwrap();
         assert_eq!(pool.statistics().hits, 1);
         assert_eq!(seen.to_vec().unwrap(), vec![5; N as usize], "{seed}");
@@ -220,7 +220,7 @@ fn what_changes_have_left_goes_with_the_executable_once_its_launches_are_done() 
             let mut graph = Graph::new(&bench.context).unwrap();
             let config = LaunchConfig::for_num_elems(N);
             // SAFETY: the kernel touches N words of each; each has N.
-            let node = unsafe { graph.kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+            let node = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
             let exec = graph.instantiate().unwrap();
             exec.launch(&stream).unwrap();
             // The launch is in flight and keeps its original kernel.
@@ -252,7 +252,7 @@ fn an_executable_of_a_graph_that_is_gone_keeps_its_node_handles() {
         let stream = bench.stream();
         let mut x = filled(&stream, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
-        let fill = graph.fill(&[], &mut x, 1_u32).unwrap();
+        let fill = graph.add_fill(&[], &mut x, 1_u32).unwrap();
         let exec = graph.instantiate().unwrap();
         assert!(matches!(graph.close(), Err(Error::StillInUse { .. })));
         exec.set_fill(fill, &mut x, 2_u32).unwrap();

@@ -29,9 +29,9 @@ fn remove_between(bench: &Bench) {
     let stream = bench.stream();
     let (mut x, mut y, mut z) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
     let mut graph = Graph::new(&bench.context).unwrap();
-    let first = graph.fill(&[], &mut x, 1_u32).unwrap();
-    let between = graph.fill(&[first.edge()], &mut z, 2_u32).unwrap();
-    let last = graph.copy(&[between.edge()], &mut y, &x).unwrap();
+    let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
+    let between = graph.add_fill(&[first.edge()], &mut z, 2_u32).unwrap();
+    let last = graph.add_copy(&[between.edge()], &mut y, &x).unwrap();
     let edges = [(first.edge(), between.id()), (between.edge(), last.id())];
     assert_eq!(graph.edges().unwrap(), edges);
     let before = graph.instantiate().unwrap();
@@ -39,7 +39,7 @@ fn remove_between(bench: &Bench) {
     assert_eq!(graph.edges().unwrap(), [(first.edge(), last.id())]);
     assert_eq!((graph.len(), graph.nodes().unwrap().len()), (2, 2));
     assert_eq!(graph.remove(between), Err(Error::NodeGone));
-    assert_eq!(graph.empty(&[between.edge()]), Err(Error::NodeGone));
+    assert_eq!(graph.add_empty(&[between.edge()]), Err(Error::NodeGone));
     assert_eq!(graph.add_edge(first.edge(), between), Err(Error::NodeGone));
     graph.instantiate().unwrap().launch(&stream).unwrap();
     assert!(is_all(&y, 1) && is_all(&z, 0), "{}", bench.name);
@@ -59,10 +59,10 @@ fn nodes_wait_for_those_that_one_which_went_stood_for() {
         let stream = bench.stream();
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
-        let first = graph.fill(&[], &mut x, 1_u32).unwrap();
-        let second = graph.fill(&[], &mut x, 2_u32).unwrap();
+        let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
+        let second = graph.add_fill(&[], &mut x, 2_u32).unwrap();
         graph.remove(second).unwrap();
-        let last = graph.copy(&[], &mut y, &x).unwrap();
+        let last = graph.add_copy(&[], &mut y, &x).unwrap();
         assert_eq!(graph.edges().unwrap(), [(first.edge(), last.id())]);
         graph.instantiate().unwrap().launch(&stream).unwrap();
         assert!(is_all(&y, 1), "{}", bench.name);
@@ -77,8 +77,8 @@ fn what_a_node_kept_goes_with_it_and_the_executables_that_have_it() {
         let before = count();
         let mut graph = Graph::new(&bench.context).unwrap();
         let mut x = filled(&stream, 0);
-        let node = graph.fill(&[], &mut x, 1_u32).unwrap();
-        let again = graph.fill(&[], &mut x, 2_u32).unwrap();
+        let node = graph.add_fill(&[], &mut x, 1_u32).unwrap();
+        let again = graph.add_fill(&[], &mut x, 2_u32).unwrap();
         drop(x);
         let exec = graph.instantiate().unwrap();
         graph.remove(node).unwrap();
@@ -104,24 +104,24 @@ fn bodies_go_with_their_node() {
         let mut graph = Graph::new(&bench.context).unwrap();
         let handle = graph.conditional_handle(Some(1)).unwrap();
         let inner = graph.conditional_handle(Some(1)).unwrap();
-        let (node, mut body) = graph.if_node(&[], handle).unwrap();
-        let in_body = body.fill(&[], &mut x, 1_u32).unwrap();
-        let (_, mut innermost) = body.if_node(&[], inner).unwrap();
-        innermost.fill(&[], &mut y, 1_u32).unwrap();
+        let (node, mut body) = graph.add_if(&[], handle).unwrap();
+        let in_body = body.add_fill(&[], &mut x, 1_u32).unwrap();
+        let (_, mut innermost) = body.add_if(&[], inner).unwrap();
+        innermost.add_fill(&[], &mut y, 1_u32).unwrap();
         graph.remove(node).unwrap();
         for gone in [&mut body, &mut innermost] {
             assert!(gone.is_empty());
-            assert!(gone.fill(&[], &mut x, 2_u32).is_err());
+            assert!(gone.add_fill(&[], &mut x, 2_u32).is_err());
             assert_eq!(gone.remove(in_body), Err(Error::OtherGraph));
         }
         // Both condition handles should be reusable.
         for (value, handle) in [(5_u32, handle), (6, inner)] {
-            let Ok((_, mut body)) = graph.if_node(&[], handle) else {
+            let Ok((_, mut body)) = graph.add_if(&[], handle) else {
                 // Drivers are not documented to allow this.
                 assert!(bench.simulator.is_none());
                 continue 'benches;
             };
-            body.fill(&[], &mut x, value).unwrap();
+            body.add_fill(&[], &mut x, value).unwrap();
         }
         graph.instantiate().unwrap().launch(&stream).unwrap();
         assert!(is_all(&x, 6) && is_all(&y, 0), "{}", bench.name);
@@ -134,9 +134,9 @@ fn an_edge_that_keeps_two_nodes_apart_stays() {
         let stream = bench.stream();
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
-        let first = graph.fill(&[], &mut x, 1_u32).unwrap();
-        let between = graph.empty(&[first.edge()]).unwrap();
-        let last = graph.copy(&[between.edge()], &mut y, &x).unwrap();
+        let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
+        let between = graph.add_empty(&[first.edge()]).unwrap();
+        let last = graph.add_copy(&[between.edge()], &mut y, &x).unwrap();
         let raced = Err(Error::GraphOrder { other: 0 });
         assert_eq!(graph.remove_edge(first.edge(), between), raced);
         assert_eq!(graph.remove_edge(between.edge(), last), raced);
@@ -158,22 +158,22 @@ fn what_cannot_be_taken_out_is_an_error() {
         let stream = bench.stream();
         let mut x = filled(&stream, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
-        let own = graph.alloc_zeroed::<u32>(&[], N as usize).unwrap();
+        let own = graph.add_alloc_zeroed::<u32>(&[], N as usize).unwrap();
         let refused = graph.remove(own.node());
         assert!(matches!(refused, Err(Error::Unsupported { .. })));
-        graph.free(&[], own).unwrap();
+        graph.add_free(&[], own).unwrap();
         graph.instantiate().unwrap().launch(&stream).unwrap();
         let mix = bench.kernel(MIX, "mix");
         let y = filled(&stream, 3);
         let captured = Graph::capture(&bench.context, |scope| {
             let fill = scope.fill(&mut x, 1_u32)?;
             scope
-                .node(|graph, after| {
+                .add_node(|graph, after| {
                     let refused = graph.remove(fill);
                     assert!(matches!(refused, Err(Error::Capturing { .. })));
                     let config = LaunchConfig::for_num_elems(N);
                     // SAFETY: the kernel touches N words of each; each has N.
-                    unsafe { graph.kernel(after, &mix, config, (&mut x, &y, N)) }
+                    unsafe { graph.add_kernel(after, &mix, config, (&mut x, &y, N)) }
                 })
                 .map(drop)
         });
@@ -205,15 +205,16 @@ fn what_waits_by_an_edge_that_is_not_full_still_waits_for_all_before_it() {
         let mut graph = Graph::new(&bench.context).unwrap();
         let config = LaunchConfig::for_num_elems(N);
         // SAFETY: the kernel touches N words of each; each has N.
-        let first = unsafe { graph.kernel(&[], &copy, config, (&from, &mut x, N)) }.unwrap();
+        let first = unsafe { graph.add_kernel(&[], &copy, config, (&from, &mut x, N)) }.unwrap();
         // SAFETY: as above.
         let middle =
-            unsafe { graph.kernel(&[first.edge()], &copy, config, (&from, &mut other, N)) }
+            unsafe { graph.add_kernel(&[first.edge()], &copy, config, (&from, &mut other, N)) }
                 .unwrap();
         let early = [middle.programmatic_edge()];
         // SAFETY: as above; this kernel and the previous one share only memory that both read.
-        let second = unsafe { graph.kernel(&early, &copy, config, (&from, &mut x, N)) }.unwrap();
-        let last = graph.fill(&[], &mut x, 9_u32).unwrap();
+        let second =
+            unsafe { graph.add_kernel(&early, &copy, config, (&from, &mut x, N)) }.unwrap();
+        let last = graph.add_fill(&[], &mut x, 9_u32).unwrap();
         assert!(!graph.edges().unwrap().contains(&(first.edge(), last.id())));
         // The edge exists, but it is of a different type.
         let none = graph.remove_edge(middle.edge(), second).unwrap_err();

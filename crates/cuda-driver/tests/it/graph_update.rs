@@ -31,9 +31,9 @@ fn conditional(
 ) -> (Graph, Fill, Fill) {
     let mut graph = Graph::new(&bench.context).unwrap();
     let handle = graph.conditional_handle(Some(1)).unwrap();
-    let (_, mut body) = graph.if_node(&[], handle).unwrap();
-    let in_body = body.fill(&[], inner, 1_u32).unwrap();
-    let beside = graph.fill(&[], beside, 2_u32).unwrap();
+    let (_, mut body) = graph.add_if(&[], handle).unwrap();
+    let in_body = body.add_fill(&[], inner, 1_u32).unwrap();
+    let beside = graph.add_fill(&[], beside, 2_u32).unwrap();
     (graph, in_body, beside)
 }
 
@@ -114,22 +114,22 @@ fn an_edge_that_fails_leaves_no_node_without_it() {
             let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
             let mut graph = Graph::new(&bench.context).unwrap();
             let handle = graph.conditional_handle(Some(1)).unwrap();
-            graph.fill(&[], &mut x, 1_u32).unwrap();
-            let (_, mut body) = graph.if_node(&[], handle).unwrap();
-            graph.copy(&[], &mut y, &x).unwrap();
+            graph.add_fill(&[], &mut x, 1_u32).unwrap();
+            let (_, mut body) = graph.add_if(&[], handle).unwrap();
+            graph.add_copy(&[], &mut y, &x).unwrap();
             let full = Status::CUDA_ERROR_OUT_OF_MEMORY;
             simulator.add_rule(
                 Rule::new(full)
                     .function("cuGraphAddDependencies")
                     .nth(failing),
             );
-            let refused = body.fill(&[], &mut x, 2_u32).unwrap_err();
+            let refused = body.add_fill(&[], &mut x, 2_u32).unwrap_err();
             simulator.clear_rules();
             assert_eq!(refused.status(), Some(full));
             assert!(body.is_empty() && body.nodes().unwrap().is_empty());
             graph.instantiate().unwrap().launch(&stream).unwrap();
             assert!(is_all(&y, 1), "{seed}");
-            body.fill(&[], &mut x, 2_u32).unwrap();
+            body.add_fill(&[], &mut x, 2_u32).unwrap();
             assert_eq!(graph.edges().unwrap().len(), 3);
             graph.instantiate().unwrap().launch(&stream).unwrap();
             assert!(is_all(&y, 2), "{seed}");
@@ -147,12 +147,12 @@ fn what_a_body_comes_to_use_closes_no_circle() {
         let (mut x, mut y, mut z) = (filled(&stream, 7), filled(&stream, 0), filled(&stream, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
         let handle = graph.conditional_handle(Some(1)).unwrap();
-        let last = graph.copy(&[], &mut y, &x).unwrap();
-        let (node, mut body) = graph.if_node(&[], handle).unwrap();
-        let first = graph.copy(&[], &mut z, &x).unwrap();
+        let last = graph.add_copy(&[], &mut y, &x).unwrap();
+        let (node, mut body) = graph.add_if(&[], handle).unwrap();
+        let first = graph.add_copy(&[], &mut z, &x).unwrap();
         // The later node is added first. Both nodes read what the body will write.
         graph.add_edge(first.edge(), last).unwrap();
-        body.fill(&[], &mut x, 2_u32).unwrap();
+        body.add_fill(&[], &mut x, 2_u32).unwrap();
         let edges = graph.edges().unwrap();
         assert_eq!(edges, [(last.edge(), node.id()), (first.edge(), last.id())]);
         graph.instantiate().unwrap().launch(&stream).unwrap();
@@ -178,8 +178,8 @@ fn a_closure_that_is_refused_may_use_the_executable_as_it_goes() {
             Graph::new(&bench.context).unwrap(),
             Graph::new(&bench.context).unwrap(),
         );
-        let gone = graph.host(&[], || {}).unwrap();
-        let foreign = other.host(&[], || {}).unwrap();
+        let gone = graph.add_host(&[], || {}).unwrap();
+        let foreign = other.add_host(&[], || {}).unwrap();
         let exec = Arc::new(graph.instantiate().unwrap());
         graph.remove(gone).unwrap();
         let (sender, receiver) = mpsc::channel();

@@ -101,7 +101,7 @@ fn what_a_host_function_drops_is_given_back_by_another_thread() {
         let of_library = library.kernel("copy").unwrap().function(&bench.context);
         drop(library);
         let pool = CachingPool::new(&bench.context);
-        drop(pool.zeroed::<u32>(&bench.stream(), 1000).unwrap());
+        drop(DeviceBuffer::<u32>::zeroed_in(&pool, &bench.stream(), 1000).unwrap());
         let kernels = (kernel, of_library.unwrap());
         let own = (
             stream.clone(),

@@ -208,7 +208,7 @@ fn no_launch_of_a_graph_allocates_however_many_buffers_it_uses() {
             let [from, to] = two else { continue };
             let config = LaunchConfig::new(1, 8);
             // SAFETY: the kernel reads 8 words of the one and writes 8 of the other.
-            unsafe { graph.kernel(&[], &copy, config, (&*from, to, 8_u32)) }.unwrap();
+            unsafe { graph.add_kernel(&[], &copy, config, (&*from, to, 8_u32)) }.unwrap();
         }
         let exec = graph.instantiate().unwrap();
         exec.launch(&stream).unwrap();

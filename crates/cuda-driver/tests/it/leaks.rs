@@ -120,8 +120,8 @@ impl Rig {
                 drop(source);
             }
             4 => {
-                let pinned = PinnedBuffer::from_slice(one, &words, PinnedFlags::empty())?;
-                let mut buffer = self.pool.zeroed::<u32>(&home, words.len())?;
+                let pinned = PinnedBuffer::from_host(one, &words, PinnedFlags::empty())?;
+                let mut buffer = DeviceBuffer::<u32>::zeroed_in(&self.pool, &home, words.len())?;
                 buffer.copy_from_pinned(&pinned)?;
                 drop(pinned);
                 assert_eq!(buffer.to_vec()?, words);
@@ -135,7 +135,7 @@ impl Rig {
                 stream.wait(&event)?;
             }
             6 => {
-                let source = self.pool.copy_of(&home, &words)?;
+                let source = DeviceBuffer::from_host_in(&self.pool, &home, &words)?;
                 let mut there = DeviceBuffer::<u32>::zeroed(&two.default_stream()?, words.len())?;
                 there.as_mut_slice().copy_from_peer(&source.as_slice())?;
                 drop(source);
@@ -151,12 +151,12 @@ impl Rig {
                 let (config, args) = (LaunchConfig::for_num_elems(n), (&source, &mut copy, n));
                 // SAFETY: the kernel reads at most `n` words of one buffer and writes as many of
                 // the other; each has `n`.
-                let node = unsafe { graph.kernel(&[], &self.kernel, config, args) }?;
+                let node = unsafe { graph.add_kernel(&[], &self.kernel, config, args) }?;
                 let owned = Arc::clone(&self.calls);
                 let call = move || {
                     owned.fetch_add(1, Ordering::Relaxed);
                 };
-                graph.host(&[node.edge()], call)?;
+                graph.add_host(&[node.edge()], call)?;
                 let exec = graph.instantiate()?;
                 drop((source, graph));
                 exec.launch(&stream)?;

@@ -51,7 +51,9 @@ const OPERATIONS: &[Operation] = &[
     }),
     ("allocation from a pool", |it| {
         let pool = it.context.device().default_memory_pool()?;
-        Ok(Box::new(pool.zeroed::<u32>(&it.legacy, 4)?))
+        Ok(Box::new(DeviceBuffer::<u32>::zeroed_in(
+            &pool, &it.legacy, 4,
+        )?))
     }),
     ("free", |it| {
         let empty = DeviceBuffer::zeroed(&it.own, 0)?;
@@ -87,7 +89,7 @@ const OPERATIONS: &[Operation] = &[
     }),
     ("graph", |it| {
         let mut graph = Graph::new(&it.context)?;
-        graph.empty(&[])?;
+        graph.add_empty(&[])?;
         let exec = graph.instantiate()?;
         exec.upload(&it.legacy)?;
         exec.launch(&it.legacy)?;

@@ -21,7 +21,7 @@ fn filled(stream: &Stream, len: usize, word: u32) -> Result<DeviceBuffer<u32>, E
 }
 
 fn pinned(stream: &Stream, word: u32) -> Result<PinnedBuffer<u32>, Error> {
-    PinnedBuffer::from_slice(stream.context(), &[word; SMALL], PinnedFlags::empty())
+    PinnedBuffer::from_host(stream.context(), &[word; SMALL], PinnedFlags::empty())
 }
 
 /// Each kind of copy, of memory that is filled with a memset where the copy is a download.
@@ -80,7 +80,7 @@ const COPIES: [(&str, Copy); 14] = [
     ("the copy of a graph", |s| {
         let (from, mut to) = (filled(s, SMALL, 7)?, filled(s, SMALL, 0)?);
         let mut graph = Graph::new(s.context())?;
-        graph.copy(&[], &mut to, &from)?;
+        graph.add_copy(&[], &mut to, &from)?;
         graph.instantiate()?.launch(s)?;
         to.to_vec()
     }),

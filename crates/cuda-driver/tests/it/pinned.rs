@@ -22,7 +22,7 @@ fn pinned_memory_is_a_slice() {
         assert_eq!(*zeros, [0, 0, 0, 7, 0]);
         let source: Vec<u64> = (0..1000).map(|i| i * i).collect();
         let flags = PinnedFlags::PORTABLE | PinnedFlags::DEVICE_MAP;
-        let copy = PinnedBuffer::from_slice(&bench.context, &source, flags).unwrap();
+        let copy = PinnedBuffer::from_host(&bench.context, &source, flags).unwrap();
         assert_eq!(*copy, *source);
         assert!(copy.flags().unwrap().contains(PinnedFlags::DEVICE_MAP));
         // Dropping it requires no current context and may happen on another thread.
@@ -46,7 +46,7 @@ fn kernels_reach_host_memory_at_its_device_address() {
         let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
         let source: Vec<u32> = (0..256).map(|i| i * 3 + 1).collect();
         let input =
-            PinnedBuffer::from_slice(&bench.context, &source, PinnedFlags::DEVICE_MAP).unwrap();
+            PinnedBuffer::from_host(&bench.context, &source, PinnedFlags::DEVICE_MAP).unwrap();
         let output =
             RegisteredBuffer::from_vec(&bench.context, vec![0_u32; 256], RegisterFlags::DEVICE_MAP)
                 .unwrap();

@@ -26,8 +26,8 @@ fn buffers_come_from_the_pool_that_is_named() {
         let (home, other) = (bench.stream(), bench.stream());
         let copy = bench.kernel(COPY, "copy");
         let pool = MemoryPool::new(bench.context.device()).unwrap();
-        let source = pool.copy_of(&home, &[6_u32; 1000]).unwrap();
-        let mut target = pool.zeroed::<u32>(&home, 1000).unwrap();
+        let source = DeviceBuffer::from_host_in(&pool, &home, &[6_u32; 1000]).unwrap();
+        let mut target = DeviceBuffer::<u32>::zeroed_in(&pool, &home, 1000).unwrap();
         assert_eq!(target.to_vec().unwrap(), [0; 1000], "{}", bench.name);
         // SAFETY: the kernel reads 1000 words of the one and writes 1000 of the other; each has
         // 1000.
@@ -57,7 +57,7 @@ fn statistics_follow_what_is_allocated() {
         let stream = bench.stream();
         let pool = MemoryPool::new(bench.context.device()).unwrap();
         assert_eq!(pool.statistics().unwrap().used, 0);
-        let buffer = pool.zeroed::<u8>(&stream, 1 << 20).unwrap();
+        let buffer = DeviceBuffer::<u8>::zeroed_in(&pool, &stream, 1 << 20).unwrap();
         let now = pool.statistics().unwrap();
         assert_eq!(
             (now.used, now.most_used),
@@ -74,7 +74,11 @@ fn statistics_follow_what_is_allocated() {
         assert_eq!(pool.statistics().unwrap().most_used, 0);
         pool.trim_to(0).unwrap();
         assert_eq!(pool.statistics().unwrap().reserved, 0, "{}", bench.name);
-        assert!(pool.zeroed::<u8>(&stream, 0).unwrap().is_empty());
+        assert!(
+            DeviceBuffer::<u8>::zeroed_in(&pool, &stream, 0)
+                .unwrap()
+                .is_empty()
+        );
     }
 }
 
@@ -89,7 +93,7 @@ fn a_threshold_keeps_memory_over_a_wait() {
         assert_eq!(pool.reuse().unwrap(), PoolReuse::all(), "{}", bench.name);
         pool.set_reuse(PoolReuse::ALLOW_OPPORTUNISTIC).unwrap();
         assert_eq!(pool.reuse().unwrap(), PoolReuse::ALLOW_OPPORTUNISTIC);
-        drop(pool.zeroed::<u8>(&stream, 1 << 20).unwrap());
+        drop(DeviceBuffer::<u8>::zeroed_in(&pool, &stream, 1 << 20).unwrap());
         stream.synchronize().unwrap();
         // The software device caches no memory.
         if bench.simulator.is_none() {
@@ -126,8 +130,8 @@ fn a_limit_is_an_error_with_the_bytes() {
         let device = bench.context.device();
         if bench.context.driver().version().number() >= 12_020 {
             let pool = MemoryPool::with_limit(device, 64 << 20).unwrap();
-            let kept = pool.zeroed::<u8>(&stream, 32 << 20).unwrap();
-            let error = pool.zeroed::<u8>(&stream, 256 << 20).unwrap_err();
+            let kept = DeviceBuffer::<u8>::zeroed_in(&pool, &stream, 32 << 20).unwrap();
+            let error = DeviceBuffer::<u8>::zeroed_in(&pool, &stream, 256 << 20).unwrap_err();
             assert!(
                 matches!(error, Error::OutOfMemory { bytes, .. } if bytes == 256 << 20),
                 "{}: {error}",
@@ -158,7 +162,7 @@ fn access_is_given_to_peers_and_taken_away() {
     // A stream of the other device cannot allocate from the pool.
     let context = devices[1].primary_context().unwrap();
     let stream = context.default_stream().unwrap();
-    let error = pool.zeroed::<u8>(&stream, 10).unwrap_err();
+    let error = DeviceBuffer::<u8>::zeroed_in(&pool, &stream, 10).unwrap_err();
     assert!(matches!(error, Error::OtherContext { .. }), "{error}");
     let elsewhere = software(Builder::new());
     let error = pool.access(elsewhere.context.device()).unwrap_err();
@@ -173,7 +177,7 @@ fn a_pool_allocates_on_the_default_stream_of_a_context_that_is_not_current() {
         let legacy = bench.context.legacy_stream();
         // A new thread has no current context.
         let words = thread::scope(|scope| {
-            let allocate = || pool.zeroed::<u32>(&legacy, 8)?.to_vec();
+            let allocate = || DeviceBuffer::<u32>::zeroed_in(&pool, &legacy, 8)?.to_vec();
             scope.spawn(allocate).join().unwrap()
         });
         assert_eq!(words.unwrap(), [0; 8], "{}", bench.name);

@@ -136,7 +136,7 @@ fn elements_of_no_bytes_are_copied_without_a_call() {
     bench.simulator.as_ref().unwrap().reset_calls();
     let buffer = DeviceBuffer::from_host(&stream, &[[0_u8; 0]; 5]).unwrap();
     assert_eq!(buffer.to_vec().unwrap(), [[0_u8; 0]; 5]);
-    let pinned = PinnedBuffer::from_slice(&bench.context, &[[0_u8; 0]; 3], PinnedFlags::empty());
+    let pinned = PinnedBuffer::from_host(&bench.context, &[[0_u8; 0]; 3], PinnedFlags::empty());
     assert_eq!(*pinned.unwrap(), [[0_u8; 0]; 3]);
     let calls = bench.simulator.as_ref().unwrap().calls();
     assert!(calls.is_empty(), "{calls:?}");
@@ -427,7 +427,7 @@ fn page_locked_memory_is_copied_directly() {
         let stream = bench.stream();
         let source: Vec<u32> = (0..200_000).map(|i| i ^ 0x5A5A).collect();
         let pinned =
-            PinnedBuffer::from_slice(&bench.context, &source, PinnedFlags::empty()).unwrap();
+            PinnedBuffer::from_host(&bench.context, &source, PinnedFlags::empty()).unwrap();
         let mut back =
             RegisteredBuffer::from_vec(&bench.context, vec![0; 200_000], RegisterFlags::empty())
                 .unwrap();

@@ -1,5 +1,6 @@
 //! Test devices and kernels.
 
+use cuda_driver::Unpooled;
 use cuda_driver::Version;
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Schedule, Simulator};
@@ -84,7 +85,7 @@ pub(crate) fn late(seed: u64) -> Builder {
 /// Returns words that a stream can wait for; they do not come from a memory pool, as the driver
 /// refuses that.
 pub(crate) fn flags<T: DeviceRepr>(stream: &Stream, values: &[T]) -> DeviceBuffer<T> {
-    let mut flags = DeviceBuffer::zeroed_plain(stream, values.len()).unwrap();
+    let mut flags = DeviceBuffer::zeroed_in(&Unpooled, stream, values.len()).unwrap();
     flags.copy_from_host(values).unwrap();
     flags
 }

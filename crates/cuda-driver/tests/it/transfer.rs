@@ -18,7 +18,7 @@ const N: usize = 10_000;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn pinned(context: &Context, value: u32) -> PinnedBuffer<u32> {
-    PinnedBuffer::from_slice(context, &vec![value; N], PinnedFlags::empty()).unwrap()
+    PinnedBuffer::from_host(context, &vec![value; N], PinnedFlags::empty()).unwrap()
 }
 
 fn gate(stream: &Stream) -> mpsc::Sender<()> {

@@ -56,9 +56,9 @@ fn waiting_for_an_unfenced_use_blocks_no_other_thread() {
     let (mut x, mut y, mut z) = (filled(&own, 0), filled(&home, 0), filled(&home, 0));
     let config = LaunchConfig::for_num_elems(N);
     let mut holder = Graph::new(&bench.context).unwrap();
-    holder.fill(&[], &mut x, 1_u32).unwrap();
+    holder.add_fill(&[], &mut x, 1_u32).unwrap();
     let mut graph = Graph::new(&bench.context).unwrap();
-    graph.fill(&[], &mut z, 9_u32).unwrap();
+    graph.add_fill(&[], &mut z, 9_u32).unwrap();
     let exec = graph.instantiate().unwrap();
     home.synchronize().unwrap();
     let (go, waiting) = mpsc::channel::<()>();
@@ -100,7 +100,7 @@ fn unfenced_use_in_another_context_does_not_fail_a_launch() {
         // The fences of the uses so far are recorded, because per-thread streams own the buffers.
         let (mut x, mut y, mut z) = (filled(&own, 3), filled(&own, 5), filled(&peer, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
-        graph.fill(&[], &mut x, 1_u32).unwrap();
+        graph.add_fill(&[], &mut x, 1_u32).unwrap();
         simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuEventRecord"));
         z.as_mut_slice().copy_from_peer(&y.as_slice()).unwrap();
         simulator.clear_rules();

@@ -145,7 +145,7 @@ fn the_end_of_a_primary_context_breaks_no_capture_in_the_next() {
 #[test]
 fn a_guard_that_goes_in_a_host_function_gives_its_buffer_back() {
     for bench in everywhere("a_guard_that_goes_in_a_host_function_gives_its_buffer_back") {
-        let pinned = PinnedBuffer::from_slice(&bench.context, &[1_u32; 4], PinnedFlags::empty());
+        let pinned = PinnedBuffer::from_host(&bench.context, &[1_u32; 4], PinnedFlags::empty());
         // The guard borrows the buffer, and a host function must own it or borrow it for `'static`.
         let host: &'static _ = Box::leak(Box::new(GraphHostBuffer::new(pinned.unwrap()).unwrap()));
         let guard = host.read().unwrap();

@@ -1,5 +1,6 @@
 //! Deferred release of resources: a blocked context delays only the release of its own resources.
 
+use cuda_driver::Unpooled;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -26,7 +27,7 @@ impl Blocked {
         let stream = || Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap();
         let (stuck, free) = (stream(), stream());
         let flag = flags(&free, &[0_u32]);
-        let plain = DeviceBuffer::<u32>::zeroed_plain(&stuck, 4).unwrap();
+        let plain = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stuck, 4).unwrap();
         let pitched = PitchedBuffer::<u32>::zeroed(&stuck, (4, 4)).unwrap();
         stuck
             .wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)

@@ -6,7 +6,7 @@ use cuda_driver::{Graph, Result};
 
 fn add(graph: &mut Graph) -> Result<()> {
     let count = AtomicU32::new(0);
-    graph.host(&[], || {
+    graph.add_host(&[], || {
         count.fetch_add(1, Ordering::Relaxed);
     })?;
     Ok(())

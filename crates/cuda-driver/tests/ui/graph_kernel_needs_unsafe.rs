@@ -3,7 +3,7 @@
 use cuda_driver::{Function, Graph, LaunchConfig, Result};
 
 fn add(graph: &mut Graph, kernel: &Function) -> Result<()> {
-    graph.kernel(&[], kernel, LaunchConfig::new(1, 1), (1_u32,))?;
+    graph.add_kernel(&[], kernel, LaunchConfig::new(1, 1), (1_u32,))?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use cuda_driver::{DeviceBuffer, Graph, Result};
 
 fn add(graph: &mut Graph, buffer: &DeviceBuffer<u32>) -> Result<()> {
-    graph.fill(&[], buffer, 1_u32)?;
+    graph.add_fill(&[], buffer, 1_u32)?;
     Ok(())
 }
 

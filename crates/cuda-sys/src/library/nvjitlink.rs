@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use libloading::Library;
 
-use super::attempt;
+use super::loaded::LoadedLibrary;
 use super::places::{self, Candidate, Wanted};
 use crate::{LoadError, Version};
 
@@ -160,11 +160,7 @@ table! {
 }
 
 /// The nvJitLink library: its table of functions, its version and its origin.
-pub struct NvJitLinkLibrary {
-    table: NvJitLinkTable,
-    version: Version,
-    origin: String,
-}
+pub type NvJitLinkLibrary = LoadedLibrary<NvJitLinkTable>;
 
 /// The supported major versions.
 const MAJORS: [u32; 2] = [13, 12];
@@ -205,16 +201,9 @@ impl NvJitLinkLibrary {
     /// The file must be nvJitLink: running its initialisers must be sound, and its functions must
     /// have the behaviour and signatures of their names.
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
-        let library = path.as_ref().display().to_string();
+        let finish = |library, origin| Self::from_library(library, origin, &MAJORS);
         // SAFETY: running the initialisers must be sound ← the caller guarantees it.
-        match unsafe { places::open(path.as_ref()) } {
-            Ok(loaded) => Self::from_library(loaded, library, &MAJORS),
-            Err(error) => Err(LoadError::NotFound {
-                library: NAME,
-                tried: vec![attempt(library, &error)],
-                hint: "",
-            }),
-        }
+        unsafe { WANTED.open(path.as_ref(), finish) }
     }
 
     fn from_library(library: Library, origin: String, majors: &[u32]) -> Result<Self, LoadError> {
@@ -225,11 +214,7 @@ impl NvJitLinkLibrary {
                     let version = Self::version_of(&library, major);
                     // The library is never closed, because it may keep threads and state.
                     mem::forget(library);
-                    return Ok(Self {
-                        table,
-                        version,
-                        origin,
-                    });
+                    return Ok(Self::new(table, version, origin));
                 }
                 Err(name) => missing = name,
             }
@@ -275,32 +260,5 @@ impl NvJitLinkLibrary {
             format!("libnvJitLink.so.{major}")
         };
         places::candidates(&[&name], &["nvidia/nvjitlink/lib", "nvidia/nvjitlink/bin"])
-    }
-
-    /// Returns the table of functions.
-    #[must_use]
-    pub fn table(&self) -> &NvJitLinkTable {
-        &self.table
-    }
-
-    /// Returns the version of CUDA to which this library belongs.
-    #[must_use]
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
-    /// Returns the path of the loaded file.
-    #[must_use]
-    pub fn origin(&self) -> &str {
-        &self.origin
-    }
-}
-
-impl fmt::Debug for NvJitLinkLibrary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NvJitLinkLibrary")
-            .field("origin", &self.origin)
-            .field("version", &self.version)
-            .finish_non_exhaustive()
     }
 }

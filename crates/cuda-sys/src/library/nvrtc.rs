@@ -1,9 +1,7 @@
 //! The NVRTC library: where it is searched for, and its table of functions.
 
 use std::ffi::{c_int, c_void};
-use std::fmt;
 use std::mem;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Arc;
@@ -11,10 +9,10 @@ use std::sync::Arc;
 use libloading::Library;
 use once_cell::sync::OnceCell;
 
-use super::attempt;
+use super::loaded::{self, LoadedLibrary};
 use super::places::{self, Candidate, Wanted};
 use crate::nvrtc::{FUNCTIONS, NvrtcTable, calls, nvrtcResult};
-use crate::{LoadError, Version};
+use crate::{Function, LoadError, Version};
 
 const NAME: &str = "NVRTC";
 
@@ -30,11 +28,7 @@ const WANTED: Wanted = Wanted {
 const OLDEST: Version = Version::new(12000);
 
 /// The NVRTC library: its table of functions, its version and its origin.
-pub struct NvrtcLibrary {
-    table: NvrtcTable,
-    version: Version,
-    origin: String,
-}
+pub type NvrtcLibrary = LoadedLibrary<NvrtcTable>;
 
 impl NvrtcLibrary {
     /// Loads the NVRTC of this system, once per process: the first of [`library_candidates`] that
@@ -78,40 +72,23 @@ impl NvrtcLibrary {
     /// The file must be NVRTC: running its initialisers must be sound, and its functions must have
     /// the behaviour and signatures of their names.
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
-        let library = path.as_ref().display().to_string();
         // SAFETY: running the initialisers must be sound ← the caller guarantees it.
-        match unsafe { places::open(path.as_ref()) } {
-            Ok(loaded) => Self::from_library(loaded, library),
-            Err(error) => Err(LoadError::NotFound {
-                library: NAME,
-                tried: vec![attempt(library, &error)],
-                hint: "",
-            }),
-        }
+        unsafe { WANTED.open(path.as_ref(), Self::from_library) }
     }
 
     fn from_library(library: Library, origin: String) -> Result<Self, LoadError> {
-        type Slot = Option<unsafe extern "C" fn()>;
-        const { assert!(mem::size_of::<NvrtcTable>() == FUNCTIONS.len() * mem::size_of::<Slot>()) };
-        let mut table = NvrtcTable::default();
-        let slots = ptr::from_mut(&mut table).cast::<Slot>();
-        for (index, function) in FUNCTIONS.iter().enumerate() {
-            // SAFETY: the symbol's type must be correct ← it is only used as an address here, and
-            // converted to a function pointer below.
+        const {
+            assert!(mem::size_of::<NvrtcTable>() == FUNCTIONS.len() * mem::size_of::<*mut c_void>())
+        };
+        let find = |function: &Function| {
+            // SAFETY: the symbol's type must be correct ← it is only used as an address here.
             let found = unsafe { library.get::<*mut c_void>(function.name.as_bytes()) };
-            let Ok(found) = found.map(|symbol| *symbol) else {
-                continue;
-            };
-            // SAFETY: the pointer must be null or a function ← it is the address of an exported
-            // function.
-            let found = unsafe { mem::transmute::<*mut c_void, Slot>(found) };
-            // SAFETY: `index` must be within the table and select the slot of this function ← the
-            // table is `repr(C)` and has one pointer for each row of FUNCTIONS (asserted above), in
-            // the same order (generated together). NVRTC has one revision of each function.
-            let slot = unsafe { slots.add(index) };
-            // SAFETY: the slot must be writable ← it is within `table`, which is a local.
-            unsafe { slot.write(found) };
-        }
+            found.map_or(ptr::null_mut(), |symbol| *symbol)
+        };
+        // SAFETY: table and FUNCTIONS must have been generated together, and `find` must return the
+        // function ← they were, and their sizes agree (asserted above); it returns the export of
+        // that name, and NVRTC has one revision of each function.
+        let table: NvrtcTable = unsafe { loaded::fill(&FUNCTIONS, find) };
         let Some(get_version) = table.nvrtcVersion else {
             return Err(LoadError::NotTheLibrary {
                 library: origin,
@@ -144,46 +121,7 @@ impl NvrtcLibrary {
                 oldest: OLDEST,
             });
         }
-        Ok(Self {
-            table,
-            version,
-            origin,
-        })
-    }
-
-    /// Returns the table of functions.
-    #[must_use]
-    pub fn table(&self) -> &NvrtcTable {
-        &self.table
-    }
-
-    /// Returns the version of CUDA to which this NVRTC belongs.
-    #[must_use]
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
-    /// Returns the path of the loaded file.
-    #[must_use]
-    pub fn origin(&self) -> &str {
-        &self.origin
-    }
-}
-
-impl Deref for NvrtcLibrary {
-    type Target = NvrtcTable;
-
-    fn deref(&self) -> &NvrtcTable {
-        &self.table
-    }
-}
-
-impl fmt::Debug for NvrtcLibrary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NvrtcLibrary")
-            .field("origin", &self.origin)
-            .field("version", &self.version)
-            .finish_non_exhaustive()
+        Ok(Self::new(table, version, origin))
     }
 }
 

@@ -90,6 +90,28 @@ impl Wanted {
         }
     }
 
+    /// Loads the file `path` and passes it to `finish`.
+    ///
+    /// # Safety
+    ///
+    /// Running the initialisers of the library, and of the libraries that it needs, must be sound.
+    pub(super) unsafe fn open<T>(
+        &self,
+        path: &Path,
+        finish: impl FnOnce(Library, String) -> Result<T, LoadError>,
+    ) -> Result<T, LoadError> {
+        let name = path.display().to_string();
+        // SAFETY: running the initialisers must be sound ← the caller guarantees it.
+        match unsafe { open(path) } {
+            Ok(library) => finish(library, name),
+            Err(error) => Err(LoadError::NotFound {
+                library: self.library,
+                tried: vec![attempt(name, &error)],
+                hint: "",
+            }),
+        }
+    }
+
     fn load_first<T>(
         &self,
         candidates: Vec<Candidate>,
@@ -128,7 +150,7 @@ impl Wanted {
 ///
 /// Running the initialisers of the library, and of the libraries that it needs, must be sound.
 #[cfg(not(windows))]
-pub(super) unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
+unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
     // SAFETY: running the initialisers must be sound ← the caller guarantees it.
     unsafe { Library::new(path) }
 }
@@ -141,7 +163,7 @@ pub(super) unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
 ///
 /// Running the initialisers of the library, and of the libraries that it needs, must be sound.
 #[cfg(windows)]
-pub(super) unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
+unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
     use libloading::os::windows;
     let is_bare = path.components().count() == 1 && !path.has_root();
     let (path, flags) = if is_bare {

@@ -56,20 +56,22 @@ impl Graph {
     /// `cuStreamBeginCapture(RELAXED)`, `cuStreamEndCapture()`—Creates a graph from the calls that
     /// `calls` makes on its scope.
     ///
-    /// ```no_run
-    /// # use cuda_driver::{DeviceBuffer, Function, Graph, LaunchConfig, Stream};
-    /// # fn f(stream: &Stream, twice: &Function) -> cuda_driver::Result<()> {
-    /// let mut x = DeviceBuffer::<f32>::zeroed(stream, 256)?;
-    /// let graph = Graph::capture(stream.context(), |scope| {
-    ///     scope.fill(&mut x, 1.0)?;
-    ///     // SAFETY: the kernel doubles 256 floats of `x`.
-    ///     unsafe { scope.launch(twice, LaunchConfig::new(1, 256), (&mut x,)) }?;
+    /// ```
+    /// use cuda_driver::{DeviceBuffer, Graph};
+    ///
+    /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = context.default_stream()?;
+    /// let mut x = DeviceBuffer::<u32>::zeroed(&stream, 256)?;
+    /// let mut y = DeviceBuffer::<u32>::zeroed(&stream, 256)?;
+    /// let graph = Graph::capture(&context, |scope| {
+    ///     scope.fill(&mut x, 3_u32)?;
+    ///     scope.copy(&mut y, &x)?;
     ///     Ok(())
     /// })?;
-    /// graph.instantiate()?.launch(stream)?;
-    /// assert_eq!(x.to_vec()?, [2.0; 256]);
-    /// # Ok(())
-    /// # }
+    /// graph.instantiate()?.launch(&stream)?;
+    /// assert_eq!(y.to_vec()?, [3; 256]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// Nothing runs before the graph is launched. A captured call is not a use of its buffers; each

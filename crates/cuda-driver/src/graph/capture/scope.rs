@@ -27,6 +27,31 @@ use crate::types::node::{Edge, Node, NodeId, node_kind};
 /// [`fork`](Self::fork) begins another branch. Calls on two branches with conflicting accesses to
 /// the same memory are ordered automatically: the later one waits for the earlier one, as between
 /// streams.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, Graph, LaunchConfig, Module, Ptx};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// # let mix = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
+/// # let mix = Module::load(&context, &mix)?.function("mix")?;
+/// let mut x = DeviceBuffer::<u32>::zeroed(&stream, 64)?;
+/// let mut y = DeviceBuffer::<u32>::zeroed(&stream, 64)?;
+/// let graph = Graph::capture(&context, |scope| {
+///     let mut branch = scope.fork()?;
+///     scope.fill(&mut x, 1_u32)?;
+///     // Runs at the same time as the first fill.
+///     branch.fill(&mut y, 5_u32)?;
+///     scope.join(&branch)?;
+///     // SAFETY: the kernel computes `x[i] = 2 * x[i] + y[i]` for 64 words.
+///     unsafe { scope.launch(&mix, LaunchConfig::new(1, 64), (&mut x, &y, 64_u32)) }?;
+///     Ok(())
+/// })?;
+/// graph.instantiate()?.launch(&stream)?;
+/// assert_eq!(x.to_vec()?, [7; 64]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct CaptureScope<'c> {
     session: &'c Session,
     stream: Stream,
@@ -53,7 +78,7 @@ impl<'c> CaptureScope<'c> {
     ///
     /// # Safety
     ///
-    /// The contract of [`Graph::kernel`] holds.
+    /// The contract of [`Graph::add_kernel`] holds.
     pub unsafe fn launch<A: KernelArgs>(
         &mut self,
         function: &Function,
@@ -122,9 +147,7 @@ impl<'c> CaptureScope<'c> {
         attributes: Option<&LaunchAttributes<'_>>,
         args: &A,
     ) -> Result<Node<node_kind::Kernel>> {
-        self.stream
-            .expect_context(function.context(), "the kernel")?;
-        let owners = kernel_owners(self.graph().id(), function, config, args)?;
+        let owners = kernel_owners(self.context(), self.graph().id(), function, config, args)?;
         let attributes = match attributes {
             Some(attributes) => {
                 function.check_cluster(config, attributes.cluster_blocks())?;
@@ -157,83 +180,83 @@ impl<'c> CaptureScope<'c> {
         Ok(Node::new(node))
     }
 
-    /// `cuGraphAddMemcpyNode()`—Captures a copy. See [`Graph::copy`].
+    /// `cuGraphAddMemcpyNode()`—Captures a copy. See [`Graph::add_copy`].
     ///
     /// # Errors
     ///
-    /// The errors of [`Graph::copy`] and of [`node`](Self::node).
+    /// The errors of [`Graph::add_copy`] and of [`add_node`](Self::add_node).
     pub fn copy<'a, T: DeviceRepr>(
         &mut self,
         to: impl Into<CopyTarget<'a, T>>,
         from: impl Into<CopySource<'a, T>>,
     ) -> Result<Node<node_kind::Memcpy>> {
-        self.node(|graph, after| graph.copy(after, to, from))
+        self.add_node(|graph, after| graph.add_copy(after, to, from))
     }
 
-    /// `cuGraphAddMemsetNode()`—Captures a fill. See [`Graph::fill`].
+    /// `cuGraphAddMemsetNode()`—Captures a fill. See [`Graph::add_fill`].
     ///
     /// # Errors
     ///
-    /// The errors of [`Graph::fill`] and of [`node`](Self::node).
+    /// The errors of [`Graph::add_fill`] and of [`add_node`](Self::add_node).
     pub fn fill<'a, T: DeviceRepr>(
         &mut self,
         to: impl Into<CopyTarget<'a, T>>,
         value: T,
     ) -> Result<Node<node_kind::Memset>> {
-        self.node(|graph, after| graph.fill(after, to, value))
+        self.add_node(|graph, after| graph.add_fill(after, to, value))
     }
 
     /// `cuGraphAddHostNode(function)`—Captures a call of a closure, once in each launch. See
-    /// [`Graph::host`].
+    /// [`Graph::add_host`].
     ///
     /// # Errors
     ///
-    /// The errors of [`Graph::host`] and of [`node`](Self::node).
+    /// The errors of [`Graph::add_host`] and of [`add_node`](Self::add_node).
     pub fn host(
         &mut self,
         function: impl Fn() + Send + Sync + 'static,
     ) -> Result<Node<node_kind::Host>> {
-        self.node(|graph, after| graph.host(after, function))
+        self.add_node(|graph, after| graph.add_host(after, function))
     }
 
     /// `cuGraphAddChildGraphNode(child)`—Captures a run of another graph in its present state. See
-    /// [`Graph::child`].
+    /// [`Graph::add_child`].
     ///
     /// # Errors
     ///
-    /// The errors of [`Graph::child`] and of [`node`](Self::node).
+    /// The errors of [`Graph::add_child`] and of [`add_node`](Self::add_node).
     pub fn child(&mut self, child: &Graph) -> Result<Node<node_kind::Child>> {
-        self.node(|graph, after| graph.child(after, child))
+        self.add_node(|graph, after| graph.add_child(after, child))
     }
 
     /// `cuGraphAddEventRecordNode(event)`—Captures the recording of an event in each launch. See
-    /// [`Graph::event_record`].
+    /// [`Graph::add_event_record`].
     ///
     /// # Errors
     ///
-    /// The errors of [`Graph::event_record`] and of [`node`](Self::node).
+    /// The errors of [`Graph::add_event_record`] and of [`add_node`](Self::add_node).
     pub fn event_record(&mut self, event: &Arc<Event>) -> Result<Node<node_kind::EventRecord>> {
-        self.node(|graph, after| graph.event_record(after, event))
+        self.add_node(|graph, after| graph.add_event_record(after, event))
     }
 
     /// `cuGraphAddEventWaitNode(event)`—Captures a wait for the work that an event represents at
-    /// the time of the launch. See [`Graph::event_wait`].
+    /// the time of the launch. See [`Graph::add_event_wait`].
     ///
     /// # Errors
     ///
-    /// The errors of [`Graph::event_wait`] and of [`node`](Self::node).
+    /// The errors of [`Graph::add_event_wait`] and of [`add_node`](Self::add_node).
     pub fn event_wait(&mut self, event: &Arc<Event>) -> Result<Node<node_kind::EventWait>> {
-        self.node(|graph, after| graph.event_wait(after, event))
+        self.add_node(|graph, after| graph.add_event_wait(after, event))
     }
 
     /// `cuGraphAddBatchMemOpNode(batch)`—Captures waits for values and writes of values. See
-    /// [`Graph::batch`].
+    /// [`Graph::add_batch`].
     ///
     /// # Errors
     ///
-    /// The errors of [`Graph::batch`] and of [`node`](Self::node).
+    /// The errors of [`Graph::add_batch`] and of [`add_node`](Self::add_node).
     pub fn batch(&mut self, batch: ValueBatch<'_>) -> Result<Node<node_kind::BatchMemOp>> {
-        self.node(|graph, after| graph.batch(after, batch))
+        self.add_node(|graph, after| graph.add_batch(after, batch))
     }
 
     /// `cuStreamUpdateCaptureDependencies()`—Appends a node of any kind to this branch. `add`
@@ -246,7 +269,7 @@ impl<'c> CaptureScope<'c> {
     /// The error that `add` returns, [`Error::OtherGraph`] if its node is in another graph, and
     /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture.
     #[doc(alias = "cuStreamUpdateCaptureDependencies")]
-    pub fn node<N: Into<NodeId> + Copy>(
+    pub fn add_node<N: Into<NodeId> + Copy>(
         &mut self,
         add: impl FnOnce(&mut Graph, &[Edge]) -> Result<N>,
     ) -> Result<N> {

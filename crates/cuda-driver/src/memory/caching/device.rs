@@ -9,7 +9,7 @@ use super::statistics::Statistics;
 use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
 use crate::memory::allocation::{Block, Memory, Reclaim, Source};
-use crate::memory::{DeviceBuffer, DeviceRepr, bytes_of};
+use crate::memory::allocator::{Allocator, sealed};
 use crate::stream::Stream;
 use crate::tracking::Tracker;
 
@@ -31,6 +31,24 @@ use crate::tracking::Tracker;
 /// Sizes are rounded up by at most an eighth, and to at least 256 bytes. When the last handle of
 /// the pool is dropped, its cached memory is freed. Its buffers stay valid and free their memory
 /// themselves.
+///
+/// ```
+/// use cuda_driver::{CachingPool, DeviceBuffer};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let pool = CachingPool::new(&context);
+/// let buffer = DeviceBuffer::<u32>::zeroed_in(&pool, &stream, 1000)?;
+/// let address = buffer.as_raw();
+/// drop(buffer);
+///
+/// // The same memory again, without a driver call for the allocation.
+/// let again = DeviceBuffer::filled_in(&pool, &stream, 1000, 7_u32)?;
+/// assert_eq!(again.as_raw(), address);
+/// assert_eq!(again.to_vec()?, [7; 1000]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct CachingPool(Arc<Owner>);
 
@@ -67,63 +85,6 @@ impl CachingPool {
         &self.blocks().context
     }
 
-    /// Allocates `len` elements. The contents are undefined.
-    ///
-    /// # Errors
-    ///
-    /// * [`Error::PoolLimit`] if the allocation would exceed the limit of the pool.
-    /// * [`Error::OutOfMemory`] with the number of bytes requested, if there is no room even after
-    ///   all cached memory was freed.
-    /// * [`Error::SizeOverflow`] if the size does not fit in an address.
-    /// * [`Error::OtherContext`] if `stream` and the pool belong to different contexts.
-    ///
-    /// # Safety
-    ///
-    /// No element may be read before it has been written, as for [`DeviceBuffer::uninit`].
-    pub unsafe fn uninit<T: DeviceRepr>(
-        &self,
-        stream: &Stream,
-        len: usize,
-    ) -> Result<DeviceBuffer<T>> {
-        let bytes = bytes_of::<T>(len)?;
-        stream.expect_context(&self.blocks().context, "the pool")?;
-        if bytes == 0 {
-            return Ok(DeviceBuffer::of_memory(Memory::nothing(stream), len));
-        }
-        let block = self.blocks().allocate(stream, class_of(bytes))?;
-        let source = Source::Other(Arc::clone(self.blocks()) as Arc<dyn Reclaim>);
-        // SAFETY: the block must belong to the pool, no other code may return it, and the tracker
-        // must know all its uses ← the block was taken out of the pool just now, together with its
-        // tracker.
-        let memory = unsafe { Memory::of_block(block, source) };
-        Ok(DeviceBuffer::of_memory(memory, len))
-    }
-
-    /// `cuMemsetD8Async(0)`—Allocates `len` elements and queues a fill with zero bits.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`uninit`](Self::uninit) does.
-    pub fn zeroed<T: DeviceRepr>(&self, stream: &Stream, len: usize) -> Result<DeviceBuffer<T>> {
-        // SAFETY: the elements must be written before they are read ← they are filled below, on the
-        // same stream.
-        let mut buffer = unsafe { self.uninit(stream, len) }?;
-        buffer.set_zero()?;
-        Ok(buffer)
-    }
-
-    /// Allocates a buffer and copies `source` into it.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`uninit`](Self::uninit) and [`DeviceBuffer::copy_from_host`] do.
-    pub fn copy_of<T: DeviceRepr>(&self, stream: &Stream, source: &[T]) -> Result<DeviceBuffer<T>> {
-        // SAFETY: the elements must be written before they are read ← they are filled below.
-        let mut buffer = unsafe { self.uninit(stream, source.len()) }?;
-        buffer.copy_from_host(source)?;
-        Ok(buffer)
-    }
-
     /// Returns the maximum number of bytes that the pool may reserve from the driver, or
     /// `usize::MAX` if there is no limit.
     #[must_use]
@@ -152,6 +113,24 @@ impl CachingPool {
 
     fn blocks(&self) -> &Arc<Blocks> {
         &self.0.0
+    }
+}
+
+impl Allocator for CachingPool {}
+
+impl sealed::Allocate for CachingPool {
+    fn check(&self, home: &Stream, _: sealed::Token) -> Result<()> {
+        home.expect_context(self.context(), "the pool")
+    }
+
+    fn allocate(&self, home: &Stream, bytes: usize, _: sealed::Token) -> Result<sealed::Allocated> {
+        let block = self.blocks().allocate(home, class_of(bytes))?;
+        let source = Source::Other(Arc::clone(self.blocks()) as Arc<dyn Reclaim>);
+        // SAFETY: the block must belong to the pool, no other code may return it, and the tracker
+        // must know all its uses ← the block was taken out of the pool just now, together with its
+        // tracker.
+        let memory = unsafe { Memory::of_block(block, source) };
+        Ok(sealed::Allocated(memory))
     }
 }
 

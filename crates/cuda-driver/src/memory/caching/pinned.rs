@@ -25,6 +25,22 @@ use crate::staging_pool::PinnedBlock;
 /// Sizes are rounded up by at most an eighth, and to at least 256 bytes. When the last handle of
 /// the pool is dropped, its cached memory is freed. Its buffers stay valid and free their memory
 /// themselves.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, PinnedBuffer, PinnedCachingPool, PinnedFlags};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let pool = PinnedCachingPool::new(&context, PinnedFlags::empty());
+/// let staged = PinnedBuffer::from_host_in(&pool, &[1_u32, 2, 3])?;
+/// let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 3)?;
+/// buffer.copy_from_pinned(&staged)?;
+/// drop(staged);
+/// assert!(pool.statistics().bytes_cached >= 12);
+/// assert_eq!(buffer.to_vec()?, [1, 2, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct PinnedCachingPool(Arc<Owner>);
 
@@ -88,28 +104,6 @@ impl PinnedCachingPool {
         // SAFETY: the memory must be initialised and hold `len` elements ← it was zeroed when it
         // was allocated, and the blocks of its class hold at least `bytes` bytes.
         unsafe { PinnedBuffer::of_locked(locked, len) }
-    }
-
-    /// Allocates `len` elements of zero bits.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`take`](Self::take) does.
-    pub fn zeroed<T: DeviceRepr>(&self, len: usize) -> Result<PinnedBuffer<T>> {
-        let mut buffer = self.take(len)?;
-        bytemuck::fill_zeroes(&mut buffer);
-        Ok(buffer)
-    }
-
-    /// Allocates a buffer and copies `source` into it.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`take`](Self::take) does.
-    pub fn copy_of<T: DeviceRepr>(&self, source: &[T]) -> Result<PinnedBuffer<T>> {
-        let mut buffer = self.take(source.len())?;
-        buffer.copy_from_slice(source);
-        Ok(buffer)
     }
 
     /// Returns the maximum number of bytes that the pool may reserve from the driver, or

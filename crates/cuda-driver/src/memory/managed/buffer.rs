@@ -22,6 +22,20 @@ use crate::tracking::Access;
 /// holds such a slice, the borrow prevents new conflicting uses.
 ///
 /// Dropping the buffer waits for its uses and frees the memory.
+///
+/// ```
+/// use cuda_driver::ManagedBuffer;
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let mut buffer = ManagedBuffer::from_host(&stream, &[1_u32, 2, 3])?;
+/// buffer.host_mut()?[1] = 20;
+/// buffer.slice_mut(2..).expect("3 elements").fill(7)?;
+/// // Waits for the fill.
+/// assert_eq!(buffer.host()?, [1, 20, 7]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ManagedBuffer<T: DeviceRepr> {
     buffer: DeviceBuffer<T>,
     /// Whether the host may access the memory while the device runs any work.

@@ -17,7 +17,7 @@ use super::locked::{Locked, sealed};
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
-use crate::memory::{DeviceRepr, bytes_of};
+use crate::memory::{DeviceRepr, PinnedCachingPool, bytes_of};
 use crate::staging_pool::PinnedBlock;
 
 bitflags::bitflags! {
@@ -48,6 +48,20 @@ bitflags::bitflags! {
 ///
 /// A buffer may have a length of 0. It then has no memory, and creating it does not call the
 /// driver.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, PinnedBuffer, PinnedFlags};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let mut pinned = PinnedBuffer::from_host(&context, &[1_u32, 2, 3], PinnedFlags::empty())?;
+/// pinned[1] = 20;
+/// let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 3)?;
+/// buffer.copy_from_pinned(&pinned)?;
+/// assert_eq!(buffer.to_vec()?, [1, 20, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct PinnedBuffer<T: DeviceRepr> {
     locked: Locked<PinnedBlock>,
     len: usize,
@@ -79,13 +93,35 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     /// # Errors
     ///
     /// Fails as [`zeroed`](Self::zeroed) does.
-    pub fn from_slice(context: &Context, source: &[T], flags: PinnedFlags) -> Result<Self> {
+    pub fn from_host(context: &Context, source: &[T], flags: PinnedFlags) -> Result<Self> {
         Self::filled(context, source.len(), flags, |start, bytes| {
             let from = source.as_ptr().cast::<u8>();
             // SAFETY: both ranges must hold `bytes` bytes and must not overlap ← `bytes` is the
             // size of the source, and the destination was allocated just now.
             unsafe { ptr::copy_nonoverlapping(from, start, bytes) }
         })
+    }
+
+    /// Takes `len` elements from a pool and fills them with zero bits.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`PinnedCachingPool::take`] does.
+    pub fn zeroed_in(pool: &PinnedCachingPool, len: usize) -> Result<Self> {
+        let mut buffer = pool.take(len)?;
+        bytemuck::fill_zeroes(&mut buffer);
+        Ok(buffer)
+    }
+
+    /// Takes a buffer from a pool and copies `source` into it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`PinnedCachingPool::take`] does.
+    pub fn from_host_in(pool: &PinnedCachingPool, source: &[T]) -> Result<Self> {
+        let mut buffer = pool.take(source.len())?;
+        buffer.copy_from_slice(source);
+        Ok(buffer)
     }
 
     /// Allocates the memory and calls `fill` with its address and size. `fill` must write every

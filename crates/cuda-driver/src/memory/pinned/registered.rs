@@ -44,6 +44,21 @@ bitflags::bitflags! {
 ///
 /// [`into_vec`](Self::into_vec) returns the `Vec`. If the memory cannot be unregistered, it is
 /// never freed.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, RegisterFlags, RegisteredBuffer};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let words: Vec<u32> = (0..1000).collect();
+/// let registered = RegisteredBuffer::from_vec(&context, words, RegisterFlags::empty())?;
+/// let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 1000)?;
+/// buffer.copy_from_pinned(&registered)?;
+/// let words = registered.into_vec()?;
+/// assert_eq!(buffer.to_vec()?, words);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct RegisteredBuffer<T: DeviceRepr> {
     locked: Locked<Registration>,
     start: SendPtr<T>,

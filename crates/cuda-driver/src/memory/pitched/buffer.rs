@@ -21,6 +21,20 @@ use crate::types::Extent;
 /// for a [`DeviceBuffer`](crate::DeviceBuffer), except that dropping the buffer waits for the home
 /// stream. An extent may have no elements. The buffer then has no memory, and creating it and
 /// copying it do not call the driver.
+///
+/// ```
+/// use cuda_driver::PitchedBuffer;
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// // Two rows of three elements.
+/// let image = PitchedBuffer::from_host(&stream, (3, 2), &[1_u32, 2, 3, 4, 5, 6])?;
+/// assert!(image.pitch() >= 3 * size_of::<u32>());
+/// let column = image.region(1..2, .., ..).expect("3 columns");
+/// assert_eq!(column.to_vec()?, [2, 5]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct PitchedBuffer<T: DeviceRepr> {
     pub(crate) memory: Memory,
     extent: Extent,

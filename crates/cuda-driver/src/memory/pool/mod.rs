@@ -22,7 +22,8 @@ use crate::device::Device;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
-use crate::memory::{DeviceBuffer, DeviceRepr, Memory, Source, bytes_of};
+use crate::memory::allocator::{Allocator, sealed};
+use crate::memory::{Memory, Source};
 use crate::stream::Stream;
 
 /// A pool of memory on a device. Cloning it returns another handle to the same pool.
@@ -30,6 +31,19 @@ use crate::stream::Stream;
 /// Each device has a pool from the start, its [default pool](Device::default_memory_pool). A pool
 /// that the program created is destroyed with its last handle. Memory that is allocated from it
 /// stays allocated until it is freed.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, MemoryPool};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let pool = MemoryPool::new(context.device())?;
+/// let buffer = DeviceBuffer::from_host_in(&pool, &stream, &[1_u32, 2, 3])?;
+/// assert_eq!(buffer.to_vec()?, [1, 2, 3]);
+/// assert!(pool.statistics()?.used >= 12);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct MemoryPool(Arc<Inner>);
 
@@ -141,76 +155,6 @@ impl MemoryPool {
         }
     }
 
-    /// `cuMemAllocFromPoolAsync()`—Allocates `len` elements. The contents are undefined. `stream`
-    /// becomes the home stream of the buffer.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OutOfMemory`] with the number of bytes requested, [`Error::SizeOverflow`] if that
-    /// number does not fit in an address, or [`Error::OtherContext`] if `stream` and the pool
-    /// belong to different devices.
-    ///
-    /// # Safety
-    ///
-    /// No element may be read before it has been written, as for [`DeviceBuffer::uninit`].
-    #[doc(alias = "cuMemAllocFromPoolAsync")]
-    pub unsafe fn uninit<T: DeviceRepr>(
-        &self,
-        stream: &Stream,
-        len: usize,
-    ) -> Result<DeviceBuffer<T>> {
-        let bytes = bytes_of::<T>(len)?;
-        if stream.context().device() != self.device() {
-            return Err(Error::OtherContext { what: "the pool" });
-        }
-        let memory = if bytes == 0 {
-            Memory::nothing(stream)
-        } else {
-            let mut address = 0;
-            let queueing = stream.queueing()?;
-            // SAFETY: the pointer, the pool and the stream must be valid ← the pointer is to a
-            // local variable, and the others are borrowed.
-            unsafe {
-                call!(
-                    stream.driver(),
-                    cuMemAllocFromPoolAsync(&raw mut address, bytes, self.as_raw(), queueing.raw())
-                )
-            }
-            .map_err(|error| Error::of_allocation(error, bytes))?;
-            // SAFETY: the memory must be stream-ordered memory that no other code frees ← it was
-            // allocated just now.
-            unsafe { Memory::of_source(stream, address, bytes, Source::Ordered) }
-        };
-        Ok(DeviceBuffer::of_memory(memory, len))
-    }
-
-    /// `cuMemAllocFromPoolAsync()`, `cuMemsetD8Async(0)`—Allocates `len` elements and queues a fill
-    /// with zero bits. `stream` becomes the home stream of the buffer.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`uninit`](Self::uninit) does.
-    pub fn zeroed<T: DeviceRepr>(&self, stream: &Stream, len: usize) -> Result<DeviceBuffer<T>> {
-        // SAFETY: the elements must be written before they are read ← they are filled below, on the
-        // same stream.
-        let mut buffer = unsafe { self.uninit(stream, len) }?;
-        buffer.set_zero()?;
-        Ok(buffer)
-    }
-
-    /// `cuMemAllocFromPoolAsync()`—Allocates a buffer and copies `source` into it. `stream` becomes
-    /// the home stream of the buffer.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`uninit`](Self::uninit) and [`DeviceBuffer::copy_from_host`] do.
-    pub fn copy_of<T: DeviceRepr>(&self, stream: &Stream, source: &[T]) -> Result<DeviceBuffer<T>> {
-        // SAFETY: the elements must be written before they are read ← they are filled below.
-        let mut buffer = unsafe { self.uninit(stream, source.len()) }?;
-        buffer.copy_from_host(source)?;
-        Ok(buffer)
-    }
-
     /// `cuDeviceSetMemPool()`—Makes this the pool from which buffers on its device are allocated
     /// unless another pool is named. When the last handle of this pool is dropped, the default pool
     /// becomes current again.
@@ -240,6 +184,36 @@ impl MemoryPool {
             )
         }?;
         Ok(raw == self.as_raw())
+    }
+}
+
+impl Allocator for MemoryPool {}
+
+impl sealed::Allocate for MemoryPool {
+    fn check(&self, home: &Stream, _: sealed::Token) -> Result<()> {
+        if home.context().device() == self.device() {
+            Ok(())
+        } else {
+            Err(Error::OtherContext { what: "the pool" })
+        }
+    }
+
+    fn allocate(&self, home: &Stream, bytes: usize, _: sealed::Token) -> Result<sealed::Allocated> {
+        let mut address = 0;
+        let queueing = home.queueing()?;
+        // SAFETY: the pointer, the pool and the stream must be valid ← the pointer is to a local
+        // variable, and the others are borrowed.
+        unsafe {
+            call!(
+                home.driver(),
+                cuMemAllocFromPoolAsync(&raw mut address, bytes, self.as_raw(), queueing.raw())
+            )
+        }
+        .map_err(|error| Error::of_allocation(error, bytes))?;
+        // SAFETY: the memory must be stream-ordered memory that no other code frees ← it was
+        // allocated just now.
+        let memory = unsafe { Memory::of_source(home, address, bytes, Source::Ordered) };
+        Ok(sealed::Allocated(memory))
     }
 }
 

@@ -38,7 +38,7 @@ impl World {
     fn new(bench: &Bench, stream: &Stream, model: &Model) -> Self {
         let buffer = |words: &Vec<u32>| DeviceBuffer::from_host(stream, words).unwrap();
         let flags = PinnedFlags::default();
-        let host = PinnedBuffer::from_slice(&bench.context, &model.host, flags).unwrap();
+        let host = PinnedBuffer::from_host(&bench.context, &model.host, flags).unwrap();
         Self {
             buffers: model.buffers.iter().map(buffer).collect(),
             host: GraphHostBuffer::new(host).unwrap(),
@@ -60,7 +60,7 @@ impl World {
                 match place {
                     Place::Graph(graph, after) => {
                         // SAFETY: the kernel touches WORDS words of each; each has WORDS.
-                        unsafe { graph.kernel(after, mix, config, args) }
+                        unsafe { graph.add_kernel(after, mix, config, args) }
                     }
                     Place::Line(line) => {
                         // SAFETY: as above.
@@ -80,7 +80,7 @@ impl World {
                 let to = to.as_mut_slice().into_slice(at..at + words.len()).unwrap();
                 let from = from.as_slice().slice(words).unwrap();
                 match place {
-                    Place::Graph(graph, after) => graph.copy(after, to, from),
+                    Place::Graph(graph, after) => graph.add_copy(after, to, from),
                     Place::Line(line) => line.copy(to, from),
                 }
                 .unwrap()
@@ -89,7 +89,7 @@ impl World {
             Op::Fill { to, words, value } => {
                 let to = self.buffers[to].as_mut_slice().into_slice(words).unwrap();
                 match place {
-                    Place::Graph(graph, after) => graph.fill(after, to, value),
+                    Place::Graph(graph, after) => graph.add_fill(after, to, value),
                     Place::Line(line) => line.fill(to, value),
                 }
                 .unwrap()
@@ -98,7 +98,7 @@ impl World {
             Op::ToHost { from } => {
                 let (to, from) = (&self.host, &self.buffers[from]);
                 match place {
-                    Place::Graph(graph, after) => graph.copy(after, to, from),
+                    Place::Graph(graph, after) => graph.add_copy(after, to, from),
                     Place::Line(line) => line.copy(to, from),
                 }
                 .unwrap()
@@ -107,7 +107,7 @@ impl World {
             Op::FromHost { to } => {
                 let (to, from) = (&mut self.buffers[to], &self.host);
                 match place {
-                    Place::Graph(graph, after) => graph.copy(after, to, from),
+                    Place::Graph(graph, after) => graph.add_copy(after, to, from),
                     Place::Line(line) => line.copy(to, from),
                 }
                 .unwrap()
@@ -119,7 +119,7 @@ impl World {
                     called.fetch_add(value, Ordering::Relaxed);
                 };
                 match place {
-                    Place::Graph(graph, after) => graph.host(after, call),
+                    Place::Graph(graph, after) => graph.add_host(after, call),
                     Place::Line(line) => line.host(call),
                 }
                 .unwrap()
@@ -130,11 +130,11 @@ impl World {
                     let (x, y) = self.two(x, y);
                     let mut child = Graph::new(mix.context()).unwrap();
                     // SAFETY: as above.
-                    unsafe { child.kernel(&[], mix, config, (x, y, n)) }.unwrap();
+                    unsafe { child.add_kernel(&[], mix, config, (x, y, n)) }.unwrap();
                     child
                 };
                 match place {
-                    Place::Graph(graph, after) => graph.child(after, &child),
+                    Place::Graph(graph, after) => graph.add_child(after, &child),
                     Place::Line(line) => line.child(&child),
                 }
                 .unwrap()

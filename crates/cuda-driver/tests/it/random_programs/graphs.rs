@@ -130,7 +130,7 @@ impl Run {
         let (stream, value) = (self.stream(), self.random.u32(..100));
         let words = vec![value; N as usize];
         let buffer = if self.random.bool() {
-            self.pool.copy_of(&stream, &words)?
+            DeviceBuffer::from_host_in(&self.pool, &stream, &words)?
         } else {
             DeviceBuffer::from_host(&stream, &words)?
         };
@@ -238,16 +238,16 @@ impl Run {
             let ((to, into), (from, out_of)) = if to < from { (low, high) } else { (high, low) };
             ops.push(match sort {
                 0 => {
-                    fill = Some((ops.len(), graph.fill(&[], into, value)?));
+                    fill = Some((ops.len(), graph.add_fill(&[], into, value)?));
                     Op::Fill(*to, value)
                 }
                 1 => {
-                    graph.copy(&[], into, &*out_of)?;
+                    graph.add_copy(&[], into, &*out_of)?;
                     Op::Copy(*to, *from)
                 }
                 _ => {
                     // SAFETY: the kernel touches N words of each; each has N.
-                    unsafe { graph.kernel(&[], &self.mix, config, (into, &*out_of, N)) }?;
+                    unsafe { graph.add_kernel(&[], &self.mix, config, (into, &*out_of, N)) }?;
                     Op::Mix(*to, *from)
                 }
             });

@@ -1,5 +1,6 @@
 //! Runs programs on a software device through the safe layer.
 
+use cuda_driver::Unpooled;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -103,7 +104,7 @@ impl Machine {
             Action::Zeroed { id, stream, len } => {
                 let stream = &self.streams[stream];
                 let buffer = match &self.pool {
-                    Some(pool) => pool.zeroed(stream, *len)?,
+                    Some(pool) => DeviceBuffer::zeroed_in(pool, stream, *len)?,
                     None => DeviceBuffer::zeroed(stream, *len)?,
                 };
                 self.buffers.insert(*id, buffer);
@@ -111,7 +112,7 @@ impl Machine {
             Action::FromHost { id, stream, words } => {
                 let stream = &self.streams[stream];
                 let buffer = match &self.pool {
-                    Some(pool) => pool.copy_of(stream, words)?,
+                    Some(pool) => DeviceBuffer::from_host_in(pool, stream, words)?,
                     None => DeviceBuffer::from_host(stream, words)?,
                 };
                 self.buffers.insert(*id, buffer);
@@ -162,7 +163,7 @@ impl Machine {
                 words,
                 keep,
             } => {
-                let pinned = PinnedBuffer::from_slice(&self.context, words, PinnedFlags::empty())?;
+                let pinned = PinnedBuffer::from_host(&self.context, words, PinnedFlags::empty())?;
                 let transfer = self.with(to, |machine, mut to| {
                     Ok(to.copy_from_pinned_async(pinned, &machine.streams[stream])?)
                 })?;
@@ -180,7 +181,7 @@ impl Machine {
             }
             Action::Signal { waiting, setting } => {
                 let (waiting, setting) = (&self.streams[waiting], &self.streams[setting]);
-                let mut flag = DeviceBuffer::zeroed_plain(setting, 2)?;
+                let mut flag = DeviceBuffer::zeroed_in(&Unpooled, setting, 2)?;
                 flag.copy_from_host(&[0_u32, 7])?;
                 waiting.wait_value(&flag, 0, WaitCondition::EQUAL, 1)?;
                 setting.write_value(&flag, 0, 1)?;

@@ -24,7 +24,7 @@ fn capture(ground: &Ground) -> Result<()> {
         unsafe { scope.launch(&mix, config(), (&mut x, &y, N)) }?;
         scope.copy(&mut copied, &x)?;
         scope.fill(&mut x, 1_u32)?;
-        scope.node(|graph, after| graph.empty(after))?;
+        scope.add_node(|graph, after| graph.add_empty(after))?;
         assert_eq!(scope.after()?.len(), 1);
         Ok(())
     })?;
@@ -62,7 +62,7 @@ fn into(ground: &Ground) -> Result<()> {
     let mix = ground.kernel(MIX, "mix")?;
     let (mut x, y) = (filled(&stream, 0)?, filled(&stream, 2)?);
     let mut graph = Graph::new(&ground.context)?;
-    let first = graph.fill(&[], &mut x, 3_u32)?;
+    let first = graph.add_fill(&[], &mut x, 3_u32)?;
     graph.capture_into(&[first.edge()], |scope| {
         // SAFETY: the kernel touches N words of each; each has N.
         unsafe { scope.launch(&mix, config(), (&mut x, &y, N)) }
@@ -81,7 +81,7 @@ fn programmatic(ground: &Ground) -> Result<()> {
     let z = filled(&stream, 2)?;
     let mut graph = Graph::new(&ground.context)?;
     // SAFETY: the kernel touches N words of each; each has N.
-    let first = unsafe { graph.kernel(&[], &mix, config(), (&mut x, &z, N)) }?;
+    let first = unsafe { graph.add_kernel(&[], &mix, config(), (&mut x, &z, N)) }?;
     graph.capture_into(&[first.programmatic_edge()], |scope| {
         // SAFETY: as above; the two kernels share only memory that both read.
         unsafe { scope.launch(&mix, config(), (&mut y, &z, N)) }

@@ -1,5 +1,6 @@
 //! Every `close` method: it must report errors that a drop would swallow.
 
+use cuda_driver::Unpooled;
 use cuda_driver::prelude::*;
 use cuda_driver::{ContextFlags, Graph, ManagedBuffer, PitchedBuffer};
 
@@ -12,13 +13,13 @@ fn closes(ground: &Ground) -> Result<()> {
     let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0)?;
     Event::new(&context, EventFlags::DISABLE_TIMING)?.close()?;
     DeviceBuffer::<u32>::zeroed(&stream, 8)?.close()?;
-    DeviceBuffer::<u32>::zeroed_plain(&stream, 8)?.close()?;
+    DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 8)?.close()?;
     ManagedBuffer::<u32>::zeroed(&stream, 8)?.close()?;
     PitchedBuffer::<u32>::zeroed(&stream, (8, 2))?.close()?;
     PinnedBuffer::<u32>::zeroed(&context, 8, PinnedFlags::empty())?.close()?;
     RegisteredBuffer::from_vec(&context, vec![1_u32; 8], RegisterFlags::empty())?.close()?;
     let mut graph = Graph::new(&context)?;
-    graph.empty(&[])?;
+    graph.add_empty(&[])?;
     let exec = graph.instantiate()?;
     exec.close()?;
     graph.close()?;

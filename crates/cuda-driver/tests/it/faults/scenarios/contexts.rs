@@ -94,7 +94,7 @@ fn borrowed(ground: &Ground) -> Result<()> {
     let context = unsafe { Context::borrow_raw(&ground.driver, foreign.1, token) }?;
     let stream = context.default_stream()?;
     let mut buffer = DeviceBuffer::from_host(&stream, &[9_u32; 8])?;
-    let pinned = PinnedBuffer::from_slice(&context, &[3_u32; 8], PinnedFlags::empty())?;
+    let pinned = PinnedBuffer::from_host(&context, &[3_u32; 8], PinnedFlags::empty())?;
     assert_eq!(buffer.to_vec()?, [9; 8]);
     buffer.copy_from_pinned(&pinned)?;
     drop(pinned);

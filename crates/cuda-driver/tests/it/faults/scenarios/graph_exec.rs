@@ -1,5 +1,6 @@
 //! Scenarios that change executable graphs.
 
+use cuda_driver::Unpooled;
 use std::sync::Arc;
 
 use cuda_driver::prelude::*;
@@ -26,7 +27,7 @@ fn mixing(
 ) -> Result<(Graph, Kernel)> {
     let mut graph = Graph::new(&ground.context)?;
     // SAFETY: the kernel touches N words of each; each has N.
-    let node = unsafe { graph.kernel(&[], mix, config(), (x, y, N)) }?;
+    let node = unsafe { graph.add_kernel(&[], mix, config(), (x, y, N)) }?;
     Ok((graph, node))
 }
 
@@ -36,8 +37,8 @@ fn parameters(ground: &Ground) -> Result<()> {
     let (mut x, y) = (filled(&stream, 1)?, filled(&stream, 2)?);
     let (mut other, mut copied) = (filled(&stream, 3)?, filled(&stream, 0)?);
     let (mut graph, kernel) = mixing(ground, &mix, &mut x, &y)?;
-    let copy = graph.copy(&[], &mut copied, &x)?;
-    let fill = graph.fill(&[], &mut x, 1_u32)?;
+    let copy = graph.add_copy(&[], &mut copied, &x)?;
+    let fill = graph.add_fill(&[], &mut x, 1_u32)?;
     let exec = graph.instantiate()?;
     drop(graph);
     exec.launch(&stream)?;
@@ -54,7 +55,7 @@ fn parameters(ground: &Ground) -> Result<()> {
 
 fn others(ground: &Ground) -> Result<()> {
     let stream = ground.stream()?;
-    let mut flags = DeviceBuffer::<u32>::zeroed_plain(&stream, 2)?;
+    let mut flags = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 2)?;
     flags.copy_from_host(&[0, 0])?;
     let event = || -> Result<_> {
         let event = Event::new(&ground.context, EventFlags::DISABLE_TIMING)?;
@@ -72,11 +73,11 @@ fn others(ground: &Ground) -> Result<()> {
     let (child, _) = mixing(ground, &mix, &mut x, &y)?;
     let (other_child, _) = mixing(ground, &mix, &mut x, &y)?;
     let mut graph = Graph::new(&ground.context)?;
-    let waited = graph.event_wait(&[], &one)?;
-    let called = graph.host(&[waited.edge()], || ())?;
-    let batch = graph.batch(&[called.edge()], batch_of(1)?)?;
-    let inner = graph.child(&[batch.edge()], &child)?;
-    let recorded = graph.event_record(&[inner.edge()], &one)?;
+    let waited = graph.add_event_wait(&[], &one)?;
+    let called = graph.add_host(&[waited.edge()], || ())?;
+    let batch = graph.add_batch(&[called.edge()], batch_of(1)?)?;
+    let inner = graph.add_child(&[batch.edge()], &child)?;
+    let recorded = graph.add_event_record(&[inner.edge()], &one)?;
     let exec = graph.instantiate()?;
     exec.launch(&stream)?;
     exec.set_event_wait(waited, &two)?;

@@ -1,5 +1,6 @@
 //! Scenarios of graphs that are built node by node.
 
+use cuda_driver::Unpooled;
 use std::sync::Arc;
 
 use cuda_driver::prelude::*;
@@ -32,11 +33,11 @@ fn kernels(ground: &Ground) -> Result<()> {
     let mix = ground.kernel(MIX, "mix")?;
     let (mut x, mut y) = (filled(&stream, 0)?, filled(&other, 0)?);
     let mut graph = Graph::new(&ground.context)?;
-    let first = graph.fill(&[], &mut x, 3_u32)?;
-    let second = graph.fill(&[], &mut y, 5_u32)?;
+    let first = graph.add_fill(&[], &mut x, 3_u32)?;
+    let second = graph.add_fill(&[], &mut y, 5_u32)?;
     graph.add_edge(first.edge(), second)?;
     // SAFETY: the kernel touches N words of each; each has N.
-    unsafe { graph.kernel(&[], &mix, config(), (&mut x, &y, N)) }?;
+    unsafe { graph.add_kernel(&[], &mix, config(), (&mut x, &y, N)) }?;
     let exec = graph.instantiate()?;
     drop((graph, mix));
     exec.upload(&stream)?;
@@ -53,27 +54,27 @@ fn kernels(ground: &Ground) -> Result<()> {
 fn others(ground: &Ground) -> Result<()> {
     let (stream, other) = (ground.stream()?, ground.stream()?);
     let (mut x, mut y) = (filled(&stream, 0)?, filled(&stream, 0)?);
-    let host = GraphHostBuffer::new(PinnedBuffer::from_slice(
+    let host = GraphHostBuffer::new(PinnedBuffer::from_host(
         &ground.context,
         &[4_u32; N as usize],
         PinnedFlags::empty(),
     )?)?;
-    let mut flags = DeviceBuffer::<u32>::zeroed_plain(&stream, 2)?;
+    let mut flags = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 2)?;
     flags.copy_from_host(&[0, 0])?;
     let event = Arc::new(Event::new(&ground.context, EventFlags::DISABLE_TIMING)?);
     event.record(&other)?;
     let mut graph = Graph::new(&ground.context)?;
-    let waited = graph.event_wait(&[], &event)?;
-    let loaded = graph.copy(&[waited.edge()], &mut x, &host)?;
-    let called = graph.host(&[loaded.edge()], || ())?;
-    graph.copy(&[called.edge()], &mut y, &x)?;
-    let nothing = graph.empty(&[called.edge()])?;
+    let waited = graph.add_event_wait(&[], &event)?;
+    let loaded = graph.add_copy(&[waited.edge()], &mut x, &host)?;
+    let called = graph.add_host(&[loaded.edge()], || ())?;
+    graph.add_copy(&[called.edge()], &mut y, &x)?;
+    let nothing = graph.add_empty(&[called.edge()])?;
     let batch =
         ValueBatch::new()
             .write(&flags, 0, 1_u32)?
             .wait(&flags, 0, WaitCondition::EQUAL, 1_u32)?;
-    graph.batch(&[nothing.edge()], batch)?;
-    graph.event_record(&[nothing.edge()], &event)?;
+    graph.add_batch(&[nothing.edge()], batch)?;
+    graph.add_event_record(&[nothing.edge()], &event)?;
     let exec = graph.instantiate()?;
     exec.launch(&stream)?;
     exec.check_host()?;
@@ -90,11 +91,11 @@ fn memory(ground: &Ground) -> Result<()> {
     let copy = ground.kernel(COPY, "copy")?;
     let (source, mut target) = (filled(&stream, 9)?, filled(&stream, 0)?);
     let mut graph = Graph::new(&ground.context)?;
-    let mut own = graph.alloc_zeroed::<u32>(&[], N as usize)?;
+    let mut own = graph.add_alloc_zeroed::<u32>(&[], N as usize)?;
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
-    unsafe { graph.kernel(&[], &copy, config(), (&source, &mut own, N)) }?;
-    graph.copy(&[], &mut target, &own)?;
-    graph.free(&[], own)?;
+    unsafe { graph.add_kernel(&[], &copy, config(), (&source, &mut own, N)) }?;
+    graph.add_copy(&[], &mut target, &own)?;
+    graph.add_free(&[], own)?;
     let exec = graph.instantiate()?;
     exec.launch(&stream)?;
     expect(&target, 9)?;
@@ -111,13 +112,13 @@ fn children(ground: &Ground) -> Result<()> {
     let (mut x, y) = (filled(&stream, 1)?, filled(&stream, 2)?);
     let mut child = Graph::new(&ground.context)?;
     // SAFETY: the kernel touches N words of each; each has N.
-    let node = unsafe { child.kernel(&[], &mix, config(), (&mut x, &y, N)) }?;
+    let node = unsafe { child.add_kernel(&[], &mix, config(), (&mut x, &y, N)) }?;
     let clone = child.try_clone()?;
     let other = clone.find_clone(node)?;
     assert_ne!(other.id(), node.id());
     let mut graph = Graph::new(&ground.context)?;
-    graph.child(&[], &child)?;
-    graph.child(&[], &clone)?;
+    graph.add_child(&[], &child)?;
+    graph.add_child(&[], &clone)?;
     drop((child, clone));
     let exec = graph.instantiate()?;
     exec.launch(&stream)?;
@@ -132,13 +133,13 @@ fn conditional(ground: &Ground) -> Result<()> {
     let mut counter = DeviceBuffer::from_host(&stream, &[3_u32])?;
     let mut graph = Graph::new(&ground.context)?;
     let condition = graph.conditional_handle(Some(1))?;
-    graph.fill(&[], &mut x, 0_u32)?;
-    let (_, mut body) = graph.while_node(&[], condition)?;
+    graph.add_fill(&[], &mut x, 0_u32)?;
+    let (_, mut body) = graph.add_while(&[], condition)?;
     // SAFETY: the kernel touches N words of each; each has N.
-    unsafe { body.kernel(&[], &mix, config(), (&mut x, &y, N)) }?;
+    unsafe { body.add_kernel(&[], &mix, config(), (&mut x, &y, N)) }?;
     let args = (&mut counter, condition.as_raw());
     // SAFETY: the kernel decrements one word and sets the condition of this graph.
-    unsafe { body.kernel(&[], &count_down, LaunchConfig::new(1, 1), args) }?;
+    unsafe { body.add_kernel(&[], &count_down, LaunchConfig::new(1, 1), args) }?;
     let exec = graph.instantiate()?;
     drop((graph, body));
     exec.launch(&stream)?;
@@ -149,8 +150,8 @@ fn lists(ground: &Ground) -> Result<()> {
     let stream = ground.stream()?;
     let mut x = filled(&stream, 0)?;
     let mut graph = Graph::new(&ground.context)?;
-    let first = graph.fill(&[], &mut x, 1_u32)?;
-    let second = graph.fill(&[], &mut x, 2_u32)?;
+    let first = graph.add_fill(&[], &mut x, 1_u32)?;
+    let second = graph.add_fill(&[], &mut x, 2_u32)?;
     let nodes = graph.nodes()?;
     assert_eq!(nodes.len(), 2);
     assert!(nodes.iter().all(|(_, kind)| *kind == NodeKind::Memset));
@@ -166,8 +167,8 @@ fn lists(ground: &Ground) -> Result<()> {
 fn old_lists(ground: &Ground) -> Result<()> {
     let mut x = filled(&ground.stream()?, 0)?;
     let mut graph = Graph::new(&ground.context)?;
-    let first = graph.fill(&[], &mut x, 1_u32)?;
-    let second = graph.fill(&[], &mut x, 2_u32)?;
+    let first = graph.add_fill(&[], &mut x, 1_u32)?;
+    let second = graph.add_fill(&[], &mut x, 2_u32)?;
     assert_eq!(graph.edges()?, [(first.edge(), second.id())]);
     Ok(())
 }
@@ -180,13 +181,13 @@ fn undone(ground: &Ground) -> Result<()> {
     let (mut y, mut z) = (filled(&stream, 0)?, filled(&stream, 0)?);
     let mut graph = Graph::new(&ground.context)?;
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
-    let first = unsafe { graph.kernel(&[], &copy, config(), (&x, &mut y, N)) }?;
+    let first = unsafe { graph.add_kernel(&[], &copy, config(), (&x, &mut y, N)) }?;
     let status = Status::CUDA_ERROR_NOT_PERMITTED;
     let no_edge = Rule::new(status).function("cuGraphAddDependencies_v2");
     ground.simulator.add_rule(no_edge.nth(1));
     let after = [first.programmatic_edge()];
     // SAFETY: as above; the two kernels share only memory that both read.
-    let added = unsafe { graph.kernel(&after, &copy, config(), (&x, &mut z, N)) };
+    let added = unsafe { graph.add_kernel(&after, &copy, config(), (&x, &mut z, N)) };
     match added {
         Err(error) if error.status() == Some(status) => {}
         added => return added.map(|_| panic!("the node was added")),
@@ -202,12 +203,12 @@ fn removed(ground: &Ground) -> Result<()> {
     let (mut y, mut z) = (filled(&stream, 0)?, filled(&stream, 0)?);
     let mut graph = Graph::new(&ground.context)?;
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
-    let first = unsafe { graph.kernel(&[], &copy, config(), (&x, &mut y, N)) }?;
+    let first = unsafe { graph.add_kernel(&[], &copy, config(), (&x, &mut y, N)) }?;
     let after = [first.programmatic_edge()];
     // SAFETY: as above; the two kernels share only memory that both read.
-    let second = unsafe { graph.kernel(&after, &copy, config(), (&x, &mut z, N)) }?;
+    let second = unsafe { graph.add_kernel(&after, &copy, config(), (&x, &mut z, N)) }?;
     graph.remove_edge(after[0], second)?;
-    let nothing = graph.empty(&[first.edge()])?;
+    let nothing = graph.add_empty(&[first.edge()])?;
     graph.remove_edge(first.edge(), nothing)?;
     graph.remove(nothing)?;
     let exec = graph.instantiate()?;
@@ -223,7 +224,7 @@ fn attributes(ground: &Ground) -> Result<()> {
     let mut graph = Graph::new(&ground.context)?;
     let given = LaunchAttributes::new().cooperative();
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
-    let node = unsafe { graph.kernel_with(&[], &copy, config(), &given, (&x, &mut y, N)) }?;
+    let node = unsafe { graph.add_kernel_with(&[], &copy, config(), &given, (&x, &mut y, N)) }?;
     // SAFETY: as above.
     unsafe { graph.set_kernel_attributes(node, &LaunchAttributes::new().priority(0)) }?;
     assert!(graph.kernel_attributes(node)?.is_cooperative);
@@ -239,10 +240,10 @@ fn programmatic(ground: &Ground) -> Result<()> {
     let (mut y, mut z) = (filled(&stream, 0)?, filled(&stream, 0)?);
     let mut graph = Graph::new(&ground.context)?;
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
-    let first = unsafe { graph.kernel(&[], &copy, config(), (&x, &mut y, N)) }?;
+    let first = unsafe { graph.add_kernel(&[], &copy, config(), (&x, &mut y, N)) }?;
     let after = [first.programmatic_edge()];
     // SAFETY: as above; the two kernels share only memory that both read.
-    let second = unsafe { graph.kernel(&after, &copy, config(), (&x, &mut z, N)) }?;
+    let second = unsafe { graph.add_kernel(&after, &copy, config(), (&x, &mut z, N)) }?;
     assert_eq!(graph.edges()?, [(first.programmatic_edge(), second.id())]);
     let exec = graph.instantiate()?;
     exec.launch(&stream)?;

@@ -16,7 +16,7 @@ pub(super) const ALL: &[Scenario] = &[
 ];
 
 fn page_locked(ground: &Ground, value: u32) -> Result<PinnedBuffer<u32>> {
-    PinnedBuffer::from_slice(
+    PinnedBuffer::from_host(
         &ground.context,
         &[value; N as usize],
         PinnedFlags::DEVICE_MAP,
@@ -105,16 +105,16 @@ fn caching(ground: &Ground) -> Result<()> {
     let kernel = ground.kernel(COPY, "copy")?;
     let pool = CachingPool::new(&ground.context);
     for value in 1..4 {
-        let source = pool.copy_of(&stream, &[value; N as usize])?;
-        let mut target = pool.zeroed::<u32>(&other, N as usize)?;
+        let source = DeviceBuffer::from_host_in(&pool, &stream, &[value; N as usize])?;
+        let mut target = DeviceBuffer::<u32>::zeroed_in(&pool, &other, N as usize)?;
         copy(&other, &kernel, &source, &mut target)?;
         drop(source);
         expect(&target, value)?;
     }
     let host = PinnedCachingPool::new(&ground.context, PinnedFlags::empty());
     for value in 1..3 {
-        let memory = host.copy_of(&[value; N as usize])?;
-        let mut buffer = pool.zeroed::<u32>(&stream, N as usize)?;
+        let memory = PinnedBuffer::from_host_in(&host, &[value; N as usize])?;
+        let mut buffer = DeviceBuffer::<u32>::zeroed_in(&pool, &stream, N as usize)?;
         buffer.copy_from_pinned(&memory)?;
         expect(&buffer, value)?;
     }

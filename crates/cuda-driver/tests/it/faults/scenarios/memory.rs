@@ -1,5 +1,6 @@
 //! Scenarios of device memory.
 
+use cuda_driver::Unpooled;
 use cuda_driver::prelude::*;
 use cuda_driver::{
     Advice, ManagedAttachment, ManagedBuffer, MemoryLocation, MemoryType, PitchedBuffer,
@@ -49,11 +50,11 @@ fn fills(ground: &Ground) -> Result<()> {
 
 fn plain(ground: &Ground) -> Result<()> {
     let stream = ground.stream()?;
-    let mut buffer = DeviceBuffer::<u32>::zeroed_plain(&stream, 16)?;
+    let mut buffer = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 16)?;
     buffer.fill(6)?;
     assert_eq!(buffer.to_vec()?, [6; 16]);
     drop(buffer);
-    DeviceBuffer::<u32>::zeroed_plain(&stream, 16)?.close()
+    DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 16)?.close()
 }
 
 /// Memory imported from other code and exported to it.

@@ -1,5 +1,6 @@
 //! Scenarios of the driver's memory pools.
 
+use cuda_driver::DeviceBuffer;
 use cuda_driver::{MemoryPool, PoolAccess, PoolReuse};
 
 use super::{Ground, Result, Scenario, two};
@@ -10,9 +11,9 @@ fn pools(ground: &Ground) -> Result<()> {
     let stream = ground.stream()?;
     let device = ground.context.device();
     let pool = MemoryPool::with_limit(device, 32 << 20)?;
-    let zeroes = pool.zeroed::<u32>(&stream, 8)?;
+    let zeroes = DeviceBuffer::<u32>::zeroed_in(&pool, &stream, 8)?;
     assert_eq!(zeroes.to_vec()?, [0; 8]);
-    let words = pool.copy_of(&stream, &[5_u32; 8])?;
+    let words = DeviceBuffer::from_host_in(&pool, &stream, &[5_u32; 8])?;
     assert_eq!(words.to_vec()?, [5; 8]);
     assert!(pool.statistics()?.used >= 64);
     pool.set_release_threshold(1 << 20)?;

@@ -1,5 +1,6 @@
 //! Scenarios in which the device waits for the program, and the program for the device.
 
+use cuda_driver::Unpooled;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -18,7 +19,7 @@ pub(super) const ALL: &[Scenario] = &[
 ];
 
 fn words(stream: &Stream) -> Result<DeviceBuffer<u32>> {
-    let mut words = DeviceBuffer::zeroed_plain(stream, 4)?;
+    let mut words = DeviceBuffer::zeroed_in(&Unpooled, stream, 4)?;
     words.copy_from_host(&[0, 0, 0, 0])?;
     Ok(words)
 }
@@ -38,7 +39,7 @@ fn values(ground: &Ground) -> Result<()> {
     two.synchronize()?;
     expect(&buffer, 5)?;
     assert_eq!(flags.to_vec()?, [1, 2, 0, 0]);
-    let mut long = DeviceBuffer::<u64>::zeroed_plain(&one, 1)?;
+    let mut long = DeviceBuffer::<u64>::zeroed_in(&Unpooled, &one, 1)?;
     long.copy_from_host(&[0])?;
     two.write_value(&long, 0, 1_u64 << 40)?;
     one.wait_value(&long, 0, WaitCondition::EQUAL, 1_u64 << 40)?;
@@ -86,7 +87,7 @@ fn futures(ground: &Ground) -> Result<()> {
 fn awaited(ground: &Ground) -> Result<()> {
     let stream = ground.stream()?;
     let memory =
-        PinnedBuffer::from_slice(&ground.context, &[9_u32; N as usize], PinnedFlags::empty())?;
+        PinnedBuffer::from_host(&ground.context, &[9_u32; N as usize], PinnedFlags::empty())?;
     let mut buffer = filled(&stream, 0)?;
     let up = buffer.copy_from_pinned_async(memory, &stream);
     let up = up.map_err(|error| error.error().clone())?;
