@@ -141,7 +141,9 @@ impl Attack {
         let chosen = env::var("CUDA_SCHEDULE").ok();
         let chosen = chosen.map(|number| number.parse::<u64>().expect("CUDA_SCHEDULE is a number"));
         // The reduced set has an eager schedule, and late ones with and without reuse of memory.
-        for number in chosen.map_or(0..count, |number| number..number + 1) {
+        let numbers = chosen.map_or(0..count, |number| number..number + 1);
+        let count = numbers.end - numbers.start;
+        for number in numbers.clone() {
             self.one(name, number, None, program);
         }
         println!("attacks: {name}: {count} of {FULL} schedules");
@@ -161,7 +163,7 @@ impl Attack {
         if self.two_contexts && driver.devices().is_ok_and(|devices| devices.len() < 2) {
             skipped(&format!("{name}: on one GPU only, there is no second one"));
         }
-        for number in 0..count {
+        for number in numbers {
             self.one(name, number, Some(&driver), program);
         }
         println!(
