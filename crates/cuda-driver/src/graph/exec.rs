@@ -264,6 +264,24 @@ impl GraphExec {
         self.inner.root.context()
     }
 
+    /// `cuGraphExecGetFlags()`—Returns the flags with which the executable was created.
+    #[doc(alias = "cuGraphExecGetFlags")]
+    pub fn flags(&self) -> Result<InstantiateFlags> {
+        let mut flags = 0;
+        // The lock keeps other threads from changing the executable during the call.
+        let state = self.inner.lock();
+        // SAFETY: the executable must be alive and `flags` writable ← `self` owns the executable,
+        // and `flags` is a local.
+        unsafe {
+            call!(
+                self.context().driver(),
+                cuGraphExecGetFlags(self.as_raw(), &raw mut flags)
+            )
+        }?;
+        drop(state);
+        Ok(InstantiateFlags::from_bits_retain(flags))
+    }
+
     /// Returns the raw executable, which stays alive as long as this value.
     ///
     /// Launches through the raw executable are not tracked: they are not ordered with other uses of

@@ -84,12 +84,7 @@ fn executables_have_their_flags() {
             both,
         ] {
             let exec = graph.instantiate_with(flags).unwrap();
-            let mut found = 0;
-            let table = bench.context.driver().library().table();
-            // SAFETY: the executable must be alive and the number writable ← both are locals.
-            let status = unsafe { table.cuGraphExecGetFlags(exec.as_raw(), &raw mut found) };
-            assert!(status.is_success(), "{status:?}");
-            assert_eq!(found, flags.bits(), "{}", bench.name);
+            assert_eq!(exec.flags().unwrap(), flags, "{}", bench.name);
             exec.launch(&stream).unwrap();
         }
         assert_eq!(x.to_vec().unwrap(), [3; N as usize]);

@@ -41,6 +41,7 @@ fn kernels(ground: &Ground) -> Result<()> {
     let exec = graph.instantiate()?;
     drop((graph, mix));
     exec.upload(&stream)?;
+    exec.flags()?;
     exec.launch(&stream)?;
     exec.launch(&other)?;
     expect(&x, 11)?;
