@@ -67,7 +67,7 @@ struct Wanted {
     kind: Demand,
     /// The probability that the scheduler picks among all ready operations, not only the needed
     /// ones.
-    stray: f64,
+    detour: f64,
 }
 
 /// The next thing for a worker thread to do.
