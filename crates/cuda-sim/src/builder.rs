@@ -6,33 +6,12 @@ use std::sync::Arc;
 
 use cuda_sys::CUdevice_attribute;
 
+use crate::config::Config;
 use crate::driver::instance::Instance;
 use crate::driver::slot::{SLOTS, Slot};
 use crate::engine::Schedule;
 use crate::journal::Rule;
 use crate::simulator::Simulator;
-use crate::vm::Checks;
-
-/// The configuration that an instance is built from.
-#[derive(Clone, Debug)]
-pub(crate) struct Config {
-    pub(crate) version: u32,
-    pub(crate) devices: usize,
-    pub(crate) capability: (u32, u32),
-    pub(crate) memory: u64,
-    pub(crate) host_limit: u64,
-    pub(crate) schedule: Schedule,
-    pub(crate) trace: bool,
-    pub(crate) rules: Vec<Rule>,
-    pub(crate) strict_ptx: bool,
-    /// Device attributes that override the defaults.
-    pub(crate) attributes: Vec<(CUdevice_attribute, i32)>,
-    pub(crate) late_pageable: bool,
-    pub(crate) capture_output: bool,
-    pub(crate) instruction_limit: Option<u64>,
-    pub(crate) checks: Checks,
-    pub(crate) check_freed: bool,
-}
 
 /// Configures a software driver, then builds it.
 ///
@@ -111,23 +90,7 @@ impl Builder {
     /// version that the bindings know.
     pub fn new() -> Self {
         Self {
-            config: Config {
-                version: cuda_sys::BINDINGS.version.number(),
-                devices: 1,
-                capability: (9, 0),
-                memory: 2 << 30,
-                host_limit: u64::MAX,
-                schedule: Schedule::Eager,
-                trace: false,
-                rules: Vec::new(),
-                strict_ptx: false,
-                attributes: Vec::new(),
-                late_pageable: false,
-                capture_output: false,
-                instruction_limit: None,
-                checks: Checks::default(),
-                check_freed: false,
-            },
+            config: Config::default(),
         }
     }
 

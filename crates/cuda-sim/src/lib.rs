@@ -164,9 +164,11 @@ struct Readme;
 
 mod builder;
 mod choice;
+mod config;
 mod driver;
 mod engine;
 mod journal;
+mod live;
 mod lock;
 #[doc(hidden)]
 pub mod memory;
@@ -183,5 +185,6 @@ pub use choice::{Choice, ChoiceError, gpu_or_software};
 pub use cuda_sys::{CUdevice_attribute, CUresult};
 pub use engine::Schedule;
 pub use journal::{Rule, TraceEntry};
+pub use live::Live;
 pub use report::{Access, Hazard, MemorySpace, Place, Report, ReportKind, SourceLine};
-pub use simulator::{Live, Simulator};
+pub use simulator::Simulator;

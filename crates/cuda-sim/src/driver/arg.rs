@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use super::status::{INVALID_VALUE, Status};
+use crate::driver::status::{INVALID_VALUE, Status};
 
 /// A C argument that has a safe wrapper.
 pub(super) trait Arg {

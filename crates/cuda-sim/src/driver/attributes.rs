@@ -52,6 +52,9 @@ impl Limits {
 /// The alignment in bytes of linear memory that is bound to a texture, and of its pitch.
 pub(super) const TEXTURE_ALIGN: i32 = 512;
 pub(super) const TEXTURE_PITCH_ALIGN: i32 = 32;
+
+/// The alignment of allocations in bytes, which is the one that textures need.
+pub(super) const ALIGN: u64 = TEXTURE_ALIGN as u64;
 /// The largest textures on linear memory: elements in one dimension, elements and rows in two
 /// dimensions, and the pitch in bytes.
 pub(super) const LINEAR_WIDTH: i32 = 1 << 28;

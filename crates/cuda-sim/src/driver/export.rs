@@ -14,13 +14,11 @@ use cuda_sys::{CUresult, Function, calls};
 
 use super::arg::{Arg, Param};
 use super::instance::Instance;
+use super::objects::callback::is_in_callback;
 use super::slot;
-use super::status::{DEINITIALIZED, NOT_INITIALIZED, NOT_PERMITTED, Status, UNKNOWN};
+use crate::driver::status::{DEINITIALIZED, NOT_INITIALIZED, NOT_PERMITTED, Status, UNKNOWN};
 
 thread_local! {
-    /// Whether this thread is running a host callback of the program, which must not call the
-    /// driver.
-    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
     /// The slot of the last call that this thread made.
     static LAST_SLOT: Cell<Option<usize>> = const { Cell::new(None) };
 }
@@ -28,18 +26,6 @@ thread_local! {
 /// The slot of the last call that this thread made.
 pub(super) fn last_slot() -> Option<usize> {
     LAST_SLOT.get()
-}
-
-/// Wraps `work` as a host callback: calls of the driver from it fail, as the real driver documents.
-pub(super) fn callback(work: impl FnOnce() + Send) -> impl FnOnce() + Send {
-    move || {
-        IN_CALLBACK.set(true);
-        let ended = catch_unwind(AssertUnwindSafe(work));
-        IN_CALLBACK.set(false);
-        if ended.is_err() {
-            eprintln!("cuda-sim: a host function panicked");
-        }
-    }
 }
 
 /// The name and the address of a function with the C ABI.
@@ -273,7 +259,7 @@ fn begin(call: &Call) -> Status {
     if let Some(code) = call.journal.begin(call.function) {
         return Err(code);
     }
-    if IN_CALLBACK.get() && !works_uninitialized(call.function) {
+    if is_in_callback() && !works_uninitialized(call.function) {
         return Err(NOT_PERMITTED);
     }
     call.check_capture()?;

@@ -1,95 +1,30 @@
-//! The functions of `cuda.h`, with one file for each kind of object.
+//! The software driver behind the functions of `cuda.h`.
 //!
 //! ```text
-//! C ── cuX::<SLOT> (export)── dispatch: count, fail, catch ── Call::x ── Instance ── engine, memory, vm
+//! C ── cuX::<SLOT> ── dispatch: count, fail, catch ── Call::x ── Instance ── engine, memory, vm
+//!      export         export                          calls      instance, objects
 //! ```
 //!
-//! An [`Instance`](instance::Instance) is one software driver. It occupies a slot, and each slot
-//! has its own copy of every C function. [`Call`](export::Call) is an instance for the duration of
-//! a call. The methods are safe: the shims wrap the pointers of C once ([`arg`]), and handles are
-//! numbers that are looked up ([`handle`]).
+//! The modules are layers; each uses only those above it in this table, which a test checks.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`status`], [`handle`], [`arg`], [`attributes`] | codes, handles, C arguments, attributes |
+//! | [`objects`] | the objects of CUDA and the work that streams execute |
+//! | [`instance`] | one software driver: the tables of objects and the operations on them |
+//! | [`slot`] | the static places where C functions find their instance |
+//! | [`export`] | the C shims and the steps that are common to all calls |
+//! | [`calls`] | the functions of `cuda.h` and the table of their addresses |
+//!
+//! The methods are safe: the shims wrap the pointers of C once ([`arg`]), and handles are numbers
+//! that are looked up ([`handle`]).
 
-mod advice;
 mod arg;
-mod array;
-mod array_copy;
 mod attributes;
-mod cluster;
-mod context;
-mod copy;
-mod device;
-mod error;
-mod event;
+pub(crate) mod calls;
 mod export;
-mod function;
-mod graph;
 mod handle;
-mod host;
 pub(crate) mod instance;
-mod ipc;
-mod jit;
-mod kernel;
-mod launch;
-mod library;
-mod link;
-mod mapping;
-mod memory;
-mod memset;
-mod mipmap;
-mod module;
-mod occupancy;
-mod pointer;
-mod pool;
-mod primary;
-pub(crate) mod proc_address;
-mod resource;
+mod objects;
 pub(crate) mod slot;
-mod space;
 mod status;
-mod stream;
-mod stub;
-mod surface;
-mod tensor_map;
-mod texture;
-mod transfer;
-mod virtual_memory;
-mod wait_value;
-
-use export::Entry;
-
-/// Returns all implemented functions for the slot `SLOT`.
-fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
-    let own = [
-        advice::Exports::<SLOT>::ENTRIES,
-        array::Exports::<SLOT>::ENTRIES,
-        array_copy::Exports::<SLOT>::ENTRIES,
-        context::Exports::<SLOT>::ENTRIES,
-        cluster::Exports::<SLOT>::ENTRIES,
-        copy::Exports::<SLOT>::ENTRIES,
-        device::Exports::<SLOT>::ENTRIES,
-        error::Exports::<SLOT>::ENTRIES,
-        event::Exports::<SLOT>::ENTRIES,
-        function::Exports::<SLOT>::ENTRIES,
-        host::Exports::<SLOT>::ENTRIES,
-        ipc::Exports::<SLOT>::ENTRIES,
-        launch::Exports::<SLOT>::ENTRIES,
-        library::Exports::<SLOT>::ENTRIES,
-        link::Exports::<SLOT>::ENTRIES,
-        memory::Exports::<SLOT>::ENTRIES,
-        memset::Exports::<SLOT>::ENTRIES,
-        mipmap::Exports::<SLOT>::ENTRIES,
-        module::Exports::<SLOT>::ENTRIES,
-        occupancy::Exports::<SLOT>::ENTRIES,
-        pointer::Exports::<SLOT>::ENTRIES,
-        pool::Exports::<SLOT>::ENTRIES,
-        primary::Exports::<SLOT>::ENTRIES,
-        proc_address::Exports::<SLOT>::ENTRIES,
-        stream::Exports::<SLOT>::ENTRIES,
-        surface::Exports::<SLOT>::ENTRIES,
-        tensor_map::Exports::<SLOT>::ENTRIES,
-        texture::Exports::<SLOT>::ENTRIES,
-        virtual_memory::Exports::<SLOT>::ENTRIES,
-        wait_value::Exports::<SLOT>::ENTRIES,
-    ];
-    own.into_iter().chain(graph::entries::<SLOT>()).collect()
-}

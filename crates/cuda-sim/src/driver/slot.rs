@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use crate::lock::lock;
-
 use super::instance::Instance;
+use crate::lock::lock;
 
 /// The maximum number of software drivers in a process.
 pub(crate) const SLOTS: usize = 32;
@@ -65,9 +64,4 @@ pub(super) fn instance(index: usize) -> Option<Arc<Instance>> {
         .read()
         .unwrap_or_else(PoisonError::into_inner)
         .clone()
-}
-
-/// Returns whether an instance with this id is alive.
-pub(super) fn is_alive(id: u64) -> bool {
-    (0..SLOTS).any(|index| instance(index).is_some_and(|instance| instance.id == id))
 }

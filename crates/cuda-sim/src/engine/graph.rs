@@ -2,6 +2,7 @@
 //! state is behind one lock.
 
 mod late;
+mod poll;
 mod steps;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -67,7 +68,7 @@ struct Wanted {
     kind: Demand,
     /// The probability that the scheduler picks among all ready operations, not only the needed
     /// ones.
-    stray: f64,
+    detour: f64,
 }
 
 /// The next thing for a worker thread to do.
@@ -438,24 +439,6 @@ impl State {
         }
     }
 
-    /// The time after which one idle thread must look for work although it was not notified; `None`
-    /// if there is nothing to do until then.
-    pub(super) fn nap(&self, host: bool) -> Option<Duration> {
-        if host {
-            return None;
-        }
-        if self.late.is_some() {
-            if self.wanted.is_empty() {
-                return None;
-            }
-            if let Some(rest) = self.grace() {
-                return Some(rest);
-            }
-        }
-        let polls = self.ready.values().any(|&ready| ready == Ready::Poll);
-        polls.then_some(super::POLL)
-    }
-
     fn start(&mut self, op: OpId) -> Task {
         let sort = self.ready.remove(&op);
         match self.nodes.get_mut(&op).and_then(|node| node.work.take()) {
@@ -470,35 +453,6 @@ impl State {
             }
             Some(Work::Poll(_)) | None => Task::Sleep(Some(super::POLL)),
         }
-    }
-
-    /// Completes every waiting operation whose condition holds; returns whether there was one.
-    fn poll_all(&mut self) -> bool {
-        let mut any = false;
-        while let Some(op) = self.satisfied().first().copied() {
-            self.ready.remove(&op);
-            self.complete(op);
-            any = true;
-        }
-        any
-    }
-
-    /// Polls the waiting operations and returns those whose condition holds.
-    fn satisfied(&mut self) -> Vec<OpId> {
-        let nodes = &mut self.nodes;
-        let polls = self
-            .ready
-            .iter()
-            .filter(|&(_, &ready)| ready == Ready::Poll);
-        polls
-            .filter(
-                |&(op, _)| match nodes.get_mut(op).and_then(|node| node.work.as_mut()) {
-                    Some(Work::Poll(condition)) => condition(),
-                    _ => false,
-                },
-            )
-            .map(|(&op, _)| op)
-            .collect()
     }
 
     /// Returns whether other threads should look for work, and resets that.

@@ -64,8 +64,8 @@ struct Erased(NonNull<dyn Work>);
 unsafe impl Send for Erased {}
 
 impl Helpers {
-    /// Calls `lead` on this thread, with up to `most` helpers for `work`, which `lead` requests with
-    /// [`request`](Self::request). Returns when `lead` has returned and no helper is running.
+    /// Calls `lead` on this thread, with up to `most` helpers for `work`, which `lead` requests
+    /// with [`request`](Self::request). Returns when `lead` has returned and no helper is running.
     ///
     /// # Panics
     ///

@@ -370,8 +370,8 @@ impl Shared<'_> {
         self.put_back.notify_all();
     }
 
-    /// Runs clusters until none is left that no other thread runs, or until `is_enough` returns true
-    /// between two turns. Any number of threads may call this concurrently.
+    /// Runs clusters until all that are left run on other threads, or until `is_enough` returns
+    /// true between two turns. Any number of threads may call this concurrently.
     fn work(&self, is_enough: impl Fn() -> bool) {
         let params = self.env.launch;
         let slice = if params.cooperative {

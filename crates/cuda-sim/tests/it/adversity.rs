@@ -5,7 +5,7 @@ use std::ptr;
 use cuda_sim::{BuildError, Builder, CUresult as R, Rule};
 use cuda_sys::DriverLibrary;
 
-use crate::support::{OK, bare, bench, ok};
+use crate::support::{OK, bare, ok, test_device};
 
 fn alloc(driver: &DriverLibrary) -> R {
     let mut addr = 0;
@@ -17,28 +17,28 @@ fn the_nth_call_fails() {
     let rule = Rule::new(R::CUDA_ERROR_OUT_OF_MEMORY)
         .function("cuMemAlloc")
         .nth(3);
-    let bench = bench(Builder::new().rule(rule));
-    let statuses: Vec<bool> = (0..5).map(|_| alloc(&bench).is_success()).collect();
+    let sim = test_device(Builder::new().rule(rule));
+    let statuses: Vec<bool> = (0..5).map(|_| alloc(&sim).is_success()).collect();
     assert_eq!(statuses, [true, true, false, true, true]);
-    assert_eq!(bench.simulator.live().allocations, 4);
-    assert_eq!(bench.simulator.calls()["cuMemAlloc_v2"], 5);
+    assert_eq!(sim.simulator.live().allocations, 4);
+    assert_eq!(sim.simulator.calls()["cuMemAlloc_v2"], 5);
 }
 
 #[test]
 fn rules_come_and_go() {
-    let bench = bench(Builder::new());
-    bench.simulator.add_rule(
+    let sim = test_device(Builder::new());
+    sim.simulator.add_rule(
         Rule::new(R::CUDA_ERROR_UNKNOWN)
             .function("cuMemAlloc_v2")
             .every(2),
     );
-    let statuses: Vec<R> = (0..4).map(|_| alloc(&bench)).collect();
+    let statuses: Vec<R> = (0..4).map(|_| alloc(&sim)).collect();
     let unknown = R::CUDA_ERROR_UNKNOWN;
     assert_eq!(statuses, [OK, unknown, OK, unknown]);
-    bench.simulator.add_rule(Rule::new(R::CUDA_ERROR_NOT_READY));
-    assert_eq!(bench.sync(), R::CUDA_ERROR_NOT_READY);
-    bench.simulator.clear_rules();
-    ok(bench.sync());
+    sim.simulator.add_rule(Rule::new(R::CUDA_ERROR_NOT_READY));
+    assert_eq!(sim.sync(), R::CUDA_ERROR_NOT_READY);
+    sim.simulator.clear_rules();
+    ok(sim.sync());
 }
 
 #[test]
@@ -47,9 +47,9 @@ fn random_failures_repeat() {
         let rule = Rule::new(R::CUDA_ERROR_UNKNOWN)
             .function("cuMemAlloc")
             .random(0.3, seed);
-        let bench = bench(Builder::new().rule(rule));
+        let sim = test_device(Builder::new().rule(rule));
         (0..200)
-            .map(|_| alloc(&bench).is_success())
+            .map(|_| alloc(&sim).is_success())
             .collect::<Vec<_>>()
     };
     let one = run(1);
@@ -94,13 +94,12 @@ fn calls_are_counted_and_traced() {
 
 #[test]
 fn a_device_can_be_lost_on_demand() {
-    let bench = bench(Builder::new().devices(2));
-    bench
-        .simulator
+    let sim = test_device(Builder::new().devices(2));
+    sim.simulator
         .lose_device(0, R::CUDA_ERROR_ECC_UNCORRECTABLE);
-    assert_eq!(alloc(&bench), R::CUDA_ERROR_ECC_UNCORRECTABLE);
-    assert_eq!(bench.sync(), R::CUDA_ERROR_ECC_UNCORRECTABLE);
-    assert!(bench.simulator.fault(1).is_none());
+    assert_eq!(alloc(&sim), R::CUDA_ERROR_ECC_UNCORRECTABLE);
+    assert_eq!(sim.sync(), R::CUDA_ERROR_ECC_UNCORRECTABLE);
+    assert!(sim.simulator.fault(1).is_none());
 }
 
 #[test]
@@ -159,10 +158,10 @@ fn printing_can_be_captured() {
     ret;
 }
 "#;
-    let bench = bench(Builder::new().capture_output(true));
-    let hello = bench.function(bench.load(ptx), "hello");
-    ok(bench.launch(hello, [1, 3], ptr::null_mut(), &mut []));
-    ok(bench.sync());
-    assert_eq!(bench.simulator.take_output(), b"Hi\nHi\nHi\n");
-    assert_eq!(bench.simulator.take_output(), b"");
+    let sim = test_device(Builder::new().capture_output(true));
+    let hello = sim.function(sim.load(ptx), "hello");
+    ok(sim.launch(hello, [1, 3], ptr::null_mut(), &mut []));
+    ok(sim.sync());
+    assert_eq!(sim.simulator.take_output(), b"Hi\nHi\nHi\n");
+    assert_eq!(sim.simulator.take_output(), b"");
 }

@@ -10,7 +10,7 @@ use cuda_sys::{
 };
 
 use crate::capture::status;
-use crate::support::{Bench, bench, ok};
+use crate::support::{TestDevice, ok, test_device};
 
 const GLOBAL: Mode = Mode::CU_STREAM_CAPTURE_MODE_GLOBAL;
 const LOCAL: Mode = Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -38,9 +38,9 @@ fn at<T>(address: usize) -> *mut T {
 }
 
 impl Things {
-    fn new(bench: &Bench) -> Self {
-        let stream = bench.stream(1);
-        let event = bench.event(0);
+    fn new(sim: &TestDevice) -> Self {
+        let stream = sim.stream(1);
+        let event = sim.event(0);
         let pages: &'static mut [u8] = Box::leak(vec![0; 3 << 12].into_boxed_slice());
         let first = pages.as_mut_ptr().expose_provenance();
         let first = first.next_multiple_of(1 << 12);
@@ -48,19 +48,19 @@ impl Things {
         let mut array: CUarray = ptr::null_mut();
         let desc = descriptor();
         unsafe {
-            ok(bench.cuEventRecord(event, stream));
-            ok(bench.cuMemHostRegister_v2(at(first), 1 << 12, 0));
-            ok(bench.cuDeviceGetDefaultMemPool(&raw mut pool, 0));
-            ok(bench.cuArrayCreate_v2(&raw mut array, &raw const desc));
-            ok(bench.cuDevicePrimaryCtxRetain(&raw mut peer, 1));
-            ok(bench.cuCtxSynchronize());
+            ok(sim.cuEventRecord(event, stream));
+            ok(sim.cuMemHostRegister_v2(at(first), 1 << 12, 0));
+            ok(sim.cuDeviceGetDefaultMemPool(&raw mut pool, 0));
+            ok(sim.cuArrayCreate_v2(&raw mut array, &raw const desc));
+            ok(sim.cuDevicePrimaryCtxRetain(&raw mut peer, 1));
+            ok(sim.cuCtxSynchronize());
         }
         Self {
             stream: stream.expose_provenance(),
             event: event.expose_provenance(),
-            memory: bench.alloc(64),
-            pinned: bench.pinned(64).expose_provenance(),
-            module: bench.load(crate::support::ADD).expose_provenance(),
+            memory: sim.alloc(64),
+            pinned: sim.pinned(64).expose_provenance(),
+            module: sim.load(crate::support::ADD).expose_provenance(),
             array: array.expose_provenance(),
             pool: pool.expose_provenance(),
             pages: [first, first + (1 << 12)],
@@ -169,13 +169,13 @@ enum Caller {
 ///
 /// The captured stream is on device 1, so that no call concerns its context.
 fn beside(capture: Mode, caller: Caller, mut mode: Mode, call: Run) -> (R, Option<R>) {
-    let bench = bench(Builder::new().devices(2));
-    let things = Things::new(&bench);
-    let driver = bench.driver.table();
-    let (mut second, own) = (ptr::null_mut(), bench.context.expose_provenance());
+    let sim = test_device(Builder::new().devices(2));
+    let things = Things::new(&sim);
+    let driver = sim.driver.table();
+    let (mut second, own) = (ptr::null_mut(), sim.context.expose_provenance());
     let stream = unsafe {
         ok(driver.cuCtxCreate_v2(&raw mut second, 0, 1));
-        let stream = bench.stream(1);
+        let stream = sim.stream(1);
         ok(driver.cuCtxSetCurrent(at(own)));
         ok(driver.cuStreamBeginCapture_v2(stream, capture));
         stream
@@ -192,7 +192,7 @@ fn beside(capture: Mode, caller: Caller, mut mode: Mode, call: Run) -> (R, Optio
         Caller::Here => run(),
         Caller::Elsewhere => thread::scope(|scope| scope.spawn(run).join().unwrap()),
     };
-    (status, bench.end(stream).err())
+    (status, sim.end(stream).err())
 }
 
 const GOOD: (R, Option<R>) = (R::CUDA_SUCCESS, None);
@@ -261,30 +261,26 @@ fn creating_and_queueing_break_no_capture() {
 #[test]
 fn a_refused_call_does_nothing() {
     for &(name, call) in CLASSES.into_iter().flatten() {
-        let bench = bench(Builder::new().devices(2));
-        let things = Things::new(&bench);
-        let stream = bench.stream(1);
-        bench.begin(stream);
-        assert_eq!(call(bench.driver.table(), &things), UNSUPPORTED, "{name}");
-        assert_eq!(status(&bench, stream), Ok(2), "{name}");
-        assert_eq!(bench.end(stream), Err(INVALIDATED), "{name}");
-        assert_eq!(
-            call(bench.driver.table(), &things),
-            R::CUDA_SUCCESS,
-            "{name}"
-        );
+        let sim = test_device(Builder::new().devices(2));
+        let things = Things::new(&sim);
+        let stream = sim.stream(1);
+        sim.begin(stream);
+        assert_eq!(call(sim.driver.table(), &things), UNSUPPORTED, "{name}");
+        assert_eq!(status(&sim, stream), Ok(2), "{name}");
+        assert_eq!(sim.end(stream), Err(INVALIDATED), "{name}");
+        assert_eq!(call(sim.driver.table(), &things), R::CUDA_SUCCESS, "{name}");
     }
 }
 
 #[test]
 fn a_mode_is_of_one_thread_and_one_driver() {
-    let benches = [bench(Builder::new()), bench(Builder::new())];
+    let benches = [test_device(Builder::new()), test_device(Builder::new())];
     let mut mode = RELAXED;
     unsafe { ok(benches[0].cuThreadExchangeStreamCaptureMode(&raw mut mode)) };
     assert_eq!(mode, GLOBAL);
-    let exchange = |bench: &Bench| {
+    let exchange = |sim: &TestDevice| {
         let mut mode = LOCAL;
-        unsafe { ok(bench.cuThreadExchangeStreamCaptureMode(&raw mut mode)) };
+        unsafe { ok(sim.cuThreadExchangeStreamCaptureMode(&raw mut mode)) };
         mode
     };
     assert_eq!(exchange(&benches[1]), GLOBAL);
@@ -306,30 +302,30 @@ fn a_mode_is_of_one_thread_and_one_driver() {
 fn events_of_captures_that_are_over_are_invalid() {
     let invalid = R::CUDA_ERROR_INVALID_VALUE;
     let captured = R::CUDA_ERROR_CAPTURED_EVENT;
-    let bench = bench(Builder::new());
-    let stream = bench.stream(1);
-    let event = bench.event(0);
-    let asked = || unsafe { [bench.cuEventQuery(event), bench.cuEventSynchronize(event)] };
+    let sim = test_device(Builder::new());
+    let stream = sim.stream(1);
+    let event = sim.event(0);
+    let asked = || unsafe { [sim.cuEventQuery(event), sim.cuEventSynchronize(event)] };
     let begin = || unsafe {
-        ok(bench.cuStreamBeginCapture_v2(stream, RELAXED));
-        ok(bench.cuEventRecord(event, stream));
+        ok(sim.cuStreamBeginCapture_v2(stream, RELAXED));
+        ok(sim.cuEventRecord(event, stream));
     };
     begin();
     // The query invalidates the capture, so the second query reports that it is invalid.
     assert_eq!(asked(), [captured, invalid]);
-    assert_eq!(bench.end(stream), Err(INVALIDATED));
+    assert_eq!(sim.end(stream), Err(INVALIDATED));
     assert_eq!(asked(), [invalid; 2], "after the end");
     // A capture that has ended successfully.
     begin();
-    bench.end(stream).unwrap();
+    sim.end(stream).unwrap();
     assert_eq!(asked(), [invalid; 2], "after a successful end");
     // A capture that ended when its stream was destroyed.
     begin();
-    unsafe { ok(bench.cuStreamDestroy_v2(stream)) };
+    unsafe { ok(sim.cuStreamDestroy_v2(stream)) };
     assert_eq!(asked(), [invalid; 2], "after the stream");
-    let stream = bench.stream(1);
+    let stream = sim.stream(1);
     unsafe {
-        ok(bench.cuEventRecord(event, stream));
-        ok(bench.cuEventSynchronize(event));
+        ok(sim.cuEventRecord(event, stream));
+        ok(sim.cuEventSynchronize(event));
     }
 }

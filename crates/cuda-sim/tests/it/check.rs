@@ -5,7 +5,7 @@ use std::ptr;
 use cuda_sim::{Builder, CUresult as R, Hazard, MemorySpace, Report, ReportKind};
 use cuda_sys::CUstream;
 
-use crate::support::{Bench, TROUBLE, bench, ok};
+use crate::support::{FAULT_KERNELS, TestDevice, ok, test_device};
 
 /// `add`: each thread adds 1 to its word. `race`: each thread reads the word that its neighbour
 /// wrote to shared memory. `read`: each thread reads a variable of the module.
@@ -39,10 +39,10 @@ const KERNELS: &str = "
 const NULL: CUstream = ptr::null_mut();
 
 /// Launches 32 threads, and returns the status and the reports.
-fn run(bench: &Bench, kernel: &str, data: u64) -> (R, Vec<Report>) {
-    let function = bench.function(bench.load(KERNELS), kernel);
-    ok(bench.launch(function, [1, 32], NULL, &mut [data]));
-    (bench.sync(), bench.simulator.take_reports())
+fn run(sim: &TestDevice, kernel: &str, data: u64) -> (R, Vec<Report>) {
+    let function = sim.function(sim.load(KERNELS), kernel);
+    ok(sim.launch(function, [1, 32], NULL, &mut [data]));
+    (sim.sync(), sim.simulator.take_reports())
 }
 
 #[test]
@@ -60,26 +60,26 @@ fn faults_are_reports_too() {
             R::CUDA_ERROR_MISALIGNED_ADDRESS,
         ),
     ] {
-        let bench = bench(Builder::new());
-        let function = bench.function(bench.load(TROUBLE), kernel);
-        let data = bench.upload(&[0_u32]);
-        ok(bench.launch(function, [1, 1], NULL, &mut [data]));
-        assert_eq!(bench.sync(), status);
-        let reports = bench.simulator.take_reports();
+        let sim = test_device(Builder::new());
+        let function = sim.function(sim.load(FAULT_KERNELS), kernel);
+        let data = sim.upload(&[0_u32]);
+        ok(sim.launch(function, [1, 1], NULL, &mut [data]));
+        assert_eq!(sim.sync(), status);
+        let reports = sim.simulator.take_reports();
         assert_eq!(reports.len(), 1, "{reports:?}");
         let report = &reports[0];
         assert_eq!((report.kind, report.status), (kind, Some(status)));
         assert_eq!((report.kernel.as_str(), report.device), (kernel, 0));
-        assert_eq!(bench.simulator.fault(0), Some(report.to_string()));
+        assert_eq!(sim.simulator.fault(0), Some(report.to_string()));
         assert_ne!(report.at.ptx_line, 0);
-        assert_eq!(bench.simulator.take_reports(), []);
+        assert_eq!(sim.simulator.take_reports(), []);
     }
 }
 
 #[test]
 fn a_race_is_told_and_the_program_goes_on() {
-    let bench = bench(Builder::new().check_races(true));
-    let (status, reports) = run(&bench, "race", 0);
+    let sim = test_device(Builder::new().check_races(true));
+    let (status, reports) = run(&sim, "race", 0);
     ok(status);
     assert_eq!(reports.len(), 1, "{reports:?}");
     let report = &reports[0];
@@ -90,66 +90,66 @@ fn a_race_is_told_and_the_program_goes_on() {
     let line = |place: &cuda_sim::Place| place.source.as_ref().map(|source| source.line);
     assert_eq!((line(&report.at), line(other)), (Some(21), Some(20)));
     assert!(report.to_string().contains("kernels.cu:21"), "{report}");
-    assert_eq!(bench.simulator.fault(0), None);
+    assert_eq!(sim.simulator.fault(0), None);
     // Checks that were not enabled report nothing.
-    let fresh = bench.alloc(128);
-    assert_eq!(run(&bench, "add", fresh), (R::CUDA_SUCCESS, Vec::new()));
+    let fresh = sim.alloc(128);
+    assert_eq!(run(&sim, "add", fresh), (R::CUDA_SUCCESS, Vec::new()));
 }
 
 #[test]
 fn nothing_is_looked_for_unless_asked() {
-    let bench = bench(Builder::new());
-    let fresh = bench.alloc(128);
+    let sim = test_device(Builder::new());
+    let fresh = sim.alloc(128);
     for kernel in ["race", "add"] {
-        assert_eq!(run(&bench, kernel, fresh), (R::CUDA_SUCCESS, Vec::new()));
+        assert_eq!(run(&sim, kernel, fresh), (R::CUDA_SUCCESS, Vec::new()));
     }
 }
 
 #[test]
 fn all_that_writes_memory_counts() {
-    let bench = bench(Builder::new().check_uninitialised(true));
+    let sim = test_device(Builder::new().check_uninitialised(true));
     let told = |data: u64| {
-        let (status, reports) = run(&bench, "add", data);
+        let (status, reports) = run(&sim, "add", data);
         ok(status);
         reports.iter().map(|report| report.times).sum::<u64>()
     };
-    let fresh = bench.alloc(128);
+    let fresh = sim.alloc(128);
     assert_eq!(told(fresh), 32);
     assert_eq!(told(fresh), 0, "the kernel has initialised the memory");
-    let uploaded = bench.upload(&[1_u32; 32]);
+    let uploaded = sim.upload(&[1_u32; 32]);
     assert_eq!(told(uploaded), 0);
-    let set = bench.alloc(128);
-    unsafe { ok(bench.cuMemsetD32_v2(set, 5, 30)) };
+    let set = sim.alloc(128);
+    unsafe { ok(sim.cuMemsetD32_v2(set, 5, 30)) };
     assert_eq!(told(set), 2);
-    let copied = bench.alloc(128);
-    let source = bench.upload(&[1_u32; 32]);
-    unsafe { ok(bench.cuMemcpyDtoD_v2(copied, source, 64)) };
+    let copied = sim.alloc(128);
+    let source = sim.upload(&[1_u32; 32]);
+    unsafe { ok(sim.cuMemcpyDtoD_v2(copied, source, 64)) };
     assert_eq!(told(copied), 16);
     // A copy of uninitialised memory.
-    unsafe { ok(bench.cuMemcpyDtoD_v2(source, bench.alloc(128), 8)) };
+    unsafe { ok(sim.cuMemcpyDtoD_v2(source, sim.alloc(128), 8)) };
     assert_eq!(told(source), 2);
     // A stream-ordered allocation is uninitialised once its turn comes, even if the memory was used
     // before.
     let mut pooled = 0;
     unsafe {
-        ok(bench.cuMemFree_v2(copied));
-        ok(bench.cuMemAllocAsync(&raw mut pooled, 128, NULL));
+        ok(sim.cuMemFree_v2(copied));
+        ok(sim.cuMemAllocAsync(&raw mut pooled, 128, NULL));
     }
     assert_eq!(told(pooled), 32);
     // Variables are initialised with zeros, and pinned memory belongs to the host.
-    assert_eq!(run(&bench, "read", 0), (R::CUDA_SUCCESS, Vec::new()));
-    assert_eq!(told(bench.pinned(128).expose_provenance() as u64), 0);
+    assert_eq!(run(&sim, "read", 0), (R::CUDA_SUCCESS, Vec::new()));
+    assert_eq!(told(sim.pinned(128).expose_provenance() as u64), 0);
 }
 
 #[test]
 fn a_stale_address_is_told_from_a_wild_one() {
-    let bench = bench(Builder::new().check_freed(true));
-    let data = bench.upload(&[0_u32; 32]);
-    unsafe { ok(bench.cuMemFree_v2(data)) };
+    let sim = test_device(Builder::new().check_freed(true));
+    let data = sim.upload(&[0_u32; 32]);
+    unsafe { ok(sim.cuMemFree_v2(data)) };
     // The address is not reused.
-    let other = bench.upload(&[0_u32; 32]);
+    let other = sim.upload(&[0_u32; 32]);
     assert_ne!(data, other);
-    let (status, reports) = run(&bench, "add", data);
+    let (status, reports) = run(&sim, "add", data);
     assert_eq!(status, R::CUDA_ERROR_ILLEGAL_ADDRESS);
     let report = &reports[0];
     assert_eq!(report.kind, ReportKind::UseAfterFree, "{report}");
@@ -160,20 +160,20 @@ fn a_stale_address_is_told_from_a_wild_one() {
 
 #[test]
 fn memory_that_waits_is_given_in_need() {
-    let bench = bench(Builder::new().memory(8 << 20).check_freed(true));
+    let sim = test_device(Builder::new().memory(8 << 20).check_freed(true));
     for _ in 0..20 {
-        let data = bench.alloc(3 << 20);
-        unsafe { ok(bench.cuMemFree_v2(data)) };
+        let data = sim.alloc(3 << 20);
+        unsafe { ok(sim.cuMemFree_v2(data)) };
     }
 }
 
 #[test]
 fn the_environment_can_ask() {
     let text = "check=races+uninitialised".parse::<Builder>().unwrap();
-    let bench = bench(text);
-    let (_, reports) = run(&bench, "race", 0);
+    let sim = test_device(text);
+    let (_, reports) = run(&sim, "race", 0);
     assert_eq!(reports.len(), 1);
-    let (_, reports) = run(&bench, "add", bench.alloc(128));
+    let (_, reports) = run(&sim, "add", sim.alloc(128));
     assert_eq!(reports[0].kind, ReportKind::UninitialisedRead);
     for wrong in ["check=", "check=everything", "check=races,all", "check"] {
         assert!(wrong.parse::<Builder>().is_err(), "{wrong}");

@@ -8,7 +8,7 @@ use cuda_sys::{
     CUfunction, CUfunction_attribute, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig,
 };
 
-use crate::support::{Bench, bench, ok};
+use crate::support::{TestDevice, ok, test_device};
 
 /// A kernel in which each block adds its rank to the cluster's word in the memory of block 0, which
 /// writes the sum.
@@ -55,7 +55,7 @@ fn with_config<T>(
 }
 
 fn launch(
-    bench: &Bench,
+    sim: &TestDevice,
     function: CUfunction,
     grid: u32,
     cluster: Option<[u32; 3]>,
@@ -65,50 +65,47 @@ fn launch(
     let mut params: [*mut c_void; 1] = [(&raw mut out).cast()];
     let (params, none) = (params.as_mut_ptr(), ptr::null_mut());
     with_config(grid, cluster, |config| unsafe {
-        bench.cuLaunchKernelEx(config, function, params, none)
+        sim.cuLaunchKernelEx(config, function, params, none)
     })
 }
 
 #[test]
 fn clusters_run_together() {
-    let bench = bench(Builder::new());
-    let sums = bench.function(bench.load(SUMS), "sums");
+    let sim = test_device(Builder::new());
+    let sums = sim.function(sim.load(SUMS), "sums");
     for size in [1, 2, 4, 8] {
-        let out = bench.upload(&[u32::MAX; 16]);
-        ok(launch(&bench, sums, 16, Some([size, 1, 1]), out));
-        let all = bench.download::<u32>(out, 16 / size as usize);
+        let out = sim.upload(&[u32::MAX; 16]);
+        ok(launch(&sim, sums, 16, Some([size, 1, 1]), out));
+        let all = sim.download::<u32>(out, 16 / size as usize);
         assert_eq!(all, vec![size * (size - 1) / 2; 16 / size as usize]);
     }
-    let pairs = bench.function(bench.load(SUMS), "pairs");
-    let out = bench.upload(&[0_u32]);
-    ok(bench.launch(pairs, [4, 1], ptr::null_mut(), &mut [out]));
-    assert_eq!(bench.download::<u32>(out, 1), [2]);
+    let pairs = sim.function(sim.load(SUMS), "pairs");
+    let out = sim.upload(&[0_u32]);
+    ok(sim.launch(pairs, [4, 1], ptr::null_mut(), &mut [out]));
+    assert_eq!(sim.download::<u32>(out, 1), [2]);
 }
 
 #[test]
 fn clusters_of_wrong_sizes_are_refused() {
-    let bench = bench(Builder::new());
-    let module = bench.load(SUMS);
-    let (sums, pairs) = (
-        bench.function(module, "sums"),
-        bench.function(module, "pairs"),
-    );
-    let out = bench.upload(&[0_u32; 16]);
+    let sim = test_device(Builder::new());
+    let module = sim.load(SUMS);
+    let (sums, pairs) = (sim.function(module, "sums"), sim.function(module, "pairs"));
+    let out = sim.upload(&[0_u32; 16]);
     let wrong = R::CUDA_ERROR_INVALID_CLUSTER_SIZE;
-    assert_eq!(launch(&bench, sums, 16, Some([3, 1, 1]), out), wrong);
-    assert_eq!(launch(&bench, sums, 16, Some([16, 1, 1]), out), wrong);
-    assert_eq!(launch(&bench, sums, 16, Some([2, 2, 1]), out), wrong);
-    assert_eq!(launch(&bench, pairs, 16, Some([4, 1, 1]), out), wrong);
-    assert_eq!(launch(&bench, pairs, 3, None, out), wrong);
-    assert_eq!(launch(&bench, sums, 16, Some([0, 1, 1]), out), wrong);
-    assert_eq!(launch(&bench, sums, 16, Some([u32::MAX; 3]), out), wrong);
+    assert_eq!(launch(&sim, sums, 16, Some([3, 1, 1]), out), wrong);
+    assert_eq!(launch(&sim, sums, 16, Some([16, 1, 1]), out), wrong);
+    assert_eq!(launch(&sim, sums, 16, Some([2, 2, 1]), out), wrong);
+    assert_eq!(launch(&sim, pairs, 16, Some([4, 1, 1]), out), wrong);
+    assert_eq!(launch(&sim, pairs, 3, None, out), wrong);
+    assert_eq!(launch(&sim, sums, 16, Some([0, 1, 1]), out), wrong);
+    assert_eq!(launch(&sim, sums, 16, Some([u32::MAX; 3]), out), wrong);
     type F = CUfunction_attribute;
     let attribute = F::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
-    unsafe { ok(bench.cuFuncSetAttribute(sums, attribute, 1)) };
-    ok(launch(&bench, sums, 16, Some([16, 1, 1]), out));
-    assert_eq!(bench.download::<u32>(out, 1), [120]);
+    unsafe { ok(sim.cuFuncSetAttribute(sums, attribute, 1)) };
+    ok(launch(&sim, sums, 16, Some([16, 1, 1]), out));
+    assert_eq!(sim.download::<u32>(out, 1), [120]);
 
-    let old = crate::support::bench(Builder::new().compute_capability(8, 0));
+    let old = crate::support::test_device(Builder::new().compute_capability(8, 0));
     let text = SUMS.replace("sm_90", "sm_80");
     let sums = old.function(old.load(&text), "sums");
     let out = old.upload(&[0_u32; 2]);
@@ -118,12 +115,12 @@ fn clusters_of_wrong_sizes_are_refused() {
 
 #[test]
 fn occupancy_counts_clusters() {
-    let bench = bench(Builder::new());
-    let sums = bench.function(bench.load(SUMS), "sums");
+    let sim = test_device(Builder::new());
+    let sums = sim.function(sim.load(SUMS), "sums");
     let mut count: c_int = -1;
     let mut active = |cluster| {
         let status = with_config(16, Some(cluster), |config| unsafe {
-            bench.cuOccupancyMaxActiveClusters(&raw mut count, sums, config)
+            sim.cuOccupancyMaxActiveClusters(&raw mut count, sums, config)
         });
         (status, count)
     };
@@ -133,7 +130,7 @@ fn occupancy_counts_clusters() {
     assert_eq!(active([16, 1, 1]).0, R::CUDA_ERROR_INVALID_CLUSTER_SIZE);
     let mut size: c_int = -1;
     let status = with_config(16, None, |config| unsafe {
-        bench.cuOccupancyMaxPotentialClusterSize(&raw mut size, sums, config)
+        sim.cuOccupancyMaxPotentialClusterSize(&raw mut size, sums, config)
     });
     ok(status);
     assert_eq!(size, 8);
@@ -142,11 +139,11 @@ fn occupancy_counts_clusters() {
 /// Launches and occupancy queries follow the kernel's directives in the same way.
 #[test]
 fn the_directives_of_a_kernel_bound_its_clusters() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let text = ".version 8.0\n.target sm_90\n.address_size 64\n\
                 .visible .entry few(.param .u64 out) .maxclusterrank 4 { ret; }\n\
                 .visible .entry pair(.param .u64 out) .reqnctapercluster 2, 1, 1 { ret; }\n";
-    let module = bench.load(text);
+    let module = sim.load(text);
     let wrong = R::CUDA_ERROR_INVALID_CLUSTER_SIZE;
     for (name, cluster, expected) in [
         ("few", [4, 1, 1], R::CUDA_SUCCESS),
@@ -156,17 +153,17 @@ fn the_directives_of_a_kernel_bound_its_clusters() {
         ("pair", [1, 2, 1], wrong),
         ("pair", [1, 1, 1], wrong),
     ] {
-        let function = bench.function(module, name);
+        let function = sim.function(module, name);
         let mut count: c_int = -1;
         let active = with_config(16, Some(cluster), |config| unsafe {
-            bench.cuOccupancyMaxActiveClusters(&raw mut count, function, config)
+            sim.cuOccupancyMaxActiveClusters(&raw mut count, function, config)
         });
         assert_eq!(active, expected, "{name} {cluster:?}");
         // A one-dimensional grid does not fit the other cluster shapes.
         if cluster[1..] == [1, 1] {
-            let status = launch(&bench, function, 16, Some(cluster), 0);
+            let status = launch(&sim, function, 16, Some(cluster), 0);
             assert_eq!(status, expected, "{name} {cluster:?}");
         }
-        ok(bench.sync());
+        ok(sim.sync());
     }
 }

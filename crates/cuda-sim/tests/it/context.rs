@@ -6,7 +6,7 @@ use std::thread;
 use cuda_sim::{Builder, CUresult};
 use cuda_sys::{CUcontext, DriverLibrary};
 
-use crate::support::{OK, bare, bench, ok};
+use crate::support::{OK, bare, ok, test_device};
 
 fn current(driver: &DriverLibrary) -> CUcontext {
     let mut context = ptr::null_mut();
@@ -45,11 +45,11 @@ fn the_primary_context_is_counted() {
 
 #[test]
 fn each_thread_has_its_own_stack() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let mut other = ptr::null_mut();
-    unsafe { ok(bench.cuCtxCreate_v2(&raw mut other, 0, 0)) };
-    assert_eq!(current(&bench), other);
-    let (driver, primary) = (&*bench, bench.context.addr());
+    unsafe { ok(sim.cuCtxCreate_v2(&raw mut other, 0, 0)) };
+    assert_eq!(current(&sim), other);
+    let (driver, primary) = (&*sim, sim.context.addr());
     thread::scope(|scope| {
         scope.spawn(move || {
             assert!(current(driver).is_null());
@@ -59,28 +59,28 @@ fn each_thread_has_its_own_stack() {
         });
     });
     let mut popped = ptr::null_mut();
-    unsafe { ok(bench.cuCtxPopCurrent_v2(&raw mut popped)) };
+    unsafe { ok(sim.cuCtxPopCurrent_v2(&raw mut popped)) };
     assert_eq!(popped, other);
-    assert_eq!(current(&bench), bench.context);
-    unsafe { ok(bench.cuCtxPopCurrent_v2(ptr::null_mut())) };
-    let status = unsafe { bench.cuCtxPopCurrent_v2(&raw mut popped) };
+    assert_eq!(current(&sim), sim.context);
+    unsafe { ok(sim.cuCtxPopCurrent_v2(ptr::null_mut())) };
+    let status = unsafe { sim.cuCtxPopCurrent_v2(&raw mut popped) };
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_CONTEXT);
     let mut addr = 0;
-    let status = unsafe { bench.cuMemAlloc_v2(&raw mut addr, 16) };
+    let status = unsafe { sim.cuMemAlloc_v2(&raw mut addr, 16) };
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_CONTEXT);
 }
 
 #[test]
 fn a_destroyed_context_takes_all_with_it() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let mut context = ptr::null_mut();
-    unsafe { ok(bench.cuCtxCreate_v2(&raw mut context, 0, 0)) };
-    let stream = bench.stream(1);
-    bench.event(0);
-    bench.alloc(100);
-    bench.pinned(100);
-    bench.load(crate::support::ADD);
-    let live = bench.simulator.live();
+    unsafe { ok(sim.cuCtxCreate_v2(&raw mut context, 0, 0)) };
+    let stream = sim.stream(1);
+    sim.event(0);
+    sim.alloc(100);
+    sim.pinned(100);
+    sim.load(crate::support::ADD);
+    let live = sim.simulator.live();
     let counts = (
         live.contexts,
         live.streams,
@@ -90,22 +90,22 @@ fn a_destroyed_context_takes_all_with_it() {
     );
     assert_eq!(counts, (2, 1, 1, 1, 1));
     assert_eq!(live.host_bytes, 100);
-    unsafe { ok(bench.cuCtxDestroy_v2(context)) };
-    assert_eq!(bench.simulator.live().to_string(), "live: 1 contexts");
-    assert_eq!(current(&bench), bench.context);
-    let status = unsafe { bench.cuStreamSynchronize(stream) };
+    unsafe { ok(sim.cuCtxDestroy_v2(context)) };
+    assert_eq!(sim.simulator.live().to_string(), "live: 1 contexts");
+    assert_eq!(current(&sim), sim.context);
+    let status = unsafe { sim.cuStreamSynchronize(stream) };
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_HANDLE);
-    let status = unsafe { bench.cuCtxDestroy_v2(context) };
+    let status = unsafe { sim.cuCtxDestroy_v2(context) };
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_CONTEXT);
     // The primary context cannot be destroyed by this call.
-    let status = unsafe { bench.cuCtxDestroy_v2(bench.context) };
+    let status = unsafe { sim.cuCtxDestroy_v2(sim.context) };
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_CONTEXT);
 }
 
 #[test]
 fn a_context_of_another_driver_is_none() {
-    let one = bench(Builder::new());
-    let two = bench(Builder::new());
+    let one = test_device(Builder::new());
+    let two = test_device(Builder::new());
     let status = unsafe { two.cuCtxSetCurrent(one.context) };
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_CONTEXT);
     let wild = ptr::without_provenance_mut(0xDEAD_BEE8);
@@ -117,27 +117,27 @@ fn a_context_of_another_driver_is_none() {
 #[test]
 fn what_is_set_is_read_back() {
     use cuda_sys::{CUfunc_cache, CUlimit};
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let mut value = 0;
     unsafe {
-        ok(bench.cuCtxSetLimit(CUlimit::CU_LIMIT_STACK_SIZE, 4096));
-        ok(bench.cuCtxGetLimit(&raw mut value, CUlimit::CU_LIMIT_STACK_SIZE));
+        ok(sim.cuCtxSetLimit(CUlimit::CU_LIMIT_STACK_SIZE, 4096));
+        ok(sim.cuCtxGetLimit(&raw mut value, CUlimit::CU_LIMIT_STACK_SIZE));
     }
     assert_eq!(value, 4096);
-    let status = unsafe { bench.cuCtxSetLimit(CUlimit::CU_LIMIT_SHMEM_SIZE, 1) };
+    let status = unsafe { sim.cuCtxSetLimit(CUlimit::CU_LIMIT_SHMEM_SIZE, 1) };
     assert_eq!(status, CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT);
-    let status = unsafe { bench.cuCtxSetLimit(CUlimit(77), 1) };
+    let status = unsafe { sim.cuCtxSetLimit(CUlimit(77), 1) };
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_VALUE);
     let mut config = CUfunc_cache(9);
     unsafe {
-        ok(bench.cuCtxSetCacheConfig(CUfunc_cache::CU_FUNC_CACHE_PREFER_L1));
-        ok(bench.cuCtxGetCacheConfig(&raw mut config));
+        ok(sim.cuCtxSetCacheConfig(CUfunc_cache::CU_FUNC_CACHE_PREFER_L1));
+        ok(sim.cuCtxGetCacheConfig(&raw mut config));
     }
     assert_eq!(config, CUfunc_cache::CU_FUNC_CACHE_PREFER_L1);
     let (mut least, mut greatest) = (9, 9);
     unsafe {
         assert_eq!(
-            bench.cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest),
+            sim.cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest),
             OK
         );
     }

@@ -6,95 +6,95 @@ use std::ptr;
 use cuda_sim::{Builder, CUresult};
 use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUmemorytype};
 
-use crate::support::{OK, bench, late, ok};
+use crate::support::{OK, late, ok, test_device};
 
 #[test]
 fn there_and_back() {
-    for bench in [bench(Builder::new()), bench(late(1))] {
+    for sim in [test_device(Builder::new()), test_device(late(1))] {
         let values: Vec<u32> = (0..1000).map(|i| i * i).collect();
-        let one = bench.upload(&values);
-        let two = bench.alloc(4000);
-        unsafe { ok(bench.cuMemcpyDtoD_v2(two, one, 4000)) };
+        let one = sim.upload(&values);
+        let two = sim.alloc(4000);
+        unsafe { ok(sim.cuMemcpyDtoD_v2(two, one, 4000)) };
         let mut three = vec![0_u32; 1000];
-        unsafe { ok(bench.cuMemcpy(three.as_mut_ptr().addr() as u64, two, 4000)) };
+        unsafe { ok(sim.cuMemcpy(three.as_mut_ptr().addr() as u64, two, 4000)) };
         assert_eq!(three, values);
-        assert_eq!(bench.download::<u32>(two + 400, 10), values[100..110]);
+        assert_eq!(sim.download::<u32>(two + 400, 10), values[100..110]);
     }
 }
 
 #[test]
 fn ranges_are_checked_when_asked_for() {
-    let bench = bench(Builder::new());
-    let addr = bench.alloc(100);
-    let other = bench.alloc(1000);
+    let sim = test_device(Builder::new());
+    let addr = sim.alloc(100);
+    let other = sim.alloc(1000);
     let mut host = [0_u8; 200];
     let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
     unsafe {
         let to_host = host.as_mut_ptr().cast();
         assert_eq!(
-            bench.cuMemcpyHtoD_v2(addr, host.as_ptr().cast(), 101),
+            sim.cuMemcpyHtoD_v2(addr, host.as_ptr().cast(), 101),
             invalid
         );
-        assert_eq!(bench.cuMemcpyDtoH_v2(to_host, addr + 50, 51), invalid);
-        assert_eq!(bench.cuMemcpyDtoD_v2(addr, other, 200), invalid);
-        assert_eq!(bench.cuMemcpyHtoD_v2(0, host.as_ptr().cast(), 8), invalid);
-        assert_eq!(bench.cuMemcpyHtoD_v2(addr, ptr::null(), 8), invalid);
-        assert_eq!(bench.cuMemsetD8_v2(addr, 0, 101), invalid);
-        assert_eq!(bench.cuMemsetD32_v2(addr + 2, 0, 1), invalid);
+        assert_eq!(sim.cuMemcpyDtoH_v2(to_host, addr + 50, 51), invalid);
+        assert_eq!(sim.cuMemcpyDtoD_v2(addr, other, 200), invalid);
+        assert_eq!(sim.cuMemcpyHtoD_v2(0, host.as_ptr().cast(), 8), invalid);
+        assert_eq!(sim.cuMemcpyHtoD_v2(addr, ptr::null(), 8), invalid);
+        assert_eq!(sim.cuMemsetD8_v2(addr, 0, 101), invalid);
+        assert_eq!(sim.cuMemsetD32_v2(addr + 2, 0, 1), invalid);
         assert_eq!(
-            bench.cuMemsetD8_v2(host.as_ptr().addr() as u64, 0, 1),
+            sim.cuMemsetD8_v2(host.as_ptr().addr() as u64, 0, 1),
             invalid
         );
-        ok(bench.cuMemcpyHtoD_v2(addr, ptr::null(), 0));
-        ok(bench.cuMemsetD8_v2(addr, 0, 0));
+        ok(sim.cuMemcpyHtoD_v2(addr, ptr::null(), 0));
+        ok(sim.cuMemsetD8_v2(addr, 0, 0));
     }
-    assert_eq!(bench.download::<u8>(addr, 100), [0xCD; 100]);
+    assert_eq!(sim.download::<u8>(addr, 100), [0xCD; 100]);
 }
 
 /// As on two H200s with driver 580.
 #[test]
 fn pool_memory_needs_a_current_context_of_its_device() {
-    let bench = bench(Builder::new().devices(2));
-    let (stream, invalid) = (bench.stream(1), CUresult::CUDA_ERROR_INVALID_VALUE);
+    let sim = test_device(Builder::new().devices(2));
+    let (stream, invalid) = (sim.stream(1), CUresult::CUDA_ERROR_INVALID_VALUE);
     let (mut other, mut second) = (ptr::null_mut(), ptr::null_mut());
-    let (plain, mut pool) = (bench.alloc(64), 0);
+    let (plain, mut pool) = (sim.alloc(64), 0);
     let mut host = [7_u8; 64];
     unsafe {
-        ok(bench.cuMemAllocAsync(&raw mut pool, 64, stream));
-        ok(bench.cuDevicePrimaryCtxRetain(&raw mut other, 1));
-        ok(bench.cuCtxCreate_v2(&raw mut second, 0, 0));
+        ok(sim.cuMemAllocAsync(&raw mut pool, 64, stream));
+        ok(sim.cuDevicePrimaryCtxRetain(&raw mut other, 1));
+        ok(sim.cuCtxCreate_v2(&raw mut second, 0, 0));
         let from: *const c_void = host.as_ptr().cast();
         let to: *mut c_void = host.as_mut_ptr().cast();
-        let (first, none) = (bench.context, ptr::null_mut());
+        let (first, none) = (sim.context, ptr::null_mut());
         for (context, expected) in [(first, OK), (second, OK), (none, OK), (other, invalid)] {
-            ok(bench.cuCtxSetCurrent(context));
+            ok(sim.cuCtxSetCurrent(context));
             let copies = [
-                bench.cuMemcpyHtoDAsync_v2(pool, from, 64, stream),
-                bench.cuMemcpyDtoHAsync_v2(to, pool, 64, stream),
-                bench.cuMemcpyDtoDAsync_v2(pool, plain, 64, stream),
-                bench.cuMemcpyDtoDAsync_v2(plain, pool, 64, stream),
-                bench.cuMemcpyAsync(plain, pool + 32, 32, stream),
+                sim.cuMemcpyHtoDAsync_v2(pool, from, 64, stream),
+                sim.cuMemcpyDtoHAsync_v2(to, pool, 64, stream),
+                sim.cuMemcpyDtoDAsync_v2(pool, plain, 64, stream),
+                sim.cuMemcpyDtoDAsync_v2(plain, pool, 64, stream),
+                sim.cuMemcpyAsync(plain, pool + 32, 32, stream),
             ];
             assert_eq!(copies, [expected; 5], "{context:?}");
-            ok(bench.cuMemcpyHtoDAsync_v2(plain, from, 64, stream));
-            ok(bench.cuMemcpyDtoHAsync_v2(to, plain, 64, stream));
-            ok(bench.cuMemsetD8Async(pool, 1, 64, stream));
-            ok(bench.cuMemcpyPeerAsync(plain, first, pool, first, 64, stream));
+            ok(sim.cuMemcpyHtoDAsync_v2(plain, from, 64, stream));
+            ok(sim.cuMemcpyDtoHAsync_v2(to, plain, 64, stream));
+            ok(sim.cuMemsetD8Async(pool, 1, 64, stream));
+            ok(sim.cuMemcpyPeerAsync(plain, first, pool, first, 64, stream));
         }
-        ok(bench.cuMemFreeAsync(pool, stream));
-        ok(bench.cuStreamSynchronize(stream));
+        ok(sim.cuMemFreeAsync(pool, stream));
+        ok(sim.cuStreamSynchronize(stream));
     }
 }
 
 #[test]
 fn fills_of_each_width() {
-    let bench = bench(Builder::new());
-    let addr = bench.alloc(64);
+    let sim = test_device(Builder::new());
+    let addr = sim.alloc(64);
     unsafe {
-        ok(bench.cuMemsetD8_v2(addr, 0x11, 64));
-        ok(bench.cuMemsetD16_v2(addr + 8, 0xABCD, 4));
-        ok(bench.cuMemsetD32_v2(addr + 32, 0x0102_0304, 2));
-        ok(bench.cuMemsetD2D8_v2(addr + 48, 8, 0xFF, 2, 2));
+        ok(sim.cuMemsetD8_v2(addr, 0x11, 64));
+        ok(sim.cuMemsetD16_v2(addr + 8, 0xABCD, 4));
+        ok(sim.cuMemsetD32_v2(addr + 32, 0x0102_0304, 2));
+        ok(sim.cuMemsetD2D8_v2(addr + 48, 8, 0xFF, 2, 2));
     }
     let mut expected = [0x11_u8; 64];
     for place in [8, 10, 12, 14] {
@@ -106,7 +106,7 @@ fn fills_of_each_width() {
     for place in [48, 49, 56, 57] {
         expected[place] = 0xFF;
     }
-    assert_eq!(bench.download::<u8>(addr, 64), expected);
+    assert_eq!(sim.download::<u8>(addr, 64), expected);
 }
 
 fn plane() -> CUDA_MEMCPY2D {
@@ -119,38 +119,38 @@ fn plane() -> CUDA_MEMCPY2D {
 
 #[test]
 fn a_window_of_a_plane() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let source: Vec<u8> = (0..200).collect();
-    let addr = bench.upload(&[0_u8; 300]);
+    let addr = sim.upload(&[0_u8; 300]);
     let mut copy = plane();
     copy.srcHost = source.as_ptr().cast();
     (copy.srcPitch, copy.srcXInBytes, copy.srcY) = (20, 3, 2);
     copy.dstDevice = addr;
     (copy.dstPitch, copy.dstXInBytes, copy.dstY) = (30, 5, 1);
     (copy.WidthInBytes, copy.Height) = (7, 4);
-    unsafe { ok(bench.cuMemcpy2D_v2(&raw const copy)) };
+    unsafe { ok(sim.cuMemcpy2D_v2(&raw const copy)) };
     let mut expected = vec![0_u8; 300];
     for row in 0..4 {
         for column in 0..7 {
             expected[(row + 1) * 30 + 5 + column] = source[(row + 2) * 20 + 3 + column];
         }
     }
-    assert_eq!(bench.download::<u8>(addr, 300), expected);
+    assert_eq!(sim.download::<u8>(addr, 300), expected);
     copy.Height = 10;
-    let status = unsafe { bench.cuMemcpy2D_v2(&raw const copy) };
+    let status = unsafe { sim.cuMemcpy2D_v2(&raw const copy) };
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_VALUE);
     (copy.Height, copy.srcPitch) = (2, 6);
-    let status = unsafe { bench.cuMemcpy2D_v2(&raw const copy) };
+    let status = unsafe { sim.cuMemcpy2D_v2(&raw const copy) };
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_VALUE);
 }
 
 #[test]
 fn a_box_of_a_volume() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let source: Vec<u8> = (0..=255).cycle().take(6 * 5 * 4).collect();
-    let from = bench.upload(&source);
-    let stream = bench.stream(0);
-    let out = bench.pinned(3 * 2 * 2);
+    let from = sim.upload(&source);
+    let stream = sim.stream(0);
+    let out = sim.pinned(3 * 2 * 2);
     // SAFETY: all fields are integers or pointers.
     let mut copy: CUDA_MEMCPY3D = unsafe { std::mem::zeroed() };
     copy.srcMemoryType = CUmemorytype::CU_MEMORYTYPE_DEVICE;
@@ -161,8 +161,8 @@ fn a_box_of_a_volume() {
     copy.dstHost = out.cast();
     (copy.WidthInBytes, copy.Height, copy.Depth) = (3, 2, 2);
     unsafe {
-        ok(bench.cuMemcpy3DAsync_v2(&raw const copy, stream));
-        ok(bench.cuStreamSynchronize(stream));
+        ok(sim.cuMemcpy3DAsync_v2(&raw const copy, stream));
+        ok(sim.cuStreamSynchronize(stream));
     }
     let mut expected = Vec::new();
     for z in 1..3 {
@@ -177,27 +177,27 @@ fn a_box_of_a_volume() {
 
 #[test]
 fn between_devices() {
-    let bench = bench(Builder::new().devices(2));
+    let sim = test_device(Builder::new().devices(2));
     let values: Vec<u64> = (0..64).map(|i| i << 40).collect();
-    let here = bench.upload(&values);
+    let here = sim.upload(&values);
     let mut second = ptr::null_mut();
-    unsafe { ok(bench.cuCtxCreate_v2(&raw mut second, 0, 1)) };
-    let there = bench.alloc(512);
-    unsafe { ok(bench.cuMemcpyPeer(there, second, here, bench.context, 512)) };
-    assert_eq!(bench.download::<u64>(there, 64), values);
+    unsafe { ok(sim.cuCtxCreate_v2(&raw mut second, 0, 1)) };
+    let there = sim.alloc(512);
+    unsafe { ok(sim.cuMemcpyPeer(there, second, here, sim.context, 512)) };
+    assert_eq!(sim.download::<u64>(there, 64), values);
     let (mut here_device, mut there_device) = (-1, -1);
     let ordinal = cuda_sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
     unsafe {
-        ok(bench.cuPointerGetAttribute((&raw mut here_device).cast(), ordinal, here));
-        ok(bench.cuPointerGetAttribute((&raw mut there_device).cast(), ordinal, there));
+        ok(sim.cuPointerGetAttribute((&raw mut here_device).cast(), ordinal, here));
+        ok(sim.cuPointerGetAttribute((&raw mut there_device).cast(), ordinal, there));
     }
     assert_eq!((here_device, there_device), (0, 1));
     unsafe {
-        ok(bench.cuCtxEnablePeerAccess(bench.context, 0));
-        let again = bench.cuCtxEnablePeerAccess(bench.context, 0);
+        ok(sim.cuCtxEnablePeerAccess(sim.context, 0));
+        let again = sim.cuCtxEnablePeerAccess(sim.context, 0);
         assert_eq!(again, CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
-        ok(bench.cuCtxDisablePeerAccess(bench.context));
-        let again = bench.cuCtxDisablePeerAccess(bench.context);
+        ok(sim.cuCtxDisablePeerAccess(sim.context));
+        let again = sim.cuCtxDisablePeerAccess(sim.context);
         assert_eq!(again, CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
     }
 }

@@ -3,17 +3,17 @@
 use cuda_sim::{Builder, CUresult};
 use cuda_sys::CUmemPool_attribute;
 
-use crate::support::{bench, ok};
+use crate::support::{ok, test_device};
 
 #[test]
 fn an_allocation_that_fails_is_not_counted_by_its_pool() {
-    let bench = bench(Builder::new());
-    let stream = bench.stream(0);
+    let sim = test_device(Builder::new());
+    let stream = sim.stream(0);
     let (mut pool, mut addr) = (std::ptr::null_mut(), 0);
-    unsafe { ok(bench.cuDeviceGetDefaultMemPool(&raw mut pool, 0)) };
-    unsafe { ok(bench.cuMemAllocAsync(&raw mut addr, 1000, stream)) };
+    unsafe { ok(sim.cuDeviceGetDefaultMemPool(&raw mut pool, 0)) };
+    unsafe { ok(sim.cuMemAllocAsync(&raw mut addr, 1000, stream)) };
     for size in [usize::MAX, usize::MAX - 999, 1 << 60] {
-        let status = unsafe { bench.cuMemAllocAsync(&raw mut addr, size, stream) };
+        let status = unsafe { sim.cuMemAllocAsync(&raw mut addr, size, stream) };
         assert_eq!(status, CUresult::CUDA_ERROR_OUT_OF_MEMORY, "{size}");
     }
     for attribute in [
@@ -23,7 +23,7 @@ fn an_allocation_that_fails_is_not_counted_by_its_pool() {
     ] {
         let mut value = 0_u64;
         let place = (&raw mut value).cast();
-        unsafe { ok(bench.cuMemPoolGetAttribute(pool, attribute, place)) };
+        unsafe { ok(sim.cuMemPoolGetAttribute(pool, attribute, place)) };
         assert_eq!(value, 1000, "{attribute:?}");
     }
 }
@@ -48,12 +48,12 @@ more:
 #[test]
 fn a_kernel_that_does_not_end_stops_near_its_limit_of_instructions() {
     let limit = 3_000;
-    let bench = bench(Builder::new().instruction_limit(limit));
-    let out = bench.pinned(4);
-    let function = bench.function(bench.load(ENDLESS), "endless");
+    let sim = test_device(Builder::new().instruction_limit(limit));
+    let out = sim.pinned(4);
+    let function = sim.function(sim.load(ENDLESS), "endless");
     let mut args = [out.expose_provenance() as u64];
-    ok(bench.launch(function, [1, 1], std::ptr::null_mut(), &mut args));
-    let status = unsafe { bench.cuCtxSynchronize() };
+    ok(sim.launch(function, [1, 1], std::ptr::null_mut(), &mut args));
+    let status = unsafe { sim.cuCtxSynchronize() };
     assert_eq!(status, CUresult::CUDA_ERROR_LAUNCH_TIMEOUT);
     // Each round takes three instructions.
     let rounds = u64::from(unsafe { out.cast::<u32>().read() });
@@ -65,7 +65,7 @@ fn a_kernel_that_does_not_end_stops_near_its_limit_of_instructions() {
 
 #[test]
 fn a_predicate_goes_into_no_other_register() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let load = |to: &str| {
         let text = format!(
             ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k()\n{{\n\
@@ -73,7 +73,7 @@ fn a_predicate_goes_into_no_other_register() {
              setp.ne.s32 {to}, 1, 0;\nret;\n}}\0"
         );
         let mut module = std::ptr::null_mut();
-        unsafe { bench.cuModuleLoadData(&raw mut module, text.as_ptr().cast()) }
+        unsafe { sim.cuModuleLoadData(&raw mut module, text.as_ptr().cast()) }
     };
     assert_eq!(load("%p"), CUresult::CUDA_SUCCESS);
     for to in ["%h", "%r", "%d"] {
@@ -83,20 +83,20 @@ fn a_predicate_goes_into_no_other_register() {
 
 #[test]
 fn memory_of_another_devices_pool_is_given_back_there() {
-    let bench = bench(Builder::new().devices(2));
-    let before = bench.simulator.live();
+    let sim = test_device(Builder::new().devices(2));
+    let before = sim.simulator.live();
     let (mut second, mut pool, mut addr) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
     unsafe {
-        ok(bench.cuDeviceGetDefaultMemPool(&raw mut pool, 0));
-        ok(bench.cuCtxCreate_v2(&raw mut second, 0, 1));
-        let stream = bench.stream(0);
-        ok(bench.cuMemAllocFromPoolAsync(&raw mut addr, 1 << 20, pool, stream));
-        ok(bench.cuMemFreeAsync(addr, stream));
+        ok(sim.cuDeviceGetDefaultMemPool(&raw mut pool, 0));
+        ok(sim.cuCtxCreate_v2(&raw mut second, 0, 1));
+        let stream = sim.stream(0);
+        ok(sim.cuMemAllocFromPoolAsync(&raw mut addr, 1 << 20, pool, stream));
+        ok(sim.cuMemFreeAsync(addr, stream));
         // The end of the context frees it as well.
-        ok(bench.cuMemAllocFromPoolAsync(&raw mut addr, 1 << 20, pool, stream));
-        ok(bench.cuCtxDestroy_v2(second));
+        ok(sim.cuMemAllocFromPoolAsync(&raw mut addr, 1 << 20, pool, stream));
+        ok(sim.cuCtxDestroy_v2(second));
     }
-    assert_eq!(bench.simulator.live(), before);
+    assert_eq!(sim.simulator.live(), before);
 }
 
 /// A kernel whose diverged lanes take part in two votes with overlapping member masks, and in two
@@ -158,14 +158,14 @@ wait:
 
 #[test]
 fn lanes_meet_those_with_the_same_member_mask() {
-    let bench = bench(Builder::new());
-    let module = bench.load(OVERLAPPING);
+    let sim = test_device(Builder::new());
+    let module = sim.load(OVERLAPPING);
     let run = |name: &str, threads: u32| -> Vec<[u32; 2]> {
-        let out = bench.upload(&vec![[0_u32; 2]; threads as usize]);
-        let function = bench.function(module, name);
-        ok(bench.launch(function, [1, threads], std::ptr::null_mut(), &mut [out]));
-        ok(bench.sync());
-        bench.download(out, threads as usize)
+        let out = sim.upload(&vec![[0_u32; 2]; threads as usize]);
+        let function = sim.function(module, name);
+        ok(sim.launch(function, [1, threads], std::ptr::null_mut(), &mut [out]));
+        ok(sim.sync());
+        sim.download(out, threads as usize)
     };
     assert_eq!(run("votes", 3), [[0, 7], [4, 7], [4, 7]]);
     let seen = run("barriers", 4);

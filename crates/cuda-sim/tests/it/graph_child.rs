@@ -11,7 +11,7 @@ use cuda_sys::{
 };
 
 use crate::graph_support::{WORDS, comes_to, words};
-use crate::support::{bench, ok};
+use crate::support::{ok, test_device};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
@@ -23,46 +23,46 @@ unsafe extern "C" fn destroyed(_: *mut c_void) {
 
 #[test]
 fn a_child_with_other_parameters_brings_its_user_objects() {
-    let bench = bench(Builder::new());
-    let data = bench.upload(&[1_u32]);
-    let (graph, old, new) = (bench.graph(), bench.graph(), bench.graph());
-    bench.fill(old, &[], words(data, 5, 1));
-    bench.fill(new, &[], words(data, 6, 1));
+    let sim = test_device(Builder::new());
+    let data = sim.upload(&[1_u32]);
+    let (graph, old, new) = (sim.graph(), sim.graph(), sim.graph());
+    sim.fill(old, &[], words(data, 5, 1));
+    sim.fill(new, &[], words(data, 6, 1));
     let (mut node, mut object) = (ptr::null_mut(), ptr::null_mut());
-    let stream = bench.stream(1);
+    let stream = sim.stream(1);
     unsafe {
-        ok(bench.cuGraphAddChildGraphNode(&raw mut node, graph, ptr::null(), 0, old));
+        ok(sim.cuGraphAddChildGraphNode(&raw mut node, graph, ptr::null(), 0, old));
         let nowhere = ptr::null_mut();
-        ok(bench.cuUserObjectCreate(&raw mut object, nowhere, Some(destroyed), 1, 1));
-        ok(bench.cuGraphRetainUserObject(new, object, 1, 1));
-        let exec = bench.instantiate(graph);
-        ok(bench.cuGraphExecChildGraphNodeSetParams(exec, node, new));
-        ok(bench.cuGraphDestroy(new));
-        let objects = bench.simulator.live().user_objects;
+        ok(sim.cuUserObjectCreate(&raw mut object, nowhere, Some(destroyed), 1, 1));
+        ok(sim.cuGraphRetainUserObject(new, object, 1, 1));
+        let exec = sim.instantiate(graph);
+        ok(sim.cuGraphExecChildGraphNodeSetParams(exec, node, new));
+        ok(sim.cuGraphDestroy(new));
+        let objects = sim.simulator.live().user_objects;
         assert_eq!(objects, 1, "the executable owns the object");
-        ok(bench.cuGraphLaunch(exec, stream));
-        ok(bench.cuStreamSynchronize(stream));
-        assert_eq!(bench.download::<u32>(data, 1), [6]);
-        ok(bench.cuGraphExecChildGraphNodeSetParams(exec, node, old));
+        ok(sim.cuGraphLaunch(exec, stream));
+        ok(sim.cuStreamSynchronize(stream));
+        assert_eq!(sim.download::<u32>(data, 1), [6]);
+        ok(sim.cuGraphExecChildGraphNodeSetParams(exec, node, old));
         comes_to(&DESTROYED, 1);
-        ok(bench.cuGraphExecDestroy(exec));
+        ok(sim.cuGraphExecDestroy(exec));
     }
 }
 
 #[test]
 fn graphs_are_nested_so_deep_and_no_deeper() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let mut params: CUgraphNodeParams = unsafe { std::mem::zeroed() };
     params.type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH;
-    let (mut inner, mut depth) = (bench.graph(), 0);
+    let (mut inner, mut depth) = (sim.graph(), 0);
     let refused = loop {
-        let (outer, mut node) = (bench.graph(), ptr::null_mut());
+        let (outer, mut node) = (sim.graph(), ptr::null_mut());
         params.__bindgen_anon_1.graph = CUDA_CHILD_GRAPH_NODE_PARAMS {
             graph: inner,
             ownership: CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE,
         };
         let status = unsafe {
-            bench.cuGraphAddNode_v2(
+            sim.cuGraphAddNode_v2(
                 &raw mut node,
                 outer,
                 ptr::null(),
@@ -78,17 +78,17 @@ fn graphs_are_nested_so_deep_and_no_deeper() {
     };
     assert_eq!(refused, CUresult::CUDA_ERROR_NOT_SUPPORTED);
     assert_eq!(depth, 256);
-    bench.run_graph(inner);
+    sim.run_graph(inner);
 }
 
 #[test]
 fn a_graph_that_was_not_taken_over_is_still_the_programs() {
-    let bench = bench(Builder::new());
-    let data = bench.upload(&[1_u32; 2]);
-    let affine = bench.function(bench.load(WORDS), "affine");
-    let (graph, child) = (bench.graph(), bench.graph());
-    let kernel = bench.kernel(graph, &[], affine, &mut [data, 3, 4]);
-    bench.fill(child, &[], words(data + 4, 7, 1));
+    let sim = test_device(Builder::new());
+    let data = sim.upload(&[1_u32; 2]);
+    let affine = sim.function(sim.load(WORDS), "affine");
+    let (graph, child) = (sim.graph(), sim.graph());
+    let kernel = sim.kernel(graph, &[], affine, &mut [data, 3, 4]);
+    sim.fill(child, &[], words(data + 4, 7, 1));
 
     let mut params: CUgraphNodeParams = unsafe { std::mem::zeroed() };
     params.type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH;
@@ -105,15 +105,15 @@ fn a_graph_that_was_not_taken_over_is_still_the_programs() {
     };
     let (mut node, first) = (ptr::null_mut(), &raw const kernel);
     let mut add = |edge| unsafe {
-        bench.cuGraphAddNode_v2(&raw mut node, graph, first, edge, 1, &raw mut params)
+        sim.cuGraphAddNode_v2(&raw mut node, graph, first, edge, 1, &raw mut params)
     };
     assert_eq!(add(&raw const edge), INVALID);
-    assert_eq!(bench.simulator.live().graphs, 2);
-    bench.fill(child, &[], words(data, 5, 1));
+    assert_eq!(sim.simulator.live().graphs, 2);
+    sim.fill(child, &[], words(data, 5, 1));
 
     ok(add(ptr::null()));
-    assert_eq!(bench.simulator.live().graphs, 1);
-    assert_eq!(unsafe { bench.cuGraphDestroy(child) }, INVALID);
-    bench.run_graph(graph);
-    assert_eq!(bench.download::<u32>(data, 2), [5, 7]);
+    assert_eq!(sim.simulator.live().graphs, 1);
+    assert_eq!(unsafe { sim.cuGraphDestroy(child) }, INVALID);
+    sim.run_graph(graph);
+    assert_eq!(sim.download::<u32>(data, 2), [5, 7]);
 }

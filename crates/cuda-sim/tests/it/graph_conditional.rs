@@ -11,7 +11,7 @@ use cuda_sys::{
 };
 
 use crate::graph_support::{WORDS, bytes, words};
-use crate::support::{Bench, bench, late, ok};
+use crate::support::{TestDevice, late, ok, test_device};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
@@ -19,7 +19,7 @@ unsafe extern "C" fn nothing(_: *mut c_void) {}
 
 /// Adds a conditional node and returns it with its bodies.
 fn conditional(
-    bench: &Bench,
+    sim: &TestDevice,
     graph: CUgraph,
     after: &[CUgraphNode],
     (handle, sort, size): (u64, CUgraphConditionalNodeType, u32),
@@ -33,10 +33,10 @@ fn conditional(
             type_: sort,
             size,
             phGraph_out: ptr::null_mut(),
-            ctx: bench.context,
+            ctx: sim.context,
         };
         let (first, count) = (after.as_ptr(), after.len());
-        let status = bench.cuGraphAddNode(&raw mut node, graph, first, count, &raw mut params);
+        let status = sim.cuGraphAddNode(&raw mut node, graph, first, count, &raw mut params);
         if !status.is_success() {
             return Err(status);
         }
@@ -46,46 +46,40 @@ fn conditional(
     }
 }
 
-fn condition(bench: &Bench, graph: CUgraph, default: u32, flags: u32) -> u64 {
+fn condition(sim: &TestDevice, graph: CUgraph, default: u32, flags: u32) -> u64 {
     let mut handle = 0;
     unsafe {
-        ok(bench.cuGraphConditionalHandleCreate(
-            &raw mut handle,
-            graph,
-            bench.context,
-            default,
-            flags,
-        ));
+        ok(sim.cuGraphConditionalHandleCreate(&raw mut handle, graph, sim.context, default, flags));
     }
     handle
 }
 
 #[test]
 fn a_while_loop_runs_until_the_device_says_stop() {
-    for bench in [bench(Builder::new()), bench(late(6))] {
-        let module = bench.load(WORDS);
+    for sim in [test_device(Builder::new()), test_device(late(6))] {
+        let module = sim.load(WORDS);
         let (count, affine) = (
-            bench.function(module, "count"),
-            bench.function(module, "affine"),
+            sim.function(module, "count"),
+            sim.function(module, "affine"),
         );
-        let data = bench.upload(&[0_u32, 1, 0]);
-        let graph = bench.graph();
-        let handle = condition(&bench, graph, 1, 1);
+        let data = sim.upload(&[0_u32, 1, 0]);
+        let graph = sim.graph();
+        let handle = condition(&sim, graph, 1, 1);
         let sort = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_WHILE;
-        let (node, bodies) = conditional(&bench, graph, &[], (handle, sort, 1)).unwrap();
-        let double = bench.kernel(bodies[0], &[], affine, &mut [data + 4, 2, 0]);
-        bench.kernel(bodies[0], &[double], count, &mut [handle, data, 10]);
-        bench.copy(graph, &[node], bytes(data + 8, data + 4, 4));
+        let (node, bodies) = conditional(&sim, graph, &[], (handle, sort, 1)).unwrap();
+        let double = sim.kernel(bodies[0], &[], affine, &mut [data + 4, 2, 0]);
+        sim.kernel(bodies[0], &[double], count, &mut [handle, data, 10]);
+        sim.copy(graph, &[node], bytes(data + 8, data + 4, 4));
         assert_eq!(
-            conditional(&bench, graph, &[], (handle, sort, 1)),
+            conditional(&sim, graph, &[], (handle, sort, 1)),
             Err(INVALID),
             "used"
         );
-        bench.run_graph(graph);
-        assert_eq!(bench.download::<u32>(data, 3), [10, 1024, 1024]);
+        sim.run_graph(graph);
+        assert_eq!(sim.download::<u32>(data, 3), [10, 1024, 1024]);
         // A second launch: the value is reset to 1 at the start of each launch.
-        bench.run_graph(graph);
-        assert_eq!(bench.download::<u32>(data, 3), [11, 2048, 2048]);
+        sim.run_graph(graph);
+        assert_eq!(sim.download::<u32>(data, 3), [11, 2048, 2048]);
     }
 }
 
@@ -93,115 +87,112 @@ fn a_while_loop_runs_until_the_device_says_stop() {
 fn a_switch_and_an_else_choose_their_body() {
     type C = CUgraphConditionalNodeType;
     for value in 0..5 {
-        let bench = bench(late(u64::from(value)));
-        let choose = bench.function(bench.load(WORDS), "choose");
-        let data = bench.upload(&[value, 0, 0]);
-        let graph = bench.graph();
+        let sim = test_device(late(u64::from(value)));
+        let choose = sim.function(sim.load(WORDS), "choose");
+        let data = sim.upload(&[value, 0, 0]);
+        let graph = sim.graph();
         for (place, sort, size) in [
             (4, C::CU_GRAPH_COND_TYPE_SWITCH, 3),
             (8, C::CU_GRAPH_COND_TYPE_IF, 2),
         ] {
-            let handle = condition(&bench, graph, 0, 0);
-            let kernel = bench.kernel(graph, &[], choose, &mut [handle, data]);
-            let (_, bodies) = conditional(&bench, graph, &[kernel], (handle, sort, size)).unwrap();
+            let handle = condition(&sim, graph, 0, 0);
+            let kernel = sim.kernel(graph, &[], choose, &mut [handle, data]);
+            let (_, bodies) = conditional(&sim, graph, &[kernel], (handle, sort, size)).unwrap();
             for (index, body) in (10..).zip(bodies) {
-                bench.fill(body, &[], words(data + place, index, 1));
+                sim.fill(body, &[], words(data + place, index, 1));
             }
         }
-        bench.run_graph(graph);
+        sim.run_graph(graph);
         let switched = if value < 3 { 10 + value } else { 0 };
         let chosen = if value != 0 { 10 } else { 11 };
-        assert_eq!(bench.download::<u32>(data, 3), [value, switched, chosen]);
+        assert_eq!(sim.download::<u32>(data, 3), [value, switched, chosen]);
     }
 }
 
 #[test]
 fn conditional_handles_must_be_used() {
-    let bench = bench(Builder::new());
-    let graph = bench.graph();
-    let handle = condition(&bench, graph, 0, 0);
+    let sim = test_device(Builder::new());
+    let graph = sim.graph();
+    let handle = condition(&sim, graph, 0, 0);
     let if_ = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_IF;
     unsafe {
         let mut params: CUDA_GRAPH_INSTANTIATE_PARAMS = std::mem::zeroed();
         let mut exec = ptr::null_mut();
-        let status = bench.cuGraphInstantiateWithParams(&raw mut exec, graph, &raw mut params);
+        let status = sim.cuGraphInstantiateWithParams(&raw mut exec, graph, &raw mut params);
         assert_eq!(status, INVALID);
         let unused = CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
         assert_eq!(params.result_out, unused);
     }
     assert_eq!(
-        conditional(&bench, graph, &[], (handle, if_, 3)),
+        conditional(&sim, graph, &[], (handle, if_, 3)),
         Err(INVALID)
     );
     assert_eq!(
-        conditional(&bench, graph, &[], (handle + 16, if_, 1)),
+        conditional(&sim, graph, &[], (handle + 16, if_, 1)),
         Err(INVALID)
     );
-    let (_, bodies) = conditional(&bench, graph, &[], (handle, if_, 1)).unwrap();
+    let (_, bodies) = conditional(&sim, graph, &[], (handle, if_, 1)).unwrap();
     let mut clone = ptr::null_mut();
-    assert_eq!(
-        unsafe { bench.cuGraphClone(&raw mut clone, graph) },
-        INVALID
-    );
-    bench.empty(bodies[0], &[]);
-    bench.run_graph(graph);
+    assert_eq!(unsafe { sim.cuGraphClone(&raw mut clone, graph) }, INVALID);
+    sim.empty(bodies[0], &[]);
+    sim.run_graph(graph);
 }
 
 /// Follows an H200, on which the node can be added.
 #[test]
 fn a_body_with_a_host_node_is_not_instantiated_however_deep_it_is() {
     for is_in_a_child in [false, true] {
-        let bench = bench(Builder::new());
-        let graph = bench.graph();
+        let sim = test_device(Builder::new());
+        let graph = sim.graph();
         let if_ = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_IF;
-        let handle = condition(&bench, graph, 1, 1);
-        let (_, bodies) = conditional(&bench, graph, &[], (handle, if_, 1)).unwrap();
+        let handle = condition(&sim, graph, 1, 1);
+        let (_, bodies) = conditional(&sim, graph, &[], (handle, if_, 1)).unwrap();
         let mut exec = ptr::null_mut();
         let mut child = bodies[0];
         if is_in_a_child {
-            let (mut node, empty) = (ptr::null_mut(), bench.graph());
+            let (mut node, empty) = (ptr::null_mut(), sim.graph());
             unsafe {
-                ok(bench.cuGraphAddChildGraphNode(&raw mut node, child, ptr::null(), 0, empty));
-                ok(bench.cuGraphChildGraphNodeGetGraph(node, &raw mut child));
+                ok(sim.cuGraphAddChildGraphNode(&raw mut node, child, ptr::null(), 0, empty));
+                ok(sim.cuGraphChildGraphNodeGetGraph(node, &raw mut child));
             }
         }
-        let node = bench.host(child, &[], Some(nothing), ptr::null_mut());
+        let node = sim.host(child, &[], Some(nothing), ptr::null_mut());
         let mut instantiate =
-            || unsafe { bench.cuGraphInstantiateWithFlags(&raw mut exec, graph, 0) };
+            || unsafe { sim.cuGraphInstantiateWithFlags(&raw mut exec, graph, 0) };
         assert_eq!(instantiate(), INVALID);
-        unsafe { ok(bench.cuGraphDestroyNode(node)) };
+        unsafe { ok(sim.cuGraphDestroyNode(node)) };
         ok(instantiate());
     }
 }
 
 #[test]
 fn more_bodies_than_there_is_room_for_are_an_error() {
-    let bench = bench(Builder::new());
-    let graph = bench.graph();
+    let sim = test_device(Builder::new());
+    let graph = sim.graph();
     let switch = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_SWITCH;
-    let handle = condition(&bench, graph, 0, 0);
+    let handle = condition(&sim, graph, 0, 0);
     assert_eq!(
-        conditional(&bench, graph, &[], (handle, switch, u32::MAX)),
+        conditional(&sim, graph, &[], (handle, switch, u32::MAX)),
         Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
     );
-    let (_, bodies) = conditional(&bench, graph, &[], (handle, switch, 1000)).unwrap();
+    let (_, bodies) = conditional(&sim, graph, &[], (handle, switch, 1000)).unwrap();
     assert_eq!(bodies.len(), 1000);
 }
 
 #[test]
 fn a_copy_leaves_the_children_of_its_original_where_they_are() {
-    let bench = bench(Builder::new());
-    let (graph, empty) = (bench.graph(), bench.graph());
+    let sim = test_device(Builder::new());
+    let (graph, empty) = (sim.graph(), sim.graph());
     let (mut node, mut child, mut clone) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
     unsafe {
-        ok(bench.cuGraphAddChildGraphNode(&raw mut node, graph, ptr::null(), 0, empty));
-        ok(bench.cuGraphChildGraphNodeGetGraph(node, &raw mut child));
-        ok(bench.cuGraphClone(&raw mut clone, graph));
-        ok(bench.cuGraphDestroy(clone));
+        ok(sim.cuGraphAddChildGraphNode(&raw mut node, graph, ptr::null(), 0, empty));
+        ok(sim.cuGraphChildGraphNodeGetGraph(node, &raw mut child));
+        ok(sim.cuGraphClone(&raw mut clone, graph));
+        ok(sim.cuGraphDestroy(clone));
     }
     // The handle of a graph can be used by the graphs inside it, too.
-    let handle = condition(&bench, graph, 0, 0);
+    let handle = condition(&sim, graph, 0, 0);
     let if_ = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_IF;
-    conditional(&bench, child, &[], (handle, if_, 1)).unwrap();
-    bench.run_graph(graph);
+    conditional(&sim, child, &[], (handle, if_, 1)).unwrap();
+    sim.run_graph(graph);
 }

@@ -10,7 +10,7 @@ use cuda_sys::{
     CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig, CUstream,
 };
 
-use crate::support::{Bench, TROUBLE, bench, ok};
+use crate::support::{FAULT_KERNELS, TestDevice, ok, test_device};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 const UNSUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
@@ -29,7 +29,7 @@ fn words(value: &CUlaunchAttributeValue) -> [u64; 2] {
 }
 
 struct Ground {
-    bench: Bench,
+    sim: TestDevice,
     data: u64,
     graph: CUgraph,
     node: CUgraphNode,
@@ -38,28 +38,28 @@ struct Ground {
 impl Ground {
     /// Makes a graph with a node that adds 1 to a word.
     fn new() -> Self {
-        let bench = bench(Builder::new());
-        let data = bench.upload(&[0_u32]);
-        let graph = bench.graph();
-        let node = Self::add(&bench, graph, data);
+        let sim = test_device(Builder::new());
+        let data = sim.upload(&[0_u32]);
+        let graph = sim.graph();
+        let node = Self::add(&sim, graph, data);
         Self {
-            bench,
+            sim,
             data,
             graph,
             node,
         }
     }
 
-    fn add(bench: &Bench, graph: CUgraph, data: u64) -> CUgraphNode {
-        let increment = bench.function(bench.load(TROUBLE), "increment");
-        bench.kernel(graph, &[], increment, &mut [data])
+    fn add(sim: &TestDevice, graph: CUgraph, data: u64) -> CUgraphNode {
+        let increment = sim.function(sim.load(FAULT_KERNELS), "increment");
+        sim.kernel(graph, &[], increment, &mut [data])
     }
 
     fn set(&self, node: CUgraphNode, wanted: u64) -> (CUresult, u64) {
         let mut value = value([wanted, 0]);
         let place = (&raw mut value).cast_const();
         let answer = unsafe {
-            self.bench
+            self.sim
                 .cuGraphKernelNodeSetAttribute(node, UPDATABLE, place)
         };
         (answer, words(&value)[1])
@@ -70,7 +70,7 @@ impl Ground {
         let place = &raw mut value;
         unsafe {
             ok(self
-                .bench
+                .sim
                 .cuGraphKernelNodeGetAttribute(node, UPDATABLE, place));
         };
         words(&value)
@@ -79,13 +79,13 @@ impl Ground {
     fn instantiate(&self) -> (CUresult, CUgraphExec) {
         let mut exec = ptr::null_mut();
         let place = &raw mut exec;
-        let answer = unsafe { self.bench.cuGraphInstantiateWithFlags(place, self.graph, 0) };
+        let answer = unsafe { self.sim.cuGraphInstantiateWithFlags(place, self.graph, 0) };
         (answer, exec)
     }
 
     /// Launches a kernel with the attribute.
     fn launch(&self, stream: CUstream, attribute: &mut CUlaunchAttribute) -> CUresult {
-        let increment = self.bench.function(self.bench.load(TROUBLE), "increment");
+        let increment = self.sim.function(self.sim.load(FAULT_KERNELS), "increment");
         let mut data = self.data;
         let mut params: [*mut c_void; 1] = [(&raw mut data).cast()];
         let config = CUlaunchConfig {
@@ -102,7 +102,7 @@ impl Ground {
         };
         let params = params.as_mut_ptr();
         unsafe {
-            self.bench
+            self.sim
                 .cuLaunchKernelEx(&raw const config, increment, params, ptr::null_mut())
         }
     }
@@ -125,80 +125,80 @@ fn a_node_opts_in_and_never_out() {
     assert_eq!(ground.set(node, 1), (CUresult::CUDA_SUCCESS, handle));
     assert_eq!(ground.set(node, 0).0, UNSUPPORTED);
     assert_eq!(ground.get(node), [1, handle]);
-    let other = Ground::add(&ground.bench, ground.graph, ground.data);
+    let other = Ground::add(&ground.sim, ground.graph, ground.data);
     let (answer, second) = ground.set(other, 1);
     ok(answer);
     assert_ne!(second, handle);
-    let empty = ground.bench.empty(ground.graph, &[]);
+    let empty = ground.sim.empty(ground.graph, &[]);
     assert_eq!(ground.set(empty, 1).0, INVALID);
 }
 
 #[test]
 fn a_node_stays_and_gives_its_attributes_to_none() {
     let ground = Ground::new();
-    let (bench, node) = (&ground.bench, ground.node);
-    let other = Ground::add(bench, ground.graph, ground.data);
-    unsafe { ok(bench.cuGraphKernelNodeCopyAttributes(other, node)) };
+    let (sim, node) = (&ground.sim, ground.node);
+    let other = Ground::add(sim, ground.graph, ground.data);
+    unsafe { ok(sim.cuGraphKernelNodeCopyAttributes(other, node)) };
     ok(ground.set(node, 1).0);
     for (to, from) in [(other, node), (node, other)] {
         assert_eq!(
-            unsafe { bench.cuGraphKernelNodeCopyAttributes(to, from) },
+            unsafe { sim.cuGraphKernelNodeCopyAttributes(to, from) },
             UNSUPPORTED
         );
     }
     assert_eq!(ground.get(other), [0, 0]);
     unsafe {
-        assert!(bench.cuGraphDestroyNode(node) != CUresult::CUDA_SUCCESS);
-        ok(bench.cuGraphDestroyNode(other));
+        assert!(sim.cuGraphDestroyNode(node) != CUresult::CUDA_SUCCESS);
+        ok(sim.cuGraphDestroyNode(other));
     }
-    assert_eq!(bench.nodes(ground.graph), [node]);
-    bench.run_graph(ground.graph);
-    assert_eq!(bench.download::<u32>(ground.data, 1), [1]);
+    assert_eq!(sim.nodes(ground.graph), [node]);
+    sim.run_graph(ground.graph);
+    assert_eq!(sim.download::<u32>(ground.data, 1), [1]);
 }
 
 #[test]
 fn there_is_one_executable_at_a_time_and_no_copy() {
     let ground = Ground::new();
-    let bench = &ground.bench;
+    let sim = &ground.sim;
     ok(ground.set(ground.node, 1).0);
     let (answer, exec) = ground.instantiate();
     ok(answer);
     assert!(ground.instantiate().0 != CUresult::CUDA_SUCCESS);
     let mut made = ptr::null_mut();
     let mut child = ptr::null_mut();
-    let outer = bench.graph();
+    let outer = sim.graph();
     unsafe {
-        assert!(bench.cuGraphClone(&raw mut made, ground.graph) != CUresult::CUDA_SUCCESS);
+        assert!(sim.cuGraphClone(&raw mut made, ground.graph) != CUresult::CUDA_SUCCESS);
         let child = &raw mut child;
-        let answer = bench.cuGraphAddChildGraphNode(child, outer, ptr::null(), 0, ground.graph);
+        let answer = sim.cuGraphAddChildGraphNode(child, outer, ptr::null(), 0, ground.graph);
         assert!(answer != CUresult::CUDA_SUCCESS);
-        let stream = bench.stream(1);
-        ok(bench.cuGraphUpload(exec, stream));
-        ok(bench.cuGraphLaunch(exec, stream));
-        ok(bench.cuStreamSynchronize(stream));
-        ok(bench.cuGraphExecDestroy(exec));
+        let stream = sim.stream(1);
+        ok(sim.cuGraphUpload(exec, stream));
+        ok(sim.cuGraphLaunch(exec, stream));
+        ok(sim.cuStreamSynchronize(stream));
+        ok(sim.cuGraphExecDestroy(exec));
     }
-    assert_eq!(bench.nodes(outer), []);
-    assert_eq!(bench.download::<u32>(ground.data, 1), [1]);
+    assert_eq!(sim.nodes(outer), []);
+    assert_eq!(sim.download::<u32>(ground.data, 1), [1]);
     ok(ground.instantiate().0);
 }
 
 #[test]
 fn no_executable_becomes_like_a_graph_with_such_nodes_or_the_other_way() {
     let ground = Ground::new();
-    let bench = &ground.bench;
-    let plain = bench.graph();
-    Ground::add(bench, plain, ground.data);
-    let exec = bench.instantiate(plain);
+    let sim = &ground.sim;
+    let plain = sim.graph();
+    Ground::add(sim, plain, ground.data);
+    let exec = sim.instantiate(plain);
     ok(ground.set(ground.node, 1).0);
-    let changed = bench.instantiate(ground.graph);
+    let changed = sim.instantiate(ground.graph);
     for (exec, graph) in [(exec, ground.graph), (changed, plain)] {
         let mut info = CUgraphExecUpdateResultInfo {
             result: Why::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED,
             errorNode: ptr::null_mut(),
             errorFromNode: ptr::null_mut(),
         };
-        let answer = unsafe { bench.cuGraphExecUpdate_v2(exec, graph, &raw mut info) };
+        let answer = unsafe { sim.cuGraphExecUpdate_v2(exec, graph, &raw mut info) };
         assert_eq!(answer, UNSUPPORTED);
         let told = Why::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
         assert_eq!(
@@ -211,8 +211,8 @@ fn no_executable_becomes_like_a_graph_with_such_nodes_or_the_other_way() {
 #[test]
 fn a_captured_launch_tells_the_handle_and_no_other_launch_has_the_attribute() {
     let ground = Ground::new();
-    let bench = &ground.bench;
-    let stream = bench.stream(1);
+    let sim = &ground.sim;
+    let stream = sim.stream(1);
     let attribute = |wanted| CUlaunchAttribute {
         id: UPDATABLE,
         pad: [0; 4],
@@ -220,18 +220,18 @@ fn a_captured_launch_tells_the_handle_and_no_other_launch_has_the_attribute() {
     };
     assert_eq!(ground.launch(stream, &mut attribute(1)), UNSUPPORTED);
     assert_eq!(ground.launch(stream, &mut attribute(0)), UNSUPPORTED);
-    bench.begin(stream);
+    sim.begin(stream);
     let mut given = attribute(1);
     ok(ground.launch(stream, &mut given));
     assert_eq!(ground.launch(stream, &mut attribute(2)), INVALID);
-    let graph = bench.end(stream).unwrap();
+    let graph = sim.end(stream).unwrap();
     let [is_updatable, handle] = words(&given.value);
     assert_eq!(is_updatable, 1);
-    let nodes = bench.nodes(graph);
+    let nodes = sim.nodes(graph);
     assert_eq!(nodes.len(), 1);
     assert_eq!(ground.get(nodes[0]), [1, handle]);
-    bench.run_graph(graph);
-    assert_eq!(bench.download::<u32>(ground.data, 1), [1]);
+    sim.run_graph(graph);
+    assert_eq!(sim.download::<u32>(ground.data, 1), [1]);
 }
 
 #[test]
@@ -251,10 +251,10 @@ fn a_kernel_that_changes_nodes_is_refused_by_the_name_of_what_it_calls() {
               ld.param.b32 %r, [status]; }
             ret;
         }";
-    let bench = bench(Builder::new());
-    let change = bench.function(bench.load(ptx), "change");
-    ok(bench.launch(change, [1, 1], bench.stream(1), &mut [1]));
-    assert!(bench.sync() != CUresult::CUDA_SUCCESS);
-    let fault = bench.simulator.fault(0).unwrap();
+    let sim = test_device(Builder::new());
+    let change = sim.function(sim.load(ptx), "change");
+    ok(sim.launch(change, [1, 1], sim.stream(1), &mut [1]));
+    assert!(sim.sync() != CUresult::CUDA_SUCCESS);
+    let fault = sim.simulator.fault(0).unwrap();
     assert!(fault.contains("cudaGraphKernelNodeSetParam"), "{fault}");
 }

@@ -10,12 +10,12 @@ use cuda_sys::{
 };
 
 use crate::graph_support::{bytes, words};
-use crate::support::{Bench, bench, late, ok};
+use crate::support::{TestDevice, late, ok, test_device};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 const NOT_SUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
 
-fn alloc(bench: &Bench, graph: CUgraph, size: usize) -> (CUgraphNode, CUdeviceptr) {
+fn alloc(sim: &TestDevice, graph: CUgraph, size: usize) -> (CUgraphNode, CUdeviceptr) {
     let mut node = ptr::null_mut();
     unsafe {
         let mut params: CUDA_MEM_ALLOC_NODE_PARAMS = std::mem::zeroed();
@@ -23,85 +23,84 @@ fn alloc(bench: &Bench, graph: CUgraph, size: usize) -> (CUgraphNode, CUdevicept
         params.poolProps.location.type_ = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
         params.bytesize = size;
         let none = ptr::null();
-        ok(bench.cuGraphAddMemAllocNode(&raw mut node, graph, none, 0, &raw mut params));
+        ok(sim.cuGraphAddMemAllocNode(&raw mut node, graph, none, 0, &raw mut params));
         let mut again: CUDA_MEM_ALLOC_NODE_PARAMS = std::mem::zeroed();
-        ok(bench.cuGraphMemAllocNodeGetParams(node, &raw mut again));
+        ok(sim.cuGraphMemAllocNodeGetParams(node, &raw mut again));
         assert_eq!((again.dptr, again.bytesize), (params.dptr, size));
         (node, params.dptr)
     }
 }
 
-fn free(bench: &Bench, graph: CUgraph, after: &[CUgraphNode], addr: CUdeviceptr) -> CUresult {
+fn free(sim: &TestDevice, graph: CUgraph, after: &[CUgraphNode], addr: CUdeviceptr) -> CUresult {
     let mut node = ptr::null_mut();
     let (first, count) = (after.as_ptr(), after.len());
-    unsafe { bench.cuGraphAddMemFreeNode(&raw mut node, graph, first, count, addr) }
+    unsafe { sim.cuGraphAddMemFreeNode(&raw mut node, graph, first, count, addr) }
 }
 
-fn used(bench: &Bench) -> u64 {
+fn used(sim: &TestDevice) -> u64 {
     let mut bytes = 0_u64;
     let value = (&raw mut bytes).cast::<c_void>();
     let attribute = CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT;
-    unsafe { ok(bench.cuDeviceGetGraphMemAttribute(0, attribute, value)) };
+    unsafe { ok(sim.cuDeviceGetGraphMemAttribute(0, attribute, value)) };
     bytes
 }
 
 #[test]
 fn memory_of_a_graph_is_there_between_its_nodes() {
-    for bench in [bench(Builder::new()), bench(late(2))] {
-        let out = bench.upload(&[0_u32; 4]);
-        let graph = bench.graph();
-        let (node, addr) = alloc(&bench, graph, 16);
-        let fill = bench.fill(graph, &[node], words(addr, 3, 4));
-        let copy = bench.copy(graph, &[fill], bytes(out, addr, 16));
-        ok(free(&bench, graph, &[copy], addr));
-        assert_eq!(free(&bench, graph, &[copy], addr), INVALID, "twice");
+    for sim in [test_device(Builder::new()), test_device(late(2))] {
+        let out = sim.upload(&[0_u32; 4]);
+        let graph = sim.graph();
+        let (node, addr) = alloc(&sim, graph, 16);
+        let fill = sim.fill(graph, &[node], words(addr, 3, 4));
+        let copy = sim.copy(graph, &[fill], bytes(out, addr, 16));
+        ok(free(&sim, graph, &[copy], addr));
+        assert_eq!(free(&sim, graph, &[copy], addr), INVALID, "twice");
         assert_eq!(
-            free(&bench, bench.graph(), &[], addr),
+            free(&sim, sim.graph(), &[], addr),
             INVALID,
             "the graph that allocates the memory frees it"
         );
-        let ordinary = bench.alloc(16);
-        assert_eq!(free(&bench, graph, &[], ordinary), INVALID);
+        let ordinary = sim.alloc(16);
+        assert_eq!(free(&sim, graph, &[], ordinary), INVALID);
         let (mut clone, mut exec) = (ptr::null_mut(), ptr::null_mut());
         let (mut second, none) = (ptr::null_mut(), ptr::null());
         unsafe {
-            let cloned = bench.cuGraphClone(&raw mut clone, graph);
+            let cloned = sim.cuGraphClone(&raw mut clone, graph);
             assert_eq!(cloned, NOT_SUPPORTED);
-            assert_eq!(bench.cuGraphDestroyNode(fill), NOT_SUPPORTED);
-            let child =
-                bench.cuGraphAddChildGraphNode(&raw mut second, bench.graph(), none, 0, graph);
+            assert_eq!(sim.cuGraphDestroyNode(fill), NOT_SUPPORTED);
+            let child = sim.cuGraphAddChildGraphNode(&raw mut second, sim.graph(), none, 0, graph);
             assert_eq!(child, NOT_SUPPORTED);
-            ok(bench.cuGraphInstantiateWithFlags(&raw mut exec, graph, 0));
+            ok(sim.cuGraphInstantiateWithFlags(&raw mut exec, graph, 0));
             let mut more = ptr::null_mut();
-            let twice = bench.cuGraphInstantiateWithFlags(&raw mut more, graph, 0);
+            let twice = sim.cuGraphInstantiateWithFlags(&raw mut more, graph, 0);
             assert_eq!(
                 twice, NOT_SUPPORTED,
                 "only one executable may exist at a time"
             );
             for _ in 0..3 {
-                ok(bench.cuMemsetD32_v2(out, 0, 4));
-                ok(bench.cuGraphLaunch(exec, ptr::null_mut()));
-                assert_eq!(bench.download::<u32>(out, 4), [3; 4]);
+                ok(sim.cuMemsetD32_v2(out, 0, 4));
+                ok(sim.cuGraphLaunch(exec, ptr::null_mut()));
+                assert_eq!(sim.download::<u32>(out, 4), [3; 4]);
             }
-            assert_eq!(used(&bench), 0);
-            ok(bench.cuGraphExecDestroy(exec));
-            ok(bench.cuMemFree_v2(ordinary));
-            ok(bench.cuMemFree_v2(out));
-            ok(bench.cuGraphDestroy(graph));
+            assert_eq!(used(&sim), 0);
+            ok(sim.cuGraphExecDestroy(exec));
+            ok(sim.cuMemFree_v2(ordinary));
+            ok(sim.cuMemFree_v2(out));
+            ok(sim.cuGraphDestroy(graph));
         }
-        assert_eq!(bench.simulator.live().bytes, 0);
+        assert_eq!(sim.simulator.live().bytes, 0);
     }
 }
 
 #[test]
 fn what_a_graph_leaves_is_freed_outside() {
-    for bench in [bench(Builder::new()), bench(late(5))] {
-        let graph = bench.graph();
-        let (node, addr) = alloc(&bench, graph, 64);
-        bench.fill(graph, &[node], words(addr, 8, 16));
-        let exec = bench.instantiate(graph);
-        let stream = bench.stream(1);
-        let launch = || unsafe { bench.cuGraphLaunch(exec, stream) };
+    for sim in [test_device(Builder::new()), test_device(late(5))] {
+        let graph = sim.graph();
+        let (node, addr) = alloc(&sim, graph, 64);
+        sim.fill(graph, &[node], words(addr, 8, 16));
+        let exec = sim.instantiate(graph);
+        let stream = sim.stream(1);
+        let launch = || unsafe { sim.cuGraphLaunch(exec, stream) };
         ok(launch());
         assert_eq!(
             launch(),
@@ -110,69 +109,65 @@ fn what_a_graph_leaves_is_freed_outside() {
         );
         let mut values = [0_u32; 16];
         unsafe {
-            ok(bench.cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), addr, 64, stream));
-            ok(bench.cuStreamSynchronize(stream));
-            assert_eq!((values, used(&bench)), ([8; 16], 64));
-            assert_eq!(bench.simulator.live().bytes, 64);
-            ok(bench.cuMemFreeAsync(addr, stream));
-            assert_eq!(bench.cuMemFreeAsync(addr, stream), INVALID);
+            ok(sim.cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), addr, 64, stream));
+            ok(sim.cuStreamSynchronize(stream));
+            assert_eq!((values, used(&sim)), ([8; 16], 64));
+            assert_eq!(sim.simulator.live().bytes, 64);
+            ok(sim.cuMemFreeAsync(addr, stream));
+            assert_eq!(sim.cuMemFreeAsync(addr, stream), INVALID);
             // Another graph frees the allocation.
             ok(launch());
-            let freeing = bench.graph();
-            ok(free(&bench, freeing, &[], addr));
+            let freeing = sim.graph();
+            ok(free(&sim, freeing, &[], addr));
             assert_eq!(
-                free(&bench, graph, &[], addr),
+                free(&sim, graph, &[], addr),
                 INVALID,
                 "another graph frees the memory"
             );
-            let other = bench.instantiate(freeing);
-            ok(bench.cuGraphLaunch(other, stream));
-            assert_eq!(
-                bench.cuGraphLaunch(other, stream),
-                INVALID,
-                "nothing to free"
-            );
+            let other = sim.instantiate(freeing);
+            ok(sim.cuGraphLaunch(other, stream));
+            assert_eq!(sim.cuGraphLaunch(other, stream), INVALID, "nothing to free");
             ok(launch());
-            ok(bench.cuStreamSynchronize(stream));
+            ok(sim.cuStreamSynchronize(stream));
             // The allocation outlives the graph.
-            ok(bench.cuGraphExecDestroy(exec));
-            ok(bench.cuGraphDestroy(graph));
-            ok(bench.cuMemFree_v2(addr));
+            ok(sim.cuGraphExecDestroy(exec));
+            ok(sim.cuGraphDestroy(graph));
+            ok(sim.cuMemFree_v2(addr));
         }
-        assert_eq!(used(&bench), 0);
-        assert_eq!(bench.simulator.live().allocations, 0);
+        assert_eq!(used(&sim), 0);
+        assert_eq!(sim.simulator.live().allocations, 0);
     }
 }
 
 #[test]
 fn a_launch_may_free_what_the_last_one_left() {
-    let bench = bench(late(3));
-    let graph = bench.graph();
-    let (node, addr) = alloc(&bench, graph, 64);
-    bench.fill(graph, &[node], words(addr, 8, 1));
+    let sim = test_device(late(3));
+    let graph = sim.graph();
+    let (node, addr) = alloc(&sim, graph, 64);
+    sim.fill(graph, &[node], words(addr, 8, 1));
     let mut exec = ptr::null_mut();
     let (mut flags, attribute) = (
         0,
         CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
     );
     unsafe {
-        ok(bench.cuGraphInstantiateWithFlags(&raw mut exec, graph, 1));
-        ok(bench.cuGraphExecGetFlags(exec, &raw mut flags));
+        ok(sim.cuGraphInstantiateWithFlags(&raw mut exec, graph, 1));
+        ok(sim.cuGraphExecGetFlags(exec, &raw mut flags));
         assert_eq!(flags, 1);
         for _ in 0..3 {
-            ok(bench.cuGraphLaunch(exec, ptr::null_mut()));
+            ok(sim.cuGraphLaunch(exec, ptr::null_mut()));
         }
         // One word was written; the next one still has the fill pattern.
-        assert_eq!(bench.download::<u32>(addr, 2), [8, 0xCDCD_CDCD]);
-        assert_eq!(used(&bench), 64);
-        ok(bench.cuMemFree_v2(addr));
+        assert_eq!(sim.download::<u32>(addr, 2), [8, 0xCDCD_CDCD]);
+        assert_eq!(used(&sim), 64);
+        ok(sim.cuMemFree_v2(addr));
         let mut reserved = 0_u64;
         let mut ask = || {
-            ok(bench.cuDeviceGetGraphMemAttribute(0, attribute, (&raw mut reserved).cast()));
+            ok(sim.cuDeviceGetGraphMemAttribute(0, attribute, (&raw mut reserved).cast()));
             reserved
         };
         assert_eq!(ask(), 64);
-        ok(bench.cuDeviceGraphMemTrim(0));
+        ok(sim.cuDeviceGraphMemTrim(0));
         assert_eq!(ask(), 0);
     }
 }

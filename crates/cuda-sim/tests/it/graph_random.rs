@@ -3,7 +3,7 @@
 use cuda_sys::{CUdeviceptr, CUfunction, CUgraph, CUgraphNode, CUstream};
 
 use crate::graph_support::{WORDS, bytes, words};
-use crate::support::{Bench, bench, late, ok};
+use crate::support::{TestDevice, late, ok, test_device};
 
 const WORDS_IN_ALL: usize = 6;
 
@@ -56,7 +56,7 @@ impl Op {
 
     fn add(
         self,
-        bench: &Bench,
+        sim: &TestDevice,
         place: (CUgraph, &[CUgraphNode]),
         data: CUdeviceptr,
         affine: CUfunction,
@@ -64,26 +64,26 @@ impl Op {
         let (graph, after) = place;
         let addr = |word: usize| data + 4 * word as u64;
         match self {
-            Self::Fill(at, value) => bench.fill(graph, after, words(addr(at), value, 1)),
-            Self::Copy(to, from) => bench.copy(graph, after, bytes(addr(to), addr(from), 4)),
+            Self::Fill(at, value) => sim.fill(graph, after, words(addr(at), value, 1)),
+            Self::Copy(to, from) => sim.copy(graph, after, bytes(addr(to), addr(from), 4)),
             Self::Affine(at, factor, term) => {
                 let mut params = [addr(at), u64::from(factor), u64::from(term)];
-                bench.kernel(graph, after, affine, &mut params)
+                sim.kernel(graph, after, affine, &mut params)
             }
         }
     }
 
-    fn queue(self, bench: &Bench, stream: CUstream, data: CUdeviceptr, affine: CUfunction) {
+    fn queue(self, sim: &TestDevice, stream: CUstream, data: CUdeviceptr, affine: CUfunction) {
         let addr = |word: usize| data + 4 * word as u64;
         unsafe {
             match self {
-                Self::Fill(at, value) => ok(bench.cuMemsetD32Async(addr(at), value, 1, stream)),
+                Self::Fill(at, value) => ok(sim.cuMemsetD32Async(addr(at), value, 1, stream)),
                 Self::Copy(to, from) => {
-                    ok(bench.cuMemcpyDtoDAsync_v2(addr(to), addr(from), 4, stream));
+                    ok(sim.cuMemcpyDtoDAsync_v2(addr(to), addr(from), 4, stream));
                 }
                 Self::Affine(at, factor, term) => {
                     let mut params = [addr(at), u64::from(factor), u64::from(term)];
-                    ok(bench.launch(affine, [1, 1], stream, &mut params));
+                    ok(sim.launch(affine, [1, 1], stream, &mut params));
                 }
             }
         }
@@ -94,10 +94,10 @@ impl Op {
 fn random_graphs_do_what_their_edges_say() {
     for seed in 0..60 {
         let mut dice = Dice(seed);
-        let bench = bench(late(seed));
-        let affine = bench.function(bench.load(WORDS), "affine");
-        let data = bench.upload(&[1_u32; WORDS_IN_ALL]);
-        let graph = bench.graph();
+        let sim = test_device(late(seed));
+        let affine = sim.function(sim.load(WORDS), "affine");
+        let data = sim.upload(&[1_u32; WORDS_IN_ALL]);
+        let graph = sim.graph();
         let mut model = [1_u32; WORDS_IN_ALL];
         let mut nodes: Vec<(CUgraphNode, Op)> = Vec::new();
         for _ in 0..20 {
@@ -112,17 +112,17 @@ fn random_graphs_do_what_their_edges_say() {
                 .filter(|(_, other)| conflicts(other) || dice.below(8) == 0)
                 .map(|&(node, _)| node)
                 .collect();
-            nodes.push((op.add(&bench, (graph, &after), data, affine), op));
+            nodes.push((op.add(&sim, (graph, &after), data, affine), op));
         }
-        let exec = bench.instantiate(graph);
-        let streams = [bench.stream(1), bench.stream(0)];
+        let exec = sim.instantiate(graph);
+        let streams = [sim.stream(1), sim.stream(0)];
         for round in 0..3 {
-            unsafe { ok(bench.cuGraphLaunch(exec, streams[round % 2])) };
+            unsafe { ok(sim.cuGraphLaunch(exec, streams[round % 2])) };
             nodes.iter().for_each(|(_, op)| op.model(&mut model));
         }
-        ok(bench.sync());
+        ok(sim.sync());
         assert_eq!(
-            bench.download::<u32>(data, WORDS_IN_ALL),
+            sim.download::<u32>(data, WORDS_IN_ALL),
             model,
             "seed {seed}"
         );
@@ -133,25 +133,25 @@ fn random_graphs_do_what_their_edges_say() {
 fn a_capture_is_the_same_as_the_graph_built() {
     for seed in 0..40 {
         let mut dice = Dice(seed);
-        let bench = bench(late(seed));
-        let affine = bench.function(bench.load(WORDS), "affine");
-        let data = bench.upload(&[1_u32; WORDS_IN_ALL]);
+        let sim = test_device(late(seed));
+        let affine = sim.function(sim.load(WORDS), "affine");
+        let data = sim.upload(&[1_u32; WORDS_IN_ALL]);
         let mut model = [1_u32; WORDS_IN_ALL];
-        let streams: Vec<CUstream> = (0..3).map(|_| bench.stream(1)).collect();
-        let event = bench.event(2);
+        let streams: Vec<CUstream> = (0..3).map(|_| sim.stream(1)).collect();
+        let event = sim.event(2);
         // The nodes on which the next node of each stream depends.
         let mut tails: [Vec<CUgraphNode>; 3] = Default::default();
         let join = |tails: &mut [Vec<CUgraphNode>; 3], from: usize, to: usize| unsafe {
-            ok(bench.cuEventRecord(event, streams[from]));
-            ok(bench.cuStreamWaitEvent(streams[to], event, 0));
+            ok(sim.cuEventRecord(event, streams[from]));
+            ok(sim.cuStreamWaitEvent(streams[to], event, 0));
             let more: Vec<CUgraphNode> = tails[from].clone();
             tails[to].extend(more);
             tails[to].sort_unstable();
             tails[to].dedup();
         };
-        bench.begin(streams[0]);
+        sim.begin(streams[0]);
         (1..3).for_each(|other| join(&mut tails, 0, other));
-        let built = bench.graph();
+        let built = sim.graph();
         // A single chain that moves from stream to stream.
         let mut here = 0;
         for _ in 0..16 {
@@ -161,25 +161,25 @@ fn a_capture_is_the_same_as_the_graph_built() {
                 here = next;
             }
             let op = Op::random(&mut dice);
-            op.queue(&bench, streams[here], data, affine);
-            tails[here] = vec![op.add(&bench, (built, &tails[here]), data, affine)];
+            op.queue(&sim, streams[here], data, affine);
+            tails[here] = vec![op.add(&sim, (built, &tails[here]), data, affine)];
             op.model(&mut model);
         }
         (1..3).for_each(|other| join(&mut tails, other, 0));
-        let captured = bench.end(streams[0]).unwrap();
+        let captured = sim.end(streams[0]).unwrap();
         assert_eq!(
-            bench.download::<u32>(data, WORDS_IN_ALL),
+            sim.download::<u32>(data, WORDS_IN_ALL),
             [1; WORDS_IN_ALL],
             "nothing ran"
         );
-        assert_eq!(bench.sorts(captured), bench.sorts(built), "seed {seed}");
-        assert_eq!(bench.edges(captured), bench.edges(built), "seed {seed}");
+        assert_eq!(sim.sorts(captured), sim.sorts(built), "seed {seed}");
+        assert_eq!(sim.edges(captured), sim.edges(built), "seed {seed}");
         for graph in [captured, built] {
-            unsafe { ok(bench.cuMemsetD32_v2(data, 1, WORDS_IN_ALL)) };
-            ok(bench.sync());
-            bench.run_graph(graph);
+            unsafe { ok(sim.cuMemsetD32_v2(data, 1, WORDS_IN_ALL)) };
+            ok(sim.sync());
+            sim.run_graph(graph);
             assert_eq!(
-                bench.download::<u32>(data, WORDS_IN_ALL),
+                sim.download::<u32>(data, WORDS_IN_ALL),
                 model,
                 "seed {seed}"
             );

@@ -12,7 +12,7 @@ use cuda_sys::{
     CUmemorytype, CUresult, CUstream,
 };
 
-use crate::support::{Bench, ok};
+use crate::support::{TestDevice, ok};
 
 /// Kernels on single words, and kernels that set conditions.
 pub(crate) const WORDS: &str = include_str!("kernels/graph.ptx");
@@ -66,7 +66,7 @@ pub(crate) fn comes_to(count: &AtomicU32, expected: u32) {
     }
 }
 
-impl Bench {
+impl TestDevice {
     pub(crate) fn graph(&self) -> CUgraph {
         let mut graph = ptr::null_mut();
         unsafe { ok(self.cuGraphCreate(&raw mut graph, 0)) };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use cuda_sim::{Builder, CUresult};
 
-use crate::support::{OK, bench, ok};
+use crate::support::{OK, ok, test_device};
 
 /// A kernel that sets a flag, waits for another one, then writes.
 const LATE: &str = "
@@ -38,51 +38,51 @@ const SIZE: usize = 8192;
 
 #[test]
 fn what_is_a_devices_is_not_registered() {
-    let bench = bench(Builder::new());
-    let device = bench.alloc(SIZE);
+    let sim = test_device(Builder::new());
+    let device = sim.alloc(SIZE);
     let mut reserved = 0;
     let refused = |addr: u64| {
         let start: *mut c_void = ptr::without_provenance_mut(addr as usize);
-        let status = unsafe { bench.cuMemHostRegister_v2(start, SIZE, 0) };
+        let status = unsafe { sim.cuMemHostRegister_v2(start, SIZE, 0) };
         assert_eq!(status, CUresult::CUDA_ERROR_INVALID_VALUE);
     };
     refused(device);
     refused(device - SIZE as u64 / 2);
     if cfg!(target_os = "linux") {
-        unsafe { ok(bench.cuMemAddressReserve(&raw mut reserved, 2 << 20, 0, 0, 0)) };
+        unsafe { ok(sim.cuMemAddressReserve(&raw mut reserved, 2 << 20, 0, 0, 0)) };
         refused(reserved);
     }
-    assert_eq!(bench.simulator.live().host_allocations, 0);
+    assert_eq!(sim.simulator.live().host_allocations, 0);
     // The memory is still accessible to the device.
-    unsafe { ok(bench.cuMemsetD8_v2(device, 9, SIZE)) };
-    assert_eq!(bench.download::<u8>(device, SIZE), [9; SIZE]);
+    unsafe { ok(sim.cuMemsetD8_v2(device, 9, SIZE)) };
+    assert_eq!(sim.download::<u8>(device, SIZE), [9; SIZE]);
 }
 
 /// Freeing memory under a running kernel is an error of the program, and a GPU would stop the
 /// kernel; but here the kernel must not overwrite other memory of the program.
 #[test]
 fn what_is_freed_under_a_kernel_is_nobody_elses_meanwhile() {
-    let bench = bench(Builder::new());
-    let flags: *mut AtomicU32 = bench.pinned(8).cast();
+    let sim = test_device(Builder::new());
+    let flags: *mut AtomicU32 = sim.pinned(8).cast();
     // Page-locked memory is aligned, and lives for the whole test.
     let (runs, go) = unsafe { (&*flags, &*flags.wrapping_add(1)) };
     runs.store(0, Ordering::Release);
     go.store(0, Ordering::Release);
-    let function = bench.function(bench.load(LATE), "late");
-    let stream = bench.stream(1);
+    let function = sim.function(sim.load(LATE), "late");
+    let stream = sim.stream(1);
 
     let mut other = ptr::null_mut();
-    unsafe { ok(bench.cuCtxCreate_v2(&raw mut other, 0, 0)) };
-    let target = bench.pinned(SIZE);
+    unsafe { ok(sim.cuCtxCreate_v2(&raw mut other, 0, 0)) };
+    let target = sim.pinned(SIZE);
     let mut params = [flags.addr() as u64, target.addr() as u64];
-    assert_eq!(bench.launch(function, [1, 1], stream, &mut params), OK);
+    assert_eq!(sim.launch(function, [1, 1], stream, &mut params), OK);
     let start = Instant::now();
     while runs.load(Ordering::Acquire) == 0 {
         assert!(start.elapsed() < Duration::from_secs(60));
         thread::yield_now();
     }
-    unsafe { ok(bench.cuCtxDestroy_v2(other)) };
-    assert_eq!(bench.simulator.live().contexts, 1);
+    unsafe { ok(sim.cuCtxDestroy_v2(other)) };
+    assert_eq!(sim.simulator.live().contexts, 1);
 
     // A later allocation of the same size may reuse the freed memory.
     let layout = Layout::from_size_align(SIZE, 4096).unwrap();
@@ -90,12 +90,12 @@ fn what_is_freed_under_a_kernel_is_nobody_elses_meanwhile() {
         .map(|_| unsafe { alloc::alloc_zeroed(layout) })
         .collect();
     go.store(1, Ordering::Release);
-    assert_eq!(unsafe { bench.cuStreamSynchronize(stream) }, OK);
+    assert_eq!(unsafe { sim.cuStreamSynchronize(stream) }, OK);
     for block in blocks {
         let bytes = unsafe { std::slice::from_raw_parts(block, SIZE) };
         assert!(bytes.iter().all(|&byte| byte == 0));
         unsafe { alloc::dealloc(block, layout) };
     }
-    unsafe { ok(bench.cuMemFreeHost(flags.cast())) };
-    assert_eq!(bench.simulator.live().host_allocations, 0);
+    unsafe { ok(sim.cuMemFreeHost(flags.cast())) };
+    assert_eq!(sim.simulator.live().host_allocations, 0);
 }

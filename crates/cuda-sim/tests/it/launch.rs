@@ -7,74 +7,74 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cuda_sim::{Builder, CUresult as R};
 use cuda_sys::{CUfunction_attribute, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig};
 
-use crate::support::{ADD, bench, late, ok};
+use crate::support::{ADD, late, ok, test_device};
 
 #[test]
 fn kernels_that_wait_leave_room_for_others() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let text = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 flag, .param .u64 out) {
         .reg .b64 %rd<3>; .reg .b32 %r<3>; .reg .pred %p;
         ld.param.u64 %rd1, [flag]; ld.param.u64 %rd2, [out];
         $wait: ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p, %r1, 0; @%p bra $wait;
         atom.global.add.u32 %r2, [%rd2], 1; ret; }";
-    let kernel = bench.function(bench.load(text), "k");
+    let kernel = sim.function(sim.load(text), "k");
     // More blocks than host threads, in two kernels that wait for a third one.
     let threads = u32::try_from(std::thread::available_parallelism().unwrap().get()).unwrap();
-    let (shut, open) = (bench.pinned(4), bench.upload(&[1_u32]));
+    let (shut, open) = (sim.pinned(4), sim.upload(&[1_u32]));
     unsafe { shut.cast::<u32>().write(0) };
-    let out = bench.upload(&[0_u32]);
+    let out = sim.upload(&[0_u32]);
     let launch = |stream, mut flag: u64| {
         let mut out = out;
         let mut params = [(&raw mut flag).cast(), (&raw mut out).cast()];
         let (params, none) = (params.as_mut_ptr(), ptr::null_mut());
         unsafe {
-            ok(bench.cuLaunchKernel(kernel, 2 * threads, 1, 1, 1, 1, 1, 0, stream, params, none));
+            ok(sim.cuLaunchKernel(kernel, 2 * threads, 1, 1, 1, 1, 1, 0, stream, params, none));
         }
     };
-    let streams = [(); 3].map(|()| bench.stream(1));
+    let streams = [(); 3].map(|()| sim.stream(1));
     launch(streams[0], shut.addr() as u64);
     launch(streams[1], shut.addr() as u64);
     std::thread::sleep(std::time::Duration::from_millis(50));
     launch(streams[2], open);
-    unsafe { ok(bench.cuStreamSynchronize(streams[2])) };
+    unsafe { ok(sim.cuStreamSynchronize(streams[2])) };
     // SAFETY: the flag is aligned, and the kernels only read it.
     unsafe { AtomicU32::from_ptr(shut.cast()) }.store(1, Ordering::SeqCst);
-    ok(bench.sync());
-    assert_eq!(bench.download::<u32>(out, 1), [6 * threads]);
+    ok(sim.sync());
+    assert_eq!(sim.download::<u32>(out, 1), [6 * threads]);
 }
 
 #[test]
 fn vectors_are_added() {
-    for bench in [bench(Builder::new()), bench(late(4))] {
+    for sim in [test_device(Builder::new()), test_device(late(4))] {
         let count = 10_000;
         let a: Vec<f32> = (0..count).map(|i| i as f32 * 0.25).collect();
         let b: Vec<f32> = (0..count).map(|i| 1.0 / (i + 1) as f32).collect();
         let expected: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
-        let add = bench.function(bench.load(ADD), "add");
+        let add = sim.function(sim.load(ADD), "add");
         let mut params = [
-            bench.upload(&a),
-            bench.upload(&b),
-            bench.alloc(4 * count),
+            sim.upload(&a),
+            sim.upload(&b),
+            sim.alloc(4 * count),
             count as u64,
         ];
-        ok(bench.launch(
+        ok(sim.launch(
             add,
             [count.div_ceil(256) as u32, 256],
             ptr::null_mut(),
             &mut params,
         ));
-        assert_eq!(bench.download::<f32>(params[2], count), expected);
+        assert_eq!(sim.download::<f32>(params[2], count), expected);
     }
 }
 
 #[test]
 fn parameters_in_one_buffer() {
-    let bench = bench(Builder::new());
-    let add = bench.function(bench.load(ADD), "add");
-    let out = bench.alloc(12);
+    let sim = test_device(Builder::new());
+    let add = sim.function(sim.load(ADD), "add");
+    let out = sim.alloc(12);
     let mut buffer = [
-        bench.upload(&[1_f32, 2., 3.]),
-        bench.upload(&[10_f32, 20., 30.]),
+        sim.upload(&[1_f32, 2., 3.]),
+        sim.upload(&[10_f32, 20., 30.]),
         out,
         3,
     ];
@@ -88,23 +88,23 @@ fn parameters_in_one_buffer() {
             ptr::null_mut(),
         ];
         let (none, extra) = (ptr::null_mut(), extra.as_mut_ptr());
-        unsafe { bench.cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, none, ptr::null_mut(), extra) }
+        unsafe { sim.cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, none, ptr::null_mut(), extra) }
     };
     ok(launch(&mut size));
-    assert_eq!(bench.download::<f32>(out, 3), [11., 22., 33.]);
+    assert_eq!(sim.download::<f32>(out, 3), [11., 22., 33.]);
     size -= 8;
     assert_eq!(launch(&mut size), R::CUDA_ERROR_INVALID_VALUE);
 }
 
 #[test]
 fn wrong_shapes_are_refused() {
-    let bench = bench(Builder::new());
-    let module = bench.load(ADD);
+    let sim = test_device(Builder::new());
+    let module = sim.load(ADD);
     let (add, scale) = (
-        bench.function(module, "add"),
-        bench.function(module, "times_scale"),
+        sim.function(module, "add"),
+        sim.function(module, "times_scale"),
     );
-    let out = bench.upload(&[0_f32; 4]);
+    let out = sim.upload(&[0_f32; 4]);
     let invalid = R::CUDA_ERROR_INVALID_VALUE;
     for (function, [gx, gy, gz], [bx, by, bz], shared, status) in [
         (add, [0, 1, 1], [1, 1, 1], 0, invalid),
@@ -133,7 +133,7 @@ fn wrong_shapes_are_refused() {
             .collect();
         let (none, params) = (ptr::null_mut(), params.as_mut_ptr());
         let found = unsafe {
-            bench.cuLaunchKernel(
+            sim.cuLaunchKernel(
                 function,
                 gx,
                 gy,
@@ -151,7 +151,7 @@ fn wrong_shapes_are_refused() {
     }
     let none = ptr::null_mut();
     let status = unsafe {
-        bench.cuLaunchKernel(
+        sim.cuLaunchKernel(
             add,
             1,
             1,
@@ -166,14 +166,14 @@ fn wrong_shapes_are_refused() {
         )
     };
     assert_eq!(status, invalid, "parameters are missing");
-    ok(bench.sync());
-    assert_eq!(bench.download::<f32>(out, 4), [0.; 4]);
+    ok(sim.sync());
+    assert_eq!(sim.download::<f32>(out, 4), [0.; 4]);
 }
 
 /// Dimensions whose product is 0 in 32 bits, or exceeds 64 bits.
 #[test]
 fn bounds_may_be_any_numbers() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let most = u32::MAX;
     let text = format!(
         ".version 8.0\n.target sm_75\n.address_size 64\n\
@@ -181,41 +181,41 @@ fn bounds_may_be_any_numbers() {
          .visible .entry wider() .maxntid {most}, {most}, {most} {{ ret; }}\n\
          .visible .entry never() .reqntid {most}, {most}, {most} {{ ret; }}\n"
     );
-    let module = bench.load(&text);
+    let module = sim.load(&text);
     for (name, expected) in [
         ("wide", R::CUDA_SUCCESS),
         ("wider", R::CUDA_SUCCESS),
         ("never", R::CUDA_ERROR_INVALID_VALUE),
     ] {
-        let function = bench.function(module, name);
+        let function = sim.function(module, name);
         let mut threads = 0;
         let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
-        unsafe { ok(bench.cuFuncGetAttribute(&raw mut threads, attribute, function)) };
+        unsafe { ok(sim.cuFuncGetAttribute(&raw mut threads, attribute, function)) };
         assert_eq!(threads, 1024, "{name}");
-        let status = bench.launch(function, [1, 1024], ptr::null_mut(), &mut []);
+        let status = sim.launch(function, [1, 1024], ptr::null_mut(), &mut []);
         assert_eq!(status, expected, "{name}");
-        ok(bench.sync());
+        ok(sim.sync());
     }
 }
 
 #[test]
 fn a_stream_of_another_context_is_refused() {
-    let bench = bench(Builder::new());
-    let add = bench.function(bench.load(ADD), "times_scale");
-    let data = bench.upload(&[1_u32]);
+    let sim = test_device(Builder::new());
+    let add = sim.function(sim.load(ADD), "times_scale");
+    let data = sim.upload(&[1_u32]);
     let mut other = ptr::null_mut();
-    unsafe { ok(bench.cuCtxCreate_v2(&raw mut other, 0, 0)) };
-    let status = bench.launch(add, [1, 1], bench.stream(0), &mut [data]);
+    unsafe { ok(sim.cuCtxCreate_v2(&raw mut other, 0, 0)) };
+    let status = sim.launch(add, [1, 1], sim.stream(0), &mut [data]);
     assert_eq!(status, R::CUDA_ERROR_INVALID_HANDLE);
-    let status = bench.launch(add, [1, 1], ptr::null_mut(), &mut [data]);
+    let status = sim.launch(add, [1, 1], ptr::null_mut(), &mut [data]);
     assert_eq!(status, R::CUDA_ERROR_INVALID_HANDLE);
 }
 
 #[test]
 fn attributes_are_obeyed_or_refused() {
-    let bench = bench(Builder::new());
-    let scale = bench.function(bench.load(ADD), "times_scale");
-    let mut data = bench.upload(&[5_u32]);
+    let sim = test_device(Builder::new());
+    let scale = sim.function(sim.load(ADD), "times_scale");
+    let mut data = sim.upload(&[5_u32]);
     let mut launch = |id, set: fn(&mut CUlaunchAttribute), grid: u32| {
         // SAFETY: all fields are integers, pointers, or a union of these.
         let mut attribute: CUlaunchAttribute = unsafe { std::mem::zeroed() };
@@ -228,7 +228,7 @@ fn attributes_are_obeyed_or_refused() {
         (config.attrs, config.numAttrs) = (&raw mut attribute, 1);
         let mut params: [*mut c_void; 1] = [(&raw mut data).cast()];
         let (params, none) = (params.as_mut_ptr(), ptr::null_mut());
-        unsafe { bench.cuLaunchKernelEx(&raw const config, scale, params, none) }
+        unsafe { sim.cuLaunchKernelEx(&raw const config, scale, params, none) }
     };
     type A = CUlaunchAttributeID;
     let cooperative: fn(&mut CUlaunchAttribute) = |attribute| attribute.value.cooperative = 1;
@@ -251,5 +251,5 @@ fn attributes_are_obeyed_or_refused() {
     assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
     let status = launch(CUlaunchAttributeID(1000), |_| {}, 1);
     assert_eq!(status, R::CUDA_ERROR_INVALID_VALUE);
-    assert_eq!(bench.download::<u32>(data, 1), [5 * 3 * 3]);
+    assert_eq!(sim.download::<u32>(data, 1), [5 * 3 * 3]);
 }

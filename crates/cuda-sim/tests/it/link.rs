@@ -7,19 +7,19 @@ use std::ptr;
 use cuda_sim::Builder;
 use cuda_sys::{CUjitInputType, CUmodule, CUresult};
 
-use crate::support::{Bench, bench, ok};
+use crate::support::{TestDevice, ok, test_device};
 
 const HEAD: &str = ".version 7.0\n.target sm_75\n.address_size 64\n";
 
 /// Links texts and passes the image to `take`, after which it is freed.
 fn linked<T>(
-    bench: &Bench,
+    sim: &TestDevice,
     texts: &[&str],
     take: impl FnOnce(*const c_void) -> T,
 ) -> Result<T, CUresult> {
     let mut state = ptr::null_mut();
     let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
-    unsafe { ok(bench.cuLinkCreate_v2(0, none, nothing, &raw mut state)) };
+    unsafe { ok(sim.cuLinkCreate_v2(0, none, nothing, &raw mut state)) };
     for text in texts {
         let text = CString::new(format!("{HEAD}{text}")).unwrap();
         let (data, size) = (
@@ -28,41 +28,41 @@ fn linked<T>(
         );
         let kind = CUjitInputType::CU_JIT_INPUT_PTX;
         let name = c"part".as_ptr();
-        unsafe { ok(bench.cuLinkAddData_v2(state, kind, data, size, name, 0, none, nothing)) };
+        unsafe { ok(sim.cuLinkAddData_v2(state, kind, data, size, name, 0, none, nothing)) };
     }
     let (mut image, mut size) = (ptr::null_mut(), 0);
-    let status = unsafe { bench.cuLinkComplete(state, &raw mut image, &raw mut size) };
+    let status = unsafe { sim.cuLinkComplete(state, &raw mut image, &raw mut size) };
     let result = match status {
         CUresult::CUDA_SUCCESS => Ok(take(image.cast_const())),
         status => Err(status),
     };
-    unsafe { ok(bench.cuLinkDestroy(state)) };
+    unsafe { ok(sim.cuLinkDestroy(state)) };
     result
 }
 
-fn load(bench: &Bench, texts: &[&str]) -> CUmodule {
+fn load(sim: &TestDevice, texts: &[&str]) -> CUmodule {
     let load = |image| {
         let mut module = ptr::null_mut();
-        unsafe { ok(bench.cuModuleLoadData(&raw mut module, image)) };
+        unsafe { ok(sim.cuModuleLoadData(&raw mut module, image)) };
         module
     };
-    linked(bench, texts, load).unwrap()
+    linked(sim, texts, load).unwrap()
 }
 
 /// The words of a variable.
-fn words(bench: &Bench, module: CUmodule, name: &str) -> Vec<u32> {
+fn words(sim: &TestDevice, module: CUmodule, name: &str) -> Vec<u32> {
     let name = CString::new(name).unwrap();
     let (mut addr, mut size) = (0, 0);
-    unsafe { ok(bench.cuModuleGetGlobal_v2(&raw mut addr, &raw mut size, module, name.as_ptr())) };
-    bench.download(addr, size / 4)
+    unsafe { ok(sim.cuModuleGetGlobal_v2(&raw mut addr, &raw mut size, module, name.as_ptr())) };
+    sim.download(addr, size / 4)
 }
 
 /// The word that a kernel stores.
-fn answer(bench: &Bench, module: CUmodule, kernel: &str) -> u32 {
-    let out = bench.upload(&[0_u32]);
-    let kernel = bench.function(module, kernel);
-    ok(bench.launch(kernel, [1, 1], ptr::null_mut(), &mut [out]));
-    bench.download::<u32>(out, 1)[0]
+fn answer(sim: &TestDevice, module: CUmodule, kernel: &str) -> u32 {
+    let out = sim.upload(&[0_u32]);
+    let kernel = sim.function(module, kernel);
+    ok(sim.launch(kernel, [1, 1], ptr::null_mut(), &mut [out]));
+    sim.download::<u32>(out, 1)[0]
 }
 
 /// PTX of a kernel that stores the variable `x`.
@@ -83,15 +83,15 @@ fn caller(linkage: &str, name: &str) -> String {
     )
 }
 
-fn free_bytes(bench: &Bench) -> usize {
+fn free_bytes(sim: &TestDevice) -> usize {
     let (mut free, mut all) = (0, 0);
-    unsafe { ok(bench.cuMemGetInfo_v2(&raw mut free, &raw mut all)) };
+    unsafe { ok(sim.cuMemGetInfo_v2(&raw mut free, &raw mut all)) };
     free
 }
 
 #[test]
 fn a_visible_variable_goes_before_a_weak_one() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let visible = format!(".visible .global .align 4 .u32 x = 1; {}", reader("a"));
     let weak = format!(".weak .global .align 4 .u32 x = 2; {}", reader("b"));
     let declared = format!(".extern .global .align 4 .u32 x; {}", reader("c"));
@@ -100,41 +100,41 @@ fn a_visible_variable_goes_before_a_weak_one() {
         [&weak, &visible, &declared],
         [&declared, &weak, &visible],
     ] {
-        let module = load(&bench, &texts.map(String::as_str));
-        assert_eq!(words(&bench, module, "x"), [1]);
-        assert_eq!(["a", "b", "c"].map(|k| answer(&bench, module, k)), [1; 3]);
+        let module = load(&sim, &texts.map(String::as_str));
+        assert_eq!(words(&sim, module, "x"), [1]);
+        assert_eq!(["a", "b", "c"].map(|k| answer(&sim, module, k)), [1; 3]);
     }
     // Of several weak definitions, the first one is used.
     let other = format!(".weak .global .align 4 .u32 x = 3; {}", reader("a"));
-    let module = load(&bench, &[&weak, &other, &declared]);
-    assert_eq!(words(&bench, module, "x"), [2]);
-    assert_eq!(["a", "b", "c"].map(|k| answer(&bench, module, k)), [2; 3]);
+    let module = load(&sim, &[&weak, &other, &declared]);
+    assert_eq!(words(&sim, module, "x"), [2]);
+    assert_eq!(["a", "b", "c"].map(|k| answer(&sim, module, k)), [2; 3]);
 }
 
 #[test]
 fn a_variable_of_one_module_hides_none_that_is_visible() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let own = format!(".global .align 4 .u32 x = 4; {}", reader("a"));
     let visible = format!(".visible .global .align 4 .u32 x = 1; {}", reader("b"));
-    let module = load(&bench, &[&own, &visible]);
-    assert_eq!(["a", "b"].map(|k| answer(&bench, module, k)), [4, 1]);
-    assert_eq!(words(&bench, module, "x"), [1]);
+    let module = load(&sim, &[&own, &visible]);
+    assert_eq!(["a", "b"].map(|k| answer(&sim, module, k)), [4, 1]);
+    assert_eq!(words(&sim, module, "x"), [1]);
 }
 
 #[test]
 fn a_variable_that_gives_way_takes_no_memory() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let visible = ".visible .global .align 4 .b8 x[4];";
     let weak = ".weak .global .align 4 .b8 x[64000000];";
-    let before = free_bytes(&bench);
-    load(&bench, &[visible, weak]);
-    let taken = before - free_bytes(&bench);
+    let before = free_bytes(&sim);
+    load(&sim, &[visible, weak]);
+    let taken = before - free_bytes(&sim);
     assert!(taken < 32_000_000, "{taken}");
 }
 
 #[test]
 fn a_visible_function_goes_before_a_weak_one() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let f = |linkage: &str, value: u32, name: &str| {
         format!(
             "{linkage} .func (.reg .b32 value) f() {{ mov.u32 value, {value}; ret; }} {}",
@@ -143,16 +143,16 @@ fn a_visible_function_goes_before_a_weak_one() {
     };
     let (visible, weak) = (f(".visible", 1, "a"), f(".weak", 2, "b"));
     for texts in [[&visible, &weak], [&weak, &visible]] {
-        let module = load(&bench, &texts.map(String::as_str));
-        assert_eq!(["a", "b"].map(|k| answer(&bench, module, k)), [1, 1]);
+        let module = load(&sim, &texts.map(String::as_str));
+        assert_eq!(["a", "b"].map(|k| answer(&sim, module, k)), [1, 1]);
     }
-    let module = load(&bench, &[&weak, &f(".weak", 3, "c")]);
-    assert_eq!(["b", "c"].map(|k| answer(&bench, module, k)), [2, 2]);
+    let module = load(&sim, &[&weak, &f(".weak", 3, "c")]);
+    assert_eq!(["b", "c"].map(|k| answer(&sim, module, k)), [2, 2]);
 }
 
 #[test]
 fn a_weak_kernel_of_two_modules_is_one() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let k = |value: u32| {
         format!(
             ".func (.reg .b32 value) f() {{ mov.u32 value, {value}; ret; }} {}",
@@ -161,17 +161,17 @@ fn a_weak_kernel_of_two_modules_is_one() {
     };
     let texts = [k(5), k(6)];
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let module = load(&bench, &texts);
+    let module = load(&sim, &texts);
     let mut count = 0;
-    unsafe { ok(bench.cuModuleGetFunctionCount(&raw mut count, module)) };
+    unsafe { ok(sim.cuModuleGetFunctionCount(&raw mut count, module)) };
     assert_eq!(count, 1);
-    assert_eq!(answer(&bench, module, "k"), 5);
-    let count = linked(&bench, &texts, |image| {
+    assert_eq!(answer(&sim, module, "k"), 5);
+    let count = linked(&sim, &texts, |image| {
         let (mut library, mut count) = (ptr::null_mut(), 0);
         let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
         let (options, values) = (ptr::null_mut(), ptr::null_mut());
         unsafe {
-            ok(bench.cuLibraryLoadData(
+            ok(sim.cuLibraryLoadData(
                 &raw mut library,
                 image,
                 none,
@@ -181,10 +181,10 @@ fn a_weak_kernel_of_two_modules_is_one() {
                 values,
                 0,
             ));
-            ok(bench.cuLibraryGetKernelCount(&raw mut count, library));
+            ok(sim.cuLibraryGetKernelCount(&raw mut count, library));
         }
         let mut kernels = [ptr::null_mut(); 2];
-        unsafe { ok(bench.cuLibraryEnumerateKernels(kernels.as_mut_ptr(), 2, library)) };
+        unsafe { ok(sim.cuLibraryEnumerateKernels(kernels.as_mut_ptr(), 2, library)) };
         assert_eq!(kernels.map(|kernel| kernel.is_null()), [false, true]);
         count
     });
@@ -195,7 +195,7 @@ fn a_weak_kernel_of_two_modules_is_one() {
 /// sizes and references to a symbol get resolved against a common symbol with the largest size."
 #[test]
 fn a_common_variable_is_one_of_the_largest_size() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let small = format!(".common .global .align 4 .b8 x[4]; {}", reader("a"));
     let large = format!(".common .global .align 8 .u32 x[3]; {}", reader("b"));
     let set = format!(
@@ -203,25 +203,25 @@ fn a_common_variable_is_one_of_the_largest_size() {
         reader("c")
     );
     for texts in [[&small, &large], [&large, &small]] {
-        let module = load(&bench, &texts.map(String::as_str));
-        assert_eq!(words(&bench, module, "x"), [0; 3]);
+        let module = load(&sim, &texts.map(String::as_str));
+        assert_eq!(words(&sim, module, "x"), [0; 3]);
     }
     for texts in [[&small, &large, &set], [&set, &small, &large]] {
-        let module = load(&bench, &texts.map(String::as_str));
-        assert_eq!(words(&bench, module, "x"), [7, 8, 9, 0]);
-        assert_eq!(["a", "b", "c"].map(|k| answer(&bench, module, k)), [7; 3]);
+        let module = load(&sim, &texts.map(String::as_str));
+        assert_eq!(words(&sim, module, "x"), [7, 8, 9, 0]);
+        assert_eq!(["a", "b", "c"].map(|k| answer(&sim, module, k)), [7; 3]);
     }
     // Only one common symbol may be initialised, and a visible one must be the only one.
     let clash = linked(
-        &bench,
+        &sim,
         &[&set, ".common .global .align 4 .u32 x[4] = {1};"],
         |_| (),
     );
     assert!(clash.is_err());
     let module = load(
-        &bench,
+        &sim,
         &[&small, ".visible .global .align 4 .u32 x[2] = {3, 4};"],
     );
-    assert_eq!(words(&bench, module, "x"), [3, 4]);
-    assert_eq!(answer(&bench, module, "a"), 3);
+    assert_eq!(words(&sim, module, "x"), [3, 4]);
+    assert_eq!(answer(&sim, module, "a"), 3);
 }

@@ -31,6 +31,7 @@ mod graph_random;
 mod graph_support;
 mod host;
 mod launch;
+mod layers;
 mod legacy;
 mod link;
 mod memory;

@@ -7,90 +7,90 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cuda_sim::{Builder, CUresult};
 use cuda_sys::{CUmemPool_attribute, CUmemorytype, CUpointer_attribute as P};
 
-use crate::support::{Bench, OK, bench, late, ok};
+use crate::support::{OK, TestDevice, late, ok, test_device};
 
-fn attribute<T: Default>(bench: &Bench, attribute: P, addr: u64) -> Result<T, CUresult> {
+fn attribute<T: Default>(sim: &TestDevice, attribute: P, addr: u64) -> Result<T, CUresult> {
     let mut value = T::default();
     let place: *mut c_void = ptr::from_mut(&mut value).cast();
-    let status = unsafe { bench.cuPointerGetAttribute(place, attribute, addr) };
+    let status = unsafe { sim.cuPointerGetAttribute(place, attribute, addr) };
     if status == OK { Ok(value) } else { Err(status) }
 }
 
-fn free_bytes(bench: &Bench) -> usize {
+fn free_bytes(sim: &TestDevice) -> usize {
     let (mut free, mut total) = (0, 0);
-    unsafe { ok(bench.cuMemGetInfo_v2(&raw mut free, &raw mut total)) };
+    unsafe { ok(sim.cuMemGetInfo_v2(&raw mut free, &raw mut total)) };
     assert!(free <= total);
     free
 }
 
 #[test]
 fn free_memory_comes_back() {
-    let bench = bench(Builder::new().memory(64 << 20));
-    let before = free_bytes(&bench);
+    let sim = test_device(Builder::new().memory(64 << 20));
+    let before = free_bytes(&sim);
     assert_eq!(before, 64 << 20);
-    let addrs: Vec<u64> = (1..50).map(|size| bench.alloc(size * 1000)).collect();
-    assert!(before - free_bytes(&bench) >= (1..50).map(|size| size * 1000).sum::<usize>());
+    let addrs: Vec<u64> = (1..50).map(|size| sim.alloc(size * 1000)).collect();
+    assert!(before - free_bytes(&sim) >= (1..50).map(|size| size * 1000).sum::<usize>());
     assert_eq!(
-        bench.simulator.live().bytes,
+        sim.simulator.live().bytes,
         (1..50).map(|size| size * 1000).sum::<u64>()
     );
     for addr in addrs {
-        unsafe { ok(bench.cuMemFree_v2(addr)) };
+        unsafe { ok(sim.cuMemFree_v2(addr)) };
     }
-    assert_eq!(free_bytes(&bench), before);
-    assert_eq!(bench.simulator.live().allocations, 0);
+    assert_eq!(free_bytes(&sim), before);
+    assert_eq!(sim.simulator.live().allocations, 0);
 }
 
 #[test]
 fn wrong_frees_are_refused() {
-    let bench = bench(Builder::new());
-    let addr = bench.alloc(4096);
+    let sim = test_device(Builder::new());
+    let addr = sim.alloc(4096);
     let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
     unsafe {
-        ok(bench.cuMemFree_v2(0));
-        assert_eq!(bench.cuMemFree_v2(addr + 16), invalid);
+        ok(sim.cuMemFree_v2(0));
+        assert_eq!(sim.cuMemFree_v2(addr + 16), invalid);
         assert_eq!(
-            bench.cuMemFreeHost(ptr::without_provenance_mut(addr as usize)),
+            sim.cuMemFreeHost(ptr::without_provenance_mut(addr as usize)),
             invalid
         );
-        ok(bench.cuMemFree_v2(addr));
-        assert_eq!(bench.cuMemFree_v2(addr), invalid);
+        ok(sim.cuMemFree_v2(addr));
+        assert_eq!(sim.cuMemFree_v2(addr), invalid);
         let mut zero = 0;
-        assert_eq!(bench.cuMemAlloc_v2(&raw mut zero, 0), invalid);
-        assert_eq!(bench.cuMemAlloc_v2(ptr::null_mut(), 16), invalid);
+        assert_eq!(sim.cuMemAlloc_v2(&raw mut zero, 0), invalid);
+        assert_eq!(sim.cuMemAlloc_v2(ptr::null_mut(), 16), invalid);
     }
 }
 
 #[test]
 fn memory_runs_out() {
-    let bench = bench(Builder::new().memory(8 << 20));
+    let sim = test_device(Builder::new().memory(8 << 20));
     let mut addr = 0;
-    let status = unsafe { bench.cuMemAlloc_v2(&raw mut addr, 9 << 20) };
+    let status = unsafe { sim.cuMemAlloc_v2(&raw mut addr, 9 << 20) };
     assert_eq!(status, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
     assert_eq!(addr, 0);
-    bench.simulator.limit_memory(0, 1 << 20);
-    let status = unsafe { bench.cuMemAlloc_v2(&raw mut addr, 2 << 20) };
+    sim.simulator.limit_memory(0, 1 << 20);
+    let status = unsafe { sim.cuMemAlloc_v2(&raw mut addr, 2 << 20) };
     assert_eq!(status, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
-    let small = bench.alloc(1 << 19);
-    let status = unsafe { bench.cuMemAllocAsync(&raw mut addr, 1 << 20, ptr::null_mut()) };
+    let small = sim.alloc(1 << 19);
+    let status = unsafe { sim.cuMemAllocAsync(&raw mut addr, 1 << 20, ptr::null_mut()) };
     assert_eq!(status, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
-    bench.simulator.limit_memory(0, u64::MAX);
-    unsafe { ok(bench.cuMemFree_v2(small)) };
-    bench.alloc(2 << 20);
-    let status = unsafe { bench.cuMemAlloc_v2(&raw mut addr, usize::MAX) };
+    sim.simulator.limit_memory(0, u64::MAX);
+    unsafe { ok(sim.cuMemFree_v2(small)) };
+    sim.alloc(2 << 20);
+    let status = unsafe { sim.cuMemAlloc_v2(&raw mut addr, usize::MAX) };
     assert_eq!(status, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 #[test]
 fn fresh_memory_is_poisoned() {
-    let bench = bench(Builder::new());
-    let addr = bench.alloc(64);
-    assert_eq!(bench.download::<u8>(addr, 64), [0xCD; 64]);
+    let sim = test_device(Builder::new());
+    let addr = sim.alloc(64);
+    assert_eq!(sim.download::<u8>(addr, 64), [0xCD; 64]);
 }
 
 #[test]
 fn a_kernel_sees_memory_that_is_allocated_while_it_runs() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     // A kernel that waits for an address in the mailbox, and returns the word at that address.
     let text =
         ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 mailbox) {
@@ -98,164 +98,160 @@ fn a_kernel_sees_memory_that_is_allocated_while_it_runs() {
         ld.param.u64 %rd1, [mailbox];
         $wait: ld.volatile.global.u64 %rd2, [%rd1]; setp.eq.u64 %p, %rd2, 0; @%p bra $wait;
         ld.global.u32 %r1, [%rd2]; st.global.u32 [%rd1+8], %r1; ret; }";
-    let kernel = bench.function(bench.load(text), "k");
-    let stream = bench.stream(1);
-    let mailbox = bench.pinned(16);
+    let kernel = sim.function(sim.load(text), "k");
+    let stream = sim.stream(1);
+    let mailbox = sim.pinned(16);
     unsafe { mailbox.cast::<[u64; 2]>().write([0; 2]) };
     let mut address = mailbox.addr() as u64;
     let mut params = [(&raw mut address).cast()];
     let (params, none) = (params.as_mut_ptr(), ptr::null_mut());
-    unsafe { ok(bench.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, none)) };
+    unsafe { ok(sim.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, none)) };
     std::thread::sleep(std::time::Duration::from_millis(20));
-    let later = bench.upload(&[1234_u32]);
+    let later = sim.upload(&[1234_u32]);
     // SAFETY: the mailbox is aligned, and the kernel only reads the word.
     let word = unsafe { AtomicU64::from_ptr(mailbox.cast()) };
     word.store(later, Ordering::SeqCst);
-    unsafe { ok(bench.cuStreamSynchronize(stream)) };
+    unsafe { ok(sim.cuStreamSynchronize(stream)) };
     assert_eq!(unsafe { mailbox.cast::<u32>().add(2).read() }, 1234);
 }
 
 #[test]
 fn what_is_freed_before_its_turn_is_not_poisoned_in_other_hands() {
     for builder in [Builder::new(), late(1)] {
-        let bench = bench(builder);
-        let (held, other) = (bench.stream(1), bench.stream(1));
-        let flag = bench.upload(&[0_u32]);
+        let sim = test_device(builder);
+        let (held, other) = (sim.stream(1), sim.stream(1));
+        let flag = sim.upload(&[0_u32]);
         let (mut pool, mut plain) = (0, 0);
         unsafe {
-            ok(bench.cuStreamWaitValue32_v2(held, flag, 1, 1));
-            ok(bench.cuMemAllocAsync(&raw mut pool, 1024, held));
-            ok(bench.cuMemFree_v2(pool));
-            ok(bench.cuMemAlloc_v2(&raw mut plain, 1024));
+            ok(sim.cuStreamWaitValue32_v2(held, flag, 1, 1));
+            ok(sim.cuMemAllocAsync(&raw mut pool, 1024, held));
+            ok(sim.cuMemFree_v2(pool));
+            ok(sim.cuMemAlloc_v2(&raw mut plain, 1024));
             assert_eq!(plain, pool, "the memory must be reused");
             let data = [7_u8; 1024];
-            ok(bench.cuMemcpyHtoDAsync_v2(plain, data.as_ptr().cast(), 1024, other));
-            ok(bench.cuStreamSynchronize(other));
-            ok(bench.cuStreamWriteValue32_v2(other, flag, 1, 0));
-            ok(bench.cuStreamSynchronize(held));
+            ok(sim.cuMemcpyHtoDAsync_v2(plain, data.as_ptr().cast(), 1024, other));
+            ok(sim.cuStreamSynchronize(other));
+            ok(sim.cuStreamWriteValue32_v2(other, flag, 1, 0));
+            ok(sim.cuStreamSynchronize(held));
         }
-        assert_eq!(bench.download::<u8>(plain, 1024), [7; 1024]);
+        assert_eq!(sim.download::<u8>(plain, 1024), [7; 1024]);
     }
 }
 
 #[test]
 fn a_range_is_found_from_inside() {
-    let bench = bench(Builder::new());
-    let addr = bench.alloc(1000);
+    let sim = test_device(Builder::new());
+    let addr = sim.alloc(1000);
     let (mut base, mut size) = (0, 0);
-    unsafe { ok(bench.cuMemGetAddressRange_v2(&raw mut base, &raw mut size, addr + 999)) };
+    unsafe { ok(sim.cuMemGetAddressRange_v2(&raw mut base, &raw mut size, addr + 999)) };
     assert_eq!((base, size), (addr, 1000));
-    let status = unsafe { bench.cuMemGetAddressRange_v2(&raw mut base, &raw mut size, 16) };
+    let status = unsafe { sim.cuMemGetAddressRange_v2(&raw mut base, &raw mut size, 16) };
     assert_eq!(status, CUresult::CUDA_ERROR_NOT_FOUND);
 }
 
 #[test]
 fn pointers_say_what_they_are() {
-    let bench = bench(Builder::new());
-    let device = bench.alloc(256);
-    let pinned = bench.pinned(256).addr() as u64;
+    let sim = test_device(Builder::new());
+    let device = sim.alloc(256);
+    let pinned = sim.pinned(256).addr() as u64;
     let mut managed = 0;
-    unsafe { ok(bench.cuMemAllocManaged(&raw mut managed, 256, 1)) };
-    let sort = |addr| attribute::<u32>(&bench, P::CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr);
+    unsafe { ok(sim.cuMemAllocManaged(&raw mut managed, 256, 1)) };
+    let sort = |addr| attribute::<u32>(&sim, P::CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr);
     assert_eq!(sort(device), Ok(CUmemorytype::CU_MEMORYTYPE_DEVICE.0));
     assert_eq!(sort(pinned), Ok(CUmemorytype::CU_MEMORYTYPE_HOST.0));
     assert_eq!(sort(managed), Ok(CUmemorytype::CU_MEMORYTYPE_DEVICE.0));
     let on_stack = 5_u32;
     let wild = ptr::from_ref(&on_stack).addr() as u64;
     assert_eq!(sort(wild), Err(CUresult::CUDA_ERROR_INVALID_VALUE));
-    let is_managed = |addr| attribute::<i32>(&bench, P::CU_POINTER_ATTRIBUTE_IS_MANAGED, addr);
+    let is_managed = |addr| attribute::<i32>(&sim, P::CU_POINTER_ATTRIBUTE_IS_MANAGED, addr);
     assert_eq!((is_managed(device), is_managed(managed)), (Ok(0), Ok(1)));
-    let start = attribute::<u64>(
-        &bench,
-        P::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-        device + 77,
-    );
+    let start = attribute::<u64>(&sim, P::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, device + 77);
     assert_eq!(start, Ok(device));
-    let host = attribute::<u64>(&bench, P::CU_POINTER_ATTRIBUTE_HOST_POINTER, device);
+    let host = attribute::<u64>(&sim, P::CU_POINTER_ATTRIBUTE_HOST_POINTER, device);
     assert_eq!(host, Err(CUresult::CUDA_ERROR_INVALID_VALUE));
     assert_ne!(
-        attribute::<u64>(&bench, P::CU_POINTER_ATTRIBUTE_BUFFER_ID, device),
-        attribute::<u64>(&bench, P::CU_POINTER_ATTRIBUTE_BUFFER_ID, pinned),
+        attribute::<u64>(&sim, P::CU_POINTER_ATTRIBUTE_BUFFER_ID, device),
+        attribute::<u64>(&sim, P::CU_POINTER_ATTRIBUTE_BUFFER_ID, pinned),
     );
 }
 
 #[test]
 fn host_memory_is_registered_once() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let mut values = vec![1_u8; 8192];
     let start: *mut c_void = values.as_mut_ptr().cast();
     let inside: *mut c_void = values[100..].as_mut_ptr().cast();
     unsafe {
         assert_eq!(
-            bench.cuMemHostUnregister(start),
+            sim.cuMemHostUnregister(start),
             CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
         );
-        ok(bench.cuMemHostRegister_v2(start, 8192, 2));
+        ok(sim.cuMemHostRegister_v2(start, 8192, 2));
         assert_eq!(
-            bench.cuMemHostRegister_v2(inside, 10, 0),
+            sim.cuMemHostRegister_v2(inside, 10, 0),
             CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
         );
         let mut addr = 0;
-        ok(bench.cuMemHostGetDevicePointer_v2(&raw mut addr, inside, 0));
+        ok(sim.cuMemHostGetDevicePointer_v2(&raw mut addr, inside, 0));
         assert_eq!(addr, inside.addr() as u64);
-        ok(bench.cuMemsetD8_v2(addr, 9, 4));
-        ok(bench.cuMemHostUnregister(start));
+        ok(sim.cuMemsetD8_v2(addr, 9, 4));
+        ok(sim.cuMemHostUnregister(start));
     }
     assert_eq!(values[98..106], [1, 1, 9, 9, 9, 9, 1, 1]);
-    assert_eq!(bench.simulator.live().host_allocations, 0);
+    assert_eq!(sim.simulator.live().host_allocations, 0);
 }
 
 #[test]
 fn stream_ordered_memory_is_valid_in_its_order() {
-    for bench in [bench(Builder::new()), bench(late(3))] {
-        let stream = bench.stream(1);
-        let before = free_bytes(&bench);
+    for sim in [test_device(Builder::new()), test_device(late(3))] {
+        let stream = sim.stream(1);
+        let before = free_bytes(&sim);
         let mut addr = 0;
         unsafe {
-            ok(bench.cuMemAllocAsync(&raw mut addr, 4096, stream));
-            ok(bench.cuMemsetD8Async(addr, 3, 4096, stream));
+            ok(sim.cuMemAllocAsync(&raw mut addr, 4096, stream));
+            ok(sim.cuMemsetD8Async(addr, 3, 4096, stream));
         }
-        let out = bench.pinned(4096);
+        let out = sim.pinned(4096);
         unsafe {
-            ok(bench.cuMemcpyDtoHAsync_v2(out.cast(), addr, 4096, stream));
-            ok(bench.cuMemFreeAsync(addr, stream));
-            let again = bench.cuMemFreeAsync(addr, stream);
+            ok(sim.cuMemcpyDtoHAsync_v2(out.cast(), addr, 4096, stream));
+            ok(sim.cuMemFreeAsync(addr, stream));
+            let again = sim.cuMemFreeAsync(addr, stream);
             assert_eq!(again, CUresult::CUDA_ERROR_INVALID_VALUE);
-            ok(bench.cuStreamSynchronize(stream));
+            ok(sim.cuStreamSynchronize(stream));
         }
         let bytes = unsafe { std::slice::from_raw_parts(out, 4096) };
         assert!(bytes.iter().all(|&byte| byte == 3));
-        assert_eq!(free_bytes(&bench), before);
-        let status = unsafe { bench.cuMemsetD8Async(addr, 3, 4096, stream) };
+        assert_eq!(free_bytes(&sim), before);
+        let status = unsafe { sim.cuMemsetD8Async(addr, 3, 4096, stream) };
         assert_eq!(status, CUresult::CUDA_ERROR_INVALID_VALUE);
     }
 }
 
 #[test]
 fn pools_count_what_is_used() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let mut pool = ptr::null_mut();
-    unsafe { ok(bench.cuDeviceGetDefaultMemPool(&raw mut pool, 0)) };
+    unsafe { ok(sim.cuDeviceGetDefaultMemPool(&raw mut pool, 0)) };
     let read = |attribute| {
         let mut value = 0_u64;
         unsafe {
-            ok(bench.cuMemPoolGetAttribute(pool, attribute, ptr::from_mut(&mut value).cast()));
+            ok(sim.cuMemPoolGetAttribute(pool, attribute, ptr::from_mut(&mut value).cast()));
         }
         value
     };
-    let stream = bench.stream(0);
+    let stream = sim.stream(0);
     let (mut one, mut two) = (0, 0);
     unsafe {
-        ok(bench.cuMemAllocAsync(&raw mut one, 1000, stream));
-        ok(bench.cuMemAllocFromPoolAsync(&raw mut two, 500, pool, stream));
+        ok(sim.cuMemAllocAsync(&raw mut one, 1000, stream));
+        ok(sim.cuMemAllocFromPoolAsync(&raw mut two, 500, pool, stream));
     }
     assert_eq!(
         read(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT),
         1500
     );
     unsafe {
-        ok(bench.cuMemFreeAsync(one, stream));
-        ok(bench.cuStreamSynchronize(stream));
+        ok(sim.cuMemFreeAsync(one, stream));
+        ok(sim.cuStreamSynchronize(stream));
     }
     assert_eq!(
         read(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT),
@@ -265,6 +261,6 @@ fn pools_count_what_is_used() {
         read(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH),
         1500
     );
-    let status = unsafe { bench.cuMemPoolDestroy(pool) };
+    let status = unsafe { sim.cuMemPoolDestroy(pool) };
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_VALUE);
 }

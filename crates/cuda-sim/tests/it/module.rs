@@ -6,10 +6,10 @@ use std::ptr;
 use cuda_sim::{Builder, CUresult};
 use cuda_sys::{CUfunction_attribute as F, CUjit_option, CUresult as R};
 
-use crate::support::{ADD, Bench, bench, ok};
+use crate::support::{ADD, TestDevice, ok, test_device};
 
 /// Loads a module with an error log. Returns the status and the log.
-fn load(bench: &Bench, image: &CStr) -> (R, String) {
+fn load(sim: &TestDevice, image: &CStr) -> (R, String) {
     let mut log = vec![0_u8; 1024];
     let mut options = [
         CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
@@ -21,7 +21,7 @@ fn load(bench: &Bench, image: &CStr) -> (R, String) {
     ];
     let mut module = ptr::null_mut();
     let status = unsafe {
-        bench.cuModuleLoadDataEx(
+        sim.cuModuleLoadDataEx(
             &raw mut module,
             image.as_ptr().cast(),
             2,
@@ -40,7 +40,7 @@ fn load(bench: &Bench, image: &CStr) -> (R, String) {
 
 #[test]
 fn wrong_images_are_refused_with_words() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let head = ".version 8.0\n.target sm_75\n.address_size 64\n";
     for (image, status, words) in [
         ("garbage".to_owned(), R::CUDA_ERROR_INVALID_IMAGE, "line 1"),
@@ -76,11 +76,11 @@ fn wrong_images_are_refused_with_words() {
             "constant data",
         ),
     ] {
-        let (found, log) = load(&bench, &CString::new(image.clone()).unwrap());
+        let (found, log) = load(&sim, &CString::new(image.clone()).unwrap());
         assert_eq!(found, status, "{image:.40}: {log}");
         assert!(log.contains(words), "{log}");
     }
-    let (status, log) = load(&bench, &CString::new(ADD).unwrap());
+    let (status, log) = load(&sim, &CString::new(ADD).unwrap());
     assert_eq!((status, log.as_str()), (R::CUDA_SUCCESS, ""));
 }
 
@@ -93,11 +93,11 @@ fn newer_ptx_needs_a_newer_driver() {
         (12090, "8.8", "9.0"),
         (13000, "9.0", "9.1"),
     ] {
-        let bench = bench(Builder::new().version(version));
+        let sim = test_device(Builder::new().version(version));
         let of = |ptx: &str| CString::new(ADD.replace(".version 8.0", &format!(".version {ptx}")));
-        let (status, log) = load(&bench, &of(last).unwrap());
+        let (status, log) = load(&sim, &of(last).unwrap());
         assert_eq!(status, R::CUDA_SUCCESS, "{version}: {log}");
-        let (status, log) = load(&bench, &of(next).unwrap());
+        let (status, log) = load(&sim, &of(next).unwrap());
         assert_eq!(status, R::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "{version}");
         assert!(log.contains(next) && log.contains(last), "{log}");
     }
@@ -105,48 +105,48 @@ fn newer_ptx_needs_a_newer_driver() {
 
 #[test]
 fn functions_and_variables_are_found_by_name() {
-    let bench = bench(Builder::new());
-    let module = bench.load(ADD);
+    let sim = test_device(Builder::new());
+    let module = sim.load(ADD);
     let (mut addr, mut size) = (0, 0);
     unsafe {
-        ok(bench.cuModuleGetGlobal_v2(&raw mut addr, &raw mut size, module, c"scale".as_ptr()));
+        ok(sim.cuModuleGetGlobal_v2(&raw mut addr, &raw mut size, module, c"scale".as_ptr()));
     }
     assert_eq!(size, 4);
-    assert_eq!(bench.download::<u32>(addr, 1), [3]);
+    assert_eq!(sim.download::<u32>(addr, 1), [3]);
     let mut function = ptr::null_mut();
     for name in [c"missing", c"ADD", c"scale"] {
-        let status = unsafe { bench.cuModuleGetFunction(&raw mut function, module, name.as_ptr()) };
+        let status = unsafe { sim.cuModuleGetFunction(&raw mut function, module, name.as_ptr()) };
         assert_eq!(status, R::CUDA_ERROR_NOT_FOUND, "{name:?}");
     }
-    let add = bench.function(module, "add");
-    assert_eq!(add, bench.function(module, "add"));
+    let add = sim.function(module, "add");
+    assert_eq!(add, sim.function(module, "add"));
     let mut count = 0;
-    unsafe { ok(bench.cuModuleGetFunctionCount(&raw mut count, module)) };
+    unsafe { ok(sim.cuModuleGetFunctionCount(&raw mut count, module)) };
     assert_eq!(count, 2);
     let mut all = [ptr::null_mut(); 2];
-    unsafe { ok(bench.cuModuleEnumerateFunctions(all.as_mut_ptr(), 2, module)) };
+    unsafe { ok(sim.cuModuleEnumerateFunctions(all.as_mut_ptr(), 2, module)) };
     assert!(all.contains(&add));
-    unsafe { ok(bench.cuModuleUnload(module)) };
+    unsafe { ok(sim.cuModuleUnload(module)) };
     let mut value = 0;
     let attribute = F::CU_FUNC_ATTRIBUTE_NUM_REGS;
-    let status = unsafe { bench.cuFuncGetAttribute(&raw mut value, attribute, add) };
+    let status = unsafe { sim.cuFuncGetAttribute(&raw mut value, attribute, add) };
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_HANDLE);
-    let status = unsafe { bench.cuModuleUnload(module) };
+    let status = unsafe { sim.cuModuleUnload(module) };
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_HANDLE);
-    assert_eq!(bench.simulator.live().modules, 0);
+    assert_eq!(sim.simulator.live().modules, 0);
 }
 
 #[test]
 fn functions_say_what_they_need() {
-    let bench = bench(Builder::new());
-    let module = bench.load(ADD);
+    let sim = test_device(Builder::new());
+    let module = sim.load(ADD);
     let (add, scale) = (
-        bench.function(module, "add"),
-        bench.function(module, "times_scale"),
+        sim.function(module, "add"),
+        sim.function(module, "times_scale"),
     );
     let read = |function, attribute| {
         let mut value = -1;
-        unsafe { ok(bench.cuFuncGetAttribute(&raw mut value, attribute, function)) };
+        unsafe { ok(sim.cuFuncGetAttribute(&raw mut value, attribute, function)) };
         value
     };
     assert_eq!(read(add, F::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK), 1024);
@@ -156,15 +156,14 @@ fn functions_say_what_they_need() {
     assert_eq!(read(add, F::CU_FUNC_ATTRIBUTE_BINARY_VERSION), 90);
     let limit = F::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     assert_eq!(read(scale, limit), (48 << 10) - 512);
-    unsafe { ok(bench.cuFuncSetAttribute(scale, limit, 100_000)) };
+    unsafe { ok(sim.cuFuncSetAttribute(scale, limit, 100_000)) };
     assert_eq!(read(scale, limit), 100_000);
-    let status = unsafe { bench.cuFuncSetAttribute(scale, limit, (227 << 10) - 511) };
+    let status = unsafe { sim.cuFuncSetAttribute(scale, limit, (227 << 10) - 511) };
     assert_eq!(status, R::CUDA_ERROR_INVALID_VALUE);
     let mut info = Vec::new();
     for index in 0.. {
         let (mut offset, mut size) = (0, 0);
-        let status =
-            unsafe { bench.cuFuncGetParamInfo(add, index, &raw mut offset, &raw mut size) };
+        let status = unsafe { sim.cuFuncGetParamInfo(add, index, &raw mut offset, &raw mut size) };
         if status == R::CUDA_ERROR_INVALID_VALUE {
             break;
         }
@@ -173,18 +172,18 @@ fn functions_say_what_they_need() {
     }
     assert_eq!(info, [(0, 8), (8, 8), (16, 8), (24, 8)]);
     let mut name = ptr::null();
-    unsafe { ok(bench.cuFuncGetName(&raw mut name, scale)) };
+    unsafe { ok(sim.cuFuncGetName(&raw mut name, scale)) };
     assert_eq!(unsafe { CStr::from_ptr(name) }, c"times_scale");
 }
 
 #[test]
 fn a_library_serves_every_context() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let text = CString::new(ADD).unwrap();
     let mut library = ptr::null_mut();
     let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
     unsafe {
-        ok(bench.cuLibraryLoadData(
+        ok(sim.cuLibraryLoadData(
             &raw mut library,
             text.as_ptr().cast(),
             none,
@@ -196,24 +195,24 @@ fn a_library_serves_every_context() {
         ));
     }
     let mut kernel = ptr::null_mut();
-    unsafe { ok(bench.cuLibraryGetKernel(&raw mut kernel, library, c"times_scale".as_ptr())) };
+    unsafe { ok(sim.cuLibraryGetKernel(&raw mut kernel, library, c"times_scale".as_ptr())) };
     let run = || {
-        let data = bench.upload(&[1_u32, 2, 3, 4]);
-        ok(bench.launch(kernel.cast(), [1, 4], ptr::null_mut(), &mut [data]));
-        assert_eq!(bench.download::<u32>(data, 4), [3, 6, 9, 12]);
+        let data = sim.upload(&[1_u32, 2, 3, 4]);
+        ok(sim.launch(kernel.cast(), [1, 4], ptr::null_mut(), &mut [data]));
+        assert_eq!(sim.download::<u32>(data, 4), [3, 6, 9, 12]);
         let (mut addr, mut size) = (0, 0);
         unsafe {
             let name = c"scale".as_ptr();
-            ok(bench.cuLibraryGetGlobal(&raw mut addr, &raw mut size, library, name));
+            ok(sim.cuLibraryGetGlobal(&raw mut addr, &raw mut size, library, name));
         }
         addr
     };
     let first = run();
     let mut other = ptr::null_mut();
-    unsafe { ok(bench.cuCtxCreate_v2(&raw mut other, 0, 0)) };
+    unsafe { ok(sim.cuCtxCreate_v2(&raw mut other, 0, 0)) };
     assert_ne!(run(), first, "each context must have its own variables");
-    unsafe { ok(bench.cuLibraryUnload(library)) };
-    let status = unsafe { bench.cuLibraryGetKernel(&raw mut kernel, library, c"add".as_ptr()) };
+    unsafe { ok(sim.cuLibraryUnload(library)) };
+    let status = unsafe { sim.cuLibraryGetKernel(&raw mut kernel, library, c"add".as_ptr()) };
     assert_eq!(status, R::CUDA_ERROR_INVALID_HANDLE);
 }
 
@@ -221,7 +220,7 @@ fn a_library_serves_every_context() {
 /// dimension.
 #[test]
 fn short_rows_of_initial_values_are_filled_up() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     for (declaration, expected) in [
         ("x[][3] = {{1}, {2}}", &[1, 0, 0, 2, 0, 0][..]),
         (
@@ -234,25 +233,25 @@ fn short_rows_of_initial_values_are_filled_up() {
         ("x[] = {7, 8}", &[7, 8]),
     ] {
         let head = ".version 7.0\n.target sm_75\n.address_size 64\n";
-        let module = bench.load(&format!("{head}.visible .global .u32 {declaration};"));
+        let module = sim.load(&format!("{head}.visible .global .u32 {declaration};"));
         let (mut addr, mut size) = (0, 0);
         let name = c"x".as_ptr();
-        unsafe { ok(bench.cuModuleGetGlobal_v2(&raw mut addr, &raw mut size, module, name)) };
+        unsafe { ok(sim.cuModuleGetGlobal_v2(&raw mut addr, &raw mut size, module, name)) };
         assert_eq!(size, 4 * expected.len(), "{declaration}");
-        let found = bench.download::<u32>(addr, size / 4);
+        let found = sim.download::<u32>(addr, size / 4);
         assert_eq!(found, expected, "{declaration}");
     }
     let text = ".version 7.0\n.target sm_75\n.address_size 64\n\
                 .visible .global .v2 .u32 x[] = {{1, 2}, {3}};";
-    let module = bench.load(text);
+    let module = sim.load(text);
     let (mut addr, mut size) = (0, 0);
-    unsafe { ok(bench.cuModuleGetGlobal_v2(&raw mut addr, &raw mut size, module, c"x".as_ptr())) };
-    assert_eq!(bench.download::<u32>(addr, size / 4), [1, 2, 3, 0]);
+    unsafe { ok(sim.cuModuleGetGlobal_v2(&raw mut addr, &raw mut size, module, c"x".as_ptr())) };
+    assert_eq!(sim.download::<u32>(addr, size / 4), [1, 2, 3, 0]);
 }
 
 #[test]
 fn arrays_of_any_dimensions_are_taken_or_refused() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     for declaration in [
         "x[][4294967296][4294967296] = {{{1}}}",
         "x[][1099511627776] = {{1}}",
@@ -265,7 +264,7 @@ fn arrays_of_any_dimensions_are_taken_or_refused() {
             ".version 7.0\n.target sm_75\n.address_size 64\n.visible .global .u32 {declaration};"
         );
         let text = CString::new(text).unwrap();
-        let (status, words) = load(&bench, &text);
+        let (status, words) = load(&sim, &text);
         assert_eq!(status, R::CUDA_ERROR_INVALID_PTX, "{declaration}: {words}");
     }
 }

@@ -7,33 +7,33 @@ use std::ptr;
 use cuda_sim::Builder;
 use cuda_sys::{CUfunction, CUfunction_attribute, CUresult as R};
 
-use crate::support::{ADD, Bench, bench, ok};
+use crate::support::{ADD, TestDevice, ok, test_device};
 
 type F = CUfunction_attribute;
 
-pub(crate) fn set(bench: &Bench, function: CUfunction, attribute: F, value: i32) {
-    unsafe { ok(bench.cuFuncSetAttribute(function, attribute, value)) };
+pub(crate) fn set(sim: &TestDevice, function: CUfunction, attribute: F, value: i32) {
+    unsafe { ok(sim.cuFuncSetAttribute(function, attribute, value)) };
 }
 
-pub(crate) fn get(bench: &Bench, function: CUfunction, attribute: F) -> i32 {
+pub(crate) fn get(sim: &TestDevice, function: CUfunction, attribute: F) -> i32 {
     let mut value = -1;
-    unsafe { ok(bench.cuFuncGetAttribute(&raw mut value, attribute, function)) };
+    unsafe { ok(sim.cuFuncGetAttribute(&raw mut value, attribute, function)) };
     value
 }
 
-pub(crate) fn blocks(bench: &Bench, function: CUfunction, block: i32, dynamic: usize) -> i32 {
+pub(crate) fn blocks(sim: &TestDevice, function: CUfunction, block: i32, dynamic: usize) -> i32 {
     let mut blocks = -1;
     let status = unsafe {
-        bench.cuOccupancyMaxActiveBlocksPerMultiprocessor(&raw mut blocks, function, block, dynamic)
+        sim.cuOccupancyMaxActiveBlocksPerMultiprocessor(&raw mut blocks, function, block, dynamic)
     };
     ok(status);
     blocks
 }
 
-fn available(bench: &Bench, function: CUfunction, blocks: i32, block: i32) -> usize {
+fn available(sim: &TestDevice, function: CUfunction, blocks: i32, block: i32) -> usize {
     let mut bytes = usize::MAX;
     let status = unsafe {
-        bench.cuOccupancyAvailableDynamicSMemPerBlock(&raw mut bytes, function, blocks, block)
+        sim.cuOccupancyAvailableDynamicSMemPerBlock(&raw mut bytes, function, blocks, block)
     };
     ok(status);
     bytes
@@ -57,46 +57,46 @@ fn occupancy_is_what_the_tightest_limit_allows() {
         ((9, 0), 32, 300 << 10, 0),
         ((9, 0), 32, usize::MAX, 0),
     ] {
-        let bench = bench(Builder::new().compute_capability(cc.0, cc.1));
-        let add = bench.function(bench.load(ADD), "add");
-        let found = blocks(&bench, add, block, dynamic);
+        let sim = test_device(Builder::new().compute_capability(cc.0, cc.1));
+        let add = sim.function(sim.load(ADD), "add");
+        let found = blocks(&sim, add, block, dynamic);
         assert_eq!(found, expected, "{cc:?} {block} {dynamic}");
     }
 }
 
 #[test]
 fn a_function_has_the_shared_memory_that_it_is_allowed() {
-    let bench = bench(Builder::new());
-    let module = bench.load(ADD);
+    let sim = test_device(Builder::new());
+    let module = sim.load(ADD);
     let limit = F::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-    let add = bench.function(module, "add");
+    let add = sim.function(module, "add");
     // Half of 228 KiB exceeds the default limit of 48 KiB. (An H200 does not count the KiB that is
     // reserved for each block.)
     assert_eq!(
-        [1, 2, 6].map(|n| available(&bench, add, n, 64)),
+        [1, 2, 6].map(|n| available(&sim, add, n, 64)),
         [48 << 10, 48 << 10, 38 << 10]
     );
     // `times_scale` has 512 bytes of static shared memory.
-    let scale = bench.function(module, "times_scale");
-    assert_eq!(available(&bench, scale, 1, 64), (48 << 10) - 512);
-    set(&bench, add, limit, 227 << 10);
-    assert_eq!(available(&bench, add, 1, 64), 227 << 10);
-    assert_eq!(available(&bench, add, 2, 64), 114 << 10);
-    assert_eq!(blocks(&bench, add, 32, 75 << 10), 3);
-    assert_eq!(blocks(&bench, add, 32, 227 << 10), 1);
-    assert_eq!(blocks(&bench, add, 32, (227 << 10) + 1), 0);
-    set(&bench, add, limit, 1000);
-    assert_eq!(blocks(&bench, add, 32, 1000), 32);
-    assert_eq!(blocks(&bench, add, 32, 1001), 0);
-    assert_eq!(available(&bench, add, 1, 64), 1000);
+    let scale = sim.function(module, "times_scale");
+    assert_eq!(available(&sim, scale, 1, 64), (48 << 10) - 512);
+    set(&sim, add, limit, 227 << 10);
+    assert_eq!(available(&sim, add, 1, 64), 227 << 10);
+    assert_eq!(available(&sim, add, 2, 64), 114 << 10);
+    assert_eq!(blocks(&sim, add, 32, 75 << 10), 3);
+    assert_eq!(blocks(&sim, add, 32, 227 << 10), 1);
+    assert_eq!(blocks(&sim, add, 32, (227 << 10) + 1), 0);
+    set(&sim, add, limit, 1000);
+    assert_eq!(blocks(&sim, add, 32, 1000), 32);
+    assert_eq!(blocks(&sim, add, 32, 1001), 0);
+    assert_eq!(available(&sim, add, 1, 64), 1000);
 }
 
 /// A block with 10 KiB takes 11 KiB; a multiprocessor can be configured for 0, 8, 16, 32, 64, 100,
 /// 132, 164, 196 or 228 KiB.
 #[test]
 fn the_carve_out_is_all_the_shared_memory_that_there_is() {
-    let bench = bench(Builder::new());
-    let add = bench.function(bench.load(ADD), "add");
+    let sim = test_device(Builder::new());
+    let add = sim.function(sim.load(ADD), "add");
     for (percent, expected, left) in [
         (-1, 228 / 11, 48),
         (100, 228 / 11, 48),
@@ -109,11 +109,11 @@ fn the_carve_out_is_all_the_shared_memory_that_there_is() {
         (0, 1, 8 / 2),
     ] {
         let carveout = F::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
-        set(&bench, add, carveout, percent);
-        assert_eq!(blocks(&bench, add, 32, 10 << 10), expected, "{percent}");
+        set(&sim, add, carveout, percent);
+        assert_eq!(blocks(&sim, add, 32, 10 << 10), expected, "{percent}");
         let left = [48 << 10, left << 10];
         assert_eq!(
-            [1, 2].map(|n| available(&bench, add, n, 64)),
+            [1, 2].map(|n| available(&sim, add, n, 64)),
             left,
             "{percent}"
         );
@@ -124,7 +124,7 @@ fn the_carve_out_is_all_the_shared_memory_that_there_is() {
 /// function takes precedence.
 #[test]
 fn attributes_of_a_kernel_are_those_of_a_device() {
-    let bench = bench(Builder::new().devices(2));
+    let sim = test_device(Builder::new().devices(2));
     let text = CString::new(ADD).unwrap();
     let mut library = ptr::null_mut();
     let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
@@ -132,7 +132,7 @@ fn attributes_of_a_kernel_are_those_of_a_device() {
     let mut kernel = ptr::null_mut();
     unsafe {
         let image = text.as_ptr().cast();
-        ok(bench.cuLibraryLoadData(
+        ok(sim.cuLibraryLoadData(
             &raw mut library,
             image,
             none,
@@ -142,53 +142,53 @@ fn attributes_of_a_kernel_are_those_of_a_device() {
             values,
             0,
         ));
-        ok(bench.cuLibraryGetKernel(&raw mut kernel, library, c"add".as_ptr()));
+        ok(sim.cuLibraryGetKernel(&raw mut kernel, library, c"add".as_ptr()));
     }
     let limit = F::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     let carveout = F::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
     let of_kernel = |attribute, device| {
         let mut value = -2;
-        unsafe { ok(bench.cuKernelGetAttribute(&raw mut value, attribute, kernel, device)) };
+        unsafe { ok(sim.cuKernelGetAttribute(&raw mut value, attribute, kernel, device)) };
         value
     };
     let function = || {
         let mut function = ptr::null_mut();
-        unsafe { ok(bench.cuKernelGetFunction(&raw mut function, kernel)) };
+        unsafe { ok(sim.cuKernelGetFunction(&raw mut function, kernel)) };
         function
     };
     let first = function();
-    set(&bench, first, carveout, 20);
+    set(&sim, first, carveout, 20);
     unsafe {
-        ok(bench.cuKernelSetAttribute(limit, 100_000, kernel, 0));
-        ok(bench.cuKernelSetAttribute(carveout, 30, kernel, 0));
+        ok(sim.cuKernelSetAttribute(limit, 100_000, kernel, 0));
+        ok(sim.cuKernelSetAttribute(carveout, 30, kernel, 0));
         // The device has no context.
-        ok(bench.cuKernelSetAttribute(carveout, 40, kernel, 1));
+        ok(sim.cuKernelSetAttribute(carveout, 40, kernel, 1));
     }
     assert_eq!([0, 1].map(|device| of_kernel(carveout, device)), [30, 40]);
     assert_eq!(
         [0, 1].map(|device| of_kernel(limit, device)),
         [100_000, 48 << 10]
     );
-    assert_eq!(get(&bench, first, limit), 100_000);
-    assert_eq!(get(&bench, first, carveout), 20);
+    assert_eq!(get(&sim, first, limit), 100_000);
+    assert_eq!(get(&sim, first, carveout), 20);
     // Another context of the device, before and after an attribute is set there.
     let mut other = ptr::null_mut();
-    unsafe { ok(bench.cuCtxCreate_v2(&raw mut other, 0, 0)) };
+    unsafe { ok(sim.cuCtxCreate_v2(&raw mut other, 0, 0)) };
     let second = function();
     assert_ne!(first, second);
-    assert_eq!(get(&bench, second, limit), 100_000);
-    assert_eq!(get(&bench, second, carveout), 30);
-    set(&bench, second, limit, 60_000);
-    unsafe { ok(bench.cuKernelSetAttribute(limit, 70_000, kernel, 0)) };
+    assert_eq!(get(&sim, second, limit), 100_000);
+    assert_eq!(get(&sim, second, carveout), 30);
+    set(&sim, second, limit, 60_000);
+    unsafe { ok(sim.cuKernelSetAttribute(limit, 70_000, kernel, 0)) };
     assert_eq!(
-        [first, second].map(|f| get(&bench, f, limit)),
+        [first, second].map(|f| get(&sim, f, limit)),
         [70_000, 60_000]
     );
     assert_eq!(of_kernel(limit, 0), 70_000);
-    let status = unsafe { bench.cuKernelSetAttribute(carveout, 101, kernel, 1) };
+    let status = unsafe { sim.cuKernelSetAttribute(carveout, 101, kernel, 1) };
     assert_eq!(status, R::CUDA_ERROR_INVALID_VALUE);
     // No context is current either.
-    unsafe { ok(bench.cuCtxSetCurrent(ptr::null_mut())) };
+    unsafe { ok(sim.cuCtxSetCurrent(ptr::null_mut())) };
     assert_eq!(
         of_kernel(F::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1),
         1024

@@ -8,7 +8,7 @@ use cuda_sys::{
 };
 
 use crate::occupancy::{blocks, get};
-use crate::support::{Bench, bench, ok};
+use crate::support::{TestDevice, ok, test_device};
 
 const NULL: cuda_sys::CUstream = ptr::null_mut();
 
@@ -27,16 +27,16 @@ fn sum(directives: &str, registers: u32) -> String {
     )
 }
 
-fn load(bench: &Bench, directives: &str, registers: u32) -> CUfunction {
-    bench.function(bench.load(&sum(directives, registers)), "sum")
+fn load(sim: &TestDevice, directives: &str, registers: u32) -> CUfunction {
+    sim.function(sim.load(&sum(directives, registers)), "sum")
 }
 
 /// The results of `cuOccupancyMaxPotentialBlockSize`: blocks and threads.
-fn potential(bench: &Bench, function: CUfunction, limit: i32) -> [i32; 2] {
+fn potential(sim: &TestDevice, function: CUfunction, limit: i32) -> [i32; 2] {
     let (mut grid, mut block) = (-1, -1);
     let status = unsafe {
         let (grid, block) = (&raw mut grid, &raw mut block);
-        bench.cuOccupancyMaxPotentialBlockSize(grid, block, function, None, 0, limit)
+        sim.cuOccupancyMaxPotentialBlockSize(grid, block, function, None, 0, limit)
     };
     ok(status);
     [grid, block]
@@ -44,7 +44,7 @@ fn potential(bench: &Bench, function: CUfunction, limit: i32) -> [i32; 2] {
 
 /// Launches cooperatively, or in clusters of a given number of blocks.
 fn launch_ex(
-    bench: &Bench,
+    sim: &TestDevice,
     function: CUfunction,
     [grid, block]: [u32; 2],
     cluster: Option<u32>,
@@ -70,21 +70,21 @@ fn launch_ex(
     (config.attrs, config.numAttrs) = (&raw mut attribute, 1);
     let mut params = [(&raw mut out).cast()];
     let (params, none) = (params.as_mut_ptr(), ptr::null_mut());
-    unsafe { bench.cuLaunchKernelEx(&raw const config, function, params, none) }
+    unsafe { sim.cuLaunchKernelEx(&raw const config, function, params, none) }
 }
 
 #[test]
 fn many_live_registers_do_not_refuse_1024_threads() {
-    let bench = bench(Builder::new());
-    let out = bench.upload(&[0_u32]);
+    let sim = test_device(Builder::new());
+    let out = sim.upload(&[0_u32]);
     for registers in [8, 79, 100, 200, 251] {
-        let function = load(&bench, "", registers);
-        let most = get(&bench, function, F::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+        let function = load(&sim, "", registers);
+        let most = get(&sim, function, F::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
         assert_eq!(most, 1024, "{registers}");
-        ok(bench.launch(function, [1, 1024], NULL, &mut [out]));
-        ok(bench.sync());
+        ok(sim.launch(function, [1, 1024], NULL, &mut [out]));
+        ok(sim.sync());
         assert_eq!(
-            bench.download::<u32>(out, 1),
+            sim.download::<u32>(out, 1),
             [(0..registers).sum::<u32>()],
             "{registers}"
         );
@@ -93,8 +93,8 @@ fn many_live_registers_do_not_refuse_1024_threads() {
 
 #[test]
 fn directives_refuse_launches_and_estimates_do_not() {
-    let bench = bench(Builder::new());
-    let out = bench.upload(&[0_u32]);
+    let sim = test_device(Builder::new());
+    let out = sim.upload(&[0_u32]);
     let invalid = R::CUDA_ERROR_INVALID_VALUE;
     for (directives, most, refused) in [
         (".maxntid 512, 1, 1", 512, Some(544)),
@@ -103,23 +103,23 @@ fn directives_refuse_launches_and_estimates_do_not() {
         (".maxnreg 200", 1024, None),
         (".maxntid 1024, 1, 1 .minnctapersm 2", 1024, None),
     ] {
-        let function = load(&bench, directives, 200);
+        let function = load(&sim, directives, 200);
         let attribute = F::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
-        assert_eq!(get(&bench, function, attribute), most, "{directives}");
-        ok(bench.launch(function, [1, most as u32], NULL, &mut [out]));
+        assert_eq!(get(&sim, function, attribute), most, "{directives}");
+        ok(sim.launch(function, [1, most as u32], NULL, &mut [out]));
         if let Some(threads) = refused {
-            let status = bench.launch(function, [1, threads], NULL, &mut [out]);
+            let status = sim.launch(function, [1, threads], NULL, &mut [out]);
             assert_eq!(status, invalid, "{directives}");
         }
     }
-    ok(bench.sync());
+    ok(sim.sync());
 }
 
 /// A multiprocessor has four partitions of 16384 registers each, and a warp belongs to one of them.
 #[test]
 fn occupancy_counts_registers_by_parts_of_an_sm() {
-    let bench = bench(Builder::new());
-    let out = bench.upload(&[0_u32]);
+    let sim = test_device(Builder::new());
+    let out = sim.upload(&[0_u32]);
     for (registers, block, expected) in [
         // 1280 registers per warp: 12 warps per partition, 48 in all, not 51.
         (40, 96, 16),
@@ -135,20 +135,20 @@ fn occupancy_counts_registers_by_parts_of_an_sm() {
         (204, 256, 1),
         (204, 128, 2),
     ] {
-        let function = load(&bench, &format!(".maxnreg {registers}"), 250);
+        let function = load(&sim, &format!(".maxnreg {registers}"), 250);
         let attribute = F::CU_FUNC_ATTRIBUTE_NUM_REGS;
-        assert_eq!(get(&bench, function, attribute), registers);
-        assert_eq!(blocks(&bench, function, block, 0), expected, "{registers}");
-        let status = bench.launch(function, [1, block as u32], NULL, &mut [out]);
+        assert_eq!(get(&sim, function, attribute), registers);
+        assert_eq!(blocks(&sim, function, block, 0), expected, "{registers}");
+        let status = sim.launch(function, [1, block as u32], NULL, &mut [out]);
         assert_eq!(status, R::CUDA_SUCCESS, "{registers}");
     }
-    ok(bench.sync());
+    ok(sim.sync());
 }
 
 #[test]
 fn the_potential_block_size_can_be_launched() {
-    let bench = bench(Builder::new());
-    let out = bench.upload(&[0_u32]);
+    let sim = test_device(Builder::new());
+    let out = sim.upload(&[0_u32]);
     for directives in [
         "",
         ".maxnreg 40",
@@ -158,9 +158,9 @@ fn the_potential_block_size_can_be_launched() {
         ".reqntid 1000, 1, 1",
     ] {
         for registers in [8, 90, 250] {
-            let function = load(&bench, directives, registers);
+            let function = load(&sim, directives, registers);
             for limit in [0, 1000, 100, 1] {
-                let [grid, block] = potential(&bench, function, limit);
+                let [grid, block] = potential(&sim, function, limit);
                 let which = format!("{directives} {registers} {limit}: {grid} of {block}");
                 assert!(limit == 0 || block <= limit, "{which}");
                 if directives.contains("reqntid") && block == 0 {
@@ -168,45 +168,45 @@ fn the_potential_block_size_can_be_launched() {
                     continue;
                 }
                 assert!(block > 0 && grid > 0, "{which}");
-                let status = bench.launch(function, [1, block as u32], NULL, &mut [out]);
+                let status = sim.launch(function, [1, block as u32], NULL, &mut [out]);
                 assert_eq!(status, R::CUDA_SUCCESS, "{which}");
                 // All blocks of that grid are resident, so it can be launched cooperatively.
-                assert_eq!(grid, 16 * blocks(&bench, function, block, 0), "{which}");
-                let status = launch_ex(&bench, function, [grid as u32, block as u32], None, out);
+                assert_eq!(grid, 16 * blocks(&sim, function, block, 0), "{which}");
+                let status = launch_ex(&sim, function, [grid as u32, block as u32], None, out);
                 assert_eq!(status, R::CUDA_SUCCESS, "{which}");
             }
         }
     }
-    ok(bench.sync());
+    ok(sim.sync());
 }
 
 #[test]
 fn cooperative_grids_are_refused_by_certain_limits_only() {
-    let bench = bench(Builder::new());
-    let out = bench.upload(&[0_u32]);
-    let function = load(&bench, "", 200);
+    let sim = test_device(Builder::new());
+    let out = sim.upload(&[0_u32]);
+    let function = load(&sim, "", 200);
     // 16 multiprocessors of 2048 threads, independent of the registers.
-    assert_eq!(blocks(&bench, function, 512, 0), 1);
-    ok(launch_ex(&bench, function, [16 * 4, 512], None, out));
-    let status = launch_ex(&bench, function, [16 * 4 + 1, 512], None, out);
+    assert_eq!(blocks(&sim, function, 512, 0), 1);
+    ok(launch_ex(&sim, function, [16 * 4, 512], None, out));
+    let status = launch_ex(&sim, function, [16 * 4 + 1, 512], None, out);
     assert_eq!(status, R::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
     // The dynamic memory that is available to each block does not depend on them either.
     let left = |blocks| {
         let mut bytes = 0;
         let bytes = &raw mut bytes;
-        unsafe { bench.cuOccupancyAvailableDynamicSMemPerBlock(bytes, function, blocks, 512) }
+        unsafe { sim.cuOccupancyAvailableDynamicSMemPerBlock(bytes, function, blocks, 512) }
     };
     ok(left(4));
     assert_eq!(left(5), R::CUDA_ERROR_INVALID_VALUE);
-    ok(bench.sync());
+    ok(sim.sync());
 }
 
 #[test]
 fn registers_do_not_refuse_clusters() {
-    let bench = bench(Builder::new());
-    let out = bench.upload(&[0_u32]);
-    let function = load(&bench, "", 200);
-    ok(launch_ex(&bench, function, [8, 1024], Some(8), out));
-    ok(bench.sync());
-    assert_eq!(bench.download::<u32>(out, 1), [199 * 200 / 2]);
+    let sim = test_device(Builder::new());
+    let out = sim.upload(&[0_u32]);
+    let function = load(&sim, "", 200);
+    ok(launch_ex(&sim, function, [8, 1024], Some(8), out));
+    ok(sim.sync());
+    assert_eq!(sim.download::<u32>(out, 1), [199 * 200 / 2]);
 }

@@ -5,23 +5,23 @@ use std::ptr;
 use cuda_sim::Builder;
 use cuda_sys::{CUfunction, CUfunction_attribute, CUresult};
 
-use crate::support::{Bench, bench, ok};
+use crate::support::{TestDevice, ok, test_device};
 
 const HEAD: &str = ".version 7.0\n.target sm_75\n.address_size 64\n";
 
 /// Launches one thread with `dynamic` bytes of dynamic shared memory.
-fn launch_with(bench: &Bench, function: CUfunction, dynamic: u32, out: u64) -> CUresult {
+fn launch_with(sim: &TestDevice, function: CUfunction, dynamic: u32, out: u64) -> CUresult {
     let mut out = out;
     let mut params = [(&raw mut out).cast()];
     let (params, none) = (params.as_mut_ptr(), ptr::null_mut());
     let stream = ptr::null_mut();
-    unsafe { bench.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, dynamic, stream, params, none) }
+    unsafe { sim.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, dynamic, stream, params, none) }
 }
 
 /// A block of an H200 can opt into 227 KiB, the sum of static and dynamic memory here.
 #[test]
 fn a_block_gets_all_the_shared_memory_that_there_is() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let text = format!(
         "{HEAD}.extern .shared .align 4 .b8 tail[];
          .visible .entry k(.param .u64 out) {{
@@ -34,21 +34,21 @@ fn a_block_gets_all_the_shared_memory_that_there_is() {
            st.global.u32 [%rd1], %r3;
            ret; }}"
     );
-    let kernel = bench.function(bench.load(&text), "k");
+    let kernel = sim.function(sim.load(&text), "k");
     let limit = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-    unsafe { ok(bench.cuFuncSetAttribute(kernel, limit, 232_448 - 4)) };
-    let out = bench.upload(&[0_u32]);
-    ok(launch_with(&bench, kernel, 232_448 - 4, out));
-    ok(bench.sync());
-    assert_eq!(bench.download::<u32>(out, 1), [16]);
-    let status = launch_with(&bench, kernel, 232_448, out);
+    unsafe { ok(sim.cuFuncSetAttribute(kernel, limit, 232_448 - 4)) };
+    let out = sim.upload(&[0_u32]);
+    ok(launch_with(&sim, kernel, 232_448 - 4, out));
+    ok(sim.sync());
+    assert_eq!(sim.download::<u32>(out, 1), [16]);
+    let status = launch_with(&sim, kernel, 232_448, out);
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_VALUE);
-    ok(bench.sync());
+    ok(sim.sync());
 }
 
 #[test]
 fn dynamic_shared_memory_is_aligned_as_a_kernel_asks() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let text = format!(
         "{HEAD}.extern .shared .align 128 .b8 tail[];
          .visible .entry k(.param .u64 out) {{
@@ -59,18 +59,18 @@ fn dynamic_shared_memory_is_aligned_as_a_kernel_asks() {
            st.global.u32 [%rd1], %r1;
            ret; }}"
     );
-    let kernel = bench.function(bench.load(&text), "k");
-    let out = bench.upload(&[0_u32]);
-    ok(launch_with(&bench, kernel, 256, out));
-    ok(bench.sync());
-    assert_eq!(bench.download::<u32>(out, 1), [128]);
-    assert_eq!(static_bytes(&bench, kernel), 8);
+    let kernel = sim.function(sim.load(&text), "k");
+    let out = sim.upload(&[0_u32]);
+    ok(launch_with(&sim, kernel, 256, out));
+    ok(sim.sync());
+    assert_eq!(sim.download::<u32>(out, 1), [128]);
+    assert_eq!(static_bytes(&sim, kernel), 8);
 }
 
-fn static_bytes(bench: &Bench, function: CUfunction) -> i32 {
+fn static_bytes(sim: &TestDevice, function: CUfunction) -> i32 {
     let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
     let mut value = -1;
-    unsafe { ok(bench.cuFuncGetAttribute(&raw mut value, attribute, function)) };
+    unsafe { ok(sim.cuFuncGetAttribute(&raw mut value, attribute, function)) };
     value
 }
 
@@ -106,9 +106,9 @@ const REACH: &str = "
 /// call.
 #[test]
 fn a_kernel_pays_for_the_shared_memory_that_it_reaches() {
-    let bench = bench(Builder::new());
-    let module = bench.load(&format!("{HEAD}{REACH}"));
-    let bytes = |name| static_bytes(&bench, bench.function(module, name));
+    let sim = test_device(Builder::new());
+    let module = sim.load(&format!("{HEAD}{REACH}"));
+    let bytes = |name| static_bytes(&sim, sim.function(module, name));
     assert_eq!(
         ["none", "a", "b", "large"].map(bytes),
         [0, 16, 1008, 40_000]
@@ -116,14 +116,14 @@ fn a_kernel_pays_for_the_shared_memory_that_it_reaches() {
     // 4, 8, 16 and 1000 bytes, and at most 4 to align the 16 bytes to a multiple of 8.
     let both = bytes("both");
     assert!((1028..=1032).contains(&both), "{both}");
-    let out = bench.upload(&[0_u32; 3]);
-    let both = bench.function(module, "both");
-    ok(bench.launch(both, [1, 1], ptr::null_mut(), &mut [out]));
-    assert_eq!(bench.download::<u32>(out, 3), [7, 1, 7]);
+    let out = sim.upload(&[0_u32; 3]);
+    let both = sim.function(module, "both");
+    ok(sim.launch(both, [1, 1], ptr::null_mut(), &mut [out]));
+    assert_eq!(sim.download::<u32>(out, 3), [7, 1, 7]);
     for name in ["a", "b", "large"] {
-        let function = bench.function(module, name);
-        ok(bench.launch(function, [1, 1], ptr::null_mut(), &mut []));
-        ok(bench.sync());
+        let function = sim.function(module, name);
+        ok(sim.launch(function, [1, 1], ptr::null_mut(), &mut []));
+        ok(sim.sync());
     }
 }
 
@@ -131,7 +131,7 @@ fn a_kernel_pays_for_the_shared_memory_that_it_reaches() {
 /// in the module.
 #[test]
 fn a_shared_variable_is_local_to_its_function() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let text = format!(
         "{HEAD}.global .align 4 .u32 s = 11;
          .func (.reg .b32 old) one(.reg .b32 v) {{
@@ -152,22 +152,22 @@ fn a_shared_variable_is_local_to_its_function() {
            st.global.u32 [%rd1], %r2; st.global.u32 [%rd1+4], %r3; st.global.u32 [%rd1+8], %r4;
            ret; }}"
     );
-    let kernel = bench.function(bench.load(&text), "k");
-    let out = bench.upload(&[0_u32; 3]);
-    ok(bench.launch(kernel, [1, 1], ptr::null_mut(), &mut [out]));
-    assert_eq!(bench.download::<u32>(out, 3), [1, 2, 11]);
+    let kernel = sim.function(sim.load(&text), "k");
+    let out = sim.upload(&[0_u32; 3]);
+    ok(sim.launch(kernel, [1, 1], ptr::null_mut(), &mut [out]));
+    assert_eq!(sim.download::<u32>(out, 3), [1, 2, 11]);
 }
 
 /// PTX can call functions only.
 #[test]
 fn a_kernel_is_not_called() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let text = format!(
         "{HEAD}.visible .entry inner() {{ ret; }}
          .visible .entry outer() {{ call inner; ret; }}\0"
     );
     let mut module = ptr::null_mut();
-    let status = unsafe { bench.cuModuleLoadData(&raw mut module, text.as_ptr().cast()) };
+    let status = unsafe { sim.cuModuleLoadData(&raw mut module, text.as_ptr().cast()) };
     assert_eq!(status, CUresult::CUDA_ERROR_INVALID_PTX);
 
     let text = format!(
@@ -177,15 +177,15 @@ fn a_kernel_is_not_called() {
            proto: .callprototype _ ();
            mov.u64 %rd1, inner; call %rd1, (), proto; ret; }}"
     );
-    let outer = bench.function(bench.load(&text), "outer");
-    ok(bench.launch(outer, [1, 1], ptr::null_mut(), &mut []));
-    assert_eq!(bench.sync(), CUresult::CUDA_ERROR_INVALID_PC);
+    let outer = sim.function(sim.load(&text), "outer");
+    ok(sim.launch(outer, [1, 1], ptr::null_mut(), &mut []));
+    assert_eq!(sim.sync(), CUresult::CUDA_ERROR_INVALID_PC);
 }
 
 /// A call through a register may reach any function of the module, but no kernel.
 #[test]
 fn an_indirect_call_reaches_the_variables_of_all_functions() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let text = format!(
         "{HEAD}.func (.reg .b32 value) one() {{
            .shared .align 4 .b8 s[12];
@@ -202,10 +202,10 @@ fn an_indirect_call_reaches_the_variables_of_all_functions() {
            mov.u64 %rd3, two; call (%r2), %rd3, (), proto;
            st.global.u32 [%rd1], %r1; st.global.u32 [%rd1+4], %r2; ret; }}"
     );
-    let module = bench.load(&text);
-    let kernel = bench.function(module, "k");
-    assert_eq!(static_bytes(&bench, kernel), 32);
-    let out = bench.upload(&[0_u32; 2]);
-    ok(bench.launch(kernel, [1, 1], ptr::null_mut(), &mut [out]));
-    assert_eq!(bench.download::<u32>(out, 2), [3, 4]);
+    let module = sim.load(&text);
+    let kernel = sim.function(module, "k");
+    assert_eq!(static_bytes(&sim, kernel), 32);
+    let out = sim.upload(&[0_u32; 2]);
+    ok(sim.launch(kernel, [1, 1], ptr::null_mut(), &mut [out]));
+    assert_eq!(sim.download::<u32>(out, 2), [3, 4]);
 }

@@ -12,7 +12,7 @@ use cuda_sys::{
 /// A kernel that adds two arrays of floats: `a, b, out, n`.
 pub(crate) const ADD: &str = include_str!("kernels/add.ptx");
 /// Small kernels, each of which fails in its own way, and one that counts.
-pub(crate) const TROUBLE: &str = include_str!("kernels/trouble.ptx");
+pub(crate) const FAULT_KERNELS: &str = include_str!("kernels/trouble.ptx");
 
 pub(crate) const OK: CUresult = CUresult::CUDA_SUCCESS;
 
@@ -22,13 +22,13 @@ pub(crate) fn ok(status: CUresult) {
 }
 
 /// A driver whose device 0 has its primary context current on this thread.
-pub(crate) struct Bench {
+pub(crate) struct TestDevice {
     pub(crate) simulator: Simulator,
     pub(crate) driver: DriverLibrary,
     pub(crate) context: CUcontext,
 }
 
-impl Deref for Bench {
+impl Deref for TestDevice {
     type Target = DriverLibrary;
 
     fn deref(&self) -> &DriverLibrary {
@@ -43,7 +43,7 @@ pub(crate) fn bare(builder: Builder) -> (Simulator, DriverLibrary) {
     (simulator, driver)
 }
 
-pub(crate) fn bench(builder: Builder) -> Bench {
+pub(crate) fn test_device(builder: Builder) -> TestDevice {
     let (simulator, driver) = bare(builder);
     let mut context = ptr::null_mut();
     unsafe {
@@ -51,7 +51,7 @@ pub(crate) fn bench(builder: Builder) -> Bench {
         ok(driver.cuDevicePrimaryCtxRetain(&raw mut context, 0));
         ok(driver.cuCtxSetCurrent(context));
     }
-    Bench {
+    TestDevice {
         simulator,
         driver,
         context,
@@ -62,7 +62,7 @@ pub(crate) fn late(seed: u64) -> Builder {
     Builder::new().schedule(Schedule::Late { seed })
 }
 
-impl Bench {
+impl TestDevice {
     pub(crate) fn alloc(&self, size: usize) -> CUdeviceptr {
         let mut addr = 0;
         unsafe { ok(self.cuMemAlloc_v2(&raw mut addr, size)) };

@@ -9,7 +9,7 @@ use cuda_sys::{
     CUtensorMapL2promotion, CUtensorMapSwizzle,
 };
 
-use crate::support::{Bench, bench, ok};
+use crate::support::{TestDevice, ok, test_device};
 
 /// A kernel that copies one tile of 4 × 4 words at (2, 1) through a map in its parameters.
 const TILE: &str = ".version 8.0
@@ -59,9 +59,9 @@ fn tiled(address: u64) -> Tiled {
 }
 
 impl Tiled {
-    fn encode(&self, bench: &Bench, map: &mut CUtensorMap) -> R {
+    fn encode(&self, sim: &TestDevice, map: &mut CUtensorMap) -> R {
         unsafe {
-            bench.cuTensorMapEncodeTiled(
+            sim.cuTensorMapEncodeTiled(
                 map,
                 self.data_type,
                 self.rank,
@@ -79,41 +79,41 @@ impl Tiled {
     }
 }
 
-fn run(bench: &Bench, ptx: &str, map: &mut CUtensorMap) -> Vec<u32> {
-    let tile = bench.function(bench.load(ptx), "tile");
-    let mut out = bench.alloc(64);
+fn run(sim: &TestDevice, ptx: &str, map: &mut CUtensorMap) -> Vec<u32> {
+    let tile = sim.function(sim.load(ptx), "tile");
+    let mut out = sim.alloc(64);
     let mut params: [*mut c_void; 2] = [ptr::from_mut(map).cast(), (&raw mut out).cast()];
     let (params, none) = (params.as_mut_ptr(), ptr::null_mut());
     let none_either = ptr::null_mut();
-    unsafe { ok(bench.cuLaunchKernel(tile, 1, 1, 1, 1, 1, 1, 0, none, params, none_either)) };
-    bench.download(out, 16)
+    unsafe { ok(sim.cuLaunchKernel(tile, 1, 1, 1, 1, 1, 1, 0, none, params, none_either)) };
+    sim.download(out, 16)
 }
 
 #[test]
 fn a_tile_is_copied_through_a_map_and_from_another_address() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let words: Vec<u32> = (0..64).collect();
-    let source = bench.upload(&words);
+    let source = sim.upload(&words);
     let mut map = CUtensorMap { opaque: [0; 16] };
-    ok(tiled(source).encode(&bench, &mut map));
+    ok(tiled(source).encode(&sim, &mut map));
     let expected: Vec<u32> = (0..16).map(|i| (i / 4 + 1) * 8 + i % 4 + 4).collect();
-    assert_eq!(run(&bench, TILE, &mut map), expected);
+    assert_eq!(run(&sim, TILE, &mut map), expected);
     let tripled: Vec<u32> = words.iter().map(|word| word * 3).collect();
-    let other = ptr::without_provenance_mut(bench.upload(&tripled) as usize);
-    unsafe { ok(bench.cuTensorMapReplaceAddress(&raw mut map, other)) };
+    let other = ptr::without_provenance_mut(sim.upload(&tripled) as usize);
+    unsafe { ok(sim.cuTensorMapReplaceAddress(&raw mut map, other)) };
     let expected: Vec<u32> = expected.iter().map(|word| word * 3).collect();
-    assert_eq!(run(&bench, TILE, &mut map), expected);
+    assert_eq!(run(&sim, TILE, &mut map), expected);
 }
 
 #[test]
 fn what_the_manual_forbids_is_refused() {
-    let bench = bench(Builder::new());
-    let source = bench.upload(&[0_u32; 64]);
+    let sim = test_device(Builder::new());
+    let source = sim.upload(&[0_u32; 64]);
     let mut map = CUtensorMap { opaque: [0; 16] };
     let mut status = |change: fn(&mut Tiled)| {
         let mut tiled = tiled(source);
         change(&mut tiled);
-        tiled.encode(&bench, &mut map)
+        tiled.encode(&sim, &mut map)
     };
     assert_eq!(status(|_| {}), R::CUDA_SUCCESS);
     let invalid: [fn(&mut Tiled); 14] = [
@@ -149,13 +149,13 @@ fn what_the_manual_forbids_is_refused() {
     }
     // Bytes that are not a map, and an address that is not a multiple of 16.
     let replace = |map: &mut CUtensorMap, address: usize| unsafe {
-        bench.cuTensorMapReplaceAddress(map, ptr::without_provenance_mut(address))
+        sim.cuTensorMapReplaceAddress(map, ptr::without_provenance_mut(address))
     };
     let mut none = CUtensorMap { opaque: [7; 16] };
     assert_eq!(replace(&mut none, 256), R::CUDA_ERROR_INVALID_VALUE);
     assert_eq!(replace(&mut map, 24), R::CUDA_ERROR_INVALID_VALUE);
 
-    let old = crate::support::bench(Builder::new().compute_capability(8, 0));
+    let old = crate::support::test_device(Builder::new().compute_capability(8, 0));
     let status = tiled(old.alloc(256)).encode(&old, &mut map);
     assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
     let status = images(old.alloc(256)).encode(&old, &mut map);
@@ -188,10 +188,10 @@ fn images(address: u64) -> Images {
 }
 
 impl Images {
-    fn encode(&self, bench: &Bench, map: &mut CUtensorMap) -> R {
+    fn encode(&self, sim: &TestDevice, map: &mut CUtensorMap) -> R {
         let tensor = &self.tensor;
         unsafe {
-            bench.cuTensorMapEncodeIm2col(
+            sim.cuTensorMapEncodeIm2col(
                 map,
                 tensor.data_type,
                 tensor.rank,
@@ -214,11 +214,11 @@ impl Images {
 
 #[test]
 fn a_column_is_copied_through_a_map() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let words: Vec<u32> = (100..148).collect();
-    let source = bench.upload(&words);
+    let source = sim.upload(&words);
     let mut map = CUtensorMap { opaque: [0; 16] };
-    ok(images(source).encode(&bench, &mut map));
+    ok(images(source).encode(&sim, &mut map));
     // The second row under the filters, from the left edge on.
     let ptx = TILE
         .replace(".2d.", ".4d.")
@@ -226,18 +226,18 @@ fn a_column_is_copied_through_a_map() {
         .replace("{4, 1}], [%b]", "{0, -1, 0, 0}], [%b], {0, 1}");
     let mut expected = vec![0; 4];
     expected.extend(116..128);
-    assert_eq!(run(&bench, &ptx, &mut map), expected);
+    assert_eq!(run(&sim, &ptx, &mut map), expected);
 }
 
 #[test]
 fn what_the_manual_forbids_of_images_is_refused() {
-    let bench = bench(Builder::new());
-    let source = bench.upload(&[0_u32; 64]);
+    let sim = test_device(Builder::new());
+    let source = sim.upload(&[0_u32; 64]);
     let mut map = CUtensorMap { opaque: [0; 16] };
     let mut status = |change: fn(&mut Images)| {
         let mut images = images(source);
         change(&mut images);
-        images.encode(&bench, &mut map)
+        images.encode(&sim, &mut map)
     };
     assert_eq!(status(|_| {}), R::CUDA_SUCCESS);
     // The first element stride is ignored.

@@ -8,18 +8,18 @@ use cuda_sys::{
     CUresourceViewFormat, CUresourcetype,
 };
 
-use crate::support::{bench, ok};
+use crate::support::{ok, test_device};
 use crate::texture_support::*;
 
 #[test]
 fn what_is_no_texture_is_refused() {
-    let bench = bench(Builder::new());
-    let plane = bench.array_of(&desc([8, 4, 0], U8, 1, 0));
-    let cube = bench.array_of(&desc([8, 8, 6], F32, 1, CUBEMAP));
-    let mipmap = bench.mipmap_of(&desc([8, 8, 0], F32, 1, 0), 4);
-    let memory = bench.alloc(4096);
-    let freed = bench.alloc(4096);
-    unsafe { ok(bench.cuMemFree_v2(freed)) };
+    let sim = test_device(Builder::new());
+    let plane = sim.array_of(&desc([8, 4, 0], U8, 1, 0));
+    let cube = sim.array_of(&desc([8, 8, 6], F32, 1, CUBEMAP));
+    let mipmap = sim.mipmap_of(&desc([8, 8, 0], F32, 1, 0), 4);
+    let memory = sim.alloc(4096);
+    let freed = sim.alloc(4096);
+    unsafe { ok(sim.cuMemFree_v2(freed)) };
     let row = |start, bytes| of_memory(start, bytes, F32, 1);
     let wrap = CUaddress_mode(9);
     let mut flagged = of_array(plane);
@@ -103,65 +103,63 @@ fn what_is_no_texture_is_refused() {
         ),
     ];
     for (name, resource, texture, expected) in cases {
-        let made = bench.make_texture(&resource, &texture, None);
+        let made = sim.make_texture(&resource, &texture, None);
         assert_eq!(made.map(|_| ()), expected, "{name}");
     }
     let mut anisotropic = clamped(0);
     anisotropic.maxAnisotropy = 4;
-    let made = bench.make_texture(&of_array(plane), &anisotropic, None);
+    let made = sim.make_texture(&of_array(plane), &anisotropic, None);
     assert_eq!(made, Err(UNSUPPORTED));
-    assert_eq!(bench.simulator.live().textures, 5);
+    assert_eq!(sim.simulator.live().textures, 5);
 }
 
 #[test]
 fn surfaces_are_of_arrays_made_for_them() {
-    let bench = bench(Builder::new());
-    let (array, surface) = bench.row();
-    let plain = bench.array_of(&desc([16, 0, 0], U32, 1, 0));
-    assert_eq!(bench.make_surface(&of_array(plain)), Err(BAD));
-    let memory = of_memory(bench.alloc(512), 512, U32, 1);
-    assert_eq!(bench.make_surface(&memory), Err(BAD));
+    let sim = test_device(Builder::new());
+    let (array, surface) = sim.row();
+    let plain = sim.array_of(&desc([16, 0, 0], U32, 1, 0));
+    assert_eq!(sim.make_surface(&of_array(plain)), Err(BAD));
+    let memory = of_memory(sim.alloc(512), 512, U32, 1);
+    assert_eq!(sim.make_surface(&memory), Err(BAD));
     let mut back: CUDA_RESOURCE_DESC = unsafe { std::mem::zeroed() };
     unsafe {
-        ok(bench.cuSurfObjectGetResourceDesc(&raw mut back, surface));
+        ok(sim.cuSurfObjectGetResourceDesc(&raw mut back, surface));
         assert_eq!(back.resType, CUresourcetype::CU_RESOURCE_TYPE_ARRAY);
         assert_eq!(back.res.array.hArray, array);
-        ok(bench.cuSurfObjectDestroy(surface));
-        assert_eq!(bench.cuSurfObjectDestroy(surface), GONE);
+        ok(sim.cuSurfObjectDestroy(surface));
+        assert_eq!(sim.cuSurfObjectDestroy(surface), GONE);
         assert_eq!(
-            bench.cuSurfObjectGetResourceDesc(&raw mut back, surface),
+            sim.cuSurfObjectGetResourceDesc(&raw mut back, surface),
             GONE
         );
     }
-    assert_eq!(bench.simulator.live().surfaces, 0);
+    assert_eq!(sim.simulator.live().surfaces, 0);
 }
 
 #[test]
 fn descriptions_come_back() {
-    let bench = bench(Builder::new());
-    let array = bench.array_of(&desc([8, 4, 6], U32, 1, LAYERED));
+    let sim = test_device(Builder::new());
+    let array = sim.array_of(&desc([8, 4, 6], U32, 1, LAYERED));
     let mut texture = reading(CUaddress_mode::CU_TR_ADDRESS_MODE_BORDER, INTEGER);
     texture.borderColor = [1.0, 2.0, 3.0, 4.0];
     let mut view: CUDA_RESOURCE_VIEW_DESC = unsafe { std::mem::zeroed() };
     view.format = CUresourceViewFormat::CU_RES_VIEW_FORMAT_FLOAT_1X32;
     (view.width, view.height, view.depth) = (8, 4, 6);
     (view.firstLayer, view.lastLayer) = (2, 3);
-    let with = bench.make_texture(&of_array(array), &texture, Some(&view));
+    let with = sim.make_texture(&of_array(array), &texture, Some(&view));
     let (with, without) = (
         with.unwrap(),
-        bench
-            .make_texture(&of_array(array), &texture, None)
-            .unwrap(),
+        sim.make_texture(&of_array(array), &texture, None).unwrap(),
     );
     let mut back: CUDA_TEXTURE_DESC = unsafe { std::mem::zeroed() };
     let mut part: CUDA_RESOURCE_VIEW_DESC = unsafe { std::mem::zeroed() };
     let mut resource: CUDA_RESOURCE_DESC = unsafe { std::mem::zeroed() };
     unsafe {
-        ok(bench.cuTexObjectGetTextureDesc(&raw mut back, with));
-        ok(bench.cuTexObjectGetResourceViewDesc(&raw mut part, with));
-        ok(bench.cuTexObjectGetResourceDesc(&raw mut resource, with));
+        ok(sim.cuTexObjectGetTextureDesc(&raw mut back, with));
+        ok(sim.cuTexObjectGetResourceViewDesc(&raw mut part, with));
+        ok(sim.cuTexObjectGetResourceDesc(&raw mut resource, with));
         assert_eq!(resource.res.array.hArray, array);
-        let status = bench.cuTexObjectGetResourceViewDesc(&raw mut part, without);
+        let status = sim.cuTexObjectGetResourceViewDesc(&raw mut part, without);
         assert_eq!(status, BAD);
     }
     assert_eq!(back.addressMode, texture.addressMode);
@@ -182,22 +180,22 @@ fn descriptions_come_back() {
     for (number, change) in wrong.into_iter().enumerate() {
         let mut view = view;
         change(&mut view);
-        let made = bench.make_texture(&of_array(array), &texture, Some(&view));
+        let made = sim.make_texture(&of_array(array), &texture, Some(&view));
         assert_eq!(made, Err(BAD), "{number}");
     }
     view.format = CUresourceViewFormat::CU_RES_VIEW_FORMAT_UNSIGNED_BC1;
-    let made = bench.make_texture(&of_array(array), &texture, Some(&view));
+    let made = sim.make_texture(&of_array(array), &texture, Some(&view));
     assert_eq!(made, Err(UNSUPPORTED));
     unsafe {
-        ok(bench.cuTexObjectDestroy(with));
-        assert_eq!(bench.cuTexObjectDestroy(with), GONE);
-        assert_eq!(bench.cuTexObjectGetTextureDesc(&raw mut back, with), GONE);
+        ok(sim.cuTexObjectDestroy(with));
+        assert_eq!(sim.cuTexObjectDestroy(with), GONE);
+        assert_eq!(sim.cuTexObjectGetTextureDesc(&raw mut back, with), GONE);
     }
 }
 
 #[test]
 fn levels_of_a_mipmapped_array() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     // The extent, the flags, the requested number of levels, and the extents of the levels that
     // result.
     type Case = ([usize; 3], u32, u32, &'static [[usize; 3]]);
@@ -219,35 +217,35 @@ fn levels_of_a_mipmapped_array() {
         ([2, 2, 9], LAYERED, 8, &[[2, 2, 9], [1, 1, 9]]),
     ];
     for (extents, flags, levels, expected) in cases {
-        let array = bench.mipmap_of(&desc(extents, F32, 2, flags), levels);
+        let array = sim.mipmap_of(&desc(extents, F32, 2, flags), levels);
         let mut level = ptr::null_mut();
         for (number, extents) in expected.iter().enumerate() {
             unsafe {
-                ok(bench.cuMipmappedArrayGetLevel(&raw mut level, array, number as u32));
+                ok(sim.cuMipmappedArrayGetLevel(&raw mut level, array, number as u32));
                 let mut back = desc([0; 3], U8, 1, 0);
-                ok(bench.cuArray3DGetDescriptor_v2(&raw mut back, level));
+                ok(sim.cuArray3DGetDescriptor_v2(&raw mut back, level));
                 assert_eq!([back.Width, back.Height, back.Depth], *extents);
                 assert_eq!((back.Format, back.NumChannels, back.Flags), (F32, 2, flags));
-                assert_eq!(bench.cuArrayDestroy(level), GONE);
+                assert_eq!(sim.cuArrayDestroy(level), GONE);
             }
         }
         let beyond = expected.len() as u32;
         unsafe {
-            let status = bench.cuMipmappedArrayGetLevel(&raw mut level, array, beyond);
+            let status = sim.cuMipmappedArrayGetLevel(&raw mut level, array, beyond);
             assert_eq!(status, BAD);
-            assert_eq!(bench.simulator.live().mipmapped_arrays, 1);
-            assert_eq!(bench.simulator.live().arrays, 0);
-            ok(bench.cuMipmappedArrayDestroy(array));
-            assert_eq!(bench.cuMipmappedArrayDestroy(array), GONE);
+            assert_eq!(sim.simulator.live().mipmapped_arrays, 1);
+            assert_eq!(sim.simulator.live().arrays, 0);
+            ok(sim.cuMipmappedArrayDestroy(array));
+            assert_eq!(sim.cuMipmappedArrayDestroy(array), GONE);
             let mut back = desc([0; 3], U8, 1, 0);
-            assert_eq!(bench.cuArray3DGetDescriptor_v2(&raw mut back, level), GONE);
+            assert_eq!(sim.cuArray3DGetDescriptor_v2(&raw mut back, level), GONE);
         }
     }
     let mut array = ptr::null_mut();
     let none = desc([4, 0, 2], F32, 1, 0);
-    let status = unsafe { bench.cuMipmappedArrayCreate(&raw mut array, &none, 1) };
+    let status = unsafe { sim.cuMipmappedArrayCreate(&raw mut array, &none, 1) };
     assert_eq!(status, BAD);
     let gathered = desc([4, 4, 2], F32, 1, LAYERED | GATHER);
-    let status = unsafe { bench.cuArray3DCreate_v2((&raw mut array).cast(), &gathered) };
+    let status = unsafe { sim.cuArray3DCreate_v2((&raw mut array).cast(), &gathered) };
     assert_eq!(status, BAD);
 }

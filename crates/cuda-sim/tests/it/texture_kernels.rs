@@ -3,23 +3,24 @@
 use cuda_sim::{Builder, CUresult as R, ReportKind};
 use cuda_sys::{CUaddress_mode, CUarray, CUtexObject};
 
-use crate::support::{Bench, bench, late, ok};
+use crate::support::{TestDevice, late, ok, test_device};
 use crate::texture_support::*;
 
 #[test]
 fn memory_is_fetched_by_element() {
-    for bench in [bench(Builder::new().check_all(true)), bench(late(3))] {
+    for sim in [
+        test_device(Builder::new().check_all(true)),
+        test_device(late(3)),
+    ] {
         let bytes: Vec<u8> = (0..40).map(|i| (i * 37) as u8).collect();
-        let (memory, out) = (bench.upload(&bytes), bench.alloc(512));
+        let (memory, out) = (sim.upload(&bytes), sim.alloc(512));
         let texture = |flags, channels| {
             let resource = of_memory(memory, 40, U8, channels);
-            bench
-                .make_texture(&resource, &clamped(flags), None)
-                .unwrap()
+            sim.make_texture(&resource, &clamped(flags), None).unwrap()
         };
         // Two unconverted channels; the others are 0 and 1, and everything outside is 0.
-        ok(bench.run("fetch", &mut [texture(INTEGER, 2), out]));
-        for (i, found) in bench.download::<[u32; 4]>(out, 32).iter().enumerate() {
+        ok(sim.run("fetch", &mut [texture(INTEGER, 2), out]));
+        for (i, found) in sim.download::<[u32; 4]>(out, 32).iter().enumerate() {
             let expected = match i.checked_sub(2).filter(|i| *i < 20) {
                 Some(i) => [bytes[2 * i].into(), bytes[2 * i + 1].into(), 0, 1],
                 None => [0; 4],
@@ -27,22 +28,22 @@ fn memory_is_fetched_by_element() {
             assert_eq!(*found, expected, "{i}");
         }
         // Four channels from 0 to 1.
-        ok(bench.run("fetch", &mut [texture(0, 4), out]));
-        for (i, found) in bench.download::<[f32; 4]>(out, 32).iter().enumerate() {
+        ok(sim.run("fetch", &mut [texture(0, 4), out]));
+        for (i, found) in sim.download::<[f32; 4]>(out, 32).iter().enumerate() {
             let expected = match i.checked_sub(2).filter(|i| *i < 10) {
                 Some(i) => std::array::from_fn(|k| f32::from(bytes[4 * i + k]) / 255.0),
                 None => [0.0; 4],
             };
             assert_eq!(*found, expected, "{i}");
         }
-        assert_eq!(bench.simulator.take_reports(), []);
+        assert_eq!(sim.simulator.take_reports(), []);
     }
 }
 
 /// The weights have 8 bits: at eighths of an element the filter is exact for small integers.
 #[test]
 fn a_plane_between_its_elements() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let [width, height] = [5_usize, 4];
     let values: Vec<f32> = (0..width * height).map(|i| (i * i % 23) as f32).collect();
     // Rows of 5 floats with a pitch of 32 bytes.
@@ -50,18 +51,18 @@ fn a_plane_between_its_elements() {
     for (i, value) in values.iter().enumerate() {
         rows[i / width * 8 + i % width] = *value;
     }
-    let resource = of_rows(bench.upload(&rows), [width, height], 32);
-    let texture = bench.make_texture(&resource, &filtered(0), None).unwrap();
+    let resource = of_rows(sim.upload(&rows), [width, height], 32);
+    let texture = sim.make_texture(&resource, &filtered(0), None).unwrap();
     let points: Vec<[f32; 2]> = (0..32)
         .map(|i| [i as f32 * 0.375 - 3.0, i as f32 * 0.625 - 8.0])
         .collect();
-    let (at, out) = (bench.upload(&points), bench.alloc(256));
-    ok(bench.run("plane", &mut [texture, at, out]));
+    let (at, out) = (sim.upload(&points), sim.alloc(256));
+    ok(sim.run("plane", &mut [texture, at, out]));
     let element = |x: f64, y: f64| {
         let inside = |at: f64, size: usize| at.clamp(0.0, size as f64 - 1.0) as usize;
         f64::from(values[inside(y, height) * width + inside(x, width)])
     };
-    for (i, found) in bench.download::<[u32; 2]>(out, 32).iter().enumerate() {
+    for (i, found) in sim.download::<[u32; 2]>(out, 32).iter().enumerate() {
         let [x, y] = points[i].map(|at| f64::from(at) - 0.5);
         let (left, top) = (x.floor(), y.floor());
         let (right, below) = (x - left, y - top);
@@ -77,12 +78,12 @@ fn a_plane_between_its_elements() {
 /// Any coordinate reads an element or the border; infinite coordinates are at the edges.
 #[test]
 fn coordinates_that_are_no_places() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let values: Vec<f32> = (1..=12_u8).map(f32::from).collect();
-    let array = bench.array_of(&desc([4, 3, 0], F32, 1, 0));
+    let array = sim.array_of(&desc([4, 3, 0], F32, 1, 0));
     let rows = [0, 1, 2].map(|row| &values[4 * row..][..4]);
     for (y, row) in rows.into_iter().enumerate() {
-        bench.put_row(array, y, row);
+        sim.put_row(array, y, row);
     }
     let odd = [
         f32::NEG_INFINITY,
@@ -97,16 +98,16 @@ fn coordinates_that_are_no_places() {
     let points: Vec<[f32; 2]> = (0..32)
         .map(|i| [odd[i % 8], odd[(i + i / 8) % 8]])
         .collect();
-    let (at, out) = (bench.upload(&points), bench.alloc(256));
+    let (at, out) = (sim.upload(&points), sim.alloc(256));
     for mode in 0..4 {
         for flags in [0, NORMALIZED] {
             for texture in [
                 reading(CUaddress_mode(mode), flags),
                 filtered_as(CUaddress_mode(mode), flags),
             ] {
-                let texture = bench.make_texture(&of_array(array), &texture, None);
-                ok(bench.run("plane", &mut [texture.unwrap(), at, out]));
-                let found = bench.download::<[u32; 2]>(out, 32);
+                let texture = sim.make_texture(&of_array(array), &texture, None);
+                ok(sim.run("plane", &mut [texture.unwrap(), at, out]));
+                let found = sim.download::<[u32; 2]>(out, 32);
                 for ([bits, _], point) in found.into_iter().zip(&points) {
                     let value = f32::from_bits(bits);
                     assert!((0.0..=12.0).contains(&value), "{value} at {point:?}");
@@ -123,21 +124,21 @@ fn coordinates_that_are_no_places() {
 
 #[test]
 fn extents_are_told() {
-    let bench = bench(Builder::new());
-    let mipmap = bench.mipmap_of(&desc([20, 10, 6], F32, 1, 0), 3);
-    let texture = bench
+    let sim = test_device(Builder::new());
+    let mipmap = sim.mipmap_of(&desc([20, 10, 6], F32, 1, 0), 3);
+    let texture = sim
         .make_texture(&of_mipmap(mipmap), &clamped(NORMALIZED), None)
         .unwrap();
-    let space = bench.array_of(&desc([7, 8, 9], U32, 2, SURFACE));
-    let surface = bench.make_surface(&of_array(space)).unwrap();
-    let out = bench.alloc(28);
-    ok(bench.run("extents", &mut [texture, surface, out]));
-    assert_eq!(bench.download::<u32>(out, 7), [10, 10, 6, 3, 7, 8, 9]);
+    let space = sim.array_of(&desc([7, 8, 9], U32, 2, SURFACE));
+    let surface = sim.make_surface(&of_array(space)).unwrap();
+    let out = sim.alloc(28);
+    ok(sim.run("extents", &mut [texture, surface, out]));
+    assert_eq!(sim.download::<u32>(out, 7), [10, 10, 6, 3, 7, 8, 9]);
     // A row has no height.
-    let (_, row) = bench.row();
-    let status = bench.run("extents", &mut [texture, row, out]);
+    let (_, row) = sim.row();
+    let status = sim.run("extents", &mut [texture, row, out]);
     assert_eq!(status, R::CUDA_ERROR_ILLEGAL_INSTRUCTION);
-    let fault = bench.simulator.fault(0).unwrap();
+    let fault = sim.simulator.fault(0).unwrap();
     assert!(
         fault.contains("level 0 of the shape Line has no Height"),
         "{fault}"
@@ -146,14 +147,17 @@ fn extents_are_told() {
 
 #[test]
 fn a_row_is_written_and_read() {
-    for bench in [bench(Builder::new().check_all(true)), bench(late(3))] {
-        let (array, surface) = bench.row();
-        ok(bench.run("write", &mut [surface]));
+    for sim in [
+        test_device(Builder::new().check_all(true)),
+        test_device(late(3)),
+    ] {
+        let (array, surface) = sim.row();
+        ok(sim.run("write", &mut [surface]));
         let expected: Vec<u32> = (102..118).collect();
-        assert_eq!(bench.take::<u32>(array, 16), expected);
-        let out = bench.alloc(256);
-        ok(bench.run("read", &mut [surface, out]));
-        for (i, found) in bench.download::<[u32; 2]>(out, 32).iter().enumerate() {
+        assert_eq!(sim.take::<u32>(array, 16), expected);
+        let out = sim.alloc(256);
+        ok(sim.run("read", &mut [surface, out]));
+        for (i, found) in sim.download::<[u32; 2]>(out, 32).iter().enumerate() {
             let at = i as i32 - 2;
             let zeroed = if (0..16).contains(&at) {
                 102 + at as u32
@@ -162,31 +166,31 @@ fn a_row_is_written_and_read() {
             };
             assert_eq!(*found, [zeroed, 102 + at.clamp(0, 15) as u32]);
         }
-        ok(bench.run("reduce", &mut [surface]));
-        let all = bench.take::<u32>(array, 16);
+        ok(sim.run("reduce", &mut [surface]));
+        let all = sim.take::<u32>(array, 16);
         assert_eq!((all[0], all[1], all[2], all[3]), (102, 103 + 32, 104, 105));
-        assert_eq!(bench.simulator.take_reports(), []);
-        let status = bench.run("trap", &mut [surface, out]);
+        assert_eq!(sim.simulator.take_reports(), []);
+        let status = sim.run("trap", &mut [surface, out]);
         assert_eq!(status, R::CUDA_ERROR_LAUNCH_FAILED);
     }
 }
 
 #[test]
 fn what_is_gone_is_a_fault() {
-    let point: [fn(&Bench, CUarray, CUtexObject) -> R; 2] = [
-        |bench, array, _| unsafe { bench.cuArrayDestroy(array) },
-        |bench, _, texture| unsafe { bench.cuTexObjectDestroy(texture) },
+    let point: [fn(&TestDevice, CUarray, CUtexObject) -> R; 2] = [
+        |sim, array, _| unsafe { sim.cuArrayDestroy(array) },
+        |sim, _, texture| unsafe { sim.cuTexObjectDestroy(texture) },
     ];
     for (number, destroy) in point.into_iter().enumerate() {
-        let bench = bench(Builder::new().check_freed(true));
-        let array = bench.array_of(&desc([8, 8, 0], F32, 1, 0));
-        let texture = bench.make_texture(&of_array(array), &clamped(0), None);
+        let sim = test_device(Builder::new().check_freed(true));
+        let array = sim.array_of(&desc([8, 8, 0], F32, 1, 0));
+        let texture = sim.make_texture(&of_array(array), &clamped(0), None);
         let texture = texture.unwrap();
-        let (at, out) = (bench.upload(&[[1.5_f32; 2]; 32]), bench.alloc(256));
-        ok(destroy(&bench, array, texture));
-        let status = bench.run("plane", &mut [texture, at, out]);
+        let (at, out) = (sim.upload(&[[1.5_f32; 2]; 32]), sim.alloc(256));
+        ok(destroy(&sim, array, texture));
+        let status = sim.run("plane", &mut [texture, at, out]);
         assert_eq!(status, R::CUDA_ERROR_ILLEGAL_ADDRESS, "{number}");
-        let kinds: Vec<_> = bench.simulator.take_reports();
+        let kinds: Vec<_> = sim.simulator.take_reports();
         let expected = [ReportKind::UseAfterFree, ReportKind::Fault][number];
         assert_eq!(kinds[0].kind, expected, "{}", kinds[0]);
     }
@@ -195,17 +199,17 @@ fn what_is_gone_is_a_fault() {
 /// Memory that has been allocated again belongs to the new allocation, as far as that extends.
 #[test]
 fn memory_behind_a_texture_is_what_is_there_now() {
-    let bench = bench(Builder::new());
-    let out = bench.alloc(512);
-    let old = bench.upload(&[1_u8; 2048]);
-    let texture = bench.make_texture(&of_memory(old, 2048, U8, 1), &clamped(INTEGER), None);
+    let sim = test_device(Builder::new());
+    let out = sim.alloc(512);
+    let old = sim.upload(&[1_u8; 2048]);
+    let texture = sim.make_texture(&of_memory(old, 2048, U8, 1), &clamped(INTEGER), None);
     let texture = texture.unwrap();
-    unsafe { ok(bench.cuMemFree_v2(old)) };
-    let new = bench.upload(&[2_u8; 16]);
+    unsafe { ok(sim.cuMemFree_v2(old)) };
+    let new = sim.upload(&[2_u8; 16]);
     assert_eq!(new, old);
-    let status = bench.run("fetch", &mut [texture, out]);
+    let status = sim.run("fetch", &mut [texture, out]);
     assert_eq!(status, R::CUDA_ERROR_ILLEGAL_ADDRESS);
-    let reports = bench.simulator.take_reports();
+    let reports = sim.simulator.take_reports();
     let access = reports[0].access.unwrap();
     assert_eq!(
         (access.address, access.size),
@@ -217,13 +221,13 @@ fn memory_behind_a_texture_is_what_is_there_now() {
 
 #[test]
 fn what_nobody_wrote_is_reported() {
-    let bench = bench(Builder::new().check_uninitialised(true));
-    let array = bench.array_of(&desc([16, 0, 0], U32, 1, SURFACE));
-    let surface = bench.make_surface(&of_array(array)).unwrap();
-    let out = bench.alloc(256);
-    bench.put(array, &[7_u32; 12]);
-    ok(bench.run("read", &mut [surface, out]));
-    let reports = bench.simulator.take_reports();
+    let sim = test_device(Builder::new().check_uninitialised(true));
+    let array = sim.array_of(&desc([16, 0, 0], U32, 1, SURFACE));
+    let surface = sim.make_surface(&of_array(array)).unwrap();
+    let out = sim.alloc(256);
+    sim.put(array, &[7_u32; 12]);
+    ok(sim.run("read", &mut [surface, out]));
+    let reports = sim.simulator.take_reports();
     assert!(!reports.is_empty());
     for report in &reports {
         assert_eq!(report.kind, ReportKind::UninitialisedRead);
@@ -231,20 +235,20 @@ fn what_nobody_wrote_is_reported() {
     // Thread 14 is the first to read the 13th word.
     assert_eq!(reports[0].at.thread, [14, 0, 0]);
     // Memory that a kernel wrote is initialised.
-    ok(bench.run("write", &mut [surface]));
-    ok(bench.run("read", &mut [surface, out]));
-    assert_eq!(bench.simulator.take_reports(), []);
+    ok(sim.run("write", &mut [surface]));
+    ok(sim.run("read", &mut [surface, out]));
+    assert_eq!(sim.simulator.take_reports(), []);
 }
 
 #[test]
 fn what_is_not_there_fails_by_name() {
-    let bench = bench(Builder::new());
-    let array = bench.array_of(&desc([8, 8, 0], F32, 1, 0));
-    let texture = bench.make_texture(&of_array(array), &clamped(0), None);
-    let out = bench.alloc(4);
-    let status = bench.run("moved", &mut [texture.unwrap(), out]);
+    let sim = test_device(Builder::new());
+    let array = sim.array_of(&desc([8, 8, 0], F32, 1, 0));
+    let texture = sim.make_texture(&of_array(array), &clamped(0), None);
+    let out = sim.alloc(4);
+    let status = sim.run("moved", &mut [texture.unwrap(), out]);
     assert_eq!(status, R::CUDA_ERROR_ILLEGAL_INSTRUCTION);
-    let fault = bench.simulator.fault(0).unwrap();
+    let fault = sim.simulator.fault(0).unwrap();
     let line = TEXTURE
         .lines()
         .position(|line| line.contains("{%one, %one}"));
@@ -280,11 +284,11 @@ fn forms_that_are_not_there_fail_by_name() {
              .reg .b64 %t; .reg .b32 %x, %r<4>; .reg .b16 %h; ld.param.u64 %t, [t];\n\
              {name} {operands};\nret; }}"
         );
-        let bench = bench(Builder::new());
-        let function = bench.function(bench.load(&ptx), "k");
-        ok(bench.launch(function, [1, 1], std::ptr::null_mut(), &mut [0]));
-        assert_eq!(bench.sync(), R::CUDA_ERROR_ILLEGAL_INSTRUCTION, "{name}");
-        let fault = bench.simulator.fault(0).unwrap();
+        let sim = test_device(Builder::new());
+        let function = sim.function(sim.load(&ptx), "k");
+        ok(sim.launch(function, [1, 1], std::ptr::null_mut(), &mut [0]));
+        assert_eq!(sim.sync(), R::CUDA_ERROR_ILLEGAL_INSTRUCTION, "{name}");
+        let fault = sim.simulator.fault(0).unwrap();
         assert!(
             fault.contains(&format!("not implement `{name}`")),
             "{fault}"

@@ -9,7 +9,7 @@ use cuda_sys::{
     CUmemorytype, CUmipmappedArray, CUresourcetype, CUsurfObject, CUtexObject,
 };
 
-use crate::support::{Bench, ok};
+use crate::support::{TestDevice, ok};
 
 pub(crate) const TEXTURE: &str = include_str!("kernels/texture.ptx");
 pub(crate) const BAD: R = R::CUDA_ERROR_INVALID_VALUE;
@@ -110,7 +110,7 @@ pub(crate) fn filtered(flags: u32) -> CUDA_TEXTURE_DESC {
     filtered_as(CUaddress_mode::CU_TR_ADDRESS_MODE_CLAMP, flags)
 }
 
-impl Bench {
+impl TestDevice {
     pub(crate) fn array_of(&self, desc: &CUDA_ARRAY3D_DESCRIPTOR) -> CUarray {
         let mut array = ptr::null_mut();
         unsafe { ok(self.cuArray3DCreate_v2(&raw mut array, desc)) };

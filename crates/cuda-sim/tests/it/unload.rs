@@ -9,7 +9,7 @@ use std::time::Duration;
 use cuda_sim::{Builder, CUresult as R, ReportKind};
 use cuda_sys::{CUarray, CUcontext, CUlibrary, CUmodule, CUstream, DriverTable};
 
-use crate::support::{Bench, bench, late, ok};
+use crate::support::{TestDevice, late, ok, test_device};
 
 /// The time limit for a call that must not wait.
 const AT_ONCE: Duration = Duration::from_secs(10);
@@ -26,10 +26,10 @@ fn variable(values: [u32; 4]) -> String {
 const OURS: [u32; 4] = [1, 2, 3, 4];
 const THEIRS: [u32; 4] = [90, 91, 92, 93];
 
-fn address(bench: &Bench, module: CUmodule) -> u64 {
+fn address(sim: &TestDevice, module: CUmodule) -> u64 {
     let (mut addr, mut size) = (0, 0);
     let name = c"values".as_ptr();
-    unsafe { ok(bench.cuModuleGetGlobal_v2(&raw mut addr, &raw mut size, module, name)) };
+    unsafe { ok(sim.cuModuleGetGlobal_v2(&raw mut addr, &raw mut size, module, name)) };
     assert_eq!(size, 16);
     addr
 }
@@ -44,18 +44,18 @@ struct Other {
 
 impl Other {
     /// Creates a context on `device` and queues a copy of 16 bytes at `source` in its stream. Then
-    /// the context of `bench` is current again.
-    fn new(bench: &Bench, device: i32, source: u64) -> Self {
+    /// the context of `sim` is current again.
+    fn new(sim: &TestDevice, device: i32, source: u64) -> Self {
         let mut context = ptr::null_mut();
-        unsafe { ok(bench.cuCtxCreate_v2(&raw mut context, 0, device)) };
-        let (stream, flag) = (bench.stream(1), bench.pinned(4).cast::<u32>());
-        let copy = bench.alloc(16);
+        unsafe { ok(sim.cuCtxCreate_v2(&raw mut context, 0, device)) };
+        let (stream, flag) = (sim.stream(1), sim.pinned(4).cast::<u32>());
+        let copy = sim.alloc(16);
         unsafe {
             flag.write_volatile(0);
-            ok(bench.cuStreamWaitValue32_v2(stream, flag.addr() as u64, 1, 0));
-            let own = bench.context;
-            ok(bench.cuMemcpyPeerAsync(copy, context, source, own, 16, stream));
-            ok(bench.cuCtxSetCurrent(own));
+            ok(sim.cuStreamWaitValue32_v2(stream, flag.addr() as u64, 1, 0));
+            let own = sim.context;
+            ok(sim.cuMemcpyPeerAsync(copy, context, source, own, 16, stream));
+            ok(sim.cuCtxSetCurrent(own));
         }
         Self {
             context,
@@ -70,30 +70,30 @@ impl Other {
     }
 
     /// Lets the copy run. Returns its status and the copied words.
-    fn finish(&self, bench: &Bench) -> (R, [u32; 4]) {
+    fn finish(&self, sim: &TestDevice) -> (R, [u32; 4]) {
         self.go();
         let mut copied = [0; 4];
         unsafe {
-            ok(bench.cuCtxSetCurrent(self.context));
-            let status = bench.cuStreamSynchronize(self.stream);
+            ok(sim.cuCtxSetCurrent(self.context));
+            let status = sim.cuStreamSynchronize(self.stream);
             if status == R::CUDA_SUCCESS {
-                ok(bench.cuMemcpyDtoH_v2(copied.as_mut_ptr().cast(), self.copy, 16));
+                ok(sim.cuMemcpyDtoH_v2(copied.as_mut_ptr().cast(), self.copy, 16));
             }
-            ok(bench.cuCtxSetCurrent(bench.context));
+            ok(sim.cuCtxSetCurrent(sim.context));
             (status, copied)
         }
     }
 }
 
-/// Whether a call that another thread makes in the context of `bench` returns in time. If not, this
+/// Whether a call that another thread makes in the context of `sim` returns in time. If not, this
 /// calls `release`, after which the call must return.
 fn returns(
-    bench: &Bench,
+    sim: &TestDevice,
     within: Duration,
     call: impl FnOnce(&DriverTable) -> R + Send,
     release: impl FnOnce(),
 ) -> bool {
-    let (driver, context) = (bench.driver.table(), bench.context.expose_provenance());
+    let (driver, context) = (sim.driver.table(), sim.context.expose_provenance());
     thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
         scope.spawn(move || {
@@ -116,13 +116,13 @@ fn returns(
 }
 
 /// Unloads a module while a copy of its variable is queued in another context.
-fn unload(bench: &Bench, device: i32) -> (u64, Other) {
-    let module = bench.load(&variable(OURS));
-    let addr = address(bench, module);
-    let other = Other::new(bench, device, addr);
+fn unload(sim: &TestDevice, device: i32) -> (u64, Other) {
+    let module = sim.load(&variable(OURS));
+    let addr = address(sim, module);
+    let other = Other::new(sim, device, addr);
     let module = module.expose_provenance();
     let unloaded = returns(
-        bench,
+        sim,
         AT_ONCE,
         |driver| unsafe { driver.cuModuleUnload(ptr::with_exposed_provenance_mut(module)) },
         || other.go(),
@@ -136,11 +136,11 @@ fn a_queued_peer_copy_reads_what_the_next_module_put_there() {
     for seed in [None, Some(1), Some(2), Some(3)] {
         for device in [0, 1] {
             let builder = seed.map_or_else(Builder::new, late);
-            let bench = bench(builder.devices(2));
-            let (addr, other) = unload(&bench, device);
-            let next = bench.load(&variable(THEIRS));
-            assert_eq!(address(&bench, next), addr, "the address must be reused");
-            assert_eq!(other.finish(&bench), (R::CUDA_SUCCESS, THEIRS));
+            let sim = test_device(builder.devices(2));
+            let (addr, other) = unload(&sim, device);
+            let next = sim.load(&variable(THEIRS));
+            assert_eq!(address(&sim, next), addr, "the address must be reused");
+            assert_eq!(other.finish(&sim), (R::CUDA_SUCCESS, THEIRS));
         }
     }
 }
@@ -148,13 +148,13 @@ fn a_queued_peer_copy_reads_what_the_next_module_put_there() {
 #[test]
 fn the_checker_reports_a_peer_copy_of_an_unloaded_module() {
     for device in [0, 1] {
-        let bench = bench(Builder::new().devices(2).check_freed(true));
-        let (addr, other) = unload(&bench, device);
-        let next = bench.load(&variable(THEIRS));
-        assert_ne!(address(&bench, next), addr, "the address waits");
-        let (status, _) = other.finish_lost(&bench);
+        let sim = test_device(Builder::new().devices(2).check_freed(true));
+        let (addr, other) = unload(&sim, device);
+        let next = sim.load(&variable(THEIRS));
+        assert_ne!(address(&sim, next), addr, "the address waits");
+        let (status, _) = other.finish_lost(&sim);
         assert_eq!(status, R::CUDA_ERROR_ILLEGAL_ADDRESS);
-        let reports = bench.simulator.take_reports();
+        let reports = sim.simulator.take_reports();
         let report = &reports[0];
         assert_eq!(report.kind, ReportKind::UseAfterFree, "{report}");
         assert_eq!(report.access.map(|access| access.address), Some(addr));
@@ -169,10 +169,10 @@ fn the_checker_reports_a_peer_copy_of_an_unloaded_module() {
 
 impl Other {
     /// Like [`finish`](Self::finish), for a copy that loses the device.
-    fn finish_lost(&self, bench: &Bench) -> (R, Option<String>) {
+    fn finish_lost(&self, sim: &TestDevice) -> (R, Option<String>) {
         self.go();
-        let status = unsafe { bench.cuStreamSynchronize(self.stream) };
-        let fault = [0, 1].iter().find_map(|&i| bench.simulator.fault(i));
+        let status = unsafe { sim.cuStreamSynchronize(self.stream) };
+        let fault = [0, 1].iter().find_map(|&i| sim.simulator.fault(i));
         (status, fault)
     }
 }
@@ -180,29 +180,29 @@ impl Other {
 #[test]
 fn late_work_of_another_context_runs_after_the_unloading() {
     for seed in 0..24 {
-        let bench = bench(late(seed).devices(2));
-        let module = bench.load(&variable(OURS));
-        let addr = address(&bench, module);
+        let sim = test_device(late(seed).devices(2));
+        let module = sim.load(&variable(OURS));
+        let addr = address(&sim, module);
         let mut context = ptr::null_mut();
-        unsafe { ok(bench.cuCtxCreate_v2(&raw mut context, 0, seed as i32 % 2)) };
-        let (stream, copy) = (bench.stream(1), bench.alloc(16));
+        unsafe { ok(sim.cuCtxCreate_v2(&raw mut context, 0, seed as i32 % 2)) };
+        let (stream, copy) = (sim.stream(1), sim.alloc(16));
         unsafe {
-            ok(bench.cuMemcpyPeerAsync(copy, context, addr, bench.context, 16, stream));
-            ok(bench.cuModuleUnload(module));
-            ok(bench.cuCtxSetCurrent(bench.context));
-            let next = bench.load(&variable(THEIRS));
-            assert_eq!(address(&bench, next), addr);
-            ok(bench.cuCtxSetCurrent(context));
-            ok(bench.cuStreamSynchronize(stream));
+            ok(sim.cuMemcpyPeerAsync(copy, context, addr, sim.context, 16, stream));
+            ok(sim.cuModuleUnload(module));
+            ok(sim.cuCtxSetCurrent(sim.context));
+            let next = sim.load(&variable(THEIRS));
+            assert_eq!(address(&sim, next), addr);
+            ok(sim.cuCtxSetCurrent(context));
+            ok(sim.cuStreamSynchronize(stream));
         }
-        assert_eq!(bench.download::<u32>(copy, 4), THEIRS, "seed {seed}");
+        assert_eq!(sim.download::<u32>(copy, 4), THEIRS, "seed {seed}");
     }
 }
 
-/// Creates something in the context of the bench, and returns a call that frees or unloads it.
-type Make = fn(&Bench) -> Box<dyn FnOnce(&DriverTable) -> R + Send>;
+/// Creates something in the context of the sim, and returns a call that frees or unloads it.
+type Make = fn(&TestDevice) -> Box<dyn FnOnce(&DriverTable) -> R + Send>;
 
-fn library(bench: &Bench) -> usize {
+fn library(sim: &TestDevice) -> usize {
     let text = CString::new(variable(OURS)).unwrap();
     let mut library: CUlibrary = ptr::null_mut();
     let (mut addr, mut size) = (0_u64, 0_usize);
@@ -210,67 +210,67 @@ fn library(bench: &Bench) -> usize {
         let (library, image) = (&raw mut library, text.as_ptr().cast());
         let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
         let (options, values) = (ptr::null_mut(), ptr::null_mut());
-        ok(bench.cuLibraryLoadData(library, image, none, nothing, 0, options, values, 0));
+        ok(sim.cuLibraryLoadData(library, image, none, nothing, 0, options, values, 0));
         // The library is loaded into the context when it is used there.
         let name = c"values".as_ptr();
-        ok(bench.cuLibraryGetGlobal(&raw mut addr, &raw mut size, *library, name));
+        ok(sim.cuLibraryGetGlobal(&raw mut addr, &raw mut size, *library, name));
     }
     library.expose_provenance()
 }
 
-fn array(bench: &Bench) -> usize {
+fn array(sim: &TestDevice) -> usize {
     let mut desc: cuda_sys::CUDA_ARRAY_DESCRIPTOR = unsafe { std::mem::zeroed() };
     (desc.Width, desc.Height, desc.NumChannels) = (4, 4, 1);
     desc.Format = cuda_sys::CUarray_format::CU_AD_FORMAT_UNSIGNED_INT32;
     let mut array: CUarray = ptr::null_mut();
-    unsafe { ok(bench.cuArrayCreate_v2(&raw mut array, &raw const desc)) };
+    unsafe { ok(sim.cuArrayCreate_v2(&raw mut array, &raw const desc)) };
     array.expose_provenance()
 }
 
-fn registered(bench: &Bench) -> usize {
+fn registered(sim: &TestDevice) -> usize {
     let memory: &'static mut [u8] = Box::leak(Box::new([0; 8192]));
     let start: *mut c_void = memory.as_mut_ptr().cast();
-    unsafe { ok(bench.cuMemHostRegister_v2(start, 4096, 0)) };
+    unsafe { ok(sim.cuMemHostRegister_v2(start, 4096, 0)) };
     start.expose_provenance()
 }
 
 /// Calls that free or unload without being ordered by a stream.
 const CALLS: [(&str, Make); 7] = [
-    ("cuMemFree", |bench| {
-        let addr = bench.alloc(64);
+    ("cuMemFree", |sim| {
+        let addr = sim.alloc(64);
         Box::new(move |driver| unsafe { driver.cuMemFree_v2(addr) })
     }),
-    ("cuMemFree of managed memory", |bench| {
+    ("cuMemFree of managed memory", |sim| {
         let mut addr = 0;
-        unsafe { ok(bench.cuMemAllocManaged(&raw mut addr, 64, 1)) };
+        unsafe { ok(sim.cuMemAllocManaged(&raw mut addr, 64, 1)) };
         Box::new(move |driver| unsafe { driver.cuMemFree_v2(addr) })
     }),
-    ("cuMemFreeHost", |bench| {
-        let start = bench.pinned(64).expose_provenance();
+    ("cuMemFreeHost", |sim| {
+        let start = sim.pinned(64).expose_provenance();
         Box::new(move |driver| unsafe {
             driver.cuMemFreeHost(ptr::with_exposed_provenance_mut(start))
         })
     }),
-    ("cuMemHostUnregister", |bench| {
-        let start = registered(bench);
+    ("cuMemHostUnregister", |sim| {
+        let start = registered(sim);
         Box::new(move |driver| unsafe {
             driver.cuMemHostUnregister(ptr::with_exposed_provenance_mut(start))
         })
     }),
-    ("cuModuleUnload", |bench| {
-        let module = bench.load(&variable(OURS)).expose_provenance();
+    ("cuModuleUnload", |sim| {
+        let module = sim.load(&variable(OURS)).expose_provenance();
         Box::new(move |driver| unsafe {
             driver.cuModuleUnload(ptr::with_exposed_provenance_mut(module))
         })
     }),
-    ("cuLibraryUnload", |bench| {
-        let library = library(bench);
+    ("cuLibraryUnload", |sim| {
+        let library = library(sim);
         Box::new(move |driver| unsafe {
             driver.cuLibraryUnload(ptr::with_exposed_provenance_mut(library))
         })
     }),
-    ("cuArrayDestroy", |bench| {
-        let array = array(bench);
+    ("cuArrayDestroy", |sim| {
+        let array = array(sim);
         Box::new(move |driver| unsafe {
             driver.cuArrayDestroy(ptr::with_exposed_provenance_mut(array))
         })
@@ -280,47 +280,47 @@ const CALLS: [(&str, Make); 7] = [
 #[test]
 fn freeing_does_not_wait_for_another_context() {
     for device in [0, 1] {
-        let bench = bench(Builder::new().devices(2));
-        let source = bench.upload(&OURS);
-        let other = Other::new(&bench, device, source);
+        let sim = test_device(Builder::new().devices(2));
+        let source = sim.upload(&OURS);
+        let other = Other::new(&sim, device, source);
         for (name, make) in CALLS {
-            let call = make(&bench);
-            assert!(returns(&bench, AT_ONCE, call, || other.go()), "{name}");
+            let call = make(&sim);
+            assert!(returns(&sim, AT_ONCE, call, || other.go()), "{name}");
         }
-        assert_eq!(other.finish(&bench), (R::CUDA_SUCCESS, OURS));
+        assert_eq!(other.finish(&sim), (R::CUDA_SUCCESS, OURS));
     }
 }
 
 #[test]
 fn freeing_waits_for_its_own_context() {
-    let bench = bench(Builder::new());
-    let stream = bench.stream(1);
-    let flag = bench.pinned(4).cast::<u32>();
+    let sim = test_device(Builder::new());
+    let stream = sim.stream(1);
+    let flag = sim.pinned(4).cast::<u32>();
     for (name, make) in CALLS {
-        let call = make(&bench);
+        let call = make(&sim);
         unsafe {
             flag.write_volatile(0);
-            ok(bench.cuStreamWaitValue32_v2(stream, flag.addr() as u64, 1, 0));
+            ok(sim.cuStreamWaitValue32_v2(stream, flag.addr() as u64, 1, 0));
         }
         let release = || unsafe { flag.write_volatile(1) };
-        let waited = !returns(&bench, Duration::from_millis(30), call, release);
+        let waited = !returns(&sim, Duration::from_millis(30), call, release);
         assert!(waited, "{name}");
     }
 }
 
 #[test]
 fn a_copy_of_freed_page_locked_memory_is_reported() {
-    let bench = bench(Builder::new());
-    let pinned = bench.pinned(16);
-    let other = Other::new(&bench, 0, pinned.addr() as u64);
+    let sim = test_device(Builder::new());
+    let pinned = sim.pinned(16);
+    let other = Other::new(&sim, 0, pinned.addr() as u64);
     let start = pinned.expose_provenance();
     let free = |driver: &DriverTable| unsafe {
         driver.cuMemFreeHost(ptr::with_exposed_provenance_mut(start))
     };
-    assert!(returns(&bench, AT_ONCE, free, || other.go()));
-    let (status, fault) = other.finish_lost(&bench);
+    assert!(returns(&sim, AT_ONCE, free, || other.go()));
+    let (status, fault) = other.finish_lost(&sim);
     assert_eq!(status, R::CUDA_ERROR_ILLEGAL_ADDRESS);
     assert!(fault.unwrap().contains("freed"));
-    let reports = bench.simulator.take_reports();
+    let reports = sim.simulator.take_reports();
     assert_eq!(reports[0].kind, ReportKind::UseAfterFree, "{}", reports[0]);
 }

@@ -11,7 +11,7 @@ use cuda_sys::{
     CUmemLocationType, CUpointer_attribute, CUresult,
 };
 
-use crate::support::{ADD, Bench, bench, late, ok};
+use crate::support::{ADD, TestDevice, late, ok, test_device};
 
 const MIB: usize = 1 << 20;
 const BAD: R = R::CUDA_ERROR_INVALID_VALUE;
@@ -41,7 +41,7 @@ fn desc(device: i32, flags: F) -> CUmemAccessDesc {
     }
 }
 
-impl Bench {
+impl TestDevice {
     fn reserve(&self, size: usize) -> CUdeviceptr {
         let mut addr = 0;
         unsafe { ok(self.cuMemAddressReserve(&raw mut addr, size, 0, 0, 0)) };
@@ -82,168 +82,163 @@ impl Bench {
 
 #[test]
 fn pieces_at_neighbouring_addresses_are_one_memory() {
-    for bench in [bench(Builder::new()), bench(late(3))] {
+    for sim in [test_device(Builder::new()), test_device(late(3))] {
         let size = 6 * MIB;
-        let addr = bench.reserve(size);
-        let handles = [bench.create(2 * MIB, 0), bench.create(4 * MIB, 0)];
-        bench.map(addr, 2 * MIB, handles[0]);
-        bench.map(addr + 2 * MIB as u64, 4 * MIB, handles[1]);
-        bench.allow(addr, size, 0);
-        let fresh = bench.download::<u8>(addr + size as u64 - 8, 8);
+        let addr = sim.reserve(size);
+        let handles = [sim.create(2 * MIB, 0), sim.create(4 * MIB, 0)];
+        sim.map(addr, 2 * MIB, handles[0]);
+        sim.map(addr + 2 * MIB as u64, 4 * MIB, handles[1]);
+        sim.allow(addr, size, 0);
+        let fresh = sim.download::<u8>(addr + size as u64 - 8, 8);
         assert_eq!(fresh, [0xCD; 8], "the memory is not cleared");
 
         // Accesses across the boundary of two mappings: by copies, by a kernel, by a fill.
         let count = size / 4;
         let values: Vec<f32> = (0..count).map(|index| (index % 4096) as f32).collect();
         let bytes = size_of_val(&values[..]);
-        unsafe { ok(bench.cuMemcpyHtoD_v2(addr, values.as_ptr().cast(), bytes)) };
-        let out = bench.alloc(size);
-        let add = bench.function(bench.load(ADD), "add");
+        unsafe { ok(sim.cuMemcpyHtoD_v2(addr, values.as_ptr().cast(), bytes)) };
+        let out = sim.alloc(size);
+        let add = sim.function(sim.load(ADD), "add");
         let blocks = (count / 1024) as u32;
         let mut params = [addr, addr, out, count as u64];
-        ok(bench.launch(add, [blocks, 1024], ptr::null_mut(), &mut params));
+        ok(sim.launch(add, [blocks, 1024], ptr::null_mut(), &mut params));
         let doubled: Vec<f32> = values.iter().map(|value| value + value).collect();
-        assert_eq!(bench.download::<f32>(out, count), doubled);
+        assert_eq!(sim.download::<f32>(out, count), doubled);
         let middle = addr + 2 * MIB as u64 - 4;
-        unsafe { ok(bench.cuMemsetD32_v2(middle, 7, 2)) };
-        assert_eq!(bench.download::<u32>(middle, 2), [7, 7]);
+        unsafe { ok(sim.cuMemsetD32_v2(middle, 7, 2)) };
+        assert_eq!(sim.download::<u32>(middle, 2), [7, 7]);
 
-        bench.end_of(addr, size, &handles);
-        ok(unsafe { bench.cuMemFree_v2(out) });
+        sim.end_of(addr, size, &handles);
+        ok(unsafe { sim.cuMemFree_v2(out) });
     }
 }
 
 #[test]
 fn memory_is_the_same_wherever_it_is_mapped() {
-    let bench = bench(Builder::new());
-    let addr = bench.reserve(4 * MIB);
+    let sim = test_device(Builder::new());
+    let addr = sim.reserve(4 * MIB);
     let (one, two) = (addr, addr + 2 * MIB as u64);
-    let handle = bench.create(2 * MIB, 0);
-    bench.map(one, 2 * MIB, handle);
-    bench.map(two, 2 * MIB, handle);
-    bench.allow(addr, 4 * MIB, 0);
-    unsafe { ok(bench.cuMemsetD32_v2(one + 40, 0xABCD, 3)) };
-    assert_eq!(bench.download::<u32>(two + 40, 3), [0xABCD; 3]);
+    let handle = sim.create(2 * MIB, 0);
+    sim.map(one, 2 * MIB, handle);
+    sim.map(two, 2 * MIB, handle);
+    sim.allow(addr, 4 * MIB, 0);
+    unsafe { ok(sim.cuMemsetD32_v2(one + 40, 0xABCD, 3)) };
+    assert_eq!(sim.download::<u32>(two + 40, 3), [0xABCD; 3]);
 
     // After it is mapped elsewhere, the memory still has its bytes; the handle alone keeps it
     // alive.
     unsafe {
-        ok(bench.cuMemUnmap(addr, 4 * MIB));
-        assert_eq!(bench.cuMemsetD32_v2(one, 1, 1), BAD);
+        ok(sim.cuMemUnmap(addr, 4 * MIB));
+        assert_eq!(sim.cuMemsetD32_v2(one, 1, 1), BAD);
     }
-    bench.map(two, 2 * MIB, handle);
-    bench.allow(two, 2 * MIB, 0);
-    assert_eq!(bench.download::<u32>(two + 40, 3), [0xABCD; 3]);
+    sim.map(two, 2 * MIB, handle);
+    sim.allow(two, 2 * MIB, 0);
+    assert_eq!(sim.download::<u32>(two + 40, 3), [0xABCD; 3]);
 
     // The mapping alone keeps it alive as well.
     let mut again = 0;
     unsafe {
-        ok(bench.cuMemRelease(handle));
-        assert_eq!(bench.cuMemRelease(handle), BAD);
-        assert_eq!(bench.download::<u32>(two + 40, 3), [0xABCD; 3]);
+        ok(sim.cuMemRelease(handle));
+        assert_eq!(sim.cuMemRelease(handle), BAD);
+        assert_eq!(sim.download::<u32>(two + 40, 3), [0xABCD; 3]);
         let inside = ptr::without_provenance_mut(two as usize + 100);
-        ok(bench.cuMemRetainAllocationHandle(&raw mut again, inside));
+        ok(sim.cuMemRetainAllocationHandle(&raw mut again, inside));
         let mut asked = prop(7);
-        ok(bench.cuMemGetAllocationPropertiesFromHandle(&raw mut asked, again));
+        ok(sim.cuMemGetAllocationPropertiesFromHandle(&raw mut asked, again));
         assert_eq!(
             asked.type_,
             CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED
         );
-        ok(bench.cuMemUnmap(two, 2 * MIB));
-        ok(bench.cuMemRelease(again));
-        ok(bench.cuMemAddressFree(addr, 4 * MIB));
+        ok(sim.cuMemUnmap(two, 2 * MIB));
+        ok(sim.cuMemRelease(again));
+        ok(sim.cuMemAddressFree(addr, 4 * MIB));
     }
-    assert_eq!(bench.simulator.live().physical, 0);
+    assert_eq!(sim.simulator.live().physical, 0);
 }
 
 #[test]
 fn access_is_given_device_by_device() {
-    let bench = bench(Builder::new().devices(2));
+    let sim = test_device(Builder::new().devices(2));
     let mut other = ptr::null_mut();
-    unsafe { ok(bench.cuDevicePrimaryCtxRetain(&raw mut other, 1)) };
-    let addr = bench.reserve(2 * MIB);
-    let handle = bench.create(2 * MIB, 1);
-    bench.map(addr, 2 * MIB, handle);
+    unsafe { ok(sim.cuDevicePrimaryCtxRetain(&raw mut other, 1)) };
+    let addr = sim.reserve(2 * MIB);
+    let handle = sim.create(2 * MIB, 1);
+    sim.map(addr, 2 * MIB, handle);
     let access_of = |device| {
         let mut flags = 9;
-        unsafe { ok(bench.cuMemGetAccess(&raw mut flags, &location(device), addr)) };
+        unsafe { ok(sim.cuMemGetAccess(&raw mut flags, &location(device), addr)) };
         flags
     };
     assert_eq!((access_of(0), access_of(1)), (0, 0));
-    assert_eq!(
-        unsafe { bench.cuMemsetD32_v2(addr, 1, 1) },
-        BAD,
-        "nobody may"
-    );
-    bench.allow(addr, 2 * MIB, 1);
+    assert_eq!(unsafe { sim.cuMemsetD32_v2(addr, 1, 1) }, BAD, "nobody may");
+    sim.allow(addr, 2 * MIB, 1);
     assert_eq!((access_of(0), access_of(1)), (0, 3));
-    unsafe { ok(bench.cuMemsetD32_v2(addr, 0x3F80_0000, 1)) };
+    unsafe { ok(sim.cuMemsetD32_v2(addr, 0x3F80_0000, 1)) };
     let mut used = [0_usize; 2];
     unsafe {
-        ok(bench.cuMemGetInfo_v2(&raw mut used[0], &raw mut used[1]));
+        ok(sim.cuMemGetInfo_v2(&raw mut used[0], &raw mut used[1]));
         assert_eq!(used[0], used[1], "the memory belongs to the other device");
-        ok(bench.cuCtxSetCurrent(other));
-        ok(bench.cuMemGetInfo_v2(&raw mut used[0], &raw mut used[1]));
+        ok(sim.cuCtxSetCurrent(other));
+        ok(sim.cuMemGetInfo_v2(&raw mut used[0], &raw mut used[1]));
         assert_eq!(used[1] - used[0], 2 * MIB);
-        ok(bench.cuCtxSetCurrent(bench.context));
+        ok(sim.cuCtxSetCurrent(sim.context));
     }
 
     // Once the first device has access too, its kernels may use the memory.
-    bench.allow(addr, 2 * MIB, 0);
-    let add = bench.function(bench.load(ADD), "add");
-    let out = bench.alloc(4);
+    sim.allow(addr, 2 * MIB, 0);
+    let add = sim.function(sim.load(ADD), "add");
+    let out = sim.alloc(4);
     let mut params = [addr, addr, out, 1];
-    ok(bench.launch(add, [1, 1], ptr::null_mut(), &mut params));
-    assert_eq!(bench.download::<f32>(out, 1), [2.0]);
+    ok(sim.launch(add, [1, 1], ptr::null_mut(), &mut params));
+    assert_eq!(sim.download::<f32>(out, 1), [2.0]);
 
     // Without access they may not, although the devices are peers.
-    unsafe { ok(bench.cuCtxEnablePeerAccess(other, 0)) };
-    ok(bench.access(addr, 2 * MIB, 0, F::CU_MEM_ACCESS_FLAGS_PROT_NONE));
-    ok(bench.launch(add, [1, 1], ptr::null_mut(), &mut params));
-    assert_eq!(bench.sync(), R::CUDA_ERROR_ILLEGAL_ADDRESS);
+    unsafe { ok(sim.cuCtxEnablePeerAccess(other, 0)) };
+    ok(sim.access(addr, 2 * MIB, 0, F::CU_MEM_ACCESS_FLAGS_PROT_NONE));
+    ok(sim.launch(add, [1, 1], ptr::null_mut(), &mut params));
+    assert_eq!(sim.sync(), R::CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 #[test]
 fn what_is_unmapped_is_no_longer_used() {
-    let bench = bench(late(11));
-    let addr = bench.reserve(4 * MIB);
+    let sim = test_device(late(11));
+    let addr = sim.reserve(4 * MIB);
     let (one, two) = (addr, addr + 2 * MIB as u64);
-    let handle = bench.create(2 * MIB, 0);
+    let handle = sim.create(2 * MIB, 0);
     for place in [one, two] {
-        bench.map(place, 2 * MIB, handle);
-        bench.allow(place, 2 * MIB, 0);
+        sim.map(place, 2 * MIB, handle);
+        sim.allow(place, 2 * MIB, 0);
     }
-    let stream = bench.stream(1);
+    let stream = sim.stream(1);
     unsafe {
-        ok(bench.cuMemsetD32Async(one, 0x55, 4, stream));
+        ok(sim.cuMemsetD32Async(one, 0x55, 4, stream));
         // Unmapping waits for the fill, which runs late.
-        ok(bench.cuMemUnmap(one, 2 * MIB));
+        ok(sim.cuMemUnmap(one, 2 * MIB));
     }
-    assert_eq!(bench.simulator.pending(), 0);
-    assert_eq!(bench.download::<u32>(two, 4), [0x55; 4]);
+    assert_eq!(sim.simulator.pending(), 0);
+    assert_eq!(sim.download::<u32>(two, 4), [0x55; 4]);
     unsafe {
-        ok(bench.cuMemsetD32Async(two, 0x66, 4, stream));
-        ok(bench.cuStreamSynchronize(stream));
-        assert_eq!(bench.cuMemsetD32Async(one, 1, 1, stream), BAD);
+        ok(sim.cuMemsetD32Async(two, 0x66, 4, stream));
+        ok(sim.cuStreamSynchronize(stream));
+        assert_eq!(sim.cuMemsetD32Async(one, 1, 1, stream), BAD);
     }
-    bench.map(one, 2 * MIB, handle);
-    bench.allow(one, 2 * MIB, 0);
-    assert_eq!(bench.download::<u32>(one, 4), [0x66; 4]);
-    bench.end_of(addr, 4 * MIB, &[handle]);
+    sim.map(one, 2 * MIB, handle);
+    sim.allow(one, 2 * MIB, 0);
+    assert_eq!(sim.download::<u32>(one, 4), [0x66; 4]);
+    sim.end_of(addr, 4 * MIB, &[handle]);
 }
 
 #[test]
 fn a_pointer_tells_what_is_mapped() {
     type A = CUpointer_attribute;
-    let bench = bench(Builder::new());
-    let addr = bench.reserve(4 * MIB);
-    let handle = bench.create(2 * MIB, 0);
+    let sim = test_device(Builder::new());
+    let addr = sim.reserve(4 * MIB);
+    let handle = sim.create(2 * MIB, 0);
     let place = addr + 2 * MIB as u64;
-    bench.map(place, 2 * MIB, handle);
+    sim.map(place, 2 * MIB, handle);
     let ask = |attribute, ptr| {
         let mut value = 0_u64;
-        let status =
-            unsafe { bench.cuPointerGetAttribute((&raw mut value).cast(), attribute, ptr) };
+        let status = unsafe { sim.cuPointerGetAttribute((&raw mut value).cast(), attribute, ptr) };
         (status, value)
     };
     let mapped = A::CU_POINTER_ATTRIBUTE_MAPPED;
@@ -254,69 +249,69 @@ fn a_pointer_tells_what_is_mapped() {
     assert_eq!(ask(ordinal, addr).0, BAD);
     let (mut base, mut size) = (0, 0);
     unsafe {
-        ok(bench.cuMemGetAddressRange_v2(&raw mut base, &raw mut size, place + 77));
+        ok(sim.cuMemGetAddressRange_v2(&raw mut base, &raw mut size, place + 77));
         assert_eq!((base, size), (place, 2 * MIB));
         assert_eq!(
-            bench.cuMemFree_v2(place),
+            sim.cuMemFree_v2(place),
             BAD,
             "the memory was not allocated by cuMemCreate"
         );
-        ok(bench.cuMemUnmap(place, 2 * MIB));
-        ok(bench.cuMemRelease(handle));
-        ok(bench.cuMemAddressFree(addr, 4 * MIB));
+        ok(sim.cuMemUnmap(place, 2 * MIB));
+        ok(sim.cuMemRelease(handle));
+        ok(sim.cuMemAddressFree(addr, 4 * MIB));
     }
 }
 
 #[test]
 fn a_range_grows_in_place() {
-    let bench = bench(Builder::new());
+    let sim = test_device(Builder::new());
     let size = 2 * MIB;
-    let addr = bench.reserve(size);
+    let addr = sim.reserve(size);
     let next = addr + size as u64;
     let mut behind = 0;
-    unsafe { ok(bench.cuMemAddressReserve(&raw mut behind, size, 0, next, 0)) };
+    unsafe { ok(sim.cuMemAddressReserve(&raw mut behind, size, 0, next, 0)) };
     assert_eq!(behind, next);
     let mut elsewhere = 0;
-    unsafe { ok(bench.cuMemAddressReserve(&raw mut elsewhere, size, 1 << 26, next, 0)) };
+    unsafe { ok(sim.cuMemAddressReserve(&raw mut elsewhere, size, 1 << 26, next, 0)) };
     assert!(elsewhere != next && elsewhere % (1 << 26) == 0);
-    let handles = [bench.create(size, 0), bench.create(size, 0)];
-    bench.map(addr, size, handles[0]);
-    bench.map(behind, size, handles[1]);
-    bench.allow(addr, 2 * size, 0);
-    unsafe { ok(bench.cuMemsetD8_v2(next - 2, 9, 4)) };
-    assert_eq!(bench.download::<u8>(next - 3, 6), [0xCD, 9, 9, 9, 9, 0xCD]);
+    let handles = [sim.create(size, 0), sim.create(size, 0)];
+    sim.map(addr, size, handles[0]);
+    sim.map(behind, size, handles[1]);
+    sim.allow(addr, 2 * size, 0);
+    unsafe { ok(sim.cuMemsetD8_v2(next - 2, 9, 4)) };
+    assert_eq!(sim.download::<u8>(next - 3, 6), [0xCD, 9, 9, 9, 9, 0xCD]);
 }
 
 #[test]
 fn wrong_calls_are_refused() {
-    let bench = bench(Builder::new().memory(16 << 20));
-    let addr = bench.reserve(6 * MIB);
-    let handle = bench.create(4 * MIB, 0);
+    let sim = test_device(Builder::new().memory(16 << 20));
+    let addr = sim.reserve(6 * MIB);
+    let handle = sim.create(4 * MIB, 0);
     let (mut ptr, mut made, mut flags) = (0, 0, 0);
     let both = F::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     unsafe {
         for (size, align, flags) in [(0, 0, 0), (4097, 0, 0), (2 * MIB, 3, 0), (2 * MIB, 0, 1)] {
-            let status = bench.cuMemAddressReserve(&raw mut ptr, size, align, 0, flags);
+            let status = sim.cuMemAddressReserve(&raw mut ptr, size, align, 0, flags);
             assert_eq!(status, BAD, "{size} {align} {flags}");
         }
-        let huge = bench.cuMemAddressReserve(&raw mut ptr, 1 << 50, 0, 0, 0);
+        let huge = sim.cuMemAddressReserve(&raw mut ptr, 1 << 50, 0, 0, 0);
         assert_eq!(huge, R::CUDA_ERROR_OUT_OF_MEMORY);
         for size in [0, MIB, 3 * MIB] {
-            let status = bench.cuMemCreate(&raw mut made, size, &prop(0), 0);
+            let status = sim.cuMemCreate(&raw mut made, size, &prop(0), 0);
             assert_eq!(status, BAD, "{size}");
         }
-        let status = bench.cuMemCreate(&raw mut made, 2 * MIB, &prop(1), 0);
+        let status = sim.cuMemCreate(&raw mut made, 2 * MIB, &prop(1), 0);
         assert_eq!(status, R::CUDA_ERROR_INVALID_DEVICE);
-        let full = bench.cuMemCreate(&raw mut made, 14 * MIB, &prop(0), 0);
+        let full = sim.cuMemCreate(&raw mut made, 14 * MIB, &prop(0), 0);
         assert_eq!(full, R::CUDA_ERROR_OUT_OF_MEMORY);
         let mut shared = prop(0);
         shared.requestedHandleTypes =
             CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-        let status = bench.cuMemCreate(&raw mut made, 2 * MIB, &shared, 0);
+        let status = sim.cuMemCreate(&raw mut made, 2 * MIB, &shared, 0);
         assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
         let mut host = prop(0);
         host.location.type_ = CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA;
-        let status = bench.cuMemCreate(&raw mut made, 2 * MIB, &host, 0);
+        let status = sim.cuMemCreate(&raw mut made, 2 * MIB, &host, 0);
         assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
 
         let middle = addr + MIB as u64;
@@ -329,47 +324,47 @@ fn wrong_calls_are_refused() {
             (addr, 4 * MIB, 0, handle + 1),
             (addr + 4 * MIB as u64, 4 * MIB, 0, handle),
         ] {
-            let status = bench.cuMemMap(at, size, offset, handle, 0);
+            let status = sim.cuMemMap(at, size, offset, handle, 0);
             assert_eq!(status, BAD, "{at:#x} {size} {offset}");
         }
-        bench.map(addr, 4 * MIB, handle);
-        let over = bench.cuMemMap(addr + 2 * MIB as u64, 2 * MIB, 0, handle, 0);
+        sim.map(addr, 4 * MIB, handle);
+        let over = sim.cuMemMap(addr + 2 * MIB as u64, 2 * MIB, 0, handle, 0);
         assert_eq!(over, BAD, "something is there");
-        assert_eq!(bench.cuMemUnmap(addr, 2 * MIB), BAD, "a part");
-        assert_eq!(bench.cuMemUnmap(addr, 6 * MIB), BAD, "beyond the end");
-        assert_eq!(bench.access(addr, 2 * MIB, 0, both), BAD, "a part");
-        assert_eq!(bench.access(addr, 6 * MIB, 0, both), BAD, "beyond the end");
+        assert_eq!(sim.cuMemUnmap(addr, 2 * MIB), BAD, "a part");
+        assert_eq!(sim.cuMemUnmap(addr, 6 * MIB), BAD, "beyond the end");
+        assert_eq!(sim.access(addr, 2 * MIB, 0, both), BAD, "a part");
+        assert_eq!(sim.access(addr, 6 * MIB, 0, both), BAD, "beyond the end");
         let odd = CUmemAccess_flags(2);
-        assert_eq!(bench.access(addr, 4 * MIB, 0, odd), BAD);
+        assert_eq!(sim.access(addr, 4 * MIB, 0, odd), BAD);
         let read = F::CU_MEM_ACCESS_FLAGS_PROT_READ;
-        let status = bench.access(addr, 4 * MIB, 0, read);
+        let status = sim.access(addr, 4 * MIB, 0, read);
         assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
         let unmapped = addr + 4 * MIB as u64;
-        let status = bench.cuMemGetAccess(&raw mut flags, &location(0), unmapped);
+        let status = sim.cuMemGetAccess(&raw mut flags, &location(0), unmapped);
         assert_eq!(status, BAD);
         let nothing = ptr::without_provenance_mut(unmapped as usize);
-        let status = bench.cuMemRetainAllocationHandle(&raw mut made, nothing);
+        let status = sim.cuMemRetainAllocationHandle(&raw mut made, nothing);
         assert_eq!(status, BAD);
         assert_eq!(
-            bench.cuMemAddressFree(addr, 6 * MIB),
+            sim.cuMemAddressFree(addr, 6 * MIB),
             BAD,
             "the address range is in use"
         );
-        ok(bench.cuMemUnmap(addr, 4 * MIB));
-        assert_eq!(bench.cuMemAddressFree(addr, 4 * MIB), BAD, "a part");
-        ok(bench.cuMemAddressFree(addr, 6 * MIB));
-        assert_eq!(bench.cuMemAddressFree(addr, 6 * MIB), BAD);
-        ok(bench.cuMemRelease(handle));
+        ok(sim.cuMemUnmap(addr, 4 * MIB));
+        assert_eq!(sim.cuMemAddressFree(addr, 4 * MIB), BAD, "a part");
+        ok(sim.cuMemAddressFree(addr, 6 * MIB));
+        assert_eq!(sim.cuMemAddressFree(addr, 6 * MIB), BAD);
+        ok(sim.cuMemRelease(handle));
 
         let mut granularity = 0;
         let recommended = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
-        ok(bench.cuMemGetAllocationGranularity(&raw mut granularity, &prop(0), recommended));
+        ok(sim.cuMemGetAllocationGranularity(&raw mut granularity, &prop(0), recommended));
         assert_eq!(granularity, 2 * MIB);
         // Sharing with other processes is not supported.
         let fd = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-        let export = bench.cuMemExportToShareableHandle(ptr::null_mut(), handle, fd, 0);
+        let export = sim.cuMemExportToShareableHandle(ptr::null_mut(), handle, fd, 0);
         assert_eq!(export, R::CUDA_ERROR_NOT_SUPPORTED);
     }
-    let unimplemented = bench.simulator.unimplemented_calls();
+    let unimplemented = sim.simulator.unimplemented_calls();
     assert_eq!(unimplemented, ["cuMemExportToShareableHandle"]);
 }

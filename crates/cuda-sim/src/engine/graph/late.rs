@@ -21,8 +21,8 @@ impl State {
         };
         for &op in ops {
             if self.nodes.contains_key(&op) {
-                let stray = [0.0, 0.5, 1.0][random.below(3)];
-                let wanted = self.wanted.entry(op).or_insert(Wanted { kind, stray });
+                let detour = [0.0, 0.5, 1.0][random.below(3)];
+                let wanted = self.wanted.entry(op).or_insert(Wanted { kind, detour });
                 if kind == Demand::Complete {
                     wanted.kind = kind;
                 }
@@ -99,13 +99,13 @@ impl State {
             .copied()
             .filter(|op| needed.contains(op))
             .collect();
-        let stray = self
+        let detour = self
             .wanted
             .values()
-            .map(|wanted| wanted.stray)
+            .map(|wanted| wanted.detour)
             .fold(0.0, f64::max);
         let random = self.late.as_mut()?;
-        let among = if useful.is_empty() || random.chance(stray) {
+        let among = if useful.is_empty() || random.chance(detour) {
             &all
         } else {
             &useful

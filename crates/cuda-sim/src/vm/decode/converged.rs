@@ -23,8 +23,8 @@ impl<'a> FunctionDecoder<'a, '_> {
         self.emit(Kind::Sync(op), d, a, b, c, imm);
     }
 
-    /// Takes `.sync`. Returns the first destination, and the slot of the predicate that is the second
-    /// one, or [`NOWHERE`].
+    /// Takes `.sync`. Returns the first destination, and the slot of the predicate that is the
+    /// second one, or [`NOWHERE`].
     fn converged(&mut self, form: &mut Form<'a>) -> Decoded<(&'a Operand<'a>, Slot)> {
         if !form.flag("sync") {
             return unsupported("without `.sync`");

@@ -99,7 +99,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             return invalid("Bad vector size");
         }
         let (mut slots, mut after) = (Vec::new(), Vec::new());
-        self.spot(at, parts.geometry, S32, &mut slots)?;
+        self.coordinates(at, parts.geometry, S32, &mut slots)?;
         for value in values {
             if access == SurfaceOp::Load {
                 let (slot, widen) = self.dest(value, ty)?;

@@ -7,7 +7,7 @@ use super::operand::Widen;
 use super::{Decoded, invalid, unsupported};
 use crate::vm::code::{Kind, Slot};
 use crate::vm::lanes::{MemoryOp, lanes, memory_fn};
-use crate::vm::texture::{Gather, Geometry, Look, Lookup, Query, QueryOp};
+use crate::vm::texture::{Gather, Geometry, Lookup, LookupOp, Query, QueryOp};
 use cuda_ptx::{Base, Operand};
 
 const F32: Ty = Ty::new(Class::Float, 32);
@@ -65,7 +65,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     }
 
     /// The slots of the coordinates after `[handle,`, with the layer first.
-    pub(super) fn spot(
+    pub(super) fn coordinates(
         &mut self,
         operand: &Operand<'a>,
         geometry: Geometry,
@@ -164,7 +164,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let (to, resident) = registers(to)?;
         let mut slots = Vec::new();
         let after = self.texture_dests(to, ty, &mut slots)?;
-        self.spot(at, geometry, of_coordinates, &mut slots)?;
+        self.coordinates(at, geometry, of_coordinates, &mut slots)?;
         for operand in rest {
             let count = match lookup {
                 Lookup::Gradient => geometry.axes(),
@@ -175,7 +175,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             }
         }
         let list = self.list(slots);
-        self.finish_texture::<Look>(handle, list | lookup.pack(geometry), after, resident)
+        self.finish_texture::<LookupOp>(handle, list | lookup.pack(geometry), after, resident)
     }
 
     pub(super) fn gather(&mut self, form: &mut Form<'a>) -> Decoded {
@@ -203,7 +203,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let (to, resident) = registers(to)?;
         let mut slots = Vec::new();
         let after = self.texture_dests(to, ty, &mut slots)?;
-        self.spot(at, geometry, F32, &mut slots)?;
+        self.coordinates(at, geometry, F32, &mut slots)?;
         let list = self.list(slots);
         self.finish_texture::<Gather>(handle, list | Gather::pack(channel), after, resident)
     }

@@ -62,8 +62,10 @@ fn helpers_without_work_use_no_cpu_time() {
         .unwrap();
     let device = Device::new(UNEVEN);
     let before = pool.broadcast(|_| cpu_time());
-    pool.install(|| device.run_with(64, 32, &[300_000], |launch| launch.threads = 8))
-        .unwrap();
+    pool.install(|| {
+        let run = device.run_with(64, 32, &[300_000], |launch| launch.threads = 8);
+        run.unwrap();
+    });
     let after = pool.broadcast(|_| cpu_time());
     let mut used: Vec<Duration> = before.iter().zip(&after).map(|(a, b)| *b - *a).collect();
     used.sort_unstable();

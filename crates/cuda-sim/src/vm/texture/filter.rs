@@ -90,7 +90,7 @@ impl Axis {
 
 /// A lane's request: coordinates, layer and interpretation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
+pub(super) struct TexelPosition {
     pub(super) at: [f32; 3],
     /// The number of coordinates. Of the remaining ones, one may be a layer.
     pub(super) axes: usize,
@@ -100,7 +100,7 @@ pub(super) struct Spot {
     pub(super) normalized: bool,
 }
 
-impl Spot {
+impl TexelPosition {
     pub(super) fn axis(&self, texture: &Texture, level: &Level, axis: usize) -> Axis {
         Axis {
             size: level.size[axis],
@@ -148,15 +148,15 @@ impl Reader<'_, '_> {
     pub(super) fn sample(
         &mut self,
         texture: &Texture,
-        spot: &Spot,
+        position: &TexelPosition,
         detail: Option<f32>,
     ) -> Result<[u32; 4], LaneFault> {
         let (first, second, weight) = detail.map_or((0, 0, 0.0), |detail| levels(texture, detail));
-        let near = self.level(texture, first, spot)?;
+        let near = self.level(texture, first, position)?;
         if weight == 0.0 {
             return Ok(near);
         }
-        let far = self.level(texture, second, spot)?;
+        let far = self.level(texture, second, position)?;
         let mut mixed = [0; 4];
         for (mixed, (near, far)) in mixed.iter_mut().zip(near.into_iter().zip(far)) {
             let (near, far) = (f32::from_bits(near), f32::from_bits(far));
@@ -182,10 +182,10 @@ impl Reader<'_, '_> {
         &mut self,
         texture: &Texture,
         number: usize,
-        spot: &Spot,
+        position: &TexelPosition,
     ) -> Result<[u32; 4], LaneFault> {
         let level = &texture.elements.levels[number];
-        let [x, y, z] = spot.taps(texture, level);
+        let [x, y, z] = position.taps(texture, level);
         if !texture.sampler.linear {
             let at = [x, y, z].map(|taps| taps.get()[0].0);
             return self.tap(texture, level, at);

@@ -7,11 +7,11 @@
 mod cube;
 mod element;
 mod filter;
-mod look;
+mod lookup;
 mod query;
 mod surface;
 
-pub(super) use look::{Gather, Geometry, Look, Lookup};
+pub(super) use lookup::{Gather, Geometry, Lookup, LookupOp};
 pub(super) use query::{Query, QueryOp};
 pub(super) use surface::{LoadSurface, Mode, ReduceSurface, StoreSurface};
 

@@ -1,6 +1,6 @@
 //! `txq` and `suq`: the extents of textures and surfaces.
 
-use super::look::Last;
+use super::lookup::Last;
 use super::{Elements, Object, Shape, refused};
 use crate::vm::code::{Ins, LaneFault};
 use crate::vm::lanes::{LANES, MemoryOp};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::look::Geometry;
+use super::lookup::Geometry;
 use super::{Elements, Object, Shape, refused};
 use crate::vm::atomic::{self, Shared};
 use crate::vm::check::{ObservedAccess, Observer};

@@ -1,0 +1,130 @@
+//! Creating, cloning and destroying graphs.
+
+use std::ffi::{c_uint, c_ulonglong};
+
+use cuda_sys::{CUgraph, CUgraph_st, CUgraphExec_st, CUgraphNode, CUgraphNode_st};
+
+use crate::driver::arg::Out;
+use crate::driver::export::{Call, exports};
+use crate::driver::handle::pointer;
+use crate::driver::objects::graph::model::Owner;
+use crate::driver::objects::graph::payload::Payload;
+use crate::driver::status::{ILLEGAL_STATE, INVALID_VALUE, NOT_SUPPORTED, Status};
+
+exports! {
+    cuGraphCreate => graph_create;
+    cuGraphDestroy => graph_destroy;
+    cuGraphClone => graph_clone;
+    cuGraphNodeFindInClone => graph_node_find_in_clone;
+    cuGraphDestroyNode => graph_destroy_node;
+    cuGraphChildGraphNodeGetGraph => graph_child_graph_node_get_graph;
+    cuGraphNodeGetContainingGraph => graph_node_get_containing_graph;
+    cuGraphGetId => graph_get_id;
+    cuGraphExecGetId => graph_exec_get_id;
+    cuGraphNodeGetLocalId => graph_node_get_local_id;
+    cuGraphNodeGetToolsId => graph_node_get_tools_id;
+}
+
+impl Call {
+    fn graph_create(&self, graph: Out<CUgraph>, flags: c_uint) -> Status {
+        graph.required()?;
+        if flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        let handle = self.graphs.lock().add_graph(Owner::User);
+        graph.set(pointer(handle))
+    }
+
+    /// `cuGraphDestroy()`—Executable graphs and launches are not affected.
+    fn graph_destroy(&self, graph: Out<CUgraph_st>) -> Status {
+        let mut world = self.graphs.lock();
+        let handle = graph.handle();
+        match world.graph(handle)?.owner {
+            Owner::User if world.is_captured_into(handle) => return Err(ILLEGAL_STATE),
+            Owner::User => {}
+            Owner::Node(_) | Owner::Capture(_) => return Err(INVALID_VALUE),
+        }
+        world.remove_graph(handle);
+        Ok(())
+    }
+
+    fn graph_clone(&self, clone: Out<CUgraph>, original: Out<CUgraph_st>) -> Status {
+        clone.required()?;
+        let mut world = self.graphs.lock();
+        world.graph(original.handle())?;
+        world.check_copyable(original.handle())?;
+        let copy = world.clone_graph(original.handle(), Owner::User)?;
+        clone.set(pointer(copy))
+    }
+
+    fn graph_node_find_in_clone(
+        &self,
+        node: Out<CUgraphNode>,
+        original: Out<CUgraphNode_st>,
+        clone: Out<CUgraph_st>,
+    ) -> Status {
+        node.required()?;
+        let world = self.graphs.lock();
+        let graph = world.graph(clone.handle())?;
+        let found = graph.clone_of.get(&original.handle());
+        let found = found.filter(|found| graph.nodes.contains_key(found));
+        node.set(pointer(*found.ok_or(INVALID_VALUE)?))
+    }
+
+    fn graph_destroy_node(&self, node: Out<CUgraphNode_st>) -> Status {
+        let mut world = self.graphs.lock();
+        let home = world.home(node.handle())?;
+        if world.is_captured_into(home) {
+            return Err(ILLEGAL_STATE);
+        }
+        if world.graph(home)?.has_memory_nodes() {
+            return Err(NOT_SUPPORTED);
+        }
+        if world.node(node.handle())?.payload.is_device_updatable() {
+            return Err(NOT_SUPPORTED);
+        }
+        world.remove_node(node.handle())
+    }
+
+    fn graph_child_graph_node_get_graph(
+        &self,
+        node: Out<CUgraphNode_st>,
+        graph: Out<CUgraph>,
+    ) -> Status {
+        graph.required()?;
+        match self.graphs.lock().node(node.handle())?.payload {
+            Payload::Child(child) => graph.set(pointer(child)),
+            _ => Err(INVALID_VALUE),
+        }
+    }
+
+    fn graph_node_get_containing_graph(
+        &self,
+        node: Out<CUgraphNode_st>,
+        graph: Out<CUgraph>,
+    ) -> Status {
+        graph.set(pointer(self.graphs.lock().home(node.handle())?))
+    }
+
+    fn graph_get_id(&self, graph: Out<CUgraph_st>, id: Out<c_uint>) -> Status {
+        id.set(self.graphs.lock().graph(graph.handle())?.id)
+    }
+
+    fn graph_exec_get_id(&self, exec: Out<CUgraphExec_st>, id: Out<c_uint>) -> Status {
+        let world = self.graphs.lock();
+        id.set(world.execs.get(&exec.handle()).ok_or(INVALID_VALUE)?.id)
+    }
+
+    fn graph_node_get_local_id(&self, node: Out<CUgraphNode_st>, id: Out<c_uint>) -> Status {
+        id.set(self.graphs.lock().node(node.handle())?.local_id)
+    }
+
+    /// `cuGraphNodeGetToolsId()`—The id is the number of the graph in the upper half and the number
+    /// of the node in the lower half.
+    fn graph_node_get_tools_id(&self, node: Out<CUgraphNode_st>, id: Out<c_ulonglong>) -> Status {
+        let world = self.graphs.lock();
+        let graph = world.graph(world.home(node.handle())?)?.id;
+        let local = world.node(node.handle())?.local_id;
+        id.set(u64::from(graph) << 32 | u64::from(local))
+    }
+}

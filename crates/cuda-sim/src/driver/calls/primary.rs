@@ -1,0 +1,93 @@
+//! Primary contexts: one for each device, with a retain count.
+
+use std::ffi::{c_int, c_uint};
+use std::sync::Arc;
+
+use cuda_sys::{CUcontext, CUdevice};
+
+use crate::driver::arg::Out;
+use crate::driver::export::{Call, exports};
+use crate::driver::handle::pointer;
+use crate::driver::objects::context::is_schedule;
+use crate::driver::status::{INVALID_CONTEXT, INVALID_VALUE, PRIMARY_CONTEXT_ACTIVE, Status};
+
+exports! {
+    cuDevicePrimaryCtxRetain => primary_retain;
+    cuDevicePrimaryCtxRelease | cuDevicePrimaryCtxRelease_v2 => primary_release;
+    cuDevicePrimaryCtxReset | cuDevicePrimaryCtxReset_v2 => primary_reset;
+    cuDevicePrimaryCtxGetState => primary_get_state;
+    cuDevicePrimaryCtxSetFlags => primary_set_flags_v1;
+    cuDevicePrimaryCtxSetFlags_v2 => primary_set_flags;
+}
+
+impl Call {
+    fn primary_retain(&self, pctx: Out<CUcontext>, dev: CUdevice) -> Status {
+        pctx.required()?;
+        let device = self.primary_device(dev)?;
+        device.alive()?;
+        let mut primary = device.primary();
+        primary.count += 1;
+        let flags = primary.flags;
+        let context = primary
+            .context
+            .get_or_insert_with(|| self.create_context(device, flags, true));
+        pctx.set(pointer(context.handle))
+    }
+
+    fn primary_release(&self, dev: CUdevice) -> Status {
+        let device = self.primary_device(dev)?;
+        let gone = {
+            let mut primary = device.primary();
+            primary.count = primary.count.checked_sub(1).ok_or(INVALID_CONTEXT)?;
+            if primary.count == 0 {
+                primary.context.take()
+            } else {
+                None
+            }
+        };
+        if let Some(context) = gone {
+            self.destroy_context(&context);
+        }
+        device.alive()
+    }
+
+    /// `cuDevicePrimaryCtxReset()`—Destroys the context. If it is still retained, a new context
+    /// replaces it immediately; the retain count stays.
+    fn primary_reset(&self, dev: CUdevice) -> Status {
+        let device = self.primary_device(dev)?;
+        let gone = device.primary().context.take();
+        if let Some(context) = gone {
+            self.destroy_context(&context);
+            let mut primary = device.primary();
+            if primary.count > 0 && primary.context.is_none() {
+                primary.context = Some(self.create_context(device, primary.flags, true));
+            }
+        }
+        device.alive()
+    }
+
+    fn primary_get_state(&self, dev: CUdevice, flags: Out<c_uint>, active: Out<c_int>) -> Status {
+        let primary = self.primary_device(dev)?.primary();
+        flags.required()?;
+        active.set(c_int::from(primary.context.is_some()))?;
+        flags.set(primary.flags)
+    }
+
+    /// `cuDevicePrimaryCtxSetFlags()` as before CUDA 11.0—Fails if the context is active, because
+    /// its flags could not change then.
+    fn primary_set_flags_v1(&self, dev: CUdevice, flags: c_uint) -> Status {
+        if self.primary_device(dev)?.primary().context.is_some() {
+            return Err(PRIMARY_CONTEXT_ACTIVE);
+        }
+        self.primary_set_flags(dev, flags)
+    }
+
+    fn primary_set_flags(&self, dev: CUdevice, flags: c_uint) -> Status {
+        let device = Arc::clone(self.primary_device(dev)?);
+        if flags & !0xFF != 0 || !is_schedule(flags) {
+            return Err(INVALID_VALUE);
+        }
+        device.primary().flags = flags;
+        Ok(())
+    }
+}

@@ -1,0 +1,286 @@
+//! Stream capture, which turns the work that is queued in a stream into nodes of a graph.
+//!
+//! A capture begins in one stream, its origin, and spreads to streams that wait for its events.
+//! Each of these streams is a [`Branch`], which stores the dependencies of its next node. An
+//! illegal call invalidates the captures that it affects, as the documentation says.
+
+use std::sync::Arc;
+
+use crate::driver::instance::Instance;
+use crate::driver::objects::context::Context;
+use crate::driver::objects::event::{CapturedRecord, Event, Record};
+use crate::driver::objects::graph::capture::{Branch, Capture};
+use crate::driver::objects::graph::model::Link;
+use crate::driver::objects::graph::payload::Payload;
+use crate::driver::objects::stream::Stream;
+use crate::driver::status::{
+    CAPTURE_IMPLICIT, CAPTURE_ISOLATION, CAPTURE_MERGE, CAPTURE_UNSUPPORTED, INVALID_DEVICE,
+    INVALID_VALUE, Status,
+};
+
+impl Instance {
+    /// Adds a node with the result of `payload` if `stream` is being captured. Returns whether it
+    /// is.
+    pub(in crate::driver) fn captured(
+        &self,
+        stream: &Stream,
+        payload: impl FnOnce() -> Status<Payload>,
+    ) -> Status<bool> {
+        if !self.graphs.is_capturing() {
+            return Ok(false);
+        }
+        let mut world = self.graphs.lock();
+        if world.capture_of(stream)?.is_none() {
+            world.check_implied(stream)?;
+            return Ok(false);
+        }
+        let payload = payload()?;
+        world.append(stream, payload)?;
+        Ok(true)
+    }
+
+    /// Fails for a call that is not allowed on a stream that is being captured, or that is
+    /// potentially unsafe during captures.
+    pub(in crate::driver) fn uncapturable(&self, stream: &Stream) -> Status {
+        if !self.graphs.is_capturing() {
+            return Ok(());
+        }
+        let mut world = self.graphs.lock();
+        if let Some(capture) = world.capture_of(stream)? {
+            world.invalidate(capture);
+            return Err(CAPTURE_UNSUPPORTED);
+        }
+        world.check_implied(stream)?;
+        drop(world);
+        self.potentially_unsafe()
+    }
+
+    /// Fails if a stream of the context is being captured, which makes synchronization of the whole
+    /// context illegal.
+    pub(in crate::driver) fn no_capture_in(&self, context: &Context) -> Status {
+        if !self.graphs.is_capturing() {
+            return Ok(());
+        }
+        let world = self.graphs.lock();
+        let branches = world.branches.values();
+        let captures: Vec<u64> = branches
+            .filter(|branch| branch.context == context.handle)
+            .map(|branch| branch.capture)
+            .collect();
+        for &capture in &captures {
+            world.invalidate(capture);
+        }
+        if captures.is_empty() {
+            Ok(())
+        } else {
+            Err(CAPTURE_UNSUPPORTED)
+        }
+    }
+
+    /// Invalidates the capture in which a stream takes part, if any.
+    pub(in crate::driver) fn invalidate_at(&self, stream: &Stream) {
+        if self.graphs.is_capturing() {
+            let world = self.graphs.lock();
+            if let Ok(Some(capture)) = world.capture_of(stream) {
+                world.invalidate(capture);
+            }
+        }
+    }
+
+    pub(in crate::driver) fn invalidate(&self, capture: u64) {
+        self.graphs.lock().invalidate(capture);
+    }
+
+    /// Discards the captures of the streams of a context that is being destroyed.
+    pub(in crate::driver) fn abandon_captures_in(&self, context: &Context) {
+        if !self.graphs.is_capturing() {
+            return;
+        }
+        let mut world = self.graphs.lock();
+        let branches = world.branches.values();
+        let ours = branches.filter(|branch| branch.context == context.handle);
+        let captures: Vec<u64> = ours.map(|branch| branch.capture).collect();
+        for capture in captures {
+            world.discard_capture(capture);
+        }
+    }
+
+    /// Discards the capture of a stream that is being destroyed, unless another stream of the
+    /// capture has joined all its work.
+    pub(in crate::driver) fn abandon_capture(&self, stream: &Stream) {
+        if !self.graphs.is_capturing() {
+            return;
+        }
+        let mut world = self.graphs.lock();
+        let Some(branch) = world.branches.remove(&stream.queue) else {
+            return;
+        };
+        let Some(capture) = world.captures.get(&branch.capture) else {
+            return;
+        };
+        if capture.origin == stream.queue {
+            world.discard_capture(branch.capture);
+            return;
+        }
+        let others = world.branches.values();
+        let others = others.filter(|other| other.capture == branch.capture);
+        let ends: Vec<Link> = others.flat_map(|other| other.after.clone()).collect();
+        if !world.all_reach(&branch.after, &ends) {
+            world.invalidate(branch.capture);
+        }
+    }
+
+    /// Records an event in a captured stream: as a node if the event is external, otherwise as a
+    /// mark for other streams of the capture.
+    pub(in crate::driver) fn capture_record(
+        &self,
+        stream: &Stream,
+        event: &Arc<Event>,
+        is_external: bool,
+    ) -> Status<bool> {
+        if is_external {
+            return self.captured(stream, || Ok(Payload::Record(Arc::clone(event))));
+        }
+        if !self.graphs.is_capturing() {
+            return Ok(false);
+        }
+        let mut world = self.graphs.lock();
+        let Some(capture) = world.capture_of(stream)? else {
+            world.check_implied(stream)?;
+            return Ok(false);
+        };
+        let after = world
+            .branches
+            .get(&stream.queue)
+            .map(|branch| branch.after.clone());
+        let is_over = world
+            .captures
+            .get(&capture)
+            .map(|capture| Arc::clone(&capture.is_over));
+        *event.record() = Some(Record::Captured(CapturedRecord {
+            capture,
+            is_over: is_over.unwrap_or_default(),
+            after: after.unwrap_or_default(),
+        }));
+        Ok(true)
+    }
+
+    /// Waits for an event during capture, which may add the stream to a capture.
+    pub(in crate::driver) fn capture_wait(
+        &self,
+        stream: &Stream,
+        event: &Arc<Event>,
+        is_external: bool,
+    ) -> Status<bool> {
+        let record = event.record().clone();
+        if !self.graphs.is_capturing() {
+            return match record {
+                Some(Record::Captured(marked)) => Err(marked.error()),
+                _ => Ok(false),
+            };
+        }
+        if is_external {
+            return self.captured(stream, || Ok(Payload::Wait(Arc::clone(event))));
+        }
+        let mut world = self.graphs.lock();
+        let own = world.capture_of(stream)?;
+        match (own, record) {
+            (None, Some(Record::Captured(marked))) => {
+                let is_valid = |found: &Capture| found.is_valid();
+                if !world.captures.get(&marked.capture).is_some_and(is_valid) {
+                    return Err(marked.error());
+                }
+                let CapturedRecord { capture, after, .. } = marked;
+                if stream.is_legacy() {
+                    world.invalidate(capture);
+                    return Err(CAPTURE_IMPLICIT);
+                }
+                let branch = Branch::new(capture, after, stream);
+                world.branches.insert(stream.queue, branch);
+                Ok(true)
+            }
+            (None, _) => {
+                world.check_implied(stream)?;
+                Ok(false)
+            }
+            (Some(own), Some(Record::Captured(CapturedRecord { capture, after, .. })))
+                if own == capture =>
+            {
+                if let Some(branch) = world.branches.get_mut(&stream.queue) {
+                    branch.follow(&after);
+                }
+                Ok(true)
+            }
+            (Some(own), Some(Record::Captured(CapturedRecord { capture, .. }))) => {
+                world.invalidate(own);
+                if world.captures.contains_key(&capture) {
+                    world.invalidate(capture);
+                    return Err(CAPTURE_MERGE);
+                }
+                Err(CAPTURE_ISOLATION)
+            }
+            (Some(own), Some(Record::Queued(_))) => {
+                world.invalidate(own);
+                Err(CAPTURE_ISOLATION)
+            }
+            // The event was never recorded, so there is no dependency.
+            (Some(_), None) => Ok(true),
+        }
+    }
+
+    /// Captures an allocation and returns its address, or `None` if the stream is not being
+    /// captured.
+    pub(in crate::driver) fn capture_alloc(
+        &self,
+        stream: &Stream,
+        device: usize,
+        size: u64,
+    ) -> Status<Option<u64>> {
+        if !self.graphs.is_capturing() {
+            return Ok(None);
+        }
+        let mut world = self.graphs.lock();
+        let Some(capture) = world.capture_of(stream)? else {
+            world.check_implied(stream)?;
+            return Ok(None);
+        };
+        let graph = world.captures.get(&capture).ok_or(INVALID_VALUE)?.graph;
+        let device = self.devices.get(device).ok_or(INVALID_DEVICE)?;
+        let memory = self.graphs.reserve(device, size, graph)?;
+        let addr = memory.addr;
+        world.note_memory(&memory);
+        world.append(stream, Payload::Alloc(memory))?;
+        Ok(Some(addr))
+    }
+
+    /// Captures a free, which must be of memory that a graph allocated. Returns whether the stream
+    /// is being captured.
+    pub(in crate::driver) fn capture_free(&self, stream: &Stream, addr: u64) -> Status<bool> {
+        if !self.graphs.is_capturing() {
+            return Ok(false);
+        }
+        let mut world = self.graphs.lock();
+        let Some(capture) = world.capture_of(stream)? else {
+            world.check_implied(stream)?;
+            return Ok(false);
+        };
+        let graph = world.captures.get(&capture).ok_or(INVALID_VALUE)?.graph;
+        let memory = world.memory_to_free(graph, addr)?;
+        world.append(stream, Payload::Free(memory))?;
+        Ok(true)
+    }
+
+    /// Fails if `stream` is being captured. Used for calls that cannot be captured but are safe
+    /// during other captures: launches of graphs, and blocking copies and fills.
+    pub(in crate::driver) fn no_capture_on(&self, stream: &Stream) -> Status {
+        if !self.graphs.is_capturing() {
+            return Ok(());
+        }
+        let mut world = self.graphs.lock();
+        if let Some(capture) = world.capture_of(stream)? {
+            world.invalidate(capture);
+            return Err(CAPTURE_UNSUPPORTED);
+        }
+        world.check_implied(stream)
+    }
+}

@@ -1,0 +1,43 @@
+//! Queueing kernel launches.
+
+use std::sync::Arc;
+
+use crate::driver::instance::Instance;
+use crate::driver::objects::context::Context;
+use crate::driver::objects::device::Device;
+use crate::driver::objects::function::Function;
+use crate::driver::objects::launch::{Job, Shape};
+
+impl Instance {
+    /// Creates a job that runs the launch.
+    pub(in crate::driver) fn job(&self, function: &Function, shape: Shape, params: Vec<u8>) -> Job {
+        let context = &function.module.context;
+        Job {
+            image: Arc::clone(&function.module.image),
+            kernel: function.index,
+            shape,
+            params,
+            stack: context.stack_bytes(),
+            reachable: self.reachable(context),
+            print: Box::new(self.printer()),
+            limit: self.config.instruction_limit,
+            device: Arc::clone(&context.device),
+            conditionals: self.graphs.conditionals(),
+            textures: Arc::clone(&self.textures),
+            surfaces: Arc::clone(&self.surfaces),
+            checks: self.config.checks,
+        }
+    }
+
+    /// Returns the devices whose memory kernels in this context may access, beginning with its own.
+    fn reachable(&self, context: &Context) -> Vec<Arc<Device>> {
+        let peers = context.peers();
+        let others = peers
+            .iter()
+            .filter_map(|&ordinal| self.devices.get(ordinal))
+            .cloned();
+        std::iter::once(Arc::clone(&context.device))
+            .chain(others)
+            .collect()
+    }
+}

@@ -1,0 +1,76 @@
+//! Contexts.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::ThreadId;
+
+use cuda_sys::CUlimit;
+
+use crate::driver::objects::device::Device;
+use crate::engine::{GroupId, QueueId};
+use crate::lock::lock;
+
+/// A context.
+#[derive(Debug)]
+pub(in crate::driver) struct Context {
+    pub(in crate::driver) handle: u64,
+    pub(in crate::driver) device: Arc<Device>,
+    pub(in crate::driver) is_primary: bool,
+    pub(in crate::driver) group: GroupId,
+    pub(in crate::driver) legacy: QueueId,
+    pub(in crate::driver) per_thread: Mutex<HashMap<ThreadId, QueueId>>,
+    pub(in crate::driver) flags: AtomicU32,
+    pub(in crate::driver) limits: Mutex<HashMap<u32, usize>>,
+    pub(in crate::driver) cache: AtomicI32,
+    pub(in crate::driver) shared: AtomicI32,
+    pub(in crate::driver) is_alive: AtomicBool,
+    /// The ordinals of the peer devices whose memory kernels of this context may access.
+    pub(in crate::driver) peers: Mutex<HashSet<usize>>,
+}
+
+/// The primary context of a device.
+#[derive(Debug, Default)]
+pub(in crate::driver) struct Primary {
+    pub(in crate::driver) count: usize,
+    pub(in crate::driver) flags: u32,
+    pub(in crate::driver) context: Option<Arc<Context>>,
+}
+
+/// `CU_CTX_SCHED_MASK`
+const SCHED_MASK: u32 = 7;
+
+impl Context {
+    pub(in crate::driver) fn is_alive(&self) -> bool {
+        self.is_alive.load(Ordering::Acquire)
+    }
+
+    pub(in crate::driver) fn peers(&self) -> MutexGuard<'_, HashSet<usize>> {
+        lock(&self.peers)
+    }
+
+    pub(in crate::driver) fn limit(&self, limit: CUlimit) -> Option<usize> {
+        let limits = lock(&self.limits);
+        limits.get(&(limit.0)).copied().or(match limit {
+            CUlimit::CU_LIMIT_STACK_SIZE => Some(1024),
+            CUlimit::CU_LIMIT_PRINTF_FIFO_SIZE => Some(1 << 20),
+            CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE => Some(8 << 20),
+            CUlimit::CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH => Some(2),
+            CUlimit::CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT => Some(2048),
+            CUlimit::CU_LIMIT_MAX_L2_FETCH_GRANULARITY => Some(64),
+            CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE => Some(0),
+            _ => None,
+        })
+    }
+
+    /// Returns the minimum stack size of each thread of its kernels, in bytes.
+    pub(in crate::driver) fn stack_bytes(&self) -> u32 {
+        let bytes = self.limit(CUlimit::CU_LIMIT_STACK_SIZE).unwrap_or(0);
+        u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
+}
+
+/// Returns whether at most one of the scheduling flags is set.
+pub(in crate::driver) fn is_schedule(flags: u32) -> bool {
+    matches!(flags & SCHED_MASK, 0 | 1 | 2 | 4)
+}

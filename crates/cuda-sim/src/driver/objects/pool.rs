@@ -1,0 +1,77 @@
+//! Memory pools.
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cuda_sys::{CUmemAccess_flags, CUmemLocation};
+
+use crate::driver::handle::fresh;
+
+/// A memory pool.
+#[derive(Debug)]
+pub(in crate::driver) struct Pool {
+    pub(in crate::driver) handle: u64,
+    pub(in crate::driver) device: usize,
+    pub(in crate::driver) is_default: bool,
+    pub(in crate::driver) used: AtomicU64,
+    pub(in crate::driver) used_high: AtomicU64,
+    pub(in crate::driver) reserved_high: AtomicU64,
+    pub(in crate::driver) threshold: AtomicU64,
+    /// The three reuse attributes, which are enabled by default.
+    pub(in crate::driver) reuse: [AtomicU64; 3],
+    pub(in crate::driver) max_size: u64,
+    /// The access of other devices to its memory, by ordinal.
+    pub(in crate::driver) access: Mutex<BTreeMap<usize, CUmemAccess_flags>>,
+}
+
+impl Pool {
+    pub(in crate::driver) fn new(device: usize, is_default: bool) -> Self {
+        Self {
+            handle: fresh(),
+            device,
+            is_default,
+            used: AtomicU64::new(0),
+            used_high: AtomicU64::new(0),
+            reserved_high: AtomicU64::new(0),
+            threshold: AtomicU64::new(0),
+            reuse: [const { AtomicU64::new(1) }; 3],
+            max_size: 0,
+            access: Mutex::default(),
+        }
+    }
+
+    /// Adds `size` bytes to the used memory. Returns false if that exceeds the maximum size of the
+    /// pool.
+    pub(in crate::driver) fn take(&self, size: u64) -> bool {
+        let more = |used: u64| {
+            let used = used.checked_add(size)?;
+            (self.max_size == 0 || used <= self.max_size).then_some(used)
+        };
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
+    }
+
+    /// Updates the high-water mark after an allocation that [`take`](Self::take) counted has
+    /// succeeded.
+    pub(in crate::driver) fn grown(&self) {
+        let used = self.used.load(Ordering::Relaxed);
+        self.used_high.fetch_max(used, Ordering::Relaxed);
+        self.reserved_high.fetch_max(used, Ordering::Relaxed);
+    }
+
+    pub(in crate::driver) fn give(&self, size: u64) {
+        self.used.fetch_sub(size, Ordering::Relaxed);
+    }
+}
+
+/// Returns the id in a location; some versions of the header put it into a union.
+pub(in crate::driver) fn location_id(location: &CUmemLocation) -> c_int {
+    let bytes = std::ptr::from_ref(location).cast::<c_int>();
+    // SAFETY: the second `int` of the struct must be initialized ← it is `id` in the header of
+    // every CUDA version, directly or as the first member of a union, and callers of C functions
+    // initialize it.
+    unsafe { bytes.wrapping_add(1).read() }
+}
