@@ -16,17 +16,17 @@ use std::time::{Duration, Instant};
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 
 /// The maximum number of workers. More do not copy faster: a few saturate the bus to the device.
-const MOST_HELPERS: usize = 7;
+const MAX_WORKERS: usize = 7;
 /// Wake-ups fan out: the poster of a job and each worker that joins wake this many workers, because
 /// one wake-up takes as long as copying about 100 KiB.
-const WAKES: usize = 2;
+const WAKE_FANOUT: usize = 2;
 /// How long the poster spins for the last worker before it sleeps. Pieces take less time than this,
 /// and a sleeping thread wakes up late.
-const LOOKS: Duration = Duration::from_micros(50);
+const SPIN_TIME: Duration = Duration::from_micros(50);
 /// A worker ends after being idle for this long.
 const IDLE: Duration = Duration::from_secs(10);
 
-static CREW: Crew = Crew {
+static POOL: Pool = Pool {
     state: Mutex::new(State {
         jobs: Vec::new(),
         idle: 0,
@@ -37,7 +37,7 @@ static CREW: Crew = Crew {
     left: Condvar::new(),
 };
 
-struct Crew {
+struct Pool {
     state: Mutex<State, { rank::COPY_THREADS }>,
     /// Notified when a job is posted.
     wake: Condvar,
@@ -60,7 +60,7 @@ struct Job {
     /// The number of workers that may still join.
     open: usize,
     /// The number of workers that are running the job.
-    inside: usize,
+    running: usize,
     panic: Option<Box<dyn Any + Send>>,
 }
 
@@ -93,27 +93,27 @@ impl Work {
 }
 
 /// Returns the maximum number of workers: one for each CPU but the first, up to a limit.
-pub(crate) fn most_helpers() -> usize {
+pub(crate) fn max_workers() -> usize {
     static CPUS: OnceLock<usize> = OnceLock::new();
     let cpus = *CPUS.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get));
-    (cpus - 1).min(MOST_HELPERS)
+    (cpus - 1).min(MAX_WORKERS)
 }
 
-/// Runs `work` on this thread, and `help` on up to `helpers` workers as they become available.
+/// Runs `work` on this thread, and `help` on up to `workers` workers as they become available.
 /// Returns when every call that has started has returned. When a call of `help` returns, there must
 /// be no work left that another worker could start.
 ///
 /// A panic of a worker is resumed on this thread.
-pub(crate) fn together<R>(
-    helpers: usize,
+pub(crate) fn run_with_workers<R>(
+    workers: usize,
     help: &(impl Fn() + Sync),
     work: impl FnOnce() -> R,
 ) -> R {
-    let helpers = helpers.min(most_helpers());
-    if helpers == 0 {
+    let workers = workers.min(max_workers());
+    if workers == 0 {
         return work();
     }
-    let posted = Posted::new(helpers, Work::of(help));
+    let posted = PostedJob::new(workers, Work::of(help));
     let result = work();
     if let Some(panic) = posted.withdraw() {
         panic::resume_unwind(panic);
@@ -122,34 +122,34 @@ pub(crate) fn together<R>(
 }
 
 /// A posted job. Dropping this waits until no worker runs the job.
-struct Posted {
+struct PostedJob {
     id: u64,
 }
 
-impl Posted {
-    fn new(helpers: usize, work: Work) -> Self {
-        let mut state = CREW.lock();
+impl PostedJob {
+    fn new(workers: usize, work: Work) -> Self {
+        let mut state = POOL.lock();
         state.last += 1;
         let id = state.last;
         state.jobs.push(Job {
             id,
             work,
-            open: helpers,
-            inside: 0,
+            open: workers,
+            running: 0,
             panic: None,
         });
-        let woken = state.idle.min(helpers);
-        let started = (helpers - woken).min(most_helpers().saturating_sub(state.threads));
+        let woken = state.idle.min(workers);
+        let started = (workers - woken).min(max_workers().saturating_sub(state.threads));
         state.threads += started;
         drop(state);
         let posted = Self { id };
-        CREW.wake_up(woken);
+        POOL.wake_up(woken);
         for _ in 0..started {
             let started = thread::Builder::new()
                 .name(String::from("cuda-copy"))
-                .spawn(|| CREW.help());
+                .spawn(|| POOL.serve());
             if started.is_err() {
-                CREW.lock().threads -= 1;
+                POOL.lock().threads -= 1;
             }
         }
         posted
@@ -164,65 +164,65 @@ impl Posted {
 
     fn end(&self) -> Option<Box<dyn Any + Send>> {
         let start = Instant::now();
-        let mut state = CREW.lock();
+        let mut state = POOL.lock();
         loop {
             let at = state.jobs.iter().position(|job| job.id == self.id)?;
             let job = state.jobs.get_mut(at)?;
             job.open = 0;
-            if job.inside == 0 {
+            if job.running == 0 {
                 return state.jobs.swap_remove(at).panic;
             }
-            state = if start.elapsed() < LOOKS {
+            state = if start.elapsed() < SPIN_TIME {
                 drop(state);
                 (0..64).for_each(|_| hint::spin_loop());
-                CREW.lock()
+                POOL.lock()
             } else {
-                CREW.left.wait(state)
+                POOL.left.wait(state)
             };
         }
     }
 }
 
-impl Drop for Posted {
+impl Drop for PostedJob {
     fn drop(&mut self) {
         // Reached during a panic: the closure must not be used after its stack frame is gone.
         let _ = self.end();
     }
 }
 
-impl Crew {
+impl Pool {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
     /// Wakes some of the `wanted` workers, which in turn wake others.
     fn wake_up(&self, wanted: usize) {
-        for _ in 0..wanted.min(WAKES) {
+        for _ in 0..wanted.min(WAKE_FANOUT) {
             self.wake.notify_one();
         }
     }
 
     /// The loop of a worker.
-    fn help(&self) {
+    fn serve(&self) {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.jobs.iter_mut().find(|job| job.open > 0) {
                 job.open -= 1;
-                job.inside += 1;
+                job.running += 1;
                 let (id, work) = (job.id, job.work);
                 let wanted = job.open.min(state.idle);
                 drop(state);
                 self.wake_up(wanted);
                 // SAFETY: the closure must be alive ← its job is not removed while a worker is
-                // inside.
+                // running it.
                 let call = || unsafe { (work.call)(work.closure) };
                 let result = panic::catch_unwind(AssertUnwindSafe(call));
                 state = self.lock();
                 if let Some(job) = state.jobs.iter_mut().find(|job| job.id == id) {
                     job.open = 0;
-                    job.inside -= 1;
+                    job.running -= 1;
                     job.panic = result.err().or(job.panic.take());
-                    if job.inside == 0 {
+                    if job.running == 0 {
                         self.left.notify_all();
                     }
                 }
@@ -246,10 +246,10 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
-    use super::{most_helpers, together};
+    use super::{max_workers, run_with_workers};
 
     #[test]
-    fn every_piece_of_work_is_done_once_whoever_does_it() {
+    fn each_piece_of_work_runs_once() {
         thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
@@ -263,7 +263,7 @@ mod tests {
                                 piece.fetch_add(1, Ordering::Relaxed);
                             }
                         };
-                        together(round % 9, &work, work);
+                        run_with_workers(round % 9, &work, work);
                         assert!(pieces.into_iter().all(|piece| piece.into_inner() == 1));
                     }
                 });
@@ -272,8 +272,8 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_a_helper_reaches_the_one_who_asked() {
-        if most_helpers() == 0 {
+    fn a_panic_of_a_worker_reaches_the_caller() {
+        if max_workers() == 0 {
             return;
         }
         let begun = AtomicUsize::new(0);
@@ -282,7 +282,7 @@ mod tests {
                 begun.store(1, Ordering::Release);
                 panic::resume_unwind(Box::new("of a helper"));
             };
-            together(1, &help, || {
+            run_with_workers(1, &help, || {
                 while begun.load(Ordering::Acquire) == 0 {
                     thread::yield_now();
                 }
@@ -290,6 +290,6 @@ mod tests {
         });
         assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"of a helper"));
         // The pool still works afterwards.
-        assert_eq!(together(3, &|| {}, || 7), 7);
+        assert_eq!(run_with_workers(3, &|| {}, || 7), 7);
     }
 }

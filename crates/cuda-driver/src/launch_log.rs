@@ -16,9 +16,9 @@ use crate::lock::{Mutex, rank};
 use crate::types::LaunchesInFlight;
 
 /// The number of launches that are remembered for each stream.
-const KEPT: usize = 64;
+const CAPACITY: usize = 64;
 /// The number of destroyed streams whose last launches are still remembered.
-const GONE: usize = 16;
+const MAX_DESTROYED: usize = 16;
 
 /// The last launches of a stream.
 pub(crate) struct RecentLaunches {
@@ -26,7 +26,7 @@ pub(crate) struct RecentLaunches {
     count: AtomicU64,
     /// The number of launches that are known to be complete.
     done: AtomicU64,
-    names: [AtomicU32; KEPT],
+    names: [AtomicU32; CAPACITY],
     /// The address of the stream's handle.
     stream: usize,
 }
@@ -68,16 +68,16 @@ impl RecentLaunches {
         Self {
             count: AtomicU64::new(0),
             done: AtomicU64::new(0),
-            names: [const { AtomicU32::new(0) }; KEPT],
+            names: [const { AtomicU32::new(0) }; CAPACITY],
             stream: stream.addr(),
         }
     }
 
     /// Records a launch that was queued.
     #[inline]
-    pub(crate) fn note(&self, name: NameId) {
+    pub(crate) fn record(&self, name: NameId) {
         let count = self.count.load(Ordering::Relaxed);
-        self.names[count as usize % KEPT].store(name.0, Ordering::Relaxed);
+        self.names[count as usize % CAPACITY].store(name.0, Ordering::Relaxed);
         self.count.store(count.wrapping_add(1), Ordering::Relaxed);
     }
 
@@ -87,7 +87,7 @@ impl RecentLaunches {
     }
 
     /// Records that the first `count` launches are complete.
-    pub(crate) fn settle(&self, count: u64) {
+    pub(crate) fn mark_complete(&self, count: u64) {
         self.done.store(count, Ordering::Relaxed);
     }
 
@@ -100,10 +100,10 @@ impl RecentLaunches {
 
     /// Returns the names of those launches, latest first.
     fn names(&self) -> impl Iterator<Item = NameId> {
-        let (count, kept) = (self.count(), self.in_flight().min(KEPT as u64));
+        let (count, kept) = (self.count(), self.in_flight().min(CAPACITY as u64));
         (count.saturating_sub(kept)..count)
             .rev()
-            .map(|at| NameId(self.names[at as usize % KEPT].load(Ordering::Relaxed)))
+            .map(|at| NameId(self.names[at as usize % CAPACITY].load(Ordering::Relaxed)))
     }
 }
 
@@ -135,7 +135,7 @@ impl ContextLaunches {
         let mut streams = self.streams.lock();
         if streams.len() == streams.capacity() {
             // Keep only the latest of the destroyed streams. A stream can be destroyed at any time.
-            let mut room = GONE;
+            let mut room = MAX_DESTROYED;
             let mut is_kept = |stream: &Arc<RecentLaunches>| {
                 if Arc::strong_count(stream) > 1 {
                     return true;
@@ -154,7 +154,10 @@ impl ContextLaunches {
 
     /// Calls `wait`, which waits for all work that is queued in the context. If it succeeds,
     /// records that all launches before the call are complete.
-    pub(crate) fn settle_after<R, E>(&self, wait: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
+    pub(crate) fn mark_complete_after<R, E>(
+        &self,
+        wait: impl FnOnce() -> Result<R, E>,
+    ) -> Result<R, E> {
         let before: Vec<_> = self
             .streams
             .lock()
@@ -164,7 +167,7 @@ impl ContextLaunches {
             .collect();
         let result = wait()?;
         for (stream, count) in before {
-            stream.settle(count);
+            stream.mark_complete(count);
         }
         Ok(result)
     }
@@ -230,7 +233,7 @@ mod tests {
     use std::ptr;
     use std::sync::Arc;
 
-    use super::{ContextLaunches, GONE, KEPT};
+    use super::{CAPACITY, ContextLaunches, MAX_DESTROYED};
 
     fn names(launches: &ContextLaunches) -> Vec<String> {
         let streams = launches.in_flight();
@@ -238,33 +241,33 @@ mod tests {
     }
 
     #[test]
-    fn the_last_launches_of_a_stream_are_told_the_last_one_first() {
+    fn launches_in_flight_are_listed_latest_first() {
         let launches = ContextLaunches::new(0);
         let (a, b) = (launches.name("a"), launches.name("b"));
         assert_eq!((launches.name("a"), launches.name("b")), (a, b));
         let stream = launches.of_stream(ptr::without_provenance_mut(0x10));
         assert!(names(&launches).is_empty());
-        stream.note(a);
-        stream.note(b);
-        stream.note(b);
+        stream.record(a);
+        stream.record(b);
+        stream.record(b);
         assert_eq!(names(&launches), ["b ×2, a on Stream(0x10)"]);
-        for _ in 0..KEPT {
-            stream.note(a);
+        for _ in 0..CAPACITY {
+            stream.record(a);
         }
         assert_eq!(names(&launches), ["a ×64 on Stream(0x10)"]);
     }
 
     #[test]
-    fn what_is_done_is_not_told() {
+    fn complete_launches_are_not_listed() {
         let launches = ContextLaunches::new(0);
         let a = launches.name("a");
         let stream = launches.of_stream(ptr::without_provenance_mut(1));
-        stream.note(a);
-        let failed: Result<(), ()> = launches.settle_after(|| Err(()));
+        stream.record(a);
+        let failed: Result<(), ()> = launches.mark_complete_after(|| Err(()));
         assert_eq!((failed, names(&launches).len()), (Err(()), 1));
         // A launch during the wait may still be running.
-        let waited: Result<(), ()> = launches.settle_after(|| {
-            stream.note(launches.name("b"));
+        let waited: Result<(), ()> = launches.mark_complete_after(|| {
+            stream.record(launches.name("b"));
             Ok(())
         });
         assert_eq!(waited, Ok(()));
@@ -272,23 +275,26 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_are_gone_are_remembered_while_something_may_run_there() {
+    fn destroyed_streams_with_launches_are_remembered() {
         let launches = ContextLaunches::new(0);
         let name = launches.name("a");
         let kept = launches.of_stream(ptr::without_provenance_mut(1));
-        kept.note(name);
+        kept.record(name);
         for at in 2..1000 {
             let stream = launches.of_stream(ptr::without_provenance_mut(at));
             if at % 2 == 0 {
-                stream.note(name);
+                stream.record(name);
             }
         }
         let streams = launches.streams.lock();
         assert!(Arc::ptr_eq(&streams[0], &kept));
-        assert!(streams.len() <= 4 * GONE, "{}", streams.len());
+        assert!(streams.len() <= 4 * MAX_DESTROYED, "{}", streams.len());
         drop(streams);
-        let told = names(&launches);
-        assert!(told.contains(&"a on Stream(0x1)".to_owned()));
-        assert!(told.contains(&"a on Stream(0x3e6)".to_owned()), "{told:?}");
+        let names_now = names(&launches);
+        assert!(names_now.contains(&"a on Stream(0x1)".to_owned()));
+        assert!(
+            names_now.contains(&"a on Stream(0x3e6)".to_owned()),
+            "{names_now:?}"
+        );
     }
 }

@@ -24,13 +24,11 @@ use crate::types::JitLog;
 ///
 /// ```no_run
 /// # use cuda_driver::{ComputeCapability, LtoLinker};
-/// # fn f(kernels: &cuda_sys::image::LtoIr, functions: &cuda_sys::image::LtoIr) -> cuda_driver::Result<()> {
-/// let library = cuda_sys::nvjitlink::NvJitLinkLibrary::system(13)?;
-/// let hopper = ComputeCapability { major: 9, minor: 0 };
-/// let mut linker = LtoLinker::new(&library, hopper, &["-O3"])?;
-/// linker.add_lto_ir(kernels, "kernels")?;
-/// linker.add_lto_ir(functions, "functions")?;
-/// let cubin = linker.complete()?.cubin;
+/// # fn f(kernels: &cuda_sys::image::LtoIr, functions: &cuda_sys::image::LtoIr) ->
+/// cuda_driver::Result<()> { let library = cuda_sys::nvjitlink::NvJitLinkLibrary::system(13)?; let
+/// hopper = ComputeCapability { major: 9, minor: 0 }; let mut linker = LtoLinker::new(&library,
+/// hopper, &["-O3"])?; linker.add_lto_ir(kernels, "kernels")?; linker.add_lto_ir(functions,
+/// "functions")?; let cubin = linker.complete()?.cubin;
 /// # Ok(())
 /// # }
 /// ```

@@ -86,7 +86,7 @@ pub(crate) struct Tail {
     /// The number of use events that were recorded. The numbers follow the order of the stream.
     pub(crate) turn: u64,
     /// All work of epochs before this one is complete.
-    pub(crate) settled: u64,
+    pub(crate) completed: u64,
     /// The epochs that ended since, each with the event recorded after its work.
     pub(crate) checkpoints: Vec<(u64, Fence)>,
 }
@@ -266,12 +266,15 @@ impl StreamState {
     }
 
     /// Calls `wait`. If it succeeds, records that all earlier launches are complete.
-    pub(crate) fn settle_after<R, E>(&self, wait: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
+    pub(crate) fn mark_complete_after<R, E>(
+        &self,
+        wait: impl FnOnce() -> Result<R, E>,
+    ) -> Result<R, E> {
         let count = self.launches.count();
         let result = wait()?;
         // On the per-thread stream, only the work of this thread is complete.
         if self.kind != Kind::PerThread {
-            self.launches.settle(count);
+            self.launches.mark_complete(count);
         }
         Ok(result)
     }
@@ -281,7 +284,7 @@ impl Tail {
     /// Looks up the end of `epoch` without recording an event. Returns the event after it and the
     /// last epoch that the event covers; the inner value is `None` if all of that work is complete.
     pub(crate) fn find(&self, epoch: u64) -> Option<Option<(Fence, u64)>> {
-        if epoch < self.settled {
+        if epoch < self.completed {
             return Some(None);
         }
         let found = self.checkpoints.iter().find(|(ended, _)| *ended >= epoch);

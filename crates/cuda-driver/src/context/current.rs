@@ -72,7 +72,7 @@ impl Context {
     /// primary context nor known to this crate.
     #[doc(alias = "cuCtxGetCurrent")]
     pub fn current(driver: &Driver) -> Result<Option<Self>> {
-        let driver = driver.of_all();
+        let driver = driver.without_context();
         let raw = current(&driver)?;
         if raw.is_null() {
             return Ok(None);

@@ -110,7 +110,7 @@ impl ContextInner {
         owner: impl FnOnce(&Driver) -> Result<Owner>,
     ) -> Result<(Identity, Arc<Self>)> {
         let limits = Limits::of(device)?;
-        let driver = device.driver().of_context(device.ordinal());
+        let driver = device.driver().for_context(device.ordinal());
         let owner = owner(&driver)?;
         let identity = owner.identity();
         let launches = Arc::new(ContextLaunches::new(device.ordinal()));
@@ -199,7 +199,7 @@ impl Context {
         raw: CUcontext,
         token: Arc<dyn LivenessToken>,
     ) -> Result<Self> {
-        let driver = driver.of_all();
+        let driver = driver.without_context();
         if !token.is_alive() {
             return Err(Error::ContextGone {
                 call: calls::cuCtxPushCurrent_v2,
@@ -332,7 +332,7 @@ impl Context {
     /// progress or can begin.
     pub(crate) fn synchronize_quiet(&self) -> Result<()> {
         let _current = self.enter()?;
-        self.launches().settle_after(|| {
+        self.launches().mark_complete_after(|| {
             // SAFETY: no pointers.
             Ok(unsafe { call!(self.driver(), cuCtxSynchronize()) }?)
         })
@@ -399,10 +399,10 @@ impl Context {
     /// `cuCtxDestroy()`, `cuDevicePrimaryCtxRelease()`—Destroys or releases the context, and
     /// returns the result of the driver call.
     ///
-    /// This must be the last handle, and every stream, buffer, module and other object of the context
-    /// must have been dropped: each of them is a handle too. Otherwise the call ends nothing and
-    /// waits for nothing. The objects stay usable, and the context ends when the last of them is
-    /// dropped, which does not report errors.
+    /// This must be the last handle, and every stream, buffer, module and other object of the
+    /// context must have been dropped: each of them is a handle too. Otherwise the call ends
+    /// nothing and waits for nothing. The objects stay usable, and the context ends when the last
+    /// of them is dropped, which does not report errors.
     ///
     /// The call waits for work that is still queued, but only
     /// [`synchronize`](Self::synchronize) reports whether that work failed. A borrowed context is
@@ -412,8 +412,9 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::StillInUse`] if other handles or objects of the context exist. A buffer of another context that was copied from or
-    /// to this one can count as such an object until it is used again.
+    /// [`Error::StillInUse`] if other handles or objects of the context exist. A buffer of another
+    /// context that was copied from or to this one can count as such an object until it is used
+    /// again.
     #[doc(alias = "cuCtxDestroy")]
     #[doc(alias = "cuCtxDetach")]
     #[doc(alias = "cuDevicePrimaryCtxRelease")]

@@ -187,7 +187,7 @@ impl Owner {
     /// The driver handle for calls of this context and its objects.
     pub(super) fn driver(&self, driver: &Driver) -> Driver {
         match self {
-            Self::Borrowed(_, life) => driver.of_borrowed(life),
+            Self::Borrowed(_, life) => driver.for_borrowed_context(life),
             _ => driver.clone(),
         }
     }

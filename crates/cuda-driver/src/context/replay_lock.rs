@@ -31,7 +31,8 @@ impl ReplayLock {
     #[inline]
     pub(crate) fn lock(&self) -> ReplayGuard<'_> {
         let this = this_thread();
-        // Only this thread stores this value, so it is found here exactly if this thread holds the lock.
+        // Only this thread stores this value, so it is found here exactly if this thread holds the
+        // lock.
         if self.is_held() {
             return ReplayGuard {
                 lock: self,

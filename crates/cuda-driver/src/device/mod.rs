@@ -74,7 +74,7 @@ impl Device {
         unsafe { call!(driver, cuDeviceGet(&raw mut raw, c_ordinal)) }?;
         Ok(Self {
             // A device outlives all contexts, so it must not keep the driver handle of one.
-            driver: driver.of_all(),
+            driver: driver.without_context(),
             raw,
             ordinal,
         })
@@ -100,8 +100,9 @@ impl Device {
     /// created, the one with the highest product of multiprocessor count and clock rate; among
     /// equals the one with the most memory, then the one with the lowest ordinal.
     ///
-    /// The current load of the devices is not considered: see [`DevicePool::most_free_memory`](crate::DevicePool::most_free_memory) for
-    /// a choice by free memory.
+    /// The current load of the devices is not considered: see
+    /// [`DevicePool::most_free_memory`](crate::DevicePool::most_free_memory) for a choice by free
+    /// memory.
     ///
     /// # Errors
     ///

@@ -199,7 +199,7 @@ impl Driver {
 
     /// Returns the handle for a borrowed context and its objects: calls through it fail once the
     /// context is declared dead.
-    pub(crate) fn of_borrowed(&self, life: &Arc<Life>) -> Self {
+    pub(crate) fn for_borrowed_context(&self, life: &Arc<Life>) -> Self {
         Self {
             life: Some(Arc::clone(life)),
             ..self.clone()
@@ -209,7 +209,7 @@ impl Driver {
     /// Returns the handle for one context on a device and its objects. If the device is lost,
     /// errors of calls through this handle report what was running there. Jobs deferred through it
     /// do not wait for other contexts.
-    pub(crate) fn of_context(&self, ordinal: u32) -> Self {
+    pub(crate) fn for_context(&self, ordinal: u32) -> Self {
         Self {
             device: Some(ordinal),
             jobs: Some(Arc::default()),
@@ -219,7 +219,7 @@ impl Driver {
 
     /// Returns the handle of this driver that is independent of any context: without liveness,
     /// device and deferred jobs of a context.
-    pub(crate) fn of_all(&self) -> Self {
+    pub(crate) fn without_context(&self) -> Self {
         Self {
             life: None,
             device: None,

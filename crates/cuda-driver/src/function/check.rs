@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_in_a_word_is_told() {
+    fn sizes_that_do_not_fit_in_a_word_are_unpacked() {
         assert_eq!(pack_gaps(&[], &[]), UNPACKED);
         assert_eq!(pack_gaps(&[0, 256], &[1, 1]), UNPACKED);
         assert_eq!(pack_gaps(&[0], &[300]), UNPACKED);

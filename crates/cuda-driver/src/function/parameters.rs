@@ -38,10 +38,10 @@ pub(super) fn parameters_of(
 /// Collects all parameters, and avoids failing driver calls where possible: tools that watch the
 /// driver, such as compute-sanitizer, report each failed call.
 ///
-/// `told` holds the parameters that the image describes; `count` and `info` query the driver.
+/// `described` holds the parameters that the image describes; `count` and `info` query the driver.
 pub(crate) fn collect(
     driver: &Driver,
-    told: Option<&[Parameter]>,
+    described: Option<&[Parameter]>,
     count: impl FnOnce() -> Result<usize, DriverError>,
     info: impl Fn(
         usize,
@@ -49,7 +49,7 @@ pub(crate) fn collect(
         &mut usize,
     ) -> Result<(CUresult, &'static cuda_sys::Function), DriverError>,
 ) -> Result<Option<Vec<Parameter>>, DriverError> {
-    let count = match told {
+    let count = match described {
         Some(parameters) => Some(parameters.len()),
         None => match count() {
             Ok(count) => Some(count),
@@ -65,7 +65,9 @@ pub(crate) fn collect(
         match status {
             CUresult::CUDA_SUCCESS => known.push(Parameter { offset, size }),
             // A driver older than CUDA 12.4 cannot describe parameters, so use what the image says.
-            CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER => return Ok(told.map(<[_]>::to_vec)),
+            CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER => {
+                return Ok(described.map(<[_]>::to_vec));
+            }
             // The index is one past the last parameter, which is how a driver older than CUDA 13.2
             // reports the count. If the count is known, this is an error.
             CUresult::CUDA_ERROR_INVALID_VALUE if count.is_none() => break,

@@ -17,7 +17,7 @@ pub(crate) struct Reach {
 
 impl Reach {
     /// Returns whether the ranges overlap and the accesses conflict.
-    pub(crate) fn is_against(&self, other: &Self) -> bool {
+    pub(crate) fn conflicts_with(&self, other: &Self) -> bool {
         let start = self.bytes.start.max(other.bytes.start);
         start < self.bytes.end.min(other.bytes.end) && conflict(self.access, other.access)
     }
@@ -137,7 +137,7 @@ mod tests {
     /// Compares random accesses with the definition: each node directly depends, or indirectly
     /// through others, on all nodes with conflicting accesses.
     #[test]
-    fn every_pair_that_matters_is_ordered() {
+    fn every_conflicting_pair_is_ordered() {
         let mut seed = 1_u64;
         let mut random = move |below: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_uses_are_waited_for() {
+    fn dependencies_are_the_last_uses_only() {
         let mut conflicts = Conflicts::default();
         conflicts.note(0, &[reach(0, 100, Access::WRITE)], |_| false);
         conflicts.note(1, &[reach(0, 50, Access::WRITE)], |_| false);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cuda_sys::{CUDA_MEMCPY3D, CUcontext};
 
-use super::owners::Told;
+use super::owners::OnFailure;
 use super::params::{Adding, Changing, NO_GRAPH, NodeParams, SetNodeParams, call_add, call_set};
 use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
@@ -55,7 +55,7 @@ pub(super) struct HostPlace<'a> {
     pub(super) start: *mut c_void,
     pub(super) context: &'a Context,
     pub(super) tracker: &'a Arc<Tracker>,
-    pub(super) keep: Box<dyn Told>,
+    pub(super) keep: Box<dyn OnFailure>,
 }
 
 impl<T: DeviceRepr> fmt::Debug for CopySource<'_, T> {
@@ -104,8 +104,8 @@ impl GraphExec {
     ///
     /// The executable is unchanged after an error.
     ///
-    /// - The errors of [`Graph::add_copy`], and those of [`set_kernel`](Self::set_kernel) that concern
-    ///   the node.
+    /// - The errors of [`Graph::add_copy`], and those of [`set_kernel`](Self::set_kernel) that
+    ///   concern the node.
     /// - [`Error::GraphOrder`] if another node has a conflicting access to the same memory and
     ///   neither node depends on the other.
     /// - `CUDA_ERROR_INVALID_VALUE` for copies that the driver cannot change in this way, such as

@@ -118,13 +118,13 @@ impl Graph {
         if handle.0 == 0 {
             // The driver has treated the value as a constant.
             // SAFETY: as for the call above, and the pointer must be writable ← `value` is a local.
-            let told = unsafe {
+            let result = unsafe {
                 call!(
                     driver,
                     cuGraphKernelNodeGetAttribute(raw, UPDATABLE, &raw mut value)
                 )
             };
-            if told.is_ok() {
+            if result.is_ok() {
                 handle = DeviceNode::of(value);
             }
         }

@@ -10,7 +10,7 @@ use cuda_sys::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraphExec, CUgraphExec_st, CUgraphInstantiateResult,
 };
 
-use super::owners::Leftover;
+use super::owners::InFlightResources;
 use super::parts::{Parts, Root};
 use super::state::State;
 use super::{Graph, NodeId, NodeKind, Owners};
@@ -351,7 +351,7 @@ impl Inner {
 /// Releases what an executable used: memory in stream order after its last launch, everything else
 /// when that launch is done.
 pub(super) fn release(context: &Context, record: &Arc<ReplayRecord>, owners: &[Arc<Owners>]) {
-    let Some(left) = Leftover::of(owners) else {
+    let Some(left) = InFlightResources::of(owners) else {
         return;
     };
     if !record.may_run(context) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cuda_sys::CUDA_HOST_NODE_PARAMS;
 
-use super::owners::Told;
+use super::owners::OnFailure;
 use super::params::{Adding, Changing, NodeParams, SetNodeParams, call_add, call_set};
 use super::{Graph, GraphExec, Owners};
 use crate::error::{DriverError, Result};
@@ -92,6 +92,6 @@ fn host_node(function: impl Fn() + Send + Sync + 'static) -> (HostNode, Owners) 
     (HostNode(params), owners)
 }
 
-impl Told for Arc<Closure> {
-    fn suspect(&self, _: DriverError) {}
+impl OnFailure for Arc<Closure> {
+    fn poison(&self, _: DriverError) {}
 }

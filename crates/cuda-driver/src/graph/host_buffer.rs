@@ -8,7 +8,7 @@ use std::slice;
 use std::sync::{Arc, OnceLock};
 
 use super::copy::{CopySource, CopyTarget, HostPlace};
-use super::owners::Told;
+use super::owners::OnFailure;
 use crate::deferred::is_inside_host_function;
 use crate::error::{DriverError, Error, Result};
 use crate::handle::SendPtr;
@@ -44,7 +44,7 @@ struct HostMemory<T: DeviceRepr> {
     len: usize,
     tracker: Arc<Tracker>,
     /// The error of a failed launch that uses the memory and may still be running.
-    suspect: OnceLock<DriverError>,
+    poisoned_by: OnceLock<DriverError>,
     owner: PinnedBuffer<T>,
 }
 
@@ -55,12 +55,12 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
     ///
     /// [`Error::Driver`] if the default stream of the buffer's context cannot be created.
     pub fn new(owner: PinnedBuffer<T>) -> Result<Self> {
-        let home = owner.context().default_stream()?;
+        let stream = owner.context().default_stream()?;
         let memory = HostMemory {
             start: SendPtr(owner.start()),
             len: owner.len(),
-            tracker: Tracker::of_host(&home),
-            suspect: OnceLock::new(),
+            tracker: Tracker::of_host(&stream),
+            poisoned_by: OnceLock::new(),
             owner,
         };
         Ok(Self {
@@ -117,7 +117,7 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
                 what: "waiting for the launches of a graph inside a host function",
             });
         }
-        if let Some(error) = self.memory.suspect.get() {
+        if let Some(error) = self.memory.poisoned_by.get() {
             return Err((*error).into());
         }
         self.memory.tracker.map_host(access)
@@ -133,11 +133,11 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
     }
 }
 
-impl<T: DeviceRepr> Told for Arc<HostMemory<T>> {
-    fn suspect(&self, error: DriverError) {
+impl<T: DeviceRepr> OnFailure for Arc<HostMemory<T>> {
+    fn poison(&self, error: DriverError) {
         // If an error was stored before, it stays.
-        let _ = self.suspect.set(error);
-        self.owner.suspect(error, TOKEN);
+        let _ = self.poisoned_by.set(error);
+        self.owner.poison(error, TOKEN);
     }
 }
 

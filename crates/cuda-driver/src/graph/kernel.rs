@@ -73,7 +73,8 @@ impl Graph {
     ) -> Result<Node<node_kind::Kernel>> {
         function.check_cluster(&config, attributes.cluster_blocks())?;
         let attributes = attributes.for_node(self.context())?;
-        // SAFETY: the contract of `add_kernel` must hold with these attributes ← the caller upholds it.
+        // SAFETY: the contract of `add_kernel` must hold with these attributes ← the caller upholds
+        // it.
         unsafe { self.add_kernel_node(after, function, config, attributes, &args) }
     }
 
@@ -107,8 +108,9 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// The errors of [`add_kernel_with`](Self::add_kernel_with), and [`Error::NodeGone`] if the node was
-    /// removed. If the driver refuses one attribute, those before it have already been changed.
+    /// The errors of [`add_kernel_with`](Self::add_kernel_with), and [`Error::NodeGone`] if the
+    /// node was removed. If the driver refuses one attribute, those before it have already been
+    /// changed.
     ///
     /// # Safety
     ///
@@ -187,8 +189,8 @@ impl GraphExec {
     ///
     /// # Safety
     ///
-    /// The contract of [`Graph::add_kernel`] holds. Every node with a conflicting access to the same
-    /// memory depends on this one, or this one on it. If the node is
+    /// The contract of [`Graph::add_kernel`] holds. Every node with a conflicting access to the
+    /// same memory depends on this one, or this one on it. If the node is
     /// [device-updatable](Graph::set_device_updatable), no kernel changes it during the call, and
     /// no other thread launches the executable.
     #[doc(alias = "cuGraphExecKernelNodeSetParams")]

@@ -126,8 +126,8 @@ impl Graph {
         let bytes = self.allocated(&allocation);
         let mut owners = Owners::default();
         owners.add_own(Access::WRITE, address, bytes);
-        // SAFETY: the node must use only what `owners` keeps ← it frees memory of this graph, and no
-        // later node can use that memory, because its only handle is consumed here.
+        // SAFETY: the node must use only what `owners` keeps ← it frees memory of this graph, and
+        // no later node can use that memory, because its only handle is consumed here.
         let node = unsafe { self.add(after, owners, &mut FreeNode(address)) }?;
         self.root.lock()[self.at].unfreed -= 1;
         Ok(node)

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
 use crate::launch::{KernelArgs, Tracked};
 use crate::memory::Memory;
-use crate::pending::{Closure, Keep};
+use crate::pending::{Closure, KeepAlive};
 use crate::tracking::{Access, ReplayRecord, Tracker};
 
 /// The resources of a node: memory, code, closures, events, and the owners of a child graph's
@@ -22,7 +22,7 @@ use crate::tracking::{Access, ReplayRecord, Tracker};
 #[derive(Default)]
 pub(crate) struct Owners {
     uses: Vec<GraphUse>,
-    keep: Arc<Kept>,
+    keep: Arc<Retained>,
     /// The owners of the nodes of a child graph.
     inner: Vec<Arc<Self>>,
     /// The closures among the kept values.
@@ -33,19 +33,19 @@ pub(crate) struct Owners {
 
 /// The resources other than device memory, which is freed in stream order instead.
 #[derive(Default)]
-struct Kept(Vec<Box<dyn Told>>);
+struct Retained(Vec<Box<dyn OnFailure>>);
 
 /// A resource that a node keeps alive.
-pub(crate) trait Told: Send + Sync {
+pub(crate) trait OnFailure: Send + Sync {
     /// Called when a launch that uses the resource has failed and may still be running.
-    fn suspect(&self, error: DriverError);
+    fn poison(&self, error: DriverError);
 }
 
 /// A resource that the driver uses, and that can be dropped at any time without harm.
 struct Plain<T>(#[allow(dead_code, reason = "kept, not read")] T);
 
-impl<T: Any + Send + Sync> Told for Plain<T> {
-    fn suspect(&self, _: DriverError) {}
+impl<T: Any + Send + Sync> OnFailure for Plain<T> {
+    fn poison(&self, _: DriverError) {}
 }
 
 /// An access of a node to memory.
@@ -96,7 +96,7 @@ impl Owners {
         address: CUdeviceptr,
         bytes: usize,
     ) -> Result<()> {
-        if memory.home().context() != context {
+        if memory.owning_stream().context() != context {
             return Err(Error::OtherContext { what: "a buffer" });
         }
         let memory = Used::Device(Lease::new(memory)?);
@@ -128,17 +128,17 @@ impl Owners {
 
     /// Keeps a value that the driver uses.
     pub(crate) fn keep(&mut self, value: impl Any + Send + Sync) {
-        self.keep_told(Plain(value));
+        self.keep_poisonable(Plain(value));
     }
 
     /// Keeps a value that is notified if a launch fails.
-    pub(crate) fn keep_told(&mut self, value: impl Told + 'static) {
+    pub(crate) fn keep_poisonable(&mut self, value: impl OnFailure + 'static) {
         self.keep_boxed(Box::new(value));
     }
 
-    pub(crate) fn keep_boxed(&mut self, value: Box<dyn Told>) {
+    pub(crate) fn keep_boxed(&mut self, value: Box<dyn OnFailure>) {
         // `keep` has no second reference before the node is added.
-        if let Some(Kept(all)) = Arc::get_mut(&mut self.keep) {
+        if let Some(Retained(all)) = Arc::get_mut(&mut self.keep) {
             all.push(value);
         }
     }
@@ -146,7 +146,7 @@ impl Owners {
     /// Keeps a closure.
     pub(super) fn add_closure(&mut self, closure: &Arc<Closure>) {
         self.closures.push(Arc::clone(closure));
-        self.keep_told(Arc::clone(closure));
+        self.keep_poisonable(Arc::clone(closure));
     }
 
     /// Returns an error if a closure has panicked since the last check.
@@ -180,9 +180,9 @@ impl Owners {
     }
 
     /// Returns whether one of these accesses conflicts with an access of the node.
-    pub(super) fn is_against(&self, reaches: &[Reach]) -> bool {
-        let is_so = |it: &GraphUse| reaches.iter().any(|other| it.reach.is_against(other));
-        self.uses.iter().any(is_so) || self.inner.iter().any(|inner| inner.is_against(reaches))
+    pub(super) fn conflicts_with(&self, reaches: &[Reach]) -> bool {
+        let is_so = |it: &GraphUse| reaches.iter().any(|other| it.reach.conflicts_with(other));
+        self.uses.iter().any(is_so) || self.inner.iter().any(|inner| inner.conflicts_with(reaches))
     }
 
     /// Registers the accesses of an executable's replays with `record`. The caller holds the replay
@@ -210,7 +210,7 @@ impl Owners {
     }
 
     /// Adds to `to` what must stay alive until launches in flight are done.
-    fn add_kept(&self, to: &mut Vec<Arc<Kept>>) {
+    fn add_kept(&self, to: &mut Vec<Arc<Retained>>) {
         if !self.keep.0.is_empty() {
             to.push(Arc::clone(&self.keep));
         }
@@ -219,9 +219,9 @@ impl Owners {
 }
 
 /// Resources that launches in flight use, possibly as their last owner.
-pub(crate) struct Leftover(Vec<Arc<Kept>>);
+pub(crate) struct InFlightResources(Vec<Arc<Retained>>);
 
-impl Leftover {
+impl InFlightResources {
     /// Returns the part of `owners` that must stay alive, or `None` if there is none.
     pub(crate) fn of(owners: &[Arc<Owners>]) -> Option<Self> {
         let mut all = Vec::new();
@@ -230,9 +230,9 @@ impl Leftover {
     }
 }
 
-impl Keep for Leftover {
+impl KeepAlive for InFlightResources {
     fn abandon(self: Box<Self>, error: DriverError) {
         let all = self.0.iter().flat_map(|kept| &kept.0);
-        all.for_each(|it| it.suspect(error));
+        all.for_each(|it| it.poison(error));
     }
 }

@@ -157,9 +157,9 @@ impl NodeInfo {
     }
 
     /// Returns whether one of these accesses conflicts with the node or with its bodies.
-    pub(super) fn is_against(&self, reaches: &[Reach]) -> bool {
-        let is_so = |inside: &Reach| reaches.iter().any(|other| inside.is_against(other));
-        self.owners.is_against(reaches) || self.inside.iter().any(is_so)
+    pub(super) fn conflicts_with(&self, reaches: &[Reach]) -> bool {
+        let is_so = |inside: &Reach| reaches.iter().any(|other| inside.conflicts_with(other));
+        self.owners.conflicts_with(reaches) || self.inside.iter().any(is_so)
     }
 }
 
@@ -278,7 +278,7 @@ impl Parts {
     ) -> Option<(u32, u32)> {
         let topology = self.topology();
         let info = self.nodes.get(other as usize)?;
-        if other == node || !info.is_against(reaches) || topology.are_ordered(other, node) {
+        if other == node || !info.conflicts_with(reaches) || topology.are_ordered(other, node) {
             return None;
         }
         let leads = |from: u32, to: u32| {

@@ -222,7 +222,7 @@ impl Parts {
                 let reaches = reaches.unwrap_or_default();
                 let is_raced = |other: &Place| {
                     let info = self.nodes.get(*other as usize);
-                    info.is_some_and(|info| info.is_against(&reaches))
+                    info.is_some_and(|info| info.conflicts_with(&reaches))
                         && !topology.are_ordered(*node, *other)
                 };
                 later.iter().any(is_raced)
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_that_loses_bodies_does_not_look_as_before() {
+    fn removing_bodies_changes_the_shape() {
         let new = || Parts::new(SendPtr(ptr::null_mut()));
         let mut all = [new(), new(), new()];
         add(&mut all[0], &[]);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_behind_an_edge_that_is_not_full_stays() {
+    fn remove_keeps_order_after_partial_edges() {
         let mut parts = Parts::new(SendPtr(ptr::null_mut()));
         add(&mut parts, &[]);
         add(&mut parts, &[(0, EdgeKind::Full)]);

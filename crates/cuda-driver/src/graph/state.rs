@@ -128,10 +128,10 @@ impl State {
             let mut beside = (0..).zip(&graph.nodes).filter(|(other, info)| {
                 *other != this && !info.is_gone() && !topology.are_ordered(*other, this)
             });
-            let is_other = |owners: &Arc<Owners>| owners.is_against(&reaches);
+            let is_other = |owners: &Arc<Owners>| owners.conflicts_with(&reaches);
             let is_anywhere = self.others.iter().any(is_other);
             let raced =
-                beside.find(|(other, _)| is_anywhere || self.is_against(at, *other, &reaches));
+                beside.find(|(other, _)| is_anywhere || self.conflicts_with(at, *other, &reaches));
             if let Some((other, _)) = raced {
                 return Err(Error::GraphOrder { other });
             }
@@ -141,16 +141,16 @@ impl State {
     }
 
     /// Returns whether one of these accesses conflicts with a node or with its bodies.
-    fn is_against(&self, graph: usize, node: u32, reaches: &[Reach]) -> bool {
+    fn conflicts_with(&self, graph: usize, node: u32, reaches: &[Reach]) -> bool {
         let own = self.node((graph, node as usize));
-        if own.is_some_and(|info| info.is_against(reaches)) {
+        if own.is_some_and(|info| info.conflicts_with(reaches)) {
             return true;
         }
         let bodies = self.graphs.iter().enumerate();
         let mut bodies = bodies.filter(|(_, body)| body.parent == Some((graph, node)));
         bodies.any(|(at, body)| {
             // No truncation: each node takes more than one byte of memory.
-            (0..body.nodes.len() as u32).any(|inner| self.is_against(at, inner, reaches))
+            (0..body.nodes.len() as u32).any(|inner| self.conflicts_with(at, inner, reaches))
         })
     }
 
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_pair_by_number_only_where_none_and_no_edge_was_taken_out() {
+    fn nodes_pair_by_index_if_nothing_was_removed() {
         let (plain, mut reshaped) = (graph(), graph());
         reshaped.is_reshaped = true;
         let mut copy = Parts::new(SendPtr(ptr::null_mut()));

@@ -201,7 +201,7 @@ impl<'a> LaunchAttributes<'a> {
         miss: AccessProperty,
     ) -> Self {
         self.of_context(
-            window.memory.home().context(),
+            window.memory.owning_stream().context(),
             "the window of an access policy",
         );
         let value = CUaccessPolicyWindow {

@@ -179,7 +179,7 @@ impl Stream {
                 })?;
             }
         }
-        self.state().launches().note(function.launch_name());
+        self.state().launches().record(function.launch_name());
         Ok(())
     }
 

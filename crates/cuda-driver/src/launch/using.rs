@@ -30,7 +30,8 @@ use crate::function::check::Layout;
 /// # // SAFETY: `repr(C)`.
 /// # unsafe impl DeviceRepr for Batch {}
 ///
-/// # fn f(stream: &Stream, kernel: &Function, points: &DeviceBuffer<f32>, sums: &mut DeviceBuffer<f32>)
+/// # fn f(stream: &Stream, kernel: &Function, points: &DeviceBuffer<f32>, sums: &mut
+/// DeviceBuffer<f32>)
 /// #     -> cuda_driver::Result<()> {
 /// let batch = Batch {
 ///     points: points.as_raw(),

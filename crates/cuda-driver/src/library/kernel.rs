@@ -87,7 +87,7 @@ impl LibraryKernel {
     pub fn parameters(&self) -> Result<Option<Vec<Parameter>>> {
         let (driver, kernel) = (self.library.driver(), self.as_raw());
         let signatures = self.library.signatures();
-        let told = signatures.and_then(|signatures| find_signature(signatures, &self.name));
+        let described = signatures.and_then(|signatures| find_signature(signatures, &self.name));
         let count = || {
             let mut count = 0;
             // SAFETY: the pointer must be writable, the kernel alive ← a local, and `self` keeps
@@ -95,8 +95,8 @@ impl LibraryKernel {
             unsafe { call!(driver, cuKernelGetParamCount(kernel, &raw mut count)) }?;
             Ok(count)
         };
-        if let Some(told) = told {
-            return Ok(Some(told.to_vec()));
+        if let Some(described) = described {
+            return Ok(Some(described.to_vec()));
         }
         let known = parameters::collect(driver, None, count, |index, offset, size| {
             let table = driver.table_for(calls::cuKernelGetParamInfo)?;

@@ -31,7 +31,8 @@ use crate::types::JitLog;
 /// ```
 /// use cuda_driver::{DeviceBuffer, JitOptions, LaunchConfig, Library, Ptx};
 ///
-/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().devices(2).build()?.library()?)?;
+/// # let driver =
+/// cuda_driver::Driver::new(cuda_sim::Builder::new().devices(2).build()?.library()?)?;
 /// # let mix = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
 /// let library = Library::load(&driver, &mix, &JitOptions::new())?;
 /// let kernel = library.kernel("mix")?;
@@ -65,7 +66,7 @@ impl Library {
     ) -> Result<Self> {
         let image = image.into();
         // The library must not depend on the liveness of a context.
-        let driver = &driver.of_all();
+        let driver = &driver.without_context();
         let mut compilation = Compilation::new(options, driver.version())?;
         let mut raw: CUlibrary = ptr::null_mut();
         // SAFETY: the data must be a whole image, and the options and buffers must be valid for the

@@ -29,7 +29,7 @@ pub(crate) struct Memory {
 pub(crate) enum Source {
     /// There is no memory.
     Nothing,
-    /// `cuMemAllocAsync` or `cuMemAllocFromPoolAsync`. The free is queued on the home stream.
+    /// `cuMemAllocAsync` or `cuMemAllocFromPoolAsync`. The free is queued on the owning stream.
     Ordered,
     /// `cuMemAlloc`. The host waits for all uses and then frees the memory.
     Plain,
@@ -61,27 +61,27 @@ pub(crate) struct Block {
 
 impl Memory {
     /// Allocates `bytes` bytes. The contents are undefined.
-    pub(crate) fn allocate(home: &Stream, bytes: usize) -> Result<Self> {
-        let source = Source::allocated(home);
+    pub(crate) fn allocate(owner: &Stream, bytes: usize) -> Result<Self> {
+        let source = Source::allocated(owner);
         // Without memory pools the driver call is `cuMemAlloc`, which would invalidate a stream
         // capture. The program did not name that call, so it is made in relaxed capture mode.
-        let _relaxed = matches!(source, Source::Plain).then(|| home.driver().relaxed());
-        Self::allocate_of(home, bytes, source)
+        let _relaxed = matches!(source, Source::Plain).then(|| owner.driver().relaxed());
+        Self::allocate_of(owner, bytes, source)
     }
 
     /// Allocates `bytes` bytes outside of any memory pool. The contents are undefined.
-    pub(crate) fn allocate_plain(home: &Stream, bytes: usize) -> Result<Self> {
-        Self::allocate_of(home, bytes, Source::Plain)
+    pub(crate) fn allocate_plain(owner: &Stream, bytes: usize) -> Result<Self> {
+        Self::allocate_of(owner, bytes, Source::Plain)
     }
 
-    fn allocate_of(home: &Stream, bytes: usize, source: Source) -> Result<Self> {
+    fn allocate_of(owner: &Stream, bytes: usize, source: Source) -> Result<Self> {
         let mut address = 0;
         if bytes == 0 {
-            return Ok(Self::nothing(home));
+            return Ok(Self::nothing(owner));
         }
-        let driver = home.driver();
+        let driver = owner.driver();
         let status = if matches!(source, Source::Ordered) {
-            let queueing = home.queueing()?;
+            let queueing = owner.queueing()?;
             // SAFETY: the pointer and the stream must be valid ← the pointer is to a local
             // variable, and the stream is borrowed.
             unsafe {
@@ -91,30 +91,30 @@ impl Memory {
                 )
             }
         } else {
-            let _current = home.context().enter()?;
+            let _current = owner.context().enter()?;
             // SAFETY: the pointer must be writable ← it points to a local variable.
             unsafe { call!(driver, cuMemAlloc_v2(&raw mut address, bytes)) }
         };
         status.map_err(|error| Error::of_allocation(error, bytes))?;
         // SAFETY: the memory must come from `source`, and no other code may free it ← it was
         // allocated just now.
-        Ok(unsafe { Self::of_source(home, address, bytes, source) })
+        Ok(unsafe { Self::of_source(owner, address, bytes, source) })
     }
 
     /// Creates an allocation of 0 bytes without calling the driver.
-    pub(crate) fn nothing(home: &Stream) -> Self {
+    pub(crate) fn nothing(owner: &Stream) -> Self {
         // SAFETY: the memory must come from `source` ← there is no memory.
-        unsafe { Self::of_source(home, 0, 0, Source::Nothing) }
+        unsafe { Self::of_source(owner, 0, 0, Source::Nothing) }
     }
 
-    /// Creates an allocation of memory whose only uses so far are on `home`.
+    /// Creates an allocation of memory whose only uses so far are on `owner`.
     ///
     /// # Safety
     ///
-    /// The `bytes` bytes from `address` on are memory that the context of `home` can use. The
+    /// The `bytes` bytes from `address` on are memory that the context of `owner` can use. The
     /// memory comes from `source`, and no other code frees or returns it.
     pub(crate) unsafe fn of_source(
-        home: &Stream,
+        owner: &Stream,
         address: CUdeviceptr,
         bytes: usize,
         source: Source,
@@ -122,11 +122,11 @@ impl Memory {
         let block = Block {
             address,
             bytes,
-            tracker: Arc::new(Tracker::new(home)),
+            tracker: Arc::new(Tracker::new(owner)),
         };
         // SAFETY: the memory must be usable, from `source`, and freed by no other code, and the
         // tracker must know all its uses ← the caller guarantees the former, and all uses are on
-        // `home`.
+        // `owner`.
         unsafe { Self::of_block(block, source) }
     }
 
@@ -155,12 +155,12 @@ impl Memory {
     }
 
     /// Returns the stream on which the memory is copied and freed.
-    pub(crate) fn home(&self) -> &Stream {
+    pub(crate) fn owning_stream(&self) -> &Stream {
         self.tracker.owning_stream()
     }
 
-    /// Calls [`use_on`](Self::use_on) with the home stream.
-    pub(crate) fn use_at_home<E>(
+    /// Calls [`use_on`](Self::use_on) with the owning stream.
+    pub(crate) fn use_on_owning_stream<E>(
         &self,
         access: Access,
         queue: impl FnOnce() -> Result<(), E>,
@@ -168,7 +168,7 @@ impl Memory {
     where
         Error: From<E>,
     {
-        self.use_on(self.home(), access, queue)
+        self.use_on(self.owning_stream(), access, queue)
     }
 
     /// Queues a use of this memory on `stream`: waits for conflicting uses, calls `queue`, and
@@ -220,7 +220,7 @@ impl Memory {
         }
     }
 
-    /// Returns the address, for other code to free, and makes the home stream wait for every use.
+    /// Returns the address, for other code to free, and makes the owning stream wait for every use.
     ///
     /// # Errors
     ///
@@ -296,9 +296,9 @@ impl Source {
         Self::Other(Arc::new(Foreign(owner)))
     }
 
-    /// Returns the source of an ordinary allocation whose home stream is `home`.
-    pub(crate) fn allocated(home: &Stream) -> Self {
-        if home.context().limits().pools {
+    /// Returns the source of an ordinary allocation whose owning stream is `owner`.
+    pub(crate) fn allocated(owner: &Stream) -> Self {
+        if owner.context().limits().pools {
             Self::Ordered
         } else {
             Self::Plain
@@ -311,20 +311,25 @@ impl Source {
         match self {
             Self::Nothing => Ok(()),
             Self::Ordered => {
-                let home = block.behind_all()?;
-                let queueing = home.queueing()?;
-                let _relaxed = home.driver().relaxed();
+                let owner = block.behind_all()?;
+                let queueing = owner.queueing()?;
+                let _relaxed = owner.driver().relaxed();
                 // SAFETY: the memory must be allocated and must not be used afterwards ← the block
                 // owns it, and the stream has just been made to wait for every use on another
                 // stream.
-                unsafe { call!(home.driver(), cuMemFreeAsync(block.address, queueing.raw())) }
+                unsafe {
+                    call!(
+                        owner.driver(),
+                        cuMemFreeAsync(block.address, queueing.raw())
+                    )
+                }
             }
             Self::Plain | Self::Managed => {
-                let home = block.behind_all()?;
-                home.state().synchronize(home.context())?;
-                let _relaxed = home.driver().relaxed();
+                let owner = block.behind_all()?;
+                owner.state().synchronize(owner.context())?;
+                let _relaxed = owner.driver().relaxed();
                 // SAFETY: as above, and the host has waited for the stream.
-                unsafe { call!(home.driver(), cuMemFree_v2(block.address)) }
+                unsafe { call!(owner.driver(), cuMemFree_v2(block.address)) }
             }
             Self::Other(owner) => owner.reclaim(block),
         }
@@ -370,7 +375,7 @@ impl Block {
         Source::allocated(self.tracker.owning_stream()).take_back(self)
     }
 
-    /// Makes the home stream wait for every use on another stream, and returns the home stream.
+    /// Makes the owning stream wait for every use on another stream, and returns the owning stream.
     fn behind_all(&self) -> Result<Stream, DriverError> {
         if let Err(error) = self.tracker.wait_for_all_on_owner() {
             // The memory is never freed explicitly. It ends with its context, which must outlive

@@ -57,19 +57,19 @@ pub(crate) mod sealed {
 
     /// The private supertrait of [`Allocator`](super::Allocator).
     pub trait Allocate {
-        /// Fails if the allocator has no memory that `home` can use.
-        fn check(&self, home: &Stream, token: Token) -> Result<()>;
+        /// Fails if the allocator has no memory that `owner` can use.
+        fn check(&self, owner: &Stream, token: Token) -> Result<()>;
 
-        /// Allocates `bytes` bytes, at least one, whose home stream is `home`. The contents are
+        /// Allocates `bytes` bytes, at least one, whose owning stream is `owner`. The contents are
         /// undefined.
-        fn allocate(&self, home: &Stream, bytes: usize, token: Token) -> Result<Allocated>;
+        fn allocate(&self, owner: &Stream, bytes: usize, token: Token) -> Result<Allocated>;
     }
 }
 
 /// The allocator of memory outside of any pool.
 ///
 /// [`Stream::wait_value`] and related methods accept only such memory. Allocating makes the context
-/// current for the call. Freeing waits for the home stream and then calls `cuMemFree`, which in
+/// current for the call. Freeing waits for the owning stream and then calls `cuMemFree`, which in
 /// practice waits for everything that runs on the device.
 ///
 /// ```
@@ -94,12 +94,17 @@ pub struct Unpooled;
 impl Allocator for Stream {}
 
 impl sealed::Allocate for Stream {
-    fn check(&self, home: &Stream, _: sealed::Token) -> Result<()> {
-        home.expect_context(self.context(), "the allocator")
+    fn check(&self, owner: &Stream, _: sealed::Token) -> Result<()> {
+        owner.expect_context(self.context(), "the allocator")
     }
 
-    fn allocate(&self, home: &Stream, bytes: usize, _: sealed::Token) -> Result<sealed::Allocated> {
-        Memory::allocate(home, bytes).map(sealed::Allocated)
+    fn allocate(
+        &self,
+        owner: &Stream,
+        bytes: usize,
+        _: sealed::Token,
+    ) -> Result<sealed::Allocated> {
+        Memory::allocate(owner, bytes).map(sealed::Allocated)
     }
 }
 
@@ -110,7 +115,12 @@ impl sealed::Allocate for Unpooled {
         Ok(())
     }
 
-    fn allocate(&self, home: &Stream, bytes: usize, _: sealed::Token) -> Result<sealed::Allocated> {
-        Memory::allocate_plain(home, bytes).map(sealed::Allocated)
+    fn allocate(
+        &self,
+        owner: &Stream,
+        bytes: usize,
+        _: sealed::Token,
+    ) -> Result<sealed::Allocated> {
+        Memory::allocate_plain(owner, bytes).map(sealed::Allocated)
     }
 }

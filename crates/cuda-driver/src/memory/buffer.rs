@@ -20,11 +20,12 @@ use crate::stream::Stream;
 /// An array of `len` elements of `T` in device memory. The memory is freed when the buffer is
 /// dropped.
 ///
-/// A buffer has a home stream: the stream that it was created on. Copies, fills and the free run on
-/// the home stream. A kernel on any stream of the same context can take the buffer as an argument,
-/// as `&buffer` if the kernel only reads it and as `&mut buffer` if it writes it. Where consecutive
-/// uses are on different streams, the crate orders them with events; uses on one stream cost
-/// nothing extra. Dropping the buffer queues the free after all uses and does not wait for them.
+/// A buffer has a owning stream: the stream that it was created on. Copies, fills and the free run
+/// on the owning stream. A kernel on any stream of the same context can take the buffer as an
+/// argument, as `&buffer` if the kernel only reads it and as `&mut buffer` if it writes it. Where
+/// consecutive uses are on different streams, the crate orders them with events; uses on one stream
+/// cost nothing extra. Dropping the buffer queues the free after all uses and does not wait for
+/// them.
 ///
 /// A buffer may have a length of 0. It then has no memory, and creating it, copying it and filling
 /// it do not call the driver.
@@ -50,7 +51,7 @@ pub struct DeviceBuffer<T: DeviceRepr> {
 
 impl<T: DeviceRepr> DeviceBuffer<T> {
     /// `cuMemAllocAsync()`, `cuMemsetD8Async(0)`—Allocates `len` elements and queues a fill with
-    /// zero bits. `stream` becomes the home stream of the buffer.
+    /// zero bits. `stream` becomes the owning stream of the buffer.
     ///
     /// # Errors
     ///
@@ -96,7 +97,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         unsafe { Self::uninit_in(stream, stream, len) }
     }
 
-    /// Copies the buffer to new memory with the same home stream.
+    /// Copies the buffer to new memory with the same owning stream.
     ///
     /// # Errors
     ///
@@ -136,10 +137,10 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         self.len * size_of::<T>()
     }
 
-    /// Returns the home stream.
+    /// Returns the owning stream.
     #[must_use]
     pub fn stream(&self) -> &Stream {
-        self.memory.home()
+        self.memory.owning_stream()
     }
 
     /// Returns a read-only view of all elements.
@@ -183,13 +184,13 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         self.as_mut_slice().chunks_mut(size)
     }
 
-    /// `cuMemsetD8Async(0)`—Queues a fill of all elements with zero bits, on the home stream.
+    /// `cuMemsetD8Async(0)`—Queues a fill of all elements with zero bits, on the owning stream.
     pub fn set_zero(&mut self) -> Result<()> {
         self.as_mut_slice().set_zero()
     }
 
     /// `cuMemsetD8Async(value)` and related calls—Queues a fill of all elements with `value`, on
-    /// the home stream. See [`DeviceSliceMut::fill`].
+    /// the owning stream. See [`DeviceSliceMut::fill`].
     pub fn fill(&mut self, value: T) -> Result<()> {
         self.as_mut_slice().fill(value)
     }
@@ -256,15 +257,16 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
 /// Constructors with another [`Allocator`] than the current pool of the device.
 impl<T: DeviceRepr> DeviceBuffer<T> {
     /// Allocates `len` elements with `allocator` and queues a fill with zero bits. `stream` becomes
-    /// the home stream of the buffer.
+    /// the owning stream of the buffer.
     ///
     /// # Errors
     ///
     /// - [`Error::OutOfMemory`](crate::Error::OutOfMemory) with the number of bytes requested. A
     ///   [`CachingPool`](crate::CachingPool) first frees all memory that it has cached.
-    /// - [`Error::PoolLimit`](crate::Error::PoolLimit) if the allocation would exceed the limit of a
-    ///   [`CachingPool`](crate::CachingPool).
-    /// - [`Error::SizeOverflow`](crate::Error::SizeOverflow) if the size does not fit in an address.
+    /// - [`Error::PoolLimit`](crate::Error::PoolLimit) if the allocation would exceed the limit of
+    ///   a [`CachingPool`](crate::CachingPool).
+    /// - [`Error::SizeOverflow`](crate::Error::SizeOverflow) if the size does not fit in an
+    ///   address.
     /// - [`Error::OtherContext`](crate::Error::OtherContext) if `stream` belongs to another device
     ///   than a [`MemoryPool`](crate::MemoryPool), or to another context than another allocator.
     pub fn zeroed_in(allocator: &impl Allocator, stream: &Stream, len: usize) -> Result<Self> {
@@ -406,9 +408,9 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// Releases ownership and returns the address. The caller must free the memory. Read
     /// [`len`](Self::len) before this call if it is needed.
     ///
-    /// The home stream is made to wait for all uses on other streams, so `cuMemFreeAsync` on the
-    /// home stream is the right way to free the memory. If the device has no memory pools, wait for
-    /// the home stream and call `cuMemFree`. The owner of memory from
+    /// The owning stream is made to wait for all uses on other streams, so `cuMemFreeAsync` on the
+    /// owning stream is the right way to free the memory. If the device has no memory pools, wait
+    /// for the owning stream and call `cuMemFree`. The owner of memory from
     /// [`from_foreign`](Self::from_foreign) is leaked.
     ///
     /// # Errors

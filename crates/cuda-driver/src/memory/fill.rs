@@ -10,14 +10,14 @@ use crate::error::{DriverError, Result};
 use crate::stream::Stream;
 
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
-    /// `cuMemsetD8Async(0)`—Queues a fill of all elements with zero bits, on the home stream.
+    /// `cuMemsetD8Async(0)`—Queues a fill of all elements with zero bits, on the owning stream.
     #[doc(alias = "cuMemsetD8Async")]
     pub fn set_zero(&mut self) -> Result<()> {
         self.fill(T::zeroed())
     }
 
     /// `cuMemsetD8Async(value)`, `cuMemsetD16Async`, `cuMemsetD32Async`—Queues a fill of all
-    /// elements with `value`, on the home stream.
+    /// elements with `value`, on the owning stream.
     ///
     /// The fill is one call if the bytes of `value` repeat with a period of 1, 2 or 4 bytes, as the
     /// bytes of every number of up to 32 bits do. Otherwise the first element is written in units
@@ -31,20 +31,20 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         if value.is_empty() || len == 0 {
             return Ok(());
         }
-        let (address, home) = (self.as_raw(), self.memory.home());
-        self.memory.use_at_home(self.access, || {
+        let (address, owner) = (self.as_raw(), self.memory.owning_stream());
+        self.memory.use_on_owning_stream(self.access, || {
             let bytes = value.len() * len;
             if let Some(unit) = repeated(value, address) {
                 // SAFETY: the range must be writable by this thread alone ← it is the range of a
                 // mutable view.
-                return unsafe { set(home, address, unit, bytes / unit.len()) };
+                return unsafe { set(owner, address, unit, bytes / unit.len()) };
             }
             let unit = largest_unit(value, address);
             for (piece, at) in value.chunks_exact(unit).zip((address..).step_by(unit)) {
                 // SAFETY: as above; `piece` lies within the first element.
-                unsafe { set(home, at, piece, 1) }?;
+                unsafe { set(owner, at, piece, 1) }?;
             }
-            let _current = home.bind_for_copy()?;
+            let _current = owner.bind_for_copy()?;
             let mut done = value.len();
             while done < bytes {
                 let next = done.min(bytes - done);
@@ -54,8 +54,8 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
                 // starts after the first `done` bytes.
                 unsafe {
                     call!(
-                        home.driver(),
-                        cuMemcpyDtoDAsync_v2(to, address, next, home.as_raw())
+                        owner.driver(),
+                        cuMemcpyDtoDAsync_v2(to, address, next, owner.as_raw())
                     )
                 }?;
                 done += next;

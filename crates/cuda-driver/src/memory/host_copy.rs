@@ -86,22 +86,22 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// driver or to another context that is [borrowed](crate::Context::borrow_raw).
     pub fn copy_to_pinned(&self, destination: &mut impl PageLocked<T>) -> Result<()> {
         expect_len(self.len(), destination.len())?;
-        let home = self.memory.home();
-        expect_locked_for(home.context(), destination.context(), "the destination")?;
+        let owner = self.memory.owning_stream();
+        expect_locked_for(owner.context(), destination.context(), "the destination")?;
         let bytes = self.len() * size_of::<T>();
         if bytes == 0 {
             return Ok(());
         }
         let device = self.as_raw();
         to_pinned(self.memory, self.access, destination, |to| {
-            let _current = home.bind_for_copy()?;
+            let _current = owner.bind_for_copy()?;
             // SAFETY: both sides must hold `bytes` bytes until the copy has completed ← the lengths
             // are equal and the view is within its allocation; `to_pinned` waits for the copy, and
             // never frees the destination if the wait fails.
             unsafe {
                 call!(
-                    home.driver(),
-                    cuMemcpyDtoHAsync_v2(to, device, bytes, home.as_raw())
+                    owner.driver(),
+                    cuMemcpyDtoHAsync_v2(to, device, bytes, owner.as_raw())
                 )
             }
         })
@@ -154,31 +154,31 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// or to another context that is [borrowed](crate::Context::borrow_raw).
     pub fn copy_from_pinned(&mut self, source: &impl PageLocked<T>) -> Result<()> {
         expect_len(source.len(), self.len())?;
-        let home = self.memory.home();
-        expect_locked_for(home.context(), source.context(), "the source")?;
+        let owner = self.memory.owning_stream();
+        expect_locked_for(owner.context(), source.context(), "the source")?;
         let bytes = size_of_val::<[T]>(source);
         if bytes == 0 {
             return Ok(());
         }
         let device = self.as_raw();
         from_pinned(self.memory, self.access, source, |from| {
-            let _current = home.bind_for_copy()?;
+            let _current = owner.bind_for_copy()?;
             // SAFETY: both sides must hold `bytes` bytes until the copy has completed ← the lengths
             // are equal and the view is within its allocation; `from_pinned` waits for the copy,
             // and never frees the source if the wait fails.
             unsafe {
                 call!(
-                    home.driver(),
-                    cuMemcpyHtoDAsync_v2(device, from, bytes, home.as_raw())
+                    owner.driver(),
+                    cuMemcpyHtoDAsync_v2(device, from, bytes, owner.as_raw())
                 )
             }
         })
     }
 }
 
-/// Calls `queue` to queue a copy to the start of `destination` on the home stream of `memory`, and
-/// waits for the copy. If either fails, the destination is left with no elements and its memory is
-/// never freed.
+/// Calls `queue` to queue a copy to the start of `destination` on the owning stream of `memory`,
+/// and waits for the copy. If either fails, the destination is left with no elements and its memory
+/// is never freed.
 pub(super) fn to_pinned<T: DeviceRepr>(
     memory: &Memory,
     access: Access,
@@ -187,21 +187,24 @@ pub(super) fn to_pinned<T: DeviceRepr>(
 ) -> Result<()> {
     let start = destination.start();
     let mut failed = None;
-    let queued = memory.use_at_home(access, || {
+    let queued = memory.use_on_owning_stream(access, || {
         queue(start).inspect_err(|error| failed = Some(*error))
     });
     let result = queued.and_then(|()| {
-        let done = memory.home().state().synchronize(memory.home().context());
+        let done = memory
+            .owning_stream()
+            .state()
+            .synchronize(memory.owning_stream().context());
         Ok(done.inspect_err(|error| failed = Some(*error))?)
     });
     if let Some(error) = failed {
-        keep_other(destination.context(), memory.home().context());
+        keep_other(destination.context(), memory.owning_stream().context());
         destination.abandon(error, TOKEN);
     }
     result
 }
 
-/// Calls `queue` to queue a copy from the start of `source` on the home stream of `memory`, and
+/// Calls `queue` to queue a copy from the start of `source` on the owning stream of `memory`, and
 /// waits for the copy. If either fails, the memory of the source is never freed.
 pub(super) fn from_pinned<T: DeviceRepr>(
     memory: &Memory,
@@ -210,11 +213,14 @@ pub(super) fn from_pinned<T: DeviceRepr>(
     queue: impl FnOnce(*mut c_void) -> Result<(), DriverError>,
 ) -> Result<()> {
     let give_up = |error: &DriverError| {
-        keep_other(source.context(), memory.home().context());
-        source.suspect(*error, TOKEN);
+        keep_other(source.context(), memory.owning_stream().context());
+        source.poison(*error, TOKEN);
     };
-    memory.use_at_home(access, || queue(source.start()).inspect_err(give_up))?;
-    let done = memory.home().state().synchronize(memory.home().context());
+    memory.use_on_owning_stream(access, || queue(source.start()).inspect_err(give_up))?;
+    let done = memory
+        .owning_stream()
+        .state()
+        .synchronize(memory.owning_stream().context());
     Ok(done.inspect_err(give_up)?)
 }
 

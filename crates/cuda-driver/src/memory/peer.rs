@@ -13,7 +13,7 @@ use crate::tracking::{Blocked, Scope, retry};
 
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// `cuMemcpyPeerAsync()`—Queues a copy from memory of any context of the same driver, on the
-    /// home stream of this view's buffer.
+    /// owning stream of this view's buffer.
     ///
     /// The devices do not need peer access to each other: without it, the driver copies through
     /// host memory. The copy waits for conflicting uses of both sides on other streams, and later
@@ -33,12 +33,16 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// another driver.
     #[doc(alias = "cuMemcpyPeerAsync")]
     pub fn copy_from_peer(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
-        let (home, peer) = (self.memory.home(), source.memory.home().context());
-        if peer == home.context() {
+        let (owner, peer) = (
+            self.memory.owning_stream(),
+            source.memory.owning_stream().context(),
+        );
+        if peer == owner.context() {
             return self.copy_from(source);
         }
         expect_len(source.len(), self.len())?;
-        home.driver()
+        owner
+            .driver()
             .expect_handles_of(peer.driver(), "the source")?;
         if self.is_empty() || size_of::<T>() == 0 {
             return Ok(());
@@ -48,11 +52,11 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         }
         let (to, from): (CUdeviceptr, CUdeviceptr) = (self.as_raw(), source.as_raw());
         let bytes = self.len() * size_of::<T>();
-        let _current = home.context().enter()?;
+        let _current = owner.context().enter()?;
         let (_locks, mut scope) = retry(|| {
             // A graph may use the memory of either side.
-            let locks = ReplayLock::lock_both(home.context().replay_lock(), peer.replay_lock());
-            let scope = Scope::new(home);
+            let locks = ReplayLock::lock_both(owner.context().replay_lock(), peer.replay_lock());
+            let scope = Scope::new(owner);
             scope.ready()?;
             source
                 .memory
@@ -66,14 +70,14 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         // frees wait for this use, and both buffers are borrowed.
         let queued = unsafe {
             call!(
-                home.driver(),
+                owner.driver(),
                 cuMemcpyPeerAsync(
                     to,
-                    home.context().as_raw(),
+                    owner.context().as_raw(),
                     from,
                     peer.as_raw(),
                     bytes,
-                    home.as_raw()
+                    owner.as_raw()
                 )
             )
         };

@@ -156,7 +156,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// `cuPointerGetAttributes()`—Returns what the driver knows about the address of the first
     /// element.
     pub fn pointer_attributes(&self) -> Result<PointerAttributes> {
-        let context = self.memory.home().context();
+        let context = self.memory.owning_stream().context();
         context.pointer_attributes(self.as_raw())
     }
 }

@@ -242,7 +242,7 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
         ))
     }
 
-    /// `cuMemcpyDtoDAsync()`—Queues a copy from other memory of the same context, on the home
+    /// `cuMemcpyDtoDAsync()`—Queues a copy from other memory of the same context, on the owning
     /// stream of this view's buffer.
     ///
     /// # Errors
@@ -253,24 +253,24 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
     #[doc(alias = "cuMemcpyDtoDAsync")]
     pub fn copy_from(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
         expect_len(source.len, self.len)?;
-        let home = self.memory.home();
+        let owner = self.memory.owning_stream();
         if self.is_empty() || size_of::<T>() == 0 {
             return Ok(());
         }
         let uses = [(source.memory, source.access), (self.memory, self.access)];
-        Memory::use_all(home, uses, || {
-            let _current = home.bind_for_copy()?;
+        Memory::use_all(owner, uses, || {
+            let _current = owner.bind_for_copy()?;
             // SAFETY: both ranges must be valid until the copy completes, and must not overlap ←
             // the lengths are equal, and both views are within their allocations, whose frees wait
             // for this use. The ranges do not overlap because this view is borrowed mutably.
             unsafe {
                 call!(
-                    home.driver(),
+                    owner.driver(),
                     cuMemcpyDtoDAsync_v2(
                         self.address,
                         source.address,
                         self.len * size_of::<T>(),
-                        home.as_raw()
+                        owner.as_raw()
                     )
                 )
             }

@@ -13,7 +13,8 @@ impl LoadingMode {
     /// All code is loaded with the module.
     pub const EAGER: Self = Self(CUmoduleLoadingMode::CU_MODULE_EAGER_LOADING.0);
     /// Each kernel is loaded when it is first used. Loading may wait for the device, and can
-    /// deadlock kernels that wait for each other: [`Function::load`](crate::Function::load) loads a kernel beforehand.
+    /// deadlock kernels that wait for each other: [`Function::load`](crate::Function::load) loads a
+    /// kernel beforehand.
     pub const LAZY: Self = Self(CUmoduleLoadingMode::CU_MODULE_LAZY_LOADING.0);
 }
 

@@ -251,7 +251,7 @@ mod tests {
     use crate::device::ComputeCapability;
 
     #[test]
-    fn the_last_value_counts_and_newer_options_are_refused() {
+    fn the_last_value_counts_and_newer_options_fail() {
         let options = JitOptions::new()
             .max_registers(32)
             .verbose(true)

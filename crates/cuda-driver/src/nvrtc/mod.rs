@@ -33,9 +33,9 @@ pub enum CompileError {
     #[error("{compile}\n{headers}")]
     NoCudaHeaders {
         /// The error of the compilation, which names the header.
-        compile: cuda_nvrtc::Error,
+        compile: Box<cuda_nvrtc::Error>,
         /// The places where CUDA's headers were searched for.
-        headers: cuda_nvrtc::Error,
+        headers: Box<cuda_nvrtc::Error>,
     },
     /// The driver did not load the compiled program, or did not return the architecture of the
     /// device.

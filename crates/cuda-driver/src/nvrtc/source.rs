@@ -138,7 +138,10 @@ impl Source {
             (Err(CompileError::Nvrtc(compile)), Some(headers))
                 if compile.missing_header().is_some() =>
             {
-                Err(CompileError::NoCudaHeaders { compile, headers })
+                Err(CompileError::NoCudaHeaders {
+                    compile: Box::new(compile),
+                    headers: Box::new(headers),
+                })
             }
             (module, _) => module,
         }

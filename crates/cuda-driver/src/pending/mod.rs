@@ -53,7 +53,7 @@ pub(crate) struct Entry {
     /// The closure that the driver is to call.
     pub(crate) run: Option<Box<dyn FnOnce() + Send>>,
     /// The memory that has to stay allocated until the entry ends.
-    pub(crate) keep: Option<Box<dyn Keep>>,
+    pub(crate) keep: Option<Box<dyn KeepAlive>>,
     pub(crate) outcome: Arc<Outcome>,
     /// An internal stream, to be returned to its pool.
     pub(crate) side: Option<Arc<StreamState>>,
@@ -77,7 +77,7 @@ pub(crate) enum LateFence {
 }
 
 /// The memory of a transfer, which is dropped when the transfer is complete.
-pub(crate) trait Keep: Send {
+pub(crate) trait KeepAlive: Send {
     /// Leaks the memory: the transfer failed, and the device may still be accessing it.
     fn abandon(self: Box<Self>, error: DriverError);
 }

@@ -107,7 +107,7 @@ impl Stream {
     /// The fault of any kernel that was still running: see [`DriverError::is_sticky`].
     #[doc(alias = "cuStreamSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
-        Ok(self.state.synchronize_by_name(&self.context)?)
+        Ok(self.state.synchronize_explicitly(&self.context)?)
     }
 
     /// `cuStreamQuery()`—Returns whether all work that is queued on the stream is complete.
@@ -118,7 +118,7 @@ impl Stream {
     #[doc(alias = "cuStreamQuery")]
     pub fn is_done(&self) -> Result<bool> {
         let _current = self.bind_to_ask()?;
-        let asked = self.state.settle_after(|| {
+        let asked = self.state.mark_complete_after(|| {
             // SAFETY: the stream must be alive ← `self` owns it.
             unsafe { call!(self.state.driver(), cuStreamQuery(self.as_raw())) }
         });

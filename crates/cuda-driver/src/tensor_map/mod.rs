@@ -35,7 +35,8 @@ use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut};
 /// ```
 /// use cuda_driver::{DeviceBuffer, TensorDataType, TensorLayout, TensorMap};
 ///
-/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().compute_capability(9, 0).build()?.library()?)?;
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().compute_capability(9,
+/// 0).build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;
 /// # let stream = context.default_stream()?;
 /// // A matrix with 1000 rows of 512 floats, and tiles with 8 rows of 32 floats.
@@ -230,7 +231,7 @@ impl TensorMap {
                 of: self.align,
             }));
         }
-        let context = memory.memory.home().context();
+        let context = memory.memory.owning_stream().context();
         let mut raw = self.raw;
         let _current = context.enter()?;
         // SAFETY: the pointer must be to a map, writable and aligned ← `raw` is a copy of a map
@@ -305,7 +306,7 @@ impl TensorMap {
         layout: &TensorLayout,
         major: u32,
     ) -> Result<(Self, &'a Context)> {
-        let context = memory.memory.home().context();
+        let context = memory.memory.owning_stream().context();
         if context.device().compute_capability()?.major < major {
             return Err(Error::Unsupported {
                 what: if major == 9 {

@@ -9,10 +9,11 @@ use crate::context::KeptContext;
 use crate::error::DriverError;
 
 impl Tracker {
-    /// Waits for every use that a wait for the context of the owning stream would not cover, such as a copy that a
-    /// stream of another context makes.
+    /// Waits for every use that a wait for the context of the owning stream would not cover, such
+    /// as a copy that a stream of another context makes.
     ///
-    /// The caller has waited for the [contexts of unfenced uses](Self::unfenced_context), and holds no lock.
+    /// The caller has waited for the [contexts of unfenced uses](Self::unfenced_context), and holds
+    /// no lock.
     pub(crate) fn wait_for_uses_elsewhere(&self) -> Result<(), DriverError> {
         if self.shared.get() {
             self.synchronize(Access::WRITE)
@@ -34,8 +35,8 @@ impl Tracker {
     }
 
     /// Keeps the context of the owning stream alive as long as a stream of another context may use
-    /// this memory: for memory that is never freed because its uses could not be waited for, and that ends with its
-    /// context.
+    /// this memory: for memory that is never freed because its uses could not be waited for, and
+    /// that ends with its context.
     ///
     /// A worker thread waits for the uses. If that fails, the context is leaked.
     pub(crate) fn keep_context_while_used_elsewhere(this: &Arc<Self>) {

@@ -24,7 +24,8 @@ pub(crate) struct Scope<'a> {
     more: OnceCell<Box<More<'a>>>,
 }
 
-/// The state of a scope that is needed only away from the owning stream, or on a default stream of C.
+/// The state of a scope that is needed only away from the owning stream, or on a default stream of
+/// C.
 #[derive(Default)]
 struct More<'a> {
     fence: OnceCell<Fence>,

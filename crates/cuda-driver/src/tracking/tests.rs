@@ -31,7 +31,7 @@ fn acquire(tracker: &Tracker, scope: &Scope<'_>, access: Access) {
 /// another half of the second buffer on `t`, and makes `s` wait for that. This is too late for the
 /// event of the launch to cover the write.
 #[test]
-fn a_write_does_not_stand_for_what_its_stream_waits_for_later() {
+fn a_write_does_not_cover_later_waits_of_its_stream() {
     for seed in 0..64 {
         let simulator = Builder::new()
             .schedule(Schedule::Late { seed })
@@ -79,7 +79,7 @@ fn a_write_does_not_stand_for_what_its_stream_waits_for_later() {
 }
 
 #[test]
-fn what_is_waited_for_and_used_otherwise_too_is_ordered_as_a_use() {
+fn signal_and_ordinary_accesses_combine_to_ordinary() {
     let (one, other) = (
         Access::WRITE.with(Access::AWAIT),
         Access::READ.with(Access::SIGNAL),

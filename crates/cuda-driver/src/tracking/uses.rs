@@ -120,7 +120,9 @@ impl Use {
     /// `owner`.
     pub(super) fn unfenced_in(&self, owner: &Context) -> Option<KeptContext> {
         let context = self.elsewhere.as_deref().unwrap_or(owner);
-        let is_pending = self.is_unfenced() && !self.is_complete(owner);
+        // A dead context has no work to wait for.
+        let is_pending =
+            self.is_unfenced() && !context.driver().is_gone() && !self.is_complete(owner);
         is_pending.then(|| KeptContext::new(context))
     }
 

@@ -23,7 +23,7 @@ use crate::memory::pinned::sealed::{Lock, TOKEN};
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, PageLocked, expect_len,
 };
-use crate::pending::{self, Completion, Entry, Keep};
+use crate::pending::{self, Completion, Entry, KeepAlive};
 use crate::stream::Stream;
 
 /// A copy in progress, with the page-locked memory that it reads or writes.
@@ -201,7 +201,7 @@ impl<P> fmt::Debug for Transfer<P> {
 /// the copy runs in another one.
 struct Left<P>(P, Option<KeptContext>);
 
-impl<P: Lock + Send> Keep for Left<P> {
+impl<P: Lock + Send> KeepAlive for Left<P> {
     fn abandon(mut self: Box<Self>, error: DriverError) {
         self.0.abandon(error, TOKEN);
         // The copy may still be running, so its memory must not be freed with the context.

@@ -121,7 +121,7 @@ mod tests {
     use super::{Dim3, LaunchConfig};
 
     #[test]
-    fn there_is_a_thread_for_each_element() {
+    fn each_element_has_a_thread() {
         for n in [0, 1, 255, 256, 257, 100_000, u32::MAX] {
             let config = LaunchConfig::for_num_elems(n);
             assert!(config.grid.count() * config.block.count() >= u64::from(n));

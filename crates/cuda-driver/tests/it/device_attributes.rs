@@ -381,11 +381,11 @@ fn accessors_agree_with_raw_attributes() {
         for &(method, attribute) in NUMBERS {
             let raw = device.attribute(attribute).ok();
             let raw = raw.map(|value| u32::try_from(value).unwrap_or(0));
-            assert_eq!(method(&device).ok(), raw, "{}: {attribute:?}", bench.name);
+            assert_eq!(method(device).ok(), raw, "{}: {attribute:?}", bench.name);
         }
         for &(method, attribute) in ABILITIES {
             let raw = device.attribute(attribute).ok().map(|value| value != 0);
-            assert_eq!(method(&device).ok(), raw, "{}: {attribute:?}", bench.name);
+            assert_eq!(method(device).ok(), raw, "{}: {attribute:?}", bench.name);
         }
     }
 }

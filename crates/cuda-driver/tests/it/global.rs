@@ -31,7 +31,7 @@ fn constants_and_globals_are_read_and_written() {
         let counter: Global<u32> = module.global("counter", &stream).unwrap();
         let bump = module.function("bump").unwrap();
         for _ in 0..3 {
-            // SAFETY: the kernel changes the counter on its home stream.
+            // SAFETY: the kernel changes the counter on its owning stream.
             unsafe { stream.launch(&bump, LaunchConfig::new(1, 1), (10_u32,)) }.unwrap();
         }
         assert_eq!(counter.to_vec().unwrap(), [35], "{}", bench.name);
@@ -72,7 +72,7 @@ fn a_variable_has_one_owner_and_keeps_the_order_of_its_uses() {
         }
         .unwrap();
         drop(factors);
-        // The next owner has another home stream and sees the earlier writes.
+        // The next owner has another owning stream and sees the earlier writes.
         let factors: Global<u32> = module.global("factors", &third).unwrap();
         assert_eq!(factors.stream(), &third);
         assert_eq!(factors.to_vec().unwrap(), [9, 8, 7, 6], "{}", bench.name);

@@ -53,9 +53,9 @@ fn a_launch_is_one_call_unless_something_was_done_in_between() {
     assert_eq!(calls(&|| exec.launch(&home).unwrap()), one);
     // The read waits for the last launch, on the same stream.
     let _ = x.to_vec().unwrap();
-    // The use on the home stream left an event, which a launch on that stream need not wait for.
+    // The use on the owning stream left an event, which a launch on that stream need not wait for.
     assert_eq!(calls(&|| exec.launch(&home).unwrap()), one);
-    // The first launch on another stream waits for the untracked uses on the home stream; later
+    // The first launch on another stream waits for the untracked uses on the owning stream; later
     // launches wait for one use.
     let _ = x.to_vec().unwrap();
     exec.launch(&other).unwrap();

@@ -258,7 +258,7 @@ fn a_host_function_that_cannot_be_queued_is_dropped_and_not_called() {
 fn a_first_stream_may_wait_for_a_host_function_that_the_second_ones_reader_ends() {
     for bench in everywhere("a_first_stream_may_wait_for_a_host_function") {
         let (first, second) = (bench.stream(), bench.stream());
-        // The buffer is used on its home stream, and later on another stream.
+        // The buffer is used on its owning stream, and later on another stream.
         let source = DeviceBuffer::from_host(&first, &[7_u32; 64]).unwrap();
         let mut other = DeviceBuffer::from_host(&second, &[0_u32; 64]).unwrap();
         let copy = bench.kernel(COPY, "copy");

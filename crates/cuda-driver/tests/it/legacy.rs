@@ -15,7 +15,7 @@ struct Fixture {
     legacy: Stream,
     /// A stream that waits for no other stream, and that no test waits for.
     own: Stream,
-    /// A buffer whose home stream is the legacy stream.
+    /// A buffer whose owning stream is the legacy stream.
     buffer: DeviceBuffer<u32>,
     words: DeviceBuffer<u32>,
     event: Event,

@@ -115,7 +115,7 @@ fn each_context_has_its_own_variables() {
             let counter: Global<u32> = library.global("counter", stream).unwrap();
             let error = library.global::<u32>("counter", stream).unwrap_err();
             assert!(matches!(error, Error::GlobalInUse { .. }), "{error}");
-            // SAFETY: the kernel changes the counter on its home stream.
+            // SAFETY: the kernel changes the counter on its owning stream.
             unsafe { stream.launch(&bump, LaunchConfig::new(1, 1), (by,)) }.unwrap();
             assert_eq!(counter.to_vec().unwrap(), [5 + by], "{}", bench.name);
         }

@@ -214,7 +214,7 @@ fn attached_memory_is_used_where_it_is_attached() {
     for bench in everywhere("attached_memory_is_used_where_it_is_attached") {
         let stream = bench.stream();
         let mut buffer = ManagedBuffer::from_host(&stream, &[1_u32, 2, 3]).unwrap();
-        // SAFETY: the buffer is used only on its home stream, to which it is attached.
+        // SAFETY: the buffer is used only on its owning stream, to which it is attached.
         unsafe { buffer.attach(&stream, ManagedAttachment::Single) }.unwrap();
         buffer.as_mut_slice().fill(8).unwrap();
         assert_eq!(buffer.to_vec().unwrap(), [8; 3], "{}", bench.name);

@@ -106,7 +106,7 @@ fn buffers_are_ordered_between_all_kinds_of_streams() {
             Stream::new(&bench.context, StreamFlags::empty(), 0).unwrap(),
             bench.context.default_stream().unwrap(),
         ];
-        // Each kind of stream is the home stream once and is used from every other kind.
+        // Each kind of stream is the owning stream once and is used from every other kind.
         for home in &streams {
             let (mut x, y) = (filled(home, 1), filled(home, 3));
             let mut value = 1_u32;
@@ -125,7 +125,7 @@ fn the_per_thread_stream_is_another_queue_on_each_thread() {
         let kernel = bench.kernel(MIX, "mix");
         let stream = bench.context.per_thread_stream();
         let home = bench.stream();
-        // The home stream is an ordinary stream once, and the per-thread stream of this thread
+        // The owning stream is an ordinary stream once, and the per-thread stream of this thread
         // once.
         for mut x in [filled(&home, 1), filled(&stream, 1)] {
             let y = filled(&stream, 5);

@@ -477,7 +477,7 @@ extern "C" __global__ void move_tile(const __grid_constant__ TensorMap from,
                 moved(&words, &mut expected, at, to_at);
                 let reads = from_map.reads(from.as_slice()).unwrap();
                 let writes = to_map.writes(to.as_mut_slice()).unwrap();
-                let stream = bench.stream(); // not the buffers' home stream
+                let stream = bench.stream(); // not the buffers' owning stream
                 let args = (reads, writes, at.0, at.1, to_at.0, to_at.1);
                 if index % 3 == 0 {
                     // SAFETY: the kernel reads `from` and writes `to` through maps of their memory.

@@ -139,7 +139,7 @@ fn a_wait_that_fails_stops_the_call_that_needs_it() {
     assert_all(&target, 1, "after");
 }
 
-/// If the home stream cannot wait for a reader on another stream, the memory is not freed, so it
+/// If the owning stream cannot wait for a reader on another stream, the memory is not freed, so it
 /// gets no other owner.
 #[test]
 fn a_drop_that_cannot_wait_for_a_reader_leaves_the_memory_alone() {

@@ -119,12 +119,17 @@ impl CachingPool {
 impl Allocator for CachingPool {}
 
 impl sealed::Allocate for CachingPool {
-    fn check(&self, home: &Stream, _: sealed::Token) -> Result<()> {
-        home.expect_context(self.context(), "the pool")
+    fn check(&self, owner: &Stream, _: sealed::Token) -> Result<()> {
+        owner.expect_context(self.context(), "the pool")
     }
 
-    fn allocate(&self, home: &Stream, bytes: usize, _: sealed::Token) -> Result<sealed::Allocated> {
-        let block = self.blocks().allocate(home, class_of(bytes))?;
+    fn allocate(
+        &self,
+        owner: &Stream,
+        bytes: usize,
+        _: sealed::Token,
+    ) -> Result<sealed::Allocated> {
+        let block = self.blocks().allocate(owner, class_of(bytes))?;
         let source = Source::Other(Arc::clone(self.blocks()) as Arc<dyn Reclaim>);
         // SAFETY: the block must belong to the pool, no other code may return it, and the tracker
         // must know all its uses ← the block was taken out of the pool just now, together with its
@@ -135,7 +140,7 @@ impl sealed::Allocate for CachingPool {
 }
 
 impl Blocks {
-    /// Returns a block of this class whose home stream is `stream`.
+    /// Returns a block of this class whose owning stream is `stream`.
     fn allocate(&self, stream: &Stream, class: usize) -> Result<Block> {
         let kept = self.cache.take(class, stream.state().id());
         match kept {
@@ -172,11 +177,11 @@ impl Blocks {
             self.free(self.cache.reserved_beyond(room));
             return self.make(stream, class);
         }
-        let homes = self.free(usize::MAX);
+        let owners = self.free(usize::MAX);
         self.make(stream, class).or_else(|_| {
             // The memory is free only after its streams have reached the frees.
-            for home in homes {
-                home.state().synchronize(home.context())?;
+            for stream in owners {
+                stream.state().synchronize(stream.context())?;
             }
             self.make(stream, class)
         })
@@ -198,8 +203,8 @@ impl Blocks {
         }
     }
 
-    /// Makes `stream` the home stream of a block that was taken from the cache. If that fails, the
-    /// block is returned to the cache.
+    /// Makes `stream` the owning stream of a block that was taken from the cache. If that fails,
+    /// the block is returned to the cache.
     fn hand_over(&self, mut block: Block, class: usize, stream: &Stream) -> Result<Block> {
         match Tracker::hand_over(&mut block.tracker, stream) {
             Ok(()) => Ok(block),
@@ -211,8 +216,8 @@ impl Blocks {
     }
 
     fn put(&self, class: usize, block: Block) -> Result<(), DriverError> {
-        let home = block.tracker.owning_stream().state().id();
-        match self.cache.put(class, home, block) {
+        let owner = block.tracker.owning_stream().state().id();
+        match self.cache.put(class, owner, block) {
             None => Ok(()),
             Some(block) => block.free(),
         }
@@ -222,17 +227,17 @@ impl Blocks {
     /// the frees were queued.
     fn free(&self, bytes: usize) -> Vec<Stream> {
         let swept = self.cache.sweep(bytes);
-        let mut homes: Vec<Stream> = Vec::new();
+        let mut owners: Vec<Stream> = Vec::new();
         for block in swept {
-            let home = block.tracker.owning_stream();
-            if !homes.contains(home) {
-                homes.push(home.clone());
+            let owner = block.tracker.owning_stream();
+            if !owners.contains(owner) {
+                owners.push(owner.clone());
             }
             // There is no caller to report the error to. Memory that cannot be freed leaks in the
             // driver and has no other effect.
             let _ = block.free();
         }
-        homes
+        owners
     }
 }
 

@@ -11,7 +11,7 @@ use super::statistics::Statistics;
 use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
 use crate::handle::Handle;
-use crate::memory::pinned::{Keep, Locked};
+use crate::memory::pinned::{Locked, LockedPool};
 use crate::memory::{DeviceRepr, PinnedBuffer, PinnedFlags, bytes_of};
 use crate::staging_pool::PinnedBlock;
 
@@ -99,7 +99,7 @@ impl PinnedCachingPool {
             let class = class_of(bytes);
             let handle = blocks.allocate(class)?;
             let pool: Arc<Blocks> = Arc::clone(blocks);
-            Locked::kept(handle, pool, class)
+            Locked::pooled(handle, pool, class)
         };
         // SAFETY: the memory must be initialised and hold `len` elements ← it was zeroed when it
         // was allocated, and the blocks of its class hold at least `bytes` bytes.
@@ -188,7 +188,7 @@ impl Blocks {
     }
 }
 
-impl Keep<PinnedBlock> for Blocks {
+impl LockedPool<PinnedBlock> for Blocks {
     fn context(&self) -> &Context {
         &self.context
     }

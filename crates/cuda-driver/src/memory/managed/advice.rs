@@ -121,7 +121,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     }
 
     fn tell(&self, advice: CUmem_advise, location: &MemoryLocation) -> Result<()> {
-        let context = self.memory.home().context();
+        let context = self.memory.owning_stream().context();
         let ordinal = location.ordinal(context.driver())?;
         if self.bytes() == 0 {
             return Ok(());
@@ -149,7 +149,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     pub fn preferred_location(&self) -> Result<Option<MemoryLocation>> {
         let attribute = CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION;
         let [ordinal] = self.ask(attribute)?;
-        MemoryLocation::of_ordinal(self.memory.home().driver(), ordinal)
+        MemoryLocation::of_ordinal(self.memory.owning_stream().driver(), ordinal)
     }
 
     /// `cuMemRangeGetAttribute(LAST_PREFETCH_LOCATION)`—Returns the location of the last prefetch,
@@ -157,14 +157,14 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     pub fn last_prefetch_location(&self) -> Result<Option<MemoryLocation>> {
         let attribute = CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION;
         let [ordinal] = self.ask(attribute)?;
-        MemoryLocation::of_ordinal(self.memory.home().driver(), ordinal)
+        MemoryLocation::of_ordinal(self.memory.owning_stream().driver(), ordinal)
     }
 
     /// `cuMemRangeGetAttribute(ACCESSED_BY)`—Returns the locations, at most 64, for which
     /// [`Advice::AccessedBy`] applies to all of the range.
     pub fn accessed_by(&self) -> Result<Vec<MemoryLocation>> {
         let attribute = CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY;
-        let driver = self.memory.home().driver();
+        let driver = self.memory.owning_stream().driver();
         let ordinals = self.ask::<64>(attribute)?;
         ordinals
             .into_iter()
@@ -175,7 +175,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     fn ask<const N: usize>(&self, attribute: CUmem_range_attribute) -> Result<[c_int; N]> {
         // The value of `CU_DEVICE_INVALID`, which means no location.
         let mut answer = [-2; N];
-        let context = self.memory.home().context();
+        let context = self.memory.owning_stream().context();
         if self.bytes() == 0 {
             return Ok(answer);
         }

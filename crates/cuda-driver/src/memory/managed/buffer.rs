@@ -211,7 +211,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     /// # Safety
     ///
     /// From then on until the next attachment, only the streams that `attachment` permits use the
-    /// memory. Note that copies and fills use the home stream.
+    /// memory. Note that copies and fills use the owning stream.
     #[doc(alias = "cuStreamAttachMemAsync")]
     pub unsafe fn attach(&mut self, stream: &Stream, attachment: ManagedAttachment) -> Result<()> {
         let memory = &self.buffer.memory;

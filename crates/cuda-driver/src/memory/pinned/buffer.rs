@@ -259,13 +259,13 @@ impl<T: DeviceRepr> sealed::Lock for PinnedBuffer<T> {
         self.as_ptr().cast()
     }
 
-    fn suspect(&self, error: DriverError, _: sealed::Token) {
-        self.locked.suspect(error);
+    fn poison(&self, error: DriverError, _: sealed::Token) {
+        self.locked.poison(error);
     }
 
     fn abandon(&mut self, error: DriverError, _: sealed::Token) {
         self.len = 0;
-        self.locked.suspect(error);
+        self.locked.poison(error);
         // The call returns `error` again.
         let _ = self.locked.unlock();
     }

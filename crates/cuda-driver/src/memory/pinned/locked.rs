@@ -36,7 +36,7 @@ pub(crate) mod sealed {
 
         /// Keeps the memory allocated for ever, because a transfer that reads it failed with
         /// `error` and may still be running.
-        fn suspect(&self, error: DriverError, token: Token);
+        fn poison(&self, error: DriverError, token: Token);
 
         /// Keeps the memory allocated for ever and leaves the owner with no elements, because a
         /// transfer that writes the memory failed with `error` and may still be running.
@@ -45,7 +45,7 @@ pub(crate) mod sealed {
 }
 
 /// A pool to which page-locked memory is returned.
-pub(crate) trait Keep<K: Destroy>: Send + Sync {
+pub(crate) trait LockedPool<K: Destroy>: Send + Sync {
     /// Returns the context of the memory.
     fn context(&self) -> &Context;
 
@@ -65,44 +65,44 @@ pub(crate) trait Lockable: Destroy {
 /// Page-locked memory that is unlocked, or returned to its pool, when it is dropped. It may be
 /// empty.
 pub(crate) struct Locked<K: Lockable> {
-    /// Declared before `home`, so that it is dropped first.
+    /// Declared before `origin`, so that it is dropped first.
     handle: Option<Handle<K>>,
     /// The error of a failed transfer that may still use the memory. If set, the memory is never
     /// freed.
-    suspect: OnceLock<DriverError>,
-    home: Home<K>,
+    poisoned_by: OnceLock<DriverError>,
+    origin: Origin<K>,
 }
 
 /// The place to which page-locked memory is returned.
-enum Home<K: Lockable> {
+enum Origin<K: Lockable> {
     /// The driver frees or unregisters the memory.
     Context(Context),
     /// A pool, and the size class of the memory in it.
-    Pool(Arc<dyn Keep<K>>, usize),
+    Pool(Arc<dyn LockedPool<K>>, usize),
 }
 
 impl<K: Lockable> Locked<K> {
     pub(crate) fn new(context: &Context, handle: Option<Handle<K>>) -> Self {
         Self {
             handle,
-            suspect: OnceLock::new(),
-            home: Home::Context(context.clone()),
+            poisoned_by: OnceLock::new(),
+            origin: Origin::Context(context.clone()),
         }
     }
 
     /// Creates page-locked memory that is returned to `pool` when it is dropped.
-    pub(crate) fn kept(handle: Handle<K>, pool: Arc<dyn Keep<K>>, class: usize) -> Self {
+    pub(crate) fn pooled(handle: Handle<K>, pool: Arc<dyn LockedPool<K>>, class: usize) -> Self {
         Self {
             handle: Some(handle),
-            suspect: OnceLock::new(),
-            home: Home::Pool(pool, class),
+            poisoned_by: OnceLock::new(),
+            origin: Origin::Pool(pool, class),
         }
     }
 
     pub(crate) fn context(&self) -> &Context {
-        match &self.home {
-            Home::Context(context) => context,
-            Home::Pool(pool, _) => pool.context(),
+        match &self.origin {
+            Origin::Context(context) => context,
+            Origin::Pool(pool, _) => pool.context(),
         }
     }
 
@@ -132,18 +132,18 @@ impl<K: Lockable> Locked<K> {
     pub(crate) fn take(&mut self) -> Self {
         Self {
             handle: self.handle.take(),
-            suspect: mem::take(&mut self.suspect),
-            home: match &self.home {
-                Home::Context(context) => Home::Context(context.clone()),
-                Home::Pool(pool, class) => Home::Pool(Arc::clone(pool), *class),
+            poisoned_by: mem::take(&mut self.poisoned_by),
+            origin: match &self.origin {
+                Origin::Context(context) => Origin::Context(context.clone()),
+                Origin::Pool(pool, class) => Origin::Pool(Arc::clone(pool), *class),
             },
         }
     }
 
     /// Records that the memory must never be freed, because a transfer failed with `error`.
-    pub(crate) fn suspect(&self, error: DriverError) {
+    pub(crate) fn poison(&self, error: DriverError) {
         // If there were several errors, the first one is kept.
-        let _ = self.suspect.set(error);
+        let _ = self.poisoned_by.set(error);
     }
 
     /// Unlocks the memory or returns it to its pool. After an error the memory may still be
@@ -152,14 +152,14 @@ impl<K: Lockable> Locked<K> {
         let Some(handle) = self.handle.take() else {
             return Ok(());
         };
-        match self.suspect.get() {
-            None => match &self.home {
-                Home::Context(_) => handle.close(),
-                Home::Pool(pool, class) => pool.take_back(*class, handle),
+        match self.poisoned_by.get() {
+            None => match &self.origin {
+                Origin::Context(_) => handle.close(),
+                Origin::Pool(pool, class) => pool.take_back(*class, handle),
             },
             Some(error) => {
                 handle.abandon();
-                if let Home::Pool(pool, class) = &self.home {
+                if let Origin::Pool(pool, class) = &self.origin {
                     pool.lose(*class);
                 }
                 Err(*error)

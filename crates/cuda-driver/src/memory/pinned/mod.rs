@@ -10,7 +10,7 @@ mod locked;
 mod registered;
 
 pub use buffer::{PinnedBuffer, PinnedFlags};
-pub(crate) use locked::{Keep, Locked, sealed};
+pub(crate) use locked::{Locked, LockedPool, sealed};
 pub use registered::{RegisterError, RegisterFlags, RegisteredBuffer};
 
 use std::ops::DerefMut;

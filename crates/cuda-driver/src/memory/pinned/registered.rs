@@ -292,12 +292,12 @@ impl<T: DeviceRepr> sealed::Lock for RegisteredBuffer<T> {
         self.start.0.cast()
     }
 
-    fn suspect(&self, error: DriverError, _: sealed::Token) {
-        self.locked.suspect(error);
+    fn poison(&self, error: DriverError, _: sealed::Token) {
+        self.locked.poison(error);
     }
 
     fn abandon(&mut self, error: DriverError, _: sealed::Token) {
-        self.locked.suspect(error);
+        self.locked.poison(error);
         // The call returns `error` again.
         let _ = self.unlock();
         self.len = 0;

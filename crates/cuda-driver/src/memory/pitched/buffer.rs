@@ -18,9 +18,9 @@ use crate::types::Extent;
 /// reads and writes fast. The memory is freed when the buffer is dropped.
 ///
 /// Row `y` of plane `z` starts `(z * height + y) * pitch` bytes after the start. Streams work as
-/// for a [`DeviceBuffer`](crate::DeviceBuffer), except that dropping the buffer waits for the home
-/// stream. An extent may have no elements. The buffer then has no memory, and creating it and
-/// copying it do not call the driver.
+/// for a [`DeviceBuffer`](crate::DeviceBuffer), except that dropping the buffer waits for the
+/// owning stream. An extent may have no elements. The buffer then has no memory, and creating it
+/// and copying it do not call the driver.
 ///
 /// ```
 /// use cuda_driver::PitchedBuffer;
@@ -124,7 +124,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
         let buffer = unsafe { Self::uninit(stream, extent) }?;
         let bytes = buffer.pitch * buffer.extent.height * buffer.extent.depth;
         if buffer.memory.address != 0 {
-            buffer.memory.use_at_home(Access::WRITE, || {
+            buffer.memory.use_on_owning_stream(Access::WRITE, || {
                 // SAFETY: the range must be allocated ← it is the whole allocation.
                 unsafe {
                     call!(
@@ -170,10 +170,10 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
         self.memory.address
     }
 
-    /// Returns the home stream.
+    /// Returns the owning stream.
     #[must_use]
     pub fn stream(&self) -> &Stream {
-        self.memory.home()
+        self.memory.owning_stream()
     }
 
     /// Returns a read-only view of all elements.

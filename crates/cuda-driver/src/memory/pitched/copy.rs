@@ -53,8 +53,8 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
     /// Fails as [`DeviceSlice::copy_to_pinned`](crate::DeviceSlice::copy_to_pinned) does.
     pub fn copy_to_pinned(&self, destination: &mut impl PageLocked<T>) -> Result<()> {
         expect_len(self.extent().len::<T>()?, destination.len())?;
-        let home = self.memory.home();
-        expect_locked_for(home.context(), destination.context(), "the destination")?;
+        let owner = self.memory.owning_stream();
+        expect_locked_for(owner.context(), destination.context(), "the destination")?;
         if self.rows.bytes() == 0 {
             return Ok(());
         }
@@ -63,7 +63,7 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
             // SAFETY: both sides must hold the rows until the copy has completed, and must not
             // overlap ← the lengths are equal and the view is within its allocation; `to_pinned`
             // waits for the copy, and never frees the destination if the wait fails.
-            unsafe { queue(home, Side::Host(to), Side::Device(rows), &rows) }
+            unsafe { queue(owner, Side::Host(to), Side::Device(rows), &rows) }
         })
     }
 
@@ -107,8 +107,8 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
     /// Fails as [`DeviceSliceMut::copy_from_pinned`](crate::DeviceSliceMut::copy_from_pinned) does.
     pub fn copy_from_pinned(&mut self, source: &impl PageLocked<T>) -> Result<()> {
         expect_len(source.len(), self.extent().len::<T>()?)?;
-        let home = self.memory.home();
-        expect_locked_for(home.context(), source.context(), "the source")?;
+        let owner = self.memory.owning_stream();
+        expect_locked_for(owner.context(), source.context(), "the source")?;
         if self.rows.bytes() == 0 {
             return Ok(());
         }
@@ -117,12 +117,12 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
             // SAFETY: both sides must hold the rows until the copy has completed, and must not
             // overlap ← the lengths are equal and the view is within its allocation; `from_pinned`
             // waits for the copy, and never frees the source if the wait fails.
-            unsafe { queue(home, Side::Device(rows), Side::Host(from), &rows) }
+            unsafe { queue(owner, Side::Device(rows), Side::Host(from), &rows) }
         })
     }
 
     /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`—Queues a copy from other memory of the same
-    /// context, on the home stream of this view's buffer.
+    /// context, on the owning stream of this view's buffer.
     ///
     /// # Errors
     ///
@@ -136,15 +136,15 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
         if self.rows.bytes() == 0 {
             return Ok(());
         }
-        let home = self.memory.home();
+        let owner = self.memory.owning_stream();
         let (to, from) = (Side::Device(self.rows), Side::Device(source.rows));
         let uses = [(source.memory, source.access), (self.memory, self.access)];
-        Memory::use_all(home, uses, || {
+        Memory::use_all(owner, uses, || {
             // SAFETY: both sides must hold the rows until the copy has completed, and must not
             // overlap ← the extents are equal, and both views are within their allocations, whose
             // frees wait for this use. The ranges do not overlap because this view is borrowed
             // mutably.
-            unsafe { queue(home, to, from, &self.rows) }
+            unsafe { queue(owner, to, from, &self.rows) }
         })
     }
 }

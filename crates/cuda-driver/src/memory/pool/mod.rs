@@ -190,29 +190,34 @@ impl MemoryPool {
 impl Allocator for MemoryPool {}
 
 impl sealed::Allocate for MemoryPool {
-    fn check(&self, home: &Stream, _: sealed::Token) -> Result<()> {
-        if home.context().device() == self.device() {
+    fn check(&self, owner: &Stream, _: sealed::Token) -> Result<()> {
+        if owner.context().device() == self.device() {
             Ok(())
         } else {
             Err(Error::OtherContext { what: "the pool" })
         }
     }
 
-    fn allocate(&self, home: &Stream, bytes: usize, _: sealed::Token) -> Result<sealed::Allocated> {
+    fn allocate(
+        &self,
+        owner: &Stream,
+        bytes: usize,
+        _: sealed::Token,
+    ) -> Result<sealed::Allocated> {
         let mut address = 0;
-        let queueing = home.queueing()?;
+        let queueing = owner.queueing()?;
         // SAFETY: the pointer, the pool and the stream must be valid ← the pointer is to a local
         // variable, and the others are borrowed.
         unsafe {
             call!(
-                home.driver(),
+                owner.driver(),
                 cuMemAllocFromPoolAsync(&raw mut address, bytes, self.as_raw(), queueing.raw())
             )
         }
         .map_err(|error| Error::of_allocation(error, bytes))?;
         // SAFETY: the memory must be stream-ordered memory that no other code frees ← it was
         // allocated just now.
-        let memory = unsafe { Memory::of_source(home, address, bytes, Source::Ordered) };
+        let memory = unsafe { Memory::of_source(owner, address, bytes, Source::Ordered) };
         Ok(sealed::Allocated(memory))
     }
 }

@@ -93,7 +93,7 @@ impl Chunks {
     }
 
     /// Returns the number of additional threads that the copy is worth.
-    pub(super) fn helpers(&self) -> usize {
+    pub(super) fn workers(&self) -> usize {
         if !self.is_shared {
             return 0;
         }
@@ -151,7 +151,7 @@ mod tests {
     use super::{Chunks, LARGE, Way};
 
     #[test]
-    fn the_pieces_are_the_whole_and_fit_in_a_block() {
+    fn pieces_cover_the_copy_and_fit_in_a_block() {
         for (bytes, unit) in [
             (1, 1),
             (65_537, 1),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_left_until_it_is_taken_again() {
+    fn returned_pieces_can_be_taken_again() {
         let chunks = Chunks::new(3 * LARGE, 1, Way::ToDevice);
         let pieces: Vec<_> = std::iter::from_fn(|| chunks.next()).collect();
         assert!(chunks.are_taken());

@@ -16,7 +16,7 @@ use crate::stream::Stream;
 use crate::stream_state::Kind;
 use crate::tracking::Access;
 
-/// Copies `bytes` bytes from `source` to `to`, which lies in `memory`, on the home stream. The
+/// Copies `bytes` bytes from `source` to `to`, which lies in `memory`, on the owning stream. The
 /// source has been read when this function returns; the device receives the bytes when the stream
 /// reaches the copy.
 ///
@@ -30,8 +30,8 @@ pub(crate) unsafe fn upload(
     source: *const u8,
     bytes: usize,
 ) -> Result<()> {
-    let (mut copy, is_small) = Copy::new(memory.home(), to, source.cast_mut(), bytes);
-    let _current = copy.home.bind_to_ask()?;
+    let (mut copy, is_small) = Copy::new(memory.owning_stream(), to, source.cast_mut(), bytes);
+    let _current = copy.owner.bind_to_ask()?;
     if !is_small {
         // SAFETY: both sides must hold the bytes of each piece, and no code may write the source ←
         // the caller guarantees both.
@@ -40,17 +40,17 @@ pub(crate) unsafe fn upload(
     }
     let slot = copy.take()?;
     // SAFETY: as above; and a small block holds `bytes` bytes.
-    let queued = memory.use_at_home(access, || unsafe {
+    let queued = memory.use_on_owning_stream(access, || unsafe {
         copy.queue_upload(&slot, 0..bytes, false)
     });
     if queued.is_err() {
         copy.shelf.lose(slot);
         return queued;
     }
-    Ok(copy.shelf.put_behind(slot, copy.home)?)
+    Ok(copy.shelf.put_behind(slot, copy.owner)?)
 }
 
-/// Copies `bytes` bytes from `from`, which lies in `memory`, to `destination`, on the home stream
+/// Copies `bytes` bytes from `from`, which lies in `memory`, to `destination`, on the owning stream
 /// of the memory. The copy has completed when this function returns. On an error some of the bytes
 /// may have been copied.
 ///
@@ -64,8 +64,8 @@ pub(crate) unsafe fn download(
     destination: *mut u8,
     bytes: usize,
 ) -> Result<()> {
-    let (mut copy, is_small) = Copy::new(memory.home(), from, destination, bytes);
-    let _current = copy.home.bind_to_ask()?;
+    let (mut copy, is_small) = Copy::new(memory.owning_stream(), from, destination, bytes);
+    let _current = copy.owner.bind_to_ask()?;
     if !is_small {
         let filling = Filling::default();
         // SAFETY: both sides must hold the bytes of each piece, and no other code may use the
@@ -76,8 +76,9 @@ pub(crate) unsafe fn download(
     }
     let slot = copy.take()?;
     // SAFETY: as above; and a small block holds `bytes` bytes.
-    let queued = memory.use_at_home(access, || unsafe { copy.queue_download(&slot, 0..bytes) });
-    let wait = || copy.home.state().synchronize(copy.home.context());
+    let queued =
+        memory.use_on_owning_stream(access, || unsafe { copy.queue_download(&slot, 0..bytes) });
+    let wait = || copy.owner.state().synchronize(copy.owner.context());
     let done = queued.and_then(|()| Ok(wait()?));
     // SAFETY: if `done` is `Ok`, the block must hold the bytes ← the copy was queued and the stream
     // has been waited for; if either failed, `done` is the error.
@@ -156,21 +157,21 @@ fn in_uses<'a>(
     }
     let copy = &*copy;
     let all = || {
-        in_pieces(copy.home, copy.chunks(bytes, way), &|chunks| {
+        in_pieces(copy.owner, copy.chunks(bytes, way), &|chunks| {
             work(copy, chunks)
         })
     };
     if is_leased {
         all()
     } else {
-        memory.use_at_home(access, all)
+        memory.use_on_owning_stream(access, all)
     }
 }
 /// Runs `work` on this thread and on worker threads until no piece is left. A default stream of C
 /// is a different queue on each thread, or depends on the context that is current on the thread. No
 /// worker threads are used for such a stream.
 fn in_pieces(
-    home: &Stream,
+    owner: &Stream,
     chunks: Chunks,
     work: &(impl Fn(&Chunks) -> Result<()> + Sync),
 ) -> Result<()> {
@@ -180,11 +181,11 @@ fn in_pieces(
         Err(error) if !is_short(&error) => chunks.fail(error),
         _ => {}
     };
-    let helpers = match home.state().kind() {
-        Kind::Own => chunks.helpers(),
+    let workers = match owner.state().kind() {
+        Kind::Own => chunks.workers(),
         Kind::Legacy | Kind::PerThread => 0,
     };
-    let mut result = copy_threads::together(helpers, &help, || work(&chunks));
+    let mut result = copy_threads::run_with_workers(workers, &help, || work(&chunks));
     let is_short = match &result {
         Ok(()) => !chunks.are_taken(),
         Err(error) => is_short(error),
@@ -224,7 +225,7 @@ pub(crate) enum Place {
 
 /// A copy between the device and pageable memory.
 pub(super) struct Copy<'a> {
-    pub(super) home: &'a Stream,
+    pub(super) owner: &'a Stream,
     pub(super) shelf: &'a Shelf,
     pub(super) device: Place,
     pub(super) host: *mut u8,
@@ -238,8 +239,8 @@ unsafe impl Sync for Copy<'_> {}
 
 impl<'a> Copy<'a> {
     /// Creates a copy. The second value is `true` if the copy fits in a small block.
-    fn new(home: &'a Stream, device: Place, host: *mut u8, bytes: usize) -> (Self, bool) {
-        let staging = home.context().staging();
+    fn new(owner: &'a Stream, device: Place, host: *mut u8, bytes: usize) -> (Self, bool) {
+        let staging = owner.context().staging();
         let is_small = bytes <= SMALL;
         let shelf = if is_small {
             &staging.small
@@ -247,7 +248,7 @@ impl<'a> Copy<'a> {
             &staging.large
         };
         let copy = Self {
-            home,
+            owner,
             shelf,
             device,
             host,
@@ -266,16 +267,16 @@ impl<'a> Copy<'a> {
 
     /// Calls `queue` to queue a transfer of a piece, and records the use if each piece is one.
     pub(super) fn queue(&self, queue: impl FnOnce() -> Result<(), DriverError>) -> Result<()> {
-        let _queueing = self.home.queueing()?;
-        let _current = self.home.bind_for_copy()?;
+        let _queueing = self.owner.queueing()?;
+        let _current = self.owner.bind_for_copy()?;
         match self.each {
-            Some((memory, access)) => memory.use_at_home(access, queue),
+            Some((memory, access)) => memory.use_on_owning_stream(access, queue),
             None => Ok(queue()?),
         }
     }
 
     pub(super) fn take(&self) -> Result<Slot> {
-        let allocate = |bytes| Slot::allocate(self.home.context(), bytes);
-        self.shelf.take(self.home.state().id(), allocate)
+        let allocate = |bytes| Slot::allocate(self.owner.context(), bytes);
+        self.shelf.take(self.owner.state().id(), allocate)
     }
 }

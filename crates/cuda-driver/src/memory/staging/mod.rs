@@ -21,14 +21,14 @@ use crate::staging_pool::{PinnedBlock, Shelf, Slot};
 use crate::stream::{Queueing, Stream};
 
 impl Shelf {
-    /// Returns a block that the work queued last on `home` reads.
+    /// Returns a block that the work queued last on `owner` reads.
     ///
     /// # Errors
     ///
     /// A fault of earlier work, if the stream had to be waited for.
-    pub(super) fn put_behind(&self, slot: Slot, home: &Stream) -> Result<(), DriverError> {
-        let stream = home.state();
-        let slot = match home.queueing() {
+    pub(super) fn put_behind(&self, slot: Slot, owner: &Stream) -> Result<(), DriverError> {
+        let stream = owner.state();
+        let slot = match owner.queueing() {
             Ok(queueing) => {
                 let record = |slot: &Slot| slot.record(stream.driver(), &queueing);
                 match self.put_busy(slot, stream.id(), record) {
@@ -38,7 +38,7 @@ impl Shelf {
             }
             Err(_) => slot,
         };
-        match stream.synchronize(home.context()) {
+        match stream.synchronize(owner.context()) {
             Ok(()) => self.put(slot),
             Err(error) => {
                 self.lose(slot);

@@ -53,7 +53,7 @@ mod tests {
     use super::copy;
 
     #[test]
-    fn every_byte_arrives_and_no_other_is_touched() {
+    fn copies_every_byte_and_no_other() {
         let source: Vec<u8> = (0..1000_u32).map(|i| (i * 7 % 251) as u8 + 1).collect();
         for (from, to, bytes) in [
             (0, 0, 0),

@@ -74,7 +74,7 @@ impl StreamState {
             .take_while(|(_, event)| event.is_done())
             .count();
         if let Some((epoch, _)) = tail.checkpoints.drain(..done).next_back() {
-            tail.settled = epoch + 1;
+            tail.completed = epoch + 1;
         }
         // If the record fails, uses of this epoch are waited for through the next checkpoint or the
         // tail.
@@ -95,7 +95,7 @@ impl StreamState {
         context: &Context,
         then: impl FnOnce(&mut Tail) -> Result<R, DriverError>,
     ) -> Result<R, DriverError> {
-        if !self.holds_up_others() {
+        if !self.may_block_others() {
             return then(&mut self.tail());
         }
         // The step of `queueing`, under the locks that it takes: the tail of this stream is one of

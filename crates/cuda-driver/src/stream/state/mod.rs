@@ -86,7 +86,7 @@ impl StreamState {
             Kind::Own => None,
             Kind::Legacy | Kind::PerThread => {
                 let current = self.bind_to_ask(context)?;
-                if self.holds_up_others() {
+                if self.may_block_others() {
                     self.with_tails(context, |_| Ok(()))?;
                 }
                 current
@@ -100,7 +100,7 @@ impl StreamState {
 
     /// Returns whether work that is queued here may wait for the program and make other streams
     /// wait too.
-    fn holds_up_others(&self) -> bool {
+    fn may_block_others(&self) -> bool {
         self.kind() == Kind::Legacy && self.driver().may_block()
     }
 
@@ -122,13 +122,13 @@ impl StreamState {
     /// the call must not break a capture of other code.
     pub(crate) fn synchronize(&self, context: &Context) -> Result<(), DriverError> {
         let _relaxed = self.driver().relaxed();
-        self.synchronize_by_name(context)
+        self.synchronize_explicitly(context)
     }
 
     /// Waits until all queued work is complete, where the program explicitly asked for the wait.
-    pub(crate) fn synchronize_by_name(&self, context: &Context) -> Result<(), DriverError> {
+    pub(crate) fn synchronize_explicitly(&self, context: &Context) -> Result<(), DriverError> {
         let _current = self.bind_to_ask(context)?;
-        self.settle_after(|| {
+        self.mark_complete_after(|| {
             // SAFETY: the stream must be alive ← `self` owns it.
             unsafe { call!(self.driver(), cuStreamSynchronize(self.raw())) }
         })

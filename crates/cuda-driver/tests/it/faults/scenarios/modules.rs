@@ -77,7 +77,7 @@ fn variables(ground: &Ground) -> Result<()> {
     let mut counter: Global<u32> = module.global("counter", &stream)?;
     assert_eq!(counter.to_vec()?, [5]);
     counter.copy_from_host(&[7])?;
-    // SAFETY: the kernel adds to the variable, whose home stream is this one.
+    // SAFETY: the kernel adds to the variable, whose owning stream is this one.
     unsafe { stream.launch(&bump, LaunchConfig::new(1, 1), (3_u32,)) }?;
     assert_eq!(counter.to_vec()?, [10]);
     drop(counter);
@@ -101,7 +101,7 @@ fn libraries(ground: &Ground) -> Result<()> {
     kernel.set_cache_config(CacheConfig::L1, device)?;
     let function = kernel.function(&ground.context)?;
     let counter: Global<u32> = library.global("counter", &stream)?;
-    // SAFETY: the kernel adds to the variable, whose home stream is this one.
+    // SAFETY: the kernel adds to the variable, whose owning stream is this one.
     unsafe { stream.launch(&function, LaunchConfig::new(1, 1), (3_u32,)) }?;
     drop((library, kernels, kernel, function));
     assert_eq!(counter.to_vec()?, [8]);
