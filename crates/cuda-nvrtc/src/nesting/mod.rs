@@ -21,7 +21,9 @@
 //! (`a, b`), consecutive statements, `#if` and string literals need no stack.
 //!
 //! The bound does not cover expanded macros, headers on disk, and chains of declarations such as a
-//! thousand typedefs of each other.
+//! hundred thousand typedefs of each other. No stack is large enough for macros: each `#define` can
+//! repeat the previous one, so the depth grows exponentially with the length of the text. Headers on
+//! disk would have to be found as the preprocessor finds them, and macros can compute their names.
 
 mod lexer;
 

@@ -3,7 +3,7 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{self, Command};
 
 use cuda_nvrtc::{Error, Nvrtc, Options, Program};
 
@@ -54,14 +54,19 @@ fn dangerous() -> Vec<(String, String)> {
     within.into_iter().chain(outside).collect()
 }
 
-/// Runs an ignored test of this file in a new process, and returns its output.
-fn in_a_child(test: &str, library: &str) -> String {
-    let output = Command::new(env::current_exe().unwrap())
+/// Starts an ignored test of this file in a new process.
+fn child(test: &str, library: &str) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
         .args(["--exact", test, "--ignored", "--nocapture"])
         .env("CUDA_NVRTC_LIBRARY", library)
-        .env("CUDA_TEST_NVRTC_DIR", "")
-        .output()
-        .unwrap();
+        .env("CUDA_TEST_NVRTC_DIR", "");
+    command
+}
+
+/// Runs an ignored test of this file in a new process, and returns its output.
+fn in_a_child(test: &str, library: &str) -> String {
+    let output = child(test, library).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned()
         + &*String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {text}", output.status);
@@ -198,4 +203,65 @@ fn real_sources_are_far_below_the_limit() {
         assert!(matches!(error, Error::Compile(_)), "{error}");
     }
     println!("{} files", files.len());
+}
+
+/// The number of casts, each of which needs 3.5 KiB of stack: more than 256 MiB has room for, and
+/// fewer than 1 GiB has.
+const UNSEEN: usize = 100_000;
+/// The environment variables for `compile_unseen`: `macro` or the folder of the header, and the
+/// stack size in MiB.
+const UNSEEN_PLACE: &str = "CUDA_NESTING_PLACE";
+const UNSEEN_STACK: &str = "CUDA_NESTING_STACK";
+
+/// The check neither expands macros nor reads headers on disk: README.md, Known holes. If this test
+/// fails because the sources are rejected or compile, that paragraph is out of date.
+#[test]
+#[cfg(unix)]
+fn macros_and_headers_on_disk_can_overflow_the_stack() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let folder = env::temp_dir().join(format!("cuda-nvrtc-nesting-{}", process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let text = inside(&format!("x = {} 1; }}", "(int)".repeat(UNSEEN)));
+    fs::write(folder.join("deep.h"), text).unwrap();
+    for place in ["macro", folder.to_str().unwrap()] {
+        for (stack, is_enough) in [("256", false), ("1024", true)] {
+            let mut child = child("nesting::compile_unseen", nvrtc.origin());
+            let child = child.env(UNSEEN_PLACE, place).env(UNSEEN_STACK, stack);
+            let output = child.output().unwrap();
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(
+                output.status.success(),
+                is_enough,
+                "{place}, {stack}: {text}"
+            );
+            let has_overflowed = text.contains("has overflowed its stack");
+            assert_eq!(has_overflowed, !is_enough, "{place}, {stack}: {text}");
+        }
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+#[ignore = "run by macros_and_headers_on_disk_can_overflow_the_stack, in a process of its own"]
+fn compile_unseen() {
+    let nvrtc = Nvrtc::load().unwrap();
+    let stack: usize = env::var(UNSEEN_STACK).unwrap().parse().unwrap();
+    let options = Options::new().stack_size(stack << 20);
+    let (source, options) = match &*env::var(UNSEEN_PLACE).unwrap() {
+        "macro" => {
+            // Each macro repeats the one before ten times: a source of a few hundred bytes.
+            let mut text = String::from("#define A0 (int)\n");
+            let levels = UNSEEN.ilog10();
+            for level in 0..levels {
+                let body = format!("A{level} ").repeat(10);
+                text += &format!("#define A{} {body}\n", level + 1);
+            }
+            (text + &inside(&format!("x = A{levels} 1; }}")), options)
+        }
+        folder => {
+            let options = options.include_dir(folder);
+            ("#include <deep.h>\n".to_owned(), options)
+        }
+    };
+    Program::new(&nvrtc, source).compile_ptx(&options).unwrap();
 }
