@@ -167,3 +167,16 @@ fn an_error_is_small_and_can_cross_threads() {
     const { crosses::<Error>() };
     assert!(size_of::<Error>() <= 96, "{}", size_of::<Error>());
 }
+
+#[test]
+fn a_missing_header_is_named() {
+    for nvrtc in every_nvrtc() {
+        let source = "#include <no/such.h>\n__global__ void k() {}\n";
+        let error = refused(&nvrtc, source, &Options::new());
+        assert_eq!(error.missing_header(), Some("no/such.h"), "{error}");
+        let error = Error::Compile(error);
+        assert_eq!(error.missing_header(), Some("no/such.h"));
+        let other = refused(&nvrtc, "int x = y;", &Options::new());
+        assert_eq!(other.missing_header(), None, "{other}");
+    }
+}
