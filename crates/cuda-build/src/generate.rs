@@ -141,7 +141,7 @@ pub(crate) fn rust(file: &str, stem: &str, images: &[Image], methods: &[Method])
          #[derive(Clone, Debug)]\n\
          #[allow(unreachable_pub, reason = {REASON:?})]\n\
          pub struct Kernels {{\n    module: ::cuda_driver::Module,\n}}\n\n\
-         #[allow(dead_code, unreachable_pub, reason = {REASON:?})]\n\
+         #[allow(dead_code, unreachable_pub, clippy::type_complexity, reason = {REASON:?})]\n\
          impl Kernels {{"
     );
     load(&mut code, file, images);
