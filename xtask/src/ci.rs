@@ -48,6 +48,13 @@ const STEPS: &[Step] = &[
     ("drivers", matrix::some_drivers),
     ("programs", programs::reduced),
     ("rebuild", rebuild),
+    // The program of the README, in a crate outside of the workspace.
+    ("outside", |ws| {
+        cargo(
+            ws,
+            "test -p examples --test outside -- --ignored --nocapture",
+        )
+    }),
 ];
 
 /// `cargo xtask ci`. All steps run, even if an earlier one fails.

@@ -13,7 +13,8 @@ use crate::workspace::{Workspace, files_below};
 /// The folders whose files call the library.
 const CALLERS: [&str; 3] = ["crates", "examples", "benches"];
 /// The crates with an interface for users, which must be tested.
-const LIBRARIES: [&str; 6] = [
+const LIBRARIES: [&str; 7] = [
+    "cuda-build",
     "cuda-driver",
     "cuda-nvrtc",
     "cuda-places",

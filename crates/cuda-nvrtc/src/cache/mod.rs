@@ -22,6 +22,7 @@ mod closure;
 mod compiler;
 mod entry;
 pub(crate) mod image;
+mod included;
 mod key;
 mod notes;
 mod paths;

@@ -7,6 +7,7 @@ mod compile;
 mod cuda_headers;
 mod diagnostics;
 mod hostile;
+mod included;
 mod library;
 mod limits;
 mod names;
