@@ -23,7 +23,8 @@ use crate::types::JitLog;
 /// does not need a device.
 ///
 /// ```no_run
-/// # use cuda_driver::{ComputeCapability, LtoLinker};
+/// # use cuda_driver::device::ComputeCapability;
+/// # use cuda_driver::jit::LtoLinker;
 /// # fn f(kernels: &cuda_sys::image::LtoIr, functions: &cuda_sys::image::LtoIr) -> cuda_driver::Result<()> {
 /// let library = cuda_sys::nvjitlink::NvJitLinkLibrary::system(13)?;
 /// let hopper = ComputeCapability { major: 9, minor: 0 };

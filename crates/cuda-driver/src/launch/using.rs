@@ -14,7 +14,8 @@ use crate::function::check::Layout;
 /// addresses a struct contains, so those buffers are named here, as `&buffer` or as `&mut buffer`.
 ///
 /// ```no_run
-/// # use cuda_driver::{DeviceBuffer, DeviceRepr, Function, LaunchConfig, Stream, Using};
+/// # use cuda_driver::{DeviceBuffer, DeviceRepr, Function, LaunchConfig, Stream};
+/// # use cuda_driver::launch::Using;
 /// #[repr(C)]
 /// #[derive(Clone, Copy)]
 /// struct Batch {

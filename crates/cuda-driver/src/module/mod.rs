@@ -35,7 +35,7 @@ pub(crate) use unload::Unloading;
 ///
 /// The code is unloaded when the last handle and the last [`Function`](crate::Function) of it are dropped. As a
 /// kernel of the module may still run, unloading waits for the work in its context and for the uses
-/// of its [variables](crate::Global), including uses by other contexts. A
+/// of its [variables](crate::jit::Global), including uses by other contexts. A
 /// [`Library`](crate::Library) holds code for all contexts at once.
 ///
 /// ```
