@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use cuda_driver::LoadError;
+use cuda_driver::error::LoadError;
 use cuda_driver::prelude::*;
 use cuda_nvrtc::{Nvrtc, Options, Program};
 use examples::{Result, Session, verify};

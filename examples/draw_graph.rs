@@ -3,8 +3,9 @@
 //! `cargo run -p examples --example draw_graph -- graph.dot`, then `dot -Tsvg graph.dot -o
 //! graph.svg`
 
+use cuda_driver::Graph;
+use cuda_driver::graph::DotFlags;
 use cuda_driver::prelude::*;
-use cuda_driver::{DotFlags, Graph};
 use examples::{Result, Session, verify};
 
 const PTX: &str = include_str!("kernels/vector_add.ptx");

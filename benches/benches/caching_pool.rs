@@ -12,8 +12,8 @@ use benches::drained;
 use criterion::{
     BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime,
 };
+use cuda_driver::memory::{CachingPool, PinnedCachingPool};
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, PinnedCachingPool};
 use cuda_sim::Builder;
 
 /// The size of each allocation in bytes.

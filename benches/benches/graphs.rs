@@ -8,8 +8,9 @@ use std::env;
 use std::time::Instant;
 
 use benches::{Estimate, Pairs, empty_kernels};
+use cuda_driver::graph::{Node, node_kind};
 use cuda_driver::prelude::*;
-use cuda_driver::{Graph, GraphExec, Node, node_kind};
+use cuda_driver::{Graph, GraphExec};
 use cuda_sim::Builder;
 
 type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
@@ -126,7 +127,7 @@ fn config() -> LaunchConfig {
 }
 
 /// The arguments: six buffers to read, two to write, four numbers.
-fn arguments(buffers: &mut [DeviceBuffer<u64>]) -> impl cuda_driver::KernelArgs {
+fn arguments(buffers: &mut [DeviceBuffer<u64>]) -> impl cuda_driver::launch::KernelArgs {
     let [a, b, c, d, e, f, g, h] = buffers else {
         unreachable!("there are 8")
     };

@@ -11,8 +11,9 @@ use std::ptr;
 use std::thread;
 
 use benches::{COUNTS, Pairs, empty_kernels, null_driver};
+use cuda_driver::Kernel;
+use cuda_driver::launch::{ArgList, Reads, Writes};
 use cuda_driver::prelude::*;
-use cuda_driver::{ArgList, Kernel, Reads, Writes};
 
 /// A stream, with the kernels and the buffers that are launched on it.
 struct Setup {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use cuda_driver::Image;
+use cuda_driver::jit::Image;
 use cuda_driver::prelude::*;
 use cuda_nvrtc::{Arch, Cache, Cached, Nvrtc, Options, Output, Program};
 

@@ -3,7 +3,8 @@
 use std::hint::black_box;
 
 use cuda_driver::prelude::*;
-use cuda_driver::{ArgList, Kernel, Reads, Writes};
+use cuda_driver::Kernel;
+use cuda_driver::launch::{ArgList, Reads, Writes};
 
 use crate::bench::Bench;
 

@@ -179,12 +179,12 @@ fn load(code: &mut String, file: &str, images: &[Image]) {
                 code,
                 "            // SAFETY: the bytes must be a complete cubin ← NVRTC wrote them in \
                  this build.\n            \
-                 let image = unsafe {{ ::cuda_driver::Cubin::from_bytes({constant}.to_vec()) }};\n            \
+                 let image = unsafe {{ ::cuda_driver::jit::Cubin::from_bytes({constant}.to_vec()) }};\n            \
                  match ::cuda_driver::Module::load(context, &image) {{\n                \
                  // The next image may fit: a software device runs PTX only.\n                \
                  Err(error)\n                    \
                  if error.status()\n                        \
-                 == Some(::cuda_driver::Status::CUDA_ERROR_NO_BINARY_FOR_GPU) => {{}}\n                \
+                 == Some(::cuda_driver::error::Status::CUDA_ERROR_NO_BINARY_FOR_GPU) => {{}}\n                \
                  module => return Ok(Self {{ module: module? }}),\n            }}"
             );
         } else {

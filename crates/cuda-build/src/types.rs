@@ -66,7 +66,7 @@ impl Types {
                 let (element, is_const) = unqualified(element);
                 let rust = self.value(element)?;
                 let marker = if is_const { "Reads" } else { "Writes" };
-                Ok(format!("::cuda_driver::{marker}<{rust}>"))
+                Ok(format!("::cuda_driver::launch::{marker}<{rust}>"))
             }
             value => self.value(value),
         }
@@ -108,7 +108,11 @@ mod tests {
         let parameters = function(mangled).unwrap().parameters.unwrap();
         let rust: Result<Vec<String>, String> =
             parameters.iter().map(|of| types.parameter(of)).collect();
-        rust.map(|all| all.join(" ").replace("::cuda_driver::", ""))
+        rust.map(|all| {
+            all.join(" ")
+                .replace("::cuda_driver::launch::", "")
+                .replace("::cuda_driver::", "")
+        })
     }
 
     #[test]

@@ -20,7 +20,8 @@ use crate::types::JitLog;
 /// cubin. Symbols that one image declares `extern` are resolved to definitions in the others.
 ///
 /// ```
-/// use cuda_driver::{JitOptions, Linker, Module, Ptx};
+/// use cuda_driver::{Module, Ptx};
+/// use cuda_driver::jit::{JitOptions, Linker};
 ///
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;
@@ -36,7 +37,7 @@ use crate::types::JitLog;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The linker does not accept LTO-IR of CUDA 12.0 and newer: use [`LtoLinker`](crate::LtoLinker).
+/// The linker does not accept LTO-IR of CUDA 12.0 and newer: use [`LtoLinker`](crate::jit::LtoLinker).
 pub struct Linker {
     /// The kernel parameters of all inputs, if all inputs describe them.
     signatures: Option<Vec<Signature>>,

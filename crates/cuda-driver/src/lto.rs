@@ -23,12 +23,15 @@ use crate::types::JitLog;
 /// does not need a device.
 ///
 /// ```no_run
-/// # use cuda_driver::{ComputeCapability, LtoLinker};
-/// # fn f(kernels: &cuda_sys::image::LtoIr, functions: &cuda_sys::image::LtoIr) ->
-/// cuda_driver::Result<()> { let library = cuda_sys::nvjitlink::NvJitLinkLibrary::system(13)?; let
-/// hopper = ComputeCapability { major: 9, minor: 0 }; let mut linker = LtoLinker::new(&library,
-/// hopper, &["-O3"])?; linker.add_lto_ir(kernels, "kernels")?; linker.add_lto_ir(functions,
-/// "functions")?; let cubin = linker.complete()?.cubin;
+/// # use cuda_driver::device::ComputeCapability;
+/// # use cuda_driver::jit::LtoLinker;
+/// # fn f(kernels: &cuda_sys::image::LtoIr, functions: &cuda_sys::image::LtoIr) -> cuda_driver::Result<()> {
+/// let library = cuda_sys::nvjitlink::NvJitLinkLibrary::system(13)?;
+/// let hopper = ComputeCapability { major: 9, minor: 0 };
+/// let mut linker = LtoLinker::new(&library, hopper, &["-O3"])?;
+/// linker.add_lto_ir(kernels, "kernels")?;
+/// linker.add_lto_ir(functions, "functions")?;
+/// let cubin = linker.complete()?.cubin;
 /// # Ok(())
 /// # }
 /// ```

@@ -209,7 +209,7 @@ impl Stream {
     /// [`Error::OutOfRange`] if `index` is outside of `memory`; [`Error::OtherContext`];
     /// `CUDA_ERROR_NOT_SUPPORTED` if the device does not support it; [`Error::Unsupported`] for
     /// managed memory; `CUDA_ERROR_INVALID_VALUE` for memory of a pool, which most buffers have
-    /// (memory of [`Unpooled`](crate::Unpooled) is in no pool).
+    /// (memory of [`Unpooled`](crate::memory::Unpooled) is in no pool).
     #[doc(alias = "cuStreamWaitValue32")]
     #[doc(alias = "cuStreamWaitValue64")]
     pub fn wait_value<'a, T: StreamWord>(

@@ -1,7 +1,12 @@
 //! The items that most programs need: `use cuda_driver::prelude::*;`.
 
+pub use crate::event::EventFlags;
+pub use crate::jit::Cubin;
+pub use crate::launch;
+pub use crate::launch::{ArgList, LaunchAttributes, Reads, Writes};
+pub use crate::memory::{PinnedFlags, RegisterFlags, RegisteredBuffer, Transfer};
+pub use crate::stream::StreamFlags;
 pub use crate::{
-    Context, Cubin, Device, DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Dim3, Driver,
-    Event, EventFlags, Function, LaunchConfig, Module, PinnedBuffer, PinnedFlags, Ptx,
-    RegisterFlags, RegisteredBuffer, Stream, StreamFlags,
+    Context, Device, DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Dim3, Driver, Event,
+    Function, Graph, GraphExec, Kernel, LaunchConfig, Module, PinnedBuffer, Ptx, Stream,
 };

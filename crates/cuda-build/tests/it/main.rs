@@ -36,7 +36,9 @@ impl Folder {
     fn generate(&self, set: impl FnOnce(Kernels) -> Kernels) -> Result<String, Error> {
         set(self.kernels("k.cu")).generate()?;
         let code = fs::read_to_string(self.path("k.rs")).unwrap();
-        Ok(code.replace("::cuda_driver::", ""))
+        Ok(code
+            .replace("::cuda_driver::launch::", "")
+            .replace("::cuda_driver::", ""))
     }
 }
 

@@ -108,7 +108,7 @@ fn committed_ptx_gives_the_same_methods() {
     let methods = |code: &str| code[code.find("pub fn module").unwrap()..].to_owned();
     assert_eq!(methods(&without), methods(&with_nvrtc));
     assert!(
-        methods(&without).contains("::cuda_driver::Reads<crate::P>"),
+        methods(&without).contains("::cuda_driver::launch::Reads<crate::P>"),
         "{without}"
     );
     assert!(

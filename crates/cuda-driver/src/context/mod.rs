@@ -16,6 +16,9 @@ mod replay_lock;
 mod settings;
 mod unfenced;
 
+// Types of other modules that belong to this chapter of the API.
+pub use crate::driver::LivenessToken;
+
 pub(crate) use captures::Capturing;
 pub(crate) use current::Current;
 pub use current::CurrentContext;
@@ -32,7 +35,7 @@ use std::sync::Arc;
 use cuda_sys::{CUcontext, CUdevice, calls};
 
 use crate::device::Device;
-use crate::driver::{Captures, Driver, Life, LivenessToken, call};
+use crate::driver::{Captures, Driver, Life, call};
 use crate::error::{DriverError, Error, Result};
 use crate::fence::{EventPool, RawEvent};
 use crate::handle::Handle;
@@ -312,14 +315,14 @@ impl Context {
 
     /// `cuCtxSynchronize()`—Waits until all work queued in this context is complete.
     ///
-    /// If another thread starts a [capture](crate::Capture) in the meantime, the capture begins
+    /// If another thread starts a [capture](crate::graph::Capture) in the meantime, the capture begins
     /// when this call returns.
     ///
     /// # Errors
     ///
     /// [`Error::Capturing`] while a capture is in progress in this context, because the call would
     /// invalidate it; wait for single streams instead. Also the fault of any kernel that was still
-    /// running: see [`DriverError::is_sticky`](crate::DriverError::is_sticky).
+    /// running: see [`DriverError::is_sticky`](crate::error::DriverError::is_sticky).
     #[doc(alias = "cuCtxSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         let _quiet = self.captures().quiet().ok_or(Error::Capturing {

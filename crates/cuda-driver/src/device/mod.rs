@@ -6,6 +6,10 @@ mod attributes;
 mod peer;
 mod properties;
 
+// Types of other modules that belong to this chapter of the API.
+pub use crate::context::DevicePool;
+
+pub use cuda_sys::CUdevice_attribute as DeviceAttribute;
 pub use peer::{PeerAttribute, PeerAttributes};
 pub use properties::DeviceProperties;
 
@@ -100,9 +104,8 @@ impl Device {
     /// created, the one with the highest product of multiprocessor count and clock rate; among
     /// equals the one with the most memory, then the one with the lowest ordinal.
     ///
-    /// The current load of the devices is not considered: see
-    /// [`DevicePool::most_free_memory`](crate::DevicePool::most_free_memory) for a choice by free
-    /// memory.
+    /// The current load of the devices is not considered: see [`DevicePool::most_free_memory`](crate::device::DevicePool::most_free_memory) for
+    /// a choice by free memory.
     ///
     /// # Errors
     ///

@@ -13,6 +13,7 @@ mod lto;
 mod tensor;
 
 pub use call::DriverError;
+pub use cuda_sys::{CUresult as Status, LoadError};
 pub use graph::{GraphUpdateError, InstantiateError};
 pub use image::JitError;
 pub use launch::{ArgumentError, LaunchConfigError};
@@ -26,7 +27,7 @@ use std::io;
 use std::path::PathBuf;
 
 use cuda_sys::image::LoadableError;
-use cuda_sys::{CUresult, Function, LoadError};
+use cuda_sys::{CUresult, Function};
 
 use crate::types::Extent;
 
@@ -88,7 +89,7 @@ pub enum Error {
         /// The name requested.
         name: String,
     },
-    /// Another [`Global`](crate::Global) of this variable exists.
+    /// Another [`Global`](crate::jit::Global) of this variable exists.
     GlobalInUse {
         /// The name of the variable.
         name: String,
@@ -190,7 +191,7 @@ pub enum Error {
         /// The index of the other node, in the order in which nodes were added.
         other: u32,
     },
-    /// The operation would invalidate a [capture](crate::Capture) in progress.
+    /// The operation would invalidate a [capture](crate::graph::Capture) in progress.
     Capturing {
         /// The operation.
         what: &'static str,

@@ -32,7 +32,8 @@ bitflags::bitflags! {
 /// A point in a stream that the host and other streams can wait for.
 ///
 /// ```
-/// use cuda_driver::{DeviceBuffer, Event, EventFlags};
+/// use cuda_driver::{DeviceBuffer, Event};
+/// use cuda_driver::event::EventFlags;
 ///
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;

@@ -105,7 +105,7 @@ pub(crate) fn not_found(error: DriverError, name: &str) -> Error {
 
 impl Function {
     /// `cuFuncIsLoaded()`—Returns whether the code of the kernel is on the device. It always is,
-    /// unless loading is [lazy](crate::LoadingMode::LAZY).
+    /// unless loading is [lazy](crate::jit::LoadingMode::LAZY).
     ///
     /// # Errors
     ///

@@ -55,7 +55,7 @@ impl Graph {
     /// `cudaGraphKernelNodeSetParam` and its siblings from the library `cudadevrt`, which such a
     /// kernel is linked with. The node keeps alive what it was added with. If a change makes the
     /// node use further memory, name that memory when the node is added, with
-    /// [`Using`](crate::Using).
+    /// [`Using`](crate::launch::Using).
     ///
     /// This cannot be undone, and it restricts the graph:
     ///

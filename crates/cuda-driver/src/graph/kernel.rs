@@ -58,7 +58,7 @@ impl Graph {
     /// - [`Error::Unsupported`] for attributes that a graph expresses as nodes or edges: events and
     ///   programmatic serialization.
     /// - [`Error::Capturing`] while the graph is being captured. Use
-    ///   [`CaptureScope::launch_with`](crate::CaptureScope::launch_with) there.
+    ///   [`CaptureScope::launch_with`](crate::graph::CaptureScope::launch_with) there.
     ///
     /// # Safety
     ///

@@ -35,7 +35,9 @@ mod state;
 mod switch;
 mod update;
 
-pub(crate) use crate::types::node::{NodeId, NodeKind};
+// Types of other modules that belong to this chapter of the API.
+pub use crate::types::node::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
+
 pub use capture::{Capture, CaptureScope};
 pub use conditional::ConditionalHandle;
 pub use copy::{CopySource, CopyTarget};

@@ -33,7 +33,8 @@ const _: () = assert!(size_of::<CUlaunchAttribute>() == 72);
 /// fails.
 ///
 /// ```
-/// use cuda_driver::{DeviceBuffer, LaunchAttributes, LaunchConfig, Module, Ptx};
+/// use cuda_driver::{DeviceBuffer, LaunchConfig, Module, Ptx};
+/// use cuda_driver::launch::LaunchAttributes;
 ///
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;
@@ -140,7 +141,7 @@ impl<'a> LaunchAttributes<'a> {
 
     /// Records `event` once every block has called `griddepcontrol.launch_dependents` or has ended.
     /// If `at_block_start` is true, records it once every block has started. The event must not
-    /// record timing ([`EventFlags::DISABLE_TIMING`](crate::EventFlags::DISABLE_TIMING)).
+    /// record timing ([`EventFlags::DISABLE_TIMING`](crate::event::EventFlags::DISABLE_TIMING)).
     #[must_use]
     pub fn programmatic_event(mut self, event: &'a Event, at_block_start: bool) -> Self {
         self.of_context(event.context(), "the event of a programmatic launch");
@@ -155,7 +156,7 @@ impl<'a> LaunchAttributes<'a> {
     }
 
     /// Records `event` when, nominally, every block has started (CUDA 12.3 and later). The event
-    /// must not record timing ([`EventFlags::DISABLE_TIMING`](crate::EventFlags::DISABLE_TIMING)).
+    /// must not record timing ([`EventFlags::DISABLE_TIMING`](crate::event::EventFlags::DISABLE_TIMING)).
     #[must_use]
     pub fn completion_event(mut self, event: &'a Event) -> Self {
         self.of_context(event.context(), "the completion event");

@@ -13,7 +13,8 @@ use crate::stream::Stream;
 /// A [`Function`] with the types of its parameters, which are checked once against the kernel.
 ///
 /// ```
-/// use cuda_driver::{DeviceBuffer, Kernel, LaunchConfig, Module, Ptx, Reads, Writes};
+/// use cuda_driver::{DeviceBuffer, Kernel, LaunchConfig, Module, Ptx};
+/// use cuda_driver::launch::{Reads, Writes};
 ///
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;

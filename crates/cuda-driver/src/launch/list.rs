@@ -19,7 +19,8 @@ const INLINE: usize = 64;
 /// known at compile time.
 ///
 /// ```
-/// use cuda_driver::{ArgList, DeviceBuffer, LaunchConfig, Module, Ptx};
+/// use cuda_driver::{DeviceBuffer, LaunchConfig, Module, Ptx};
+/// use cuda_driver::launch::ArgList;
 ///
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;

@@ -12,6 +12,12 @@ mod list;
 mod occupancy;
 mod using;
 
+// Types of other modules that belong to this chapter of the API.
+pub use crate::types::{
+    AccessProperty, ClusterScheduling, Dim3, LaunchConfig, LaunchesInFlight, MemSyncDomain,
+    PortableClusterMode, SharedMemoryMode,
+};
+
 pub use args::{KernelArg, KernelArgs};
 pub(crate) use args::{Tracked, Values, tracked_arg};
 pub use attributes::LaunchAttributes;
@@ -28,7 +34,6 @@ use crate::function::Function;
 use crate::stream::Stream;
 use crate::stream_state::Kind;
 use crate::tracking::{Blocked, Scope};
-use crate::types::LaunchConfig;
 
 impl Stream {
     /// `cuLaunchKernel(function, config, args)`—Queues a kernel on this stream.

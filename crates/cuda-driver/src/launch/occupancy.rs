@@ -198,7 +198,7 @@ impl Function {
         stream: &Stream,
         config: LaunchConfig,
         attributes: &LaunchAttributes<'_>,
-        ask: impl FnOnce(*const CUlaunchConfig) -> Result<(), crate::DriverError>,
+        ask: impl FnOnce(*const CUlaunchConfig) -> Result<(), crate::error::DriverError>,
     ) -> Result<()> {
         stream.expect_context(self.context(), "the kernel")?;
         self.check_config(&config)?;

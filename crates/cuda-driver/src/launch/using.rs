@@ -14,7 +14,8 @@ use crate::function::check::Layout;
 /// addresses a struct contains, so those buffers are named here, as `&buffer` or as `&mut buffer`.
 ///
 /// ```no_run
-/// # use cuda_driver::{DeviceBuffer, DeviceRepr, Function, LaunchConfig, Stream, Using};
+/// # use cuda_driver::{DeviceBuffer, DeviceRepr, Function, LaunchConfig, Stream};
+/// # use cuda_driver::launch::Using;
 /// #[repr(C)]
 /// #[derive(Clone, Copy)]
 /// struct Batch {
@@ -30,8 +31,7 @@ use crate::function::check::Layout;
 /// # // SAFETY: `repr(C)`.
 /// # unsafe impl DeviceRepr for Batch {}
 ///
-/// # fn f(stream: &Stream, kernel: &Function, points: &DeviceBuffer<f32>, sums: &mut
-/// DeviceBuffer<f32>)
+/// # fn f(stream: &Stream, kernel: &Function, points: &DeviceBuffer<f32>, sums: &mut DeviceBuffer<f32>)
 /// #     -> cuda_driver::Result<()> {
 /// let batch = Batch {
 ///     points: points.as_raw(),

@@ -29,10 +29,10 @@ use crate::types::JitLog;
 /// contexts alive.
 ///
 /// ```
-/// use cuda_driver::{DeviceBuffer, JitOptions, LaunchConfig, Library, Ptx};
+/// use cuda_driver::{DeviceBuffer, LaunchConfig, Library, Ptx};
+/// use cuda_driver::jit::JitOptions;
 ///
-/// # let driver =
-/// cuda_driver::Driver::new(cuda_sim::Builder::new().devices(2).build()?.library()?)?;
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().devices(2).build()?.library()?)?;
 /// # let mix = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
 /// let library = Library::load(&driver, &mix, &JitOptions::new())?;
 /// let kernel = library.kernel("mix")?;

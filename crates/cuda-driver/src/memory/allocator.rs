@@ -13,12 +13,13 @@ use crate::stream::Stream;
 /// | allocator | allocates with | frees with |
 /// |---|---|---|
 /// | [`Stream`]: the current pool of its device | `cuMemAllocAsync` | `cuMemFreeAsync` |
-/// | [`MemoryPool`](crate::MemoryPool) | `cuMemAllocFromPoolAsync` | `cuMemFreeAsync` |
-/// | [`CachingPool`](crate::CachingPool) | no call, if memory is cached | returned to the pool |
+/// | [`MemoryPool`](crate::memory::MemoryPool) | `cuMemAllocFromPoolAsync` | `cuMemFreeAsync` |
+/// | [`CachingPool`](crate::memory::CachingPool) | no call, if memory is cached | returned to the pool |
 /// | [`Unpooled`] | `cuMemAlloc` | `cuMemFree` |
 ///
 /// ```
-/// use cuda_driver::{Allocator, CachingPool, DeviceBuffer, Result, Stream, Unpooled};
+/// use cuda_driver::{DeviceBuffer, Result, Stream};
+/// use cuda_driver::memory::{Allocator, CachingPool, Unpooled};
 ///
 /// fn sum(allocator: &impl Allocator, stream: &Stream) -> Result<u32> {
 ///     let buffer = DeviceBuffer::from_host_in(allocator, stream, &[1_u32, 2, 3])?;
@@ -73,7 +74,9 @@ pub(crate) mod sealed {
 /// practice waits for everything that runs on the device.
 ///
 /// ```
-/// use cuda_driver::{DeviceBuffer, Unpooled, WaitCondition};
+/// use cuda_driver::DeviceBuffer;
+/// use cuda_driver::memory::Unpooled;
+/// use cuda_driver::stream::WaitCondition;
 ///
 /// # fn main() -> cuda_driver::Result<()> {
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build().unwrap().library()?)?;

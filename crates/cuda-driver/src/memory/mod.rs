@@ -26,9 +26,15 @@ mod repr;
 mod slice;
 pub(crate) mod staging;
 
+// Types of other modules that belong to this chapter of the API.
+pub use crate::transfer::{CopyScope, Transfer, TransferError};
+pub use crate::types::Extent;
+
 pub use allocator::{Allocator, Unpooled};
 pub use buffer::DeviceBuffer;
 pub use caching::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
+#[cfg(feature = "derive")]
+pub use cuda_driver_derive::DeviceRepr;
 pub use managed::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
 pub use pinned::{
     PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,

@@ -13,7 +13,7 @@ use crate::stream::Stream;
 use crate::tracking::Tracker;
 
 /// The variables of a module that have been looked up, keyed by their addresses. `None` means that
-/// a [`Global`](crate::Global) of the variable exists, which owns the tracker.
+/// a [`Global`](crate::jit::Global) of the variable exists, which owns the tracker.
 #[derive(Default)]
 pub(crate) struct Globals(Mutex<BTreeMap<CUdeviceptr, Option<Arc<Tracker>>>, { rank::GLOBALS }>);
 
@@ -58,7 +58,7 @@ impl Globals {
     }
 
     /// Removes all variables, and returns the trackers of those that were ever looked up. None of
-    /// them has an owner, as a [`Global`](crate::Global) keeps its module.
+    /// them has an owner, as a [`Global`](crate::jit::Global) keeps its module.
     pub(crate) fn take_all(&self) -> Vec<Arc<Tracker>> {
         let known = mem::take(&mut *self.0.lock());
         known.into_values().flatten().collect()

@@ -6,7 +6,7 @@ use crate::device::ComputeCapability;
 use crate::error::{Error, Result};
 
 /// Options for [`Module::load_with`](crate::Module::load_with),
-/// [`Library::load`](crate::Library::load) and [`Linker::new`](crate::Linker::new). The driver
+/// [`Library::load`](crate::Library::load) and [`Linker::new`](crate::jit::Linker::new). The driver
 /// chooses the value of an option that is not set. If an option is set twice, the last value is
 /// used.
 ///

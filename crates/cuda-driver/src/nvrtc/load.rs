@@ -3,8 +3,8 @@
 use cuda_nvrtc::{Arch, Cache, Compiled, Cubin, Options, Output, Program, Ptx};
 
 use super::CompileError;
-use crate::Status;
 use crate::context::Context;
+use crate::error::Status;
 use crate::module::Module;
 
 /// Available with the feature `nvrtc`.

@@ -26,12 +26,17 @@ use crate::stream::Stream;
 /// # use cuda_nvrtc::{Options, Program};
 /// # fn tune(stream: &Stream, program: &Program, x: &mut DeviceBuffer<f32>, n: u32)
 /// #     -> Result<(), Box<dyn std::error::Error>> {
-/// let tuning = Tuner::new(program, "scale") .blocks([64, 128, 256]) .define("UNROLL", ["1", "2",
-/// "4"]) .tune(stream, &Options::new(), |candidate, kernel| { let unroll: u32 =
-/// candidate.define("UNROLL").map_or(1, |value| value.parse().unwrap_or(1)); let blocks =
-/// n.div_ceil(candidate.block * unroll); let config = LaunchConfig::new(blocks, candidate.block);
-/// // SAFETY: with each of these constants the kernel touches n floats of `x`. unsafe {
-/// stream.launch(kernel, config, (&mut *x, n)) } })?; println!("{tuning}");
+/// let tuning = Tuner::new(program, "scale")
+///     .blocks([64, 128, 256])
+///     .define("UNROLL", ["1", "2", "4"])
+///     .tune(stream, &Options::new(), |candidate, kernel| {
+///         let unroll: u32 = candidate.define("UNROLL").map_or(1, |value| value.parse().unwrap_or(1));
+///         let blocks = n.div_ceil(candidate.block * unroll);
+///         let config = LaunchConfig::new(blocks, candidate.block);
+///         // SAFETY: with each of these constants the kernel touches n floats of `x`.
+///         unsafe { stream.launch(kernel, config, (&mut *x, n)) }
+///     })?;
+/// println!("{tuning}");
 /// # Ok(())
 /// # }
 /// ```

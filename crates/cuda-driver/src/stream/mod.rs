@@ -10,6 +10,10 @@ mod default;
 mod pool;
 mod state;
 
+// Types of other modules that belong to this chapter of the API.
+pub use crate::memop::{StreamWord, ValueBatch, WaitCondition};
+pub use crate::pending::{Completion, HostCall};
+
 pub use attribute::{AccessPolicyWindow, MemSyncDomainMap, SynchronizationPolicy};
 pub use capturing::CaptureStatus;
 pub use pool::StreamPool;
@@ -41,7 +45,8 @@ bitflags::bitflags! {
 /// the last buffer that was used on it are dropped; work that is still queued runs to its end.
 ///
 /// ```
-/// use cuda_driver::{DeviceBuffer, Stream, StreamFlags};
+/// use cuda_driver::{DeviceBuffer, Stream};
+/// use cuda_driver::stream::StreamFlags;
 ///
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;

@@ -9,7 +9,8 @@ use crate::error::Result;
 /// A fixed number of streams of one priority, handed out round-robin.
 ///
 /// ```
-/// use cuda_driver::{DeviceBuffer, Result, StreamPool};
+/// use cuda_driver::{DeviceBuffer, Result};
+/// use cuda_driver::stream::StreamPool;
 ///
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;

@@ -33,10 +33,10 @@ use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut};
 /// bytes with an address that the host never dereferences.
 ///
 /// ```
-/// use cuda_driver::{DeviceBuffer, TensorDataType, TensorLayout, TensorMap};
+/// use cuda_driver::DeviceBuffer;
+/// use cuda_driver::tensor_map::{TensorDataType, TensorLayout, TensorMap};
 ///
-/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().compute_capability(9,
-/// 0).build()?.library()?)?;
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().compute_capability(9, 0).build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;
 /// # let stream = context.default_stream()?;
 /// // A matrix with 1000 rows of 512 floats, and tiles with 8 rows of 32 floats.

@@ -35,7 +35,8 @@ use crate::stream::Stream;
 /// may still be accessing it.
 ///
 /// ```
-/// use cuda_driver::{DeviceBuffer, PinnedBuffer, PinnedFlags};
+/// use cuda_driver::{DeviceBuffer, PinnedBuffer};
+/// use cuda_driver::memory::PinnedFlags;
 ///
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;

@@ -16,7 +16,8 @@ use crate::stream::Stream;
 /// A scope for copies that borrow page-locked memory: see [`Stream::copy_scope`].
 ///
 /// ```
-/// use cuda_driver::{DeviceBuffer, PinnedBuffer, PinnedFlags};
+/// use cuda_driver::{DeviceBuffer, PinnedBuffer};
+/// use cuda_driver::memory::PinnedFlags;
 ///
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;
@@ -46,7 +47,8 @@ impl Stream {
     /// of the program. Waits for the copies before it returns, also if `f` panics.
     ///
     /// ```
-    /// use cuda_driver::{DeviceBuffer, PinnedBuffer, PinnedFlags};
+    /// use cuda_driver::{DeviceBuffer, PinnedBuffer};
+    /// use cuda_driver::memory::PinnedFlags;
     ///
     /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
     /// # let context = driver.device(0)?.primary_context()?;
@@ -63,7 +65,7 @@ impl Stream {
     ///
     /// If waiting for the stream fails, because the device is lost, the process is aborted: the
     /// copies may still be writing memory that the program would access again. A
-    /// [`Transfer`](crate::Transfer) owns its memory and returns an error instead.
+    /// [`Transfer`](crate::memory::Transfer) owns its memory and returns an error instead.
     ///
     /// # Errors
     ///

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use cuda_driver::context::ContextFlags;
+use cuda_driver::error::Status;
+use cuda_driver::graph::GraphHostBuffer;
+use cuda_driver::memory::{CachingPool, ManagedBuffer, PinnedCachingPool};
 use cuda_driver::prelude::*;
-use cuda_driver::{
-    CachingPool, ContextFlags, Error, Graph, GraphHostBuffer, ManagedBuffer, PinnedCachingPool,
-    Status,
-};
+use cuda_driver::{Error, Graph};
 use cuda_sys::CUctx_st;
 
 use crate::rig::{Attack, Case};

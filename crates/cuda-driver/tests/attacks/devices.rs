@@ -2,8 +2,10 @@
 
 use std::thread;
 
+use cuda_driver::Graph;
+use cuda_driver::context::ContextFlags;
+use cuda_driver::memory::{CachingPool, MemoryPool};
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, ContextFlags, Graph, MemoryPool};
 
 use crate::rig::{Attack, Case, Side};
 

@@ -1,10 +1,12 @@
 //! Owners that are forgotten instead of dropped.
 
-use cuda_driver::Unpooled;
+use cuda_driver::memory::Unpooled;
 use std::mem;
 
+use cuda_driver::Graph;
+use cuda_driver::memory::{CachingPool, PinnedCachingPool};
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, Graph, PinnedCachingPool, ValueBatch};
+use cuda_driver::stream::ValueBatch;
 
 use crate::rig::Attack;
 

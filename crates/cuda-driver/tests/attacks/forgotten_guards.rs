@@ -3,8 +3,10 @@
 use std::mem;
 use std::thread;
 
+use cuda_driver::Graph;
+use cuda_driver::context::ContextFlags;
+use cuda_driver::graph::{Capture, GraphHostBuffer};
 use cuda_driver::prelude::*;
-use cuda_driver::{Capture, ContextFlags, Graph, GraphHostBuffer};
 
 use crate::rig::{Attack, is_borrowed};
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::thread;
 
-use cuda_driver::PinnedCachingPool;
+use cuda_driver::memory::PinnedCachingPool;
 use cuda_driver::prelude::*;
 
 use crate::rig::{Attack, Case};

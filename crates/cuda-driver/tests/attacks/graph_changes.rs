@@ -1,12 +1,13 @@
 //! Graphs and executables that change while they are launched.
 
-use cuda_driver::Unpooled;
+use cuda_driver::memory::Unpooled;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph, GraphExec, ValueBatch};
+use cuda_driver::stream::ValueBatch;
+use cuda_driver::{Error, Graph, GraphExec};
 
 use crate::rig::{Attack, Case};
 

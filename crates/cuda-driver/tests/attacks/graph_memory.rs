@@ -2,8 +2,9 @@
 
 use std::mem;
 
+use cuda_driver::Graph;
+use cuda_driver::graph::NodeKind;
 use cuda_driver::prelude::*;
-use cuda_driver::{Graph, NodeKind};
 
 use crate::rig::{Attack, Case};
 

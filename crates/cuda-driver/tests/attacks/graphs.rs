@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::thread;
 
+use cuda_driver::graph::GraphHostBuffer;
+use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, Graph, GraphExec, GraphHostBuffer};
+use cuda_driver::{Graph, GraphExec};
 
 use crate::rig::{Attack, Case};
 

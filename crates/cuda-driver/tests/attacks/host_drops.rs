@@ -1,15 +1,18 @@
 //! Owners that are dropped inside host functions, where the driver must not be called: another
 //! thread frees them.
 
-use cuda_driver::Unpooled;
+use cuda_driver::memory::Unpooled;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use cuda_driver::prelude::*;
-use cuda_driver::{
-    CachingPool, ContextFlags, Graph, GraphHostBuffer, JitOptions, Library, ManagedBuffer,
-    MemoryPool, PinnedCachingPool, PitchedBuffer,
+use cuda_driver::context::ContextFlags;
+use cuda_driver::graph::GraphHostBuffer;
+use cuda_driver::jit::JitOptions;
+use cuda_driver::memory::{
+    CachingPool, ManagedBuffer, MemoryPool, PinnedCachingPool, PitchedBuffer,
 };
+use cuda_driver::prelude::*;
+use cuda_driver::{Graph, Library};
 
 use crate::rig::{Attack, Case};
 

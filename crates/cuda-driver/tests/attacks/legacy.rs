@@ -1,15 +1,15 @@
 //! Streams that are blocked until the program has seen a result: nothing else may wait for them.
 
-use cuda_driver::Unpooled;
+use cuda_driver::memory::Unpooled;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use cuda_driver::memory::{ManagedBuffer, MemoryPool, PitchedBuffer};
 use cuda_driver::prelude::*;
-use cuda_driver::{
-    Graph, GraphExec, ManagedBuffer, MemoryPool, PitchedBuffer, ValueBatch, WaitCondition,
-};
+use cuda_driver::stream::{ValueBatch, WaitCondition};
+use cuda_driver::{Graph, GraphExec};
 
 use crate::rig::{Attack, Case};
 

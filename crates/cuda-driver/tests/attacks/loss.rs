@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
+use cuda_driver::Graph;
+use cuda_driver::error::Status;
+use cuda_driver::graph::GraphHostBuffer;
+use cuda_driver::memory::{CachingPool, PinnedCachingPool};
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, Graph, GraphHostBuffer, PinnedCachingPool, Status};
 
 use crate::rig::{Attack, Case};
 

@@ -4,10 +4,10 @@
 use std::cell::Cell;
 use std::ops::{Bound, RangeBounds};
 
+use cuda_driver::graph::{CopySource, CopyTarget, Edge, NodeId};
+use cuda_driver::memory::{ManagedBuffer, PitchedBuffer};
 use cuda_driver::prelude::*;
-use cuda_driver::{
-    CopySource, CopyTarget, Edge, Error, Graph, GraphExec, ManagedBuffer, NodeId, PitchedBuffer,
-};
+use cuda_driver::{Error, Graph, GraphExec};
 
 use crate::rig::{Attack, Case};
 
@@ -182,7 +182,10 @@ fn fill_of(
     case: &Case,
     buffer: &mut DeviceBuffer<u32>,
     value: u32,
-) -> (GraphExec, cuda_driver::Node<cuda_driver::node_kind::Memset>) {
+) -> (
+    GraphExec,
+    cuda_driver::graph::Node<cuda_driver::graph::node_kind::Memset>,
+) {
     let mut graph = Graph::new(&case.context).unwrap();
     let node = graph.add_fill(&[], buffer, value).unwrap();
     (graph.instantiate().unwrap(), node)

@@ -5,8 +5,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::thread;
 
+use cuda_driver::graph::GraphHostBuffer;
+use cuda_driver::memory::{CachingPool, ManagedBuffer, PinnedCachingPool};
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, Dim3, Graph, GraphHostBuffer, ManagedBuffer, PinnedCachingPool};
+use cuda_driver::{Dim3, Graph};
 
 use crate::rig::Attack;
 

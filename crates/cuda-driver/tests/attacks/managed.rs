@@ -1,7 +1,10 @@
 //! Managed memory, tensor maps and views of memory that were created earlier.
 
+use cuda_driver::Graph;
+use cuda_driver::device::DeviceAttribute;
+use cuda_driver::memory::ManagedBuffer;
 use cuda_driver::prelude::*;
-use cuda_driver::{DeviceAttribute, Graph, ManagedBuffer, TensorDataType, TensorLayout, TensorMap};
+use cuda_driver::tensor_map::{TensorDataType, TensorLayout, TensorMap};
 
 use crate::rig::{Attack, Case};
 

@@ -2,8 +2,9 @@
 
 use std::thread;
 
+use cuda_driver::jit::JitOptions;
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph, JitOptions, Library};
+use cuda_driver::{Error, Graph, Library};
 
 use crate::rig::{Attack, Case};
 

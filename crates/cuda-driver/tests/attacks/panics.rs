@@ -254,10 +254,12 @@ fn node_closures_panic_inside_a_capture() {
         let graph = Graph::capture(&case.context, |scope| {
             scope.fill(&mut a, 2_u32)?;
             panics("adds nothing", || {
-                let _ = scope.add_node(|graph, _| -> cuda_driver::Result<cuda_driver::NodeId> {
-                    graph.add_empty(&[])?;
-                    panic!("adds nothing");
-                });
+                let _ = scope.add_node(
+                    |graph, _| -> cuda_driver::Result<cuda_driver::graph::NodeId> {
+                        graph.add_empty(&[])?;
+                        panic!("adds nothing");
+                    },
+                );
             });
             scope.copy(&mut b, &a).map(drop)
         });

@@ -1,11 +1,11 @@
 //! Pools that are short of memory, or are dropped while their blocks are in use.
 
-use cuda_driver::Unpooled;
+use cuda_driver::memory::Unpooled;
 use std::collections::VecDeque;
 use std::thread;
 
+use cuda_driver::memory::{CachingPool, MemoryPool, PinnedCachingPool};
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, MemoryPool, PinnedCachingPool};
 
 use crate::rig::Attack;
 

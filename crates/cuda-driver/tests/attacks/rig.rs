@@ -13,8 +13,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cuda_driver::context::ContextFlags;
 use cuda_driver::prelude::*;
-use cuda_driver::{ContextFlags, Error, Result, Version};
+use cuda_driver::{Error, Result, Version};
 use cuda_sim::{Builder, Schedule, Simulator};
 use test_needs::skipped;
 

@@ -2,8 +2,8 @@
 
 use std::thread;
 
-use cuda_driver::StreamPool;
 use cuda_driver::prelude::*;
+use cuda_driver::stream::StreamPool;
 
 use crate::rig::Attack;
 

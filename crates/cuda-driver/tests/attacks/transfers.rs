@@ -2,8 +2,9 @@
 
 use std::thread;
 
+use cuda_driver::error::Status;
+use cuda_driver::memory::PinnedCachingPool;
 use cuda_driver::prelude::*;
-use cuda_driver::{PinnedCachingPool, Status};
 use cuda_sim::Rule;
 
 use crate::rig::Attack;

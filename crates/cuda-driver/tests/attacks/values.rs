@@ -1,10 +1,10 @@
 //! Words on which streams wait, and which streams write.
 
-use cuda_driver::Unpooled;
+use cuda_driver::memory::Unpooled;
 use std::thread;
 
 use cuda_driver::prelude::*;
-use cuda_driver::{ValueBatch, WaitCondition};
+use cuda_driver::stream::{ValueBatch, WaitCondition};
 
 use crate::rig::Attack;
 

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cuda_driver::Error;
+use cuda_driver::device::DeviceAttribute;
+use cuda_driver::memory::{Allocator, CachingPool, MemoryPool, Unpooled};
 use cuda_driver::prelude::*;
-use cuda_driver::{Allocator, CachingPool, DeviceAttribute, Error, MemoryPool, Unpooled};
 use cuda_sim::Builder;
 
 use crate::support::{COPY, everywhere, late, software};

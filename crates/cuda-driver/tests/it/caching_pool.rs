@@ -2,8 +2,10 @@
 
 use std::thread;
 
+use cuda_driver::Error;
+use cuda_driver::error::Status;
+use cuda_driver::memory::{CachingPool, PinnedCachingPool, PinnedFlags};
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, Error, PinnedCachingPool, PinnedFlags, Status};
 use cuda_sim::{Builder, Rule};
 
 use crate::support::{Bench, COPY, everywhere, gpu, late, software};

@@ -7,8 +7,10 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use cuda_driver::error::Status;
+use cuda_driver::graph::Capture;
 use cuda_driver::prelude::*;
-use cuda_driver::{Capture, Device, Driver, Error, Status};
+use cuda_driver::{Device, Driver, Error};
 use cuda_sim::{Builder, Simulator};
 
 use crate::support::{everywhere, gpu, late, simulator, software};

@@ -5,8 +5,10 @@ use std::ptr;
 use std::sync::Barrier;
 use std::thread;
 
+use cuda_driver::Error;
+use cuda_driver::context::ContextFlags;
+use cuda_driver::graph::Capture;
 use cuda_driver::prelude::*;
-use cuda_driver::{Capture, ContextFlags, Error};
 use cuda_sys::CUctx_st;
 
 use crate::support::{Bench, everywhere};

@@ -3,8 +3,10 @@
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
+use cuda_driver::Error;
+use cuda_driver::context::ContextFlags;
+use cuda_driver::device::{DeviceAttribute, DevicePool};
 use cuda_driver::prelude::*;
-use cuda_driver::{ContextFlags, DeviceAttribute, DevicePool, Error};
 use cuda_sim::Builder;
 
 use crate::support::{everywhere, software};

@@ -1,6 +1,6 @@
 //! The methods for device attributes, each compared with the attribute that it must query.
 
-use cuda_driver::DeviceAttribute as A;
+use cuda_driver::device::DeviceAttribute as A;
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 

@@ -6,9 +6,15 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
 
+use cuda_driver::Library;
+use cuda_driver::context::ContextFlags;
+use cuda_driver::error::Status;
+use cuda_driver::event::EventFlags;
+use cuda_driver::graph::Capture;
+use cuda_driver::jit::Global;
+use cuda_driver::memory::PinnedFlags;
 use cuda_driver::prelude::*;
-use cuda_driver::{Capture, ContextFlags, Error, EventFlags, Global, PinnedBuffer, PinnedFlags};
-use cuda_driver::{Library, Status};
+use cuda_driver::{Error, PinnedBuffer};
 use cuda_sim::{Builder, Rule, Simulator};
 
 use crate::borrowed::{Foreign, alive};
@@ -123,7 +129,7 @@ fn a_library_is_unloaded_behind_copies_of_its_variables() {
     for bench in benches("a_library_is_unloaded_behind_copies_of_its_variables") {
         let driver = bench.context.driver();
         for is_retaken in [false, true] {
-            let options = cuda_driver::JitOptions::new();
+            let options = cuda_driver::jit::JitOptions::new();
             let library = Library::load(driver, &ptx(), &options).unwrap();
             let of = library.clone();
             let variable = move |name, home: &Stream| of.global(name, home).unwrap();

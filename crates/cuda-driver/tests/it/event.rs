@@ -3,8 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cuda_driver::Error;
+use cuda_driver::error::Status;
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Status};
 use cuda_sim::Builder;
 
 use crate::support::{everywhere, software};

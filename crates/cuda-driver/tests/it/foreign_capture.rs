@@ -1,12 +1,14 @@
 //! Captures of other code in global mode, the usual one: no internal call of this crate breaks
 //! them.
 
-use cuda_driver::Unpooled;
+use cuda_driver::memory::Unpooled;
 use std::thread;
 use std::time::Duration;
 
+use cuda_driver::context::ContextFlags;
+use cuda_driver::error::Status;
+use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, ContextFlags, Status};
 use cuda_sim::{Builder, Rule};
 use cuda_sys::{CUstreamCaptureMode, DriverTable};
 

@@ -8,8 +8,9 @@ use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
+use cuda_driver::error::Status;
 use cuda_driver::prelude::*;
-use cuda_driver::{Completion, Status, WaitCondition};
+use cuda_driver::stream::{Completion, WaitCondition};
 use cuda_sim::{Builder, Rule};
 
 use crate::support::{self, everywhere, late, software};

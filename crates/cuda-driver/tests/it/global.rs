@@ -1,7 +1,8 @@
 //! Module variables.
 
+use cuda_driver::Error;
+use cuda_driver::jit::Global;
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Global};
 use cuda_sim::Builder;
 
 use crate::support::{COPY, everywhere, gpu, late, software};

@@ -1,7 +1,10 @@
 //! Attributes of kernel nodes.
 
+use cuda_driver::error::Status;
+use cuda_driver::event::EventFlags;
+use cuda_driver::launch::LaunchAttributes;
 use cuda_driver::prelude::*;
-use cuda_driver::{Dim3, Error, EventFlags, Graph, LaunchAttributes, Status};
+use cuda_driver::{Dim3, Error, Graph};
 use cuda_sim::{Builder, Rule};
 
 use crate::support::{MIX, everywhere, late, software};

@@ -1,7 +1,8 @@
 //! Graphs: nodes with two bodies, edges between kernels, and flags of executables.
 
+use cuda_driver::graph::{EdgeKind, InstantiateFlags};
 use cuda_driver::prelude::*;
-use cuda_driver::{EdgeKind, Error, Graph, InstantiateFlags, Version};
+use cuda_driver::{Error, Graph, Version};
 
 use crate::support::{COPY, everywhere, has_version};
 

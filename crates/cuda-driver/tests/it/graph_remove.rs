@@ -1,7 +1,8 @@
 //! Removing nodes and edges from graphs.
 
+use cuda_driver::error::Status;
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph, Status};
+use cuda_driver::{Error, Graph};
 
 use crate::support::{Bench, COPY, MIX, everywhere, has_version, late, software};
 

@@ -6,8 +6,12 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cuda_driver::context::ContextFlags;
+use cuda_driver::error::Status;
+use cuda_driver::jit::JitOptions;
+use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, ContextFlags, Error, JitOptions, Library, Status};
+use cuda_driver::{Error, Library};
 use cuda_sim::{Builder, Rule, TraceEntry};
 
 use crate::support::{COPY, everywhere, late, software};

@@ -3,11 +3,13 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use cuda_driver::prelude::*;
-use cuda_driver::{
-    AccessProperty, ArgList, ArgumentError, ClusterScheduling, DeviceAttribute, Error, Graph,
-    Kernel, LaunchAttributes, MemSyncDomain, Reads, Status, Version, Writes,
+use cuda_driver::device::DeviceAttribute;
+use cuda_driver::error::{ArgumentError, Status};
+use cuda_driver::launch::{
+    AccessProperty, ArgList, ClusterScheduling, LaunchAttributes, MemSyncDomain, Reads, Writes,
 };
+use cuda_driver::prelude::*;
+use cuda_driver::{Error, Graph, Kernel, Version};
 use cuda_sim::Builder;
 
 use crate::support::{COPY, MIX, everywhere, older, skipped, software};

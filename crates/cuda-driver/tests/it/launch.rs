@@ -1,7 +1,8 @@
 //! Launches: invalid and valid arguments and configurations.
 
+use cuda_driver::Error;
+use cuda_driver::error::ArgumentError;
 use cuda_driver::prelude::*;
-use cuda_driver::{ArgumentError, Error};
 use cuda_sim::Builder;
 
 use crate::support::{COPY, MIX, everywhere, software};

@@ -8,8 +8,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cuda_driver::context::ContextFlags;
+use cuda_driver::error::Status;
+use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, ContextFlags, Error, Graph, Status};
+use cuda_driver::{Error, Graph};
 use cuda_sim::{Builder, Rule, Simulator};
 
 use crate::support::{COPY, gpu, software};

@@ -1,9 +1,10 @@
 //! Libraries: one loaded image for all contexts.
 
+use cuda_driver::context::{CacheConfig, ContextFlags};
+use cuda_driver::error::Status;
+use cuda_driver::jit::{FunctionAttribute, Global, JitOptions};
 use cuda_driver::prelude::*;
-use cuda_driver::{
-    CacheConfig, ContextFlags, Error, FunctionAttribute, Global, JitOptions, Library, Status,
-};
+use cuda_driver::{Error, Library};
 use cuda_sim::{Builder, Rule};
 
 use crate::support::{MIX, everywhere, has_version, late, software};

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use cuda_driver::Error;
+use cuda_driver::error::Status;
+use cuda_driver::jit::{Global, JitOptions, LinkFile, Linker, Severity};
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Global, JitOptions, LinkFile, Linker, Severity, Status};
 use cuda_sim::Builder;
 
 use crate::support::{MIX, everywhere, software};

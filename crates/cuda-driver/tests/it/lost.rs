@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use cuda_driver::Status;
+use cuda_driver::error::Status;
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 

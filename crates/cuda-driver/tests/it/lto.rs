@@ -3,8 +3,10 @@
 use std::env;
 use std::sync::Arc;
 
+use cuda_driver::Error;
+use cuda_driver::device::ComputeCapability;
+use cuda_driver::jit::LtoLinker;
 use cuda_driver::prelude::*;
-use cuda_driver::{ComputeCapability, Error, LtoLinker};
 use cuda_nvrtc::{Arch, LtoIr, Nvrtc, Options, Program};
 use cuda_sys::LoadError;
 use cuda_sys::nvjitlink::{NvJitLinkLibrary, nvJitLinkResult};

@@ -7,8 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use cuda_driver::jit::{Archive, Cubin, Fatbin, JitOptions, LinkFile, Linker, Object};
 use cuda_driver::prelude::*;
-use cuda_driver::{Archive, Cubin, Error, Fatbin, JitOptions, Library, LinkFile, Linker, Object};
+use cuda_driver::{Error, Library};
 use cuda_nvrtc::{Options, Program};
 use cuda_sim::Builder;
 

@@ -51,6 +51,7 @@ mod machine_code;
 mod managed;
 mod memory;
 mod module;
+mod names;
 #[cfg(feature = "nvrtc")]
 mod nvrtc;
 mod order;

@@ -1,9 +1,10 @@
 //! Managed memory.
 
+use cuda_driver::Error;
+use cuda_driver::device::DeviceAttribute;
+use cuda_driver::error::Status;
+use cuda_driver::memory::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
 use cuda_driver::prelude::*;
-use cuda_driver::{
-    Advice, DeviceAttribute, Error, ManagedAttachment, ManagedBuffer, MemoryLocation, Status,
-};
 use cuda_sim::Builder;
 
 use crate::support::{Bench, COPY, everywhere, gpu, late, skipped, software};

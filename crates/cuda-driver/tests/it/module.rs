@@ -3,11 +3,13 @@
 use std::fs;
 use std::io;
 
-use cuda_driver::prelude::*;
-use cuda_driver::{
-    CacheConfig, Error, JitCacheMode, JitFallback, JitOptions, JitTarget, OptimizationLevel,
-    Severity, Status,
+use cuda_driver::Error;
+use cuda_driver::context::CacheConfig;
+use cuda_driver::error::Status;
+use cuda_driver::jit::{
+    JitCacheMode, JitFallback, JitOptions, JitTarget, OptimizationLevel, Severity,
 };
+use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 
 use crate::support::{COPY, MIX, everywhere, has_version, late, skipped, software};

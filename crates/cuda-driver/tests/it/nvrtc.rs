@@ -271,7 +271,7 @@ fn a_kernel_that_takes_the_device_with_it_is_named() {
     assert_eq!(candidate.define("UNROLL"), Some("2"));
     assert_eq!(
         source.status(),
-        Some(cuda_driver::Status::CUDA_ERROR_ILLEGAL_ADDRESS)
+        Some(cuda_driver::error::Status::CUDA_ERROR_ILLEGAL_ADDRESS)
     );
     tried.dedup();
     assert_eq!(tried, ["1", "2"]);

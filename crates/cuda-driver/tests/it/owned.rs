@@ -3,8 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
+use cuda_driver::Error;
+use cuda_driver::context::{CacheConfig, ContextFlags, Limit};
+use cuda_driver::error::Status;
 use cuda_driver::prelude::*;
-use cuda_driver::{CacheConfig, ContextFlags, Error, Limit, Status};
 use cuda_sim::{Builder, Rule};
 
 use crate::support::{MIX, everywhere, late, software};

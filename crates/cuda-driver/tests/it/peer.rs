@@ -1,7 +1,9 @@
 //! Work between contexts, on two devices and on a single one.
 
+use cuda_driver::Error;
+use cuda_driver::context::ContextFlags;
+use cuda_driver::device::PeerAttribute;
 use cuda_driver::prelude::*;
-use cuda_driver::{ContextFlags, Error, PeerAttribute};
 use cuda_sim::{Builder, Simulator};
 
 use crate::support::{COPY, MIX, gpu, late, software};

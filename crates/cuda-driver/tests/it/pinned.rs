@@ -2,8 +2,9 @@
 
 use std::thread;
 
+use cuda_driver::Error;
+use cuda_driver::error::Status;
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Status};
 use cuda_sim::{Builder, Rule};
 
 use crate::support::{Bench, COPY, everywhere, software};

@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
+use cuda_driver::Error;
+use cuda_driver::error::Status;
+use cuda_driver::memory::{Extent, PitchedBuffer};
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Extent, PitchedBuffer, Status};
 use cuda_sim::{Builder, Rule};
 
 use crate::support::{COPY, everywhere, late, software};

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use cuda_driver::MemoryType;
+use cuda_driver::memory::MemoryType;
 use cuda_driver::prelude::*;
 use cuda_sys::CUmemAttach_flags;
 

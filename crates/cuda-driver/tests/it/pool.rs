@@ -2,8 +2,10 @@
 
 use std::thread;
 
+use cuda_driver::Error;
+use cuda_driver::device::DeviceAttribute;
+use cuda_driver::memory::{MemoryPool, PoolAccess, PoolReuse};
 use cuda_driver::prelude::*;
-use cuda_driver::{DeviceAttribute, Error, MemoryPool, PoolAccess, PoolReuse};
 use cuda_sim::Builder;
 
 use crate::support::{Bench, COPY, everywhere, skipped, software};

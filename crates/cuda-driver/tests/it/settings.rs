@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use cuda_driver::prelude::*;
-use cuda_driver::{
-    ClusterScheduling, Error, FunctionAttribute, JitOptions, LaunchAttributes, Linker,
-    PitchedBuffer, PortableClusterMode, SharedMemoryMode, Status, TensorDataType,
-    TensorL2Promotion, TensorLayout, TensorMap, Version, WaitCondition,
+use cuda_driver::error::Status;
+use cuda_driver::jit::{FunctionAttribute, JitOptions, Linker};
+use cuda_driver::launch::{
+    ClusterScheduling, LaunchAttributes, PortableClusterMode, SharedMemoryMode,
 };
+use cuda_driver::memory::PitchedBuffer;
+use cuda_driver::prelude::*;
+use cuda_driver::stream::WaitCondition;
+use cuda_driver::tensor_map::{TensorDataType, TensorL2Promotion, TensorLayout, TensorMap};
+use cuda_driver::{Error, Version};
 use cuda_sim::Builder;
 
 use crate::support::{COPY, MIX, everywhere, flags, has_version};
@@ -107,7 +111,7 @@ fn an_error_has_the_version_of_its_driver() {
         let driver = Driver::new(simulator.library().unwrap()).unwrap();
         let device = driver.device(0).unwrap();
         let error = device
-            .attribute(cuda_driver::DeviceAttribute(100_000))
+            .attribute(cuda_driver::device::DeviceAttribute(100_000))
             .unwrap_err();
         let Error::Driver(error) = error else {
             panic!("{error}")

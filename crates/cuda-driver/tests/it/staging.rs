@@ -5,8 +5,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use cuda_driver::Error;
+use cuda_driver::error::Status;
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Status};
 use cuda_sim::{Builder, Rule, Simulator};
 
 use crate::support::{Bench, everywhere, late, software};

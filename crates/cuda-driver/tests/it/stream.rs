@@ -2,10 +2,13 @@
 
 use std::thread;
 
+use cuda_driver::Error;
+use cuda_driver::error::Status;
+use cuda_driver::launch::{AccessProperty, MemSyncDomain};
 use cuda_driver::prelude::*;
-use cuda_driver::{
-    AccessPolicyWindow, AccessProperty, Error, MemSyncDomain, MemSyncDomainMap, Status, StreamPool,
-    SynchronizationPolicy, ValueBatch, WaitCondition,
+use cuda_driver::stream::{
+    AccessPolicyWindow, MemSyncDomainMap, StreamPool, SynchronizationPolicy, ValueBatch,
+    WaitCondition,
 };
 
 use crate::support::{self, Bench, COPY, MIX, everywhere, gpu, late, software};

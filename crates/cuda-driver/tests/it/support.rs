@@ -1,7 +1,7 @@
 //! Test devices and kernels.
 
-use cuda_driver::Unpooled;
 use cuda_driver::Version;
+use cuda_driver::memory::Unpooled;
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Schedule, Simulator};
 

@@ -2,7 +2,7 @@
 //! loops that define it.
 
 use cuda_driver::prelude::*;
-use cuda_driver::{Im2col, TensorDataType, TensorLayout, TensorMap, TensorSwizzle};
+use cuda_driver::tensor_map::{Im2col, TensorDataType, TensorLayout, TensorMap, TensorSwizzle};
 use cuda_nvrtc::{Options, Program};
 
 use crate::nvrtc::nvrtc;

@@ -1,9 +1,11 @@
 //! Tensor maps: their limits, their memory, and tiles that are copied through them.
 
+use cuda_driver::Error;
+use cuda_driver::error::{Status, TensorMapError};
 use cuda_driver::prelude::*;
-use cuda_driver::{
-    Error, Im2col, Im2colWide, Status, TensorDataType, TensorFill, TensorInterleave, TensorLayout,
-    TensorMap, TensorMapError, TensorSwizzle, WidePixels,
+use cuda_driver::tensor_map::{
+    Im2col, Im2colWide, TensorDataType, TensorFill, TensorInterleave, TensorLayout, TensorMap,
+    TensorSwizzle, WidePixels,
 };
 use cuda_sim::Builder;
 
@@ -366,7 +368,8 @@ fn a_map_is_an_argument_with_its_own_memory_only() {
 
 #[cfg(feature = "nvrtc")]
 mod tiles {
-    use cuda_driver::{ArgList, Kernel};
+    use cuda_driver::Kernel;
+    use cuda_driver::launch::ArgList;
     use cuda_nvrtc::{Options, Program};
 
     use super::*;

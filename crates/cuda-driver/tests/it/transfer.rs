@@ -7,8 +7,10 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
+use cuda_driver::Error;
+use cuda_driver::error::Status;
+use cuda_driver::memory::Transfer;
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Status, Transfer};
 use cuda_sim::{Builder, Rule};
 
 use crate::support::{MIX, everywhere, late, software};

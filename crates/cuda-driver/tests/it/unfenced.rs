@@ -4,8 +4,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use cuda_driver::Graph;
+use cuda_driver::context::ContextFlags;
+use cuda_driver::error::Status;
 use cuda_driver::prelude::*;
-use cuda_driver::{Context, ContextFlags, Graph, Status};
 use cuda_sim::{Builder, Rule};
 
 use crate::support::{COPY, late, software};

@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use cuda_driver::Graph;
+use cuda_driver::graph::GraphHostBuffer;
 use cuda_driver::prelude::*;
-use cuda_driver::{Graph, GraphHostBuffer, WaitCondition};
+use cuda_driver::stream::WaitCondition;
 use cuda_sim::Builder;
 
 use crate::support::{COPY, everywhere, flags, late, software};
@@ -99,7 +101,7 @@ fn the_end_of_a_primary_context_breaks_no_capture_in_the_next() {
     for builder in [Builder::new(), late(1)] {
         let bench = software(builder);
         let device = bench.context.device().clone();
-        let other = Context::new(&device, cuda_driver::ContextFlags::empty()).unwrap();
+        let other = Context::new(&device, cuda_driver::context::ContextFlags::empty()).unwrap();
         let stream = || Stream::new(&other, StreamFlags::NON_BLOCKING, 0).unwrap();
         let (stuck, free) = (stream(), stream());
         let flag = flags(&free, &[0_u32]);

@@ -1,13 +1,16 @@
 //! Deferred release of resources: a blocked context delays only the release of its own resources.
 
-use cuda_driver::Unpooled;
+use cuda_driver::memory::Unpooled;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cuda_driver::context::ContextFlags;
+use cuda_driver::error::Status;
+use cuda_driver::memory::PitchedBuffer;
 use cuda_driver::prelude::*;
-use cuda_driver::{ContextFlags, PitchedBuffer, Status, WaitCondition};
+use cuda_driver::stream::WaitCondition;
 use cuda_sim::Builder;
 
 use crate::support::{Bench, COPY, everywhere, flags, late, software};

@@ -1,6 +1,7 @@
 //! A node cannot be updated with the parameters of another kind of node.
 
-use cuda_driver::{DeviceBuffer, GraphExec, Node, Result, node_kind};
+use cuda_driver::{DeviceBuffer, GraphExec, Result};
+use cuda_driver::graph::{Node, node_kind};
 
 fn change(
     exec: &GraphExec,

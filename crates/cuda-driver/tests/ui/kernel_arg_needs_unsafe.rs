@@ -1,6 +1,6 @@
 //! Implementing `KernelArg` requires `unsafe`: here the argument is an invalid address.
 
-use cuda_driver::KernelArg;
+use cuda_driver::launch::KernelArg;
 
 struct Wild;
 

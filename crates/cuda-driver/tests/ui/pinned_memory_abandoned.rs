@@ -1,6 +1,7 @@
 //! Abandoning page-locked memory leaks it and empties its owner; only a failed transfer does so.
 
-use cuda_driver::{DriverError, PageLocked};
+use cuda_driver::error::DriverError;
+use cuda_driver::memory::PageLocked;
 
 fn abandon<P: PageLocked<u8>>(memory: &mut P, error: DriverError) {
     memory.abandon(error);

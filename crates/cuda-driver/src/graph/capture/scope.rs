@@ -308,7 +308,7 @@ impl<'c> CaptureScope<'c> {
     /// code.
     #[doc(alias = "cuStreamIsCapturing")]
     pub fn is_capturing(&self) -> Result<bool> {
-        Ok(self.stream.capture_status()? == crate::CaptureStatus::Active)
+        Ok(self.stream.capture_status()? == crate::stream::CaptureStatus::Active)
     }
 
     /// `cuEventRecord()`, `cuStreamWaitEvent()`—Begins another branch, which runs after the calls

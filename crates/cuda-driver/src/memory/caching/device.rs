@@ -33,7 +33,8 @@ use crate::tracking::Tracker;
 /// themselves.
 ///
 /// ```
-/// use cuda_driver::{CachingPool, DeviceBuffer};
+/// use cuda_driver::DeviceBuffer;
+/// use cuda_driver::memory::CachingPool;
 ///
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;

@@ -27,7 +27,8 @@ use crate::staging_pool::PinnedBlock;
 /// themselves.
 ///
 /// ```
-/// use cuda_driver::{DeviceBuffer, PinnedBuffer, PinnedCachingPool, PinnedFlags};
+/// use cuda_driver::{DeviceBuffer, PinnedBuffer};
+/// use cuda_driver::memory::{PinnedCachingPool, PinnedFlags};
 ///
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;

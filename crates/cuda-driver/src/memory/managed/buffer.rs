@@ -24,7 +24,7 @@ use crate::tracking::Access;
 /// Dropping the buffer waits for its uses and frees the memory.
 ///
 /// ```
-/// use cuda_driver::ManagedBuffer;
+/// use cuda_driver::memory::ManagedBuffer;
 ///
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;

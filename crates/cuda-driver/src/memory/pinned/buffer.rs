@@ -50,7 +50,8 @@ bitflags::bitflags! {
 /// driver.
 ///
 /// ```
-/// use cuda_driver::{DeviceBuffer, PinnedBuffer, PinnedFlags};
+/// use cuda_driver::{DeviceBuffer, PinnedBuffer};
+/// use cuda_driver::memory::PinnedFlags;
 ///
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;

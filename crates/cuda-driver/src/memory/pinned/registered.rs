@@ -46,7 +46,8 @@ bitflags::bitflags! {
 /// never freed.
 ///
 /// ```
-/// use cuda_driver::{DeviceBuffer, RegisterFlags, RegisteredBuffer};
+/// use cuda_driver::DeviceBuffer;
+/// use cuda_driver::memory::{RegisterFlags, RegisteredBuffer};
 ///
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;

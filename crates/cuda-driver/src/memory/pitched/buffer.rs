@@ -23,7 +23,7 @@ use crate::types::Extent;
 /// and copying it do not call the driver.
 ///
 /// ```
-/// use cuda_driver::PitchedBuffer;
+/// use cuda_driver::memory::PitchedBuffer;
 ///
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;

@@ -12,7 +12,7 @@ use crate::tracking::Access;
 use crate::types::Extent;
 
 /// A read-only view of a box of device memory. The memory is a
-/// [`PitchedBuffer`](crate::PitchedBuffer), or a linear buffer that is divided into
+/// [`PitchedBuffer`](crate::memory::PitchedBuffer), or a linear buffer that is divided into
 /// [rows](DeviceSlice::rows).
 #[derive(Clone, Copy)]
 pub struct PitchedSlice<'a, T: DeviceRepr> {
@@ -26,7 +26,7 @@ pub struct PitchedSlice<'a, T: DeviceRepr> {
 }
 
 /// A writable view of a box of device memory. The memory is a
-/// [`PitchedBuffer`](crate::PitchedBuffer), or a linear buffer that is divided into
+/// [`PitchedBuffer`](crate::memory::PitchedBuffer), or a linear buffer that is divided into
 /// [rows](DeviceSliceMut::into_rows).
 pub struct PitchedSliceMut<'a, T: DeviceRepr> {
     pub(crate) memory: &'a Memory,

@@ -33,7 +33,8 @@ use crate::stream::Stream;
 /// stays allocated until it is freed.
 ///
 /// ```
-/// use cuda_driver::{DeviceBuffer, MemoryPool};
+/// use cuda_driver::DeviceBuffer;
+/// use cuda_driver::memory::MemoryPool;
 ///
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;

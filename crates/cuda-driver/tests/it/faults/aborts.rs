@@ -8,8 +8,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cuda_driver::context::LivenessToken;
+use cuda_driver::error::Status;
 use cuda_driver::prelude::*;
-use cuda_driver::{LivenessToken, Status};
 use cuda_sim::Builder;
 use cuda_sys::calls;
 

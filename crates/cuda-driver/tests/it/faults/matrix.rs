@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cuda_driver::Status;
+use cuda_driver::error::Status;
 use cuda_sim::TraceEntry;
 
 use super::rig::{Fault, Scenario, Wrong, is_named, run};

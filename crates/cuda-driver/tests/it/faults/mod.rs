@@ -15,7 +15,7 @@ mod scenarios;
 use std::env;
 use std::time::Instant;
 
-use cuda_driver::Status;
+use cuda_driver::error::Status;
 
 use crate::support::skipped;
 use matrix::{cases_of, run_all};

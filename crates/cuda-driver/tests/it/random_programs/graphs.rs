@@ -3,8 +3,11 @@
 
 use std::env;
 
+use cuda_driver::graph::{Node, node_kind};
+use cuda_driver::launch::ArgList;
+use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
-use cuda_driver::{ArgList, CachingPool, Error, Graph, GraphExec, Node, node_kind};
+use cuda_driver::{Error, Graph, GraphExec};
 
 use crate::support::{COPY, MIX, late, software};
 

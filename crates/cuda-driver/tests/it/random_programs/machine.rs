@@ -1,6 +1,6 @@
 //! Runs programs on a software device through the safe layer.
 
-use cuda_driver::Unpooled;
+use cuda_driver::memory::Unpooled;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cuda_driver::error::Status;
+use cuda_driver::memory::{CachingPool, Transfer};
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, Error, Result, Status, Transfer, WaitCondition};
+use cuda_driver::stream::WaitCondition;
+use cuda_driver::{Error, Result};
 use cuda_sim::{Builder, Rule, Simulator};
 use fastrand::Rng;
 

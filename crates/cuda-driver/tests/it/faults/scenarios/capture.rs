@@ -1,6 +1,7 @@
 //! Scenarios of captured graphs.
 
-use cuda_driver::{CaptureStatus, Graph};
+use cuda_driver::Graph;
+use cuda_driver::stream::CaptureStatus;
 
 use super::{Ground, N, Result, Scenario, config, expect, filled, one};
 use crate::support::MIX;

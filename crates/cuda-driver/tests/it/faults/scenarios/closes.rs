@@ -1,8 +1,10 @@
 //! Every `close` method: it must report errors that a drop would swallow.
 
-use cuda_driver::Unpooled;
+use cuda_driver::Graph;
+use cuda_driver::context::ContextFlags;
+use cuda_driver::memory::Unpooled;
+use cuda_driver::memory::{ManagedBuffer, PitchedBuffer};
 use cuda_driver::prelude::*;
-use cuda_driver::{ContextFlags, Graph, ManagedBuffer, PitchedBuffer};
 
 use super::{Ground, Result, Scenario, one};
 

@@ -4,8 +4,10 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use cuda_driver::Error;
+use cuda_driver::context::{CacheConfig, ContextFlags, Limit};
+use cuda_driver::error::Status;
 use cuda_driver::prelude::*;
-use cuda_driver::{CacheConfig, ContextFlags, Error, Limit, Status};
 use cuda_sys::{CUcontext, DriverLibrary};
 
 use super::{Ground, Result, Scenario, one};

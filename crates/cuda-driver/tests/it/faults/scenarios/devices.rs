@@ -1,7 +1,8 @@
 //! Scenarios of drivers and devices.
 
+use cuda_driver::context::ContextFlags;
+use cuda_driver::device::{DevicePool, PeerAttribute};
 use cuda_driver::prelude::*;
-use cuda_driver::{ContextFlags, DevicePool, PeerAttribute};
 
 use super::{Ground, Result, Scenario, one, two};
 

@@ -1,10 +1,12 @@
 //! Scenarios that change executable graphs.
 
-use cuda_driver::Unpooled;
+use cuda_driver::memory::Unpooled;
 use std::sync::Arc;
 
+use cuda_driver::graph::node_kind;
 use cuda_driver::prelude::*;
-use cuda_driver::{Graph, GraphExec, ValueBatch, WaitCondition, node_kind};
+use cuda_driver::stream::{ValueBatch, WaitCondition};
+use cuda_driver::{Graph, GraphExec};
 
 use super::{Ground, N, Result, Scenario, config, expect, filled, one};
 use crate::support::MIX;
@@ -16,7 +18,7 @@ pub(super) const ALL: &[Scenario] = &[
     one("enabled nodes", enabled),
 ];
 
-type Kernel = cuda_driver::Node<node_kind::Kernel>;
+type Kernel = cuda_driver::graph::Node<node_kind::Kernel>;
 
 /// Returns a graph with one kernel node that computes `x = 2 * x + y`.
 fn mixing(

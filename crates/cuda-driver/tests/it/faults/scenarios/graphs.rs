@@ -1,12 +1,14 @@
 //! Scenarios of graphs that are built node by node.
 
-use cuda_driver::Unpooled;
+use cuda_driver::memory::Unpooled;
 use std::sync::Arc;
 
+use cuda_driver::Graph;
+use cuda_driver::error::Status;
+use cuda_driver::graph::{DotFlags, GraphHostBuffer, NodeKind};
+use cuda_driver::launch::LaunchAttributes;
 use cuda_driver::prelude::*;
-use cuda_driver::{
-    DotFlags, Graph, GraphHostBuffer, LaunchAttributes, NodeKind, Status, ValueBatch, WaitCondition,
-};
+use cuda_driver::stream::{ValueBatch, WaitCondition};
 use cuda_sim::Rule;
 
 use super::{Ground, N, Result, Scenario, config, expect, filled, on, one};

@@ -1,7 +1,9 @@
 //! Scenarios of page-locked memory and of copies from and to it.
 
+use cuda_driver::memory::{
+    CachingPool, MemoryType, PinnedCachingPool, RegisterFlags, RegisteredBuffer,
+};
 use cuda_driver::prelude::*;
-use cuda_driver::{CachingPool, MemoryType, PinnedCachingPool, RegisterFlags, RegisteredBuffer};
 
 use super::{Ground, N, Result, Scenario, copy, expect, filled, one};
 use crate::support::COPY;

@@ -1,10 +1,12 @@
 //! Scenarios of launches.
 
+use cuda_driver::error::Status;
+use cuda_driver::launch::{ArgList, LaunchAttributes, Reads, Writes};
 use cuda_driver::prelude::*;
-use cuda_driver::{
-    ArgList, Error, Im2col, Im2colWide, Kernel, LaunchAttributes, Reads, Status, TensorDataType,
-    TensorLayout, TensorMap, TensorSwizzle, WidePixels, Writes,
+use cuda_driver::tensor_map::{
+    Im2col, Im2colWide, TensorDataType, TensorLayout, TensorMap, TensorSwizzle, WidePixels,
 };
+use cuda_driver::{Error, Kernel};
 
 use super::{Ground, N, Result, Scenario, config, expect, filled, on, one};
 use crate::support::{COPY, MIX};

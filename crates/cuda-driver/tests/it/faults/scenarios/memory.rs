@@ -1,10 +1,10 @@
 //! Scenarios of device memory.
 
-use cuda_driver::Unpooled;
-use cuda_driver::prelude::*;
-use cuda_driver::{
+use cuda_driver::memory::Unpooled;
+use cuda_driver::memory::{
     Advice, ManagedAttachment, ManagedBuffer, MemoryLocation, MemoryType, PitchedBuffer,
 };
+use cuda_driver::prelude::*;
 
 use super::{Ground, N, Result, Scenario, copy, expect, filled, one};
 use crate::support::COPY;

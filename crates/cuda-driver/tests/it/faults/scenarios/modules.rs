@@ -1,9 +1,10 @@
 //! Scenarios of modules, libraries, the linker and variables.
 
+use cuda_driver::Library;
+use cuda_driver::context::CacheConfig;
+use cuda_driver::jit::{FunctionAttribute, Global, JitOptions, Linker};
+use cuda_driver::launch::LaunchAttributes;
 use cuda_driver::prelude::*;
-use cuda_driver::{
-    CacheConfig, FunctionAttribute, Global, JitOptions, LaunchAttributes, Library, Linker,
-};
 
 use super::{Ground, Result, Scenario, copy, expect, filled, on, one};
 use crate::support::COPY;

@@ -1,7 +1,7 @@
 //! Scenarios of the driver's memory pools.
 
 use cuda_driver::DeviceBuffer;
-use cuda_driver::{MemoryPool, PoolAccess, PoolReuse};
+use cuda_driver::memory::{MemoryPool, PoolAccess, PoolReuse};
 
 use super::{Ground, Result, Scenario, two};
 

@@ -1,7 +1,8 @@
 //! Scenarios of streams and events.
 
+use cuda_driver::launch::MemSyncDomain;
 use cuda_driver::prelude::*;
-use cuda_driver::{MemSyncDomain, StreamPool, SynchronizationPolicy};
+use cuda_driver::stream::{StreamPool, SynchronizationPolicy};
 
 use super::{Ground, Result, Scenario, copy, expect, filled, one};
 use crate::support::COPY;

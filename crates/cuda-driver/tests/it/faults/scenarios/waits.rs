@@ -1,12 +1,12 @@
 //! Scenarios in which the device waits for the program, and the program for the device.
 
-use cuda_driver::Unpooled;
+use cuda_driver::memory::Unpooled;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use cuda_driver::prelude::*;
-use cuda_driver::{ValueBatch, WaitCondition};
+use cuda_driver::stream::{ValueBatch, WaitCondition};
 
 use super::{Ground, N, Result, Scenario, expect, filled, one};
 use crate::task::block_on;
