@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use crate::lock::lock;
 
 /// The number of helpers that are requested together. Each helper that starts requests as many.
-const TOGETHER: usize = 2;
+const BATCH: usize = 2;
 
 /// The helpers of all launches that no thread has started yet.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
@@ -103,7 +103,7 @@ impl Helpers {
         let count = {
             let mut state = lock(&self.state);
             let present = state.waiting + state.running;
-            let count = useful.min(self.most).saturating_sub(present).min(TOGETHER);
+            let count = useful.min(self.most).saturating_sub(present).min(BATCH);
             if state.work.is_none() || count == 0 {
                 return;
             }

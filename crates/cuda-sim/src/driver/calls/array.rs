@@ -1,7 +1,4 @@
-//! Arrays: memory without a visible address that holds rows and planes of elements.
-//!
-//! The software device stores the elements contiguously, which a program cannot observe. Kernels
-//! read and write them through textures ([`super::texture`]) and surfaces ([`super::surface`]).
+//! Creating, describing and destroying arrays.
 
 use std::sync::Arc;
 

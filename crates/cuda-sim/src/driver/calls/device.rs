@@ -1,4 +1,4 @@
-//! Devices and their properties.
+//! Finding devices, and queries of their properties.
 
 use std::ffi::{c_char, c_int, c_uint};
 

@@ -1,4 +1,4 @@
-//! Modules: programs with their variables, loaded into a context.
+//! Loading modules, and finding their kernels and variables.
 
 use std::ffi::{c_char, c_uint, c_void};
 use std::sync::Arc;

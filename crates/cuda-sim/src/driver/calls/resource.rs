@@ -1,5 +1,4 @@
-//! The resources of textures and surfaces: arrays, mipmapped arrays, and linear memory in one or
-//! two dimensions.
+//! Validation of the resources of textures and surfaces, as C describes them.
 
 use cuda_sys::CUarray_format;
 

@@ -1,4 +1,4 @@
-//! Attributes of launches and of kernel nodes.
+//! Attributes of kernel nodes.
 
 use cuda_sys::{CUgraphNode_st, CUlaunchAttributeID, CUlaunchAttributeValue};
 

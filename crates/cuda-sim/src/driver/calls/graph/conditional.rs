@@ -1,4 +1,4 @@
-//! Conditional nodes: the values that kernels set, and the selection of a body.
+//! The handles of conditional nodes.
 
 use std::ffi::c_uint;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! Memory that graphs allocate. Each allocation node has an address, which is live while the
-//! allocation is.
+//! Queries of the memory that graphs allocate.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! User objects, which graphs keep alive for the program.
+//! Creating, retaining and releasing user objects.
 
 use std::ffi::{c_uint, c_void};
 use std::sync::Arc;
