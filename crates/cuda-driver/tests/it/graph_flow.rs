@@ -1,10 +1,14 @@
-//! Graphs: nodes with two bodies, edges between kernels, and flags of executables.
+//! Graphs: nodes with two bodies, edges between kernels, flags of executables, events in captures,
+//! and uninitialised memory.
+
+use std::sync::Arc;
 
 use cuda_driver::graph::{EdgeKind, InstantiateFlags};
 use cuda_driver::prelude::*;
+use cuda_driver::stream::WaitCondition;
 use cuda_driver::{Error, Graph, Version};
 
-use crate::support::{COPY, everywhere, has_version};
+use crate::support::{COPY, everywhere, flags, has_version};
 
 const N: u32 = 64;
 
@@ -96,5 +100,53 @@ fn executables_have_their_flags() {
             matches!(error, Error::UnsafeFlags { bits: 4, .. }),
             "{error}"
         );
+    }
+}
+
+#[test]
+fn a_captured_wait_holds_up_the_launch() {
+    for bench in everywhere("graph_flow::a_captured_wait_holds_up_the_launch") {
+        let (stream, other, third) = (bench.stream(), bench.stream(), bench.stream());
+        let flag = flags(&stream, &[0_u32]);
+        let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
+        let event = Arc::new(event);
+        let mut x = filled(&stream, 0);
+        let graph = Graph::capture(&bench.context, |scope| {
+            scope.event_wait(&event)?;
+            scope.fill(&mut x, 6_u32).map(drop)
+        });
+        let exec = graph.unwrap().instantiate().unwrap();
+        stream.synchronize().unwrap();
+        other.wait_value(&flag, 0, WaitCondition::EQUAL, 1).unwrap();
+        event.record(&other).unwrap();
+        exec.launch(&stream).unwrap();
+        assert!(!stream.is_done().unwrap(), "{}", bench.name);
+        third.write_value(&flag, 0, 1).unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(x.to_vec().unwrap(), [6; N as usize], "{}", bench.name);
+    }
+}
+
+#[test]
+fn uninitialised_memory_of_a_graph_is_written_first() {
+    for bench in everywhere("graph_flow::uninitialised_memory_of_a_graph_is_written_first") {
+        let stream = bench.stream();
+        let mut x = filled(&stream, 0);
+        let mut graph = Graph::new(&bench.context).unwrap();
+        // SAFETY: every element must be written before it is read ← the fill writes all of them.
+        let own = unsafe { graph.add_alloc::<u32>(&[], N as usize) };
+        let mut own = own.unwrap();
+        graph.add_fill(&[], &mut own, 8_u32).unwrap();
+        graph.add_copy(&[], &mut x, &own).unwrap();
+        graph.add_free(&[], own).unwrap();
+        let exec = graph.instantiate().unwrap();
+        for _ in 0..2 {
+            exec.launch(&stream).unwrap();
+            assert_eq!(x.to_vec().unwrap(), [8; N as usize], "{}", bench.name);
+            x.fill(0).unwrap();
+        }
+        // SAFETY: as above; nothing is launched.
+        let none = unsafe { Graph::new(&bench.context).unwrap().add_alloc::<u32>(&[], 0) };
+        assert!(matches!(none, Err(Error::Unsupported { .. })));
     }
 }

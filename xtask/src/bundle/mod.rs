@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use crate::built::{self, Built};
 use crate::workspace::{Workspace, files_below};
 
-const RUNNER: &str = include_str!("bundle/run.sh");
+const RUNNER: &str = include_str!("run.sh");
 
 /// The packages that use CUDA.
 const PACKAGES: [&str; 6] = [
