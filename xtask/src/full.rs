@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::workspace::{self, Workspace};
-use crate::{fuzz, matrix, platforms, programs};
+use crate::{fuzz, matrix, mutants, platforms, programs};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
@@ -17,6 +17,9 @@ pub(crate) struct Options {
     /// Minutes for which `fuzz` runs each of its targets
     #[arg(long, default_value_t = 30)]
     minutes: u64,
+    /// `mutants` runs only those whose names contain this text
+    #[arg(long, default_value = "")]
+    only: String,
 }
 
 const CHECKS: &str = "\
@@ -27,6 +30,7 @@ fuzz        libFuzzer on the software device: PTX, launches and calls, for 30 mi
 graphs      20,000 random graphs, built and captured, on the late software device, against a model
 headers     every test, with bindings generated from the header of each CUDA release
 leaks       1,000,000 cycles of allocate, use, drop on 8 threads, 200,000 with failures: no leaks
+mutants     the programs of `order` with one fault in the library (--only): each must be detected
 nvrtc       the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, each at its full size
 ops         every instruction form on 32,768 threads and four compute capabilities, against the host
 order       120,000 random programs on the late software device, against a sequential model
@@ -44,6 +48,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         Some("graphs") => in_full(workspace, "it", "random_graphs")?,
         Some("headers") => matrix::all_headers(workspace)?,
         Some("leaks") => in_full(workspace, "it", "leaks")?,
+        Some("mutants") => mutants::full(workspace, &options.only)?,
         Some("nvrtc") => matrix::all_nvrtc(workspace)?,
         Some("ops") => {
             in_full(workspace, "ops", "")?;
