@@ -15,8 +15,6 @@ const REDUCED: usize = 2;
 
 /// The integration tests, reduced to the random programs so that each mutant builds quickly.
 const MAIN: &str = "//! The random programs.
-#[path = \"../common/mod.rs\"]
-mod common;
 mod random_programs;
 mod support;
 ";
@@ -31,9 +29,9 @@ pub(crate) fn reduced(workspace: &Workspace) -> Result<()> {
     println!("{} patches apply", patches.len());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
     let day = now.as_secs() / (24 * 60 * 60);
-    let first = day as usize * REDUCED;
-    let today: Vec<&PathBuf> = patches.iter().cycle().skip(first % patches.len()).collect();
-    detect(&copy, &today[..REDUCED], patches.len())
+    let first = day as usize * REDUCED % patches.len().max(1);
+    let today = patches.iter().cycle().skip(first).take(REDUCED);
+    detect(&copy, &today.collect::<Vec<_>>(), patches.len())
 }
 
 /// Runs the mutants whose names contain `filter`.

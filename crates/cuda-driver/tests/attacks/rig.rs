@@ -18,7 +18,7 @@ use cuda_driver::{ContextFlags, Error, Result, Version};
 use cuda_sim::{Builder, Schedule, Simulator};
 use test_needs::skipped;
 
-use crate::common::{gpu_driver, older, simulator};
+use test_drivers::{gpu_driver, older, simulator};
 
 /// The number of schedules.
 const FULL: u64 = 24;

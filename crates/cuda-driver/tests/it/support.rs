@@ -5,8 +5,8 @@ use cuda_driver::Version;
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Schedule, Simulator};
 
-use crate::common::gpu_driver;
-pub(crate) use crate::common::{built, older, simulator};
+use test_drivers::gpu_driver;
+pub(crate) use test_drivers::{built, older, simulator};
 pub(crate) use test_needs::skipped;
 
 /// A kernel that computes `x[i] = 2 * x[i] + y[i]` for `i` below `n`.

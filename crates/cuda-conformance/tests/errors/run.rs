@@ -8,8 +8,8 @@ use std::process::{self, Command};
 use cuda_sim::Builder;
 use cuda_sys::{CUresult, DriverLibrary};
 
-use crate::common::{gpu_driver, simulator};
 use crate::ground::{Case, Ground};
+use test_drivers::{gpu_driver, simulator};
 
 /// The environment variable with the index of the first call that a child makes.
 const FROM: &str = "CUDA_ERRORS_FROM";

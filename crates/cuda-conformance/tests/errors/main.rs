@@ -18,8 +18,6 @@
 mod apart;
 mod beside;
 mod capture;
-#[path = "../common/mod.rs"]
-mod common;
 mod context;
 mod copy;
 mod device;

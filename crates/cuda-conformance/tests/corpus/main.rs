@@ -9,8 +9,6 @@ mod async_copies;
 mod atomics;
 mod clusters;
 mod collective;
-#[path = "../common/mod.rs"]
-mod common;
 mod control;
 mod differential;
 mod faults;

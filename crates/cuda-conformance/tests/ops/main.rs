@@ -6,8 +6,6 @@
 //! of the GPU are also compared with those of the software device.
 
 mod bench;
-#[path = "../common/mod.rs"]
-mod common;
 mod compare;
 mod input;
 mod kernel;

@@ -1,4 +1,12 @@
-//! Shared code of all test suites: the drivers to test on, and the messages about missing ones.
+//! The drivers that the tests of this workspace run on: software drivers, and the driver of the GPU
+//! if there is one.
+
+#![allow(
+    clippy::missing_panics_doc,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "this is a part of tests, which panic if the machine cannot run them"
+)]
 
 use std::env;
 use std::thread;
@@ -12,7 +20,7 @@ use test_needs::found;
 ///
 /// A process has a limited number of slots for software drivers, and tests run concurrently: waits
 /// for a free slot.
-pub(crate) fn built(builder: &Builder) -> Simulator {
+pub fn built(builder: &Builder) -> Simulator {
     loop {
         match builder.clone().build() {
             Err(BuildError::TooMany { .. }) => thread::sleep(Duration::from_millis(5)),
@@ -23,7 +31,7 @@ pub(crate) fn built(builder: &Builder) -> Simulator {
 
 /// A software driver as `builder` describes it. Unless `builder` sets a version, it has the
 /// [version](older) that the tests run on.
-pub(crate) fn simulator(builder: &Builder) -> Simulator {
+pub fn simulator(builder: &Builder) -> Simulator {
     let simulator = built(builder);
     let Some(version) = older() else {
         return simulator;
@@ -38,7 +46,7 @@ pub(crate) fn simulator(builder: &Builder) -> Simulator {
 
 /// The CUDA version of the software drivers that tests run on, if it is not the newest:
 /// `CUDA_TEST_DRIVER=12.0`.
-pub(crate) fn older() -> Option<Version> {
+pub fn older() -> Option<Version> {
     let text = env::var("CUDA_TEST_DRIVER").ok()?;
     let (major, minor) = text
         .split_once('.')
@@ -49,6 +57,6 @@ pub(crate) fn older() -> Option<Version> {
 
 /// The driver of the GPU, if there is one. Otherwise prints what is skipped, and fails if a GPU is
 /// required.
-pub(crate) fn gpu_driver(test: &str) -> Option<Driver> {
+pub fn gpu_driver(test: &str) -> Option<Driver> {
     found("GPU", test, Driver::load())
 }

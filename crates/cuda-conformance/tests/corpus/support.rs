@@ -10,7 +10,7 @@ use cuda_driver::prelude::*;
 use cuda_nvrtc::{Arch, Compiled, CudaHeaders, Nvrtc, Options, Program};
 use cuda_sim::{Builder, Simulator};
 
-use crate::common::{gpu_driver, simulator};
+use test_drivers::{gpu_driver, simulator};
 use test_needs::found;
 
 /// CUDA C++ source, and what it requires of the compiler.

@@ -5,9 +5,9 @@ use std::env;
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Simulator};
 
-use crate::common::{gpu_driver, simulator};
 use crate::kernel::{BLOCK, Dialect, OUT, module};
 use crate::operation::{Operation, Results, cut};
+use test_drivers::{gpu_driver, simulator};
 
 /// The number of operations in a module.
 const BATCH: usize = 16;
