@@ -99,7 +99,7 @@ fn every_example_verifies_its_result_on_whatever_is_there() {
 /// The most common problem of users: PTX from a newer NVRTC, installed as a package, on an older
 /// driver.
 #[test]
-fn ptx_of_a_new_nvrtc_on_an_old_driver_is_an_error_that_says_which_versions_met() {
+fn error_for_too_new_ptx_names_both_versions() {
     if !has_nvrtc("a new NVRTC on an old driver") {
         return;
     }

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_are_gone_are_remembered_while_something_may_run_there() {
+    fn dropped_streams_are_kept_while_work_may_run() {
         let launches = ContextLaunches::new(0);
         let name = launches.name("a");
         let kept = launches.of_stream(ptr::without_provenance_mut(1));

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_pair_by_number_only_where_none_and_no_edge_was_taken_out() {
+    fn nodes_pair_by_number_if_nothing_was_removed() {
         let (plain, mut reshaped) = (graph(), graph());
         reshaped.is_reshaped = true;
         let mut copy = Parts::new(SendPtr(ptr::null_mut()));

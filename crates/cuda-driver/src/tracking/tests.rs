@@ -79,7 +79,7 @@ fn a_write_does_not_stand_for_what_its_stream_waits_for_later() {
 }
 
 #[test]
-fn what_is_waited_for_and_used_otherwise_too_is_ordered_as_a_use() {
+fn waited_for_memory_with_other_uses_is_ordered_as_a_use() {
     let (one, other) = (
         Access::WRITE.with(Access::AWAIT),
         Access::READ.with(Access::SIGNAL),

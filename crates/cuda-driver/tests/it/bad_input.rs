@@ -21,8 +21,8 @@ fn is_overflow(result: Result<(), Error>, what: &str) {
 }
 
 #[test]
-fn a_size_that_overflows_is_an_error_wherever_memory_is_asked_for() {
-    for bench in everywhere("a_size_that_overflows_is_an_error_wherever_memory_is_asked_for") {
+fn overflowing_size_is_an_error_in_every_allocation() {
+    for bench in everywhere("overflowing_size_is_an_error_in_every_allocation") {
         fn all<T: DeviceRepr>(bench: &Bench, len: usize) {
             let stream = bench.stream();
             let pool = CachingPool::new(&bench.context);
@@ -231,7 +231,7 @@ fn an_object_of_another_device_is_an_error() {
 }
 
 #[test]
-fn an_object_of_another_driver_is_an_error_and_neither_driver_is_called() {
+fn object_of_another_driver_fails_without_a_call() {
     let benches = [(); 2].map(|()| software(Builder::new()));
     let [mut one, mut two] = benches.each_ref().map(|bench| Side::new(&bench.context));
     let y = DeviceBuffer::from_host(&one.stream, &[3; 4]).unwrap();
@@ -267,7 +267,7 @@ fn an_object_of_another_driver_is_an_error_and_neither_driver_is_called() {
 }
 
 #[test]
-fn memory_that_runs_out_is_told_with_the_bytes_wherever_it_is_asked_for() {
+fn out_of_memory_error_names_bytes_everywhere() {
     let bench = software(Builder::new().memory(64 << 20).host_memory(8 << 20));
     let stream = bench.stream();
     let pool = CachingPool::new(&bench.context);

@@ -268,8 +268,8 @@ fn a_batch_of_many_buffers_and_a_struct_is_one_launch() {
 }
 
 #[test]
-fn buffers_whose_addresses_are_in_a_struct_are_ordered_across_streams() {
-    let test = "buffers_whose_addresses_are_in_a_struct_are_ordered_across_streams";
+fn buffers_with_addresses_in_structs_are_ordered() {
+    let test = "buffers_with_addresses_in_structs_are_ordered";
     for bench in everywhere(test) {
         let Some(module) = compiled(&bench, test) else {
             return;

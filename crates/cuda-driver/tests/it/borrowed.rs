@@ -140,8 +140,8 @@ fn two_borrows_of_one_context_are_one() {
 }
 
 #[test]
-fn a_borrow_of_a_primary_context_or_of_ours_is_another_handle_of_it() {
-    let test = "a_borrow_of_a_primary_context_or_of_ours_is_another_handle_of_it";
+fn borrowing_a_known_context_gives_another_handle() {
+    let test = "borrowing_a_known_context_gives_another_handle";
     for bench in everywhere(test) {
         let driver = bench.context.driver();
         let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
@@ -155,7 +155,7 @@ fn a_borrow_of_a_primary_context_or_of_ours_is_another_handle_of_it() {
 }
 
 #[test]
-fn a_primary_context_that_only_other_code_holds_is_retained_when_it_is_borrowed() {
+fn borrowing_a_primary_context_retains_it() {
     let bench = software(Builder::new().devices(2));
     let driver = bench.context.driver();
     let device = driver.device(1).unwrap();
@@ -202,8 +202,8 @@ fn a_token_that_owns_the_context_goes_with_the_last_object() {
 }
 
 #[test]
-fn once_declared_dead_every_call_is_an_error_and_none_reaches_the_driver() {
-    let test = "once_declared_dead_every_call_is_an_error_and_none_reaches_the_driver";
+fn calls_in_a_dead_context_fail_without_the_driver() {
+    let test = "calls_in_a_dead_context_fail_without_the_driver";
     for bench in everywhere(test) {
         let foreign = Foreign::new(&bench);
         let token = alive();
@@ -299,8 +299,8 @@ fn once_declared_dead_every_call_is_an_error_and_none_reaches_the_driver() {
 }
 
 #[test]
-fn what_a_dead_context_did_with_a_buffer_of_a_living_one_is_over() {
-    for bench in everywhere("what_a_dead_context_did_with_a_buffer_of_a_living_one_is_over") {
+fn uses_by_a_dead_context_count_as_complete() {
+    for bench in everywhere("uses_by_a_dead_context_count_as_complete") {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
@@ -470,8 +470,8 @@ fn a_transfer_gives_its_memory_back_though_its_context_is_dead() {
 }
 
 #[test]
-fn the_host_waits_for_managed_memory_that_a_dead_context_has_read() {
-    for bench in everywhere("the_host_waits_for_managed_memory_that_a_dead_context_has_read") {
+fn host_waits_for_managed_memory_read_by_dead_context() {
+    for bench in everywhere("host_waits_for_managed_memory_read_by_dead_context") {
         if !bench
             .context
             .device()

@@ -348,7 +348,7 @@ fn page_locked_memory_keeps_to_the_limit() {
 }
 
 #[test]
-fn page_locked_memory_of_a_transfer_that_failed_never_comes_back() {
+fn page_locked_memory_of_failed_transfer_is_not_reused() {
     let bench = software(late(1));
     let (stream, simulator) = (bench.stream(), bench.simulator.as_ref().unwrap());
     let pool = PinnedCachingPool::new(&bench.context, PinnedFlags::empty());

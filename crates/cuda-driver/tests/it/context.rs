@@ -15,8 +15,8 @@ use crate::support::{everywhere, gpu, late, simulator, software};
 use crate::task::until;
 
 #[test]
-fn handles_of_one_primary_context_share_it_and_its_default_stream() {
-    for bench in everywhere("handles_of_one_primary_context_share_it_and_its_default_stream") {
+fn primary_context_handles_share_default_stream() {
+    for bench in everywhere("primary_context_handles_share_default_stream") {
         let other = bench.context.device().primary_context().unwrap();
         assert_eq!(other, bench.context);
         assert_eq!(other.as_raw(), bench.context.as_raw());
@@ -101,7 +101,7 @@ fn calls_put_back_what_was_current() {
 }
 
 #[test]
-fn calls_use_their_own_context_whatever_other_code_has_made_current() {
+fn calls_use_their_own_context() {
     let bench = software(Builder::new().devices(2));
     let driver = bench.context.driver();
     let other = driver.device(1).unwrap().primary_context().unwrap();
@@ -118,7 +118,7 @@ fn calls_use_their_own_context_whatever_other_code_has_made_current() {
 }
 
 #[test]
-fn handles_of_another_driver_are_refused_before_the_driver_sees_them() {
+fn handles_of_another_driver_are_refused_without_a_call() {
     let (one, two) = (software(Builder::new()), software(Builder::new()));
     let (stream, event) = (
         one.stream(),

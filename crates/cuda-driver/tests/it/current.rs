@@ -75,8 +75,8 @@ fn guards_make_current_and_put_back_in_any_order() {
 }
 
 #[test]
-fn a_guard_keeps_its_context_alive_and_calls_of_others_work_under_it() {
-    for bench in everywhere("a_guard_keeps_its_context_alive_and_calls_of_others_work_under_it") {
+fn guard_keeps_context_alive_and_allows_other_calls() {
+    for bench in everywhere("guard_keeps_context_alive_and_allows_other_calls") {
         on_a_thread(&bench, |driver, [one, two, _]| {
             let raw = two.as_raw();
             let guard = two.make_current().unwrap();
@@ -102,8 +102,8 @@ fn a_guard_keeps_its_context_alive_and_calls_of_others_work_under_it() {
 }
 
 #[test]
-fn a_guard_that_is_forgotten_leaves_its_context_current_and_alive() {
-    for bench in everywhere("a_guard_that_is_forgotten_leaves_its_context_current_and_alive") {
+fn forgotten_guard_leaves_context_current_and_alive() {
+    for bench in everywhere("forgotten_guard_leaves_context_current_and_alive") {
         on_a_thread(&bench, |driver, [one, two, three]| {
             let raw = two.as_raw();
             std::mem::forget(two.make_current().unwrap());
@@ -125,8 +125,8 @@ fn a_guard_that_is_forgotten_leaves_its_context_current_and_alive() {
 }
 
 #[test]
-fn a_guard_puts_back_what_was_current_though_other_code_has_changed_it() {
-    for bench in everywhere("a_guard_puts_back_what_was_current_though_other_code_has_changed_it") {
+fn guard_restores_context_after_foreign_change() {
+    for bench in everywhere("guard_restores_context_after_foreign_change") {
         on_a_thread(&bench, |driver, [one, two, three]| {
             for before in [ptr::null_mut(), three.as_raw()] {
                 set_current(driver, before);
@@ -153,8 +153,8 @@ fn a_guard_puts_back_what_was_current_though_other_code_has_changed_it() {
 /// Other code changes the current context between any two calls of this crate, on four threads at
 /// once.
 #[test]
-fn calls_are_right_though_other_code_changes_the_current_context_between_them() {
-    let test = "calls_are_right_though_other_code_changes_the_current_context_between_them";
+fn calls_work_if_other_code_changes_current_context() {
+    let test = "calls_work_if_other_code_changes_current_context";
     for bench in everywhere(test) {
         let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
         let contexts = [bench.context.clone(), own];

@@ -214,7 +214,7 @@ fn the_best_device_is_the_one_with_the_highest_rank() {
 }
 
 #[test]
-fn a_pool_gives_each_device_its_turn_and_finds_the_one_with_most_room() {
+fn device_pool_rotates_and_finds_most_free_memory() {
     let bench = software(Builder::new().devices(3));
     let pool = DevicePool::new(bench.context.driver()).unwrap();
     let turns: Vec<u32> = (0..7).map(|_| pool.next().device().ordinal()).collect();

@@ -21,8 +21,8 @@ fn is_all(buffer: &DeviceBuffer<u32>, value: u32) -> bool {
 }
 
 #[test]
-fn nodes_that_share_memory_run_in_the_order_in_which_they_were_added() {
-    for bench in everywhere("nodes_that_share_memory_run_in_the_order_in_which_they_were_added") {
+fn nodes_that_share_memory_run_in_order_of_addition() {
+    for bench in everywhere("nodes_that_share_memory_run_in_order_of_addition") {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
         let mut result = filled(&stream, 0);
@@ -85,12 +85,12 @@ fn buffers_and_modules_may_be_dropped_before_the_launches() {
 }
 
 #[test]
-fn launches_wait_for_other_streams_and_other_streams_for_launches() {
+fn graph_launches_and_streams_wait_for_each_other() {
     for seed in 0..24 {
         let bench = software(late(seed));
         launches_and_others(&bench);
     }
-    for bench in everywhere("launches_wait_for_other_streams_and_other_streams_for_launches") {
+    for bench in everywhere("graph_launches_and_streams_wait_for_each_other") {
         launches_and_others(&bench);
     }
 }
@@ -392,11 +392,8 @@ fn boxes_are_copied_and_filled() {
 }
 
 #[test]
-fn a_conditional_node_runs_what_a_value_says_and_waits_as_its_body_must() {
-    if !has_version(
-        "a_conditional_node_runs_what_a_value_says_and_waits_as_its_body_must",
-        (12, 3),
-    ) {
+fn conditional_node_runs_chosen_body_in_order() {
+    if !has_version("conditional_node_runs_chosen_body_in_order", (12, 3)) {
         return;
     }
     for bench in everywhere("a_conditional_node_runs_what_a_value_says") {

@@ -95,11 +95,11 @@ fn a_kernel_node_runs_in_clusters() {
 }
 
 #[test]
-fn what_is_no_attribute_of_a_node_is_an_error_and_leaves_no_node() {
+fn invalid_node_attribute_is_an_error_and_adds_no_node() {
     let event_of = |bench: &crate::support::Bench| {
         cuda_driver::Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap()
     };
-    for bench in everywhere("what_is_no_attribute_of_a_node_is_an_error_and_leaves_no_node") {
+    for bench in everywhere("invalid_node_attribute_is_an_error_and_adds_no_node") {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, 1), filled(&stream, 2));
         let config = LaunchConfig::for_num_elems(N);

@@ -93,7 +93,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Error>, words: &str) {
 }
 
 #[test]
-fn a_driver_before_them_refuses_the_attribute_and_the_node_is_as_before() {
+fn old_driver_refuses_attribute_and_keeps_node() {
     let bench = software(Builder::new().version(12_030));
     let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
     let (mut x, y) = (filled(&stream, 1), filled(&stream, 10));
@@ -111,8 +111,8 @@ fn a_driver_before_them_refuses_the_attribute_and_the_node_is_as_before() {
 }
 
 #[test]
-fn kernels_get_the_handle_of_a_node_and_no_two_nodes_have_the_same() {
-    let test = "kernels_get_the_handle_of_a_node_and_no_two_nodes_have_the_same";
+fn kernels_get_distinct_node_handles() {
+    let test = "kernels_get_distinct_node_handles";
     for bench in benches(test) {
         let mut ground = Ground::new(&bench);
         // SAFETY: no kernel here changes a node.
@@ -135,8 +135,8 @@ fn kernels_get_the_handle_of_a_node_and_no_two_nodes_have_the_same() {
 }
 
 #[test]
-fn an_executable_that_kernels_change_is_launched_once_it_is_uploaded() {
-    let test = "an_executable_that_kernels_change_is_launched_once_it_is_uploaded";
+fn updatable_executable_launches_after_upload() {
+    let test = "updatable_executable_launches_after_upload";
     for bench in benches(test) {
         let mut ground = Ground::new(&bench);
         let exec = ground.graph.instantiate().unwrap();
@@ -212,8 +212,8 @@ fn a_node_that_kernels_change_stays_and_its_graph_is_not_copied() {
 }
 
 #[test]
-fn executables_do_not_become_like_graphs_that_kernels_change_nor_those_like_others() {
-    let test = "executables_do_not_become_like_graphs_that_kernels_change_nor_those_like_others";
+fn update_rejects_device_updatable_graphs() {
+    let test = "update_rejects_device_updatable_graphs";
     for bench in benches(test) {
         let mut ground = Ground::new(&bench);
         let plain = ground.plain();

@@ -69,7 +69,7 @@ fn a_launch_is_one_call_unless_something_was_done_in_between() {
 }
 
 #[test]
-fn threads_may_launch_one_executable_and_others_that_share_its_memory() {
+fn threads_launch_executables_that_share_memory() {
     for bench in everywhere("threads_may_launch_one_executable") {
         let home = bench.stream();
         let (mut x, mut y) = (filled(&home, 0), filled(&home, 1));
@@ -186,8 +186,8 @@ fn an_update_must_not_let_two_nodes_race() {
 }
 
 #[test]
-fn an_executable_becomes_like_a_graph_of_the_same_nodes_and_edges() {
-    for bench in everywhere("an_executable_becomes_like_a_graph_of_the_same_nodes_and_edges") {
+fn executable_updates_to_graph_of_same_shape() {
+    for bench in everywhere("executable_updates_to_graph_of_same_shape") {
         let stream = bench.stream();
         let mix = bench.kernel(MIX, "mix");
         let config = LaunchConfig::for_num_elems(N);

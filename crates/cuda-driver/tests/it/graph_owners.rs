@@ -82,7 +82,7 @@ fn everything(
 }
 
 #[test]
-fn a_thousand_launches_after_every_owner_is_gone_and_nothing_leaks() {
+fn thousand_launches_after_dropped_owners_leak_nothing() {
     for bench in everywhere("a_thousand_launches_after_every_owner_is_gone") {
         let stream = bench.stream();
         // Fills the caches of the context first.
@@ -181,7 +181,7 @@ fn held_memory_goes_with_the_last_graph_that_holds_it() {
 }
 
 #[test]
-fn memory_of_a_pool_goes_back_with_the_graph_behind_its_launches() {
+fn pool_memory_returns_after_launches_of_its_graph() {
     for seed in 0..8 {
         let bench = software(late(seed));
         let (stream, other) = (bench.stream(), bench.stream());
@@ -209,7 +209,7 @@ fn memory_of_a_pool_goes_back_with_the_graph_behind_its_launches() {
 }
 
 #[test]
-fn what_changes_have_left_goes_with_the_executable_once_its_launches_are_done() {
+fn replaced_owners_are_dropped_after_last_launch() {
     let mut late_ones = 0;
     for seed in 0..8 {
         let mut bench = software(late(seed));

@@ -42,14 +42,11 @@ fn is_race(result: Result<(), Error>) -> bool {
 }
 
 #[test]
-fn what_a_body_uses_since_an_update_is_what_other_nodes_must_not() {
-    if !has_version(
-        "what_a_body_uses_since_an_update_is_what_other_nodes_must_not",
-        (12, 3),
-    ) {
+fn memory_of_updated_body_conflicts_with_other_nodes() {
+    if !has_version("memory_of_updated_body_conflicts_with_other_nodes", (12, 3)) {
         return;
     }
-    for bench in everywhere("what_a_body_uses_since_an_update_is_what_other_nodes_must_not") {
+    for bench in everywhere("memory_of_updated_body_conflicts_with_other_nodes") {
         let stream = bench.stream();
         let (mut a, mut b, mut c) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
         let (graph, _, beside) = conditional(&bench, &mut a, &mut c);

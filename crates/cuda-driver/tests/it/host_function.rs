@@ -176,7 +176,7 @@ fn what_is_given_back_late_goes_before_its_context() {
 }
 
 #[test]
-fn a_context_that_is_closed_while_others_give_back_late_goes_last() {
+fn closed_context_waits_for_late_releases() {
     let bench = software(Builder::new().trace(true));
     let simulator = bench.simulator.clone().unwrap();
     let is_over = AtomicBool::new(false);
@@ -234,7 +234,7 @@ fn a_lost_device_releases_host_functions_and_tells_their_calls() {
 }
 
 #[test]
-fn a_host_function_that_cannot_be_queued_is_dropped_and_not_called() {
+fn unqueued_host_function_is_dropped_without_a_call() {
     let bench = software(Builder::new());
     let simulator = bench.simulator.as_ref().unwrap();
     let stream = bench.stream();
@@ -255,7 +255,7 @@ fn a_host_function_that_cannot_be_queued_is_dropped_and_not_called() {
 }
 
 #[test]
-fn a_first_stream_may_wait_for_a_host_function_that_the_second_ones_reader_ends() {
+fn stream_may_wait_for_host_function_of_another_reader() {
     for bench in everywhere("a_first_stream_may_wait_for_a_host_function") {
         let (first, second) = (bench.stream(), bench.stream());
         // The buffer is used on its home stream, and later on another stream.
@@ -283,7 +283,7 @@ fn a_first_stream_may_wait_for_a_host_function_that_the_second_ones_reader_ends(
 }
 
 #[test]
-fn threads_that_queue_while_others_block_are_waited_for_on_their_own() {
+fn queueing_threads_are_waited_for_separately() {
     for bench in everywhere("threads_that_queue_while_others_block") {
         let home = bench.stream();
         let (a, b) = (bench.stream(), bench.stream());

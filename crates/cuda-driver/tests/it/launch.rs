@@ -59,7 +59,7 @@ fn views_are_arguments_too() {
 }
 
 #[test]
-fn too_few_too_many_and_wrongly_sized_arguments_are_errors_before_the_driver_is_called() {
+fn wrong_arguments_are_refused_before_the_launch() {
     for bench in everywhere("too_few_too_many_and_wrongly_sized_arguments") {
         let stream = bench.stream();
         let copy = bench.kernel(COPY, "copy");

@@ -195,7 +195,7 @@ fn a_link_may_go_inside_a_host_function() {
 }
 
 #[test]
-fn the_software_device_says_what_it_does_not_link_and_leaks_nothing() {
+fn software_linker_reports_unsupported_input_without_leaks() {
     let bench = software(Builder::new());
     let mut linker = linker(&bench.context);
     // SAFETY: the software device does not read the bytes.

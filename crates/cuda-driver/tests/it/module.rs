@@ -176,11 +176,8 @@ fn options_reach_the_compiler_and_the_code_still_computes() {
 }
 
 #[test]
-fn options_that_a_driver_does_not_know_are_errors_before_it_is_called() {
-    if !has_version(
-        "options_that_a_driver_does_not_know_are_errors_before_it_is_called",
-        (13, 1),
-    ) {
+fn unknown_jit_options_fail_before_the_call() {
+    if !has_version("unknown_jit_options_fail_before_the_call", (13, 1)) {
         return;
     }
     let newer = [

@@ -278,8 +278,8 @@ fn a_kernel_that_takes_the_device_with_it_is_named() {
 }
 
 #[test]
-fn a_result_is_remembered_for_the_same_problem_on_the_same_device() {
-    let test = "a_result_is_remembered_for_the_same_problem_on_the_same_device";
+fn tuner_remembers_result_per_problem_and_device() {
+    let test = "tuner_remembers_result_per_problem_and_device";
     let Some(nvrtc) = nvrtc(test) else { return };
     let folder = Folder::new(test);
     let header =

@@ -31,8 +31,8 @@ fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
 }
 
 #[test]
-fn two_readers_on_two_streams_are_done_before_a_third_stream_writes() {
-    for bench in benches("two_readers_on_two_streams_are_done_before_a_third_stream_writes") {
+fn writer_follows_readers_on_two_streams() {
+    for bench in benches("writer_follows_readers_on_two_streams") {
         let kernel = bench.kernel(COPY, "copy");
         let streams: Vec<Stream> = (0..4).map(|_| bench.stream()).collect();
         let mut source = filled(&streams[0], 1);
@@ -60,7 +60,7 @@ fn two_readers_on_two_streams_are_done_before_a_third_stream_writes() {
 }
 
 #[test]
-fn a_buffer_dropped_under_its_readers_is_not_handed_out_before_they_are_done() {
+fn dropped_buffer_is_reused_after_its_readers() {
     for bench in benches("a_buffer_dropped_under_its_readers_is_not_handed_out") {
         let kernel = bench.kernel(COPY, "copy");
         let (home, reader) = (bench.stream(), bench.stream());
@@ -101,8 +101,8 @@ fn a_stream_may_be_dropped_with_work_in_it() {
 }
 
 #[test]
-fn halves_written_on_two_streams_are_both_done_before_the_whole_is_read() {
-    for bench in benches("halves_written_on_two_streams_are_both_done_before_the_whole_is_read") {
+fn reader_follows_halves_written_on_two_streams() {
+    for bench in benches("reader_follows_halves_written_on_two_streams") {
         let kernel = bench.kernel(COPY, "copy");
         let (home, a, b) = (bench.stream(), bench.stream(), bench.stream());
         let (ones, twos) = (filled(&home, 1), filled(&home, 2));

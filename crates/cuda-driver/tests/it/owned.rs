@@ -100,7 +100,7 @@ fn objects_of_two_contexts_of_one_device_do_not_mix() {
 }
 
 #[test]
-fn a_context_of_our_own_is_destroyed_once_with_its_last_object_on_any_thread() {
+fn own_context_is_destroyed_once_with_its_last_object() {
     let bench = software(Builder::new());
     let simulator = bench.simulator.as_ref().unwrap();
     let context = own(&bench.context);
@@ -115,8 +115,8 @@ fn a_context_of_our_own_is_destroyed_once_with_its_last_object_on_any_thread() {
 }
 
 #[test]
-fn closing_tells_what_the_driver_says_and_that_others_use_the_context() {
-    for bench in everywhere("closing_tells_what_the_driver_says_and_that_others_use_the_context") {
+fn close_reports_driver_errors_and_other_users() {
+    for bench in everywhere("close_reports_driver_errors_and_other_users") {
         let context = own(&bench.context);
         context.default_stream().unwrap();
         context.close().unwrap();
@@ -140,7 +140,7 @@ fn closing_tells_what_the_driver_says_and_that_others_use_the_context() {
 }
 
 #[test]
-fn making_a_context_leaves_the_thread_as_it_was_also_if_it_fails() {
+fn creating_a_context_keeps_the_current_one() {
     let bench = software(Builder::new());
     let driver = bench.context.driver();
     assert_eq!(Context::current(driver).unwrap(), None);
@@ -234,7 +234,7 @@ fn the_preference_for_the_cache_is_kept() {
 }
 
 #[test]
-fn the_primary_context_is_active_while_it_is_held_and_has_the_flags_that_were_set() {
+fn primary_context_is_active_while_held_and_keeps_flags() {
     let bench = software(Builder::new().devices(2));
     let device = bench.context.driver().device(1).unwrap();
     assert!(!device.primary_context_state().unwrap().is_active);

@@ -114,8 +114,8 @@ fn bytes_go_to_another_context_and_back() {
 }
 
 #[test]
-fn a_copy_waits_for_the_writers_of_its_source_and_is_waited_for_by_later_ones() {
-    let test = "a_copy_waits_for_the_writers_of_its_source_and_is_waited_for_by_later_ones";
+fn peer_copy_is_ordered_with_uses_of_its_source() {
+    let test = "peer_copy_is_ordered_with_uses_of_its_source";
     for pair in pairs(test, 16) {
         let [kernel, _] = pair.kernels(COPY, "copy");
         let (home, writer, two) = (stream(&pair.one), stream(&pair.one), stream(&pair.two));
@@ -279,7 +279,7 @@ fn peer_access_can_be_asked_for_and_switched() {
 }
 
 #[test]
-fn peers_of_another_driver_are_refused_before_the_driver_sees_them() {
+fn peers_of_another_driver_are_refused_without_a_call() {
     let benches = [(); 2].map(|()| software(Builder::new().devices(2)));
     let [one, two] = &benches;
     let (here, there) = (one.stream(), two.stream());

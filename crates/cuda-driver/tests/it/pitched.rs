@@ -256,7 +256,7 @@ fn a_box_of_no_elements_has_regions_however_far_it_reaches() {
 }
 
 #[test]
-fn copies_of_rows_that_fail_are_errors_and_leave_a_block_at_most() {
+fn failing_row_copies_lose_at_most_one_block() {
     for function in ["cuMemAllocPitch", "cuMemcpy2DAsync", "cuMemcpy3DAsync"] {
         for extent in [(10, 10, 3), (600, 500, 4)] {
             let bench = software(late(4));

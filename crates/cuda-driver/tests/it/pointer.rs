@@ -9,8 +9,8 @@ use cuda_sys::CUmemAttach_flags;
 use crate::support::everywhere;
 
 #[test]
-fn an_address_of_a_buffer_is_of_the_device_and_within_its_allocation() {
-    for bench in everywhere("an_address_of_a_buffer_is_of_the_device_and_within_its_allocation") {
+fn buffer_address_is_of_its_device_and_allocation() {
+    for bench in everywhere("buffer_address_is_of_its_device_and_allocation") {
         let stream = bench.stream();
         let buffer = DeviceBuffer::<u32>::zeroed(&stream, 1000).unwrap();
         stream.synchronize().unwrap();

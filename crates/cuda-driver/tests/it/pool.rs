@@ -170,9 +170,8 @@ fn access_is_given_to_peers_and_taken_away() {
 }
 
 #[test]
-fn a_pool_allocates_on_the_default_stream_of_a_context_that_is_not_current() {
-    for bench in benches("a_pool_allocates_on_the_default_stream_of_a_context_that_is_not_current")
-    {
+fn pool_allocates_on_default_stream_of_other_context() {
+    for bench in benches("pool_allocates_on_default_stream_of_other_context") {
         let pool = MemoryPool::new(bench.context.device()).unwrap();
         let legacy = bench.context.legacy_stream();
         // A new thread has no current context.

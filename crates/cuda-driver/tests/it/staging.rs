@@ -238,7 +238,7 @@ fn with_fault(way: Way, function: &str, nth: u64) -> (bool, u64) {
 }
 
 #[test]
-fn a_call_that_fails_at_any_point_is_an_error_and_costs_a_block_at_most() {
+fn failing_call_is_an_error_and_loses_at_most_one_block() {
     // Lists which failures must be reported; for the others the copy has a fallback.
     for (function, is_told) in [
         ("cuMemHostAlloc", true),

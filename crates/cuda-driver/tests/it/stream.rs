@@ -211,7 +211,7 @@ fn calls_on_the_default_streams_of_c_need_nothing_current() {
 }
 
 #[test]
-fn a_default_stream_that_cannot_be_bound_is_an_error_and_queues_nothing() {
+fn unbindable_default_stream_fails_and_queues_nothing() {
     let bench = software(late(6));
     let kernel = bench.kernel(COPY, "copy");
     let simulator = bench.simulator.as_ref().unwrap();
@@ -385,7 +385,7 @@ fn streams_wait_for_values_that_others_set() {
 }
 
 #[test]
-fn values_that_several_streams_set_come_behind_what_wrote_the_buffer() {
+fn values_set_on_several_streams_follow_the_writer() {
     for seed in 0..64 {
         let bench = software(late(seed));
         let setting = [bench.stream(), bench.stream(), bench.stream()];
@@ -421,7 +421,7 @@ fn memory_that_a_stream_waits_for_is_freed_behind_the_wait() {
 }
 
 #[test]
-fn a_first_stream_may_wait_for_a_value_that_the_second_ones_reader_sets() {
+fn stream_may_wait_for_value_set_by_another_reader() {
     for bench in adverse("a_first_stream_may_wait_for_a_value") {
         let kernel = bench.kernel(COPY, "copy");
         for flags in [StreamFlags::NON_BLOCKING, StreamFlags::empty()] {

@@ -79,7 +79,7 @@ fn a_transfer_of_nothing_calls_nothing() {
 }
 
 #[test]
-fn a_dropped_transfer_frees_its_memory_behind_the_copy_without_waiting() {
+fn dropped_transfer_frees_after_its_copy_without_waiting() {
     for bench in everywhere("a_dropped_transfer_frees_its_memory_behind_the_copy") {
         let stream = bench.stream();
         let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();

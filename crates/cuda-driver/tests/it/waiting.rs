@@ -48,7 +48,7 @@ fn owned(
 }
 
 #[test]
-fn what_was_done_before_a_use_of_the_legacy_stream_is_waited_for_on_its_own() {
+fn work_before_a_legacy_use_is_waited_for_separately() {
     for bench in everywhere("what_was_done_before_a_use_of_the_legacy_stream") {
         let context = bench.context.clone();
         let (open, gate) = mpsc::channel();

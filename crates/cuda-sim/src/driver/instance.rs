@@ -214,7 +214,7 @@ mod tests {
     use crate::driver::slot;
 
     #[test]
-    fn a_retained_primary_context_keeps_nothing_of_a_driver_that_is_gone() {
+    fn retained_primary_context_does_not_keep_its_driver() {
         let simulator = Builder::new().memory(2 << 20).build().unwrap();
         let driver = simulator.library().unwrap();
         let mut context = ptr::null_mut();
