@@ -57,6 +57,7 @@ pub fn older() -> Option<Version> {
 
 /// The driver of the GPU, if there is one. Otherwise prints what is skipped, and fails if a GPU is
 /// required.
-pub fn gpu_driver(test: &str) -> Option<Driver> {
-    found("GPU", test, Driver::load())
+#[track_caller]
+pub fn gpu_driver() -> Option<Driver> {
+    found("GPU", Driver::load())
 }

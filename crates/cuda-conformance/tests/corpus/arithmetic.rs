@@ -80,7 +80,7 @@ fn single_precision() {
         .iter()
         .map(|pair| pair.map(|v| v as f32))
         .collect();
-    for bench in everywhere("single") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<[u32; 24]> = unsafe { bench.map(&SOURCE, "single", &input) };
         for ([a, b], found) in input.iter().copied().zip(output) {
@@ -164,7 +164,7 @@ fn next_after(a: f32, b: f32) -> f32 {
 #[test]
 fn double_precision() {
     let input = pairs(51);
-    for bench in everywhere("twice") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<[u64; 12]> = unsafe { bench.map(&SOURCE, "twice", &input) };
         for ([a, b], found) in input.iter().copied().zip(output) {
@@ -211,7 +211,7 @@ fn conversions() {
         .map(|_| (random.f64() - 0.5) * f64::from(random.i32(-10..70)).exp2())
         .collect();
     input.extend(EDGES.iter().filter(|edge| !edge.is_nan()));
-    for bench in everywhere("convert") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<[u64; 20]> = unsafe { bench.map(&SOURCE, "convert", &input) };
         for (d, found) in input.iter().copied().zip(output) {

@@ -25,7 +25,7 @@ fn tiles_are_copied_while_others_are_added() {
             })
         })
         .collect();
-    for bench in everywhere("pipelined") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "pipelined");
         let (values, mut sums) = (bench.upload(&input), bench.zeroed::<i32>(128));
         let config = LaunchConfig::new(1, 128);
@@ -48,7 +48,7 @@ fn what_is_not_copied_is_zero() {
         .enumerate()
         .map(|(at, &byte)| if at % 8 < 5 { byte } else { 0 })
         .collect();
-    for bench in everywhere("filled") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "filled");
         let (values, mut bytes) = (bench.upload(&input), bench.zeroed::<u8>(256));
         let config = LaunchConfig::new(1, 32);
@@ -65,7 +65,7 @@ fn barriers_wait_for_copies() {
         .chunks(512)
         .flat_map(|block| block.iter().rev().map(|value| value + 1))
         .collect();
-    for bench in everywhere("barrier_copy") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&BARRIER, "barrier_copy");
         let (values, mut out) = (bench.upload(&input), bench.zeroed::<i32>(3 * 512));
         let config = LaunchConfig::new(3, 128);
@@ -87,7 +87,7 @@ fn bulk_copies_move_whole_blocks() {
         .map(|word| word as f32)
         .collect();
     let expected: Vec<f32> = input.iter().map(|value| value * 2.0).collect();
-    for bench in everywhere("bulk") {
+    for bench in everywhere() {
         if bench.context.device().compute_capability().unwrap().major < 9 {
             continue;
         }

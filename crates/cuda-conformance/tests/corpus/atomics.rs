@@ -14,7 +14,7 @@ fn histogram_in_shared_memory_and_then_in_global() {
     for value in &input {
         expected[usize::from(value % 64)] += 1;
     }
-    for bench in everywhere("histogram") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "histogram");
         let (values, mut bins) = (bench.upload(&input), bench.zeroed::<u32>(64));
         let config = LaunchConfig::new(6, 128);
@@ -36,7 +36,7 @@ fn histogram_in_shared_memory_and_then_in_global() {
 /// The kernel must be `(const T *in, T *out, unsigned n)`, read elements below `n` and write only
 /// elements of `out`.
 unsafe fn in_place<T: DeviceRepr>(name: &str, input: &[T], start: &[T], check: impl Fn(&[T])) {
-    for bench in everywhere(name) {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, name);
         let (values, mut out) = (bench.upload(input), bench.upload(start));
         let n = u32::try_from(input.len()).unwrap();
@@ -113,7 +113,7 @@ fn sums_of_floats_and_doubles() {
     let mut random = numbers(24);
     let input: Vec<i32> = (0..1000).map(|_| random.i32(-1000..1000)).collect();
     let sum: i32 = input.iter().sum();
-    for bench in everywhere("sums") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "sums");
         let values = bench.upload(&input);
         let (mut single, mut double) = (bench.zeroed::<f32>(2), bench.zeroed::<f64>(2));
@@ -134,7 +134,7 @@ fn sums_of_floats_and_doubles() {
 fn tickets_and_the_last_block() {
     let mut random = numbers(25);
     let input: Vec<i32> = (0..900).map(|_| random.i32(-1000..1000)).collect();
-    for bench in everywhere("last_block") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "last_block");
         let values = bench.upload(&input);
         let (mut tickets, mut partial) = (bench.zeroed::<i32>(901), bench.zeroed::<i32>(10));
@@ -166,7 +166,7 @@ fn tickets_and_the_last_block() {
 
 #[test]
 fn lock_between_blocks() {
-    for bench in everywhere("spin_lock") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "spin_lock");
         let (mut lock, mut counter) = (bench.zeroed::<i32>(1), bench.zeroed::<i32>(1));
         let args = (&mut lock, &mut counter, 50_u32);

@@ -8,8 +8,9 @@ use crate::support::{Bench, Source, everywhere, numbers};
 const SOURCE: Source =
     Source::new("clusters.cu", include_str!("kernels/clusters.cu")).with_headers();
 
-fn with_clusters(test: &str) -> impl Iterator<Item = Bench> {
-    everywhere(test).filter(|bench| {
+#[track_caller]
+fn with_clusters() -> impl Iterator<Item = Bench> {
+    everywhere().filter(|bench| {
         let capability = bench.context.device().compute_capability().unwrap();
         capability.major >= 9
     })
@@ -23,7 +24,7 @@ fn histogram_over_the_blocks_of_a_cluster() {
     for &value in &input {
         expected[value as usize] += 1;
     }
-    for bench in with_clusters("cluster_histogram") {
+    for bench in with_clusters() {
         let kernel = bench.kernel(&SOURCE, "cluster_histogram");
         let (values, mut bins) = (bench.upload(&input), bench.zeroed::<u32>(256));
         let (config, cluster) = (LaunchConfig::new(8, 96), LaunchAttributes::new().cluster(4));
@@ -45,7 +46,7 @@ fn sums_of_pairs_of_blocks() {
     let mut random = numbers(32);
     let input: Vec<i32> = (0..6 * 256).map(|_| random.i32(-1000..1000)).collect();
     let expected: Vec<i32> = input.chunks(512).map(|pair| pair.iter().sum()).collect();
-    for bench in with_clusters("cluster_sums") {
+    for bench in with_clusters() {
         let kernel = bench.kernel(&SOURCE, "cluster_sums");
         let (values, mut sums) = (bench.upload(&input), bench.zeroed::<i32>(3));
         let config = LaunchConfig::new(6, 256);

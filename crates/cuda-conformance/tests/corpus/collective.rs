@@ -17,7 +17,7 @@ fn input(seed: u64, len: usize, below: i32) -> Vec<i32> {
 fn reduction_in_shared_memory() {
     let input = input(10, 1000, 1 << 20);
     let expected: Vec<i32> = input.chunks(128).map(|block| block.iter().sum()).collect();
-    for bench in everywhere("reduce_shared") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "reduce_shared");
         let (values, mut sums) = (bench.upload(&input), bench.zeroed::<i32>(8));
         // SAFETY: the kernel reads below n ← 1000, and writes an element for each block ← 8.
@@ -36,7 +36,7 @@ fn reduction_in_shared_memory() {
 #[test]
 fn shuffles_of_each_kind() {
     let input = input(11, 256, 1 << 20);
-    for bench in everywhere("shuffles") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires, and there are whole blocks.
         let output: Vec<[i32; 8]> = unsafe { bench.map(&SOURCE, "shuffles", &input) };
         for (i, found) in output.iter().enumerate() {
@@ -70,7 +70,7 @@ fn scan() {
             })
         })
         .collect();
-    for bench in everywhere("scan") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<i32> = unsafe { bench.map(&SOURCE, "scan", &input) };
         assert_eq!(output, expected);
@@ -84,7 +84,7 @@ fn softmax() {
     let (rows, columns) = (5, 300);
     let mut random = numbers(13);
     let input: Vec<f32> = (0..rows * columns).map(|_| random.f32() * 20.0).collect();
-    for bench in everywhere("softmax") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "softmax");
         let (values, mut output) = (bench.upload(&input), bench.zeroed::<f32>(input.len()));
         let config = LaunchConfig::new(rows as u32, 128);
@@ -113,7 +113,7 @@ fn votes_of_whole_warps_and_of_some_lanes() {
         .enumerate()
         .map(|(i, value)| if i < 32 { 5 } else { value })
         .collect();
-    for bench in everywhere("votes") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires, and there are whole blocks.
         let output: Vec<[u32; 8]> = unsafe { bench.map(&SOURCE, "votes", &input) };
         for (i, found) in output.iter().enumerate() {
@@ -143,7 +143,7 @@ fn barriers_that_count() {
         .enumerate()
         .map(|(i, value)| if i < 128 { value / 2 + 10 } else { value })
         .collect();
-    for bench in everywhere("barrier_votes") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires, and there are whole blocks.
         let output: Vec<[i32; 4]> = unsafe { bench.map(&SOURCE, "barrier_votes", &input) };
         for (i, found) in output.iter().enumerate() {
@@ -170,7 +170,7 @@ fn barriers_that_count() {
 #[test]
 fn cooperative_groups() {
     let input = input(16, 256, 100);
-    for bench in everywhere("groups") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires, and there are whole blocks.
         let output: Vec<[i32; 4]> = unsafe { bench.map(&SOURCE, "groups", &input) };
         for (i, found) in output.iter().enumerate() {
@@ -207,7 +207,7 @@ fn cooperative_groups() {
 #[test]
 fn named_barriers_between_halves_of_a_block() {
     let input = input(17, 512, 1 << 20);
-    for bench in everywhere("relay") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires, and there are whole blocks.
         let output: Vec<i32> = unsafe { bench.map(&SOURCE, "relay", &input) };
         for (i, found) in output.iter().enumerate() {

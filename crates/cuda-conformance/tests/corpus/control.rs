@@ -44,7 +44,7 @@ fn switch_in_a_loop_with_a_way_for_each_lane() {
         .collect();
     let run = |[program, value]: &[u32; 2]| interpret(*program, value.cast_signed());
     let expected: Vec<i32> = input.iter().map(run).collect();
-    for bench in everywhere("interpreter") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<i32> = unsafe { bench.map(&SOURCE, "interpreter", &input) };
         assert_eq!(output, expected, "{}", bench.name);
@@ -64,7 +64,7 @@ fn recursion() {
         }
     };
     let expected: Vec<u64> = input.iter().map(value).collect();
-    for bench in everywhere("recursion") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<u64> = unsafe { bench.map(&SOURCE, "recursion", &input) };
         assert_eq!(output, expected, "{}", bench.name);
@@ -82,7 +82,7 @@ fn function_pointers() {
     };
     let value = |v: &i32| apply(*v, (*v).into(), apply(v >> 2, 7.0, (*v).into()));
     let expected: Vec<f64> = input.iter().map(value).collect();
-    for bench in everywhere("pointers") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<f64> = unsafe { bench.map(&SOURCE, "pointers", &input) };
         assert_eq!(output, expected, "{}", bench.name);
@@ -92,7 +92,7 @@ fn function_pointers() {
 #[test]
 fn local_arrays() {
     let input: Vec<u32> = (0..300_u32).map(|i| i.wrapping_mul(77_777_777)).collect();
-    for bench in everywhere("local_arrays") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<[u32; 16]> = unsafe { bench.map(&SOURCE, "local_arrays", &input) };
         for (seed, found) in input.iter().zip(output) {
@@ -117,7 +117,7 @@ fn loops_of_different_lengths() {
         if count == 200 { 0 } else { count }
     };
     let expected: Vec<u32> = input.iter().map(steps).collect();
-    for bench in everywhere("collatz") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires; elements that it does not write
         // stay 0.
         let output: Vec<u32> = unsafe { bench.map(&SOURCE, "collatz", &input) };
@@ -129,7 +129,7 @@ fn loops_of_different_lengths() {
 #[test]
 fn printf() {
     let input = [-7, 0, 1, 255, 1000];
-    for bench in everywhere("prints") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<i32> = unsafe { bench.map(&SOURCE, "prints", &input) };
         // On a device, printf returns the number of arguments.

@@ -11,7 +11,7 @@ const SOURCE: Source = Source::new("faults.cu", include_str!("kernels/faults.cu"
 /// Launches `name` on 8 numbers, where the second last is `culprit`. Returns the status, and the
 /// software device's description of the fault.
 fn fault<T: DeviceRepr>(name: &str, input: &[T; 8]) -> Vec<(Status, String)> {
-    let statuses = simulated(name).map(|bench| {
+    let statuses = simulated().map(|bench| {
         let kernel = bench.kernel(&SOURCE, name);
         let (values, mut out) = (bench.upload(input), bench.zeroed::<i32>(8));
         let config = LaunchConfig::new(1, 8);
@@ -43,7 +43,7 @@ fn an_assertion() {
 
 #[test]
 fn an_assertion_that_holds() {
-    for bench in simulated("asserts") {
+    for bench in simulated() {
         // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<i32> = unsafe { bench.map(&SOURCE, "asserts", &[9, 8, 7]) };
         assert_eq!(output, [9, 8, 7]);

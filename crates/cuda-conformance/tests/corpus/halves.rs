@@ -37,7 +37,7 @@ fn half_precision() {
     ] {
         input.extend([[edge, 0x3c00], [0x3800, edge]]);
     }
-    for bench in everywhere("half_precision") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires; `ushort2` is two 16-bit
         // numbers.
         let output: Vec<[u16; 18]> = unsafe { bench.map(&SOURCE, "half_precision", &input) };
@@ -85,7 +85,7 @@ fn half_precision() {
 #[test]
 fn brain_floats() {
     let input = pairs(61, |value| bf16::from_f32(value).to_bits());
-    for bench in everywhere("brain_floats") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires; `ushort2` is two 16-bit
         // numbers.
         let output: Vec<[u16; 10]> = unsafe { bench.map(&SOURCE, "brain_floats", &input) };
@@ -125,7 +125,7 @@ fn dot_product_of_halves_in_a_float() {
     let value = |bits: &u16| f16::from_bits(*bits).to_f32();
     let (flat_a, flat_b) = (a.as_flattened().iter(), b.as_flattened().iter());
     let expected: f32 = flat_a.zip(flat_b).map(|(a, b)| value(a) * value(b)).sum();
-    for bench in everywhere("dot") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "dot");
         let (a, b, mut out) = (bench.upload(&a), bench.upload(&b), bench.zeroed::<f32>(1));
         let config = LaunchConfig::new(1, 32);

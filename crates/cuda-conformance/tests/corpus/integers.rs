@@ -33,7 +33,7 @@ fn check<const N: usize>(name: &str, input: &[[u32; 2]], reference: impl Fn(u32,
 where
     [u32; N]: cuda_driver::DeviceRepr,
 {
-    for bench in everywhere(name) {
+    for bench in everywhere() {
         // SAFETY: the kernels here have the signature that `map` requires.
         let output: Vec<[u32; N]> = unsafe { bench.map(&SOURCE, name, input) };
         for ([a, b], found) in input.iter().zip(output) {
@@ -112,7 +112,7 @@ fn double_words() {
             [a, b.max(1)]
         })
         .collect();
-    for bench in everywhere("int64") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires; `ulonglong2` is two double
         // words.
         let output: Vec<[u64; 20]> = unsafe { bench.map(&SOURCE, "int64", &input) };
@@ -155,7 +155,7 @@ fn quadruple_words() {
     let input: Vec<[u64; 4]> = (0..300)
         .map(|_| std::array::from_fn(|_| random.u64(..) >> random.u32(0..64)))
         .collect();
-    for bench in everywhere("int128") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires; `Operands` is four double
         // words.
         let output: Vec<[u64; 18]> = unsafe { bench.map(&SOURCE, "int128", &input) };

@@ -42,7 +42,7 @@ fn a_block_sorts_pairs_by_radix() {
         pairs.sort();
         expected.extend(pairs);
     }
-    for bench in everywhere("radix_sort") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&CUB, "radix_sort");
         let source = bench.upload(&input);
         let (mut keys, mut places) = (bench.zeroed::<u32>(LEN), bench.zeroed::<u32>(LEN));
@@ -63,7 +63,7 @@ fn a_block_sorts_floats_downwards() {
     for tile in expected.chunks_mut(TILE) {
         tile.sort_by(|a, b| b.total_cmp(a));
     }
-    for bench in everywhere("float_sort") {
+    for bench in everywhere() {
         assert_eq!(tiles(&bench, "float_sort", &input), expected);
     }
 }
@@ -81,7 +81,7 @@ fn blocks_and_warps_sort_by_merging() {
     };
     // The sorts read one element past those that they have written, and ignore it: the checks are
     // off.
-    for bench in unchecked("merge_sort").chain(gpu("merge_sort")) {
+    for bench in unchecked().chain(gpu()) {
         assert_eq!(tiles(&bench, "merge_sort", &input), sorted(TILE));
         assert_eq!(tiles(&bench, "warp_sort", &input), sorted(TILE / 4));
     }
@@ -101,7 +101,7 @@ fn a_block_scans() {
             max = max.max(*value);
         }
     }
-    for bench in everywhere("scans") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&CUB, "scans");
         let source = bench.upload(&input);
         let (mut sum, mut max) = (bench.zeroed::<i64>(LEN), bench.zeroed::<i32>(LEN));
@@ -126,7 +126,7 @@ fn a_block_counts_bytes_and_moves_them() {
         // Both arrangements keep the position of an element: only the thread that holds it differs.
         striped.extend_from_slice(tile);
     }
-    for bench in everywhere("bytes") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&CUB, "bytes");
         let source = bench.upload(&input);
         let (mut found, mut heads) = (bench.zeroed::<u32>(1024), bench.zeroed::<u32>(4));
@@ -151,7 +151,7 @@ fn groups_of_a_warp_sum_and_scan() {
         .chunks(16)
         .flat_map(|group| (0..16).map(|lane| group[..lane].iter().sum()))
         .collect();
-    for bench in everywhere("groups") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&CUB, "groups");
         let source = bench.upload(&input);
         let (mut found, mut prefix) = (bench.zeroed::<f64>(LEN / 16), bench.zeroed::<f64>(LEN));
@@ -173,7 +173,7 @@ fn complex_numbers() {
     let input: Vec<[f64; 4]> = (0..300)
         .map(|_| [number(), number(), number(), -number()])
         .collect();
-    for bench in everywhere("complex") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<[f64; 8]> = unsafe { bench.map(&STANDARD, "complex", &input) };
         for (&[a, b, c, d], found) in input.iter().zip(&output) {
@@ -203,7 +203,7 @@ fn arrays_spans_and_sums() {
     let input: Vec<[i32; 8]> = (0..300)
         .map(|_| [(); 8].map(|()| random.i32(-1000..1000)))
         .collect();
-    for bench in everywhere("arrays") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<[i32; 12]> = unsafe { bench.map(&STANDARD, "arrays", &input) };
         for (values, found) in input.iter().zip(&output) {
@@ -233,7 +233,7 @@ fn variants_and_text() {
             _ => -1,
         })
         .collect();
-    for bench in everywhere("variants") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<i32> = unsafe { bench.map(&STANDARD, "variants", &input) };
         assert_eq!(output, expected, "{}", bench.name);
@@ -252,7 +252,7 @@ fn atomics_of_every_width_and_order() {
     let longs = [u64::MAX, (THREADS as u64) << 32];
     let floats = [THREADS as f32 * 0.5, (THREADS - 1) as f32 * 0.25];
     let doubles = [f64::from(THREADS) * -0.125];
-    for bench in everywhere("atomics") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&STANDARD, "atomics");
         let (mut byte, mut short) = (bench.zeroed::<i8>(4), bench.zeroed::<i16>(2));
         let (mut int, mut long) = (bench.zeroed::<i32>(3), bench.zeroed::<u64>(2));

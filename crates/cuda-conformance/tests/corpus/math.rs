@@ -44,7 +44,7 @@ fn check_single<const N: usize>(
 {
     let input = pairs(40);
     let singles: Vec<[f32; 2]> = input.iter().map(|pair| pair.map(|v| v as f32)).collect();
-    for bench in everywhere(name) {
+    for bench in everywhere() {
         // SAFETY: the kernels here have the signature that `map` requires, with N results.
         let output: Vec<[f32; N]> = unsafe { bench.map(&SOURCE, name, &singles) };
         for ([x, y], found) in input.iter().zip(&output) {
@@ -155,7 +155,7 @@ fn double_precision() {
         ("fmod", -1.0, |x, y| x % y),
         ("reciprocal", -1.0, |_, y| y.recip()),
     ];
-    for bench in everywhere("twice") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires, with 20 results.
         let output: Vec<[f64; 20]> = unsafe { bench.map(&SOURCE, "twice", &input) };
         for ([x, y], found) in input.iter().zip(&output) {

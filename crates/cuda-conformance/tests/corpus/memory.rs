@@ -12,7 +12,7 @@ fn vadd() {
     let a: Vec<f32> = (0..1000).map(|_| random.f32() * 100.0).collect();
     let b: Vec<f32> = (0..1000).map(|_| random.f32() - 0.5).collect();
     let sum: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
-    for bench in everywhere("vadd") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "vadd");
         let (a, b, mut c) = (
             bench.upload(&a),
@@ -41,7 +41,7 @@ fn saxpy_rounds_once() {
         .zip(&y)
         .map(|(x, y)| 1.7_f32.mul_add(*x, *y))
         .collect();
-    for bench in everywhere("saxpy") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "saxpy");
         let (x, mut y) = (bench.upload(&x), bench.upload(&y));
         let config = LaunchConfig::for_num_elems(777);
@@ -63,7 +63,7 @@ fn grid_stride() {
         .iter()
         .map(|x| x.wrapping_mul(3).wrapping_add(1))
         .collect();
-    for bench in everywhere("grid_stride") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "grid_stride");
         let mut x = bench.upload(&x);
         // SAFETY: the kernel reads and writes elements below n ← both buffers have 5000.
@@ -82,7 +82,7 @@ fn dynamic_shared_memory_of_two_arrays() {
     let keys: Vec<i32> = (0..400).collect();
     let values: Vec<f64> = (0..400).map(|i| f64::from(i) / 3.0).collect();
     let turned = |i: usize| i / 100 * 100 + 99 - i % 100;
-    for bench in everywhere("reverse_pairs") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "reverse_pairs");
         let (k, v) = (bench.upload(&keys), bench.upload(&values));
         let (mut k_out, mut v_out) = (bench.zeroed::<i32>(400), bench.zeroed::<f64>(400));
@@ -106,7 +106,7 @@ fn dynamic_shared_memory_of_two_arrays() {
 fn transpose() {
     let (width, height) = (70_usize, 41_usize);
     let input: Vec<i32> = (0..(width * height) as i32).collect();
-    for bench in everywhere("transpose") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "transpose");
         let (a, mut b) = (bench.upload(&input), bench.zeroed::<i32>(input.len()));
         let config = LaunchConfig::new((5, 3), (16, 16));
@@ -133,7 +133,7 @@ fn matmul_in_tiles() {
     let b: Vec<f32> = (0..n * n).map(|_| f32::from(random.i8(-9..9))).collect();
     let cell = |i: usize| -> f32 { (0..n).map(|k| a[i / n * n + k] * b[k * n + i % n]).sum() };
     let expected: Vec<f32> = (0..n * n).map(cell).collect();
-    for bench in everywhere("matmul") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "matmul");
         let (a, b, mut c) = (
             bench.upload(&a),
@@ -158,7 +158,7 @@ fn constants_weigh_neighbours() {
     let at = |i: i32| input[i.clamp(0, 299) as usize];
     let cell = |i: i32| at(i - 2) - 4.0 * at(i - 1) + 6.0 * at(i) - 4.0 * at(i + 1) + at(i + 2);
     let expected: Vec<f32> = (0..300).map(cell).collect();
-    for bench in everywhere("stencil") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires; it clamps indices below n.
         let output: Vec<f32> = unsafe { bench.map(&SOURCE, "stencil", &input) };
         assert_eq!(output, expected);
@@ -171,7 +171,7 @@ fn bytes_and_shorts() {
     let records: Vec<[u8; 13]> = (0..200)
         .map(|_| std::array::from_fn(|_| random.u8(..)))
         .collect();
-    for bench in everywhere("narrow") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "narrow");
         let input = bench.upload(records.as_flattened());
         let mut bytes = bench.zeroed::<i8>(200);
@@ -209,7 +209,7 @@ fn bytes_and_shorts() {
 #[test]
 fn arrays_woven_into_structs() {
     let n = 333_usize;
-    for bench in everywhere("weave") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "weave");
         let x: Vec<f32> = (0..n).map(|i| i as f32 + 0.5).collect();
         let y: Vec<f64> = (0..n).map(|i| -(i as f64)).collect();
@@ -247,7 +247,7 @@ fn wide_and_strided_loads() {
     let flat = input.as_flattened();
     let sum = |(i, v): (usize, &[i32; 4])| v[0] - v[1] + v[2] - v[3] + flat[i * 7 % flat.len()];
     let expected: Vec<i32> = input.iter().enumerate().map(sum).collect();
-    for bench in everywhere("strides") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires; `int4` is 4 ints, and it stays
         // below n elements.
         let output: Vec<i32> = unsafe { bench.map(&SOURCE, "strides", &input) };
@@ -274,7 +274,7 @@ fn nbody() {
         }
         force
     };
-    for bench in everywhere("nbody") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "nbody");
         let (input, mut output) = (bench.upload(&bodies), bench.zeroed::<[f32; 4]>(200));
         let config = LaunchConfig::new(4, 64).with_shared_bytes(64 * 16);

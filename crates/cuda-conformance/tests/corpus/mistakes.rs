@@ -44,7 +44,7 @@ fn run(bench: &Bench, name: &str, n: u32, is_written: bool) -> (Option<Vec<i32>>
 
 /// The reports about a kernel on each device.
 fn told(name: &str) -> Vec<Vec<Report>> {
-    let reports = simulated(name).map(|bench| {
+    let reports = simulated().map(|bench| {
         let (out, reports) = run(&bench, name, 100, true);
         assert!(out.is_some(), "{name}: a report must not fail the launch");
         reports
@@ -54,7 +54,7 @@ fn told(name: &str) -> Vec<Vec<Report>> {
 
 /// Checks that a kernel causes no report, and that its results are those expected.
 fn nothing(name: &str, expected: impl Fn(i32) -> i32) {
-    for bench in simulated(name) {
+    for bench in simulated() {
         let (out, reports) = run(&bench, name, 100, true);
         assert_eq!(reports, [], "{name} on {}", bench.name);
         assert_eq!(out.unwrap(), (0..128).map(&expected).collect::<Vec<_>>());
@@ -92,7 +92,7 @@ fn races_in_a_warp() {
             assert_eq!(report.at.thread[0] / 32, other.thread[0] / 32);
         }
     }
-    for bench in simulated("does_not_race_in_a_warp") {
+    for bench in simulated() {
         let (out, reports) = run(&bench, "does_not_race_in_a_warp", 100, true);
         assert_eq!(reports, [], "on {}", bench.name);
         let sums: Vec<i32> = out.unwrap().into_iter().step_by(32).collect();
@@ -116,7 +116,7 @@ fn shared_memory_that_nobody_wrote() {
 
 #[test]
 fn device_memory_that_nobody_wrote() {
-    for bench in simulated("adds") {
+    for bench in simulated() {
         let (_, reports) = run(&bench, "adds", 100, false);
         assert_eq!((reports.len(), reports[0].times), (1, 128));
         assert_eq!(reports[0].kind, ReportKind::UninitialisedRead);
@@ -147,7 +147,7 @@ fn a_barrier_that_some_go_around() {
 
 #[test]
 fn a_line_that_was_inlined() {
-    for bench in simulated("strays") {
+    for bench in simulated() {
         let (out, reports) = run(&bench, "strays", 128, true);
         assert_eq!((out, reports.len()), (None, 1));
         let report = &reports[0];

@@ -43,7 +43,7 @@ fn struct_by_value_among_narrow_arguments() {
             flip: [0, 1, 1, 0],
             scale: 0.5,
         };
-        for bench in everywhere("affine") {
+        for bench in everywhere() {
             let kernel = bench.kernel(&SOURCE, "affine");
             let (points, mut out) = (bench.upload(&input), bench.zeroed::<[f32; 2]>(300));
             let args = (map, -3_i8, &points, 1000_i16, &mut out, 300_u32);
@@ -82,7 +82,7 @@ fn templates_by_name_expression() {
     let doubles: Vec<f64> = (0..200).map(|_| random.f64() - 0.5).collect();
     let bytes: Vec<i8> = (0..200).map(|_| random.i8(..)).collect();
     let ring = |i: usize, k: usize| (i + k) % 200;
-    for bench in everywhere("fold") {
+    for bench in everywhere() {
         // SAFETY: the first kernel has this signature.
         let found: Vec<i32> = unsafe { bench.map(&SOURCE, FOLDS[0], &words) };
         let sum = |i: usize| (0..3).fold(0_i32, |sum, k| sum.wrapping_add(words[ring(i, k)]));
@@ -112,7 +112,7 @@ fn virtual_calls_and_lambdas() {
         }
     };
     let expected: Vec<[f32; 2]> = input.iter().map(shape).collect();
-    for bench in everywhere("shapes") {
+    for bench in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<[f32; 2]> = unsafe { bench.map(&SOURCE, "shapes", &input) };
         assert_eq!(output, expected, "{}", bench.name);
@@ -121,7 +121,7 @@ fn virtual_calls_and_lambdas() {
 
 #[test]
 fn globals_live_as_long_as_their_module() {
-    for bench in everywhere("globals") {
+    for bench in everywhere() {
         for _ in 0..2 {
             let kernel = bench.kernel(&SOURCE, "globals");
             for launch in 0..3_i32 {

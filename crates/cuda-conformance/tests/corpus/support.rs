@@ -237,17 +237,20 @@ fn software(nvrtc: &Nvrtc, (major, minor): (u32, u32), checks: bool) -> Bench {
 /// if there is no compiler.
 ///
 /// Each one checks for mistakes of kernels that a GPU does not report; a report fails the test.
-pub(crate) fn simulated(test: &str) -> impl Iterator<Item = Bench> {
-    simulated_as(test, true)
+#[track_caller]
+pub(crate) fn simulated() -> impl Iterator<Item = Bench> {
+    simulated_as(true)
 }
 
 /// The software devices of [`simulated`], without checks.
-pub(crate) fn unchecked(test: &str) -> impl Iterator<Item = Bench> {
-    simulated_as(test, false)
+#[track_caller]
+pub(crate) fn unchecked() -> impl Iterator<Item = Bench> {
+    simulated_as(false)
 }
 
-fn simulated_as(test: &str, checks: bool) -> impl Iterator<Item = Bench> {
-    found("NVRTC", test, Nvrtc::load())
+#[track_caller]
+fn simulated_as(checks: bool) -> impl Iterator<Item = Bench> {
+    found("NVRTC", Nvrtc::load())
         .into_iter()
         .flat_map(move |nvrtc| {
             let known = nvrtc.supported_archs().unwrap();
@@ -260,14 +263,16 @@ fn simulated_as(test: &str, checks: bool) -> impl Iterator<Item = Bench> {
 }
 
 /// The devices of [`simulated`], and the GPU if there is one.
-pub(crate) fn everywhere(test: &str) -> impl Iterator<Item = Bench> {
-    simulated(test).chain(gpu(test))
+#[track_caller]
+pub(crate) fn everywhere() -> impl Iterator<Item = Bench> {
+    simulated().chain(gpu())
 }
 
 /// The GPU if there is one. Otherwise prints what was skipped.
-pub(crate) fn gpu(test: &str) -> Option<Bench> {
-    let nvrtc = found("NVRTC", test, Nvrtc::load())?;
-    Some(Bench::of(&gpu_driver(test)?, None, &nvrtc))
+#[track_caller]
+pub(crate) fn gpu() -> Option<Bench> {
+    let nvrtc = found("NVRTC", Nvrtc::load())?;
+    Some(Bench::of(&gpu_driver()?, None, &nvrtc))
 }
 
 /// A generator of random numbers that are the same in each run.

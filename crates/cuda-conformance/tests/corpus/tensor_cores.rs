@@ -69,7 +69,7 @@ fn halves_in_tiles() {
         .map(|sum| sum as f32 * 0.5)
         .collect();
     let bits = |values: &[i32]| -> Vec<u16> { values.iter().copied().map(half).collect() };
-    for bench in everywhere("wmma_halves") {
+    for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "wmma_halves");
         let (a, b) = (bench.upload(&bits(&a)), bench.upload(&bits(&b)));
         let mut c = bench.zeroed::<f32>(m * n);
@@ -87,7 +87,7 @@ fn bytes_in_tiles() {
     let sums = product(&a, &b, [16; 3]);
     let expected: Vec<i32> = transposed(&sums, 16).iter().map(|sum| sum + 1).collect();
     let bytes = |values: &[i32]| -> Vec<i8> { values.iter().map(|&value| value as i8).collect() };
-    for bench in everywhere("wmma_bytes") {
+    for bench in everywhere() {
         let b = bytes(&transposed(&b, 16));
         let c: Vec<i32> = one_warp(&bench, "wmma_bytes", (&bytes(&a), &b), 256);
         assert_eq!(c, expected, "{}", bench.name);
@@ -106,7 +106,7 @@ fn brains_through_ldmatrix() {
         .map(|(at, &sum)| (sum + 1 + (at % 2) as i32 + (at / 64 * 2) as i32) as f32)
         .collect();
     let bits = |values: &[i32]| -> Vec<u16> { values.iter().copied().map(brain).collect() };
-    for bench in everywhere("mma_brains").filter(|bench| has(bench, 8)) {
+    for bench in everywhere().filter(|bench| has(bench, 8)) {
         let c: Vec<f32> = one_warp(&bench, "mma_brains", (&bits(&a), &bits(&b)), 128);
         assert_eq!(c, expected, "{}", bench.name);
     }
@@ -121,7 +121,7 @@ fn floats_of_nineteen_bits() {
         .collect();
     let floats =
         |values: &[i32]| -> Vec<f32> { values.iter().map(|&value| value as f32).collect() };
-    for bench in everywhere("mma_tf32").filter(|bench| has(bench, 8)) {
+    for bench in everywhere().filter(|bench| has(bench, 8)) {
         let b = floats(&transposed(&b, 8));
         let c: Vec<f32> = one_warp(&bench, "mma_tf32", (&floats(&a), &b), 128);
         assert_eq!(c, expected, "{}", bench.name);
@@ -140,7 +140,7 @@ fn signed_times_unsigned_bytes() {
             .map(|four| u32::from_le_bytes([0, 1, 2, 3].map(|i| four[i] as u8)))
             .collect()
     };
-    for bench in everywhere("mma_bytes").filter(|bench| has(bench, 8)) {
+    for bench in everywhere().filter(|bench| has(bench, 8)) {
         let b = words(&transposed(&b, 32));
         let c: Vec<i32> = one_warp(&bench, "mma_bytes", (&words(&a), &b), 128);
         assert_eq!(c, expected, "{}", bench.name);

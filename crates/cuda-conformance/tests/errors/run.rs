@@ -36,7 +36,7 @@ pub(crate) fn software(cases: &[Case]) -> BTreeMap<String, String> {
 
 /// The codes that the GPU returns for the first `count` calls, or `None` if there is no GPU.
 pub(crate) fn gpu(count: usize) -> Option<BTreeMap<String, String>> {
-    drop(gpu_driver("wrong calls")?);
+    drop(gpu_driver()?);
     let mut codes = BTreeMap::new();
     let mut from = 0;
     while from < count {

@@ -29,7 +29,8 @@ pub(crate) fn is_full() -> bool {
 }
 
 /// Software devices of two generations, each with its dialect, and the GPU with both dialects.
-pub(crate) fn benches(test: &str) -> Vec<Bench> {
+#[track_caller]
+pub(crate) fn benches() -> Vec<Bench> {
     let mut benches = vec![
         software((9, 0), Dialect::Typed),
         software((10, 0), Dialect::Bits),
@@ -38,7 +39,7 @@ pub(crate) fn benches(test: &str) -> Vec<Bench> {
         benches.push(software((7, 5), Dialect::Typed));
         benches.push(software((8, 0), Dialect::Bits));
     }
-    if let Some(driver) = gpu_driver(test) {
+    if let Some(driver) = gpu_driver() {
         for dialect in [Dialect::Typed, Dialect::Bits] {
             benches.push(Bench::of(&driver, None, dialect));
         }

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use test_needs::this_test;
+
 use crate::bench::{Bench, benches, is_full};
 use crate::input::inputs;
 use crate::kernel::BLOCK;
@@ -79,7 +81,9 @@ struct Tally {
 }
 
 /// Runs operations on every device. Fails with a list of all wrong results.
-pub(crate) fn check(test: &str, operations: &[Operation]) {
+#[track_caller]
+pub(crate) fn check(operations: &[Operation]) {
+    let test = this_test();
     let names: BTreeSet<&str> = operations.iter().map(|one| one.name.as_str()).collect();
     println!(
         "{test}: {} instructions in {} cases, each on {} threads",
@@ -87,7 +91,7 @@ pub(crate) fn check(test: &str, operations: &[Operation]) {
         operations.len(),
         count()
     );
-    let benches = benches(test);
+    let benches = benches();
     let mut tallies = vec![Tally::default(); benches.len()];
     let mut wrong = Vec::new();
     for operations in operations.chunks(AT_ONCE) {

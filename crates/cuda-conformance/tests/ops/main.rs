@@ -19,62 +19,62 @@ use compare::check;
 
 #[test]
 fn integers() {
-    check("integers", &table::integer::operations());
+    check(&table::integer::operations());
 }
 
 #[test]
 fn bits() {
-    check("bits", &table::bits::operations());
+    check(&table::bits::operations());
 }
 
 #[test]
 fn halves() {
-    check("halves", &table::half::operations());
+    check(&table::half::operations());
 }
 
 #[test]
 fn comparisons() {
-    check("comparisons", &table::compare::operations());
+    check(&table::compare::operations());
 }
 
 #[test]
 fn conversions() {
-    check("conversions", &table::convert::operations());
+    check(&table::convert::operations());
 }
 
 #[test]
 fn approximations() {
-    check("approximations", &table::approximate::operations());
+    check(&table::approximate::operations());
 }
 
 #[test]
 fn warps() {
-    check("warps", &table::warp::operations());
+    check(&table::warp::operations());
 }
 
 #[test]
 fn special_registers() {
-    check("special_registers", &table::special::operations());
+    check(&table::special::operations());
 }
 
 #[test]
 fn memory() {
-    check("memory", &table::memory::operations());
+    check(&table::memory::operations());
 }
 
 #[test]
 fn atomics() {
-    check("atomics", &table::atomic::operations());
+    check(&table::atomic::operations());
 }
 
 #[test]
 fn floats_of_8_bits() {
-    check("floats_of_8_bits", &table::byte_float::operations());
+    check(&table::byte_float::operations());
 }
 
 #[test]
 fn floats() {
-    check("floats", &table::float::operations());
+    check(&table::float::operations());
 }
 
 #[test]

@@ -157,7 +157,7 @@ impl Attack {
             println!("attacks: {name}: software device only: {why}");
             return;
         }
-        let Some(driver) = gpu_driver(name) else {
+        let Some(driver) = gpu_driver() else {
             return;
         };
         if self.two_contexts && driver.devices().is_ok_and(|devices| devices.len() < 2) {

@@ -22,7 +22,7 @@ fn is_overflow(result: Result<(), Error>, what: &str) {
 
 #[test]
 fn overflowing_size_is_an_error_in_every_allocation() {
-    for bench in everywhere("overflowing_size_is_an_error_in_every_allocation") {
+    for bench in everywhere() {
         fn all<T: DeviceRepr>(bench: &Bench, len: usize) {
             let stream = bench.stream();
             let pool = CachingPool::new(&bench.context);
@@ -60,7 +60,7 @@ fn overflowing_size_is_an_error_in_every_allocation() {
 
 #[test]
 fn a_range_out_of_bounds_is_none_on_every_view() {
-    for bench in everywhere("a_range_out_of_bounds_is_none_on_every_view") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
         for (start, end) in [
@@ -92,7 +92,7 @@ fn a_range_out_of_bounds_is_none_on_every_view() {
 
 #[test]
 fn lengths_that_differ_are_errors_and_nothing_is_copied() {
-    for bench in everywhere("lengths_that_differ_are_errors_and_nothing_is_copied") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
         let mut buffer = DeviceBuffer::from_host(&stream, &[7_u16; 3]).unwrap();
@@ -205,7 +205,7 @@ fn are_of_another(results: Vec<(&'static str, Result<(), Error>)>) {
 
 #[test]
 fn an_object_of_another_context_is_an_error_on_one_device() {
-    for bench in everywhere("an_object_of_another_context_is_an_error_on_one_device") {
+    for bench in everywhere() {
         let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
         let (mut one, mut two) = (Side::new(&bench.context), Side::new(&own));
         are_of_another(within_one_context(&mut one, &mut two));
@@ -315,7 +315,7 @@ fn out_of_memory_error_names_bytes_everywhere() {
 
 #[test]
 fn addresses_and_sizes_that_do_not_fit_another_type_are_errors() {
-    for bench in everywhere("addresses_and_sizes_that_do_not_fit_another_type_are_errors") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let bytes = DeviceBuffer::from_host(&stream, &[1_u8; 17]).unwrap();
         let error = bytes.as_slice().cast::<u32>().unwrap_err();

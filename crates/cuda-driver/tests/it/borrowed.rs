@@ -88,7 +88,7 @@ fn copied(context: &Context, words: &[u32]) -> Vec<u32> {
 
 #[test]
 fn a_borrowed_context_does_what_others_do_and_is_left_alone() {
-    for bench in everywhere("a_borrowed_context_does_what_others_do_and_is_left_alone") {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let context = foreign.borrow(alive()).unwrap();
         assert!(context.is_borrowed() && !context.is_primary());
@@ -107,7 +107,7 @@ fn a_borrowed_context_does_what_others_do_and_is_left_alone() {
 
 #[test]
 fn two_borrows_of_one_context_are_one() {
-    for bench in everywhere("two_borrows_of_one_context_are_one") {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let (one, two) = (
             foreign.borrow(alive()).unwrap(),
@@ -141,8 +141,7 @@ fn two_borrows_of_one_context_are_one() {
 
 #[test]
 fn borrowing_a_known_context_gives_another_handle() {
-    let test = "borrowing_a_known_context_gives_another_handle";
-    for bench in everywhere(test) {
+    for bench in everywhere() {
         let driver = bench.context.driver();
         let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
         for context in [&bench.context, &own] {
@@ -185,7 +184,7 @@ fn borrowing_a_primary_context_retains_it() {
 
 #[test]
 fn a_token_that_owns_the_context_goes_with_the_last_object() {
-    for bench in everywhere("a_token_that_owns_the_context_goes_with_the_last_object") {
+    for bench in everywhere() {
         let foreign = Arc::new(Foreign::new(&bench));
         let destroyed = Arc::clone(&foreign.destroyed);
         let token: Arc<dyn LivenessToken> = Arc::clone(&foreign) as _;
@@ -203,8 +202,7 @@ fn a_token_that_owns_the_context_goes_with_the_last_object() {
 
 #[test]
 fn calls_in_a_dead_context_fail_without_the_driver() {
-    let test = "calls_in_a_dead_context_fail_without_the_driver";
-    for bench in everywhere(test) {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
@@ -300,7 +298,7 @@ fn calls_in_a_dead_context_fail_without_the_driver() {
 
 #[test]
 fn uses_by_a_dead_context_count_as_complete() {
-    for bench in everywhere("uses_by_a_dead_context_count_as_complete") {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
@@ -323,7 +321,7 @@ fn uses_by_a_dead_context_count_as_complete() {
 
 #[test]
 fn a_borrow_with_a_dead_token_is_an_error_and_so_is_one_of_two() {
-    for bench in everywhere("a_borrow_with_a_dead_token_is_an_error_and_so_is_one_of_two") {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let dead = Arc::new(AtomicBool::new(false));
         let error = foreign.borrow(dead).unwrap_err();
@@ -347,7 +345,7 @@ fn a_borrow_with_a_dead_token_is_an_error_and_so_is_one_of_two() {
 
 #[test]
 fn the_current_context_is_told_if_it_is_known() {
-    for bench in everywhere("the_current_context_is_told_if_it_is_known") {
+    for bench in everywhere() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let driver = bench.context.driver();
@@ -375,7 +373,7 @@ fn the_current_context_is_told_if_it_is_known() {
 
 #[test]
 fn page_locked_memory_outlives_a_context_that_others_destroy() {
-    for bench in everywhere("page_locked_memory_outlives_a_context_that_others_destroy") {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
@@ -409,7 +407,7 @@ fn page_locked_memory_outlives_a_context_that_others_destroy() {
 
 #[test]
 fn the_host_gets_no_slice_of_memory_that_others_can_destroy() {
-    for bench in everywhere("the_host_gets_no_slice_of_memory_that_others_can_destroy") {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let context = foreign.borrow(alive()).unwrap();
         let stream = context.default_stream().unwrap();
@@ -425,7 +423,7 @@ fn the_host_gets_no_slice_of_memory_that_others_can_destroy() {
 
 #[test]
 fn a_scope_ends_though_its_context_was_declared_dead_in_it() {
-    for bench in everywhere("a_scope_ends_though_its_context_was_declared_dead_in_it") {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
@@ -448,7 +446,7 @@ fn a_scope_ends_though_its_context_was_declared_dead_in_it() {
 
 #[test]
 fn a_transfer_gives_its_memory_back_though_its_context_is_dead() {
-    for bench in everywhere("a_transfer_gives_its_memory_back_though_its_context_is_dead") {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
@@ -471,7 +469,7 @@ fn a_transfer_gives_its_memory_back_though_its_context_is_dead() {
 
 #[test]
 fn host_waits_for_managed_memory_read_by_dead_context() {
-    for bench in everywhere("host_waits_for_managed_memory_read_by_dead_context") {
+    for bench in everywhere() {
         if !bench
             .context
             .device()

@@ -24,7 +24,7 @@ fn config() -> LaunchConfig {
 
 #[test]
 fn what_is_captured_may_be_dropped_and_runs_a_thousand_times() {
-    for bench in everywhere("what_is_captured_may_be_dropped_and_runs_a_thousand_times") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut result = filled(&stream, 0);
         let exec = {
@@ -61,7 +61,7 @@ fn what_is_captured_may_be_dropped_and_runs_a_thousand_times() {
 
 #[test]
 fn lines_run_beside_each_other_and_wait_where_they_share_memory() {
-    for bench in everywhere("lines_run_beside_each_other_and_wait_where_they_share_memory") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, mut y, mut z) = (filled(&stream, 1), filled(&stream, 2), filled(&stream, 3));
         let graph = Graph::capture(&bench.context, |scope| {
@@ -102,7 +102,7 @@ fn lines_run_beside_each_other_and_wait_where_they_share_memory() {
 
 #[test]
 fn lines_may_be_captured_by_several_threads() {
-    for bench in everywhere("lines_may_be_captured_by_several_threads") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let mut buffers: Vec<_> = (0..4).map(|value| filled(&stream, value)).collect();
         let shared = filled(&stream, 5);
@@ -134,7 +134,7 @@ fn lines_may_be_captured_by_several_threads() {
 
 #[test]
 fn an_error_and_a_panic_end_the_capture() {
-    for bench in everywhere("an_error_and_a_panic_end_the_capture") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, 1), filled(&stream, 1));
         let refused = Graph::capture(&bench.context, |scope| {
@@ -164,7 +164,7 @@ fn an_error_and_a_panic_end_the_capture() {
 
 #[test]
 fn what_would_break_a_capture_is_refused_or_put_off() {
-    for bench in everywhere("what_would_break_a_capture_is_refused_or_put_off") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, 1), filled(&stream, 4));
         let (context, gone) = (&bench.context, bench.kernel(COPY, "copy"));
@@ -212,7 +212,7 @@ fn what_would_break_a_capture_is_refused_or_put_off() {
 
 #[test]
 fn capture_broken_by_other_code_leaves_all_usable() {
-    for bench in everywhere("capture_broken_by_other_code_leaves_all_usable") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, 1);
         let table = bench.context.driver().library().table();
@@ -243,10 +243,10 @@ fn capture_broken_by_other_code_leaves_all_usable() {
 
 #[test]
 fn calls_are_captured_into_a_graph_that_is_there() {
-    if !has_version("calls_are_captured_into_a_graph_that_is_there", (12, 3)) {
+    if !has_version((12, 3)) {
         return;
     }
-    for bench in everywhere("calls_are_captured_into_a_graph_that_is_there") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 2));
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -271,11 +271,10 @@ fn calls_are_captured_into_a_graph_that_is_there() {
 
 #[test]
 fn broken_capture_ends_graph_but_not_executables() {
-    if !has_version("broken_capture_ends_graph_but_not_executables", (12, 3)) {
+    if !has_version((12, 3)) {
         return;
     }
-    let test = "broken_capture_ends_graph_but_not_executables";
-    for bench in everywhere(test) {
+    for bench in everywhere() {
         let stream = bench.stream();
         let (mut x, mut y) = (filled(&stream, 1), filled(&stream, 2));
         let table = bench.context.driver().library().table();
@@ -303,7 +302,7 @@ fn broken_capture_ends_graph_but_not_executables() {
 
 #[test]
 fn what_other_code_captures_is_followed() {
-    for bench in everywhere("what_other_code_captures_is_followed") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, 0), filled(&stream, 2));
         let driver = bench.context.driver().clone();
@@ -333,7 +332,7 @@ fn what_other_code_captures_is_followed() {
 
 #[test]
 fn launches_with_attributes_are_captured() {
-    for bench in everywhere("launches_with_attributes_are_captured") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, 1), filled(&stream, 2));
         let event = cuda_driver::Event::new(&bench.context, Default::default()).unwrap();
@@ -357,7 +356,7 @@ fn launches_with_attributes_are_captured() {
 #[test]
 fn objects_of_other_captures_and_contexts_are_refused() {
     let other = crate::support::software(cuda_sim::Builder::new());
-    for bench in everywhere("objects_of_other_captures_and_contexts_are_refused") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, 1);
         let foreign: &Bench = &other;

@@ -16,7 +16,7 @@ use crate::task::until;
 
 #[test]
 fn primary_context_handles_share_default_stream() {
-    for bench in everywhere("primary_context_handles_share_default_stream") {
+    for bench in everywhere() {
         let other = bench.context.device().primary_context().unwrap();
         assert_eq!(other, bench.context);
         assert_eq!(other.as_raw(), bench.context.as_raw());
@@ -29,7 +29,7 @@ fn primary_context_handles_share_default_stream() {
 
 #[test]
 fn every_load_gives_the_same_driver() {
-    let Some(bench) = gpu("every_load_gives_the_same_driver") else {
+    let Some(bench) = gpu() else {
         return;
     };
     let again = Driver::load()
@@ -80,7 +80,7 @@ fn current(driver: &Driver) -> *mut cuda_sys::CUctx_st {
 
 #[test]
 fn calls_put_back_what_was_current() {
-    for bench in everywhere("calls_put_back_what_was_current") {
+    for bench in everywhere() {
         let context = bench.context.clone();
         // A new thread has no current context.
         thread::spawn(move || {

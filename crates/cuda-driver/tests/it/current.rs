@@ -53,7 +53,7 @@ fn on_a_thread(bench: &Bench, test: impl FnOnce(&Driver, [Context; 3]) + Send) {
 
 #[test]
 fn guards_make_current_and_put_back_in_any_order() {
-    for bench in everywhere("guards_make_current_and_put_back_in_any_order") {
+    for bench in everywhere() {
         on_a_thread(&bench, |driver, [one, two, three]| {
             let raw = [one.as_raw(), two.as_raw(), three.as_raw()];
             let first = one.make_current().unwrap();
@@ -76,7 +76,7 @@ fn guards_make_current_and_put_back_in_any_order() {
 
 #[test]
 fn guard_keeps_context_alive_and_allows_other_calls() {
-    for bench in everywhere("guard_keeps_context_alive_and_allows_other_calls") {
+    for bench in everywhere() {
         on_a_thread(&bench, |driver, [one, two, _]| {
             let raw = two.as_raw();
             let guard = two.make_current().unwrap();
@@ -103,7 +103,7 @@ fn guard_keeps_context_alive_and_allows_other_calls() {
 
 #[test]
 fn forgotten_guard_leaves_context_current_and_alive() {
-    for bench in everywhere("forgotten_guard_leaves_context_current_and_alive") {
+    for bench in everywhere() {
         on_a_thread(&bench, |driver, [one, two, three]| {
             let raw = two.as_raw();
             std::mem::forget(two.make_current().unwrap());
@@ -126,7 +126,7 @@ fn forgotten_guard_leaves_context_current_and_alive() {
 
 #[test]
 fn guard_restores_context_after_foreign_change() {
-    for bench in everywhere("guard_restores_context_after_foreign_change") {
+    for bench in everywhere() {
         on_a_thread(&bench, |driver, [one, two, three]| {
             for before in [ptr::null_mut(), three.as_raw()] {
                 set_current(driver, before);
@@ -154,8 +154,7 @@ fn guard_restores_context_after_foreign_change() {
 /// once.
 #[test]
 fn calls_work_if_other_code_changes_current_context() {
-    let test = "calls_work_if_other_code_changes_current_context";
-    for bench in everywhere(test) {
+    for bench in everywhere() {
         let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
         let contexts = [bench.context.clone(), own];
         let barrier = Barrier::new(4);
@@ -211,7 +210,7 @@ fn calls_work_if_other_code_changes_current_context() {
 
 #[test]
 fn contexts_and_their_objects_move_between_threads() {
-    for bench in everywhere("contexts_and_their_objects_move_between_threads") {
+    for bench in everywhere() {
         let device = bench.context.device().clone();
         // The objects are created on one thread, used on a second and dropped on a third; none has
         // a current context.
@@ -255,7 +254,7 @@ fn contexts_and_their_objects_move_between_threads() {
 /// The test for a primary context does not wait for the work of other code in that context.
 #[test]
 fn asking_for_a_context_of_other_code_breaks_no_capture() {
-    for bench in everywhere("asking_for_a_context_of_other_code_breaks_no_capture") {
+    for bench in everywhere() {
         let driver = bench.context.driver();
         let (mut foreign, device) = (ptr::null_mut(), bench.context.device().as_raw());
         let mut capture = Capture::begin(&bench.context).unwrap();

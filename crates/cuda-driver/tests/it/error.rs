@@ -29,9 +29,8 @@ fn memory_that_runs_out_is_an_error_with_the_bytes_asked_for() {
 
 #[test]
 fn error_for_too_new_ptx_names_both_versions() {
-    let test = "error_for_too_new_ptx_names_both_versions";
     let old = [12000, 12080, 13000].map(|version| software(Builder::new().version(version)));
-    for bench in old.into_iter().chain(gpu(test)) {
+    for bench in old.into_iter().chain(gpu()) {
         let driver = bench.context.driver().version();
         let (major, minor) = newest_ptx(driver).unwrap();
         let newer = (major, minor + 1);

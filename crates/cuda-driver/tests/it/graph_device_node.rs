@@ -24,9 +24,10 @@ const TELL: &str = "
     }";
 
 /// Returns devices whose driver supports device-updatable nodes.
-fn benches(test: &str) -> Vec<Bench> {
-    if has_version(test, (12, 4)) {
-        everywhere(test).collect()
+#[track_caller]
+fn benches() -> Vec<Bench> {
+    if has_version((12, 4)) {
+        everywhere().collect()
     } else {
         Vec::new()
     }
@@ -112,8 +113,7 @@ fn old_driver_refuses_attribute_and_keeps_node() {
 
 #[test]
 fn kernels_get_distinct_node_handles() {
-    let test = "kernels_get_distinct_node_handles";
-    for bench in benches(test) {
+    for bench in benches() {
         let mut ground = Ground::new(&bench);
         // SAFETY: no kernel here changes a node.
         let again = unsafe { ground.graph.set_device_updatable(ground.node) }.unwrap();
@@ -136,8 +136,7 @@ fn kernels_get_distinct_node_handles() {
 
 #[test]
 fn updatable_executable_launches_after_upload() {
-    let test = "updatable_executable_launches_after_upload";
-    for bench in benches(test) {
+    for bench in benches() {
         let mut ground = Ground::new(&bench);
         let exec = ground.graph.instantiate().unwrap();
         assert_eq!(exec.launch(&ground.stream), Err(Error::NotUploaded));
@@ -166,8 +165,7 @@ fn updatable_executable_launches_after_upload() {
 
 #[test]
 fn a_graph_that_kernels_change_has_one_executable_at_a_time() {
-    let test = "a_graph_that_kernels_change_has_one_executable_at_a_time";
-    for bench in benches(test) {
+    for bench in benches() {
         let ground = Ground::new(&bench);
         let first = ground.graph.instantiate().unwrap();
         let second = ground.graph.instantiate();
@@ -190,8 +188,7 @@ fn a_graph_that_kernels_change_has_one_executable_at_a_time() {
 
 #[test]
 fn a_node_that_kernels_change_stays_and_its_graph_is_not_copied() {
-    let test = "a_node_that_kernels_change_stays_and_its_graph_is_not_copied";
-    for bench in benches(test) {
+    for bench in benches() {
         let mut ground = Ground::new(&bench);
         let node = ground.node;
         refused(
@@ -213,8 +210,7 @@ fn a_node_that_kernels_change_stays_and_its_graph_is_not_copied() {
 
 #[test]
 fn update_rejects_device_updatable_graphs() {
-    let test = "update_rejects_device_updatable_graphs";
-    for bench in benches(test) {
+    for bench in benches() {
         let mut ground = Ground::new(&bench);
         let plain = ground.plain();
         let changed = ground.graph.instantiate().unwrap();
@@ -239,8 +235,7 @@ fn update_rejects_device_updatable_graphs() {
 
 #[test]
 fn kernels_change_nodes_in_bodies_too() {
-    let test = "kernels_change_nodes_in_bodies_too";
-    for bench in benches(test) {
+    for bench in benches() {
         let Ground {
             stream,
             mix,

@@ -15,11 +15,10 @@ fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
 
 #[test]
 fn if_else_runs_one_of_two_bodies() {
-    let test = "graph_flow::if_else_runs_one_of_two_bodies";
-    if !has_version(test, (12, 8)) {
+    if !has_version((12, 8)) {
         return;
     }
-    for bench in everywhere(test) {
+    for bench in everywhere() {
         if bench.context.driver().version() < Version::new(12_080) {
             continue;
         }
@@ -40,11 +39,10 @@ fn if_else_runs_one_of_two_bodies() {
 
 #[test]
 fn launch_order_edges_connect_kernels_only() {
-    let test = "graph_flow::launch_order_edges_connect_kernels_only";
-    if !has_version(test, (12, 3)) {
+    if !has_version((12, 3)) {
         return;
     }
-    for bench in everywhere(test) {
+    for bench in everywhere() {
         if bench.context.device().compute_capability().unwrap().major < 9 {
             continue;
         }
@@ -72,7 +70,7 @@ fn launch_order_edges_connect_kernels_only() {
 
 #[test]
 fn executables_have_their_flags() {
-    for bench in everywhere("graph_flow::executables_have_their_flags") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, 0);
         let mut graph = Graph::new(&bench.context).unwrap();

@@ -83,7 +83,7 @@ fn everything(
 
 #[test]
 fn thousand_launches_after_dropped_owners_leak_nothing() {
-    for bench in everywhere("a_thousand_launches_after_every_owner_is_gone") {
+    for bench in everywhere() {
         let stream = bench.stream();
         // Fills the caches of the context first.
         drop(everything(&bench, &stream, Arc::default()));
@@ -118,7 +118,7 @@ fn thousand_launches_after_dropped_owners_leak_nothing() {
 
 #[test]
 fn a_graph_that_is_dropped_while_it_runs_runs_to_its_end() {
-    for bench in everywhere("a_graph_that_is_dropped_while_it_runs_runs_to_its_end") {
+    for bench in everywhere() {
         let stream = bench.stream();
         // Allocates the staging blocks first.
         assert_eq!(filled(&stream, 1).to_vec().unwrap(), vec![1; N as usize]);
@@ -153,7 +153,7 @@ fn a_graph_that_is_dropped_while_it_runs_runs_to_its_end() {
 
 #[test]
 fn held_memory_goes_with_the_last_graph_that_holds_it() {
-    for bench in everywhere("held_memory_goes_with_the_last_graph_that_holds_it") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let count = || live(&bench).map(|[.., allocations, _]| allocations);
         let before = count();
@@ -248,7 +248,7 @@ fn replaced_owners_are_dropped_after_last_launch() {
 
 #[test]
 fn an_executable_of_a_graph_that_is_gone_keeps_its_node_handles() {
-    for bench in everywhere("an_executable_of_a_graph_that_is_gone_keeps_its_node_handles") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, 0);
         let mut graph = Graph::new(&bench.context).unwrap();

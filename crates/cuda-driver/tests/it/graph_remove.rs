@@ -20,7 +20,7 @@ fn remove_reconnects_dependents_to_dependencies() {
     for seed in 0..12 {
         remove_between(&software(late(seed)));
     }
-    for bench in everywhere("remove_reconnects_dependents_to_dependencies") {
+    for bench in everywhere() {
         remove_between(&bench);
     }
 }
@@ -55,7 +55,7 @@ fn remove_between(bench: &Bench) {
 
 #[test]
 fn nodes_wait_for_those_that_one_which_went_stood_for() {
-    for bench in everywhere("nodes_wait_for_those_that_one_which_went_stood_for") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -71,7 +71,7 @@ fn nodes_wait_for_those_that_one_which_went_stood_for() {
 
 #[test]
 fn removed_nodes_owners_drop_with_last_executable() {
-    for bench in everywhere("removed_nodes_owners_drop_with_last_executable") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let count = || Some(bench.simulator.as_ref()?.live().allocations);
         let before = count();
@@ -95,10 +95,10 @@ fn removed_nodes_owners_drop_with_last_executable() {
 
 #[test]
 fn bodies_go_with_their_node() {
-    if !has_version("bodies_go_with_their_node", (12, 3)) {
+    if !has_version((12, 3)) {
         return;
     }
-    'benches: for bench in everywhere("bodies_go_with_their_node") {
+    'benches: for bench in everywhere() {
         let stream = bench.stream();
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -130,7 +130,7 @@ fn bodies_go_with_their_node() {
 
 #[test]
 fn an_edge_that_keeps_two_nodes_apart_stays() {
-    for bench in everywhere("an_edge_that_keeps_two_nodes_apart_stays") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -154,7 +154,7 @@ fn an_edge_that_keeps_two_nodes_apart_stays() {
 
 #[test]
 fn what_cannot_be_taken_out_is_an_error() {
-    for bench in everywhere("what_cannot_be_taken_out_is_an_error") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -189,10 +189,10 @@ fn what_cannot_be_taken_out_is_an_error() {
 
 #[test]
 fn removal_keeps_dependencies_of_partial_edges() {
-    if !has_version("removal_keeps_dependencies_of_partial_edges", (12, 3)) {
+    if !has_version((12, 3)) {
         return;
     }
-    for bench in everywhere("removal_keeps_dependencies_of_partial_edges") {
+    for bench in everywhere() {
         if bench.context.device().compute_capability().unwrap().major < 9 {
             continue;
         }

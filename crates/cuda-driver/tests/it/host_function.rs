@@ -26,7 +26,7 @@ impl Drop for Dropped {
 
 #[test]
 fn host_functions_are_called_once_in_the_order_of_their_stream() {
-    for bench in everywhere("host_functions_are_called_once_in_the_order_of_their_stream") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let mut calls = Vec::new();
@@ -45,7 +45,7 @@ fn host_functions_are_called_once_in_the_order_of_their_stream() {
 
 #[test]
 fn a_panic_of_a_host_function_is_an_error_of_its_call_alone() {
-    for bench in everywhere("a_panic_of_a_host_function_is_an_error_of_its_call_alone") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let drops = Arc::new(AtomicUsize::new(0));
         let captured = Dropped(Arc::clone(&drops));
@@ -71,7 +71,7 @@ fn a_panic_of_a_host_function_is_an_error_of_its_call_alone() {
 
 #[test]
 fn a_call_that_is_dropped_is_called_all_the_same() {
-    for bench in everywhere("a_call_that_is_dropped_is_called_all_the_same") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let is_called = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&is_called);
@@ -256,7 +256,7 @@ fn unqueued_host_function_is_dropped_without_a_call() {
 
 #[test]
 fn stream_may_wait_for_host_function_of_another_reader() {
-    for bench in everywhere("a_first_stream_may_wait_for_a_host_function") {
+    for bench in everywhere() {
         let (first, second) = (bench.stream(), bench.stream());
         // The buffer is used on its home stream, and later on another stream.
         let source = DeviceBuffer::from_host(&first, &[7_u32; 64]).unwrap();
@@ -284,7 +284,7 @@ fn stream_may_wait_for_host_function_of_another_reader() {
 
 #[test]
 fn queueing_threads_are_waited_for_separately() {
-    for bench in everywhere("threads_that_queue_while_others_block") {
+    for bench in everywhere() {
         let home = bench.stream();
         let (a, b) = (bench.stream(), bench.stream());
         let source = DeviceBuffer::from_host(&home, &[3_u32; 16]).unwrap();

@@ -12,8 +12,9 @@ const N: u32 = 1 << 16;
 
 /// Creates the benches one at a time, because the number of software drivers per process is
 /// limited.
-fn benches(test: &str) -> impl Iterator<Item = Bench> {
-    (0..32).map(|seed| software(late(seed))).chain(gpu(test))
+#[track_caller]
+fn benches() -> impl Iterator<Item = Bench> {
+    (0..32).map(|seed| software(late(seed))).chain(gpu())
 }
 
 fn copy(
@@ -32,7 +33,7 @@ fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
 
 #[test]
 fn writer_follows_readers_on_two_streams() {
-    for bench in benches("writer_follows_readers_on_two_streams") {
+    for bench in benches() {
         let kernel = bench.kernel(COPY, "copy");
         let streams: Vec<Stream> = (0..4).map(|_| bench.stream()).collect();
         let mut source = filled(&streams[0], 1);
@@ -61,7 +62,7 @@ fn writer_follows_readers_on_two_streams() {
 
 #[test]
 fn dropped_buffer_is_reused_after_its_readers() {
-    for bench in benches("a_buffer_dropped_under_its_readers_is_not_handed_out") {
+    for bench in benches() {
         let kernel = bench.kernel(COPY, "copy");
         let (home, reader) = (bench.stream(), bench.stream());
         let mut result = filled(&reader, 0);
@@ -85,7 +86,7 @@ fn dropped_buffer_is_reused_after_its_readers() {
 
 #[test]
 fn a_stream_may_be_dropped_with_work_in_it() {
-    for bench in benches("a_stream_may_be_dropped_with_work_in_it") {
+    for bench in benches() {
         let kernel = bench.kernel(COPY, "copy");
         let home = bench.stream();
         let (source, mut result) = (filled(&home, 5), filled(&home, 0));
@@ -102,7 +103,7 @@ fn a_stream_may_be_dropped_with_work_in_it() {
 
 #[test]
 fn reader_follows_halves_written_on_two_streams() {
-    for bench in benches("reader_follows_halves_written_on_two_streams") {
+    for bench in benches() {
         let kernel = bench.kernel(COPY, "copy");
         let (home, a, b) = (bench.stream(), bench.stream(), bench.stream());
         let (ones, twos) = (filled(&home, 1), filled(&home, 2));
@@ -126,7 +127,7 @@ fn reader_follows_halves_written_on_two_streams() {
 
 #[test]
 fn a_chain_over_many_streams_is_as_on_one() {
-    for bench in benches("a_chain_over_many_streams_is_as_on_one") {
+    for bench in benches() {
         let mix = bench.kernel(MIX, "mix");
         let streams: Vec<Stream> = (0..5).map(|_| bench.stream()).collect();
         let mut x = filled(&streams[0], 1);

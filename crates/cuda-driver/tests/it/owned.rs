@@ -20,7 +20,7 @@ fn stream(context: &Context) -> Stream {
 
 #[test]
 fn a_context_of_our_own_does_all_that_the_primary_one_does() {
-    for bench in everywhere("a_context_of_our_own_does_all_that_the_primary_one_does") {
+    for bench in everywhere() {
         let context = own(&bench.context);
         assert_ne!(context, bench.context);
         assert_ne!(context.as_raw(), bench.context.as_raw());
@@ -61,7 +61,7 @@ fn a_context_of_our_own_does_all_that_the_primary_one_does() {
 
 #[test]
 fn objects_of_two_contexts_of_one_device_do_not_mix() {
-    for bench in everywhere("objects_of_two_contexts_of_one_device_do_not_mix") {
+    for bench in everywhere() {
         let context = own(&bench.context);
         let (here, there) = (stream(&bench.context), stream(&context));
         let kernel = bench.kernel(MIX, "mix");
@@ -116,7 +116,7 @@ fn own_context_is_destroyed_once_with_its_last_object() {
 
 #[test]
 fn close_reports_driver_errors_and_other_users() {
-    for bench in everywhere("close_reports_driver_errors_and_other_users") {
+    for bench in everywhere() {
         let context = own(&bench.context);
         context.default_stream().unwrap();
         context.close().unwrap();
@@ -160,7 +160,7 @@ fn creating_a_context_keeps_the_current_one() {
 
 #[test]
 fn flags_are_those_that_a_context_was_made_with() {
-    for bench in everywhere("flags_are_those_that_a_context_was_made_with") {
+    for bench in everywhere() {
         let device = bench.context.device();
         for flags in [
             ContextFlags::SCHED_SPIN,
@@ -193,7 +193,7 @@ fn a_call_that_the_driver_lacks_is_named() {
 
 #[test]
 fn limits_are_what_was_asked_for_or_more() {
-    for bench in everywhere("limits_are_what_was_asked_for_or_more") {
+    for bench in everywhere() {
         let context = own(&bench.context);
         for (limit, value) in [
             (Limit::STACK_SIZE, 4096),
@@ -219,7 +219,7 @@ fn limits_are_what_was_asked_for_or_more() {
 
 #[test]
 fn the_preference_for_the_cache_is_kept() {
-    for bench in everywhere("the_preference_for_the_cache_is_kept") {
+    for bench in everywhere() {
         let context = own(&bench.context);
         assert_eq!(context.cache_config().unwrap(), CacheConfig::NONE);
         for config in [CacheConfig::SHARED, CacheConfig::L1, CacheConfig::EQUAL] {

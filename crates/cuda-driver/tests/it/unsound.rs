@@ -13,8 +13,9 @@ const N: u32 = 1 << 14;
 
 /// Creates the benches one at a time, because the number of software drivers per process is
 /// limited.
-fn benches(test: &str) -> impl Iterator<Item = Bench> {
-    (0..16).map(|seed| software(late(seed))).chain(gpu(test))
+#[track_caller]
+fn benches() -> impl Iterator<Item = Bench> {
+    (0..16).map(|seed| software(late(seed))).chain(gpu())
 }
 
 fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
@@ -43,8 +44,7 @@ fn calls(simulator: &Simulator, name: &str) -> u64 {
 
 #[test]
 fn separately_obtained_handles_share_one_tracker() {
-    let test = "separately_obtained_handles_share_one_tracker";
-    for bench in benches(test) {
+    for bench in benches() {
         let kernel = bench.kernel(COPY, "copy");
         let handle = || bench.context.device().primary_context().unwrap();
         let one = Stream::new(&handle(), StreamFlags::NON_BLOCKING, 0).unwrap();
@@ -59,7 +59,7 @@ fn separately_obtained_handles_share_one_tracker() {
 
 #[test]
 fn zeroes_are_there_before_another_stream_reads_them() {
-    for bench in benches("zeroes_are_there_before_another_stream_reads_them") {
+    for bench in benches() {
         let kernel = bench.kernel(COPY, "copy");
         let (one, two) = (bench.stream(), bench.stream());
         // The next buffer probably gets the same memory, filled with other data.
@@ -73,7 +73,7 @@ fn zeroes_are_there_before_another_stream_reads_them() {
 
 #[test]
 fn stream_created_after_launch_views_is_ordered() {
-    for bench in benches("stream_created_after_launch_views_is_ordered") {
+    for bench in benches() {
         let kernel = bench.kernel(COPY, "copy");
         let home = bench.stream();
         let (mut source, four) = (filled(&home, 1), filled(&home, 4));

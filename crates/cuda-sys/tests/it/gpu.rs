@@ -11,7 +11,7 @@ use libloading::Library;
 
 /// The driver of this machine; prints a message and returns `None` if there is none.
 fn driver() -> Option<Arc<DriverLibrary>> {
-    test_needs::found("GPU", "what the driver exports", DriverLibrary::system())
+    test_needs::found("GPU", DriverLibrary::system())
 }
 
 /// The addresses in the slots of the table; null for `None`.

@@ -76,7 +76,7 @@ fn memory_by_element() {
                 .map(|x| [x, 0, 0])
         })
         .collect();
-    for bench in everywhere("memory_by_element") {
+    for bench in everywhere() {
         for (elements, is_integer) in formats([37, 0, 0]) {
             let buffer = bench.upload(&elements.bytes());
             bench.stream.synchronize().unwrap();
@@ -112,7 +112,7 @@ fn planes_by_element() {
         .iter()
         .map(|([x, y], _)| Some([place(CLAMP, *x, 13)?, place(CLAMP, *y, 7)?, 0]))
         .collect();
-    for bench in everywhere("planes_by_element") {
+    for bench in everywhere() {
         for (elements, is_integer) in formats([13, 7, 0]) {
             let array = Array::new(&bench, &elements, 0);
             let flags = if is_integer { INTEGER } else { 0 };
@@ -133,7 +133,7 @@ fn address_modes() {
         BORDER => BORDER,
         _ => CLAMP,
     };
-    for bench in everywhere("address_modes") {
+    for bench in everywhere() {
         let array = Array::new(&bench, &elements, 0);
         for mode in [WRAP, CLAMP, MIRROR, BORDER] {
             for (flags, mode_meant) in [(0, element(mode)), (NORMALIZED, mode)] {
@@ -172,7 +172,7 @@ fn rows_with_gaps() {
         .iter()
         .map(|(_, [x, y])| [*x, *y, 0.0, 0.0])
         .collect();
-    for bench in everywhere("rows_with_gaps") {
+    for bench in everywhere() {
         let buffer = bench.upload(&bytes);
         bench.stream.synchronize().unwrap();
         let resource = rows(buffer.as_raw(), &elements, pitch);
@@ -188,7 +188,7 @@ fn rows_with_gaps() {
 
 #[test]
 fn layers_and_spaces() {
-    for bench in everywhere("layers_and_spaces") {
+    for bench in everywhere() {
         for (extent, flags, kernel) in [
             ([17, 0, 0], 0, "line"),
             ([17, 0, 5], LAYERED, "lines"),
@@ -235,7 +235,7 @@ pub(super) fn direction(face: usize, [s, t]: [f32; 2], long: f32) -> [f32; 3] {
 #[test]
 fn cubes() {
     let size = 8;
-    for bench in everywhere("cubes") {
+    for bench in everywhere() {
         // With one level the gradient of the direction does not matter.
         for (layers, flags, kernel) in [
             (6, CUBEMAP, "cube"),
@@ -278,7 +278,7 @@ fn gathered_footprints() {
             [x + u, y + v, 0.0, 0.0]
         })
         .collect();
-    for bench in everywhere("gathered_footprints") {
+    for bench in everywhere() {
         let array = Array::new(&bench, &elements, GATHER);
         let texture = Texture::new(&bench, &array.resource(), &reading(CLAMP, 0));
         for (channel, kernel) in ["gather_0", "gather_1", "gather_2", "gather_3"]
@@ -306,7 +306,7 @@ fn elements_in_memory() {
     let at: Vec<_> = (0..30_u16)
         .map(|at| [f32::from(at % 6) + 0.5, f32::from(at / 6) + 0.5, 0.0, 0.0])
         .collect();
-    for bench in everywhere("elements_in_memory") {
+    for bench in everywhere() {
         let array = Array::new(&bench, &elements, 0);
         let texture = Texture::new(&bench, &array.resource(), &reading(CLAMP, 0));
         let found = look::<[f32; 4]>(&texture, "resident", &at);
@@ -331,7 +331,7 @@ fn a_view_of_layers_in_another_format() {
     view.format = CUresourceViewFormat::CU_RES_VIEW_FORMAT_UINT_4X8;
     (view.width, view.height, view.depth) = (6, 5, 7);
     (view.firstLayer, view.lastLayer) = (2, 4);
-    for bench in everywhere("a_view_of_layers_in_another_format") {
+    for bench in everywhere() {
         let array = Array::new(&bench, &words, LAYERED);
         let (resource, desc) = (array.resource(), reading(CLAMP, 0));
         let texture = Texture::with_view(&bench, &resource, &desc, Some(&view));
@@ -360,7 +360,7 @@ fn colours_become_light() {
         ..=0.04045 => value / 12.92,
         _ => ((value + 0.055) / 1.055).powf(2.4),
     };
-    for bench in everywhere("colours_become_light") {
+    for bench in everywhere() {
         let array = Array::new(&bench, &elements, 0);
         let texture = Texture::new(&bench, &array.resource(), &reading(CLAMP, SRGB));
         let found = look::<[f32; 4]>(&texture, "line", &at);

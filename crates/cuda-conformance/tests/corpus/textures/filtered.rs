@@ -74,7 +74,7 @@ fn must_be_filtered(
 
 #[test]
 fn planes_in_every_mode() {
-    for bench in everywhere("planes_in_every_mode") {
+    for bench in everywhere() {
         let elements = Elements::random(Format::F32, 4, [15, 11, 0], 40);
         let array = Array::new(&bench, &elements, 0);
         for (mode, flags) in [
@@ -97,7 +97,7 @@ fn planes_in_every_mode() {
 
 #[test]
 fn every_shape() {
-    for bench in everywhere("every_shape") {
+    for bench in everywhere() {
         for (extent, flags, kernel, axes) in [
             ([33, 0, 0], 0, "line", 1),
             ([33, 0, 4], LAYERED, "lines", 1),
@@ -115,7 +115,7 @@ fn every_shape() {
 
 #[test]
 fn every_format() {
-    for bench in everywhere("every_format") {
+    for bench in everywhere() {
         for format in [
             Format::U8,
             Format::S8,
@@ -141,7 +141,7 @@ fn rows_of_memory() {
     for (row, line) in elements.bytes().chunks(80).enumerate() {
         bytes[row * 128..][..80].copy_from_slice(line);
     }
-    for bench in everywhere("rows_of_memory") {
+    for bench in everywhere() {
         let buffer = bench.upload(&bytes);
         bench.stream.synchronize().unwrap();
         let resource = rows(buffer.as_raw(), &elements, 128);
@@ -167,7 +167,7 @@ fn faces_of_cubes() {
         })
         .collect();
     let bound = bound(&elements, 0.0, 2) + 1e-5;
-    for bench in everywhere("faces_of_cubes") {
+    for bench in everywhere() {
         let array = Array::new(&bench, &elements, CUBEMAP);
         let texture = Texture::new(&bench, &array.resource(), &filtering(CLAMP, NORMALIZED));
         let found = look::<[f32; 4]>(&texture, "cube", &at);

@@ -32,7 +32,7 @@ fn levels(extent: [usize; 3], flags: u32, count: usize) -> Vec<Elements> {
 #[test]
 fn nearest_ones() {
     let mut random = numbers(60);
-    for bench in everywhere("nearest_ones") {
+    for bench in everywhere() {
         for (extent, flags, kernel, axes) in [
             ([32, 0, 0], 0, "line_lod", 1),
             ([32, 24, 0], 0, "plane_lod", 2),
@@ -82,7 +82,7 @@ fn bias_and_bounds() {
     let all = levels([64, 64, 0], 0, 5);
     let details = [-3.0, 0.0, 1.0, 2.0, 3.0, 4.0, 9.0_f32];
     let at: Vec<_> = details.map(|detail| [0.3, 0.7, 0.0, detail]).into();
-    for bench in everywhere("bias_and_bounds") {
+    for bench in everywhere() {
         let mipmap = Mipmap::new(&bench, &all, 0);
         for (bias, least, most) in [
             (0.0, 0.0, 10.0),
@@ -125,7 +125,7 @@ fn between_levels() {
         })
         .collect();
     let range = all.iter().map(|level| level.range(0.0)).fold(0.0, f64::max);
-    for bench in everywhere("between_levels") {
+    for bench in everywhere() {
         let mipmap = Mipmap::new(&bench, &all, 0);
         let mut desc = filtering(WRAP, NORMALIZED);
         desc.mipmapFilterMode = CUfilter_mode::CU_TR_FILTER_MODE_LINEAR;
@@ -174,7 +174,7 @@ fn by_gradients() {
         .iter()
         .map(|_| [(); 2].map(|()| random.f32()))
         .collect();
-    for bench in everywhere("by_gradients") {
+    for bench in everywhere() {
         for (kernel, all) in [("plane_grad", &all), ("line_grad", &line)] {
             let size = all[0].size();
             let mipmap = Mipmap::new(&bench, all, 0);
@@ -218,7 +218,7 @@ fn by_gradients() {
 #[test]
 fn by_gradients_in_other_shapes() {
     let mut random = numbers(63);
-    for bench in everywhere("by_gradients_in_other_shapes") {
+    for bench in everywhere() {
         for (extent, flags, kernel) in [
             ([32, 16, 32], 0, "space_grad"),
             ([32, 16, 3], LAYERED, "planes_grad"),
@@ -265,7 +265,7 @@ fn by_gradients_in_other_shapes() {
 
 #[test]
 fn of_cubes() {
-    for bench in everywhere("of_cubes") {
+    for bench in everywhere() {
         for (layers, flags, kernel) in [
             (6, CUBEMAP, "cube_lod"),
             (12, CUBEMAP | LAYERED, "cubes_lod"),
@@ -313,7 +313,7 @@ fn a_view_of_levels() {
     (view.width, view.height) = (32, 32);
     (view.firstMipmapLevel, view.lastMipmapLevel) = (1, 2);
     let at: Vec<_> = [0.0, 1.0, 5.0].map(|detail| [0.6, 0.2, 0.0, detail]).into();
-    for bench in everywhere("a_view_of_levels") {
+    for bench in everywhere() {
         let mipmap = Mipmap::new(&bench, &all, 0);
         let mut desc = reading(CLAMP, NORMALIZED);
         desc.maxMipmapLevelClamp = 10.0;

@@ -35,7 +35,7 @@ fn turn<'b>(bench: &'b Bench, elements: &Elements, flags: u32, kernel: &str) -> 
 /// Covers every shape, and every size of an access.
 #[test]
 fn turned_around() {
-    for bench in everywhere("turned_around") {
+    for bench in everywhere() {
         for (extent, format, channels, flags, kernel) in [
             ([37, 0, 0], Format::U8, 1, 0, "turn_line_char"),
             ([37, 0, 0], Format::F32, 2, 0, "turn_line_float2"),
@@ -65,7 +65,7 @@ fn what_a_surface_wrote_a_texture_reads() {
     let at: Vec<_> = (0..14 * 9_u16)
         .map(|at| [f32::from(at % 14) + 0.5, f32::from(at / 14) + 0.5, 0.0, 0.0])
         .collect();
-    for bench in everywhere("what_a_surface_wrote_a_texture_reads") {
+    for bench in everywhere() {
         let turned = turn(&bench, &elements, 0, "turn_plane_uchar4");
         let texture = Texture::new(&bench, &turned.resource(), &reading(CLAMP, INTEGER));
         let found = look::<[u32; 4]>(&texture, "plane_uint", &at);
@@ -85,7 +85,7 @@ fn what_is_outside() {
         .map(|_| [random.i32(-12..22), random.i32(-8..14)])
         .collect();
     let is_inside = |[x, y]: [i32; 2]| (0..10).contains(&x) && (0..6).contains(&y);
-    for bench in everywhere("what_is_outside") {
+    for bench in everywhere() {
         let array = Array::new(&bench, &elements, SURFACE);
         let surface = Surface::new(&bench, &array);
         let kernel = bench.kernel(&SOURCE, "around");
