@@ -56,13 +56,14 @@ fn text(output: &Output) -> String {
 }
 
 /// Returns whether NVRTC can be loaded. If not, reports that `test` is skipped.
-fn has_nvrtc(test: &str) -> bool {
-    test_needs::found("NVRTC", test, cuda_nvrtc::Nvrtc::load()).is_some()
+#[track_caller]
+fn has_nvrtc() -> bool {
+    test_needs::found("NVRTC", cuda_nvrtc::Nvrtc::load()).is_some()
 }
 
 #[test]
 fn every_example_verifies_its_result_on_the_software_device() {
-    let nvrtc = has_nvrtc("the examples that compile");
+    let nvrtc = has_nvrtc();
     for name in ALL {
         if COMPILING.contains(&name) && !nvrtc {
             continue;
@@ -83,7 +84,7 @@ fn every_example_verifies_its_result_on_the_software_device() {
 
 #[test]
 fn every_example_verifies_its_result_on_whatever_is_there() {
-    let nvrtc = has_nvrtc("the examples that compile");
+    let nvrtc = has_nvrtc();
     let gpu = cuda_driver::Driver::load().is_ok();
     for name in ALL {
         if COMPILING.contains(&name) && !nvrtc {
@@ -99,8 +100,8 @@ fn every_example_verifies_its_result_on_whatever_is_there() {
 /// The most common problem of users: PTX from a newer NVRTC, installed as a package, on an older
 /// driver.
 #[test]
-fn ptx_of_a_new_nvrtc_on_an_old_driver_is_an_error_that_says_which_versions_met() {
-    if !has_nvrtc("a new NVRTC on an old driver") {
+fn error_for_too_new_ptx_names_both_versions() {
+    if !has_nvrtc() {
         return;
     }
     let version = cuda_nvrtc::Nvrtc::load().unwrap().version();
@@ -122,7 +123,7 @@ fn ptx_of_a_new_nvrtc_on_an_old_driver_is_an_error_that_says_which_versions_met(
 
 #[test]
 fn the_demo_prints_a_table_of_times() {
-    if !has_nvrtc("the demo") {
+    if !has_nvrtc() {
         return;
     }
     let output = run("demo", &[("CUDA_SIM", "1")]);

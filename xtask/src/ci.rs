@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::workspace::{self, Workspace};
-use crate::{functions, matrix, programs, regen_bindings, setup, test, tidy, untested};
+use crate::{functions, matrix, mutants, programs, regen_bindings, setup, test, tidy, untested};
 
 /// Options of `ci`.
 #[derive(Debug, clap::Args)]
@@ -47,6 +47,7 @@ const STEPS: &[Step] = &[
     ("nvrtc", matrix::some_nvrtc),
     ("drivers", matrix::some_drivers),
     ("programs", programs::reduced),
+    ("mutants", mutants::reduced),
     ("rebuild", rebuild),
     // The program of the README, in a crate outside of the workspace.
     ("outside", |ws| {

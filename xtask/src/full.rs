@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::workspace::{self, Workspace};
-use crate::{fuzz, matrix, platforms, programs};
+use crate::{fuzz, matrix, mutants, platforms, programs};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
@@ -17,7 +17,13 @@ pub(crate) struct Options {
     /// Minutes for which `fuzz` runs each of its targets
     #[arg(long, default_value_t = 30)]
     minutes: u64,
+    /// `mutants` runs only those whose names contain this text
+    #[arg(long, default_value = "")]
+    only: String,
 }
+
+const DRIVER: &str = "cuda-driver";
+const CONFORMANCE: &str = "cuda-conformance";
 
 const CHECKS: &str = "\
 attacks     programs that attack the safe API, on 24 schedules, in release mode and under AddressSanitizer
@@ -27,6 +33,7 @@ fuzz        libFuzzer on the software device: PTX, launches and calls, for 30 mi
 graphs      20,000 random graphs, built and captured, on the late software device, against a model
 headers     every test, with bindings generated from the header of each CUDA release
 leaks       1,000,000 cycles of allocate, use, drop on 8 threads, 200,000 with failures: no leaks
+mutants     the programs of `order` with one fault in the library (--only): each must be detected
 nvrtc       the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, each at its full size
 ops         every instruction form on 32,768 threads and four compute capabilities, against the host
 order       120,000 random programs on the late software device, against a sequential model
@@ -39,19 +46,20 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         None => println!("{CHECKS}"),
         Some("attacks") => attacks(workspace)?,
         Some("drivers") => matrix::all_drivers(workspace)?,
-        Some("faults") => in_full(workspace, "it", "faults::")?,
+        Some("faults") => in_full(workspace, DRIVER, "it", "faults::")?,
         Some("fuzz") => fuzz::full(workspace, options.minutes)?,
-        Some("graphs") => in_full(workspace, "it", "random_graphs")?,
+        Some("graphs") => in_full(workspace, DRIVER, "it", "random_graphs")?,
         Some("headers") => matrix::all_headers(workspace)?,
-        Some("leaks") => in_full(workspace, "it", "leaks")?,
+        Some("leaks") => in_full(workspace, DRIVER, "it", "leaks")?,
+        Some("mutants") => mutants::full(workspace, &options.only)?,
         Some("nvrtc") => matrix::all_nvrtc(workspace)?,
         Some("ops") => {
-            in_full(workspace, "ops", "")?;
-            in_full(workspace, "corpus", "differential")?;
+            in_full(workspace, CONFORMANCE, "ops", "")?;
+            in_full(workspace, CONFORMANCE, "corpus", "differential")?;
         }
-        Some("order") => in_full(workspace, "it", "random_programs")?,
+        Some("order") => in_full(workspace, DRIVER, "it", "random_programs")?,
         Some("programs") => programs::full(workspace)?,
-        Some("signatures") => in_full(workspace, "it", "signatures")?,
+        Some("signatures") => in_full(workspace, DRIVER, "it", "signatures")?,
         Some(unknown) => bail!("there is no check {unknown}; the checks are:\n{CHECKS}"),
     }
     Ok(())
@@ -69,7 +77,7 @@ fn attacks(workspace: &Workspace) -> Result<()> {
         if is_instrumented {
             platforms::attacks(workspace, &count)?;
         } else {
-            let mut command = full_command(workspace, "attacks", "");
+            let mut command = full_command(workspace, DRIVER, "attacks", "");
             workspace::run(command.env("CUDA_ATTACKS_COUNT", &count))?;
         }
         let lines = fs::read_to_string(&count)?;
@@ -86,15 +94,14 @@ fn attacks(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests of cuda-driver in `test` whose names contain `filter`, at their full size.
-fn in_full(workspace: &Workspace, test: &str, filter: &str) -> Result<()> {
-    workspace::run(&mut full_command(workspace, test, filter))
+/// Runs the tests of `package` in `test` whose names contain `filter`, at their full size.
+fn in_full(workspace: &Workspace, package: &str, test: &str, filter: &str) -> Result<()> {
+    workspace::run(&mut full_command(workspace, package, test, filter))
 }
 
-fn full_command(workspace: &Workspace, test: &str, filter: &str) -> Command {
-    let tests = "test --release -p cuda-driver --all-features --test";
-    let mut command = workspace.cargo(tests.split(' '));
-    command.args([test, "--", "--nocapture", filter]);
+fn full_command(workspace: &Workspace, package: &str, test: &str, filter: &str) -> Command {
+    let mut command = workspace.cargo("test --release --all-features -p".split(' '));
+    command.args([package, "--test", test, "--", "--nocapture", filter]);
     command
         .env("CUDA_FULL", "1")
         .env("CUDA_TEST_REQUIRE_NVRTC", "1");

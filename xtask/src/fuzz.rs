@@ -68,7 +68,7 @@ fn nvrtc_seeds(workspace: &Workspace, to: &Path) -> Result<()> {
     setup::try_default(workspace);
     let kernels = workspace
         .root
-        .join("crates/cuda-driver/tests/corpus/kernels");
+        .join("crates/cuda-conformance/tests/corpus/kernels");
     let mut seeds = cargo(workspace, "run --quiet --example seeds --");
     seeds.arg(to).args(files_below(&kernels, &["cu"])?);
     if let Ok(library) = matrix::nvrtc_in(&workspace.cuda_setup().join("lib")) {

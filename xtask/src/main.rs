@@ -7,6 +7,7 @@ mod full;
 mod functions;
 mod fuzz;
 mod matrix;
+mod mutants;
 mod need;
 mod platforms;
 mod programs;

@@ -37,7 +37,7 @@ pub(crate) fn all_headers(workspace: &Workspace) -> Result<()> {
 pub(crate) fn some_headers(workspace: &Workspace) -> Result<()> {
     let total = HEADERS.len() + TOO_OLD.len();
     println!("2 of {total} releases (all: cargo xtask full headers)");
-    let tests = "test -p cuda-sys -p cuda-driver --all-features";
+    let tests = "test -p cuda-sys -p cuda-driver -p cuda-conformance --all-features";
     headers(workspace, &HEADERS[..1], &TOO_OLD[1..], tests)
 }
 
@@ -154,7 +154,8 @@ fn drivers(workspace: &Workspace, versions: &[&str], test: &str) -> Result<()> {
     let mut sets: Vec<_> = versions.iter().map(|it| format!("nvrtc-{it}")).collect();
     sets.push(DEVICE_HEADERS.to_owned());
     let dir = setup::ensure(workspace, &sets)?;
-    let args = "-p cuda-driver --all-features --no-fail-fast --test it --test corpus";
+    let args =
+        "-p cuda-driver -p cuda-conformance --all-features --no-fail-fast --test it --test corpus";
     let tests = || workspace.cargo(test.split(' ').chain(args.split(' ')));
     workspace::run(tests().arg("--no-run"))?;
     let mut failed = Vec::new();

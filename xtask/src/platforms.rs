@@ -98,7 +98,7 @@ pub(crate) fn valgrind(workspace: &Workspace, options: &Options) -> Result<()> {
     suite.runner = runner.map(str::to_owned).to_vec();
     suite.packages.clone_from(&options.package);
     if suite.packages.is_empty() {
-        suite.packages = ["cuda-sys", "cuda-sim", "cuda-driver"]
+        suite.packages = ["cuda-sys", "cuda-sim", "cuda-driver", "cuda-conformance"]
             .map(str::to_owned)
             .to_vec();
     }

@@ -16,7 +16,13 @@ use anyhow::{Context, Result, bail};
 use crate::workspace::{self, Workspace, within};
 
 /// The packages whose tests concern code at run time. The others run at build time.
-pub(crate) const PACKAGES: [&str; 4] = ["cuda-sys", "cuda-sim", "cuda-nvrtc", "cuda-driver"];
+pub(crate) const PACKAGES: [&str; 5] = [
+    "cuda-sys",
+    "cuda-sim",
+    "cuda-nvrtc",
+    "cuda-driver",
+    "cuda-conformance",
+];
 
 /// The features without bindgen, which would need a C compiler's headers for each target.
 pub(crate) const FEATURES: [&str; 2] = [

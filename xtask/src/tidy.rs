@@ -9,6 +9,9 @@ use crate::workspace::{Workspace, files_below};
 /// The maximum number of lines of a hand-written file.
 const MAX_LINES: usize = 500;
 
+/// The maximum length of the name of a function, including tests.
+const MAX_NAME: usize = 60;
+
 /// The marks by which generators identify their output, in its first lines.
 const GENERATED_MARKS: [&str; 3] = [
     "@generated",
@@ -97,6 +100,17 @@ fn check(name: &str, text: &str) -> Vec<String> {
     if marked {
         problems.push("is generated but does not lie below generated/".to_owned());
     }
+    let declared = text.lines().filter_map(|line| line.split_once("fn "));
+    for (_, rest) in declared {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let name = rest.split(|c| !is_part(c)).next().unwrap_or_default();
+        if name.len() > MAX_NAME {
+            problems.push(format!(
+                "the name {name} has {} characters; the maximum is {MAX_NAME}",
+                name.len()
+            ));
+        }
+    }
     let lines = text.lines().count();
     if lines > MAX_LINES {
         problems.push(format!(
@@ -130,11 +144,13 @@ mod tests {
     #[test]
     fn each_broken_rule_is_a_problem() {
         let long = format!("//! Long.\n{}", "// line\n".repeat(MAX_LINES));
+        let long_name = format!("//! A.\nfn {}() {{}}\n", "n".repeat(MAX_NAME + 1));
         for (name, text, said) in [
             ("a.rs", "//! A.\n\tfn f() {}\n", "a tab"),
             ("a.md", "text \n", "a space at the end"),
             ("a.rs", "fn f() {}\n", "//!"),
             ("a.rs", &long, "501 lines"),
+            ("a.rs", &long_name, "61 characters"),
             (
                 "src/a.rs",
                 "//! @generated from cuda.h\n",

@@ -52,7 +52,7 @@ mod tests {
     use crate::model::Model;
 
     #[test]
-    fn a_negative_number_with_an_unsigned_definition_becomes_unsigned() {
+    fn negative_number_of_unsigned_type_becomes_unsigned() {
         let text = "pub const ANY: i32 = -1; pub const MINUS: i32 = -1; pub const ONE: u32 = 1;";
         let mut model = Model::parse("test", text).unwrap();
         restore_unsigned(

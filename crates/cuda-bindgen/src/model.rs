@@ -459,7 +459,7 @@ mod tests {
         pub struct Missing { pub x: u32 }";
 
     #[test]
-    fn the_longer_type_wins_and_then_the_header_unless_the_spelling_differs() {
+    fn longer_type_wins_then_header_unless_spelling_differs() {
         let mut old = Model::default();
         old.add("snapshot", OLD, false).unwrap();
         let joined = Model::parse("header", NEW).unwrap().join(old);

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn revisions_pair_in_order_and_a_signature_that_differs_is_an_error() {
+    fn revisions_pair_in_order_and_with_equal_signatures() {
         let functions = "extern \"C\" { pub fn cuA(x: u32) -> i32; pub fn cuA_v2(x: u64) -> i32; }";
         let good = "pub type PFN_cuA_v12000 = Option<unsafe extern \"C\" fn(y: W) -> i32>;
                     pub type PFN_cuA_v2000 = Option<unsafe extern \"C\" fn(x: u32) -> i32>;

@@ -5,6 +5,8 @@ use std::env;
 use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::panic::Location;
+use std::thread;
 
 #[cfg(unix)]
 pub mod users;
@@ -29,19 +31,43 @@ pub fn skipped(what: &str) {
     }
 }
 
-/// Returns what `test` needs if it was found. Otherwise reports that `test` is skipped because
-/// there is no `what`, such as `GPU` or `NVRTC`.
+/// Returns the name of the running test, which is the name of its thread. If tests run one at a
+/// time, they run on the main thread; then returns the place of the caller.
+#[must_use]
+#[track_caller]
+pub fn this_test() -> String {
+    match thread::current().name() {
+        Some(name) if name != "main" => name.to_owned(),
+        _ => Location::caller().to_string(),
+    }
+}
+
+/// Reports that the running test is skipped, with the reason.
+///
+/// # Panics
+///
+/// Panics if the list cannot be written.
+#[track_caller]
+pub fn skip(why: &str) {
+    skipped(&format!("{}: {why}", this_test()));
+}
+
+/// Returns what the running test needs if it was found. Otherwise reports that the test is skipped
+/// because there is no `what`, such as `GPU` or `NVRTC`.
 ///
 /// # Panics
 ///
 /// Panics if it was not found and is [required](is_required).
-pub fn found<T>(what: &str, test: &str, found: Result<T, impl Display>) -> Option<T> {
-    found
-        .map_err(|why| {
-            assert!(!is_required(what), "{test} needs {what}: {why}");
-            skipped(&format!("{test}: no {what}"));
-        })
-        .ok()
+#[track_caller]
+pub fn found<T>(what: &str, found: Result<T, impl Display>) -> Option<T> {
+    match found {
+        Ok(found) => Some(found),
+        Err(why) => {
+            assert!(!is_required(what), "{} needs {what}: {why}", this_test());
+            skip(&format!("no {what}"));
+            None
+        }
+    }
 }
 
 /// Returns whether the absence of `what` is a failure: `CUDA_TEST_REQUIRE` is 1, or the variable

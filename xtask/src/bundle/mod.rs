@@ -20,11 +20,12 @@ use crate::workspace::{Workspace, files_below};
 const RUNNER: &str = include_str!("run.sh");
 
 /// The packages that use CUDA.
-const PACKAGES: [&str; 6] = [
+const PACKAGES: [&str; 7] = [
     "cuda-sys",
     "cuda-driver",
     "cuda-nvrtc",
     "cuda-sim",
+    "cuda-conformance",
     "examples",
     "benches",
 ];

@@ -44,9 +44,7 @@ impl Folder {
 
 /// Returns whether this machine has NVRTC. If not, reports that the test is skipped.
 fn has_nvrtc() -> bool {
-    let thread = std::thread::current();
-    let test = thread.name().unwrap_or("a test");
-    test_needs::found("NVRTC", test, Nvrtc::load()).is_some()
+    test_needs::found("NVRTC", Nvrtc::load()).is_some()
 }
 
 /// Runs the test `child` of this program in a process of its own, and returns its output.

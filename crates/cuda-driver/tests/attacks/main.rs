@@ -8,8 +8,6 @@
 //!
 //! `CUDA_FULL=1` runs all schedules, `CUDA_SCHEDULE=7` runs one of them.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod contexts;
 mod devices;
 mod forgotten;

@@ -19,7 +19,7 @@ use cuda_driver::{Error, Result, Version};
 use cuda_sim::{Builder, Schedule, Simulator};
 use test_needs::skipped;
 
-use crate::common::{gpu_driver, older, simulator};
+use test_drivers::{gpu_driver, older, simulator};
 
 /// The number of schedules.
 const FULL: u64 = 24;
@@ -158,7 +158,7 @@ impl Attack {
             println!("attacks: {name}: software device only: {why}");
             return;
         }
-        let Some(driver) = gpu_driver(name) else {
+        let Some(driver) = gpu_driver() else {
             return;
         };
         if self.two_contexts && driver.devices().is_ok_and(|devices| devices.len() < 2) {

@@ -22,7 +22,7 @@ impl Drop for Owner {
 
 #[test]
 fn an_address_goes_out_and_comes_back() {
-    for bench in everywhere("an_address_goes_out_and_comes_back") {
+    for bench in everywhere() {
         let (home, other) = (bench.stream(), bench.stream());
         let copy = bench.kernel(COPY, "copy");
         let source = DeviceBuffer::from_host(&home, &[5_u32; 64]).unwrap();
@@ -52,7 +52,7 @@ fn an_address_goes_out_and_comes_back() {
 
 #[test]
 fn foreign_memory_is_let_go_after_its_uses() {
-    for bench in everywhere("foreign_memory_is_let_go_after_its_uses") {
+    for bench in everywhere() {
         let (home, other) = (bench.stream(), bench.stream());
         let copy = bench.kernel(COPY, "copy");
         let whole = Arc::new(DeviceBuffer::from_host(&home, &[3_u32; 64]).unwrap());
@@ -92,7 +92,7 @@ fn expected<T: Clone>(value: T, n: usize) -> Vec<T> {
 
 #[test]
 fn memory_is_filled_with_values_of_every_size() {
-    for bench in everywhere("memory_is_filled_with_values_of_every_size") {
+    for bench in everywhere() {
         let stream = bench.stream();
         for n in [1_usize, 2, 3, 64, 1001] {
             let bytes = DeviceBuffer::filled(&stream, n, 0xa5_u8).unwrap();
@@ -156,7 +156,7 @@ fn a_fill_is_one_call_where_the_driver_has_one() {
 
 #[test]
 fn chunks_are_pieces_of_a_buffer() {
-    for bench in everywhere("chunks_are_pieces_of_a_buffer") {
+    for bench in everywhere() {
         let (home, other) = (bench.stream(), bench.stream());
         let copy = bench.kernel(COPY, "copy");
         let words: Vec<u32> = (0..10).collect();
@@ -188,7 +188,7 @@ fn chunks_are_pieces_of_a_buffer() {
 
 #[test]
 fn bytes_are_seen_as_other_types_if_they_can_be() {
-    for bench in everywhere("bytes_are_seen_as_other_types_if_they_can_be") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut bytes = DeviceBuffer::from_host(&stream, &[1_u8, 0, 0, 0, 2, 0, 0, 0, 3]).unwrap();
         let words = bytes.slice(..8).unwrap().cast::<u32>().unwrap();
@@ -214,7 +214,7 @@ fn bytes_are_seen_as_other_types_if_they_can_be() {
 
 #[test]
 fn a_clone_is_apart() {
-    for bench in everywhere("a_clone_is_apart") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3]).unwrap();
         let clone = buffer.try_clone().unwrap();
@@ -282,7 +282,7 @@ fn construct_in(allocator: &impl Allocator, stream: &Stream) {
 
 #[test]
 fn every_allocator_has_every_constructor() {
-    for bench in everywhere("every_allocator_has_every_constructor") {
+    for bench in everywhere() {
         let (stream, other) = (bench.stream(), bench.stream());
         construct_in(&stream, &stream);
         construct_in(&other, &stream);

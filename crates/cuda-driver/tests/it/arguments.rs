@@ -17,7 +17,7 @@ fn the_macro_launches_what_a_tuple_launches() {
     struct Kernels {
         copy: Function,
     }
-    for bench in everywhere("the_macro_launches_what_a_tuple_launches") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let kernels = Kernels {
             copy: bench.kernel(COPY, "copy"),
@@ -65,7 +65,7 @@ fn vectors_are_aligned_as_in_cuda() {
         <[f32; 3]>::from(Float3::from([1.0, 2.0, 3.0])),
         [1.0, 2.0, 3.0]
     );
-    for bench in everywhere("vectors_are_aligned_as_in_cuda") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let vectors = [
             Float4::new(1.0, 2.0, 3.0, 4.0),
@@ -94,7 +94,7 @@ fn structs_and_halves_reach_the_kernel_bit_by_bit() {
     struct Id(u32);
 
     assert_eq!(size_of::<Id>(), 4);
-    for bench in everywhere("structs_and_halves_reach_the_kernel_bit_by_bit") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let echo = bench.kernel(ECHO, "echo");
         let vector = Float4::new(1.5, -2.0, f32::MAX, 0.25);

@@ -22,8 +22,8 @@ fn is_overflow(result: Result<(), Error>, what: &str) {
 }
 
 #[test]
-fn a_size_that_overflows_is_an_error_wherever_memory_is_asked_for() {
-    for bench in everywhere("a_size_that_overflows_is_an_error_wherever_memory_is_asked_for") {
+fn overflowing_size_is_an_error_in_every_allocation() {
+    for bench in everywhere() {
         fn all<T: DeviceRepr>(bench: &Bench, len: usize) {
             let stream = bench.stream();
             let pool = CachingPool::new(&bench.context);
@@ -61,7 +61,7 @@ fn a_size_that_overflows_is_an_error_wherever_memory_is_asked_for() {
 
 #[test]
 fn a_range_out_of_bounds_is_none_on_every_view() {
-    for bench in everywhere("a_range_out_of_bounds_is_none_on_every_view") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
         for (start, end) in [
@@ -93,7 +93,7 @@ fn a_range_out_of_bounds_is_none_on_every_view() {
 
 #[test]
 fn lengths_that_differ_are_errors_and_nothing_is_copied() {
-    for bench in everywhere("lengths_that_differ_are_errors_and_nothing_is_copied") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
         let mut buffer = DeviceBuffer::from_host(&stream, &[7_u16; 3]).unwrap();
@@ -206,7 +206,7 @@ fn are_of_another(results: Vec<(&'static str, Result<(), Error>)>) {
 
 #[test]
 fn an_object_of_another_context_is_an_error_on_one_device() {
-    for bench in everywhere("an_object_of_another_context_is_an_error_on_one_device") {
+    for bench in everywhere() {
         let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
         let (mut one, mut two) = (Side::new(&bench.context), Side::new(&own));
         are_of_another(within_one_context(&mut one, &mut two));
@@ -232,7 +232,7 @@ fn an_object_of_another_device_is_an_error() {
 }
 
 #[test]
-fn an_object_of_another_driver_is_an_error_and_neither_driver_is_called() {
+fn object_of_another_driver_fails_without_a_call() {
     let benches = [(); 2].map(|()| software(Builder::new()));
     let [mut one, mut two] = benches.each_ref().map(|bench| Side::new(&bench.context));
     let y = DeviceBuffer::from_host(&one.stream, &[3; 4]).unwrap();
@@ -268,7 +268,7 @@ fn an_object_of_another_driver_is_an_error_and_neither_driver_is_called() {
 }
 
 #[test]
-fn memory_that_runs_out_is_told_with_the_bytes_wherever_it_is_asked_for() {
+fn out_of_memory_error_names_bytes_everywhere() {
     let bench = software(Builder::new().memory(64 << 20).host_memory(8 << 20));
     let stream = bench.stream();
     let pool = CachingPool::new(&bench.context);
@@ -316,7 +316,7 @@ fn memory_that_runs_out_is_told_with_the_bytes_wherever_it_is_asked_for() {
 
 #[test]
 fn addresses_and_sizes_that_do_not_fit_another_type_are_errors() {
-    for bench in everywhere("addresses_and_sizes_that_do_not_fit_another_type_are_errors") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let bytes = DeviceBuffer::from_host(&stream, &[1_u8; 17]).unwrap();
         let error = bytes.as_slice().cast::<u32>().unwrap_err();

@@ -216,17 +216,17 @@ impl Packed {
     }
 }
 
-fn compiled(bench: &Bench, test: &str) -> Option<Module> {
-    let nvrtc = nvrtc(test)?;
+#[track_caller]
+fn compiled(bench: &Bench) -> Option<Module> {
+    let nvrtc = nvrtc()?;
     let program = Program::new(&nvrtc, SOURCE).name("batch.cu");
     Some(Module::compile(&bench.context, &program, &Options::new()).unwrap())
 }
 
 #[test]
 fn a_batch_of_many_buffers_and_a_struct_is_one_launch() {
-    let test = "a_batch_of_many_buffers_and_a_struct_is_one_launch";
-    for bench in everywhere(test) {
-        let Some(module) = compiled(&bench, test) else {
+    for bench in everywhere() {
+        let Some(module) = compiled(&bench) else {
             return;
         };
         let kernel = module.function("by_arguments").unwrap();
@@ -269,10 +269,9 @@ fn a_batch_of_many_buffers_and_a_struct_is_one_launch() {
 }
 
 #[test]
-fn buffers_whose_addresses_are_in_a_struct_are_ordered_across_streams() {
-    let test = "buffers_whose_addresses_are_in_a_struct_are_ordered_across_streams";
-    for bench in everywhere(test) {
-        let Some(module) = compiled(&bench, test) else {
+fn buffers_with_addresses_in_structs_are_ordered() {
+    for bench in everywhere() {
+        let Some(module) = compiled(&bench) else {
             return;
         };
         let kernel = module.function("by_struct").unwrap();

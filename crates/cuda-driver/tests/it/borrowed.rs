@@ -91,7 +91,7 @@ fn copied(context: &Context, words: &[u32]) -> Vec<u32> {
 
 #[test]
 fn a_borrowed_context_does_what_others_do_and_is_left_alone() {
-    for bench in everywhere("a_borrowed_context_does_what_others_do_and_is_left_alone") {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let context = foreign.borrow(alive()).unwrap();
         assert!(context.is_borrowed() && !context.is_primary());
@@ -110,7 +110,7 @@ fn a_borrowed_context_does_what_others_do_and_is_left_alone() {
 
 #[test]
 fn two_borrows_of_one_context_are_one() {
-    for bench in everywhere("two_borrows_of_one_context_are_one") {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let (one, two) = (
             foreign.borrow(alive()).unwrap(),
@@ -143,9 +143,8 @@ fn two_borrows_of_one_context_are_one() {
 }
 
 #[test]
-fn a_borrow_of_a_primary_context_or_of_ours_is_another_handle_of_it() {
-    let test = "a_borrow_of_a_primary_context_or_of_ours_is_another_handle_of_it";
-    for bench in everywhere(test) {
+fn borrowing_a_known_context_gives_another_handle() {
+    for bench in everywhere() {
         let driver = bench.context.driver();
         let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
         for context in [&bench.context, &own] {
@@ -158,7 +157,7 @@ fn a_borrow_of_a_primary_context_or_of_ours_is_another_handle_of_it() {
 }
 
 #[test]
-fn a_primary_context_that_only_other_code_holds_is_retained_when_it_is_borrowed() {
+fn borrowing_a_primary_context_retains_it() {
     let bench = software(Builder::new().devices(2));
     let driver = bench.context.driver();
     let device = driver.device(1).unwrap();
@@ -188,7 +187,7 @@ fn a_primary_context_that_only_other_code_holds_is_retained_when_it_is_borrowed(
 
 #[test]
 fn a_token_that_owns_the_context_goes_with_the_last_object() {
-    for bench in everywhere("a_token_that_owns_the_context_goes_with_the_last_object") {
+    for bench in everywhere() {
         let foreign = Arc::new(Foreign::new(&bench));
         let destroyed = Arc::clone(&foreign.destroyed);
         let token: Arc<dyn LivenessToken> = Arc::clone(&foreign) as _;
@@ -205,9 +204,8 @@ fn a_token_that_owns_the_context_goes_with_the_last_object() {
 }
 
 #[test]
-fn once_declared_dead_every_call_is_an_error_and_none_reaches_the_driver() {
-    let test = "once_declared_dead_every_call_is_an_error_and_none_reaches_the_driver";
-    for bench in everywhere(test) {
+fn calls_in_a_dead_context_fail_without_the_driver() {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
@@ -302,8 +300,8 @@ fn once_declared_dead_every_call_is_an_error_and_none_reaches_the_driver() {
 }
 
 #[test]
-fn what_a_dead_context_did_with_a_buffer_of_a_living_one_is_over() {
-    for bench in everywhere("what_a_dead_context_did_with_a_buffer_of_a_living_one_is_over") {
+fn uses_by_a_dead_context_count_as_complete() {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
@@ -326,7 +324,7 @@ fn what_a_dead_context_did_with_a_buffer_of_a_living_one_is_over() {
 
 #[test]
 fn a_borrow_with_a_dead_token_is_an_error_and_so_is_one_of_two() {
-    for bench in everywhere("a_borrow_with_a_dead_token_is_an_error_and_so_is_one_of_two") {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let dead = Arc::new(AtomicBool::new(false));
         let error = foreign.borrow(dead).unwrap_err();
@@ -350,7 +348,7 @@ fn a_borrow_with_a_dead_token_is_an_error_and_so_is_one_of_two() {
 
 #[test]
 fn the_current_context_is_told_if_it_is_known() {
-    for bench in everywhere("the_current_context_is_told_if_it_is_known") {
+    for bench in everywhere() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let driver = bench.context.driver();
@@ -378,7 +376,7 @@ fn the_current_context_is_told_if_it_is_known() {
 
 #[test]
 fn page_locked_memory_outlives_a_context_that_others_destroy() {
-    for bench in everywhere("page_locked_memory_outlives_a_context_that_others_destroy") {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
@@ -412,7 +410,7 @@ fn page_locked_memory_outlives_a_context_that_others_destroy() {
 
 #[test]
 fn the_host_gets_no_slice_of_memory_that_others_can_destroy() {
-    for bench in everywhere("the_host_gets_no_slice_of_memory_that_others_can_destroy") {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let context = foreign.borrow(alive()).unwrap();
         let stream = context.default_stream().unwrap();
@@ -428,7 +426,7 @@ fn the_host_gets_no_slice_of_memory_that_others_can_destroy() {
 
 #[test]
 fn a_scope_ends_though_its_context_was_declared_dead_in_it() {
-    for bench in everywhere("a_scope_ends_though_its_context_was_declared_dead_in_it") {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
@@ -451,7 +449,7 @@ fn a_scope_ends_though_its_context_was_declared_dead_in_it() {
 
 #[test]
 fn a_transfer_gives_its_memory_back_though_its_context_is_dead() {
-    for bench in everywhere("a_transfer_gives_its_memory_back_though_its_context_is_dead") {
+    for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
@@ -473,8 +471,8 @@ fn a_transfer_gives_its_memory_back_though_its_context_is_dead() {
 }
 
 #[test]
-fn the_host_waits_for_managed_memory_that_a_dead_context_has_read() {
-    for bench in everywhere("the_host_waits_for_managed_memory_that_a_dead_context_has_read") {
+fn host_waits_for_managed_memory_read_by_dead_context() {
+    for bench in everywhere() {
         if !bench
             .context
             .device()

@@ -23,13 +23,14 @@ fn copy(
 }
 
 /// Software devices with 32 late schedules, and the GPU.
-fn schedules(test: &str) -> impl Iterator<Item = Bench> {
-    (0..32).map(|seed| software(late(seed))).chain(gpu(test))
+#[track_caller]
+fn schedules() -> impl Iterator<Item = Bench> {
+    (0..32).map(|seed| software(late(seed))).chain(gpu())
 }
 
 #[test]
 fn a_block_that_comes_back_is_handed_out_without_a_call() {
-    for bench in everywhere("a_block_that_comes_back_is_handed_out_without_a_call") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let pool = CachingPool::new(&bench.context);
         let first = DeviceBuffer::from_host_in(&pool, &stream, &[1_u32; 1000]).unwrap();
@@ -70,7 +71,7 @@ fn a_block_that_comes_back_is_handed_out_without_a_call() {
 
 #[test]
 fn a_block_under_its_reader_is_not_written_by_the_next_owner() {
-    for bench in schedules("a_block_under_its_reader_is_not_written_by_the_next_owner") {
+    for bench in schedules() {
         let kernel = bench.kernel(COPY, "copy");
         let (home, reader, next) = (bench.stream(), bench.stream(), bench.stream());
         // The limit leaves room for one block, so the next owner gets the same one.
@@ -100,7 +101,7 @@ fn a_block_under_its_reader_is_not_written_by_the_next_owner() {
 
 #[test]
 fn a_stream_gets_what_is_idle_before_what_is_new() {
-    for bench in everywhere("a_stream_gets_what_is_idle_before_what_is_new") {
+    for bench in everywhere() {
         let (one, other) = (bench.stream(), bench.stream());
         let pool = CachingPool::new(&bench.context);
         drop(DeviceBuffer::<u8>::zeroed_in(&pool, &one, 1000).unwrap());
@@ -128,7 +129,7 @@ fn a_stream_gets_what_is_idle_before_what_is_new() {
 
 #[test]
 fn the_limit_holds() {
-    for bench in everywhere("the_limit_holds") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let pool = CachingPool::with_limit(&bench.context, 4096);
         let half = pool.filled_with(&stream, 2048, 1);
@@ -192,7 +193,7 @@ fn what_waits_makes_room_when_memory_runs_out() {
 
 #[test]
 fn buffers_outlive_their_pool_and_nothing_is_left() {
-    for bench in everywhere("buffers_outlive_their_pool_and_nothing_is_left") {
+    for bench in everywhere() {
         let (stream, other) = (bench.stream(), bench.stream());
         let pool = CachingPool::new(&bench.context);
         let second = pool.clone();
@@ -211,7 +212,7 @@ fn buffers_outlive_their_pool_and_nothing_is_left() {
 
 #[test]
 fn an_address_that_goes_out_is_the_pool_s_no_more() {
-    for bench in everywhere("an_address_that_goes_out_is_the_pool_s_no_more") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let pool = CachingPool::new(&bench.context);
         let address = pool.filled_with(&stream, 300, 4).into_raw().unwrap();
@@ -251,7 +252,7 @@ fn a_pool_of_another_context_is_refused() {
 
 #[test]
 fn threads_share_a_pool() {
-    for bench in everywhere("threads_share_a_pool") {
+    for bench in everywhere() {
         let pool = CachingPool::new(&bench.context);
         thread::scope(|scope| {
             for worker in 0_u32..4 {
@@ -286,7 +287,7 @@ fn threads_share_a_pool() {
 
 #[test]
 fn page_locked_memory_is_handed_out_again() {
-    for bench in everywhere("page_locked_memory_is_handed_out_again") {
+    for bench in everywhere() {
         let pool = PinnedCachingPool::new(&bench.context, PinnedFlags::empty());
         let mut first = pool.take::<u32>(1000).unwrap();
         assert_eq!(*first, [0; 1000], "{}", bench.name);
@@ -328,7 +329,7 @@ fn page_locked_memory_is_handed_out_again() {
 
 #[test]
 fn page_locked_memory_keeps_to_the_limit() {
-    for bench in everywhere("page_locked_memory_keeps_to_the_limit") {
+    for bench in everywhere() {
         let pool = PinnedCachingPool::with_limit(&bench.context, PinnedFlags::DEVICE_MAP, 1024);
         drop(pool.take::<u8>(300).unwrap());
         let whole = pool.take::<u8>(1024).unwrap();
@@ -350,7 +351,7 @@ fn page_locked_memory_keeps_to_the_limit() {
 }
 
 #[test]
-fn page_locked_memory_of_a_transfer_that_failed_never_comes_back() {
+fn page_locked_memory_of_failed_transfer_is_not_reused() {
     let bench = software(late(1));
     let (stream, simulator) = (bench.stream(), bench.simulator.as_ref().unwrap());
     let pool = PinnedCachingPool::new(&bench.context, PinnedFlags::empty());

@@ -86,7 +86,7 @@ fn a_zeroed_buffer_is_two_calls_and_its_drop_one() {
 }
 
 #[test]
-fn the_first_use_on_another_stream_is_two_calls_more_for_each_source() {
+fn first_use_on_another_stream_adds_two_calls_per_source() {
     let counted = Counted::new();
     let other = counted.bench.stream();
     let (input, mut output) = (counted.buffer(), counted.buffer());
@@ -137,7 +137,7 @@ fn a_drop_after_one_use_elsewhere_is_two_calls_more() {
 }
 
 #[test]
-fn a_small_copy_from_the_host_does_not_wait_and_one_to_it_waits_once() {
+fn small_copy_waits_once_if_to_the_host() {
     let counted = Counted::new();
     let mut buffer = counted.buffer();
     // The first copy allocates the staging block.

@@ -28,7 +28,7 @@ fn config() -> LaunchConfig {
 
 #[test]
 fn what_is_captured_may_be_dropped_and_runs_a_thousand_times() {
-    for bench in everywhere("what_is_captured_may_be_dropped_and_runs_a_thousand_times") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut result = filled(&stream, 0);
         let exec = {
@@ -65,7 +65,7 @@ fn what_is_captured_may_be_dropped_and_runs_a_thousand_times() {
 
 #[test]
 fn lines_run_beside_each_other_and_wait_where_they_share_memory() {
-    for bench in everywhere("lines_run_beside_each_other_and_wait_where_they_share_memory") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, mut y, mut z) = (filled(&stream, 1), filled(&stream, 2), filled(&stream, 3));
         let graph = Graph::capture(&bench.context, |scope| {
@@ -106,7 +106,7 @@ fn lines_run_beside_each_other_and_wait_where_they_share_memory() {
 
 #[test]
 fn lines_may_be_captured_by_several_threads() {
-    for bench in everywhere("lines_may_be_captured_by_several_threads") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let mut buffers: Vec<_> = (0..4).map(|value| filled(&stream, value)).collect();
         let shared = filled(&stream, 5);
@@ -138,7 +138,7 @@ fn lines_may_be_captured_by_several_threads() {
 
 #[test]
 fn an_error_and_a_panic_end_the_capture() {
-    for bench in everywhere("an_error_and_a_panic_end_the_capture") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, 1), filled(&stream, 1));
         let refused = Graph::capture(&bench.context, |scope| {
@@ -168,7 +168,7 @@ fn an_error_and_a_panic_end_the_capture() {
 
 #[test]
 fn what_would_break_a_capture_is_refused_or_put_off() {
-    for bench in everywhere("what_would_break_a_capture_is_refused_or_put_off") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, 1), filled(&stream, 4));
         let (context, gone) = (&bench.context, bench.kernel(COPY, "copy"));
@@ -215,8 +215,8 @@ fn what_would_break_a_capture_is_refused_or_put_off() {
 }
 
 #[test]
-fn a_capture_that_other_code_breaks_is_an_error_and_leaves_all_usable() {
-    for bench in everywhere("a_capture_that_other_code_breaks_is_an_error_and_leaves_all_usable") {
+fn capture_broken_by_other_code_leaves_all_usable() {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, 1);
         let table = bench.context.driver().library().table();
@@ -247,10 +247,10 @@ fn a_capture_that_other_code_breaks_is_an_error_and_leaves_all_usable() {
 
 #[test]
 fn calls_are_captured_into_a_graph_that_is_there() {
-    if !has_version("calls_are_captured_into_a_graph_that_is_there", (12, 3)) {
+    if !has_version((12, 3)) {
         return;
     }
-    for bench in everywhere("calls_are_captured_into_a_graph_that_is_there") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 2));
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -274,15 +274,11 @@ fn calls_are_captured_into_a_graph_that_is_there() {
 }
 
 #[test]
-fn a_broken_capture_takes_the_graph_with_it_and_leaves_its_executables() {
-    if !has_version(
-        "a_broken_capture_takes_the_graph_with_it_and_leaves_its_executables",
-        (12, 3),
-    ) {
+fn broken_capture_ends_graph_but_not_executables() {
+    if !has_version((12, 3)) {
         return;
     }
-    let test = "a_broken_capture_takes_the_graph_with_it_and_leaves_its_executables";
-    for bench in everywhere(test) {
+    for bench in everywhere() {
         let stream = bench.stream();
         let (mut x, mut y) = (filled(&stream, 1), filled(&stream, 2));
         let table = bench.context.driver().library().table();
@@ -310,7 +306,7 @@ fn a_broken_capture_takes_the_graph_with_it_and_leaves_its_executables() {
 
 #[test]
 fn what_other_code_captures_is_followed() {
-    for bench in everywhere("what_other_code_captures_is_followed") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, 0), filled(&stream, 2));
         let driver = bench.context.driver().clone();
@@ -340,7 +336,7 @@ fn what_other_code_captures_is_followed() {
 
 #[test]
 fn launches_with_attributes_are_captured() {
-    for bench in everywhere("launches_with_attributes_are_captured") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, 1), filled(&stream, 2));
         let event = cuda_driver::Event::new(&bench.context, Default::default()).unwrap();
@@ -364,7 +360,7 @@ fn launches_with_attributes_are_captured() {
 #[test]
 fn objects_of_other_captures_and_contexts_are_refused() {
     let other = crate::support::software(cuda_sim::Builder::new());
-    for bench in everywhere("objects_of_other_captures_and_contexts_are_refused") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, 1);
         let foreign: &Bench = &other;

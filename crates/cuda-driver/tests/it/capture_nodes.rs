@@ -28,13 +28,10 @@ fn config() -> LaunchConfig {
 
 #[test]
 fn a_while_node_runs_until_a_counter_on_the_device_says_stop() {
-    if !has_version(
-        "a_while_node_runs_until_a_counter_on_the_device_says_stop",
-        (12, 3),
-    ) {
+    if !has_version((12, 3)) {
         return;
     }
-    for bench in everywhere("a_while_node_runs_until_a_counter_on_the_device_says_stop") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let count_down = bench.kernel(CONDITIONAL, "count_down");
         let (mut x, y) = (filled(&stream, 0), filled(&stream, 3));
@@ -66,13 +63,10 @@ fn a_while_node_runs_until_a_counter_on_the_device_says_stop() {
 
 #[test]
 fn a_switch_node_runs_the_body_that_a_word_on_the_device_names() {
-    if !has_version(
-        "a_switch_node_runs_the_body_that_a_word_on_the_device_names",
-        (12, 8),
-    ) {
+    if !has_version((12, 8)) {
         return;
     }
-    for bench in everywhere("a_switch_node_runs_the_body_that_a_word_on_the_device_names") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let choose = bench.kernel(CONDITIONAL, "choose");
         let mut x = filled(&stream, 0);
@@ -108,7 +102,7 @@ fn a_switch_node_runs_the_body_that_a_word_on_the_device_names() {
 
 #[test]
 fn closures_children_events_and_host_memory_are_captured() {
-    for bench in everywhere("closures_children_events_and_host_memory_are_captured") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let kernel: Kernel<(Writes<u32>, Reads<u32>, u32)> = mix.typed().unwrap();
         let (mut x, y) = (filled(&stream, 1), filled(&stream, 3));
@@ -151,7 +145,7 @@ fn closures_children_events_and_host_memory_are_captured() {
 
 #[test]
 fn captured_nodes_are_updated_like_others() {
-    for bench in everywhere("captured_nodes_are_updated_like_others") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y, z) = (filled(&stream, 1), filled(&stream, 3), filled(&stream, 5));
         let (graph, node) = Graph::capture_with(&bench.context, |scope| {

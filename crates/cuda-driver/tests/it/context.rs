@@ -17,8 +17,8 @@ use crate::support::{everywhere, gpu, late, simulator, software};
 use crate::task::until;
 
 #[test]
-fn handles_of_one_primary_context_share_it_and_its_default_stream() {
-    for bench in everywhere("handles_of_one_primary_context_share_it_and_its_default_stream") {
+fn primary_context_handles_share_default_stream() {
+    for bench in everywhere() {
         let other = bench.context.device().primary_context().unwrap();
         assert_eq!(other, bench.context);
         assert_eq!(other.as_raw(), bench.context.as_raw());
@@ -31,7 +31,7 @@ fn handles_of_one_primary_context_share_it_and_its_default_stream() {
 
 #[test]
 fn every_load_gives_the_same_driver() {
-    let Some(bench) = gpu("every_load_gives_the_same_driver") else {
+    let Some(bench) = gpu() else {
         return;
     };
     let again = Driver::load()
@@ -82,7 +82,7 @@ fn current(driver: &Driver) -> *mut cuda_sys::CUctx_st {
 
 #[test]
 fn calls_put_back_what_was_current() {
-    for bench in everywhere("calls_put_back_what_was_current") {
+    for bench in everywhere() {
         let context = bench.context.clone();
         // A new thread has no current context.
         thread::spawn(move || {
@@ -103,7 +103,7 @@ fn calls_put_back_what_was_current() {
 }
 
 #[test]
-fn calls_use_their_own_context_whatever_other_code_has_made_current() {
+fn calls_use_their_own_context() {
     let bench = software(Builder::new().devices(2));
     let driver = bench.context.driver();
     let other = driver.device(1).unwrap().primary_context().unwrap();
@@ -120,7 +120,7 @@ fn calls_use_their_own_context_whatever_other_code_has_made_current() {
 }
 
 #[test]
-fn handles_of_another_driver_are_refused_before_the_driver_sees_them() {
+fn handles_of_another_driver_are_refused_without_a_call() {
     let (one, two) = (software(Builder::new()), software(Builder::new()));
     let (stream, event) = (
         one.stream(),

@@ -55,7 +55,7 @@ fn on_a_thread(bench: &Bench, test: impl FnOnce(&Driver, [Context; 3]) + Send) {
 
 #[test]
 fn guards_make_current_and_put_back_in_any_order() {
-    for bench in everywhere("guards_make_current_and_put_back_in_any_order") {
+    for bench in everywhere() {
         on_a_thread(&bench, |driver, [one, two, three]| {
             let raw = [one.as_raw(), two.as_raw(), three.as_raw()];
             let first = one.make_current().unwrap();
@@ -77,8 +77,8 @@ fn guards_make_current_and_put_back_in_any_order() {
 }
 
 #[test]
-fn a_guard_keeps_its_context_alive_and_calls_of_others_work_under_it() {
-    for bench in everywhere("a_guard_keeps_its_context_alive_and_calls_of_others_work_under_it") {
+fn guard_keeps_context_alive_and_allows_other_calls() {
+    for bench in everywhere() {
         on_a_thread(&bench, |driver, [one, two, _]| {
             let raw = two.as_raw();
             let guard = two.make_current().unwrap();
@@ -104,8 +104,8 @@ fn a_guard_keeps_its_context_alive_and_calls_of_others_work_under_it() {
 }
 
 #[test]
-fn a_guard_that_is_forgotten_leaves_its_context_current_and_alive() {
-    for bench in everywhere("a_guard_that_is_forgotten_leaves_its_context_current_and_alive") {
+fn forgotten_guard_leaves_context_current_and_alive() {
+    for bench in everywhere() {
         on_a_thread(&bench, |driver, [one, two, three]| {
             let raw = two.as_raw();
             std::mem::forget(two.make_current().unwrap());
@@ -127,8 +127,8 @@ fn a_guard_that_is_forgotten_leaves_its_context_current_and_alive() {
 }
 
 #[test]
-fn a_guard_puts_back_what_was_current_though_other_code_has_changed_it() {
-    for bench in everywhere("a_guard_puts_back_what_was_current_though_other_code_has_changed_it") {
+fn guard_restores_context_after_foreign_change() {
+    for bench in everywhere() {
         on_a_thread(&bench, |driver, [one, two, three]| {
             for before in [ptr::null_mut(), three.as_raw()] {
                 set_current(driver, before);
@@ -155,9 +155,8 @@ fn a_guard_puts_back_what_was_current_though_other_code_has_changed_it() {
 /// Other code changes the current context between any two calls of this crate, on four threads at
 /// once.
 #[test]
-fn calls_are_right_though_other_code_changes_the_current_context_between_them() {
-    let test = "calls_are_right_though_other_code_changes_the_current_context_between_them";
-    for bench in everywhere(test) {
+fn calls_work_if_other_code_changes_current_context() {
+    for bench in everywhere() {
         let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
         let contexts = [bench.context.clone(), own];
         let barrier = Barrier::new(4);
@@ -213,7 +212,7 @@ fn calls_are_right_though_other_code_changes_the_current_context_between_them() 
 
 #[test]
 fn contexts_and_their_objects_move_between_threads() {
-    for bench in everywhere("contexts_and_their_objects_move_between_threads") {
+    for bench in everywhere() {
         let device = bench.context.device().clone();
         // The objects are created on one thread, used on a second and dropped on a third; none has
         // a current context.
@@ -257,7 +256,7 @@ fn contexts_and_their_objects_move_between_threads() {
 /// The test for a primary context does not wait for the work of other code in that context.
 #[test]
 fn asking_for_a_context_of_other_code_breaks_no_capture() {
-    for bench in everywhere("asking_for_a_context_of_other_code_breaks_no_capture") {
+    for bench in everywhere() {
         let driver = bench.context.driver();
         let (mut foreign, device) = (ptr::null_mut(), bench.context.device().as_raw());
         let mut capture = Capture::begin(&bench.context).unwrap();

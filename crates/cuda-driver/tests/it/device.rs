@@ -27,7 +27,7 @@ fn an_ordinal_out_of_range_is_an_error_that_counts() {
 
 #[test]
 fn properties_agree_with_the_calls_they_come_from() {
-    for bench in everywhere("properties_agree_with_the_calls_they_come_from") {
+    for bench in everywhere() {
         let device = bench.context.device();
         let properties = device.properties().unwrap();
         let raw = device
@@ -52,7 +52,7 @@ fn properties_agree_with_the_calls_they_come_from() {
 
 #[test]
 fn an_attribute_that_the_driver_does_not_know_is_an_error() {
-    for bench in everywhere("an_attribute_that_the_driver_does_not_know_is_an_error") {
+    for bench in everywhere() {
         let error = bench
             .context
             .device()
@@ -88,7 +88,7 @@ fn how_a_driver_compares_with_the_bindings_is_what_it_lacks() {
     assert_eq!(driver.compare_to_bindings(), Ordering::Less);
     let missing: HashSet<&str> = driver.missing_functions().map(|call| call.name).collect();
     assert!(missing.contains("cuCtxSetFlags") && !missing.contains("cuCtxGetId"));
-    for bench in everywhere("how_a_driver_compares_with_the_bindings_is_what_it_lacks") {
+    for bench in everywhere() {
         let driver = bench.context.driver();
         let expected = driver.version().cmp(&cuda_driver::bindings().version);
         assert_eq!(driver.compare_to_bindings(), expected);
@@ -99,7 +99,7 @@ fn how_a_driver_compares_with_the_bindings_is_what_it_lacks() {
 
 #[test]
 fn a_device_is_found_by_its_address_on_the_bus() {
-    for bench in everywhere("a_device_is_found_by_its_address_on_the_bus") {
+    for bench in everywhere() {
         let driver = bench.context.driver();
         for device in driver.devices().unwrap() {
             let id = device.pci_bus_id().unwrap();
@@ -140,7 +140,7 @@ fn devices_differ_in_their_names() {
 
 #[test]
 fn each_named_attribute_is_the_one_that_the_open_query_tells() {
-    for bench in everywhere("each_named_attribute_is_the_one_that_the_open_query_tells") {
+    for bench in everywhere() {
         use DeviceAttribute as A;
         let device = bench.context.device();
         let numbers = [
@@ -192,7 +192,7 @@ fn each_named_attribute_is_the_one_that_the_open_query_tells() {
 
 #[test]
 fn the_best_device_is_the_one_with_the_highest_rank() {
-    for bench in everywhere("the_best_device_is_the_one_with_the_highest_rank") {
+    for bench in everywhere() {
         let driver = bench.context.driver();
         let rank = |device: &Device| {
             (
@@ -216,7 +216,7 @@ fn the_best_device_is_the_one_with_the_highest_rank() {
 }
 
 #[test]
-fn a_pool_gives_each_device_its_turn_and_finds_the_one_with_most_room() {
+fn device_pool_rotates_and_finds_most_free_memory() {
     let bench = software(Builder::new().devices(3));
     let pool = DevicePool::new(bench.context.driver()).unwrap();
     let turns: Vec<u32> = (0..7).map(|_| pool.next().device().ordinal()).collect();
@@ -239,7 +239,7 @@ fn a_pool_gives_each_device_its_turn_and_finds_the_one_with_most_room() {
 
 #[test]
 fn a_pool_is_shared_by_threads() {
-    for bench in everywhere("a_pool_is_shared_by_threads") {
+    for bench in everywhere() {
         let pool = DevicePool::new(bench.context.driver()).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..4_u32 {

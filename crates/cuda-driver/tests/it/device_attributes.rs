@@ -376,7 +376,7 @@ fn each_ability_is_of_its_attribute() {
 
 #[test]
 fn accessors_agree_with_raw_attributes() {
-    for bench in everywhere("accessors_agree_with_raw_attributes") {
+    for bench in everywhere() {
         let device = bench.context.device();
         for &(method, attribute) in NUMBERS {
             let raw = device.attribute(attribute).ok();

@@ -27,10 +27,11 @@ const LIMIT: Duration = Duration::from_secs(5);
 const WHILE: Duration = Duration::from_millis(100);
 
 /// Two software devices, with eager and late schedules, and the GPUs.
-fn benches(test: &str) -> impl Iterator<Item = Bench> {
+#[track_caller]
+fn benches() -> impl Iterator<Item = Bench> {
     let builders = [Builder::new(), late(1), late(2)];
     let software = builders.map(|builder| software(builder.devices(2)));
-    software.into_iter().chain(gpu(test))
+    software.into_iter().chain(gpu())
 }
 
 /// Creates a second context: on the last device if there are several, otherwise on the same device.
@@ -114,7 +115,7 @@ fn unload_behind_copies(
 
 #[test]
 fn a_module_is_unloaded_behind_copies_of_its_variables() {
-    for bench in benches("a_module_is_unloaded_behind_copies_of_its_variables") {
+    for bench in benches() {
         for is_retaken in [false, true] {
             let module = Module::load(&bench.context, &ptx()).unwrap();
             let of = module.clone();
@@ -126,7 +127,7 @@ fn a_module_is_unloaded_behind_copies_of_its_variables() {
 
 #[test]
 fn a_library_is_unloaded_behind_copies_of_its_variables() {
-    for bench in benches("a_library_is_unloaded_behind_copies_of_its_variables") {
+    for bench in benches() {
         let driver = bench.context.driver();
         for is_retaken in [false, true] {
             let options = cuda_driver::jit::JitOptions::new();
@@ -140,7 +141,7 @@ fn a_library_is_unloaded_behind_copies_of_its_variables() {
 
 #[test]
 fn a_capture_outlives_the_drop_of_a_copied_module() {
-    for bench in benches("a_capture_outlives_the_drop_of_a_copied_module") {
+    for bench in benches() {
         let other = second(&bench);
         let (copying, open) = held(&other);
         let home = stream(&bench.context);
@@ -233,8 +234,9 @@ fn copied_by_a_dropped_context(bench: &Bench) -> (DeviceBuffer<u32>, Sender<()>)
 
 /// Calls `call` on a buffer with a queued copy: it must return before the copy has run. The context
 /// of the copy ends later.
-fn does_not_wait(test: &str, call: fn(DeviceBuffer<u32>) -> Option<DeviceBuffer<u32>>) {
-    for bench in benches(test) {
+#[track_caller]
+fn does_not_wait(call: fn(DeviceBuffer<u32>) -> Option<DeviceBuffer<u32>>) {
+    for bench in benches() {
         let (source, open) = copied_by_a_dropped_context(&bench);
         let (done, is_done) = mpsc::channel();
         let worker = thread::spawn(move || {
@@ -262,18 +264,15 @@ fn does_not_wait(test: &str, call: fn(DeviceBuffer<u32>) -> Option<DeviceBuffer<
 
 #[test]
 fn a_fill_does_not_wait_for_a_context_that_copied() {
-    does_not_wait(
-        "a_fill_does_not_wait_for_a_context_that_copied",
-        |mut source| {
-            source.set_zero().unwrap();
-            Some(source)
-        },
-    );
+    does_not_wait(|mut source| {
+        source.set_zero().unwrap();
+        Some(source)
+    });
 }
 
 #[test]
 fn a_drop_does_not_wait_for_a_context_that_copied() {
-    does_not_wait("a_drop_does_not_wait_for_a_context_that_copied", |source| {
+    does_not_wait(|source| {
         drop(source);
         None
     });
@@ -281,7 +280,7 @@ fn a_drop_does_not_wait_for_a_context_that_copied() {
 
 #[test]
 fn borrowed_memory_is_read_before_a_peer_copy_returns() {
-    for bench in benches("borrowed_memory_is_read_before_a_peer_copy_returns") {
+    for bench in benches() {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let borrowed = foreign.borrow(Arc::clone(&token) as _).unwrap();
@@ -316,7 +315,7 @@ fn borrowed_memory_is_read_before_a_peer_copy_returns() {
 
 #[test]
 fn borrowed_memory_may_end_while_the_copy_is_queued() {
-    for bench in benches("borrowed_memory_may_end_while_the_copy_is_queued") {
+    for bench in benches() {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let borrowed = foreign.borrow(Arc::clone(&token) as _).unwrap();
@@ -342,7 +341,7 @@ fn borrowed_memory_may_end_while_the_copy_is_queued() {
 
 #[test]
 fn borrowed_locked_memory_is_not_used_elsewhere() {
-    for bench in benches("borrowed_locked_memory_is_not_used_elsewhere") {
+    for bench in benches() {
         let foreign = Foreign::new(&bench);
         let borrowed = foreign.borrow(alive()).unwrap();
         let stream = bench.stream();

@@ -29,10 +29,9 @@ fn memory_that_runs_out_is_an_error_with_the_bytes_asked_for() {
 }
 
 #[test]
-fn ptx_newer_than_the_driver_is_an_error_that_says_which_versions_met() {
-    let test = "ptx_newer_than_the_driver_is_an_error_that_says_which_versions_met";
+fn error_for_too_new_ptx_names_both_versions() {
     let old = [12000, 12080, 13000].map(|version| software(Builder::new().version(version)));
-    for bench in old.into_iter().chain(gpu(test)) {
+    for bench in old.into_iter().chain(gpu()) {
         let driver = bench.context.driver().version();
         let (major, minor) = newest_ptx(driver).unwrap();
         let newer = (major, minor + 1);
@@ -56,7 +55,7 @@ fn ptx_newer_than_the_driver_is_an_error_that_says_which_versions_met() {
 }
 
 #[test]
-fn a_fault_is_told_as_sticky_at_the_next_synchronise_and_drops_stay_quiet() {
+fn next_synchronize_reports_sticky_fault_and_drops_none() {
     let bench = software(Builder::new());
     let stream = bench.stream();
     let mix = bench.kernel(MIX, "mix");

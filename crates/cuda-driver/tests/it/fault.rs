@@ -14,9 +14,9 @@ use crate::support::{Bench, COPY, gpu};
 fn in_a_process_of_its_own(test: &str, child: impl FnOnce(Bench)) {
     const CHILD: &str = "CUDA_DRIVER_TEST_CHILD";
     if env::var(CHILD).is_ok_and(|name| name == test) {
-        return child(gpu(test).expect("the parent process found a GPU"));
+        return child(gpu().expect("the parent process found a GPU"));
     }
-    if gpu(test).is_none() {
+    if gpu().is_none() {
         return;
     }
     let output = Command::new(env::current_exe().unwrap())

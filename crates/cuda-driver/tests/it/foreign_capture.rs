@@ -131,7 +131,7 @@ fn operations(context: &Context, other: Context) -> Vec<(&'static str, Prepared)
 }
 
 fn check(is_here: bool) {
-    for bench in everywhere("a_capture_of_other_code_survives") {
+    for bench in everywhere() {
         let other = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
         let library = bench.context.driver().library().clone();
         let captured = stream(&bench.context);

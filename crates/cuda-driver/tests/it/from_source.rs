@@ -9,7 +9,7 @@ use cuda_nvrtc::{CudaHeaders, Nvrtc, Options, Program};
 use cuda_sim::Builder;
 
 use crate::nvrtc::{Folder, nvrtc};
-use crate::support::{Bench, everywhere, skipped, software};
+use crate::support::{Bench, everywhere, skip, software};
 
 const SCALE: &str = r#"
 extern "C" __global__ void scale(float *x, float a, unsigned n) {
@@ -34,12 +34,11 @@ fn scaled<T: DeviceRepr>(bench: &Bench, kernel: &Function, values: [T; 3]) -> Ve
 
 #[test]
 fn from_source_finds_the_compiler_and_uses_the_cache() {
-    let test = "from_source_finds_the_compiler_and_uses_the_cache";
-    if nvrtc(test).is_none() {
+    if nvrtc().is_none() {
         return;
     }
-    let folder = Folder::new(test);
-    for bench in everywhere(test) {
+    let folder = Folder::new();
+    for bench in everywhere() {
         for (hits, cache) in [(0, folder.open()), (1, folder.open())] {
             let source = Source::from(SCALE).cache(&cache);
             let module = Module::from_source(&bench.context, source).unwrap();
@@ -58,15 +57,14 @@ fn from_source_finds_the_compiler_and_uses_the_cache() {
 
 #[test]
 fn a_module_finds_kernels_and_variables_by_expression() {
-    let test = "a_module_finds_kernels_and_variables_by_expression";
-    let Some(nvrtc) = nvrtc(test) else { return };
-    let folder = Folder::new(test);
+    let Some(nvrtc) = nvrtc() else { return };
+    let folder = Folder::new();
     let names = [
         "scale<float>",
         "scale<unsigned long long>",
         "&factor<float>",
     ];
-    for bench in everywhere(test) {
+    for bench in everywhere() {
         let mut source = Source::new(TEMPLATE).cache(&folder.open());
         let mut program = Program::new(&nvrtc, TEMPLATE);
         for name in names {
@@ -102,13 +100,12 @@ fn a_module_finds_kernels_and_variables_by_expression() {
 
 #[test]
 fn the_headers_of_cuda_are_found() {
-    let test = "the_headers_of_cuda_are_found";
-    let Some(nvrtc) = nvrtc(test) else { return };
+    let Some(nvrtc) = nvrtc() else { return };
     if let Err(error) = CudaHeaders::find(&nvrtc) {
-        skipped(&format!("{test}: {error}"));
+        skip(&format!("{error}"));
         return;
     }
-    let folder = Folder::new(test);
+    let folder = Folder::new();
     let text = "#include <cuda_fp16.h>\n\
                 __global__ void twice(__half *x) { x[threadIdx.x] *= __float2half(2.0f); }";
     let source = Source::new(text)
@@ -127,11 +124,10 @@ fn the_headers_of_cuda_are_found() {
 
 #[test]
 fn a_missing_header_is_named_with_the_folder_option() {
-    let test = "a_missing_header_is_named_with_the_folder_option";
-    if nvrtc(test).is_none() {
+    if nvrtc().is_none() {
         return;
     }
-    let folder = Folder::new(test);
+    let folder = Folder::new();
     let bench = software(Builder::new());
     let source = Source::new(format!("#include \"scale_by.h\"\n{SCALE}"))
         .name("scale.cu")
@@ -154,13 +150,13 @@ fn a_missing_header_is_named_with_the_folder_option() {
 }
 
 /// Returns the NVRTC 12.4 that the setup of this workspace has fetched, without its headers.
-fn old_nvrtc(test: &str, folder: &Folder) -> Option<Nvrtc> {
+fn old_nvrtc(folder: &Folder) -> Option<Nvrtc> {
     let lib = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/cuda-setup/nvrtc/12.4/lib");
     let dir = folder.as_ref().join("nvrtc/lib");
     fs::create_dir_all(&dir).unwrap();
     for name in ["libnvrtc.so.12", "libnvrtc-builtins.so.12.4"] {
         if !lib.join(name).is_file() {
-            skipped(&format!("{test}: no NVRTC 12.4"));
+            skip("no NVRTC 12.4");
             return None;
         }
         // A copy: with a link the loader would find the headers beside the original.
@@ -172,9 +168,8 @@ fn old_nvrtc(test: &str, folder: &Folder) -> Option<Nvrtc> {
 
 #[test]
 fn a_device_that_is_newer_than_nvrtc_gets_ptx() {
-    let test = "a_device_that_is_newer_than_nvrtc_gets_ptx";
-    let folder = Folder::new(test);
-    let Some(nvrtc) = old_nvrtc(test, &folder) else {
+    let folder = Folder::new();
+    let Some(nvrtc) = old_nvrtc(&folder) else {
         return;
     };
     let bench = software(Builder::new().compute_capability(12, 0));
@@ -188,13 +183,12 @@ fn a_device_that_is_newer_than_nvrtc_gets_ptx() {
 
 #[test]
 fn an_error_lists_where_cuda_headers_were_searched() {
-    let test = "an_error_lists_where_cuda_headers_were_searched";
-    let folder = Folder::new(test);
-    let Some(nvrtc) = old_nvrtc(test, &folder) else {
+    let folder = Folder::new();
+    let Some(nvrtc) = old_nvrtc(&folder) else {
         return;
     };
     if CudaHeaders::find(&nvrtc).is_ok() {
-        skipped(&format!("{test}: this machine has headers of CUDA 12"));
+        skip("this machine has headers of CUDA 12");
         return;
     }
     let bench = software(Builder::new());

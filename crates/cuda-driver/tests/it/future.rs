@@ -35,7 +35,7 @@ fn poll(future: &mut Completion, count: &Arc<Count>) -> Poll<cuda_driver::Result
 
 #[test]
 fn a_stream_is_awaited_to_the_end_of_its_work() {
-    for bench in everywhere("a_stream_is_awaited_to_the_end_of_its_work") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let is_called = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&is_called);
@@ -52,7 +52,7 @@ fn a_stream_is_awaited_to_the_end_of_its_work() {
 
 #[test]
 fn an_event_is_awaited_as_it_was_recorded_at_the_call() {
-    for bench in everywhere("an_event_is_awaited_as_it_was_recorded_at_the_call") {
+    for bench in everywhere() {
         let (stream, other) = (bench.stream(), bench.stream());
         let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
         // The event was never recorded, so there is nothing to wait for.
@@ -99,7 +99,7 @@ fn the_driver_wakes_the_task_that_asked_last_and_once() {
 
 #[test]
 fn futures_do_not_hold_up_one_another() {
-    for bench in everywhere("futures_do_not_hold_up_one_another") {
+    for bench in everywhere() {
         let (blocked, free) = (bench.stream(), bench.stream());
         let flag = support::flags(&free, &[0_u32]);
         let waiting = blocked.wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32);

@@ -15,7 +15,7 @@ fn load(context: &Context) -> Module {
 
 #[test]
 fn constants_and_globals_are_read_and_written() {
-    for bench in everywhere("constants_and_globals_are_read_and_written") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let module = load(&bench.context);
         let mut factors: Global<u32> = module.global("factors", &stream).unwrap();
@@ -49,8 +49,7 @@ fn constants_and_globals_are_read_and_written() {
 #[test]
 fn a_variable_has_one_owner_and_keeps_the_order_of_its_uses() {
     let benches = (0..16).map(|seed| software(late(seed)));
-    let test = "a_variable_has_one_owner_and_keeps_the_order_of_its_uses";
-    for bench in benches.chain(gpu(test)) {
+    for bench in benches.chain(gpu()) {
         let (one, other, third) = (bench.stream(), bench.stream(), bench.stream());
         let copy = bench.kernel(COPY, "copy");
         let module = load(&bench.context);
@@ -82,7 +81,7 @@ fn a_variable_has_one_owner_and_keeps_the_order_of_its_uses() {
 
 #[test]
 fn a_variable_keeps_its_module_and_its_stream() {
-    for bench in everywhere("a_variable_keeps_its_module_and_its_stream") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut factors: Global<u32> = load(&bench.context).global("factors", &stream).unwrap();
         drop((stream, bench.context));
@@ -98,7 +97,7 @@ fn a_variable_keeps_its_module_and_its_stream() {
 
 #[test]
 fn what_is_no_such_variable_is_an_error() {
-    for bench in everywhere("what_is_no_such_variable_is_an_error") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let module = load(&bench.context);
         let error = module.global::<u32>("nothing", &stream).unwrap_err();

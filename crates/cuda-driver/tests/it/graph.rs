@@ -23,8 +23,8 @@ fn is_all(buffer: &DeviceBuffer<u32>, value: u32) -> bool {
 }
 
 #[test]
-fn nodes_that_share_memory_run_in_the_order_in_which_they_were_added() {
-    for bench in everywhere("nodes_that_share_memory_run_in_the_order_in_which_they_were_added") {
+fn nodes_that_share_memory_run_in_order_of_addition() {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
         let mut result = filled(&stream, 0);
@@ -52,7 +52,7 @@ fn nodes_that_share_memory_run_in_the_order_in_which_they_were_added() {
 
 #[test]
 fn buffers_and_modules_may_be_dropped_before_the_launches() {
-    for bench in everywhere("buffers_and_modules_may_be_dropped_before_the_launches") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let result = filled(&stream, 0);
         let exec = {
@@ -87,12 +87,12 @@ fn buffers_and_modules_may_be_dropped_before_the_launches() {
 }
 
 #[test]
-fn launches_wait_for_other_streams_and_other_streams_for_launches() {
+fn graph_launches_and_streams_wait_for_each_other() {
     for seed in 0..24 {
         let bench = software(late(seed));
         launches_and_others(&bench);
     }
-    for bench in everywhere("launches_wait_for_other_streams_and_other_streams_for_launches") {
+    for bench in everywhere() {
         launches_and_others(&bench);
     }
 }
@@ -139,7 +139,7 @@ fn launches_and_others(bench: &Bench) {
 
 #[test]
 fn bad_edges_are_errors_and_change_nothing() {
-    for bench in everywhere("bad_edges_are_errors_and_change_nothing") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -169,7 +169,7 @@ fn bad_edges_are_errors_and_change_nothing() {
 
 #[test]
 fn child_graphs_and_copies_of_graphs_do_what_the_original_does() {
-    for bench in everywhere("child_graphs_and_copies_of_graphs_do_what_the_original_does") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 3));
         let config = LaunchConfig::for_num_elems(N);
@@ -200,7 +200,7 @@ fn child_graphs_and_copies_of_graphs_do_what_the_original_does() {
 
 #[test]
 fn nodes_and_edges_are_those_of_the_driver() {
-    for bench in everywhere("nodes_and_edges_are_those_of_the_driver") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 3));
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -238,10 +238,10 @@ fn nodes_and_edges_are_those_of_the_driver() {
 
 #[test]
 fn a_kernel_may_begin_when_the_one_before_allows_it() {
-    if !has_version("a_kernel_may_begin_when_the_one_before_allows_it", (12, 3)) {
+    if !has_version((12, 3)) {
         return;
     }
-    for bench in everywhere("a_kernel_may_begin_when_the_one_before_allows_it") {
+    for bench in everywhere() {
         if bench.context.device().compute_capability().unwrap().major < 9 {
             continue;
         }
@@ -275,7 +275,7 @@ fn a_kernel_may_begin_when_the_one_before_allows_it() {
 
 #[test]
 fn events_in_graphs_are_recorded_and_waited_for() {
-    for bench in everywhere("events_in_graphs_are_recorded_and_waited_for") {
+    for bench in everywhere() {
         let (stream, other) = (bench.stream(), bench.stream());
         let mut x = filled(&stream, 0);
         let event = |stream: &Stream| {
@@ -302,7 +302,7 @@ fn events_in_graphs_are_recorded_and_waited_for() {
 
 #[test]
 fn streams_and_graphs_wait_for_each_other_by_values() {
-    for bench in everywhere("streams_and_graphs_wait_for_each_other_by_values") {
+    for bench in everywhere() {
         let (stream, other) = (bench.stream(), bench.stream());
         let flag = flags(&stream, &[0_u32, 0]);
         let mut x = filled(&stream, 0);
@@ -326,7 +326,7 @@ fn streams_and_graphs_wait_for_each_other_by_values() {
 
 #[test]
 fn memory_of_a_graph_is_there_while_it_is_used() {
-    for bench in everywhere("memory_of_a_graph_is_there_while_it_is_used") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (x, mut result) = (filled(&stream, 3), filled(&stream, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -365,7 +365,7 @@ fn memory_of_a_graph_is_there_while_it_is_used() {
 
 #[test]
 fn boxes_are_copied_and_filled() {
-    for bench in everywhere("boxes_are_copied_and_filled") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let words: Vec<u32> = (0..7 * 5).collect();
         let mut pitched = PitchedBuffer::<u32>::zeroed(&stream, (7, 5)).unwrap();
@@ -394,14 +394,11 @@ fn boxes_are_copied_and_filled() {
 }
 
 #[test]
-fn a_conditional_node_runs_what_a_value_says_and_waits_as_its_body_must() {
-    if !has_version(
-        "a_conditional_node_runs_what_a_value_says_and_waits_as_its_body_must",
-        (12, 3),
-    ) {
+fn conditional_node_runs_chosen_body_in_order() {
+    if !has_version((12, 3)) {
         return;
     }
-    for bench in everywhere("a_conditional_node_runs_what_a_value_says") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
         for (default, expected) in [(0, 1), (1, 2)] {
@@ -428,7 +425,7 @@ fn a_conditional_node_runs_what_a_value_says_and_waits_as_its_body_must() {
 
 #[test]
 fn what_a_graph_cannot_use_is_an_error() {
-    for bench in everywhere("what_a_graph_cannot_use_is_an_error") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut graph = Graph::new(&bench.context).unwrap();
         let managed = ManagedBuffer::<u32>::zeroed(&stream, 4).unwrap();

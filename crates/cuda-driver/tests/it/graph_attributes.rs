@@ -32,7 +32,7 @@ fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
 
 #[test]
 fn a_kernel_node_has_the_attributes_that_it_was_given() {
-    for bench in everywhere("a_kernel_node_has_the_attributes_that_it_was_given") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, 1), filled(&stream, 2));
         let config = LaunchConfig::for_num_elems(N);
@@ -70,7 +70,7 @@ fn a_kernel_node_has_the_attributes_that_it_was_given() {
 
 #[test]
 fn a_kernel_node_runs_in_clusters() {
-    for bench in everywhere("a_kernel_node_runs_in_clusters") {
+    for bench in everywhere() {
         if bench.context.device().compute_capability().unwrap().major < 9 {
             continue;
         }
@@ -98,11 +98,11 @@ fn a_kernel_node_runs_in_clusters() {
 }
 
 #[test]
-fn what_is_no_attribute_of_a_node_is_an_error_and_leaves_no_node() {
+fn invalid_node_attribute_is_an_error_and_adds_no_node() {
     let event_of = |bench: &crate::support::Bench| {
         cuda_driver::Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap()
     };
-    for bench in everywhere("what_is_no_attribute_of_a_node_is_an_error_and_leaves_no_node") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, 1), filled(&stream, 2));
         let config = LaunchConfig::for_num_elems(N);
@@ -158,7 +158,7 @@ fn what_is_no_attribute_of_a_node_is_an_error_and_leaves_no_node() {
 
 #[test]
 fn a_captured_node_is_made_by_one_call() {
-    for bench in everywhere("a_captured_node_is_made_by_one_call") {
+    for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, 1), filled(&stream, 3));
         let config = LaunchConfig::for_num_elems(N);

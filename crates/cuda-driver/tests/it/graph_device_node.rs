@@ -25,9 +25,10 @@ const TELL: &str = "
     }";
 
 /// Returns devices whose driver supports device-updatable nodes.
-fn benches(test: &str) -> Vec<Bench> {
-    if has_version(test, (12, 4)) {
-        everywhere(test).collect()
+#[track_caller]
+fn benches() -> Vec<Bench> {
+    if has_version((12, 4)) {
+        everywhere().collect()
     } else {
         Vec::new()
     }
@@ -94,7 +95,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Error>, words: &str) {
 }
 
 #[test]
-fn a_driver_before_them_refuses_the_attribute_and_the_node_is_as_before() {
+fn old_driver_refuses_attribute_and_keeps_node() {
     let bench = software(Builder::new().version(12_030));
     let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
     let (mut x, y) = (filled(&stream, 1), filled(&stream, 10));
@@ -112,9 +113,8 @@ fn a_driver_before_them_refuses_the_attribute_and_the_node_is_as_before() {
 }
 
 #[test]
-fn kernels_get_the_handle_of_a_node_and_no_two_nodes_have_the_same() {
-    let test = "kernels_get_the_handle_of_a_node_and_no_two_nodes_have_the_same";
-    for bench in benches(test) {
+fn kernels_get_distinct_node_handles() {
+    for bench in benches() {
         let mut ground = Ground::new(&bench);
         // SAFETY: no kernel here changes a node.
         let again = unsafe { ground.graph.set_device_updatable(ground.node) }.unwrap();
@@ -136,9 +136,8 @@ fn kernels_get_the_handle_of_a_node_and_no_two_nodes_have_the_same() {
 }
 
 #[test]
-fn an_executable_that_kernels_change_is_launched_once_it_is_uploaded() {
-    let test = "an_executable_that_kernels_change_is_launched_once_it_is_uploaded";
-    for bench in benches(test) {
+fn updatable_executable_launches_after_upload() {
+    for bench in benches() {
         let mut ground = Ground::new(&bench);
         let exec = ground.graph.instantiate().unwrap();
         assert_eq!(exec.launch(&ground.stream), Err(Error::NotUploaded));
@@ -167,8 +166,7 @@ fn an_executable_that_kernels_change_is_launched_once_it_is_uploaded() {
 
 #[test]
 fn a_graph_that_kernels_change_has_one_executable_at_a_time() {
-    let test = "a_graph_that_kernels_change_has_one_executable_at_a_time";
-    for bench in benches(test) {
+    for bench in benches() {
         let ground = Ground::new(&bench);
         let first = ground.graph.instantiate().unwrap();
         let second = ground.graph.instantiate();
@@ -191,8 +189,7 @@ fn a_graph_that_kernels_change_has_one_executable_at_a_time() {
 
 #[test]
 fn a_node_that_kernels_change_stays_and_its_graph_is_not_copied() {
-    let test = "a_node_that_kernels_change_stays_and_its_graph_is_not_copied";
-    for bench in benches(test) {
+    for bench in benches() {
         let mut ground = Ground::new(&bench);
         let node = ground.node;
         refused(
@@ -213,9 +210,8 @@ fn a_node_that_kernels_change_stays_and_its_graph_is_not_copied() {
 }
 
 #[test]
-fn executables_do_not_become_like_graphs_that_kernels_change_nor_those_like_others() {
-    let test = "executables_do_not_become_like_graphs_that_kernels_change_nor_those_like_others";
-    for bench in benches(test) {
+fn update_rejects_device_updatable_graphs() {
+    for bench in benches() {
         let mut ground = Ground::new(&bench);
         let plain = ground.plain();
         let changed = ground.graph.instantiate().unwrap();
@@ -240,8 +236,7 @@ fn executables_do_not_become_like_graphs_that_kernels_change_nor_those_like_othe
 
 #[test]
 fn kernels_change_nodes_in_bodies_too() {
-    let test = "kernels_change_nodes_in_bodies_too";
-    for bench in benches(test) {
+    for bench in benches() {
         let Ground {
             stream,
             mix,

@@ -72,8 +72,8 @@ fn a_launch_is_one_call_unless_something_was_done_in_between() {
 }
 
 #[test]
-fn threads_may_launch_one_executable_and_others_that_share_its_memory() {
-    for bench in everywhere("threads_may_launch_one_executable") {
+fn threads_launch_executables_that_share_memory() {
+    for bench in everywhere() {
         let home = bench.stream();
         let (mut x, mut y) = (filled(&home, 0), filled(&home, 1));
         let (add, swap) = (mixing(&bench, &mut x, &y), {
@@ -111,7 +111,7 @@ fn threads_may_launch_one_executable_and_others_that_share_its_memory() {
 
 #[test]
 fn nodes_get_other_parameters_from_the_next_launch_on() {
-    for bench in everywhere("nodes_get_other_parameters_from_the_next_launch_on") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mix = bench.kernel(MIX, "mix");
         let config = LaunchConfig::for_num_elems(N);
@@ -167,7 +167,7 @@ fn nodes_get_other_parameters_from_the_next_launch_on() {
 
 #[test]
 fn an_update_must_not_let_two_nodes_race() {
-    for bench in everywhere("an_update_must_not_let_two_nodes_race") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let (mut x, mut y, mut z) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -189,8 +189,8 @@ fn an_update_must_not_let_two_nodes_race() {
 }
 
 #[test]
-fn an_executable_becomes_like_a_graph_of_the_same_nodes_and_edges() {
-    for bench in everywhere("an_executable_becomes_like_a_graph_of_the_same_nodes_and_edges") {
+fn executable_updates_to_graph_of_same_shape() {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mix = bench.kernel(MIX, "mix");
         let config = LaunchConfig::for_num_elems(N);
@@ -240,7 +240,7 @@ fn an_executable_becomes_like_a_graph_of_the_same_nodes_and_edges() {
 
 #[test]
 fn a_panic_of_a_closure_is_told_and_the_stream_goes_on() {
-    for bench in everywhere("a_panic_of_a_closure_is_told_and_the_stream_goes_on") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -263,7 +263,7 @@ fn host_memory_is_the_hosts_or_the_graphs() {
     for seed in 0..8 {
         host_memory(&software(late(seed)));
     }
-    for bench in everywhere("host_memory_is_the_hosts_or_the_graphs") {
+    for bench in everywhere() {
         host_memory(&bench);
     }
 }

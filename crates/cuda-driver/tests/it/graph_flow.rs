@@ -20,11 +20,10 @@ fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
 
 #[test]
 fn if_else_runs_one_of_two_bodies() {
-    let test = "graph_flow::if_else_runs_one_of_two_bodies";
-    if !has_version(test, (12, 8)) {
+    if !has_version((12, 8)) {
         return;
     }
-    for bench in everywhere(test) {
+    for bench in everywhere() {
         if bench.context.driver().version() < Version::new(12_080) {
             continue;
         }
@@ -45,11 +44,10 @@ fn if_else_runs_one_of_two_bodies() {
 
 #[test]
 fn launch_order_edges_connect_kernels_only() {
-    let test = "graph_flow::launch_order_edges_connect_kernels_only";
-    if !has_version(test, (12, 3)) {
+    if !has_version((12, 3)) {
         return;
     }
-    for bench in everywhere(test) {
+    for bench in everywhere() {
         if bench.context.device().compute_capability().unwrap().major < 9 {
             continue;
         }
@@ -77,7 +75,7 @@ fn launch_order_edges_connect_kernels_only() {
 
 #[test]
 fn executables_have_their_flags() {
-    for bench in everywhere("graph_flow::executables_have_their_flags") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -105,7 +103,7 @@ fn executables_have_their_flags() {
 
 #[test]
 fn a_captured_wait_holds_up_the_launch() {
-    for bench in everywhere("graph_flow::a_captured_wait_holds_up_the_launch") {
+    for bench in everywhere() {
         let (stream, other, third) = (bench.stream(), bench.stream(), bench.stream());
         let flag = flags(&stream, &[0_u32]);
         let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
@@ -129,7 +127,7 @@ fn a_captured_wait_holds_up_the_launch() {
 
 #[test]
 fn uninitialised_memory_of_a_graph_is_written_first() {
-    for bench in everywhere("graph_flow::uninitialised_memory_of_a_graph_is_written_first") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, 0);
         let mut graph = Graph::new(&bench.context).unwrap();

@@ -84,8 +84,8 @@ fn everything(
 }
 
 #[test]
-fn a_thousand_launches_after_every_owner_is_gone_and_nothing_leaks() {
-    for bench in everywhere("a_thousand_launches_after_every_owner_is_gone") {
+fn thousand_launches_after_dropped_owners_leak_nothing() {
+    for bench in everywhere() {
         let stream = bench.stream();
         // Fills the caches of the context first.
         drop(everything(&bench, &stream, Arc::default()));
@@ -120,7 +120,7 @@ fn a_thousand_launches_after_every_owner_is_gone_and_nothing_leaks() {
 
 #[test]
 fn a_graph_that_is_dropped_while_it_runs_runs_to_its_end() {
-    for bench in everywhere("a_graph_that_is_dropped_while_it_runs_runs_to_its_end") {
+    for bench in everywhere() {
         let stream = bench.stream();
         // Allocates the staging blocks first.
         assert_eq!(filled(&stream, 1).to_vec().unwrap(), vec![1; N as usize]);
@@ -155,7 +155,7 @@ fn a_graph_that_is_dropped_while_it_runs_runs_to_its_end() {
 
 #[test]
 fn held_memory_goes_with_the_last_graph_that_holds_it() {
-    for bench in everywhere("held_memory_goes_with_the_last_graph_that_holds_it") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let count = || live(&bench).map(|[.., allocations, _]| allocations);
         let before = count();
@@ -183,7 +183,7 @@ fn held_memory_goes_with_the_last_graph_that_holds_it() {
 }
 
 #[test]
-fn memory_of_a_pool_goes_back_with_the_graph_behind_its_launches() {
+fn pool_memory_returns_after_launches_of_its_graph() {
     for seed in 0..8 {
         let bench = software(late(seed));
         let (stream, other) = (bench.stream(), bench.stream());
@@ -211,7 +211,7 @@ fn memory_of_a_pool_goes_back_with_the_graph_behind_its_launches() {
 }
 
 #[test]
-fn what_changes_have_left_goes_with_the_executable_once_its_launches_are_done() {
+fn replaced_owners_are_dropped_after_last_launch() {
     let mut late_ones = 0;
     for seed in 0..8 {
         let mut bench = software(late(seed));
@@ -250,7 +250,7 @@ fn what_changes_have_left_goes_with_the_executable_once_its_launches_are_done() 
 
 #[test]
 fn an_executable_of_a_graph_that_is_gone_keeps_its_node_handles() {
-    for bench in everywhere("an_executable_of_a_graph_that_is_gone_keeps_its_node_handles") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, 0);
         let mut graph = Graph::new(&bench.context).unwrap();

@@ -17,11 +17,11 @@ fn is_all(buffer: &DeviceBuffer<u32>, value: u32) -> bool {
 }
 
 #[test]
-fn what_waited_for_a_node_that_goes_waits_for_what_that_waited_for() {
+fn remove_reconnects_dependents_to_dependencies() {
     for seed in 0..12 {
         remove_between(&software(late(seed)));
     }
-    for bench in everywhere("what_waited_for_a_node_that_goes_waits_for_what_that_waited_for") {
+    for bench in everywhere() {
         remove_between(&bench);
     }
 }
@@ -56,7 +56,7 @@ fn remove_between(bench: &Bench) {
 
 #[test]
 fn nodes_wait_for_those_that_one_which_went_stood_for() {
-    for bench in everywhere("nodes_wait_for_those_that_one_which_went_stood_for") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -71,8 +71,8 @@ fn nodes_wait_for_those_that_one_which_went_stood_for() {
 }
 
 #[test]
-fn what_a_node_kept_goes_with_it_and_the_executables_that_have_it() {
-    for bench in everywhere("what_a_node_kept_goes_with_it_and_the_executables_that_have_it") {
+fn removed_nodes_owners_drop_with_last_executable() {
+    for bench in everywhere() {
         let stream = bench.stream();
         let count = || Some(bench.simulator.as_ref()?.live().allocations);
         let before = count();
@@ -96,10 +96,10 @@ fn what_a_node_kept_goes_with_it_and_the_executables_that_have_it() {
 
 #[test]
 fn bodies_go_with_their_node() {
-    if !has_version("bodies_go_with_their_node", (12, 3)) {
+    if !has_version((12, 3)) {
         return;
     }
-    'benches: for bench in everywhere("bodies_go_with_their_node") {
+    'benches: for bench in everywhere() {
         let stream = bench.stream();
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -131,7 +131,7 @@ fn bodies_go_with_their_node() {
 
 #[test]
 fn an_edge_that_keeps_two_nodes_apart_stays() {
-    for bench in everywhere("an_edge_that_keeps_two_nodes_apart_stays") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -155,7 +155,7 @@ fn an_edge_that_keeps_two_nodes_apart_stays() {
 
 #[test]
 fn what_cannot_be_taken_out_is_an_error() {
-    for bench in everywhere("what_cannot_be_taken_out_is_an_error") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -189,15 +189,11 @@ fn what_cannot_be_taken_out_is_an_error() {
 }
 
 #[test]
-fn what_waits_by_an_edge_that_is_not_full_still_waits_for_all_before_it() {
-    if !has_version(
-        "what_waits_by_an_edge_that_is_not_full_still_waits_for_all_before_it",
-        (12, 3),
-    ) {
+fn removal_keeps_dependencies_of_partial_edges() {
+    if !has_version((12, 3)) {
         return;
     }
-    for bench in everywhere("what_waits_by_an_edge_that_is_not_full_still_waits_for_all_before_it")
-    {
+    for bench in everywhere() {
         if bench.context.device().compute_capability().unwrap().major < 9 {
             continue;
         }

@@ -44,14 +44,11 @@ fn is_race(result: Result<(), Error>) -> bool {
 }
 
 #[test]
-fn what_a_body_uses_since_an_update_is_what_other_nodes_must_not() {
-    if !has_version(
-        "what_a_body_uses_since_an_update_is_what_other_nodes_must_not",
-        (12, 3),
-    ) {
+fn memory_of_updated_body_conflicts_with_other_nodes() {
+    if !has_version((12, 3)) {
         return;
     }
-    for bench in everywhere("what_a_body_uses_since_an_update_is_what_other_nodes_must_not") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let (mut a, mut b, mut c) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
         let (graph, _, beside) = conditional(&bench, &mut a, &mut c);
@@ -74,13 +71,10 @@ fn what_a_body_uses_since_an_update_is_what_other_nodes_must_not() {
 
 #[test]
 fn a_node_in_a_body_is_changed_where_the_driver_does_it() {
-    if !has_version(
-        "a_node_in_a_body_is_changed_where_the_driver_does_it",
-        (12, 3),
-    ) {
+    if !has_version((12, 3)) {
         return;
     }
-    for bench in everywhere("a_node_in_a_body_is_changed_where_the_driver_does_it") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let (mut a, mut b, mut c) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
         let (graph, in_body, beside) = conditional(&bench, &mut a, &mut c);
@@ -106,7 +100,7 @@ fn a_node_in_a_body_is_changed_where_the_driver_does_it() {
 
 #[test]
 fn an_edge_that_fails_leaves_no_node_without_it() {
-    if !has_version("an_edge_that_fails_leaves_no_node_without_it", (12, 3)) {
+    if !has_version((12, 3)) {
         return;
     }
     for seed in 0..12 {
@@ -141,10 +135,10 @@ fn an_edge_that_fails_leaves_no_node_without_it() {
 
 #[test]
 fn what_a_body_comes_to_use_closes_no_circle() {
-    if !has_version("what_a_body_comes_to_use_closes_no_circle", (12, 3)) {
+    if !has_version((12, 3)) {
         return;
     }
-    for bench in everywhere("what_a_body_comes_to_use_closes_no_circle") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let (mut x, mut y, mut z) = (filled(&stream, 7), filled(&stream, 0), filled(&stream, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -175,7 +169,7 @@ impl Drop for Asks {
 
 #[test]
 fn a_closure_that_is_refused_may_use_the_executable_as_it_goes() {
-    for bench in everywhere("a_closure_that_is_refused_may_use_the_executable_as_it_goes") {
+    for bench in everywhere() {
         let (mut graph, mut other) = (
             Graph::new(&bench.context).unwrap(),
             Graph::new(&bench.context).unwrap(),

@@ -30,7 +30,7 @@ impl Drop for Dropped {
 
 #[test]
 fn host_functions_are_called_once_in_the_order_of_their_stream() {
-    for bench in everywhere("host_functions_are_called_once_in_the_order_of_their_stream") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let mut calls = Vec::new();
@@ -49,7 +49,7 @@ fn host_functions_are_called_once_in_the_order_of_their_stream() {
 
 #[test]
 fn a_panic_of_a_host_function_is_an_error_of_its_call_alone() {
-    for bench in everywhere("a_panic_of_a_host_function_is_an_error_of_its_call_alone") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let drops = Arc::new(AtomicUsize::new(0));
         let captured = Dropped(Arc::clone(&drops));
@@ -75,7 +75,7 @@ fn a_panic_of_a_host_function_is_an_error_of_its_call_alone() {
 
 #[test]
 fn a_call_that_is_dropped_is_called_all_the_same() {
-    for bench in everywhere("a_call_that_is_dropped_is_called_all_the_same") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let is_called = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&is_called);
@@ -180,7 +180,7 @@ fn what_is_given_back_late_goes_before_its_context() {
 }
 
 #[test]
-fn a_context_that_is_closed_while_others_give_back_late_goes_last() {
+fn closed_context_waits_for_late_releases() {
     let bench = software(Builder::new().trace(true));
     let simulator = bench.simulator.clone().unwrap();
     let is_over = AtomicBool::new(false);
@@ -238,7 +238,7 @@ fn a_lost_device_releases_host_functions_and_tells_their_calls() {
 }
 
 #[test]
-fn a_host_function_that_cannot_be_queued_is_dropped_and_not_called() {
+fn unqueued_host_function_is_dropped_without_a_call() {
     let bench = software(Builder::new());
     let simulator = bench.simulator.as_ref().unwrap();
     let stream = bench.stream();
@@ -259,8 +259,8 @@ fn a_host_function_that_cannot_be_queued_is_dropped_and_not_called() {
 }
 
 #[test]
-fn a_first_stream_may_wait_for_a_host_function_that_the_second_ones_reader_ends() {
-    for bench in everywhere("a_first_stream_may_wait_for_a_host_function") {
+fn stream_may_wait_for_host_function_of_another_reader() {
+    for bench in everywhere() {
         let (first, second) = (bench.stream(), bench.stream());
         // The buffer is used on its owning stream, and later on another stream.
         let source = DeviceBuffer::from_host(&first, &[7_u32; 64]).unwrap();
@@ -287,8 +287,8 @@ fn a_first_stream_may_wait_for_a_host_function_that_the_second_ones_reader_ends(
 }
 
 #[test]
-fn threads_that_queue_while_others_block_are_waited_for_on_their_own() {
-    for bench in everywhere("threads_that_queue_while_others_block") {
+fn queueing_threads_are_waited_for_separately() {
+    for bench in everywhere() {
         let home = bench.stream();
         let (a, b) = (bench.stream(), bench.stream());
         let source = DeviceBuffer::from_host(&home, &[3_u32; 16]).unwrap();

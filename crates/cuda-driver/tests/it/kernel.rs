@@ -12,7 +12,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::{Error, Graph, Kernel, Version};
 use cuda_sim::Builder;
 
-use crate::support::{COPY, MIX, everywhere, older, skipped, software};
+use crate::support::{COPY, MIX, everywhere, older, skip, software};
 
 /// Sets `out[block] = block + 1` through the last word of `bytes` bytes of dynamic shared memory.
 const SHARED_TAIL: &str = include_str!("kernels/shared_tail.ptx");
@@ -63,7 +63,7 @@ fn tails(
 
 #[test]
 fn a_typed_kernel_a_tuple_and_a_list_do_the_same() {
-    for bench in everywhere("a_typed_kernel_a_tuple_and_a_list_do_the_same") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mix = bench.kernel(MIX, "mix");
         let typed: Kernel<(Writes<u32>, Reads<u32>, u32)> = mix.typed().unwrap();
@@ -119,7 +119,7 @@ fn a_signature_is_compared_when_the_kernel_is_typed() {
 /// Uses through an argument list are ordered across streams like those of a tuple.
 #[test]
 fn a_list_is_ordered_across_streams() {
-    for bench in everywhere("a_list_is_ordered_across_streams") {
+    for bench in everywhere() {
         let (one, two) = (bench.stream(), bench.stream());
         let copy = bench.kernel(COPY, "copy");
         let n = 10_000_u32;
@@ -236,7 +236,7 @@ fn no_launch_of_a_graph_allocates_however_many_buffers_it_uses() {
 /// Two threads raise the limit to different sizes at once; neither lowers the limit of the other.
 #[test]
 fn dynamic_shared_memory_above_48_kib_just_works() {
-    for bench in everywhere("dynamic_shared_memory_above_48_kib_just_works") {
+    for bench in everywhere() {
         let most = bench
             .context
             .device()
@@ -272,7 +272,7 @@ fn dynamic_shared_memory_above_48_kib_just_works() {
 
 #[test]
 fn attributes_that_only_change_how_it_runs_leave_the_result() {
-    for bench in everywhere("attributes_that_only_change_how_it_runs_leave_the_result") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let copy = bench.kernel(COPY, "copy");
         let n = 1000_u32;
@@ -319,7 +319,7 @@ fn attributes_that_only_change_how_it_runs_leave_the_result() {
 
 #[test]
 fn what_attributes_cannot_be_is_an_error_that_names_the_numbers() {
-    for bench in everywhere("what_attributes_cannot_be_is_an_error_that_names_the_numbers") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let copy = bench.kernel(COPY, "copy");
         let input = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
@@ -359,7 +359,7 @@ fn what_attributes_cannot_be_is_an_error_that_names_the_numbers() {
 
 #[test]
 fn attributes_of_a_function_are_what_its_source_says() {
-    for bench in everywhere("attributes_of_a_function_are_what_its_source_says") {
+    for bench in everywhere() {
         let function = bench.kernel(SHARED_TAIL, "shared_tail");
         assert_eq!(function.static_shared_bytes().unwrap(), 0);
         assert_eq!(function.local_bytes().unwrap(), 0);
@@ -373,7 +373,7 @@ fn attributes_of_a_function_are_what_its_source_says() {
 
 #[test]
 fn occupancy_agrees_with_itself() {
-    for bench in everywhere("occupancy_agrees_with_itself") {
+    for bench in everywhere() {
         let function = bench.kernel(SHARED_TAIL, "shared_tail");
         let device = bench.context.device();
         let best = function.max_potential_block_size(|_| 0, 0).unwrap();
@@ -431,7 +431,7 @@ fn occupancy_agrees_with_itself() {
 
 #[test]
 fn clusters_fit_on_a_device_where_there_are_any() {
-    for bench in everywhere("clusters_fit_on_a_device_where_there_are_any") {
+    for bench in everywhere() {
         let (stream, function) = (bench.stream(), bench.kernel(COPY, "copy"));
         let config = LaunchConfig::new(64, 1024);
         let most = function.max_cluster_size(&stream, config);
@@ -468,10 +468,9 @@ fn a_panic_while_the_driver_asks_comes_out_of_the_call() {
 fn a_dependent_launch_sees_what_the_launch_before_it_wrote() {
     const PAIR: &str = include_str!("kernels/dependent.ptx");
     const N: u32 = 256 * 64;
-    let test = "a_dependent_launch_sees_what_the_launch_before_it_wrote";
-    for bench in everywhere(test) {
+    for bench in everywhere() {
         if bench.context.device().compute_capability().unwrap().major < 9 {
-            skipped(&format!("{test} on {}: before 9.0", bench.name));
+            skip(&format!("on {}: before 9.0", bench.name));
             continue;
         }
         let stream = bench.stream();

@@ -17,7 +17,7 @@ fn mixed(x: &[u32], y: &[u32]) -> Vec<u32> {
 
 #[test]
 fn a_launch_computes_what_the_host_computes() {
-    for bench in everywhere("a_launch_computes_what_the_host_computes") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mix = bench.kernel(MIX, "mix");
         for n in [1_u32, 31, 256, 257, 10_000] {
@@ -41,7 +41,7 @@ fn a_launch_computes_what_the_host_computes() {
 
 #[test]
 fn views_are_arguments_too() {
-    for bench in everywhere("views_are_arguments_too") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mix = bench.kernel(MIX, "mix");
         let x: Vec<u32> = (0..1000).collect();
@@ -60,8 +60,8 @@ fn views_are_arguments_too() {
 }
 
 #[test]
-fn too_few_too_many_and_wrongly_sized_arguments_are_errors_before_the_driver_is_called() {
-    for bench in everywhere("too_few_too_many_and_wrongly_sized_arguments") {
+fn wrong_arguments_are_refused_before_the_launch() {
+    for bench in everywhere() {
         let stream = bench.stream();
         let copy = bench.kernel(COPY, "copy");
         let input = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
@@ -113,7 +113,7 @@ fn too_few_too_many_and_wrongly_sized_arguments_are_errors_before_the_driver_is_
 
 #[test]
 fn configurations_beyond_a_limit_are_errors_that_name_it() {
-    for bench in everywhere("configurations_beyond_a_limit_are_errors_that_name_it") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let copy = bench.kernel(COPY, "copy");
         let input = DeviceBuffer::<u32>::zeroed(&stream, 1).unwrap();
@@ -230,7 +230,7 @@ fn the_driver_and_the_ptx_tell_the_same_parameters() {
         .address_size 64
         .visible .entry k(.param .u8 a, .param .u16 b, .param .u64 .ptr .global .align 4 c, .param .f32 d,
             .param .align 16 .b8 e[48], .param .f64 f, .param .align 1 .b8 g[3], .param .u32 h) { ret; }";
-    for bench in everywhere("the_driver_and_the_ptx_tell_the_same_parameters") {
+    for bench in everywhere() {
         let told = Ptx::new(ptx).unwrap().signatures().unwrap();
         assert_eq!(
             bench.kernel(ptx, "k").parameters(),
@@ -246,7 +246,6 @@ fn the_driver_and_the_ptx_tell_the_same_parameters() {
 /// floats to 16 bytes.
 #[test]
 fn values_arrive_wherever_the_kernel_has_its_parameters() {
-    let test = "values_arrive_wherever_the_kernel_has_its_parameters";
     let ptx = |align: u32| {
         format!(
             "
@@ -279,7 +278,7 @@ fn values_arrive_wherever_the_kernel_has_its_parameters() {
             }}"
         )
     };
-    for bench in everywhere(test) {
+    for bench in everywhere() {
         let stream = bench.stream();
         for align in [4, 8, 16] {
             let kernel = bench.kernel(&ptx(align), "k");

@@ -242,7 +242,7 @@ fn cycles_that_fail_half_way_leave_nothing() {
 #[test]
 #[ignore = "needs the GPU to itself"]
 fn a_gpu_gets_all_memory_back_by_itself() {
-    let Some(bench) = gpu("a_gpu_gets_all_memory_back_by_itself") else {
+    let Some(bench) = gpu() else {
         return;
     };
     let two = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();

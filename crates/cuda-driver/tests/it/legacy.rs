@@ -138,10 +138,11 @@ fn check(bench: &Bench, operation: Operation, legacy_first: bool) {
 }
 
 /// Checks the operations whose names match `is_it`.
-fn check_all(test: &str, is_it: impl Fn(&str) -> bool) {
+#[track_caller]
+fn check_all(is_it: impl Fn(&str) -> bool) {
     let operations: Vec<_> = OPERATIONS.iter().filter(|it| is_it(it.0)).collect();
     assert!(!operations.is_empty());
-    for bench in everywhere(test) {
+    for bench in everywhere() {
         for operation in &operations {
             for legacy_first in [true, false] {
                 check(&bench, **operation, legacy_first);
@@ -154,34 +155,32 @@ const OWN_TESTS: [&str; 4] = ["record", "completion", "join", "fork"];
 
 #[test]
 fn a_record_on_the_legacy_stream_holds_up_no_earlier_copy() {
-    check_all("a_record_on_the_legacy_stream", |name| name == "record");
+    check_all(|name| name == "record");
 }
 
 #[test]
 fn a_completion_of_the_legacy_stream_holds_up_no_copy() {
-    check_all("a_completion_of_the_legacy_stream", |it| it == "completion");
+    check_all(|it| it == "completion");
 }
 
 #[test]
 fn a_join_of_the_legacy_stream_holds_up_no_earlier_copy() {
-    check_all("a_join_of_the_legacy_stream", |name| name == "join");
+    check_all(|name| name == "join");
 }
 
 #[test]
 fn a_fork_of_the_legacy_stream_holds_up_no_earlier_copy() {
-    check_all("a_fork_of_the_legacy_stream", |name| name == "fork");
+    check_all(|name| name == "fork");
 }
 
 #[test]
 fn other_work_on_the_legacy_stream_holds_up_no_copy() {
-    check_all("other_work_on_the_legacy_stream", |name| {
-        !OWN_TESTS.contains(&name)
-    });
+    check_all(|name| !OWN_TESTS.contains(&name));
 }
 
 #[test]
 fn an_idle_legacy_stream_makes_no_stream_wait() {
-    for bench in everywhere("an_idle_legacy_stream_makes_no_stream_wait") {
+    for bench in everywhere() {
         let context = bench.context.clone();
         in_time(&bench.name, move || {
             let blocking = || Stream::new(&context, StreamFlags::empty(), 0).unwrap();

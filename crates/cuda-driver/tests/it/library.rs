@@ -27,7 +27,7 @@ fn mix(stream: &Stream, function: &Function, x: &[u32], y: &[u32]) -> Vec<u32> {
 
 #[test]
 fn one_kernel_runs_in_every_context() {
-    for bench in everywhere("one_kernel_runs_in_every_context") {
+    for bench in everywhere() {
         let device = bench.context.device();
         let own = Context::new(device, ContextFlags::empty()).unwrap();
         let library = load(device.driver(), MIX);
@@ -62,13 +62,10 @@ fn one_kernel_runs_in_every_context() {
 
 #[test]
 fn kernels_are_enumerated_with_parameters_and_attributes() {
-    if !has_version(
-        "kernels_are_enumerated_with_parameters_and_attributes",
-        (12, 4),
-    ) {
+    if !has_version((12, 4)) {
         return;
     }
-    for bench in everywhere("kernels_are_enumerated_with_parameters_and_attributes") {
+    for bench in everywhere() {
         let device = bench.context.device();
         let library = load(device.driver(), VARIABLES);
         let kernels = library.kernels().unwrap();
@@ -104,7 +101,7 @@ fn kernels_are_enumerated_with_parameters_and_attributes() {
 
 #[test]
 fn each_context_has_its_own_variables() {
-    for bench in everywhere("each_context_has_its_own_variables") {
+    for bench in everywhere() {
         let device = bench.context.device();
         let own = Context::new(device, ContextFlags::empty()).unwrap();
         let library = load(device.driver(), VARIABLES);
@@ -190,7 +187,7 @@ fn a_library_whose_kernels_may_still_run_stays_loaded() {
 
 #[test]
 fn what_a_library_has_not_is_an_error() {
-    for bench in everywhere("what_a_library_has_not_is_an_error") {
+    for bench in everywhere() {
         let driver = bench.context.driver();
         let library = load(driver, MIX);
         let error = library.kernel("nothing").unwrap_err();

@@ -28,7 +28,7 @@ fn linker(context: &Context) -> Linker {
 
 #[test]
 fn functions_and_variables_are_found_across_modules() {
-    for bench in everywhere("functions_and_variables_are_found_across_modules") {
+    for bench in everywhere() {
         let stream = bench.stream();
         for order in [[CALLER, CALLEE], [CALLEE, CALLER]] {
             let mut linker = linker(&bench.context);
@@ -60,7 +60,7 @@ fn functions_and_variables_are_found_across_modules() {
 
 #[test]
 fn an_unlinked_half_does_not_load() {
-    for bench in everywhere("an_unlinked_half_does_not_load") {
+    for bench in everywhere() {
         let error = Module::load(&bench.context, &ptx(CALLER)).unwrap_err();
         assert!(matches!(error, Error::Jit(_)), "{}: {error}", bench.name);
     }
@@ -68,7 +68,7 @@ fn an_unlinked_half_does_not_load() {
 
 #[test]
 fn what_is_linked_can_be_linked_again() {
-    for bench in everywhere("what_is_linked_can_be_linked_again") {
+    for bench in everywhere() {
         let mut first = linker(&bench.context);
         first.add(&ptx(CALLEE), "callee").unwrap();
         first.add(&ptx(CALLER), "caller").unwrap();
@@ -93,7 +93,7 @@ fn what_is_linked_can_be_linked_again() {
 
 #[test]
 fn a_name_that_nobody_defines_is_in_the_log() {
-    for bench in everywhere("a_name_that_nobody_defines_is_in_the_log") {
+    for bench in everywhere() {
         let mut linker = linker(&bench.context);
         linker.add(&ptx(CALLER), "caller").unwrap();
         let error = linker.complete().unwrap_err();
@@ -113,7 +113,7 @@ fn a_name_that_nobody_defines_is_in_the_log() {
 
 #[test]
 fn a_name_that_two_define_is_in_the_log() {
-    for bench in everywhere("a_name_that_two_define_is_in_the_log") {
+    for bench in everywhere() {
         let mut linker = linker(&bench.context);
         let error = linker
             .add(&ptx(CALLEE), "first")
@@ -130,7 +130,7 @@ fn a_name_that_two_define_is_in_the_log() {
 
 #[test]
 fn wrong_ptx_is_named_by_its_line() {
-    for bench in everywhere("wrong_ptx_is_named_by_its_line") {
+    for bench in everywhere() {
         let wrong = MIX.replace("ld.param", "no.such.instruction");
         let mut linker = linker(&bench.context);
         let error = linker
@@ -161,7 +161,7 @@ fn files_are_linked_too() {
         std::fs::write(&path, text).unwrap();
         path
     });
-    for bench in everywhere("files_are_linked_too") {
+    for bench in everywhere() {
         let mut linker = linker(&bench.context);
         for path in [&caller, &callee] {
             // SAFETY: the file is PTX.
@@ -197,7 +197,7 @@ fn a_link_may_go_inside_a_host_function() {
 }
 
 #[test]
-fn the_software_device_says_what_it_does_not_link_and_leaks_nothing() {
+fn software_linker_reports_unsupported_input_without_leaks() {
     let bench = software(Builder::new());
     let mut linker = linker(&bench.context);
     // SAFETY: the software device does not read the bytes.

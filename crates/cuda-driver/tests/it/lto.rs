@@ -12,7 +12,7 @@ use cuda_sys::LoadError;
 use cuda_sys::nvjitlink::{NvJitLinkLibrary, nvJitLinkResult};
 
 use crate::nvrtc::nvrtc;
-use crate::support::{gpu, skipped};
+use crate::support::{gpu, skip};
 
 const CALLER: &str = "extern __device__ unsigned weigh(unsigned x);
 extern \"C\" __global__ void weigh_all(unsigned *x, unsigned n) {
@@ -24,14 +24,15 @@ const CALLEE: &str = "__device__ unsigned weigh(unsigned x) { return 3 * x + 11;
 const HOPPER: ComputeCapability = ComputeCapability { major: 9, minor: 0 };
 
 /// Returns NVRTC and the nvJitLink library of the same major version.
-fn tools(test: &str) -> Option<(Nvrtc, Arc<NvJitLinkLibrary>)> {
-    let nvrtc = nvrtc(test)?;
+#[track_caller]
+fn tools() -> Option<(Nvrtc, Arc<NvJitLinkLibrary>)> {
+    let nvrtc = nvrtc()?;
     match NvJitLinkLibrary::system(nvrtc.version().number() / 1000) {
         Ok(library) => Some((nvrtc, library)),
         Err(error) => {
             let required = env::var("CUDA_TEST_REQUIRE_NVJITLINK").is_ok_and(|value| value == "1");
-            assert!(!required, "{test} needs nvJitLink: {error}");
-            skipped(&format!("{test}: there is no nvJitLink"));
+            assert!(!required, "nvJitLink is missing: {error}");
+            skip("there is no nvJitLink");
             None
         }
     }
@@ -46,11 +47,10 @@ fn lto_ir(nvrtc: &Nvrtc, source: &str, target: ComputeCapability) -> LtoIr {
 
 #[test]
 fn lto_ir_becomes_a_cubin_in_which_names_are_resolved() {
-    let test = "lto_ir_becomes_a_cubin_in_which_names_are_resolved";
-    let Some((nvrtc, library)) = tools(test) else {
+    let Some((nvrtc, library)) = tools() else {
         return;
     };
-    let bench = gpu(test);
+    let bench = gpu();
     let target = bench.as_ref().map_or(HOPPER, |bench| {
         bench.context.device().compute_capability().unwrap()
     });
@@ -78,8 +78,7 @@ fn lto_ir_becomes_a_cubin_in_which_names_are_resolved() {
 
 #[test]
 fn what_the_linker_of_lto_ir_has_against_it_is_told() {
-    let test = "what_the_linker_of_lto_ir_has_against_it_is_told";
-    let Some((nvrtc, library)) = tools(test) else {
+    let Some((nvrtc, library)) = tools() else {
         return;
     };
     // Links a reference to an undefined name.
@@ -138,8 +137,7 @@ fn a_library_that_is_not_there_is_an_error_with_what_was_tried() {
 
 #[test]
 fn ptx_and_cubins_are_linked_with_lto_ir() {
-    let test = "lto::ptx_and_cubins_are_linked_with_lto_ir";
-    let Some((nvrtc, library)) = tools(test) else {
+    let Some((nvrtc, library)) = tools() else {
         return;
     };
     let kernel =

@@ -13,8 +13,8 @@ use cuda_driver::{Error, Library};
 use cuda_nvrtc::{Options, Program};
 use cuda_sim::Builder;
 
-use crate::nvrtc::nvrtc;
-use crate::support::{Bench, gpu, skipped, software};
+use crate::nvrtc::{nvrtc, unused_folder};
+use crate::support::{Bench, gpu, skip, software};
 
 /// `x[i] = weigh(x[i]) + offset`, where both are defined in another module.
 const CALLER: &str = r#"
@@ -64,7 +64,7 @@ struct Nvcc {
 
 impl Nvcc {
     /// Returns `None` if no compiler is installed.
-    fn find(test: &str, bench: &Bench) -> Option<Self> {
+    fn find(bench: &Bench) -> Option<Self> {
         let roots = ["CUDA_PATH", "CUDA_HOME"].map(|name| env::var_os(name).map(PathBuf::from));
         let toolkits = roots
             .into_iter()
@@ -76,11 +76,11 @@ impl Nvcc {
             version.is_ok_and(|output| output.status.success())
         };
         let Some(program) = programs.find(works) else {
-            skipped(&format!("{test}: there is no nvcc"));
+            skip("there is no nvcc");
             return None;
         };
         let capability = bench.context.device().compute_capability().unwrap();
-        let folder = env::temp_dir().join(format!("cuda-driver-{test}-{}", std::process::id()));
+        let folder = unused_folder();
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("caller.cu"), CALLER).unwrap();
         fs::write(folder.join("callee.cu"), CALLEE).unwrap();
@@ -127,9 +127,8 @@ fn bytes(path: &Path) -> Vec<u8> {
 
 #[test]
 fn cubins_and_fat_binaries_load_and_compute() {
-    let test = "cubins_and_fat_binaries_load_and_compute";
-    let Some(bench) = gpu(test) else { return };
-    let Some(nvcc) = Nvcc::find(test, &bench) else {
+    let Some(bench) = gpu() else { return };
+    let Some(nvcc) = Nvcc::find(&bench) else {
         return;
     };
     let options = JitOptions::new();
@@ -172,9 +171,8 @@ fn cubins_and_fat_binaries_load_and_compute() {
 
 #[test]
 fn every_kind_of_machine_code_is_linked() {
-    let test = "every_kind_of_machine_code_is_linked";
-    let Some(bench) = gpu(test) else { return };
-    let Some(nvcc) = Nvcc::find(test, &bench) else {
+    let Some(bench) = gpu() else { return };
+    let Some(nvcc) = Nvcc::find(&bench) else {
         return;
     };
     let relocatable = |source: &str, form: &str, file: &str| {
@@ -242,9 +240,8 @@ fn every_kind_of_machine_code_is_linked() {
 
 #[test]
 fn cubins_of_the_runtime_compiler_are_linked() {
-    let test = "cubins_of_the_runtime_compiler_are_linked";
-    let Some(nvrtc) = nvrtc(test) else { return };
-    let bench = gpu(test);
+    let Some(nvrtc) = nvrtc() else { return };
+    let bench = gpu();
     let options = |bench: &Bench| {
         let arch = bench.context.device().arch().unwrap();
         Options::new().arch(arch).relocatable(true)

@@ -10,8 +10,6 @@ mod caching_pool;
 mod calls;
 mod capture;
 mod capture_nodes;
-#[path = "../common/mod.rs"]
-mod common;
 mod context;
 mod current;
 mod device;

@@ -7,7 +7,7 @@ use cuda_driver::memory::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocati
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use crate::support::{Bench, COPY, everywhere, gpu, late, skipped, software};
+use crate::support::{Bench, COPY, everywhere, gpu, late, skip, software};
 
 const CONCURRENT: DeviceAttribute = DeviceAttribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS;
 
@@ -15,29 +15,25 @@ const CONCURRENT: DeviceAttribute = DeviceAttribute::CU_DEVICE_ATTRIBUTE_CONCURR
 const N: u32 = 1 << 18;
 
 /// Returns the benches whose host may access managed memory while kernels run.
-fn concurrent(
-    test: &'static str,
-    benches: impl Iterator<Item = Bench>,
-) -> impl Iterator<Item = Bench> {
+#[track_caller]
+fn concurrent(benches: impl Iterator<Item = Bench>) -> impl Iterator<Item = Bench> {
     benches.filter(move |bench| {
         let can = bench.context.device().attribute(CONCURRENT).unwrap() != 0;
         if !can {
-            skipped(&format!("{test}: no concurrent managed access"));
+            skip("no concurrent managed access");
         }
         can
     })
 }
 
-fn schedules(test: &'static str) -> impl Iterator<Item = Bench> {
-    concurrent(
-        test,
-        (0..16).map(|seed| software(late(seed))).chain(gpu(test)),
-    )
+#[track_caller]
+fn schedules() -> impl Iterator<Item = Bench> {
+    concurrent((0..16).map(|seed| software(late(seed))).chain(gpu()))
 }
 
 #[test]
 fn the_host_sees_what_kernels_on_other_streams_have_written() {
-    for bench in schedules("the_host_sees_what_kernels_on_other_streams_have_written") {
+    for bench in schedules() {
         let (home, other) = (bench.stream(), bench.stream());
         let kernel = bench.kernel(COPY, "copy");
         let words: Vec<u32> = (0..N).map(|i| i.wrapping_mul(31)).collect();
@@ -77,7 +73,7 @@ fn the_host_sees_what_kernels_on_other_streams_have_written() {
 
 #[test]
 fn managed_memory_under_a_kernel_is_not_freed() {
-    for bench in schedules("managed_memory_under_a_kernel_is_not_freed") {
+    for bench in schedules() {
         let (home, other) = (bench.stream(), bench.stream());
         let kernel = bench.kernel(COPY, "copy");
         let source = ManagedBuffer::from_host(&home, &vec![3_u32; N as usize]).unwrap();
@@ -115,7 +111,7 @@ fn a_device_that_forbids_the_host_to_touch_says_so() {
 
 #[test]
 fn managed_memory_of_no_elements_is_fine() {
-    for bench in everywhere("managed_memory_of_no_elements_is_fine") {
+    for bench in everywhere() {
         let mut empty = ManagedBuffer::<u64>::zeroed(&bench.stream(), 0).unwrap();
         assert!(empty.host().unwrap().is_empty());
         assert!(empty.host_mut().unwrap().is_empty());
@@ -128,10 +124,7 @@ fn managed_memory_of_no_elements_is_fine() {
 
 #[test]
 fn advice_is_kept_and_taken_back() {
-    for bench in concurrent(
-        "advice_is_kept_and_taken_back",
-        everywhere("advice_is_kept_and_taken_back"),
-    ) {
+    for bench in concurrent(everywhere()) {
         let stream = bench.stream();
         let here = MemoryLocation::Device(bench.context.device().clone());
         // Two pages of 64 KiB; only the second one gets advice.
@@ -186,7 +179,7 @@ fn advice_is_kept_and_taken_back() {
 
 #[test]
 fn memory_that_is_not_managed_takes_no_advice() {
-    for bench in everywhere("memory_that_is_not_managed_takes_no_advice") {
+    for bench in everywhere() {
         let buffer = DeviceBuffer::<u32>::zeroed(&bench.stream(), 100).unwrap();
         let error = buffer.as_slice().advise(&Advice::ReadMostly).unwrap_err();
         assert_eq!(
@@ -212,7 +205,7 @@ fn memory_that_is_not_managed_takes_no_advice() {
 
 #[test]
 fn attached_memory_is_used_where_it_is_attached() {
-    for bench in everywhere("attached_memory_is_used_where_it_is_attached") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut buffer = ManagedBuffer::from_host(&stream, &[1_u32, 2, 3]).unwrap();
         // SAFETY: the buffer is used only on its owning stream, to which it is attached.

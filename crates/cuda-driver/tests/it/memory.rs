@@ -7,7 +7,7 @@ use crate::support::everywhere;
 
 #[test]
 fn bytes_come_back_as_they_went() {
-    for bench in everywhere("bytes_come_back_as_they_went") {
+    for bench in everywhere() {
         let stream = bench.stream();
         for len in [1_usize, 7, 4096, 1_000_003] {
             let source: Vec<u16> = (0..len).map(|i| (i as u16).wrapping_mul(31)).collect();
@@ -23,7 +23,7 @@ fn bytes_come_back_as_they_went() {
 
 #[test]
 fn a_buffer_of_no_elements_is_fine_and_calls_nothing() {
-    for bench in everywhere("a_buffer_of_no_elements_is_fine_and_calls_nothing") {
+    for bench in everywhere() {
         let stream = bench.stream();
         if let Some(simulator) = &bench.simulator {
             simulator.reset_calls();
@@ -48,7 +48,7 @@ fn a_buffer_of_no_elements_is_fine_and_calls_nothing() {
 
 #[test]
 fn lengths_that_overflow_are_errors() {
-    for bench in everywhere("lengths_that_overflow_are_errors") {
+    for bench in everywhere() {
         let stream = bench.stream();
         for len in [usize::MAX, usize::MAX / 8 + 1, (1 << 61) + 1, 1 << 60] {
             let error = DeviceBuffer::<u64>::zeroed(&stream, len).unwrap_err();
@@ -62,7 +62,7 @@ fn lengths_that_overflow_are_errors() {
 
 #[test]
 fn copies_need_equal_lengths() {
-    for bench in everywhere("copies_need_equal_lengths") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut buffer = DeviceBuffer::from_host(&stream, &[1_u8, 2, 3]).unwrap();
         let is_mismatch = |result: cuda_driver::Result<()>| {
@@ -82,7 +82,7 @@ fn copies_need_equal_lengths() {
 
 #[test]
 fn ranges_out_of_bounds_are_none() {
-    for bench in everywhere("ranges_out_of_bounds_are_none") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4, 5]).unwrap();
         assert!(buffer.slice(3..6).is_none());
@@ -117,7 +117,7 @@ fn ranges_out_of_bounds_are_none() {
 
 #[test]
 fn halves_can_be_copied_between() {
-    for bench in everywhere("halves_can_be_copied_between") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
         let (mut lower, upper) = buffer.as_mut_slice().split_at_mut(2).unwrap();
@@ -128,7 +128,7 @@ fn halves_can_be_copied_between() {
 
 #[test]
 fn nothing_is_left_when_all_is_dropped_in_any_order() {
-    for bench in everywhere("nothing_is_left_when_all_is_dropped_in_any_order") {
+    for bench in everywhere() {
         let Some(simulator) = bench.simulator else {
             continue;
         };

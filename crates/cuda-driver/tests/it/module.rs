@@ -18,7 +18,7 @@ const VARIABLES: &str = include_str!("kernels/variables.ptx");
 
 #[test]
 fn ptx_that_is_garbage_empty_or_cut_off_is_an_error() {
-    for bench in everywhere("ptx_that_is_garbage_empty_or_cut_off_is_an_error") {
+    for bench in everywhere() {
         let cut = &MIX[..MIX.find("mul.wide").unwrap()];
         for text in ["this is no PTX", "", "\u{1F980} {{{", cut] {
             let error = Module::load(&bench.context, &Ptx::new(text).unwrap()).unwrap_err();
@@ -37,7 +37,7 @@ fn ptx_that_is_garbage_empty_or_cut_off_is_an_error() {
 
 #[test]
 fn a_wrong_line_is_named_by_the_log() {
-    for bench in everywhere("a_wrong_line_is_named_by_the_log") {
+    for bench in everywhere() {
         let wrong = MIX.replace("st.global.u32 [%x], %u;", "st.global.u32 [%x], %nothing;");
         let line = 1 + wrong
             .lines()
@@ -73,7 +73,7 @@ fn a_wrong_line_is_named_by_the_log() {
 #[test]
 fn a_nul_byte_is_found_before_the_driver_sees_it() {
     assert_eq!(Ptx::new(b"ab\0c".to_vec()).unwrap_err().nul_position(), 2);
-    for bench in everywhere("a_nul_byte_is_found_before_the_driver_sees_it") {
+    for bench in everywhere() {
         let module = Module::load(&bench.context, &Ptx::new(MIX).unwrap()).unwrap();
         let error = module.function("mi\0x").unwrap_err();
         assert!(
@@ -85,7 +85,7 @@ fn a_nul_byte_is_found_before_the_driver_sees_it() {
 
 #[test]
 fn a_kernel_that_is_not_there_is_named() {
-    for bench in everywhere("a_kernel_that_is_not_there_is_named") {
+    for bench in everywhere() {
         let module = Module::load(&bench.context, &Ptx::new(MIX).unwrap()).unwrap();
         assert!(module.function("").is_err());
         for name in ["Mix", "no_such_kernel"] {
@@ -105,7 +105,7 @@ fn a_kernel_that_is_not_there_is_named() {
 
 #[test]
 fn a_function_keeps_its_module_loaded() {
-    for bench in everywhere("a_function_keeps_its_module_loaded") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let module = Module::load(&bench.context, &Ptx::new(MIX).unwrap()).unwrap();
         let mix = module.function("mix").unwrap();
@@ -137,7 +137,7 @@ fn a_module_whose_kernels_may_still_run_stays_loaded() {
 
 #[test]
 fn options_reach_the_compiler_and_the_code_still_computes() {
-    for bench in everywhere("options_reach_the_compiler_and_the_code_still_computes") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let ptx = Ptx::new(MIX).unwrap();
         let options = JitOptions::new()
@@ -178,11 +178,8 @@ fn options_reach_the_compiler_and_the_code_still_computes() {
 }
 
 #[test]
-fn options_that_a_driver_does_not_know_are_errors_before_it_is_called() {
-    if !has_version(
-        "options_that_a_driver_does_not_know_are_errors_before_it_is_called",
-        (13, 1),
-    ) {
+fn unknown_jit_options_fail_before_the_call() {
+    if !has_version((13, 1)) {
         return;
     }
     let newer = [
@@ -207,7 +204,7 @@ fn options_that_a_driver_does_not_know_are_errors_before_it_is_called() {
 
 #[test]
 fn a_target_can_be_named() {
-    for bench in everywhere("a_target_can_be_named") {
+    for bench in everywhere() {
         let capability = bench.context.device().compute_capability().unwrap();
         let options = JitOptions::new().target(JitTarget::new(capability));
         let ptx = Ptx::new(COPY).unwrap();
@@ -231,7 +228,7 @@ fn a_file_is_loaded_as_what_it_begins_as() {
     let fatbin = write("cut.fatbin", &0xBA55_ED50_u32.to_le_bytes());
     let neither = write("neither", b"MZ\0");
     let options = JitOptions::new();
-    for bench in everywhere("a_file_is_loaded_as_what_it_begins_as") {
+    for bench in everywhere() {
         let load = |path: &std::path::Path| {
             // SAFETY: the file is PTX, or is refused before it reaches the driver.
             unsafe { Module::load_file(&bench.context, path, &options) }
@@ -258,13 +255,10 @@ fn a_file_is_loaded_as_what_it_begins_as() {
 
 #[test]
 fn functions_are_enumerated_and_loaded_before_they_are_used() {
-    if !has_version(
-        "functions_are_enumerated_and_loaded_before_they_are_used",
-        (12, 4),
-    ) {
+    if !has_version((12, 4)) {
         return;
     }
-    for bench in everywhere("functions_are_enumerated_and_loaded_before_they_are_used") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let module = Module::load(&bench.context, &Ptx::new(VARIABLES).unwrap()).unwrap();
         let functions = module.functions().unwrap();

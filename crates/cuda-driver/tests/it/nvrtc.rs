@@ -1,8 +1,8 @@
 //! Compiling source to a module in one call, and the tuner.
 
-use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{env, fs, process};
 
 use cuda_driver::nvrtc::{Candidate, Outcome, TuneError, Tuner, Tuning};
 use cuda_driver::prelude::*;
@@ -26,17 +26,25 @@ const N: u32 = 1000;
 
 /// Returns NVRTC if it is installed. Otherwise reports the test as skipped, or fails if NVRTC is
 /// required.
-pub(crate) fn nvrtc(test: &str) -> Option<Nvrtc> {
-    test_needs::found("NVRTC", test, Nvrtc::load())
+#[track_caller]
+pub(crate) fn nvrtc() -> Option<Nvrtc> {
+    test_needs::found("NVRTC", Nvrtc::load())
+}
+
+/// Returns the path of a folder for temporary files that no other test uses.
+pub(crate) fn unused_folder() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("cuda-driver-test-{}-{number}", process::id());
+    env::temp_dir().join(name)
 }
 
 /// A folder for a cache, which is removed when this is dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    pub(crate) fn new(test: &str) -> Self {
-        let name = format!("cuda-driver-{test}-{}", std::process::id());
-        Self(env::temp_dir().join(name))
+    pub(crate) fn new() -> Self {
+        Self(unused_folder())
     }
 
     pub(crate) fn open(&self) -> Cache {
@@ -93,12 +101,11 @@ fn failure(tuning: &Tuning, is_it: impl Fn(&Candidate) -> bool) -> &str {
 
 #[test]
 fn source_is_compiled_for_the_device_and_computes_what_it_says() {
-    let test = "source_is_compiled_for_the_device_and_computes_what_it_says";
-    let Some(nvrtc) = nvrtc(test) else { return };
-    let folder = Folder::new(test);
+    let Some(nvrtc) = nvrtc() else { return };
+    let folder = Folder::new();
     let program = Program::new(&nvrtc, ADD).name("add.cu");
     let options = Options::new().define("UNROLL", 3);
-    for bench in everywhere(test) {
+    for bench in everywhere() {
         let straight = Module::compile(&bench.context, &program, &options).unwrap();
         let cache = folder.open();
         let kept = Module::compile_cached(&bench.context, &program, &options, &cache).unwrap();
@@ -132,10 +139,9 @@ fn source_is_compiled_for_the_device_and_computes_what_it_says() {
 
 #[test]
 fn each_candidate_is_tried_and_what_fails_is_told() {
-    let test = "each_candidate_is_tried_and_what_fails_is_told";
-    let Some(nvrtc) = nvrtc(test) else { return };
+    let Some(nvrtc) = nvrtc() else { return };
     let program = Program::new(&nvrtc, ADD).name("add.cu");
-    for bench in everywhere(test) {
+    for bench in everywhere() {
         let tuner = Tuner::new(&program, "add")
             .blocks([32, 4096, 128])
             .define("UNROLL", ["1", "2", "nothing"])
@@ -189,8 +195,7 @@ fn each_candidate_is_tried_and_what_fails_is_told() {
 
 #[test]
 fn a_kernel_of_a_template_is_tuned_by_its_name_in_the_source() {
-    let test = "a_kernel_of_a_template_is_tuned_by_its_name_in_the_source";
-    let Some(nvrtc) = nvrtc(test) else { return };
+    let Some(nvrtc) = nvrtc() else { return };
     let source = ADD
         .replace("extern \"C\"", "template <typename T>")
         .replace("float *", "T *");
@@ -206,12 +211,11 @@ fn a_kernel_of_a_template_is_tuned_by_its_name_in_the_source() {
 
 #[test]
 fn where_nothing_runs_the_error_is_the_table() {
-    let test = "where_nothing_runs_the_error_is_the_table";
-    let Some(nvrtc) = nvrtc(test) else { return };
-    let folder = Folder::new(test);
+    let Some(nvrtc) = nvrtc() else { return };
+    let folder = Folder::new();
     let cache = folder.open();
     let program = Program::new(&nvrtc, ADD);
-    for bench in everywhere(test) {
+    for bench in everywhere() {
         let large = Tuner::new(&program, "add")
             .define("UNROLL", [1])
             .blocks([2048, 4096]);
@@ -249,8 +253,7 @@ fn where_nothing_runs_the_error_is_the_table() {
 /// Runs only on the software device: a GPU would be lost to the whole process.
 #[test]
 fn a_kernel_that_takes_the_device_with_it_is_named() {
-    let test = "a_kernel_that_takes_the_device_with_it_is_named";
-    let Some(nvrtc) = nvrtc(test) else { return };
+    let Some(nvrtc) = nvrtc() else { return };
     let source = "extern \"C\" __global__ void stray(float *x, float **y) { if (UNROLL == 2) x = y[0]; *x += 1.0f; }";
     let program = Program::new(&nvrtc, source);
     let bench = software(Builder::new());
@@ -278,10 +281,9 @@ fn a_kernel_that_takes_the_device_with_it_is_named() {
 }
 
 #[test]
-fn a_result_is_remembered_for_the_same_problem_on_the_same_device() {
-    let test = "a_result_is_remembered_for_the_same_problem_on_the_same_device";
-    let Some(nvrtc) = nvrtc(test) else { return };
-    let folder = Folder::new(test);
+fn tuner_remembers_result_per_problem_and_device() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let folder = Folder::new();
     let header =
         |text: &str| Program::new(&nvrtc, format!("#include \"a.h\"\n{ADD}")).header("a.h", text);
     let program = header("#define A 1");

@@ -12,8 +12,9 @@ const N: u32 = 1 << 16;
 
 /// Creates the benches one at a time, because the number of software drivers per process is
 /// limited.
-fn benches(test: &str) -> impl Iterator<Item = Bench> {
-    (0..32).map(|seed| software(late(seed))).chain(gpu(test))
+#[track_caller]
+fn benches() -> impl Iterator<Item = Bench> {
+    (0..32).map(|seed| software(late(seed))).chain(gpu())
 }
 
 fn copy(
@@ -31,8 +32,8 @@ fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
 }
 
 #[test]
-fn two_readers_on_two_streams_are_done_before_a_third_stream_writes() {
-    for bench in benches("two_readers_on_two_streams_are_done_before_a_third_stream_writes") {
+fn writer_follows_readers_on_two_streams() {
+    for bench in benches() {
         let kernel = bench.kernel(COPY, "copy");
         let streams: Vec<Stream> = (0..4).map(|_| bench.stream()).collect();
         let mut source = filled(&streams[0], 1);
@@ -60,8 +61,8 @@ fn two_readers_on_two_streams_are_done_before_a_third_stream_writes() {
 }
 
 #[test]
-fn a_buffer_dropped_under_its_readers_is_not_handed_out_before_they_are_done() {
-    for bench in benches("a_buffer_dropped_under_its_readers_is_not_handed_out") {
+fn dropped_buffer_is_reused_after_its_readers() {
+    for bench in benches() {
         let kernel = bench.kernel(COPY, "copy");
         let (home, reader) = (bench.stream(), bench.stream());
         let mut result = filled(&reader, 0);
@@ -85,7 +86,7 @@ fn a_buffer_dropped_under_its_readers_is_not_handed_out_before_they_are_done() {
 
 #[test]
 fn a_stream_may_be_dropped_with_work_in_it() {
-    for bench in benches("a_stream_may_be_dropped_with_work_in_it") {
+    for bench in benches() {
         let kernel = bench.kernel(COPY, "copy");
         let home = bench.stream();
         let (source, mut result) = (filled(&home, 5), filled(&home, 0));
@@ -101,8 +102,8 @@ fn a_stream_may_be_dropped_with_work_in_it() {
 }
 
 #[test]
-fn halves_written_on_two_streams_are_both_done_before_the_whole_is_read() {
-    for bench in benches("halves_written_on_two_streams_are_both_done_before_the_whole_is_read") {
+fn reader_follows_halves_written_on_two_streams() {
+    for bench in benches() {
         let kernel = bench.kernel(COPY, "copy");
         let (home, a, b) = (bench.stream(), bench.stream(), bench.stream());
         let (ones, twos) = (filled(&home, 1), filled(&home, 2));
@@ -126,7 +127,7 @@ fn halves_written_on_two_streams_are_both_done_before_the_whole_is_read() {
 
 #[test]
 fn a_chain_over_many_streams_is_as_on_one() {
-    for bench in benches("a_chain_over_many_streams_is_as_on_one") {
+    for bench in benches() {
         let mix = bench.kernel(MIX, "mix");
         let streams: Vec<Stream> = (0..5).map(|_| bench.stream()).collect();
         let mut x = filled(&streams[0], 1);

@@ -6,7 +6,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::{Error, Graph, PinnedBuffer};
 use cuda_sim::Builder;
 
-use crate::support::{Bench, gpu, late, skipped, software};
+use crate::support::{Bench, gpu, late, skip, software};
 
 /// More than one page-locked block holds, so that a pageable copy has several pieces.
 const LARGE: usize = 3 << 20;
@@ -98,13 +98,14 @@ const COPIES: [(&str, Copy); 14] = [
 ];
 
 /// Two software devices, and the GPUs if there are several.
-fn benches(test: &str) -> impl Iterator<Item = Bench> {
+#[track_caller]
+fn benches() -> impl Iterator<Item = Bench> {
     let builders = [Builder::new(), late(1)];
     let software = builders.map(|builder| software(builder.devices(2)));
-    software.into_iter().chain(gpu(test).filter(|bench| {
+    software.into_iter().chain(gpu().filter(|bench| {
         let has_two = bench.context.driver().devices().unwrap().len() > 1;
         if !has_two {
-            skipped(&format!("{test}: it needs two GPUs"));
+            skip("it needs two GPUs");
         }
         has_two
     }))
@@ -118,7 +119,7 @@ fn other(bench: &Bench) -> Context {
 
 #[test]
 fn copies_work_while_another_device_is_current() {
-    for bench in benches("copies_work_while_another_device_is_current") {
+    for bench in benches() {
         let other = other(&bench);
         let streams = [
             ("own", bench.stream()),
@@ -146,7 +147,7 @@ fn copies_work_while_another_device_is_current() {
 
 #[test]
 fn peer_copies_work_while_either_device_is_current() {
-    for bench in benches("peer_copies_work_while_either_device_is_current") {
+    for bench in benches() {
         let other = other(&bench);
         let there = Stream::new(&other, StreamFlags::NON_BLOCKING, 0).unwrap();
         let (here, source) = (bench.stream(), filled(&there, SMALL, 7).unwrap());

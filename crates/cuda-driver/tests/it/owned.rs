@@ -22,7 +22,7 @@ fn stream(context: &Context) -> Stream {
 
 #[test]
 fn a_context_of_our_own_does_all_that_the_primary_one_does() {
-    for bench in everywhere("a_context_of_our_own_does_all_that_the_primary_one_does") {
+    for bench in everywhere() {
         let context = own(&bench.context);
         assert_ne!(context, bench.context);
         assert_ne!(context.as_raw(), bench.context.as_raw());
@@ -63,7 +63,7 @@ fn a_context_of_our_own_does_all_that_the_primary_one_does() {
 
 #[test]
 fn objects_of_two_contexts_of_one_device_do_not_mix() {
-    for bench in everywhere("objects_of_two_contexts_of_one_device_do_not_mix") {
+    for bench in everywhere() {
         let context = own(&bench.context);
         let (here, there) = (stream(&bench.context), stream(&context));
         let kernel = bench.kernel(MIX, "mix");
@@ -102,7 +102,7 @@ fn objects_of_two_contexts_of_one_device_do_not_mix() {
 }
 
 #[test]
-fn a_context_of_our_own_is_destroyed_once_with_its_last_object_on_any_thread() {
+fn own_context_is_destroyed_once_with_its_last_object() {
     let bench = software(Builder::new());
     let simulator = bench.simulator.as_ref().unwrap();
     let context = own(&bench.context);
@@ -117,8 +117,8 @@ fn a_context_of_our_own_is_destroyed_once_with_its_last_object_on_any_thread() {
 }
 
 #[test]
-fn closing_tells_what_the_driver_says_and_that_others_use_the_context() {
-    for bench in everywhere("closing_tells_what_the_driver_says_and_that_others_use_the_context") {
+fn close_reports_driver_errors_and_other_users() {
+    for bench in everywhere() {
         let context = own(&bench.context);
         context.default_stream().unwrap();
         context.close().unwrap();
@@ -142,7 +142,7 @@ fn closing_tells_what_the_driver_says_and_that_others_use_the_context() {
 }
 
 #[test]
-fn making_a_context_leaves_the_thread_as_it_was_also_if_it_fails() {
+fn creating_a_context_keeps_the_current_one() {
     let bench = software(Builder::new());
     let driver = bench.context.driver();
     assert_eq!(Context::current(driver).unwrap(), None);
@@ -162,7 +162,7 @@ fn making_a_context_leaves_the_thread_as_it_was_also_if_it_fails() {
 
 #[test]
 fn flags_are_those_that_a_context_was_made_with() {
-    for bench in everywhere("flags_are_those_that_a_context_was_made_with") {
+    for bench in everywhere() {
         let device = bench.context.device();
         for flags in [
             ContextFlags::SCHED_SPIN,
@@ -195,7 +195,7 @@ fn a_call_that_the_driver_lacks_is_named() {
 
 #[test]
 fn limits_are_what_was_asked_for_or_more() {
-    for bench in everywhere("limits_are_what_was_asked_for_or_more") {
+    for bench in everywhere() {
         let context = own(&bench.context);
         for (limit, value) in [
             (Limit::STACK_SIZE, 4096),
@@ -221,7 +221,7 @@ fn limits_are_what_was_asked_for_or_more() {
 
 #[test]
 fn the_preference_for_the_cache_is_kept() {
-    for bench in everywhere("the_preference_for_the_cache_is_kept") {
+    for bench in everywhere() {
         let context = own(&bench.context);
         assert_eq!(context.cache_config().unwrap(), CacheConfig::NONE);
         for config in [CacheConfig::SHARED, CacheConfig::L1, CacheConfig::EQUAL] {
@@ -236,7 +236,7 @@ fn the_preference_for_the_cache_is_kept() {
 }
 
 #[test]
-fn the_primary_context_is_active_while_it_is_held_and_has_the_flags_that_were_set() {
+fn primary_context_is_active_while_held_and_keeps_flags() {
     let bench = software(Builder::new().devices(2));
     let device = bench.context.driver().device(1).unwrap();
     assert!(!device.primary_context_state().unwrap().is_active);

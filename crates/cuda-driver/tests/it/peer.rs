@@ -6,7 +6,7 @@ use cuda_driver::device::PeerAttribute;
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Simulator};
 
-use crate::support::{COPY, MIX, gpu, late, software};
+use crate::support::{COPY, MIX, gpu, late, skip, software};
 
 /// Enough words that a kernel on a GPU runs longer than it takes to queue the next one.
 const N: u32 = 1 << 16;
@@ -45,9 +45,10 @@ fn second(one: &Context) -> Vec<Context> {
 
 /// Returns pairs on late software devices and on the GPUs. They are created one at a time, because
 /// the number of software drivers per process is limited.
-fn pairs(test: &str, seeds: u64) -> impl Iterator<Item = Pair> {
+#[track_caller]
+fn pairs(seeds: u64) -> impl Iterator<Item = Pair> {
     let benches = (0..seeds).map(|seed| software(late(seed).devices(2)));
-    benches.chain(gpu(test)).flat_map(|bench| {
+    benches.chain(gpu()).flat_map(|bench| {
         second(&bench.context).into_iter().map(move |two| Pair {
             name: format!("{}: {two:?}", bench.name),
             one: bench.context.clone(),
@@ -89,7 +90,7 @@ fn assert_all(buffer: &DeviceBuffer<u32>, value: u32, name: &str) {
 
 #[test]
 fn bytes_go_to_another_context_and_back() {
-    for pair in pairs("bytes_go_to_another_context_and_back", 4) {
+    for pair in pairs(4) {
         let (one, two) = (stream(&pair.one), stream(&pair.two));
         let words: Vec<u32> = (0..1000)
             .map(|i: u32| i.wrapping_mul(0x9E37_79B9))
@@ -116,9 +117,8 @@ fn bytes_go_to_another_context_and_back() {
 }
 
 #[test]
-fn a_copy_waits_for_the_writers_of_its_source_and_is_waited_for_by_later_ones() {
-    let test = "a_copy_waits_for_the_writers_of_its_source_and_is_waited_for_by_later_ones";
-    for pair in pairs(test, 16) {
+fn peer_copy_is_ordered_with_uses_of_its_source() {
+    for pair in pairs(16) {
         let [kernel, _] = pair.kernels(COPY, "copy");
         let (home, writer, two) = (stream(&pair.one), stream(&pair.one), stream(&pair.two));
         let (mut source, mut target) = (filled(&home, 1), filled(&two, 0));
@@ -137,7 +137,7 @@ fn a_copy_waits_for_the_writers_of_its_source_and_is_waited_for_by_later_ones() 
 
 #[test]
 fn a_copy_waits_for_the_readers_of_its_target() {
-    for pair in pairs("a_copy_waits_for_the_readers_of_its_target", 16) {
+    for pair in pairs(16) {
         let [_, kernel] = pair.kernels(COPY, "copy");
         let (one, home, reader) = (stream(&pair.one), stream(&pair.two), stream(&pair.two));
         let (source, mut target) = (filled(&one, 5), filled(&home, 1));
@@ -154,7 +154,7 @@ fn a_copy_waits_for_the_readers_of_its_target() {
 
 #[test]
 fn a_source_that_is_dropped_is_freed_behind_the_copy() {
-    for pair in pairs("a_source_that_is_dropped_is_freed_behind_the_copy", 16) {
+    for pair in pairs(16) {
         let (one, two) = (stream(&pair.one), stream(&pair.two));
         let (source, mut target) = (filled(&one, 3), filled(&two, 0));
         target
@@ -171,7 +171,7 @@ fn a_source_that_is_dropped_is_freed_behind_the_copy() {
 
 #[test]
 fn the_copying_context_may_be_let_go_with_the_copy_in_it() {
-    for mut pair in pairs("the_copying_context_may_be_let_go_with_the_copy_in_it", 16) {
+    for mut pair in pairs(16) {
         let [kernel, _] = pair.kernels(COPY, "copy");
         let one = stream(&pair.one);
         let (mut source, four) = (filled(&one, 3), filled(&one, 4));
@@ -200,8 +200,7 @@ fn the_copying_context_may_be_let_go_with_the_copy_in_it() {
 /// with the same arithmetic on the host.
 #[test]
 fn random_programs_over_two_contexts_do_what_they_do_in_turn() {
-    let test = "random_programs_over_two_contexts_do_what_they_do_in_turn";
-    for (program, pair) in pairs(test, 60).enumerate() {
+    for (program, pair) in pairs(60).enumerate() {
         let mut random = fastrand::Rng::with_seed(program as u64);
         let kernels = pair.kernels(MIX, "mix");
         let streams = [&pair.one, &pair.two].map(|context| [stream(context), stream(context)]);
@@ -249,10 +248,9 @@ fn random_programs_over_two_contexts_do_what_they_do_in_turn() {
 
 #[test]
 fn peer_access_can_be_asked_for_and_switched() {
-    let test = "peer_access_can_be_asked_for_and_switched";
     for bench in [software(Builder::new().devices(2))]
         .into_iter()
-        .chain(gpu(test))
+        .chain(gpu())
     {
         let driver = bench.context.driver();
         let one = bench.context.device();
@@ -262,7 +260,7 @@ fn peer_access_can_be_asked_for_and_switched() {
                 .is_err()
         );
         let Some(two) = driver.devices().unwrap().into_iter().nth(1) else {
-            crate::support::skipped(&format!("{test} on two GPUs: there is only one"));
+            skip("on two GPUs: there is only one");
             continue;
         };
         let attributes = one.peer_attributes(&two).unwrap();
@@ -281,7 +279,7 @@ fn peer_access_can_be_asked_for_and_switched() {
 }
 
 #[test]
-fn peers_of_another_driver_are_refused_before_the_driver_sees_them() {
+fn peers_of_another_driver_are_refused_without_a_call() {
     let benches = [(); 2].map(|()| software(Builder::new().devices(2)));
     let [one, two] = &benches;
     let (here, there) = (one.stream(), two.stream());

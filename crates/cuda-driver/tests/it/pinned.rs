@@ -15,7 +15,7 @@ fn live_host_bytes(bench: &Bench) -> u64 {
 
 #[test]
 fn pinned_memory_is_a_slice() {
-    for bench in everywhere("pinned_memory_is_a_slice") {
+    for bench in everywhere() {
         let mut zeros =
             PinnedBuffer::<u32>::zeroed(&bench.context, 5, PinnedFlags::empty()).unwrap();
         assert_eq!(*zeros, [0; 5]);
@@ -43,7 +43,7 @@ fn pinned_memory_is_a_slice() {
 
 #[test]
 fn kernels_reach_host_memory_at_its_device_address() {
-    for bench in everywhere("kernels_reach_host_memory_at_its_device_address") {
+    for bench in everywhere() {
         let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
         let source: Vec<u32> = (0..256).map(|i| i * 3 + 1).collect();
         let input =
@@ -72,7 +72,7 @@ fn kernels_reach_host_memory_at_its_device_address() {
 
 #[test]
 fn a_registered_vec_comes_back_as_it_is() {
-    for bench in everywhere("a_registered_vec_comes_back_as_it_is") {
+    for bench in everywhere() {
         let mut vec = Vec::with_capacity(5000);
         vec.extend(0..4000_u16);
         let address = vec.as_ptr();
@@ -94,7 +94,7 @@ fn a_registered_vec_comes_back_as_it_is() {
 
 #[test]
 fn a_vec_that_cannot_be_registered_comes_back_too() {
-    for bench in everywhere("a_vec_that_cannot_be_registered_comes_back_too") {
+    for bench in everywhere() {
         let vec = vec![1_u8, 2, 3];
         let error = RegisteredBuffer::from_vec(&bench.context, vec, RegisterFlags::IO_MEMORY)
             .err()
@@ -155,7 +155,7 @@ fn what_cannot_be_unregistered_is_never_freed() {
 
 #[test]
 fn pinned_memory_of_no_bytes_calls_nothing() {
-    for bench in everywhere("pinned_memory_of_no_bytes_calls_nothing") {
+    for bench in everywhere() {
         if let Some(simulator) = &bench.simulator {
             simulator.reset_calls();
         }

@@ -55,7 +55,7 @@ const EXTENTS: [(usize, usize, usize); 7] = [
 
 #[test]
 fn rows_come_back_as_they_went() {
-    for bench in everywhere("rows_come_back_as_they_went") {
+    for bench in everywhere() {
         let stream = bench.stream();
         for extent in EXTENTS.map(Extent::from) {
             let source = counted(extent);
@@ -84,7 +84,7 @@ fn random_box(random: &mut fastrand::Rng, extent: Extent) -> [Range<usize>; 3] {
 
 #[test]
 fn random_boxes_are_those_of_a_vec() {
-    for bench in everywhere("random_boxes_are_those_of_a_vec") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut random = fastrand::Rng::with_seed(11);
         for extent in [(61, 43, 1), (300, 70, 9), (17, 5, 230)].map(Extent::from) {
@@ -140,7 +140,7 @@ fn random_boxes_are_those_of_a_vec() {
 
 #[test]
 fn linear_memory_is_copied_as_rows() {
-    for bench in everywhere("linear_memory_is_copied_as_rows") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let extent = Extent::from((40, 30));
         let source = counted(extent);
@@ -170,7 +170,7 @@ fn linear_memory_is_copied_as_rows() {
 
 #[test]
 fn kernels_find_rows_at_the_pitch() {
-    for bench in everywhere("kernels_find_rows_at_the_pitch") {
+    for bench in everywhere() {
         let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
         let other = bench.stream();
         let source = counted(Extent::from((100, 3)));
@@ -195,7 +195,7 @@ fn kernels_find_rows_at_the_pitch() {
 
 #[test]
 fn boxes_out_of_bounds_are_none_and_other_extents_errors() {
-    for bench in everywhere("boxes_out_of_bounds_are_none_and_other_extents_errors") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut buffer = PitchedBuffer::<u32>::zeroed(&stream, (6, 4, 2)).unwrap();
         assert!(buffer.region(..7, .., ..).is_none());
@@ -258,7 +258,7 @@ fn a_box_of_no_elements_has_regions_however_far_it_reaches() {
 }
 
 #[test]
-fn copies_of_rows_that_fail_are_errors_and_leave_a_block_at_most() {
+fn failing_row_copies_lose_at_most_one_block() {
     for function in ["cuMemAllocPitch", "cuMemcpy2DAsync", "cuMemcpy3DAsync"] {
         for extent in [(10, 10, 3), (600, 500, 4)] {
             let bench = software(late(4));

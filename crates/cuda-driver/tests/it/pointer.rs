@@ -9,8 +9,8 @@ use cuda_sys::CUmemAttach_flags;
 use crate::support::everywhere;
 
 #[test]
-fn an_address_of_a_buffer_is_of_the_device_and_within_its_allocation() {
-    for bench in everywhere("an_address_of_a_buffer_is_of_the_device_and_within_its_allocation") {
+fn buffer_address_is_of_its_device_and_allocation() {
+    for bench in everywhere() {
         let stream = bench.stream();
         let buffer = DeviceBuffer::<u32>::zeroed(&stream, 1000).unwrap();
         stream.synchronize().unwrap();
@@ -46,7 +46,7 @@ fn an_address_of_a_buffer_is_of_the_device_and_within_its_allocation() {
 
 #[test]
 fn an_address_of_pinned_memory_is_of_the_host() {
-    for bench in everywhere("an_address_of_pinned_memory_is_of_the_host") {
+    for bench in everywhere() {
         let pinned =
             PinnedBuffer::<u64>::zeroed(&bench.context, 100, PinnedFlags::DEVICE_MAP).unwrap();
         let address = pinned.as_ptr().addr() as u64;
@@ -63,7 +63,7 @@ fn an_address_of_pinned_memory_is_of_the_host() {
 
 #[test]
 fn an_address_of_managed_memory_is_of_both() {
-    for bench in everywhere("an_address_of_managed_memory_is_of_both") {
+    for bench in everywhere() {
         let driver = bench.context.driver().library();
         let _current = bench.context.make_current().unwrap();
         let mut address = 0;
@@ -84,7 +84,7 @@ fn an_address_of_managed_memory_is_of_both() {
 
 #[test]
 fn an_address_that_the_driver_does_not_know_is_no_error() {
-    for bench in everywhere("an_address_that_the_driver_does_not_know_is_no_error") {
+    for bench in everywhere() {
         let local = 5_u32;
         for address in [ptr::from_ref(&local).addr() as u64, 0, 64] {
             let attributes = bench.context.pointer_attributes(address).unwrap();

@@ -8,15 +8,16 @@ use cuda_driver::memory::{MemoryPool, PoolAccess, PoolReuse};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use crate::support::{Bench, COPY, everywhere, skipped, software};
+use crate::support::{Bench, COPY, everywhere, skip, software};
 
 /// Returns the benches whose device has memory pools.
-fn benches(test: &'static str) -> impl Iterator<Item = Bench> {
-    everywhere(test).filter(move |bench| {
+#[track_caller]
+fn benches() -> impl Iterator<Item = Bench> {
+    everywhere().filter(move |bench| {
         let pools = DeviceAttribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
         let has = bench.context.device().attribute(pools).unwrap() != 0;
         if !has {
-            skipped(&format!("{test}: no memory pools"));
+            skip("no memory pools");
         }
         has
     })
@@ -24,7 +25,7 @@ fn benches(test: &'static str) -> impl Iterator<Item = Bench> {
 
 #[test]
 fn buffers_come_from_the_pool_that_is_named() {
-    for bench in benches("buffers_come_from_the_pool_that_is_named") {
+    for bench in benches() {
         let (home, other) = (bench.stream(), bench.stream());
         let copy = bench.kernel(COPY, "copy");
         let pool = MemoryPool::new(bench.context.device()).unwrap();
@@ -55,7 +56,7 @@ fn buffers_come_from_the_pool_that_is_named() {
 
 #[test]
 fn statistics_follow_what_is_allocated() {
-    for bench in benches("statistics_follow_what_is_allocated") {
+    for bench in benches() {
         let stream = bench.stream();
         let pool = MemoryPool::new(bench.context.device()).unwrap();
         assert_eq!(pool.statistics().unwrap().used, 0);
@@ -86,7 +87,7 @@ fn statistics_follow_what_is_allocated() {
 
 #[test]
 fn a_threshold_keeps_memory_over_a_wait() {
-    for bench in benches("a_threshold_keeps_memory_over_a_wait") {
+    for bench in benches() {
         let stream = bench.stream();
         let pool = MemoryPool::new(bench.context.device()).unwrap();
         assert_eq!(pool.release_threshold().unwrap(), 0);
@@ -127,7 +128,7 @@ fn the_current_pool_is_where_buffers_come_from() {
 
 #[test]
 fn a_limit_is_an_error_with_the_bytes() {
-    for bench in benches("a_limit_is_an_error_with_the_bytes") {
+    for bench in benches() {
         let stream = bench.stream();
         let device = bench.context.device();
         if bench.context.driver().version().number() >= 12_020 {
@@ -172,9 +173,8 @@ fn access_is_given_to_peers_and_taken_away() {
 }
 
 #[test]
-fn a_pool_allocates_on_the_default_stream_of_a_context_that_is_not_current() {
-    for bench in benches("a_pool_allocates_on_the_default_stream_of_a_context_that_is_not_current")
-    {
+fn pool_allocates_on_default_stream_of_other_context() {
+    for bench in benches() {
         let pool = MemoryPool::new(bench.context.device()).unwrap();
         let legacy = bench.context.legacy_stream();
         // A new thread has no current context.

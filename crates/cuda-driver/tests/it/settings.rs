@@ -19,8 +19,7 @@ use crate::tensor_map::with_memory;
 
 #[test]
 fn newer_launch_attributes_keep_the_result() {
-    let test = "settings::newer_launch_attributes_keep_the_result";
-    for bench in everywhere(test) {
+    for bench in everywhere() {
         let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
         let new = LaunchAttributes::new;
         for (since, attributes) in [
@@ -36,7 +35,7 @@ fn newer_launch_attributes_keep_the_result() {
             ),
         ] {
             let needed = Version::new(since.0 * 1000 + since.1 * 10);
-            if bench.context.driver().version() < needed || !has_version(test, since) {
+            if bench.context.driver().version() < needed || !has_version(since) {
                 continue;
             }
             let input = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
@@ -53,7 +52,7 @@ fn newer_launch_attributes_keep_the_result() {
 
 #[test]
 fn cluster_scheduling_is_kept_by_the_function() {
-    for bench in everywhere("settings::cluster_scheduling_is_kept_by_the_function") {
+    for bench in everywhere() {
         let copy = bench.kernel(COPY, "copy");
         let attribute = FunctionAttribute::CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE;
         for (policy, raw) in [
@@ -68,7 +67,7 @@ fn cluster_scheduling_is_kept_by_the_function() {
 
 #[test]
 fn a_refused_priority_leaves_the_stream_as_it_is() {
-    for bench in everywhere("settings::a_refused_priority_leaves_the_stream_as_it_is") {
+    for bench in everywhere() {
         let stream = Stream::new(&bench.context, StreamFlags::NON_BLOCKING, 0).unwrap();
         let (_, greatest) = bench.context.stream_priority_range().unwrap();
         match stream.set_priority(greatest) {
@@ -83,7 +82,7 @@ fn a_refused_priority_leaves_the_stream_as_it_is() {
 
 #[test]
 fn a_flush_needs_the_ability_of_the_device() {
-    for bench in everywhere("settings::a_flush_needs_the_ability_of_the_device") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let flag = flags(&stream, &[7_u32]);
         let condition = WaitCondition::EQUAL.with_flush();
@@ -122,7 +121,7 @@ fn an_error_has_the_version_of_its_driver() {
 
 #[test]
 fn the_linker_reports_its_time() {
-    for bench in everywhere("settings::the_linker_reports_its_time") {
+    for bench in everywhere() {
         let mut linker = Linker::new(&bench.context, &JitOptions::new()).unwrap();
         assert_eq!(linker.log().wall_time(), Duration::ZERO);
         let start = std::time::Instant::now();
@@ -141,14 +140,13 @@ fn the_linker_reports_its_time() {
 
 #[test]
 fn the_promotion_is_part_of_a_tensor_map() {
-    let test = "settings::the_promotion_is_part_of_a_tensor_map";
-    for (bench, _, buffer) in with_memory(test) {
+    for (bench, _, buffer) in with_memory() {
         let map = |promotion| {
             let layout = TensorLayout::new(TensorDataType::F32, &[64, 8, 4]);
             let layout = layout.l2_promotion(promotion);
             TensorMap::tiled(&buffer.as_slice(), &layout, &[8, 8, 4])
         };
-        let Some(none) = crate::tensor_map::made(&bench, test, map(TensorL2Promotion::None)) else {
+        let Some(none) = crate::tensor_map::made(&bench, map(TensorL2Promotion::None)) else {
             continue;
         };
         let bytes = |map: &TensorMap| map.as_raw().opaque;
@@ -162,7 +160,7 @@ fn the_promotion_is_part_of_a_tensor_map() {
 
 #[test]
 fn planes_are_rows_per_plane_apart() {
-    for bench in everywhere("settings::planes_are_rows_per_plane_apart") {
+    for bench in everywhere() {
         let buffer = PitchedBuffer::<u32>::zeroed(&bench.stream(), (5, 4, 3)).unwrap();
         let whole = buffer.as_slice();
         assert_eq!(whole.rows_per_plane(), 4);

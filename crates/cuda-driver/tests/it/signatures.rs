@@ -318,8 +318,7 @@ fn check(bench: &Bench, nvrtc: &Nvrtc, seed: u64, count: usize) -> usize {
 
 #[test]
 fn random_signatures_are_checked_and_arrive_byte_by_byte() {
-    let test = "random_signatures_are_checked_and_arrive_byte_by_byte";
-    let Some(nvrtc) = nvrtc(test) else { return };
+    let Some(nvrtc) = nvrtc() else { return };
     let full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
     let count = if full { FULL } else { REDUCED };
     let programs = count.div_ceil(KERNELS);
@@ -353,7 +352,7 @@ fn random_signatures_are_checked_and_arrive_byte_by_byte() {
         assert!(refused >= 4 * count, "{refused}");
     };
     tell("the software device");
-    if let Some(bench) = gpu(test) {
+    if let Some(bench) = gpu() {
         next.store(0, Ordering::Relaxed);
         refused.store(0, Ordering::Relaxed);
         run(&bench);

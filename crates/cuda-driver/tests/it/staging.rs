@@ -51,7 +51,7 @@ const WAYS: [Way; 6] = [
 
 #[test]
 fn copies_of_all_sizes_come_back() {
-    for bench in everywhere("copies_of_all_sizes_come_back") {
+    for bench in everywhere() {
         let stream = bench.stream();
         for len in SIZES {
             let source = noise(len as u64, len);
@@ -70,7 +70,7 @@ fn copies_of_all_sizes_come_back() {
 
 #[test]
 fn random_copies_on_many_threads_are_those_of_a_vec() {
-    for bench in everywhere("random_copies_on_many_threads_are_those_of_a_vec") {
+    for bench in everywhere() {
         let bench = &bench;
         thread::scope(|scope| {
             for seed in 0..4 {
@@ -113,7 +113,7 @@ fn random_copies(bench: &Bench, seed: u64) {
 
 #[test]
 fn two_threads_copy_halves_of_one_buffer() {
-    for bench in everywhere("two_threads_copy_halves_of_one_buffer") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let source = noise(7, 3 << 20);
         let mut buffer = DeviceBuffer::<u8>::zeroed(&stream, source.len()).unwrap();
@@ -239,7 +239,7 @@ fn with_fault(way: Way, function: &str, nth: u64) -> (bool, u64) {
 }
 
 #[test]
-fn a_call_that_fails_at_any_point_is_an_error_and_costs_a_block_at_most() {
+fn failing_call_is_an_error_and_loses_at_most_one_block() {
     // Lists which failures must be reported; for the others the copy has a fallback.
     for (function, is_told) in [
         ("cuMemHostAlloc", true),
@@ -379,7 +379,7 @@ fn on_a_lost_device_copies_are_errors() {
 /// A stream that waits for the host must not delay copies on other streams.
 #[test]
 fn copies_wait_for_no_other_stream() {
-    for bench in everywhere("copies_wait_for_no_other_stream") {
+    for bench in everywhere() {
         let (blocked, other) = (bench.stream(), bench.stream());
         let mut gate =
             PinnedBuffer::<u32>::zeroed(&bench.context, 1, PinnedFlags::DEVICE_MAP).unwrap();
@@ -424,7 +424,7 @@ fn copies_wait_for_no_other_stream() {
 
 #[test]
 fn page_locked_memory_is_copied_directly() {
-    for bench in everywhere("page_locked_memory_is_copied_directly") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let source: Vec<u32> = (0..200_000).map(|i| i ^ 0x5A5A).collect();
         let pinned =

@@ -17,8 +17,9 @@ const N: u32 = 1 << 14;
 
 /// Creates the benches one at a time, because the number of software drivers per process is
 /// limited.
-fn adverse(test: &str) -> impl Iterator<Item = Bench> {
-    (0..24).map(|seed| software(late(seed))).chain(gpu(test))
+#[track_caller]
+fn adverse() -> impl Iterator<Item = Bench> {
+    (0..24).map(|seed| software(late(seed))).chain(gpu())
 }
 
 fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
@@ -44,7 +45,7 @@ fn all_are(buffer: &DeviceBuffer<u32>, value: u32, bench: &Bench) {
 
 #[test]
 fn a_stream_says_what_it_was_made_with() {
-    for bench in everywhere("a_stream_says_what_it_was_made_with") {
+    for bench in everywhere() {
         let (least, greatest) = bench.context.stream_priority_range().unwrap();
         assert!(greatest <= least, "{least} {greatest}");
         for flags in [StreamFlags::empty(), StreamFlags::NON_BLOCKING] {
@@ -100,7 +101,7 @@ fn default_streams_are_each_one_for_all_handles_of_the_context() {
 
 #[test]
 fn buffers_are_ordered_between_all_kinds_of_streams() {
-    for bench in adverse("buffers_are_ordered_between_all_kinds_of_streams") {
+    for bench in adverse() {
         let kernel = bench.kernel(MIX, "mix");
         let streams = [
             bench.stream(),
@@ -124,7 +125,7 @@ fn buffers_are_ordered_between_all_kinds_of_streams() {
 
 #[test]
 fn the_per_thread_stream_is_another_queue_on_each_thread() {
-    for bench in adverse("the_per_thread_stream_is_another_queue_on_each_thread") {
+    for bench in adverse() {
         let kernel = bench.kernel(MIX, "mix");
         let stream = bench.context.per_thread_stream();
         let home = bench.stream();
@@ -152,7 +153,7 @@ fn the_per_thread_stream_is_another_queue_on_each_thread() {
 
 #[test]
 fn a_buffer_of_a_thread_that_is_gone_is_freed_behind_its_uses() {
-    for bench in adverse("a_buffer_of_a_thread_that_is_gone_is_freed_behind_its_uses") {
+    for bench in adverse() {
         let kernel = bench.kernel(COPY, "copy");
         let stream = bench.context.per_thread_stream();
         let home = bench.stream();
@@ -214,7 +215,7 @@ fn calls_on_the_default_streams_of_c_need_nothing_current() {
 }
 
 #[test]
-fn a_default_stream_that_cannot_be_bound_is_an_error_and_queues_nothing() {
+fn unbindable_default_stream_fails_and_queues_nothing() {
     let bench = software(late(6));
     let kernel = bench.kernel(COPY, "copy");
     let simulator = bench.simulator.as_ref().unwrap();
@@ -244,7 +245,7 @@ fn a_default_stream_that_cannot_be_bound_is_an_error_and_queues_nothing() {
 
 #[test]
 fn a_fork_begins_behind_and_a_join_waits_for_all() {
-    for bench in adverse("a_fork_begins_behind_and_a_join_waits_for_all") {
+    for bench in adverse() {
         let kernel = bench.kernel(MIX, "mix");
         let stream = bench.stream();
         let (mut x, y) = (filled(&stream, 1), filled(&stream, 3));
@@ -266,7 +267,7 @@ fn a_fork_begins_behind_and_a_join_waits_for_all() {
 
 #[test]
 fn attributes_are_as_they_were_set_and_copied() {
-    for bench in everywhere("attributes_are_as_they_were_set_and_copied") {
+    for bench in everywhere() {
         let (stream, other) = (bench.stream(), bench.stream());
         stream
             .set_synchronization_policy(SynchronizationPolicy::YIELD)
@@ -314,7 +315,7 @@ fn attributes_are_as_they_were_set_and_copied() {
 
 #[test]
 fn a_pool_hands_out_its_streams_in_turn() {
-    for bench in everywhere("a_pool_hands_out_its_streams_in_turn") {
+    for bench in everywhere() {
         let pool = StreamPool::new(&bench.context, 3, 0).unwrap();
         let first: Vec<&Stream> = (0..3).map(|_| pool.next()).collect();
         assert_eq!(first, pool.streams().iter().collect::<Vec<_>>());
@@ -340,7 +341,7 @@ fn a_pool_hands_out_its_streams_in_turn() {
 
 #[test]
 fn streams_wait_for_values_that_others_set() {
-    for bench in everywhere("streams_wait_for_values_that_others_set") {
+    for bench in everywhere() {
         let kernel = bench.kernel(MIX, "mix");
         let (waiting, setting) = (bench.stream(), bench.stream());
         let flags = support::flags(&setting, &[0_u32, 5]);
@@ -388,7 +389,7 @@ fn streams_wait_for_values_that_others_set() {
 }
 
 #[test]
-fn values_that_several_streams_set_come_behind_what_wrote_the_buffer() {
+fn values_set_on_several_streams_follow_the_writer() {
     for seed in 0..64 {
         let bench = software(late(seed));
         let setting = [bench.stream(), bench.stream(), bench.stream()];
@@ -424,8 +425,8 @@ fn memory_that_a_stream_waits_for_is_freed_behind_the_wait() {
 }
 
 #[test]
-fn a_first_stream_may_wait_for_a_value_that_the_second_ones_reader_sets() {
-    for bench in adverse("a_first_stream_may_wait_for_a_value") {
+fn stream_may_wait_for_value_set_by_another_reader() {
+    for bench in adverse() {
         let kernel = bench.kernel(COPY, "copy");
         for flags in [StreamFlags::NON_BLOCKING, StreamFlags::empty()] {
             let stream = || Stream::new(&bench.context, flags, 0).unwrap();

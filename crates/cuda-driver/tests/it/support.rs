@@ -5,9 +5,9 @@ use cuda_driver::memory::Unpooled;
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Schedule, Simulator};
 
-use crate::common::gpu_driver;
-pub(crate) use crate::common::{built, older, simulator};
-pub(crate) use test_needs::skipped;
+use test_drivers::gpu_driver;
+pub(crate) use test_drivers::{built, older, simulator};
+pub(crate) use test_needs::{skip, skipped};
 
 /// A kernel that computes `x[i] = 2 * x[i] + y[i]` for `i` below `n`.
 pub(crate) const MIX: &str = include_str!("kernels/mix.ptx");
@@ -45,11 +45,12 @@ impl Bench {
 }
 
 /// Returns whether drivers are as new as `test` needs. If not, reports the test as skipped.
-pub(crate) fn has_version(test: &str, since: (u32, u32)) -> bool {
+#[track_caller]
+pub(crate) fn has_version(since: (u32, u32)) -> bool {
     let needed = Version::new(since.0 * 1000 + since.1 * 10);
     let is_too_old = older().is_some_and(|version| version < needed);
     if is_too_old {
-        skipped(&format!("{test}: it needs a driver of CUDA {needed}"));
+        skip(&format!("it needs a driver of CUDA {needed}"));
     }
     !is_too_old
 }
@@ -63,17 +64,19 @@ pub(crate) fn software(builder: Builder) -> Bench {
 
 /// Returns the GPU, if there is one. Otherwise reports the test as skipped, or fails if
 /// `CUDA_TEST_REQUIRE` is 1.
-pub(crate) fn gpu(test: &str) -> Option<Bench> {
-    Some(Bench::of(&gpu_driver(test)?, None))
+#[track_caller]
+pub(crate) fn gpu() -> Option<Bench> {
+    Some(Bench::of(&gpu_driver()?, None))
 }
 
 /// Returns the usual test devices one at a time: an eager and two late software devices, and the
 /// GPU if there is one.
-pub(crate) fn everywhere(test: &str) -> impl Iterator<Item = Bench> {
+#[track_caller]
+pub(crate) fn everywhere() -> impl Iterator<Item = Bench> {
     [Builder::new(), late(1), late(2)]
         .into_iter()
         .map(software)
-        .chain(gpu(test))
+        .chain(gpu())
 }
 
 /// Configures a software device on which work runs only when something waits for it, in an order

@@ -6,7 +6,7 @@ use cuda_driver::tensor_map::{Im2col, TensorDataType, TensorLayout, TensorMap, T
 use cuda_nvrtc::{Options, Program};
 
 use crate::nvrtc::nvrtc;
-use crate::support::{Bench, skipped};
+use crate::support::{Bench, skip};
 use crate::tensor_map::{made, with_memory};
 
 /// Kernels for images of `$rank` dimensions. A block copies the column `blockIdx.x` of the pixels
@@ -326,13 +326,14 @@ const ALL: [Convolution; 10] = [
 
 /// Returns the kernels for each number of dimensions from 3 on; `None` if they cannot be compiled
 /// for a software device.
-fn modules(bench: &Bench, test: &str, nvrtc: &cuda_nvrtc::Nvrtc) -> Option<Vec<Module>> {
+#[track_caller]
+fn modules(bench: &Bench, nvrtc: &cuda_nvrtc::Nvrtc) -> Option<Vec<Module>> {
     let mut modules = Vec::new();
     for rank in 3..=5 {
         let program = Program::new(nvrtc, source(rank)).name("columns.cu");
         match Module::compile(&bench.context, &program, &Options::new()) {
             Err(error) if bench.simulator.is_some() => {
-                skipped(&format!("{test} on {}: {error}", bench.name));
+                skip(&format!("on {}: {error}", bench.name));
                 return None;
             }
             module => modules.push(module.unwrap()),
@@ -350,10 +351,9 @@ fn pattern(count: usize, seed: usize) -> Vec<u8> {
 
 #[test]
 fn columns_are_what_the_loops_of_a_convolution_read() {
-    let test = "columns_are_what_the_loops_of_a_convolution_read";
-    let Some(nvrtc) = nvrtc(test) else { return };
-    for (bench, home, _) in with_memory(test) {
-        let Some(modules) = modules(&bench, test, &nvrtc) else {
+    let Some(nvrtc) = nvrtc() else { return };
+    for (bench, home, _) in with_memory() {
+        let Some(modules) = modules(&bench, &nvrtc) else {
             continue;
         };
         for conv in &ALL {
@@ -377,7 +377,7 @@ fn columns_are_what_the_loops_of_a_convolution_read() {
             let images = DeviceBuffer::from_host(&home, &bytes).unwrap();
             let shape = DeviceBuffer::from_host(&home, &conv.shape()).unwrap();
             let mut out = DeviceBuffer::filled(&home, expected.len(), 0xaa_u8).unwrap();
-            let Some(map) = made(&bench, test, conv.map(&images.as_slice())) else {
+            let Some(map) = made(&bench, conv.map(&images.as_slice())) else {
                 continue;
             };
             let load = modules[conv.rank - 3].function(&format!("load_{}", conv.rank));
@@ -394,10 +394,9 @@ fn columns_are_what_the_loops_of_a_convolution_read() {
 
 #[test]
 fn columns_are_written_where_the_loops_of_a_convolution_write() {
-    let test = "columns_are_written_where_the_loops_of_a_convolution_write";
-    let Some(nvrtc) = nvrtc(test) else { return };
-    for (bench, home, _) in with_memory(test) {
-        let Some(modules) = modules(&bench, test, &nvrtc) else {
+    let Some(nvrtc) = nvrtc() else { return };
+    for (bench, home, _) in with_memory() {
+        let Some(modules) = modules(&bench, &nvrtc) else {
             continue;
         };
         for conv in &ALL {
@@ -424,7 +423,7 @@ fn columns_are_written_where_the_loops_of_a_convolution_write() {
             let mut images = DeviceBuffer::filled(&home, expected.len(), 0xaa_u8).unwrap();
             let shape = DeviceBuffer::from_host(&home, &conv.shape()).unwrap();
             let columns = DeviceBuffer::from_host(&home, &bytes).unwrap();
-            let Some(map) = made(&bench, test, conv.map(&images.as_slice())) else {
+            let Some(map) = made(&bench, conv.map(&images.as_slice())) else {
                 continue;
             };
             let store = modules[conv.rank - 3].function(&format!("store_{}", conv.rank));

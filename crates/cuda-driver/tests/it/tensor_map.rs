@@ -9,7 +9,7 @@ use cuda_driver::tensor_map::{
 };
 use cuda_sim::Builder;
 
-use crate::support::{Bench, everywhere, skipped, software};
+use crate::support::{Bench, everywhere, skip, software};
 
 const F32: TensorDataType = TensorDataType::F32;
 
@@ -21,15 +21,16 @@ fn fine() -> TensorLayout {
 const BYTES: usize = 64 * 8 * 4 * 4;
 
 /// Returns devices that support tensor maps, each with a stream and a buffer of `BYTES` bytes.
-pub(crate) fn with_memory(test: &str) -> impl Iterator<Item = (Bench, Stream, DeviceBuffer<u8>)> {
+#[track_caller]
+pub(crate) fn with_memory() -> impl Iterator<Item = (Bench, Stream, DeviceBuffer<u8>)> {
     let able = move |bench: &Bench| {
         let capability = bench.context.device().compute_capability().unwrap();
         if capability.major < 9 {
-            skipped(&format!("{test} on {}: {capability}", bench.name));
+            skip(&format!("on {}: {capability}", bench.name));
         }
         capability.major >= 9
     };
-    everywhere(test).filter(able).map(|bench| {
+    everywhere().filter(able).map(|bench| {
         let stream = bench.stream();
         let memory = DeviceBuffer::zeroed(&stream, BYTES).unwrap();
         (bench, stream, memory)
@@ -37,13 +38,14 @@ pub(crate) fn with_memory(test: &str) -> impl Iterator<Item = (Bench, Stream, De
 }
 
 /// Unwraps a new map; `None` if the software device does not support tensor maps.
-pub(crate) fn made(bench: &Bench, test: &str, map: Result<TensorMap, Error>) -> Option<TensorMap> {
+#[track_caller]
+pub(crate) fn made(bench: &Bench, map: Result<TensorMap, Error>) -> Option<TensorMap> {
     match map {
         Err(error)
             if bench.simulator.is_some()
                 && error.status() == Some(Status::CUDA_ERROR_NOT_SUPPORTED) =>
         {
-            skipped(&format!("{test} on {}: {error}", bench.name));
+            skip(&format!("on {}: {error}", bench.name));
             None
         }
         map => Some(map.unwrap()),
@@ -84,8 +86,7 @@ fn multiple(what: &'static str, dimension: Option<usize>, given: u64, of: u64) -
 #[test]
 fn what_is_beyond_a_limit_of_tiles_is_an_error_that_names_it() {
     use TensorSwizzle as S;
-    let test = "what_is_beyond_a_limit_of_tiles_is_an_error_that_names_it";
-    for (bench, _, buffer) in with_memory(test) {
+    for (bench, _, buffer) in with_memory() {
         let memory = buffer.as_slice();
         let tile: &[u32] = &[8, 8, 4];
         let of = |dims: &[u64]| TensorLayout::new(F32, dims);
@@ -227,8 +228,7 @@ fn what_is_beyond_a_limit_of_tiles_is_an_error_that_names_it() {
 
 #[test]
 fn what_is_beyond_a_limit_of_columns_is_an_error_that_names_it() {
-    let test = "what_is_beyond_a_limit_of_columns_is_an_error_that_names_it";
-    for (_, _, buffer) in with_memory(test) {
+    for (_, _, buffer) in with_memory() {
         let memory = buffer.as_slice();
         let columns = Im2col {
             lower_corner: &[0],
@@ -334,10 +334,9 @@ fn devices_without_tensor_maps_say_so() {
 
 #[test]
 fn a_map_is_an_argument_with_its_own_memory_only() {
-    let test = "a_map_is_an_argument_with_its_own_memory_only";
-    for (bench, stream, mut buffer) in with_memory(test) {
+    for (bench, stream, mut buffer) in with_memory() {
         let map = TensorMap::tiled(&buffer.as_slice(), &fine(), &[8, 8, 4]);
-        let Some(mut map) = made(&bench, test, map) else {
+        let Some(mut map) = made(&bench, map) else {
             continue;
         };
         let mut other = DeviceBuffer::<u8>::zeroed(&stream, BYTES).unwrap();
@@ -437,14 +436,13 @@ extern "C" __global__ void move_tile(const __grid_constant__ TensorMap from,
 
     #[test]
     fn tiles_are_copied_through_maps_and_beyond_the_edges_are_zeros() {
-        let test = "tiles_are_copied_through_maps_and_beyond_the_edges_are_zeros";
-        let Some(nvrtc) = nvrtc(test) else { return };
+        let Some(nvrtc) = nvrtc() else { return };
         let program = Program::new(&nvrtc, MOVE).name("move.cu");
-        for (bench, home, _) in with_memory(test) {
+        for (bench, home, _) in with_memory() {
             let module = Module::compile(&bench.context, &program, &Options::new());
             let module = match module {
                 Err(error) if bench.simulator.is_some() => {
-                    skipped(&format!("{test} on {}: {error}", bench.name));
+                    skip(&format!("on {}: {error}", bench.name));
                     continue;
                 }
                 module => module.unwrap(),
@@ -457,7 +455,7 @@ extern "C" __global__ void move_tile(const __grid_constant__ TensorMap from,
                 TensorLayout::new(TensorDataType::U32, &[width as u64, height as u64])
             };
             let from_map = TensorMap::tiled(&from.as_slice(), &layout(FROM), &TILE);
-            let Some(from_map) = made(&bench, test, from_map) else {
+            let Some(from_map) = made(&bench, from_map) else {
                 continue;
             };
             let to_map = TensorMap::tiled(&to.as_slice(), &layout(TO), &TILE).unwrap();

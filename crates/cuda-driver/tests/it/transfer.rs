@@ -34,7 +34,7 @@ fn gate(stream: &Stream) -> mpsc::Sender<()> {
 
 #[test]
 fn a_transfer_gives_the_memory_back_when_it_is_done() {
-    for bench in everywhere("a_transfer_gives_the_memory_back_when_it_is_done") {
+    for bench in everywhere() {
         let (home, copying) = (bench.stream(), bench.stream());
         let kernel = bench.kernel(MIX, "mix");
         let mut x = DeviceBuffer::<u32>::zeroed(&home, N).unwrap();
@@ -81,8 +81,8 @@ fn a_transfer_of_nothing_calls_nothing() {
 }
 
 #[test]
-fn a_dropped_transfer_frees_its_memory_behind_the_copy_without_waiting() {
-    for bench in everywhere("a_dropped_transfer_frees_its_memory_behind_the_copy") {
+fn dropped_transfer_frees_after_its_copy_without_waiting() {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
         // Staging blocks are whole pages, so the remainder counts other memory.
@@ -108,7 +108,7 @@ fn a_dropped_transfer_frees_its_memory_behind_the_copy_without_waiting() {
 
 #[test]
 fn a_transfer_that_is_awaited_may_be_dropped_or_asked_again() {
-    for bench in everywhere("a_transfer_that_is_awaited_may_be_dropped_or_asked_again") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
         let open = gate(&stream);
@@ -204,7 +204,7 @@ fn memory_of_a_transfer_that_a_lost_device_ended_is_never_freed() {
 
 #[test]
 fn a_scope_waits_for_its_copies_also_when_it_panics() {
-    for bench in everywhere("a_scope_waits_for_its_copies_also_when_it_panics") {
+    for bench in everywhere() {
         let stream = bench.stream();
         let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
         let (up, mut down) = (pinned(&bench.context, 6), pinned(&bench.context, 0));

@@ -14,8 +14,9 @@ const N: u32 = 1 << 14;
 
 /// Creates the benches one at a time, because the number of software drivers per process is
 /// limited.
-fn benches(test: &str) -> impl Iterator<Item = Bench> {
-    (0..16).map(|seed| software(late(seed))).chain(gpu(test))
+#[track_caller]
+fn benches() -> impl Iterator<Item = Bench> {
+    (0..16).map(|seed| software(late(seed))).chain(gpu())
 }
 
 fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
@@ -43,9 +44,8 @@ fn calls(simulator: &Simulator, name: &str) -> u64 {
 }
 
 #[test]
-fn handles_of_one_context_that_were_come_by_apart_order_each_others_streams() {
-    let test = "handles_of_one_context_that_were_come_by_apart_order_each_others_streams";
-    for bench in benches(test) {
+fn separately_obtained_handles_share_one_tracker() {
+    for bench in benches() {
         let kernel = bench.kernel(COPY, "copy");
         let handle = || bench.context.device().primary_context().unwrap();
         let one = Stream::new(&handle(), StreamFlags::NON_BLOCKING, 0).unwrap();
@@ -60,7 +60,7 @@ fn handles_of_one_context_that_were_come_by_apart_order_each_others_streams() {
 
 #[test]
 fn zeroes_are_there_before_another_stream_reads_them() {
-    for bench in benches("zeroes_are_there_before_another_stream_reads_them") {
+    for bench in benches() {
         let kernel = bench.kernel(COPY, "copy");
         let (one, two) = (bench.stream(), bench.stream());
         // The next buffer probably gets the same memory, filled with other data.
@@ -73,8 +73,8 @@ fn zeroes_are_there_before_another_stream_reads_them() {
 }
 
 #[test]
-fn a_stream_that_is_made_after_the_views_of_a_launch_is_ordered_too() {
-    for bench in benches("a_stream_that_is_made_after_the_views_of_a_launch_is_ordered_too") {
+fn stream_created_after_launch_views_is_ordered() {
+    for bench in benches() {
         let kernel = bench.kernel(COPY, "copy");
         let home = bench.stream();
         let (mut source, four) = (filled(&home, 1), filled(&home, 4));
@@ -205,7 +205,7 @@ fn a_stream_that_cannot_be_made_changes_nothing() {
 }
 
 #[test]
-fn a_buffer_lies_on_the_device_of_its_stream_whatever_is_current() {
+fn buffer_is_on_the_device_of_its_stream() {
     let bench = software(Builder::new().devices(2));
     let driver = bench.context.driver();
     let other = driver.device(1).unwrap().primary_context().unwrap();
@@ -223,7 +223,7 @@ fn a_buffer_lies_on_the_device_of_its_stream_whatever_is_current() {
 }
 
 #[test]
-fn memory_is_freed_where_it_was_allocated_on_a_thread_that_knows_of_no_context() {
+fn thread_without_context_frees_memory_in_its_context() {
     let bench = software(Builder::new().devices(2));
     let other = bench.context.driver().device(1).unwrap();
     let other = other.primary_context().unwrap();

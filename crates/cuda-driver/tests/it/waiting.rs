@@ -50,8 +50,8 @@ fn owned(
 }
 
 #[test]
-fn what_was_done_before_a_use_of_the_legacy_stream_is_waited_for_on_its_own() {
-    for bench in everywhere("what_was_done_before_a_use_of_the_legacy_stream") {
+fn work_before_a_legacy_use_is_waited_for_separately() {
+    for bench in everywhere() {
         let context = bench.context.clone();
         let (open, gate) = mpsc::channel();
         in_time(&bench.name, move || {
@@ -76,7 +76,7 @@ fn what_was_done_before_a_use_of_the_legacy_stream_is_waited_for_on_its_own() {
 
 #[test]
 fn a_module_that_goes_in_a_host_function_holds_up_nothing_else() {
-    for bench in everywhere("a_module_that_goes_in_a_host_function_holds_up_nothing_else") {
+    for bench in everywhere() {
         let (stuck, stream, free) = (bench.stream(), bench.stream(), bench.stream());
         let flag = flags(&stream, &[0_u32]);
         let (buffer, is_dropped) = owned(&stream, None);
@@ -146,7 +146,7 @@ fn the_end_of_a_primary_context_breaks_no_capture_in_the_next() {
 
 #[test]
 fn a_guard_that_goes_in_a_host_function_gives_its_buffer_back() {
-    for bench in everywhere("a_guard_that_goes_in_a_host_function_gives_its_buffer_back") {
+    for bench in everywhere() {
         let pinned = PinnedBuffer::from_host(&bench.context, &[1_u32; 4], PinnedFlags::empty());
         // The guard borrows the buffer, and a host function must own it or borrow it for `'static`.
         let host: &'static _ = Box::leak(Box::new(GraphHostBuffer::new(pinned.unwrap()).unwrap()));
@@ -168,7 +168,7 @@ fn a_panic_that_panics_when_it_is_dropped_is_thrown_once() {
             panic::resume_unwind(Box::new("again"));
         }
     }
-    for bench in everywhere("a_panic_that_panics_when_it_is_dropped_is_thrown_once") {
+    for bench in everywhere() {
         let function = bench.kernel(COPY, "copy");
         let thrown = panic::catch_unwind(AssertUnwindSafe(|| {
             function.max_potential_block_size(|_| panic::panic_any(Bad), 0)

@@ -95,7 +95,7 @@ fn other_context(bench: &Bench) -> Context {
 
 #[test]
 fn a_blocked_context_holds_up_no_other_context() {
-    for bench in everywhere("a_blocked_context_holds_up_no_other_context") {
+    for bench in everywhere() {
         let blocked = Blocked::new(&bench.context);
         let other = other_context(&bench);
         gives_back(&other);
@@ -108,7 +108,7 @@ fn a_blocked_context_holds_up_no_other_context() {
 
 #[test]
 fn a_blocked_context_holds_up_no_other_driver() {
-    for bench in everywhere("a_blocked_context_holds_up_no_other_driver") {
+    for bench in everywhere() {
         let other = software(late(7));
         let blocked = Blocked::new(&bench.context);
         gives_back(&other.context);

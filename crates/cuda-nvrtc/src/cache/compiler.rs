@@ -247,7 +247,7 @@ mod tests {
     use super::{digest, file_key};
 
     #[test]
-    fn a_process_that_is_stopped_while_it_reads_the_compiler_holds_up_no_other() {
+    fn stopped_reader_of_compiler_does_not_block_others() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("cache"), true).unwrap();
         let path = dir.path().join("compiler");

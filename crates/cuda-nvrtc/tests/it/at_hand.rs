@@ -9,9 +9,9 @@ use cuda_nvrtc::Nvrtc;
 
 /// The NVRTC that a program would load. Without one, prints what is skipped, and fails if NVRTC is
 /// required.
+#[track_caller]
 pub(crate) fn nvrtc() -> Option<Nvrtc> {
-    let thread = std::thread::current();
-    test_needs::found("NVRTC", thread.name().unwrap_or("a test"), Nvrtc::load())
+    test_needs::found("NVRTC", Nvrtc::load())
 }
 
 /// Every available NVRTC: the one that a program would load, and those below

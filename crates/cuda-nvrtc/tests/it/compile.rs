@@ -159,7 +159,7 @@ fn a_cubin_needs_a_real_architecture() {
 }
 
 #[test]
-fn an_architecture_that_nvrtc_lacks_is_an_error_that_lists_those_it_has() {
+fn unknown_architecture_error_lists_supported_ones() {
     for nvrtc in every_nvrtc() {
         let options = Options::new().arch(Arch::compute(99, 9));
         let error = saxpy(&nvrtc).compile_ptx(&options).unwrap_err();

@@ -65,7 +65,7 @@ fn a_place_that_cannot_be_written_is_told() {
 }
 
 #[test]
-fn found_headers_are_of_the_right_version_or_the_error_lists_the_places() {
+fn headers_match_the_version_or_error_lists_places() {
     for nvrtc in every_nvrtc() {
         match CudaHeaders::find(&nvrtc) {
             Ok(headers) => {

@@ -174,7 +174,7 @@ fn real_sources_are_far_below_the_limit() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut folders = vec![
         root.join("target/cuda-setup/include"),
-        root.join("crates/cuda-driver/tests/corpus/kernels"),
+        root.join("crates/cuda-conformance/tests/corpus/kernels"),
     ];
     let mut files: Vec<PathBuf> = Vec::new();
     while let Some(folder) = folders.pop() {

@@ -164,7 +164,7 @@ fn registers_of_frames_that_no_stack_holds_are_a_fault() {
 }
 
 #[test]
-fn a_kernel_of_more_registers_than_there_is_room_for_is_not_loaded() {
+fn kernel_with_too_many_registers_is_not_loaded() {
     let sim = test_device(Builder::new());
     let text = ".version 7.0\n.target sm_75\n.address_size 64\n\
                 .visible .entry k() { .reg .b64 %rd<1000000>; mov.u64 %rd1, 1; ret; }\0";

@@ -46,7 +46,7 @@ more:
 }";
 
 #[test]
-fn a_kernel_that_does_not_end_stops_near_its_limit_of_instructions() {
+fn endless_kernel_stops_near_instruction_limit() {
     let limit = 3_000;
     let sim = test_device(Builder::new().instruction_limit(limit));
     let out = sim.pinned(4);

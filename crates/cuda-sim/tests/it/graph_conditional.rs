@@ -140,7 +140,7 @@ fn conditional_handles_must_be_used() {
 
 /// Follows an H200, on which the node can be added.
 #[test]
-fn a_body_with_a_host_node_is_not_instantiated_however_deep_it_is() {
+fn nested_body_with_host_node_is_not_instantiated() {
     for is_in_a_child in [false, true] {
         let sim = test_device(Builder::new());
         let graph = sim.graph();

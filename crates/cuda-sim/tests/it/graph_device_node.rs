@@ -184,7 +184,7 @@ fn there_is_one_executable_at_a_time_and_no_copy() {
 }
 
 #[test]
-fn no_executable_becomes_like_a_graph_with_such_nodes_or_the_other_way() {
+fn update_rejects_graphs_with_updatable_nodes() {
     let ground = Ground::new();
     let sim = &ground.sim;
     let plain = sim.graph();
@@ -209,7 +209,7 @@ fn no_executable_becomes_like_a_graph_with_such_nodes_or_the_other_way() {
 }
 
 #[test]
-fn a_captured_launch_tells_the_handle_and_no_other_launch_has_the_attribute() {
+fn only_captured_launch_returns_a_node_handle() {
     let ground = Ground::new();
     let sim = &ground.sim;
     let stream = sim.stream(1);
@@ -235,7 +235,7 @@ fn a_captured_launch_tells_the_handle_and_no_other_launch_has_the_attribute() {
 }
 
 #[test]
-fn a_kernel_that_changes_nodes_is_refused_by_the_name_of_what_it_calls() {
+fn kernel_that_updates_nodes_is_refused_by_name() {
     // Declared as in the library `cudadevrt`, which is machine code.
     let ptx = ".version 8.4
         .target sm_90

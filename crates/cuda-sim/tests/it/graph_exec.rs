@@ -360,7 +360,7 @@ fn a_destructor_may_wait_for_what_its_thread_holds() {
 }
 
 #[test]
-fn host_memory_that_is_gone_when_a_copy_of_a_graph_runs_is_a_fault() {
+fn graph_copy_of_freed_host_memory_is_a_fault() {
     type Allocate = fn(&TestDevice) -> u64;
     type Free = fn(&TestDevice, u64) -> CUresult;
     let pinned = |sim: &TestDevice| sim.pinned(64).expose_provenance() as u64;

@@ -195,7 +195,7 @@ fn the_variable_alone_decides() {
 }
 
 #[test]
-fn without_the_variable_the_loaders_path_comes_first_and_then_the_toolkit() {
+fn loader_path_precedes_toolkit() {
     let dir = tempfile::tempdir().unwrap();
     let lib = dir.path().join("lib64");
     fs::create_dir(&lib).unwrap();

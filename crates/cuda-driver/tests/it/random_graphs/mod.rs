@@ -31,7 +31,7 @@ fn random_graphs_built_and_captured_do_what_the_model_says() {
     let start = Instant::now();
     (0..count).for_each(check);
     println!("{count} of {FULL} random graphs in {:?}", start.elapsed());
-    if let Some(bench) = gpu("random graphs") {
+    if let Some(bench) = gpu() {
         for seed in 0..ON_A_GPU {
             run(seed, &mut Machine::new(&bench, &Program::new(seed)));
         }

@@ -29,7 +29,8 @@ const REDUCED: u64 = 1_000;
 #[test]
 fn random_programs_do_what_the_model_says() {
     if let Ok(seed) = env::var("CUDA_SEED") {
-        return check(seed.parse().expect("CUDA_SEED must be a number"));
+        let seed = seed.parse().expect("CUDA_SEED must be a number");
+        return check(seed).unwrap_or_else(|why| panic!("{why}"));
     }
     let full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
     let count = if full { FULL } else { REDUCED };
@@ -44,7 +45,11 @@ fn random_programs_do_what_the_model_says() {
                     if seed >= count {
                         break;
                     }
-                    check(seed);
+                    if let Err(why) = check(seed) {
+                        // The other threads stop after their current program.
+                        next.store(count, Ordering::Relaxed);
+                        panic!("{why}");
+                    }
                 }
             });
         }
@@ -53,11 +58,11 @@ fn random_programs_do_what_the_model_says() {
     println!("{count} of {FULL} random programs, {rate:.0} a second");
 }
 
-/// Runs the program of `seed`. On failure, panics with the shortest failing program that was found.
-fn check(seed: u64) {
+/// Runs the program of `seed`. The error describes the shortest failing program that was found.
+fn check(seed: u64) -> Result<(), String> {
     let program = Program::of_seed(seed);
     let Err(first) = run(&program) else {
-        return;
+        return Ok(());
     };
     let (shortest, why) = shrink(program, first);
     let steps: String = shortest
@@ -65,7 +70,9 @@ fn check(seed: u64) {
         .iter()
         .map(|step| format!("  {step:?}\n"))
         .collect();
-    panic!("CUDA_SEED={seed} fails, and this subset of its steps fails too:\n{steps}{why}");
+    Err(format!(
+        "CUDA_SEED={seed} fails, and this subset of its steps fails too:\n{steps}{why}"
+    ))
 }
 
 fn run(program: &Program) -> Result<(), String> {

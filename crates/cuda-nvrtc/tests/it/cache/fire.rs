@@ -130,7 +130,7 @@ fn compiles_all() {
 
 #[cfg(unix)]
 #[test]
-fn a_process_killed_while_writing_leaves_nothing_that_loads_wrong() {
+fn killed_writer_leaves_no_corrupt_entry() {
     let Some(nvrtc) = nvrtc() else { return };
     let folder = Folder::new();
     let kills = scaled(100, 12);

@@ -50,7 +50,7 @@ fn a_note_that_was_altered_or_cut_off_is_none() {
 }
 
 #[test]
-fn a_cache_that_is_off_or_only_reads_or_is_too_small_keeps_no_note() {
+fn unwritable_cache_keeps_no_note() {
     let folder = Folder::new();
     folder.open().note(&WORDS, b"content");
     let open = |mode| Cache::builder(folder.path()).mode(mode).open();

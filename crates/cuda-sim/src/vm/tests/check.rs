@@ -456,7 +456,7 @@ fn code_that_is_not_checked_tells_nothing() {
 }
 
 #[test]
-fn a_register_that_nobody_wrote_does_not_depend_on_the_block_before() {
+fn unwritten_register_does_not_depend_on_previous_block() {
     let text = kernel(
         "mov.u32 %x1, %ctaid.x; setp.ne.u32 %p0, %x1, 0; @%p0 bra $tell; mov.u32 %x5, 7;
          $tell: mul.wide.u32 %y1, %x1, 4; add.u64 %at, %at, %y1; st.global.u32 [%at], %x5;",

@@ -50,7 +50,7 @@ fn lanes_part_and_meet_again() {
 }
 
 #[test]
-fn what_a_barrier_counted_in_one_block_is_not_counted_in_the_next() {
+fn barrier_counts_do_not_carry_over_to_next_block() {
     // In the first block, a warp arrives at a barrier for which no thread waits.
     let body = "mov.u32 %x1, %ctaid.x; setp.ne.u32 %p0, %x1, 0; @%p0 bra $second;
         setp.ge.u32 %p1, %t, 32; @%p1 bra $end; bar.arrive 1, 64; bra $end;
@@ -321,7 +321,7 @@ fn strings_in_every_memory_are_printed() {
 }
 
 #[test]
-fn a_guard_that_is_one_of_two_results_is_read_before_it_is_written() {
+fn guard_among_two_results_is_read_before_written() {
     let two = "setp.lt.u32 %p1, %t, 16; setp.ge.u32 %p2, %t, 64;
         @%p1 setp.lt.u32 %p1|%p2, %t, 8;
         selp.u32 %x0, 1, 0, %p1; @%p2 add.u32 %x0, %x0, 2;";
@@ -360,7 +360,7 @@ fn an_address_in_one_memory_is_in_no_other() {
 }
 
 #[test]
-fn the_values_of_a_vector_of_additions_are_those_before_any_is_returned() {
+fn vector_atomics_return_values_before_all_additions() {
     let body = "cvt.rn.f32.u32 %f1, %t; add.f32 %f2, %f1, 0f42C80000;
         mul.wide.u32 %y1, %t, 4; add.u64 %y1, %at, %y1;
         atom.global.v2.f32.add {%f1, %f2}, [%y1], {%f2, %f1};
@@ -386,7 +386,7 @@ fn the_values_of_a_vector_of_additions_are_those_before_any_is_returned() {
 }
 
 #[test]
-fn an_element_may_overwrite_the_address_that_a_vector_is_loaded_from() {
+fn vector_load_may_overwrite_its_address() {
     let body = "mov.u64 %y1, table; add.u64 %y1, %y1, 0;
         ld.global.v2.u32 {%y1, %y2}, [%y1]; add.u64 %y1, %y1, %y2; cvt.u32.u64 %x0, %y1;";
     let table = ".global .align 8 .b32 table[2] = {5, 70};";

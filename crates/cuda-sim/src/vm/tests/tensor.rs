@@ -295,7 +295,7 @@ fn what_is_no_map_or_no_box_is_a_fault() {
 
 /// The expected codes are those of an H200.
 #[test]
-fn boxes_begin_at_multiples_of_16_bytes_and_none_is_written_before_the_first_element() {
+fn tensor_boxes_are_aligned_and_stay_in_bounds() {
     let tensor = Tensor::random(2, Element::U32, Swizzle::None, &mut Numbers(1));
     let code = |copies: &str, x: i32, y: i32| {
         let device = Device::new(&kernel(2, copies));
