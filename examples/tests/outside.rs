@@ -131,7 +131,7 @@ The README describes all ways in its section \"Getting NVRTC and the headers\".
     assert_eq!(text, expected.replace("{loader}", loader));
     assert!(README.contains("\n## Getting NVRTC and the headers\n"));
 
-    let Some(nvrtc) = test_needs::found("NVRTC", "a crate with NVRTC", Nvrtc::load()) else {
+    let Some(nvrtc) = test_needs::found("NVRTC", Nvrtc::load()) else {
         return;
     };
     if !Path::new(nvrtc.origin()).is_absolute() {

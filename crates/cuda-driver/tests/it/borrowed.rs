@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use cuda_driver::Error;
 use cuda_driver::context::{ContextFlags, Limit, LivenessToken};
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::memory::ManagedBuffer;
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;

@@ -5,8 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use cuda_driver::Error;
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule, Simulator};
 

@@ -1,7 +1,6 @@
 //! Tensor maps: their limits, their memory, and tiles that are copied through them.
 
-use cuda_driver::Error;
-use cuda_driver::error::{Status, TensorMapError};
+use cuda_driver::error::{Error, Status, TensorMapError};
 use cuda_driver::prelude::*;
 use cuda_driver::tensor_map::{
     Im2col, Im2colWide, TensorDataType, TensorFill, TensorInterleave, TensorLayout, TensorMap,
