@@ -20,7 +20,7 @@ use crate::stream::Stream;
 /// An array of `len` elements of `T` in device memory. The memory is freed when the buffer is
 /// dropped.
 ///
-/// A buffer has a owning stream: the stream that it was created on. Copies, fills and the free run
+/// A buffer has an owning stream: the stream that it was created on. Copies, fills and the free run
 /// on the owning stream. A kernel on any stream of the same context can take the buffer as an
 /// argument, as `&buffer` if the kernel only reads it and as `&mut buffer` if it writes it. Where
 /// consecutive uses are on different streams, the crate orders them with events; uses on one stream

@@ -7,8 +7,8 @@ fn abandon<P: PageLocked<u8>>(memory: &mut P, error: DriverError) {
     memory.abandon(error);
 }
 
-fn suspect<P: PageLocked<u8>>(memory: &P, error: DriverError) {
-    memory.suspect(error);
+fn poison<P: PageLocked<u8>>(memory: &P, error: DriverError) {
+    memory.poison(error);
 }
 
 fn main() {}
