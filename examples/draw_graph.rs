@@ -3,7 +3,6 @@
 //! `cargo run -p examples --example draw_graph -- graph.dot`, then `dot -Tsvg graph.dot -o
 //! graph.svg`
 
-use cuda_driver::Graph;
 use cuda_driver::graph::DotFlags;
 use cuda_driver::prelude::*;
 use examples::{Result, Session, verify};

@@ -5,7 +5,6 @@
 //!
 //! `cargo run -p examples --example jacobi`
 
-use cuda_driver::Graph;
 use cuda_driver::prelude::*;
 use examples::{Result, Session, verify};
 

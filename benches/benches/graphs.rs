@@ -10,7 +10,6 @@ use std::time::Instant;
 use benches::{Estimate, Pairs, empty_kernels};
 use cuda_driver::graph::{Node, node_kind};
 use cuda_driver::prelude::*;
-use cuda_driver::{Graph, GraphExec};
 use cuda_sim::Builder;
 
 type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;

@@ -6,7 +6,6 @@ use std::ffi::c_void;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use cuda_driver::memory::Transfer;
 use cuda_driver::prelude::*;
 use cuda_sys::{CUevent, CUresult};
 

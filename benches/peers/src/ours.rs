@@ -3,8 +3,6 @@
 use std::hint::black_box;
 
 use cuda_driver::prelude::*;
-use cuda_driver::Kernel;
-use cuda_driver::launch::{ArgList, Reads, Writes};
 
 use crate::bench::Bench;
 

@@ -37,7 +37,8 @@ use crate::types::JitLog;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The linker does not accept LTO-IR of CUDA 12.0 and newer: use [`LtoLinker`](crate::jit::LtoLinker).
+/// The linker does not accept LTO-IR of CUDA 12.0 and newer: use
+/// [`LtoLinker`](crate::jit::LtoLinker).
 pub struct Linker {
     /// The kernel parameters of all inputs, if all inputs describe them.
     signatures: Option<Vec<Signature>>,

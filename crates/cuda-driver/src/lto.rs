@@ -25,7 +25,8 @@ use crate::types::JitLog;
 /// ```no_run
 /// # use cuda_driver::device::ComputeCapability;
 /// # use cuda_driver::jit::LtoLinker;
-/// # fn f(kernels: &cuda_sys::image::LtoIr, functions: &cuda_sys::image::LtoIr) -> cuda_driver::Result<()> {
+/// # use cuda_driver::jit::LtoIr;
+/// # fn f(kernels: &LtoIr, functions: &LtoIr) -> cuda_driver::Result<()> {
 /// let library = cuda_sys::nvjitlink::NvJitLinkLibrary::system(13)?;
 /// let hopper = ComputeCapability { major: 9, minor: 0 };
 /// let mut linker = LtoLinker::new(&library, hopper, &["-O3"])?;

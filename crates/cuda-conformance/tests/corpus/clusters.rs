@@ -1,6 +1,5 @@
 //! Clusters of blocks with distributed shared memory.
 
-use cuda_driver::launch::LaunchAttributes;
 use cuda_driver::prelude::*;
 
 use crate::support::{Bench, Source, everywhere, numbers};

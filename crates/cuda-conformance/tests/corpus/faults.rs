@@ -1,8 +1,7 @@
 //! Kernels that fail. They run only on software devices, because after a fault the whole process
 //! cannot use the device.
 
-use cuda_driver::Error;
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 
 use crate::support::{Source, simulated};

@@ -1,6 +1,5 @@
 //! C++ features: structs by value, templates, classes, globals.
 
-use cuda_driver::DeviceRepr;
 use cuda_driver::prelude::*;
 
 use crate::support::{Source, everywhere, numbers};

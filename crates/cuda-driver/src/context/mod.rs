@@ -315,8 +315,8 @@ impl Context {
 
     /// `cuCtxSynchronize()`—Waits until all work queued in this context is complete.
     ///
-    /// If another thread starts a [capture](crate::graph::Capture) in the meantime, the capture begins
-    /// when this call returns.
+    /// If another thread starts a [capture](crate::graph::Capture) in the meantime, the capture
+    /// begins when this call returns.
     ///
     /// # Errors
     ///

@@ -104,8 +104,9 @@ impl Device {
     /// created, the one with the highest product of multiprocessor count and clock rate; among
     /// equals the one with the most memory, then the one with the lowest ordinal.
     ///
-    /// The current load of the devices is not considered: see [`DevicePool::most_free_memory`](crate::device::DevicePool::most_free_memory) for
-    /// a choice by free memory.
+    /// The current load of the devices is not considered: see
+    /// [`DevicePool::most_free_memory`](crate::device::DevicePool::most_free_memory) for a choice
+    /// by free memory.
     ///
     /// # Errors
     ///

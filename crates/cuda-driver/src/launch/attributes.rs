@@ -156,7 +156,8 @@ impl<'a> LaunchAttributes<'a> {
     }
 
     /// Records `event` when, nominally, every block has started (CUDA 12.3 and later). The event
-    /// must not record timing ([`EventFlags::DISABLE_TIMING`](crate::event::EventFlags::DISABLE_TIMING)).
+    /// must not record timing
+    /// ([`EventFlags::DISABLE_TIMING`](crate::event::EventFlags::DISABLE_TIMING)).
     #[must_use]
     pub fn completion_event(mut self, event: &'a Event) -> Self {
         self.of_context(event.context(), "the completion event");

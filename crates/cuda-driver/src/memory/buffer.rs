@@ -263,11 +263,13 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///
     /// - [`Error::OutOfMemory`](crate::Error::OutOfMemory) with the number of bytes requested. A
     ///   [`CachingPool`](crate::memory::CachingPool) first frees all memory that it has cached.
-    /// - [`Error::PoolLimit`](crate::Error::PoolLimit) if the allocation would exceed the limit of a
-    ///   [`CachingPool`](crate::memory::CachingPool).
-    /// - [`Error::SizeOverflow`](crate::Error::SizeOverflow) if the size does not fit in an address.
+    /// - [`Error::PoolLimit`](crate::Error::PoolLimit) if the allocation would exceed the limit of
+    ///   a [`CachingPool`](crate::memory::CachingPool).
+    /// - [`Error::SizeOverflow`](crate::Error::SizeOverflow) if the size does not fit in an
+    ///   address.
     /// - [`Error::OtherContext`](crate::Error::OtherContext) if `stream` belongs to another device
-    ///   than a [`MemoryPool`](crate::memory::MemoryPool), or to another context than another allocator.
+    ///   than a [`MemoryPool`](crate::memory::MemoryPool), or to another context than another
+    ///   allocator.
     pub fn zeroed_in(allocator: &impl Allocator, stream: &Stream, len: usize) -> Result<Self> {
         // SAFETY: the elements must be written before they are read ← they are filled below, on the
         // same stream.

@@ -33,9 +33,9 @@ pub(crate) use unload::Unloading;
 
 /// Device code loaded into a context. Cloning it creates another handle of the same code.
 ///
-/// The code is unloaded when the last handle and the last [`Function`](crate::Function) of it are dropped. As a
-/// kernel of the module may still run, unloading waits for the work in its context and for the uses
-/// of its [variables](crate::jit::Global), including uses by other contexts. A
+/// The code is unloaded when the last handle and the last [`Function`](crate::Function) of it are
+/// dropped. As a kernel of the module may still run, unloading waits for the work in its context
+/// and for the uses of its [variables](crate::jit::Global), including uses by other contexts. A
 /// [`Library`](crate::Library) holds code for all contexts at once.
 ///
 /// ```

@@ -26,8 +26,8 @@ impl Context {
     }
 
     /// `CU_STREAM_LEGACY`—Returns C's NULL stream. It waits for all streams of the context that
-    /// were created without [`NON_BLOCKING`](crate::stream::StreamFlags::NON_BLOCKING), and they wait for
-    /// it.
+    /// were created without [`NON_BLOCKING`](crate::stream::StreamFlags::NON_BLOCKING), and they
+    /// wait for it.
     ///
     /// Use it together with code that uses the NULL stream. Each call on it makes the context
     /// current first, which calls on other streams do not need.

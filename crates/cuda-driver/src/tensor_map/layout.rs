@@ -155,7 +155,8 @@ pub struct Im2colWide {
 
 /// The layout of a tensor in memory. The elements of the first dimension are contiguous.
 ///
-/// The layout is checked when a [`TensorMap`](crate::tensor_map::TensorMap) is made from it, not before.
+/// The layout is checked when a [`TensorMap`](crate::tensor_map::TensorMap) is made from it, not
+/// before.
 ///
 /// ```
 /// use cuda_driver::tensor_map::{TensorDataType, TensorLayout, TensorSwizzle};

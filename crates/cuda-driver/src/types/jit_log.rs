@@ -23,7 +23,8 @@ impl JitLog {
         }
     }
 
-    /// Informational messages: remarks, and the details that [`JitOptions::verbose`](crate::jit::JitOptions::verbose) requests.
+    /// Informational messages: remarks, and the details that
+    /// [`JitOptions::verbose`](crate::jit::JitOptions::verbose) requests.
     #[must_use]
     pub fn info(&self) -> &Log {
         &self.info

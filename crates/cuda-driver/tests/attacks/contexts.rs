@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use cuda_driver::context::ContextFlags;
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::graph::GraphHostBuffer;
 use cuda_driver::memory::{CachingPool, ManagedBuffer, PinnedCachingPool};
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph};
 use cuda_sys::CUctx_st;
 
 use crate::rig::{Attack, Case};

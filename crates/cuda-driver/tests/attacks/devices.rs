@@ -2,7 +2,6 @@
 
 use std::thread;
 
-use cuda_driver::Graph;
 use cuda_driver::context::ContextFlags;
 use cuda_driver::memory::{CachingPool, MemoryPool};
 use cuda_driver::prelude::*;

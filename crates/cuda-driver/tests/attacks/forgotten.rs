@@ -3,7 +3,6 @@
 use cuda_driver::memory::Unpooled;
 use std::mem;
 
-use cuda_driver::Graph;
 use cuda_driver::memory::{CachingPool, PinnedCachingPool};
 use cuda_driver::prelude::*;
 use cuda_driver::stream::ValueBatch;

@@ -3,7 +3,6 @@
 use std::mem;
 use std::thread;
 
-use cuda_driver::Graph;
 use cuda_driver::context::ContextFlags;
 use cuda_driver::graph::{Capture, GraphHostBuffer};
 use cuda_driver::prelude::*;

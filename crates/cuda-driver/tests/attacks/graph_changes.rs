@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
+use cuda_driver::Error;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::ValueBatch;
-use cuda_driver::{Error, Graph, GraphExec};
 
 use crate::rig::{Attack, Case};
 

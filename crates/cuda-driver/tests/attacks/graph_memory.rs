@@ -2,7 +2,6 @@
 
 use std::mem;
 
-use cuda_driver::Graph;
 use cuda_driver::graph::NodeKind;
 use cuda_driver::prelude::*;
 

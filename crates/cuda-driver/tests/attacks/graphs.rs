@@ -6,7 +6,6 @@ use std::thread;
 use cuda_driver::graph::GraphHostBuffer;
 use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
-use cuda_driver::{Graph, GraphExec};
 
 use crate::rig::{Attack, Case};
 

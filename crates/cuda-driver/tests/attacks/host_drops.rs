@@ -5,6 +5,7 @@ use cuda_driver::memory::Unpooled;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use cuda_driver::Library;
 use cuda_driver::context::ContextFlags;
 use cuda_driver::graph::GraphHostBuffer;
 use cuda_driver::jit::JitOptions;
@@ -12,7 +13,6 @@ use cuda_driver::memory::{
     CachingPool, ManagedBuffer, MemoryPool, PinnedCachingPool, PitchedBuffer,
 };
 use cuda_driver::prelude::*;
-use cuda_driver::{Graph, Library};
 
 use crate::rig::{Attack, Case};
 

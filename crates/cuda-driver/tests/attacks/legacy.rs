@@ -9,7 +9,6 @@ use std::time::Duration;
 use cuda_driver::memory::{ManagedBuffer, MemoryPool, PitchedBuffer};
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{ValueBatch, WaitCondition};
-use cuda_driver::{Graph, GraphExec};
 
 use crate::rig::{Attack, Case};
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use cuda_driver::Graph;
 use cuda_driver::error::Status;
 use cuda_driver::graph::GraphHostBuffer;
 use cuda_driver::memory::{CachingPool, PinnedCachingPool};

@@ -4,10 +4,10 @@
 use std::cell::Cell;
 use std::ops::{Bound, RangeBounds};
 
+use cuda_driver::Error;
 use cuda_driver::graph::{CopySource, CopyTarget, Edge, NodeId};
 use cuda_driver::memory::{ManagedBuffer, PitchedBuffer};
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph, GraphExec};
 
 use crate::rig::{Attack, Case};
 

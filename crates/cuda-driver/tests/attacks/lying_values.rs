@@ -8,7 +8,6 @@ use std::thread;
 use cuda_driver::graph::GraphHostBuffer;
 use cuda_driver::memory::{CachingPool, ManagedBuffer, PinnedCachingPool};
 use cuda_driver::prelude::*;
-use cuda_driver::{Dim3, Graph};
 
 use crate::rig::Attack;
 

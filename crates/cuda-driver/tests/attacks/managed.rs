@@ -1,6 +1,5 @@
 //! Managed memory, tensor maps and views of memory that were created earlier.
 
-use cuda_driver::Graph;
 use cuda_driver::device::DeviceAttribute;
 use cuda_driver::memory::ManagedBuffer;
 use cuda_driver::prelude::*;

@@ -4,7 +4,7 @@ use std::thread;
 
 use cuda_driver::jit::JitOptions;
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph, Library};
+use cuda_driver::{Error, Library};
 
 use crate::rig::{Attack, Case};
 

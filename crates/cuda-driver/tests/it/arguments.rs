@@ -1,9 +1,9 @@
 //! Kernel arguments other than numbers and buffers (vectors, half floats, structs), and the
 //! `launch!` macro.
 
+use cuda_driver::Error;
 use cuda_driver::prelude::*;
 use cuda_driver::vector::{Double2, Float3, Float4, Int4, UChar4, UInt2, UShort3};
-use cuda_driver::{Error, launch};
 
 use crate::support::{COPY, everywhere};
 

@@ -1,11 +1,9 @@
 //! Invalid input: each mistake is reported by its own error variant before the driver can do harm.
 
 use cuda_driver::context::ContextFlags;
-use cuda_driver::error::Status;
-use cuda_driver::launch::LaunchAttributes;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::memory::{CachingPool, ManagedBuffer, MemoryLocation, PitchedBuffer};
 use cuda_driver::prelude::*;
-use cuda_driver::{DeviceRepr, Error};
 use cuda_sim::{Builder, Rule};
 
 use crate::support::{Bench, MIX, everywhere, software};

@@ -1,7 +1,6 @@
 //! Packed batches: many buffers and a struct of settings in one launch.
 
-use cuda_driver::Kernel;
-use cuda_driver::launch::{ArgList, Using};
+use cuda_driver::launch::Using;
 use cuda_driver::prelude::*;
 use cuda_nvrtc::{Options, Program};
 

@@ -1,9 +1,8 @@
 //! Borrowed contexts, which other code created.
 
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::{ptr, thread};
 
 use cuda_driver::context::{ContextFlags, Limit, LivenessToken};
 use cuda_driver::error::{Error, Status};
@@ -461,10 +460,8 @@ fn a_transfer_gives_its_memory_back_though_its_context_is_dead() {
         context.synchronize().unwrap();
         token.store(false, Ordering::SeqCst);
         let error = transfer.wait().unwrap_err();
-        assert!(
-            matches!(error.error(), Error::ContextGone { .. }),
-            "{error}"
-        );
+        let is_gone = matches!(error.error(), Error::ContextGone { .. });
+        assert!(is_gone, "{error}");
         assert_eq!(*error.into_memory().unwrap(), [3; 9], "{}", bench.name);
     }
 }

@@ -2,9 +2,8 @@
 
 use std::thread;
 
-use cuda_driver::Error;
-use cuda_driver::error::Status;
-use cuda_driver::memory::{CachingPool, PinnedCachingPool, PinnedFlags};
+use cuda_driver::error::{Error, Status};
+use cuda_driver::memory::{CachingPool, PinnedCachingPool};
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 

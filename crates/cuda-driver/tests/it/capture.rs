@@ -3,12 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::graph::Capture;
-use cuda_driver::launch::LaunchAttributes;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::CaptureStatus;
-use cuda_driver::{Error, Graph};
 
 use crate::support::{Bench, COPY, MIX, everywhere, has_version};
 

@@ -4,10 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cuda_driver::graph::GraphHostBuffer;
-use cuda_driver::launch::{Reads, Writes};
-use cuda_driver::memory::PinnedFlags;
 use cuda_driver::prelude::*;
-use cuda_driver::{Graph, Kernel};
 
 use crate::support::{MIX, everywhere, has_version};
 

@@ -7,10 +7,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::graph::Capture;
 use cuda_driver::prelude::*;
-use cuda_driver::{Device, Driver, Error};
 use cuda_sim::{Builder, Simulator};
 
 use crate::support::{everywhere, gpu, late, simulator, software};

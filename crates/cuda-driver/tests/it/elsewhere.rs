@@ -8,13 +8,10 @@ use std::time::Duration;
 
 use cuda_driver::Library;
 use cuda_driver::context::ContextFlags;
-use cuda_driver::error::Status;
-use cuda_driver::event::EventFlags;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::graph::Capture;
 use cuda_driver::jit::Global;
-use cuda_driver::memory::PinnedFlags;
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, PinnedBuffer};
 use cuda_sim::{Builder, Rule, Simulator};
 
 use crate::borrowed::{Foreign, alive};

@@ -1,7 +1,6 @@
 //! The contents of errors.
 
-use cuda_driver::Error;
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 use cuda_sys::image::newest_ptx;

@@ -4,8 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cuda_driver::Error;
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 

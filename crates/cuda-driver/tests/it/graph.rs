@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use cuda_driver::Error;
 use cuda_driver::context::ContextFlags;
-use cuda_driver::event::EventFlags;
 use cuda_driver::graph::{DotFlags, GraphAllocation, GraphHostBuffer, NodeKind};
-use cuda_driver::memory::{ManagedBuffer, PinnedFlags, PitchedBuffer};
+use cuda_driver::memory::{ManagedBuffer, PitchedBuffer};
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{ValueBatch, WaitCondition};
-use cuda_driver::{Error, Graph};
 
 use crate::support::{Bench, COPY, MIX, everywhere, flags, has_version, late, software};
 

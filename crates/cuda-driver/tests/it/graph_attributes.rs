@@ -1,10 +1,7 @@
 //! Attributes of kernel nodes.
 
-use cuda_driver::error::Status;
-use cuda_driver::event::EventFlags;
-use cuda_driver::launch::LaunchAttributes;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
-use cuda_driver::{Dim3, Error, Graph};
 use cuda_sim::{Builder, Rule};
 
 use crate::support::{MIX, everywhere, late, software};

@@ -1,8 +1,8 @@
 //! Device-updatable kernel nodes: which host operations are allowed and which are refused.
 
+use cuda_driver::Error;
 use cuda_driver::graph::{DeviceNode, Node, node_kind};
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph};
 use cuda_sim::Builder;
 use cuda_sys::CUresult;
 

@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::graph::GraphHostBuffer;
-use cuda_driver::memory::PinnedFlags;
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph, GraphExec};
 use cuda_sim::{Builder, Rule};
 
 use crate::support::{Bench, COPY, MIX, everywhere, late, software};

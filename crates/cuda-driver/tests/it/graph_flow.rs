@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cuda_driver::graph::{EdgeKind, InstantiateFlags};
 use cuda_driver::prelude::*;
 use cuda_driver::stream::WaitCondition;
-use cuda_driver::{Error, Graph, Version};
+use cuda_driver::{Error, Version};
 
 use crate::support::{COPY, everywhere, flags, has_version};
 

@@ -5,10 +5,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cuda_driver::Error;
 use cuda_driver::graph::GraphHostBuffer;
-use cuda_driver::memory::{CachingPool, PinnedFlags};
+use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph, GraphExec};
 use cuda_sim::Live;
 
 use crate::support::{Bench, COPY, MIX, everywhere, late, software};

@@ -1,8 +1,7 @@
 //! Removing nodes and edges from graphs.
 
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph};
 
 use crate::support::{Bench, COPY, MIX, everywhere, has_version, late, software};
 

@@ -4,10 +4,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::graph::{Node, node_kind};
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph, GraphExec};
 use cuda_sim::Rule;
 
 use crate::support::{Bench, everywhere, has_version, late, software};

@@ -5,11 +5,9 @@ use std::cell::Cell;
 
 use cuda_driver::device::DeviceAttribute;
 use cuda_driver::error::{ArgumentError, Status};
-use cuda_driver::launch::{
-    AccessProperty, ArgList, ClusterScheduling, LaunchAttributes, MemSyncDomain, Reads, Writes,
-};
+use cuda_driver::launch::{AccessProperty, ClusterScheduling, MemSyncDomain};
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph, Kernel, Version};
+use cuda_driver::{Error, Version};
 use cuda_sim::Builder;
 
 use crate::support::{COPY, MIX, everywhere, older, skip, software};

@@ -1,7 +1,6 @@
 //! Launches: invalid and valid arguments and configurations.
 
-use cuda_driver::Error;
-use cuda_driver::error::ArgumentError;
+use cuda_driver::error::{ArgumentError, Error};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 

@@ -9,10 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cuda_driver::context::ContextFlags;
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph};
 use cuda_sim::{Builder, Rule, Simulator};
 
 use crate::support::{COPY, gpu, software};

@@ -3,10 +3,10 @@
 
 use std::any::Any;
 
+use cuda_driver::Error;
 use cuda_driver::memory::{ManagedAttachment, ManagedBuffer, MemoryLocation};
 use cuda_driver::prelude::*;
 use cuda_driver::stream::WaitCondition;
-use cuda_driver::{Error, Graph};
 
 use crate::support::{Bench, everywhere, flags};
 use crate::task::in_time;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use cuda_driver::Error;
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::jit::{Global, JitOptions, LinkFile, Linker, Severity};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;

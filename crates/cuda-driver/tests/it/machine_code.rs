@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cuda_driver::jit::{Archive, Cubin, Fatbin, JitOptions, LinkFile, Linker, Object};
+use cuda_driver::jit::{Archive, Fatbin, JitOptions, LinkFile, Linker, Object};
 use cuda_driver::prelude::*;
 use cuda_driver::{Error, Library};
 use cuda_nvrtc::{Options, Program};

@@ -1,8 +1,7 @@
 //! Managed memory.
 
-use cuda_driver::Error;
 use cuda_driver::device::DeviceAttribute;
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::memory::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;

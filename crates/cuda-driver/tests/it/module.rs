@@ -3,9 +3,8 @@
 use std::fs;
 use std::io;
 
-use cuda_driver::Error;
 use cuda_driver::context::CacheConfig;
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::jit::{
     JitCacheMode, JitFallback, JitOptions, JitTarget, OptimizationLevel, Severity,
 };

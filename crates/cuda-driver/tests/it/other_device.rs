@@ -1,9 +1,9 @@
 //! Copies of stream-ordered memory while a context of another device is current. A driver refuses
 //! the calls of C in that case.
 
-use cuda_driver::memory::{Extent, PinnedFlags, PitchedBuffer};
+use cuda_driver::Error;
+use cuda_driver::memory::{Extent, PitchedBuffer};
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph, PinnedBuffer};
 use cuda_sim::Builder;
 
 use crate::support::{Bench, gpu, late, skip, software};

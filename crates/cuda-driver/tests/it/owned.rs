@@ -3,9 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use cuda_driver::Error;
 use cuda_driver::context::{CacheConfig, ContextFlags, Limit};
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 

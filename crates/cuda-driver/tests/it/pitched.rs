@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use cuda_driver::Error;
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::memory::{Extent, PitchedBuffer};
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use cuda_driver::error::Status;
 use cuda_driver::jit::{FunctionAttribute, JitOptions, Linker};
-use cuda_driver::launch::{
-    ClusterScheduling, LaunchAttributes, PortableClusterMode, SharedMemoryMode,
-};
+use cuda_driver::launch::{ClusterScheduling, PortableClusterMode, SharedMemoryMode};
 use cuda_driver::memory::PitchedBuffer;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::WaitCondition;

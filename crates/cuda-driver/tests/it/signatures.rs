@@ -9,9 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use cuda_driver::Error;
-use cuda_driver::error::ArgumentError;
-use cuda_driver::launch::ArgList;
+use cuda_driver::error::{ArgumentError, Error};
 use cuda_driver::prelude::*;
 use cuda_nvrtc::{Nvrtc, Options, Program};
 use cuda_sim::Builder;

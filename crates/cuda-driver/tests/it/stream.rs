@@ -2,8 +2,7 @@
 
 use std::thread;
 
-use cuda_driver::Error;
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::launch::{AccessProperty, MemSyncDomain};
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{

@@ -2,10 +2,7 @@
 
 use cuda_driver::error::{Error, Status, TensorMapError};
 use cuda_driver::prelude::*;
-use cuda_driver::tensor_map::{
-    Im2col, Im2colWide, TensorDataType, TensorFill, TensorInterleave, TensorLayout, TensorMap,
-    TensorSwizzle, WidePixels,
-};
+use cuda_driver::tensor_map::*;
 use cuda_sim::Builder;
 
 use crate::support::{Bench, everywhere, skip, software};

@@ -1,15 +1,14 @@
 //! Checks at compile time which types are `Send` and `Sync`.
 
-use cuda_driver::error::DriverError;
+use cuda_driver::error::{DriverError, Error};
 use cuda_driver::graph::{GraphAllocation, GraphHostBuffer, HostRead, HostWrite, Node, node_kind};
 use cuda_driver::jit::{Global, Image};
 use cuda_driver::memory::{
     CachingPool, ManagedBuffer, MemoryPool, PinnedCachingPool, PitchedBuffer, PitchedSlice,
-    PitchedSliceMut, RegisterError, Transfer,
+    PitchedSliceMut, RegisterError,
 };
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{Completion, HostCall, StreamPool};
-use cuda_driver::{Error, Graph, GraphExec};
 
 const fn is_send_and_sync<T: Send + Sync>() {}
 const fn is_error<T: std::error::Error + Send + Sync + 'static>() {}

@@ -7,9 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
-use cuda_driver::Error;
-use cuda_driver::error::Status;
-use cuda_driver::memory::Transfer;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 

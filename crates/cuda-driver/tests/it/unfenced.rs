@@ -4,7 +4,6 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use cuda_driver::Graph;
 use cuda_driver::context::ContextFlags;
 use cuda_driver::error::Status;
 use cuda_driver::prelude::*;

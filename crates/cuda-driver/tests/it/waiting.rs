@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use cuda_driver::Graph;
 use cuda_driver::graph::GraphHostBuffer;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::WaitCondition;

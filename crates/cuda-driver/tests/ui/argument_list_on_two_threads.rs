@@ -1,7 +1,6 @@
 //! An argument list borrows what a kernel writes: two threads must not launch it at once.
 
 use cuda_driver::prelude::*;
-use cuda_driver::launch::ArgList;
 
 fn both(first: &Stream, second: &Stream, kernel: &Function, buffer: &mut DeviceBuffer<u32>) {
     let mut args = ArgList::new();

@@ -1,8 +1,7 @@
 //! The expected results of a failing call: errors that may go unreported, errors that may replace
 //! it, and what may be leaked.
 
-use cuda_driver::Error;
-use cuda_driver::error::{DriverError, Status};
+use cuda_driver::error::{DriverError, Error, Status};
 use cuda_sys::Function as Call;
 
 use super::rig::{Fault, Left};

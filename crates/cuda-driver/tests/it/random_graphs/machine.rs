@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use cuda_driver::Error;
 use cuda_driver::graph::{CaptureScope, Edge, GraphHostBuffer, NodeId};
-use cuda_driver::memory::PinnedFlags;
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph, GraphExec};
 
 use super::program::{LINES, Model, Op, Program, STREAMS, Turn, WORDS};
 use crate::support::{Bench, MIX};

@@ -3,11 +3,10 @@
 
 use std::env;
 
+use cuda_driver::Error;
 use cuda_driver::graph::{Node, node_kind};
-use cuda_driver::launch::ArgList;
 use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
-use cuda_driver::{Error, Graph, GraphExec};
 
 use crate::support::{COPY, MIX, late, software};
 

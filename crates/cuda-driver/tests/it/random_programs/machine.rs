@@ -9,11 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cuda_driver::error::Status;
-use cuda_driver::memory::{CachingPool, Transfer};
+use cuda_driver::error::{Error, Result, Status};
+use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::WaitCondition;
-use cuda_driver::{Error, Result};
 use cuda_sim::{Builder, Rule, Simulator};
 use fastrand::Rng;
 

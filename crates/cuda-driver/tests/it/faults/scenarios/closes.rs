@@ -1,6 +1,5 @@
 //! Every `close` method: it must report errors that a drop would swallow.
 
-use cuda_driver::Graph;
 use cuda_driver::context::ContextFlags;
 use cuda_driver::memory::Unpooled;
 use cuda_driver::memory::{ManagedBuffer, PitchedBuffer};

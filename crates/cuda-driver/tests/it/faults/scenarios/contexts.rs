@@ -4,9 +4,8 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use cuda_driver::Error;
 use cuda_driver::context::{CacheConfig, ContextFlags, Limit};
-use cuda_driver::error::Status;
+use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sys::{CUcontext, DriverLibrary};
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use cuda_driver::graph::node_kind;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{ValueBatch, WaitCondition};
-use cuda_driver::{Graph, GraphExec};
 
 use super::{Ground, N, Result, Scenario, config, expect, filled, one};
 use crate::support::MIX;

@@ -3,10 +3,8 @@
 use cuda_driver::memory::Unpooled;
 use std::sync::Arc;
 
-use cuda_driver::Graph;
 use cuda_driver::error::Status;
 use cuda_driver::graph::{DotFlags, GraphHostBuffer, NodeKind};
-use cuda_driver::launch::LaunchAttributes;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{ValueBatch, WaitCondition};
 use cuda_sim::Rule;

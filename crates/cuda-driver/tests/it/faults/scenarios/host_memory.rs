@@ -1,8 +1,6 @@
 //! Scenarios of page-locked memory and of copies from and to it.
 
-use cuda_driver::memory::{
-    CachingPool, MemoryType, PinnedCachingPool, RegisterFlags, RegisteredBuffer,
-};
+use cuda_driver::memory::{CachingPool, MemoryType, PinnedCachingPool};
 use cuda_driver::prelude::*;
 
 use super::{Ground, N, Result, Scenario, copy, expect, filled, one};

@@ -1,12 +1,10 @@
 //! Scenarios of launches.
 
-use cuda_driver::error::Status;
-use cuda_driver::launch::{ArgList, LaunchAttributes, Reads, Writes};
+use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_driver::tensor_map::{
     Im2col, Im2colWide, TensorDataType, TensorLayout, TensorMap, TensorSwizzle, WidePixels,
 };
-use cuda_driver::{Error, Kernel};
 
 use super::{Ground, N, Result, Scenario, config, expect, filled, on, one};
 use crate::support::{COPY, MIX};

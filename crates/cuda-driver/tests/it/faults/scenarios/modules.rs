@@ -3,7 +3,6 @@
 use cuda_driver::Library;
 use cuda_driver::context::CacheConfig;
 use cuda_driver::jit::{FunctionAttribute, Global, JitOptions, Linker};
-use cuda_driver::launch::LaunchAttributes;
 use cuda_driver::prelude::*;
 
 use super::{Ground, Result, Scenario, copy, expect, filled, on, one};
