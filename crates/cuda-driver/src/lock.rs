@@ -63,7 +63,7 @@ pub(crate) mod rank {
         CAPTURE_FORKS,
         /// The free blocks of one size in a caching pool.
         CACHE_CLASS,
-        /// Held while a graph replay, or a use of memory that graphs use, is ordered and queued.
+        /// Held while a graph replay, or a use of memory that graphs lease, is ordered and queued.
         REPLAY,
         /// The tracked uses of one memory block.
         TRACKER,

@@ -222,8 +222,8 @@ impl Stream {
         let at = At::new(memory.into(), index)?;
         let tracker = &at.view.memory.tracker;
         let mut scope = Scope::acquire(self, |scope| tracker.acquire(scope, Access::AWAIT))?;
-        self.driver().note_blocking();
-        self.state().block(self.context(), || {
+        self.driver().note_host_wait();
+        self.state().queue_host_wait(self.context(), || {
             // SAFETY: the stream and the word must be valid until it has waited ← the stream is
             // borrowed and its work runs to the end, and the free of the memory waits for this use.
             unsafe { value.wait(self.driver(), self.as_raw(), at.address, condition.0) }
@@ -348,9 +348,9 @@ impl<'a> ValueBatch<'a> {
                 .iter()
                 .try_for_each(|word| word.memory.tracker.acquire(scope, word.access))
         })?;
-        stream.driver().note_blocking();
+        stream.driver().note_host_wait();
         let ops = self.ops.as_mut_ptr();
-        stream.state().block(stream.context(), || {
+        stream.state().queue_host_wait(stream.context(), || {
             // SAFETY: `ops` must point to `count` operations, and the stream and the words must be
             // valid until they are done ← the operations are in the vector, the stream is borrowed
             // and its work runs to the end, and the frees of the memory wait for these uses.

@@ -59,7 +59,8 @@ pub(crate) struct StreamState {
     launches: Arc<RecentLaunches>,
     /// Never reused in a process, unlike the handle.
     id: u64,
-    /// Whether the stream and the legacy stream wait for each other.
+    /// Whether this is a blocking stream in the sense of CUDA: it and the legacy stream wait for
+    /// each other.
     is_blocking: bool,
     /// Used only for the legacy stream: whether it was used since its last checkpoint.
     is_used: AtomicBool,
@@ -166,7 +167,7 @@ impl StreamState {
         }
     }
 
-    /// The handle for calls that queue nothing, and for calls inside [`block`](Self::block).
+    /// The handle for calls that queue nothing, and for calls inside [`queue_host_wait`](Self::queue_host_wait).
     pub(crate) fn raw(&self) -> CUstream {
         self.raw.0
     }

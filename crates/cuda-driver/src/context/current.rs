@@ -159,8 +159,8 @@ pub struct CurrentContext {
 
 impl Drop for CurrentContext {
     fn drop(&mut self) {
-        // Contexts are dropped after the borrow ends: one may be the last handle, and its token may
-        // run code that enters this module again.
+        // Handles of contexts are dropped only after `PUSHED` is no longer borrowed: dropping the
+        // last handle drops the liveness token, whose code may use this module again.
         let mut gone = Vec::new();
         // At the end of a thread, its stack is destroyed together with `PUSHED`.
         let _ = PUSHED.try_with(|pushed| {

@@ -106,8 +106,8 @@ pub(crate) struct Limits {
 }
 
 impl ContextInner {
-    /// Calls `owner` last, so that no error path drops an owner: the list of contexts may be locked
-    /// here.
+    /// Calls `owner` last, so that no error can occur after it: dropping an owner waits for the
+    /// device, and the caller may hold the lock of the list of contexts.
     fn new(
         device: &Device,
         owner: impl FnOnce(&Driver) -> Result<Owner>,

@@ -3,7 +3,7 @@
 //! Replays use the buffers of a graph without borrowing them. So the borrow checker does not
 //! prevent another thread from using such a buffer after a replay has waited for the other uses,
 //! but before the replay is queued. Each context has one lock, which is taken by replays and by
-//! uses of memory that graphs hold, and by nothing else.
+//! uses of memory that graphs lease, and by nothing else.
 
 use std::cell::Cell;
 use std::ptr;

@@ -70,9 +70,9 @@ struct Inner {
     /// The captures in the primary context of each device that has been retained. They outlive the
     /// context: a handle that ends must know of the captures of a later one.
     primary_captures: Mutex<Vec<(CUdevice, Arc<Captures>)>, { rank::PRIMARY_CAPTURES }>,
-    /// Set once work was queued that waits for the program: a wait for a value, or a host function.
+    /// Set once work was queued that waits for the host: a wait for a value, or a host function.
     /// Never reset.
-    may_block: AtomicBool,
+    may_wait_for_host: AtomicBool,
     /// The deferred jobs of objects that belong to no context.
     jobs: Arc<Jobs>,
     /// The launches to report if a device is lost.
@@ -123,7 +123,7 @@ impl Driver {
         let inner = Inner {
             library,
             primary_captures: Mutex::default(),
-            may_block: AtomicBool::new(false),
+            may_wait_for_host: AtomicBool::new(false),
             jobs: Arc::default(),
             launches: DriverLaunches::default(),
         };
@@ -240,14 +240,16 @@ impl Driver {
         self.jobs.as_ref().unwrap_or(&self.inner.jobs)
     }
 
-    /// Whether a stream of this driver may wait for the program.
-    pub(crate) fn may_block(&self) -> bool {
-        self.inner.may_block.load(atomic::Ordering::Acquire)
+    /// Whether a stream of this driver may wait for the host.
+    pub(crate) fn may_wait_for_host(&self) -> bool {
+        self.inner.may_wait_for_host.load(atomic::Ordering::Acquire)
     }
 
-    /// Records that from now on a stream may wait for the program.
-    pub(crate) fn note_blocking(&self) {
-        self.inner.may_block.store(true, atomic::Ordering::Release);
+    /// Records that from now on a stream may wait for the host.
+    pub(crate) fn note_host_wait(&self) {
+        self.inner
+            .may_wait_for_host
+            .store(true, atomic::Ordering::Release);
     }
 
     #[inline]

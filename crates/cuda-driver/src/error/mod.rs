@@ -168,7 +168,7 @@ pub enum Error {
         /// The kinds of objects that may be using it.
         by: &'static str,
     },
-    /// The memory cannot be used while it is mapped by the host.
+    /// The memory cannot be used while the host holds a guard of it. Drop the guard first.
     Borrowed {
         /// The memory.
         what: &'static str,
@@ -290,7 +290,7 @@ impl fmt::Display for Error {
                 destination_extent,
             } => write!(
                 f,
-                "the source has {source_extent} elements, but the destination has \
+                "the extent of the source is {source_extent} elements, but that of the destination is \
                  {destination_extent}"
             ),
             Self::Misaligned { address, align } => write!(
@@ -328,7 +328,7 @@ impl fmt::Display for Error {
                 f,
                 "{what} is still in use by {by}; it is released when the last of them is dropped"
             ),
-            Self::Borrowed { what } => write!(f, "{what} is currently mapped by the host"),
+            Self::Borrowed { what } => write!(f, "{what} is in use by a guard on the host"),
             Self::ChildChanged => f.write_str(
                 "another thread changed the child graph during the call; call again when it has \
                  finished",

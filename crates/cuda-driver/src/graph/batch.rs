@@ -13,8 +13,8 @@ impl Graph {
     /// `cuGraphAddBatchMemOpNode(batch)`—Adds a node that waits for values and writes values, as
     /// [`ValueBatch::queue`] does.
     ///
-    /// A write of a value is not ordered with waits for a value in the same buffer, neither between
-    /// nodes nor between streams. It is ordered with them if other nodes of this graph use that
+    /// A write of a value is not ordered with waits for a value in the same buffer, either between
+    /// nodes or between streams. It is ordered with them if other nodes of this graph use that
     /// buffer: [`Stream::write_value`](crate::Stream::write_value) then waits for the launches of
     /// the graph, and deadlocks if a launch waits for that value. Values should therefore have a
     /// buffer of their own.
@@ -117,7 +117,7 @@ fn batch_node(context: &Context, batch: ValueBatch<'_>) -> Result<(BatchNode, Ow
             len: ValueBatch::MOST,
         });
     }
-    owners.note_blocking();
+    owners.note_host_wait();
     let context = context.as_raw();
     Ok((BatchNode { ops, context }, owners))
 }

@@ -17,12 +17,12 @@ use crate::tracking::Access;
 use crate::types::node::node_kind::Kind;
 use crate::types::node::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
 
-/// The index of a node in its graph.
+/// The index of a node in its graph. [`Parts::next_place`] limits the number of nodes.
 pub(super) type Place = u32;
 
 impl Graph {
     /// Adds a node with these parameters; `owners` lists what the node uses. Only kernel nodes may
-    /// have edges other than full ones.
+    /// have edges other than [full](EdgeKind::Full) ones.
     ///
     /// # Safety
     ///
@@ -59,8 +59,8 @@ impl Graph {
         }
         let context = self.root.context();
         let driver = context.driver();
-        if owners.may_block() {
-            driver.note_blocking();
+        if owners.may_wait_for_host() {
+            driver.note_host_wait();
         }
         let reaches = owners.reaches();
         // Two graphs are always locked in the order of their addresses.
@@ -90,6 +90,7 @@ impl Graph {
         }
         // This runs before the node exists: a later failure then leaves only superfluous edges
         // between the nodes around it.
+        let place = all[self.at].next_place()?;
         propagate(&mut all, self.at, driver, &reaches)?;
         let parts = &mut all[self.at];
         let raw_of = |kind: fn(&EdgeKind) -> bool| -> Vec<CUgraphNode> {
@@ -138,7 +139,7 @@ impl Graph {
             owners: Arc::new(owners),
             inside: Vec::new(),
         };
-        Ok(Node::new(parts.push(info, &reaches)))
+        Ok(Node::new(parts.push(place, info, &reaches)))
     }
 
     /// Notes the memory that a node allocates, as a write by that node.
@@ -295,8 +296,7 @@ pub(super) fn propagate(
     let mut inner = at;
     while let Some((outer, node)) = all[inner].parent {
         let parts = &mut all[outer];
-        // No truncation: each node takes more than one byte of memory.
-        for other in 0..parts.nodes.len() as u32 {
+        for other in parts.places() {
             // Checked one by one, because each new edge orders further nodes.
             if let Some((from, to)) = parts.missing_edge(node, other, reaches) {
                 parts.add_edge(driver, from, to, EdgeKind::Full)?;

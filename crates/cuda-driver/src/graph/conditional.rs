@@ -42,7 +42,7 @@ impl Graph {
     /// or of a body in it.
     ///
     /// The value is `default` at the beginning of each launch. Without a default it keeps the value
-    /// that the launch before has left.
+    /// that the previous launch left.
     ///
     /// Requires CUDA 12.3.
     #[doc(alias = "cuGraphConditionalHandleCreate")]

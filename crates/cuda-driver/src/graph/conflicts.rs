@@ -60,9 +60,14 @@ impl Conflicts {
     }
 
     /// Adds the accesses of `node`. They replace the earlier accesses that they conflict with,
-    /// except for accesses of nodes for which `waits_not` returns true: `node` does not wait for
-    /// these.
-    pub(crate) fn note(&mut self, node: u32, reaches: &[Reach], waits_not: impl Fn(u32) -> bool) {
+    /// except for accesses of nodes that `node` does not wait for: `does_not_wait` returns true for
+    /// them.
+    pub(crate) fn note(
+        &mut self,
+        node: u32,
+        reaches: &[Reach],
+        does_not_wait: impl Fn(u32) -> bool,
+    ) {
         for reach in reaches.iter().filter(|reach| !reach.bytes.is_empty()) {
             self.split(reach.bytes.start);
             self.split(reach.bytes.end);
@@ -81,7 +86,7 @@ impl Conflicts {
                 if let Some(segment) = self.segments.get_mut(&start)
                     && start < reach.bytes.end
                 {
-                    segment.add(node, reach.access, &waits_not);
+                    segment.add(node, reach.access, &does_not_wait);
                 }
             }
         }
@@ -110,12 +115,13 @@ impl Conflicts {
 }
 
 impl Segment {
-    fn add(&mut self, node: u32, access: Access, waits_not: &impl Fn(u32) -> bool) {
+    fn add(&mut self, node: u32, access: Access, does_not_wait: &impl Fn(u32) -> bool) {
         // A write replaces all accesses that it has waited for. A read replaces none, and neither
         // does a signal, because other nodes need not wait for it.
         let stands = access.is_write() && !access.is_signal();
-        self.uses
-            .retain(|(other, earlier)| !stands || waits_not(*other) || !conflict(*earlier, access));
+        self.uses.retain(|(other, earlier)| {
+            !stands || does_not_wait(*other) || !conflict(*earlier, access)
+        });
         if !self.uses.contains(&(node, access)) {
             self.uses.push((node, access));
         }

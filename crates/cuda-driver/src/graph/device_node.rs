@@ -105,9 +105,9 @@ impl Graph {
         // a field of plain bytes, as long as the array.
         let mut value = unsafe { std::mem::transmute::<Words, CUlaunchAttributeValue>(words) };
         let place_of_handle = (&raw mut value).cast_const();
-        // SAFETY: the node must be a live kernel node, and the value that of the id and writable by
-        // the driver ← it is one by its type, and the graph is locked and has it; `value` is a
-        // mutable local.
+        // SAFETY: the node must be a live kernel node, and the value must belong to the attribute
+        // and be writable ← the type of the node says that it is a kernel node, and the graph,
+        // which is locked, has it; `value` is set for this attribute and is a mutable local.
         unsafe {
             call!(
                 driver,
@@ -116,8 +116,9 @@ impl Graph {
         }?;
         let mut handle = DeviceNode::of(value);
         if handle.0 == 0 {
-            // The driver has treated the value as a constant.
-            // SAFETY: as for the call above, and the pointer must be writable ← `value` is a local.
+            // The driver did not write the handle to the value, because the parameter is a pointer
+            // to const. So the handle is queried. SAFETY: as for the call above, and the pointer
+            // must be writable ← `value` is a local.
             let result = unsafe {
                 call!(
                     driver,
@@ -147,7 +148,7 @@ impl DeviceNode {
             return Ok(self);
         }
         Err(Error::Unsupported {
-            what: "changing this node from kernels: the driver returned no handle for it, so it",
+            what: "changing this node from kernels (the driver returned no handle for it)",
         })
     }
 }
@@ -172,8 +173,7 @@ impl Parts {
         let mut bodies = all.iter().enumerate();
         own.is_some()
             || bodies.any(|(body, parts)| {
-                // No truncation: each node takes more than one byte of memory.
-                let mut nodes = 0..parts.nodes.len() as u32;
+                let mut nodes = parts.places();
                 parts.parent == Some((at, node))
                     && nodes.any(|inner| Self::is_device_updatable(all, body, inner))
             })

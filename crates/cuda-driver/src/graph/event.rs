@@ -10,8 +10,8 @@ use crate::event::Event;
 use crate::types::node::{Edge, Node, node_kind};
 
 impl Graph {
-    /// `cuGraphAddEventRecordNode(event)`—Adds a node that records an event in each launch, when
-    /// the nodes that it depends on are done.
+    /// `cuGraphAddEventRecordNode(event)`—Adds a node that records an event in each launch, once
+    /// the node's dependencies are done.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl Graph {
     ) -> Result<Node<node_kind::EventWait>> {
         let mut owners = event_owners(self.context(), event)?;
         // The work before the event may wait for the host program.
-        owners.note_blocking();
+        owners.note_host_wait();
         // SAFETY: the node must use only what `owners` keeps ← it keeps the event.
         unsafe { self.add(after, owners, &mut WaitNode(event)) }
     }
@@ -82,7 +82,7 @@ impl GraphExec {
     ) -> Result<()> {
         let mut owners = event_owners(self.context(), event)?;
         // The work before the event may wait for the host program.
-        owners.note_blocking();
+        owners.note_host_wait();
         // SAFETY: the node must use only what `owners` keeps ← it keeps the event.
         unsafe { self.set(node, owners, &mut WaitNode(event)) }
     }

@@ -11,7 +11,7 @@ use cuda_sys::{
 };
 
 use super::owners::InFlightResources;
-use super::parts::{Parts, Root};
+use super::parts::{self, Parts, Root};
 use super::state::State;
 use super::{Graph, NodeId, NodeKind, Owners};
 use crate::context::Context;
@@ -27,7 +27,7 @@ bitflags::bitflags! {
     /// The options of [`Graph::instantiate_with`]. Bits without a name are kept.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct InstantiateFlags: u64 {
-        /// Each launch first frees the memory that the launch before left allocated.
+        /// Each launch first frees the memory that the previous launch left allocated.
         const AUTO_FREE_ON_LAUNCH = 1;
         /// Kernels run with the priority of their node instead of that of the stream.
         const USE_NODE_PRIORITY = 8;
@@ -75,7 +75,7 @@ pub(super) struct Inner {
     pub(super) handle: Handle<RawExec>,
     pub(super) record: Arc<ReplayRecord>,
     /// Whether a node can wait for the host program. Once set, it stays set.
-    may_block: AtomicBool,
+    may_wait_for_host: AtomicBool,
     /// Whether the executable must be uploaded before the next launch. Changes only while `record`
     /// is locked.
     pub(super) needs_upload: AtomicBool,
@@ -180,11 +180,11 @@ impl Graph {
         let replay_guard = context.replay_lock().lock();
         state.each(|owners| owners.attach(&record));
         drop(replay_guard);
-        let may_block = AtomicBool::new(state.any(|owners| owners.may_block()));
+        let may_wait_for_host = AtomicBool::new(state.any(|owners| owners.may_wait_for_host()));
         let inner = Inner {
             handle,
             record,
-            may_block,
+            may_wait_for_host,
             needs_upload: AtomicBool::new(state.has_device_nodes()),
             state: Mutex::new(state),
             root: Arc::clone(&self.root),
@@ -218,8 +218,8 @@ impl GraphExec {
         if inner.needs_upload.load(Ordering::Acquire) {
             return Err(Error::NotUploaded);
         }
-        let may_block = inner.may_block.load(Ordering::Acquire);
-        inner.record.replay(stream, may_block, || {
+        let may_wait_for_host = inner.may_wait_for_host.load(Ordering::Acquire);
+        inner.record.replay(stream, may_wait_for_host, || {
             // SAFETY: executable and stream must be alive, what the nodes use must stay until the
             // launch is done, and no other thread may use the executable ← both are borrowed; the
             // owners are released only after the last launch; the record is locked.
@@ -310,11 +310,13 @@ impl Inner {
         self.state.lock()
     }
 
-    /// Recomputes `may_block` after a change.
-    pub(super) fn note_blocking(&self, state: &State) {
-        if !self.may_block.load(Ordering::Acquire) && state.any(|owners| owners.may_block()) {
-            self.handle.driver().note_blocking();
-            self.may_block.store(true, Ordering::Release);
+    /// Recomputes `may_wait_for_host` after a change.
+    pub(super) fn note_host_wait(&self, state: &State) {
+        if !self.may_wait_for_host.load(Ordering::Acquire)
+            && state.any(|owners| owners.may_wait_for_host())
+        {
+            self.handle.driver().note_host_wait();
+            self.may_wait_for_host.store(true, Ordering::Release);
         }
     }
 
@@ -337,9 +339,9 @@ impl Inner {
         drop(state);
         release(context, &record, &owners);
         drop(owners);
-        // If the launches are done, so is what earlier changes of the executable left to be
-        // released. Releasing it now makes sure that it does not keep the context alive longer than
-        // the executable.
+        // Once the launches are complete, owners that earlier changes of the executable replaced
+        // can be released too. Releasing them here ensures that they do not keep the context alive
+        // longer than the executable.
         pending::sweep(context);
         // The stream and event of the record are dropped before the context, which `root` keeps
         // alive.
@@ -385,8 +387,7 @@ impl Parts {
             let index = parts.nodes.iter().position(|node| node.raw.0 == raw)?;
             let id = NodeId {
                 graph: parts.id,
-                // No truncation: each node takes more than one byte of memory.
-                index: index as u32,
+                index: parts::index(index),
             };
             Some((id, parts.nodes.get(index)?.kind))
         })

@@ -87,7 +87,7 @@ fn host_node(function: impl Fn() + Send + Sync + 'static) -> (HostNode, Owners) 
         userData: closure.as_data(),
     };
     let mut owners = Owners::default();
-    owners.note_blocking();
+    owners.note_host_wait();
     owners.add_closure(&closure);
     (HostNode(params), owners)
 }

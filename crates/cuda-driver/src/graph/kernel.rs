@@ -208,8 +208,8 @@ impl GraphExec {
             attributes: &[],
             args: &args,
         };
-        // SAFETY: the node must use only what `owners` keeps, in an order with conflicting nodes ←
-        // the caller guarantees both.
+        // SAFETY: the node must use only what `owners` keeps, and must be ordered with conflicting
+        // nodes ← the caller guarantees both.
         unsafe { self.set(node, owners, &mut params) }
     }
 }

@@ -7,7 +7,7 @@ use std::ptr;
 use cuda_sys::{CUgraphEdgeData, CUgraphNode, calls};
 
 use super::Graph;
-use super::parts::Parts;
+use super::parts::{self, Parts};
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::types::node::{Edge, EdgeKind, NodeId, NodeKind};
@@ -176,8 +176,7 @@ impl Parts {
         let index = self.nodes.iter().position(|node| node.raw.0 == raw)?;
         let id = NodeId {
             graph: self.id,
-            // No truncation: each node takes more than one byte of memory.
-            index: index as u32,
+            index: parts::index(index),
         };
         Some((id, self.nodes.get(index)?.kind))
     }

@@ -28,7 +28,7 @@ pub(crate) struct Owners {
     /// The closures among the kept values.
     closures: Vec<Arc<Closure>>,
     /// Whether the node can wait for the host program.
-    may_block: bool,
+    may_wait_for_host: bool,
 }
 
 /// The resources other than device memory, which is freed in stream order instead.
@@ -157,17 +157,17 @@ impl Owners {
 
     /// Adds the owners of a node of another graph.
     pub(crate) fn add_inner(&mut self, inner: Arc<Self>) {
-        self.may_block |= inner.may_block;
+        self.may_wait_for_host |= inner.may_wait_for_host;
         self.inner.push(inner);
     }
 
     /// Notes that the node can wait for the host program.
-    pub(crate) fn note_blocking(&mut self) {
-        self.may_block = true;
+    pub(crate) fn note_host_wait(&mut self) {
+        self.may_wait_for_host = true;
     }
 
-    pub(crate) fn may_block(&self) -> bool {
-        self.may_block
+    pub(crate) fn may_wait_for_host(&self) -> bool {
+        self.may_wait_for_host
     }
 
     /// Returns the accesses of the node, including those of the nodes of a child graph.

@@ -1,10 +1,12 @@
 //! The tracked state of a graph: its nodes, their edges and owners.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use cuda_sys::{CUgraph_st, CUgraphNode_st};
 
+use super::build::Place;
 use super::conflicts::{Conflicts, Reach};
 use super::device_node::DeviceNode;
 use super::{Owners, RawGraph};
@@ -143,6 +145,22 @@ pub(crate) struct NodeInfo {
     pub(crate) inside: Vec<Reach>,
 }
 
+/// Converts the index or the number of nodes. The cast cannot truncate, because `place_after` limits
+/// the number of nodes to `Place::MAX`.
+pub(super) fn index(place: usize) -> Place {
+    place as Place
+}
+
+/// Returns the index of a node that follows `count` nodes.
+fn place_after(count: usize) -> Result<Place> {
+    match Place::try_from(count) {
+        Ok(place) if place < Place::MAX => Ok(place),
+        _ => Err(Error::Unsupported {
+            what: "a graph of more than 4294967295 nodes",
+        }),
+    }
+}
+
 impl NodeInfo {
     /// Returns whether the node was removed from its graph. Its index is not reused.
     pub(super) fn is_gone(&self) -> bool {
@@ -225,16 +243,25 @@ impl Parts {
         }
     }
 
-    /// Adds a new node and its accesses to the tracked state.
-    pub(super) fn push(&mut self, info: NodeInfo, reaches: &[Reach]) -> NodeId {
-        // No truncation: each node takes more than one byte of memory.
-        let index = self.nodes.len() as u32;
-        let waits_not = |other: u32| {
+    /// Returns the index of the next node. Fails if the graph is full.
+    pub(super) fn next_place(&self) -> Result<Place> {
+        place_after(self.nodes.len())
+    }
+
+    /// Returns the indices of all nodes.
+    pub(super) fn places(&self) -> Range<Place> {
+        0..index(self.nodes.len())
+    }
+
+    /// Adds a new node and its accesses to the tracked state. `index` is the result of
+    /// [`next_place`](Self::next_place).
+    pub(super) fn push(&mut self, index: Place, info: NodeInfo, reaches: &[Reach]) -> NodeId {
+        let does_not_wait = |other: u32| {
             info.after
                 .iter()
                 .any(|(from, kind)| *from == other && *kind != EdgeKind::Full)
         };
-        self.conflicts.note(index, reaches, waits_not);
+        self.conflicts.note(index, reaches, does_not_wait);
         self.nodes.push(info);
         NodeId {
             graph: self.id,
@@ -378,5 +405,20 @@ impl Topology<'_> {
             next.is_some_and(|next| self.is_done_before(node, &next.after))
         };
         is_done(one, other) || is_done(other, one)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Error, Place, place_after};
+
+    #[test]
+    fn a_graph_holds_at_most_the_nodes_that_have_an_index() {
+        let most = Place::MAX as usize;
+        assert_eq!(place_after(most - 1), Ok(Place::MAX - 1));
+        for count in [most, most + 1, 2 * most] {
+            let full = place_after(count);
+            assert!(matches!(full, Err(Error::Unsupported { .. })), "{count}");
+        }
     }
 }

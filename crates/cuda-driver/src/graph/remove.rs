@@ -102,8 +102,7 @@ fn take_bodies(all: &mut [Parts], at: usize, node: Place, gone: &mut Vec<Parts>)
     let is_body = |parts: &Parts| parts.parent == Some((at, node));
     while let Some(body) = all.iter().position(is_body) {
         let parts = all[body].take();
-        // No truncation: each node takes more than one byte of memory.
-        for inner in 0..parts.nodes.len() as u32 {
+        for inner in parts.places() {
             take_bodies(all, body, inner, gone);
         }
         gone.push(parts);
@@ -163,14 +162,14 @@ impl Parts {
     fn conflicts_anew(&self) -> Conflicts {
         let mut conflicts = Conflicts::default();
         for (index, info) in (0..).zip(&self.nodes) {
-            let waits_not = |other: u32| {
+            let does_not_wait = |other: u32| {
                 let is_so =
                     |(from, kind): &(u32, EdgeKind)| *from == other && *kind != EdgeKind::Full;
                 info.after.iter().any(is_so)
             };
-            conflicts.note(index, &info.owners.reaches(), waits_not);
+            conflicts.note(index, &info.owners.reaches(), does_not_wait);
         }
-        // Bodies may have got these accesses at any time, so they replace no others.
+        // Nodes may have been added to the bodies at any time, so these accesses replace no others.
         for (index, info) in (0..).zip(&self.nodes) {
             conflicts.note(index, &info.inside, |_| true);
         }
@@ -195,23 +194,22 @@ impl Parts {
             return Err(DriverError::new(status, call, driver.version()).into());
         };
         info.after.remove(edge);
-        let raced = self.raced(from, to);
+        let unordered_conflict = self.unordered_conflict(from, to);
         if let Some(info) = self.nodes.get_mut(to as usize) {
             info.after.insert(edge, (from, kind));
         }
-        raced.map_or(Ok(()), |other| Err(Error::GraphOrder { other }))
+        unordered_conflict.map_or(Ok(()), |other| Err(Error::GraphOrder { other }))
     }
 
-    /// Returns a node up to `from` whose accesses conflict with those of a node from `to` on
-    /// without being ordered with it.
-    fn raced(&self, from: Place, to: Place) -> Option<Place> {
+    /// Returns a node that is `from` or precedes it, and that conflicts with `to` or one of its
+    /// dependents without being ordered with it.
+    fn unordered_conflict(&self, from: Place, to: Place) -> Option<Place> {
         let topology = self.topology();
         let leads = |one: Place, other: Place| {
             let other = self.nodes.get(other as usize);
             other.is_some_and(|other| topology.is_before(one, &other.after, false))
         };
-        // No truncation: each takes more than a byte.
-        let all = 0..self.nodes.len() as u32;
+        let all = self.places();
         let later: Vec<Place> = all
             .clone()
             .filter(|node| *node == to || leads(to, *node))
@@ -220,12 +218,12 @@ impl Parts {
             .find(|node| {
                 let reaches = self.nodes.get(*node as usize).map(NodeInfo::reaches);
                 let reaches = reaches.unwrap_or_default();
-                let is_raced = |other: &Place| {
+                let conflicts = |other: &Place| {
                     let info = self.nodes.get(*other as usize);
                     info.is_some_and(|info| info.conflicts_with(&reaches))
                         && !topology.are_ordered(*node, *other)
                 };
-                later.iter().any(is_raced)
+                later.iter().any(conflicts)
             })
     }
 
@@ -285,7 +283,8 @@ mod tests {
             owners: std::sync::Arc::default(),
             inside: Vec::new(),
         };
-        parts.push(info, &[]);
+        let place = parts.next_place().unwrap();
+        parts.push(place, info, &[]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Replays of executable graphs, ordered with other uses of the memory that they use.
 //!
-//! Locks are taken in this order: the lock of an executable's owners, the lock of its graph, the
-//! [replay lock](crate::context::ReplayLock) of the context, a tracker, a record. No thread locks
-//! two trackers or two records at once.
+//! Locks are taken in this order: the state of an executable, the nodes of its graph, the [replay
+//! lock](crate::context::ReplayLock) of the context, a tracker, a record. No thread locks two
+//! trackers or two records at once.
 
 use std::ptr;
 use std::sync::Arc;
@@ -25,26 +25,26 @@ type Dependencies = (
 );
 
 impl ReplayRecord {
-    /// Queues a replay on `stream` by calling `launch`, after all conflicting uses. `may_block` is
-    /// true if the graph can wait for the program.
+    /// Queues a replay on `stream` by calling `launch`, after all conflicting uses. `may_wait_for_host` is
+    /// true if the graph can wait for the host.
     ///
     /// # Errors
     ///
-    /// [`Error::Borrowed`] if the host has a conflicting mapping of a host buffer, or an error of
-    /// the driver.
+    /// [`Error::Borrowed`] if a guard on the host conflicts with the access to a host buffer, or an
+    /// error of the driver.
     pub(crate) fn replay(
         &self,
         stream: &Stream,
-        may_block: bool,
+        may_wait_for_host: bool,
         launch: impl Fn() -> Result<(), DriverError>,
     ) -> Result<()> {
-        retry(|| self.try_replay(stream, may_block, &launch))
+        retry(|| self.try_replay(stream, may_wait_for_host, &launch))
     }
 
     fn try_replay(
         &self,
         stream: &Stream,
-        may_block: bool,
+        may_wait_for_host: bool,
         launch: impl Fn() -> Result<(), DriverError>,
     ) -> Result<(), Blocked<Error>> {
         let mut scope = Scope::new(stream);
@@ -66,10 +66,10 @@ impl ReplayRecord {
             state = self.lock();
         }
         // If the last replay was on another stream, the driver makes this one wait for it, and the
-        // last replay may itself be waiting for the program.
-        let follows = |last: &Use| last.id != scope.id && stream.driver().may_block();
-        let queued = if may_block || state.last.as_ref().is_some_and(follows) {
-            stream.state().block(stream.context(), launch)
+        // last replay may itself be waiting for the host.
+        let follows = |last: &Use| last.id != scope.id && stream.driver().may_wait_for_host();
+        let queued = if may_wait_for_host || state.last.as_ref().is_some_and(follows) {
+            stream.state().queue_host_wait(stream.context(), launch)
         } else {
             launch()
         };
@@ -286,8 +286,8 @@ impl Tracker {
     ///
     /// # Errors
     ///
-    /// [`Error::Borrowed`] if the host already has a conflicting mapping, or an error of the wait.
-    /// The memory is not mapped then.
+    /// [`Error::Borrowed`] if a conflicting guard exists, or an error of the wait. The memory is
+    /// not mapped then.
     pub(crate) fn map_host(&self, access: Access) -> Result<()> {
         let guard = self.owning_stream().context().replay_lock().lock();
         let mut uses = self.lock();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::conflicts::Reach;
-use super::parts::{NodeInfo, Parts, Topology};
+use super::parts::{NodeInfo, Parts, Topology, index};
 use super::{NodeKind, Owners};
 use crate::error::{Error, Result};
 use crate::types::node::NodeId;
@@ -123,16 +123,15 @@ impl State {
                 nodes: &graph.nodes,
                 has_edges_back: graph.has_edges_back,
             };
-            // No truncation: each node takes more than one byte of memory.
-            let this = this as u32;
+            let this = index(this);
             let mut beside = (0..).zip(&graph.nodes).filter(|(other, info)| {
                 *other != this && !info.is_gone() && !topology.are_ordered(*other, this)
             });
             let is_other = |owners: &Arc<Owners>| owners.conflicts_with(&reaches);
             let is_anywhere = self.others.iter().any(is_other);
-            let raced =
+            let unordered_conflict =
                 beside.find(|(other, _)| is_anywhere || self.conflicts_with(at, *other, &reaches));
-            if let Some((other, _)) = raced {
+            if let Some((other, _)) = unordered_conflict {
                 return Err(Error::GraphOrder { other });
             }
             next = graph.parent.map(|(outer, node)| (outer, node as usize));
@@ -149,8 +148,7 @@ impl State {
         let bodies = self.graphs.iter().enumerate();
         let mut bodies = bodies.filter(|(_, body)| body.parent == Some((graph, node)));
         bodies.any(|(at, body)| {
-            // No truncation: each node takes more than one byte of memory.
-            (0..body.nodes.len() as u32).any(|inner| self.conflicts_with(at, inner, reaches))
+            (0..index(body.nodes.len())).any(|inner| self.conflicts_with(at, inner, reaches))
         })
     }
 
@@ -240,7 +238,8 @@ mod tests {
                 owners: std::sync::Arc::default(),
                 inside: Vec::new(),
             };
-            parts.push(info, &[]);
+            let place = parts.next_place().unwrap();
+            parts.push(place, info, &[]);
         }
         parts
     }
@@ -259,7 +258,8 @@ mod tests {
         }
         let mut longer = graph();
         let last = longer.nodes[1].clone();
-        longer.push(last, &[]);
+        let place = longer.next_place().unwrap();
+        longer.push(place, last, &[]);
         assert!(!plain.is_paired_with(&State::new(&[longer])));
     }
 }

@@ -91,7 +91,7 @@ impl GraphExec {
             old.each(|owners| owners.detach(&inner.record));
         }
         drop(replay_guard);
-        inner.note_blocking(&state);
+        inner.note_host_wait(&state);
         drop(state);
         let error = result.err().map(|source| {
             let error = GraphUpdateError {
@@ -170,7 +170,7 @@ impl GraphExec {
         };
         old.detach(&inner.record);
         drop(replay_guard);
-        inner.note_blocking(&state);
+        inner.note_host_wait(&state);
         drop(graph);
         drop(state);
         let left = [old];

@@ -17,9 +17,9 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     ///
     /// The devices do not need peer access to each other: without it, the driver copies through
     /// host memory. The copy waits for conflicting uses of both sides on other streams, and later
-    /// uses wait for the copy, as within one context. The record of this use may keep this buffer's
-    /// context alive until the source is used again. If the record holds the last handle, the
-    /// context is destroyed on a separate thread, and no call on the source waits for that.
+    /// uses wait for the copy, as within one context. Until the source is used again, the copy may
+    /// keep the context of this buffer alive. If all handles of that context were dropped by then,
+    /// it is destroyed on a separate thread.
     ///
     /// If the context of the source is [borrowed](crate::Context::borrow_raw), the elements are
     /// copied to the host in that context and from the host in this one, and the call returns when

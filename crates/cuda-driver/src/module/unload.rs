@@ -66,7 +66,7 @@ where
     fn wait_for_contexts(mut self) {
         let Some(context) = self.contexts.pop() else {
             // Unload on this thread, which is allowed to wait: the driver also waits here if a
-            // stream of the context waits for the program.
+            // stream of the context waits for the host.
             let _ = self.handle.close();
             return;
         };

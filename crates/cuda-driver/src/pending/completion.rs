@@ -62,7 +62,8 @@ impl Completion {
             Ok(event.clone())
         });
         match this.outcome.get() {
-            // The driver cannot be made to report it, so the reaper thread polls the event.
+            // No host function could be queued after the work, so the reaper thread polls the
+            // event.
             Some(Err(_)) => Self::asked_for(context, event),
             _ => this,
         }

@@ -50,12 +50,12 @@ impl Stream {
     #[doc(alias = "cuStreamAddCallback")]
     pub fn launch_host(&self, function: impl FnOnce() + Send + 'static) -> Result<HostCall> {
         let context = self.context();
-        self.driver().note_blocking();
+        self.driver().note_host_wait();
         let mut entry = Entry::new(context);
         entry.run = Some(Box::new(function));
         let outcome = Arc::clone(&entry.outcome);
         let id = super::add(entry);
-        let queued = self.state().block(context, || {
+        let queued = self.state().queue_host_wait(context, || {
             // SAFETY: the stream must be alive, and the function callable once with this data at
             // any later time ← the stream is borrowed, and the function only looks up the entry
             // with this id.

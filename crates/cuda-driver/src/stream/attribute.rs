@@ -57,7 +57,7 @@ impl Stream {
     /// `cuStreamGetAttribute()`—Returns the raw value of an attribute.
     fn attribute(&self, attribute: CUstreamAttrID) -> Result<CUstreamAttrValue> {
         let mut value = CUstreamAttrValue { pad: [0; 64] };
-        let _current = self.bind_to_ask()?;
+        let _current = self.bind_for_query()?;
         // SAFETY: the pointer must be writable and the stream alive ← `value` is a local, and
         // `self` owns the stream.
         unsafe {
@@ -71,7 +71,7 @@ impl Stream {
 
     /// `cuStreamSetAttribute()`—Sets an attribute to a raw value.
     fn set_attribute(&self, attribute: CUstreamAttrID, value: &CUstreamAttrValue) -> Result<()> {
-        let _current = self.bind_to_ask()?;
+        let _current = self.bind_for_query()?;
         // SAFETY: the pointer must be readable and the stream alive ← `value` is a reference, and
         // `self` owns the stream.
         Ok(unsafe {
@@ -210,9 +210,9 @@ impl Stream {
     #[doc(alias = "cuStreamCopyAttributes")]
     pub fn copy_attributes(&self, from: &Self) -> Result<()> {
         self.expect_context(from.context(), "the stream")?;
-        let _current = match self.bind_to_ask()? {
+        let _current = match self.bind_for_query()? {
             Some(current) => Some(current),
-            None => from.bind_to_ask()?,
+            None => from.bind_for_query()?,
         };
         // SAFETY: both streams must be alive ← they are borrowed.
         Ok(unsafe {

@@ -29,7 +29,7 @@ impl Stream {
     #[doc(alias = "cuStreamIsCapturing")]
     pub fn capture_status(&self) -> Result<CaptureStatus> {
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        let _current = self.bind_to_ask()?;
+        let _current = self.bind_for_query()?;
         // SAFETY: the stream must be alive and the pointer writable ← `self` is borrowed, and
         // `status` is a local.
         unsafe {

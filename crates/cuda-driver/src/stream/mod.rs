@@ -122,7 +122,7 @@ impl Stream {
     /// The fault of any kernel that was still running.
     #[doc(alias = "cuStreamQuery")]
     pub fn is_done(&self) -> Result<bool> {
-        let _current = self.bind_to_ask()?;
+        let _current = self.bind_for_query()?;
         let asked = self.state.mark_complete_after(|| {
             // SAFETY: the stream must be alive ← `self` owns it.
             unsafe { call!(self.state.driver(), cuStreamQuery(self.as_raw())) }
@@ -134,8 +134,8 @@ impl Stream {
         }
     }
 
-    /// `cuEventRecord()`, `cuStreamWaitEvent()`—Creates a stream with the flags and the priority of
-    /// this one, whose work waits for all work that is queued here now.
+    /// `cuEventRecord()`, `cuStreamWaitEvent()`—Creates a stream with the same flags and priority.
+    /// Its work waits for everything that is queued on this stream so far.
     pub fn fork(&self) -> Result<Self> {
         let fork = Self::new(&self.context, self.flags()?, self.priority()?)?;
         fork.join(self)?;
@@ -163,7 +163,7 @@ impl Stream {
     #[doc(alias = "cuStreamGetPriority")]
     pub fn priority(&self) -> Result<i32> {
         let mut priority = 0;
-        let _current = self.bind_to_ask()?;
+        let _current = self.bind_for_query()?;
         // SAFETY: the pointer must be writable and the stream alive ← a local; `self` owns it.
         unsafe {
             call!(
@@ -178,7 +178,7 @@ impl Stream {
     #[doc(alias = "cuStreamGetFlags")]
     pub fn flags(&self) -> Result<StreamFlags> {
         let mut flags = 0;
-        let _current = self.bind_to_ask()?;
+        let _current = self.bind_for_query()?;
         // SAFETY: the pointer must be writable and the stream alive ← a local; `self` owns it.
         unsafe {
             call!(
@@ -194,7 +194,7 @@ impl Stream {
     #[doc(alias = "cuStreamGetId")]
     pub fn id(&self) -> Result<u64> {
         let mut id = 0;
-        let _current = self.bind_to_ask()?;
+        let _current = self.bind_for_query()?;
         // SAFETY: the pointer must be writable and the stream alive ← a local; `self` owns it.
         unsafe { call!(self.driver(), cuStreamGetId(self.as_raw(), &raw mut id)) }?;
         Ok(id)
@@ -217,8 +217,8 @@ impl Stream {
     /// Makes the context current if this stream's handle needs that, for a call that queues
     /// nothing.
     #[inline]
-    pub(crate) fn bind_to_ask(&self) -> Result<Option<Current<'_>>, DriverError> {
-        self.state.bind_to_ask(&self.context)
+    pub(crate) fn bind_for_query(&self) -> Result<Option<Current<'_>>, DriverError> {
+        self.state.bind_for_query(&self.context)
     }
 
     /// Makes the context current for an asynchronous copy, if a context of another device may be

@@ -68,14 +68,14 @@ impl Tracker {
     /// Creates the record of a use that was queued in `scope`.
     ///
     /// The first use on another stream gets a fence only once something waits for it. A use that
-    /// waits for the program, or on a stream where other threads cannot record, gets its fence now.
+    /// waits for the host, or on a stream where other threads cannot record, gets its fence now.
     fn new_use(&self, scope: &mut Scope<'_>, access: Access, was_shared: bool) -> Use {
         let mut new = Use::queued(scope, access);
         if scope.stream.context() != self.owner.context() {
             new.elsewhere = Some(KeptContext::new(scope.stream.context()));
         }
-        let is_late = !was_shared && !access.signal;
-        if !is_late || scope.stream.state().kind() == Kind::PerThread {
+        let records_fence_lazily = !was_shared && !access.signal;
+        if !records_fence_lazily || scope.stream.state().kind() == Kind::PerThread {
             new.fence = scope.fence();
         }
         new
@@ -100,23 +100,27 @@ impl Use {
             if earlier.id == self.id {
                 self.absorb(earlier, scope, &mut is_last)
             } else {
-                covers_waited && earlier.waited.contains(&self.id) && !earlier.may_grow()
+                covers_waited && earlier.waited.contains(&self.id) && !earlier.may_have_later_uses()
             }
         }));
     }
 
-    /// Merges an earlier use on the same stream into this one, if this one has every conflict of
-    /// the other. Returns whether it did.
+    /// Merges an earlier use on the same stream into this one, if every access that conflicts with
+    /// the earlier use also conflicts with this one. Returns whether it did.
     fn absorb(&mut self, earlier: &Self, scope: &Scope<'_>, is_last: &mut bool) -> bool {
         if earlier.write && !self.write || self.signal && !earlier.signal {
             return false;
         }
         self.epoch = self.epoch.max(earlier.epoch);
         self.is_placeholder |= earlier.is_placeholder;
-        // One entry represents both uses, with the later of their fences: another thread may have
-        // queued the earlier entry's use after this one.
+        // One entry now represents both uses, so it keeps the later of the two fences: another
+        // thread may have queued the use of the older entry after this one.
         if !*is_last && let Some(own) = &self.fence {
-            match earlier.fence.as_ref().filter(|_| !earlier.may_grow()) {
+            match earlier
+                .fence
+                .as_ref()
+                .filter(|_| !earlier.may_have_later_uses())
+            {
                 Some(other) if other.is_after(own) => self.fence = Some(other.clone()),
                 Some(_) => {}
                 None => {

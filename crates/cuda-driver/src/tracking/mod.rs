@@ -2,11 +2,12 @@
 //! program.
 //!
 //! Every buffer has an owning stream. While no other stream uses the buffer, the order of that
-//! stream is enough, and no use is recorded: a use costs one comparison and two loads. The first
-//! use on another stream makes that stream wait for the tail of the owning stream, or for the
-//! checkpoint after the last use there. From then on the buffer is shared: each use leaves a fence
-//! and waits for the earlier uses that conflict with it (the happens-before edges between streams).
-//! A read conflicts with writes, and a write conflicts with all uses.
+//! stream is enough, and no use is recorded: a use costs one load and one comparison in `acquire`,
+//! and two of each in `commit`. The first use on another stream makes that stream wait for the tail
+//! of the owning stream, or for the checkpoint after the last use there. From then on the buffer is
+//! shared: each use leaves a fence and waits for the earlier uses that conflict with it (the
+//! happens-before edges between streams). A read conflicts with writes, and a write conflicts with
+//! all uses.
 //!
 //! The per-thread default stream is one queue per thread, and only that thread can record an event
 //! there. So each use on it records its fence at once, and a buffer that it owns counts as shared

@@ -35,8 +35,8 @@ impl Tracker {
     }
 
     /// Keeps the context of the owning stream alive as long as a stream of another context may use
-    /// this memory: for memory that is never freed because its uses could not be waited for, and
-    /// that ends with its context.
+    /// this memory. Used for memory that is never freed because waiting for its uses failed: it
+    /// disappears with its context.
     ///
     /// A worker thread waits for the uses. If that fails, the context is leaked.
     pub(crate) fn keep_context_while_used_elsewhere(this: &Arc<Self>) {

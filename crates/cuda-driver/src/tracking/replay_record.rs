@@ -8,7 +8,8 @@
 //! Executables that share a buffer with conflicting accesses are peers: a replay of one waits for
 //! the last replay of the other.
 //!
-//! This module has what other uses of the buffers do with a record. Replays are in `graph/replay`.
+//! This module holds the part that other uses of the buffers need. The replays themselves are in
+//! `graph/replay.rs`.
 
 use std::mem;
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use crate::stream_state::Kind;
 ///
 /// While the scope lives, the context is current if calls on the stream need that. If the call uses
 /// memory that graphs lease, the scope holds the replay lock of the context; the thread must then
-/// not wait for the device, nor for the program.
+/// wait neither for the device nor for other threads of the program.
 pub(crate) struct Scope<'a> {
     pub(crate) stream: &'a Stream,
     /// The id of `stream`, cached; `NOWHERE` if the context could not be made current.

@@ -28,8 +28,8 @@ fn acquire(tracker: &Tracker, scope: &Scope<'_>, access: Access) {
 }
 
 /// A launch on `s` records its uses one after the other. Between two of them, another thread writes
-/// another half of the second buffer on `t`, and makes `s` wait for that. This is too late for the
-/// event of the launch to cover the write.
+/// the other half of a buffer on `t`, and makes `s` wait for that. This is too late for the event
+/// of the launch to cover the write.
 #[test]
 fn a_write_does_not_cover_later_waits_of_its_stream() {
     for seed in 0..64 {

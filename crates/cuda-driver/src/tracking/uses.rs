@@ -76,7 +76,8 @@ impl Use {
         }
     }
 
-    /// Returns this replay as a use of one buffer.
+    /// Returns a use of one buffer by this replay: `self` is the last replay in the record of an
+    /// executable.
     pub(crate) fn for_buffer(&self, write: bool) -> Self {
         Self {
             stream: Arc::clone(&self.stream),
@@ -133,12 +134,12 @@ impl Use {
 
     /// Returns whether the fence of this use has passed, so that nothing needs to wait for it.
     pub(super) fn has_passed(&self) -> bool {
-        !self.may_grow() && self.fence.as_ref().is_some_and(Fence::is_done)
+        !self.may_have_later_uses() && self.fence.as_ref().is_some_and(Fence::is_done)
     }
 
-    /// Returns whether the owning stream may have uses after the fence that this placeholder has to
-    /// represent too: threads queue uses first, and record them later.
-    pub(super) fn may_grow(&self) -> bool {
+    /// Returns whether this placeholder may also represent uses that were queued after its fence: a
+    /// thread queues a use before it records the use.
+    pub(super) fn may_have_later_uses(&self) -> bool {
         self.is_placeholder && self.fence.is_some() && self.covers != u64::MAX
     }
 

@@ -464,7 +464,7 @@ pub(crate) fn panics(text: &str, f: impl FnOnce()) {
     assert!(says(&*panic, text), "the panic has another message");
 }
 
-/// Whether an operation failed because the memory is mapped by the host.
+/// Whether an operation failed because the host holds a guard of the memory.
 pub(crate) fn is_borrowed<T>(result: &Result<T>) -> bool {
     matches!(result, Err(Error::Borrowed { .. }))
 }

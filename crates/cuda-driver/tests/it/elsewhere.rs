@@ -394,7 +394,7 @@ fn a_failed_copy_keeps_the_context_of_its_memory() {
             "dropped transfer" => {
                 let transfer = there.as_mut_slice().copy_from_pinned_async(pinned, &queue);
                 drop(transfer.unwrap());
-                // The service thread tries three times.
+                // The reaper thread tries three times.
                 thread::sleep(10 * WHILE);
             }
             "download" => {

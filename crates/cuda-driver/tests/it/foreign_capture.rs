@@ -106,7 +106,7 @@ fn operations(context: &Context, other: Context) -> Vec<(&'static str, Prepared)
                 large.copy_from_host(&vec![5; 1 << 20]).unwrap();
                 assert_eq!(large.to_vec().unwrap(), vec![5; 1 << 20]);
                 drop((buffer, large));
-                // The service thread queries the dropped transfer.
+                // The reaper thread queries the dropped transfer.
                 thread::sleep(SECOND / 3);
             })
         }),
@@ -166,7 +166,7 @@ fn a_query_that_a_capture_refuses_is_asked_again() {
     let stream = bench.stream();
     let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 64).unwrap();
     let memory = pinned(&bench.context);
-    // Forces the service thread to query.
+    // Forces the reaper thread to query.
     simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuLaunchHostFunc"));
     let refused = Status::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     simulator.add_rule(Rule::new(refused).function("cuEventQuery"));

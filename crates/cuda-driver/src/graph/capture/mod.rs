@@ -79,8 +79,8 @@ impl Graph {
     /// added one by one. If `calls` returns an error or panics, the capture ends without a graph.
     ///
     /// Calls that `calls` makes outside of its scope are not captured: it may allocate memory, load
-    /// modules and use streams as usual. Waiting for the whole context fails, and is deferred if a
-    /// drop does it.
+    /// modules and use streams as usual. Waiting for the whole context is an error; such a wait in
+    /// a drop is deferred.
     ///
     /// # Errors
     ///

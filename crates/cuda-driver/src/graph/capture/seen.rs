@@ -11,7 +11,7 @@ use cuda_sys::{
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::graph::Owners;
-use crate::graph::parts::{NodeInfo, Parts};
+use crate::graph::parts::{NodeInfo, Parts, index};
 use crate::handle::SendPtr;
 use crate::stream::Stream;
 use crate::types::node::{Edge, EdgeKind, NodeId, NodeKind};
@@ -128,8 +128,7 @@ impl Parts {
     fn place_of(&self, raw: CUgraphNode) -> Option<u32> {
         // Most lookups are for the last node.
         let place = self.nodes.iter().rposition(|node| node.raw.0 == raw)?;
-        // No truncation: each node takes more than one byte of memory.
-        Some(place as u32)
+        Some(index(place))
     }
 
     fn id_of(&self, index: u32) -> NodeId {
@@ -163,7 +162,8 @@ impl Parts {
                 open.extend(unknown);
                 continue;
             }
-            // The fallible call comes first, so that `owners` is still there if it fails.
+            // The fallible calls come first, so that `owners` is still there if one fails.
+            let place_of_next = self.next_place()?;
             let kind = kind_of(driver, next)?;
             let owners = if next == raw { owners.take() } else { None };
             let owners = owners.unwrap_or_default();
@@ -176,7 +176,7 @@ impl Parts {
                 owners: Arc::new(owners),
                 inside: Vec::new(),
             };
-            self.push(info, &reaches);
+            self.push(place_of_next, info, &reaches);
         }
     }
 }

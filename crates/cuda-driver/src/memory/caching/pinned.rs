@@ -140,8 +140,7 @@ impl PinnedCachingPool {
 
 impl Blocks {
     fn allocate(&self, class: usize) -> Result<Handle<PinnedBlock>> {
-        // This fails if other code has ended the context: its cached blocks must not be handed out
-        // any more.
+        // This fails if other code has ended the context: then no cached block may be handed out.
         self.context.driver().table_for(calls::cuMemHostAlloc)?;
         match self.cache.take(class, SHELF) {
             Some(handle) => Ok(handle),

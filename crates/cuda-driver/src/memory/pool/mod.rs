@@ -121,7 +121,7 @@ impl MemoryPool {
         }
         if device.driver().version() < Version::new(12_020) {
             return Err(Error::Unsupported {
-                what: "a memory pool with a limit, on a driver older than CUDA 12.2,",
+                what: "limiting a memory pool on a driver older than CUDA 12.2",
             });
         }
         Self::create(device, bytes)

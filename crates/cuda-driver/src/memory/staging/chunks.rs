@@ -14,7 +14,7 @@ pub(super) struct Chunks {
     /// Whether the copy is large enough for worker threads.
     is_shared: bool,
     /// Whether the copied bytes bypass the processor caches.
-    is_past_caches: bool,
+    is_non_temporal: bool,
     /// The start of the next piece. No piece is left if it is at least `bytes`.
     next: AtomicUsize,
     /// Pieces that a thread took and did not copy.
@@ -73,7 +73,7 @@ impl Chunks {
             bytes,
             chunk,
             is_shared,
-            is_past_caches: match way {
+            is_non_temporal: match way {
                 Way::ToDevice => is_shared && bytes < BEYOND,
                 Way::ToHost => is_shared && bytes < IN_CACHES,
             },
@@ -88,8 +88,8 @@ impl Chunks {
         if self.is_shared { 16 } else { 4 }
     }
 
-    pub(super) fn is_past_caches(&self) -> bool {
-        self.is_past_caches
+    pub(super) fn is_non_temporal(&self) -> bool {
+        self.is_non_temporal
     }
 
     /// Returns the number of additional threads that the copy is worth.

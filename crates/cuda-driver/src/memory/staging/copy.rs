@@ -6,7 +6,7 @@ use cuda_sys::CUdeviceptr;
 
 use super::chunks::{Chunks, Way};
 use super::download::Filling;
-use super::past_caches;
+use super::non_temporal;
 use crate::copy_threads;
 use crate::error::{DriverError, Error, Result};
 use crate::memory::Memory;
@@ -31,7 +31,7 @@ pub(crate) unsafe fn upload(
     bytes: usize,
 ) -> Result<()> {
     let (mut copy, is_small) = Copy::new(memory.owning_stream(), to, source.cast_mut(), bytes);
-    let _current = copy.owner.bind_to_ask()?;
+    let _current = copy.owner.bind_for_query()?;
     if !is_small {
         // SAFETY: both sides must hold the bytes of each piece, and no code may write the source ←
         // the caller guarantees both.
@@ -65,7 +65,7 @@ pub(crate) unsafe fn download(
     bytes: usize,
 ) -> Result<()> {
     let (mut copy, is_small) = Copy::new(memory.owning_stream(), from, destination, bytes);
-    let _current = copy.owner.bind_to_ask()?;
+    let _current = copy.owner.bind_for_query()?;
     if !is_small {
         let filling = Filling::default();
         // SAFETY: both sides must hold the bytes of each piece, and no other code may use the
@@ -153,7 +153,7 @@ fn in_uses<'a>(
 ) -> Result<()> {
     let is_leased = memory.tracker.is_leased();
     if is_leased {
-        copy.each = Some((memory, access.of_part()));
+        copy.use_per_piece = Some((memory, access.of_part()));
     }
     let copy = &*copy;
     let all = || {
@@ -204,10 +204,10 @@ fn in_pieces(
 ///
 /// Both sides hold `bytes` bytes and do not overlap. During the call no other code uses the
 /// destination or writes the source.
-pub(super) unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize, is_past_caches: bool) {
-    if is_past_caches {
+pub(super) unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize, is_non_temporal: bool) {
+    if is_non_temporal {
         // SAFETY: the requirements are those of this function ← the caller guarantees them.
-        unsafe { past_caches::copy(from, to, bytes) };
+        unsafe { non_temporal::copy(from, to, bytes) };
     } else {
         // SAFETY: both sides must hold the bytes and must not overlap ← the caller guarantees it.
         unsafe { ptr::copy_nonoverlapping(from, to, bytes) };
@@ -229,8 +229,9 @@ pub(super) struct Copy<'a> {
     pub(super) shelf: &'a Shelf,
     pub(super) device: Place,
     pub(super) host: *mut u8,
-    /// If each piece is a use of its own: the memory, and the access that is recorded for it.
-    each: Option<(&'a Memory, Access)>,
+    /// The memory, and the access that is recorded for each piece, if each piece is a use of its
+    /// own; otherwise `None`.
+    use_per_piece: Option<(&'a Memory, Access)>,
 }
 
 // SAFETY: threads that share a `Copy` must not race on `host` ← they only read it, or write pieces
@@ -252,7 +253,7 @@ impl<'a> Copy<'a> {
             shelf,
             device,
             host,
-            each: None,
+            use_per_piece: None,
         };
         (copy, is_small)
     }
@@ -269,7 +270,7 @@ impl<'a> Copy<'a> {
     pub(super) fn queue(&self, queue: impl FnOnce() -> Result<(), DriverError>) -> Result<()> {
         let _queueing = self.owner.queueing()?;
         let _current = self.owner.bind_for_copy()?;
-        match self.each {
+        match self.use_per_piece {
             Some((memory, access)) => memory.use_on_owning_stream(access, queue),
             None => Ok(queue()?),
         }

@@ -71,7 +71,7 @@ impl Copy<'_> {
             // SAFETY: if `done` is `Ok`, the block must hold the piece ← its event has been waited
             // for; if the wait failed, `done` is the error.
             let finished =
-                unsafe { self.finish_download(slot, done, piece, chunks.is_past_caches()) };
+                unsafe { self.finish_download(slot, done, piece, chunks.is_non_temporal()) };
             if let Err(error) = finished {
                 chunks.fail(error);
             }
@@ -152,7 +152,7 @@ impl Copy<'_> {
         slot: Slot,
         done: Result<()>,
         piece: Range<usize>,
-        is_past_caches: bool,
+        is_non_temporal: bool,
     ) -> Result<()> {
         if done.is_err() {
             self.shelf.lose(slot);
@@ -162,7 +162,7 @@ impl Copy<'_> {
         let to = unsafe { self.host.add(piece.start) };
         // SAFETY: both sides must hold the piece and must not overlap ← the caller guarantees the
         // former; this thread owns the block, and nothing else uses it.
-        unsafe { copy_bytes(slot.start(), to, piece.len(), is_past_caches) };
+        unsafe { copy_bytes(slot.start(), to, piece.len(), is_non_temporal) };
         self.shelf.put(slot);
         Ok(())
     }

@@ -7,7 +7,7 @@
 mod chunks;
 mod copy;
 mod download;
-mod past_caches;
+mod non_temporal;
 mod upload;
 
 pub(crate) use copy::{Place, download, download_rows, upload, upload_rows};

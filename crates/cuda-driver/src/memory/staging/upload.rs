@@ -39,7 +39,7 @@ impl Copy<'_> {
             };
             // SAFETY: both sides and the block must hold the piece ← the caller guarantees it for
             // both sides, and a piece is at most as large as a block.
-            match unsafe { self.queue_upload(&slot, piece, chunks.is_past_caches()) } {
+            match unsafe { self.queue_upload(&slot, piece, chunks.is_non_temporal()) } {
                 Ok(()) => {
                     if let Err(error) = self.shelf.put_behind(slot, self.owner) {
                         chunks.fail(error);
@@ -64,13 +64,13 @@ impl Copy<'_> {
         &self,
         slot: &Slot,
         piece: Range<usize>,
-        is_past_caches: bool,
+        is_non_temporal: bool,
     ) -> Result<()> {
         // SAFETY: the result must be in the same allocation ← the source holds the piece.
         let from = unsafe { self.host.add(piece.start) };
         // SAFETY: both sides must hold the piece and must not overlap ← the caller guarantees the
         // former; this thread owns the block, and nothing else uses it.
-        unsafe { copy_bytes(from, slot.start(), piece.len(), is_past_caches) };
+        unsafe { copy_bytes(from, slot.start(), piece.len(), is_non_temporal) };
         let start = slot.start().cast();
         self.queue(|| match self.device {
             Place::Linear(device)

@@ -8,15 +8,15 @@ use crate::lock::MutexGuard;
 use crate::stream_state::{Kind, StreamState, Tail};
 
 impl StreamState {
-    /// Calls `queue`, which queues an operation that can block the stream until the program acts.
+    /// Calls `queue`, which queues an operation that can block the stream until the host acts.
     /// Earlier uses on the stream can still be waited for separately, because a checkpoint precedes
     /// the operation. The context is current during the call if the handle needs that.
-    pub(crate) fn block<R>(
+    pub(crate) fn queue_host_wait<R>(
         &self,
         context: &Context,
         queue: impl FnOnce() -> Result<R, DriverError>,
     ) -> Result<R, DriverError> {
-        let _current = self.bind_to_ask(context)?;
+        let _current = self.bind_for_query(context)?;
         if !self.is_blocking() {
             let mut tail = self.tail();
             self.checkpoint(context, &mut tail)?;
@@ -32,8 +32,8 @@ impl StreamState {
         })
     }
 
-    /// Locks the tails of the legacy stream and of all streams that are ordered with it, and calls
-    /// `then` with them. All of them except the legacy stream have a checkpoint by then.
+    /// Locks the tails of the legacy stream and of all blocking streams, and calls `then` with
+    /// them. All of them except the legacy stream have a checkpoint by then.
     pub(super) fn with_tails<R>(
         &self,
         context: &Context,
@@ -56,7 +56,7 @@ impl StreamState {
     ///
     /// The record itself is work on the legacy stream. It follows the checkpoints of the other
     /// streams, which would wait for it otherwise. It is omitted if there was no use: if one stream
-    /// waits for the program, the record would make all other streams wait too.
+    /// waits for the host, the record would make all other streams wait too.
     fn checkpoint_legacy(&self, context: &Context, tail: &mut Tail) -> Result<(), DriverError> {
         if self.kind() != Kind::Legacy || !self.take_used() {
             return Ok(());
@@ -95,7 +95,7 @@ impl StreamState {
         context: &Context,
         then: impl FnOnce(&mut Tail) -> Result<R, DriverError>,
     ) -> Result<R, DriverError> {
-        if !self.may_block_others() {
+        if !self.may_delay_others() {
             return then(&mut self.tail());
         }
         // The step of `queueing`, under the locks that it takes: the tail of this stream is one of
@@ -115,7 +115,7 @@ impl StreamState {
     /// Records an event after the work that is queued now. `tail` is the tail of this stream. For
     /// the legacy stream, the other streams already have their checkpoints.
     fn record_at(&self, context: &Context, tail: &mut Tail) -> Result<Fence, DriverError> {
-        let _current = self.bind_to_ask(context)?;
+        let _current = self.bind_for_query(context)?;
         let turn = tail.turn + 1;
         let create = || context.create_event(UNTIMED);
         // SAFETY: the stream must be alive ← `self` owns it.
@@ -144,8 +144,9 @@ impl StreamState {
             if let Some(found) = tail.find(epoch) {
                 return Ok(found);
             }
-            // The new event covers all epochs so far (`u64::MAX`): a use that is queued from now on
-            // has not been handed out as one that this event covers.
+            // The new event covers every use whose epoch was read before this point, so its last
+            // epoch is `u64::MAX`. A use that is queued later is not recorded as covered: its entry
+            // has no fence yet.
             Ok(Some((self.record_at(context, tail)?, u64::MAX)))
         })
     }

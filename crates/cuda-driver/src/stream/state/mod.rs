@@ -2,7 +2,7 @@
 //! checkpoints.
 //!
 //! A use without an event of its own is waited for by an event at the tail of its stream. That is
-//! wrong if the tail comes after an operation that waits for the program: a value, or a host
+//! wrong if the tail comes after an operation that waits for the host: a value, or a host
 //! function. So an event, called a checkpoint, is recorded before each of those, and starts a new
 //! epoch of the stream. A use remembers the epoch in which it was queued, and a wait for the use
 //! waits for the checkpoint that ended that epoch.
@@ -75,18 +75,18 @@ impl StreamState {
     /// `context`, which must be the stream's, current if the handle needs that.
     ///
     /// Work on the legacy stream waits for the blocking streams, and later work on those waits for
-    /// it. So if a stream may be waiting for the program, each blocking stream gets a checkpoint
+    /// it. So if a stream may be waiting for the host, each blocking stream gets a checkpoint
     /// first, so that earlier uses on it can still be waited for separately. A default stream
     /// cannot be used without a current context, and only this function and
-    /// [`bind_to_ask`](Self::bind_to_ask) provide one, so no call that queues work can skip the
+    /// [`bind_for_query`](Self::bind_for_query) provide one, so no call that queues work can skip the
     /// step.
     #[inline]
     pub(crate) fn queueing<'a>(&self, context: &'a Context) -> Result<Queueing<'a>, DriverError> {
         let current = match self.kind() {
             Kind::Own => None,
             Kind::Legacy | Kind::PerThread => {
-                let current = self.bind_to_ask(context)?;
-                if self.may_block_others() {
+                let current = self.bind_for_query(context)?;
+                if self.may_delay_others() {
                     self.with_tails(context, |_| Ok(()))?;
                 }
                 current
@@ -98,16 +98,16 @@ impl StreamState {
         })
     }
 
-    /// Returns whether work that is queued here may wait for the program and make other streams
+    /// Returns whether work that is queued here may wait for the host and make other streams
     /// wait too.
-    fn may_block_others(&self) -> bool {
-        self.kind() == Kind::Legacy && self.driver().may_block()
+    fn may_delay_others(&self) -> bool {
+        self.kind() == Kind::Legacy && self.driver().may_wait_for_host()
     }
 
     /// Makes `context`, which must be the stream's, current for a call that needs it and queues
     /// nothing.
     #[inline]
-    pub(crate) fn bind_to_ask<'a>(
+    pub(crate) fn bind_for_query<'a>(
         &self,
         context: &'a Context,
     ) -> Result<Option<Current<'a>>, DriverError> {
@@ -127,7 +127,7 @@ impl StreamState {
 
     /// Waits until all queued work is complete, where the program explicitly asked for the wait.
     pub(crate) fn synchronize_explicitly(&self, context: &Context) -> Result<(), DriverError> {
-        let _current = self.bind_to_ask(context)?;
+        let _current = self.bind_for_query(context)?;
         self.mark_complete_after(|| {
             // SAFETY: the stream must be alive ← `self` owns it.
             unsafe { call!(self.driver(), cuStreamSynchronize(self.raw())) }
@@ -136,7 +136,7 @@ impl StreamState {
 
     /// Returns whether all queued work is known to be complete.
     pub(crate) fn is_done(&self, context: &Context) -> bool {
-        let Ok(_current) = self.bind_to_ask(context) else {
+        let Ok(_current) = self.bind_for_query(context) else {
             return false;
         };
         let _relaxed = self.driver().relaxed();
@@ -150,22 +150,22 @@ impl StreamState {
         context: &Context,
         event: cuda_sys::CUevent,
     ) -> Result<(), DriverError> {
-        if self.driver().may_block() {
-            // The work before the event may wait for the program.
-            self.block(context, || self.wait_at_once(context, event))
+        if self.driver().may_wait_for_host() {
+            // The work before the event may wait for the host.
+            self.queue_host_wait(context, || self.wait_at_once(context, event))
         } else {
             self.wait_at_once(context, event)
         }
     }
 
     /// Makes the stream wait for a raw event without a checkpoint. Only for a stream without uses
-    /// that other streams may have to wait for, and while no stream may wait for the program.
+    /// that other streams may have to wait for, and while no stream may wait for the host.
     pub(crate) fn wait_at_once(
         &self,
         context: &Context,
         event: cuda_sys::CUevent,
     ) -> Result<(), DriverError> {
-        let _current = self.bind_to_ask(context)?;
+        let _current = self.bind_for_query(context)?;
         // SAFETY: the stream and the event must be alive during the call ← `self` owns the stream,
         // and the caller owns the event; the driver captures the state of the event during the
         // call.

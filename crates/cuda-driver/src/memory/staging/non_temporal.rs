@@ -1,4 +1,5 @@
-//! Copies that bypass the caches, for destinations that this processor does not read soon.
+//! Copies with non-temporal stores, which bypass the caches, for destinations that this processor
+//! does not read soon.
 //!
 //! A store that goes through the caches first reads the cache line and then leaves it in the cache.
 //! The device must then fetch the line from there, and lines that are needed sooner are evicted.
