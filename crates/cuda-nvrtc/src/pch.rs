@@ -28,7 +28,8 @@ pub enum PchStatus {
     /// NVRTC created them.
     Created,
     /// They did not fit in the heap, and the compilation continued without them. Enlarge the heap
-    /// with [`Nvrtc::set_pch_heap_size`]; otherwise each compilation spends the time in vain.
+    /// with [`Nvrtc::set_pch_heap_size`]; otherwise each compilation wastes the time of the
+    /// attempt.
     HeapExhausted {
         /// The size that the heap would need, in bytes.
         required: usize,

@@ -61,7 +61,7 @@ pub enum Space {
     Local,
 }
 
-/// A declared variable, parameter or register parameter.
+/// A declared variable, a parameter, or a parameter in a register (`.func f(.reg .u32 a)`).
 #[derive(Clone, Debug)]
 pub struct Variable<'a> {
     /// Its name.

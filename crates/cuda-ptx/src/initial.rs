@@ -11,7 +11,8 @@ const MAX_INIT: usize = 1 << 24;
 const TOO_LONG: &str = "Initial value is too long";
 
 impl<'a> Parser<'a> {
-    /// A value, or values in braces; `dims` are the array's dimensions from here on.
+    /// Parses a value, or values in braces. `dims` are the dimensions of the array that remain at
+    /// this depth.
     pub(super) fn initializer(
         &mut self,
         variable: &mut Variable<'a>,

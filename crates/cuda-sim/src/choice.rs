@@ -12,7 +12,7 @@ use crate::simulator::Simulator;
 /// The environment variable that names the file of the driver.
 const DRIVER_VARIABLE: &str = "CUDA_DRIVER_LIBRARY";
 
-/// A driver and the reason why it was chosen. Displays as one line.
+/// A driver and the reason why it was chosen. `Display` prints one line.
 #[derive(Debug)]
 pub struct Choice {
     library: Arc<DriverLibrary>,

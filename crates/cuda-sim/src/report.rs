@@ -8,7 +8,7 @@ use cuda_sys::CUresult;
 ///
 /// An error that ends a kernel has a [`status`](Self::status), which the program gets as it would
 /// from a GPU. An error that only the checks of [`Builder`](crate::Builder) find has no status, and
-/// the kernel continues. Displays as one line.
+/// the kernel continues. `Display` prints one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -20,7 +20,7 @@ pub struct Report {
     pub status: Option<CUresult>,
     /// The name of the kernel; empty for a copy or a fill.
     pub kernel: String,
-    /// The first thread that made the error, and its position in the code.
+    /// The first thread that caused the error, and its position in the code.
     pub at: Place,
     /// For a race, the thread that made the earlier access. For a barrier, a thread that does not
     /// reach it, and the position of that thread or the place where it returned.

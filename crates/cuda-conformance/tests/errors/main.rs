@@ -4,7 +4,7 @@
 //! Each call is made through the C API with one mistake that cuda.h or the manual mentions. Some
 //! calls are valid, and their result is compared: it is recorded as 1,000,000 plus the number.
 //! `codes.txt` lists the codes that a GPU returned; a call that is missing there has not been
-//! measured, and is printed. Where a GPU's driver crashed, the software device may return any
+//! measured, and is printed. Where the real driver crashed, the software device may return any
 //! error, but must not accept the call.
 
 #![expect(

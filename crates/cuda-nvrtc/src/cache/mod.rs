@@ -106,8 +106,8 @@ pub enum CacheMode {
 ///
 /// - A macro name made by token pasting (`__TI##ME__`) is not detected.
 /// - A file that hides a header only while the program is being compiled is not detected.
-/// - `#pragma once` in two paths that were one file (through links) and no longer are, or the
-///   reverse, is not detected.
+/// - A change of links by which two paths with `#pragma once` begin or cease to name one file is
+///   not detected.
 /// - A file changed through a memory map that was opened before the file was read is not detected.
 ///   Nor is, on a network file system whose server's clock is more than 2 s behind, a file that
 ///   changes twice within one tick of that clock.
@@ -390,8 +390,8 @@ impl Shared {
         Ok(Cached::new(compiled, Outcome::Refused(refusal)))
     }
 
-    /// Returns the stored entry if it is current. Counts an unusable entry only if this is the
-    /// `last` look.
+    /// Returns the stored entry if it is current. Counts an unusable entry only in the `last`
+    /// lookup.
     fn look_up<T: Output>(&self, task: &Task<'_>, last: bool) -> Option<Cached<T>> {
         let touch = self.mode == CacheMode::On;
         let bytes = task.store.read(Kind::Entry, &task.key, touch)?;

@@ -48,7 +48,9 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TimeMacro => "a text contains __DATE__, __TIME__ or __TIMESTAMP__",
-            Self::ComputedInclude => "#include of a macro that is not plainly a header name",
+            Self::ComputedInclude => {
+                "#include of a macro that does not expand to a literal header name"
+            }
             Self::HasInclude => "__has_include without a literal header name",
             Self::IncludeNext => "#include_next or __has_include_next",
             Self::LineDirective => "#line with a file name, and quoted includes",

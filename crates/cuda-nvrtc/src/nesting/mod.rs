@@ -20,10 +20,11 @@
 //! A token that is not listed counts 2 KiB, so unforeseen constructs are bounded as well. Lists
 //! (`a, b`), consecutive statements, `#if` and string literals need no stack.
 //!
-//! The bound does not cover expanded macros, headers on disk, and chains of declarations such as a
-//! hundred thousand typedefs of each other. No stack is large enough for macros: each `#define` can
-//! repeat the previous one, so the depth grows exponentially with the length of the text. Headers on
-//! disk would have to be found as the preprocessor finds them, and macros can compute their names.
+//! The bound does not cover expanded macros, headers on disk, and chains of declarations such as
+//! 100,000 typedefs, each of the previous one. No stack is large enough for macros: each `#define`
+//! can repeat the previous one, so the depth grows exponentially with the length of the text.
+//! Headers on disk would have to be found as the preprocessor finds them, and macros can compute
+//! their names.
 
 mod lexer;
 
@@ -57,7 +58,8 @@ const NAMES: [&str; KINDS] = [
 /// The highest cost in bytes of one character.
 const DEAREST: usize = 8 << 10;
 
-/// The walk stops once it needs this multiple of the stack, which bounds its memory.
+/// The scan stops once the text would need this multiple of the stack. This bounds the memory of
+/// the scan.
 const ENOUGH: usize = 64;
 
 /// Fails if the text might not be parsed on a stack of `stack` bytes.
@@ -70,7 +72,8 @@ pub(crate) fn check(place: &str, text: &[u8], stack: usize) -> Result<(), Error>
         return Ok(());
     }
     let needed = deepest.cost();
-    // Links accompany each of the other kinds, which describe the problem better.
+    // `Kind::Links` occurs together with each of the other kinds, which describe the problem
+    // better.
     let weight = |&kind: &usize| match deepest.0[kind] * UNITS[kind] {
         share if kind == Kind::Links as usize => share / 8,
         share => share,

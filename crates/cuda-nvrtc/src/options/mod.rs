@@ -124,7 +124,8 @@ impl Options {
         self.flag("--extra-device-vectorization", on)
     }
 
-    /// `--maxrregcount`—Limits the registers per thread. Other values are spilled to memory.
+    /// `--maxrregcount`—Limits the registers per thread. Values that do not fit in them are spilled
+    /// to local memory.
     pub fn max_registers(self, registers: u32) -> Self {
         self.value("--maxrregcount", registers)
     }
@@ -354,7 +355,7 @@ impl Options {
     ///
     /// The stack size limits how deeply a source may be nested: a source that might overflow the
     /// stack is [`Error::TooDeep`]. The check does not cover expanded macros or headers on disk. If
-    /// they are nested deeply, as generated code with many thousand levels is, set a larger stack.
+    /// macros or headers nest many thousand levels deep, as in generated code, set a larger stack.
     /// This is virtual memory, of which only the used part is committed.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack = Some(bytes);

@@ -35,13 +35,13 @@ impl CppStandard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FastCompile {
-    /// No trade-off: NVRTC's default.
+    /// Optimizes fully: NVRTC's default.
     Off,
-    /// A small trade-off. NVRTC 12.9.
+    /// Compiles somewhat faster, to slightly slower code. NVRTC 12.9.
     Min,
-    /// A medium trade-off. NVRTC 12.9.
+    /// Compiles faster than with `Min`, to slower code. NVRTC 12.9.
     Mid,
-    /// The fastest compilation: a heavy kernel may compile a hundred times as fast.
+    /// Compiles fastest, to the slowest code. A large kernel may compile a hundred times as fast.
     Max,
 }
 

@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     /// Ordered with the legacy queue.
     Blocking,
     /// Not ordered with the legacy queue.
-    Free,
+    NonBlocking,
 }
 
 /// The progress of an operation that a waiter needs.
@@ -97,8 +97,8 @@ pub(super) struct State {
     wanted: BTreeMap<OpId, Wanted>,
     /// The operation that the late schedule picked, until a thread of the right kind takes it.
     picked: Option<OpId>,
-    /// Set when the other threads should look for work: a pick was made, which a thread of the other
-    /// kind may have to take, or an operation has completed.
+    /// Set when the other threads should look for work: an operation was picked that a thread of
+    /// the other kind may have to run, or an operation has completed.
     announce: bool,
     /// Set when an operation has completed, until its waiters are woken.
     completed: bool,
@@ -254,7 +254,7 @@ impl State {
                             .and_then(|legacy| legacy.barrier),
                     );
                 }
-                Kind::Free => {}
+                Kind::NonBlocking => {}
             }
         }
         tail.retain(|&op| self.is_pending(op));

@@ -8,7 +8,7 @@
 //! - waiting for an event adds an edge from the operation that recorded it;
 //! - an operation in the *legacy* queue of a group (a context) follows the last one of each
 //!   *blocking* queue of that group, and an operation in a blocking queue follows the last one of
-//!   the legacy queue. *Free* queues (`CU_STREAM_NON_BLOCKING`) take no part in this.
+//!   the legacy queue. *Non-blocking* queues (`CU_STREAM_NON_BLOCKING`) take no part in this.
 //!
 //! An order of execution is legal if and only if it respects the edges, and a [`Schedule`] selects
 //! one of the legal orders:
@@ -81,7 +81,7 @@ pub(crate) struct Step {
     pub(crate) outside: Vec<OpId>,
 }
 
-/// The steps that an [`Work::Expand`] operation consists of.
+/// The steps of a [`Work::Expand`] operation.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,

@@ -14,7 +14,9 @@ const BUSY: Duration = Duration::from_millis(300);
 fn idle_engine(schedule: Schedule) -> (Engine, Vec<super::QueueId>) {
     let engine = Engine::new(schedule);
     let (group, _) = engine.group();
-    let queues: Vec<_> = (0..8).map(|_| engine.queue(group, Kind::Free)).collect();
+    let queues: Vec<_> = (0..8)
+        .map(|_| engine.queue(group, Kind::NonBlocking))
+        .collect();
     let nap = || Work::Device(Box::new(|| thread::sleep(Duration::from_millis(20))));
     let ops: Vec<_> = queues
         .iter()
@@ -40,7 +42,7 @@ fn idle_threads_sleep_while_an_operation_runs() {
             let op = engine.submit(queues[0], &[], work);
             engine.wait(&[op]);
         });
-        assert!(count < 100, "{schedule:?}: {count} looks for work");
+        assert!(count < 100, "{schedule:?}: {count} searches for work");
     }
 }
 

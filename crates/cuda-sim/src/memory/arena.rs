@@ -23,9 +23,9 @@ const ALIGN: u64 = 256;
 const RED_ZONE: u64 = 256;
 /// The alignment of the first device address, like that of hardware.
 const BASE_ALIGN: u64 = 2 << 20;
-/// With the check for freed memory on, up to 1 / `WAITING_PART` of an address space stays
-/// quarantined before it is reused.
-const WAITING_PART: u64 = 4;
+/// With the check for freed memory on, up to 1 / `QUARANTINE_DIVISOR` of an address space stays in
+/// quarantine before it is reused.
+const QUARANTINE_DIVISOR: u64 = 4;
 /// Freed allocations above this size return their pages to the operating system.
 const DISCARD_ABOVE: u64 = 1 << 20;
 
@@ -288,7 +288,7 @@ impl Arena {
         if self.keeps_freed {
             state.waiting.push_back((offset, taken));
             state.waiting_bytes += taken;
-            state.let_go(self.capacity / WAITING_PART);
+            state.let_go(self.capacity / QUARANTINE_DIVISOR);
         } else {
             state.free.give(offset, taken);
         }

@@ -9,8 +9,8 @@
 //! - an allocation ends at its last byte, not at the end of a page, and at least 256 unallocated
 //!   bytes follow it, so an access past the end faults;
 //! - fresh memory holds [`POISON`], not zeros. Of an allocation above [`POISON_LIMIT`], only the
-//!   first and last half of that limit are poisoned; the bytes between are as the operating system
-//!   provides them.
+//!   first and the last `POISON_LIMIT / 2` bytes are poisoned; the bytes between are as the
+//!   operating system provides them.
 
 mod arena;
 mod free_list;

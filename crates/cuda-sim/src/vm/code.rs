@@ -93,6 +93,9 @@ pub(super) struct Ins {
     pub(super) d: Slot,
     pub(super) a: Slot,
     pub(super) b: Slot,
+    /// A source. In memory accesses, four fields instead: the alignment (bits 0 to 7),
+    /// [`NARROW`](super::space::NARROW) (bit 8), the tag of the address (from
+    /// [`TAG_SHIFT`](super::space::TAG_SHIFT) on), and what the access defines above that.
     pub(super) c: Slot,
     /// A further source, used by atomics.
     pub(super) e: Slot,
@@ -204,7 +207,7 @@ impl LaneFault {
         Self { more, ..self }
     }
 
-    /// Creates fault of one lane.
+    /// Creates the fault of one lane.
     pub(super) fn of(kind: FaultKind, lane: usize, message: impl Into<String>) -> Self {
         Self::new(kind, 1 << (lane & 31), message)
     }

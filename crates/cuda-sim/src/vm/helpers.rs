@@ -16,10 +16,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::lock::lock;
 
-/// The number of helpers that are requested together. Each helper that starts requests as many.
+/// The number of helpers that are requested together. Each helper that starts requests the same
+/// number again.
 const BATCH: usize = 2;
 
-/// The helpers of all launches that no thread has started yet.
+/// The number of requested helpers that no thread has started yet, over all launches.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// Work that several threads can do together.

@@ -229,7 +229,8 @@ fn wide_memory<K: MemoryOp>(w: &mut Warp, e: &Env<'_>, i: &Ins, m: u32) -> Resul
     K::run(w, e, i, m)
 }
 
-/// The version of `K` for a CPU for which [`wide_cpu`] returns `is_wide`.
+/// Returns the version of `K` for wide CPUs if `is_wide` (the result of [`wide_cpu`]), and
+/// otherwise the version for all CPUs.
 pub(super) fn pick<K: LaneOp>(is_wide: bool) -> LaneFn {
     #[cfg(target_arch = "x86_64")]
     if is_wide {
@@ -239,7 +240,8 @@ pub(super) fn pick<K: LaneOp>(is_wide: bool) -> LaneFn {
     plain::<K>
 }
 
-/// The version of `K` for a CPU for which [`wide_cpu`] returns `is_wide`.
+/// Returns the version of `K` for wide CPUs if `is_wide` (the result of [`wide_cpu`]), and
+/// otherwise the version for all CPUs.
 pub(super) fn memory_fn<K: MemoryOp>(is_wide: bool) -> MemoryFn {
     #[cfg(target_arch = "x86_64")]
     if is_wide {

@@ -1,7 +1,7 @@
 //! A warp-lockstep interpreter for PTX.
 //!
 //! ```text
-//! ptx::parse(text) -> Module          syntax
+//! cuda_ptx::parse(text) -> Module     syntax
 //! Program::load(&[module], &target)   decoded once: flat code, symbols, layouts
 //! Program::instantiate(&arena)        variables placed in device memory -> Image (one per cuModuleLoad)
 //! launch(&image, kernel, &params)     runs to the end or to the first Fault, on the calling thread and a pool
@@ -15,10 +15,11 @@
 //!
 //! A warp stores each register as 32 lanes and executes an instruction for all lanes of a mask.
 //! Where lanes diverge, the warp splits into fragments, each with its mask, program counter and
-//! call frames. The fragment with the deepest frames, then the lowest program counter, runs next,
-//! and fragments that reach the same place merge. Every `SLICE` instructions another fragment gets
-//! a turn, so a lane that spins on a lock does not starve the lane that holds it. A block is a
-//! state machine that can be suspended anywhere: barriers and spinning never block a host thread.
+//! call frames. The fragment with the most call frames runs next, and among those the one with the
+//! lowest program counter. Fragments that reach the same place merge. Every `SLICE` instructions
+//! another fragment gets a turn, so a lane that spins on a lock does not starve the lane that holds
+//! it. A block is a state machine that can be suspended anywhere: barriers and spinning never block
+//! a host thread.
 //!
 //! The type of a PTX register determines only its width. 8- and 16-bit values are kept
 //! zero-extended.

@@ -26,12 +26,12 @@ pub(super) const LOCAL: u64 = 2 << 56;
 pub(super) const PARAM: u64 = 4 << 56;
 /// The tag of function addresses; the function's number is added.
 pub(super) const FUNCTION: u64 = 8 << 56;
-/// The mask of the tags.
+/// The bits of an address that hold its tag.
 pub(super) const TAG: u64 = 0xff << 56;
 
-/// A bit of `Ins::c` in accesses: the address register is 32 bits wide.
+/// A bit of [`Ins::c`](super::code::Ins::c) in memory accesses: the address register is 32 bits wide.
 pub(super) const NARROW: u32 = 1 << 8;
-/// The position in `Ins::c` of accesses of the tag to add.
+/// The position of the tag in `Ins::c` of memory accesses. The tag is added to the address.
 pub(super) const TAG_SHIFT: u32 = 9;
 
 /// The state of a launch that all blocks use.

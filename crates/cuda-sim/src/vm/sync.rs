@@ -259,7 +259,7 @@ fn compute(op: SyncOp, present: u32, inputs: &Inputs) -> Outputs {
         flag: 0,
     };
     for lane in bits(present) {
-        // The participating lanes, from this lane's point of view.
+        // The lanes with which this lane takes part in the operation.
         let group = inputs.members[lane] & present;
         let (value, flag) = match op {
             SyncOp::Barrier => (0, false),

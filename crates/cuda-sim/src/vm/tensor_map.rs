@@ -99,8 +99,8 @@ impl Element {
 /// row, image by image. Dimension 0 is the channels, the last dimension the images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Columns {
-    /// The corner where filters start first, relative to the first pixel, for each dimension
-    /// between.
+    /// The corner where filters start first, relative to the first pixel, for each spatial
+    /// dimension (all but the first and the last).
     pub(crate) lower: [i16; MAX_RANK - 2],
     /// The corner where filters start last, relative to the last pixel.
     pub(crate) upper: [i16; MAX_RANK - 2],

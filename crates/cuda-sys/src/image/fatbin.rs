@@ -112,7 +112,7 @@ mod tests {
         for len in 0..16 {
             assert_eq!(of(&whole[..len]), Err(FatbinError::NotAFatbin));
         }
-        // A header shorter than any, and lengths that overflow.
+        // A header length below the minimum is rejected, and so are lengths that overflow.
         whole[6] = 15;
         assert_eq!(of(&whole), Err(FatbinError::NotAFatbin));
         whole[6] = 16;

@@ -2,8 +2,8 @@
 //! `cuda.h` does not come with its header.
 //!
 //! The library exports each function once for each release of its major version, under a name that
-//! ends with the release. The names of the first release exist in all later releases of the major
-//! version, so those are used.
+//! ends with the release. The names of the first release also exist in all later releases of the
+//! major version, so this crate uses those names.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt;

@@ -1,7 +1,8 @@
 //! The search for NVIDIA's libraries, and the loading of one of them.
 //!
-//! A place that an environment variable names is used without a check. Every other folder has to
-//! pass the check of cuda-places, and the library is loaded by the path that was checked.
+//! A place that an environment variable names is used without a check. A folder that the user did
+//! not name has to pass the check of cuda-places, and the library is loaded by the path that was
+//! checked.
 
 use std::env;
 use std::fs;
@@ -43,8 +44,8 @@ impl Candidate {
     pub(super) fn at(path: &Path) -> Self {
         match Trust::of_this_user().resolve(path) {
             Ok(real) => Self::Load(real),
-            // Only this user and root can create the file now. Loading it fails, and the error
-            // lists it.
+            // The file does not exist, and only this user and root could create it. So it is tried,
+            // and the error lists the failure.
             Err(error) if error.is_absent() => Self::Load(path.to_owned()),
             Err(error) => Self::skipped(path, &error),
         }
@@ -216,7 +217,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Adds `place` as skipped if nothing below it was added since there were `before` candidates.
+    /// Adds `place` as skipped if no candidate below it was added. `before` is the number of
+    /// candidates before the search of `place`.
     fn note_if_empty(&mut self, before: usize, place: &Path, kind: &str) {
         if self.found.len() == before {
             self.found.push(Candidate::Skipped(Attempt {

@@ -3,7 +3,8 @@
 
 use super::{Diagnostic, Severity};
 
-/// The words before the colon. A word comes before the words that are its prefixes.
+/// The words before the colon. A longer word comes before its own prefixes (`fatal error` before
+/// `fatal`).
 const SEVERITIES: [(&str, Severity); 9] = [
     ("catastrophic error", Severity::Fatal),
     ("internal error", Severity::Fatal),

@@ -1,5 +1,5 @@
-//! Contexts: primary contexts with their retain counts, created contexts, and the stack of current
-//! contexts of each thread.
+//! Contexts: created contexts, and the stack of current contexts of each thread. Primary contexts
+//! are in `primary.rs`.
 
 use std::ffi::{c_int, c_uint, c_ulonglong};
 use std::sync::Arc;

@@ -67,7 +67,7 @@ impl Call {
 
     fn device_get_name(&self, name: Out<c_char>, len: c_int, dev: CUdevice) -> Status {
         let device = self.device(dev)?;
-        // A negative length leaves no room for any character. A GPU's driver accepts it.
+        // A negative length leaves no room for any character. The real driver accepts it.
         if len < 0 {
             return name.required().map(drop);
         }

@@ -95,7 +95,7 @@ impl Call {
             return Err(INVALID_VALUE);
         }
         let kind = if flags & NON_BLOCKING != 0 {
-            Kind::Free
+            Kind::NonBlocking
         } else {
             Kind::Blocking
         };

@@ -147,7 +147,8 @@ pub(in crate::driver) fn channel(format: CUarray_format) -> Status<Channel> {
         F::CU_AD_FORMAT_SIGNED_INT32 => Channel::S32,
         F::CU_AD_FORMAT_HALF => Channel::F16,
         F::CU_AD_FORMAT_FLOAT => Channel::F32,
-        // Video formats, formats of normalized integers, and block-compressed formats.
+        // Not supported: video formats, formats of normalized integers, and block-compressed
+        // formats.
         CUarray_format(0x50..=0x5F | 0x90..=0xFF) => return Err(NOT_SUPPORTED),
         _ => return Err(INVALID_VALUE),
     })

@@ -206,13 +206,13 @@ impl Transfer {
         }
     }
 
-    /// Copies row by row. Fails if an address is no longer live, which loses the device.
+    /// Copies row by row. Fails, and loses the device, if an address is no longer live.
     pub(in crate::driver) fn run(&self, spaces: &Spaces) -> Result<(), DeviceFault> {
         transfer(spaces, self.dst, self.src, self.extent)
     }
 }
 
-/// Copies row by row. Fails if an address is no longer live, which loses the device.
+/// Copies row by row. Fails, and loses the device, if an address is no longer live.
 pub(in crate::driver) fn transfer(
     spaces: &Spaces,
     dst: Side,

@@ -58,8 +58,8 @@ impl State {
         self.picked.take_if(|op| self.ready.get(op) == Some(&sort))
     }
 
-    /// The time until the operations that are running do not delay others any more; `None` if they
-    /// do not now.
+    /// Returns the time until the running operations no longer delay others; `None` if they delay
+    /// none now.
     pub(super) fn grace(&self) -> Option<Duration> {
         let rest = self.running.values().filter_map(|&(since, host)| {
             let grace = if host { HOST_GRACE } else { GRACE };

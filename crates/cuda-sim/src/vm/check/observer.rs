@@ -143,7 +143,8 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// Records that everything other threads did so far happens before what this warp does next.
+    /// Records an acquire: all earlier accesses of other threads happen before the next accesses of
+    /// this warp.
     pub(in crate::vm) fn acquire(&mut self) {
         self.state.order.acquire(self.w.index);
     }

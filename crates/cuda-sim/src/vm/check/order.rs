@@ -4,9 +4,9 @@
 //! for each other warp, the stamp up to which barriers have ordered that warp's accesses before its
 //! own next ones. Within a warp, only `bar.warp.sync` orders lanes, and only the participating
 //! ones. If a thread acquires by other means than a barrier (a wait for an `mbarrier`, an acquiring
-//! access, a fence after a strong read), the releasing thread is unknown, so its warp is assumed to
-//! have seen everything. Ordered accesses are therefore never reported as a race, but some races
-//! are missed.
+//! access, a fence after a strong read), the releasing thread is unknown, so the acquiring warp is
+//! assumed to be ordered after all earlier accesses. Ordered accesses are therefore never reported
+//! as a race, but some races are missed.
 
 use super::shared::Mark;
 use crate::vm::lanes::LANES;

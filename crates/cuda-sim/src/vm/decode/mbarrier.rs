@@ -67,7 +67,8 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// Decodes an operation without a result: the count, the bytes.
+    /// Decodes an operation without a result. The last parameter holds the count, and the number of
+    /// bytes if there is one.
     pub(super) fn operate(
         &mut self,
         op: Op,

@@ -1,16 +1,7 @@
-//! Capture modes, which determine the calls that are rejected during a capture.
+//! The calls that are potentially unsafe during a capture.
 //!
-//! Each capture has a mode, and so has each thread: global, unless
-//! `cuThreadExchangeStreamCaptureMode` has changed it. A call that the manual calls potentially
-//! unsafe is rejected, and breaks the captures with which it conflicts:
-//!
-//! | the thread's mode | captures that the thread began | captures of other threads |
-//! |---|---|---|
-//! | global | conflict unless they are relaxed | conflict if they are global |
-//! | thread-local | conflict unless they are relaxed | do not conflict |
-//! | relaxed | do not conflict | do not conflict |
-//!
-//! Source: driver API manual, `cuThreadExchangeStreamCaptureMode`.
+//! `instance/graph/capture_mode.rs` has the rules: whether such a call is rejected depends on the
+//! mode of the capture and of the thread.
 
 use crate::driver::export::Call;
 use crate::driver::status::Status;

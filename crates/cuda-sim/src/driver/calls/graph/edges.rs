@@ -66,7 +66,7 @@ fn put_links(
     if nodes.is_null() && data.is_some() {
         return Err(INVALID_VALUE);
     }
-    // An output array of length 0 is rejected, as a GPU's driver does.
+    // An output array of length 0 is rejected, as the real driver does.
     if !nodes.is_null() && count.get()? == 0 {
         return Err(INVALID_VALUE);
     }

@@ -78,7 +78,7 @@ impl Call {
                 result.set(why)?;
                 Err(GRAPH_EXEC_UPDATE_FAILURE)
             }
-            // A GPU's driver also returns this status without a further reason.
+            // The real driver also returns this status without a further reason.
             Err(NOT_SUPPORTED) => Err(NOT_SUPPORTED),
             Err(code) => {
                 result.set(UpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR)?;

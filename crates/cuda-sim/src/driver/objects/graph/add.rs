@@ -22,7 +22,7 @@ pub(in crate::driver) fn links(
     (0..count).map(link).collect()
 }
 
-/// The maximum nesting depth of graphs. The limit of a GPU's driver is not documented.
+/// The maximum nesting depth of graphs. The limit of the real driver is not documented.
 pub(in crate::driver) const MOST_NESTED: usize = 256;
 
 impl GraphState {

@@ -16,7 +16,7 @@ use crate::driver::objects::graph::payload::{Conditional, Payload};
 use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Status};
 use crate::engine::{Plan, Work};
 
-/// The maximum number of bodies of a conditional node. The limit of a GPU's driver is not
+/// The maximum number of bodies of a conditional node. The limit of the real driver is not
 /// documented.
 const MOST_BODIES: u32 = 1 << 16;
 

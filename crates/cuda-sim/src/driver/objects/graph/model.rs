@@ -12,8 +12,8 @@ use crate::driver::objects::graph::payload::Payload;
 use crate::driver::status::{INVALID_VALUE, Status};
 
 impl GraphState {
-    /// Returns whether a capture adds nodes to the graph. (A GPU's driver does not protect a graph
-    /// that encloses the one that is captured into.)
+    /// Returns whether a capture adds nodes to the graph. (The real driver does not protect a graph
+    /// that contains the graph under capture.)
     pub(in crate::driver) fn is_captured_into(&self, graph: u64) -> bool {
         self.captures.values().any(|capture| capture.graph == graph)
     }
