@@ -76,7 +76,7 @@ impl Context {
         Ok((least, greatest))
     }
 
-    /// Takes an idle internal stream. No stream and no thread of the program waits for its work.
+    /// Takes an idle internal stream, or creates one. No stream of the program waits for its work.
     pub(crate) fn take_side_stream(&self) -> Result<Arc<StreamState>> {
         if let Some(stream) = self.streams().side.lock().pop() {
             return Ok(stream);

@@ -144,9 +144,9 @@ impl StreamState {
             if let Some(found) = tail.find(epoch) {
                 return Ok(found);
             }
-            // The new event covers every use whose epoch was read before this point, so its last
-            // epoch is `u64::MAX`. A use that is queued later is not recorded as covered: its entry
-            // has no fence yet.
+            // The new event covers every use whose epoch was read before this point, because a
+            // thread reads the epoch after it has queued the use. The caller asks only for such
+            // uses, so no epoch limits what the event covers (`u64::MAX`).
             Ok(Some((self.record_at(context, tail)?, u64::MAX)))
         })
     }
