@@ -80,7 +80,7 @@ fn measure(name: &str) -> Result {
             return Ok(());
         }
     };
-    // SAFETY: loading a driver runs its initialisers, as `Driver::load` has done before.
+    // SAFETY: loading a driver runs its initializers, as `Driver::load` has done before.
     let library = unsafe { Library::new("libcuda.so.1") }?;
     // SAFETY: `Launch` is the signature of `cuLaunchKernel`.
     let launch = unsafe { library.get::<Launch>(b"cuLaunchKernel\0") }?;

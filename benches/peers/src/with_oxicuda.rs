@@ -15,7 +15,7 @@ const LAUNCHED: &str = "the launch succeeds";
 
 pub(crate) fn rows(bench: &mut Bench, ours: &Ours, ptx: &str, streams: usize) {
     let form = "oxicuda";
-    oxicuda_driver::init().expect("the driver initialises");
+    oxicuda_driver::init().expect("the driver initializes");
     let device = Device::get(0).expect("the driver has a device");
     // SAFETY: the context is alive as long as `ours`.
     let context = unsafe { Context::from_raw_borrowed(CUcontext(ours.as_raw().cast()), device) };

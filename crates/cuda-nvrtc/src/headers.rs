@@ -13,7 +13,7 @@ use cuda_sys::nvrtc::{NVRTC_INSTALL_HEADERS_SKIP_IF_EXISTS, calls, nvrtcBundledH
 use crate::library::check;
 use crate::{Error, Nvrtc};
 
-/// The header by which a folder with CUDA's headers is recognised.
+/// The header by which a folder with CUDA's headers is recognized.
 const MARKER: &str = "cuda_fp16.h";
 
 /// The folder of CUDA's headers in a conda environment on this target.

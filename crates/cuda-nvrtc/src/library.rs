@@ -46,7 +46,7 @@ impl Nvrtc {
     ///
     /// # Safety
     ///
-    /// If the file is a library, running its initialisers must be sound. If it exports functions
+    /// If the file is a library, running its initializers must be sound. If it exports functions
     /// with the names of NVRTC's functions, it must be NVRTC.
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         // SAFETY: the file must be NVRTC ← the caller guarantees it.
@@ -153,7 +153,7 @@ fn load_builtins(library: &NvrtcLibrary) {
     if !cfg!(target_os = "linux") || dir.as_os_str().is_empty() || !path.is_file() {
         return;
     }
-    // SAFETY: running the initialisers must be sound ← the file is the second half of NVRTC, in the
+    // SAFETY: running the initializers must be sound ← the file is the second half of NVRTC, in the
     // folder of the first half, which is loaded and would itself load it.
     if let Ok(builtins) = unsafe { libloading::Library::new(path) } {
         // The library is never closed, like NVRTC itself. NVRTC reports a failure when it needs the

@@ -115,7 +115,7 @@ impl Program {
         self.compile(options)
     }
 
-    /// Compiles to LTO-IR, for a linker that optimises across files.
+    /// Compiles to LTO-IR, for a linker that optimizes across files.
     ///
     /// # Errors
     ///

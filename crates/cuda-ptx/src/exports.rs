@@ -1,7 +1,7 @@
 //! Symbol resolution: selects one definition of each name when several modules are linked.
 //!
 //! A `.visible` definition overrides `.common` ones, and these override `.weak` ones, as in other
-//! linkers. Among `.common` definitions an initialised one wins, else the first; among `.weak` ones
+//! linkers. Among `.common` definitions an initialized one wins, else the first; among `.weak` ones
 //! the first wins.
 
 use std::collections::HashMap;
@@ -81,8 +81,8 @@ impl<'a> Exports<'a> {
 }
 
 /// The priority of a definition. 0 means that it is not exported.
-fn rank(linkage: Linkage, initialised: bool) -> u32 {
-    match (linkage, initialised) {
+fn rank(linkage: Linkage, initialized: bool) -> u32 {
+    match (linkage, initialized) {
         (Linkage::Internal | Linkage::Extern, _) => 0,
         (Linkage::Weak, _) => 1,
         (Linkage::Common, false) => 2,

@@ -114,7 +114,7 @@ impl Builder {
     }
 
     /// Overrides the value of a device attribute. This changes only the reported value, not the
-    /// behavior of the devices.
+    /// behaviour of the devices.
     pub fn attribute(mut self, attribute: CUdevice_attribute, value: i32) -> Self {
         self.config.attributes.push((attribute, value));
         self
@@ -163,7 +163,7 @@ impl Builder {
     ///
     /// Real drivers copy pageable memory before the call returns, but the documentation only says
     /// that they may. With this on, a program that relies on it reads or writes memory that is no
-    /// longer valid, which is undefined behavior: enable it only for programs that keep the memory
+    /// longer valid, which is undefined behaviour: enable it only for programs that keep the memory
     /// valid until the copy is complete.
     pub fn late_pageable_copies(mut self, on: bool) -> Self {
         self.config.late_pageable = on;
@@ -191,8 +191,8 @@ impl Builder {
     /// uninitialized bytes by the host are not reported; the destination then counts as
     /// uninitialized too. Pinned, managed and virtual memory count as initialized, as do the
     /// parameters and results of functions.
-    pub fn check_uninitialised(mut self, on: bool) -> Self {
-        self.config.checks.uninitialised = on;
+    pub fn check_uninitialized(mut self, on: bool) -> Self {
+        self.config.checks.uninitialized = on;
         self
     }
 
@@ -230,13 +230,13 @@ impl Builder {
     }
 
     /// Enables or disables all checks of kernels:
-    /// [`check_uninitialised`](Self::check_uninitialised), [`check_races`](Self::check_races),
+    /// [`check_uninitialized`](Self::check_uninitialized), [`check_races`](Self::check_races),
     /// [`check_barriers`](Self::check_barriers), [`check_freed`](Self::check_freed).
     ///
     /// The checks make kernels several times slower. Findings go to stderr and to
     /// [`Simulator::take_reports`].
     pub fn check_all(self, on: bool) -> Self {
-        self.check_uninitialised(on)
+        self.check_uninitialized(on)
             .check_races(on)
             .check_barriers(on)
             .check_freed(on)

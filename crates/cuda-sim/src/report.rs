@@ -46,7 +46,7 @@ pub enum ReportKind {
     /// An access at an address that is not a multiple of the access size.
     Misaligned,
     /// A read of an uninitialized byte.
-    UninitialisedRead,
+    UninitializedRead,
     /// Two threads access the same byte of shared memory without synchronization, and at least one
     /// of the accesses is a write.
     Race(Hazard),

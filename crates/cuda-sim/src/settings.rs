@@ -19,7 +19,7 @@ pub(crate) const VARIABLE: &str = "CUDA_SIM";
 /// | `memory` | memory size of each device in bytes; `K`, `M` and `G` are allowed |
 /// | `schedule` | `eager`, or `late:SEED` |
 /// | `strict` | `1` rejects PTX with unimplemented instructions when it is loaded |
-/// | `check` | `all`, or some of `uninitialised`, `races`, `barriers`, `freed` with `+` between |
+/// | `check` | `all`, or some of `uninitialized`, `races`, `barriers`, `freed` with `+` between |
 ///
 /// ```
 /// let simulator = "version=12.2,devices=2,schedule=late:7".parse::<cuda_sim::Builder>()?.build()?;
@@ -67,7 +67,7 @@ impl FromStr for Builder {
                     "check" => value.split('+').try_fold(builder, |builder, name| {
                         Some(match name {
                             "all" => builder.check_all(true),
-                            "uninitialised" => builder.check_uninitialised(true),
+                            "uninitialized" => builder.check_uninitialized(true),
                             "races" => builder.check_races(true),
                             "barriers" => builder.check_barriers(true),
                             "freed" => builder.check_freed(true),

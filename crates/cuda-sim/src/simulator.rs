@@ -123,7 +123,7 @@ impl Simulator {
     ///
     /// Errors that end a kernel appear here as well as in [`fault`](Self::fault). Other errors are
     /// reported only if a check is on, such as
-    /// [`Builder::check_uninitialised`](crate::Builder::check_uninitialised).
+    /// [`Builder::check_uninitialized`](crate::Builder::check_uninitialized).
     #[must_use]
     pub fn take_reports(&self) -> Vec<Report> {
         let devices = self.instance().devices.iter();

@@ -114,7 +114,7 @@ if [ $sanitizer -eq 1 ]; then
             compute-sanitizer --tool memcheck --error-exitcode 1 "$program"
     done
     # Only tests whose calls succeed. Tests that lose the device are excluded, and so are tests that make a
-    # stream wait for the host, because the tool serialises all work and would hang.
+    # stream wait for the host, because the tool serializes all work and would hang.
     tests=$here/cuda-driver/tests/it
     if [ -x "$tests" ]; then
         step "memcheck cuda-driver/tests/it" "$tests" \

@@ -22,7 +22,7 @@ fn is_at(source: Option<&SourceLine>, mark: &str) -> bool {
 }
 
 /// Runs a kernel on 128 numbers, and returns its results and the reports. `is_written` says whether
-/// `out` is initialised first.
+/// `out` is initialized first.
 fn run(bench: &Bench, name: &str, n: u32, is_written: bool) -> (Option<Vec<i32>>, Vec<Report>) {
     let kernel = bench.kernel(&SOURCE, name);
     let input = bench.upload(&(0..128).collect::<Vec<i32>>());
@@ -106,7 +106,7 @@ fn shared_memory_that_nobody_wrote() {
     for reports in told("reads_what_nobody_wrote") {
         assert_eq!(reports.len(), 1, "{reports:?}");
         let report = &reports[0];
-        assert_eq!(report.kind, ReportKind::UninitialisedRead);
+        assert_eq!(report.kind, ReportKind::UninitializedRead);
         assert_eq!((report.at.thread, report.times), ([127, 0, 0], 1));
         let source = report.at.source.as_ref();
         assert!(is_at(source, "reads_what_nobody_wrote"), "{report}");
@@ -119,7 +119,7 @@ fn device_memory_that_nobody_wrote() {
     for bench in simulated() {
         let (_, reports) = run(&bench, "adds", 100, false);
         assert_eq!((reports.len(), reports[0].times), (1, 128));
-        assert_eq!(reports[0].kind, ReportKind::UninitialisedRead);
+        assert_eq!(reports[0].kind, ReportKind::UninitializedRead);
         assert!(
             is_at(reports[0].at.source.as_ref(), "adds"),
             "{}",

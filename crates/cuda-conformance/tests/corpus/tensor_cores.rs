@@ -98,7 +98,7 @@ fn bytes_in_tiles() {
 fn brains_through_ldmatrix() {
     let (a, b) = (small(5, 256), small(6, 128));
     let sums = product(&a, &b, [16, 8, 16]);
-    // Each lane initialised its accumulators with 1 and 2 in the upper half of the rows, and with 3
+    // Each lane initialized its accumulators with 1 and 2 in the upper half of the rows, and with 3
     // and 4 in the lower half.
     let expected: Vec<f32> = sums
         .iter()

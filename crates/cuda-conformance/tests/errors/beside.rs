@@ -1,4 +1,4 @@
-//! Calls that other threads make during a capture, and calls that synchronise with one context or
+//! Calls that other threads make during a capture, and calls that synchronize with one context or
 //! one stream.
 
 use std::ffi::{CString, c_void};
@@ -83,7 +83,7 @@ fn stream_asked(g: &Ground<'_>) -> CUresult {
     unsafe { g.d.cuStreamQuery(g.stream) }
 }
 
-fn synchronised(g: &Ground<'_>) -> CUresult {
+fn synchronized(g: &Ground<'_>) -> CUresult {
     unsafe { g.d.cuStreamSynchronize(g.stream) }
 }
 
@@ -144,8 +144,8 @@ fn access_enabled(g: &Ground<'_>) -> CUresult {
     unsafe { g.d.cuCtxEnablePeerAccess(g.context, 0) }
 }
 
-/// Synchronises a context that does not take part in the capture.
-fn other_context_synchronised(g: &Ground<'_>) -> CUresult {
+/// Synchronizes a context that does not take part in the capture.
+fn other_context_synchronized(g: &Ground<'_>) -> CUresult {
     let mut other: CUcontext = null_mut();
     unsafe {
         let created = g.d.cuCtxCreate_v2(&raw mut other, 0, 0);
@@ -406,8 +406,8 @@ cases! { g:
     "end_of_a_global_capture_beside_event_asked" => elsewhere(g, GLOBAL, GLOBAL, asked)[1];
     "stream_asked_beside_a_global_capture" => elsewhere(g, GLOBAL, GLOBAL, stream_asked)[0];
     "end_of_a_global_capture_beside_stream_asked" => elsewhere(g, GLOBAL, GLOBAL, stream_asked)[1];
-    "stream_synchronised_beside_a_global_capture" => elsewhere(g, GLOBAL, GLOBAL, synchronised)[0];
-    "end_of_a_global_capture_beside_stream_synchronised" => elsewhere(g, GLOBAL, GLOBAL, synchronised)[1];
+    "stream_synchronized_beside_a_global_capture" => elsewhere(g, GLOBAL, GLOBAL, synchronized)[0];
+    "end_of_a_global_capture_beside_stream_synchronized" => elsewhere(g, GLOBAL, GLOBAL, synchronized)[1];
     "freed_beside_a_global_capture" => elsewhere(g, GLOBAL, GLOBAL, freed)[0];
     "end_of_a_global_capture_beside_freed" => elsewhere(g, GLOBAL, GLOBAL, freed)[1];
     "array_made_beside_a_global_capture" => elsewhere(g, GLOBAL, GLOBAL, array_made)[0];
@@ -420,8 +420,8 @@ cases! { g:
     "end_of_a_global_capture_beside_no_module_unloaded" => elsewhere(g, GLOBAL, GLOBAL, unloaded)[1];
     "access_to_itself_enabled_beside_a_global_capture" => elsewhere(g, GLOBAL, GLOBAL, access_enabled)[0];
     "end_of_a_global_capture_beside_access_to_itself_enabled" => elsewhere(g, GLOBAL, GLOBAL, access_enabled)[1];
-    "other_context_synchronised_beside_a_global_capture" => elsewhere(g, GLOBAL, GLOBAL, other_context_synchronised)[0];
-    "end_of_a_global_capture_beside_other_context_synchronised" => elsewhere(g, GLOBAL, GLOBAL, other_context_synchronised)[1];
+    "other_context_synchronized_beside_a_global_capture" => elsewhere(g, GLOBAL, GLOBAL, other_context_synchronized)[0];
+    "end_of_a_global_capture_beside_other_context_synchronized" => elsewhere(g, GLOBAL, GLOBAL, other_context_synchronized)[1];
     "event_made_beside_a_global_capture" => elsewhere(g, GLOBAL, GLOBAL, event_made)[0];
     "end_of_a_global_capture_beside_event_made" => elsewhere(g, GLOBAL, GLOBAL, event_made)[1];
     "capturing_asked_beside_a_global_capture" => elsewhere(g, GLOBAL, GLOBAL, capturing_asked)[0];
@@ -434,10 +434,10 @@ cases! { g:
     "stream_asked_by_a_local_thread_beside_a_global_capture" => elsewhere(g, GLOBAL, LOCAL, stream_asked)[0];
     "stream_asked_by_a_relaxed_thread_beside_a_global_capture" => elsewhere(g, GLOBAL, RELAXED, stream_asked)[0];
     "end_of_a_global_capture_beside_stream_asked_by_a_relaxed_thread" => elsewhere(g, GLOBAL, RELAXED, stream_asked)[1];
-    "stream_synchronised_beside_a_local_capture" => elsewhere(g, LOCAL, GLOBAL, synchronised)[0];
-    "stream_synchronised_by_a_local_thread_beside_a_global_capture" => elsewhere(g, GLOBAL, LOCAL, synchronised)[0];
-    "stream_synchronised_by_a_relaxed_thread_beside_a_global_capture" => elsewhere(g, GLOBAL, RELAXED, synchronised)[0];
-    "end_of_a_global_capture_beside_stream_synchronised_by_a_relaxed_thread" => elsewhere(g, GLOBAL, RELAXED, synchronised)[1];
+    "stream_synchronized_beside_a_local_capture" => elsewhere(g, LOCAL, GLOBAL, synchronized)[0];
+    "stream_synchronized_by_a_local_thread_beside_a_global_capture" => elsewhere(g, GLOBAL, LOCAL, synchronized)[0];
+    "stream_synchronized_by_a_relaxed_thread_beside_a_global_capture" => elsewhere(g, GLOBAL, RELAXED, synchronized)[0];
+    "end_of_a_global_capture_beside_stream_synchronized_by_a_relaxed_thread" => elsewhere(g, GLOBAL, RELAXED, synchronized)[1];
     "freed_beside_a_local_capture" => elsewhere(g, LOCAL, GLOBAL, freed)[0];
     "freed_by_a_local_thread_beside_a_global_capture" => elsewhere(g, GLOBAL, LOCAL, freed)[0];
     "freed_by_a_relaxed_thread_beside_a_global_capture" => elsewhere(g, GLOBAL, RELAXED, freed)[0];
@@ -445,9 +445,9 @@ cases! { g:
     "event_of_a_broken_capture_asked" => of_a_capture(g, broken, false, query);
     "event_of_a_broken_capture_that_ended_asked" => of_a_capture(g, broken, true, query);
     "event_of_a_capture_that_ended_asked" => of_a_capture(g, left_alone, true, query);
-    "event_of_a_broken_capture_synchronised" => of_a_capture(g, broken, false, wait);
-    "event_of_a_broken_capture_that_ended_synchronised" => of_a_capture(g, broken, true, wait);
-    "event_of_a_capture_that_ended_synchronised" => of_a_capture(g, left_alone, true, wait);
+    "event_of_a_broken_capture_synchronized" => of_a_capture(g, broken, false, wait);
+    "event_of_a_broken_capture_that_ended_synchronized" => of_a_capture(g, broken, true, wait);
+    "event_of_a_capture_that_ended_synchronized" => of_a_capture(g, left_alone, true, wait);
     "event_of_a_broken_capture_timed" => of_a_capture(g, broken, false, time);
     "event_of_a_broken_capture_that_ended_timed" => of_a_capture(g, broken, true, time);
     "event_of_a_capture_that_ended_timed" => of_a_capture(g, left_alone, true, time);

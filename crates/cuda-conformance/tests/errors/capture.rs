@@ -20,13 +20,13 @@ cases! { g:
     "capture_that_was_not_begun_ended" => g.d.cuStreamEndCapture(g.stream, g.out());
     "capture_ended_to_nowhere" => g.d.cuStreamEndCapture(g.stream, null_mut());
     "capture_begun_twice" => g.captured(RELAXED, |stream| g.d.cuStreamBeginCapture_v2(stream, RELAXED));
-    "captured_stream_synchronised" => g.captured(RELAXED, |stream| g.d.cuStreamSynchronize(stream));
+    "captured_stream_synchronized" => g.captured(RELAXED, |stream| g.d.cuStreamSynchronize(stream));
     "captured_stream_asked" => g.captured(RELAXED, |stream| g.d.cuStreamQuery(stream));
-    "captured_stream_destroyed_after_synchronising" => g.end_of_capture(|stream| {
+    "captured_stream_destroyed_after_synchronizing" => g.end_of_capture(|stream| {
         let _ = g.d.cuStreamSynchronize(stream);
     });
-    "context_synchronised_in_a_global_capture" => g.captured(GLOBAL, |_| g.d.cuCtxSynchronize());
-    "context_synchronised_in_a_relaxed_capture" => g.captured(RELAXED, |_| g.d.cuCtxSynchronize());
+    "context_synchronized_in_a_global_capture" => g.captured(GLOBAL, |_| g.d.cuCtxSynchronize());
+    "context_synchronized_in_a_relaxed_capture" => g.captured(RELAXED, |_| g.d.cuCtxSynchronize());
     "allocated_in_a_global_capture" => g.captured(GLOBAL, |_| g.d.cuMemAlloc_v2(g.out(), SIZE));
     "allocated_in_a_local_capture" => g.captured(LOCAL, |_| g.d.cuMemAlloc_v2(g.out(), SIZE));
     "allocated_in_a_relaxed_capture" => g.captured(RELAXED, |_| {
@@ -48,7 +48,7 @@ cases! { g:
         if status.is_success() { let _ = g.d.cuModuleUnload(g.out::<cuda_sys::CUmodule>().read()); }
         status
     });
-    "event_of_a_capture_synchronised" => g.captured(RELAXED, |stream| {
+    "event_of_a_capture_synchronized" => g.captured(RELAXED, |stream| {
         let _ = g.d.cuEventCreate(g.out(), 0);
         let event = g.out::<cuda_sys::CUevent>().read();
         let _ = g.d.cuEventRecord(event, stream);

@@ -36,7 +36,7 @@ cases! { g:
     "cache_config_to_nowhere" => g.d.cuCtxGetCacheConfig(null_mut());
     "cache_config_of_no_context" => g.without_context(|| g.d.cuCtxSetCacheConfig(CUfunc_cache(0)));
     "priorities_of_no_context" => g.without_context(|| g.d.cuCtxGetStreamPriorityRange(g.out(), g.also()));
-    "synchronised_without_context" => g.without_context(|| g.d.cuCtxSynchronize());
+    "synchronized_without_context" => g.without_context(|| g.d.cuCtxSynchronize());
     "no_peer_enabled" => g.d.cuCtxEnablePeerAccess(null_mut(), 0);
     "itself_as_a_peer" => g.d.cuCtxEnablePeerAccess(g.context, 0);
     "a_peer_with_flags" => g.d.cuCtxEnablePeerAccess(g.context, 1);

@@ -40,7 +40,7 @@ cases! { g:
     "event_recorded_as_external_outside_a_capture" => g.d.cuEventRecordWithFlags(g.event, g.stream, 1);
     "waited_for_an_external_event_outside_a_capture" => g.d.cuStreamWaitEvent(g.stream, g.event, 1);
     "no_event_asked" => g.d.cuEventQuery(null_mut());
-    "no_event_synchronised" => g.d.cuEventSynchronize(null_mut());
+    "no_event_synchronized" => g.d.cuEventSynchronize(null_mut());
     "time_since_an_event_not_recorded" => g.d.cuEventElapsedTime(g.out(), g.fresh, g.event);
     "time_until_an_event_not_recorded" => g.d.cuEventElapsedTime(g.out(), g.event, g.fresh);
     "time_of_an_event_without_times" => g.d.cuEventElapsedTime(g.out(), g.untimed, g.event);

@@ -137,7 +137,7 @@ impl Graph {
 
 impl DeviceNode {
     fn of(value: CUlaunchAttributeValue) -> Self {
-        // SAFETY: every bit pattern must be valid, and all bytes initialised ← the words are
+        // SAFETY: every bit pattern must be valid, and all bytes initialized ← the words are
         // integers, as long as the union, all bytes of which were set.
         let words = unsafe { std::mem::transmute::<CUlaunchAttributeValue, Words>(value) };
         Self(words[1])

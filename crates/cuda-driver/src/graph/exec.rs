@@ -41,7 +41,7 @@ bitflags::bitflags! {
 /// launches run one after the other, even on different streams. It keeps alive what its nodes use
 /// until the last launch is done.
 ///
-/// All methods take `&self` and can be called from any thread; a lock serialises the driver calls.
+/// All methods take `&self` and can be called from any thread; a lock serializes the driver calls.
 ///
 /// Every method that calls the driver can fail with [`Error::Driver`], in addition to the errors
 /// that it lists.

@@ -158,7 +158,7 @@ impl<T: DeviceRepr> Deref for HostRead<'_, T> {
 
     fn deref(&self) -> &[T] {
         let memory = self.memory;
-        // SAFETY: `len` elements must be initialised, and not written while the slice lives ← they
+        // SAFETY: `len` elements must be initialized, and not written while the slice lives ← they
         // are the elements of a pinned buffer; while this guard exists there is no write guard and
         // no launch that writes them.
         unsafe { slice::from_raw_parts(memory.start.0.cast(), memory.len) }
@@ -170,7 +170,7 @@ impl<T: DeviceRepr> Deref for HostWrite<'_, T> {
 
     fn deref(&self) -> &[T] {
         let memory = self.memory;
-        // SAFETY: `len` elements must be initialised, and not written while the slice lives ← they
+        // SAFETY: `len` elements must be initialized, and not written while the slice lives ← they
         // are the elements of a pinned buffer; while this guard exists there is no other guard and
         // no launch that uses them.
         unsafe { slice::from_raw_parts(memory.start.0.cast(), memory.len) }

@@ -155,7 +155,7 @@ impl Graph {
                     cuGraphKernelNodeGetAttribute(raw, id, &raw mut value)
                 )
             }?;
-            // SAFETY: every bit pattern must be valid, and all bytes initialised ← the array holds
+            // SAFETY: every bit pattern must be valid, and all bytes initialized ← the array holds
             // integers and is as long as the union, all bytes of which were set above.
             Ok(unsafe { std::mem::transmute::<CUlaunchAttributeValue, [u32; 16]>(value) })
         };

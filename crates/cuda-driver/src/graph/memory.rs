@@ -56,7 +56,7 @@ impl Graph {
         }
     }
 
-    /// `cuGraphAddMemAllocNode()`—Adds a node that allocates `len` uninitialised elements in each
+    /// `cuGraphAddMemAllocNode()`—Adds a node that allocates `len` uninitialized elements in each
     /// launch. The address is the same in all launches.
     ///
     /// # Errors

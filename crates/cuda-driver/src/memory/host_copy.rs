@@ -46,7 +46,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         // SAFETY: the destination must be writable for all elements ← the capacity is at least the
         // length.
         unsafe { self.download(elements.as_mut_ptr()) }?;
-        // SAFETY: the elements must be initialised ← the copy has written all of them, and every
+        // SAFETY: the elements must be initialized ← the copy has written all of them, and every
         // bit pattern is a valid `T`.
         unsafe { elements.set_len(self.len()) };
         Ok(elements)

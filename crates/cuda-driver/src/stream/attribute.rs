@@ -87,7 +87,7 @@ impl Stream {
     #[doc(alias = "cuStreamGetAttribute")]
     pub fn access_policy_window(&self) -> Result<AccessPolicyWindow> {
         let value = self.attribute(CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW)?;
-        // SAFETY: the field must be initialised and valid ← all bytes of `value` are initialised,
+        // SAFETY: the field must be initialized and valid ← all bytes of `value` are initialized,
         // and any bits are a valid window.
         let window = unsafe { value.accessPolicyWindow };
         Ok(AccessPolicyWindow {
@@ -124,7 +124,7 @@ impl Stream {
     /// `cuStreamGetAttribute(SYNCHRONIZATION_POLICY)`—Returns how the host waits for the stream.
     pub fn synchronization_policy(&self) -> Result<SynchronizationPolicy> {
         let value = self.attribute(CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)?;
-        // SAFETY: the field must be initialised and valid ← all bytes of `value` are initialised,
+        // SAFETY: the field must be initialized and valid ← all bytes of `value` are initialized,
         // and any bits are a valid policy.
         Ok(SynchronizationPolicy(unsafe { value.syncPolicy }.0))
     }
@@ -154,7 +154,7 @@ impl Stream {
     /// `cuStreamGetAttribute(MEM_SYNC_DOMAIN)`—Returns the memory synchronization domain.
     pub fn mem_sync_domain(&self) -> Result<MemSyncDomain> {
         let value = self.attribute(CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN)?;
-        // SAFETY: the field must be initialised and valid ← all bytes of `value` are initialised,
+        // SAFETY: the field must be initialized and valid ← all bytes of `value` are initialized,
         // and any bits are a valid domain.
         let domain = unsafe { value.memSyncDomain };
         Ok(match domain {
@@ -174,7 +174,7 @@ impl Stream {
     /// domains of the device.
     pub fn mem_sync_domain_map(&self) -> Result<MemSyncDomainMap> {
         let value = self.attribute(CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP)?;
-        // SAFETY: the field must be initialised and valid ← all bytes of `value` are initialised,
+        // SAFETY: the field must be initialized and valid ← all bytes of `value` are initialized,
         // and any bits are a valid map.
         let map = unsafe { value.memSyncDomainMap };
         Ok(MemSyncDomainMap {

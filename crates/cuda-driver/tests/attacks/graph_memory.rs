@@ -27,7 +27,7 @@ fn allocating(case: &Case, to: &mut DeviceBuffer<u32>) -> Graph {
 fn zero_fill_of_an_allocation_cannot_be_removed() {
     Attack::new().run(|case| {
         let stream = case.stream();
-        // Leaves recognisable words in the memory that the graph will get.
+        // Leaves recognizable words in the memory that the graph will get.
         drop(case.filled(&stream, 0xDEAD));
         for captured in [false, true] {
             let mut to = case.filled(&stream, 1);

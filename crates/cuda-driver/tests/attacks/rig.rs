@@ -201,7 +201,7 @@ impl Attack {
         let builder = Builder::new()
             .devices(if self.two_contexts { 2 } else { 1 })
             .schedule(schedule)
-            .check_uninitialised(true)
+            .check_uninitialized(true)
             .check_freed(number % 2 == 1)
             .late_pageable_copies(number % 3 == 2 && !self.injects_failures);
         match self.memory {

@@ -1,5 +1,5 @@
 //! Graphs: nodes with two bodies, edges between kernels, flags of executables, events in captures,
-//! and uninitialised memory.
+//! and uninitialized memory.
 
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ fn a_captured_wait_holds_up_the_launch() {
 }
 
 #[test]
-fn uninitialised_memory_of_a_graph_is_written_first() {
+fn uninitialized_memory_of_a_graph_is_written_first() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, 0);

@@ -14,7 +14,7 @@ use super::stamp::Digest;
 /// options in entries change.
 const CONTEXT: &str = "cuda-nvrtc disk cache, key 2";
 
-/// Prefixes of environment variables that NVRTC, its optimiser and its assembler were observed to
+/// Prefixes of environment variables that NVRTC, its optimizer and its assembler were observed to
 /// read, in 12.0 to 13.5.
 const PREFIXES: [&str; 9] = [
     "NVRTC",

@@ -137,7 +137,7 @@ impl Options {
         self.ptxas(&format!("--maxntid={threads}"))
     }
 
-    /// `--ptxas-options=--opt-level`—Sets the assembler's optimisation level for a cubin, 0 to 3
+    /// `--ptxas-options=--opt-level`—Sets the assembler's optimization level for a cubin, 0 to 3
     /// (its default).
     pub fn ptxas_opt_level(self, level: u32) -> Self {
         self.ptxas(&format!("--opt-level={level}"))
@@ -154,7 +154,7 @@ impl Options {
         self.value("--Ofast-compile", level.as_str())
     }
 
-    /// `--split-compile`—Sets the maximum number of threads for optimising and assembling; 0 means
+    /// `--split-compile`—Sets the maximum number of threads for optimizing and assembling; 0 means
     /// one per core. The output depends on this number.
     pub fn split_compile(self, threads: u32) -> Self {
         self.value("--split-compile", threads)
@@ -167,12 +167,12 @@ impl Options {
         self.flag("--generate-line-info", on)
     }
 
-    /// `--device-debug`—Generates debug code: all variables are visible, and nothing is optimised.
+    /// `--device-debug`—Generates debug code: all variables are visible, and nothing is optimized.
     pub fn debug(self, on: bool) -> Self {
         self.flag("--device-debug", on)
     }
 
-    /// `--dopt=on`—Optimises debug code.
+    /// `--dopt=on`—Optimizes debug code.
     pub fn optimize_debug(self, on: bool) -> Self {
         let options = self.remove("--dopt");
         if on {

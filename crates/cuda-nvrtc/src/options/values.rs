@@ -62,7 +62,7 @@ impl FastCompile {
 pub enum WarningKind {
     /// All warnings.
     All,
-    /// Warnings about initialisers in an order other than that of the members.
+    /// Warnings about initializers in an order other than that of the members.
     Reorder,
 }
 

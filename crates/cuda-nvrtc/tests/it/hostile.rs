@@ -115,7 +115,7 @@ fn mutated(kind: usize, random: &mut Random) -> Vec<u8> {
             }
             _ => {
                 // The number of operands is smaller, because the time and memory of NVRTC's
-                // optimiser grow with its square.
+                // optimizer grow with its square.
                 let (piece, most) = [
                     (" ", 500_000),
                     ("x", 500_000),

@@ -23,7 +23,7 @@ pub(crate) fn library(dir: &Path, source: &str) -> std::path::PathBuf {
 }
 
 fn open(path: &Path) -> Result<Nvrtc, Error> {
-    // SAFETY: the initialisers must be sound, and functions with NVRTC's names must behave as
+    // SAFETY: the initializers must be sound, and functions with NVRTC's names must behave as
     // NVRTC's ← the files of these tests are not libraries, or have harmless functions.
     unsafe { Nvrtc::open(path) }
 }

@@ -19,7 +19,7 @@ const MAX: u32 = (1 << 20) - 1;
 /// An operation on the barrier at address `a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    /// Initialises the barrier for `b` arrivals.
+    /// Initializes the barrier for `b` arrivals.
     Init,
     Inval,
     /// Expects `e` more bytes, then `b` threads arrive; the previous word goes to `d`.
@@ -37,7 +37,7 @@ pub(super) enum Op {
     TestState,
     /// Tests whether the phase with parity `e` is complete; the result goes to the predicate `d`.
     TestParity,
-    /// Has no effect, but requires an initialised barrier.
+    /// Has no effect, but requires an initialized barrier.
     Check,
 }
 
@@ -179,7 +179,7 @@ fn operate(
     if op != Op::Init {
         let mut state = State::new(before);
         if state.pending > state.expected {
-            problem = Some("it has not been initialised");
+            problem = Some("it has not been initialized");
         } else if let Err(why) = state.apply(op, count, bytes) {
             problem = Some(why);
         }
@@ -230,7 +230,7 @@ impl MemoryOp for Operate {
         let (mut words, mut passed) = ([0; LANES], 0);
         if let Some(mut observer) = Observer::new(w, env, i) {
             for lane in bits(m) {
-                observer.initialise(ObservedAccess::new(lane, address[lane], 8));
+                observer.initialize(ObservedAccess::new(lane, address[lane], 8));
             }
         }
         for lane in bits(m) {

@@ -251,7 +251,7 @@ impl Program {
         &self.globals
     }
 
-    /// Allocates and initialises the variables in `arena`.
+    /// Allocates and initializes the variables in `arena`.
     ///
     /// # Errors
     ///

@@ -285,7 +285,7 @@ impl Warp {
 
     pub(super) fn local_bytes(&self) -> &[u8] {
         let len = self.local.len() * 8;
-        // SAFETY: any initialised u64 is 8 initialised bytes; the slice covers exactly `local`,
+        // SAFETY: any initialized u64 is 8 initialized bytes; the slice covers exactly `local`,
         // borrowed as `self`.
         unsafe { std::slice::from_raw_parts(self.local.as_ptr().cast(), len) }
     }

@@ -107,7 +107,7 @@ fn nothing_is_looked_for_unless_asked() {
 
 #[test]
 fn all_that_writes_memory_counts() {
-    let sim = test_device(Builder::new().check_uninitialised(true));
+    let sim = test_device(Builder::new().check_uninitialized(true));
     let told = |data: u64| {
         let (status, reports) = run(&sim, "add", data);
         ok(status);
@@ -115,7 +115,7 @@ fn all_that_writes_memory_counts() {
     };
     let fresh = sim.alloc(128);
     assert_eq!(told(fresh), 32);
-    assert_eq!(told(fresh), 0, "the kernel has initialised the memory");
+    assert_eq!(told(fresh), 0, "the kernel has initialized the memory");
     let uploaded = sim.upload(&[1_u32; 32]);
     assert_eq!(told(uploaded), 0);
     let set = sim.alloc(128);
@@ -125,10 +125,10 @@ fn all_that_writes_memory_counts() {
     let source = sim.upload(&[1_u32; 32]);
     unsafe { ok(sim.cuMemcpyDtoD_v2(copied, source, 64)) };
     assert_eq!(told(copied), 16);
-    // A copy of uninitialised memory.
+    // A copy of uninitialized memory.
     unsafe { ok(sim.cuMemcpyDtoD_v2(source, sim.alloc(128), 8)) };
     assert_eq!(told(source), 2);
-    // A stream-ordered allocation is uninitialised once its turn comes, even if the memory was used
+    // A stream-ordered allocation is uninitialized once its turn comes, even if the memory was used
     // before.
     let mut pooled = 0;
     unsafe {
@@ -136,7 +136,7 @@ fn all_that_writes_memory_counts() {
         ok(sim.cuMemAllocAsync(&raw mut pooled, 128, NULL));
     }
     assert_eq!(told(pooled), 32);
-    // Variables are initialised with zeros, and pinned memory belongs to the host.
+    // Variables are initialized with zeros, and pinned memory belongs to the host.
     assert_eq!(run(&sim, "read", 0), (R::CUDA_SUCCESS, Vec::new()));
     assert_eq!(told(sim.pinned(128).expose_provenance() as u64), 0);
 }
@@ -169,12 +169,12 @@ fn memory_that_waits_is_given_in_need() {
 
 #[test]
 fn the_environment_can_ask() {
-    let text = "check=races+uninitialised".parse::<Builder>().unwrap();
+    let text = "check=races+uninitialized".parse::<Builder>().unwrap();
     let sim = test_device(text);
     let (_, reports) = run(&sim, "race", 0);
     assert_eq!(reports.len(), 1);
     let (_, reports) = run(&sim, "add", sim.alloc(128));
-    assert_eq!(reports[0].kind, ReportKind::UninitialisedRead);
+    assert_eq!(reports[0].kind, ReportKind::UninitializedRead);
     for wrong in ["check=", "check=everything", "check=races,all", "check"] {
         assert!(wrong.parse::<Builder>().is_err(), "{wrong}");
     }

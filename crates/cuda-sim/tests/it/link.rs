@@ -211,7 +211,7 @@ fn a_common_variable_is_one_of_the_largest_size() {
         assert_eq!(words(&sim, module, "x"), [7, 8, 9, 0]);
         assert_eq!(["a", "b", "c"].map(|k| answer(&sim, module, k)), [7; 3]);
     }
-    // Only one common symbol may be initialised, and a visible one must be the only one.
+    // Only one common symbol may be initialized, and a visible one must be the only one.
     let clash = linked(
         &sim,
         &[&set, ".common .global .align 4 .u32 x[4] = {1};"],

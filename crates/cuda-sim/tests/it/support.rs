@@ -36,7 +36,7 @@ impl Deref for TestDevice {
     }
 }
 
-/// A driver that is loaded but not initialised.
+/// A driver that is loaded but not initialized.
 pub(crate) fn bare(builder: Builder) -> (Simulator, DriverLibrary) {
     let simulator = builder.build().unwrap();
     let driver = simulator.library().unwrap();

@@ -221,7 +221,7 @@ fn memory_behind_a_texture_is_what_is_there_now() {
 
 #[test]
 fn what_nobody_wrote_is_reported() {
-    let sim = test_device(Builder::new().check_uninitialised(true));
+    let sim = test_device(Builder::new().check_uninitialized(true));
     let array = sim.array_of(&desc([16, 0, 0], U32, 1, SURFACE));
     let surface = sim.make_surface(&of_array(array)).unwrap();
     let out = sim.alloc(256);
@@ -230,11 +230,11 @@ fn what_nobody_wrote_is_reported() {
     let reports = sim.simulator.take_reports();
     assert!(!reports.is_empty());
     for report in &reports {
-        assert_eq!(report.kind, ReportKind::UninitialisedRead);
+        assert_eq!(report.kind, ReportKind::UninitializedRead);
     }
     // Thread 14 is the first to read the 13th word.
     assert_eq!(reports[0].at.thread, [14, 0, 0]);
-    // Memory that a kernel wrote is initialised.
+    // Memory that a kernel wrote is initialized.
     ok(sim.run("write", &mut [surface]));
     ok(sim.run("read", &mut [surface, out]));
     assert_eq!(sim.simulator.take_reports(), []);

@@ -163,7 +163,7 @@ impl fmt::Debug for Cubin {
 }
 
 trusted_image! {
-    /// LTO-IR: the intermediate code that the linkers of the driver and of NVIDIA optimise across
+    /// LTO-IR: the intermediate code that the linkers of the driver and of NVIDIA optimize across
     /// files.
     LtoIr, "LTO-IR"
 }

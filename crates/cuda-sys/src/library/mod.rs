@@ -108,10 +108,10 @@ impl DriverLibrary {
     ///
     /// # Safety
     ///
-    /// The file must be a CUDA driver: running its initialisers must be sound, and its functions
+    /// The file must be a CUDA driver: running its initializers must be sound, and its functions
     /// must have the behaviour and signatures of their names.
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
-        // SAFETY: running the initialisers must be sound ← the caller guarantees it.
+        // SAFETY: running the initializers must be sound ← the caller guarantees it.
         unsafe { WANTED.open(path.as_ref(), Self::from_library) }
     }
 

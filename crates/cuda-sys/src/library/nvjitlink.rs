@@ -198,11 +198,11 @@ impl NvJitLinkLibrary {
     ///
     /// # Safety
     ///
-    /// The file must be nvJitLink: running its initialisers must be sound, and its functions must
+    /// The file must be nvJitLink: running its initializers must be sound, and its functions must
     /// have the behaviour and signatures of their names.
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let finish = |library, origin| Self::from_library(library, origin, &MAJORS);
-        // SAFETY: running the initialisers must be sound ← the caller guarantees it.
+        // SAFETY: running the initializers must be sound ← the caller guarantees it.
         unsafe { WANTED.open(path.as_ref(), finish) }
     }
 

@@ -69,10 +69,10 @@ impl NvrtcLibrary {
     ///
     /// # Safety
     ///
-    /// The file must be NVRTC: running its initialisers must be sound, and its functions must have
+    /// The file must be NVRTC: running its initializers must be sound, and its functions must have
     /// the behaviour and signatures of their names.
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, LoadError> {
-        // SAFETY: running the initialisers must be sound ← the caller guarantees it.
+        // SAFETY: running the initializers must be sound ← the caller guarantees it.
         unsafe { WANTED.open(path.as_ref(), Self::from_library) }
     }
 

@@ -95,14 +95,14 @@ impl Wanted {
     ///
     /// # Safety
     ///
-    /// Running the initialisers of the library, and of the libraries that it needs, must be sound.
+    /// Running the initializers of the library, and of the libraries that it needs, must be sound.
     pub(super) unsafe fn open<T>(
         &self,
         path: &Path,
         finish: impl FnOnce(Library, String) -> Result<T, LoadError>,
     ) -> Result<T, LoadError> {
         let name = path.display().to_string();
-        // SAFETY: running the initialisers must be sound ← the caller guarantees it.
+        // SAFETY: running the initializers must be sound ← the caller guarantees it.
         match unsafe { open(path) } {
             Ok(library) => finish(library, name),
             Err(error) => Err(LoadError::NotFound {
@@ -129,7 +129,7 @@ impl Wanted {
                 }
             };
             let name = path.display().to_string();
-            // SAFETY: running the initialisers of the library must be sound ← the user of this
+            // SAFETY: running the initializers of the library must be sound ← the user of this
             // process named the file, or it has the name of NVIDIA's library and is in a folder to
             // which no other user can write, or the system's loader finds it.
             match unsafe { open(&path) } {
@@ -149,10 +149,10 @@ impl Wanted {
 ///
 /// # Safety
 ///
-/// Running the initialisers of the library, and of the libraries that it needs, must be sound.
+/// Running the initializers of the library, and of the libraries that it needs, must be sound.
 #[cfg(not(windows))]
 unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
-    // SAFETY: running the initialisers must be sound ← the caller guarantees it.
+    // SAFETY: running the initializers must be sound ← the caller guarantees it.
     unsafe { Library::new(path) }
 }
 
@@ -162,7 +162,7 @@ unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
 ///
 /// # Safety
 ///
-/// Running the initialisers of the library, and of the libraries that it needs, must be sound.
+/// Running the initializers of the library, and of the libraries that it needs, must be sound.
 #[cfg(windows)]
 unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
     use libloading::os::windows;
@@ -177,7 +177,7 @@ unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
             windows::LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR | windows::LOAD_LIBRARY_SEARCH_DEFAULT_DIRS;
         (std::path::absolute(path).unwrap_or(path.to_owned()), flags)
     };
-    // SAFETY: running the initialisers must be sound ← the caller guarantees it.
+    // SAFETY: running the initializers must be sound ← the caller guarantees it.
     unsafe { windows::Library::load_with_flags(path, flags) }.map(Library::from)
 }
 

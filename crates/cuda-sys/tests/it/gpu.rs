@@ -29,7 +29,7 @@ fn addresses(table: &DriverTable) -> Vec<*const c_void> {
 #[test]
 fn functions_of_the_drivers_version_resolve() {
     let Some(driver) = driver() else { return };
-    // SAFETY: the initialisers must be sound to run ← the library is the driver, and is loaded
+    // SAFETY: the initializers must be sound to run ← the library is the driver, and is loaded
     // already.
     let exports = unsafe { Library::new(driver.origin()) }.expect("the library that is loaded");
     let (mut same, mut newer) = (0, 0);
@@ -65,7 +65,7 @@ fn functions_of_the_drivers_version_resolve() {
 }
 
 #[test]
-fn the_driver_says_the_same_version_again_and_initialises() {
+fn the_driver_says_the_same_version_again_and_initializes() {
     let Some(driver) = driver() else { return };
     let mut version = 0;
     // SAFETY: the pointer must be writable ← it is to a local.

@@ -175,7 +175,7 @@ fn functions_are_requested_at_their_own_version() {
     assert_eq!(driver.version(), Version::new(12020));
     assert_eq!(driver.origin(), path.display().to_string());
 
-    // SAFETY: the initialisers must be sound to run ← the library has none, and is loaded already.
+    // SAFETY: the initializers must be sound to run ← the library has none, and is loaded already.
     let library = unsafe { Library::new(&path) }.unwrap();
     // SAFETY: the symbol's type must be right ← the C above declares it so.
     let count = unsafe { *library.get::<*const c_int>(b"request_count").unwrap() };

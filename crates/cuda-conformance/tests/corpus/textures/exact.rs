@@ -128,7 +128,7 @@ fn address_modes() {
     let elements = Elements::random(Format::S32, 4, [13, 7, 0], 20);
     let border = [-5_i32, 6, i32::MAX, i32::MIN];
     let points = around([13, 7], 2);
-    // Unnormalised coordinates support only two address modes.
+    // Unnormalized coordinates support only two address modes.
     let element = |mode: CUaddress_mode| match mode {
         BORDER => BORDER,
         _ => CLAMP,

@@ -102,7 +102,7 @@ impl PinnedCachingPool {
             let pool: Arc<Blocks> = Arc::clone(blocks);
             Locked::pooled(handle, pool, class)
         };
-        // SAFETY: the memory must be initialised and hold `len` elements ← it was zeroed when it
+        // SAFETY: the memory must be initialized and hold `len` elements ← it was zeroed when it
         // was allocated, and the blocks of its class hold at least `bytes` bytes.
         unsafe { PinnedBuffer::of_locked(locked, len) }
     }

@@ -163,7 +163,7 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     ///
     /// # Safety
     ///
-    /// The memory has room for `len` elements, and all of them are initialised. It may be empty
+    /// The memory has room for `len` elements, and all of them are initialized. It may be empty
     /// only if the elements have a size of 0 bytes in total.
     pub(crate) unsafe fn of_locked(locked: Locked<PinnedBlock>, len: usize) -> Result<Self> {
         match locked.start() {
@@ -239,8 +239,8 @@ impl<T: DeviceRepr> Deref for PinnedBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` initialised elements must be at the address and must not be written while
-        // the slice lives ← the constructor checked the alignment and initialised every element,
+        // SAFETY: `len` initialized elements must be at the address and must not be written while
+        // the slice lives ← the constructor checked the alignment and initialized every element,
         // and every bit pattern is a valid `T`; a transfer that writes the buffer owns it or
         // borrows it mutably.
         unsafe { slice::from_raw_parts(self.as_ptr(), self.len) }

@@ -165,7 +165,7 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
     ///
     /// # Safety
     ///
-    /// * `start` is aligned and points to `len` initialised elements. No other code uses them while
+    /// * `start` is aligned and points to `len` initialized elements. No other code uses them while
     ///   this value is alive.
     /// * The elements stay allocated until this value has been dropped, and for ever if it is never
     ///   dropped or if [`close`](Self::close) fails.
@@ -273,7 +273,7 @@ impl<T: DeviceRepr> Deref for RegisteredBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` initialised elements must be at the address and must not be written while
+        // SAFETY: `len` initialized elements must be at the address and must not be written while
         // the slice lives ← they are the elements of the `Vec`, or the caller of `from_raw_parts`
         // guaranteed it; a transfer that writes them owns `self` or borrows it mutably.
         unsafe { slice::from_raw_parts(self.start.0, self.len) }

@@ -38,7 +38,7 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
         // SAFETY: the destination must be writable for all elements ← the capacity is at least the
         // length.
         unsafe { self.download(elements.as_mut_ptr()) }?;
-        // SAFETY: the elements must be initialised ← the copy has written all of them, and every
+        // SAFETY: the elements must be initialized ← the copy has written all of them, and every
         // bit pattern is a valid `T`.
         unsafe { elements.set_len(len) };
         Ok(elements)

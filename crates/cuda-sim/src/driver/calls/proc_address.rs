@@ -1,6 +1,6 @@
 //! `cuGetProcAddress`: the function for a name and a version.
 //!
-//! This follows the observed behavior of a driver of CUDA 13.0. Lookup is by base name only, and
+//! This follows the observed behaviour of a driver of CUDA 13.0. Lookup is by base name only, and
 //! returns the newest revision that is not newer than the requested version. An unknown name, or a
 //! name with its version suffix, is a success with a null pointer.
 

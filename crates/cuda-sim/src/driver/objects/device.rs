@@ -55,7 +55,7 @@ impl Device {
             limits: Limits::of(config.capability),
             arena: Arena::new(config.memory)?
                 .keep_freed(config.check_freed)
-                .know_written(config.checks.uninitialised),
+                .know_written(config.checks.uninitialized),
             memory_limit: AtomicU64::new(u64::MAX),
             lost: AtomicU32::new(0),
             fault: Mutex::default(),

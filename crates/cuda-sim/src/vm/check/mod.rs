@@ -28,7 +28,7 @@ use shared::SharedShadow;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checks {
     /// Reads of bytes that have not been written.
-    pub uninitialised: bool,
+    pub uninitialized: bool,
     /// Unordered accesses of several threads to shared memory.
     pub races: bool,
     /// Barriers that some threads miss.
@@ -38,7 +38,7 @@ pub struct Checks {
 impl Checks {
     /// Whether the code must report its memory accesses.
     pub fn of_accesses(self) -> bool {
-        self.uninitialised || self.races
+        self.uninitialized || self.races
     }
 }
 

@@ -79,7 +79,7 @@ impl<'a> Observer<'a> {
 
     /// Records that a lane reads a value and uses it.
     pub(in crate::vm) fn read(&mut self, touch: ObservedAccess) {
-        if self.checks().uninitialised {
+        if self.checks().uninitialized {
             self.must_be_written(touch);
         }
         if touch.is_strong {
@@ -100,7 +100,7 @@ impl<'a> Observer<'a> {
     pub(in crate::vm) fn write(&mut self, touch: ObservedAccess, changes: bool) {
         let ObservedAccess { at, size, lane, .. } = touch;
         match at & TAG {
-            0 if self.checks().uninitialised => self.env.launch.map.wrote(at, size),
+            0 if self.checks().uninitialized => self.env.launch.map.wrote(at, size),
             LOCAL => self.state.local.wrote(self.w.index, lane, at & !TAG, size),
             SHARED => {
                 let Some(offset) = self.in_shared(touch) else {
@@ -120,15 +120,15 @@ impl<'a> Observer<'a> {
     /// Records that a lane changes a value atomically.
     pub(in crate::vm) fn update(&mut self, touch: ObservedAccess, reads: bool) {
         let touch = touch.strong();
-        if reads && self.checks().uninitialised {
+        if reads && self.checks().uninitialized {
             self.must_be_written(touch);
         }
         self.state.order.looked(self.w.index);
         self.write(touch, true);
     }
 
-    /// Records a write that does not race with anything: the initialisation of a barrier in memory.
-    pub(in crate::vm) fn initialise(&mut self, touch: ObservedAccess) {
+    /// Records a write that does not race with anything: the initialization of a barrier in memory.
+    pub(in crate::vm) fn initialize(&mut self, touch: ObservedAccess) {
         match self.in_shared(touch) {
             Some(offset) => {
                 let mark = Mark {
@@ -218,7 +218,7 @@ impl<'a> Observer<'a> {
             "reads {} bytes at {:#x} of {}, but the byte at {first:#x} was never written",
             access.size, access.address, access.space
         );
-        self.find(ReportKind::UninitialisedRead, touch, None, message);
+        self.find(ReportKind::UninitializedRead, touch, None, message);
     }
 
     fn race(&mut self, hazard: Hazard, before: Mark, touch: ObservedAccess, offset: u64) {

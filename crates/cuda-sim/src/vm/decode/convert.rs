@@ -247,7 +247,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    /// The specialised implementation of a common conversion.
+    /// The specialized implementation of a common conversion.
     fn convert_fast(&self, from: Ty, to: Ty, plain: bool, towards_zero: bool) -> Option<Kind> {
         use Class::{Float, Signed, Unsigned};
         if !plain && !towards_zero {

@@ -5,7 +5,7 @@ use crate::report::{Hazard, MemorySpace, Report, ReportKind};
 use crate::vm::{Checks, TargetInfo};
 
 const ALL: Checks = Checks {
-    uninitialised: true,
+    uninitialized: true,
     races: true,
     barriers: true,
 };
@@ -71,9 +71,9 @@ fn nobody_wrote_device_memory() {
     let found = found_by(&device, 1, 64, &[out]);
     assert_eq!(found.len(), 1, "{found:?}");
     let report = &found[0];
-    assert_eq!(report.kind, ReportKind::UninitialisedRead);
-    // The first 32 threads read initialised bytes; only two bytes of the next thread's word are
-    // initialised.
+    assert_eq!(report.kind, ReportKind::UninitializedRead);
+    // The first 32 threads read initialized bytes; only two bytes of the next thread's word are
+    // initialized.
     assert_eq!((report.at.thread, report.at.block), ([32, 0, 0], [0; 3]));
     let access = report.access.unwrap();
     assert_eq!(
@@ -121,7 +121,7 @@ fn nobody_wrote_shared_memory() {
     let body = "st.shared.u32 [%s], %t; bar.sync 0; ld.shared.u32 %x0, [%s+4];";
     let found = found(body, 64);
     assert_eq!(found.len(), 1, "{found:?}");
-    assert_eq!(found[0].kind, ReportKind::UninitialisedRead);
+    assert_eq!(found[0].kind, ReportKind::UninitializedRead);
     assert_eq!((found[0].at.thread, found[0].times), ([63, 0, 0], 2));
     let access = found[0].access.unwrap();
     assert_eq!((access.space, access.address), (MemorySpace::Shared, 256));

@@ -133,13 +133,13 @@ fn a_lane_waits_for_another_of_its_warp() {
 #[test]
 fn what_is_no_barrier_or_is_used_wrongly_is_a_fault() {
     for (body, words) in [
-        ("mbarrier.arrive.shared.b64 _, [%b];", "initialised"),
+        ("mbarrier.arrive.shared.b64 _, [%b];", "initialized"),
         ("mbarrier.init.shared.b64 [%b], 0;", "count"),
         ("mbarrier.init.shared.b64 [%b], 1048576;", "count"),
         (
             "mbarrier.init.shared.b64 [%b], 1; mbarrier.inval.shared.b64 [%b];
              mbarrier.test_wait.parity.shared.b64 %p, [%b], 0;",
-            "initialised",
+            "initialized",
         ),
         (
             "mbarrier.init.shared.b64 [%b], 2; mbarrier.arrive.shared.b64 _, [%b], 3;",

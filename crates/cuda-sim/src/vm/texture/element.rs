@@ -33,7 +33,7 @@ fn whole(channel: Channel, bits: u32) -> u32 {
     }
 }
 
-/// An integer that is read as a number from 0 or -1 to 1; `None` if the channel is not normalised.
+/// An integer that is read as a number from 0 or -1 to 1; `None` if the channel is not normalized.
 fn normalized(channel: Channel, bits: u32) -> Option<f32> {
     let signed = |value: i32, most: f32| (value as f32 / most).max(-1.0);
     Some(match channel {
