@@ -15,8 +15,7 @@ use cuda_driver::prelude::*;
 use cuda_sys::CUctx_st;
 
 use crate::rig::{Attack, Case};
-
-const COPY: &str = include_str!("../it/kernels/copy.ptx");
+use crate::set_up::{COPY, load, stream as new_stream};
 
 /// Foreign code that owns a context.
 struct Owner {
@@ -69,7 +68,7 @@ fn everything_outlives_a_withdrawn_context() {
     Attack::new().leaks().run(|case| {
         let owner = Owner::new(case);
         let context = owner.borrow();
-        let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let stream = new_stream(&context);
         let words = vec![4_u32; case.n];
         let mut buffer = DeviceBuffer::from_host(&stream, &words).unwrap();
         let pool = CachingPool::new(&context);
@@ -77,7 +76,7 @@ fn everything_outlives_a_withdrawn_context() {
         let pinned_pool = PinnedCachingPool::new(&context, PinnedFlags::default());
         let mut pinned = PinnedBuffer::from_host_in(&pinned_pool, &words).unwrap();
         let managed = ManagedBuffer::from_host(&stream, &words).unwrap();
-        let module = Module::load(&context, &Ptx::new(COPY).unwrap()).unwrap();
+        let module = load(&context, COPY);
         let function = module.function("copy").unwrap();
         let mut graph = Graph::new(&context).unwrap();
         let host = GraphHostBuffer::new(PinnedBuffer::from_host_in(&pinned_pool, &words).unwrap())
@@ -139,12 +138,10 @@ fn handles_of_one_context_order_each_others_streams() {
         let owner = Owner::new(case);
         let contexts = [owner.borrow(), owner.borrow(), owner.borrow()];
         let kernels = contexts.each_ref().map(|context| {
-            let module = Module::load(context, &Ptx::new(COPY).unwrap()).unwrap();
+            let module = load(context, COPY);
             module.function("copy").unwrap()
         });
-        let streams = contexts
-            .each_ref()
-            .map(|context| Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap());
+        let streams = contexts.each_ref().map(new_stream);
         let mut a = DeviceBuffer::from_host(&streams[0], &vec![0_u32; case.n]).unwrap();
         let mut b = DeviceBuffer::from_host(&streams[1], &vec![0_u32; case.n]).unwrap();
         for round in 1..6_usize {
@@ -176,7 +173,7 @@ fn contexts_go_while_they_are_current() {
         let mut kept = Vec::new();
         for round in 0..4_u32 {
             let own = Context::new(case.context.device(), ContextFlags::empty()).unwrap();
-            let stream = Stream::new(&own, StreamFlags::NON_BLOCKING, 0).unwrap();
+            let stream = new_stream(&own);
             let buffer = DeviceBuffer::from_host(&stream, &vec![round; case.n]).unwrap();
             case.hold_up(&stream);
             let guard = own.make_current().unwrap();

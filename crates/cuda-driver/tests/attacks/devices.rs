@@ -7,8 +7,7 @@ use cuda_driver::memory::{CachingPool, MemoryPool};
 use cuda_driver::prelude::*;
 
 use crate::rig::{Attack, Case, Side};
-
-const VARIABLES: &str = include_str!("../it/kernels/variables.ptx");
+use crate::set_up::{VARIABLES, load, stream as new_stream};
 
 /// Copies all of `from` to `to`, which is in another context.
 fn copy_peer(to: &mut DeviceBuffer<u32>, from: &DeviceBuffer<u32>) {
@@ -81,7 +80,7 @@ fn peer_copy_target_is_dropped() {
 fn module_goes_under_a_peer_copy_of_its_variable() {
     Attack::new().with_two_contexts().run(|case| {
         let (home, there) = (case.stream(), case.other().stream());
-        let load = || Module::load(&case.context, &Ptx::new(VARIABLES).unwrap()).unwrap();
+        let load = || load(&case.context, VARIABLES);
         let mut results = Vec::new();
         for round in 1..5_u32 {
             let module = load();
@@ -112,7 +111,7 @@ fn module_goes_under_a_peer_copy_of_its_variable() {
 fn module_goes_under_a_peer_copy_to_its_variable() {
     Attack::new().with_two_contexts().run(|case| {
         let (home, there) = (case.stream(), case.other().stream());
-        let load = || Module::load(&case.context, &Ptx::new(VARIABLES).unwrap()).unwrap();
+        let load = || load(&case.context, VARIABLES);
         for _ in 0..4 {
             let source = DeviceBuffer::from_host(&there, &[66_u32]).unwrap();
             let module = load();
@@ -140,7 +139,7 @@ fn buffers_are_used_after_the_other_context_has_gone() {
             let mut buffer = case.filled(&home, 0);
             {
                 let own = Context::new(case.context.device(), ContextFlags::empty()).unwrap();
-                let there = Stream::new(&own, StreamFlags::NON_BLOCKING, 0).unwrap();
+                let there = new_stream(&own);
                 let words = vec![round; case.n];
                 let source = DeviceBuffer::from_host(&there, &words).unwrap();
                 let mut sink = DeviceBuffer::<u32>::zeroed(&there, case.n).unwrap();
@@ -163,7 +162,7 @@ fn objects_of_the_wrong_context_are_refused() {
         let other = case.other();
         let (home, there) = (case.stream(), other.stream());
         let (mut a, mut b) = (case.filled(&home, 1), other.filled(&there, 2));
-        let event = Event::new(&case.context, EventFlags::DISABLE_TIMING).unwrap();
+        let event = case.event();
         assert!(event.record(&there).is_err(), "{}", case.title);
         assert!(case.copy(&there, a.as_mut_slice(), b.as_slice()).is_err());
         let clone = b.try_clone().unwrap();
@@ -176,7 +175,7 @@ fn objects_of_the_wrong_context_are_refused() {
         assert!(a.copy_from_pinned_async(case.pinned(9), &there).is_err());
         assert!(b.copy_from_pinned_async(case.pinned(9), &home).is_err());
         assert!(there.write_value(&a, 0, 9_u32).is_err(), "{}", case.title);
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         assert!(
             graph.add_fill(&[], &mut b, 9_u32).is_err(),
             "{}",
@@ -214,10 +213,10 @@ fn streams_wait_across_contexts() {
             case.hold_up(&stream);
             case.mix(&stream, buffer.as_mut_slice(), one.as_slice())
                 .unwrap();
-            let event = Event::new(&case.context, EventFlags::DISABLE_TIMING).unwrap();
+            let event = case.event();
             event.record(&stream).unwrap();
             there.wait(&event).unwrap();
-            let back = Event::new(&case.other().context, EventFlags::DISABLE_TIMING).unwrap();
+            let back = case.other().event();
             back.record(&there).unwrap();
             drop((stream, event, there));
             home.wait(&back).unwrap();

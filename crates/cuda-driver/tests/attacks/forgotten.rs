@@ -3,7 +3,7 @@
 use cuda_driver::memory::Unpooled;
 use std::mem;
 
-use cuda_driver::memory::{CachingPool, PinnedCachingPool};
+use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::ValueBatch;
 
@@ -15,7 +15,7 @@ use crate::rig::Attack;
 fn forgotten_download_keeps_its_block() {
     Attack::new().leaks().run(|case| {
         let (stream, n) = (case.stream(), case.n);
-        let pool = PinnedCachingPool::new(&case.context, PinnedFlags::default());
+        let pool = case.pinned_pool();
         let source = case.filled(&stream, 7);
         for round in 0..4 {
             case.hold_up(&stream);
@@ -36,7 +36,7 @@ fn forgotten_download_keeps_its_block() {
 fn forgotten_upload_reads_its_own_words() {
     Attack::new().leaks().run(|case| {
         let (stream, n) = (case.stream(), case.n);
-        let pool = PinnedCachingPool::new(&case.context, PinnedFlags::default());
+        let pool = case.pinned_pool();
         let mut target = case.filled(&stream, 0);
         for round in 1..5 {
             case.hold_up(&stream);
@@ -106,13 +106,12 @@ fn forgotten_executables_hold_their_buffers() {
         let stream = case.stream();
         let mut result = case.filled(&stream, 0);
         let inner = case.filled(&stream, 5);
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         graph.add_copy(&[], &mut result, &inner).unwrap();
         drop(inner);
         let exec = graph.instantiate().unwrap();
         mem::forget(graph);
-        case.hold_up(&stream);
-        exec.launch(&stream).unwrap();
+        case.launch_late(&exec, &stream);
         mem::forget(exec);
         let others: Vec<_> = (0..4).map(|_| case.filled(&stream, 9)).collect();
         case.expect(&result, 5);
@@ -140,7 +139,7 @@ fn forgotten_calls_and_completions_still_run() {
             };
             mem::forget(stream.launch_host(add).unwrap());
             buffer.fill(round).unwrap();
-            let event = Event::new(&case.context, EventFlags::DISABLE_TIMING).unwrap();
+            let event = case.event();
             event.record(&stream).unwrap();
             other.wait(&event).unwrap();
             mem::forget((event.completion(), stream.completion(), event));

@@ -8,6 +8,7 @@ use cuda_driver::graph::{Capture, GraphHostBuffer};
 use cuda_driver::prelude::*;
 
 use crate::rig::{Attack, is_borrowed};
+use crate::set_up::stream as new_stream;
 
 /// Claim: while the host has the memory of a `GraphHostBuffer` mapped, a launch that uses it fails.
 /// A write guard is forgotten: the memory belongs to the host forever, and no launch writes it.
@@ -17,11 +18,10 @@ fn forgotten_host_write_refuses_launches() {
         let stream = case.stream();
         let source = case.filled(&stream, 4);
         let host = GraphHostBuffer::new(case.pinned(1)).unwrap();
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         graph.add_copy(&[], &host, &source).unwrap();
         let exec = graph.instantiate().unwrap();
-        case.hold_up(&stream);
-        exec.launch(&stream).unwrap();
+        case.launch_late(&exec, &stream);
         let mut guard = host.write().unwrap();
         case.expect_words(&guard, 4);
         guard.fill(2);
@@ -45,10 +45,7 @@ fn forgotten_host_read_refuses_writers_only() {
         let stream = case.stream();
         let (source, mut target) = (case.filled(&stream, 4), case.filled(&stream, 0));
         let host = GraphHostBuffer::new(case.pinned(1)).unwrap();
-        let (mut reads, mut writes) = (
-            Graph::new(&case.context).unwrap(),
-            Graph::new(&case.context).unwrap(),
-        );
+        let (mut reads, mut writes) = (case.graph(), case.graph());
         reads.add_copy(&[], &mut target, &host).unwrap();
         writes.add_copy(&[], &host, &source).unwrap();
         let (reads, writes) = (reads.instantiate().unwrap(), writes.instantiate().unwrap());
@@ -134,7 +131,7 @@ fn forgotten_current_context_changes_no_object() {
         });
         let third = Context::new(case.context.device(), ContextFlags::empty()).unwrap();
         mem::forget(third.make_current().unwrap());
-        let there = Stream::new(&third, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let there = new_stream(&third);
         let other = DeviceBuffer::from_host(&there, &[1_u32; 8]).unwrap();
         drop((other, there, third));
         let one = case.filled(&case.context.per_thread_stream(), 1);
@@ -149,14 +146,14 @@ fn forgotten_current_context_changes_no_object() {
 #[test]
 fn forgotten_graph_allocation_is_no_executable() {
     Attack::new().run(|case| {
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         let allocation = graph.add_alloc_zeroed::<u32>(&[], case.n).unwrap();
         // It has no `Drop`: the graph detects that no node frees it.
         let _ = allocation;
         assert!(graph.instantiate().is_err(), "{}", case.title);
         let stream = case.stream();
         let mut buffer = case.filled(&stream, 1);
-        let mut parent = Graph::new(&case.context).unwrap();
+        let mut parent = case.graph();
         let fill = parent.add_fill(&[], &mut buffer, 2_u32).unwrap();
         assert!(
             parent.add_child(&[fill.edge()], &graph).is_err(),

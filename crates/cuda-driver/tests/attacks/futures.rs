@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::thread;
 
-use cuda_driver::memory::PinnedCachingPool;
 use cuda_driver::prelude::*;
 
 use crate::rig::{Attack, Case};
@@ -149,7 +148,7 @@ fn futures_move_between_threads() {
 fn polled_transfers_are_dropped_into_their_pool() {
     Attack::new().run(|case| {
         let stream = case.stream();
-        let pool = PinnedCachingPool::new(&case.context, PinnedFlags::default());
+        let pool = case.pinned_pool();
         let source = case.filled(&stream, 6);
         let waker = Waker::from(Arc::new(Wakes(Arc::default())));
         for round in 0..5 {

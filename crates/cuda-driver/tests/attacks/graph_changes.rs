@@ -17,17 +17,15 @@ use crate::rig::{Attack, Case};
 fn targets_change_under_launches() {
     Attack::new().run(|case| {
         let (stream, home) = (case.stream(), case.stream());
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         let mut first = case.filled(&home, 0);
         let node = graph.add_fill(&[], &mut first, 1_u32).unwrap();
         let exec = graph.instantiate().unwrap();
         let mut targets: Vec<_> = (0..4).map(|_| case.filled(&home, 0)).collect();
-        case.hold_up(&stream);
-        exec.launch(&stream).unwrap();
+        case.launch_late(&exec, &stream);
         for (target, value) in targets.iter_mut().zip(2..) {
             exec.set_fill(node, &mut *target, value).unwrap();
-            case.hold_up(&stream);
-            exec.launch(&stream).unwrap();
+            case.launch_late(&exec, &stream);
         }
         let mut last = case.filled(&home, 0);
         exec.set_fill(node, &mut last, 70_u32).unwrap();
@@ -52,12 +50,11 @@ fn sources_are_replaced_and_dropped_under_launches() {
         let mut results = Vec::new();
         for round in 0..3 {
             let (mut to, from) = (case.filled(&stream, 0), case.filled(&home, 10 + round));
-            let mut graph = Graph::new(&case.context).unwrap();
+            let mut graph = case.graph();
             let node = graph.add_copy(&[], &mut to, &from).unwrap();
             let exec = graph.instantiate().unwrap();
             drop(graph);
-            case.hold_up(&stream);
-            exec.launch(&stream).unwrap();
+            case.launch_late(&exec, &stream);
             let (mut other, second) = (case.filled(&stream, 0), case.filled(&home, 20 + round));
             exec.set_copy(node, &mut other, &second).unwrap();
             drop(from);
@@ -82,14 +79,13 @@ fn nodes_are_removed_under_launches() {
         let stream = case.stream();
         let (mut a, mut b) = (case.filled(&stream, 1), case.filled(&stream, 0));
         let mut c = case.filled(&stream, 0);
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         graph.add_fill(&[], &mut a, 2_u32).unwrap();
         let middle = graph.add_copy(&[], &mut b, &a).unwrap();
         graph.add_copy(&[], &mut c, &b).unwrap();
         graph.add_fill(&[], &mut a, 3_u32).unwrap();
         let before = graph.instantiate().unwrap();
-        case.hold_up(&stream);
-        before.launch(&stream).unwrap();
+        case.launch_late(&before, &stream);
         graph.remove(middle).unwrap();
         assert!(matches!(graph.remove(middle), Err(Error::NodeGone)));
         let after = graph.instantiate().unwrap();
@@ -107,7 +103,7 @@ fn nodes_are_removed_under_launches() {
 
 /// Builds a graph with the same nodes on other buffers.
 fn chain(case: &Case, to: &mut DeviceBuffer<u32>, from: &DeviceBuffer<u32>) -> Graph {
-    let mut graph = Graph::new(&case.context).unwrap();
+    let mut graph = case.graph();
     graph.add_copy(&[], &mut *to, from).unwrap();
     let args = (to, from, case.n as u32);
     // SAFETY: the kernel uses n words of each ← both have n.
@@ -126,8 +122,7 @@ fn updates_swap_all_memory_under_launches() {
         let mut all = vec![(x, 3)];
         drop(y);
         for round in 2..6 {
-            case.hold_up(&stream);
-            exec.launch(&stream).unwrap();
+            case.launch_late(&exec, &stream);
             let (mut x, y) = (case.filled(&home, 0), case.filled(&home, round));
             let graph = chain(case, &mut x, &y);
             exec.update(&graph).unwrap();
@@ -152,7 +147,7 @@ fn threads_change_and_launch_at_once() {
     Attack::new().run(|case| {
         let stream = case.stream();
         let (mut a, mut b) = (case.filled(&stream, 1), case.filled(&stream, 1));
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         let fill = graph.add_fill(&[], &mut a, 1_u32).unwrap();
         graph.add_copy(&[fill.edge()], &mut b, &a).unwrap();
         let exec = graph.instantiate().unwrap();
@@ -203,13 +198,12 @@ fn closures_are_replaced_under_launches() {
                 log.lock().unwrap().push(value);
             }
         };
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         let node = graph.add_host(&[], say(0)).unwrap();
         let exec = graph.instantiate().unwrap();
         drop(graph);
         for value in 1..6 {
-            case.hold_up(&stream);
-            exec.launch(&stream).unwrap();
+            case.launch_late(&exec, &stream);
             exec.set_host(node, say(value)).unwrap();
         }
         drop(exec);
@@ -239,7 +233,7 @@ fn replaced_closure_launches_its_executable_in_drop() {
         let stream = case.stream();
         let mut buffer = case.filled(&stream, 0);
         let launched = Arc::new(AtomicU32::new(0));
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         let node = graph.add_host(&[], || {}).unwrap();
         graph.add_fill(&[], &mut buffer, 4_u32).unwrap();
         let exec = Arc::new(graph.instantiate().unwrap());
@@ -265,15 +259,14 @@ fn conditional_bodies_change_and_go() {
     Attack::new().since(12, 3).run(|case| {
         let stream = case.stream();
         let (mut a, mut b) = (case.filled(&stream, 1), case.filled(&stream, 0));
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         let handle = graph.conditional_handle(Some(1)).unwrap();
         graph.add_fill(&[], &mut a, 2_u32).unwrap();
         let (node, mut body) = graph.add_if(&[], handle).unwrap();
         body.add_copy(&[], &mut b, &a).unwrap();
         graph.add_fill(&[], &mut a, 3_u32).unwrap();
         let exec = graph.instantiate().unwrap();
-        case.hold_up(&stream);
-        exec.launch(&stream).unwrap();
+        case.launch_late(&exec, &stream);
         // After the copy in the body, and before the fill that follows it.
         body.add_fill(&[], &mut a, 9_u32).unwrap();
         body.add_copy(&[], &mut b, &a).unwrap();
@@ -304,19 +297,18 @@ fn children_are_replaced_under_launches() {
     Attack::new().run(|case| {
         let stream = case.stream();
         let child = |buffer: &mut DeviceBuffer<u32>, value: u32| {
-            let mut graph = Graph::new(&case.context).unwrap();
+            let mut graph = case.graph();
             graph.add_fill(&[], buffer, value).unwrap();
             graph
         };
         let mut first = case.filled(&stream, 0);
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         let node = graph.add_child(&[], &child(&mut first, 1)).unwrap();
         let exec = graph.instantiate().unwrap();
         drop(graph);
         let mut all = vec![(first, 1)];
         for value in 2..6 {
-            case.hold_up(&stream);
-            exec.launch(&stream).unwrap();
+            case.launch_late(&exec, &stream);
             let mut next = case.filled(&stream, 0);
             exec.set_child(node, &child(&mut next, value)).unwrap();
             all.push((next, value));
@@ -337,11 +329,11 @@ fn children_are_replaced_under_launches() {
 fn events_and_words_of_nodes_are_dropped() {
     Attack::new().run(|case| {
         let stream = case.stream();
-        let event = Event::new(&case.context, EventFlags::DISABLE_TIMING).unwrap();
+        let event = case.event();
         let event = Arc::new(event);
         let words = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 4).unwrap();
         let mut buffer = case.filled(&stream, 0);
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         let batch = ValueBatch::new().write(&words, 1, 5_u32).unwrap();
         let Ok(node) = graph.add_batch(&[], batch) else {
             // Older drivers do not support such nodes.
@@ -352,8 +344,7 @@ fn events_and_words_of_nodes_are_dropped() {
             .add_fill(&[record.edge()], &mut buffer, 3_u32)
             .unwrap();
         let exec = graph.instantiate().unwrap();
-        case.hold_up(&stream);
-        exec.launch(&stream).unwrap();
+        case.launch_late(&exec, &stream);
         let other = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 4).unwrap();
         let batch = ValueBatch::new().write(&other, 2, 6_u32).unwrap();
         exec.set_batch(node, batch).unwrap();

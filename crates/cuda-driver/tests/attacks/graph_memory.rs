@@ -34,7 +34,7 @@ fn zero_fill_of_an_allocation_cannot_be_removed() {
             let mut graph = if captured {
                 allocating(case, &mut to)
             } else {
-                let mut graph = Graph::new(&case.context).unwrap();
+                let mut graph = case.graph();
                 let allocation = graph.add_alloc_zeroed::<u32>(&[], case.n).unwrap();
                 graph.add_copy(&[], &mut to, &allocation).unwrap();
                 graph.add_free(&[], allocation).unwrap();
@@ -94,8 +94,8 @@ fn allocations_stay_in_their_graph() {
     Attack::new().run(|case| {
         let stream = case.stream();
         let mut to = case.filled(&stream, 1);
-        let mut own = Graph::new(&case.context).unwrap();
-        let mut other = Graph::new(&case.context).unwrap();
+        let mut own = case.graph();
+        let mut other = case.graph();
         let allocation = own.add_alloc_zeroed::<u32>(&[], case.n).unwrap();
         assert!(
             other.add_copy(&[], &mut to, &allocation).is_err(),
@@ -123,7 +123,7 @@ fn allocations_outlive_their_uses() {
     Attack::new().run(|case| {
         let streams = [case.stream(), case.stream()];
         let mut to = case.filled(&streams[0], 1);
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         let mut first = graph.add_alloc_zeroed::<u32>(&[], case.n).unwrap();
         let mut second = graph.add_alloc_zeroed::<u32>(&[], case.n).unwrap();
         graph.add_fill(&[], &mut first, 3_u32).unwrap();

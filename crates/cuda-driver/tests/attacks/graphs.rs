@@ -11,7 +11,7 @@ use crate::rig::{Attack, Case};
 
 /// An executable that does `x = 2 * x + y`.
 fn mixing(case: &Case, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) -> GraphExec {
-    let mut graph = Graph::new(&case.context).unwrap();
+    let mut graph = case.graph();
     let args = (x, y, case.n as u32);
     // SAFETY: the kernel uses n words of each ← both have n.
     unsafe { graph.add_kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
@@ -27,8 +27,7 @@ fn launches_on_several_streams_run_in_turn() {
         let exec = mixing(case, &mut x, &y);
         for round in 0..9 {
             let stream = &streams[round % 3];
-            case.hold_up(stream);
-            exec.launch(stream).unwrap();
+            case.launch_late(&exec, stream);
         }
         case.expect(&x, 511);
     });
@@ -49,8 +48,7 @@ fn executables_share_buffers_between_threads() {
                 scope.spawn(move || {
                     let stream = case.stream();
                     for _ in 0..3 {
-                        case.hold_up(&stream);
-                        exec.launch(&stream).unwrap();
+                        case.launch_late(exec, &stream);
                     }
                 });
             }
@@ -108,8 +106,7 @@ fn buffers_dropped_under_launches_stay() {
             drop(y);
             let mut fresh = Vec::new();
             for exec in execs {
-                case.hold_up(&other);
-                exec.launch(&other).unwrap();
+                case.launch_late(&exec, &other);
                 drop(exec);
                 fresh.push(DeviceBuffer::from_host_in(&pool, &stream, &vec![60; case.n]).unwrap());
             }
@@ -130,7 +127,7 @@ fn overlapping_pieces_are_ordered_by_their_bytes() {
         let quarter = case.n / 4;
         let mut x = case.filled(&stream, 0);
         let mut model = [0_u32; 4];
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         for value in 1..12 {
             let (from, len) = (case.pick(4), 1 + case.pick(2));
             let to = (from + len).min(4);
@@ -160,7 +157,7 @@ fn halves_on_per_thread_streams_beside_a_graph() {
         let half = case.n / 2;
         let mut x = case.filled(&stream, 0);
         let one = case.filled(&stream, 1);
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         let low = x.slice_mut(..half).unwrap();
         let args = (low, one.slice(..half).unwrap(), half as u32);
         // SAFETY: the kernel uses half as many words of each as the buffers have ← the pieces have
@@ -197,7 +194,7 @@ fn host_guards_never_see_half_a_launch() {
         let stream = case.stream();
         let (mut x, one) = (case.filled(&stream, 0), case.filled(&stream, 1));
         let host = GraphHostBuffer::new(case.pinned(0)).unwrap();
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         let args = (&mut x, &one, case.n as u32);
         // SAFETY: the kernel uses n words of each ← both have n.
         unsafe { graph.add_kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
@@ -230,11 +227,11 @@ fn clones_and_children_outlive_their_origin() {
         let stream = case.stream();
         let (mut x, y) = (case.filled(&stream, 0), case.filled(&stream, 3));
         let execs = {
-            let mut inner = Graph::new(&case.context).unwrap();
+            let mut inner = case.graph();
             let args = (&mut x, &y, case.n as u32);
             // SAFETY: the kernel uses n words of each ← both have n.
             unsafe { inner.add_kernel(&[], case.mix_kernel(), case.config(), args) }.unwrap();
-            let mut outer = Graph::new(&case.context).unwrap();
+            let mut outer = case.graph();
             outer.add_child(&[], &inner).unwrap();
             // The child is a copy from the time when it was added.
             inner.add_fill(&[], &mut x, 1_000_000_u32).unwrap();
@@ -245,8 +242,7 @@ fn clones_and_children_outlive_their_origin() {
         drop(y);
         let others: Vec<_> = (0..3).map(|_| case.filled(&stream, 50)).collect();
         for exec in execs {
-            case.hold_up(&stream);
-            exec.launch(&stream).unwrap();
+            case.launch_late(&exec, &stream);
         }
         case.expect(&x, 9);
         for other in &others {

@@ -15,8 +15,7 @@ use cuda_driver::memory::{
 use cuda_driver::prelude::*;
 
 use crate::rig::{Attack, Case};
-
-const VARIABLES: &str = include_str!("../it/kernels/variables.ptx");
+use crate::set_up::{VARIABLES, stream as new_stream};
 
 /// Drops `owners` in a host function of `stream`, and waits until that has happened.
 fn drop_inside<T: Send + 'static>(case: &Case, stream: &Stream, owners: T) {
@@ -72,7 +71,7 @@ fn device_buffers_dropped_inside_outlive_readers() {
 fn transfers_dropped_inside_end_their_copies() {
     Attack::new().run(|case| {
         let (stream, host) = (case.stream(), case.stream());
-        let pool = PinnedCachingPool::new(&case.context, PinnedFlags::default());
+        let pool = case.pinned_pool();
         let (mut a, mut b, c) = (
             case.filled(&stream, 0),
             case.filled(&stream, 0),
@@ -106,7 +105,7 @@ fn streams_and_events_dropped_inside_are_waited_for() {
         let one = case.filled(&home, 1);
         for _ in 0..4 {
             let stream = case.stream();
-            let event = Event::new(&case.context, EventFlags::DISABLE_TIMING).unwrap();
+            let event = case.event();
             case.hold_up(&stream);
             case.mix(&stream, buffer.as_mut_slice(), one.as_slice())
                 .unwrap();
@@ -164,12 +163,11 @@ fn graphs_dropped_inside_run_to_their_end() {
         for round in 1..4 {
             let source = GraphHostBuffer::new(case.pinned(round)).unwrap();
             let mut middle = case.filled(&stream, 0);
-            let mut graph = Graph::new(&case.context).unwrap();
+            let mut graph = case.graph();
             graph.add_copy(&[], &mut middle, &source).unwrap();
             graph.add_copy(&[], &mut result, &middle).unwrap();
             let exec = graph.instantiate().unwrap();
-            case.hold_up(&stream);
-            exec.launch(&stream).unwrap();
+            case.launch_late(&exec, &stream);
             drop_inside(case, &host, (exec, graph, source, middle));
             let other = case.filled(&stream, 90);
             case.expect(&result, round);
@@ -186,7 +184,7 @@ fn closures_dropped_inside_closures_are_freed() {
         let (stream, host) = (case.stream(), case.stream());
         let ran = Arc::new(AtomicU32::new(0));
         let inner = {
-            let mut graph = Graph::new(&case.context).unwrap();
+            let mut graph = case.graph();
             let mut buffer = case.filled(&stream, 0);
             graph.add_fill(&[], &mut buffer, 1_u32).unwrap();
             (graph.instantiate().unwrap(), graph, buffer)
@@ -194,14 +192,13 @@ fn closures_dropped_inside_closures_are_freed() {
         let counter = Arc::clone(&ran);
         let keep = Arc::new(inner);
         let kept = Arc::downgrade(&keep);
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         let node = graph.add_host(&[], move || {
             let _kept = &keep;
             counter.fetch_add(1, Ordering::SeqCst);
         });
         let exec = graph.instantiate().unwrap();
-        case.hold_up(&stream);
-        exec.launch(&stream).unwrap();
+        case.launch_late(&exec, &stream);
         exec.set_host(node.unwrap(), || {}).unwrap();
         drop_inside(case, &host, (graph, exec));
         stream.synchronize().unwrap();
@@ -242,7 +239,7 @@ fn context_dropped_inside_ends_behind_its_work() {
     Attack::new().run(|case| {
         let (host, word) = (case.stream(), Arc::new(AtomicU32::new(0)));
         let own = Context::new(case.context.device(), ContextFlags::empty()).unwrap();
-        let stream = Stream::new(&own, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let stream = new_stream(&own);
         let pool = CachingPool::new(&own);
         let buffer = DeviceBuffer::from_host_in(&pool, &stream, &vec![5_u32; case.n]).unwrap();
         let pinned = PinnedCachingPool::new(&own, PinnedFlags::default());
@@ -270,7 +267,7 @@ fn closure_owns_its_own_stream_and_context() {
         let ran = Arc::new(AtomicU32::new(0));
         for _ in 0..3 {
             let own = Context::new(case.context.device(), ContextFlags::empty()).unwrap();
-            let stream = Stream::new(&own, StreamFlags::NON_BLOCKING, 0).unwrap();
+            let stream = new_stream(&own);
             let buffer = DeviceBuffer::<u32>::zeroed(&stream, case.n).unwrap();
             let (counter, same) = (Arc::clone(&ran), stream.clone());
             let call = same.launch_host(move || {

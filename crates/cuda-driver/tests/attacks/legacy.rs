@@ -58,7 +58,7 @@ fn expect_progress(case: &Case, meddle: impl FnOnce(&Stream)) {
 #[test]
 fn event_in_the_legacy_stream_holds_nothing_up() {
     Attack::new().run(|case| {
-        let event = Event::new(&case.context, EventFlags::DISABLE_TIMING).unwrap();
+        let event = case.event();
         expect_progress(case, |legacy| event.record(legacy).unwrap());
     });
 }
@@ -90,7 +90,7 @@ fn fork_of_the_legacy_stream_holds_nothing_up() {
 
 /// An executable that fills `buffer` with 1.
 fn filling(case: &Case, buffer: &mut DeviceBuffer<u32>) -> GraphExec {
-    let mut graph = Graph::new(&case.context).unwrap();
+    let mut graph = case.graph();
     graph.add_fill(&[], buffer, 1_u32).unwrap();
     graph.instantiate().unwrap()
 }
@@ -194,7 +194,7 @@ fn held_up_stream_stops_no_other_deferred_drop() {
         let alive = Arc::new(());
         let exec = {
             let kept = Arc::clone(&alive);
-            let mut graph = Graph::new(&case.other().context).unwrap();
+            let mut graph = case.other().graph();
             let host = move || {
                 let _kept = &kept;
             };

@@ -6,7 +6,7 @@ use std::thread;
 
 use cuda_driver::error::Status;
 use cuda_driver::graph::GraphHostBuffer;
-use cuda_driver::memory::{CachingPool, PinnedCachingPool};
+use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
 
 use crate::rig::{Attack, Case};
@@ -23,7 +23,7 @@ fn lose(case: &Case) {
 fn blocks_of_lost_copies_are_not_handed_out() {
     Attack::new().loses_device().run(|case| {
         let stream = case.stream();
-        let pool = PinnedCachingPool::new(&case.context, PinnedFlags::default());
+        let pool = case.pinned_pool();
         let source = case.filled(&stream, 5);
         let blocks: Vec<_> = (0..3)
             .map(|_| PinnedBuffer::<u32>::zeroed_in(&pool, case.n).unwrap())
@@ -64,7 +64,7 @@ fn everything_is_dropped_after_the_loss() {
         let pool = CachingPool::new(&case.context);
         let mut buffer = DeviceBuffer::from_host_in(&pool, &stream, &vec![1; case.n]).unwrap();
         let host = GraphHostBuffer::new(case.pinned(2)).unwrap();
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         graph.add_copy(&[], &mut buffer, &host).unwrap();
         let exec = graph.instantiate().unwrap();
         let drops = Arc::new(AtomicU32::new(0));
@@ -75,8 +75,7 @@ fn everything_is_dropped_after_the_loss() {
             }
         }
         let counts = Counts(Arc::clone(&drops));
-        case.hold_up(&stream);
-        exec.launch(&stream).unwrap();
+        case.launch_late(&exec, &stream);
         let call = stream.launch_host(move || drop(counts)).unwrap();
         let completion = stream.completion();
         lose(case);

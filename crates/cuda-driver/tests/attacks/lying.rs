@@ -186,7 +186,7 @@ fn fill_of(
     GraphExec,
     cuda_driver::graph::Node<cuda_driver::graph::node_kind::Memset>,
 ) {
-    let mut graph = Graph::new(&case.context).unwrap();
+    let mut graph = case.graph();
     let node = graph.add_fill(&[], buffer, value).unwrap();
     (graph.instantiate().unwrap(), node)
 }
@@ -258,7 +258,7 @@ fn conversions_panic() {
         let stream = case.stream();
         let (mut a, mut b) = (case.filled(&stream, 0), case.filled(&stream, 0));
         let (exec, node) = fill_of(case, &mut a, 1);
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         crate::rig::panics("converted", || {
             let meddle = || panic!("converted");
             let _ = exec.set_fill(
@@ -303,9 +303,9 @@ fn nodes_that_change_are_refused() {
     Attack::new().run(|case| {
         let stream = case.stream();
         let (mut a, mut b) = (case.filled(&stream, 0), case.filled(&stream, 0));
-        let mut foreign = Graph::new(&case.context).unwrap();
+        let mut foreign = case.graph();
         let alien = foreign.add_fill(&[], &mut a, 9_u32).unwrap();
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         let own = graph.add_fill(&[], &mut a, 1_u32).unwrap();
         let copy = graph.add_copy(&[], &mut b, &a).unwrap();
         for nodes in [[alien.id(), own.id()], [own.id(), alien.id()]] {

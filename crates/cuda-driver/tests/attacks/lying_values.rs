@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use cuda_driver::graph::GraphHostBuffer;
-use cuda_driver::memory::{CachingPool, ManagedBuffer, PinnedCachingPool};
+use cuda_driver::memory::{CachingPool, ManagedBuffer};
 use cuda_driver::prelude::*;
 
 use crate::rig::Attack;
@@ -53,7 +53,7 @@ fn elements_that_cannot_be_cloned_are_copied_as_bits() {
         let words: Vec<Liar> = (0..case.n as u32).map(Liar).collect();
         let expected = numbers(&words);
         let pool = CachingPool::new(&case.context);
-        let pinned_pool = PinnedCachingPool::new(&case.context, PinnedFlags::default());
+        let pinned_pool = case.pinned_pool();
         let mut buffers = [
             DeviceBuffer::from_host(&stream, &words).unwrap(),
             DeviceBuffer::from_host_in(&pool, &stream, &words).unwrap(),
@@ -87,7 +87,7 @@ fn elements_that_cannot_be_cloned_are_copied_as_bits() {
             assert_eq!(numbers(&pinned), expected, "{}", case.title);
         }
         buffers[1].fill(Liar(0x0102_0304)).unwrap();
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         let zeroes = PinnedBuffer::zeroed(&case.context, case.n, PinnedFlags::default()).unwrap();
         let host = GraphHostBuffer::<Liar>::new(zeroes).unwrap();
         graph.add_fill(&[], &mut buffers[0], Liar(7)).unwrap();
@@ -105,7 +105,7 @@ fn elements_that_cannot_be_cloned_are_copied_as_bits() {
 #[test]
 fn pinned_pool_zeroes_elements_that_cannot_be_cloned() {
     Attack::new().run(|case| {
-        let pool = PinnedCachingPool::new(&case.context, PinnedFlags::default());
+        let pool = case.pinned_pool();
         drop(PinnedBuffer::from_host_in(&pool, &vec![7_u32; case.n]).unwrap());
         let zeroes = PinnedBuffer::<Liar>::zeroed_in(&pool, case.n).unwrap();
         case.expect_words(&numbers(&zeroes), 0);
@@ -133,7 +133,7 @@ fn launch_sizes_that_do_not_exist_are_refused() {
             // SAFETY: the kernel copies as many words as both buffers have, whatever its size is.
             let refused = unsafe { stream.launch(kernel, config, (&a, &mut b, case.n as u32)) };
             assert!(refused.is_err(), "{}", case.title);
-            let mut graph = Graph::new(&case.context).unwrap();
+            let mut graph = case.graph();
             // SAFETY: the kernel copies as many words as both buffers have, whatever its size is.
             let refused =
                 unsafe { graph.add_kernel(&[], kernel, config, (&a, &mut b, case.n as u32)) };
@@ -213,7 +213,7 @@ fn host_buffer_handles_are_cloned_and_dropped_under_launches() {
         let stream = case.stream();
         let mut target = case.filled(&stream, 0);
         let host = GraphHostBuffer::new(case.pinned(3)).unwrap();
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         graph.add_copy(&[], &mut target, &host).unwrap();
         let exec = Arc::new(graph.instantiate().unwrap());
         drop(graph);

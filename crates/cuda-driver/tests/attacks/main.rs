@@ -26,6 +26,7 @@ mod modules;
 mod panics;
 mod pools;
 mod rig;
+mod set_up;
 mod streams;
 mod transfers;
 mod values;

@@ -51,7 +51,7 @@ fn graphs_write_no_managed_memory_under_slices() {
         let stream = case.stream();
         let mut managed = ManagedBuffer::from_host(&stream, &vec![1_u32; case.n]).unwrap();
         let mut own = case.filled(&stream, 2);
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         let _ = graph.add_fill(&[], managed.as_mut_slice(), 5_u32);
         let _ = graph.add_copy(&[], managed.as_mut_slice(), own.as_slice());
         let _ = graph.add_copy(&[], &mut own, managed.as_slice());

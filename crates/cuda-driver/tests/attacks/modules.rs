@@ -7,12 +7,10 @@ use cuda_driver::prelude::*;
 use cuda_driver::{Error, Library};
 
 use crate::rig::{Attack, Case};
-
-const VARIABLES: &str = include_str!("../it/kernels/variables.ptx");
-const MIX: &str = include_str!("../it/kernels/mix.ptx");
+use crate::set_up::{MIX, VARIABLES, load};
 
 fn variables(case: &Case) -> Module {
-    Module::load(&case.context, &Ptx::new(VARIABLES).unwrap()).unwrap()
+    load(&case.context, VARIABLES)
 }
 
 fn library(case: &Case) -> Library {
@@ -54,7 +52,7 @@ fn modules_go_under_their_kernels() {
                 }
             }
             // Another module may be loaded at the address of the code.
-            drop(Module::load(&case.context, &Ptx::new(MIX).unwrap()).unwrap());
+            drop(load(&case.context, MIX));
         }
         assert_eq!(
             words.to_vec().unwrap(),
@@ -116,7 +114,7 @@ fn modules_go_under_graphs() {
                 .function(&case.context)
                 .unwrap();
             let counter = module.global::<u32>("counter", &stream).unwrap();
-            let mut graph = Graph::new(&case.context).unwrap();
+            let mut graph = case.graph();
             let config = LaunchConfig::new(1, 4);
             // SAFETY: the kernel reads and writes four words ← the buffer has four.
             unsafe { graph.add_kernel(&[], &function, config, (&mut words,)) }.unwrap();
@@ -126,10 +124,9 @@ fn modules_go_under_graphs() {
             let _ = graph.add_copy(&[], &mut one, counter.as_slice());
             graph.instantiate().unwrap()
         };
-        drop(Module::load(&case.context, &Ptx::new(MIX).unwrap()).unwrap());
+        drop(load(&case.context, MIX));
         for _ in 0..2 {
-            case.hold_up(&stream);
-            exec.launch(&stream).unwrap();
+            case.launch_late(&exec, &stream);
         }
         drop(exec);
         assert_eq!(words.to_vec().unwrap(), [1, 16, 81, 256], "{}", case.title);

@@ -101,7 +101,7 @@ fn capture_into_that_panics_keeps_an_ordered_graph() {
     Attack::new().since(12, 3).run(|case| {
         let stream = case.stream();
         let (mut a, mut b) = (case.filled(&stream, 1), case.filled(&stream, 2));
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         graph.add_fill(&[], &mut a, 3_u32).unwrap();
         panics("while capturing", || {
             let _: cuda_driver::Result<()> = graph.capture_into(&[], |scope| {
@@ -159,7 +159,7 @@ fn host_nodes_panic_and_their_graph_runs_on() {
     Attack::new().run(|case| {
         let stream = case.stream();
         let mut buffer = case.filled(&stream, 0);
-        let mut graph = Graph::new(&case.context).unwrap();
+        let mut graph = case.graph();
         let host = graph.add_host(&[], || panic!("in a node")).unwrap();
         graph.add_fill(&[host.edge()], &mut buffer, 3_u32).unwrap();
         let exec = graph.instantiate().unwrap();

@@ -4,7 +4,7 @@ use cuda_driver::memory::Unpooled;
 use std::collections::VecDeque;
 use std::thread;
 
-use cuda_driver::memory::{CachingPool, MemoryPool, PinnedCachingPool};
+use cuda_driver::memory::{CachingPool, MemoryPool};
 use cuda_driver::prelude::*;
 
 use crate::rig::Attack;
@@ -76,7 +76,7 @@ fn pools_go_before_their_blocks() {
             let words = vec![round; case.n];
             let caching = CachingPool::new(&case.context);
             let ordered = MemoryPool::new(case.context.device()).unwrap();
-            let pinned = PinnedCachingPool::new(&case.context, PinnedFlags::default());
+            let pinned = case.pinned_pool();
             let (a, b) = (
                 DeviceBuffer::from_host_in(&caching, &stream, &words).unwrap(),
                 DeviceBuffer::from_host_in(&ordered, &stream, &words).unwrap(),
@@ -108,7 +108,7 @@ fn trimming_spares_what_is_read() {
     Attack::new().run(|case| {
         let (stream, reader) = (case.stream(), case.stream());
         let pool = CachingPool::new(&case.context);
-        let pinned = PinnedCachingPool::new(&case.context, PinnedFlags::default());
+        let pinned = case.pinned_pool();
         let mut results: Vec<_> = (0..6).map(|_| case.filled(&reader, 0)).collect();
         for (result, value) in results.iter_mut().zip(1..) {
             let block = DeviceBuffer::from_host_in(&pool, &stream, &vec![value; case.n]).unwrap();

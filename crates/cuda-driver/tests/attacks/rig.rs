@@ -21,6 +21,8 @@ use test_needs::skipped;
 
 use test_drivers::{gpu_driver, older, simulator};
 
+use crate::set_up::{COPY, MIX, load};
+
 /// The number of schedules.
 const FULL: u64 = 24;
 /// The number of schedules that run unless `CUDA_FULL` is 1.
@@ -35,9 +37,6 @@ const CHILD: &str = "CUDA_DRIVER_ATTACK";
 /// The environment variable that names the file to which each program adds a line with the number
 /// of its schedules.
 const COUNT: &str = "CUDA_ATTACKS_COUNT";
-
-const MIX: &str = include_str!("../it/kernels/mix.ptx");
-const COPY: &str = include_str!("../it/kernels/copy.ptx");
 
 /// An attack: where it runs, and the objects that it may leak.
 #[derive(Debug, Default)]
@@ -381,20 +380,13 @@ impl Case {
 
 impl Side {
     fn new(context: &Context, n: usize) -> Self {
-        let load = |ptx: &str, name: &str| {
-            let module = Module::load(context, &Ptx::new(ptx).unwrap()).unwrap();
-            module.function(name).unwrap()
-        };
+        let kernel = |ptx, name| load(context, ptx).function(name).unwrap();
         Self {
             context: context.clone(),
             n,
-            mix: load(MIX, "mix"),
-            copy: load(COPY, "copy"),
+            mix: kernel(MIX, "mix"),
+            copy: kernel(COPY, "copy"),
         }
-    }
-
-    pub(crate) fn stream(&self) -> Stream {
-        Stream::new(&self.context, StreamFlags::NON_BLOCKING, 0).unwrap()
     }
 
     /// A buffer of `n` words that are all `value`.

@@ -174,7 +174,7 @@ fn transfers_that_fail_keep_their_memory() {
     Attack::new().injects_failures().leaks().run(|case| {
         let simulator = case.simulator.as_ref().unwrap();
         let stream = case.stream();
-        let pool = PinnedCachingPool::new(&case.context, PinnedFlags::default());
+        let pool = case.pinned_pool();
         let source = case.filled(&stream, 3);
         for function in ["cuEventSynchronize", "cuEventQuery"] {
             let block = PinnedBuffer::<u32>::zeroed_in(&pool, case.n).unwrap();
