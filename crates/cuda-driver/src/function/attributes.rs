@@ -103,6 +103,51 @@ impl Function {
         Ok((x != 0).then_some(Dim3 { x, y, z }))
     }
 
+    /// `cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)`—Raises the limit of dynamic shared
+    /// memory of a block to at least `bytes`. The limit is never lowered.
+    ///
+    /// A new function can use 48 KiB of shared memory. A launch and the
+    /// [occupancy](Self::max_active_blocks) functions raise the limit by themselves; this method
+    /// serves [`available_shared_bytes`](Self::available_shared_bytes) and raw calls.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LaunchConfig`](crate::Error::LaunchConfig) if the device allows less.
+    #[doc(alias = "cuFuncSetAttribute")]
+    #[doc(alias = "cudaFuncSetAttribute")]
+    pub fn allow_shared_bytes(&self, bytes: u32) -> Result<()> {
+        if bytes <= self.0.allowed_shared.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let most = self.max_shared()?;
+        if bytes > most {
+            return Err(self.shared_out_of_range(bytes, most));
+        }
+        self.allow_shared(bytes)
+    }
+
+    /// Raises the limit of dynamic shared memory to the largest of these amounts that the device
+    /// allows.
+    pub(crate) fn allow_shared_for(&self, bytes: impl IntoIterator<Item = usize>) -> Result<()> {
+        let allowed = self.0.allowed_shared.load(Ordering::Relaxed);
+        let above = |bytes: usize| u32::try_from(bytes).ok().filter(|bytes| *bytes > allowed);
+        let above: Vec<u32> = bytes.into_iter().filter_map(above).collect();
+        if above.is_empty() {
+            return Ok(());
+        }
+        let most = self.max_shared()?;
+        match above.into_iter().filter(|bytes| *bytes <= most).max() {
+            Some(bytes) => self.allow_shared(bytes),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the most dynamic shared memory, in bytes, that the device allows for a block.
+    pub(super) fn max_shared(&self) -> Result<u32> {
+        let fixed = self.static_shared_bytes()?;
+        Ok(self.0.limits.shared.saturating_sub(fixed))
+    }
+
     /// Raises the limit of dynamic shared memory to `bytes`. The limit is never lowered, because
     /// another thread may be about to launch with more.
     pub(super) fn allow_shared(&self, bytes: u32) -> Result<()> {
