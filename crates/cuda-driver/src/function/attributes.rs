@@ -16,6 +16,7 @@ macro_rules! attributes {
             $(
                 $(#[$doc])*
                 #[doc(alias = "cuFuncGetAttribute")]
+                #[doc(alias = "cudaFuncGetAttributes")]
                 pub fn $name(&self) -> Result<u32> {
                     let value = self.attribute(FunctionAttribute::$attribute)?;
                     Ok(u32::try_from(value).unwrap_or(0))
@@ -51,6 +52,7 @@ impl Function {
     ///
     /// `CUDA_ERROR_INVALID_VALUE` if this driver does not know the attribute.
     #[doc(alias = "cuFuncGetAttribute")]
+    #[doc(alias = "cudaFuncGetAttributes")]
     pub fn attribute(&self, attribute: FunctionAttribute) -> Result<i32> {
         Ok(read(self.driver(), self.as_raw(), attribute)?)
     }
@@ -63,6 +65,7 @@ impl Function {
     ///
     /// `CUDA_ERROR_INVALID_VALUE` if `percent` is more than 100.
     #[doc(alias = "cuFuncSetAttribute")]
+    #[doc(alias = "cudaFuncSetAttribute")]
     pub fn set_shared_memory_carveout(&self, percent: Option<u32>) -> Result<()> {
         let value = percent.map_or(-1, |percent| i32::try_from(percent).unwrap_or(i32::MAX));
         self.set(
@@ -74,6 +77,7 @@ impl Function {
     /// `cuFuncSetAttribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)`—Sets whether launches may use
     /// clusters of more blocks than every device of the compute capability supports, which is 8.
     #[doc(alias = "cuFuncSetAttribute")]
+    #[doc(alias = "cudaFuncSetAttribute")]
     pub fn allow_non_portable_cluster_size(&self, is_allowed: bool) -> Result<()> {
         self.set(
             FunctionAttribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
@@ -84,6 +88,7 @@ impl Function {
     /// `cuFuncSetAttribute(CLUSTER_SCHEDULING_POLICY_PREFERENCE)`—Sets how the clusters of launches
     /// are spread over the device.
     #[doc(alias = "cuFuncSetAttribute")]
+    #[doc(alias = "cudaFuncSetAttribute")]
     pub fn set_cluster_scheduling(&self, policy: ClusterScheduling) -> Result<()> {
         self.set(
             FunctionAttribute::CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE,

@@ -142,6 +142,7 @@ impl Function {
     ///
     /// `CUDA_ERROR_INVALID_VALUE` if the driver does not know the preference.
     #[doc(alias = "cuFuncSetCacheConfig")]
+    #[doc(alias = "cudaFuncSetCacheConfig")]
     pub fn set_cache_config(&self, config: CacheConfig) -> Result<()> {
         let config = CUfunc_cache(config.0);
         // SAFETY: the function must be alive ← `self` keeps its module.

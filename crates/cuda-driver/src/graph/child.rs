@@ -32,6 +32,7 @@ impl Graph {
     ///   [device-updatable nodes](Self::set_device_updatable).
     /// - [`Error::ChildChanged`] if another thread changes `child` during the call.
     #[doc(alias = "cuGraphAddChildGraphNode")]
+    #[doc(alias = "cudaGraphAddChildGraphNode")]
     pub fn add_child(&mut self, after: &[Edge], child: &Self) -> Result<Node<node_kind::Child>> {
         let (raw, owners, changes) = self.of_child(child)?;
         let other = Some((&*child.root, changes));
@@ -78,6 +79,7 @@ impl Graph {
     ///   [device-updatable nodes](Self::set_device_updatable).
     /// - [`Error::Driver`] if the graph allocates memory: the driver cannot clone such graphs.
     #[doc(alias = "cuGraphClone")]
+    #[doc(alias = "cudaGraphClone")]
     pub fn try_clone(&self) -> Result<Self> {
         if self.at != 0 {
             return Err(Error::Unsupported {

@@ -83,6 +83,7 @@ impl Graph {
     /// - [`Error::Unsupported`] for managed memory, for a copy of no bytes, and for a copy from a
     ///   host buffer to itself.
     #[doc(alias = "cuGraphAddMemcpyNode")]
+    #[doc(alias = "cudaGraphAddMemcpyNode")]
     pub fn add_copy<'a, T: DeviceRepr>(
         &mut self,
         after: &[Edge],

@@ -38,6 +38,7 @@ impl Function {
     ///
     /// `CUDA_ERROR_INVALID_VALUE` if the kernel cannot be launched with such blocks.
     #[doc(alias = "cuOccupancyMaxActiveBlocksPerMultiprocessor")]
+    #[doc(alias = "cudaOccupancyMaxActiveBlocksPerMultiprocessor")]
     pub fn max_active_blocks(&self, threads: u32, shared_bytes: usize) -> Result<u32> {
         self.allow_shared_for([shared_bytes])?;
         let mut blocks = 0;
@@ -77,6 +78,7 @@ impl Function {
     ///
     /// Panics if `shared_bytes` panics.
     #[doc(alias = "cuOccupancyMaxPotentialBlockSize")]
+    #[doc(alias = "cudaOccupancyMaxPotentialBlockSize")]
     pub fn max_potential_block_size(
         &self,
         shared_bytes: impl Fn(u32) -> usize,
@@ -145,6 +147,7 @@ impl Function {
     /// less its static shared memory until
     /// [`allow_shared_bytes`](Self::allow_shared_bytes) or a launch raises it.
     #[doc(alias = "cuOccupancyAvailableDynamicSMemPerBlock")]
+    #[doc(alias = "cudaOccupancyAvailableDynamicSMemPerBlock")]
     pub fn available_shared_bytes(&self, blocks: u32, threads: u32) -> Result<usize> {
         let mut bytes = 0;
         let blocks = c_int::try_from(blocks).unwrap_or(c_int::MAX);
@@ -173,6 +176,7 @@ impl Function {
     ///
     /// `CUDA_ERROR_INVALID_VALUE` or `CUDA_ERROR_NOT_SUPPORTED` if the device has no clusters.
     #[doc(alias = "cuOccupancyMaxPotentialClusterSize")]
+    #[doc(alias = "cudaOccupancyMaxPotentialClusterSize")]
     pub fn max_cluster_size(&self, stream: &Stream, config: LaunchConfig) -> Result<u32> {
         let mut blocks = 0;
         self.with_config(stream, config, &LaunchAttributes::new(), |config| {
@@ -195,6 +199,7 @@ impl Function {
     ///
     /// `CUDA_ERROR_INVALID_VALUE` or `CUDA_ERROR_NOT_SUPPORTED` if the device has no clusters.
     #[doc(alias = "cuOccupancyMaxActiveClusters")]
+    #[doc(alias = "cudaOccupancyMaxActiveClusters")]
     pub fn max_active_clusters(
         &self,
         stream: &Stream,

@@ -59,6 +59,7 @@ impl Library {
     /// postpone compilation, and then this error without the log, until the first use in a context.
     /// [`Error::Unsupported`](crate::Error::Unsupported) if the driver is too old for an option.
     #[doc(alias = "cuLibraryLoadData")]
+    #[doc(alias = "cudaLibraryLoadData")]
     pub fn load<'a>(
         driver: &Driver,
         image: impl Into<Image<'a>>,
@@ -130,6 +131,7 @@ impl Library {
     /// [`Error::NoSuchFunction`](crate::Error::NoSuchFunction), or
     /// [`Error::NulByte`](crate::Error::NulByte) if the name contains a NUL byte.
     #[doc(alias = "cuLibraryGetKernel")]
+    #[doc(alias = "cudaLibraryGetKernel")]
     pub fn kernel(&self, name: &str) -> Result<LibraryKernel> {
         let c_name = kernel_name(name)?;
         let mut raw: CUkernel = ptr::null_mut();

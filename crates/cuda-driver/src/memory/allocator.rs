@@ -92,6 +92,7 @@ pub(crate) mod sealed {
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[doc(alias = "cuMemAlloc")]
+#[doc(alias = "cudaMalloc")]
 pub struct Unpooled;
 
 impl Allocator for Stream {}

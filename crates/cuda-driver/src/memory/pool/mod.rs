@@ -102,6 +102,7 @@ impl MemoryPool {
     ///
     /// `CUDA_ERROR_NOT_SUPPORTED` if the device has no memory pools.
     #[doc(alias = "cuMemPoolCreate")]
+    #[doc(alias = "cudaMemPoolCreate")]
     pub fn new(device: &Device) -> Result<Self> {
         Self::create(device, 0)
     }
