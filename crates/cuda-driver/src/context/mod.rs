@@ -6,6 +6,7 @@
 
 mod captures;
 mod current;
+mod described;
 mod device_pool;
 mod kept;
 mod owner;

@@ -287,7 +287,7 @@ impl Driver {
             other.table_for(calls::cuCtxPushCurrent_v2)?;
             Ok(())
         } else {
-            Err(Error::OtherContext { what })
+            Err(Error::other_context(what, other, self))
         }
     }
 

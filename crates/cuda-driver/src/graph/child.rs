@@ -43,7 +43,8 @@ impl Graph {
 
     fn of_child(&self, child: &Self) -> Result<Whole> {
         if child.context() != self.context() {
-            return Err(Error::OtherContext { what: "the graph" });
+            let (of, used_with) = (child.context(), self.context());
+            return Err(Error::other_context("the graph", of, used_with));
         }
         if child.at != 0 || Arc::ptr_eq(&child.root, &self.root) {
             return Err(Error::Unsupported {
@@ -161,7 +162,8 @@ impl GraphExec {
     #[doc(alias = "cuGraphExecChildGraphNodeSetParams")]
     pub fn set_child(&self, node: Node<node_kind::Child>, child: &Graph) -> Result<()> {
         if child.context() != self.context() {
-            return Err(Error::OtherContext { what: "the graph" });
+            let (of, used_with) = (child.context(), self.context());
+            return Err(Error::other_context("the graph", of, used_with));
         }
         // Works on a clone, which no other thread can change.
         let child = child.try_clone()?;

@@ -232,9 +232,7 @@ impl End<'_> {
             }
             Place::Host(host) => {
                 if host.context != context {
-                    return Err(Error::OtherContext {
-                        what: "a host buffer",
-                    });
+                    return Err(Error::other_context("a host buffer", host.context, context));
                 }
                 owners.add_host(host.tracker, self.access, host.start.addr() as u64, bytes);
                 owners.keep_boxed(host.keep);

@@ -333,7 +333,11 @@ pub(super) fn kernel_owners(
     args: &impl KernelArgs,
 ) -> Result<Owners> {
     if function.context() != context {
-        return Err(Error::OtherContext { what: "the kernel" });
+        return Err(Error::other_context(
+            "the kernel",
+            function.context(),
+            context,
+        ));
     }
     function.check_arguments(args.sizes())?;
     function.check_config(config)?;

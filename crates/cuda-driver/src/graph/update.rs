@@ -37,7 +37,8 @@ impl GraphExec {
     #[doc(alias = "cudaGraphExecUpdate")]
     pub fn update(&self, graph: &Graph) -> Result<()> {
         if graph.context() != self.context() {
-            return Err(Error::OtherContext { what: "the graph" });
+            let (of, used_with) = (graph.context(), self.context());
+            return Err(Error::other_context("the graph", of, used_with));
         }
         if graph.at != 0 {
             return Err(Error::Unsupported {

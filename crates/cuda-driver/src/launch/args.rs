@@ -290,10 +290,22 @@ macro_rules! kernel_args {
                 true $(&& $arg.tracked().is_none_or(|it| it.is_recorded(stream, epoch)))*
             }
 
-            #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]
+            #[allow(
+                non_snake_case,
+                unused_variables,
+                unused_mut,
+                unused_assignments,
+                reason = "a value has the name of its type; () has none"
+            )]
             fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()> {
                 let ($($arg,)*) = self;
-                $(if let Some(tracked) = $arg.tracked() { f(tracked)?; })*
+                let mut at = 0;
+                $(
+                    at += 1;
+                    if let Some(tracked) = $arg.tracked() {
+                        f(tracked).map_err(|error| error.in_argument(at))?;
+                    }
+                )*
                 Ok(())
             }
         }

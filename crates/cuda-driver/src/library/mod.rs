@@ -13,7 +13,7 @@ use cuda_sys::{CUkernel, CUlibrary};
 
 use crate::driver::{Driver, call};
 use crate::error::{JitError, Result};
-use crate::function::{kernel_name, not_found};
+use crate::function::{kernel_name, names_of, not_found};
 use crate::global::Global;
 use crate::handle::{Handle, SendPtr};
 use crate::memory::DeviceRepr;
@@ -143,7 +143,7 @@ impl Library {
                 cuLibraryGetKernel(&raw mut raw, self.as_raw(), c_name.as_ptr())
             )
         };
-        result.map_err(|error| not_found(error, name))?;
+        result.map_err(|error| not_found(error, name, || self.0.signatures().map(names_of)))?;
         Ok(LibraryKernel::new(&self.0, raw, name))
     }
 

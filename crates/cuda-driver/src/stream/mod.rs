@@ -255,7 +255,7 @@ impl Stream {
         if *context == self.context {
             Ok(())
         } else {
-            Err(Error::OtherContext { what })
+            Err(Error::other_context(what, context, &self.context))
         }
     }
 }

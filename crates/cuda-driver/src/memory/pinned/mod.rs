@@ -45,9 +45,8 @@ pub(crate) fn expect_locked_for(
 ) -> Result<()> {
     copying.driver().expect_handles_of(owner.driver(), what)?;
     if owner.is_borrowed() && owner != copying {
-        return Err(Error::OtherContext {
-            what: "page-locked memory of a borrowed context",
-        });
+        let what = "page-locked memory of a borrowed context";
+        return Err(Error::other_context(what, owner, copying));
     }
     Ok(())
 }

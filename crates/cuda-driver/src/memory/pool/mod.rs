@@ -196,7 +196,11 @@ impl sealed::Allocate for MemoryPool {
         if owner.context().device() == self.device() {
             Ok(())
         } else {
-            Err(Error::OtherContext { what: "the pool" })
+            Err(Error::other_context(
+                "the pool",
+                self.device(),
+                owner.context(),
+            ))
         }
     }
 
