@@ -26,6 +26,11 @@ use crate::memory::DeviceRepr;
 /// `start()` is the address of `len()` elements of `T` that the driver of `context()` has
 /// page-locked. The elements keep their address when the owner moves, and stay page-locked until it
 /// is dropped.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not page-locked memory of `{T}`",
+    label = "not page-locked memory",
+    note = "copies that run while the host continues need a `PinnedBuffer<{T}>` or a `RegisteredBuffer<{T}>`"
+)]
 pub unsafe trait PageLocked<T: DeviceRepr>:
     sealed::Lock + DerefMut<Target = [T]> + Send + Sync
 {
