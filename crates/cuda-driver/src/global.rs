@@ -70,6 +70,7 @@ impl Module {
     /// `stream` belongs to another context than the module, or [`Error::NulByte`] if the name
     /// contains a NUL byte.
     #[doc(alias = "cuModuleGetGlobal")]
+    #[doc(alias = "cudaGetSymbolAddress")]
     pub fn global<T: DeviceRepr>(&self, name: &str, stream: &Stream) -> Result<Global<T>> {
         Global::of(self.inner(), self.name_in_image(name), stream)
     }

@@ -73,6 +73,10 @@ mod sealed {
 }
 
 /// A type that a stream can wait for and write: `u32` or `u64`.
+#[diagnostic::on_unimplemented(
+    message = "a stream cannot wait for or write a `{Self}`",
+    label = "expected `u32`, `i32`, `u64` or `i64`"
+)]
 pub trait StreamWord: DeviceRepr + sealed::Word {}
 
 macro_rules! stream_word {

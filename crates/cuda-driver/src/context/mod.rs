@@ -6,6 +6,7 @@
 
 mod captures;
 mod current;
+mod described;
 mod device_pool;
 mod kept;
 mod owner;
@@ -324,6 +325,7 @@ impl Context {
     /// invalidate it; wait for single streams instead. Also the fault of any kernel that was still
     /// running: see [`DriverError::is_sticky`](crate::error::DriverError::is_sticky).
     #[doc(alias = "cuCtxSynchronize")]
+    #[doc(alias = "cudaDeviceSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         let _quiet = self.captures().quiet().ok_or(Error::Capturing {
             what: "waiting for the whole context",
@@ -343,6 +345,7 @@ impl Context {
 
     /// `cuMemGetInfo()`—Returns the free and the total memory of the device in bytes.
     #[doc(alias = "cuMemGetInfo")]
+    #[doc(alias = "cudaMemGetInfo")]
     pub fn memory_info(&self) -> Result<(usize, usize)> {
         let _current = self.enter()?;
         let (mut free, mut total) = (0, 0);

@@ -22,6 +22,7 @@ impl Context {
     /// `CUDA_ERROR_TOO_MANY_PEERS`, [`Error::OtherContext`](crate::Error::OtherContext) if `peer`
     /// belongs to another driver.
     #[doc(alias = "cuCtxEnablePeerAccess")]
+    #[doc(alias = "cudaDeviceEnablePeerAccess")]
     pub fn enable_peer_access(&self, peer: &Self) -> Result<()> {
         let driver = self.driver();
         driver.expect_handles_of(peer.driver(), "the peer")?;
@@ -45,6 +46,7 @@ impl Context {
     ///
     /// [`Error::OtherContext`](crate::Error::OtherContext) if `peer` belongs to another driver.
     #[doc(alias = "cuCtxDisablePeerAccess")]
+    #[doc(alias = "cudaDeviceDisablePeerAccess")]
     pub fn disable_peer_access(&self, peer: &Self) -> Result<()> {
         let driver = self.driver();
         driver.expect_handles_of(peer.driver(), "the peer")?;

@@ -22,6 +22,7 @@ impl Device {
     /// The first call creates the context. It lives as long as any handle of it; all handles share
     /// one default stream.
     #[doc(alias = "cuDevicePrimaryCtxRetain")]
+    #[doc(alias = "cudaSetDevice")]
     pub fn primary_context(&self) -> Result<Context> {
         Context::primary(self)
     }
@@ -72,6 +73,7 @@ impl Device {
     /// No object of the primary context is in use now, nor used or dropped afterwards, by this
     /// crate or by any other code of the process. (Leak such objects with [`std::mem::forget`].)
     #[doc(alias = "cuDevicePrimaryCtxReset")]
+    #[doc(alias = "cudaDeviceReset")]
     pub unsafe fn reset_primary_context(&self) -> Result<()> {
         // SAFETY: no object of the context may be used any more ← this is the contract of the
         // caller.

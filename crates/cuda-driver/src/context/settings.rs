@@ -103,6 +103,7 @@ impl Context {
     ///
     /// `CUDA_ERROR_UNSUPPORTED_LIMIT` if the device does not have this limit.
     #[doc(alias = "cuCtxGetLimit")]
+    #[doc(alias = "cudaDeviceGetLimit")]
     pub fn limit(&self, limit: Limit) -> Result<usize> {
         let _current = self.enter()?;
         let mut value = 0;
@@ -125,6 +126,7 @@ impl Context {
     /// `CUDA_ERROR_INVALID_VALUE` if the size is out of range or, for the heap and the `printf`
     /// buffer, if a kernel that uses them has already been launched.
     #[doc(alias = "cuCtxSetLimit")]
+    #[doc(alias = "cudaDeviceSetLimit")]
     pub fn set_limit(&self, limit: Limit, value: usize) -> Result<()> {
         let _current = self.enter()?;
         // SAFETY: no pointers.

@@ -143,6 +143,7 @@ impl Device {
     /// `CUDA_ERROR_INVALID_DEVICE` or `CUDA_ERROR_INVALID_VALUE` if the address has no CUDA device,
     /// [`Error::NulByte`].
     #[doc(alias = "cuDeviceGetByPCIBusId")]
+    #[doc(alias = "cudaDeviceGetByPCIBusId")]
     pub fn by_pci_bus_id(driver: &Driver, id: &str) -> Result<Self> {
         let id = CString::new(id).map_err(|error| Error::NulByte {
             what: "the PCI bus id",
@@ -157,6 +158,7 @@ impl Device {
 
     /// `cuDeviceGetCount()`—Returns the number of devices of the driver.
     #[doc(alias = "cuDeviceGetCount")]
+    #[doc(alias = "cudaGetDeviceCount")]
     pub fn count(driver: &Driver) -> Result<u32> {
         let mut count = 0;
         // SAFETY: the pointer must be writable ← it points to a local.
@@ -189,6 +191,7 @@ impl Device {
     ///
     /// `CUDA_ERROR_INVALID_VALUE` if the driver does not know the attribute.
     #[doc(alias = "cuDeviceGetAttribute")]
+    #[doc(alias = "cudaDeviceGetAttribute")]
     pub fn attribute(&self, attribute: CUdevice_attribute) -> Result<i32> {
         let mut value = 0;
         // SAFETY: the pointer must be writable ← it points to a local.
@@ -203,6 +206,7 @@ impl Device {
 
     /// `cuDeviceGetName()`—Returns the product name.
     #[doc(alias = "cuDeviceGetName")]
+    #[doc(alias = "cudaGetDeviceProperties")]
     pub fn name(&self) -> Result<String> {
         let mut text: [c_char; 256] = [0; 256];
         // SAFETY: the pointer must be writable for the given length ← it is to a local array of 256
@@ -237,6 +241,7 @@ impl Device {
     /// `cuDeviceGetPCIBusId()`—Returns the PCI address of the device: `domain:bus:device.function`,
     /// in hexadecimal.
     #[doc(alias = "cuDeviceGetPCIBusId")]
+    #[doc(alias = "cudaDeviceGetPCIBusId")]
     pub fn pci_bus_id(&self) -> Result<String> {
         let mut text: [c_char; 32] = [0; 32];
         // SAFETY: the pointer must be writable for the given length ← it is to a local array of 32

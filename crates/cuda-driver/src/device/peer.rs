@@ -47,6 +47,7 @@ impl Device {
     ///
     /// [`Error::OtherContext`](crate::Error::OtherContext) if `peer` belongs to another driver.
     #[doc(alias = "cuDeviceCanAccessPeer")]
+    #[doc(alias = "cudaDeviceCanAccessPeer")]
     pub fn can_access_peer(&self, peer: &Self) -> Result<bool> {
         let driver = self.driver();
         driver.expect_handles_of(peer.driver(), "the peer")?;

@@ -144,6 +144,7 @@ impl Driver {
     /// [`cuda_sys::BINDINGS`] holds the version that the bindings were generated from. Calls of
     /// functions that are newer than the driver fail with an error that says so.
     #[doc(alias = "cuDriverGetVersion")]
+    #[doc(alias = "cudaDriverGetVersion")]
     #[must_use]
     pub fn version(&self) -> Version {
         self.inner.library.version()
@@ -288,7 +289,7 @@ impl Driver {
             other.table_for(calls::cuCtxPushCurrent_v2)?;
             Ok(())
         } else {
-            Err(Error::OtherContext { what })
+            Err(Error::other_context(what, other, self))
         }
     }
 

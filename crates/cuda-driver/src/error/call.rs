@@ -90,6 +90,22 @@ impl DriverError {
     }
 }
 
+impl DriverError {
+    /// What to do about an error whose status does not say it.
+    fn next_step(&self) -> Option<&'static str> {
+        if !self.call.name.starts_with("cuEventElapsedTime") {
+            return None;
+        }
+        match self.status {
+            CUresult::CUDA_ERROR_NOT_READY => Some("synchronize the later event first"),
+            CUresult::CUDA_ERROR_INVALID_HANDLE => Some(
+                "record both events first, and create them without `EventFlags::DISABLE_TIMING`",
+            ),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -113,6 +129,9 @@ impl fmt::Display for DriverError {
             );
         }
         write!(f, "{call}: {status}")?;
+        if let Some(step) = self.next_step() {
+            write!(f, "; {step}")?;
+        }
         match self.loss() {
             Some(loss) => write!(f, "; {loss}"),
             None if self.is_sticky() => f.write_str("; the device is lost to this process"),

@@ -19,7 +19,7 @@ pub enum ArgumentError {
     Size {
         /// The kernel.
         kernel: String,
-        /// The index of the argument, counted from 0.
+        /// The index of the argument, counted from 0. The message counts from 1.
         index: usize,
         /// The size of the parameter in bytes.
         expected: usize,
@@ -48,14 +48,34 @@ impl fmt::Display for ArgumentError {
                 given,
             } => write!(
                 f,
-                "argument {index} of kernel {kernel} must be {expected} bytes, but the launch \
-                 passes {given} bytes"
+                "argument {} of kernel {kernel} has {given} byte{}{}, but the parameter has {expected} \
+                 byte{}{}",
+                index + 1,
+                plural(*given),
+                types_of(*given),
+                plural(*expected),
+                types_of(*expected),
             ),
         }
     }
 }
 
 impl std::error::Error for ArgumentError {}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// Returns the usual types of this size in bytes, in parentheses.
+fn types_of(size: usize) -> &'static str {
+    match size {
+        1 => " (u8 or i8)",
+        2 => " (u16, i16 or f16)",
+        4 => " (u32, i32 or f32)",
+        8 => " (u64, i64, f64 or a buffer)",
+        _ => "",
+    }
+}
 
 /// A launch configuration that the device or the kernel does not allow.
 #[derive(Clone, Debug, PartialEq, Eq)]

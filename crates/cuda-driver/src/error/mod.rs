@@ -5,6 +5,7 @@
 //! error of work that was queued earlier. Printing an error makes no driver call.
 
 mod call;
+mod described;
 mod graph;
 mod image;
 mod launch;
@@ -14,6 +15,7 @@ mod tensor;
 
 pub use call::DriverError;
 pub use cuda_sys::{CUresult as Status, LoadError};
+pub(crate) use described::Described;
 pub use graph::{GraphUpdateError, InstantiateError};
 pub use image::JitError;
 pub use launch::{ArgumentError, LaunchConfigError};
@@ -83,6 +85,8 @@ pub enum Error {
     NoSuchFunction {
         /// The name requested.
         name: String,
+        /// The kernels of the module; `None` if neither the image nor the driver lists them.
+        kernels: Option<Vec<String>>,
     },
     /// The module has no variable with this name.
     NoSuchGlobal {
@@ -225,6 +229,12 @@ pub enum Error {
     OtherContext {
         /// The object that belongs to the other context or driver.
         what: &'static str,
+        /// The argument of the launch that refers to the object, counted from 1.
+        argument: Option<u8>,
+        /// The context or driver of the object.
+        of: Box<str>,
+        /// The context or driver of the object that it was used with.
+        used_with: Box<str>,
     },
 }
 
@@ -252,16 +262,18 @@ impl fmt::Display for Error {
             } => {
                 write!(
                     f,
-                    "device {ordinal} does not exist: the driver {driver} has {count} devices"
+                    "device {ordinal} does not exist: the driver {driver} has {count} devices, counted \
+                     from 0"
                 )
             }
-            Self::NoSuchFunction { name } => write!(
-                f,
-                "the module has no kernel named {name:?}; C++ names are mangled"
-            ),
+            Self::NoSuchFunction { name, kernels } => {
+                write!(f, "the module has no kernel named {name:?}; ")?;
+                image::write_kernels(f, kernels.as_deref())
+            }
             Self::NoSuchGlobal { name } => write!(
                 f,
-                "the module has no variable named {name:?}; C++ names are mangled"
+                "the module has no variable named {name:?}; C++ mangles its name if it is `static` or \
+                 in a namespace"
             ),
             Self::GlobalInUse { name } => {
                 write!(
@@ -283,7 +295,8 @@ impl fmt::Display for Error {
                 destination_len,
             } => write!(
                 f,
-                "the source has {source_len} elements, but the destination has {destination_len}"
+                "the source has {source_len} elements, but the destination has {destination_len}; \
+                 copy a slice of the longer one"
             ),
             Self::ExtentMismatch {
                 source_extent,
@@ -333,9 +346,9 @@ impl fmt::Display for Error {
                 "another thread changed the child graph during the call; call again when it has \
                  finished",
             ),
-            Self::OtherGraph => f.write_str("the node belongs to another graph"),
-            Self::NodeGone => f.write_str("the node was removed from its graph"),
-            Self::GraphCycle => f.write_str("the edge would create a cycle in the graph"),
+            Self::OtherGraph => f.write_str("the node belongs to another graph; name a node of the graph that the call changes"),
+            Self::NodeGone => f.write_str("the node was removed from its graph; add it again"),
+            Self::GraphCycle => f.write_str("the edge would create a cycle in the graph; its target already leads to its source"),
             Self::Instantiate(error) => error.fmt(f),
             Self::GraphUpdate(error) => error.fmt(f),
             Self::GraphOrder { other } => write!(
@@ -364,12 +377,22 @@ impl fmt::Display for Error {
             Self::HostFunctionPanicked { message } => {
                 write!(f, "a host function panicked: {message}")
             }
-            Self::OtherContext { what } => {
-                write!(
-                    f,
-                    "{what} belongs to a different context or driver than the object it is used \
-                     with"
-                )
+            Self::OtherContext {
+                what,
+                argument,
+                of,
+                used_with,
+            } => {
+                match argument {
+                    Some(argument) => write!(f, "argument {argument} ({what})")?,
+                    None => f.write_str(what)?,
+                }
+                if of == used_with {
+                    write!(f, " belongs to another instance of {of}")?;
+                } else {
+                    write!(f, " belongs to {of}, but is used with {used_with}")?;
+                }
+                f.write_str("; create both in the same context")
             }
         }
     }

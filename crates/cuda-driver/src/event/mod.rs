@@ -63,6 +63,7 @@ impl Event {
     ///
     /// `CUDA_ERROR_OUT_OF_MEMORY`; `CUDA_ERROR_INVALID_VALUE` if the flags cannot be combined.
     #[doc(alias = "cuEventCreate")]
+    #[doc(alias = "cudaEventCreate")]
     pub fn new(context: &Context, flags: EventFlags) -> Result<Self> {
         Ok(Self {
             handle: context.create_event(flags.bits())?,
@@ -89,6 +90,7 @@ impl Event {
     /// [`Error::OtherContext`](crate::Error::OtherContext) if the stream belongs to another
     /// context.
     #[doc(alias = "cuEventRecord")]
+    #[doc(alias = "cudaEventRecord")]
     pub fn record(&self, stream: &Stream) -> Result<()> {
         stream.expect_context(&self.context, "the event")?;
         let queueing = stream.queueing()?;
@@ -108,6 +110,7 @@ impl Event {
     ///
     /// The fault of any kernel before the event.
     #[doc(alias = "cuEventSynchronize")]
+    #[doc(alias = "cudaEventSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the event must be alive ← it is borrowed.
         Ok(unsafe { call!(self.handle.driver(), cuEventSynchronize(self.as_raw())) }?)
@@ -119,6 +122,7 @@ impl Event {
     ///
     /// The fault of any kernel before the event.
     #[doc(alias = "cuEventQuery")]
+    #[doc(alias = "cudaEventQuery")]
     pub fn is_done(&self) -> Result<bool> {
         // SAFETY: the event must be alive ← it is borrowed.
         match unsafe { call!(self.handle.driver(), cuEventQuery(self.as_raw())) } {
@@ -140,6 +144,7 @@ impl Event {
     /// [`Error::OtherContext`](crate::Error::OtherContext) if the events belong to different
     /// drivers.
     #[doc(alias = "cuEventElapsedTime")]
+    #[doc(alias = "cudaEventElapsedTime")]
     pub fn time_since(&self, start: &Self) -> Result<Duration> {
         let milliseconds = self.milliseconds_since(start)?;
         Ok(Duration::try_from_secs_f64(f64::from(milliseconds) / 1000.0).unwrap_or_default())
@@ -152,6 +157,7 @@ impl Event {
     ///
     /// Fails as [`time_since`](Self::time_since) does.
     #[doc(alias = "cuEventElapsedTime")]
+    #[doc(alias = "cudaEventElapsedTime")]
     pub fn time_till(&self, end: &Self) -> Result<Duration> {
         end.time_since(self)
     }
@@ -163,6 +169,7 @@ impl Event {
     ///
     /// Fails as [`time_since`](Self::time_since) does.
     #[doc(alias = "cuEventElapsedTime")]
+    #[doc(alias = "cudaEventElapsedTime")]
     pub fn milliseconds_since(&self, start: &Self) -> Result<f32> {
         self.context
             .driver()
@@ -187,6 +194,7 @@ impl Event {
     ///
     /// Fails as [`time_since`](Self::time_since) does.
     #[doc(alias = "cuEventElapsedTime")]
+    #[doc(alias = "cudaEventElapsedTime")]
     pub fn milliseconds_till(&self, end: &Self) -> Result<f32> {
         end.milliseconds_since(self)
     }
@@ -194,6 +202,7 @@ impl Event {
     /// `cuEventDestroy()`—Destroys the event and returns the result of the driver. Streams that
     /// wait for the event still do.
     #[doc(alias = "cuEventDestroy")]
+    #[doc(alias = "cudaEventDestroy")]
     pub fn close(self) -> Result<()> {
         Ok(self.handle.close()?)
     }
@@ -209,6 +218,7 @@ impl Stream {
     ///
     /// [`Error::OtherContext`](crate::Error::OtherContext) if the event belongs to another driver.
     #[doc(alias = "cuStreamWaitEvent")]
+    #[doc(alias = "cudaStreamWaitEvent")]
     pub fn wait(&self, event: &Event) -> Result<()> {
         self.driver()
             .expect_handles_of(event.context().driver(), "the event")?;

@@ -16,6 +16,7 @@ macro_rules! attributes {
             $(
                 $(#[$doc])*
                 #[doc(alias = "cuFuncGetAttribute")]
+                #[doc(alias = "cudaFuncGetAttributes")]
                 pub fn $name(&self) -> Result<u32> {
                     let value = self.attribute(FunctionAttribute::$attribute)?;
                     Ok(u32::try_from(value).unwrap_or(0))
@@ -51,6 +52,7 @@ impl Function {
     ///
     /// `CUDA_ERROR_INVALID_VALUE` if this driver does not know the attribute.
     #[doc(alias = "cuFuncGetAttribute")]
+    #[doc(alias = "cudaFuncGetAttributes")]
     pub fn attribute(&self, attribute: FunctionAttribute) -> Result<i32> {
         Ok(read(self.driver(), self.as_raw(), attribute)?)
     }
@@ -63,6 +65,7 @@ impl Function {
     ///
     /// `CUDA_ERROR_INVALID_VALUE` if `percent` is more than 100.
     #[doc(alias = "cuFuncSetAttribute")]
+    #[doc(alias = "cudaFuncSetAttribute")]
     pub fn set_shared_memory_carveout(&self, percent: Option<u32>) -> Result<()> {
         let value = percent.map_or(-1, |percent| i32::try_from(percent).unwrap_or(i32::MAX));
         self.set(
@@ -74,6 +77,7 @@ impl Function {
     /// `cuFuncSetAttribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)`—Sets whether launches may use
     /// clusters of more blocks than every device of the compute capability supports, which is 8.
     #[doc(alias = "cuFuncSetAttribute")]
+    #[doc(alias = "cudaFuncSetAttribute")]
     pub fn allow_non_portable_cluster_size(&self, is_allowed: bool) -> Result<()> {
         self.set(
             FunctionAttribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
@@ -84,6 +88,7 @@ impl Function {
     /// `cuFuncSetAttribute(CLUSTER_SCHEDULING_POLICY_PREFERENCE)`—Sets how the clusters of launches
     /// are spread over the device.
     #[doc(alias = "cuFuncSetAttribute")]
+    #[doc(alias = "cudaFuncSetAttribute")]
     pub fn set_cluster_scheduling(&self, policy: ClusterScheduling) -> Result<()> {
         self.set(
             FunctionAttribute::CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE,
@@ -101,6 +106,51 @@ impl Function {
         let y = dim(FunctionAttribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT)?;
         let z = dim(FunctionAttribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH)?;
         Ok((x != 0).then_some(Dim3 { x, y, z }))
+    }
+
+    /// `cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)`—Raises the limit of dynamic shared
+    /// memory of a block to at least `bytes`. The limit is never lowered.
+    ///
+    /// A new function can use 48 KiB of shared memory. A launch and the
+    /// [occupancy](Self::max_active_blocks) functions raise the limit by themselves; this method
+    /// serves [`available_shared_bytes`](Self::available_shared_bytes) and raw calls.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LaunchConfig`](crate::Error::LaunchConfig) if the device allows less.
+    #[doc(alias = "cuFuncSetAttribute")]
+    #[doc(alias = "cudaFuncSetAttribute")]
+    pub fn allow_shared_bytes(&self, bytes: u32) -> Result<()> {
+        if bytes <= self.0.allowed_shared.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let most = self.max_shared()?;
+        if bytes > most {
+            return Err(self.shared_out_of_range(bytes, most));
+        }
+        self.allow_shared(bytes)
+    }
+
+    /// Raises the limit of dynamic shared memory to the largest of these amounts that the device
+    /// allows.
+    pub(crate) fn allow_shared_for(&self, bytes: impl IntoIterator<Item = usize>) -> Result<()> {
+        let allowed = self.0.allowed_shared.load(Ordering::Relaxed);
+        let above = |bytes: usize| u32::try_from(bytes).ok().filter(|bytes| *bytes > allowed);
+        let above: Vec<u32> = bytes.into_iter().filter_map(above).collect();
+        if above.is_empty() {
+            return Ok(());
+        }
+        let most = self.max_shared()?;
+        match above.into_iter().filter(|bytes| *bytes <= most).max() {
+            Some(bytes) => self.allow_shared(bytes),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the most dynamic shared memory, in bytes, that the device allows for a block.
+    pub(super) fn max_shared(&self) -> Result<u32> {
+        let fixed = self.static_shared_bytes()?;
+        Ok(self.0.limits.shared.saturating_sub(fixed))
     }
 
     /// Raises the limit of dynamic shared memory to `bytes`. The limit is never lowered, because

@@ -13,6 +13,9 @@ use crate::types::{Dim3, LaunchConfig};
 /// reports it.
 const MOST_BLOCKS_PER_CLUSTER: u64 = 16;
 
+/// The name of the quantity in errors.
+const SHARED: &str = "dynamic shared memory in bytes";
+
 /// The layout of a kernel's parameters, as far as the driver or the image describes it.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
@@ -149,9 +152,7 @@ impl Function {
     /// is wrong with `config`.
     #[cold]
     fn allow(&self, config: &LaunchConfig) -> Result<()> {
-        let fixed = self.static_shared_bytes()?;
-        let most = self.0.limits.shared.saturating_sub(fixed);
-        match self.config_error(config, most) {
+        match self.config_error(config, self.max_shared()?) {
             Some(error) => Err(error),
             None => self.allow_shared(config.shared_bytes),
         }
@@ -173,12 +174,7 @@ impl Function {
             ("block.x", block.x, 1, bx),
             ("block.y", block.y, 1, by),
             ("block.z", block.z, 1, bz),
-            (
-                "dynamic shared memory in bytes",
-                shared_bytes,
-                0,
-                most_shared,
-            ),
+            (SHARED, shared_bytes, 0, most_shared),
         ];
         let broken = facts
             .into_iter()
@@ -196,6 +192,11 @@ impl Function {
             None => return None,
         };
         Some(self.out_of_range(what, given, least, most))
+    }
+
+    #[cold]
+    pub(super) fn shared_out_of_range(&self, bytes: u32, most: u32) -> Error {
+        self.out_of_range(SHARED, u64::from(bytes), 0, u64::from(most))
     }
 
     fn out_of_range(&self, what: &'static str, given: u64, least: u64, most: u64) -> Error {

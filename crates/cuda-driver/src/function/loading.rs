@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString, c_uint};
 use std::ptr;
 
+use cuda_sys::image::Signature;
 use cuda_sys::{CUfunc_cache, CUfunction, CUfunctionLoadingState, CUresult};
 
 use super::Function;
@@ -33,8 +34,17 @@ impl Module {
                 cuModuleGetFunction(&raw mut raw, self.as_raw(), c_name.as_ptr())
             )
         };
-        result.map_err(|error| not_found(error, name))?;
+        result.map_err(|error| not_found(error, name, || self.kernel_names()))?;
         Function::new(self.inner(), raw, name)
+    }
+
+    /// Returns the names of the kernels, if the image or the driver lists them.
+    fn kernel_names(&self) -> Option<Vec<String>> {
+        if let Some(signatures) = self.inner().signatures() {
+            return Some(names_of(signatures));
+        }
+        let functions = self.functions().ok()?;
+        Some(functions.iter().map(|it| it.name().to_owned()).collect())
     }
 
     /// `cuModuleEnumerateFunctions()`, `cuFuncLoad()`—Loads and returns all kernels of the module,
@@ -93,11 +103,21 @@ pub(crate) fn kernel_name(name: &str) -> Result<CString> {
     })
 }
 
-/// Converts the error of a lookup; names the kernel if it was not found.
-pub(crate) fn not_found(error: DriverError, name: &str) -> Error {
+/// Returns the names of the kernels that an image describes.
+pub(crate) fn names_of(signatures: &[Signature]) -> Vec<String> {
+    signatures.iter().map(|it| it.kernel.clone()).collect()
+}
+
+/// Converts the error of a lookup; names the kernel, and those that exist, if it was not found.
+pub(crate) fn not_found(
+    error: DriverError,
+    name: &str,
+    kernels: impl FnOnce() -> Option<Vec<String>>,
+) -> Error {
     match error.status() {
         CUresult::CUDA_ERROR_NOT_FOUND => Error::NoSuchFunction {
             name: name.to_owned(),
+            kernels: kernels(),
         },
         _ => error.into(),
     }
@@ -142,6 +162,7 @@ impl Function {
     ///
     /// `CUDA_ERROR_INVALID_VALUE` if the driver does not know the preference.
     #[doc(alias = "cuFuncSetCacheConfig")]
+    #[doc(alias = "cudaFuncSetCacheConfig")]
     pub fn set_cache_config(&self, config: CacheConfig) -> Result<()> {
         let config = CUfunc_cache(config.0);
         // SAFETY: the function must be alive ← `self` keeps its module.

@@ -8,7 +8,7 @@ pub(crate) mod check;
 mod loading;
 pub(crate) mod parameters;
 
-pub(crate) use loading::{kernel_name, not_found};
+pub(crate) use loading::{kernel_name, names_of, not_found};
 
 use std::fmt;
 use std::sync::Arc;

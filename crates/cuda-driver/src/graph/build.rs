@@ -194,6 +194,7 @@ impl Graph {
     /// - [`Error::Unsupported`] if the nodes are already connected by an edge of another kind that
     ///   is weaker than a full one.
     #[doc(alias = "cuGraphAddDependencies")]
+    #[doc(alias = "cudaGraphAddDependencies")]
     pub fn add_edge(&mut self, edge: Edge, to: impl Into<NodeId>) -> Result<()> {
         let driver = self.root.context().driver();
         let mut all = self.root.lock();

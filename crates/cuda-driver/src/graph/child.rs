@@ -32,6 +32,7 @@ impl Graph {
     ///   [device-updatable nodes](Self::set_device_updatable).
     /// - [`Error::ChildChanged`] if another thread changes `child` during the call.
     #[doc(alias = "cuGraphAddChildGraphNode")]
+    #[doc(alias = "cudaGraphAddChildGraphNode")]
     pub fn add_child(&mut self, after: &[Edge], child: &Self) -> Result<Node<node_kind::Child>> {
         let (raw, owners, changes) = self.of_child(child)?;
         let other = Some((&*child.root, changes));
@@ -42,7 +43,8 @@ impl Graph {
 
     fn of_child(&self, child: &Self) -> Result<Whole> {
         if child.context() != self.context() {
-            return Err(Error::OtherContext { what: "the graph" });
+            let (of, used_with) = (child.context(), self.context());
+            return Err(Error::other_context("the graph", of, used_with));
         }
         if child.at != 0 || Arc::ptr_eq(&child.root, &self.root) {
             return Err(Error::Unsupported {
@@ -78,6 +80,7 @@ impl Graph {
     ///   [device-updatable nodes](Self::set_device_updatable).
     /// - [`Error::Driver`] if the graph allocates memory: the driver cannot clone such graphs.
     #[doc(alias = "cuGraphClone")]
+    #[doc(alias = "cudaGraphClone")]
     pub fn try_clone(&self) -> Result<Self> {
         if self.at != 0 {
             return Err(Error::Unsupported {
@@ -159,7 +162,8 @@ impl GraphExec {
     #[doc(alias = "cuGraphExecChildGraphNodeSetParams")]
     pub fn set_child(&self, node: Node<node_kind::Child>, child: &Graph) -> Result<()> {
         if child.context() != self.context() {
-            return Err(Error::OtherContext { what: "the graph" });
+            let (of, used_with) = (child.context(), self.context());
+            return Err(Error::other_context("the graph", of, used_with));
         }
         // Works on a clone, which no other thread can change.
         let child = child.try_clone()?;

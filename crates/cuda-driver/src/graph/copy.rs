@@ -83,6 +83,7 @@ impl Graph {
     /// - [`Error::Unsupported`] for managed memory, for a copy of no bytes, and for a copy from a
     ///   host buffer to itself.
     #[doc(alias = "cuGraphAddMemcpyNode")]
+    #[doc(alias = "cudaGraphAddMemcpyNode")]
     pub fn add_copy<'a, T: DeviceRepr>(
         &mut self,
         after: &[Edge],
@@ -231,9 +232,7 @@ impl End<'_> {
             }
             Place::Host(host) => {
                 if host.context != context {
-                    return Err(Error::OtherContext {
-                        what: "a host buffer",
-                    });
+                    return Err(Error::other_context("a host buffer", host.context, context));
                 }
                 owners.add_host(host.tracker, self.access, host.start.addr() as u64, bytes);
                 owners.keep_boxed(host.keep);

@@ -137,7 +137,7 @@ impl SetNodeParams for WaitNode<'_> {
 /// Returns the owner of an event for a graph in `context`.
 fn event_owners(context: &Context, event: &Arc<Event>) -> Result<Owners> {
     if event.context() != context {
-        return Err(Error::OtherContext { what: "the event" });
+        return Err(Error::other_context("the event", event.context(), context));
     }
     let mut owners = Owners::default();
     owners.keep(Arc::clone(event));

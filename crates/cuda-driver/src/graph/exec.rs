@@ -109,6 +109,7 @@ impl Graph {
     /// - [`Error::Capturing`] if a capture into the graph is under way.
     /// - [`Error::Unsupported`] if the graph is the body of a conditional node.
     #[doc(alias = "cuGraphInstantiate")]
+    #[doc(alias = "cudaGraphInstantiate")]
     #[doc(alias = "cuGraphInstantiateWithParams")]
     pub fn instantiate(&self) -> Result<GraphExec> {
         self.instantiate_with(InstantiateFlags::empty())
@@ -212,6 +213,7 @@ impl GraphExec {
     ///   nodes](Graph::set_device_updatable) and was not [uploaded](Self::upload) since the last
     ///   change.
     #[doc(alias = "cuGraphLaunch")]
+    #[doc(alias = "cudaGraphLaunch")]
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         stream.expect_context(self.context(), "the graph")?;
         let inner = &*self.inner;
@@ -239,6 +241,7 @@ impl GraphExec {
     ///
     /// [`Error::OtherContext`] if the stream is of another context.
     #[doc(alias = "cuGraphUpload")]
+    #[doc(alias = "cudaGraphUpload")]
     pub fn upload(&self, stream: &Stream) -> Result<()> {
         stream.expect_context(self.context(), "the graph")?;
         let queueing = stream.queueing()?;
@@ -294,6 +297,7 @@ impl GraphExec {
     /// `cuGraphExecDestroy()`—Destroys the executable and returns the result of the call, which a
     /// drop ignores. Launches in flight run to completion; what they use is released after them.
     #[doc(alias = "cuGraphExecDestroy")]
+    #[doc(alias = "cudaGraphExecDestroy")]
     pub fn close(self) -> Result<()> {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `inner` must not be used again ← `self` is consumed, and `this` is never dropped.

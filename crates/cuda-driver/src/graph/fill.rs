@@ -23,6 +23,7 @@ impl Graph {
     ///   graph, and [`Error::OtherGraph`] for memory that another graph allocates.
     /// - [`Error::OtherContext`] for memory of another context.
     #[doc(alias = "cuGraphAddMemsetNode")]
+    #[doc(alias = "cudaGraphAddMemsetNode")]
     pub fn add_fill<'a, T: DeviceRepr>(
         &mut self,
         after: &[Edge],

@@ -24,6 +24,7 @@ impl Graph {
     /// [`Error::NodeGone`](crate::Error::NodeGone) if an edge does not come from a node of this
     /// graph.
     #[doc(alias = "cuGraphAddHostNode")]
+    #[doc(alias = "cudaGraphAddHostNode")]
     pub fn add_host(
         &mut self,
         after: &[Edge],

@@ -37,6 +37,7 @@ impl Graph {
     /// graph, of its clones and of their executables. It holds whatever has been written to the
     /// buffers by then, and for every overlap that edges other than full ones allow.
     #[doc(alias = "cuGraphAddKernelNode")]
+    #[doc(alias = "cudaGraphAddKernelNode")]
     pub unsafe fn add_kernel<A: KernelArgs>(
         &mut self,
         after: &[Edge],
@@ -332,7 +333,11 @@ pub(super) fn kernel_owners(
     args: &impl KernelArgs,
 ) -> Result<Owners> {
     if function.context() != context {
-        return Err(Error::OtherContext { what: "the kernel" });
+        return Err(Error::other_context(
+            "the kernel",
+            function.context(),
+            context,
+        ));
     }
     function.check_arguments(args.sizes())?;
     function.check_config(config)?;

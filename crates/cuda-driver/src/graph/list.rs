@@ -150,6 +150,7 @@ impl Graph {
     /// [`Error::NulByte`] if the path contains a NUL byte, [`Error::Unsupported`] if it is not
     /// UTF-8, and [`Error::Driver`] if the driver cannot write the file.
     #[doc(alias = "cuGraphDebugDotPrint")]
+    #[doc(alias = "cudaGraphDebugDotPrint")]
     pub fn write_dot(&self, path: impl AsRef<Path>, flags: DotFlags) -> Result<()> {
         let path = path.as_ref().to_str().ok_or(Error::Unsupported {
             what: "a path that is not UTF-8",

@@ -121,6 +121,7 @@ impl Graph {
     ///
     /// `CUDA_ERROR_OUT_OF_MEMORY` if the driver cannot allocate the graph.
     #[doc(alias = "cuGraphCreate")]
+    #[doc(alias = "cudaGraphCreate")]
     pub fn new(context: &Context) -> Result<Self> {
         let mut raw = ptr::null_mut();
         let _current = context.enter()?;
@@ -186,6 +187,7 @@ impl Graph {
     /// [`Error::StillInUse`] if an executable or another handle, such as the body of a conditional
     /// node, still exists. The graph is then destroyed when the last of them is dropped.
     #[doc(alias = "cuGraphDestroy")]
+    #[doc(alias = "cudaGraphDestroy")]
     pub fn close(self) -> Result<()> {
         match Arc::into_inner(self.root) {
             Some(root) => Ok(root.close()?),

@@ -96,8 +96,9 @@ impl Owners {
         address: CUdeviceptr,
         bytes: usize,
     ) -> Result<()> {
-        if memory.owning_stream().context() != context {
-            return Err(Error::OtherContext { what: "a buffer" });
+        let of = memory.owning_stream().context();
+        if of != context {
+            return Err(Error::other_context("a buffer", of, context));
         }
         let memory = Used::Device(Lease::new(memory)?);
         self.push(memory, access, address, bytes);

@@ -34,9 +34,11 @@ impl GraphExec {
     /// another status than `CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE`, some nodes may have changed. The
     /// executable then keeps what both graphs use.
     #[doc(alias = "cuGraphExecUpdate")]
+    #[doc(alias = "cudaGraphExecUpdate")]
     pub fn update(&self, graph: &Graph) -> Result<()> {
         if graph.context() != self.context() {
-            return Err(Error::OtherContext { what: "the graph" });
+            let (of, used_with) = (graph.context(), self.context());
+            return Err(Error::other_context("the graph", of, used_with));
         }
         if graph.at != 0 {
             return Err(Error::Unsupported {

@@ -78,6 +78,13 @@ pub struct Tracked<'a> {
 /// `Value` is the representation that the kernel expects: its bytes are copied into the parameter
 /// block. The memory that `tracked` returns lives as long as every borrow in `Self`, even after the
 /// value itself is dropped, and covers all memory that `Value` points to.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument of a kernel",
+    label = "not a kernel argument",
+    note = "pass a buffer by reference: `&buffer` if the kernel reads it, `&mut buffer` if it writes it",
+    note = "pass a struct of your own by value after `#[derive(Clone, Copy, DeviceRepr)]` (feature `derive`) and `#[repr(C)]`",
+    note = "an `Option` has no layout in CUDA C++: pass a null address as `0_u64` instead of `None`"
+)]
 pub unsafe trait KernelArg {
     /// The type of the parameter as the kernel sees it.
     type Value: Copy;
@@ -93,6 +100,7 @@ pub unsafe trait KernelArg {
     }
 }
 
+#[diagnostic::do_not_recommend]
 // SAFETY: `Value` must be what the kernel expects ← the kernel takes the value itself, which points
 // to no memory.
 unsafe impl<T: DeviceRepr> KernelArg for T {
@@ -195,6 +203,12 @@ impl Tracked<'_> {
 /// # Safety
 ///
 /// The sizes, the pointers and the values describe the same arguments, in order.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a list of kernel arguments",
+    label = "expected a tuple of at most 16 arguments, or an `ArgList`",
+    note = "pass one argument as `(argument,)`, and no argument as `()`",
+    note = "for more than 16 arguments use `ArgList`, or put them in a struct"
+)]
 pub unsafe trait KernelArgs {
     /// The size of each argument in bytes.
     fn sizes(&self) -> &[usize];
@@ -290,10 +304,22 @@ macro_rules! kernel_args {
                 true $(&& $arg.tracked().is_none_or(|it| it.is_recorded(stream, epoch)))*
             }
 
-            #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]
+            #[allow(
+                non_snake_case,
+                unused_variables,
+                unused_mut,
+                unused_assignments,
+                reason = "a value has the name of its type; () has none"
+            )]
             fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()> {
                 let ($($arg,)*) = self;
-                $(if let Some(tracked) = $arg.tracked() { f(tracked)?; })*
+                let mut at = 0;
+                $(
+                    at += 1;
+                    if let Some(tracked) = $arg.tracked() {
+                        f(tracked).map_err(|error| error.in_argument(at))?;
+                    }
+                )*
                 Ok(())
             }
         }

@@ -58,8 +58,8 @@ pub struct LaunchAttributes<'a> {
     cluster: Option<Dim3>,
     /// The context of the events and views, if there are any.
     context: Option<Context>,
-    /// The name of an event or view whose context differs from an earlier one, if there is one.
-    mixed: Option<&'static str>,
+    /// The error about an event or view whose context differs from that of an earlier one.
+    mixed: Option<Box<Error>>,
     borrows: PhantomData<&'a ()>,
 }
 
@@ -266,19 +266,21 @@ impl<'a> LaunchAttributes<'a> {
 
     fn of_context(&mut self, context: &Context, what: &'static str) {
         match &self.context {
-            Some(known) if known != context => self.mixed = Some(what),
+            Some(known) if known != context => {
+                self.mixed = Some(Box::new(Error::other_context(what, context, known)));
+            }
             _ => self.context = Some(context.clone()),
         }
     }
 
     /// Returns the attributes for a launch in `context`.
     pub(crate) fn for_launch(&self, context: &Context) -> Result<&[CUlaunchAttribute]> {
-        if let Some(what) = self.mixed {
-            return Err(Error::OtherContext { what });
+        if let Some(error) = &self.mixed {
+            return Err(Error::clone(error));
         }
-        if self.context.as_ref().is_some_and(|known| known != context) {
+        if let Some(known) = self.context.as_ref().filter(|known| *known != context) {
             let what = "an event or a view of the launch attributes";
-            return Err(Error::OtherContext { what });
+            return Err(Error::other_context(what, known, context));
         }
         Ok(&self.list[..self.len])
     }

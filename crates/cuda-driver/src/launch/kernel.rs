@@ -53,6 +53,12 @@ pub struct Writes<T>(PhantomData<fn(T)>);
 /// # Safety
 ///
 /// `SIZE` is the size of the parameter in bytes.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the type of a kernel parameter",
+    label = "not a kernel parameter",
+    note = "write `Reads<T>` for a `const T *` parameter and `Writes<T>` for a `T *` parameter",
+    note = "write the type itself for a number, or for a struct that implements `DeviceRepr`"
+)]
 pub unsafe trait KernelParam {
     /// The size of the parameter in bytes.
     const SIZE: usize;
@@ -64,6 +70,12 @@ pub unsafe trait KernelParam {
 /// # Safety
 ///
 /// The value of the argument has the size of the parameter.
+#[diagnostic::on_unimplemented(
+    message = "the kernel parameters `{Self}` do not accept the arguments `{A}`",
+    label = "`{A}` does not match the signature of the kernel",
+    note = "`Reads<T>` takes `&buffer` or a read-only view, and `Writes<T>` takes `&mut buffer` or a mutable view",
+    note = "any other parameter takes a value of exactly its type: write `1.0_f32`, not `1.0`, for `f32`"
+)]
 pub unsafe trait Accepts<A> {}
 
 /// The types of the parameters of a kernel: a tuple of [`KernelParam`]s.
@@ -71,16 +83,23 @@ pub unsafe trait Accepts<A> {}
 /// # Safety
 ///
 /// `SIZES` are the sizes of the parameters, in order.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the signature of a kernel",
+    label = "expected a tuple of at most 16 parameters",
+    note = "write one parameter as `(Parameter,)`; a kernel with more than 16 parameters is launched with an `ArgList`"
+)]
 pub unsafe trait KernelParams {
     /// The size of each parameter in bytes.
     const SIZES: &'static [usize];
 }
 
+#[diagnostic::do_not_recommend]
 // SAFETY: `SIZE` must be the size of the parameter ← the kernel takes the value itself.
 unsafe impl<T: DeviceRepr> KernelParam for T {
     const SIZE: usize = size_of::<T>();
 }
 
+#[diagnostic::do_not_recommend]
 // SAFETY: the sizes must be equal ← the argument and the parameter have the same type.
 unsafe impl<T: DeviceRepr> Accepts<T> for T {}
 

@@ -59,6 +59,7 @@ impl Stream {
     /// Variables of the kernel's module that the kernel uses by name are not used at the same time
     /// on other streams ([`Module::global`](crate::Module::global)).
     #[doc(alias = "cuLaunchKernel")]
+    #[doc(alias = "cudaLaunchKernel")]
     #[inline(always)]
     pub unsafe fn launch<A: KernelArgs>(
         &self,
@@ -87,7 +88,9 @@ impl Stream {
     /// [`programmatic_serialization`](LaunchAttributes::programmatic_serialization) the kernel also
     /// has to wait before it accesses memory that an earlier launch on this stream uses.
     #[doc(alias = "cuLaunchKernelEx")]
+    #[doc(alias = "cudaLaunchKernelExC")]
     #[doc(alias = "cuLaunchCooperativeKernel")]
+    #[doc(alias = "cudaLaunchCooperativeKernel")]
     pub unsafe fn launch_with<A: KernelArgs>(
         &self,
         function: &Function,

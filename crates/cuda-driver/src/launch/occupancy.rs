@@ -14,6 +14,9 @@ use crate::function::Function;
 use crate::stream::Stream;
 use crate::types::LaunchConfig;
 
+/// The number of threads in a warp.
+const WARP: u32 = 32;
+
 /// The result of [`Function::max_potential_block_size`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSize {
@@ -28,11 +31,16 @@ impl Function {
     /// threads, each with `shared_bytes` of dynamic shared memory, one multiprocessor can run at a
     /// time.
     ///
+    /// Raises the kernel's limit of dynamic shared memory to `shared_bytes` if the device allows
+    /// that much, as a launch does. Otherwise no block can run, and the result is 0.
+    ///
     /// # Errors
     ///
     /// `CUDA_ERROR_INVALID_VALUE` if the kernel cannot be launched with such blocks.
     #[doc(alias = "cuOccupancyMaxActiveBlocksPerMultiprocessor")]
+    #[doc(alias = "cudaOccupancyMaxActiveBlocksPerMultiprocessor")]
     pub fn max_active_blocks(&self, threads: u32, shared_bytes: usize) -> Result<u32> {
+        self.allow_shared_for([shared_bytes])?;
         let mut blocks = 0;
         let threads = c_int::try_from(threads).unwrap_or(c_int::MAX);
         let _current = self.context().enter()?;
@@ -59,18 +67,30 @@ impl Function {
     /// of threads. `most_threads` limits the block size; 0 means no limit beyond that of the
     /// kernel.
     ///
-    /// `shared_bytes` must not use the device: the driver can call it for every block size while it
-    /// holds its own locks. Driver 580 never returns if the callback copies memory.
+    /// Raises the kernel's limit of dynamic shared memory to the largest amount that a block needs,
+    /// as a launch does. Block sizes that need more than the device allows are not considered.
+    ///
+    /// `shared_bytes` is called several times for each block size. It must not use the device: the
+    /// driver can call it while it holds its own locks. Driver 580 never returns if the callback
+    /// copies memory.
     ///
     /// # Panics
     ///
     /// Panics if `shared_bytes` panics.
     #[doc(alias = "cuOccupancyMaxPotentialBlockSize")]
+    #[doc(alias = "cudaOccupancyMaxPotentialBlockSize")]
     pub fn max_potential_block_size(
         &self,
         shared_bytes: impl Fn(u32) -> usize,
         most_threads: u32,
     ) -> Result<BlockSize> {
+        let most = match most_threads {
+            0 => self.max_threads_per_block(),
+            threads => threads.min(self.max_threads_per_block()),
+        };
+        // The driver tries every multiple of the warp size, and the limit itself.
+        let sizes = (WARP..most).step_by(WARP as usize).chain([most]);
+        self.allow_shared_for(sizes.map(&shared_bytes))?;
         let ask = AskShared {
             shared_bytes: &shared_bytes,
             panic: Cell::new(None),
@@ -122,7 +142,12 @@ impl Function {
     /// `cuOccupancyAvailableDynamicSMemPerBlock()`—Returns the dynamic shared memory, in bytes,
     /// that each block can use while `blocks` blocks of `threads` threads run on one multiprocessor
     /// at a time.
+    ///
+    /// The result does not exceed the kernel's limit of dynamic shared memory, which is 48 KiB
+    /// less its static shared memory until
+    /// [`allow_shared_bytes`](Self::allow_shared_bytes) or a launch raises it.
     #[doc(alias = "cuOccupancyAvailableDynamicSMemPerBlock")]
+    #[doc(alias = "cudaOccupancyAvailableDynamicSMemPerBlock")]
     pub fn available_shared_bytes(&self, blocks: u32, threads: u32) -> Result<usize> {
         let mut bytes = 0;
         let blocks = c_int::try_from(blocks).unwrap_or(c_int::MAX);
@@ -151,6 +176,7 @@ impl Function {
     ///
     /// `CUDA_ERROR_INVALID_VALUE` or `CUDA_ERROR_NOT_SUPPORTED` if the device has no clusters.
     #[doc(alias = "cuOccupancyMaxPotentialClusterSize")]
+    #[doc(alias = "cudaOccupancyMaxPotentialClusterSize")]
     pub fn max_cluster_size(&self, stream: &Stream, config: LaunchConfig) -> Result<u32> {
         let mut blocks = 0;
         self.with_config(stream, config, &LaunchAttributes::new(), |config| {
@@ -173,6 +199,7 @@ impl Function {
     ///
     /// `CUDA_ERROR_INVALID_VALUE` or `CUDA_ERROR_NOT_SUPPORTED` if the device has no clusters.
     #[doc(alias = "cuOccupancyMaxActiveClusters")]
+    #[doc(alias = "cudaOccupancyMaxActiveClusters")]
     pub fn max_active_clusters(
         &self,
         stream: &Stream,

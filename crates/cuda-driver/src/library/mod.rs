@@ -13,7 +13,7 @@ use cuda_sys::{CUkernel, CUlibrary};
 
 use crate::driver::{Driver, call};
 use crate::error::{JitError, Result};
-use crate::function::{kernel_name, not_found};
+use crate::function::{kernel_name, names_of, not_found};
 use crate::global::Global;
 use crate::handle::{Handle, SendPtr};
 use crate::memory::DeviceRepr;
@@ -59,6 +59,7 @@ impl Library {
     /// postpone compilation, and then this error without the log, until the first use in a context.
     /// [`Error::Unsupported`](crate::Error::Unsupported) if the driver is too old for an option.
     #[doc(alias = "cuLibraryLoadData")]
+    #[doc(alias = "cudaLibraryLoadData")]
     pub fn load<'a>(
         driver: &Driver,
         image: impl Into<Image<'a>>,
@@ -130,6 +131,7 @@ impl Library {
     /// [`Error::NoSuchFunction`](crate::Error::NoSuchFunction), or
     /// [`Error::NulByte`](crate::Error::NulByte) if the name contains a NUL byte.
     #[doc(alias = "cuLibraryGetKernel")]
+    #[doc(alias = "cudaLibraryGetKernel")]
     pub fn kernel(&self, name: &str) -> Result<LibraryKernel> {
         let c_name = kernel_name(name)?;
         let mut raw: CUkernel = ptr::null_mut();
@@ -141,7 +143,7 @@ impl Library {
                 cuLibraryGetKernel(&raw mut raw, self.as_raw(), c_name.as_ptr())
             )
         };
-        result.map_err(|error| not_found(error, name))?;
+        result.map_err(|error| not_found(error, name, || self.0.signatures().map(names_of)))?;
         Ok(LibraryKernel::new(&self.0, raw, name))
     }
 

@@ -36,6 +36,11 @@ use crate::stream::Stream;
 /// # Ok(())
 /// # }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not allocate device memory",
+    label = "not an allocator",
+    note = "pass a `Stream`, a `MemoryPool`, a `CachingPool` or `Unpooled`"
+)]
 pub trait Allocator: sealed::Allocate {}
 
 /// The part of [`Allocator`] that only this crate may call.
@@ -92,6 +97,7 @@ pub(crate) mod sealed {
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[doc(alias = "cuMemAlloc")]
+#[doc(alias = "cudaMalloc")]
 pub struct Unpooled;
 
 impl Allocator for Stream {}

@@ -92,6 +92,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// No element may be read before it has been written. (Every bit pattern is a valid `T`, but
     /// the data that another process or an earlier buffer left in the memory must not leak.)
     #[doc(alias = "cuMemAllocAsync")]
+    #[doc(alias = "cudaMallocAsync")]
     pub unsafe fn uninit(stream: &Stream, len: usize) -> Result<Self> {
         // SAFETY: the contract of `uninit_in` must hold ← the caller upholds it.
         unsafe { Self::uninit_in(stream, stream, len) }
@@ -202,6 +203,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///
     /// Fails as [`DeviceSliceMut::copy_from_host`] does.
     #[doc(alias = "cuMemcpyHtoD")]
+    #[doc(alias = "cudaMemcpy")]
     pub fn copy_from_host(&mut self, source: &[T]) -> Result<()> {
         self.as_mut_slice().copy_from_host(source)
     }
@@ -213,6 +215,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///
     /// Fails as [`DeviceSlice::copy_to_host`] does.
     #[doc(alias = "cuMemcpyDtoH")]
+    #[doc(alias = "cudaMemcpy")]
     pub fn copy_to_host(&self, destination: &mut [T]) -> Result<()> {
         self.as_slice().copy_to_host(destination)
     }
@@ -249,6 +252,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// `cuMemFreeAsync()`—Queues the free after all uses, as dropping the buffer does, and returns
     /// the error if that fails.
     #[doc(alias = "cuMemFreeAsync")]
+    #[doc(alias = "cudaFreeAsync")]
     pub fn close(self) -> Result<()> {
         self.memory.close()
     }
@@ -318,6 +322,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///
     /// No element may be read before it has been written, as for [`uninit`](Self::uninit).
     #[doc(alias = "cuMemAllocFromPoolAsync")]
+    #[doc(alias = "cudaMallocFromPoolAsync")]
     pub unsafe fn uninit_in(
         allocator: &impl Allocator,
         stream: &Stream,

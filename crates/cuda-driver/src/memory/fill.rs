@@ -12,6 +12,7 @@ use crate::stream::Stream;
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// `cuMemsetD8Async(0)`—Queues a fill of all elements with zero bits, on the owning stream.
     #[doc(alias = "cuMemsetD8Async")]
+    #[doc(alias = "cudaMemsetAsync")]
     pub fn set_zero(&mut self) -> Result<()> {
         self.fill(T::zeroed())
     }
@@ -24,6 +25,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// of up to 4 bytes and then copied over the remaining elements; each copy doubles the part
     /// that is filled.
     #[doc(alias = "cuMemsetD8Async")]
+    #[doc(alias = "cudaMemsetAsync")]
     #[doc(alias = "cuMemsetD16Async")]
     #[doc(alias = "cuMemsetD32Async")]
     pub fn fill(&mut self, value: T) -> Result<()> {

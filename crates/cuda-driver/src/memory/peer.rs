@@ -32,6 +32,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// length, or [`Error::OtherContext`](crate::Error::OtherContext) if the source belongs to
     /// another driver.
     #[doc(alias = "cuMemcpyPeerAsync")]
+    #[doc(alias = "cudaMemcpyPeerAsync")]
     pub fn copy_from_peer(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
         let (owner, peer) = (
             self.memory.owning_stream(),

@@ -94,6 +94,7 @@ impl Context {
     /// An unknown address is not an error: [`PointerAttributes::memory_type`] is then `None`.
     #[doc(alias = "cuPointerGetAttribute")]
     #[doc(alias = "cuPointerGetAttributes")]
+    #[doc(alias = "cudaPointerGetAttributes")]
     pub fn pointer_attributes(&self, address: CUdeviceptr) -> Result<PointerAttributes> {
         let mut attributes = ATTRIBUTES;
         // Each attribute has its own type, of at most 8 bytes. Bytes that the driver does not write

@@ -30,6 +30,12 @@
 /// The type must have the same layout on the device as on the host. A kernel may write any bit
 /// pattern; [`bytemuck::Pod`] guarantees that every bit pattern is a valid value and that there is
 /// no padding.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be stored in device memory",
+    label = "not a number, an array of numbers, or a `DeviceRepr` struct",
+    note = "for a struct of your own: enable the feature `derive` and add `#[derive(Clone, Copy, DeviceRepr)]` and `#[repr(C)]`",
+    note = "every bit pattern must be valid: use `u8` for `bool`, and a number for an `Option` or an enum"
+)]
 pub unsafe trait DeviceRepr: bytemuck::Pod + Send + Sync {}
 
 macro_rules! device_repr {

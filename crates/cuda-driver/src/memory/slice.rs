@@ -251,6 +251,7 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
     /// length, or [`Error::OtherContext`](crate::Error::OtherContext) if the source belongs to
     /// another context.
     #[doc(alias = "cuMemcpyDtoDAsync")]
+    #[doc(alias = "cudaMemcpyAsync")]
     pub fn copy_from(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
         expect_len(source.len, self.len)?;
         let owner = self.memory.owning_stream();

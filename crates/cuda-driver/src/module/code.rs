@@ -125,11 +125,15 @@ impl ModuleInner {
 
     /// Returns the parameters of a kernel, if the image describes them.
     pub(crate) fn signature(&self, kernel: &str) -> Option<&[Parameter]> {
-        let signatures = match &self.code {
-            Code::Module(owned) => owned.signatures.as_deref()?,
-            Code::Library(library, _) => library.signatures()?,
-        };
-        find_signature(signatures, kernel)
+        find_signature(self.signatures()?, kernel)
+    }
+
+    /// Returns the signatures of all kernels, if the image describes them.
+    pub(crate) fn signatures(&self) -> Option<&[Signature]> {
+        match &self.code {
+            Code::Module(owned) => owned.signatures.as_deref(),
+            Code::Library(library, _) => library.signatures(),
+        }
     }
 
     /// Returns the address and the size in bytes of a variable. The caller has made the context

@@ -175,6 +175,7 @@ impl Stream {
     ///
     /// If setting it up fails, the future returns the error. `(&stream).await` is the same.
     #[doc(alias = "cuLaunchHostFunc")]
+    #[doc(alias = "cudaLaunchHostFunc")]
     #[must_use]
     pub fn completion(&self) -> Completion {
         Completion::new(self.context(), |side| {

@@ -47,7 +47,9 @@ impl Stream {
     ///
     /// If the driver fails to queue the closure, the closure is dropped.
     #[doc(alias = "cuLaunchHostFunc")]
+    #[doc(alias = "cudaLaunchHostFunc")]
     #[doc(alias = "cuStreamAddCallback")]
+    #[doc(alias = "cudaStreamAddCallback")]
     pub fn launch_host(&self, function: impl FnOnce() + Send + 'static) -> Result<HostCall> {
         let context = self.context();
         self.driver().note_host_wait();

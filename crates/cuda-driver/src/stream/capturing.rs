@@ -27,6 +27,7 @@ impl Stream {
     /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT` if this is the legacy stream and a stream that it waits
     /// for is capturing.
     #[doc(alias = "cuStreamIsCapturing")]
+    #[doc(alias = "cudaStreamIsCapturing")]
     pub fn capture_status(&self) -> Result<CaptureStatus> {
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         let _current = self.bind_for_query()?;

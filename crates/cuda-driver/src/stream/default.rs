@@ -63,6 +63,7 @@ impl Context {
     /// greatest)`. A lower number is more urgent; both are 0 if the device does not support
     /// priorities.
     #[doc(alias = "cuCtxGetStreamPriorityRange")]
+    #[doc(alias = "cudaDeviceGetStreamPriorityRange")]
     pub fn stream_priority_range(&self) -> Result<(i32, i32)> {
         let _current = self.enter()?;
         let (mut least, mut greatest) = (0, 0);

@@ -80,7 +80,9 @@ impl Stream {
     /// `CUDA_ERROR_OUT_OF_MEMORY`; `CUDA_ERROR_INVALID_VALUE` if the driver does not know one of
     /// the flags.
     #[doc(alias = "cuStreamCreate")]
+    #[doc(alias = "cudaStreamCreate")]
     #[doc(alias = "cuStreamCreateWithPriority")]
+    #[doc(alias = "cudaStreamCreateWithPriority")]
     pub fn new(context: &Context, flags: StreamFlags, priority: i32) -> Result<Self> {
         let state = StreamState::create(context, flags.bits(), priority)?;
         Ok(Self::of_state(context, state))
@@ -111,6 +113,7 @@ impl Stream {
     ///
     /// The fault of any kernel that was still running: see [`DriverError::is_sticky`].
     #[doc(alias = "cuStreamSynchronize")]
+    #[doc(alias = "cudaStreamSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         Ok(self.state.synchronize_explicitly(&self.context)?)
     }
@@ -121,6 +124,7 @@ impl Stream {
     ///
     /// The fault of any kernel that was still running.
     #[doc(alias = "cuStreamQuery")]
+    #[doc(alias = "cudaStreamQuery")]
     pub fn is_done(&self) -> Result<bool> {
         let _current = self.bind_for_query()?;
         let asked = self.state.mark_complete_after(|| {
@@ -161,6 +165,7 @@ impl Stream {
     /// `cuStreamGetPriority()`—Returns the priority. 0 is the default; a lower number is more
     /// urgent.
     #[doc(alias = "cuStreamGetPriority")]
+    #[doc(alias = "cudaStreamGetPriority")]
     pub fn priority(&self) -> Result<i32> {
         let mut priority = 0;
         let _current = self.bind_for_query()?;
@@ -176,6 +181,7 @@ impl Stream {
 
     /// `cuStreamGetFlags()`—Returns the flags that the stream was created with.
     #[doc(alias = "cuStreamGetFlags")]
+    #[doc(alias = "cudaStreamGetFlags")]
     pub fn flags(&self) -> Result<StreamFlags> {
         let mut flags = 0;
         let _current = self.bind_for_query()?;
@@ -206,6 +212,7 @@ impl Stream {
     /// Other handles, and buffers that were used on the stream, keep it alive. Work that is queued
     /// runs to its end.
     #[doc(alias = "cuStreamDestroy")]
+    #[doc(alias = "cudaStreamDestroy")]
     pub fn close(self) -> Result<()> {
         let Self {
             state,
@@ -248,7 +255,7 @@ impl Stream {
         if *context == self.context {
             Ok(())
         } else {
-            Err(Error::OtherContext { what })
+            Err(Error::other_context(what, context, &self.context))
         }
     }
 }

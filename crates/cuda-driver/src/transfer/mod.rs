@@ -86,6 +86,7 @@ impl<P> Transfer<P> {
     ///
     /// A fault of the device.
     #[doc(alias = "cuEventQuery")]
+    #[doc(alias = "cudaEventQuery")]
     pub fn is_done(&self) -> Result<bool> {
         Ok(self.event.as_ref().map_or(Ok(true), Fence::query)?)
     }
@@ -96,6 +97,7 @@ impl<P> Transfer<P> {
     ///
     /// A fault of the device. The memory is then leaked.
     #[doc(alias = "cuEventSynchronize")]
+    #[doc(alias = "cudaEventSynchronize")]
     pub fn wait(mut self) -> Result<P, TransferError<P>> {
         let result = self
             .event
@@ -315,6 +317,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// the buffer belong to different contexts, or if the page-locked memory belongs to another
     /// driver or to another context that is borrowed.
     #[doc(alias = "cuMemcpyDtoHAsync")]
+    #[doc(alias = "cudaMemcpyAsync")]
     pub fn copy_to_pinned_async<P: PageLocked<T> + 'static>(
         &self,
         destination: P,
@@ -363,6 +366,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// the buffer belong to different contexts, or if the page-locked memory belongs to another
     /// driver or to another context that is borrowed.
     #[doc(alias = "cuMemcpyHtoDAsync")]
+    #[doc(alias = "cudaMemcpyAsync")]
     pub fn copy_from_pinned_async<P: PageLocked<T> + 'static>(
         &mut self,
         source: P,

@@ -110,6 +110,7 @@ impl<'scope> CopyScope<'scope, '_> {
     /// the buffer belong to different contexts, or if the page-locked memory belongs to another
     /// driver or to another context that is borrowed.
     #[doc(alias = "cuMemcpyDtoHAsync")]
+    #[doc(alias = "cudaMemcpyAsync")]
     pub fn copy_to_host<T: DeviceRepr, P: PageLocked<T>>(
         &'scope self,
         source: &DeviceSlice<'_, T>,
@@ -152,6 +153,7 @@ impl<'scope> CopyScope<'scope, '_> {
     /// the buffer belong to different contexts, or if the page-locked memory belongs to another
     /// driver or to another context that is borrowed.
     #[doc(alias = "cuMemcpyHtoDAsync")]
+    #[doc(alias = "cudaMemcpyAsync")]
     pub fn copy_from_host<T: DeviceRepr, P: PageLocked<T>>(
         &'scope self,
         destination: &mut DeviceSliceMut<'_, T>,

@@ -134,7 +134,14 @@ fn handles_of_another_driver_are_refused_without_a_call() {
         foreign.record(&stream),
     ] {
         let error = result.unwrap_err();
-        assert_eq!(error, Error::OtherContext { what: "the event" }, "{error}");
+        let is_named = matches!(
+            error,
+            Error::OtherContext {
+                what: "the event",
+                ..
+            }
+        );
+        assert!(is_named, "{error}");
     }
     for simulator in simulators {
         assert!(simulator.calls().is_empty(), "{:?}", simulator.calls());

@@ -177,7 +177,7 @@ fn objects_of_another_context_are_errors() {
     let input = DeviceBuffer::<u32>::zeroed(&ours, 1).unwrap();
     let mut output = DeviceBuffer::<u32>::zeroed(&theirs, 1).unwrap();
     let is_other = |result: cuda_driver::Result<()>, what: &str| match result.unwrap_err() {
-        Error::OtherContext { what: found } => assert_eq!(found, what),
+        Error::OtherContext { what: found, .. } => assert_eq!(found, what),
         error => panic!("{error}"),
     };
     // SAFETY: the kernel touches one word of each, and no launch here succeeds.

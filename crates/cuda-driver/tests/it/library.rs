@@ -194,7 +194,8 @@ fn what_a_library_has_not_is_an_error() {
         assert_eq!(
             error,
             Error::NoSuchFunction {
-                name: "nothing".to_owned()
+                name: "nothing".to_owned(),
+                kernels: Some(vec!["mix".to_owned()]),
             }
         );
         let error = library.kernel("mi\0x").unwrap_err();

@@ -52,6 +52,7 @@ mod module;
 mod names;
 #[cfg(feature = "nvrtc")]
 mod nvrtc;
+mod occupancy;
 mod order;
 mod other_device;
 mod owned;

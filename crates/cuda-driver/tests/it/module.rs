@@ -92,7 +92,8 @@ fn a_kernel_that_is_not_there_is_named() {
             assert_eq!(
                 error,
                 Error::NoSuchFunction {
-                    name: name.to_owned()
+                    name: name.to_owned(),
+                    kernels: Some(vec!["mix".to_owned()]),
                 }
             );
         }

@@ -87,6 +87,7 @@ impl Graph {
     /// The error that `calls` returns, or `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has
     /// broken the capture.
     #[doc(alias = "cuStreamBeginCapture")]
+    #[doc(alias = "cudaStreamBeginCapture")]
     pub fn capture(
         context: &Context,
         calls: impl FnOnce(&mut CaptureScope<'_>) -> Result<()>,
@@ -148,6 +149,7 @@ impl Capture {
     /// [`Error::Driver`](crate::Error::Driver) if the driver cannot create the streams or begin the
     /// capture.
     #[doc(alias = "cuStreamBeginCapture")]
+    #[doc(alias = "cudaStreamBeginCapture")]
     pub fn begin(context: &Context) -> Result<Self> {
         let (origin, event, capturing) = Self::prepare(context)?;
         let _current = context.enter()?;
@@ -255,6 +257,7 @@ impl Capture {
     /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture. The graph is
     /// lost after an error.
     #[doc(alias = "cuStreamEndCapture")]
+    #[doc(alias = "cudaStreamEndCapture")]
     pub fn end(self) -> Result<Graph> {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `session` must not be used again ← `self` is consumed, and `this` is never

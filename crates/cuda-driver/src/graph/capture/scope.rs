@@ -307,6 +307,7 @@ impl<'c> CaptureScope<'c> {
     /// `cuStreamIsCapturing()`—Returns whether the capture is valid, that is, not broken by other
     /// code.
     #[doc(alias = "cuStreamIsCapturing")]
+    #[doc(alias = "cudaStreamIsCapturing")]
     pub fn is_capturing(&self) -> Result<bool> {
         Ok(self.stream.capture_status()? == crate::stream::CaptureStatus::Active)
     }

@@ -66,6 +66,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// or `location` to another driver, or `CUDA_ERROR_INVALID_DEVICE` for a device without
     /// concurrent managed access.
     #[doc(alias = "cuMemPrefetchAsync")]
+    #[doc(alias = "cudaMemPrefetchAsync")]
     pub fn prefetch(&self, location: &MemoryLocation, stream: &Stream) -> Result<()> {
         let to = location.ordinal(stream.driver())?;
         if self.bytes() == 0 {
@@ -90,6 +91,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// [`Error::OtherContext`](crate::Error::OtherContext) if the location belongs to another
     /// driver.
     #[doc(alias = "cuMemAdvise")]
+    #[doc(alias = "cudaMemAdvise")]
     pub fn advise(&self, advice: &Advice) -> Result<()> {
         type A = CUmem_advise;
         match advice {

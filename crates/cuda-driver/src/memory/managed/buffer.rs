@@ -75,6 +75,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     /// number does not fit in an address, or `CUDA_ERROR_NOT_SUPPORTED` if the device has no
     /// managed memory.
     #[doc(alias = "cuMemAllocManaged")]
+    #[doc(alias = "cudaMallocManaged")]
     pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
         // SAFETY: the elements must be written before they are read ← they are filled below, on the
         // same stream.
@@ -213,6 +214,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     /// From then on until the next attachment, only the streams that `attachment` permits use the
     /// memory. Note that copies and fills use the owning stream.
     #[doc(alias = "cuStreamAttachMemAsync")]
+    #[doc(alias = "cudaStreamAttachMemAsync")]
     pub unsafe fn attach(&mut self, stream: &Stream, attachment: ManagedAttachment) -> Result<()> {
         let memory = &self.buffer.memory;
         if memory.address == 0 {

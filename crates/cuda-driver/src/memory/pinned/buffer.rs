@@ -80,7 +80,9 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     ///   a page).
     /// * [`Error::UnsafeFlags`] for flags that memory in a borrowed context cannot have.
     #[doc(alias = "cuMemHostAlloc")]
+    #[doc(alias = "cudaHostAlloc")]
     #[doc(alias = "cuMemAllocHost")]
+    #[doc(alias = "cudaMallocHost")]
     pub fn zeroed(context: &Context, len: usize, flags: PinnedFlags) -> Result<Self> {
         Self::filled(context, len, flags, |start, bytes| {
             // SAFETY: `bytes` bytes must be writable at `start` ← they were allocated just now, and
@@ -225,6 +227,7 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     /// The error of an earlier copy, if that copy failed and may still be reading the memory. The
     /// memory is then not freed.
     #[doc(alias = "cuMemFreeHost")]
+    #[doc(alias = "cudaFreeHost")]
     pub fn close(mut self) -> Result<()> {
         Ok(self.locked.unlock()?)
     }

@@ -26,6 +26,11 @@ use crate::memory::DeviceRepr;
 /// `start()` is the address of `len()` elements of `T` that the driver of `context()` has
 /// page-locked. The elements keep their address when the owner moves, and stay page-locked until it
 /// is dropped.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not page-locked memory of `{T}`",
+    label = "not page-locked memory",
+    note = "copies that run while the host continues need a `PinnedBuffer<{T}>` or a `RegisteredBuffer<{T}>`"
+)]
 pub unsafe trait PageLocked<T: DeviceRepr>:
     sealed::Lock + DerefMut<Target = [T]> + Send + Sync
 {
@@ -45,9 +50,8 @@ pub(crate) fn expect_locked_for(
 ) -> Result<()> {
     copying.driver().expect_handles_of(owner.driver(), what)?;
     if owner.is_borrowed() && owner != copying {
-        return Err(Error::OtherContext {
-            what: "page-locked memory of a borrowed context",
-        });
+        let what = "page-locked memory of a borrowed context";
+        return Err(Error::other_context(what, owner, copying));
     }
     Ok(())
 }

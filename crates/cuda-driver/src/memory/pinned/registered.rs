@@ -123,6 +123,7 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
     /// [`error`](RegisterError::error) is `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED` if other code
     /// has registered the memory, and [`Error::UnsafeFlags`] for flags that a `Vec` cannot have.
     #[doc(alias = "cuMemHostRegister")]
+    #[doc(alias = "cudaHostRegister")]
     pub fn from_vec(
         context: &Context,
         vec: Vec<T>,
@@ -216,6 +217,7 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
     /// The error of an earlier copy, if that copy failed and may still be using the memory. After
     /// any error the elements are never freed.
     #[doc(alias = "cuMemHostUnregister")]
+    #[doc(alias = "cudaHostUnregister")]
     pub fn into_vec(mut self) -> Result<Vec<T>> {
         self.unlock()?;
         Ok(self.take().unwrap_or_default())

@@ -57,6 +57,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
     ///
     /// No element may be read before it has been written.
     #[doc(alias = "cuMemAllocPitch")]
+    #[doc(alias = "cudaMallocPitch")]
     pub unsafe fn uninit(stream: &Stream, extent: impl Into<Extent>) -> Result<Self> {
         let extent = extent.into();
         let len = extent.len::<T>()?;

@@ -19,7 +19,9 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
     ///
     /// [`DeviceSlice::copy_to_host`]: crate::DeviceSlice::copy_to_host
     #[doc(alias = "cuMemcpy2D")]
+    #[doc(alias = "cudaMemcpy2D")]
     #[doc(alias = "cuMemcpy3D")]
+    #[doc(alias = "cudaMemcpy3D")]
     pub fn copy_to_host(&self, destination: &mut [T]) -> Result<()> {
         expect_len(self.extent().len::<T>()?, destination.len())?;
         // SAFETY: the destination must be writable for all elements ← it has the same length, and
@@ -88,7 +90,9 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
     ///
     /// [`DeviceSliceMut::copy_from_host`]: crate::DeviceSliceMut::copy_from_host
     #[doc(alias = "cuMemcpy2D")]
+    #[doc(alias = "cudaMemcpy2D")]
     #[doc(alias = "cuMemcpy3D")]
+    #[doc(alias = "cudaMemcpy3D")]
     pub fn copy_from_host(&mut self, source: &[T]) -> Result<()> {
         expect_len(source.len(), self.extent().len::<T>()?)?;
         // SAFETY: both sides must hold the bytes, and no code may write the source during the call
@@ -130,7 +134,9 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
     /// extent, or [`Error::OtherContext`](crate::Error::OtherContext) if the source belongs to
     /// another context.
     #[doc(alias = "cuMemcpy2DAsync")]
+    #[doc(alias = "cudaMemcpy2DAsync")]
     #[doc(alias = "cuMemcpy3DAsync")]
+    #[doc(alias = "cudaMemcpy3DAsync")]
     pub fn copy_from(&mut self, source: &PitchedSlice<'_, T>) -> Result<()> {
         self.extent().expect(source.extent())?;
         if self.rows.bytes() == 0 {

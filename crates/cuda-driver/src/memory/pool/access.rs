@@ -56,6 +56,7 @@ impl MemoryPool {
     /// * `CUDA_ERROR_NOT_SUPPORTED` if it is the pool's device and `access` is
     ///   [`PoolAccess::Read`].
     #[doc(alias = "cuMemPoolSetAccess")]
+    #[doc(alias = "cudaMemPoolSetAccess")]
     pub fn set_access(&self, device: &Device, access: PoolAccess) -> Result<()> {
         let driver = self.device().driver();
         driver.expect_handles_of(device.driver(), "the device")?;

@@ -41,6 +41,7 @@ impl MemoryPool {
     /// `bytes` bytes or no more can be returned. Freed memory can be returned only once the host
     /// knows that its stream has reached the free.
     #[doc(alias = "cuMemPoolTrimTo")]
+    #[doc(alias = "cudaMemPoolTrimTo")]
     pub fn trim_to(&self, bytes: usize) -> Result<()> {
         // SAFETY: the pool must be alive ← it is borrowed.
         Ok(unsafe {
@@ -55,6 +56,7 @@ impl MemoryPool {
     /// when the host waits for a stream. It is 0 in a new pool, which then returns all free memory
     /// to the device.
     #[doc(alias = "cuMemPoolGetAttribute")]
+    #[doc(alias = "cudaMemPoolGetAttribute")]
     pub fn release_threshold(&self) -> Result<u64> {
         self.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
     }
@@ -62,6 +64,7 @@ impl MemoryPool {
     /// `cuMemPoolSetAttribute(RELEASE_THRESHOLD)`—Sets the number of bytes that the pool keeps when
     /// the host waits for a stream.
     #[doc(alias = "cuMemPoolSetAttribute")]
+    #[doc(alias = "cudaMemPoolSetAttribute")]
     pub fn set_release_threshold(&self, bytes: u64) -> Result<()> {
         self.set(
             CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,

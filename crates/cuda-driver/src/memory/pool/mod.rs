@@ -102,6 +102,7 @@ impl MemoryPool {
     ///
     /// `CUDA_ERROR_NOT_SUPPORTED` if the device has no memory pools.
     #[doc(alias = "cuMemPoolCreate")]
+    #[doc(alias = "cudaMemPoolCreate")]
     pub fn new(device: &Device) -> Result<Self> {
         Self::create(device, 0)
     }
@@ -195,7 +196,11 @@ impl sealed::Allocate for MemoryPool {
         if owner.context().device() == self.device() {
             Ok(())
         } else {
-            Err(Error::OtherContext { what: "the pool" })
+            Err(Error::other_context(
+                "the pool",
+                self.device(),
+                owner.context(),
+            ))
         }
     }
 

@@ -1,0 +1,304 @@
+//! The mistakes. Each gives its name and the text of its error.
+
+use std::fmt::Display;
+use std::fmt::Write as _;
+
+use cuda_driver::event::EventFlags;
+use cuda_driver::jit::JitOptions;
+use cuda_driver::memory::CachingPool;
+use cuda_driver::prelude::*;
+use cuda_driver::{Library, Result};
+use cuda_sim::{Builder, Schedule, Simulator};
+
+const MIX: &str = include_str!("../it/kernels/mix.ptx");
+const COPY: &str = include_str!("../it/kernels/copy.ptx");
+const VARIABLES: &str = include_str!("../it/kernels/variables.ptx");
+
+type Texts = Vec<(&'static str, String)>;
+
+/// Returns the text of the error.
+fn text<T, E: Display>(result: std::result::Result<T, E>) -> String {
+    match result {
+        Ok(_) => "no error".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// A software device with a stream. The simulator lives as long as the device is used.
+struct Bench {
+    driver: Driver,
+    context: Context,
+    stream: Stream,
+    _simulator: Simulator,
+}
+
+fn bench(builder: Builder) -> Bench {
+    let simulator = builder.build().unwrap();
+    let driver = Driver::new(simulator.library().unwrap()).unwrap();
+    let context = driver.device(0).unwrap().primary_context().unwrap();
+    let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+    Bench {
+        driver,
+        context,
+        stream,
+        _simulator: simulator,
+    }
+}
+
+fn module(context: &Context, ptx: &str) -> Module {
+    Module::load(context, &Ptx::new(ptx).unwrap()).unwrap()
+}
+
+pub(crate) fn all() -> Texts {
+    [
+        arguments(),
+        configurations(),
+        lookups(),
+        images(),
+        memory(),
+        contexts(),
+        order(),
+        graphs(),
+    ]
+    .concat()
+}
+
+fn arguments() -> Texts {
+    let bench = bench(Builder::new());
+    let stream = &bench.stream;
+    let mix = module(&bench.context, MIX).function("mix").unwrap();
+    let mut x = DeviceBuffer::<u32>::zeroed(stream, 4).unwrap();
+    let y = DeviceBuffer::<u32>::zeroed(stream, 4).unwrap();
+    let config = LaunchConfig::new(1, 4);
+    macro_rules! try_launch {
+        ($($arg:expr),*) => {{
+            // SAFETY: no launch of this function succeeds: the arguments do not match.
+            text(unsafe { stream.launch(&mix, config, ($($arg,)*)) })
+        }};
+    }
+    vec![
+        ("too few arguments", try_launch!(&mut x, &y)),
+        ("too many arguments", try_launch!(&mut x, &y, 4_u32, 4_u32)),
+        ("u64 for u32", try_launch!(&mut x, &y, 4_u64)),
+        ("u8 for u32", try_launch!(&mut x, &y, 4_u8)),
+        ("f64 for u32", try_launch!(&mut x, &y, 4.0_f64)),
+        ("number for a buffer", try_launch!(&mut x, 4_u32, 4_u32)),
+        ("struct for u32", try_launch!(&mut x, &y, [4_u32; 3])),
+        (
+            "signature of another size",
+            text(mix.typed::<(Writes<u32>, Reads<u32>, u64)>()),
+        ),
+        (
+            "signature of another length",
+            text(mix.typed::<(Writes<u32>, Reads<u32>)>()),
+        ),
+    ]
+}
+
+fn configurations() -> Texts {
+    let bench = bench(Builder::new());
+    let stream = &bench.stream;
+    let mix = module(&bench.context, MIX).function("mix").unwrap();
+    let mut x = DeviceBuffer::<u32>::zeroed(stream, 4).unwrap();
+    let y = DeviceBuffer::<u32>::zeroed(stream, 4).unwrap();
+    let mut launch = |config, attributes: &LaunchAttributes<'_>| {
+        // SAFETY: no launch of this function succeeds: the device does not allow them.
+        text(unsafe { stream.launch_with(&mix, config, attributes, (&mut x, &y, 4_u32)) })
+    };
+    let none = LaunchAttributes::new();
+    let cluster = |blocks: u32| LaunchAttributes::new().cluster(blocks);
+    vec![
+        ("empty grid", launch(LaunchConfig::new(0, 32), &none)),
+        ("empty block", launch(LaunchConfig::new(1, 0), &none)),
+        ("block of 2048", launch(LaunchConfig::new(1, 2048), &none)),
+        (
+            "block of 64 by 32",
+            launch(LaunchConfig::new(1, (64, 32)), &none),
+        ),
+        (
+            "high grid",
+            launch(LaunchConfig::new((1, 65536), 32), &none),
+        ),
+        (
+            "too much shared memory",
+            launch(LaunchConfig::new(1, 1).with_shared_bytes(1 << 30), &none),
+        ),
+        (
+            "too much shared memory in advance",
+            text(mix.allow_shared_bytes(1 << 20)),
+        ),
+        (
+            "large cluster",
+            launch(LaunchConfig::new(64, 1), &cluster(64)),
+        ),
+        (
+            "part of a cluster",
+            launch(LaunchConfig::new(3, 1), &cluster(2)),
+        ),
+    ]
+}
+
+fn lookups() -> Texts {
+    let bench = bench(Builder::new());
+    let (context, stream) = (&bench.context, &bench.stream);
+    let mix = module(context, MIX);
+    let mut many = ".version 7.0\n.target sm_52\n.address_size 64\n".to_owned();
+    for at in 0..13 {
+        writeln!(many, ".visible .entry kernel{at}() {{ ret; }}").unwrap();
+    }
+    let mangled = MIX.replace("mix(", "_Z3mixPjPKjj(");
+    let variables = module(context, VARIABLES);
+    let library = Library::load(&bench.driver, &Ptx::new(MIX).unwrap(), &JitOptions::new());
+    vec![
+        ("misspelled kernel", text(mix.function("mxi"))),
+        (
+            "mangled kernel",
+            text(module(context, &mangled).function("mix")),
+        ),
+        (
+            "kernel of many",
+            text(module(context, &many).function("kernel13")),
+        ),
+        ("kernel of a library", text(library.unwrap().kernel("mxi"))),
+        ("NUL in the name of a kernel", text(mix.function("mi\0x"))),
+        (
+            "missing variable",
+            text(variables.global::<u32>("nothing", stream)),
+        ),
+        (
+            "variable of another size",
+            text(variables.global::<[u8; 8]>("counter", stream)),
+        ),
+    ]
+}
+
+fn images() -> Texts {
+    let bench = bench(Builder::new().version(12080));
+    let context = &bench.context;
+    let load = |ptx: &str| text(Module::load(context, &Ptx::new(ptx).unwrap()));
+    let file = |path: &str| {
+        // SAFETY: neither file is an image.
+        text(unsafe { Module::load_file(context, path, &JitOptions::new()) })
+    };
+    vec![
+        ("not PTX", load("int main() { return 0; }")),
+        (
+            "PTX that is too new",
+            load(&MIX.replace(".version 7.0", ".version 9.9")),
+        ),
+        ("missing file", file("no/such/file.ptx")),
+        ("file without an image", file("Cargo.toml")),
+    ]
+}
+
+fn memory() -> Texts {
+    let bench = bench(Builder::new().memory(64 << 20));
+    let stream = &bench.stream;
+    let mut x = DeviceBuffer::<u32>::zeroed(stream, 4).unwrap();
+    let y = DeviceBuffer::<u32>::zeroed(stream, 3).unwrap();
+    let bytes = DeviceBuffer::<u8>::zeroed(stream, 9).unwrap();
+    let pool = CachingPool::with_limit(&bench.context, 4096);
+    vec![
+        (
+            "out of memory",
+            text(DeviceBuffer::<f64>::zeroed(stream, 100 << 20)),
+        ),
+        (
+            "beyond any address",
+            text(DeviceBuffer::<u64>::zeroed(stream, usize::MAX)),
+        ),
+        (
+            "beyond the limit of a pool",
+            text(DeviceBuffer::<u8>::zeroed_in(&pool, stream, 8192)),
+        ),
+        ("host memory too long", text(x.copy_from_host(&[1; 5]))),
+        ("host memory too short", text(x.copy_to_host(&mut [0; 3]))),
+        (
+            "buffers of two lengths",
+            text(x.as_mut_slice().copy_from(&y.as_slice())),
+        ),
+        ("view of odd size", text(bytes.as_slice().cast::<u32>())),
+        (
+            "view of odd address",
+            text(bytes.slice(1..5).unwrap().cast::<u32>()),
+        ),
+    ]
+}
+
+fn contexts() -> Texts {
+    let bench = bench(Builder::new().version(13000).devices(2));
+    let (context, ours) = (&bench.context, &bench.stream);
+    let other = bench.driver.device(1).unwrap().primary_context().unwrap();
+    let theirs = Stream::new(&other, StreamFlags::NON_BLOCKING, 0).unwrap();
+    let mix = module(context, MIX).function("mix").unwrap();
+    let copy = module(context, COPY).function("copy").unwrap();
+    let mut x = DeviceBuffer::<u32>::zeroed(ours, 4).unwrap();
+    let mut y = DeviceBuffer::<u32>::zeroed(&theirs, 4).unwrap();
+    let config = LaunchConfig::new(1, 4);
+    let event = Event::new(&other, EventFlags::empty()).unwrap();
+    let mut graph = Graph::new(context).unwrap();
+    vec![
+        ("ordinal 7", text(bench.driver.device(7))),
+        (
+            "buffer of another device",
+            // SAFETY: the launch fails: `y` belongs to another context.
+            text(unsafe { ours.launch(&mix, config, (&mut x, &y, 4_u32)) }),
+        ),
+        (
+            "kernel of another device",
+            // SAFETY: the launch fails: the kernel belongs to another context.
+            text(unsafe { theirs.launch(&copy, config, (&x, &mut y, 4_u32)) }),
+        ),
+        ("event of another device", text(event.record(ours))),
+        (
+            "graph and memory of another device",
+            text(graph.add_fill(&[], &mut y, 1_u32)),
+        ),
+    ]
+}
+
+fn order() -> Texts {
+    let bench = bench(Builder::new().schedule(Schedule::Late { seed: 1 }));
+    let (context, stream) = (&bench.context, &bench.stream);
+    let event = |flags| Event::new(context, flags).unwrap();
+    let (start, end) = (event(EventFlags::empty()), event(EventFlags::empty()));
+    let untimed = event(EventFlags::DISABLE_TIMING);
+    for event in [&start, &end, &untimed] {
+        event.record(stream).unwrap();
+    }
+    let mut texts = vec![("time of unfinished work", text(end.time_since(&start)))];
+    stream.synchronize().unwrap();
+    texts.push((
+        "time of an event without times",
+        text(untimed.time_since(&start)),
+    ));
+    texts.push((
+        "time before the first record",
+        text(event(EventFlags::empty()).time_since(&start)),
+    ));
+    let waiting: Result<Graph> = Graph::capture(context, |_| context.synchronize());
+    texts.push(("wait during a capture", text(waiting)));
+    let mix = module(context, MIX).function("mix").unwrap();
+    // SAFETY: none: the addresses are invalid, which is the point. The device is software.
+    unsafe { stream.launch(&mix, LaunchConfig::new(1, 1), (64_u64, 128_u64, 1_u32)) }.unwrap();
+    texts.push(("invalid address", text(stream.synchronize())));
+    texts
+}
+
+fn graphs() -> Texts {
+    let bench = bench(Builder::new());
+    let mut graph = Graph::new(&bench.context).unwrap();
+    let mut other = Graph::new(&bench.context).unwrap();
+    let (first, foreign) = (graph.add_empty(&[]).unwrap(), other.add_empty(&[]).unwrap());
+    let second = graph.add_empty(&[first.edge()]).unwrap();
+    let removed = graph.add_empty(&[]).unwrap();
+    graph.remove(removed).unwrap();
+    vec![
+        ("removed node", text(graph.add_empty(&[removed.edge()]))),
+        ("cycle", text(graph.add_edge(second.edge(), first))),
+        (
+            "node of another graph",
+            text(graph.add_empty(&[foreign.edge()])),
+        ),
+    ]
+}

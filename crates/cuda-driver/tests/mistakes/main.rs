@@ -1,0 +1,66 @@
+//! The full text of the error for each mistake that a newcomer makes, on the software device.
+//!
+//! - Launches: too few or too many arguments, an argument of another size (`u64`, `u8`, `f64`, a
+//!   number for a buffer), an empty grid, a block of 2,048 threads in one or two dimensions, a grid
+//!   that is too high, too much dynamic shared memory, a large cluster, a part of a cluster, a
+//!   signature that does not match.
+//! - Lookups: a misspelled kernel, a mangled name, a name of many kernels, a kernel of a library, a
+//!   NUL byte in a name, a missing variable, a variable of another size.
+//! - Images: text that is not PTX, PTX that is too new, a missing file, a file without an image.
+//! - Memory: an allocation that is too large for the device, for the limit of a pool and for an
+//!   address; host and device memory of different lengths, buffers of different lengths; views of
+//!   another type.
+//! - Devices and contexts: an ordinal that does not exist; a kernel, a buffer, an event and the
+//!   memory of a graph from another context.
+//! - Order: the time of work that has not ended and of events without times, a wait during a
+//!   capture, an invalid address.
+//! - Graphs: a cycle, a node of another graph, a removed node.
+//!
+//! `texts.txt` has the expected texts.
+
+mod cases;
+
+use std::collections::BTreeMap;
+
+/// Replaces hexadecimal addresses, which differ between runs.
+fn without_addresses(text: &str) -> String {
+    let mut parts = text.split("0x");
+    let mut result = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        result.push_str("0x…");
+        result.push_str(part.trim_start_matches(|c: char| c.is_ascii_hexdigit()));
+    }
+    result
+}
+
+/// Reads texts: a line `# name`, and then the lines of the text.
+fn parse(file: &str) -> BTreeMap<String, String> {
+    let sections = file.split("\n# ").map(|it| it.trim_start_matches("# "));
+    let pairs = sections.filter_map(|section| section.split_once('\n'));
+    pairs
+        .map(|(name, text)| (name.to_owned(), text.trim_end().to_owned()))
+        .collect()
+}
+
+#[test]
+fn every_mistake_has_its_text() {
+    let expected = parse(include_str!("texts.txt"));
+    let found: BTreeMap<String, String> = cases::all()
+        .into_iter()
+        .map(|(name, text)| (name.to_owned(), without_addresses(text.trim_end())))
+        .collect();
+    assert!(found.len() >= 40, "{} mistakes", found.len());
+    let differs = |name: &&String| expected.get(*name) != found.get(*name);
+    let differing: Vec<String> = found
+        .keys()
+        .filter(differs)
+        .map(|name| format!("# {name}\n{}\n", found[name]))
+        .collect();
+    assert!(
+        differing.is_empty(),
+        "these texts differ:\n{}",
+        differing.join("\n")
+    );
+    let names = |map: &BTreeMap<String, String>| map.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&found), names(&expected));
+}
