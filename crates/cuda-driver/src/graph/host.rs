@@ -42,7 +42,8 @@ impl GraphExec {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`] and [`Error::NodeGone`] as for [`set_kernel`](Self::set_kernel).
+    /// [`Error::OtherGraph`](crate::Error::OtherGraph) and
+    /// [`Error::NodeGone`](crate::Error::NodeGone) as for [`set_kernel`](Self::set_kernel).
     #[doc(alias = "cuGraphExecHostNodeSetParams")]
     pub fn set_host(
         &self,

@@ -30,7 +30,7 @@ impl GraphExec {
     /// # Errors
     ///
     /// [`Error::OtherGraph`] and [`Error::NodeGone`] as for [`set_kernel`](Self::set_kernel),
-    /// [`Error::Unsupported`] if the node is [device-updatable](Graph::set_device_updatable).
+    /// [`Error::Unsupported`] if the node is [device-updatable](super::Graph::set_device_updatable).
     #[doc(alias = "cuGraphNodeSetEnabled")]
     pub fn set_enabled<K: Switchable>(&self, node: Node<K>, is_enabled: bool) -> Result<()> {
         let state = self.inner().lock();

@@ -45,10 +45,10 @@ impl Stream {
     /// # Errors
     ///
     /// These errors are found before the driver is called:
-    /// [`Error::Argument`](crate::Error::Argument) if the number or the sizes of the arguments
-    /// differ from the kernel's parameters, [`Error::LaunchConfig`](crate::Error::LaunchConfig) if
+    /// [`Error::Argument`] if the number or the sizes of the arguments
+    /// differ from the kernel's parameters, [`Error::LaunchConfig`] if
     /// the device or the kernel does not allow the configuration,
-    /// [`Error::OtherContext`](crate::Error::OtherContext) if the kernel, a buffer and the stream
+    /// [`Error::OtherContext`] if the kernel, a buffer and the stream
     /// do not belong to one context. A fault of the kernel itself is reported by a later call.
     ///
     /// # Safety
