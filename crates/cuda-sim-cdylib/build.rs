@@ -31,7 +31,7 @@ fn exports(table: &str) -> Result<String, Box<dyn Error>> {
         let (name, rest) = method.split_once('(').ok_or("a method has parameters")?;
         let (params, rest) = rest
             .split_once(") -> CUresult {")
-            .ok_or("a method answers a status")?;
+            .ok_or("a method returns a status")?;
         if !rest.contains(name) {
             return Err(format!("{name} does not look as expected").into());
         }

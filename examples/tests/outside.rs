@@ -135,7 +135,7 @@ The README describes all ways in its section \"Getting NVRTC and the headers\".
         return;
     };
     if !Path::new(nvrtc.origin()).is_absolute() {
-        test_needs::skipped("a crate with NVRTC: the system's loader does not tell where it is");
+        test_needs::skipped("a crate with NVRTC: the system's loader does not report where it is");
         return;
     }
     // The layout of the packages `nvidia-cuda-nvrtc` and `nvidia-cuda-nvrtc-cu12`.

@@ -13,7 +13,7 @@ pub enum Error {
     /// A file could not be read or written.
     #[error("cannot {action} {}: {source}", .path.display())]
     File {
-        /// What was tried: `read` or `write`.
+        /// The attempted operation: `read` or `write`.
         action: &'static str,
         /// The path of the file.
         path: PathBuf,

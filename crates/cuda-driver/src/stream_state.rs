@@ -167,7 +167,8 @@ impl StreamState {
         }
     }
 
-    /// The handle for calls that queue nothing, and for calls inside [`queue_host_wait`](Self::queue_host_wait).
+    /// The handle for calls that queue nothing, and for calls inside
+    /// [`queue_host_wait`](Self::queue_host_wait).
     pub(crate) fn raw(&self) -> CUstream {
         self.raw.0
     }

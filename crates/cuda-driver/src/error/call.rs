@@ -91,7 +91,7 @@ impl DriverError {
 }
 
 impl DriverError {
-    /// What to do about an error whose status does not say it.
+    /// Returns advice for an error whose status does not imply it.
     fn next_step(&self) -> Option<&'static str> {
         if !self.call.name.starts_with("cuEventElapsedTime") {
             return None;

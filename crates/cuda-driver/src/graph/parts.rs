@@ -145,8 +145,8 @@ pub(crate) struct NodeInfo {
     pub(crate) inside: Vec<Reach>,
 }
 
-/// Converts the index or the number of nodes. The cast cannot truncate, because `place_after` limits
-/// the number of nodes to `Place::MAX`.
+/// Converts the index or the number of nodes. The cast cannot truncate, because `place_after`
+/// limits the number of nodes to `Place::MAX`.
 pub(super) fn index(place: usize) -> Place {
     place as Place
 }

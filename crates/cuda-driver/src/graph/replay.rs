@@ -25,8 +25,8 @@ type Dependencies = (
 );
 
 impl ReplayRecord {
-    /// Queues a replay on `stream` by calling `launch`, after all conflicting uses. `may_wait_for_host` is
-    /// true if the graph can wait for the host.
+    /// Queues a replay on `stream` by calling `launch`, after all conflicting uses.
+    /// `may_wait_for_host` is true if the graph can wait for the host.
     ///
     /// # Errors
     ///

@@ -32,8 +32,8 @@ pub struct Edge {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EdgeKind {
-    /// The node is done. This is the default edge of CUDA (`CU_GRAPH_DEPENDENCY_TYPE_DEFAULT`), which
-    /// the documentation of this crate calls a full edge.
+    /// The node is done. This is the default edge of CUDA (`CU_GRAPH_DEPENDENCY_TYPE_DEFAULT`),
+    /// which the documentation of this crate calls a full edge.
     #[default]
     Full,
     /// Between two kernels: every block of the first has called `griddepcontrol.launch_dependents`

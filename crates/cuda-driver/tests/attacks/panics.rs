@@ -244,8 +244,8 @@ fn nested_occupancy_callbacks_panic() {
     });
 }
 
-/// Claim: during the closure of `CaptureScope::add_node` the scope is in a consistent state: a panic
-/// there leaves a scope that can still be used.
+/// Claim: during the closure of `CaptureScope::add_node` the scope is in a consistent state: a
+/// panic there leaves a scope that can still be used.
 #[test]
 fn node_closures_panic_inside_a_capture() {
     Attack::new().run(|case| {

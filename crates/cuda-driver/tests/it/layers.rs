@@ -1,8 +1,8 @@
 //! The layers of the library: a module uses only modules below it.
 //!
-//! Reads the paths that start with `crate` or `super` in `src`. Tests and comments do not count, nor
-//! does `pub use crate::…`: the public modules are chapters of the API, and a chapter also names types
-//! of higher modules without using them.
+//! Reads the paths that start with `crate` or `super` in `src`. Tests and comments do not count,
+//! nor does `pub use crate::…`: the public modules are chapters of the API, and a chapter also
+//! names types of higher modules without using them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

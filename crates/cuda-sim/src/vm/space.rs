@@ -29,7 +29,8 @@ pub(super) const FUNCTION: u64 = 8 << 56;
 /// The bits of an address that hold its tag.
 pub(super) const TAG: u64 = 0xff << 56;
 
-/// A bit of [`Ins::c`](super::code::Ins::c) in memory accesses: the address register is 32 bits wide.
+/// A bit of [`Ins::c`](super::code::Ins::c) in memory accesses: the address register is 32 bits
+/// wide.
 pub(super) const NARROW: u32 = 1 << 8;
 /// The position of the tag in `Ins::c` of memory accesses. The tag is added to the address.
 pub(super) const TAG_SHIFT: u32 = 9;

@@ -103,7 +103,7 @@ trait Source {
     fn value(w: &Warp, env: &Env<'_>) -> [u64; LANES];
 }
 
-/// The same value in all lanes.
+/// One value for all lanes.
 #[inline(always)]
 fn all(value: impl Into<u64>) -> [u64; LANES] {
     [value.into(); LANES]

@@ -51,7 +51,7 @@ fn ranges_are_checked_when_asked_for() {
     assert_eq!(sim.download::<u8>(addr, 100), [0xCD; 100]);
 }
 
-/// As on two H200s with driver 580.
+/// Two H200s with driver 580 return these codes.
 #[test]
 fn pool_memory_needs_a_current_context_of_its_device() {
     let sim = test_device(Builder::new().devices(2));

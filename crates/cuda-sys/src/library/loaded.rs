@@ -16,7 +16,7 @@ pub struct LoadedLibrary<T> {
     pub(super) table: T,
     pub(super) version: Version,
     pub(super) origin: String,
-    /// What the functions of the table need, if they are part of this program.
+    /// The owner of the functions of the table, if they are part of this program.
     pub(super) _keep: Option<Box<dyn Any + Send + Sync>>,
 }
 

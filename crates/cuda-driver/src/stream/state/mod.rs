@@ -78,8 +78,8 @@ impl StreamState {
     /// it. So if a stream may be waiting for the host, each blocking stream gets a checkpoint
     /// first, so that earlier uses on it can still be waited for separately. A default stream
     /// cannot be used without a current context, and only this function and
-    /// [`bind_for_query`](Self::bind_for_query) provide one, so no call that queues work can skip the
-    /// step.
+    /// [`bind_for_query`](Self::bind_for_query) provide one, so no call that queues work can skip
+    /// the step.
     #[inline]
     pub(crate) fn queueing<'a>(&self, context: &'a Context) -> Result<Queueing<'a>, DriverError> {
         let current = match self.kind() {
