@@ -201,8 +201,8 @@ impl Stream {
     /// from now on wait until element `index` of `memory` meets `condition`, compared with `value`.
     ///
     /// The wait is ordered after all writes of the buffer that were queued before. It is not
-    /// ordered with [`write_value`](Self::write_value), which ends the wait no matter on which
-    /// stream, and whether it is queued before or after the wait. Every other write and the free of
+    /// ordered with [`write_value`](Self::write_value), which ends the wait on whichever
+    /// stream it is queued, before or after the wait. Every other write and the free of
     /// the buffer wait for the wait.
     ///
     /// If the value is never written, the stream is blocked forever, and so is every wait for the
@@ -237,8 +237,8 @@ impl Stream {
     }
 
     /// `cuStreamWriteValue32()`, `cuStreamWriteValue64()`—Sets element `index` of `memory` to
-    /// `value` after all work that was queued on the stream before is complete and visible to
-    /// observers of the value.
+    /// `value` once all earlier work on the stream is complete. A reader that sees the value also
+    /// sees the results of that work.
     ///
     /// The write is ordered with other uses of the buffer, except with waits for a value: see
     /// [`wait_value`](Self::wait_value). It therefore takes a shared borrow, like an atomic store.

@@ -116,7 +116,7 @@ impl CudaHeaders {
     /// `nvrtcInstallBundledHeaders`—Writes the headers that this NVRTC contains to `dir`, except
     /// for files that exist.
     ///
-    /// The headers take about 20 MB. NVRTC 13.3.
+    /// The headers take about 20 MB. Requires NVRTC 13.3.
     ///
     /// # Errors
     ///

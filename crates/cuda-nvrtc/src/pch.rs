@@ -1,6 +1,6 @@
 //! The heap for precompiled headers
-//! ([`Options::precompiled_headers`](crate::Options::precompiled_headers)). The process has one
-//! heap, from which NVRTC writes them.
+//! ([`Options::precompiled_headers`](crate::Options::precompiled_headers)). NVRTC creates them
+//! in this heap, of which the process has one.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, TryLockError};
 

@@ -32,7 +32,8 @@ pub fn skipped(what: &str) {
 }
 
 /// Returns the name of the running test, which is the name of its thread. If tests run one at a
-/// time, they run on the main thread; then returns the place of the caller.
+/// time, they run on the main thread; this function then returns the place of the
+/// caller.
 #[must_use]
 #[track_caller]
 pub fn this_test() -> String {

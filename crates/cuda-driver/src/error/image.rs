@@ -98,5 +98,7 @@ pub(super) fn write_kernels(f: &mut fmt::Formatter<'_>, kernels: Option<&[String
         }
         None => f.write_str("its kernels are not listed")?,
     }
-    f.write_str("; declare it as `extern \"C\" __global__` to look it up by its plain name")
+    f.write_str(
+        "; a kernel declared as `extern \"C\" __global__` can be looked up by its plain name",
+    )
 }

@@ -38,7 +38,8 @@ impl fmt::Display for ArgumentError {
             } => {
                 write!(
                     f,
-                    "kernel {kernel} takes {expected} arguments, but the launch passes {given}"
+                    "kernel {kernel} takes {expected} argument{}, but the launch passes {given}",
+                    plural(*expected)
                 )
             }
             Self::Size {
@@ -85,7 +86,7 @@ pub enum LaunchConfigError {
     OutOfRange {
         /// The kernel.
         kernel: String,
-        /// The quantity: `grid.x`, `threads per block`, …
+        /// The quantity: `grid.x`, `the number of threads per block`, …
         what: &'static str,
         /// The value requested.
         given: u64,
@@ -137,7 +138,7 @@ impl fmt::Display for LaunchConfigError {
 impl std::error::Error for LaunchConfigError {}
 
 impl LaunchConfigError {
-    /// The quantity that is not allowed: `grid.x`, `threads per block`, …
+    /// The quantity that is not allowed: `grid.x`, `the number of threads per block`, …
     #[must_use]
     pub fn what(&self) -> &'static str {
         match self {

@@ -346,7 +346,7 @@ impl fmt::Display for Error {
                 "another thread changed the child graph during the call; call again when it has \
                  finished",
             ),
-            Self::OtherGraph => f.write_str("the node belongs to another graph; name a node of the graph that the call changes"),
+            Self::OtherGraph => f.write_str("the node belongs to another graph; pass a node of the graph that is changed, or that the executable was instantiated from"),
             Self::NodeGone => f.write_str("the node was removed from its graph; add it again"),
             Self::GraphCycle => f.write_str("the edge would create a cycle in the graph; its target already leads to its source"),
             Self::Instantiate(error) => error.fmt(f),

@@ -184,7 +184,7 @@ impl Function {
                 (what, u64::from(given), u64::from(least), u64::from(most))
             }
             None if block.count() > u64::from(self.0.max_threads) => (
-                "threads per block",
+                "the number of threads per block",
                 block.count(),
                 1,
                 u64::from(self.0.max_threads),
@@ -224,7 +224,12 @@ impl Function {
             MOST_BLOCKS_PER_CLUSTER
         };
         if !(1..=most).contains(&cluster.count()) {
-            return Err(self.out_of_range("blocks per cluster", cluster.count(), 1, most));
+            return Err(self.out_of_range(
+                "the number of blocks per cluster",
+                cluster.count(),
+                1,
+                most,
+            ));
         }
         let LaunchConfig { grid, .. } = config;
         let dims = [

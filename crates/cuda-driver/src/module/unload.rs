@@ -34,8 +34,8 @@ where
         }
     }
 
-    /// Unloads the code: before this function returns; or on another thread, if this one must not
-    /// wait; or, if a wait would invalidate captures, when these captures have ended.
+    /// Unloads the code before this function returns. If this thread must not wait, another thread
+    /// unloads it. If a wait would invalidate captures, the code is unloaded when they have ended.
     ///
     /// If a wait fails, the code stays loaded until its context ends.
     pub(crate) fn start(self) {

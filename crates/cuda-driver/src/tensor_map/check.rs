@@ -259,8 +259,18 @@ impl TensorLayout {
     }
 
     fn check_column(&self, channels: u32, pixels: u32) -> Result<()> {
-        within("channels per pixel", None, channels.into(), (1, 256))?;
-        within("pixels per column", None, pixels.into(), (1, 1024))?;
+        within(
+            "number of channels per pixel",
+            None,
+            channels.into(),
+            (1, 256),
+        )?;
+        within(
+            "number of pixels per column",
+            None,
+            pixels.into(),
+            (1, 1024),
+        )?;
         self.check_row("number of bytes in a swizzled pixel", channels)
     }
 }

@@ -60,7 +60,8 @@ mod tests;
 pub(crate) struct Tracker {
     /// The id of `owner`, cached.
     owner_id: u64,
-    /// Whether the buffer was ever used on a stream other than its owning stream.
+    /// Whether uses are recorded: the buffer was used on another stream since it got its owner, or
+    /// its owning stream is per-thread.
     shared: Shared,
     /// Set once a graph has leased the memory. Implies `shared`; both stay set until the memory is
     /// handed over.
@@ -84,8 +85,7 @@ pub(crate) struct Uses {
     pub(crate) graphs: Option<Box<GraphUsers>>,
 }
 
-/// Whether a buffer was ever used on a stream other than its owning stream, and if not, the id of
-/// that stream. It is one word, so that a use on the owning stream needs one load.
+/// Whether the uses of a buffer are recorded, and if not, the id of its owning stream. It is one word, so that a use on the owning stream needs one load.
 struct Shared(AtomicU64);
 
 impl Shared {

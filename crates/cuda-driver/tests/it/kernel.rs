@@ -336,7 +336,8 @@ fn what_attributes_cannot_be_is_an_error_that_names_the_numbers() {
         let most = if has_clusters { 16 } else { 1 };
         for (cluster, given) in [((64, 1, 1), 64), ((0, 1, 1), 0), ((3, 3, 2), 18)] {
             let error = launch(&LaunchAttributes::new().cluster(cluster), 64).unwrap_err();
-            let want = format!("blocks per cluster is {given}; 1 to {most} is allowed");
+            let want =
+                format!("the number of blocks per cluster is {given}; 1 to {most} is allowed");
             assert!(text(error).contains(&want));
         }
         if has_clusters {

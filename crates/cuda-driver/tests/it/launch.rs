@@ -123,7 +123,11 @@ fn configurations_beyond_a_limit_are_errors_that_name_it() {
             (LaunchConfig::new((1, 0), 32), "grid.y", 0),
             (LaunchConfig::new(1, 0), "block.x", 0),
             (LaunchConfig::new(1, 2048), "block.x", 2048),
-            (LaunchConfig::new(1, (64, 32)), "threads per block", 2048),
+            (
+                LaunchConfig::new(1, (64, 32)),
+                "the number of threads per block",
+                2048,
+            ),
             (LaunchConfig::new((1, 65536), 32), "grid.y", 65536),
             (LaunchConfig::new(1, (1, 1, 65)), "block.z", 65),
             (

@@ -257,14 +257,14 @@ fn what_is_beyond_a_limit_of_columns_is_an_error_that_names_it() {
                 channels_per_pixel: 257,
                 ..columns
             }),
-            range("channels per pixel", None, 257, (1, 256))
+            range("number of channels per pixel", None, 257, (1, 256))
         );
         assert_eq!(
             of(Im2col {
                 pixels_per_column: 1025,
                 ..columns
             }),
-            range("pixels per column", None, 1025, (1, 1024))
+            range("number of pixels per column", None, 1025, (1, 1024))
         );
         // The corners leave none of the eight pixels.
         assert_eq!(

@@ -21,8 +21,8 @@ pub(super) struct Request<'a> {
     pub(super) pre_includes: Vec<Vec<u8>>,
     /// Whether quoted names are searched for beside the text that contains them.
     pub(super) beside: bool,
-    /// The current folder of the process, to which relative names refer and which is in debug
-    /// information.
+    /// The current folder of the process. Relative names refer to it, and debug information
+    /// contains it.
     pub(super) current_dir: PathBuf,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct Env<'a> {
     pub(super) program: &'a Program,
     pub(super) kernel: usize,
     pub(super) launch: &'a LaunchParams<'a>,
-    /// The parameter buffer, 16-byte aligned. An access behind it fails.
+    /// The parameter buffer, 16-byte aligned. An access past its end fails.
     pub(super) params: Window,
     pub(super) grid_id: u64,
     /// The exposed address of the counters of grid barriers; 0 if the launch is not cooperative.
@@ -96,8 +96,8 @@ impl Window {
         offset < self.len && size <= self.len - offset
     }
 
-    /// The addresses in this process of all of `address`, if the lanes of `m` are inside and
-    /// aligned.
+    /// Converts each element of `address` to an address in this process. Returns `None` unless those
+    /// of the lanes of `m` are inside and aligned.
     #[inline(always)]
     fn hosts(&self, address: &[u64; LANES], m: u32, size: u64, align: u64) -> Option<[u64; LANES]> {
         let limit = self.len.checked_sub(size)?;

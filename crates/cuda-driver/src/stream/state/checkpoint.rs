@@ -54,8 +54,8 @@ impl StreamState {
     /// Records a checkpoint on the legacy stream if it was used since the last one. Does nothing on
     /// other streams.
     ///
-    /// The record itself is work on the legacy stream. It follows the checkpoints of the other
-    /// streams, which would wait for it otherwise. It is omitted if there was no use: if one stream
+    /// The record itself is work on the legacy stream. It is recorded after the checkpoints of
+    /// the other streams; otherwise these checkpoints would wait for it. It is omitted if there was no use: if one stream
     /// waits for the host, the record would make all other streams wait too.
     fn checkpoint_legacy(&self, context: &Context, tail: &mut Tail) -> Result<(), DriverError> {
         if self.kind() != Kind::Legacy || !self.take_used() {
