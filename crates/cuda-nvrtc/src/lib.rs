@@ -13,6 +13,7 @@ mod output;
 mod pch;
 mod program;
 mod raw;
+mod stack_guard;
 mod type_name;
 mod worker;
 

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use cuda_sys::Version;
 
 use crate::flow::Flow;
-use crate::{Error, pch};
+use crate::stack_guard::StackGuard;
+use crate::{Error, pch, stack_guard};
 
 /// The time after which an overdue compilation is abandoned. NVRTC's parser does not call the flow
 /// callback, so a compilation may continue after it should have ended.
@@ -32,6 +33,13 @@ pub(crate) fn run<T: Send + 'static>(
 ) -> Result<T, Error> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let work = move || {
+        let _guard = match StackGuard::new() {
+            Ok(guard) => guard,
+            Err(error) => {
+                let _unwanted = sender.send(Err(Error::Thread(error)));
+                return;
+            }
+        };
         let heap = pch::keep_heap();
         let locale = locale::Guard::new(version);
         let result = work();
@@ -39,11 +47,11 @@ pub(crate) fn run<T: Send + 'static>(
         drop(locale);
         drop(heap);
         // The receiver is gone if the compilation was abandoned.
-        let _unwanted = sender.send(result);
+        let _unwanted = sender.send(Ok(result));
     };
     let thread = thread::Builder::new()
         .name("nvrtc".to_owned())
-        .stack_size(stack)
+        .stack_size(stack.saturating_add(stack_guard::SIZE))
         .spawn(work)
         .map_err(Error::Thread)?;
     let mut overdue_since = None;
@@ -54,7 +62,7 @@ pub(crate) fn run<T: Send + 'static>(
             receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
         };
         match result {
-            Ok(value) => return Ok(value),
+            Ok(result) => return result,
             Err(RecvTimeoutError::Timeout) => {}
             // Only a panic ends the thread without a result.
             Err(RecvTimeoutError::Disconnected) => match thread.join() {

@@ -224,7 +224,7 @@ fn macros_and_headers_on_disk_can_overflow_the_stack() {
     let text = inside(&format!("x = {} 1; }}", "(int)".repeat(UNSEEN)));
     fs::write(folder.join("deep.h"), text).unwrap();
     for place in ["macro", folder.to_str().unwrap()] {
-        for (stack, is_enough) in [("256", false), ("1024", true)] {
+        for (stack, is_enough) in [("64", false), ("1024", true)] {
             let mut child = child("nesting::compile_unseen", nvrtc.origin());
             let child = child.env(UNSEEN_PLACE, place).env(UNSEEN_STACK, stack);
             let output = child.output().unwrap();
@@ -234,8 +234,8 @@ fn macros_and_headers_on_disk_can_overflow_the_stack() {
                 is_enough,
                 "{place}, {stack}: {text}"
             );
-            let has_overflowed = text.contains("has overflowed its stack");
-            assert_eq!(has_overflowed, !is_enough, "{place}, {stack}: {text}");
+            // The guard below the stack ends the process; it does not panic.
+            assert!(!text.contains("panicked"), "{place}, {stack}: {text}");
         }
     }
     fs::remove_dir_all(&folder).unwrap();
