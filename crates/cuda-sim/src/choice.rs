@@ -191,13 +191,10 @@ pub fn gpu_or_software() -> Result<Choice, ChoiceError> {
         },
         Err(error @ LoadError::Variable { .. }) => return Err(ChoiceError::Driver(error)),
         Err(error) => {
-            let words = error.to_string();
-            let first = words
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .trim_end_matches(':');
-            format!("no driver could be loaded ({first})")
+            // The other lines list the searched places.
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            first.trim_end_matches("; tried:").to_owned()
         }
     };
     Choice::software(Builder::new(), no_gpu)
