@@ -128,9 +128,12 @@ impl<T: DeviceRepr> Global<T> {
         self.buffer.as_mut_slice()
     }
 
-    /// Returns a mutable slice of the elements of `range`, or `None` if the range is out of bounds.
-    #[must_use]
-    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Option<DeviceSliceMut<'_, T>> {
+    /// Returns a mutable slice of the elements of `range`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] with the range and the length.
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<DeviceSliceMut<'_, T>> {
         self.buffer.slice_mut(range)
     }
 

@@ -11,7 +11,7 @@ use cuda_sys::{
 };
 
 use crate::driver::{Driver, call};
-use crate::error::{DriverError, Error, Result};
+use crate::error::{DriverError, Error, RangeError, Result};
 use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, Memory};
 use crate::stream::Stream;
 use crate::tracking::{Access, Scope};
@@ -181,8 +181,10 @@ impl<'a, T: StreamWord> At<'a, T> {
             });
         }
         let len = view.len();
-        let element = view.slice(index..).filter(|rest| !rest.is_empty());
-        let address = element.ok_or(Error::OutOfRange { len })?.as_raw();
+        if index >= len {
+            return Err(RangeError::Index { index, len }.into());
+        }
+        let address = view.slice(index..)?.as_raw();
         Ok(Self { view, address })
     }
 
@@ -342,11 +344,7 @@ impl<'a> ValueBatch<'a> {
         if self.ops.is_empty() {
             return Ok(());
         }
-        let len = Self::MOST;
-        let count = u32::try_from(self.ops.len())
-            .ok()
-            .filter(|count| (*count as usize) <= len)
-            .ok_or(Error::OutOfRange { len })?;
+        let count = self.count()?;
         let mut scope = Scope::acquire(stream, |scope| {
             self.uses
                 .iter()
@@ -373,6 +371,16 @@ impl<'a> ValueBatch<'a> {
 }
 
 impl ValueBatch<'_> {
+    /// Returns the number of operations, or an error if there are too many.
+    pub(crate) fn count(&self) -> Result<u32> {
+        let (given, most) = (self.ops.len(), Self::MOST);
+        let count = u32::try_from(given).ok().filter(|_| given <= most);
+        count.ok_or_else(|| {
+            let what = "operations in the batch";
+            RangeError::TooMany { what, given, most }.into()
+        })
+    }
+
     /// Returns the operations, after calling `each` with every word that they access.
     pub(crate) fn into_parts(
         self,

@@ -11,6 +11,7 @@ mod image;
 mod launch;
 mod loss;
 mod lto;
+mod range;
 mod tensor;
 
 pub use call::DriverError;
@@ -22,6 +23,7 @@ pub use launch::{ArgumentError, LaunchConfigError};
 pub use loss::DeviceLoss;
 pub(crate) use loss::LossId;
 pub use lto::LtoError;
+pub use range::RangeError;
 pub use tensor::TensorMapError;
 
 use std::fmt;
@@ -210,11 +212,8 @@ pub enum Error {
         /// The operation.
         what: &'static str,
     },
-    /// A range is out of bounds.
-    OutOfRange {
-        /// The number of elements that exist.
-        len: usize,
-    },
+    /// A range, an index or a number does not fit the length of what it is applied to.
+    OutOfRange(Box<RangeError>),
     /// A future was polled again after it returned its result.
     AlreadyTaken {
         /// The result.
@@ -367,9 +366,7 @@ impl fmt::Display for Error {
                  changing it, and before launching it",
             ),
             Self::Unsupported { what } => write!(f, "{what} is not supported"),
-            Self::OutOfRange { len } => {
-                write!(f, "the range is out of bounds: there are {len} elements")
-            }
+            Self::OutOfRange(error) => error.fmt(f),
             Self::AlreadyTaken { what } => write!(
                 f,
                 "{what} was already returned; do not poll a future again after it completes"
@@ -411,6 +408,12 @@ impl std::error::Error for Error {
 impl From<LoadError> for Error {
     fn from(error: LoadError) -> Self {
         Self::Load(error)
+    }
+}
+
+impl From<RangeError> for Error {
+    fn from(error: RangeError) -> Self {
+        Self::OutOfRange(Box::new(error))
     }
 }
 

@@ -103,6 +103,7 @@ impl SetNodeParams for BatchNode {
 
 /// Returns the parameters of a batch, and what it uses.
 fn batch_node(context: &Context, batch: ValueBatch<'_>) -> Result<(BatchNode, Owners)> {
+    batch.count()?;
     let mut owners = Owners::default();
     let ops = batch.into_parts(|memory, access, address, bytes| {
         owners.add(context, memory, access, address, bytes)
@@ -110,11 +111,6 @@ fn batch_node(context: &Context, batch: ValueBatch<'_>) -> Result<(BatchNode, Ow
     if ops.is_empty() {
         return Err(Error::Unsupported {
             what: "a batch node without operations",
-        });
-    }
-    if ops.len() > ValueBatch::MOST {
-        return Err(Error::OutOfRange {
-            len: ValueBatch::MOST,
         });
     }
     owners.note_host_wait();

@@ -60,7 +60,7 @@ bitflags::bitflags! {
 /// assert_eq!(buffer.to_vec()?, [1; 100]);
 ///
 /// // From the next launch on, the node fills one half with another value.
-/// let half = buffer.slice_mut(..50).expect("100 elements");
+/// let half = buffer.slice_mut(..50)?;
 /// exec.set_fill(fill, half, 2_u32)?;
 /// exec.launch(&stream)?;
 /// assert_eq!(buffer.to_vec()?, [[2; 50], [1; 50]].concat());

@@ -39,7 +39,7 @@ use crate::stream::Stream;
 /// let mut buffer = DeviceBuffer::from_host(&stream, &[1.0_f32, 2.0, 3.0])?;
 /// assert_eq!(buffer.to_vec()?, [1.0, 2.0, 3.0]);
 /// buffer.copy_from_host(&[4.0, 5.0, 6.0])?;
-/// buffer.slice_mut(1..).expect("3 elements").fill(0.5)?;
+/// buffer.slice_mut(1..)?.fill(0.5)?;
 /// assert_eq!(buffer.to_vec()?, [4.0, 0.5, 0.5]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -156,32 +156,44 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         DeviceSliceMut::new(&self.memory, self.memory.address, self.len)
     }
 
-    /// Returns a read-only view of the elements in `range`, or `None` if `range` is out of bounds.
-    #[must_use]
-    pub fn slice(&self, range: impl RangeBounds<usize>) -> Option<DeviceSlice<'_, T>> {
+    /// Returns a read-only view of the elements in `range`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) with the range and the length.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<DeviceSlice<'_, T>> {
         self.as_slice().slice(range)
     }
 
-    /// Returns a writable view of the elements in `range`, or `None` if `range` is out of bounds.
-    #[must_use]
-    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Option<DeviceSliceMut<'_, T>> {
+    /// Returns a writable view of the elements in `range`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) with the range and the length.
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<DeviceSliceMut<'_, T>> {
         self.as_mut_slice().into_slice(range)
     }
 
-    /// Returns read-only views of consecutive chunks of `size` elements, or `None` if `size` is 0.
-    /// The last chunk may be shorter.
-    #[must_use]
-    pub fn chunks(&self, size: usize) -> Option<impl ExactSizeIterator<Item = DeviceSlice<'_, T>>> {
+    /// Returns read-only views of consecutive chunks of `size` elements. The last chunk may be
+    /// shorter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `size` is 0.
+    pub fn chunks(&self, size: usize) -> Result<impl ExactSizeIterator<Item = DeviceSlice<'_, T>>> {
         self.as_slice().chunks(size)
     }
 
-    /// Returns writable views of consecutive chunks of `size` elements, or `None` if `size` is 0.
-    /// The last chunk may be shorter.
-    #[must_use]
+    /// Returns writable views of consecutive chunks of `size` elements. The last chunk may be
+    /// shorter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `size` is 0.
     pub fn chunks_mut(
         &mut self,
         size: usize,
-    ) -> Option<impl ExactSizeIterator<Item = DeviceSliceMut<'_, T>>> {
+    ) -> Result<impl ExactSizeIterator<Item = DeviceSliceMut<'_, T>>> {
         self.as_mut_slice().chunks_mut(size)
     }
 

@@ -52,7 +52,7 @@ pub(crate) use cast::len_of_cast;
 pub(crate) use fill::repeated;
 pub(crate) use pool::props_of;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, RangeError, Result};
 
 /// Returns the size in bytes of `len` elements of `T`.
 pub(crate) fn bytes_of<T>(len: usize) -> Result<usize> {
@@ -75,18 +75,31 @@ pub(crate) fn expect_len(source_len: usize, destination_len: usize) -> Result<()
     }
 }
 
-/// Resolves a range of a slice of `len` elements to (start, length). Returns `None` if the range is
-/// out of bounds.
-pub(crate) fn resolve(range: impl RangeBounds<usize>, len: usize) -> Option<(usize, usize)> {
-    let start = match range.start_bound() {
-        Bound::Included(&start) => start,
-        Bound::Excluded(&start) => start.checked_add(1)?,
-        Bound::Unbounded => 0,
+/// Resolves a range of a slice of `len` elements to (start, length).
+pub(crate) fn resolve(range: impl RangeBounds<usize>, len: usize) -> Result<(usize, usize)> {
+    resolve_of("elements", range, len)
+}
+
+/// Resolves a range of `len` elements, rows or planes to (start, length). `what` is used in the
+/// error. Each bound is read once, because a range that other code implements may change.
+pub(crate) fn resolve_of(
+    what: &'static str,
+    range: impl RangeBounds<usize>,
+    len: usize,
+) -> Result<(usize, usize)> {
+    let range = (range.start_bound().cloned(), range.end_bound().cloned());
+    let resolved = || {
+        let start = match range.0 {
+            Bound::Included(start) => start,
+            Bound::Excluded(start) => start.checked_add(1)?,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.1 {
+            Bound::Included(end) => end.checked_add(1)?,
+            Bound::Excluded(end) => end,
+            Bound::Unbounded => len,
+        };
+        (start <= end && end <= len).then(|| (start, end - start))
     };
-    let end = match range.end_bound() {
-        Bound::Included(&end) => end.checked_add(1)?,
-        Bound::Excluded(&end) => end,
-        Bound::Unbounded => len,
-    };
-    (start <= end && end <= len).then(|| (start, end - start))
+    resolved().ok_or_else(|| RangeError::Range { range, len, what }.into())
 }

@@ -96,9 +96,9 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
             let elements = source.piece(start, piece).to_vec()?;
             let range = start..start + elements.len();
             start = range.end;
-            if let Some(mut to) = self.reborrow().into_slice(range) {
-                to.copy_from_host(&elements)?;
-            }
+            self.reborrow()
+                .into_slice(range)?
+                .copy_from_host(&elements)?;
         }
         Ok(())
     }

@@ -25,11 +25,15 @@ use crate::tracking::Access;
 /// # let stream = context.default_stream()?;
 /// let words: Vec<u32> = (0..100).collect();
 /// let buffer = DeviceBuffer::from_host(&stream, &words)?;
-/// let part = buffer.slice(10..20).expect("the buffer has 100 elements");
+/// let part = buffer.slice(10..20)?;
 /// assert_eq!(part.to_vec()?, words[10..20]);
-/// let (lower, upper) = part.split_at(4).expect("the part has 10 elements");
+/// let (lower, upper) = part.split_at(4)?;
 /// assert_eq!((lower.len(), upper.to_vec()?), (4, words[14..20].to_vec()));
-/// assert!(buffer.slice(90..101).is_none());
+/// let error = buffer.slice(90..101).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "the range 90..101 is out of bounds: there are 100 elements"
+/// );
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy)]
@@ -52,7 +56,7 @@ pub struct DeviceSlice<'a, T: DeviceRepr> {
 /// # let context = driver.device(0)?.primary_context()?;
 /// # let stream = context.default_stream()?;
 /// let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 6)?;
-/// let (mut lower, mut upper) = buffer.as_mut_slice().split_at_mut(3).expect("6 elements");
+/// let (mut lower, mut upper) = buffer.as_mut_slice().split_at_mut(3)?;
 /// lower.fill(1)?;
 /// upper.copy_from_host(&[2, 3, 4])?;
 /// assert_eq!(buffer.to_vec()?, [1, 1, 1, 2, 3, 4]);
@@ -108,11 +112,14 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
         self.address
     }
 
-    /// Returns a view of the elements in `range`, or `None` if `range` is out of bounds.
-    #[must_use]
-    pub fn slice(&self, range: impl RangeBounds<usize>) -> Option<Self> {
+    /// Returns a view of the elements in `range`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) with the range and the length.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self> {
         let (start, len) = resolve(range, self.len)?;
-        Some(Self {
+        Ok(Self {
             address: offset::<T>(self.address, start),
             len,
             ..*self
@@ -128,11 +135,13 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
         }
     }
 
-    /// Splits the view in front of element `middle`. Returns `None` if `middle` is greater than the
-    /// length.
-    #[must_use]
-    pub fn split_at(&self, middle: usize) -> Option<(Self, Self)> {
-        Some((self.slice(..middle)?, self.slice(middle..)?))
+    /// Splits the view in front of element `middle`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `middle` is greater than the length.
+    pub fn split_at(&self, middle: usize) -> Result<(Self, Self)> {
+        Ok((self.slice(..middle)?, self.slice(middle..)?))
     }
 }
 
@@ -197,11 +206,14 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
         DeviceSliceMut { ..*self }
     }
 
-    /// Returns a view of the elements in `range`, or `None` if `range` is out of bounds.
-    #[must_use]
-    pub fn into_slice(self, range: impl RangeBounds<usize>) -> Option<Self> {
+    /// Returns a view of the elements in `range`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) with the range and the length.
+    pub fn into_slice(self, range: impl RangeBounds<usize>) -> Result<Self> {
         let (start, len) = resolve(range, self.len)?;
-        Some(Self {
+        Ok(Self {
             address: offset::<T>(self.address, start),
             len,
             ..self
@@ -220,10 +232,12 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
         }
     }
 
-    /// Splits the view in front of element `middle` into two writable views. Returns `None` if
-    /// `middle` is greater than the length.
-    #[must_use]
-    pub fn split_at_mut(self, middle: usize) -> Option<(Self, Self)> {
+    /// Splits the view in front of element `middle` into two writable views.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `middle` is greater than the length.
+    pub fn split_at_mut(self, middle: usize) -> Result<(Self, Self)> {
         let (_, rest) = resolve(middle.., self.len)?;
         let (address, access) = (offset::<T>(self.address, middle), self.access.of_part());
         let lower = Self {
@@ -231,7 +245,7 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
             access,
             ..self
         };
-        Some((
+        Ok((
             lower,
             Self {
                 address,

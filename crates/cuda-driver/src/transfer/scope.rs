@@ -133,7 +133,7 @@ impl<'scope> CopyScope<'scope, '_> {
     ) -> Result<()> {
         expect_locked(self.stream, destination.context())?;
         let len = destination.len();
-        let (start, len) = resolve(range, len).ok_or(Error::OutOfRange { len })?;
+        let (start, len) = resolve(range, len)?;
         expect_len(source.len(), len)?;
         let first = destination.start().cast::<T>().wrapping_add(start);
         // SAFETY: `first` must have room that nothing else accesses until the copy is complete ←
@@ -177,7 +177,7 @@ impl<'scope> CopyScope<'scope, '_> {
     ) -> Result<()> {
         expect_locked(self.stream, source.context())?;
         let len = source.len();
-        let (start, len) = resolve(range, len).ok_or(Error::OutOfRange { len })?;
+        let (start, len) = resolve(range, len)?;
         expect_len(len, destination.len())?;
         let first = source.start().cast_const().cast::<T>().wrapping_add(start);
         // SAFETY: `first` must hold as many elements, which nothing writes until the copy is

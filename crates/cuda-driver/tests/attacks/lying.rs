@@ -81,19 +81,19 @@ fn ranges_that_change_stay_in_bounds() {
             );
         };
         for range in shifting(n) {
-            if let Some(view) = buffer.slice(range) {
+            if let Ok(view) = buffer.slice(range) {
                 inside(view.as_raw(), view.bytes());
             }
         }
         for range in shifting(n) {
-            if let Some(mut view) = buffer.slice_mut(range) {
+            if let Ok(mut view) = buffer.slice_mut(range) {
                 inside(view.as_raw(), view.bytes());
                 view.fill(1).unwrap();
             }
         }
         for (range, again) in shifting(n).into_iter().zip(shifting(n)) {
             let view = buffer.as_mut_slice().into_slice(range);
-            if let Some(mut view) = view.and_then(|view| view.into_slice(again)) {
+            if let Ok(mut view) = view.and_then(|view| view.into_slice(again)) {
                 inside(view.as_raw(), view.bytes());
                 view.fill(1).unwrap();
             }
@@ -135,7 +135,7 @@ fn pitched_and_managed_ranges_stay_in_bounds() {
         let guard = PitchedBuffer::from_host(&stream, (8, 8), &[6_u32; 64]).unwrap();
         let mut managed = ManagedBuffer::from_host(&stream, &vec![5_u32; case.n]).unwrap();
         for ((x, y), z) in shifting(8).into_iter().zip(shifting(8)).zip(shifting(1)) {
-            if let Some(mut view) = pitched.region_mut(x, y, z) {
+            if let Ok(mut view) = pitched.region_mut(x, y, z) {
                 let extent = view.extent();
                 assert!(extent.width <= 8 && extent.height <= 8 && extent.depth <= 1);
                 let words = vec![5; extent.width * extent.height * extent.depth];
@@ -143,7 +143,7 @@ fn pitched_and_managed_ranges_stay_in_bounds() {
             }
         }
         for range in shifting(case.n) {
-            if let Some(mut view) = managed.slice_mut(range) {
+            if let Ok(mut view) = managed.slice_mut(range) {
                 assert!(view.len() <= case.n);
                 view.fill(5).unwrap();
             }

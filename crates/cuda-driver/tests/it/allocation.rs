@@ -166,8 +166,8 @@ fn chunks_are_pieces_of_a_buffer() {
         let read: Vec<Vec<u32>> = read.map(|chunk| chunk.to_vec().unwrap()).collect();
         let want: Vec<Vec<u32>> = words.chunks(4).map(<[u32]>::to_vec).collect();
         assert_eq!(read, want, "{}", bench.name);
-        assert!(buffer.chunks(0).is_none());
-        assert!(buffer.chunks_mut(0).is_none());
+        assert!(buffer.chunks(0).is_err());
+        assert!(buffer.chunks_mut(0).is_err());
         // Writes adjacent chunks on different streams.
         let source = DeviceBuffer::from_host(&home, &[70_u32, 71, 72]).unwrap();
         for (i, chunk) in buffer.chunks_mut(3).unwrap().enumerate() {

@@ -1,12 +1,13 @@
 //! Invalid input: each mistake is reported by its own error variant before the driver can do harm.
 
 use cuda_driver::context::ContextFlags;
-use cuda_driver::error::{Error, Status};
+use cuda_driver::error::{Error, RangeError, Status};
 use cuda_driver::memory::{CachingPool, ManagedBuffer, MemoryLocation, PitchedBuffer};
 use cuda_driver::prelude::*;
+use cuda_driver::stream::ValueBatch;
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{Bench, MIX, everywhere, software};
+use crate::support::{self, Bench, MIX, everywhere, software};
 
 /// A module that contains variables.
 const VARIABLES: &str = include_str!("kernels/variables.ptx");
@@ -58,7 +59,7 @@ fn overflowing_size_is_an_error_in_every_allocation() {
 }
 
 #[test]
-fn a_range_out_of_bounds_is_none_on_every_view() {
+fn a_range_out_of_bounds_fails_on_every_view() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
@@ -69,24 +70,48 @@ fn a_range_out_of_bounds_is_none_on_every_view() {
             (usize::MAX, usize::MAX),
             (0, usize::MAX),
         ] {
-            assert!(buffer.slice(start..end).is_none());
-            assert!(buffer.slice_mut(start..end).is_none());
-            assert!(buffer.as_slice().slice(start..end).is_none());
-            assert!(buffer.as_mut_slice().into_slice(start..end).is_none());
+            assert!(buffer.slice(start..end).is_err());
+            assert!(buffer.slice_mut(start..end).is_err());
+            assert!(buffer.as_slice().slice(start..end).is_err());
+            assert!(buffer.as_mut_slice().into_slice(start..end).is_err());
         }
-        assert!(buffer.slice(..=usize::MAX).is_none());
-        assert!(buffer.slice(usize::MAX..).is_none());
+        assert!(buffer.slice(..=usize::MAX).is_err());
+        assert!(buffer.slice(usize::MAX..).is_err());
         for middle in [5, usize::MAX] {
-            assert!(buffer.as_slice().split_at(middle).is_none());
-            assert!(buffer.as_mut_slice().split_at_mut(middle).is_none());
+            assert!(buffer.as_slice().split_at(middle).is_err());
+            assert!(buffer.as_mut_slice().split_at_mut(middle).is_err());
         }
         // A view of a view is limited to the outer view.
         let inner = buffer.slice(1..3).unwrap();
-        assert!(inner.slice(..3).is_none());
-        assert!(inner.split_at(3).is_none());
+        assert!(inner.slice(..3).is_err());
+        assert!(inner.split_at(3).is_err());
         assert_eq!(inner.to_vec().unwrap(), [2, 3]);
-        assert!(buffer.chunks(0).is_none());
+        assert!(buffer.chunks(0).is_err());
     }
+}
+
+#[test]
+fn a_batch_with_too_many_operations_is_an_error() {
+    let bench = software(Builder::new());
+    let stream = bench.stream();
+    let words = support::flags(&stream, &[0_u32]);
+    let batch = || {
+        (0..=ValueBatch::MOST).fold(ValueBatch::new(), |batch, _| {
+            batch.write(&words, 0, 1_u32).unwrap()
+        })
+    };
+    let mut graph = Graph::new(&bench.context).unwrap();
+    let errors = [
+        batch().queue(&stream).unwrap_err(),
+        graph.add_batch(&[], batch()).unwrap_err(),
+    ];
+    let too_many = RangeError::TooMany {
+        what: "operations in the batch",
+        given: ValueBatch::MOST + 1,
+        most: ValueBatch::MOST,
+    };
+    assert_eq!(errors, [too_many.clone().into(), too_many.into()]);
+    assert_eq!(words.to_vec().unwrap(), [0]);
 }
 
 #[test]

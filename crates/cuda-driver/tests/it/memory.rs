@@ -81,21 +81,25 @@ fn copies_need_equal_lengths() {
 }
 
 #[test]
-fn ranges_out_of_bounds_are_none() {
+fn ranges_out_of_bounds_are_errors() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4, 5]).unwrap();
-        assert!(buffer.slice(3..6).is_none());
-        assert!(buffer.slice(6..).is_none());
-        assert!(buffer.slice(..=usize::MAX).is_none());
+        assert!(buffer.slice(3..6).is_err());
+        assert!(buffer.slice(6..).is_err());
+        assert!(buffer.slice(..=usize::MAX).is_err());
         #[allow(
             clippy::reversed_empty_ranges,
             reason = "the test passes a reversed range"
         )]
         let reversed = buffer.slice(4..3);
-        assert!(reversed.is_none());
-        assert!(buffer.as_slice().split_at(6).is_none());
-        assert!(buffer.as_mut_slice().split_at_mut(6).is_none());
+        let reversed = reversed.unwrap_err().to_string();
+        assert_eq!(
+            reversed,
+            "the range 4..3 is out of bounds: there are 5 elements"
+        );
+        assert!(buffer.as_slice().split_at(6).is_err());
+        assert!(buffer.as_mut_slice().split_at_mut(6).is_err());
         assert_eq!(buffer.slice(5..).unwrap().len(), 0);
         assert_eq!(
             buffer

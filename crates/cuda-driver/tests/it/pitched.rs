@@ -144,10 +144,10 @@ fn linear_memory_is_copied_as_rows() {
         let extent = Extent::from((40, 30));
         let source = counted(extent);
         let mut linear = DeviceBuffer::from_host(&stream, &source).unwrap();
-        assert!(linear.as_slice().rows(0).is_none());
-        assert!(linear.as_slice().rows(41).is_none());
+        assert!(linear.as_slice().rows(0).is_err());
+        assert!(linear.as_slice().rows(41).is_err());
         let empty = linear.slice(..0).unwrap();
-        assert!(empty.rows(usize::MAX).is_none());
+        assert!(empty.rows(usize::MAX).is_err());
         let part = [3..20, 5..25, 0..1];
         let [x, y, z] = part.clone();
         let view = linear.as_slice().rows(40).unwrap();
@@ -193,14 +193,24 @@ fn kernels_find_rows_at_the_pitch() {
 }
 
 #[test]
-fn boxes_out_of_bounds_are_none_and_other_extents_errors() {
+fn boxes_out_of_bounds_and_other_extents_are_errors() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mut buffer = PitchedBuffer::<u32>::zeroed(&stream, (6, 4, 2)).unwrap();
-        assert!(buffer.region(..7, .., ..).is_none());
-        assert!(buffer.region(.., 3..5, ..).is_none());
-        assert!(buffer.region(.., .., 2..=2).is_none());
-        assert!(buffer.region(..=usize::MAX, .., ..).is_none());
+        let text = |region: Result<_, Error>| region.map(|_| ()).unwrap_err().to_string();
+        assert_eq!(
+            text(buffer.region(..7, .., ..)),
+            "the range ..7 is out of bounds: there are 6 elements in a row"
+        );
+        assert_eq!(
+            text(buffer.region(.., 3..5, ..)),
+            "the range 3..5 is out of bounds: there are 4 rows"
+        );
+        assert_eq!(
+            text(buffer.region(.., .., 2..=2)),
+            "the range 2..=2 is out of bounds: there are 2 planes"
+        );
+        assert!(buffer.region(..=usize::MAX, .., ..).is_err());
         let nothing = buffer.region(6.., .., ..).unwrap();
         assert!(nothing.to_vec().unwrap().is_empty());
         let other = PitchedBuffer::<u32>::zeroed(&stream, (4, 6, 2)).unwrap();
@@ -231,7 +241,7 @@ fn a_box_of_no_elements_is_fine_and_calls_nothing() {
         assert!(empty.to_vec().unwrap().is_empty());
         let other = PitchedBuffer::<u64>::zeroed(&stream, extent).unwrap();
         empty.as_mut_slice().copy_from(&other.as_slice()).unwrap();
-        assert!(empty.region(.., .., ..).is_some());
+        assert!(empty.region(.., .., ..).is_ok());
         empty.close().unwrap();
     }
     let nothing = PitchedBuffer::<[u32; 0]>::zeroed(&stream, (3, 3)).unwrap();
@@ -248,7 +258,7 @@ fn a_box_of_no_elements_has_regions_however_far_it_reaches() {
         let empty = PitchedBuffer::<u64>::zeroed(&stream, extent).unwrap();
         let region = empty.region(width.., height.., depth..).unwrap();
         assert!(region.to_vec().unwrap().is_empty());
-        assert!(empty.region(width + 1.., .., ..).is_none());
+        assert!(empty.region(width + 1.., .., ..).is_err());
     }
     let bytes = DeviceBuffer::from_host(&stream, &[9_u8; 64]).unwrap();
     let rows = bytes.slice(5..5).unwrap().rows(usize::MAX).unwrap();

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use cuda_driver::error::{Error, Status};
+use cuda_driver::error::{Error, RangeError, Status};
 use cuda_driver::launch::{AccessProperty, MemSyncDomain};
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{
@@ -378,7 +378,7 @@ fn streams_wait_for_values_that_others_set() {
         assert_eq!(flags.to_vec().unwrap()[1], 6);
         // An index out of range, and an empty batch.
         let error = waiting.write_value(&flags, 2, 1_u32).unwrap_err();
-        assert_eq!(error, Error::OutOfRange { len: 2 });
+        assert_eq!(error, RangeError::Index { index: 2, len: 2 }.into());
         ValueBatch::new().queue(&waiting).unwrap();
         // Memory from a pool is refused.
         let pooled = DeviceBuffer::<u32>::zeroed(&setting, 1).unwrap();

@@ -1,13 +1,14 @@
 //! Transfers: copies of page-locked memory that continue after the call has returned.
 
 use std::future::Future;
+use std::ops::Bound;
 use std::panic::{self, AssertUnwindSafe};
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
-use cuda_driver::error::{Error, Status};
+use cuda_driver::error::{Error, RangeError, Status};
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 
@@ -238,7 +239,12 @@ fn a_scope_waits_for_its_copies_also_when_it_panics() {
         assert_eq!(error, Err(mismatch));
         let range =
             stream.copy_scope(|scope| scope.copy_to_host_part(&buffer.as_slice(), &mut down, ..=N));
-        assert_eq!(range, Err(Error::OutOfRange { len: N }));
+        let beyond = RangeError::Range {
+            range: (Bound::Unbounded, Bound::Included(N)),
+            len: N,
+            what: "elements",
+        };
+        assert_eq!(range, Err(beyond.into()));
     }
 }
 

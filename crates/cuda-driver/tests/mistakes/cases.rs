@@ -222,6 +222,11 @@ fn memory() -> Texts {
             "view of odd address",
             text(bytes.slice(1..5).unwrap().cast::<u32>()),
         ),
+        ("slice out of bounds", text(bytes.slice(5..10))),
+        ("split out of bounds", text(bytes.as_slice().split_at(10))),
+        ("chunks of nothing", text(bytes.chunks(0).map(|_| ()))),
+        ("rows of odd length", text(bytes.as_slice().rows(4))),
+        ("word out of bounds", text(stream.write_value(&x, 4, 1_u32))),
     ]
 }
 

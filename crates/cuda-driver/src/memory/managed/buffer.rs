@@ -31,7 +31,7 @@ use crate::tracking::Access;
 /// # let stream = context.default_stream()?;
 /// let mut buffer = ManagedBuffer::from_host(&stream, &[1_u32, 2, 3])?;
 /// buffer.host_mut()?[1] = 20;
-/// buffer.slice_mut(2..).expect("3 elements").fill(7)?;
+/// buffer.slice_mut(2..)?.fill(7)?;
 /// // Waits for the fill.
 /// assert_eq!(buffer.host()?, [1, 20, 7]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -195,10 +195,12 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         self.buffer.as_mut_slice()
     }
 
-    /// Returns a writable view of the elements in `range` for the device, or `None` if `range` is
-    /// out of bounds.
-    #[must_use]
-    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Option<DeviceSliceMut<'_, T>> {
+    /// Returns a writable view of the elements in `range` for the device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] with the range and the length.
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<DeviceSliceMut<'_, T>> {
         self.buffer.slice_mut(range)
     }
 

@@ -31,7 +31,7 @@ use crate::types::Extent;
 /// // Two rows of three elements.
 /// let image = PitchedBuffer::from_host(&stream, (3, 2), &[1_u32, 2, 3, 4, 5, 6])?;
 /// assert!(image.pitch() >= 3 * size_of::<u32>());
-/// let column = image.region(1..2, .., ..).expect("3 columns");
+/// let column = image.region(1..2, .., ..)?;
 /// assert_eq!(column.to_vec()?, [2, 5]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -189,25 +189,31 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
         PitchedSliceMut::new(&self.memory, self.rows(), self.extent.width)
     }
 
-    /// Returns a read-only view of a box of elements, or `None` if a range is out of bounds.
-    #[must_use]
+    /// Returns a read-only view of a box of elements.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] with the range and the number of elements, rows or planes.
     pub fn region(
         &self,
         x: impl RangeBounds<usize>,
         y: impl RangeBounds<usize>,
         z: impl RangeBounds<usize>,
-    ) -> Option<PitchedSlice<'_, T>> {
+    ) -> Result<PitchedSlice<'_, T>> {
         self.as_slice().region(x, y, z)
     }
 
-    /// Returns a writable view of a box of elements, or `None` if a range is out of bounds.
-    #[must_use]
+    /// Returns a writable view of a box of elements.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] with the range and the number of elements, rows or planes.
     pub fn region_mut(
         &mut self,
         x: impl RangeBounds<usize>,
         y: impl RangeBounds<usize>,
         z: impl RangeBounds<usize>,
-    ) -> Option<PitchedSliceMut<'_, T>> {
+    ) -> Result<PitchedSliceMut<'_, T>> {
         self.as_mut_slice().into_region(x, y, z)
     }
 

@@ -7,7 +7,8 @@ use std::ops::RangeBounds;
 use cuda_sys::CUdeviceptr;
 
 use super::Rows;
-use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, resolve};
+use crate::error::{Error, RangeError, Result};
+use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, resolve_of};
 use crate::tracking::Access;
 use crate::types::Extent;
 
@@ -91,16 +92,19 @@ impl<'a, T: DeviceRepr> PitchedSlice<'a, T> {
     view!();
 
     /// Returns a view of a box: the elements `x` of each row, the rows `y` of each plane, and the
-    /// planes `z`. Returns `None` if a range is out of bounds.
-    #[must_use]
+    /// planes `z`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] with the range and the number of elements, rows or planes.
     pub fn region(
         &self,
         x: impl RangeBounds<usize>,
         y: impl RangeBounds<usize>,
         z: impl RangeBounds<usize>,
-    ) -> Option<Self> {
+    ) -> Result<Self> {
         let (rows, width) = region::<T>(&self.rows, self.extent(), x, y, z)?;
-        Some(Self {
+        Ok(Self {
             rows,
             width,
             ..*self
@@ -123,16 +127,19 @@ impl<'a, T: DeviceRepr> PitchedSliceMut<'a, T> {
     view!();
 
     /// Returns a view of a box: the elements `x` of each row, the rows `y` of each plane, and the
-    /// planes `z`. Returns `None` if a range is out of bounds.
-    #[must_use]
+    /// planes `z`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] with the range and the number of elements, rows or planes.
     pub fn into_region(
         self,
         x: impl RangeBounds<usize>,
         y: impl RangeBounds<usize>,
         z: impl RangeBounds<usize>,
-    ) -> Option<Self> {
+    ) -> Result<Self> {
         let (rows, width) = region::<T>(&self.rows, self.extent(), x, y, z)?;
-        Some(Self {
+        Ok(Self {
             rows,
             width,
             ..self
@@ -147,11 +154,14 @@ impl<'a, T: DeviceRepr> PitchedSliceMut<'a, T> {
 }
 
 impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
-    /// Divides the elements into contiguous rows of `width` elements. Returns `None` unless the
-    /// length is a multiple of `width`, or if `width` is 0.
-    #[must_use]
-    pub fn rows(&self, width: usize) -> Option<PitchedSlice<'a, T>> {
-        Some(PitchedSlice {
+    /// Divides the elements into contiguous rows of `width` elements.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] unless the length is a multiple of `width`, or if `width` is 0.
+    /// [`Error::SizeOverflow`] if the size of a row does not fit in an address.
+    pub fn rows(&self, width: usize) -> Result<PitchedSlice<'a, T>> {
+        Ok(PitchedSlice {
             memory: self.memory,
             rows: rows::<T>(self.as_raw(), self.len(), width)?,
             width,
@@ -162,11 +172,14 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
 }
 
 impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
-    /// Divides the elements into contiguous rows of `width` elements. Returns `None` unless the
-    /// length is a multiple of `width`, or if `width` is 0.
-    #[must_use]
-    pub fn into_rows(self, width: usize) -> Option<PitchedSliceMut<'a, T>> {
-        Some(PitchedSliceMut {
+    /// Divides the elements into contiguous rows of `width` elements.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] unless the length is a multiple of `width`, or if `width` is 0.
+    /// [`Error::SizeOverflow`] if the size of a row does not fit in an address.
+    pub fn into_rows(self, width: usize) -> Result<PitchedSliceMut<'a, T>> {
+        Ok(PitchedSliceMut {
             memory: self.memory,
             rows: rows::<T>(self.as_raw(), self.len(), width)?,
             width,
@@ -177,10 +190,19 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
 }
 
 /// Describes `len` elements as rows of `width` elements.
-fn rows<T>(address: CUdeviceptr, len: usize, width: usize) -> Option<Rows> {
-    let height = len.checked_div(width)?;
-    let bytes = width.checked_mul(size_of::<T>())?;
-    (height * width == len).then_some(Rows {
+fn rows<T>(address: CUdeviceptr, len: usize, width: usize) -> Result<Rows> {
+    let height = len
+        .checked_div(width)
+        .filter(|height| height * width == len)
+        .ok_or_else(|| {
+            let (size, parts) = (width, "rows");
+            Error::from(RangeError::Divide { len, size, parts })
+        })?;
+    let size = size_of::<T>();
+    let overflow = Error::SizeOverflow { len: width, size };
+    // The product may exceed the limit of an allocation: there may be no rows.
+    let bytes = width.checked_mul(size).ok_or(overflow)?;
+    Ok(Rows {
         address,
         pitch: bytes,
         plane: height,
@@ -198,10 +220,10 @@ fn region<T>(
     x: impl RangeBounds<usize>,
     y: impl RangeBounds<usize>,
     z: impl RangeBounds<usize>,
-) -> Option<(Rows, usize)> {
-    let (left, width) = resolve(x, extent.width)?;
-    let (top, height) = resolve(y, extent.height)?;
-    let (front, depth) = resolve(z, extent.depth)?;
+) -> Result<(Rows, usize)> {
+    let (left, width) = resolve_of("elements in a row", x, extent.width)?;
+    let (top, height) = resolve_of("rows", y, extent.height)?;
+    let (front, depth) = resolve_of("planes", z, extent.depth)?;
     // The address of an empty box may wrap, as in `Rows::row`.
     let offset = (left * size_of::<T>()) as CUdeviceptr;
     let address = rows.row(top, front).wrapping_add(offset);
@@ -212,7 +234,7 @@ fn region<T>(
         depth,
         ..*rows
     };
-    Some((rows, width))
+    Ok((rows, width))
 }
 
 fn describe<T>(name: &str, rows: &Rows, extent: Extent, f: &mut fmt::Formatter<'_>) -> fmt::Result {
