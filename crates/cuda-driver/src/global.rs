@@ -52,6 +52,7 @@ pub struct Global<T: DeviceRepr> {
     name: String,
 }
 
+/// The variables of the module.
 impl Module {
     /// `cuModuleGetGlobal(name)`—Returns the variable with this name, with `stream` as its owning
     /// stream. The name is that in the image, where C++ names are mangled, or a name expression

@@ -1,19 +1,36 @@
 #![doc = include_str!("../README.md")]
 
+// On the page of a type, rustdoc lists the impl blocks in the order of these modules: the one that
+// defines the type comes first, then those that add the most used methods.
+mod types;
+
+mod driver;
+
+pub mod device;
+
 pub mod context;
+
+pub mod stream;
+
+pub mod event;
+
+pub mod memory;
+
+mod module;
+
+mod function;
+
+pub mod launch;
+
+pub mod graph;
+
 mod copy_threads;
 mod deferred;
-pub mod device;
-mod driver;
 pub mod error;
-pub mod event;
 mod fence;
-mod function;
 mod global;
-pub mod graph;
 mod handle;
 pub mod jit;
-pub mod launch;
 mod launch_log;
 mod launch_macro;
 mod library;
@@ -21,19 +38,16 @@ mod linker;
 mod lock;
 mod lto;
 mod memop;
-pub mod memory;
-mod module;
 #[cfg(feature = "nvrtc")]
 pub mod nvrtc;
 mod pending;
 pub mod prelude;
 mod staging_pool;
-pub mod stream;
+mod stream_attribute;
 mod stream_state;
 pub mod tensor_map;
 mod tracking;
 mod transfer;
-mod types;
 pub mod vector;
 
 pub use context::Context;

@@ -198,6 +198,7 @@ impl<'a, T: StreamWord> At<'a, T> {
     }
 }
 
+/// Waits for values in memory, and writes of values.
 impl Stream {
     /// `cuStreamWaitValue32()`, `cuStreamWaitValue64()`—Makes work that is queued on the stream
     /// from now on wait until element `index` of `memory` meets `condition`, compared with `value`.

@@ -23,6 +23,7 @@ pub(crate) struct Current<'a> {
     pushed: Option<&'a Driver>,
 }
 
+/// The current context of a thread.
 impl Context {
     /// Makes this context current on this thread until the guard is dropped.
     ///

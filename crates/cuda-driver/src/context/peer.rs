@@ -6,6 +6,7 @@ use super::Context;
 use crate::driver::call;
 use crate::error::Result;
 
+/// Access to the memory of other devices.
 impl Context {
     /// `cuCtxEnablePeerAccess(peer)`—Lets kernels of this context use memory of `peer`, on another
     /// device.

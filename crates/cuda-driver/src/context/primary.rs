@@ -15,6 +15,7 @@ pub struct PrimaryContextState {
     pub is_active: bool,
 }
 
+/// The primary context of the device.
 impl Device {
     /// `cuDevicePrimaryCtxRetain()`—Returns the context that the whole process shares on this
     /// device.

@@ -3,7 +3,8 @@
 
 use std::sync::{Arc, Weak};
 
-use super::{ContextInner, Identity};
+use super::inner::ContextInner;
+use super::owner::Identity;
 use crate::driver::Driver;
 use crate::error::Result;
 use crate::lock::{Mutex, MutexGuard, rank};

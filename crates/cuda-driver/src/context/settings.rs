@@ -73,6 +73,7 @@ impl CacheConfig {
     pub const EQUAL: Self = Self(CUfunc_cache::CU_FUNC_CACHE_PREFER_EQUAL.0);
 }
 
+/// Flags and limits of the context.
 impl Context {
     /// `cuCtxGetFlags()`—Returns the flags of the context.
     #[doc(alias = "cuCtxGetFlags")]

@@ -307,6 +307,7 @@ abilities! {
     has_host_virtual_memory: CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
 }
 
+/// Attributes with values of other kinds.
 impl Device {
     /// The NUMA node of the memory of the device, if that memory is a node.
     #[doc(alias = "CU_DEVICE_ATTRIBUTE_NUMA_ID")]

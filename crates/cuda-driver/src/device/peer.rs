@@ -39,6 +39,7 @@ pub struct PeerAttributes {
     pub has_array_access: bool,
 }
 
+/// Access to the memory of other devices.
 impl Device {
     /// `cuDeviceCanAccessPeer(peer)`—Returns whether kernels on this device can access the memory
     /// of `peer`. A device is not its own peer.

@@ -208,6 +208,7 @@ impl Event {
     }
 }
 
+/// Waits for events.
 impl Stream {
     /// `cuStreamWaitEvent(event)`—Makes work that is queued on the stream from now on wait for
     /// `event`.

@@ -45,6 +45,7 @@ attributes! {
     binary_version = CU_FUNC_ATTRIBUTE_BINARY_VERSION;
 }
 
+/// Attributes of the kernel.
 impl Function {
     /// `cuFuncGetAttribute(attribute)`—Returns any attribute, as the driver reports it.
     ///

@@ -12,6 +12,7 @@ use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::module::Module;
 
+/// The kernels of the module.
 impl Module {
     /// `cuModuleGetFunction(name)`—Returns the kernel with this name: the name in the image, where
     /// C++ names are mangled, or a name expression with which the module was compiled, such as
@@ -123,6 +124,7 @@ pub(crate) fn not_found(
     }
 }
 
+/// Lazy loading, and the cache configuration.
 impl Function {
     /// `cuFuncIsLoaded()`—Returns whether the code of the kernel is on the device. It always is,
     /// unless loading is [lazy](crate::jit::LoadingMode::LAZY).

@@ -9,6 +9,7 @@ use crate::error::{DriverError, Error, Result};
 use crate::memop::ValueBatch;
 use crate::types::node::{Edge, Node, node_kind};
 
+/// Waits for values in memory, and writes of values.
 impl Graph {
     /// `cuGraphAddBatchMemOpNode(batch)`—Adds a node that waits for values and writes values, as
     /// [`ValueBatch::queue`] does.
@@ -40,6 +41,7 @@ impl Graph {
     }
 }
 
+/// New parameters of waits for values and writes of values.
 impl GraphExec {
     /// `cuGraphExecBatchMemOpNodeSetParams(node)`—Changes the values that a batch node waits for
     /// and writes, from the next launch on. The number of operations and their kinds must stay the

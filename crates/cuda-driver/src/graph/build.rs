@@ -20,6 +20,7 @@ use crate::types::node::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
 /// The index of a node in its graph. [`Parts::next_place`] limits the number of nodes.
 pub(super) type Place = u32;
 
+/// Empty nodes and edges.
 impl Graph {
     /// Adds a node with these parameters; `owners` lists what the node uses. Only kernel nodes may
     /// have edges other than [full](EdgeKind::Full) ones.

@@ -17,6 +17,7 @@ use crate::types::node::{Edge, Node, node_kind};
 /// count.
 type Whole = (SendPtr<CUgraph_st>, Owners, usize);
 
+/// Child graphs and clones.
 impl Graph {
     /// `cuGraphAddChildGraphNode(child)`—Adds a node that runs a copy of `child` in its present
     /// state.
@@ -144,6 +145,7 @@ impl Graph {
     }
 }
 
+/// New parameters of child graphs.
 impl GraphExec {
     /// `cuGraphExecChildGraphNodeSetParams(node)`—Changes the graph that a child node runs, from
     /// the next launch on. The new graph must have the same nodes and edges as the old one.

@@ -37,6 +37,7 @@ impl ConditionalHandle {
     }
 }
 
+/// Conditional nodes.
 impl Graph {
     /// `cuGraphConditionalHandleCreate()`—Creates the value for one conditional node, of this graph
     /// or of a body in it.

@@ -70,6 +70,7 @@ impl<T: DeviceRepr> fmt::Debug for CopyTarget<'_, T> {
     }
 }
 
+/// Copies.
 impl Graph {
     /// `cuGraphAddMemcpyNode()`—Adds a node that copies memory.
     ///
@@ -97,6 +98,7 @@ impl Graph {
     }
 }
 
+/// New parameters of copies.
 impl GraphExec {
     /// `cuGraphExecMemcpyNodeSetParams(node)`—Changes what a copy node copies, from the next launch
     /// on.

@@ -46,6 +46,7 @@ const UPDATABLE: CUlaunchAttributeID =
 /// word the handle. Which of these fields have names depends on the version of the header.
 type Words = [u64; 8];
 
+/// Nodes that kernels update.
 impl Graph {
     /// `cuGraphKernelNodeSetAttribute(CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)`—Makes a
     /// node device-updatable: kernels can change what it launches. Returns the handle that these

@@ -9,6 +9,7 @@ use crate::error::{DriverError, Error, Result};
 use crate::event::Event;
 use crate::types::node::{Edge, Node, node_kind};
 
+/// Events.
 impl Graph {
     /// `cuGraphAddEventRecordNode(event)`—Adds a node that records an event in each launch, once
     /// the node's dependencies are done.
@@ -49,6 +50,7 @@ impl Graph {
     }
 }
 
+/// New parameters of event nodes.
 impl GraphExec {
     /// `cuGraphExecEventRecordNodeSetEvent(node)`—Changes the event that a node records, from the
     /// next launch on.

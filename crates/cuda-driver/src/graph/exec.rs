@@ -97,6 +97,7 @@ impl Destroy for RawExec {
     }
 }
 
+/// Instantiation.
 impl Graph {
     /// `cuGraphInstantiateWithParams()`—Creates an executable of the graph in its present state.
     ///

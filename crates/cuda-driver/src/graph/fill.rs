@@ -11,6 +11,7 @@ use crate::memory::pitched::Side;
 use crate::memory::{DeviceRepr, repeated};
 use crate::types::node::{Edge, Node, node_kind};
 
+/// Fills.
 impl Graph {
     /// `cuGraphAddMemsetNode()`—Adds a node that fills memory with `value`. The bytes of `value`
     /// must repeat every 1, 2 or 4 bytes, which is true of every number of up to 32 bits.
@@ -37,6 +38,7 @@ impl Graph {
     }
 }
 
+/// New parameters of fills.
 impl GraphExec {
     /// `cuGraphExecMemsetNodeSetParams(node)`—Changes what a fill node fills, from the next launch
     /// on.

@@ -11,6 +11,7 @@ use crate::error::{DriverError, Result};
 use crate::pending::{self, Closure};
 use crate::types::node::{Edge, Node, node_kind};
 
+/// Host functions.
 impl Graph {
     /// `cuGraphAddHostNode(function)`—Adds a node that calls a closure once in each launch.
     ///
@@ -36,6 +37,7 @@ impl Graph {
     }
 }
 
+/// New parameters of host functions.
 impl GraphExec {
     /// `cuGraphExecHostNodeSetParams(node)`—Changes the closure that a host node calls, from the
     /// next launch on. Launches in flight call the old closure.

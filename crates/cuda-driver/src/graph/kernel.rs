@@ -17,6 +17,7 @@ use crate::launch::{KernelArgs, LaunchAttributes};
 use crate::types::node::{Edge, Node, node_kind};
 use crate::types::{Dim3, LaunchConfig};
 
+/// Kernels.
 impl Graph {
     /// `cuGraphAddKernelNode(function, config, args)`—Adds a node that launches a kernel.
     ///
@@ -171,6 +172,7 @@ impl Graph {
     }
 }
 
+/// New parameters of kernels.
 impl GraphExec {
     /// `cuGraphExecKernelNodeSetParams(node, function, config, args)`—Changes what a kernel node
     /// launches, from the next launch of the executable on.

@@ -36,6 +36,7 @@ bitflags::bitflags! {
     }
 }
 
+/// The nodes and edges of the graph.
 impl Graph {
     /// `cuGraphGetNodes()`—Returns the nodes and their kinds, in the order in which they were
     /// added.

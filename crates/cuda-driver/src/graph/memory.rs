@@ -28,6 +28,7 @@ pub struct GraphAllocation<T: DeviceRepr> {
     elements: PhantomData<T>,
 }
 
+/// Memory that the graph allocates.
 impl Graph {
     /// `cuGraphAddMemAllocNode()`, `cuGraphAddMemsetNode(0)`—Adds nodes that allocate `len`
     /// elements in each launch and fill them with zero bits.
@@ -245,6 +246,7 @@ pub struct GraphMemoryStatistics {
     pub most_reserved: u64,
 }
 
+/// The memory that the device holds for graphs.
 impl Device {
     /// `cuDeviceGetGraphMemAttribute()`—Returns the memory that graphs occupy on the device.
     #[doc(alias = "cuDeviceGetGraphMemAttribute")]

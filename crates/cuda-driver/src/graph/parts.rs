@@ -6,15 +6,28 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use cuda_sys::{CUgraph_st, CUgraphNode_st};
 
+use super::Owners;
 use super::build::Place;
 use super::conflicts::{Conflicts, Reach};
 use super::device_node::DeviceNode;
-use super::{Owners, RawGraph};
 use crate::context::Context;
+use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::handle::{Handle, SendPtr};
+use crate::handle::{Destroy, Handle, SendPtr};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::types::node::{Edge, EdgeKind, NodeId, NodeKind};
+
+pub(crate) struct RawGraph;
+
+impl Destroy for RawGraph {
+    type Raw = SendPtr<CUgraph_st>;
+
+    unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
+        // SAFETY: the graph must be alive and not in use by another thread ← the handle is its only
+        // owner and destroys it here. Executables made from it stay valid.
+        unsafe { call!(driver, cuGraphDestroy(raw.0)) }
+    }
+}
 
 /// A graph of the driver, with the body graphs of its conditional nodes. The driver does not allow
 /// concurrent use of a graph, so one lock protects them all.

@@ -14,6 +14,7 @@ use crate::error::{DriverError, Error, Result};
 use crate::handle::SendPtr;
 use crate::types::node::{Edge, EdgeKind, NodeId, NodeKind};
 
+/// Removal of nodes and edges.
 impl Graph {
     /// `cuGraphDestroyNode(node)`—Removes a node. Its dependents then depend on its dependencies.
     ///

@@ -23,6 +23,7 @@ macro_rules! switchable {
 
 switchable!(Kernel Memcpy Memset);
 
+/// Enabled and disabled nodes.
 impl GraphExec {
     /// `cuGraphNodeSetEnabled(node, is_enabled)`—Enables or disables a node, from the next launch
     /// on. Dependents of a disabled node still wait for its dependencies.

@@ -14,6 +14,7 @@ use crate::error::{DriverError, Error, GraphUpdateError, Result};
 use crate::lock::MutexGuard;
 use crate::types::node::{Node, NodeId};
 
+/// Updates of all nodes from another graph.
 impl GraphExec {
     /// `cuGraphExecUpdate(graph)`—Makes the executable equal to `graph` from the next launch on.
     /// Both must have the same nodes and edges.

@@ -3,6 +3,7 @@
 use crate::stream::Stream;
 use crate::types::LaunchesInFlight;
 
+/// Comparison with a stream.
 impl LaunchesInFlight {
     /// Returns whether the launches were queued on `stream`.
     #[must_use]
@@ -11,6 +12,7 @@ impl LaunchesInFlight {
     }
 }
 
+/// Kernel launches that are not known to be complete.
 impl Stream {
     /// Returns the launches on this stream that are not known to be complete: those since the last
     /// successful wait for the stream or its context, at most 64.

@@ -151,6 +151,7 @@ signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1 J J1 K K1 L L1 M M1 N N1
 signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1 J J1 K K1 L L1 M M1 N N1 O O1);
 signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1 J J1 K K1 L L1 M M1 N N1 O O1 Q Q1);
 
+/// A typed handle of the kernel.
 impl Function {
     /// Returns this kernel with the types of its parameters. The sizes are checked here once
     /// instead of at each launch.

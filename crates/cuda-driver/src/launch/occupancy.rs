@@ -26,6 +26,7 @@ pub struct BlockSize {
     pub block: u32,
 }
 
+/// Occupancy: how many blocks and clusters run at the same time.
 impl Function {
     /// `cuOccupancyMaxActiveBlocksPerMultiprocessor()`—Returns how many blocks of `threads`
     /// threads, each with `shared_bytes` of dynamic shared memory, one multiprocessor can run at a

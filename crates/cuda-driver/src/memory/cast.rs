@@ -5,6 +5,7 @@ use cuda_sys::CUdeviceptr;
 use super::{DeviceRepr, DeviceSlice, DeviceSliceMut};
 use crate::error::{Error, Result};
 
+/// Views with another element type.
 impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
     /// Returns a view of the same bytes as elements of type `U`.
     ///
@@ -21,6 +22,7 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
     }
 }
 
+/// Views with another element type.
 impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
     /// Returns a writable view of the same bytes as elements of type `U`.
     ///

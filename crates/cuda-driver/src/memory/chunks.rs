@@ -3,6 +3,7 @@
 use super::{DeviceRepr, DeviceSlice, DeviceSliceMut};
 use crate::error::{RangeError, Result};
 
+/// Iteration over parts of the view.
 impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// Returns read-only views of consecutive chunks of `size` elements. The last chunk may be
     /// shorter.
@@ -17,6 +18,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     }
 }
 
+/// Iteration over parts of the view.
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// Returns writable views of consecutive chunks of `size` elements. The last chunk may be
     /// shorter.

@@ -9,6 +9,7 @@ use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::stream::Stream;
 
+/// Fills with one value.
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// `cuMemsetD8Async(0)`—Queues a fill of all elements with zero bits, on the owning stream.
     #[doc(alias = "cuMemsetD8Async")]

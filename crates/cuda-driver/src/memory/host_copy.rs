@@ -16,6 +16,7 @@ use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::tracking::Access;
 
+/// Copies to the host.
 impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// `cuMemcpyDtoHAsync()`, `cuStreamSynchronize()`—Copies the elements to `destination`. Returns
     /// when the copy has completed.
@@ -108,6 +109,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     }
 }
 
+/// Copies from the host.
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// `cuMemcpyHtoDAsync()`—Copies `source` over the elements. Returns when `source` may be
     /// reused.

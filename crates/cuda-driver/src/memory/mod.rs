@@ -8,9 +8,11 @@
 //! documents for that call. The driver may report a fault of earlier asynchronous work from any
 //! call. `# Errors` sections list only the conditions on which a caller can act.
 
+mod buffer;
+mod slice;
+
 mod allocation;
 mod allocator;
-mod buffer;
 mod caching;
 mod cast;
 mod chunks;
@@ -23,7 +25,6 @@ pub(crate) mod pitched;
 mod pointer;
 mod pool;
 mod repr;
-mod slice;
 pub(crate) mod staging;
 
 // Types of other modules that belong to this chapter of the API.

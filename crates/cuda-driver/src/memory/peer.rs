@@ -11,6 +11,7 @@ use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::tracking::{Blocked, Scope, retry};
 
+/// Copies from memory of another context.
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// `cuMemcpyPeerAsync()`—Queues a copy from memory of any context of the same driver, on the
     /// owning stream of this view's buffer.

@@ -88,6 +88,7 @@ const ATTRIBUTES: [Attribute; 11] = [
     Attribute::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
 ];
 
+/// Raw addresses.
 impl Context {
     /// `cuPointerGetAttributes()`—Returns what the driver knows about a device or host address.
     ///
@@ -153,6 +154,7 @@ impl Context {
     }
 }
 
+/// Attributes of the memory.
 impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// `cuPointerGetAttributes()`—Returns what the driver knows about the address of the first
     /// element.

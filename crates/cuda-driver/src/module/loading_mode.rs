@@ -18,6 +18,7 @@ impl LoadingMode {
     pub const LAZY: Self = Self(CUmoduleLoadingMode::CU_MODULE_LAZY_LOADING.0);
 }
 
+/// When the driver loads kernels.
 impl Driver {
     /// `cuModuleGetLoadingMode()`—Returns the loading mode of this process, which the environment
     /// variable `CUDA_MODULE_LOADING` sets.

@@ -169,6 +169,7 @@ impl fmt::Debug for Completion {
     }
 }
 
+/// Waiting with `async` code.
 impl Stream {
     /// `cuEventRecord()`, `cuLaunchHostFunc()`—Returns a future that is ready when all work that is
     /// queued on the stream now is complete.
@@ -186,6 +187,7 @@ impl Stream {
     }
 }
 
+/// Waiting with `async` code.
 impl Event {
     /// `cuStreamWaitEvent()`, `cuLaunchHostFunc()`—Returns a future that is ready when the work
     /// before the event, as recorded now, is complete. It is ready at once if the event was never

@@ -31,6 +31,7 @@ pub struct HostCall {
     context: Context,
 }
 
+/// Host functions.
 impl Stream {
     /// `cuLaunchHostFunc(function)`—Queues a closure. The driver calls it when all work that was
     /// queued before is complete, and the stream continues after it has returned.

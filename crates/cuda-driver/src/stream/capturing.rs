@@ -18,6 +18,7 @@ pub enum CaptureStatus {
     Invalidated,
 }
 
+/// Captures by other code.
 impl Stream {
     /// `cuStreamIsCapturing()`—Returns whether other code is capturing on this stream.
     /// [Captures](crate::Graph::capture) of this crate use streams of their own.

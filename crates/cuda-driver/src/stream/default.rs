@@ -10,6 +10,7 @@ use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::stream_state::{Kind, StreamState};
 
+/// The default streams of the context.
 impl Context {
     /// Returns the stream for programs that need only one. It is the same for every handle of this
     /// context.

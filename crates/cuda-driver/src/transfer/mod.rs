@@ -282,6 +282,7 @@ fn expect_locked(stream: &Stream, context: &Context) -> Result<()> {
     expect_locked_for(stream.context(), context, "the page-locked memory")
 }
 
+/// Asynchronous copies to page-locked memory.
 impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// Queues the copy on `stream`. Returns whether there was anything to copy.
     ///
@@ -332,6 +333,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     }
 }
 
+/// Asynchronous copies from page-locked memory.
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// Queues the copy on `stream`. Returns whether there was anything to copy.
     ///
@@ -381,6 +383,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     }
 }
 
+/// Asynchronous copies from and to page-locked memory.
 impl<T: DeviceRepr> DeviceBuffer<T> {
     /// Queues a copy of all elements to page-locked memory: see
     /// [`DeviceSlice::copy_to_pinned_async`].

@@ -42,6 +42,7 @@ pub struct CopyScope<'scope, 'env: 'scope> {
     env: PhantomData<&'env mut &'env ()>,
 }
 
+/// Asynchronous copies that borrow their memory.
 impl Stream {
     /// `cuStreamSynchronize()`—Calls `f` with a scope in which copies can borrow page-locked memory
     /// of the program. Waits for the copies before it returns, also if `f` panics.

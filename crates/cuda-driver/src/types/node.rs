@@ -161,6 +161,7 @@ impl<K> Node<K> {
     }
 }
 
+/// Edges with other conditions than the completion of the kernel.
 impl Node<node_kind::Kernel> {
     /// Returns an edge to a kernel that begins when this one triggers it: see
     /// [`EdgeKind::Programmatic`].

@@ -26,6 +26,7 @@ const LAYERS: &[&str] = &[
     "event",
     "pending",
     "tracking",
+    "stream_attribute",
     "copy_threads",
     "memory",
     "memop",

@@ -1,6 +1,8 @@
 //! The names at the root of the crate and in its prelude.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 
 /// The root of the crate.
 const ROOT: &str = include_str!("../../src/lib.rs");
@@ -54,4 +56,100 @@ fn the_prelude_has_the_names_of_the_root() {
         .filter(|name| !prelude.contains(name) && !rare.contains(name))
         .collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// An `impl` block with public methods.
+struct Block {
+    /// The name of the type.
+    of: String,
+    /// The file and the line.
+    place: String,
+    /// Whether a doc comment describes the block.
+    has_heading: bool,
+}
+
+/// Adds the `impl` blocks of a module to `blocks`, in the order in which rustdoc lists them: the
+/// child modules come before the module itself. Adds the public types to `types`, with the file
+/// that defines them.
+fn list_blocks(
+    file: &Path,
+    children: &Path,
+    blocks: &mut Vec<Block>,
+    types: &mut BTreeMap<String, String>,
+) {
+    let source = fs::read_to_string(file).unwrap();
+    let lines: Vec<&str> = source.lines().collect();
+    let modules = lines.iter().filter_map(|line| {
+        let (before, name) = line.strip_suffix(';')?.split_once("mod ")?;
+        (before.is_empty() || before.starts_with("pub")).then_some(name)
+    });
+    for name in modules {
+        let folder = children.join(name);
+        let of_its_own = children.join(format!("{name}.rs"));
+        if of_its_own.exists() {
+            list_blocks(&of_its_own, &folder, blocks, types);
+        } else {
+            list_blocks(&folder.join("mod.rs"), &folder, blocks, types);
+        }
+    }
+    for (at, line) in lines.iter().enumerate() {
+        let file = file.display().to_string();
+        let first_word = |rest: &str| {
+            let end = rest.find(|it: char| !it.is_alphanumeric());
+            rest[..end.unwrap_or(rest.len())].to_owned()
+        };
+        for start in ["pub struct ", "pub enum "] {
+            if let Some(rest) = line.strip_prefix(start) {
+                types.insert(first_word(rest), file.clone());
+            }
+        }
+        let Some(rest) = line.strip_prefix("impl") else {
+            continue;
+        };
+        let mut body = lines[at..].iter().take_while(|line| **line != "}");
+        if line.contains(" for ") || !body.any(|line| is_public_method(line)) {
+            continue;
+        }
+        let of = match rest.strip_prefix('<') {
+            Some(generics) => generics.split_once("> ").unwrap().1,
+            None => rest.trim_start(),
+        };
+        blocks.push(Block {
+            of: first_word(of),
+            place: format!("{file}:{}", at + 1),
+            has_heading: lines[at - 1].starts_with("///"),
+        });
+    }
+}
+
+fn is_public_method(line: &str) -> bool {
+    let Some(rest) = line.strip_prefix("    pub ") else {
+        return false;
+    };
+    ["fn ", "const fn ", "unsafe fn ", "const unsafe fn "]
+        .iter()
+        .any(|start| rest.starts_with(start))
+}
+
+#[test]
+fn pages_start_with_the_block_beside_the_type() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut blocks, mut types) = (Vec::new(), BTreeMap::new());
+    list_blocks(&src.join("lib.rs"), &src, &mut blocks, &mut types);
+    assert!(types.contains_key("Stream") && blocks.len() > types.len() / 2);
+    let mut seen = BTreeSet::new();
+    let mut faults = Vec::new();
+    for block in &blocks {
+        let Some(file) = types.get(&block.of) else {
+            continue;
+        };
+        if !seen.insert(&block.of) {
+            if !block.has_heading {
+                faults.push(format!("{}: no heading for {}", block.place, block.of));
+            }
+        } else if !block.place.starts_with(file) {
+            faults.push(format!("{}: before the methods in {file}", block.place));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

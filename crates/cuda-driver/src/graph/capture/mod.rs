@@ -52,6 +52,7 @@ pub(super) struct Session {
     capturing: Capturing,
 }
 
+/// Captures of the work that streams queue.
 impl Graph {
     /// `cuStreamBeginCapture(RELAXED)`, `cuStreamEndCapture()`—Creates a graph from the calls that
     /// `calls` makes on its scope.

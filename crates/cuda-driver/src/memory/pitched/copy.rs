@@ -8,6 +8,7 @@ use crate::memory::host_copy::{from_pinned, to_pinned};
 use crate::memory::pinned::expect_locked_for;
 use crate::memory::{DeviceRepr, PageLocked, expect_len, staging};
 
+/// Copies to the host.
 impl<T: DeviceRepr> PitchedSlice<'_, T> {
     /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`, `cuStreamSynchronize()`—Copies the elements to
     /// `destination`, with contiguous rows. Returns when the copy has completed. The copy works as
@@ -79,6 +80,7 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
     }
 }
 
+/// Copies from the host, and from other views.
 impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
     /// `cuMemcpy3DAsync()` or `cuMemcpy2DAsync()`—Copies `source`, whose rows are contiguous, over
     /// the elements. Returns when `source` may be reused. The copy works as

@@ -4,10 +4,11 @@
 //! rows, and the numbers are checked when a view is created.
 
 mod buffer;
+mod view;
+
 mod copy;
 mod extent;
 mod rows;
-mod view;
 
 pub use buffer::PitchedBuffer;
 pub(crate) use rows::{Rows, Side, copy_of, queue};

@@ -153,6 +153,7 @@ impl<'a, T: DeviceRepr> PitchedSliceMut<'a, T> {
     }
 }
 
+/// Views with rows.
 impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
     /// Divides the elements into contiguous rows of `width` elements.
     ///
@@ -171,6 +172,7 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
     }
 }
 
+/// Views with rows.
 impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
     /// Divides the elements into contiguous rows of `width` elements.
     ///

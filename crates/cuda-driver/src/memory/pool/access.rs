@@ -2,7 +2,8 @@
 
 use cuda_sys::{CUmemAccess_flags, CUmemAccessDesc};
 
-use super::{MemoryPool, location_of};
+use super::MemoryPool;
+use super::pool::location_of;
 use crate::device::Device;
 use crate::driver::call;
 use crate::error::Result;
@@ -18,6 +19,7 @@ pub enum PoolAccess {
     ReadWrite,
 }
 
+/// Access of other devices.
 impl MemoryPool {
     /// `cuMemPoolGetAccess()`—Returns the access of `device` to the memory of the pool.
     ///

@@ -36,6 +36,7 @@ pub struct MemoryPoolStatistics {
     pub most_used: u64,
 }
 
+/// Attributes of the pool.
 impl MemoryPool {
     /// `cuMemPoolTrimTo(bytes)`—Returns unused memory to the device until the pool has at most
     /// `bytes` bytes or no more can be returned. Freed memory can be returned only once the host

@@ -8,9 +8,9 @@ use cuda_sys::{
     CUlaunchMemSyncDomainMap, CUstreamAttrID, CUstreamAttrValue, CUsynchronizationPolicy,
 };
 
-use super::Stream;
 use crate::driver::call;
 use crate::error::Result;
+use crate::stream::Stream;
 use crate::types::{AccessProperty, MemSyncDomain};
 
 /// How the host waits for a stream. Values without a name are kept.
@@ -53,6 +53,7 @@ pub struct MemSyncDomainMap {
     pub remote: u8,
 }
 
+/// Attributes of the stream.
 impl Stream {
     /// `cuStreamGetAttribute()`—Returns the raw value of an attribute.
     fn attribute(&self, attribute: CUstreamAttrID) -> Result<CUstreamAttrValue> {

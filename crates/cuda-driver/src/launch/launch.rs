@@ -1,0 +1,262 @@
+//! Launches of kernels on streams.
+
+use super::{KernelArgs, LaunchAttributes, LaunchConfig, Values};
+use cuda_sys::CUlaunchAttribute;
+
+use crate::driver::call;
+use crate::error::{DriverError, Error, Result};
+use crate::function::Function;
+use crate::stream::Stream;
+use crate::stream_state::Kind;
+use crate::tracking::{Blocked, Scope};
+
+/// Kernel launches.
+impl Stream {
+    /// `cuLaunchKernel(function, config, args)`—Queues a kernel on this stream.
+    ///
+    /// `args` is a tuple: numbers and structs by value; a buffer or view as `&buffer` if the kernel
+    /// only reads it and as `&mut buffer` if the kernel writes it. The launch waits for conflicting
+    /// uses of the buffers on other streams, and later conflicting uses wait for the launch.
+    ///
+    /// # Errors
+    ///
+    /// These errors are found before the driver is called:
+    /// [`Error::Argument`] if the number or the sizes of the arguments
+    /// differ from the kernel's parameters, [`Error::LaunchConfig`] if
+    /// the device or the kernel does not allow the configuration,
+    /// [`Error::OtherContext`] if the kernel, a buffer and the stream
+    /// do not belong to one context. A fault of the kernel itself is reported by a later call.
+    ///
+    /// # Safety
+    ///
+    /// With these arguments the kernel only accesses memory that the arguments permit: it reads and
+    /// writes within the lengths of the buffers, and writes only to buffers that were passed as
+    /// `&mut`. The arguments have the types that the kernel expects; only their sizes are checked.
+    /// Variables of the kernel's module that the kernel uses by name are not used at the same time
+    /// on other streams ([`Module::global`](crate::Module::global)).
+    #[doc(alias = "cuLaunchKernel")]
+    #[doc(alias = "cudaLaunchKernel")]
+    #[inline(always)]
+    pub unsafe fn launch<A: KernelArgs>(
+        &self,
+        function: &Function,
+        config: LaunchConfig,
+        args: A,
+    ) -> Result<()> {
+        function.check_packed(args.packed_sizes(), args.sizes())?;
+        // SAFETY: the sizes must match the parameters ← checked above; the caller guarantees the
+        // rest.
+        unsafe { self.queue(function, config, None, args) }
+    }
+
+    /// `cuLaunchKernelEx(function, config, attributes, args)`—Queues a kernel with launch
+    /// attributes: cooperative, with clusters, dependent on the previous launch, and more.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`launch`](Self::launch) does. An attribute that the driver or the device does not
+    /// know or does not allow is `CUDA_ERROR_INVALID_VALUE`, `CUDA_ERROR_NOT_SUPPORTED` or an error
+    /// that names the limit.
+    ///
+    /// # Safety
+    ///
+    /// The requirements of [`launch`](Self::launch) apply. With
+    /// [`programmatic_serialization`](LaunchAttributes::programmatic_serialization) the kernel also
+    /// has to wait before it accesses memory that an earlier launch on this stream uses.
+    #[doc(alias = "cuLaunchKernelEx")]
+    #[doc(alias = "cudaLaunchKernelExC")]
+    #[doc(alias = "cuLaunchCooperativeKernel")]
+    #[doc(alias = "cudaLaunchCooperativeKernel")]
+    pub unsafe fn launch_with<A: KernelArgs>(
+        &self,
+        function: &Function,
+        config: LaunchConfig,
+        attributes: &LaunchAttributes<'_>,
+        args: A,
+    ) -> Result<()> {
+        function.check_packed(args.packed_sizes(), args.sizes())?;
+        // SAFETY: the sizes must match the parameters ← checked above; the caller guarantees the
+        // rest.
+        unsafe { self.queue(function, config, Some(attributes), args) }
+    }
+
+    /// The common path of every launch.
+    ///
+    /// # Safety
+    ///
+    /// The requirements of [`launch`](Self::launch) apply, and the arguments have the number and
+    /// sizes of the kernel's parameters.
+    // Inlined because the facts known at the call site (whether there are attributes, and the types
+    // of the arguments) save a third of the work.
+    #[inline(always)]
+    pub(super) unsafe fn queue<A: KernelArgs>(
+        &self,
+        function: &Function,
+        config: LaunchConfig,
+        attributes: Option<&LaunchAttributes<'_>>,
+        args: A,
+    ) -> Result<()> {
+        self.expect_context(function.context(), "the kernel")?;
+        function.check_config(&config)?;
+        let state = self.state();
+        let id = state.shared_id();
+        if state.kind() != Kind::Own || !args.are_in_order(id) {
+            // SAFETY: the caller upholds the contract of `queue`, which is that of
+            // `queue_in_order`.
+            return unsafe { self.queue_in_order(function, &config, attributes, args) };
+        }
+        // SAFETY: the caller upholds the contract of `queue`, and no argument needs a wait
+        // (`are_in_order`).
+        unsafe { self.call(function, &config, attributes, &args) }?;
+        if !args.are_recorded(id, state.epoch()) {
+            commit(&mut Scope::new(self), args);
+        }
+        Ok(())
+    }
+
+    /// Does the work of [`queue`](Self::queue) if the stream may have to wait for something, or is
+    /// one of C's default streams.
+    ///
+    /// # Safety
+    ///
+    /// The requirements of [`queue`](Self::queue) apply.
+    #[cold]
+    unsafe fn queue_in_order<A: KernelArgs>(
+        &self,
+        function: &Function,
+        config: &LaunchConfig,
+        attributes: Option<&LaunchAttributes<'_>>,
+        args: A,
+    ) -> Result<()> {
+        let mut scope = Scope::acquire(self, |scope| acquire(scope, &args))?;
+        // SAFETY: the caller upholds the contract of `queue`, and `acquire` has queued the waits.
+        unsafe { self.call(function, config, attributes, &args) }?;
+        commit(&mut scope, args);
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// The requirements of [`queue`](Self::queue) apply, and the stream has waited for all
+    /// conflicting uses of the arguments.
+    #[inline(always)]
+    unsafe fn call<A: KernelArgs>(
+        &self,
+        function: &Function,
+        config: &LaunchConfig,
+        attributes: Option<&LaunchAttributes<'_>>,
+        args: &A,
+    ) -> Result<()> {
+        match attributes {
+            None => args.with_values(function.layout(), |values| {
+                // SAFETY: the caller upholds the contract; `with_values` makes `values` from
+                // `args`.
+                unsafe { self.call_launch(function, config, values) }
+            })?,
+            Some(attributes) => {
+                function.check_cluster(config, attributes.cluster_blocks())?;
+                let attributes = attributes.for_launch(self.context())?;
+                args.with_values(function.layout(), |values| {
+                    // SAFETY: the caller upholds the contract; `with_values` makes `values` from
+                    // `args`.
+                    unsafe { self.call_launch_ex(function, config, attributes, values) }
+                })?;
+            }
+        }
+        self.state().launches().record(function.launch_name());
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// `values` have the sizes of the parameters, a packed block has their layout, and the kernel
+    /// only accesses memory that it may access.
+    #[inline]
+    pub(crate) unsafe fn call_launch(
+        &self,
+        function: &Function,
+        config: &LaunchConfig,
+        values: Values,
+    ) -> Result<(), DriverError> {
+        let LaunchConfig {
+            grid,
+            block,
+            shared_bytes,
+        } = *config;
+        // SAFETY: the function and the stream must be alive, one of the forms must hold a value of
+        // each parameter's size, and the kernel must stay within its memory ← both are borrowed;
+        // the caller guarantees the rest.
+        unsafe {
+            call!(
+                self.driver(),
+                cuLaunchKernel(
+                    function.as_raw(),
+                    grid.x,
+                    grid.y,
+                    grid.z,
+                    block.x,
+                    block.y,
+                    block.z,
+                    shared_bytes,
+                    self.as_raw(),
+                    values.params,
+                    values.extra,
+                )
+            )
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The requirements of [`call_launch`](Self::call_launch) apply.
+    pub(crate) unsafe fn call_launch_ex(
+        &self,
+        function: &Function,
+        config: &LaunchConfig,
+        attributes: &[CUlaunchAttribute],
+        values: Values,
+    ) -> Result<(), DriverError> {
+        let config = config.raw(self.as_raw(), attributes);
+        // SAFETY: as in `call_launch`; in addition the attributes must be valid during the call ←
+        // they are borrowed, and the driver only reads them.
+        unsafe {
+            call!(
+                self.driver(),
+                cuLaunchKernelEx(
+                    &raw const config,
+                    function.as_raw(),
+                    values.params,
+                    values.extra,
+                )
+            )
+        }
+    }
+}
+
+/// Makes the stream of `scope` wait for the uses that conflict with those of a launch.
+fn acquire<A: KernelArgs>(scope: &Scope<'_>, args: &A) -> Result<(), Blocked<Error>> {
+    scope.ready()?;
+    let mut unfenced = None;
+    args.each_tracked(&mut |tracked| match tracked.acquire(scope) {
+        Ok(()) => Ok(()),
+        Err(Blocked::Failed(error)) => Err(error),
+        Err(Blocked::UnfencedUse(context)) => {
+            unfenced = Some(context);
+            Ok(())
+        }
+    })?;
+    match unfenced {
+        Some(context) => Err(Blocked::UnfencedUse(context)),
+        None => Ok(()),
+    }
+}
+
+/// Records the uses of a launch that was just queued in `scope`.
+#[cold]
+fn commit<A: KernelArgs>(scope: &mut Scope<'_>, args: A) {
+    // The closure never fails.
+    let _ = args.each_tracked(&mut |tracked| {
+        tracked.commit(scope);
+        Ok(())
+    });
+}

@@ -1,0 +1,257 @@
+//! The type [`Stream`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use cuda_sys::{CUresult, CUstream};
+
+use super::Queueing;
+use crate::context::{Context, Current};
+use crate::driver::{Driver, call};
+use crate::error::{DriverError, Error, Result};
+use crate::stream_state::StreamState;
+
+bitflags::bitflags! {
+    /// The behaviour of a stream. Unknown bits are kept.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct StreamFlags: u32 {
+        /// The stream neither waits for the NULL stream of the context, nor makes it wait.
+        const NON_BLOCKING = 1;
+        const _ = !0;
+    }
+}
+
+/// A queue of work. Work on one stream runs in order; different streams run concurrently.
+///
+/// A clone is another handle of the same stream. The stream is destroyed after the last handle and
+/// the last buffer that was used on it are dropped; work that is still queued runs to its end.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, Stream};
+/// use cuda_driver::stream::StreamFlags;
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// let one = Stream::new(&context, StreamFlags::NON_BLOCKING, 0)?;
+/// let other = Stream::new(&context, StreamFlags::NON_BLOCKING, 0)?;
+///
+/// let source = DeviceBuffer::filled(&one, 1000, 7_u32)?;
+/// let mut target = DeviceBuffer::<u32>::zeroed(&other, 1000)?;
+/// // The copy is queued on `other`, the stream of `target`. It waits for the fill on `one`.
+/// target.as_mut_slice().copy_from(&source.as_slice())?;
+/// other.synchronize()?;
+/// assert!(other.is_done()?);
+/// assert_eq!(target.to_vec()?, [7; 1000]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Stream {
+    /// Declared before `context`: the stream has to be dropped before its context.
+    state: Arc<StreamState>,
+    context: Context,
+}
+
+impl Stream {
+    /// `cuStreamCreateWithPriority(flags, priority)`—Creates a stream in `context`.
+    ///
+    /// `priority` 0 is the default, and a lower number is more urgent. A value outside of the range
+    /// of the device is clamped to it.
+    ///
+    /// # Errors
+    ///
+    /// `CUDA_ERROR_OUT_OF_MEMORY`; `CUDA_ERROR_INVALID_VALUE` if the driver does not know one of
+    /// the flags.
+    #[doc(alias = "cuStreamCreate")]
+    #[doc(alias = "cudaStreamCreate")]
+    #[doc(alias = "cuStreamCreateWithPriority")]
+    #[doc(alias = "cudaStreamCreateWithPriority")]
+    pub fn new(context: &Context, flags: StreamFlags, priority: i32) -> Result<Self> {
+        let state = StreamState::create(context, flags.bits(), priority)?;
+        Ok(Self::of_state(context, state))
+    }
+
+    pub(crate) fn of_state(context: &Context, state: Arc<StreamState>) -> Self {
+        Self {
+            state,
+            context: context.clone(),
+        }
+    }
+
+    /// Returns the context of the stream.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Returns the raw stream. It stays alive as long as any handle of the stream.
+    #[must_use]
+    pub fn as_raw(&self) -> CUstream {
+        self.state.raw()
+    }
+
+    /// `cuStreamSynchronize()`—Waits until all work that is queued on the stream is complete.
+    ///
+    /// # Errors
+    ///
+    /// The fault of any kernel that was still running: see [`DriverError::is_sticky`].
+    #[doc(alias = "cuStreamSynchronize")]
+    #[doc(alias = "cudaStreamSynchronize")]
+    pub fn synchronize(&self) -> Result<()> {
+        Ok(self.state.synchronize_explicitly(&self.context)?)
+    }
+
+    /// `cuStreamQuery()`—Returns whether all work that is queued on the stream is complete.
+    ///
+    /// # Errors
+    ///
+    /// The fault of any kernel that was still running.
+    #[doc(alias = "cuStreamQuery")]
+    #[doc(alias = "cudaStreamQuery")]
+    pub fn is_done(&self) -> Result<bool> {
+        let _current = self.bind_for_query()?;
+        let asked = self.state.mark_complete_after(|| {
+            // SAFETY: the stream must be alive ← `self` owns it.
+            unsafe { call!(self.state.driver(), cuStreamQuery(self.as_raw())) }
+        });
+        match asked {
+            Ok(()) => Ok(true),
+            Err(error) if error.status() == CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// `cuEventRecord()`, `cuStreamWaitEvent()`—Creates a stream with the same flags and priority.
+    /// Its work waits for everything that is queued on this stream so far.
+    pub fn fork(&self) -> Result<Self> {
+        let fork = Self::new(&self.context, self.flags()?, self.priority()?)?;
+        fork.join(self)?;
+        Ok(fork)
+    }
+
+    /// `cuEventRecord()`, `cuStreamWaitEvent()`—Makes work that is queued here from now on wait for
+    /// all work that is queued on `other` now.
+    ///
+    /// Streams that share buffers need no join: this crate orders conflicting uses of a buffer
+    /// itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherContext`] if `other` belongs to another driver.
+    pub fn join(&self, other: &Self) -> Result<()> {
+        self.driver()
+            .expect_handles_of(other.driver(), "the stream")?;
+        let event = other.state.record(&other.context)?;
+        Ok(self.state.wait(&self.context, event.raw())?)
+    }
+
+    /// `cuStreamGetPriority()`—Returns the priority. 0 is the default; a lower number is more
+    /// urgent.
+    #[doc(alias = "cuStreamGetPriority")]
+    #[doc(alias = "cudaStreamGetPriority")]
+    pub fn priority(&self) -> Result<i32> {
+        let mut priority = 0;
+        let _current = self.bind_for_query()?;
+        // SAFETY: the pointer must be writable and the stream alive ← a local; `self` owns it.
+        unsafe {
+            call!(
+                self.driver(),
+                cuStreamGetPriority(self.as_raw(), &raw mut priority)
+            )
+        }?;
+        Ok(priority)
+    }
+
+    /// `cuStreamGetFlags()`—Returns the flags that the stream was created with.
+    #[doc(alias = "cuStreamGetFlags")]
+    #[doc(alias = "cudaStreamGetFlags")]
+    pub fn flags(&self) -> Result<StreamFlags> {
+        let mut flags = 0;
+        let _current = self.bind_for_query()?;
+        // SAFETY: the pointer must be writable and the stream alive ← a local; `self` owns it.
+        unsafe {
+            call!(
+                self.driver(),
+                cuStreamGetFlags(self.as_raw(), &raw mut flags)
+            )
+        }?;
+        Ok(StreamFlags::from_bits_retain(flags))
+    }
+
+    /// `cuStreamGetId()`—Returns the id of the stream in the driver and its tools. It is unique in
+    /// the process and never reused.
+    #[doc(alias = "cuStreamGetId")]
+    pub fn id(&self) -> Result<u64> {
+        let mut id = 0;
+        let _current = self.bind_for_query()?;
+        // SAFETY: the pointer must be writable and the stream alive ← a local; `self` owns it.
+        unsafe { call!(self.driver(), cuStreamGetId(self.as_raw(), &raw mut id)) }?;
+        Ok(id)
+    }
+
+    /// `cuStreamDestroy()`—Drops this handle. If it was the last user of the stream, destroys the
+    /// stream and returns the result of the driver.
+    ///
+    /// Other handles, and buffers that were used on the stream, keep it alive. Work that is queued
+    /// runs to its end.
+    #[doc(alias = "cuStreamDestroy")]
+    #[doc(alias = "cudaStreamDestroy")]
+    pub fn close(self) -> Result<()> {
+        let Self {
+            state,
+            context: _context,
+        } = self;
+        Ok(Arc::into_inner(state).map_or(Ok(()), StreamState::close)?)
+    }
+
+    /// Makes the context current if this stream's handle needs that, for a call that queues
+    /// nothing.
+    #[inline]
+    pub(crate) fn bind_for_query(&self) -> Result<Option<Current<'_>>, DriverError> {
+        self.state.bind_for_query(&self.context)
+    }
+
+    /// Makes the context current for an asynchronous copy, if a context of another device may be
+    /// current: see docs/safety.md, Current contexts of other devices.
+    #[inline]
+    pub(crate) fn bind_for_copy(&self) -> Result<Option<Current<'_>>, DriverError> {
+        self.context.enter_for_copy()
+    }
+
+    /// Prepares a call that queues work: see [`StreamState::queueing`].
+    #[inline]
+    pub(crate) fn queueing(&self) -> Result<Queueing<'_>, DriverError> {
+        self.state.queueing(&self.context)
+    }
+
+    pub(crate) fn state(&self) -> &Arc<StreamState> {
+        &self.state
+    }
+
+    pub(crate) fn driver(&self) -> &Driver {
+        self.context.driver()
+    }
+
+    /// Fails if `context` is not the context of this stream.
+    #[inline]
+    pub(crate) fn expect_context(&self, context: &Context, what: &'static str) -> Result<()> {
+        if *context == self.context {
+            Ok(())
+        } else {
+            Err(Error::other_context(what, context, &self.context))
+        }
+    }
+}
+
+impl PartialEq for Stream {
+    fn eq(&self, other: &Self) -> bool {
+        self.state.shared_id() == other.state.shared_id()
+    }
+}
+
+impl Eq for Stream {}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({:?})", self.as_raw())
+    }
+}
