@@ -21,7 +21,8 @@ use crate::stream::Stream;
 /// dropped.
 ///
 /// A buffer has an owning stream: the stream that it was created on. Copies, fills and the free run
-/// on the owning stream. A kernel on any stream of the same context can take the buffer as an
+/// on the owning stream, unless a method such as [`fill_on`](Self::fill_on) names another stream of
+/// the context. A kernel on any stream of the same context can take the buffer as an
 /// argument, as `&buffer` if the kernel only reads it and as `&mut buffer` if it writes it. Where
 /// consecutive uses are on different streams, the crate orders them with events; uses on one stream
 /// cost nothing extra. Dropping the buffer queues the free after all uses and does not wait for

@@ -30,24 +30,41 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     #[doc(alias = "cuMemsetD16Async")]
     #[doc(alias = "cuMemsetD32Async")]
     pub fn fill(&mut self, value: T) -> Result<()> {
+        self.fill_on(value, self.memory.owning_stream())
+    }
+
+    /// `cuMemsetD8Async(value, stream)`, `cuMemsetD16Async`, `cuMemsetD32Async`—Queues a fill of
+    /// all elements with `value` on `stream`. The fill is ordered with other uses of the buffer.
+    ///
+    /// The number of driver calls is that of [`fill`](Self::fill).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the stream belongs to another
+    /// context.
+    #[doc(alias = "cuMemsetD8Async")]
+    #[doc(alias = "cudaMemsetAsync")]
+    #[doc(alias = "cuMemsetD16Async")]
+    #[doc(alias = "cuMemsetD32Async")]
+    pub fn fill_on(&mut self, value: T, stream: &Stream) -> Result<()> {
         let (value, len) = (bytemuck::bytes_of(&value), self.len());
         if value.is_empty() || len == 0 {
             return Ok(());
         }
-        let (address, owner) = (self.as_raw(), self.memory.owning_stream());
-        self.memory.use_on_owning_stream(self.access, || {
+        let address = self.as_raw();
+        self.memory.use_on(stream, self.access, || {
             let bytes = value.len() * len;
             if let Some(unit) = repeated(value, address) {
                 // SAFETY: the range must be writable by this thread alone ← it is the range of a
                 // mutable view.
-                return unsafe { set(owner, address, unit, bytes / unit.len()) };
+                return unsafe { set(stream, address, unit, bytes / unit.len()) };
             }
             let unit = largest_unit(value, address);
             for (piece, at) in value.chunks_exact(unit).zip((address..).step_by(unit)) {
                 // SAFETY: as above; `piece` lies within the first element.
-                unsafe { set(owner, at, piece, 1) }?;
+                unsafe { set(stream, at, piece, 1) }?;
             }
-            let _current = owner.bind_for_copy()?;
+            let _current = stream.bind_for_copy()?;
             let mut done = value.len();
             while done < bytes {
                 let next = done.min(bytes - done);
@@ -57,8 +74,8 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
                 // starts after the first `done` bytes.
                 unsafe {
                     call!(
-                        owner.driver(),
-                        cuMemcpyDtoDAsync_v2(to, address, next, owner.as_raw())
+                        stream.driver(),
+                        cuMemcpyDtoDAsync_v2(to, address, next, stream.as_raw())
                     )
                 }?;
                 done += next;

@@ -14,6 +14,7 @@ use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, expect_len, staging
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
+use crate::stream::Stream;
 use crate::tracking::Access;
 
 /// Copies to the host.
@@ -34,7 +35,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         expect_len(self.len(), destination.len())?;
         // SAFETY: the destination must be writable for all elements ← it has the same length, and
         // is borrowed mutably.
-        unsafe { self.download(destination.as_mut_ptr()) }
+        unsafe { self.download(self.memory.owning_stream(), destination.as_mut_ptr()) }
     }
 
     /// Copies the elements to a new `Vec`.
@@ -46,17 +47,19 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         let mut elements = Vec::with_capacity(self.len());
         // SAFETY: the destination must be writable for all elements ← the capacity is at least the
         // length.
-        unsafe { self.download(elements.as_mut_ptr()) }?;
+        unsafe { self.download(self.memory.owning_stream(), elements.as_mut_ptr()) }?;
         // SAFETY: the elements must be initialized ← the copy has written all of them, and every
         // bit pattern is a valid `T`.
         unsafe { elements.set_len(self.len()) };
         Ok(elements)
     }
 
+    /// Copies the elements to `destination` on `stream`, which belongs to the context of the memory.
+    ///
     /// # Safety
     ///
     /// `destination` has room for the elements, and no other code uses it during the call.
-    unsafe fn download(&self, destination: *mut T) -> Result<()> {
+    pub(super) unsafe fn download(&self, stream: &Stream, destination: *mut T) -> Result<()> {
         let bytes = self.len() * size_of::<T>();
         if bytes == 0 {
             return Ok(());
@@ -65,8 +68,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         // the view is within its allocation, and the caller guarantees both for the destination.
         unsafe {
             staging::download(
-                self.memory,
-                self.access,
+                stream,
+                (self.memory, self.access),
                 staging::Place::Linear(self.as_raw()),
                 destination.cast(),
                 bytes,
@@ -124,6 +127,11 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both have the same length, or
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if no block can be page-locked.
     pub fn copy_from_host(&mut self, source: &[T]) -> Result<()> {
+        self.upload(self.memory.owning_stream(), source)
+    }
+
+    /// Copies `source` over the elements on `stream`, which belongs to the context of the memory.
+    pub(super) fn upload(&mut self, stream: &Stream, source: &[T]) -> Result<()> {
         expect_len(source.len(), self.len())?;
         let bytes = size_of_val(source);
         if bytes == 0 {
@@ -134,8 +142,8 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         // borrowed.
         unsafe {
             staging::upload(
-                self.memory,
-                self.access,
+                stream,
+                (self.memory, self.access),
                 staging::Place::Linear(self.as_raw()),
                 source.as_ptr().cast(),
                 bytes,

@@ -19,6 +19,7 @@ mod chunks;
 mod fill;
 mod host_copy;
 mod managed;
+mod on_stream;
 mod peer;
 pub(crate) mod pinned;
 pub(crate) mod pitched;

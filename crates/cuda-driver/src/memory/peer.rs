@@ -5,10 +5,12 @@
 
 use cuda_sys::CUdeviceptr;
 
+use super::on_stream::expect_context;
 use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, expect_len};
 use crate::context::ReplayLock;
 use crate::driver::call;
 use crate::error::{Error, Result};
+use crate::stream::Stream;
 use crate::tracking::{Blocked, Scope, retry};
 
 /// Copies from memory of another context.
@@ -35,30 +37,47 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     #[doc(alias = "cuMemcpyPeerAsync")]
     #[doc(alias = "cudaMemcpyPeerAsync")]
     pub fn copy_from_peer(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
-        let (owner, peer) = (
-            self.memory.owning_stream(),
-            source.memory.owning_stream().context(),
-        );
-        if peer == owner.context() {
-            return self.copy_from(source);
+        self.copy_from_peer_on(source, self.memory.owning_stream())
+    }
+
+    /// `cuMemcpyPeerAsync(stream)`—Queues a copy from memory of any context of the same driver on
+    /// `stream`, which is a stream of the context of this view's buffer. The copy works as
+    /// [`copy_from_peer`](Self::copy_from_peer) does.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`copy_from_peer`](Self::copy_from_peer), and
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if the stream belongs to another context
+    /// than this view's buffer.
+    #[doc(alias = "cuMemcpyPeerAsync")]
+    #[doc(alias = "cudaMemcpyPeerAsync")]
+    pub fn copy_from_peer_on(
+        &mut self,
+        source: &DeviceSlice<'_, T>,
+        stream: &Stream,
+    ) -> Result<()> {
+        expect_context(stream, self.memory)?;
+        let peer = source.memory.owning_stream().context();
+        if peer == stream.context() {
+            return self.copy_from_on(source, stream);
         }
         expect_len(source.len(), self.len())?;
-        owner
+        stream
             .driver()
             .expect_handles_of(peer.driver(), "the source")?;
         if self.is_empty() || size_of::<T>() == 0 {
             return Ok(());
         }
         if peer.is_borrowed() {
-            return self.copy_through_host(source);
+            return self.copy_through_host(source, stream);
         }
         let (to, from): (CUdeviceptr, CUdeviceptr) = (self.as_raw(), source.as_raw());
         let bytes = self.len() * size_of::<T>();
-        let _current = owner.context().enter()?;
+        let _current = stream.context().enter()?;
         let (_locks, mut scope) = retry(|| {
             // A graph may use the memory of either side.
-            let locks = ReplayLock::lock_both(owner.context().replay_lock(), peer.replay_lock());
-            let scope = Scope::new(owner);
+            let locks = ReplayLock::lock_both(stream.context().replay_lock(), peer.replay_lock());
+            let scope = Scope::new(stream);
             scope.ready()?;
             source
                 .memory
@@ -72,14 +91,14 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         // frees wait for this use, and both buffers are borrowed.
         let queued = unsafe {
             call!(
-                owner.driver(),
+                stream.driver(),
                 cuMemcpyPeerAsync(
                     to,
-                    owner.context().as_raw(),
+                    stream.context().as_raw(),
                     from,
                     peer.as_raw(),
                     bytes,
-                    owner.as_raw()
+                    stream.as_raw()
                 )
             )
         };
@@ -89,8 +108,8 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     }
 
     /// Copies from memory of another context through the host: a download in that context, then an
-    /// upload in this one. The lengths must be equal.
-    fn copy_through_host(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
+    /// upload in this one, on `stream`. The lengths must be equal.
+    fn copy_through_host(&mut self, source: &DeviceSlice<'_, T>, stream: &Stream) -> Result<()> {
         let piece = (MOST_ON_HOST / size_of::<T>().max(1)).max(1);
         let mut start = 0;
         while start < self.len() {
@@ -99,7 +118,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
             start = range.end;
             self.reborrow()
                 .into_slice(range)?
-                .copy_from_host(&elements)?;
+                .upload(stream, &elements)?;
         }
         Ok(())
     }

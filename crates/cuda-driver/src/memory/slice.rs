@@ -9,8 +9,7 @@ use std::ops::RangeBounds;
 
 use cuda_sys::CUdeviceptr;
 
-use super::{DeviceRepr, Memory, expect_len, resolve};
-use crate::driver::call;
+use super::{DeviceRepr, Memory, resolve};
 use crate::error::Result;
 use crate::tracking::Access;
 
@@ -267,29 +266,7 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
     #[doc(alias = "cuMemcpyDtoDAsync")]
     #[doc(alias = "cudaMemcpyAsync")]
     pub fn copy_from(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
-        expect_len(source.len, self.len)?;
-        let owner = self.memory.owning_stream();
-        if self.is_empty() || size_of::<T>() == 0 {
-            return Ok(());
-        }
-        let uses = [(source.memory, source.access), (self.memory, self.access)];
-        Memory::use_all(owner, uses, || {
-            let _current = owner.bind_for_copy()?;
-            // SAFETY: both ranges must be valid until the copy completes, and must not overlap ←
-            // the lengths are equal, and both views are within their allocations, whose frees wait
-            // for this use. The ranges do not overlap because this view is borrowed mutably.
-            unsafe {
-                call!(
-                    owner.driver(),
-                    cuMemcpyDtoDAsync_v2(
-                        self.address,
-                        source.address,
-                        self.len * size_of::<T>(),
-                        owner.as_raw()
-                    )
-                )
-            }
-        })
+        self.copy_from_on(source, self.memory.owning_stream())
     }
 }
 

@@ -4,6 +4,7 @@
 //! In C the program must not access or free the memory during the copy. Here a [`Transfer`] owns
 //! the host memory until the copy is complete, and a [`CopyScope`] borrows it and waits at its end.
 
+mod device;
 mod scope;
 
 pub use scope::CopyScope;
@@ -26,7 +27,8 @@ use crate::memory::{
 use crate::pending::{self, Completion, Entry, KeepAlive};
 use crate::stream::Stream;
 
-/// A copy in progress, with the page-locked memory that it reads or writes.
+/// A copy in progress, with the page-locked memory that it reads or writes. For copies within the
+/// device and for fills, `P` is `()`.
 ///
 /// [`wait`](Self::wait) or `.await` returns the memory. Dropping a transfer does not wait: the
 /// memory is freed when the copy is complete.
@@ -52,19 +54,22 @@ use crate::stream::Stream;
 /// assert_eq!(back[..], [1, 2, 3]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "it has the memory; dropping it frees that behind the copy"]
+#[must_use = "it owns the memory; dropping it frees that memory after the copy"]
 pub struct Transfer<P> {
     memory: Option<P>,
     /// The event after the copy. `None` if there was nothing to copy.
     event: Option<Fence>,
     completion: Option<Completion>,
-    on_failure: fn(P, DriverError),
+    on_failure: OnFailure<P>,
     on_drop: fn(P, Fence, &Context, Option<KeptContext>),
     /// The context of the memory, if the copy runs in another context.
     memory_context: Option<KeptContext>,
     /// Declared last: it has to be dropped after the events.
     context: Context,
 }
+
+/// Takes the memory of a copy that failed. Returns it if it is not in use any more.
+type OnFailure<P> = fn(P, DriverError) -> Option<P>;
 
 /// The error of a copy that was not started or whose end could not be waited for, with the host
 /// memory if it is not in use.
@@ -137,7 +142,7 @@ fn failed<P>(
     error: Error,
     memory: P,
     memory_context: Option<KeptContext>,
-    on_failure: fn(P, DriverError),
+    on_failure: OnFailure<P>,
 ) -> TransferError<P> {
     let is_in_use = !matches!(error, Error::ContextGone { .. });
     if is_in_use {
@@ -145,10 +150,7 @@ fn failed<P>(
     }
     let memory = match error {
         Error::ContextGone { .. } => Some(memory),
-        Error::Driver(error) => {
-            on_failure(memory, error);
-            None
-        }
+        Error::Driver(error) => on_failure(memory, error),
         // Waiting fails with no other error.
         _ => {
             std::mem::forget(memory);
@@ -250,16 +252,9 @@ fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
     let event = match queue(&memory) {
         Err(error) => return give_back(error, memory),
         Ok(false) => None,
-        Ok(true) => match stream.state().record(stream.context()) {
-            Ok(event) => Some(event),
-            // Without an event, only a wait for the whole stream shows that the copy is complete.
-            Err(_) => match stream.state().synchronize(stream.context()) {
-                Ok(()) => None,
-                Err(error) => {
-                    let error = error.into();
-                    return Err(failed(error, memory, memory_context, abandon_lock::<P>));
-                }
-            },
+        Ok(true) => match event_after(stream) {
+            Ok(event) => event,
+            Err(error) => return Err(failed(error, memory, memory_context, abandon_lock::<P>)),
         },
     };
     Ok(Transfer {
@@ -273,8 +268,24 @@ fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
     })
 }
 
-fn abandon_lock<P: Lock>(mut memory: P, error: DriverError) {
+/// Records an event after the work on `stream`. Returns `None` if the work is complete.
+///
+/// # Errors
+///
+/// The error of a wait for the stream: without an event, only that shows that the work is complete.
+fn event_after(stream: &Stream) -> Result<Option<Fence>> {
+    match stream.state().record(stream.context()) {
+        Ok(event) => Ok(Some(event)),
+        Err(_) => {
+            stream.state().synchronize(stream.context())?;
+            Ok(None)
+        }
+    }
+}
+
+fn abandon_lock<P: Lock>(mut memory: P, error: DriverError) -> Option<P> {
     memory.abandon(error, TOKEN);
+    None
 }
 
 /// Fails if copies on `stream` must not use page-locked memory of `context`.

@@ -53,6 +53,7 @@ mod names;
 #[cfg(feature = "nvrtc")]
 mod nvrtc;
 mod occupancy;
+mod on_stream;
 mod order;
 mod other_device;
 mod owned;

@@ -3,10 +3,10 @@
 use super::rows::{Side, queue};
 use super::{PitchedSlice, PitchedSliceMut};
 use crate::error::Result;
-use crate::memory::Memory;
 use crate::memory::host_copy::{from_pinned, to_pinned};
 use crate::memory::pinned::expect_locked_for;
 use crate::memory::{DeviceRepr, PageLocked, expect_len, staging};
+use crate::stream::Stream;
 
 /// Copies to the host.
 impl<T: DeviceRepr> PitchedSlice<'_, T> {
@@ -27,7 +27,7 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
         expect_len(self.extent().len::<T>()?, destination.len())?;
         // SAFETY: the destination must be writable for all elements ← it has the same length, and
         // is borrowed mutably.
-        unsafe { self.download(destination.as_mut_ptr()) }
+        unsafe { self.download(self.memory.owning_stream(), destination.as_mut_ptr()) }
     }
 
     /// Copies all elements to a new `Vec`, with contiguous rows.
@@ -40,7 +40,7 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
         let mut elements = Vec::with_capacity(len);
         // SAFETY: the destination must be writable for all elements ← the capacity is at least the
         // length.
-        unsafe { self.download(elements.as_mut_ptr()) }?;
+        unsafe { self.download(self.memory.owning_stream(), elements.as_mut_ptr()) }?;
         // SAFETY: the elements must be initialized ← the copy has written all of them, and every
         // bit pattern is a valid `T`.
         unsafe { elements.set_len(len) };
@@ -70,13 +70,26 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
         })
     }
 
+    /// Copies the elements to `destination` on `stream`, which belongs to the context of the memory.
+    ///
     /// # Safety
     ///
     /// `destination` has room for the elements, and no other code uses it during the call.
-    unsafe fn download(&self, destination: *mut T) -> Result<()> {
+    pub(in crate::memory) unsafe fn download(
+        &self,
+        stream: &Stream,
+        destination: *mut T,
+    ) -> Result<()> {
         // SAFETY: both sides must hold the bytes, and no other code may use the destination ← the
         // view is within its allocation, and the caller guarantees both for the destination.
-        unsafe { staging::download_rows(self.memory, self.access, &self.rows, destination.cast()) }
+        unsafe {
+            staging::download_rows(
+                stream,
+                (self.memory, self.access),
+                &self.rows,
+                destination.cast(),
+            )
+        }
     }
 }
 
@@ -96,11 +109,21 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
     #[doc(alias = "cuMemcpy3D")]
     #[doc(alias = "cudaMemcpy3D")]
     pub fn copy_from_host(&mut self, source: &[T]) -> Result<()> {
+        self.upload(self.memory.owning_stream(), source)
+    }
+
+    /// Copies `source` over the elements on `stream`, which belongs to the context of the memory.
+    pub(in crate::memory) fn upload(&mut self, stream: &Stream, source: &[T]) -> Result<()> {
         expect_len(source.len(), self.extent().len::<T>()?)?;
         // SAFETY: both sides must hold the bytes, and no code may write the source during the call
         // ← the lengths are equal and the view is within its allocation; the source is borrowed.
         unsafe {
-            staging::upload_rows(self.memory, self.access, &self.rows, source.as_ptr().cast())
+            staging::upload_rows(
+                stream,
+                (self.memory, self.access),
+                &self.rows,
+                source.as_ptr().cast(),
+            )
         }
     }
 
@@ -140,19 +163,6 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
     #[doc(alias = "cuMemcpy3DAsync")]
     #[doc(alias = "cudaMemcpy3DAsync")]
     pub fn copy_from(&mut self, source: &PitchedSlice<'_, T>) -> Result<()> {
-        self.extent().expect(source.extent())?;
-        if self.rows.bytes() == 0 {
-            return Ok(());
-        }
-        let owner = self.memory.owning_stream();
-        let (to, from) = (Side::Device(self.rows), Side::Device(source.rows));
-        let uses = [(source.memory, source.access), (self.memory, self.access)];
-        Memory::use_all(owner, uses, || {
-            // SAFETY: both sides must hold the rows until the copy has completed, and must not
-            // overlap ← the extents are equal, and both views are within their allocations, whose
-            // frees wait for this use. The ranges do not overlap because this view is borrowed
-            // mutably.
-            unsafe { queue(owner, to, from, &self.rows) }
-        })
+        self.copy_from_on(source, self.memory.owning_stream())
     }
 }

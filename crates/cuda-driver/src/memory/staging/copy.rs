@@ -16,22 +16,22 @@ use crate::stream::Stream;
 use crate::stream_state::Kind;
 use crate::tracking::Access;
 
-/// Copies `bytes` bytes from `source` to `to`, which lies in `memory`, on the owning stream. The
-/// source has been read when this function returns; the device receives the bytes when the stream
-/// reaches the copy.
+/// Copies `bytes` bytes from `source` to `to`, which lies in `memory`, on `stream`. The source has
+/// been read when this function returns; the device receives the bytes when the stream reaches the
+/// copy.
 ///
 /// # Safety
 ///
 /// Both sides hold `bytes` bytes. No code writes the source during the call.
 pub(crate) unsafe fn upload(
-    memory: &Memory,
-    access: Access,
+    stream: &Stream,
+    (memory, access): (&Memory, Access),
     to: Place,
     source: *const u8,
     bytes: usize,
 ) -> Result<()> {
-    let (mut copy, is_small) = Copy::new(memory.owning_stream(), to, source.cast_mut(), bytes);
-    let _current = copy.owner.bind_for_query()?;
+    let (mut copy, is_small) = Copy::new(stream, to, source.cast_mut(), bytes);
+    let _current = copy.stream.bind_for_query()?;
     if !is_small {
         // SAFETY: both sides must hold the bytes of each piece, and no code may write the source ←
         // the caller guarantees both.
@@ -40,32 +40,32 @@ pub(crate) unsafe fn upload(
     }
     let slot = copy.take()?;
     // SAFETY: as above; and a small block holds `bytes` bytes.
-    let queued = memory.use_on_owning_stream(access, || unsafe {
+    let queued = memory.use_on(stream, access, || unsafe {
         copy.queue_upload(&slot, 0..bytes, false)
     });
     if queued.is_err() {
         copy.shelf.lose(slot);
         return queued;
     }
-    Ok(copy.shelf.put_behind(slot, copy.owner)?)
+    Ok(copy.shelf.put_behind(slot, copy.stream)?)
 }
 
-/// Copies `bytes` bytes from `from`, which lies in `memory`, to `destination`, on the owning stream
-/// of the memory. The copy has completed when this function returns. On an error some of the bytes
-/// may have been copied.
+/// Copies `bytes` bytes from `from`, which lies in `memory`, to `destination`, on `stream`. The
+/// copy has completed when this function returns. On an error some of the bytes may have been
+/// copied.
 ///
 /// # Safety
 ///
 /// Both sides hold `bytes` bytes. No other code uses the destination during the call.
 pub(crate) unsafe fn download(
-    memory: &Memory,
-    access: Access,
+    stream: &Stream,
+    (memory, access): (&Memory, Access),
     from: Place,
     destination: *mut u8,
     bytes: usize,
 ) -> Result<()> {
-    let (mut copy, is_small) = Copy::new(memory.owning_stream(), from, destination, bytes);
-    let _current = copy.owner.bind_for_query()?;
+    let (mut copy, is_small) = Copy::new(stream, from, destination, bytes);
+    let _current = copy.stream.bind_for_query()?;
     if !is_small {
         let filling = Filling::default();
         // SAFETY: both sides must hold the bytes of each piece, and no other code may use the
@@ -76,9 +76,10 @@ pub(crate) unsafe fn download(
     }
     let slot = copy.take()?;
     // SAFETY: as above; and a small block holds `bytes` bytes.
-    let queued =
-        memory.use_on_owning_stream(access, || unsafe { copy.queue_download(&slot, 0..bytes) });
-    let wait = || copy.owner.state().synchronize(copy.owner.context());
+    let queued = memory.use_on(stream, access, || unsafe {
+        copy.queue_download(&slot, 0..bytes)
+    });
+    let wait = || copy.stream.state().synchronize(copy.stream.context());
     let done = queued.and_then(|()| Ok(wait()?));
     // SAFETY: if `done` is `Ok`, the block must hold the bytes ← the copy was queued and the stream
     // has been waited for; if either failed, `done` is the error.
@@ -91,15 +92,15 @@ pub(crate) unsafe fn download(
 ///
 /// The requirements of [`upload`] apply to all rows.
 pub(crate) unsafe fn upload_rows(
-    memory: &Memory,
-    access: Access,
+    stream: &Stream,
+    (memory, access): (&Memory, Access),
     to: &Rows,
     source: *const u8,
 ) -> Result<()> {
     places(to).try_for_each(|(offset, place, bytes)| {
         let source = source.wrapping_add(offset);
         // SAFETY: both sides must hold the bytes ← the caller guarantees it for all rows.
-        unsafe { upload(memory, access, place, source, bytes) }
+        unsafe { upload(stream, (memory, access), place, source, bytes) }
     })
 }
 
@@ -109,15 +110,15 @@ pub(crate) unsafe fn upload_rows(
 ///
 /// The requirements of [`download`] apply to all rows.
 pub(crate) unsafe fn download_rows(
-    memory: &Memory,
-    access: Access,
+    stream: &Stream,
+    (memory, access): (&Memory, Access),
     from: &Rows,
     destination: *mut u8,
 ) -> Result<()> {
     places(from).try_for_each(|(offset, place, bytes)| {
         let destination = destination.wrapping_add(offset);
         // SAFETY: both sides must hold the bytes ← the caller guarantees it for all rows.
-        unsafe { download(memory, access, place, destination, bytes) }
+        unsafe { download(stream, (memory, access), place, destination, bytes) }
     })
 }
 
@@ -157,21 +158,21 @@ fn in_uses<'a>(
     }
     let copy = &*copy;
     let all = || {
-        in_pieces(copy.owner, copy.chunks(bytes, way), &|chunks| {
+        in_pieces(copy.stream, copy.chunks(bytes, way), &|chunks| {
             work(copy, chunks)
         })
     };
     if is_leased {
         all()
     } else {
-        memory.use_on_owning_stream(access, all)
+        memory.use_on(copy.stream, access, all)
     }
 }
 /// Runs `work` on this thread and on worker threads until no piece is left. A default stream of C
 /// is a different queue on each thread, or depends on the context that is current on the thread. No
 /// worker threads are used for such a stream.
 fn in_pieces(
-    owner: &Stream,
+    stream: &Stream,
     chunks: Chunks,
     work: &(impl Fn(&Chunks) -> Result<()> + Sync),
 ) -> Result<()> {
@@ -181,7 +182,7 @@ fn in_pieces(
         Err(error) if !is_short(&error) => chunks.fail(error),
         _ => {}
     };
-    let workers = match owner.state().kind() {
+    let workers = match stream.state().kind() {
         Kind::Own => chunks.workers(),
         Kind::Legacy | Kind::PerThread => 0,
     };
@@ -225,7 +226,7 @@ pub(crate) enum Place {
 
 /// A copy between the device and pageable memory.
 pub(super) struct Copy<'a> {
-    pub(super) owner: &'a Stream,
+    pub(super) stream: &'a Stream,
     pub(super) shelf: &'a Shelf,
     pub(super) device: Place,
     pub(super) host: *mut u8,
@@ -240,8 +241,8 @@ unsafe impl Sync for Copy<'_> {}
 
 impl<'a> Copy<'a> {
     /// Creates a copy. The second value is `true` if the copy fits in a small block.
-    fn new(owner: &'a Stream, device: Place, host: *mut u8, bytes: usize) -> (Self, bool) {
-        let staging = owner.context().staging();
+    fn new(stream: &'a Stream, device: Place, host: *mut u8, bytes: usize) -> (Self, bool) {
+        let staging = stream.context().staging();
         let is_small = bytes <= SMALL;
         let shelf = if is_small {
             &staging.small
@@ -249,7 +250,7 @@ impl<'a> Copy<'a> {
             &staging.large
         };
         let copy = Self {
-            owner,
+            stream,
             shelf,
             device,
             host,
@@ -268,16 +269,16 @@ impl<'a> Copy<'a> {
 
     /// Calls `queue` to queue a transfer of a piece, and records the use if each piece is one.
     pub(super) fn queue(&self, queue: impl FnOnce() -> Result<(), DriverError>) -> Result<()> {
-        let _queueing = self.owner.queueing()?;
-        let _current = self.owner.bind_for_copy()?;
+        let _queueing = self.stream.queueing()?;
+        let _current = self.stream.bind_for_copy()?;
         match self.use_per_piece {
-            Some((memory, access)) => memory.use_on_owning_stream(access, queue),
+            Some((memory, access)) => memory.use_on(self.stream, access, queue),
             None => Ok(queue()?),
         }
     }
 
     pub(super) fn take(&self) -> Result<Slot> {
-        let allocate = |bytes| Slot::allocate(self.owner.context(), bytes);
-        self.shelf.take(self.owner.state().id(), allocate)
+        let allocate = |bytes| Slot::allocate(self.stream.context(), bytes);
+        self.shelf.take(self.stream.state().id(), allocate)
     }
 }

@@ -97,11 +97,11 @@ impl Copy<'_> {
         // source, and a piece is at most as large as a block.
         let queued = unsafe { self.queue_download(&slot, piece.clone()) };
         // If no event can be recorded after the transfer, the stream is waited for instead.
-        let state = self.owner.state();
+        let state = self.stream.state();
         let queued = queued.and_then(|()| {
-            let queueing = self.owner.queueing();
+            let queueing = self.stream.queueing();
             let recorded = queueing.and_then(|queueing| slot.record(state.driver(), &queueing));
-            Ok(recorded.or_else(|_| state.synchronize(self.owner.context()))?)
+            Ok(recorded.or_else(|_| state.synchronize(self.stream.context()))?)
         });
         if let Err(error) = queued {
             self.shelf.lose(slot);
@@ -124,19 +124,19 @@ impl Copy<'_> {
             // reused only when the transfer is known to have completed, or never.
             Place::Linear(device) => unsafe {
                 call!(
-                    self.owner.driver(),
+                    self.stream.driver(),
                     cuMemcpyDtoHAsync_v2(
                         start,
                         device + piece.start as CUdeviceptr,
                         piece.len(),
-                        self.owner.as_raw()
+                        self.stream.as_raw()
                     )
                 )
             },
             Place::Rows(rows) => rows.boxes(piece).try_for_each(|(offset, part)| {
                 let to = Side::Host(start.wrapping_byte_add(offset));
                 // SAFETY: as above; the boxes are contiguous in the block.
-                unsafe { queue(self.owner, to, Side::Device(part), &part) }
+                unsafe { queue(self.stream, to, Side::Device(part), &part) }
             }),
         })
     }

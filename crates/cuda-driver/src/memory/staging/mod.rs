@@ -21,24 +21,24 @@ use crate::staging_pool::{PinnedBlock, Shelf, Slot};
 use crate::stream::{Queueing, Stream};
 
 impl Shelf {
-    /// Returns a block that the work queued last on `owner` reads.
+    /// Returns a block that the work queued last on `stream` reads.
     ///
     /// # Errors
     ///
     /// A fault of earlier work, if the stream had to be waited for.
-    pub(super) fn put_behind(&self, slot: Slot, owner: &Stream) -> Result<(), DriverError> {
-        let stream = owner.state();
-        let slot = match owner.queueing() {
+    pub(super) fn put_behind(&self, slot: Slot, stream: &Stream) -> Result<(), DriverError> {
+        let state = stream.state();
+        let slot = match stream.queueing() {
             Ok(queueing) => {
-                let record = |slot: &Slot| slot.record(stream.driver(), &queueing);
-                match self.put_busy(slot, stream.id(), record) {
+                let record = |slot: &Slot| slot.record(state.driver(), &queueing);
+                match self.put_busy(slot, state.id(), record) {
                     Ok(()) => return Ok(()),
                     Err(slot) => slot,
                 }
             }
             Err(_) => slot,
         };
-        match stream.synchronize(owner.context()) {
+        match state.synchronize(stream.context()) {
             Ok(()) => self.put(slot),
             Err(error) => {
                 self.lose(slot);

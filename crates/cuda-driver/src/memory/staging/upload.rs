@@ -41,7 +41,7 @@ impl Copy<'_> {
             // both sides, and a piece is at most as large as a block.
             match unsafe { self.queue_upload(&slot, piece, chunks.is_non_temporal()) } {
                 Ok(()) => {
-                    if let Err(error) = self.shelf.put_behind(slot, self.owner) {
+                    if let Err(error) = self.shelf.put_behind(slot, self.stream) {
                         chunks.fail(error);
                     }
                 }
@@ -79,26 +79,26 @@ impl Copy<'_> {
                 let rows = Rows::halves(device + piece.start as CUdeviceptr, piece.len());
                 // SAFETY: both sides must hold the bytes until the transfer has completed ←
                 // they do, as in the next arm; the two rows are the same contiguous bytes.
-                unsafe { queue(self.owner, Side::Device(rows), Side::Host(start), &rows) }
+                unsafe { queue(self.stream, Side::Device(rows), Side::Host(start), &rows) }
             }
             // SAFETY: both sides must hold the bytes until the transfer has completed ← the caller
             // guarantees it for the device memory, which is freed after its uses; the block is
             // reused only after its event, or never.
             Place::Linear(device) => unsafe {
                 call!(
-                    self.owner.driver(),
+                    self.stream.driver(),
                     cuMemcpyHtoDAsync_v2(
                         device + piece.start as CUdeviceptr,
                         start,
                         piece.len(),
-                        self.owner.as_raw()
+                        self.stream.as_raw()
                     )
                 )
             },
             Place::Rows(rows) => rows.boxes(piece).try_for_each(|(offset, part)| {
                 let from = Side::Host(start.wrapping_byte_add(offset));
                 // SAFETY: as above; the boxes are contiguous in the block.
-                unsafe { queue(self.owner, Side::Device(part), from, &part) }
+                unsafe { queue(self.stream, Side::Device(part), from, &part) }
             }),
         })
     }

@@ -120,12 +120,30 @@ impl Machine {
                 self.buffers.insert(*id, buffer);
             }
             Action::Drop(id) => drop(self.buffers.remove(id)),
-            Action::Write { to, words } => {
-                self.with(to, |_, mut to| to.copy_from_host(words))?;
+            Action::Write { to, words, on } => {
+                self.with(to, |machine, mut to| match on {
+                    Some(on) => to.copy_from_host_on(words, &machine.streams[on]),
+                    None => to.copy_from_host(words),
+                })?;
             }
-            Action::Read(from) => return self.view(from).to_vec().map(Some),
-            Action::Copy { to, from } => {
-                self.with(to, |machine, mut to| to.copy_from(&machine.view(from)))?;
+            Action::Read { from, on: None } => return self.view(from).to_vec().map(Some),
+            Action::Read { from, on: Some(on) } => {
+                let mut words = vec![0; from.len];
+                let view = self.view(from);
+                view.copy_to_host_on(&mut words, &self.streams[on])?;
+                return Ok(Some(words));
+            }
+            Action::Copy { to, from, on } => {
+                self.with(to, |machine, mut to| match on {
+                    Some(on) => to.copy_from_on(&machine.view(from), &machine.streams[on]),
+                    None => to.copy_from(&machine.view(from)),
+                })?;
+            }
+            Action::Set { to, value, on } => {
+                self.with(to, |machine, mut to| match on {
+                    Some(on) => to.fill_on(*value, &machine.streams[on]),
+                    None => to.fill(*value),
+                })?;
             }
             Action::CopyWithin {
                 buffer,

@@ -49,7 +49,8 @@ impl Program {
         maker.rng.shuffle(&mut buffers);
         for (id, len) in buffers {
             let part = Part::whole(id, len);
-            maker.push(&mut steps, Action::Read(part));
+            let on = maker.maybe_stream();
+            maker.push(&mut steps, Action::Read { from: part, on });
         }
         Self {
             seed,
@@ -97,19 +98,29 @@ impl Maker {
             0..8 if self.streams.len() < STREAMS => self.make_stream(),
             8..10 if self.streams.iter().any(|&id| is_made(id)) => self.drop_stream(),
             10..24 if self.buffers.len() < BUFFERS => self.make(),
-            24..36 => {
+            24..34 => {
                 let index = self.rng.usize(..self.buffers.len());
                 Action::Drop(self.buffers.remove(index).0)
             }
+            34..36 => Action::Set {
+                to: self.part(None),
+                value: self.rng.u32(..),
+                on: self.maybe_stream(),
+            },
             36..39 => {
                 let to = self.part(None);
                 let words = self.words(to.len);
-                Action::Write { to, words }
+                let on = self.maybe_stream();
+                Action::Write { to, words, on }
             }
-            39..43 => Action::Read(self.part(None)),
+            39..43 => Action::Read {
+                from: self.part(None),
+                on: self.maybe_stream(),
+            },
             43..51 => {
                 let (to, from) = self.pair();
-                Action::Copy { to, from }
+                let on = self.maybe_stream();
+                Action::Copy { to, from, on }
             }
             51..56 => self.within(),
             56..60 => self.halves(),
@@ -233,6 +244,10 @@ impl Maker {
         self.streams[self.rng.usize(..self.streams.len())]
     }
 
+    fn maybe_stream(&mut self) -> Option<usize> {
+        self.rng.bool().then(|| self.stream())
+    }
+
     /// Returns words of any buffer except `other`.
     fn part(&mut self, other: Option<usize>) -> Part {
         let candidates: Vec<(usize, usize)> = self
@@ -283,7 +298,7 @@ impl Maker {
     fn within(&mut self) -> Action {
         let (buffer, all) = self.buffers[self.rng.usize(..self.buffers.len())];
         let middle = self.rng.usize(..=all);
-        let stream = self.rng.bool().then(|| self.stream());
+        let stream = self.maybe_stream();
         Action::CopyWithin {
             buffer,
             middle,

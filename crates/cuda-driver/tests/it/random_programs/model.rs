@@ -46,12 +46,13 @@ impl Model {
             Action::Drop(id) => {
                 self.buffers.remove(id);
             }
-            Action::Write { to, words } => self.words(to).copy_from_slice(words),
-            Action::Read(from) => return Some(self.words(from).to_vec()),
-            Action::Copy { to, from } => {
+            Action::Write { to, words, .. } => self.words(to).copy_from_slice(words),
+            Action::Read { from, .. } => return Some(self.words(from).to_vec()),
+            Action::Copy { to, from, .. } => {
                 let from = self.words(from).to_vec();
                 self.words(to).copy_from_slice(&from);
             }
+            Action::Set { to, value, .. } => self.words(to).fill(*value),
             Action::CopyWithin {
                 buffer,
                 middle,

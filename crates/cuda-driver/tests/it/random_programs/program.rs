@@ -49,14 +49,26 @@ pub(super) enum Action {
         words: Vec<u32>,
     },
     Drop(usize),
+    /// Runs on the stream `on`, or on the owning stream, like the three actions after it.
     Write {
         to: Part,
         words: Vec<u32>,
+        on: Option<usize>,
     },
-    Read(Part),
+    Read {
+        from: Part,
+        on: Option<usize>,
+    },
     Copy {
         to: Part,
         from: Part,
+        on: Option<usize>,
+    },
+    /// Fills without a kernel.
+    Set {
+        to: Part,
+        value: u32,
+        on: Option<usize>,
     },
     /// Overwrites the first words with the words from `middle` on by a copy, or combines them by a
     /// kernel on `stream`.
@@ -164,6 +176,7 @@ impl Action {
             Self::Zeroed { id, .. } | Self::FromHost { id, .. } => Some(*id),
             Self::Write { to, .. }
             | Self::Copy { to, .. }
+            | Self::Set { to, .. }
             | Self::Fill { to, .. }
             | Self::Join { to, .. }
             | Self::Weave { to, .. }
@@ -176,7 +189,7 @@ impl Action {
     /// Returns the buffers that it reads to compute its output.
     pub(super) fn sources(&self) -> Vec<usize> {
         match self {
-            Self::Read(from)
+            Self::Read { from, .. }
             | Self::Copy { from, .. }
             | Self::Weave { from, .. }
             | Self::Download { from, .. }
@@ -202,6 +215,7 @@ impl Action {
         buffers: &mut BTreeMap<usize, usize>,
     ) -> bool {
         let has = |parts: &[&Part]| parts.iter().all(|part| buffers.contains_key(&part.buffer));
+        let runs_on = |on: &Option<usize>| on.is_none_or(|id| streams.contains(&id));
         match self {
             Self::Stream { id, .. } => streams.insert(*id),
             Self::DropStream(id) => streams.remove(id),
@@ -212,11 +226,11 @@ impl Action {
                 streams.contains(stream) && buffers.insert(*id, words.len()).is_none()
             }
             Self::Drop(id) => buffers.remove(id).is_some(),
-            Self::Write { to, .. } => has(&[to]),
-            Self::Read(from) => has(&[from]),
-            Self::Copy { to, from } => has(&[to, from]),
+            Self::Write { to, on, .. } | Self::Set { to, on, .. } => runs_on(on) && has(&[to]),
+            Self::Read { from, on } => runs_on(on) && has(&[from]),
+            Self::Copy { to, from, on } => runs_on(on) && has(&[to, from]),
             Self::CopyWithin { buffer, stream, .. } => {
-                buffers.contains_key(buffer) && stream.is_none_or(|id| streams.contains(&id))
+                buffers.contains_key(buffer) && runs_on(stream)
             }
             Self::Fill { stream, to, .. } => streams.contains(stream) && has(&[to]),
             Self::Join { stream, to, a, b } => streams.contains(stream) && has(&[to, a, b]),

@@ -16,6 +16,7 @@ pub(super) const ALL: &[Scenario] = &[
     one("foreign memory", foreign),
     one("large copies", large),
     one("crossing", crossing),
+    one("chosen streams", chosen_streams),
     one("pitched", pitched),
     one("managed", managed),
     one("pointers", pointers),
@@ -104,6 +105,25 @@ fn crossing(ground: &Ground) -> Result<()> {
     expect(&two, 5)?;
     drop(streams);
     one.close()
+}
+
+/// Copies and fills on another stream than the owning one.
+fn chosen_streams(ground: &Ground) -> Result<()> {
+    let (home, other) = (ground.stream()?, ground.stream()?);
+    let source = filled(&home, 5)?;
+    let mut target = filled(&home, 0)?;
+    let mut read = [0; N as usize];
+    target.fill_on(3, &other)?;
+    target.copy_to_host_on(&mut read, &other)?;
+    assert_eq!(read, [3; N as usize]);
+    let mut view = target.as_mut_slice();
+    view.copy_from_async(&source.as_slice(), &other)?.wait()?;
+    expect(&target, 5)?;
+    target.copy_from_host_on(&[6; N as usize], &other)?;
+    expect(&target, 6)?;
+    target.fill_async(7, &other)?.wait()?;
+    expect(&target, 7)?;
+    target.close()
 }
 
 fn pitched(ground: &Ground) -> Result<()> {
