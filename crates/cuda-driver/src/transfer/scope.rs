@@ -68,6 +68,9 @@ impl Stream {
     /// copies may still be writing memory that the program would access again. A
     /// [`Transfer`](crate::memory::Transfer) owns its memory and returns an error instead.
     ///
+    /// The error type of `f` is [`Error`], so that the compiler need not be told the type of
+    /// `Ok(())`. [`try_copy_scope`](Self::try_copy_scope) accepts other error types.
+    ///
     /// # Errors
     ///
     /// The error that `f` returns.
@@ -75,6 +78,40 @@ impl Stream {
         &'env self,
         f: impl for<'scope> FnOnce(&'scope CopyScope<'scope, 'env>) -> Result<R>,
     ) -> Result<R> {
+        self.try_copy_scope(f)
+    }
+
+    /// Does the same as [`copy_scope`](Self::copy_scope) for a closure that fails with an error of
+    /// the caller.
+    ///
+    /// ```
+    /// use cuda_driver::{DeviceBuffer, PinnedBuffer};
+    /// use cuda_driver::memory::PinnedFlags;
+    ///
+    /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = context.default_stream()?;
+    /// let text = "1 2 x";
+    /// let buffer = DeviceBuffer::from_host(&stream, &[1.0_f32, 2.0, 3.0])?;
+    /// let mut pinned = PinnedBuffer::<f32>::zeroed(&context, 3, PinnedFlags::empty())?;
+    /// let parsed = stream.try_copy_scope(|scope| {
+    ///     scope.copy_to_host(&buffer.as_slice(), &mut pinned)?;
+    ///     // While the copy runs, other work of the host, which fails in its own way.
+    ///     let numbers: Vec<f32> = text.split(' ').map(str::parse).collect::<Result<_, _>>()?;
+    ///     Ok::<_, Box<dyn std::error::Error>>(numbers)
+    /// });
+    /// assert!(parsed.unwrap_err().is::<std::num::ParseFloatError>());
+    /// assert_eq!(pinned[..], [1.0, 2.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error that `f` returns.
+    pub fn try_copy_scope<'env, R, E: From<Error>>(
+        &'env self,
+        f: impl for<'scope> FnOnce(&'scope CopyScope<'scope, 'env>) -> Result<R, E>,
+    ) -> Result<R, E> {
         let scope = CopyScope {
             stream: self,
             is_used: Cell::new(false),

@@ -243,6 +243,64 @@ fn capture_broken_by_other_code_leaves_all_usable() {
     }
 }
 
+/// An error of a program.
+#[derive(Debug, PartialEq)]
+enum ProgramError {
+    Cuda(Error),
+    Own(u32),
+}
+
+impl From<Error> for ProgramError {
+    fn from(error: Error) -> Self {
+        Self::Cuda(error)
+    }
+}
+
+#[test]
+fn closures_fail_with_errors_of_the_caller() {
+    for bench in everywhere() {
+        let stream = bench.stream();
+        let mut x = filled(&stream, 1);
+        let mut capture = |own: Option<u32>| {
+            Graph::try_capture(&bench.context, |scope| {
+                let node = scope.fill(&mut x, 9_u32)?;
+                own.map_or(Ok(node), |own| Err(ProgramError::Own(own)))
+            })
+        };
+        assert_eq!(capture(Some(4)).unwrap_err(), ProgramError::Own(4));
+        let (graph, _) = capture(None).unwrap();
+        assert_eq!(graph.len(), 1);
+        // Errors of the crate are converted.
+        let outside = Graph::try_capture(&bench.context, |scope| {
+            Ok::<_, ProgramError>(scope.fill(x.slice_mut(N as usize + 1..)?, 9_u32)?)
+        });
+        assert!(matches!(
+            outside,
+            Err(ProgramError::Cuda(Error::OutOfRange(_)))
+        ));
+        assert!(is_all(&x, 1), "{}", bench.name);
+        let flags = PinnedFlags::empty();
+        let mut target = PinnedBuffer::<u32>::zeroed(&bench.context, N as usize, flags).unwrap();
+        let copied = stream.try_copy_scope(|scope| {
+            scope.copy_to_host(&x.as_slice(), &mut target)?;
+            Err::<(), _>(ProgramError::Own(5))
+        });
+        assert_eq!(copied, Err(ProgramError::Own(5)));
+        // The scope has waited for the copy.
+        assert!(target.iter().all(|word| *word == 1), "{}", bench.name);
+        if has_version((12, 3)) {
+            let mut graph = Graph::new(&bench.context).unwrap();
+            let result = graph.try_capture_into(&[], |scope| {
+                scope.fill(&mut x, 2_u32)?;
+                Err::<(), _>(ProgramError::Own(6))
+            });
+            assert_eq!(result, Err(ProgramError::Own(6)));
+            // The calls before the error are in the graph.
+            assert_eq!(graph.len(), 1);
+        }
+    }
+}
+
 #[test]
 fn calls_are_captured_into_a_graph_that_is_there() {
     if !has_version((12, 3)) {

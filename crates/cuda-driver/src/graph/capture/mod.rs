@@ -20,7 +20,7 @@ use cuda_sys::{CUgraph, CUstreamCaptureMode};
 use super::{Graph, Root};
 use crate::context::{Capturing, Context};
 use crate::driver::call;
-use crate::error::{DriverError, Result};
+use crate::error::{DriverError, Error, Result};
 use crate::fence::{RawEvent, UNTIMED};
 use crate::handle::Handle;
 use crate::lock::{Mutex, rank};
@@ -83,6 +83,9 @@ impl Graph {
     /// modules and use streams as usual. Waiting for the whole context is an error; such a wait in
     /// a drop is deferred.
     ///
+    /// The error type of `calls` is [`Error`], so that the compiler need not be told the type of
+    /// `Ok(())`. [`try_capture`](Self::try_capture) accepts other error types.
+    ///
     /// # Errors
     ///
     /// The error that `calls` returns, or `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has
@@ -93,7 +96,7 @@ impl Graph {
         context: &Context,
         calls: impl FnOnce(&mut CaptureScope<'_>) -> Result<()>,
     ) -> Result<Self> {
-        Ok(Self::capture_with(context, calls)?.0)
+        Ok(Self::try_capture(context, calls)?.0)
     }
 
     /// `cuStreamBeginCapture(RELAXED)`, `cuStreamEndCapture()`—Creates a graph from the calls that
@@ -107,6 +110,59 @@ impl Graph {
         context: &Context,
         calls: impl FnOnce(&mut CaptureScope<'_>) -> Result<R>,
     ) -> Result<(Self, R)> {
+        Self::try_capture(context, calls)
+    }
+
+    /// Does the same as [`capture_with`](Self::capture_with) for a closure that fails with an error
+    /// of the caller.
+    ///
+    /// The error type must be known: from a function that `calls` calls last, from the type of the
+    /// result, or written as `Ok::<(), MyError>(())`.
+    ///
+    /// ```
+    /// use cuda_driver::{DeviceBuffer, Error, Graph};
+    ///
+    /// /// An error of the program.
+    /// #[derive(Debug)]
+    /// enum BuildError {
+    ///     Cuda(Error),
+    ///     NoLayers,
+    /// }
+    ///
+    /// impl From<Error> for BuildError {
+    ///     fn from(error: Error) -> Self {
+    ///         Self::Cuda(error)
+    ///     }
+    /// }
+    ///
+    /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = context.default_stream()?;
+    /// let mut x = DeviceBuffer::<u32>::zeroed(&stream, 16)?;
+    /// let mut build = |layers: &[u32]| {
+    ///     Graph::try_capture(&context, |scope| {
+    ///         let last = *layers.last().ok_or(BuildError::NoLayers)?;
+    ///         let node = scope.fill(&mut x, last)?;
+    ///         Ok::<_, BuildError>(node)
+    ///     })
+    /// };
+    /// assert!(matches!(build(&[]), Err(BuildError::NoLayers)));
+    /// let (graph, node) = build(&[1, 2]).expect("there are two layers");
+    /// let exec = graph.instantiate()?;
+    /// exec.launch(&stream)?;
+    /// assert_eq!(x.to_vec()?, [2; 16]);
+    /// // The node can be changed later.
+    /// exec.set_fill(node, &mut x, 7_u32)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`capture`](Self::capture).
+    pub fn try_capture<R, E: From<Error>>(
+        context: &Context,
+        calls: impl FnOnce(&mut CaptureScope<'_>) -> Result<R, E>,
+    ) -> Result<(Self, R), E> {
         let mut capture = Capture::begin(context)?;
         let result = calls(&mut capture.scope())?;
         Ok((capture.end()?, result))
@@ -123,8 +179,7 @@ impl Graph {
     /// # Errors
     ///
     /// The errors of [`capture`](Self::capture), and
-    /// [`Error::OtherGraph`](crate::Error::OtherGraph) or
-    /// [`Error::NodeGone`](crate::Error::NodeGone) if an edge does not come from a node of this
+    /// [`Error::OtherGraph`] or [`Error::NodeGone`] if an edge does not come from a node of this
     /// graph.
     #[doc(alias = "cuStreamBeginCaptureToGraph")]
     pub fn capture_into<R>(
@@ -132,6 +187,20 @@ impl Graph {
         after: &[Edge],
         calls: impl FnOnce(&mut CaptureScope<'_>) -> Result<R>,
     ) -> Result<R> {
+        self.try_capture_into(after, calls)
+    }
+
+    /// Does the same as [`capture_into`](Self::capture_into) for a closure that fails with an error
+    /// of the caller.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`capture_into`](Self::capture_into).
+    pub fn try_capture_into<R, E: From<Error>>(
+        &mut self,
+        after: &[Edge],
+        calls: impl FnOnce(&mut CaptureScope<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
         let mut capture = Capture::begin_into(self, after)?;
         let result = calls(&mut capture.scope())?;
         capture.end()?;
@@ -147,7 +216,7 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// [`Error::Driver`](crate::Error::Driver) if the driver cannot create the streams or begin the
+    /// [`Error::Driver`] if the driver cannot create the streams or begin the
     /// capture.
     #[doc(alias = "cuStreamBeginCapture")]
     #[doc(alias = "cudaStreamBeginCapture")]
