@@ -12,7 +12,7 @@ use cuda_sys::{
 
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, RangeError, Result};
-use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, Memory};
+use crate::memory::{DeviceRepr, DeviceSlice, Memory};
 use crate::stream::Stream;
 use crate::tracking::{Access, Scope};
 
@@ -397,11 +397,5 @@ impl ValueBatch<'_> {
 impl fmt::Debug for ValueBatch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ValueBatch({})", self.ops.len())
-    }
-}
-
-impl<'a, T: DeviceRepr> From<&'a DeviceBuffer<T>> for DeviceSlice<'a, T> {
-    fn from(buffer: &'a DeviceBuffer<T>) -> Self {
-        buffer.as_slice()
     }
 }

@@ -3,7 +3,7 @@
 pub use crate::event::EventFlags;
 pub use crate::jit::Cubin;
 pub use crate::launch;
-pub use crate::launch::{ArgList, LaunchAttributes, Reads, Writes};
+pub use crate::launch::{ArgList, LaunchAttributes, Queue, Reads, Writes};
 pub use crate::memory::{PinnedFlags, RegisterFlags, RegisteredBuffer, Transfer};
 pub use crate::stream::StreamFlags;
 pub use crate::{

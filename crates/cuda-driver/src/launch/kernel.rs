@@ -4,11 +4,12 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::args::KernelArgs;
-use super::{LaunchAttributes, LaunchConfig};
+use super::queue::sealed::TOKEN;
+use super::{LaunchAttributes, LaunchConfig, Queue};
 use crate::error::Result;
 use crate::function::Function;
 use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
-use crate::stream::Stream;
+use crate::types::node::node_kind;
 
 /// A [`Function`] with the types of its parameters, which are checked once against the kernel.
 ///
@@ -177,55 +178,56 @@ impl<P: KernelParams> Kernel<P> {
         &self.function
     }
 
-    /// `cuLaunchKernel(self, config, args)`—Queues the kernel on `stream`, as [`Stream::launch`]
-    /// does.
+    /// `cuLaunchKernel(self, config, args)`—Queues the kernel on a stream, as [`Stream::launch`](crate::Stream::launch)
+    /// does, or captures the launch, as
+    /// [`CaptureScope::launch`](crate::graph::CaptureScope::launch) does.
     ///
     /// # Errors
     ///
-    /// Fails as [`Stream::launch`] does, except that arguments of a wrong number or size do not
+    /// Fails as [`Queue::launch`] does, except that arguments of a wrong number or size do not
     /// compile.
     ///
     /// # Safety
     ///
-    /// The requirements of [`Stream::launch`] apply.
+    /// The requirements of [`Queue::launch`] apply.
     #[inline(always)]
-    pub unsafe fn launch<A: KernelArgs>(
+    pub unsafe fn launch<Q: Queue, A: KernelArgs>(
         &self,
-        stream: &Stream,
+        queue: &Q,
         config: LaunchConfig,
         args: A,
-    ) -> Result<()>
+    ) -> Result<Q::Queued<node_kind::Kernel>>
     where
         P: Accepts<A>,
     {
         // SAFETY: the sizes must match the parameters ← `typed` has compared those of `P`, and `P`
         // accepts `A`; the caller guarantees the rest.
-        unsafe { stream.queue(&self.function, config, None, args) }
+        unsafe { queue.launch_checked(&self.function, config, None, args, TOKEN) }
     }
 
     /// `cuLaunchKernelEx(self, config, attributes, args)`—Queues the kernel with launch attributes,
-    /// as [`Stream::launch_with`] does.
+    /// as [`Stream::launch_with`](crate::Stream::launch_with) does.
     ///
     /// # Errors
     ///
-    /// Fails as [`Stream::launch_with`] does, except that arguments of a wrong number or size do
+    /// Fails as [`Queue::launch_with`] does, except that arguments of a wrong number or size do
     /// not compile.
     ///
     /// # Safety
     ///
-    /// The requirements of [`Stream::launch_with`] apply.
-    pub unsafe fn launch_with<A: KernelArgs>(
+    /// The requirements of [`Queue::launch_with`] apply.
+    pub unsafe fn launch_with<Q: Queue, A: KernelArgs>(
         &self,
-        stream: &Stream,
+        queue: &Q,
         config: LaunchConfig,
         attributes: &LaunchAttributes<'_>,
         args: A,
-    ) -> Result<()>
+    ) -> Result<Q::Queued<node_kind::Kernel>>
     where
         P: Accepts<A>,
     {
         // SAFETY: as in `launch`; the caller guarantees what `attributes` require.
-        unsafe { stream.queue(&self.function, config, Some(attributes), args) }
+        unsafe { queue.launch_checked(&self.function, config, Some(attributes), args, TOKEN) }
     }
 }
 

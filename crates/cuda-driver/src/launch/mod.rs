@@ -12,6 +12,7 @@ mod in_flight;
 mod kernel;
 mod list;
 mod occupancy;
+mod queue;
 mod using;
 
 // Types of other modules that belong to this chapter of the API.
@@ -26,4 +27,6 @@ pub use attributes::LaunchAttributes;
 pub use kernel::{Accepts, Kernel, KernelParam, KernelParams, Reads, Writes};
 pub use list::ArgList;
 pub use occupancy::BlockSize;
+pub use queue::Queue;
+pub(crate) use queue::sealed as queue_sealed;
 pub use using::Using;

@@ -9,7 +9,7 @@ use std::ops::RangeBounds;
 
 use cuda_sys::CUdeviceptr;
 
-use super::{DeviceRepr, Memory, resolve};
+use super::{DeviceBuffer, DeviceRepr, Memory, resolve};
 use crate::error::Result;
 use crate::tracking::Access;
 
@@ -275,6 +275,18 @@ fn offset<T>(address: CUdeviceptr, index: usize) -> CUdeviceptr {
     // This cannot overflow: the size of the view fits in an address (`bytes_of`), and `index` is at
     // most its length.
     address + (index * size_of::<T>()) as CUdeviceptr
+}
+
+impl<'a, T: DeviceRepr> From<&'a DeviceBuffer<T>> for DeviceSlice<'a, T> {
+    fn from(buffer: &'a DeviceBuffer<T>) -> Self {
+        buffer.as_slice()
+    }
+}
+
+impl<'a, T: DeviceRepr> From<&'a mut DeviceBuffer<T>> for DeviceSliceMut<'a, T> {
+    fn from(buffer: &'a mut DeviceBuffer<T>) -> Self {
+        buffer.as_mut_slice()
+    }
 }
 
 impl<T: DeviceRepr> fmt::Debug for DeviceSlice<'_, T> {

@@ -94,10 +94,10 @@ fn forgotten_forks_are_joined() {
         let stream = case.stream();
         let (mut a, mut b) = (case.filled(&stream, 0), case.filled(&stream, 0));
         let graph = Graph::capture(&case.context, |scope| {
-            let mut fork = scope.fork()?;
+            let fork = scope.fork()?;
             fork.fill(&mut a, 3_u32)?;
             mem::forget(fork);
-            let mut fork = scope.fork()?;
+            let fork = scope.fork()?;
             fork.copy(&mut b, &a)?;
             mem::forget(fork);
             scope.fill(&mut a, 4_u32).map(drop)

@@ -225,8 +225,8 @@ fn conversions_add_nodes_in_between() {
         let (mut a, mut b) = (case.filled(&stream, 1), case.filled(&stream, 2));
         let mut c = case.filled(&stream, 3);
         let graph = Graph::capture(&case.context, |scope| {
-            let mut fork = scope.fork()?;
-            let mut other = scope.fork()?;
+            let fork = scope.fork()?;
+            let other = scope.fork()?;
             fork.fill(&mut a, 4_u32)?;
             let target = Meddling {
                 buffer: &mut b,

@@ -76,7 +76,7 @@ fn capture_that_panics_leaves_no_graph() {
             panics("while capturing", || {
                 let _ = Graph::capture(&case.context, |scope| {
                     scope.fill(&mut a, 9_u32)?;
-                    let mut fork = scope.fork()?;
+                    let fork = scope.fork()?;
                     fork.copy(&mut a, &b)?;
                     panic!("while capturing");
                 });

@@ -68,7 +68,7 @@ fn lines_run_beside_each_other_and_wait_where_they_share_memory() {
         let (mut x, mut y, mut z) = (filled(&stream, 1), filled(&stream, 2), filled(&stream, 3));
         let graph = Graph::capture(&bench.context, |scope| {
             scope.fill(&mut z, 10_u32)?;
-            let mut side = scope.fork()?;
+            let side = scope.fork()?;
             // SAFETY: the kernel touches N words of each; each has N.
             unsafe { side.launch(&mix, config(), (&mut x, &z, N)) }?;
             // SAFETY: as above.
@@ -79,7 +79,7 @@ fn lines_run_beside_each_other_and_wait_where_they_share_memory() {
             scope.join(&side)?;
             // This fill writes what the forked branch reads.
             scope.fill(&mut z, 20_u32)?;
-            let mut late = side.fork()?;
+            let late = side.fork()?;
             late.copy(&mut x, &y)?;
             Ok(())
         })
@@ -111,7 +111,7 @@ fn lines_may_be_captured_by_several_threads() {
         let graph = Graph::capture(&bench.context, |scope| {
             let lines: Vec<_> = (0..4).map(|_| scope.fork().unwrap()).collect();
             thread::scope(|threads| {
-                for (mut line, buffer) in lines.into_iter().zip(&mut buffers) {
+                for (line, buffer) in lines.into_iter().zip(&mut buffers) {
                     let (mix, shared) = (&mix, &shared);
                     threads.spawn(move || {
                         for _ in 0..8 {
@@ -367,7 +367,7 @@ fn what_other_code_captures_is_followed() {
         let (mut x, y) = (filled(&stream, 0), filled(&stream, 2));
         let driver = bench.context.driver().clone();
         let mut capture = Capture::begin(&bench.context).unwrap();
-        let mut scope = capture.scope();
+        let scope = capture.scope();
         scope.fill(&mut x, 5_u32).unwrap();
         for _ in 0..3 {
             // SAFETY: the stream is capturing, and `x` has N words, which the previous node keeps

@@ -109,7 +109,7 @@ fn closures_children_events_and_host_memory_are_captured() {
         let event = Arc::new(Event::new(&bench.context, EventFlags::empty()).unwrap());
         let child = Graph::capture(&bench.context, |scope| {
             // SAFETY: the kernel touches N words of each; each has N.
-            unsafe { scope.launch_kernel(&kernel, config(), (&mut x, &y, N)) }.map(drop)
+            unsafe { kernel.launch(scope, config(), (&mut x, &y, N)) }.map(drop)
         })
         .unwrap();
         let graph = Graph::capture(&bench.context, |scope| {

@@ -63,6 +63,7 @@ mod pitched;
 mod pointer;
 mod pool;
 mod process;
+mod queue;
 mod random_graphs;
 mod random_programs;
 mod settings;

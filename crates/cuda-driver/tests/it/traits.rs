@@ -1,7 +1,9 @@
 //! Checks at compile time which types are `Send` and `Sync`.
 
 use cuda_driver::error::{DriverError, Error};
-use cuda_driver::graph::{GraphAllocation, GraphHostBuffer, HostRead, HostWrite, Node, node_kind};
+use cuda_driver::graph::{
+    CaptureScope, GraphAllocation, GraphHostBuffer, HostRead, HostWrite, Node, node_kind,
+};
 use cuda_driver::jit::{Global, Image};
 use cuda_driver::memory::{
     CachingPool, ManagedBuffer, MemoryPool, PinnedCachingPool, PitchedBuffer, PitchedSlice,
@@ -13,7 +15,21 @@ use cuda_driver::stream::{Completion, HostCall, StreamPool};
 const fn is_send_and_sync<T: Send + Sync>() {}
 const fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
 
+/// Implemented once for every type, and a second time for types that are `Sync`.
+trait SyncTwice<A> {
+    const IS_NOT: () = ();
+}
+
+impl<T> SyncTwice<()> for T {}
+impl<T: Sync> SyncTwice<u8> for T {}
+
+const fn is_send<T: Send>() {}
+
+// Two threads may not share a branch of a capture, so this compiles: there is one implementation.
+const _: () = <CaptureScope<'static> as SyncTwice<_>>::IS_NOT;
+
 const _: () = {
+    is_send::<CaptureScope<'static>>();
     is_send_and_sync::<Driver>();
     is_send_and_sync::<Device>();
     is_send_and_sync::<Context>();

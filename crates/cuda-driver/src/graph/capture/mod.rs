@@ -5,6 +5,7 @@
 //! relaxed, so calls that this crate makes internally do not break them. Waiting for the whole
 //! context would break them; it is deferred or refused while a capture is under way.
 
+mod queue;
 mod scope;
 mod seen;
 

@@ -1,6 +1,8 @@
 //! The calls that can be captured.
 
+use std::cell::Cell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use cuda_sys::{CUgraphNode, CUstream, CUstreamUpdateCaptureDependencies_flags as Update};
@@ -15,7 +17,7 @@ use crate::graph::build::propagate;
 use crate::graph::kernel::kernel_owners;
 use crate::graph::parts::Parts;
 use crate::graph::{CopySource, CopyTarget, Graph, Owners};
-use crate::launch::{Accepts, Kernel, KernelArgs, KernelParams, LaunchAttributes, Values};
+use crate::launch::{KernelArgs, LaunchAttributes, Values};
 use crate::memop::ValueBatch;
 use crate::memory::DeviceRepr;
 use crate::stream::{Stream, StreamFlags};
@@ -39,7 +41,7 @@ use crate::types::node::{Edge, Node, NodeId, node_kind};
 /// let mut x = DeviceBuffer::<u32>::zeroed(&stream, 64)?;
 /// let mut y = DeviceBuffer::<u32>::zeroed(&stream, 64)?;
 /// let graph = Graph::capture(&context, |scope| {
-///     let mut branch = scope.fork()?;
+///     let branch = scope.fork()?;
 ///     scope.fill(&mut x, 1_u32)?;
 ///     // Runs at the same time as the first fill.
 ///     branch.fill(&mut y, 5_u32)?;
@@ -55,11 +57,17 @@ use crate::types::node::{Edge, Node, NodeId, node_kind};
 pub struct CaptureScope<'c> {
     session: &'c Session,
     stream: Stream,
+    /// The order of the calls on a branch is that of one thread, so a scope is not `Sync`.
+    one_thread: PhantomData<Cell<()>>,
 }
 
 impl<'c> CaptureScope<'c> {
     pub(super) fn new(session: &'c Session, stream: Stream) -> Self {
-        Self { session, stream }
+        Self {
+            session,
+            stream,
+            one_thread: PhantomData,
+        }
     }
 
     /// Returns the context in which the graph will run.
@@ -80,13 +88,13 @@ impl<'c> CaptureScope<'c> {
     ///
     /// The contract of [`Graph::add_kernel`] holds.
     pub unsafe fn launch<A: KernelArgs>(
-        &mut self,
+        &self,
         function: &Function,
         config: LaunchConfig,
         args: A,
     ) -> Result<Node<node_kind::Kernel>> {
         // SAFETY: the contract of `launch` must hold ← the caller upholds it.
-        unsafe { self.queue(function, &config, None, &args) }
+        unsafe { self.capture_launch(function, &config, None, &args) }
     }
 
     /// `cuLaunchKernelEx(function, config, attributes, args)`—Captures a kernel launch with
@@ -103,35 +111,14 @@ impl<'c> CaptureScope<'c> {
     /// The contracts of [`launch`](Self::launch) and of
     /// [`Stream::launch_with`](crate::Stream::launch_with) hold.
     pub unsafe fn launch_with<A: KernelArgs>(
-        &mut self,
+        &self,
         function: &Function,
         config: LaunchConfig,
         attributes: &LaunchAttributes<'_>,
         args: A,
     ) -> Result<Node<node_kind::Kernel>> {
         // SAFETY: the contract of `launch_with` must hold ← the caller upholds it.
-        unsafe { self.queue(function, &config, Some(attributes), &args) }
-    }
-
-    /// `cuLaunchKernel(kernel, config, args)`—Captures a launch of a kernel whose signature was
-    /// checked.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`launch`](Self::launch), except that arguments of a wrong number or size are
-    /// compile errors.
-    ///
-    /// # Safety
-    ///
-    /// The contract of [`launch`](Self::launch) holds.
-    pub unsafe fn launch_kernel<P: KernelParams + Accepts<A>, A: KernelArgs>(
-        &mut self,
-        kernel: &Kernel<P>,
-        config: LaunchConfig,
-        args: A,
-    ) -> Result<Node<node_kind::Kernel>> {
-        // SAFETY: the contract of `launch_kernel` must hold ← the caller upholds it.
-        unsafe { self.queue(kernel.function(), &config, None, &args) }
+        unsafe { self.capture_launch(function, &config, Some(attributes), &args) }
     }
 
     /// Captures a kernel launch.
@@ -140,8 +127,8 @@ impl<'c> CaptureScope<'c> {
     ///
     /// The contract of [`launch`](Self::launch) holds, or that of
     /// [`launch_with`](Self::launch_with) if there are attributes.
-    unsafe fn queue<A: KernelArgs>(
-        &mut self,
+    pub(super) unsafe fn capture_launch<A: KernelArgs>(
+        &self,
         function: &Function,
         config: &LaunchConfig,
         attributes: Option<&LaunchAttributes<'_>>,
@@ -186,7 +173,7 @@ impl<'c> CaptureScope<'c> {
     ///
     /// The errors of [`Graph::add_copy`] and of [`add_node`](Self::add_node).
     pub fn copy<'a, T: DeviceRepr>(
-        &mut self,
+        &self,
         to: impl Into<CopyTarget<'a, T>>,
         from: impl Into<CopySource<'a, T>>,
     ) -> Result<Node<node_kind::Memcpy>> {
@@ -199,7 +186,7 @@ impl<'c> CaptureScope<'c> {
     ///
     /// The errors of [`Graph::add_fill`] and of [`add_node`](Self::add_node).
     pub fn fill<'a, T: DeviceRepr>(
-        &mut self,
+        &self,
         to: impl Into<CopyTarget<'a, T>>,
         value: T,
     ) -> Result<Node<node_kind::Memset>> {
@@ -213,7 +200,7 @@ impl<'c> CaptureScope<'c> {
     ///
     /// The errors of [`Graph::add_host`] and of [`add_node`](Self::add_node).
     pub fn host(
-        &mut self,
+        &self,
         function: impl Fn() + Send + Sync + 'static,
     ) -> Result<Node<node_kind::Host>> {
         self.add_node(|graph, after| graph.add_host(after, function))
@@ -225,7 +212,7 @@ impl<'c> CaptureScope<'c> {
     /// # Errors
     ///
     /// The errors of [`Graph::add_child`] and of [`add_node`](Self::add_node).
-    pub fn child(&mut self, child: &Graph) -> Result<Node<node_kind::Child>> {
+    pub fn child(&self, child: &Graph) -> Result<Node<node_kind::Child>> {
         self.add_node(|graph, after| graph.add_child(after, child))
     }
 
@@ -235,7 +222,7 @@ impl<'c> CaptureScope<'c> {
     /// # Errors
     ///
     /// The errors of [`Graph::add_event_record`] and of [`add_node`](Self::add_node).
-    pub fn event_record(&mut self, event: &Arc<Event>) -> Result<Node<node_kind::EventRecord>> {
+    pub fn event_record(&self, event: &Arc<Event>) -> Result<Node<node_kind::EventRecord>> {
         self.add_node(|graph, after| graph.add_event_record(after, event))
     }
 
@@ -245,7 +232,7 @@ impl<'c> CaptureScope<'c> {
     /// # Errors
     ///
     /// The errors of [`Graph::add_event_wait`] and of [`add_node`](Self::add_node).
-    pub fn event_wait(&mut self, event: &Arc<Event>) -> Result<Node<node_kind::EventWait>> {
+    pub fn event_wait(&self, event: &Arc<Event>) -> Result<Node<node_kind::EventWait>> {
         self.add_node(|graph, after| graph.add_event_wait(after, event))
     }
 
@@ -255,7 +242,7 @@ impl<'c> CaptureScope<'c> {
     /// # Errors
     ///
     /// The errors of [`Graph::add_batch`] and of [`add_node`](Self::add_node).
-    pub fn batch(&mut self, batch: ValueBatch<'_>) -> Result<Node<node_kind::BatchMemOp>> {
+    pub fn batch(&self, batch: ValueBatch<'_>) -> Result<Node<node_kind::BatchMemOp>> {
         self.add_node(|graph, after| graph.add_batch(after, batch))
     }
 
@@ -270,19 +257,21 @@ impl<'c> CaptureScope<'c> {
     /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture.
     #[doc(alias = "cuStreamUpdateCaptureDependencies")]
     pub fn add_node<N: Into<NodeId> + Copy>(
-        &mut self,
+        &self,
         add: impl FnOnce(&mut Graph, &[Edge]) -> Result<N>,
     ) -> Result<N> {
         let after = self.after()?;
         let node = add(&mut self.graph(), &after)?;
         let _current = self.context().enter()?;
-        let all = self.session.root.lock();
-        let parts = &all[self.session.at];
+        let mut all = self.session.root.lock();
+        let parts = &mut all[self.session.at];
+        // Not `after`: `add` may have captured other calls on this scope.
+        let pending = self.pending(parts)?;
         let place = parts.place(node.into())?;
         let info = parts.nodes.get(place as usize).ok_or(Error::OtherGraph)?;
         let follows = |edge: &Edge| info.after.iter().any(|(from, _)| *from == edge.from.index);
-        // If the node does not depend on all of `after`, the next one must still wait for the rest.
-        let update = if after.iter().all(follows) {
+        // If the node does not depend on all of them, the next one must still wait for the rest.
+        let update = if pending.iter().all(follows) {
             Update::CU_STREAM_SET_CAPTURE_DEPENDENCIES
         } else {
             Update::CU_STREAM_ADD_CAPTURE_DEPENDENCIES
@@ -320,7 +309,7 @@ impl<'c> CaptureScope<'c> {
     /// # Errors
     ///
     /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture.
-    pub fn fork(&mut self) -> Result<Self> {
+    pub fn fork(&self) -> Result<Self> {
         let stream = Stream::new(self.context(), StreamFlags::NON_BLOCKING, 0)?;
         self.with_event(&stream, &self.stream, Some(&stream))?;
         Ok(Self::new(self.session, stream))
@@ -332,7 +321,7 @@ impl<'c> CaptureScope<'c> {
     /// # Errors
     ///
     /// [`Error::OtherGraph`] if `other` belongs to another capture.
-    pub fn join(&mut self, other: &CaptureScope<'_>) -> Result<()> {
+    pub fn join(&self, other: &CaptureScope<'_>) -> Result<()> {
         if !Arc::ptr_eq(&self.session.root, &other.session.root)
             || !std::ptr::eq(self.session, other.session)
         {
@@ -376,7 +365,7 @@ impl<'c> CaptureScope<'c> {
 
     /// Captures the single node that `call` makes. The node uses what `owners` lists.
     fn captured(
-        &mut self,
+        &self,
         owners: Owners,
         call: impl FnOnce(&Stream) -> Result<(), DriverError>,
     ) -> Result<NodeId> {

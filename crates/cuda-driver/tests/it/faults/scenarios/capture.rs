@@ -42,7 +42,7 @@ fn lines(ground: &Ground) -> Result<()> {
     let (mut x, mut y) = (filled(&stream, 1)?, filled(&stream, 2)?);
     let z = filled(&stream, 5)?;
     let graph = Graph::capture(&ground.context, |scope| {
-        let mut other = scope.fork()?;
+        let other = scope.fork()?;
         // SAFETY: the kernel touches N words of each; each has N.
         unsafe { scope.launch(&mix, config(), (&mut x, &z, N)) }?;
         // SAFETY: as above.
