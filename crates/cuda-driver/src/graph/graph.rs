@@ -12,8 +12,8 @@ use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::handle::{Handle, SendPtr};
 
-/// A description of work: nodes and the dependencies between them. [`GraphExec`](crate::GraphExec) runs
-/// it.
+/// A description of work: nodes and the dependencies between them.
+/// [`GraphExec`](crate::GraphExec) runs it.
 ///
 /// ```
 /// use cuda_driver::{DeviceBuffer, Graph, LaunchConfig, Module, Ptx};
