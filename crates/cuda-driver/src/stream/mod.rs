@@ -8,6 +8,7 @@ mod attribute;
 mod capturing;
 mod default;
 mod pool;
+mod priority;
 mod state;
 
 // Types of other modules that belong to this chapter of the API.
@@ -17,6 +18,7 @@ pub use crate::pending::{Completion, HostCall};
 pub use attribute::{AccessPolicyWindow, MemSyncDomainMap, SynchronizationPolicy};
 pub use capturing::CaptureStatus;
 pub use pool::StreamPool;
+pub use priority::PriorityRange;
 pub(crate) use state::Queueing;
 
 use std::fmt;
@@ -37,6 +39,13 @@ bitflags::bitflags! {
         const NON_BLOCKING = 1;
         const _ = !0;
     }
+}
+
+impl StreamFlags {
+    /// `CU_STREAM_DEFAULT`: the stream waits for the NULL stream, and the NULL stream for it.
+    #[doc(alias = "CU_STREAM_DEFAULT")]
+    #[doc(alias = "cudaStreamDefault")]
+    pub const DEFAULT: Self = Self::empty();
 }
 
 /// A queue of work. Work on one stream runs in order; different streams run concurrently.
@@ -72,8 +81,8 @@ pub struct Stream {
 impl Stream {
     /// `cuStreamCreateWithPriority(flags, priority)`—Creates a stream in `context`.
     ///
-    /// `priority` 0 is the default, and a lower number is more urgent. A value outside of the range
-    /// of the device is clamped to it.
+    /// `priority` 0 is the default, and a lower number is more urgent. A value outside of the
+    /// [range of the device](Context::stream_priority_range) is clamped to it.
     ///
     /// # Errors
     ///
