@@ -213,7 +213,7 @@ fn timed(session: &Session, launch: impl FnOnce(&Stream) -> Result<()>) -> Resul
     launch(&session.stream)?;
     end.record(&session.stream)?;
     end.synchronize()?;
-    Ok(end.time_since(&start)?)
+    Ok(end.elapsed_since(&start)?)
 }
 
 fn table(rows: &[Row], software: bool) {

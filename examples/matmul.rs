@@ -50,7 +50,7 @@ fn main() -> Result<()> {
     unsafe { stream.launch(&matmul, config, (&a_device, &b_device, &mut c_device, n))? };
     end.record(stream)?;
     end.synchronize()?;
-    println!("matmul: {n} x {n} in {:?}", end.time_since(&start)?);
+    println!("matmul: {n} x {n} in {:?}", end.elapsed_since(&start)?);
 
     verify("matmul", &c_device.to_vec()?, &reference(&a, &b, size), 0.0)
 }

@@ -34,6 +34,13 @@ bitflags::bitflags! {
     }
 }
 
+impl ContextFlags {
+    /// `CU_CTX_SCHED_AUTO`: the driver chooses how a thread waits for the device.
+    #[doc(alias = "CU_CTX_SCHED_AUTO")]
+    #[doc(alias = "cudaDeviceScheduleAuto")]
+    pub const DEFAULT: Self = Self::empty();
+}
+
 /// A resource of a context whose size can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limit(pub u32);

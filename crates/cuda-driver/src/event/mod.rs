@@ -29,6 +29,13 @@ bitflags::bitflags! {
     }
 }
 
+impl EventFlags {
+    /// `CU_EVENT_DEFAULT`: the event records the time, and a thread that waits for it spins.
+    #[doc(alias = "CU_EVENT_DEFAULT")]
+    #[doc(alias = "cudaEventDefault")]
+    pub const DEFAULT: Self = Self::empty();
+}
+
 /// A point in a stream that the host and other streams can wait for.
 ///
 /// ```
@@ -38,16 +45,14 @@ bitflags::bitflags! {
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;
 /// # let stream = context.default_stream()?;
-/// let (start, end) = (
-///     Event::new(&context, EventFlags::empty())?,
-///     Event::new(&context, EventFlags::empty())?,
-/// );
-/// start.record(&stream)?;
+/// let start = stream.record_event()?;
 /// let buffer = DeviceBuffer::filled(&stream, 1 << 20, 1_u8)?;
+/// // An event of which no time is needed is cheaper with `EventFlags::DISABLE_TIMING`.
+/// let end = Event::new(&context, EventFlags::DEFAULT)?;
 /// end.record(&stream)?;
 /// end.synchronize()?;
 /// assert!(start.is_done()? && end.is_done()?);
-/// println!("{} bytes in {:?}", buffer.len(), end.time_since(&start)?);
+/// println!("{} bytes in {:?}", buffer.len(), end.elapsed_since(&start)?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Event {
@@ -145,21 +150,23 @@ impl Event {
     /// drivers.
     #[doc(alias = "cuEventElapsedTime")]
     #[doc(alias = "cudaEventElapsedTime")]
-    pub fn time_since(&self, start: &Self) -> Result<Duration> {
+    #[doc(alias = "time_since")]
+    pub fn elapsed_since(&self, start: &Self) -> Result<Duration> {
         let milliseconds = self.milliseconds_since(start)?;
         Ok(Duration::try_from_secs_f64(f64::from(milliseconds) / 1000.0).unwrap_or_default())
     }
 
-    /// `cuEventElapsedTime(self, end)`—Returns the time from this event to `end`:
-    /// [`time_since`](Self::time_since) with the roles exchanged.
+    /// `cuEventElapsedTime(self, end)`—Returns the time from this event until `end`, or zero if
+    /// `end` is the earlier one: [`elapsed_since`](Self::elapsed_since) with the roles exchanged.
     ///
     /// # Errors
     ///
-    /// Fails as [`time_since`](Self::time_since) does.
+    /// Fails as [`elapsed_since`](Self::elapsed_since) does.
     #[doc(alias = "cuEventElapsedTime")]
     #[doc(alias = "cudaEventElapsedTime")]
-    pub fn time_till(&self, end: &Self) -> Result<Duration> {
-        end.time_since(self)
+    #[doc(alias = "time_till")]
+    pub fn elapsed_until(&self, end: &Self) -> Result<Duration> {
+        end.elapsed_since(self)
     }
 
     /// `cuEventElapsedTime(start, self)`—Returns the milliseconds from `start` to this event, as
@@ -167,9 +174,10 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// Fails as [`time_since`](Self::time_since) does.
+    /// Fails as [`elapsed_since`](Self::elapsed_since) does.
     #[doc(alias = "cuEventElapsedTime")]
     #[doc(alias = "cudaEventElapsedTime")]
+    #[doc(alias = "milliseconds_till")]
     pub fn milliseconds_since(&self, start: &Self) -> Result<f32> {
         self.context
             .driver()
@@ -187,18 +195,6 @@ impl Event {
         Ok(milliseconds)
     }
 
-    /// `cuEventElapsedTime(self, end)`—Returns the milliseconds from this event to `end`, as the
-    /// driver reports them.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`time_since`](Self::time_since) does.
-    #[doc(alias = "cuEventElapsedTime")]
-    #[doc(alias = "cudaEventElapsedTime")]
-    pub fn milliseconds_till(&self, end: &Self) -> Result<f32> {
-        end.milliseconds_since(self)
-    }
-
     /// `cuEventDestroy()`—Destroys the event and returns the result of the driver. Streams that
     /// wait for the event still do.
     #[doc(alias = "cuEventDestroy")]
@@ -208,8 +204,22 @@ impl Event {
     }
 }
 
-/// Waits for events.
+/// Events on a stream.
 impl Stream {
+    /// `cuEventCreate()`, `cuEventRecord()`—Creates an event that records the time, and records it
+    /// after the work that is queued on the stream now.
+    ///
+    /// # Errors
+    ///
+    /// `CUDA_ERROR_OUT_OF_MEMORY` if the driver cannot create another event.
+    #[doc(alias = "cuEventRecord")]
+    #[doc(alias = "cudaEventRecord")]
+    pub fn record_event(&self) -> Result<Event> {
+        let event = Event::new(self.context(), EventFlags::DEFAULT)?;
+        event.record(self)?;
+        Ok(event)
+    }
+
     /// `cuStreamWaitEvent(event)`—Makes work that is queued on the stream from now on wait for
     /// `event`.
     ///

@@ -35,6 +35,11 @@ bitflags::bitflags! {
     }
 }
 
+impl InstantiateFlags {
+    /// No options, as [`Graph::instantiate`] uses.
+    pub const DEFAULT: Self = Self::empty();
+}
+
 /// An executable graph. It can be launched any number of times, on any stream of its context.
 ///
 /// An executable is a snapshot of its graph: it does not contain nodes that are added later. Its

@@ -290,7 +290,7 @@ impl<'a> Timer<'a> {
             launch()?;
             self.end.record(self.stream)?;
             self.end.synchronize()?;
-            self.end.time_since(&self.start)
+            self.end.elapsed_since(&self.start)
         };
         // The first launch also loads code and fills caches.
         time()?;

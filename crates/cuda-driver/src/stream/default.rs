@@ -60,24 +60,6 @@ impl Context {
         Stream::of_state(self, Arc::clone(state))
     }
 
-    /// `cuCtxGetStreamPriorityRange()`—Returns the range of stream priorities as `(least,
-    /// greatest)`. A lower number is more urgent; both are 0 if the device does not support
-    /// priorities.
-    #[doc(alias = "cuCtxGetStreamPriorityRange")]
-    #[doc(alias = "cudaDeviceGetStreamPriorityRange")]
-    pub fn stream_priority_range(&self) -> Result<(i32, i32)> {
-        let _current = self.enter()?;
-        let (mut least, mut greatest) = (0, 0);
-        // SAFETY: the pointers must be writable ← they are to locals.
-        unsafe {
-            call!(
-                self.driver(),
-                cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest)
-            )
-        }?;
-        Ok((least, greatest))
-    }
-
     /// Takes an idle internal stream, or creates one. No stream of the program waits for its work.
     pub(crate) fn take_side_stream(&self) -> Result<Arc<StreamState>> {
         if let Some(stream) = self.streams().side.lock().pop() {

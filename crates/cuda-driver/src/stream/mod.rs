@@ -9,6 +9,7 @@ mod stream;
 mod capturing;
 mod default;
 mod pool;
+mod priority;
 mod state;
 
 // Types of other modules that belong to this chapter of the API.
@@ -18,5 +19,6 @@ pub use crate::stream_attribute::{AccessPolicyWindow, MemSyncDomainMap, Synchron
 
 pub use capturing::CaptureStatus;
 pub use pool::StreamPool;
+pub use priority::PriorityRange;
 pub(crate) use state::Queueing;
 pub use stream::{Stream, StreamFlags};

@@ -21,6 +21,13 @@ bitflags::bitflags! {
     }
 }
 
+impl StreamFlags {
+    /// `CU_STREAM_DEFAULT`: the stream waits for the NULL stream, and the NULL stream for it.
+    #[doc(alias = "CU_STREAM_DEFAULT")]
+    #[doc(alias = "cudaStreamDefault")]
+    pub const DEFAULT: Self = Self::empty();
+}
+
 /// A queue of work. Work on one stream runs in order; different streams run concurrently.
 ///
 /// A clone is another handle of the same stream. The stream is destroyed after the last handle and
@@ -54,8 +61,8 @@ pub struct Stream {
 impl Stream {
     /// `cuStreamCreateWithPriority(flags, priority)`—Creates a stream in `context`.
     ///
-    /// `priority` 0 is the default, and a lower number is more urgent. A value outside of the range
-    /// of the device is clamped to it.
+    /// `priority` 0 is the default, and a lower number is more urgent. A value outside of the
+    /// [range of the device](Context::stream_priority_range) is clamped to it.
     ///
     /// # Errors
     ///

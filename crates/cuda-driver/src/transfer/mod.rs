@@ -43,7 +43,7 @@ use crate::stream::Stream;
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;
 /// # let stream = context.default_stream()?;
-/// let source = PinnedBuffer::from_host(&context, &[1_u32, 2, 3], PinnedFlags::empty())?;
+/// let source = PinnedBuffer::from_host(&context, &[1_u32, 2, 3], PinnedFlags::DEFAULT)?;
 /// let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 3)?;
 /// let transfer = buffer.copy_from_pinned_async(source, &stream)?;
 /// // Other work of the host, while the copy runs.

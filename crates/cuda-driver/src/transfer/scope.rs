@@ -22,8 +22,8 @@ use crate::stream::Stream;
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;
 /// # let stream = context.default_stream()?;
-/// let source = PinnedBuffer::from_host(&context, &[1_u32, 2, 3], PinnedFlags::empty())?;
-/// let mut target = PinnedBuffer::<u32>::zeroed(&context, 3, PinnedFlags::empty())?;
+/// let source = PinnedBuffer::from_host(&context, &[1_u32, 2, 3], PinnedFlags::DEFAULT)?;
+/// let mut target = PinnedBuffer::<u32>::zeroed(&context, 3, PinnedFlags::DEFAULT)?;
 /// let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 3)?;
 /// stream.copy_scope(|scope| {
 ///     scope.copy_from_host(&mut buffer.as_mut_slice(), &source)?;
@@ -55,7 +55,7 @@ impl Stream {
     /// # let context = driver.device(0)?.primary_context()?;
     /// # let stream = context.default_stream()?;
     /// let buffer = DeviceBuffer::from_host(&stream, &[1.0_f32, 2.0, 3.0])?;
-    /// let mut pinned = PinnedBuffer::<f32>::zeroed(&context, 3, PinnedFlags::empty())?;
+    /// let mut pinned = PinnedBuffer::<f32>::zeroed(&context, 3, PinnedFlags::DEFAULT)?;
     /// stream.copy_scope(|scope| {
     ///     scope.copy_to_host(&buffer.as_slice(), &mut pinned)
     ///     // Other work of the host, while the copy runs.

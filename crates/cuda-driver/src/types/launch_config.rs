@@ -25,6 +25,13 @@ impl Dim3 {
     }
 }
 
+impl Default for Dim3 {
+    /// Returns one in each dimension.
+    fn default() -> Self {
+        Self { x: 1, y: 1, z: 1 }
+    }
+}
+
 impl From<u32> for Dim3 {
     fn from(x: u32) -> Self {
         Self { x, y: 1, z: 1 }
@@ -128,5 +135,6 @@ mod tests {
             assert!(config.grid.x >= 1);
         }
         assert_eq!(Dim3::from((2, 3)).count(), 6);
+        assert_eq!(Dim3::default(), Dim3::from(1));
     }
 }

@@ -266,7 +266,7 @@ fn object_of_another_driver_fails_without_a_call() {
     let results = vec![
         ("wait", one.stream.wait(&two.event)),
         ("record", two.event.record(&one.stream)),
-        ("time", one.event.time_since(&two.event).map(drop)),
+        ("time", one.event.elapsed_since(&two.event).map(drop)),
         (
             "copy",
             one.buffer.as_mut_slice().copy_from(&two.buffer.as_slice()),

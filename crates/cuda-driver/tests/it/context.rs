@@ -130,7 +130,7 @@ fn handles_of_another_driver_are_refused_without_a_call() {
     simulators.iter().for_each(Simulator::reset_calls);
     for result in [
         stream.wait(&foreign),
-        event.time_since(&foreign).map(drop),
+        event.elapsed_since(&foreign).map(drop),
         foreign.record(&stream),
     ] {
         let error = result.unwrap_err();

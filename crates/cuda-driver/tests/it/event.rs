@@ -1,5 +1,6 @@
 //! Events: elapsed time, and valid combinations of flags.
 
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -7,34 +8,48 @@ use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use crate::support::{everywhere, software};
+use crate::support::{everywhere, late, software};
 
 #[test]
 fn time_runs_forward_and_is_told_both_ways() {
     for bench in everywhere() {
         let stream = bench.stream();
-        let event = || Event::new(&bench.context, EventFlags::empty()).unwrap();
-        let (start, end) = (event(), event());
+        let end = Event::new(&bench.context, EventFlags::DEFAULT).unwrap();
         let begun = Instant::now();
-        start.record(&stream).unwrap();
+        let start = stream.record_event().unwrap();
         start.synchronize().unwrap();
         thread::sleep(Duration::from_millis(20));
         end.record(&stream).unwrap();
         end.synchronize().unwrap();
         let most = begun.elapsed() + Duration::from_millis(1);
-        let time = end.time_since(&start).unwrap();
+        let time = end.elapsed_since(&start).unwrap();
         assert!(
             (Duration::from_millis(19)..=most).contains(&time),
             "{time:?}"
         );
-        assert_eq!(start.time_till(&end).unwrap(), time);
+        assert_eq!(start.elapsed_until(&end).unwrap(), time);
         let milliseconds = end.milliseconds_since(&start).unwrap();
         assert!((f64::from(milliseconds) / 1e3 - time.as_secs_f64()).abs() < 1e-6);
-        assert_eq!(start.milliseconds_till(&end).unwrap(), milliseconds);
         // In reverse order the time is negative, which a `Duration` cannot represent.
         assert!(start.milliseconds_since(&end).unwrap() < -19.0);
-        assert_eq!(start.time_since(&end).unwrap(), Duration::ZERO);
+        assert_eq!(start.elapsed_since(&end).unwrap(), Duration::ZERO);
     }
+}
+
+#[test]
+fn a_recorded_event_follows_the_work_of_its_stream() {
+    let bench = software(late(1));
+    let stream = bench.stream();
+    let (open, gate) = mpsc::channel::<()>();
+    let call = stream.launch_host(move || {
+        let _ = gate.recv();
+    });
+    let event = stream.record_event().unwrap();
+    assert!(!event.is_done().unwrap());
+    drop(open);
+    call.unwrap().wait().unwrap();
+    event.synchronize().unwrap();
+    assert!(event.is_done().unwrap());
 }
 
 #[test]
@@ -49,7 +64,7 @@ fn an_interprocess_event_keeps_no_time() {
         stream.wait(&event).unwrap();
         event.synchronize().unwrap();
         assert!(event.is_done().unwrap());
-        let timed = event.time_since(&event).unwrap_err();
+        let timed = event.elapsed_since(&event).unwrap_err();
         assert_eq!(timed.status(), Some(Status::CUDA_ERROR_INVALID_HANDLE));
     }
 }
@@ -59,6 +74,6 @@ fn events_of_two_drivers_have_no_time_between_them() {
     let (one, other) = (software(Builder::new()), software(Builder::new()));
     let event = |context| Event::new(context, EventFlags::empty()).unwrap();
     let (one, other) = (event(&one.context), event(&other.context));
-    let error = one.time_till(&other).unwrap_err();
+    let error = one.elapsed_until(&other).unwrap_err();
     assert!(matches!(error, Error::OtherContext { .. }), "{error}");
 }

@@ -54,7 +54,7 @@ fn a_context_of_our_own_does_all_that_the_primary_one_does() {
         begin.record(&home).unwrap();
         end.record(&home).unwrap();
         end.synchronize().unwrap();
-        end.time_since(&begin).unwrap();
+        end.elapsed_since(&begin).unwrap();
         let expected: Vec<u32> = words.iter().map(|word| 7 * word).collect();
         assert_eq!(x.to_vec().unwrap(), expected, "{}", bench.name);
     }

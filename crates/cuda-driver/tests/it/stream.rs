@@ -45,8 +45,13 @@ fn all_are(buffer: &DeviceBuffer<u32>, value: u32, bench: &Bench) {
 #[test]
 fn a_stream_says_what_it_was_made_with() {
     for bench in everywhere() {
-        let (least, greatest) = bench.context.stream_priority_range().unwrap();
-        assert!(greatest <= least, "{least} {greatest}");
+        let range = bench.context.stream_priority_range().unwrap();
+        let greatest = range.greatest;
+        assert!(greatest <= range.least, "{range:?}");
+        assert!(range.contains(greatest) && range.contains(range.least));
+        assert!(!range.contains(greatest - 1) && !range.contains(range.least + 1));
+        assert_eq!(range.is_supported(), greatest < range.least);
+        assert_eq!(StreamFlags::DEFAULT.bits(), 0);
         for flags in [StreamFlags::empty(), StreamFlags::NON_BLOCKING] {
             let stream = Stream::new(&bench.context, flags, greatest).unwrap();
             assert_eq!(stream.flags().unwrap(), flags);
@@ -59,8 +64,10 @@ fn a_stream_says_what_it_was_made_with() {
             assert_eq!(stream.clone().id().unwrap(), stream.id().unwrap());
         }
         // A priority out of range is clamped.
-        let stream = Stream::new(&bench.context, StreamFlags::NON_BLOCKING, i32::MIN).unwrap();
-        assert_eq!(stream.priority().unwrap(), greatest);
+        for priority in [i32::MIN, i32::MAX] {
+            let stream = Stream::new(&bench.context, StreamFlags::NON_BLOCKING, priority).unwrap();
+            assert_eq!(stream.priority().unwrap(), range.clamp(priority));
+        }
     }
 }
 

@@ -271,15 +271,15 @@ fn order() -> Texts {
     for event in [&start, &end, &untimed] {
         event.record(stream).unwrap();
     }
-    let mut texts = vec![("time of unfinished work", text(end.time_since(&start)))];
+    let mut texts = vec![("time of unfinished work", text(end.elapsed_since(&start)))];
     stream.synchronize().unwrap();
     texts.push((
         "time of an event without times",
-        text(untimed.time_since(&start)),
+        text(untimed.elapsed_since(&start)),
     ));
     texts.push((
         "time before the first record",
-        text(event(EventFlags::empty()).time_since(&start)),
+        text(event(EventFlags::empty()).elapsed_since(&start)),
     ));
     let waiting: Result<Graph> = Graph::capture(context, |_| context.synchronize());
     texts.push(("wait during a capture", text(waiting)));

@@ -36,6 +36,12 @@ bitflags::bitflags! {
     }
 }
 
+impl PinnedFlags {
+    /// The memory is page-locked for the context that allocates it, and the host caches it.
+    #[doc(alias = "cudaHostAllocDefault")]
+    pub const DEFAULT: Self = Self::empty();
+}
+
 /// An array of `len` elements of `T` in page-locked host memory. It dereferences to a slice, and
 /// the device copies from and to it at full speed.
 ///
@@ -56,7 +62,7 @@ bitflags::bitflags! {
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;
 /// # let stream = context.default_stream()?;
-/// let mut pinned = PinnedBuffer::from_host(&context, &[1_u32, 2, 3], PinnedFlags::empty())?;
+/// let mut pinned = PinnedBuffer::from_host(&context, &[1_u32, 2, 3], PinnedFlags::DEFAULT)?;
 /// pinned[1] = 20;
 /// let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 3)?;
 /// buffer.copy_from_pinned(&pinned)?;

@@ -39,6 +39,12 @@ bitflags::bitflags! {
     }
 }
 
+impl RegisterFlags {
+    /// The memory is page-locked for the context that registers it.
+    #[doc(alias = "cudaHostRegisterDefault")]
+    pub const DEFAULT: Self = Self::empty();
+}
+
 /// A `Vec` that is page-locked. It dereferences to a slice, and the device copies from and to it at
 /// full speed.
 ///

@@ -2,7 +2,7 @@
 
 use cuda_driver::launch::MemSyncDomain;
 use cuda_driver::prelude::*;
-use cuda_driver::stream::{StreamPool, SynchronizationPolicy};
+use cuda_driver::stream::{PriorityRange, StreamPool, SynchronizationPolicy};
 
 use super::{Ground, Result, Scenario, copy, expect, filled, one};
 use crate::support::COPY;
@@ -16,7 +16,7 @@ pub(super) const ALL: &[Scenario] = &[
 ];
 
 fn streams(ground: &Ground) -> Result<()> {
-    let (least, greatest) = ground.context.stream_priority_range()?;
+    let PriorityRange { least, greatest } = ground.context.stream_priority_range()?;
     assert!(greatest <= least);
     let stream = Stream::new(&ground.context, StreamFlags::NON_BLOCKING, greatest)?;
     assert_eq!(stream.priority()?, greatest);
@@ -65,7 +65,7 @@ fn events(ground: &Ground) -> Result<()> {
     end.synchronize()?;
     assert!(start.is_done()?);
     assert!(end.milliseconds_since(&start)? >= 0.0);
-    start.time_till(&end)?;
+    start.elapsed_until(&end)?;
     expect(&buffer, 4)?;
     drop(start);
     end.close()
