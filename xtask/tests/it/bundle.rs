@@ -120,3 +120,30 @@ fn only_and_the_sanitizer_choose_the_steps() {
     assert!(success == installed, "{said}");
     assert!(said.contains("memcheck b/examples/saxpy"), "{said}");
 }
+
+#[test]
+fn memcheck_ignores_the_errors_that_an_example_provokes() {
+    let bundle = Bundle::new(&[
+        ("b/examples/errors", "true"),
+        ("b/examples/saxpy", "true"),
+        // The runner appends the folder `bin` of the toolkit to `PATH`.
+        ("cuda/bin/compute-sanitizer", "echo \"$@\""),
+    ]);
+    let output = Command::new("bash")
+        .arg(bundle.dir.path().join("run.sh"))
+        .args(["--sanitizer", "--only", "memcheck b/"])
+        .env("CUDA_PATH", bundle.dir.path().join("cuda"))
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let log = fs::read_to_string(bundle.dir.path().join("out/log.txt")).unwrap();
+    let of = |example: &str| {
+        let mut lines = log.lines().filter(|line| !line.starts_with("=="));
+        lines.find(|line| line.ends_with(example)).unwrap_or("")
+    };
+    assert!(of("errors").contains("--report-api-errors no"), "{log}");
+    assert!(
+        of("saxpy").contains("--report-api-errors explicit"),
+        "{log}"
+    );
+}
