@@ -47,7 +47,9 @@ fn main() -> Result<()> {
     // A panic does not cross into the driver. It becomes an error of the call.
     std::panic::set_hook(Box::new(|_| {}));
     let call = stream.launch_host(|| panic!("the disk is full"))?;
-    match call.wait() {
+    let result = call.wait();
+    drop(std::panic::take_hook());
+    match result {
         Ok(()) => return Err("the panic was not reported".into()),
         Err(error) => println!("host_functions: {error}"),
     }

@@ -59,7 +59,7 @@ async fn run() -> Result<()> {
 
     let (size, count): (u32, u32) = match session.is_software() {
         true => (160, 6),
-        false => (1024, 100),
+        false => (1024, 30),
     };
     let pixels = (size * size) as usize;
     let config = LaunchConfig::new((size.div_ceil(16), size.div_ceil(16)), (16, 16));

@@ -126,13 +126,14 @@ fn memcheck_ignores_the_errors_that_an_example_provokes() {
     let bundle = Bundle::new(&[
         ("b/examples/errors", "true"),
         ("b/examples/saxpy", "true"),
-        // The runner appends the folder `bin` of the toolkit to `PATH`.
         ("cuda/bin/compute-sanitizer", "echo \"$@\""),
     ]);
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}/cuda/bin:{path}", bundle.dir.path().display());
     let output = Command::new("bash")
         .arg(bundle.dir.path().join("run.sh"))
         .args(["--sanitizer", "--only", "memcheck b/"])
-        .env("CUDA_PATH", bundle.dir.path().join("cuda"))
+        .env("PATH", path)
         .output()
         .unwrap();
     assert!(output.status.success());
