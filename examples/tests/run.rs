@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use cuda_nvrtc::{CudaHeaders, Nvrtc};
+
 macro_rules! all {
     ($($name:ident)*) => {
         /// The names of the examples, and their sources.
@@ -19,6 +21,9 @@ all! {
 
 /// The examples that do not need NVRTC.
 const NOT_COMPILING: [&str; 3] = ["device_query", "draw_graph", "vector_add"];
+
+/// The examples that include CUDA's own headers.
+const INCLUDING: [&str; 4] = ["block_reduce", "clusters", "cooperative", "wmma"];
 
 /// The pictures of the gallery. Each is made by the example of the same name.
 const PICTURES: [(&str, &[u8]); 4] = [
@@ -81,15 +86,20 @@ fn text(output: &Output) -> String {
 /// Returns whether NVRTC can be loaded. If not, reports that `test` is skipped.
 #[track_caller]
 fn has_nvrtc() -> bool {
-    test_needs::found("NVRTC", cuda_nvrtc::Nvrtc::load()).is_some()
+    test_needs::found("NVRTC", Nvrtc::load()).is_some()
 }
 
 /// Returns the names of the examples that this machine can run.
 #[track_caller]
 fn runnable() -> impl Iterator<Item = &'static str> {
-    let nvrtc = has_nvrtc();
+    let nvrtc = test_needs::found("NVRTC", Nvrtc::load());
+    let headers = nvrtc
+        .as_ref()
+        .is_some_and(|nvrtc| test_needs::found("headers", CudaHeaders::find(nvrtc)).is_some());
     let names = ALL.iter().map(|(name, _)| *name);
-    names.filter(move |name| nvrtc || NOT_COMPILING.contains(name))
+    names
+        .filter(move |name| nvrtc.is_some() || NOT_COMPILING.contains(name))
+        .filter(move |name| headers || !INCLUDING.contains(name))
 }
 
 #[test]
@@ -226,7 +236,7 @@ fn error_for_too_new_ptx_names_both_versions() {
     if !has_nvrtc() {
         return;
     }
-    let version = cuda_nvrtc::Nvrtc::load().unwrap().version();
+    let version = Nvrtc::load().unwrap().version();
     if version.number() <= 12000 {
         test_needs::skipped(&format!(
             "a new NVRTC on an old driver: NVRTC {version} is as old"
