@@ -137,10 +137,10 @@ fn picture(number: u32, size: u32) -> Vec<u8> {
         let disc = discs
             .iter()
             .find(|(x, y, radius, _)| (u - x).hypot(v - y) < *radius);
-        let is_stripe = ((u + v + shift) * 12.0) as u32 % 3 == 0;
+        let stripe = ((u + v + shift) * 12.0) as u32;
         match disc {
             Some((_, _, _, shade)) => *shade,
-            None if is_stripe => 90,
+            None if stripe.is_multiple_of(3) => 90,
             None => 30,
         }
     };

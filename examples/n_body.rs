@@ -89,7 +89,7 @@ fn main() -> Result<()> {
 /// Returns two discs of bodies that fall towards each other: bodies and velocities.
 fn galaxies(n: u32) -> (Vec<Float4>, Vec<Float4>) {
     let body = |i: u32| {
-        let side = if i % 2 == 0 { 1.0 } else { -1.0 };
+        let side = if i.is_multiple_of(2) { 1.0 } else { -1.0 };
         // The angles and radii of a sunflower: evenly spread over the disc.
         let (angle, part) = (2.399_963 * i as f32, i as f32 / n as f32);
         let radius = 0.05 + 0.4 * part.sqrt();
