@@ -2,6 +2,8 @@
 //!
 //! `Module::from_source` finds the headers beside NVRTC, in a toolkit, or in NVRTC itself.
 //!
+//! Prints the number of verified sums and running sums.
+//!
 //! `cargo run -p examples --example block_reduce`
 
 use cuda_driver::prelude::*;

@@ -1,7 +1,10 @@
-//! The whole path of a program: compiles CUDA C++ with NVRTC, launches it, verifies and times it.
-//! `cargo xtask demo` runs it.
+//! Teaches: the whole path of a program: it compiles CUDA C++ with NVRTC, launches the kernels,
+//! verifies their results, and times each step.
 //!
-//! On systems without NVRTC (macOS), it runs handwritten PTX instead, and prints a note.
+//! Prints a table of times, and the number of verified elements. On systems without NVRTC (macOS),
+//! it runs handwritten PTX instead, and prints a note.
+//!
+//! `cargo run -p examples --example demo`, or `cargo xtask demo`, which installs NVRTC first
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,8 @@
 //! Teaches: querying the driver and the properties of its devices.
 //!
+//! Prints the driver, the properties of each device, and the free memory. There is nothing to verify
+//! but that no more memory is free than there is.
+//!
 //! `cargo run -p examples --example device_query`
 
 use cuda_driver::prelude::*;

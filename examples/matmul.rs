@@ -1,5 +1,7 @@
 //! Teaches: a tiled kernel, two-dimensional launches, and timing with events.
 //!
+//! Prints the time of the kernel and the number of verified elements.
+//!
 //! `cargo run -p examples --example matmul`
 
 use cuda_driver::prelude::*;

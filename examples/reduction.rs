@@ -1,6 +1,8 @@
 //! Teaches: cooperation of the threads of a block through shared memory and barriers, and several
 //! launches on one stream without waits on the host between them.
 //!
+//! Prints that the sum is verified.
+//!
 //! `cargo run -p examples --example reduction`
 
 use cuda_driver::prelude::*;

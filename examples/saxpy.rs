@@ -1,5 +1,7 @@
 //! Teaches: compiling CUDA C++ at run time with NVRTC, for the device of this machine.
 //!
+//! Prints the number of verified elements.
+//!
 //! `cargo run -p examples --example saxpy`
 
 use cuda_driver::prelude::*;

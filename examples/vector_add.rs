@@ -1,6 +1,8 @@
 //! Teaches: the shortest complete program: load PTX, copy in, launch, copy out. It needs no
 //! compiler.
 //!
+//! Prints the number of verified elements.
+//!
 //! `cargo run -p examples --example vector_add`
 
 use cuda_driver::prelude::*;

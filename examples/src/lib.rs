@@ -8,6 +8,7 @@
 struct Readme;
 
 use std::error::Error;
+use std::fmt::Debug;
 
 use cuda_driver::nvrtc::Source;
 use cuda_driver::prelude::*;
@@ -82,6 +83,23 @@ pub fn verify(what: &str, got: &[f32], want: &[f32], tolerance: f32) -> Result<(
         if difference.is_nan() || difference > tolerance * want.abs().max(1.0) {
             return Err(format!("{what}: element {index} is {got}, expected {want}").into());
         }
+    }
+    println!("{what}: {} elements verified", got.len());
+    Ok(())
+}
+
+/// Compares a result with the host's reference `want`, and prints the number of verified elements.
+///
+/// # Errors
+///
+/// Fails if the lengths differ, or at the first element that differs.
+pub fn verify_equal<T: Debug + PartialEq>(what: &str, got: &[T], want: &[T]) -> Result<()> {
+    if got.len() != want.len() {
+        return Err(format!("{what}: {} elements, expected {}", got.len(), want.len()).into());
+    }
+    if let Some(index) = got.iter().zip(want).position(|(got, want)| got != want) {
+        let (got, want) = (&got[index], &want[index]);
+        return Err(format!("{what}: element {index} is {got:?}, expected {want:?}").into());
     }
     println!("{what}: {} elements verified", got.len());
     Ok(())

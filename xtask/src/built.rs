@@ -1,11 +1,12 @@
 //! The programs and libraries that cargo reports as built.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::progress;
 use crate::workspace::describe;
 
 /// A built program, or a library that programs load.
@@ -24,12 +25,11 @@ pub(crate) struct Built {
 pub(crate) fn build(cargo: &mut Command) -> Result<Vec<Built>> {
     cargo.args(["--message-format", "json-render-diagnostics"]);
     println!("{}", describe(cargo));
-    let output = cargo.stderr(Stdio::inherit()).output();
-    let output = output.context("cargo could not be started")?;
-    if !output.status.success() {
+    let (status, messages) = progress::output(cargo).context("cargo could not be started")?;
+    if !status.success() {
         bail!("`{}` failed", describe(cargo));
     }
-    Ok(read(&String::from_utf8_lossy(&output.stdout)))
+    Ok(read(&String::from_utf8_lossy(&messages)))
 }
 
 /// Reads cargo's messages.

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
+use crate::progress::Progress;
 use crate::workspace::{self, Workspace};
 use crate::{fuzz, matrix, mutants, platforms, programs};
 
@@ -42,6 +43,8 @@ signatures  10,000 kernels with random parameter lists: mismatches are refused, 
 
 /// `cargo xtask full NAME`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let name = options.name.as_deref().unwrap_or_default();
+    let _progress = Progress::start(&format!("full {name}"), "tests", 0);
     match options.name.as_deref() {
         None => println!("{CHECKS}"),
         Some("attacks") => attacks(workspace)?,

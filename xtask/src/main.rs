@@ -11,6 +11,7 @@ mod mutants;
 mod need;
 mod platforms;
 mod programs;
+mod progress;
 mod regen_bindings;
 mod setup;
 mod source;

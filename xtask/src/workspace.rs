@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::progress;
+
 /// The two folders in which every task works.
 #[derive(Clone, Debug)]
 pub(crate) struct Workspace {
@@ -53,8 +55,9 @@ impl Workspace {
 
     /// Returns the folder of a workspace package, if there is one with this name.
     pub(crate) fn package_dir(&self, name: &str) -> Option<PathBuf> {
-        [self.root.join("crates").join(name), self.root.join(name)]
+        ["crates", ".", "examples"]
             .into_iter()
+            .map(|parent| self.root.join(parent).join(name))
             .find(|dir| dir.join("Cargo.toml").is_file())
     }
 
@@ -68,9 +71,8 @@ impl Workspace {
 /// Runs a command with its output in the terminal. Fails with the command's text if it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = describe(command);
-    let status = command
-        .status()
-        .with_context(|| format!("`{shown}` could not be started"))?;
+    let status =
+        progress::status(command).with_context(|| format!("`{shown}` could not be started"))?;
     if !status.success() {
         bail!("`{shown}` failed: {status}");
     }

@@ -15,18 +15,20 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::built::{self, Built};
+use crate::progress::Progress;
 use crate::workspace::{Workspace, files_below};
 
 const RUNNER: &str = include_str!("run.sh");
 
 /// The packages that use CUDA.
-const PACKAGES: [&str; 7] = [
+const PACKAGES: [&str; 8] = [
     "cuda-sys",
     "cuda-driver",
     "cuda-nvrtc",
     "cuda-sim",
     "cuda-conformance",
     "examples",
+    "build-script",
     "benches",
 ];
 
@@ -52,6 +54,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     // Everything is built before the bundle of an earlier run is removed.
     let mut programs = Vec::new();
+    let progress = Progress::start("bundle", "packages", packages.len());
     for package in &packages {
         let dir = workspace.package_dir(package);
         let dir = dir.with_context(|| format!("there is no package {package}"))?;
@@ -64,6 +67,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             built.retain(|program| program.kind == "bench");
             programs.extend(built.into_iter().map(|program| (*package, program)));
         }
+        progress.step();
     }
     if options.peers {
         programs.extend(
@@ -72,6 +76,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
                 .map(|program| ("peers", program)),
         );
     }
+
+    drop(progress);
 
     let bundle = workspace.root.join("bundle");
     if bundle.exists() {

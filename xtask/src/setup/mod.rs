@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::progress::Progress;
 use crate::workspace::{Workspace, files_below};
 pub(crate) use python::Python;
 
@@ -132,11 +133,11 @@ pub(crate) fn ensure<S: AsRef<str>>(workspace: &Workspace, sets: &[S]) -> Result
     fs::create_dir_all(&setup).with_context(|| format!("cannot create {}", setup.display()))?;
     let lock = File::create(setup.join(".lock"))?;
     lock.lock().context("cannot lock the setup folder")?;
-    for set in sets {
-        if set.is_installed() {
-            continue;
-        }
+    let missing: Vec<Set> = sets.into_iter().filter(|set| !set.is_installed()).collect();
+    let progress = Progress::start("setup", "sets", missing.len());
+    for set in missing {
         set.install(&Python::find()?, &setup.join(".partial"))?;
+        progress.step();
         if set.name == TOOLKIT_SET {
             rebuild_bindings(workspace);
         }

@@ -120,3 +120,31 @@ fn only_and_the_sanitizer_choose_the_steps() {
     assert!(success == installed, "{said}");
     assert!(said.contains("memcheck b/examples/saxpy"), "{said}");
 }
+
+#[test]
+fn memcheck_ignores_the_errors_that_an_example_provokes() {
+    let bundle = Bundle::new(&[
+        ("b/examples/errors", "true"),
+        ("b/examples/saxpy", "true"),
+        ("cuda/bin/compute-sanitizer", "echo \"$@\""),
+    ]);
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}/cuda/bin:{path}", bundle.dir.path().display());
+    let output = Command::new("bash")
+        .arg(bundle.dir.path().join("run.sh"))
+        .args(["--sanitizer", "--only", "memcheck b/"])
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let log = fs::read_to_string(bundle.dir.path().join("out/log.txt")).unwrap();
+    let of = |example: &str| {
+        let mut lines = log.lines().filter(|line| !line.starts_with("=="));
+        lines.find(|line| line.ends_with(example)).unwrap_or("")
+    };
+    assert!(of("errors").contains("--report-api-errors no"), "{log}");
+    assert!(
+        of("saxpy").contains("--report-api-errors explicit"),
+        "{log}"
+    );
+}

@@ -1,0 +1,65 @@
+//! Teaches: several devices. Each adds a part of the numbers, and the partial sums are copied
+//! between devices. With one device, all parts are computed there.
+//!
+//! Prints the part of each device, and that the sum is verified.
+//!
+//! `cargo run -p examples --example multi_device`, or on a software driver with four devices:
+//! `CUDA_SIM=devices=4 cargo run -p examples --example multi_device`
+
+use cuda_driver::context::DevicePool;
+use cuda_driver::prelude::*;
+use examples::{Result, Session, verify_equal};
+
+const SOURCE: &str = r#"
+// Adds n words to `sum`.
+extern "C" __global__ void add_up(const unsigned *words, unsigned long long *sum, unsigned n) {
+    unsigned long long part = 0;
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        part += words[i];
+    for (int half = 16; half > 0; half /= 2) part += __shfl_down_sync(~0u, part, half);
+    if (threadIdx.x % 32 == 0) atomicAdd(sum, part);
+}
+"#;
+
+fn main() -> Result<()> {
+    let session = Session::open()?;
+    let driver = session.device.driver();
+    let pool = DevicePool::new(driver)?;
+    let contexts = pool.contexts();
+
+    let total = 1_000_000_usize;
+    let words: Vec<u32> = (0..total as u32).map(|i| i.wrapping_mul(7919)).collect();
+
+    // Queues the work of all devices before the host waits for any of them.
+    let mut sums = Vec::new();
+    for (context, part) in contexts
+        .iter()
+        .zip(words.chunks(total.div_ceil(contexts.len())))
+    {
+        let add_up = Module::from_source(context, SOURCE)?.function("add_up")?;
+        let stream = Stream::new(context, StreamFlags::NON_BLOCKING, 0)?;
+        let words = DeviceBuffer::from_host(&stream, part)?;
+        let mut sum = DeviceBuffer::<u64>::zeroed(&stream, 1)?;
+        let args = (&words, &mut sum, part.len() as u32);
+        // SAFETY: the kernel reads all words of `words`, and adds to the one number of `sum`.
+        unsafe { stream.launch(&add_up, LaunchConfig::new(64, 256), args)? };
+        let device = context.device();
+        println!(
+            "multi_device: {} words on device {}",
+            part.len(),
+            device.ordinal()
+        );
+        sums.push(sum);
+    }
+
+    // Device 0 collects the sums. The copies wait for the kernels; the devices need no access to
+    // each other's memory, because the driver copies through the host where they have none.
+    let stream = Stream::new(&contexts[0], StreamFlags::NON_BLOCKING, 0)?;
+    let mut collected = DeviceBuffer::<u64>::zeroed(&stream, sums.len())?;
+    for (mut target, sum) in collected.chunks_mut(1)?.zip(&sums) {
+        target.copy_from_peer(&sum.as_slice())?;
+    }
+    let got: u64 = collected.to_vec()?.iter().sum();
+    let want: u64 = words.iter().map(|word| u64::from(*word)).sum();
+    verify_equal("multi_device", &[got], &[want])
+}
