@@ -1,10 +1,13 @@
 //! The only owner of raw handles, and the only `Drop` that destroys them.
 
+use std::any::Any;
 use std::fmt;
-use std::mem::ManuallyDrop;
+use std::mem::{self, ManuallyDrop};
+use std::ptr;
 
 use crate::driver::Driver;
 use crate::error::DriverError;
+use crate::lock::DropOutsideLocks;
 
 /// A kind of raw handle, and the call that destroys it.
 pub(crate) trait Destroy: 'static {
@@ -19,11 +22,20 @@ pub(crate) trait Destroy: 'static {
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError>;
 }
 
-/// Owns a raw handle. No call that destroys an object needs a current context (docs/safety.md), so
-/// only the driver is stored with the handle.
+/// Owns a raw handle, or an owner of other code that keeps the object of the handle alive. No call
+/// that destroys an object needs a current context (docs/safety.md), so only the driver is stored
+/// with the handle.
 pub(crate) struct Handle<T: Destroy> {
     raw: T::Raw,
+    /// `None` if this handle owns the object.
+    foreign: Option<ForeignOwner>,
     driver: Driver,
+}
+
+/// The owner of an object of other code. Dropping it runs code of the program.
+struct ForeignOwner {
+    _owner: Box<dyn Any + Send + Sync>,
+    _check: DropOutsideLocks,
 }
 
 impl<T: Destroy> Handle<T> {
@@ -35,8 +47,36 @@ impl<T: Destroy> Handle<T> {
     pub(crate) unsafe fn new(driver: &Driver, raw: T::Raw) -> Self {
         Self {
             raw,
+            foreign: None,
             driver: driver.clone(),
         }
+    }
+
+    /// Creates a handle of an object of other code. Dropping it drops `owner`, while no mutex is
+    /// held and on a thread that may wait.
+    ///
+    /// # Safety
+    ///
+    /// `raw` belongs to this driver, and is alive until `owner` is dropped.
+    pub(crate) unsafe fn foreign(
+        driver: &Driver,
+        raw: T::Raw,
+        owner: impl Any + Send + Sync,
+    ) -> Self {
+        let owner = ForeignOwner {
+            _owner: Box::new(owner),
+            _check: DropOutsideLocks,
+        };
+        Self {
+            raw,
+            foreign: Some(owner),
+            driver: driver.clone(),
+        }
+    }
+
+    /// Returns whether other code owns the object.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.foreign.is_some()
     }
 
     pub(crate) fn raw(&self) -> T::Raw {
@@ -47,9 +87,13 @@ impl<T: Destroy> Handle<T> {
         &self.driver
     }
 
-    /// Destroys the object and returns the result of the driver call.
+    /// Destroys the object and returns the result of the driver call. Drops the owner instead if
+    /// other code owns the object.
     pub(crate) fn close(self) -> Result<(), DriverError> {
-        let (raw, driver) = self.into_parts();
+        let (raw, foreign, driver) = self.into_parts();
+        if foreign.is_some() {
+            return Ok(());
+        }
         let _relaxed = driver.relaxed();
         // SAFETY: the handle must be alive and not used afterwards ← `self` owned it, and was
         // consumed.
@@ -58,21 +102,26 @@ impl<T: Destroy> Handle<T> {
 
     /// Gives up the handle without destroying the object, because it may still be in use.
     pub(crate) fn abandon(self) {
-        let _ = self.into_parts();
+        let (_, foreign, _) = self.into_parts();
+        mem::forget(foreign);
     }
 
-    fn into_parts(self) -> (T::Raw, Driver) {
-        let this = ManuallyDrop::new(self);
+    fn into_parts(self) -> (T::Raw, Option<ForeignOwner>, Driver) {
+        let mut this = ManuallyDrop::new(self);
+        let foreign = this.foreign.take();
         // SAFETY: the driver must not be used again through `this` ← `this` is never dropped, and
         // its scope ends here.
-        let driver = unsafe { std::ptr::read(&raw const this.driver) };
-        (this.raw, driver)
+        let driver = unsafe { ptr::read(&raw const this.driver) };
+        (this.raw, foreign, driver)
     }
 }
 
 impl<T: Destroy> Drop for Handle<T> {
     fn drop(&mut self) {
         let (raw, driver) = (self.raw, self.driver.clone());
+        if let Some(foreign) = self.foreign.take() {
+            return driver.run_in_order(move || drop(foreign));
+        }
         self.driver.run_in_order(move || {
             let _relaxed = driver.relaxed();
             // `drop` cannot return an error; `close` can. If the call fails, the object leaks in

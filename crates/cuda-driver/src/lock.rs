@@ -8,7 +8,8 @@
 //! 2. A driver call that can wait for the device is made only while the thread holds no mutex whose
 //!    rank forbids it.
 //! 3. A handle of a context is dropped only while no mutex is held, because dropping the last one
-//!    waits for the context.
+//!    waits for the context. So is the owner of an object of other code, because dropping it runs
+//!    code of the program.
 //!
 //! A debug build checks the rules at every lock, driver call and drop, even if nothing has to wait
 //! this time. It aborts the process with a message if a rule is broken. A release build checks and
@@ -75,6 +76,8 @@ pub(crate) mod rank {
         STREAM_TAIL,
         /// The events of a context that are free to be used again.
         FREE_EVENTS,
+        /// The streams of a context by the address of the raw stream.
+        STREAMS_BY_ADDRESS,
         /// The streams of a context that the legacy stream waits for.
         BLOCKING_STREAMS,
         /// The hidden streams of a context that are free to be used again.
@@ -244,7 +247,8 @@ pub(crate) fn check_call(function: &Function) {
     let _ = function;
 }
 
-/// Checks rule 3 when it is dropped. Each handle of a context has one.
+/// Checks rule 3 when it is dropped. Each handle of a context has one, and each owner of an object of
+/// other code.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DropOutsideLocks;
 
@@ -252,7 +256,7 @@ pub(crate) struct DropOutsideLocks;
 impl Drop for DropOutsideLocks {
     #[inline]
     fn drop(&mut self) {
-        checks::drop_of("a context handle");
+        checks::drop_of("a context handle or the owner of a foreign object is dropped");
     }
 }
 
@@ -464,7 +468,7 @@ mod tests {
             ("twice", "locks TRACKER at"),
             ("pair", "locks STREAM_TAIL at"),
             ("wait", "cuCtxSynchronize while it holds TRACKER"),
-            ("drop", "a context handle while it holds TRACKER"),
+            ("drop", "is dropped while it holds TRACKER"),
         ] {
             let (is_success, text) = run(name);
             assert!(!is_success, "{name}");

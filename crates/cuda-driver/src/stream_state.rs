@@ -2,6 +2,7 @@
 //! queue with an id, an epoch and a tail.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -27,6 +28,10 @@ pub(crate) struct ContextStreams {
     pub(crate) default: OnceCell<Arc<StreamState>>,
     pub(crate) legacy: OnceCell<Arc<StreamState>>,
     pub(crate) per_thread: OnceCell<Arc<StreamState>>,
+    /// The streams that the program or other code created, by the address of the raw stream. The
+    /// driver uses an address again after the stream was destroyed, so there are at most as many
+    /// entries as streams existed at the same time.
+    by_address: Mutex<HashMap<usize, Weak<StreamState>>, { rank::STREAMS_BY_ADDRESS }>,
     /// The legacy stream and the streams that it waits for.
     blocking: Mutex<Vec<Weak<StreamState>>, { rank::BLOCKING_STREAMS }>,
     /// Idle streams for internal work.
@@ -38,6 +43,29 @@ impl ContextStreams {
         let mut blocking = self.blocking.lock();
         blocking.retain(|stream| stream.strong_count() > 0);
         blocking.push(Arc::downgrade(stream));
+    }
+
+    /// Registers a stream, so that [`find_or_add`](Self::find_or_add) finds it.
+    pub(crate) fn register(&self, stream: &Arc<StreamState>) {
+        let address = stream.raw().addr();
+        self.by_address
+            .lock()
+            .insert(address, Arc::downgrade(stream));
+    }
+
+    /// Returns the state of the stream `raw`, or creates it with `make`.
+    pub(crate) fn find_or_add(
+        &self,
+        raw: CUstream,
+        make: impl FnOnce() -> Arc<StreamState>,
+    ) -> Arc<StreamState> {
+        let mut by_address = self.by_address.lock();
+        if let Some(known) = by_address.get(&raw.addr()).and_then(Weak::upgrade) {
+            return known;
+        }
+        let stream = make();
+        by_address.insert(raw.addr(), Arc::downgrade(&stream));
+        stream
     }
 
     pub(crate) fn blocking(&self) -> Vec<Arc<StreamState>> {
@@ -73,7 +101,8 @@ pub(crate) struct StreamState {
 /// The origin of a stream, which decides what its handle refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A stream that was created. Its handle refers to the same stream everywhere.
+    /// A stream that this crate or other code created. Its handle refers to the same stream
+    /// everywhere.
     Own,
     /// `CU_STREAM_LEGACY`: the stream depends on the current context.
     Legacy,
@@ -125,8 +154,8 @@ fn this_thread() -> u64 {
 }
 
 impl StreamState {
-    /// Creates the state of a stream that the driver has just created.
-    pub(crate) fn of_created(
+    /// Creates the state of a stream that is not a default stream of C.
+    pub(crate) fn of_handle(
         handle: Handle<RawStream>,
         is_blocking: bool,
         launches: &ContextLaunches,
@@ -262,7 +291,12 @@ impl StreamState {
         (&raw const self.tail).addr()
     }
 
-    /// Destroys the stream, unless it is a default stream of C.
+    /// Returns whether other code owns the stream.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.handle.as_ref().is_some_and(Handle::is_foreign)
+    }
+
+    /// Destroys the stream, unless it is a default stream of C or other code owns it.
     pub(crate) fn close(self) -> Result<(), DriverError> {
         self.handle.map_or(Ok(()), Handle::close)
     }

@@ -82,6 +82,18 @@ impl Context {
         matches!(self.0.owner, Owner::Borrowed(..))
     }
 
+    /// Fails unless `raw` is this context. `what` is the object that belongs to `raw`.
+    pub(crate) fn expect_raw(&self, raw: CUcontext, what: &'static str) -> Result<()> {
+        if self.as_raw() == raw {
+            return Ok(());
+        }
+        let driver = self.driver().without_context();
+        match registry::find(&driver, |context| context.is(raw)) {
+            Some(other) => Err(Error::other_context(what, &Self::of(other), self)),
+            None => Err(Error::ForeignContext),
+        }
+    }
+
     /// Returns the context `raw`, which is current on this thread, if it is a primary context or
     /// one that this crate knows.
     pub(super) fn known(driver: &Driver, raw: CUcontext) -> Result<Self> {

@@ -76,6 +76,30 @@ impl Event {
         })
     }
 
+    /// Borrows an event that other code created: another library, or raw calls.
+    ///
+    /// The handle refers to `raw` itself. `owner` keeps the event alive, and is dropped with the
+    /// handle.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is an event of the driver of `context`, and was created in `context`.
+    /// - The event is alive as long as `owner` has not been dropped.
+    /// - The owner of the event does not record it in a capture while this handle exists.
+    #[must_use]
+    pub unsafe fn borrow_raw(
+        context: &Context,
+        raw: CUevent,
+        owner: impl Any + Send + Sync,
+    ) -> Self {
+        // SAFETY: the event must be alive as long as `owner` exists ← the caller guarantees it.
+        let handle = unsafe { Handle::foreign(context.driver(), SendPtr(raw), owner) };
+        Self {
+            handle,
+            context: context.clone(),
+        }
+    }
+
     /// Returns the context of the event.
     #[must_use]
     pub fn context(&self) -> &Context {

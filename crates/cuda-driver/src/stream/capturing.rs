@@ -1,9 +1,9 @@
 //! The capture status of a stream (`cuStreamIsCapturing`).
 
-use cuda_sys::CUstreamCaptureStatus;
+use cuda_sys::{CUstream, CUstreamCaptureStatus};
 
 use super::Stream;
-use crate::driver::call;
+use crate::driver::{Driver, call};
 use crate::error::Result;
 
 /// How a stream treats calls that queue work.
@@ -30,20 +30,26 @@ impl Stream {
     #[doc(alias = "cuStreamIsCapturing")]
     #[doc(alias = "cudaStreamIsCapturing")]
     pub fn capture_status(&self) -> Result<CaptureStatus> {
-        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         let _current = self.bind_for_query()?;
-        // SAFETY: the stream must be alive and the pointer writable ← `self` is borrowed, and
-        // `status` is a local.
-        unsafe {
-            call!(
-                self.driver(),
-                cuStreamIsCapturing(self.as_raw(), &raw mut status)
-            )
-        }?;
-        Ok(match status {
-            CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE => CaptureStatus::Inactive,
-            CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE => CaptureStatus::Active,
-            _ => CaptureStatus::Invalidated,
-        })
+        // SAFETY: the stream must be alive, and its context current if it is a default stream ←
+        // `self` is borrowed, and `_current` makes the context current.
+        unsafe { status_of(self.driver(), self.as_raw()) }
     }
+}
+
+/// `cuStreamIsCapturing()`—Returns whether a stream is being captured.
+///
+/// # Safety
+///
+/// The stream is alive. If it is a default stream, its context is current.
+pub(super) unsafe fn status_of(driver: &Driver, raw: CUstream) -> Result<CaptureStatus> {
+    let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    // SAFETY: the stream must be alive and the pointer writable ← the caller guarantees the former;
+    // the pointer is to a local.
+    unsafe { call!(driver, cuStreamIsCapturing(raw, &raw mut status)) }?;
+    Ok(match status {
+        CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE => CaptureStatus::Inactive,
+        CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE => CaptureStatus::Active,
+        _ => CaptureStatus::Invalidated,
+    })
 }

@@ -23,6 +23,7 @@ impl Context {
             .streams()
             .default
             .get_or_try_init(|| StreamState::create(self, flags, 0))?;
+        self.streams().register(state);
         Ok(Stream::of_state(self, Arc::clone(state)))
     }
 

@@ -6,6 +6,7 @@
 
 mod stream;
 
+mod borrow;
 mod capturing;
 mod default;
 mod pool;

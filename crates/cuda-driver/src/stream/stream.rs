@@ -74,6 +74,7 @@ impl Stream {
     #[doc(alias = "cudaStreamCreateWithPriority")]
     pub fn new(context: &Context, flags: StreamFlags, priority: i32) -> Result<Self> {
         let state = StreamState::create(context, flags.bits(), priority)?;
+        context.streams().register(&state);
         Ok(Self::of_state(context, state))
     }
 

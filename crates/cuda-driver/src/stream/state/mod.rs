@@ -55,7 +55,7 @@ impl StreamState {
         // SAFETY: the handle must be the only owner ← the stream was created just now.
         let handle = unsafe { Handle::new(driver, SendPtr(raw)) };
         let is_blocking = !StreamFlags::from_bits_retain(flags).contains(StreamFlags::NON_BLOCKING);
-        let this = Arc::new(Self::of_created(handle, is_blocking, context.launches()));
+        let this = Arc::new(Self::of_handle(handle, is_blocking, context.launches()));
         if is_blocking {
             context.streams().add_blocking(&this);
         }
