@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::workspace::{self, Workspace};
-use crate::{functions, matrix, mutants, programs, regen_bindings, setup, test, tidy, untested};
+use crate::{
+    functions, links, matrix, mutants, programs, regen_bindings, setup, test, tidy, untested,
+};
 
 /// Options of `ci`.
 #[derive(Debug, clap::Args)]
@@ -25,6 +27,7 @@ type Step = (&'static str, fn(&Workspace) -> Result<()>);
 const STEPS: &[Step] = &[
     ("format", |ws| cargo(ws, "fmt --all --check")),
     ("tidy", tidy::run),
+    ("links", links::check),
     ("functions", |ws| {
         functions::run(ws, &functions::Options { check: true })
     }),

@@ -6,6 +6,7 @@ mod ci;
 mod full;
 mod functions;
 mod fuzz;
+mod links;
 mod matrix;
 mod mutants;
 mod need;
