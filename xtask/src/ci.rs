@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace::{self, Workspace};
 use crate::{
-    functions, links, matrix, mutants, programs, regen_bindings, setup, test, tidy, untested,
+    book, functions, links, matrix, mutants, programs, regen_bindings, setup, test, tidy, untested,
 };
 
 /// Options of `ci`.
@@ -42,6 +42,7 @@ const STEPS: &[Step] = &[
     ("panics", panics),
     ("test", |ws| test::run(ws, &test::Options::default())),
     ("doc", doc),
+    ("book", book::build),
     ("bindings", |ws| {
         regen_bindings::run(ws, &regen_bindings::Options { check: true })
     }),
@@ -153,8 +154,13 @@ fn lean(workspace: &Workspace) -> Result<()> {
 
 /// Checks that the separate workspaces compile.
 fn apart(workspace: &Workspace) -> Result<()> {
-    for manifest in ["fuzz/Cargo.toml", "benches/peers/Cargo.toml"] {
-        let mut check = workspace.cargo("check --workspace --locked --manifest-path".split(' '));
+    for (manifest, targets) in [
+        ("fuzz/Cargo.toml", None),
+        // Also the program of cudarc in the book.
+        ("benches/peers/Cargo.toml", Some("--all-targets")),
+    ] {
+        let mut check = workspace.cargo("check --workspace --locked".split(' '));
+        check.args(targets).arg("--manifest-path");
         check
             .arg(manifest)
             .env("CARGO_TARGET_DIR", workspace.target.join("apart"));

@@ -1,5 +1,6 @@
 //! The tasks of this workspace: `cargo xtask <task>`.
 
+mod book;
 mod built;
 mod bundle;
 mod ci;
