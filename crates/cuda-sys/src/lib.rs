@@ -44,7 +44,7 @@ generated!(cuda_header, table, "table.rs");
 
 pub use driver::*;
 pub use function::Function;
-pub use library::{DriverLibrary, GetProcAddress, LoadedLibrary};
+pub use library::{DriverLibrary, GetProcAddress, LaunchUse, LoadedLibrary};
 pub use search::{Attempt, LoadError};
 pub use table::{DriverTable, FUNCTIONS, calls};
 pub use version::{BINDINGS, Bindings, Source, Version};

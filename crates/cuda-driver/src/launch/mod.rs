@@ -1,7 +1,7 @@
 //! Kernel launches: `cuLaunchKernel` and `cuLaunchKernelEx`.
 //!
 //! Unlike C, a launch takes a typed tuple of arguments (or an [`ArgList`]). It checks the number
-//! and sizes of the arguments and the launch configuration before it calls the driver, and adds the
+//! and types of the arguments and the launch configuration before it calls the driver, and adds the
 //! dependencies on other uses of the buffers among the arguments.
 
 mod launch;

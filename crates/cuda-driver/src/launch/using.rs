@@ -6,6 +6,7 @@ use super::args::{KernelArgs, Tracked, Values};
 use super::kernel::{Accepts, KernelParams};
 use crate::error::Result;
 use crate::function::check::Layout;
+use crate::types::ArgType;
 
 /// Arguments of a kernel, and other memory that the kernel uses. An example is a packed batch: a
 /// struct of settings and of the addresses of several buffers.
@@ -68,8 +69,13 @@ unsafe impl<A: KernelArgs, M: KernelArgs> KernelArgs for Using<A, M> {
     }
 
     #[inline]
-    fn packed_sizes(&self) -> u128 {
-        self.args.packed_sizes()
+    fn types(&self) -> &[ArgType] {
+        self.args.types()
+    }
+
+    #[inline]
+    fn packed(&self) -> u128 {
+        self.args.packed()
     }
 
     #[inline]
@@ -94,7 +100,12 @@ unsafe impl<A: KernelArgs, M: KernelArgs> KernelArgs for Using<A, M> {
 
     fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()> {
         self.args.each_tracked(f)?;
-        self.memory.each_tracked(f)
+        self.memory.each_tracked(&mut |tracked| {
+            f(Tracked {
+                argument: 0,
+                ..tracked
+            })
+        })
     }
 }
 

@@ -143,8 +143,17 @@ impl Library {
                 cuLibraryGetKernel(&raw mut raw, self.as_raw(), c_name.as_ptr())
             )
         };
-        result.map_err(|error| not_found(error, name, || self.0.signatures().map(names_of)))?;
+        result.map_err(|error| not_found(error, name, || self.kernel_names()))?;
         Ok(LibraryKernel::new(&self.0, raw, name))
+    }
+
+    /// Returns the names of the kernels, if the image or the driver lists them.
+    fn kernel_names(&self) -> Option<Vec<String>> {
+        if let Some(signatures) = self.0.signatures() {
+            return Some(names_of(signatures));
+        }
+        let kernels = self.kernels().ok()?;
+        Some(kernels.iter().map(|it| it.name().to_owned()).collect())
     }
 
     /// `cuLibraryEnumerateKernels()`—Returns all kernels, with their names as in the image.

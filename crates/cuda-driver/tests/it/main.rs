@@ -1,6 +1,7 @@
 //! Integration tests of the safe layer, on the software device and on a GPU if there is one.
 
 mod allocation;
+mod argument_types;
 mod arguments;
 mod bad_input;
 #[cfg(feature = "nvrtc")]
@@ -66,6 +67,7 @@ mod process;
 mod queue;
 mod random_graphs;
 mod random_programs;
+mod read_only;
 mod settings;
 #[cfg(feature = "nvrtc")]
 mod signatures;
