@@ -71,6 +71,9 @@ pub use types::{Dim3, LaunchConfig};
 #[doc(hidden)]
 pub mod derive {
     pub use bytemuck::{Pod, Zeroable};
+
+    pub use crate::launch::by_value::{Block, ByValue};
+    pub use crate::memory::padding::{expect_no_end_gap, expect_no_gap};
 }
 
 /// Returns the source of the raw bindings, and the newest CUDA version that they cover.

@@ -8,6 +8,8 @@ mod launch;
 
 mod args;
 mod attributes;
+#[cfg(feature = "derive")]
+pub(crate) mod by_value;
 mod in_flight;
 mod kernel;
 mod list;
@@ -24,6 +26,8 @@ pub use crate::types::{
 pub use args::{KernelArg, KernelArgs};
 pub(crate) use args::{Tracked, Values, tracked_arg};
 pub use attributes::LaunchAttributes;
+#[cfg(feature = "derive")]
+pub use cuda_driver_derive::KernelArg;
 pub use kernel::{Accepts, Kernel, KernelParam, KernelParams, Reads, Writes};
 pub use list::ArgList;
 pub use occupancy::BlockSize;

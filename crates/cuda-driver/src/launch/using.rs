@@ -17,15 +17,16 @@ use crate::types::ArgType;
 /// ```no_run
 /// # use cuda_driver::{DeviceBuffer, DeviceRepr, Function, LaunchConfig, Stream};
 /// # use cuda_driver::launch::Using;
+/// # use cuda_driver::memory::DevicePtr;
 /// #[repr(C)]
 /// #[derive(Clone, Copy)]
 /// struct Batch {
-///     points: u64,
-///     sums: u64,
+///     points: DevicePtr<f32>,
+///     sums: DevicePtr<f32>,
 ///     scale: f32,
 ///     count: u32,
 /// }
-/// # // SAFETY: integers and a float without padding.
+/// # // SAFETY: addresses, integers and a float without padding.
 /// # unsafe impl bytemuck::Zeroable for Batch {}
 /// # // SAFETY: as above.
 /// # unsafe impl bytemuck::Pod for Batch {}
@@ -35,8 +36,8 @@ use crate::types::ArgType;
 /// # fn f(stream: &Stream, kernel: &Function, points: &DeviceBuffer<f32>, sums: &mut DeviceBuffer<f32>)
 /// #     -> cuda_driver::Result<()> {
 /// let batch = Batch {
-///     points: points.as_raw(),
-///     sums: sums.as_raw(),
+///     points: points.device_ptr(),
+///     sums: sums.device_ptr(),
 ///     scale: 0.5,
 ///     count: 1000,
 /// };

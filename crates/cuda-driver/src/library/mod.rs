@@ -220,6 +220,25 @@ impl Library {
     }
 }
 
+/// Unloading.
+impl Library {
+    /// `cuLibraryUnload()`—Drops this handle. If it was the last user of the code, waits as dropping
+    /// it does, unloads the code, and returns the error that a drop would swallow.
+    ///
+    /// Other handles, kernels and functions of the library keep it loaded.
+    /// Code that waits for the end of a capture, or for the end of the host function that this
+    /// thread runs, is unloaded later, and this returns `Ok`.
+    ///
+    /// # Errors
+    ///
+    /// The fault of a kernel that was still running. The code then stays loaded.
+    #[doc(alias = "cuLibraryUnload")]
+    #[doc(alias = "cudaLibraryUnload")]
+    pub fn close(self) -> Result<()> {
+        Arc::into_inner(self.0).map_or(Ok(()), LibraryInner::close)
+    }
+}
+
 impl fmt::Debug for Library {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Library({:?})", self.as_raw())

@@ -11,6 +11,7 @@ mod caching_pool;
 mod calls;
 mod capture;
 mod capture_nodes;
+mod closes;
 mod context;
 mod current;
 mod device;
@@ -58,6 +59,8 @@ mod on_stream;
 mod order;
 mod other_device;
 mod owned;
+#[cfg(feature = "derive")]
+mod padding;
 mod peer;
 mod pinned;
 mod pitched;
