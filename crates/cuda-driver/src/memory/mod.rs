@@ -11,6 +11,8 @@
 mod buffer;
 mod slice;
 
+pub(crate) mod pitched;
+
 mod allocation;
 mod allocator;
 mod caching;
@@ -22,7 +24,6 @@ mod managed;
 mod on_stream;
 mod peer;
 pub(crate) mod pinned;
-pub(crate) mod pitched;
 mod pointer;
 mod pool;
 mod repr;
