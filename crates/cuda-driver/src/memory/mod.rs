@@ -11,6 +11,8 @@
 mod buffer;
 mod slice;
 
+pub(crate) mod pitched;
+
 mod allocation;
 mod allocator;
 mod caching;
@@ -25,7 +27,6 @@ mod on_stream;
 pub(crate) mod padding;
 mod peer;
 pub(crate) mod pinned;
-pub(crate) mod pitched;
 mod pointer;
 mod pool;
 mod repr;

@@ -165,24 +165,9 @@ fn the_carve_out_is_all_the_shared_memory_that_there_is() {
 fn attributes_of_a_kernel_are_those_of_a_device() {
     let sim = test_device(Builder::new().devices(2));
     let text = CString::new(ADD).unwrap();
-    let mut library = ptr::null_mut();
-    let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
-    let (options, values) = (ptr::null_mut(), ptr::null_mut());
+    let library = sim.load_library(text.as_ptr().cast());
     let mut kernel = ptr::null_mut();
-    unsafe {
-        let image = text.as_ptr().cast();
-        ok(sim.cuLibraryLoadData(
-            &raw mut library,
-            image,
-            none,
-            nothing,
-            0,
-            options,
-            values,
-            0,
-        ));
-        ok(sim.cuLibraryGetKernel(&raw mut kernel, library, c"add".as_ptr()));
-    }
+    unsafe { ok(sim.cuLibraryGetKernel(&raw mut kernel, library, c"add".as_ptr())) };
     let limit = F::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     let carveout = F::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
     let of_kernel = |attribute, device| {
