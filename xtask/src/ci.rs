@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::workspace::{self, Workspace};
-use crate::{functions, matrix, mutants, programs, regen_bindings, setup, test, tidy, untested};
+use crate::{full, functions, matrix, programs, regen_bindings, setup, test, tidy, untested};
 
 /// Options of `ci`.
 #[derive(Debug, clap::Args)]
@@ -47,7 +47,7 @@ const STEPS: &[Step] = &[
     ("nvrtc", matrix::some_nvrtc),
     ("drivers", matrix::some_drivers),
     ("programs", programs::reduced),
-    ("mutants", mutants::reduced),
+    ("mutants", |ws| full::mutants(ws, &["--few", "2"])),
     ("rebuild", rebuild),
     // The program of the README, in a crate outside of the workspace.
     ("outside", |ws| {

@@ -5,9 +5,7 @@ mod bundle;
 mod ci;
 mod full;
 mod functions;
-mod fuzz;
 mod matrix;
-mod mutants;
 mod need;
 mod platforms;
 mod programs;
@@ -68,9 +66,6 @@ enum Task {
     Arm(platforms::Options),
     /// Compile the libraries for macOS and for Windows with MSVC
     Targets,
-    /// Run a test program in pieces: the runner of the targets that the tasks above set
-    #[command(hide = true)]
-    Runner { words: Vec<String> },
 }
 
 fn main() -> ExitCode {
@@ -101,7 +96,6 @@ fn run(workspace: &Workspace, task: &Task) -> Result<ExitCode> {
         Task::Wine(options) => platforms::wine(workspace, options)?,
         Task::Arm(options) => platforms::arm(workspace, options)?,
         Task::Targets => platforms::targets(workspace)?,
-        Task::Runner { words } => suite::runner(words)?,
     }
     Ok(ExitCode::SUCCESS)
 }
