@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace::{self, Workspace};
 use crate::{
-    book, functions, links, matrix, mutants, programs, regen_bindings, setup, test, tidy, untested,
+    book, full, functions, links, matrix, programs, regen_bindings, setup, test, tidy, untested,
 };
 
 /// Options of `ci`.
@@ -51,7 +51,7 @@ const STEPS: &[Step] = &[
     ("nvrtc", matrix::some_nvrtc),
     ("drivers", matrix::some_drivers),
     ("programs", programs::reduced),
-    ("mutants", mutants::reduced),
+    ("mutants", |ws| full::mutants(ws, &["--few", "2"])),
     ("rebuild", rebuild),
     // The program of the README, in a crate outside of the workspace.
     ("outside", |ws| {

@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 // On the page of a type, rustdoc lists the impl blocks in the order of these modules: the one that
 // defines the type comes first, then those that add the most used methods.

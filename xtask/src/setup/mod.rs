@@ -20,6 +20,7 @@ mod toolkit;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -153,6 +154,18 @@ pub(crate) fn ensure<S: AsRef<str>>(workspace: &Workspace, sets: &[S]) -> Result
         }
     }
     Ok(setup)
+}
+
+/// Returns a command that runs a Python script of the workspace, with the cargo and the target
+/// folder to use.
+pub(crate) fn script(workspace: &Workspace, path: &str) -> Result<Command> {
+    let mut command = Python::find()?.command();
+    // Without a buffer, what the script prints is in order with the output of its commands.
+    command.arg("-u").arg(workspace.root.join(path));
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    command.arg("--cargo").arg(cargo);
+    command.arg("--target").arg(&workspace.target);
+    Ok(command)
 }
 
 fn requirements(workspace: &Workspace) -> PathBuf {

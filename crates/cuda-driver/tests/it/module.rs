@@ -273,6 +273,9 @@ fn functions_are_enumerated_and_loaded_before_they_are_used() {
             let wrong = function.set_cache_config(CacheConfig(77)).unwrap_err();
             assert_eq!(wrong.status(), Some(Status::CUDA_ERROR_INVALID_VALUE));
         }
+        // The kernel uses the table of 4 words in constant memory.
+        let constants = module.function("scale").unwrap().const_bytes();
+        assert_eq!(constants.unwrap(), 16, "{}", bench.name);
         // An enumerated function equals the one found by name, and keeps its module alive.
         let scale = module.function("scale").unwrap();
         let same = functions.iter().find(|one| one.name() == "scale").unwrap();
