@@ -210,11 +210,9 @@ fn matmul(session: &Session, nvrtc: &Nvrtc) -> Result<Row> {
 
 /// Returns the time between two events around the work that `launch` queues.
 fn timed(session: &Session, launch: impl FnOnce(&Stream) -> Result<()>) -> Result<Duration> {
-    let start = Event::new(&session.context, EventFlags::empty())?;
-    let end = Event::new(&session.context, EventFlags::empty())?;
-    start.record(&session.stream)?;
+    let start = session.stream.record_event()?;
     launch(&session.stream)?;
-    end.record(&session.stream)?;
+    let end = session.stream.record_event()?;
     end.synchronize()?;
     Ok(end.elapsed_since(&start)?)
 }

@@ -27,24 +27,22 @@ fn main() -> Result<()> {
         1 << 24
     };
     let numbers: Vec<f32> = (0..n).map(|i| i as f32).collect();
-    let flags = PinnedFlags::empty();
+    let flags = PinnedFlags::DEFAULT;
     let source = PinnedBuffer::from_host(context, &numbers, flags)?;
     let target = PinnedBuffer::<f32>::zeroed(context, n as usize, flags)?;
     let mut input = DeviceBuffer::<f32>::zeroed(stream, n as usize)?;
     let mut output = DeviceBuffer::<f32>::zeroed(stream, n as usize)?;
 
     // Each event is recorded when the stream reaches it. The host waits for none of them.
-    let event = || Event::new(context, EventFlags::empty());
-    let (start, sent, computed, received) = (event()?, event()?, event()?, event()?);
-    start.record(stream)?;
+    let start = stream.record_event()?;
     let sending = input.copy_from_pinned_async(source, stream)?;
-    sent.record(stream)?;
+    let sent = stream.record_event()?;
     let config = LaunchConfig::for_num_elems(n);
     // SAFETY: the kernel reads n floats of `input` and writes n of `output`.
     unsafe { stream.launch(&roots, config, (&input, &mut output, n))? };
-    computed.record(stream)?;
+    let computed = stream.record_event()?;
     let receiving = output.copy_to_pinned_async(target, stream)?;
-    received.record(stream)?;
+    let received = stream.record_event()?;
 
     // Waits for the first copy only.
     sent.synchronize()?;
@@ -56,15 +54,15 @@ fn main() -> Result<()> {
     };
     println!(
         "events: copy to the device: {}",
-        rate(4 * n, sent.time_since(&start)?)
+        rate(4 * n, sent.elapsed_since(&start)?)
     );
     println!(
         "events: kernel: {}",
-        rate(8 * n, computed.time_since(&sent)?)
+        rate(8 * n, computed.elapsed_since(&sent)?)
     );
     println!(
         "events: copy to the host: {}",
-        rate(4 * n, received.time_since(&computed)?)
+        rate(4 * n, received.elapsed_since(&computed)?)
     );
 
     let want: Vec<f32> = numbers.iter().map(|number| number.sqrt()).collect();

@@ -1,5 +1,5 @@
-//! Teaches: a simulation as a graph. Two time steps are captured once, and each launch of the graph
-//! repeats both.
+//! Teaches: a simulation as a graph. A function that queues two time steps is captured once, and
+//! each launch of the graph repeats them. The same function also runs on a stream.
 //!
 //! Prints the time of a step, launched by a graph and launched alone, and the number of verified
 //! temperatures. With a path, it writes the plate at three times as a PNG file.
@@ -27,6 +27,8 @@ extern "C" __global__ void step(const float *from, float *to, unsigned n, float 
     to[at] = here;
 }
 "#;
+/// The kernel, with the types of its parameters.
+type Step = Kernel<(Reads<f32>, Writes<f32>, u32, f32)>;
 const RATE: f32 = 0.24;
 /// The number of graph launches before each of the three pictures. A launch is two steps.
 const LAUNCHES: [u32; 3] = [0, 15, 85];
@@ -34,21 +36,17 @@ const LAUNCHES: [u32; 3] = [0, 15, 85];
 fn main() -> Result<()> {
     let session = Session::open()?;
     let (context, stream) = (&session.context, &session.stream);
-    let step = Module::from_source(context, SOURCE)?.function("step")?;
+    let step: Step = Module::from_source(context, SOURCE)?
+        .function("step")?
+        .typed()?;
 
     let n: u32 = if session.is_software() { 160 } else { 512 };
     let plate = plate(n);
     let mut even = DeviceBuffer::from_host(stream, &plate)?;
     let mut odd = DeviceBuffer::from_host(stream, &plate)?;
-    let config = LaunchConfig::new((n.div_ceil(16), n.div_ceil(16)), (16, 16));
 
-    // The second node reads what the first wrote, so it depends on it. Nothing runs yet.
     let graph = Graph::capture(context, |scope| {
-        // SAFETY: the kernel reads n * n floats of the first buffer and writes n * n of the second.
-        unsafe { scope.launch(&step, config, (&even, &mut odd, n, RATE)) }?;
-        // SAFETY: as above.
-        unsafe { scope.launch(&step, config, (&odd, &mut even, n, RATE)) }?;
-        Ok(())
+        two_steps(scope, &step, &mut even, &mut odd, n)
     })?;
     let exec = graph.instantiate()?;
 
@@ -73,10 +71,7 @@ fn main() -> Result<()> {
     even.copy_from_host(&plate)?;
     let start = Instant::now();
     for _ in 0..steps / 2 {
-        // SAFETY: as above.
-        unsafe { stream.launch(&step, config, (&even, &mut odd, n, RATE))? };
-        // SAFETY: as above.
-        unsafe { stream.launch(&step, config, (&odd, &mut even, n, RATE))? };
+        two_steps(stream, &step, &mut even, &mut odd, n)?;
     }
     let alone = even.to_vec()?;
     println!(
@@ -88,6 +83,23 @@ fn main() -> Result<()> {
     // The host computes the steps before the second picture.
     let want = reference(plate, n as usize, 2 * LAUNCHES[1]);
     verify("heat", &pictures[1], &want, 1e-5)
+}
+
+/// Queues two steps, on a stream or as nodes of a graph. Each waits for the one before, because it
+/// uses the same buffers.
+fn two_steps<Q: Queue>(
+    queue: &Q,
+    step: &Step,
+    even: &mut DeviceBuffer<f32>,
+    odd: &mut DeviceBuffer<f32>,
+    n: u32,
+) -> cuda_driver::Result<()> {
+    let config = LaunchConfig::new((n.div_ceil(16), n.div_ceil(16)), (16, 16));
+    // SAFETY: the kernel reads n * n floats of `even` and writes n * n of `odd`; each has as many.
+    unsafe { step.launch(queue, config, (&*even, &mut *odd, n, RATE)) }?;
+    // SAFETY: as above, for the buffers in the other order.
+    unsafe { step.launch(queue, config, (&*odd, &mut *even, n, RATE)) }?;
+    Ok(())
 }
 
 /// Returns the temperatures at the start: a hot ring, two hot bars and a cold disc.

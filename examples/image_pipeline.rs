@@ -63,7 +63,7 @@ async fn run() -> Result<()> {
     };
     let pixels = (size * size) as usize;
     let config = LaunchConfig::new((size.div_ceil(16), size.div_ceil(16)), (16, 16));
-    let pinned = || PinnedBuffer::<u8>::zeroed(context, pixels, PinnedFlags::empty());
+    let pinned = || PinnedBuffer::<u8>::zeroed(context, pixels, PinnedFlags::DEFAULT);
 
     let mut in_progress = VecDeque::new();
     let mut results = Vec::new();

@@ -42,18 +42,14 @@ fn main() -> Result<()> {
     };
     let mut steps = DeviceBuffer::<u32>::zeroed(stream, (width * height) as usize)?;
     let config = LaunchConfig::new((width.div_ceil(16), height.div_ceil(16)), (16, 16));
-    let (start, end) = (
-        Event::new(context, EventFlags::empty())?,
-        Event::new(context, EventFlags::empty())?,
-    );
-    start.record(stream)?;
+    let start = stream.record_event()?;
     // SAFETY: the kernel writes width * height words of `steps`, which has as many.
     unsafe { stream.launch(&mandelbrot, config, (&mut steps, width, height, LIMIT))? };
-    end.record(stream)?;
+    let end = stream.record_event()?;
     let steps = steps.to_vec()?;
     println!(
         "mandelbrot: {width} x {height} pixels in {:?}",
-        end.time_since(&start)?
+        end.elapsed_since(&start)?
     );
 
     if let Some(path) = std::env::args().nth(1) {

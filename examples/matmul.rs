@@ -42,15 +42,13 @@ fn main() -> Result<()> {
     let b_device = DeviceBuffer::from_host(stream, &b)?;
     let mut c_device = DeviceBuffer::<f32>::zeroed(stream, size * size)?;
 
-    let start = Event::new(&session.context, EventFlags::empty())?;
-    let end = Event::new(&session.context, EventFlags::empty())?;
     let blocks = n.div_ceil(TILE);
     let config = LaunchConfig::new((blocks, blocks), (TILE, TILE));
-    start.record(stream)?;
+    let start = stream.record_event()?;
     // SAFETY: the kernel reads n * n floats of `a` and of `b` and writes n * n floats of `c`; each
     // has n * n.
     unsafe { stream.launch(&matmul, config, (&a_device, &b_device, &mut c_device, n))? };
-    end.record(stream)?;
+    let end = stream.record_event()?;
     end.synchronize()?;
     println!("matmul: {n} x {n} in {:?}", end.elapsed_since(&start)?);
 

@@ -16,8 +16,11 @@ extern "C" __global__ void sort(unsigned *words, unsigned n) {
         for (unsigned step = run / 2; step > 0; step /= 2) {
             __syncthreads();
             for (unsigned i = threadIdx.x; i < n; i += blockDim.x) {
-                unsigned other = i ^ step, a = shared[i], b = shared[other];
-                if (other > i && (a > b) == ((i & run) == 0)) {
+                unsigned other = i ^ step;
+                // One thread of each pair compares and swaps.
+                if (other < i) continue;
+                unsigned a = shared[i], b = shared[other];
+                if ((a > b) == ((i & run) == 0)) {
                     shared[i] = b;
                     shared[other] = a;
                 }

@@ -105,9 +105,11 @@ fn runnable() -> impl Iterator<Item = &'static str> {
 #[test]
 fn every_example_verifies_its_result_on_the_software_device() {
     for name in runnable() {
-        let output = run(name, &[("CUDA_SIM", "1")]);
+        // The checks find races, skipped barriers, and reads of memory that was never written.
+        let output = run(name, &[("CUDA_SIM", "check=all")]);
         let text = text(&output);
         assert!(output.status.success(), "{name}:\n{text}");
+        assert!(!text.contains("cuda-sim: device 0: "), "{name}:\n{text}");
         assert!(
             text.contains("software device"),
             "{name} does not report the device it ran on:\n{text}"

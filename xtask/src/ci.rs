@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::workspace::{self, Workspace};
-use crate::{functions, matrix, mutants, programs, regen_bindings, setup, test, tidy, untested};
+use crate::{
+    book, full, functions, links, matrix, programs, regen_bindings, setup, test, tidy, untested,
+};
 
 /// Options of `ci`.
 #[derive(Debug, clap::Args)]
@@ -25,6 +27,7 @@ type Step = (&'static str, fn(&Workspace) -> Result<()>);
 const STEPS: &[Step] = &[
     ("format", |ws| cargo(ws, "fmt --all --check")),
     ("tidy", tidy::run),
+    ("links", links::check),
     ("functions", |ws| {
         functions::run(ws, &functions::Options { check: true })
     }),
@@ -39,6 +42,7 @@ const STEPS: &[Step] = &[
     ("panics", panics),
     ("test", |ws| test::run(ws, &test::Options::default())),
     ("doc", doc),
+    ("book", book::build),
     ("bindings", |ws| {
         regen_bindings::run(ws, &regen_bindings::Options { check: true })
     }),
@@ -47,7 +51,7 @@ const STEPS: &[Step] = &[
     ("nvrtc", matrix::some_nvrtc),
     ("drivers", matrix::some_drivers),
     ("programs", programs::reduced),
-    ("mutants", mutants::reduced),
+    ("mutants", |ws| full::mutants(ws, &["--few", "2"])),
     ("rebuild", rebuild),
     // The program of the README, in a crate outside of the workspace.
     ("outside", |ws| {
@@ -150,8 +154,13 @@ fn lean(workspace: &Workspace) -> Result<()> {
 
 /// Checks that the separate workspaces compile.
 fn apart(workspace: &Workspace) -> Result<()> {
-    for manifest in ["fuzz/Cargo.toml", "benches/peers/Cargo.toml"] {
-        let mut check = workspace.cargo("check --workspace --locked --manifest-path".split(' '));
+    for (manifest, targets) in [
+        ("fuzz/Cargo.toml", None),
+        // Also the program of cudarc in the book.
+        ("benches/peers/Cargo.toml", Some("--all-targets")),
+    ] {
+        let mut check = workspace.cargo("check --workspace --locked".split(' '));
+        check.args(targets).arg("--manifest-path");
         check
             .arg(manifest)
             .env("CARGO_TARGET_DIR", workspace.target.join("apart"));

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 
 use crate::progress::Progress;
 use crate::workspace::{self, Workspace};
-use crate::{fuzz, matrix, mutants, platforms, programs};
+use crate::{matrix, need, platforms, programs, setup};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
@@ -50,11 +50,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         Some("attacks") => attacks(workspace)?,
         Some("drivers") => matrix::all_drivers(workspace)?,
         Some("faults") => in_full(workspace, DRIVER, "it", "faults::")?,
-        Some("fuzz") => fuzz::full(workspace, options.minutes)?,
+        Some("fuzz") => fuzz(workspace, options.minutes)?,
         Some("graphs") => in_full(workspace, DRIVER, "it", "random_graphs")?,
         Some("headers") => matrix::all_headers(workspace)?,
         Some("leaks") => in_full(workspace, DRIVER, "it", "leaks")?,
-        Some("mutants") => mutants::full(workspace, &options.only)?,
+        Some("mutants") => mutants(workspace, &["--only", &options.only])?,
         Some("nvrtc") => matrix::all_nvrtc(workspace)?,
         Some("ops") => {
             in_full(workspace, CONFORMANCE, "ops", "")?;
@@ -95,6 +95,25 @@ fn attacks(workspace: &Workspace) -> Result<()> {
     }
     counted.iter().for_each(|line| println!("{line}"));
     Ok(())
+}
+
+/// Runs libFuzzer, with NVRTC for additional seeds if there is one.
+fn fuzz(workspace: &Workspace, minutes: u64) -> Result<()> {
+    let found = need::program("cargo-fuzz").is_some();
+    need::require("cargo-fuzz", found, "cargo install --locked cargo-fuzz")?;
+    need::sanitizer(workspace, "asan")?;
+    setup::try_default(workspace);
+    let mut script = setup::script(workspace, "fuzz/run.py")?;
+    if let Ok(library) = matrix::nvrtc_in(&workspace.cuda_setup().join("lib")) {
+        script.env("CUDA_NVRTC_LIBRARY", library);
+    }
+    workspace::run(script.args(["--minutes", &minutes.to_string()]))
+}
+
+/// Runs the random programs with the faults of `crates/cuda-driver/tests/mutants`.
+pub(crate) fn mutants(workspace: &Workspace, args: &[&str]) -> Result<()> {
+    let mut script = setup::script(workspace, "crates/cuda-driver/tests/mutants/run.py")?;
+    workspace::run(script.args(args))
 }
 
 /// Runs the tests of `package` in `test` whose names contain `filter`, at their full size.

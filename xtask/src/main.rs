@@ -1,13 +1,13 @@
 //! The tasks of this workspace: `cargo xtask <task>`.
 
+mod book;
 mod built;
 mod bundle;
 mod ci;
 mod full;
 mod functions;
-mod fuzz;
+mod links;
 mod matrix;
-mod mutants;
 mod need;
 mod platforms;
 mod programs;
@@ -68,9 +68,6 @@ enum Task {
     Arm(platforms::Options),
     /// Compile the libraries for macOS and for Windows with MSVC
     Targets,
-    /// Run a test program in pieces: the runner of the targets that the tasks above set
-    #[command(hide = true)]
-    Runner { words: Vec<String> },
 }
 
 fn main() -> ExitCode {
@@ -101,7 +98,6 @@ fn run(workspace: &Workspace, task: &Task) -> Result<ExitCode> {
         Task::Wine(options) => platforms::wine(workspace, options)?,
         Task::Arm(options) => platforms::arm(workspace, options)?,
         Task::Targets => platforms::targets(workspace)?,
-        Task::Runner { words } => suite::runner(words)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,6 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::setup;
-use crate::suite::count_passed;
 use crate::workspace::{self, Workspace};
 
 /// Releases from whose headers bindings are generated.
@@ -198,11 +197,31 @@ fn drivers(workspace: &Workspace, versions: &[&str], test: &str) -> Result<()> {
     Ok(())
 }
 
+/// Returns the number of passed tests in the output of test programs.
+fn count_passed(text: &str) -> usize {
+    let results = text
+        .lines()
+        .filter_map(|line| line.split_once("test result: "));
+    let counts = results.filter_map(|(_, result)| {
+        let before = result.split(" passed").next()?;
+        before.rsplit(' ').next()?.parse::<usize>().ok()
+    });
+    counts.sum()
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
 
-    use super::nvrtc_in;
+    use super::{count_passed, nvrtc_in};
+
+    #[test]
+    fn passed_tests_are_counted() {
+        let text = "test a ... ok\n\
+            test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out\n\
+            test result: FAILED. 2 passed; 4 failed; 0 ignored; 0 measured; 0 filtered out\n";
+        assert_eq!(count_passed(text), 14);
+    }
 
     #[test]
     fn the_compiler_is_found_beside_its_builtins() {

@@ -2,9 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -77,25 +75,6 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
         bail!("`{shown}` failed: {status}");
     }
     Ok(())
-}
-
-/// Runs a command with a time limit. If it is exceeded, kills the command and returns `None`.
-pub(crate) fn within(command: &mut Command, limit: Duration) -> Result<Option<ExitStatus>> {
-    let mut child = command
-        .spawn()
-        .with_context(|| format!("`{}` could not be started", describe(command)))?;
-    let end = Instant::now() + limit;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if Instant::now() > end {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Returns the text of a command, as typed in a shell.

@@ -1,55 +1,77 @@
-//! The derive macro `DeviceRepr` of cuda-driver, which re-exports it if its feature `derive` is on.
+//! The derive macros `DeviceRepr` and `KernelArg` of cuda-driver, which re-exports them if its
+//! feature `derive` is on.
+
+mod fields;
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::{quote, quote_spanned};
-use syn::spanned::Spanned;
-use syn::{Data, DeriveInput, Error, Fields, Result, Type};
+use syn::{DeriveInput, Error, Result};
+
+use fields::{Field, fields};
 
 /// Implements `DeviceRepr` for a struct, together with its supertraits `bytemuck::Pod` and
 /// `bytemuck::Zeroable`.
 ///
 /// The struct must be `#[repr(C)]` or `#[repr(transparent)]` and `Copy`. All its fields must be
-/// `DeviceRepr`, and it must not have padding. The compiler reports an error otherwise.
+/// `DeviceRepr`, and it must not have padding. The compiler reports an error otherwise, which names
+/// the fields on both sides of the padding.
 #[proc_macro_derive(DeviceRepr)]
 pub fn device_repr(input: TokenStream) -> TokenStream {
+    expand_with(input, expand_device_repr)
+}
+
+/// Implements `KernelArg` for a struct that is passed to kernels by value and that may have
+/// padding, and `KernelParam` for the signatures of typed kernels.
+///
+/// The struct must be `#[repr(C)]` or `#[repr(transparent)]` and `Copy`. All its fields must be
+/// `DeviceRepr`, or structs that derive `KernelArg` themselves. A launch copies the fields into a block of zero
+/// bytes, so it never reads the padding.
+///
+/// A struct without padding derives `DeviceRepr` instead: it can then also be an element of a
+/// buffer.
+#[proc_macro_derive(KernelArg)]
+pub fn kernel_arg(input: TokenStream) -> TokenStream {
+    expand_with(input, expand_kernel_arg)
+}
+
+fn expand_with(input: TokenStream, expand: fn(&DeriveInput) -> Result<Tokens>) -> TokenStream {
     let input = syn::parse_macro_input!(input as DeriveInput);
     expand(&input)
         .unwrap_or_else(Error::into_compile_error)
         .into()
 }
 
-fn expand(input: &DeriveInput) -> Result<Tokens> {
-    let Data::Struct(data) = &input.data else {
-        return Err(Error::new(
-            input.ident.span(),
-            "`DeviceRepr` can only be derived for structs: not every bit pattern is a valid enum, \
-             and a union has no active field",
-        ));
-    };
-    check_repr(input)?;
-    if !input.generics.params.is_empty() {
-        return Err(Error::new(
-            input.generics.span(),
-            "`DeviceRepr` cannot be derived for a generic struct: whether it has padding depends \
-             on its type arguments",
-        ));
-    }
-    let fields: Vec<&Type> = match &data.fields {
-        Fields::Named(fields) => fields.named.iter().map(|field| &field.ty).collect(),
-        Fields::Unnamed(fields) => fields.unnamed.iter().map(|field| &field.ty).collect(),
-        Fields::Unit => Vec::new(),
-    };
-    if fields.is_empty() {
-        return Err(Error::new(
-            input.ident.span(),
-            "`DeviceRepr` needs at least one field: the size of an empty struct is 0 in Rust, but \
-             1 in C++",
-        ));
-    }
+fn expand_device_repr(input: &DeriveInput) -> Result<Tokens> {
+    let fields = fields(input, "DeviceRepr")?;
     let name = &input.ident;
-    let are_device_repr = fields.iter().map(|ty| {
-        quote_spanned! {ty.span()=> is_device_repr::<#ty>(); }
+    let are_device_repr = fields.iter().map(|Field { ty, span, .. }| {
+        quote_spanned! {*span=> is_device_repr::<#ty>(); }
+    });
+    let title = name.to_string();
+    let gaps = fields.windows(2).map(|pair| {
+        let ((before, end), next) = (end_of(name, &pair[0]), &pair[1]);
+        let (after, member) = (next.name(), &next.member);
+        quote_spanned! {next.span=>
+            const _: () = ::cuda_driver::derive::expect_no_gap(
+                #title,
+                #before,
+                #end,
+                #after,
+                ::core::mem::offset_of!(#name, #member),
+            );
+        }
+    });
+    let last = fields.last().map(|last| {
+        let (before, end) = end_of(name, last);
+        quote_spanned! {last.span=>
+            const _: () = ::cuda_driver::derive::expect_no_end_gap(
+                #title,
+                #before,
+                #end,
+                ::core::mem::size_of::<#name>(),
+            );
+        }
     });
     Ok(quote! {
         const _: () = {
@@ -57,16 +79,14 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
             fn fields_are_device_repr() {
                 #(#are_device_repr)*
             }
-            assert!(
-                ::core::mem::size_of::<#name>() == 0 #(+ ::core::mem::size_of::<#fields>())*,
-                "a struct that derives `DeviceRepr` must not have padding: declare fields for the \
-                 gaps between and after its fields"
-            );
         };
+        #(#gaps)*
+        #last
         // SAFETY: all bits zero must be a valid value ← this holds for each field.
         unsafe impl ::cuda_driver::derive::Zeroable for #name {}
         // SAFETY: any bit pattern must be a valid value, and there must be no padding ← the former
-        // holds for each field, and the assertion above compares the sizes.
+        // holds for each field; by the assertions above, each field starts where the one before it
+        // ends, and the last one ends with the struct.
         unsafe impl ::cuda_driver::derive::Pod for #name {}
         // SAFETY: the layouts on host and device must agree ← those of the fields do, and the
         // struct has the layout of C.
@@ -74,35 +94,61 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
     })
 }
 
-/// Returns an error unless the struct has the layout of C.
-fn check_repr(input: &DeriveInput) -> Result<()> {
-    let mut is_c = false;
-    for attribute in &input.attrs {
-        if !attribute.path().is_ident("repr") {
-            continue;
+/// Returns the name of a field and an expression for the offset of its end in the struct `name`.
+fn end_of(name: &syn::Ident, field: &Field<'_>) -> (String, Tokens) {
+    let Field { member, ty, .. } = field;
+    let end = quote! {
+        ::core::mem::offset_of!(#name, #member) + ::core::mem::size_of::<#ty>()
+    };
+    (field.name(), end)
+}
+
+fn expand_kernel_arg(input: &DeriveInput) -> Result<Tokens> {
+    let fields = fields(input, "KernelArg")?;
+    let name = &input.ident;
+    let are_by_value = fields.iter().map(|Field { ty, span, .. }| {
+        quote_spanned! {*span=> is_by_value::<#ty>(); }
+    });
+    let copies = fields.iter().map(|Field { member, ty, .. }| {
+        quote! {
+            // SAFETY: there must be room for the field, which nothing else uses ← `to` has room for
+            // the struct, and the offset is that of the field.
+            unsafe {
+                <#ty as ::cuda_driver::derive::ByValue>::copy_to(
+                    &self.#member,
+                    to.wrapping_add(::core::mem::offset_of!(#name, #member)),
+                )
+            };
         }
-        attribute.parse_nested_meta(|meta| {
-            if meta.path.is_ident("C") || meta.path.is_ident("transparent") {
-                is_c = true;
-            } else if meta.path.is_ident("packed") {
-                return Err(meta.error("`DeviceRepr` cannot be derived for packed structs"));
+    });
+    Ok(quote! {
+        const _: () = {
+            fn is_by_value<T: ::cuda_driver::derive::ByValue>() {}
+            fn fields_are_by_value() {
+                #(#are_by_value)*
             }
-            // Skips the argument of `align(16)`.
-            if meta.input.peek(syn::token::Paren) {
-                let inside;
-                syn::parenthesized!(inside in meta.input);
-                inside.parse::<Tokens>()?;
+        };
+        // SAFETY: the bytes of the fields must be written, and no others ← each field writes its
+        // own bytes.
+        unsafe impl ::cuda_driver::derive::ByValue for #name {
+            unsafe fn copy_to(&self, to: *mut u8) {
+                #(#copies)*
             }
-            Ok(())
-        })?;
-    }
-    if is_c {
-        Ok(())
-    } else {
-        Err(Error::new(
-            input.ident.span(),
-            "`DeviceRepr` needs `#[repr(C)]` or `#[repr(transparent)]`: otherwise Rust may \
-             reorder the fields",
-        ))
-    }
+        }
+        // SAFETY: the value must be what the kernel expects ← it has the size, the alignment and
+        // the fields of the struct, which has the layout of C. It points to no memory.
+        unsafe impl ::cuda_driver::launch::KernelArg for #name {
+            type Value = ::cuda_driver::derive::Block<#name, { ::core::mem::size_of::<#name>() }>;
+
+            fn value(&self) -> Self::Value {
+                ::cuda_driver::derive::Block::of(self)
+            }
+        }
+        // SAFETY: `SIZE` must be the size of the parameter ← the kernel takes the struct itself.
+        unsafe impl ::cuda_driver::launch::KernelParam for #name {
+            const SIZE: usize = ::core::mem::size_of::<#name>();
+        }
+        // SAFETY: the sizes must be equal ← the argument and the parameter have the same type.
+        unsafe impl ::cuda_driver::launch::Accepts<#name> for #name {}
+    })
 }

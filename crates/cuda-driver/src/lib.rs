@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 // On the page of a type, rustdoc lists the impl blocks in the order of these modules: the one that
 // defines the type comes first, then those that add the most used methods.
@@ -71,6 +72,9 @@ pub use types::{Dim3, LaunchConfig};
 #[doc(hidden)]
 pub mod derive {
     pub use bytemuck::{Pod, Zeroable};
+
+    pub use crate::launch::by_value::{Block, ByValue};
+    pub use crate::memory::padding::{expect_no_end_gap, expect_no_gap};
 }
 
 /// Returns the source of the raw bindings, and the newest CUDA version that they cover.

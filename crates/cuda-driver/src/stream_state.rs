@@ -84,6 +84,9 @@ pub(crate) struct StreamState {
     /// it.
     epoch: AtomicU64,
     kind: Kind,
+    /// Whether a launch whose arguments need no wait may be queued without further work: on streams
+    /// that were created, on drivers that do not ask for the memory of launches.
+    launches_directly: bool,
     launches: Arc<RecentLaunches>,
     /// Never reused in a process, unlike the handle.
     id: u64,
@@ -186,6 +189,7 @@ impl StreamState {
             raw,
             epoch: AtomicU64::new(0),
             kind,
+            launches_directly: kind == Kind::Own && driver.library().launch_uses().is_none(),
             launches: launches.of_stream(raw.0),
             id: fresh_id(),
             is_blocking,
@@ -211,6 +215,11 @@ impl StreamState {
         &self.launches
     }
 
+    pub(crate) fn launches_directly(&self) -> bool {
+        self.launches_directly
+    }
+
+    #[inline]
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }

@@ -1,7 +1,7 @@
 //! The syntax tree of a PTX module. Names borrow from the text.
 
 /// A PTX module.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Module<'a> {
     /// `.version major.minor`.
     pub version: (u32, u32),
@@ -18,7 +18,7 @@ pub struct Module<'a> {
 }
 
 /// `.target sm_90a, debug`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Target<'a> {
     /// 90 of `sm_90a`.
     pub sm: u32,
@@ -62,7 +62,7 @@ pub enum Space {
 }
 
 /// A declared variable, a parameter, or a parameter in a register (`.func f(.reg .u32 a)`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Variable<'a> {
     /// Its name.
     pub name: &'a str,
@@ -118,7 +118,7 @@ pub enum Literal {
 }
 
 /// `.reg .b32 %r<10>` (`count` is 10) or `.reg .b32 x`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Register<'a> {
     /// The name, or the prefix of the numbered names.
     pub name: &'a str,
@@ -131,7 +131,7 @@ pub struct Register<'a> {
 }
 
 /// A kernel (`.entry`) or function (`.func`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Function<'a> {
     /// Its name.
     pub name: &'a str,
@@ -149,15 +149,28 @@ pub struct Function<'a> {
     pub body: Option<Vec<Statement<'a>>>,
     /// The line of its name.
     pub line: u32,
+    /// The parameter list with its parentheses.
+    pub params_span: Option<Span>,
+    /// The body with its braces.
+    pub body_span: Option<Span>,
 }
 
 /// The signature of the target of an indirect call (`.callprototype`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Prototype<'a> {
     /// The return parameters.
     pub returns: Vec<Variable<'a>>,
     /// The parameters.
     pub params: Vec<Variable<'a>>,
+}
+
+/// A part of the text of a module: the bytes from `start` to `end`, without `end`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// The position of the first byte.
+    pub start: usize,
+    /// The position after the last byte.
+    pub end: usize,
 }
 
 /// A position in a source file.
@@ -172,7 +185,7 @@ pub struct Location {
 }
 
 /// A statement of a function body.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Statement<'a> {
     /// `name:`
     Label(&'a str, u32),
@@ -202,7 +215,7 @@ pub enum Statement<'a> {
 }
 
 /// `@p` or `@!p`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Predicate<'a> {
     /// The register.
     pub name: &'a str,
@@ -211,7 +224,7 @@ pub struct Predicate<'a> {
 }
 
 /// An instruction.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Instruction<'a> {
     /// The predicate that guards the instruction.
     pub predicate: Option<Predicate<'a>>,
@@ -223,6 +236,8 @@ pub struct Instruction<'a> {
     pub operands: Vec<Operand<'a>>,
     /// The line, from 1.
     pub line: u32,
+    /// The text from the predicate or opcode to the semicolon.
+    pub span: Span,
 }
 
 impl Instruction<'_> {

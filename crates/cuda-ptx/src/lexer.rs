@@ -24,6 +24,9 @@ pub(super) struct Token<'a> {
     pub(super) text: &'a str,
     pub(super) line: u32,
     pub(super) column: u32,
+    /// The positions in bytes of its beginning and its end.
+    pub(super) start: usize,
+    pub(super) end: usize,
     /// Whether this token directly follows the one before.
     pub(super) adjacent: bool,
 }
@@ -113,6 +116,8 @@ impl<'a> Lexer<'a> {
             text: "",
             line: self.line,
             column: (start - self.line_start) as u32 + 1,
+            start,
+            end: start,
             adjacent: start == before,
         };
         if start >= self.text.len() {
@@ -160,6 +165,7 @@ impl<'a> Lexer<'a> {
             }
             _ => return Err(self.error("Unexpected character in the text")),
         }
+        token.end = self.at;
         Ok(token)
     }
 

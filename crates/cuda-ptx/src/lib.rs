@@ -21,20 +21,25 @@
 //!
 //! [`Exports`] finds the definition that a name refers to when several modules are linked.
 
+pub mod analysis;
 mod ast;
+mod edit;
 mod error;
 mod exports;
+mod flow;
 mod initial;
 mod lexer;
 mod parser;
+mod print;
 mod statement;
 #[cfg(test)]
 mod tests;
 
 pub use ast::{
     Base, Function, Init, Instruction, Linkage, Literal, Location, Module, Operand, Predicate,
-    Prototype, Register, Space, Statement, Target, Variable,
+    Prototype, Register, Space, Span, Statement, Target, Variable,
 };
+pub use edit::Edits;
 pub use error::Error;
 pub use exports::{Definition, Exports};
 

@@ -1,6 +1,6 @@
 //! Parses directives: module scope, variables and function headers.
 
-use super::ast::{Function, Linkage, Literal, Location, Module, Space, Target, Variable};
+use super::ast::{Function, Linkage, Literal, Location, Module, Space, Span, Target, Variable};
 use super::error::Error;
 use super::lexer::{Kind, Lexer, Token};
 
@@ -10,6 +10,8 @@ const MAX_DEPTH: u32 = 16;
 pub(super) struct Parser<'a> {
     lexer: Lexer<'a>,
     ahead: Option<Token<'a>>,
+    /// The end of the token that `next` returned last, in bytes.
+    end: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -17,20 +19,34 @@ impl<'a> Parser<'a> {
         Self {
             lexer: Lexer::new(text),
             ahead: None,
+            end: 0,
         }
     }
 
     pub(super) fn next(&mut self) -> Result<Token<'a>, Error> {
-        match self.ahead.take() {
-            Some(token) => Ok(token),
-            None => self.lexer.next(),
-        }
+        let token = match self.ahead.take() {
+            Some(token) => token,
+            None => self.lexer.next()?,
+        };
+        self.end = token.end;
+        Ok(token)
     }
 
     pub(super) fn peek(&mut self) -> Result<Token<'a>, Error> {
-        let token = self.next()?;
+        let token = match self.ahead {
+            Some(token) => token,
+            None => self.lexer.next()?,
+        };
         self.ahead = Some(token);
         Ok(token)
+    }
+
+    /// The span from `start` to the end of the last token.
+    pub(super) fn span_from(&self, start: usize) -> Span {
+        Span {
+            start,
+            end: self.end,
+        }
     }
 
     pub(super) fn error(token: Token<'a>, message: String) -> Error {
@@ -59,7 +75,7 @@ impl<'a> Parser<'a> {
 
     pub(super) fn accept(&mut self, punct: u8) -> Result<bool, Error> {
         if self.peek()?.kind == Kind::Punct(punct) {
-            self.ahead = None;
+            self.next()?;
             return Ok(true);
         }
         Ok(false)
@@ -287,14 +303,22 @@ impl<'a> Parser<'a> {
         }
         let name = self.name()?;
         let mut params = Vec::new();
+        let mut params_span = None;
+        let open = self.peek()?.start;
         if self.accept(b'(')? {
             params = self.parameters(linkage)?;
+            params_span = Some(self.span_from(open));
         }
         let mut directives = Vec::new();
+        let mut body_span = None;
         let body = loop {
             let token = self.next()?;
             match token.kind {
-                Kind::Punct(b'{') => break Some(self.body()?),
+                Kind::Punct(b'{') => {
+                    let body = self.body()?;
+                    body_span = Some(self.span_from(token.start));
+                    break Some(body);
+                }
                 Kind::Punct(b';') => break None,
                 Kind::Dot if token.text == "pragma" => self.skip_to_semicolon()?,
                 Kind::Dot if token.text == "loc" => {
@@ -334,6 +358,8 @@ impl<'a> Parser<'a> {
             directives,
             body,
             line: name.line,
+            params_span,
+            body_span,
         })
     }
 

@@ -1,7 +1,8 @@
 //! Parses function bodies: statements, instructions and operands.
 
 use super::ast::{
-    Base, Instruction, Linkage, Literal, Operand, Predicate, Prototype, Register, Space, Statement,
+    Base, Instruction, Linkage, Literal, Operand, Predicate, Prototype, Register, Space, Span,
+    Statement,
 };
 use super::error::Error;
 use super::lexer::{Kind, Token};
@@ -36,13 +37,15 @@ impl<'a> Parser<'a> {
                     let name = self.name()?.text;
                     let opcode = self.name()?;
                     let predicate = Some(Predicate { name, negated });
-                    body.push(Statement::Instruction(self.instruction(opcode, predicate)?));
+                    let instruction = self.instruction(token.start, opcode, predicate)?;
+                    body.push(Statement::Instruction(instruction));
                 }
                 Kind::Name => {
                     if self.accept(b':')? {
                         self.label(token, &mut body)?;
                     } else {
-                        body.push(Statement::Instruction(self.instruction(token, None)?));
+                        let instruction = self.instruction(token.start, token, None)?;
+                        body.push(Statement::Instruction(instruction));
                     }
                 }
                 _ => return Self::unexpected(token),
@@ -150,6 +153,7 @@ impl<'a> Parser<'a> {
 
     fn instruction(
         &mut self,
+        start: usize,
         opcode: Token<'a>,
         predicate: Option<Predicate<'a>>,
     ) -> Result<Instruction<'a>, Error> {
@@ -159,12 +163,14 @@ impl<'a> Parser<'a> {
             modifiers: Vec::new(),
             operands: Vec::new(),
             line: opcode.line,
+            span: Span::default(),
         };
         while self.peek()?.kind == Kind::Dot {
             let modifier = self.next()?.text;
             instruction.modifiers.push(modifier);
         }
         if self.accept(b';')? {
+            instruction.span = self.span_from(start);
             return Ok(instruction);
         }
         loop {
@@ -172,6 +178,7 @@ impl<'a> Parser<'a> {
             instruction.operands.push(operand);
             if !self.accept(b',')? {
                 self.expect(b';')?;
+                instruction.span = self.span_from(start);
                 return Ok(instruction);
             }
         }

@@ -152,8 +152,10 @@ impl Builder {
         self
     }
 
-    /// Rejects PTX with an unimplemented instruction when it is loaded, instead of failing when the
-    /// instruction is executed.
+    /// Rejects PTX with an unimplemented instruction when it is loaded, instead of failing when a
+    /// kernel that contains the instruction is launched.
+    ///
+    /// An instruction that is not in the PTX manual is always rejected when it is loaded.
     pub fn strict_ptx(mut self, on: bool) -> Self {
         self.config.strict_ptx = on;
         self
@@ -177,10 +179,20 @@ impl Builder {
         self
     }
 
-    /// Makes a kernel fail with `CUDA_ERROR_LAUNCH_TIMEOUT` once one of its warps has executed this
-    /// many instructions.
+    /// Makes a kernel fail with `CUDA_ERROR_LAUNCH_TIMEOUT` once one of its blocks (or clusters) has
+    /// executed this many instructions. An instruction counts once for each warp that executes it.
+    ///
+    /// The default is 2^30, which takes a core about 15 seconds. A kernel that spins forever, where
+    /// a GPU hangs, therefore ends with an error that names the kernel and this limit.
     pub fn instruction_limit(mut self, instructions: u64) -> Self {
         self.config.instruction_limit = Some(instructions);
+        self
+    }
+
+    /// Lets kernels run forever: for persistent kernels, which end only when the host or another
+    /// kernel tells them to.
+    pub fn without_instruction_limit(mut self) -> Self {
+        self.config.instruction_limit = None;
         self
     }
 
@@ -222,6 +234,16 @@ impl Builder {
         self
     }
 
+    /// Reports writes to memory that a program passes to a launch as read-only, such as `&buffer`
+    /// instead of `&mut buffer` in cuda-driver.
+    ///
+    /// The kernel continues. Only programs that use cuda-driver state what a kernel may write. Nodes
+    /// of graphs are not checked, nor are copies of memory by kernels in bulk.
+    pub fn check_read_only(mut self, on: bool) -> Self {
+        self.config.checks.read_only = on;
+        self
+    }
+
     /// Does not reuse freed memory as long as other memory is available, so that an access through
     /// a stale address is reported as such and does not hit another allocation.
     pub fn check_freed(mut self, on: bool) -> Self {
@@ -231,7 +253,8 @@ impl Builder {
 
     /// Enables or disables all checks of kernels:
     /// [`check_uninitialized`](Self::check_uninitialized), [`check_races`](Self::check_races),
-    /// [`check_barriers`](Self::check_barriers), [`check_freed`](Self::check_freed).
+    /// [`check_barriers`](Self::check_barriers), [`check_read_only`](Self::check_read_only),
+    /// [`check_freed`](Self::check_freed).
     ///
     /// The checks make kernels several times slower. Findings go to stderr and to
     /// [`Simulator::take_reports`].
@@ -239,6 +262,7 @@ impl Builder {
         self.check_uninitialized(on)
             .check_races(on)
             .check_barriers(on)
+            .check_read_only(on)
             .check_freed(on)
     }
 

@@ -6,6 +6,10 @@ use crate::engine::Schedule;
 use crate::journal::Rule;
 use crate::vm::Checks;
 
+/// The number of instructions that a block executes by default before its kernel fails: about 15
+/// seconds of one core. The largest block of this project's tests executes a hundredth of it.
+pub(crate) const INSTRUCTION_LIMIT: u64 = 1 << 30;
+
 /// The configuration that an instance is built from.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -42,7 +46,7 @@ impl Default for Config {
             attributes: Vec::new(),
             late_pageable: false,
             capture_output: false,
-            instruction_limit: None,
+            instruction_limit: Some(INSTRUCTION_LIMIT),
             checks: Checks::default(),
             check_freed: false,
         }

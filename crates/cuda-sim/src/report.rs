@@ -6,8 +6,8 @@ use cuda_sys::CUresult;
 
 /// An error of a kernel, a copy or a fill: its kind, its place and how often it occurred.
 ///
-/// An error that ends a kernel has a [`status`](Self::status), which the program gets as it would
-/// from a GPU. An error that only the checks of [`Builder`](crate::Builder) find has no status, and
+/// An error that ends a kernel, or prevents its launch, has a [`status`](Self::status), which the
+/// program gets as it would from a GPU. An error that only the checks of [`Builder`](crate::Builder) find has no status, and
 /// the kernel continues. `Display` prints one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -16,7 +16,7 @@ pub struct Report {
     pub kind: ReportKind,
     /// The ordinal of the device. For a copy or a fill, it is the device that owns the memory.
     pub device: usize,
-    /// The status that the program gets, if the error ends the kernel.
+    /// The status that the program gets, if the error ends the kernel or prevents its launch.
     pub status: Option<CUresult>,
     /// The name of the kernel; empty for a copy or a fill.
     pub kernel: String,
@@ -52,6 +52,11 @@ pub enum ReportKind {
     Race(Hazard),
     /// A barrier that not all threads reach.
     BarrierDivergence,
+    /// A write to memory that the program has passed to the launch as read-only.
+    ReadOnlyWrite,
+    /// An instruction that the software device does not implement. The kernel that contains it was
+    /// not launched.
+    Unsupported,
     /// Another fault, identified by `status`: `trap`, a failed assertion, a stack overflow.
     Fault,
 }
@@ -161,10 +166,36 @@ impl Place {
     }
 }
 
+impl Report {
+    /// Creates the report of a kernel that cannot be launched because of the instruction in this
+    /// line of the PTX.
+    pub(crate) fn not_launched(kernel: &str, ptx_line: u32, message: &str) -> Self {
+        Self {
+            kind: ReportKind::Unsupported,
+            device: 0,
+            status: Some(CUresult::CUDA_ERROR_NOT_SUPPORTED),
+            kernel: kernel.to_owned(),
+            at: Place {
+                ptx_line,
+                ..Place::default()
+            },
+            other: None,
+            access: None,
+            missing: Vec::new(),
+            times: 1,
+            message: format!("{message}; the kernel was not launched"),
+        }
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.kernel.is_empty() {
             return f.write_str(&self.message);
+        }
+        if self.kind == ReportKind::Unsupported {
+            let (kernel, line) = (&self.kernel, self.at.ptx_line);
+            return write!(f, "kernel `{kernel}`: {} (PTX line {line})", self.message);
         }
         write!(f, "kernel `{}`: {} (", self.kernel, self.message)?;
         self.at.write(f, &self.kernel)?;

@@ -19,7 +19,8 @@ pub(crate) const VARIABLE: &str = "CUDA_SIM";
 /// | `memory` | memory size of each device in bytes; `K`, `M` and `G` are allowed |
 /// | `schedule` | `eager`, or `late:SEED` |
 /// | `strict` | `1` rejects PTX with unimplemented instructions when it is loaded |
-/// | `check` | `all`, or some of `uninitialized`, `races`, `barriers`, `freed` with `+` between |
+/// | `limit` | the number of instructions after which a block fails, or `off` |
+/// | `check` | `all`, or some of `uninitialized`, `races`, `barriers`, `read_only`, `freed` with `+` between |
 ///
 /// ```
 /// let simulator = "version=12.2,devices=2,schedule=late:7".parse::<cuda_sim::Builder>()?.build()?;
@@ -36,7 +37,7 @@ impl FromStr for Builder {
         for part in parts.filter(|part| !part.is_empty() && *part != "1") {
             let bad = || {
                 let keys = "version=12.2, devices=2, cc=9.0, memory=1G, schedule=late:7, strict=1, \
-                            check=all";
+                            limit=1000000, limit=off, check=all";
                 BuildError::BadSetting(format!(
                     "{VARIABLE} has an invalid part `{part}`; valid parts are like {keys}"
                 ))
@@ -64,12 +65,15 @@ impl FromStr for Builder {
                         "1" => true,
                         _ => return None,
                     }),
+                    "limit" if value == "off" => builder.without_instruction_limit(),
+                    "limit" => builder.instruction_limit(value.parse().ok()?),
                     "check" => value.split('+').try_fold(builder, |builder, name| {
                         Some(match name {
                             "all" => builder.check_all(true),
                             "uninitialized" => builder.check_uninitialized(true),
                             "races" => builder.check_races(true),
                             "barriers" => builder.check_barriers(true),
+                            "read_only" => builder.check_read_only(true),
                             "freed" => builder.check_freed(true),
                             _ => return None,
                         })

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use cuda_sys::{CUresult, DriverLibrary, LoadError};
 
 use crate::driver::calls::proc_address;
-use crate::driver::instance::Instance;
+use crate::driver::instance::{Instance, state_uses};
 use crate::driver::slot::Slot;
 use crate::journal::{Rule, TraceEntry, quietly};
 use crate::live::Live;
@@ -63,7 +63,13 @@ impl Simulator {
         // SAFETY: for each name and version, `root` must return a function of that C signature,
         // callable while `keep` lives ← its table is checked against `DriverTable` when this crate
         // is compiled; the functions are static.
-        quietly(|| unsafe { DriverLibrary::from_proc_address(root, name, Arc::clone(&self.slot)) })
+        let library = quietly(|| unsafe {
+            DriverLibrary::from_proc_address(root, name, Arc::clone(&self.slot))
+        })?;
+        Ok(match self.instance().config.checks.read_only {
+            true => library.with_launch_uses(state_uses),
+            false => library,
+        })
     }
 
     /// Returns how often each function was called, by exported name. Functions that were never

@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(
     non_camel_case_types,
     non_snake_case,
@@ -44,7 +45,7 @@ generated!(cuda_header, table, "table.rs");
 
 pub use driver::*;
 pub use function::Function;
-pub use library::{DriverLibrary, GetProcAddress, LoadedLibrary};
+pub use library::{DriverLibrary, GetProcAddress, LaunchUse, LoadedLibrary};
 pub use search::{Attempt, LoadError};
 pub use table::{DriverTable, FUNCTIONS, calls};
 pub use version::{BINDINGS, Bindings, Source, Version};

@@ -123,7 +123,7 @@ if [ $sanitizer -eq 1 ]; then
         step "memcheck cuda-driver/tests/it" "$tests" \
             compute-sanitizer --tool memcheck --leak-check full --report-api-errors no --error-exitcode 1 "$tests" \
             kernel:: memory:: order:: pinned:: managed:: pool:: pitched:: global:: allocation:: transfer:: event:: \
-            module:: library:: arguments:: staging::copies_of staging::random staging::two_threads \
+            module:: library:: arguments:: padding:: staging::copies_of staging::random staging::two_threads \
             --skip futures --skip wait
     fi
 fi

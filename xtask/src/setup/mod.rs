@@ -9,6 +9,7 @@
 //! | `toolkit` | `include/`, `lib/` | the newest headers, NVRTC and libclang |
 //! | `headers-<version>` | `headers/<version>/` | the headers that bindings are generated from (`--all-headers`) |
 //! | `nvrtc-<version>` | `nvrtc/<version>/include`, `…/lib` | one NVRTC (`--nvrtc <version>`) |
+//! | `mdbook-0.5.4` | `mdbook/0.5.4/bin` | mdBook, for `ci --only book` |
 //! | `device-headers-12.9` | `device-headers/12.9/include` | headers for kernels, for NVRTC of CUDA 12 |
 //!
 //! `versions.txt` in the folder of a set is a copy of the set's file. It is written last: a set is
@@ -19,6 +20,7 @@ mod toolkit;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -36,6 +38,13 @@ const HEADERS: [&str; 4] = [
     "cudaProfilerTypedefs.h",
     "cudaTypedefs.h",
 ];
+
+/// mdBook in its set.
+const MDBOOK: &str = if cfg!(windows) {
+    "bin/mdbook.exe"
+} else {
+    "bin/mdbook"
+};
 
 /// Options of `setup`.
 #[derive(Debug, Default, clap::Args)]
@@ -109,10 +118,12 @@ pub(crate) fn try_default(workspace: &Workspace) {
 
 /// Makes sure that each of `sets` is complete, and returns the folder that contains them.
 pub(crate) fn ensure<S: AsRef<str>>(workspace: &Workspace, sets: &[S]) -> Result<PathBuf> {
-    if !matches!(
+    let needs_cuda = sets.iter().any(|set| !set.as_ref().starts_with("mdbook-"));
+    let is_published = matches!(
         (std::env::consts::OS, std::env::consts::ARCH),
         ("linux", "x86_64" | "aarch64") | ("windows", "x86_64")
-    ) {
+    );
+    if needs_cuda && !is_published {
         bail!(
             "no NVRTC and no CUDA headers are published for {} on {}.\n\
              Everything still builds from the committed bindings, and hand-written PTX runs on \
@@ -143,6 +154,18 @@ pub(crate) fn ensure<S: AsRef<str>>(workspace: &Workspace, sets: &[S]) -> Result
         }
     }
     Ok(setup)
+}
+
+/// Returns a command that runs a Python script of the workspace, with the cargo and the target
+/// folder to use.
+pub(crate) fn script(workspace: &Workspace, path: &str) -> Result<Command> {
+    let mut command = Python::find()?.command();
+    // Without a buffer, what the script prints is in order with the output of its commands.
+    command.arg("-u").arg(workspace.root.join(path));
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    command.arg("--cargo").arg(cargo);
+    command.arg("--target").arg(&workspace.target);
+    Ok(command)
 }
 
 fn requirements(workspace: &Workspace) -> PathBuf {
@@ -184,6 +207,7 @@ impl Set {
             Some("headers") => "cuda.h",
             Some("nvrtc") => "include/nvrtc.h",
             Some("device") => "include/cuda_fp16.h",
+            Some("mdbook") => MDBOOK,
             _ => "include/cuda.h",
         }
     }
@@ -251,6 +275,9 @@ fn place(inside: &Path, set: &str) -> Option<PathBuf> {
     let file = *parts.last()?;
     if set.starts_with("headers-") {
         return HEADERS.contains(&file).then(|| PathBuf::from(file));
+    }
+    if set.starts_with("mdbook-") {
+        return inside.ends_with(MDBOOK).then(|| PathBuf::from(MDBOOK));
     }
     // `…/include/cccl/cuda/std` is included as `<cuda/std>`, so `cccl` is an include folder as
     // well.
@@ -329,6 +356,7 @@ mod tests {
         ] {
             assert_eq!(placed(other, "toolkit"), None, "{other}");
         }
+        assert_eq!(placed(MDBOOK, "mdbook-0.5.4").as_deref(), Some(MDBOOK));
         let header = placed("nvidia/cuda_runtime/include/cuda.h", "headers-12.9");
         assert_eq!(header.as_deref(), Some("cuda.h"));
         assert_eq!(
@@ -340,7 +368,7 @@ mod tests {
     #[test]
     fn each_wheel_is_pinned_by_its_hashes() {
         let files = files_below(&requirements(&Workspace::locate().unwrap()), &["txt"]).unwrap();
-        assert_eq!(files.len(), 18);
+        assert_eq!(files.len(), 19);
         for text in files.iter().map(|file| fs::read_to_string(file).unwrap()) {
             let text = text.replace("\\\n", "");
             for wheel in text.lines().filter(|line| !line.starts_with('#')) {
@@ -349,7 +377,7 @@ mod tests {
                 let hashes = hashes.split_whitespace();
                 let hashes = hashes.map(|it| it.strip_prefix("--hash=sha256:").unwrap());
                 assert!(hashes.clone().all(|it| it.len() == 64), "{wheel}");
-                assert!(hashes.count() <= 3, "{wheel}");
+                assert!(hashes.count() <= 4, "{wheel}");
             }
         }
     }

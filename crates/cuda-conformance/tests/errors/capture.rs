@@ -2,13 +2,26 @@
 
 use std::ptr::{null, null_mut};
 
-use cuda_sys::{CUresult, CUstreamCaptureMode};
+use cuda_sys::{CUevent, CUresult, CUstream, CUstreamCaptureMode};
 
-use crate::ground::{PTX, SIZE, cases};
+use crate::ground::{Ground, PTX, SIZE, cases};
 
 const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode(0);
 const LOCAL: CUstreamCaptureMode = CUstreamCaptureMode(1);
 const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode(2);
+
+/// Creates a stream that joins the capture of `stream`. Also returns the event that it waits for.
+fn forked(g: &Ground<'_>, stream: CUstream) -> (CUstream, CUevent) {
+    unsafe {
+        let _ = g.d.cuEventCreate(g.out(), 0);
+        let event = g.out::<CUevent>().read();
+        let _ = g.d.cuStreamCreate(g.also(), 1);
+        let other = g.also::<CUstream>().read();
+        let _ = g.d.cuEventRecord(event, stream);
+        let _ = g.d.cuStreamWaitEvent(other, event, 0);
+        (other, event)
+    }
+}
 
 cases! { g:
     "capture_in_an_unknown_mode" => {
@@ -70,22 +83,12 @@ cases! { g:
     "waited_in_a_capture_for_an_event_not_recorded" => g.captured(RELAXED, |stream| g.d.cuStreamWaitEvent(stream, g.fresh, 0));
     "callback_in_a_capture" => g.captured(RELAXED, |stream| g.d.cuStreamAddCallback(stream, None, null_mut(), 0));
     "capture_that_another_stream_did_not_come_back_to" => g.end_of_capture(|stream| {
-        let _ = g.d.cuEventCreate(g.out(), 0);
-        let event = g.out::<cuda_sys::CUevent>().read();
-        let _ = g.d.cuStreamCreate(g.also(), 1);
-        let other = g.also::<cuda_sys::CUstream>().read();
-        let _ = g.d.cuEventRecord(event, stream);
-        let _ = g.d.cuStreamWaitEvent(other, event, 0);
+        let (other, event) = forked(g, stream);
         let _ = g.d.cuEventRecord(event, other);
         let _ = g.d.cuMemsetD32Async(g.memory, 1, 4, other);
     });
     "capture_ended_on_another_stream" => g.captured(RELAXED, |stream| {
-        let _ = g.d.cuEventCreate(g.out(), 0);
-        let event = g.out::<cuda_sys::CUevent>().read();
-        let _ = g.d.cuStreamCreate(g.also(), 1);
-        let other = g.also::<cuda_sys::CUstream>().read();
-        let _ = g.d.cuEventRecord(event, stream);
-        let _ = g.d.cuStreamWaitEvent(other, event, 0);
+        let (other, _) = forked(g, stream);
         g.d.cuStreamEndCapture(other, g.out())
     });
     "dependencies_of_no_capture" => g.d.cuStreamUpdateCaptureDependencies(g.stream, null_mut(), 0, 0);

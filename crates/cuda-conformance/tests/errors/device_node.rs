@@ -3,8 +3,8 @@
 use std::ptr::{null, null_mut};
 
 use cuda_sys::{
-    CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExecUpdateResultInfo, CUgraphNode,
-    CUlaunchAttributeID, CUlaunchAttributeValue, CUresult,
+    CUgraph, CUgraphExecUpdateResultInfo, CUgraphNode, CUlaunchAttributeID, CUlaunchAttributeValue,
+    CUresult,
 };
 
 use crate::ground::{Ground, cases, made};
@@ -17,22 +17,8 @@ struct One {
 
 impl One {
     fn new(g: &Ground<'_>) -> Self {
-        let mut parameters = [g.host, g.host];
-        let kernel = made(|kernel: &mut CUDA_KERNEL_NODE_PARAMS| {
-            kernel.func = g.plain;
-            (kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ) = (1, 1, 1);
-            (kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ) = (1, 1, 1);
-            kernel.kernelParams = parameters.as_mut_ptr();
-        });
-        let (mut graph, mut node) = (null_mut(), null_mut());
-        unsafe {
-            let status = g.d.cuGraphCreate(&raw mut graph, 0);
-            assert!(status.is_success(), "{status}");
-            let node = &raw mut node;
-            let status =
-                g.d.cuGraphAddKernelNode_v2(node, graph, null(), 0, &raw const kernel);
-            assert!(status.is_success(), "{status}");
-        }
+        let graph = g.new_graph();
+        let node = g.kernel(graph);
         Self { graph, node }
     }
 }

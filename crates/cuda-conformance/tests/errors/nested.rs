@@ -3,8 +3,8 @@
 use std::ptr::{null, null_mut};
 
 use cuda_sys::{
-    CUDA_CONDITIONAL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUdeviceptr, CUgraphConditionalNodeType,
-    CUgraphNode, CUgraphNodeParams, CUgraphNodeType, CUresult, CUstreamBatchMemOpType,
+    CUDA_KERNEL_NODE_PARAMS, CUdeviceptr, CUgraphNode, CUgraphNodeParams, CUresult,
+    CUstreamBatchMemOpType,
 };
 
 use crate::ground::{SIZE, cases, made, told};
@@ -269,16 +269,7 @@ cases! { g:
     "conditional_in_another_context_than_its_handle" => fresh(g, |graph| {
         let (handle, mut other) = (g.handle(graph), null_mut());
         ok(g.d.cuCtxCreate_v2(&raw mut other, 0, 0));
-        let mut params = made(|params: &mut CUgraphNodeParams| {
-            params.type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL;
-            params.__bindgen_anon_1.conditional = CUDA_CONDITIONAL_NODE_PARAMS {
-                handle,
-                type_: CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_IF,
-                size: 1,
-                phGraph_out: null_mut(),
-                ctx: other,
-            };
-        });
+        let mut params = conditional_params(handle, other);
         let result = status(g.node(graph, None, &mut params));
         ok(g.d.cuGraphDestroy(graph));
         ok(g.d.cuCtxDestroy_v2(other));

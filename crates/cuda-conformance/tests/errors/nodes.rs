@@ -6,7 +6,7 @@ use std::ptr::{null, null_mut};
 use cuda_sys::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_CHILD_GRAPH_NODE_PARAMS, CUDA_CONDITIONAL_NODE_PARAMS,
     CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS,
-    CUDA_MEM_FREE_NODE_PARAMS, CUdeviceptr, CUgraph, CUgraphChildGraphNodeOwnership,
+    CUDA_MEM_FREE_NODE_PARAMS, CUcontext, CUdeviceptr, CUgraph, CUgraphChildGraphNodeOwnership,
     CUgraphConditionalHandle, CUgraphConditionalNodeType, CUgraphEdgeData,
     CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
     CUlaunchAttributeID, CUlaunchAttributeValue, CUmemAccess_flags, CUmemAccessDesc, CUresult,
@@ -24,6 +24,23 @@ pub(crate) const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_C
 #[track_caller]
 pub(crate) fn ok(status: CUresult) {
     assert!(status.is_success(), "{status}");
+}
+
+/// Returns the parameters of a conditional node with one body.
+pub(crate) fn conditional_params(
+    handle: CUgraphConditionalHandle,
+    context: CUcontext,
+) -> CUgraphNodeParams {
+    made(|params: &mut CUgraphNodeParams| {
+        params.type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL;
+        params.__bindgen_anon_1.conditional = CUDA_CONDITIONAL_NODE_PARAMS {
+            handle,
+            type_: CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_IF,
+            size: 1,
+            phGraph_out: null_mut(),
+            ctx: context,
+        };
+    })
 }
 
 impl Ground<'_> {
@@ -125,16 +142,7 @@ impl Ground<'_> {
         graph: CUgraph,
         handle: CUgraphConditionalHandle,
     ) -> Result<(CUgraphNode, CUgraph), CUresult> {
-        let mut params = made(|params: &mut CUgraphNodeParams| {
-            params.type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL;
-            params.__bindgen_anon_1.conditional = CUDA_CONDITIONAL_NODE_PARAMS {
-                handle,
-                type_: CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_IF,
-                size: 1,
-                phGraph_out: null_mut(),
-                ctx: self.context,
-            };
-        });
+        let mut params = conditional_params(handle, self.context);
         let node = self.node(graph, None, &mut params)?;
         let body = unsafe { params.__bindgen_anon_1.conditional.phGraph_out.read() };
         Ok((node, body))

@@ -10,8 +10,11 @@ use super::DeviceProperties;
 use crate::driver::{Driver, call};
 use crate::error::{Error, Result};
 
-/// A CUDA device of a [`Driver`]. It is a plain handle: cloning it is cheap, and dropping it has no
-/// effect on the device.
+/// A CUDA device of a [`Driver`]. It is a plain handle: dropping it has no effect on the device.
+///
+/// Cloning it is cheap: it copies the number of the device and increments the reference count of
+/// its driver. Because of that count it cannot be `Copy`. Methods take `&Device`, so most programs
+/// never clone one.
 ///
 /// ```
 /// use cuda_driver::Device;

@@ -5,6 +5,7 @@
 mod device;
 
 mod attributes;
+mod luid;
 mod peer;
 mod properties;
 
@@ -13,5 +14,6 @@ pub use crate::context::DevicePool;
 
 pub use cuda_sys::CUdevice_attribute as DeviceAttribute;
 pub use device::{ComputeCapability, Device};
+pub use luid::Luid;
 pub use peer::{PeerAttribute, PeerAttributes};
 pub use properties::DeviceProperties;

@@ -97,7 +97,9 @@ impl DriverError {
             return None;
         }
         match self.status {
-            CUresult::CUDA_ERROR_NOT_READY => Some("synchronize the later event first"),
+            CUresult::CUDA_ERROR_NOT_READY => {
+                Some("synchronize `end`, the later event, before you ask for the time")
+            }
             CUresult::CUDA_ERROR_INVALID_HANDLE => Some(
                 "record both events first, and create them without `EventFlags::DISABLE_TIMING`",
             ),

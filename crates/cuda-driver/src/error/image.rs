@@ -81,24 +81,3 @@ impl fmt::Debug for JitError {
 }
 
 impl std::error::Error for JitError {}
-
-/// The most names of kernels that a message lists.
-const MOST_NAMES: usize = 10;
-
-/// Writes the kernels that a module has, and how to look up a C++ kernel.
-pub(super) fn write_kernels(f: &mut fmt::Formatter<'_>, kernels: Option<&[String]>) -> fmt::Result {
-    match kernels {
-        Some([]) => f.write_str("it has no kernels")?,
-        Some(names) => {
-            let shown = names.len().min(MOST_NAMES);
-            write!(f, "its kernels are {}", names[..shown].join(", "))?;
-            if names.len() > shown {
-                write!(f, " and {} more", names.len() - shown)?;
-            }
-        }
-        None => f.write_str("its kernels are not listed")?,
-    }
-    f.write_str(
-        "; a kernel declared as `extern \"C\" __global__` can be looked up by its plain name",
-    )
-}

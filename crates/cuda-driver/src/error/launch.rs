@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use cuda_sys::image::{Parameter, ParameterKind};
+
 /// The arguments of a launch do not match the parameters of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -15,16 +17,19 @@ pub enum ArgumentError {
         /// The number of arguments.
         given: usize,
     },
-    /// The size of an argument is wrong.
-    Size {
+    /// The size of an argument is wrong, or it is an integer for a float parameter or a float for
+    /// an integer parameter.
+    Mismatch {
         /// The kernel.
         kernel: String,
         /// The index of the argument, counted from 0. The message counts from 1.
         index: usize,
-        /// The size of the parameter in bytes.
-        expected: usize,
+        /// The parameter.
+        parameter: Parameter,
         /// The size of the argument in bytes.
         given: usize,
+        /// The type of the argument: a number, or `a buffer`. `None` for any other type.
+        given_type: Option<&'static str>,
     },
 }
 
@@ -42,21 +47,33 @@ impl fmt::Display for ArgumentError {
                     plural(*expected)
                 )
             }
-            Self::Size {
+            Self::Mismatch {
                 kernel,
                 index,
-                expected,
+                parameter,
                 given,
-            } => write!(
-                f,
-                "argument {} of kernel {kernel} has {given} byte{}{}, but the parameter has {expected} \
-                 byte{}{}",
-                index + 1,
-                plural(*given),
-                types_of(*given),
-                plural(*expected),
-                types_of(*expected),
-            ),
+                given_type,
+            } => {
+                write!(f, "argument {}", index + 1)?;
+                if let Some(name) = &parameter.name {
+                    write!(f, " (`{name}`)")?;
+                }
+                write!(f, " of kernel {kernel} ")?;
+                match given_type {
+                    Some(ty) => write!(f, "is {ty} ({given} byte{})", plural(*given))?,
+                    None => write!(f, "has {given} byte{}", plural(*given))?,
+                }
+                let expected = parameter.size;
+                let bytes = format!("{expected} byte{}", plural(expected));
+                match letter(parameter.kind) {
+                    Some(letter) => {
+                        let bits = 8 * expected;
+                        write!(f, ", but the parameter is `.{letter}{bits}` ({bytes})")?;
+                    }
+                    None => write!(f, ", but the parameter has {bytes}")?,
+                }
+                write!(f, ": pass {}", types_of(parameter))
+            }
         }
     }
 }
@@ -67,14 +84,32 @@ fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// Returns the usual types of this size in bytes, in parentheses.
-fn types_of(size: usize) -> &'static str {
-    match size {
-        1 => " (u8 or i8)",
-        2 => " (u16, i16 or f16)",
-        4 => " (u32, i32 or f32)",
-        8 => " (u64, i64, f64 or a buffer)",
-        _ => "",
+/// Returns the letter of a type's name in PTX, if the type is a number.
+fn letter(kind: ParameterKind) -> Option<char> {
+    match kind {
+        ParameterKind::Bits => Some('b'),
+        ParameterKind::Unsigned => Some('u'),
+        ParameterKind::Signed => Some('s'),
+        ParameterKind::Float => Some('f'),
+        ParameterKind::Unknown | ParameterKind::Array => None,
+    }
+}
+
+/// Returns the usual types of arguments for a parameter.
+fn types_of(parameter: &Parameter) -> &'static str {
+    use ParameterKind::{Array, Float, Signed, Unsigned};
+    match (parameter.kind, parameter.size) {
+        (Array, _) => "a struct or an array of this size",
+        (Float, 2) => "f16",
+        (Float, 4) => "f32",
+        (Float, 8) => "f64",
+        (Unsigned | Signed, 4) => "u32 or i32",
+        (Unsigned | Signed, 8) => "u64, i64 or a buffer",
+        (_, 1) => "u8 or i8",
+        (_, 2) => "u16, i16 or f16",
+        (_, 4) => "u32, i32 or f32",
+        (_, 8) => "u64, i64, f64 or a buffer",
+        _ => "a value of this size",
     }
 }
 

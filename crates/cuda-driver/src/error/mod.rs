@@ -8,6 +8,7 @@ mod call;
 mod described;
 mod graph;
 mod image;
+mod kernels;
 mod launch;
 mod loss;
 mod lto;
@@ -267,7 +268,7 @@ impl fmt::Display for Error {
             }
             Self::NoSuchFunction { name, kernels } => {
                 write!(f, "the module has no kernel named {name:?}; ")?;
-                image::write_kernels(f, kernels.as_deref())
+                kernels::write_kernels(f, name, kernels.as_deref())
             }
             Self::NoSuchGlobal { name } => write!(
                 f,

@@ -1,13 +1,13 @@
 //! The checks of a launch before the driver is called: arguments, configuration and cluster shape.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuda_sys::CUdevice_attribute;
-use cuda_sys::image::Parameter;
+use cuda_sys::image::{Parameter, ParameterKind};
 
 use super::Function;
 use crate::error::{ArgumentError, Error, LaunchConfigError, Result};
-use crate::types::{Dim3, LaunchConfig};
+use crate::types::{ArgType, Dim3, LaunchConfig};
 
 /// The maximum over all devices. If the limit is lower, or more than 8 are not allowed, the driver
 /// reports it.
@@ -26,35 +26,82 @@ pub struct Layout<'a> {
     pub(crate) offsets: &'a [usize],
 }
 
-/// The result of [`pack`] for sizes that do not fit in one word.
+/// The result of [`pack`] for arguments that do not fit in one word.
 pub(crate) const UNPACKED: u128 = u128::MAX;
 
-/// Packs sizes into one word, so that they can be compared at once. Up to 16 sizes fit, each from 1
-/// to 254.
-pub(crate) const fn pack(sizes: &[usize]) -> u128 {
+/// Packs the sizes of arguments, and whether they are integers or floats, into one word, so that
+/// they can be compared at once. Up to 16 arguments fit, each of 1 to 250 bytes.
+pub(crate) const fn pack(sizes: &[usize], types: &[ArgType]) -> u128 {
     let (mut packed, mut at) = (0, 0);
-    if sizes.len() > 16 {
-        return UNPACKED;
-    }
-    while at < sizes.len() {
-        if sizes[at] == 0 || sizes[at] > 254 {
-            return UNPACKED;
-        }
-        packed |= (sizes[at] as u128) << (8 * at);
+    while at < sizes.len() && at < types.len() {
+        packed = pack_next(packed, at, sizes[at], types[at]);
         at += 1;
     }
-    packed
+    if sizes.len() == types.len() {
+        packed
+    } else {
+        UNPACKED
+    }
+}
+
+/// Adds the argument with the index `at` to the result of [`pack`] for those before it.
+pub(crate) const fn pack_next(packed: u128, at: usize, size: usize, ty: ArgType) -> u128 {
+    if packed == UNPACKED || at >= 16 || size == 0 || size > 250 {
+        return UNPACKED;
+    }
+    // The code is the size, except for the types that may contradict the kind of a parameter. No
+    // code is 255, so no result is `UNPACKED`.
+    let code = match size {
+        4 if ty.is_integer() => 251,
+        4 if ty.is_float() => 252,
+        8 if ty.is_integer() => 253,
+        8 if ty.is_float() => 254,
+        _ => size as u128,
+    };
+    packed | (code << (8 * at))
+}
+
+/// A list of arguments that was compared with the parameters of the kernel and matches them, in the
+/// form of [`pack`].
+///
+/// The halves may be of two different lists, because they are stored one after the other. The
+/// combination then matches too: each argument is compared on its own, and all lists that match
+/// have the same number of arguments. If the parameters are not known, every list matches.
+#[derive(Debug)]
+pub(super) struct Matching([AtomicU64; 2]);
+
+impl Matching {
+    pub(super) fn none() -> Self {
+        Self([AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)])
+    }
+
+    #[inline]
+    fn is(&self, packed: u128) -> bool {
+        let [low, high] = halves(packed);
+        self.0[0].load(Ordering::Relaxed) == low && self.0[1].load(Ordering::Relaxed) == high
+    }
+
+    fn set(&self, packed: u128) {
+        for (half, value) in self.0.iter().zip(halves(packed)) {
+            half.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+#[inline]
+const fn halves(packed: u128) -> [u64; 2] {
+    [packed as u64, (packed >> 64) as u64]
 }
 
 /// Packs the padding before each parameter, in the form of [`pack`]. If both the sizes and the gaps
 /// of two lists are equal, their layouts are equal.
 pub(crate) const fn pack_gaps(offsets: &[usize], sizes: &[usize]) -> u128 {
     let (mut packed, mut at, mut end) = (0, 0, 0);
-    if offsets.len() != sizes.len() || sizes.is_empty() || pack(sizes) == UNPACKED {
+    if offsets.len() != sizes.len() || sizes.is_empty() || sizes.len() > 16 {
         return UNPACKED;
     }
     while at < offsets.len() {
-        if offsets[at] < end || offsets[at] - end > 254 {
+        if sizes[at] == 0 || sizes[at] > 254 || offsets[at] < end || offsets[at] - end > 254 {
             return UNPACKED;
         }
         packed |= ((offsets[at] - end) as u128) << (8 * at);
@@ -79,6 +126,15 @@ pub(crate) const fn c_layout<const N: usize>(fields: &[(usize, usize); N]) -> (u
     (pack_gaps(&offsets, &sizes), end)
 }
 
+/// Returns the kind of a parameter with which the type of an argument is compared. Only types of 4
+/// or 8 bytes are compared: C++ programs use 16-bit integers to store halves.
+pub(super) fn checked_kind(parameter: &Parameter) -> ParameterKind {
+    match parameter.size {
+        4 | 8 => parameter.kind,
+        _ => ParameterKind::Unknown,
+    }
+}
+
 impl Function {
     /// The layout of the kernel's parameters.
     #[inline]
@@ -89,40 +145,59 @@ impl Function {
         }
     }
 
-    /// Fails if arguments of these sizes do not match the parameters of the kernel. `packed` is the
-    /// result of [`pack`] for the sizes.
+    /// Fails if arguments of these sizes and types do not match the parameters of the kernel.
+    /// `packed` is the result of [`pack`] for them.
     #[inline]
-    pub(crate) fn check_packed(&self, packed: u128, sizes: &[usize]) -> Result<()> {
-        if packed == self.0.packed && packed != UNPACKED {
+    pub(crate) fn check_packed(
+        &self,
+        packed: u128,
+        sizes: &[usize],
+        types: &[ArgType],
+    ) -> Result<()> {
+        if packed != UNPACKED && self.0.matching.is(packed) {
             return Ok(());
         }
-        self.check_arguments(sizes)
+        self.check_arguments(sizes, types)?;
+        if packed != UNPACKED {
+            self.0.matching.set(packed);
+        }
+        Ok(())
     }
 
-    /// Fails if arguments of these sizes do not match the parameters of the kernel.
-    pub(crate) fn check_arguments(&self, sizes: &[usize]) -> Result<()> {
-        match &self.0.parameters {
-            Some(parameters) if self.0.sizes != sizes => {
-                Err(self.argument_error(parameters, sizes))
-            }
-            _ => Ok(()),
+    /// Fails if arguments of these sizes and types do not match the parameters of the kernel.
+    #[cold]
+    pub(crate) fn check_arguments(&self, sizes: &[usize], types: &[ArgType]) -> Result<()> {
+        let Some(parameters) = &self.0.parameters else {
+            return Ok(());
+        };
+        let same_sizes = self.0.sizes == sizes;
+        let kinds = self.0.kinds.iter().zip(types);
+        if same_sizes && !kinds.fold(false, |wrong, (kind, ty)| wrong | ty.contradicts(*kind)) {
+            return Ok(());
         }
+        Err(self.argument_error(parameters, sizes, types))
     }
 
     #[cold]
-    fn argument_error(&self, parameters: &[Parameter], sizes: &[usize]) -> Error {
+    fn argument_error(
+        &self,
+        parameters: &[Parameter],
+        sizes: &[usize],
+        types: &[ArgType],
+    ) -> Error {
         let kernel = self.name().to_owned();
         let (expected, given) = (parameters.len(), sizes.len());
-        let differs = parameters
-            .iter()
-            .zip(sizes)
-            .position(|(parameter, size)| parameter.size != *size);
+        let differs = (0..expected.min(given)).find(|&index| {
+            let (parameter, size) = (&parameters[index], sizes[index]);
+            parameter.size != size || types[index].contradicts(checked_kind(parameter))
+        });
         Error::Argument(Box::new(match differs {
-            Some(index) if expected == given => ArgumentError::Size {
+            Some(index) if expected == given => ArgumentError::Mismatch {
                 kernel,
                 index,
-                expected: parameters[index].size,
+                parameter: parameters[index].clone(),
                 given: sizes[index],
+                given_type: types[index].name(),
             },
             _ => ArgumentError::Count {
                 kernel,

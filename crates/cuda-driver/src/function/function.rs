@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use cuda_sys::CUfunction;
-use cuda_sys::image::Parameter;
+use cuda_sys::image::{Parameter, ParameterKind};
 
 use super::{FunctionAttribute, attributes, check, parameters};
 use crate::context::{Context, Limits};
@@ -77,10 +77,12 @@ impl Function {
             .flatten()
             .map(|parameter| parameter.offset);
         let offsets: Vec<usize> = offsets.collect();
-        let (packed, gaps) = match &parameters {
-            Some(_) => (check::pack(&sizes), check::pack_gaps(&offsets, &sizes)),
-            None => (check::UNPACKED, check::UNPACKED),
+        let gaps = match &parameters {
+            Some(_) => check::pack_gaps(&offsets, &sizes),
+            None => check::UNPACKED,
         };
+        let kinds = parameters.iter().flatten().map(check::checked_kind);
+        let kinds = kinds.collect();
         let (name, module) = (name.to_owned(), Arc::clone(module));
         Ok(Self(Arc::new(Inner {
             raw: SendPtr(raw),
@@ -88,7 +90,8 @@ impl Function {
             name,
             parameters,
             sizes,
-            packed,
+            kinds,
+            matching: check::Matching::none(),
             offsets,
             gaps,
             max_threads: u32::try_from(max_threads).unwrap_or(0),

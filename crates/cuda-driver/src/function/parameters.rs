@@ -63,7 +63,14 @@ pub(crate) fn collect(
         let (mut offset, mut size) = (0, 0);
         let (status, call) = info(known.len(), &mut offset, &mut size)?;
         match status {
-            CUresult::CUDA_SUCCESS => known.push(Parameter { offset, size }),
+            CUresult::CUDA_SUCCESS => {
+                let stated = described.and_then(|parameters| parameters.get(known.len()));
+                known.push(Parameter {
+                    offset,
+                    size,
+                    ..stated.cloned().unwrap_or_default()
+                });
+            }
             // A driver older than CUDA 12.4 cannot describe parameters, so use what the image says.
             CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER => {
                 return Ok(described.map(<[_]>::to_vec));

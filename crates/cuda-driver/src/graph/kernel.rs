@@ -341,7 +341,7 @@ pub(super) fn kernel_owners(
             context,
         ));
     }
-    function.check_arguments(args.sizes())?;
+    function.check_arguments(args.sizes(), args.types())?;
     function.check_config(config)?;
     let mut owners = Owners::of_args(context, graph, args)?;
     owners.keep(function.clone());

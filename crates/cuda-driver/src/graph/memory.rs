@@ -14,6 +14,7 @@ use crate::error::{DriverError, Error, Result};
 use crate::launch::{KernelArg, Tracked};
 use crate::memory::{DeviceRepr, bytes_of, props_of};
 use crate::tracking::Access;
+use crate::types::ArgType;
 use crate::types::node::{Edge, Node, node_kind};
 
 /// `len` elements of `T` that a node of a graph allocates in each launch, for use by nodes of that
@@ -200,6 +201,7 @@ impl<T: DeviceRepr> GraphAllocation<T> {
             address: self.as_raw(),
             bytes: self.reach(),
             graph: self.graph(),
+            argument: 0,
         }
     }
 
@@ -308,6 +310,8 @@ impl Device {
 unsafe impl<T: DeviceRepr> KernelArg for &GraphAllocation<T> {
     type Value = CUdeviceptr;
 
+    const ARG_TYPE: ArgType = ArgType::Address;
+
     #[inline]
     fn value(&self) -> CUdeviceptr {
         self.as_raw()
@@ -323,6 +327,8 @@ unsafe impl<T: DeviceRepr> KernelArg for &GraphAllocation<T> {
 // of the graph fail.
 unsafe impl<T: DeviceRepr> KernelArg for &mut GraphAllocation<T> {
     type Value = CUdeviceptr;
+
+    const ARG_TYPE: ArgType = ArgType::Address;
 
     #[inline]
     fn value(&self) -> CUdeviceptr {

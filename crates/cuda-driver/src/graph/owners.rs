@@ -75,6 +75,7 @@ impl Owners {
                 address,
                 bytes,
                 graph,
+                argument: _,
             } = tracked;
             match memory {
                 Some(memory) => this.add(context, memory, access, address, bytes)?,

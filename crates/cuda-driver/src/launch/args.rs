@@ -12,6 +12,7 @@ use crate::memory::{
     PitchedSlice, PitchedSliceMut,
 };
 use crate::tracking::{Access, Blocked, Scope};
+use crate::types::ArgType;
 
 /// The values of the arguments in one of the two forms that the driver takes. The other form is
 /// null.
@@ -69,6 +70,8 @@ pub struct Tracked<'a> {
     pub(crate) bytes: usize,
     /// The identity of the graph that owns the memory, or 0.
     pub(crate) graph: u64,
+    /// The argument of the launch, counted from 1, or 0.
+    pub(crate) argument: u8,
 }
 
 /// A kernel argument.
@@ -89,6 +92,10 @@ pub unsafe trait KernelArg {
     /// The type of the parameter as the kernel sees it.
     type Value: Copy;
 
+    /// The type in comparisons with the parameter of the kernel.
+    #[doc(hidden)]
+    const ARG_TYPE: ArgType = ArgType::Other;
+
     /// Returns the value that is passed to the kernel.
     fn value(&self) -> Self::Value;
 
@@ -105,6 +112,8 @@ pub unsafe trait KernelArg {
 // to no memory.
 unsafe impl<T: DeviceRepr> KernelArg for T {
     type Value = T;
+
+    const ARG_TYPE: ArgType = <T as DeviceRepr>::ARG_TYPE;
 
     #[inline]
     fn value(&self) -> T {
@@ -123,6 +132,8 @@ macro_rules! tracked_arg {
             unsafe impl<$($lifetime,)? T: DeviceRepr> $crate::launch::KernelArg for $ty {
                 type Value = ::cuda_sys::CUdeviceptr;
 
+                const ARG_TYPE: $crate::types::ArgType = $crate::types::ArgType::Address;
+
                 #[inline]
                 fn value(&self) -> ::cuda_sys::CUdeviceptr {
                     self.as_raw()
@@ -136,6 +147,7 @@ macro_rules! tracked_arg {
                         address: self.as_raw(),
                         bytes: self.reach(),
                         graph: 0,
+                        argument: 0,
                     })
                 }
             }
@@ -213,12 +225,13 @@ pub unsafe trait KernelArgs {
     /// The size of each argument in bytes.
     fn sizes(&self) -> &[usize];
 
-    /// The sizes, packed into one word.
+    /// The type of each argument.
     #[doc(hidden)]
-    #[inline]
-    fn packed_sizes(&self) -> u128 {
-        pack(self.sizes())
-    }
+    fn types(&self) -> &[ArgType];
+
+    /// The sizes and types, packed into one word.
+    #[doc(hidden)]
+    fn packed(&self) -> u128;
 
     /// Calls `f` with a pointer to each value.
     #[doc(hidden)]
@@ -258,8 +271,13 @@ macro_rules! kernel_args {
             }
 
             #[inline(always)]
-            fn packed_sizes(&self) -> u128 {
-                const { pack(&[$(size_of::<$arg::Value>()),*]) }
+            fn types(&self) -> &[ArgType] {
+                const { &[$($arg::ARG_TYPE),*] }
+            }
+
+            #[inline(always)]
+            fn packed(&self) -> u128 {
+                const { pack(&[$(size_of::<$arg::Value>()),*], &[$($arg::ARG_TYPE),*]) }
             }
 
             #[inline(always)]
@@ -317,6 +335,7 @@ macro_rules! kernel_args {
                 $(
                     at += 1;
                     if let Some(tracked) = $arg.tracked() {
+                        let tracked = Tracked { argument: at, ..tracked };
                         f(tracked).map_err(|error| error.in_argument(at))?;
                     }
                 )*

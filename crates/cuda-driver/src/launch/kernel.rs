@@ -9,7 +9,12 @@ use super::{LaunchAttributes, LaunchConfig, Queue};
 use crate::error::Result;
 use crate::function::Function;
 use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
+<<<<<<< HEAD
 use crate::types::node::node_kind;
+=======
+use crate::stream::Stream;
+use crate::types::ArgType;
+>>>>>>> 7cf770a (WIP)
 
 /// A [`Function`] with the types of its parameters, which are checked once against the kernel.
 ///
@@ -63,6 +68,10 @@ pub struct Writes<T>(PhantomData<fn(T)>);
 pub unsafe trait KernelParam {
     /// The size of the parameter in bytes.
     const SIZE: usize;
+
+    /// The type of its arguments.
+    #[doc(hidden)]
+    const ARG_TYPE: ArgType = ArgType::Other;
 }
 
 /// States that a parameter (or a list of parameters) accepts an argument (or arguments) of type
@@ -92,12 +101,18 @@ pub unsafe trait Accepts<A> {}
 pub unsafe trait KernelParams {
     /// The size of each parameter in bytes.
     const SIZES: &'static [usize];
+
+    /// The type of the argument of each parameter.
+    #[doc(hidden)]
+    const ARG_TYPES: &'static [ArgType];
 }
 
 #[diagnostic::do_not_recommend]
 // SAFETY: `SIZE` must be the size of the parameter ← the kernel takes the value itself.
 unsafe impl<T: DeviceRepr> KernelParam for T {
     const SIZE: usize = size_of::<T>();
+
+    const ARG_TYPE: ArgType = <T as DeviceRepr>::ARG_TYPE;
 }
 
 #[diagnostic::do_not_recommend]
@@ -109,6 +124,8 @@ macro_rules! view_parameter {
         // SAFETY: `SIZE` must be the size of the parameter ← the kernel takes an address.
         unsafe impl<T: DeviceRepr> KernelParam for $parameter<T> {
             const SIZE: usize = size_of::<cuda_sys::CUdeviceptr>();
+
+            const ARG_TYPE: ArgType = ArgType::Address;
         }
 
         $(
@@ -126,6 +143,8 @@ macro_rules! signature {
         // SAFETY: `SIZES` must be in order ← they are in the order of the tuple.
         unsafe impl<$($parameter: KernelParam),*> KernelParams for ($($parameter,)*) {
             const SIZES: &'static [usize] = &[$($parameter::SIZE),*];
+
+            const ARG_TYPES: &'static [ArgType] = &[$($parameter::ARG_TYPE),*];
         }
 
         // SAFETY: the sizes must be equal ← each parameter accepts its argument, in the order of
@@ -154,16 +173,16 @@ signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1 J J1 K K1 L L1 M M1 N N1
 
 /// A typed handle of the kernel.
 impl Function {
-    /// Returns this kernel with the types of its parameters. The sizes are checked here once
-    /// instead of at each launch.
+    /// Returns this kernel with the types of its parameters. They are checked here once instead of
+    /// at each launch, as [`Stream::launch`] checks arguments.
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`](crate::Error::Argument) if the number or the sizes of the parameters
-    /// differ from those of the kernel. If neither the driver nor the image describes [the
+    /// [`Error::Argument`](crate::Error::Argument) if the number, the sizes or the types of the
+    /// parameters differ from those of the kernel. If neither the driver nor the image describes [the
     /// parameters](Self::parameters), nothing is checked.
     pub fn typed<P: KernelParams>(&self) -> Result<Kernel<P>> {
-        self.check_arguments(P::SIZES)?;
+        self.check_arguments(P::SIZES, P::ARG_TYPES)?;
         Ok(Kernel {
             function: self.clone(),
             parameters: PhantomData,

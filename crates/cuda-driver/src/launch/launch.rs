@@ -1,13 +1,12 @@
 //! Launches of kernels on streams.
 
 use super::{KernelArgs, LaunchAttributes, LaunchConfig, Values};
-use cuda_sys::CUlaunchAttribute;
+use cuda_sys::{CUlaunchAttribute, LaunchUse};
 
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
 use crate::stream::Stream;
-use crate::stream_state::Kind;
 use crate::tracking::{Blocked, Scope};
 
 /// Kernel launches.
@@ -22,7 +21,8 @@ impl Stream {
     ///
     /// These errors are found before the driver is called:
     /// [`Error::Argument`] if the number or the sizes of the arguments
-    /// differ from the kernel's parameters, [`Error::LaunchConfig`] if
+    /// differ from the kernel's parameters, or if one of the two is a
+    /// float and the other an integer, [`Error::LaunchConfig`] if
     /// the device or the kernel does not allow the configuration,
     /// [`Error::OtherContext`] if the kernel, a buffer and the stream
     /// do not belong to one context. A fault of the kernel itself is reported by a later call.
@@ -31,7 +31,8 @@ impl Stream {
     ///
     /// With these arguments the kernel only accesses memory that the arguments permit: it reads and
     /// writes within the lengths of the buffers, and writes only to buffers that were passed as
-    /// `&mut`. The arguments have the types that the kernel expects; only their sizes are checked.
+    /// `&mut`. The arguments have the types that the kernel expects. Only their sizes are checked,
+    /// and floats against integers if the image is PTX or was compiled by cuda-nvrtc.
     /// Variables of the kernel's module that the kernel uses by name are not used at the same time
     /// on other streams ([`Module::global`](crate::Module::global)).
     #[doc(alias = "cuLaunchKernel")]
@@ -43,7 +44,7 @@ impl Stream {
         config: LaunchConfig,
         args: A,
     ) -> Result<()> {
-        function.check_packed(args.packed_sizes(), args.sizes())?;
+        function.check_packed(args.packed(), args.sizes(), args.types())?;
         // SAFETY: the sizes must match the parameters ← checked above; the caller guarantees the
         // rest.
         unsafe { self.queue(function, config, None, args) }
@@ -74,7 +75,7 @@ impl Stream {
         attributes: &LaunchAttributes<'_>,
         args: A,
     ) -> Result<()> {
-        function.check_packed(args.packed_sizes(), args.sizes())?;
+        function.check_packed(args.packed(), args.sizes(), args.types())?;
         // SAFETY: the sizes must match the parameters ← checked above; the caller guarantees the
         // rest.
         unsafe { self.queue(function, config, Some(attributes), args) }
@@ -100,7 +101,7 @@ impl Stream {
         function.check_config(&config)?;
         let state = self.state();
         let id = state.shared_id();
-        if state.kind() != Kind::Own || !args.are_in_order(id) {
+        if !state.launches_directly() || !args.are_in_order(id) {
             // SAFETY: the caller upholds the contract of `queue`, which is that of
             // `queue_in_order`.
             return unsafe { self.queue_in_order(function, &config, attributes, args) };
@@ -115,7 +116,7 @@ impl Stream {
     }
 
     /// Does the work of [`queue`](Self::queue) if the stream may have to wait for something, or is
-    /// one of C's default streams.
+    /// one of C's default streams, or if a software driver asks for the memory of launches.
     ///
     /// # Safety
     ///
@@ -129,6 +130,9 @@ impl Stream {
         args: A,
     ) -> Result<()> {
         let mut scope = Scope::acquire(self, |scope| acquire(scope, &args))?;
+        if let Some(receive) = self.driver().library().launch_uses() {
+            state_uses(receive, &args);
+        }
         // SAFETY: the caller upholds the contract of `queue`, and `acquire` has queued the waits.
         unsafe { self.call(function, config, attributes, &args) }?;
         commit(&mut scope, args);
@@ -249,6 +253,23 @@ fn acquire<A: KernelArgs>(scope: &Scope<'_>, args: &A) -> Result<(), Blocked<Err
         Some(context) => Err(Blocked::UnfencedUse(context)),
         None => Ok(()),
     }
+}
+
+/// Tells a software driver which memory the next launch of this thread accesses, and how.
+#[cold]
+fn state_uses<A: KernelArgs>(receive: fn(&[LaunchUse]), args: &A) {
+    let mut uses = Vec::new();
+    // The closure never fails.
+    let _ = args.each_tracked(&mut |tracked| {
+        uses.push(LaunchUse {
+            argument: tracked.argument.into(),
+            address: tracked.address,
+            bytes: tracked.bytes,
+            is_written: tracked.access.is_write(),
+        });
+        Ok(())
+    });
+    receive(&uses);
 }
 
 /// Records the uses of a launch that was just queued in `scope`.

@@ -10,7 +10,8 @@ use smallvec::SmallVec;
 
 use super::args::{KernelArg, KernelArgs, Tracked, Values};
 use crate::error::Result;
-use crate::function::check::{Layout, UNPACKED};
+use crate::function::check::{Layout, pack_next};
+use crate::types::ArgType;
 
 /// Up to this many arguments are kept without heap memory.
 const INLINE: usize = 64;
@@ -51,6 +52,9 @@ pub struct ArgList<'a> {
     /// The offset of each value, in bytes.
     starts: SmallVec<[usize; INLINE]>,
     sizes: SmallVec<[usize; INLINE]>,
+    types: SmallVec<[ArgType; INLINE]>,
+    /// `sizes` and `types`, packed into one word.
+    packed: u128,
     /// The end of the last value, in bytes.
     end: usize,
     /// The memory that the arguments refer to. The lifetime is erased so that the drop of a list
@@ -88,16 +92,27 @@ impl<'a> ArgList<'a> {
         // SAFETY: there must be aligned room for the value ← the chunks reach to `end`, their
         // alignment is asserted above, and `start` is a multiple of the value's alignment.
         unsafe { to.cast::<A::Value>().write(arg.value()) };
+        self.packed = pack_next(self.packed, self.sizes.len(), size, A::ARG_TYPE);
         self.starts.push(start);
         self.sizes.push(size);
-        self.uses(arg)
+        self.types.push(A::ARG_TYPE);
+        self.add_uses(arg, u8::try_from(self.sizes.len()).unwrap_or(0))
     }
 
     /// Adds memory that the kernel uses but that is not an argument itself: a buffer or view whose
     /// address is a field of a struct among the arguments. See [`Using`](super::Using).
     #[inline]
     pub fn uses<A: KernelArg + 'a>(&mut self, memory: A) -> &mut Self {
+        self.add_uses(memory, 0)
+    }
+
+    #[inline]
+    fn add_uses<A: KernelArg + 'a>(&mut self, memory: A, argument: u8) -> &mut Self {
         if let Some(tracked) = memory.tracked() {
+            let tracked = Tracked {
+                argument,
+                ..tracked
+            };
             // SAFETY: the memory must be alive when `tracked` is used ← it lives as long as every
             // borrow in `A`, those outlive 'a, the list cannot be launched after 'a, and dropping
             // it does not use the entries.
@@ -126,9 +141,12 @@ unsafe impl KernelArgs for &ArgList<'_> {
         &self.sizes
     }
 
-    fn packed_sizes(&self) -> u128 {
-        // The sizes are compared one by one, which is cheaper than packing them first.
-        UNPACKED
+    fn types(&self) -> &[ArgType] {
+        &self.types
+    }
+
+    fn packed(&self) -> u128 {
+        self.packed
     }
 
     fn with_pointers<R>(&self, f: impl FnOnce(&mut [*mut c_void]) -> R) -> R {

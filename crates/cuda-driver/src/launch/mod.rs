@@ -1,13 +1,15 @@
 //! Kernel launches: `cuLaunchKernel` and `cuLaunchKernelEx`.
 //!
 //! Unlike C, a launch takes a typed tuple of arguments (or an [`ArgList`]). It checks the number
-//! and sizes of the arguments and the launch configuration before it calls the driver, and adds the
+//! and types of the arguments and the launch configuration before it calls the driver, and adds the
 //! dependencies on other uses of the buffers among the arguments.
 
 mod launch;
 
 mod args;
 mod attributes;
+#[cfg(feature = "derive")]
+pub(crate) mod by_value;
 mod in_flight;
 mod kernel;
 mod list;
@@ -24,6 +26,8 @@ pub use crate::types::{
 pub use args::{KernelArg, KernelArgs};
 pub(crate) use args::{Tracked, Values, tracked_arg};
 pub use attributes::LaunchAttributes;
+#[cfg(feature = "derive")]
+pub use cuda_driver_derive::KernelArg;
 pub use kernel::{Accepts, Kernel, KernelParam, KernelParams, Reads, Writes};
 pub use list::ArgList;
 pub use occupancy::BlockSize;

@@ -6,6 +6,7 @@ use super::args::{KernelArgs, Tracked, Values};
 use super::kernel::{Accepts, KernelParams};
 use crate::error::Result;
 use crate::function::check::Layout;
+use crate::types::ArgType;
 
 /// Arguments of a kernel, and other memory that the kernel uses. An example is a packed batch: a
 /// struct of settings and of the addresses of several buffers.
@@ -16,15 +17,16 @@ use crate::function::check::Layout;
 /// ```no_run
 /// # use cuda_driver::{DeviceBuffer, DeviceRepr, Function, LaunchConfig, Stream};
 /// # use cuda_driver::launch::Using;
+/// # use cuda_driver::memory::DevicePtr;
 /// #[repr(C)]
 /// #[derive(Clone, Copy)]
 /// struct Batch {
-///     points: u64,
-///     sums: u64,
+///     points: DevicePtr<f32>,
+///     sums: DevicePtr<f32>,
 ///     scale: f32,
 ///     count: u32,
 /// }
-/// # // SAFETY: integers and a float without padding.
+/// # // SAFETY: addresses, integers and a float without padding.
 /// # unsafe impl bytemuck::Zeroable for Batch {}
 /// # // SAFETY: as above.
 /// # unsafe impl bytemuck::Pod for Batch {}
@@ -34,8 +36,8 @@ use crate::function::check::Layout;
 /// # fn f(stream: &Stream, kernel: &Function, points: &DeviceBuffer<f32>, sums: &mut DeviceBuffer<f32>)
 /// #     -> cuda_driver::Result<()> {
 /// let batch = Batch {
-///     points: points.as_raw(),
-///     sums: sums.as_raw(),
+///     points: points.device_ptr(),
+///     sums: sums.device_ptr(),
 ///     scale: 0.5,
 ///     count: 1000,
 /// };
@@ -68,8 +70,13 @@ unsafe impl<A: KernelArgs, M: KernelArgs> KernelArgs for Using<A, M> {
     }
 
     #[inline]
-    fn packed_sizes(&self) -> u128 {
-        self.args.packed_sizes()
+    fn types(&self) -> &[ArgType] {
+        self.args.types()
+    }
+
+    #[inline]
+    fn packed(&self) -> u128 {
+        self.args.packed()
     }
 
     #[inline]
@@ -94,7 +101,12 @@ unsafe impl<A: KernelArgs, M: KernelArgs> KernelArgs for Using<A, M> {
 
     fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()> {
         self.args.each_tracked(f)?;
-        self.memory.each_tracked(f)
+        self.memory.each_tracked(&mut |tracked| {
+            f(Tracked {
+                argument: 0,
+                ..tracked
+            })
+        })
     }
 }
 

@@ -143,8 +143,17 @@ impl Library {
                 cuLibraryGetKernel(&raw mut raw, self.as_raw(), c_name.as_ptr())
             )
         };
-        result.map_err(|error| not_found(error, name, || self.0.signatures().map(names_of)))?;
+        result.map_err(|error| not_found(error, name, || self.kernel_names()))?;
         Ok(LibraryKernel::new(&self.0, raw, name))
+    }
+
+    /// Returns the names of the kernels, if the image or the driver lists them.
+    fn kernel_names(&self) -> Option<Vec<String>> {
+        if let Some(signatures) = self.0.signatures() {
+            return Some(names_of(signatures));
+        }
+        let kernels = self.kernels().ok()?;
+        Some(kernels.iter().map(|it| it.name().to_owned()).collect())
     }
 
     /// `cuLibraryEnumerateKernels()`—Returns all kernels, with their names as in the image.
@@ -208,6 +217,25 @@ impl Library {
     #[must_use]
     pub fn as_raw(&self) -> CUlibrary {
         self.0.as_raw()
+    }
+}
+
+/// Unloading.
+impl Library {
+    /// `cuLibraryUnload()`—Drops this handle. If it was the last user of the code, waits as dropping
+    /// it does, unloads the code, and returns the error that a drop would swallow.
+    ///
+    /// Other handles, kernels and functions of the library keep it loaded.
+    /// Code that waits for the end of a capture, or for the end of the host function that this
+    /// thread runs, is unloaded later, and this returns `Ok`.
+    ///
+    /// # Errors
+    ///
+    /// The fault of a kernel that was still running. The code then stays loaded.
+    #[doc(alias = "cuLibraryUnload")]
+    #[doc(alias = "cudaLibraryUnload")]
+    pub fn close(self) -> Result<()> {
+        Arc::into_inner(self.0).map_or(Ok(()), LibraryInner::close)
     }
 }
 

@@ -51,38 +51,52 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         if value.is_empty() || len == 0 {
             return Ok(());
         }
-        let address = self.as_raw();
         self.memory.use_on(stream, self.access, || {
-            let bytes = value.len() * len;
-            if let Some(unit) = repeated(value, address) {
-                // SAFETY: the range must be writable by this thread alone ← it is the range of a
-                // mutable view.
-                return unsafe { set(stream, address, unit, bytes / unit.len()) };
-            }
-            let unit = largest_unit(value, address);
-            for (piece, at) in value.chunks_exact(unit).zip((address..).step_by(unit)) {
-                // SAFETY: as above; `piece` lies within the first element.
-                unsafe { set(stream, at, piece, 1) }?;
-            }
-            let _current = stream.bind_for_copy()?;
-            let mut done = value.len();
-            while done < bytes {
-                let next = done.min(bytes - done);
-                let to = address + done as CUdeviceptr;
-                // SAFETY: both ranges must be within the view and must not overlap ← the source is
-                // the first `next` bytes of the view, `next` is at most `done`, and the destination
-                // starts after the first `done` bytes.
-                unsafe {
-                    call!(
-                        stream.driver(),
-                        cuMemcpyDtoDAsync_v2(to, address, next, stream.as_raw())
-                    )
-                }?;
-                done += next;
-            }
-            Ok(())
+            // SAFETY: the range must be writable by this thread alone ← it is the range of a
+            // mutable view.
+            unsafe { fill_range(stream, self.as_raw(), value, value.len() * len) }
         })
     }
+}
+
+/// Queues a fill of the `bytes` bytes from `address` on with repetitions of `value`, which is not
+/// empty.
+///
+/// # Safety
+///
+/// The bytes may be written, and the size of `value` divides their number.
+pub(super) unsafe fn fill_range(
+    stream: &Stream,
+    address: CUdeviceptr,
+    value: &[u8],
+    bytes: usize,
+) -> Result<(), DriverError> {
+    if let Some(unit) = repeated(value, address) {
+        // SAFETY: the range must be writable ← the caller guarantees it.
+        return unsafe { set(stream, address, unit, bytes / unit.len()) };
+    }
+    let unit = largest_unit(value, address);
+    for (piece, at) in value.chunks_exact(unit).zip((address..).step_by(unit)) {
+        // SAFETY: as above; `piece` lies within the first element.
+        unsafe { set(stream, at, piece, 1) }?;
+    }
+    let _current = stream.bind_for_copy()?;
+    let mut done = value.len();
+    while done < bytes {
+        let next = done.min(bytes - done);
+        let to = address + done as CUdeviceptr;
+        // SAFETY: both ranges must be within the view and must not overlap ← the source is the
+        // first `next` bytes of the view, `next` is at most `done`, and the destination starts
+        // after the first `done` bytes.
+        unsafe {
+            call!(
+                stream.driver(),
+                cuMemcpyDtoDAsync_v2(to, address, next, stream.as_raw())
+            )
+        }?;
+        done += next;
+    }
+    Ok(())
 }
 
 /// Returns the shortest unit of 1, 2 or 4 bytes of which `value` is a repetition, if `address` is

@@ -11,18 +11,22 @@
 mod buffer;
 mod slice;
 
+pub(crate) mod pitched;
+
 mod allocation;
 mod allocator;
 mod caching;
 mod cast;
 mod chunks;
+mod device_ptr;
 mod fill;
 mod host_copy;
 mod managed;
 mod on_stream;
+#[cfg(feature = "derive")]
+pub(crate) mod padding;
 mod peer;
 pub(crate) mod pinned;
-pub(crate) mod pitched;
 mod pointer;
 mod pool;
 mod repr;
@@ -37,6 +41,7 @@ pub use buffer::DeviceBuffer;
 pub use caching::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
 #[cfg(feature = "derive")]
 pub use cuda_driver_derive::DeviceRepr;
+pub use device_ptr::DevicePtr;
 pub use managed::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
 pub use pinned::{
     PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,

@@ -1,5 +1,7 @@
 //! The trait for types whose values can be stored in device memory.
 
+use crate::types::ArgType;
+
 /// A type whose values can be stored in device memory and passed to kernels.
 ///
 /// The trait is implemented for integers, floats and arrays of them, for [vectors](crate::vector),
@@ -36,20 +38,28 @@
     note = "for a struct of your own: enable the feature `derive` and add `#[derive(Clone, Copy, DeviceRepr)]` and `#[repr(C)]`",
     note = "every bit pattern must be valid: use `u8` for `bool`, and a number for an `Option` or an enum"
 )]
-pub unsafe trait DeviceRepr: bytemuck::Pod + Send + Sync {}
+pub unsafe trait DeviceRepr: bytemuck::Pod + Send + Sync {
+    /// The type of an argument that is passed by value.
+    #[doc(hidden)]
+    const ARG_TYPE: ArgType = ArgType::Other;
+}
 
 macro_rules! device_repr {
-    ($($ty:ty),*) => {
+    ($($ty:ty: $arg_type:ident),*) => {
         $(
             // SAFETY: the layouts must agree ← the CUDA C++ type of the same width has the size and
             // alignment of the host type.
-            unsafe impl DeviceRepr for $ty {}
+            unsafe impl DeviceRepr for $ty {
+                const ARG_TYPE: ArgType = ArgType::$arg_type;
+            }
         )*
     };
 }
 
 device_repr!(
-    u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64
+    u8: U8, u16: U16, u32: U32, u64: U64, u128: U128, usize: Usize,
+    i8: I8, i16: I16, i32: I32, i64: I64, i128: I128, isize: Isize,
+    f32: F32, f64: F64
 );
 
 // SAFETY: the layouts must agree ← C and Rust both store the elements of an array contiguously.

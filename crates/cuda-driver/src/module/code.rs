@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cuda_sys::image::{Parameter, Signature};
 use cuda_sys::{CUdeviceptr, CUmod_st};
 
+use super::unload::{Report, report_of};
 use super::{Globals, LibraryInner, Unloading};
 use crate::context::Context;
 use crate::driver::{Driver, call};
@@ -36,6 +37,8 @@ struct Owned {
     log: JitLog,
     /// The parameters of its kernels, if the image describes them.
     signatures: Option<Vec<Signature>>,
+    /// Receives the result of unloading the module, if the program asked for it.
+    report: Option<Report>,
 }
 
 /// State that exists once for the code in a context.
@@ -78,6 +81,7 @@ impl ModuleInner {
             handle: ManuallyDrop::new(handle),
             log,
             signatures,
+            report: None,
         };
         Arc::new(Self {
             code: Code::Module(Box::new(owned)),
@@ -93,6 +97,16 @@ impl ModuleInner {
         Arc::new(Self {
             code: Code::Library(Arc::clone(library), shared),
             context: context.clone(),
+        })
+    }
+
+    /// Unloads the module, which has no other user, and returns the result.
+    pub(super) fn close(mut self) -> Result<()> {
+        report_of(|report| {
+            if let Code::Module(owned) = &mut self.code {
+                owned.report = Some(report);
+            }
+            drop(self);
         })
     }
 
@@ -192,6 +206,7 @@ impl Drop for ModuleInner {
         // dropping a `ManuallyDrop` has no effect.
         let handle = unsafe { ManuallyDrop::take(&mut owned.handle) };
         let variables = owned.shared.take_trackers();
-        Unloading::new(handle, variables, vec![self.context.clone()]).start();
+        let contexts = vec![self.context.clone()];
+        Unloading::new(handle, variables, contexts, owned.report.take()).start();
     }
 }

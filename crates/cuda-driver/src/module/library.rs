@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cuda_sys::image::Signature;
 use cuda_sys::{CUlib_st, CUlibrary};
 
+use super::unload::{Report, report_of};
 use super::{ModuleInner, Shared, Unloading};
 use crate::context::Context;
 use crate::driver::{Driver, call};
@@ -24,6 +25,8 @@ pub(crate) struct LibraryInner {
     /// The contexts in which the library was used. The state of the code in each comes first, so
     /// that its streams are dropped before the context.
     places: Mutex<Vec<(Arc<Shared>, Context)>, { rank::LIBRARY_CONTEXTS }>,
+    /// Receives the result of unloading the library, if the program asked for it.
+    report: Option<Report>,
 }
 
 pub(crate) struct RawLibrary;
@@ -49,6 +52,15 @@ impl LibraryInner {
             log,
             signatures,
             places: Mutex::default(),
+            report: None,
+        })
+    }
+
+    /// Unloads the library, which has no other user, and returns the result.
+    pub(crate) fn close(mut self) -> Result<()> {
+        report_of(|report| {
+            self.report = Some(report);
+            drop(self);
         })
     }
 
@@ -101,6 +113,6 @@ impl Drop for LibraryInner {
         // SAFETY: the value must not be used or dropped again ← `self` is being dropped, and
         // dropping a `ManuallyDrop` has no effect.
         let handle = unsafe { ManuallyDrop::take(&mut self.handle) };
-        Unloading::new(handle, variables, contexts).start();
+        Unloading::new(handle, variables, contexts, self.report.take()).start();
     }
 }

@@ -188,6 +188,25 @@ impl Module {
     }
 }
 
+/// Unloading.
+impl Module {
+    /// `cuModuleUnload()`—Drops this handle. If it was the last user of the code, waits as dropping
+    /// it does, unloads the code, and returns the error that a drop would swallow.
+    ///
+    /// Other handles and functions of the module keep it loaded.
+    /// Code that waits for the end of a capture, or for the end of the host function that this
+    /// thread runs, is unloaded later, and this returns `Ok`.
+    ///
+    /// # Errors
+    ///
+    /// The fault of a kernel that was still running. The code then stays loaded until its context
+    /// ends.
+    #[doc(alias = "cuModuleUnload")]
+    pub fn close(self) -> Result<()> {
+        Arc::into_inner(self.inner).map_or(Ok(()), ModuleInner::close)
+    }
+}
+
 impl fmt::Debug for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Module({:?})", self.as_raw())

@@ -255,12 +255,16 @@ mod tests {
         let options = JitOptions::new()
             .max_registers(32)
             .verbose(true)
+            .threads_per_block(128)
+            .position_independent_code(true)
             .max_registers(64);
         let level = options.optimization_level(OptimizationLevel::O4);
         assert_eq!(
             level.for_driver(Version::new(12000)).unwrap(),
             [
                 (CUjit_option::CU_JIT_LOG_VERBOSE, 1),
+                (CUjit_option::CU_JIT_THREADS_PER_BLOCK, 128),
+                (CUjit_option::CU_JIT_POSITION_INDEPENDENT_CODE, 1),
                 (CUjit_option::CU_JIT_MAX_REGISTERS, 64),
                 (CUjit_option::CU_JIT_OPTIMIZATION_LEVEL, 4),
             ]

@@ -1,9 +1,10 @@
 //! Unloads code when nothing uses it any more.
 
 use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
 
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::handle::{Destroy, Handle};
 use crate::tracking::Tracker;
 
@@ -15,7 +16,20 @@ pub(crate) struct Unloading<T: Destroy> {
     /// The contexts in which its kernels may run. Their launches are queued, and nothing else keeps
     /// track of them.
     contexts: Vec<Context>,
+    /// Receives the result, if the program asked for it.
+    report: Option<Report>,
     handle: Handle<T>,
+}
+
+/// The sending end for the result of an unload.
+pub(crate) type Report = Sender<Result<()>>;
+
+/// Calls `drop_code`, which starts an unload that sends its result to the given report. Returns the
+/// result, or `Ok` if the unload was deferred.
+pub(crate) fn report_of(drop_code: impl FnOnce(Report)) -> Result<()> {
+    let (report, result) = mpsc::channel();
+    drop_code(report);
+    result.try_recv().unwrap_or(Ok(()))
 }
 
 impl<T: Destroy> Unloading<T>
@@ -26,10 +40,12 @@ where
         handle: Handle<T>,
         variables: Vec<Arc<Tracker>>,
         contexts: Vec<Context>,
+        report: Option<Report>,
     ) -> Self {
         Self {
             variables,
             contexts,
+            report,
             handle,
         }
     }
@@ -52,11 +68,11 @@ where
                 let same = context.clone();
                 return context.when_quiet(move || match same.wait_for_unfenced() {
                     Ok(()) => self.wait_for_variables(),
-                    Err(_) => self.abandon(),
+                    Err(error) => self.abandon(error.into()),
                 });
             }
-            if variable.wait_for_uses_elsewhere().is_err() {
-                return self.abandon();
+            if let Err(error) = variable.wait_for_uses_elsewhere() {
+                return self.abandon(error.into());
             }
             self.variables.pop();
         }
@@ -67,22 +83,31 @@ where
         let Some(context) = self.contexts.pop() else {
             // Unload on this thread, which is allowed to wait: the driver also waits here if a
             // stream of the context waits for the host.
-            let _ = self.handle.close();
+            send(self.report, self.handle.close().map_err(Error::from));
             return;
         };
         let same = context.clone();
         context.when_quiet(move || match same.synchronize_quiet() {
             // No work runs in a context that its owner has declared dead.
             Ok(()) | Err(Error::ContextGone { .. }) => self.wait_for_contexts(),
-            Err(_) => self.abandon(),
+            Err(error) => self.abandon(error),
         });
     }
 
     /// Leaves the code loaded, because it may still be in use.
-    fn abandon(self) {
+    fn abandon(self, error: Error) {
         for variable in &self.variables {
             Tracker::keep_context_while_used_elsewhere(variable);
         }
         self.handle.abandon();
+        send(self.report, Err(error));
+    }
+}
+
+/// Sends the result of an unload, if the program still waits for it.
+fn send(report: Option<Report>, result: Result<()>) {
+    if let Some(report) = report {
+        // It fails if the unload was deferred and nothing waits for its result.
+        let _ = report.send(result);
     }
 }

@@ -1,5 +1,6 @@
 //! Plain values that several modules and the errors use. Nothing here calls the driver.
 
+mod arg_type;
 mod enums;
 mod extent;
 mod in_flight;
@@ -7,6 +8,7 @@ mod jit_log;
 mod launch_config;
 pub(crate) mod node;
 
+pub(crate) use arg_type::ArgType;
 pub(crate) use enums::raw;
 pub use enums::{
     AccessProperty, ClusterScheduling, MemSyncDomain, PortableClusterMode, SharedMemoryMode,

@@ -7,7 +7,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::stream::ValueBatch;
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{self, Bench, MIX, everywhere, software};
+use crate::support::{self, Bench, MIX, everywhere, new_stream, software};
 
 /// A module that contains variables.
 const VARIABLES: &str = include_str!("kernels/variables.ptx");
@@ -94,7 +94,7 @@ fn a_range_out_of_bounds_fails_on_every_view() {
 fn a_batch_with_too_many_operations_is_an_error() {
     let bench = software(Builder::new());
     let stream = bench.stream();
-    let words = support::flags(&stream, &[0_u32]);
+    let words = support::unpooled(&stream, &[0_u32]);
     let batch = || {
         (0..=ValueBatch::MOST).fold(ValueBatch::new(), |batch, _| {
             batch.write(&words, 0, 1_u32).unwrap()
@@ -160,7 +160,7 @@ struct Side {
 
 impl Side {
     fn new(context: &Context) -> Self {
-        let stream = Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let stream = new_stream(context);
         let module = Module::load(context, &Ptx::new(MIX).unwrap()).unwrap();
         Self {
             kernel: module.function("mix").unwrap(),

@@ -11,7 +11,7 @@ use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 use cuda_sys::CUctx_st;
 
-use crate::support::{Bench, COPY, everywhere, software};
+use crate::support::{Bench, COPY, everywhere, new_stream, software};
 
 /// Plays the role of other code: creates a context through raw calls and destroys it when dropped.
 pub(crate) struct Foreign {
@@ -68,7 +68,7 @@ pub(crate) fn alive() -> Arc<AtomicBool> {
 
 fn copied(context: &Context, words: &[u32]) -> Vec<u32> {
     let n = u32::try_from(words.len()).unwrap();
-    let stream = Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap();
+    let stream = new_stream(context);
     let kernel = Module::load(context, &Ptx::new(COPY).unwrap())
         .unwrap()
         .function("copy")
@@ -120,10 +120,7 @@ fn two_borrows_of_one_context_are_one() {
             .unwrap()
             .function("copy")
             .unwrap();
-        let (home, other) = (
-            Stream::new(&one, StreamFlags::NON_BLOCKING, 0).unwrap(),
-            Stream::new(&two, StreamFlags::NON_BLOCKING, 0).unwrap(),
-        );
+        let (home, other) = (new_stream(&one), new_stream(&two));
         let source = DeviceBuffer::from_host(&home, &[3_u32; 4096]).unwrap();
         let mut target = DeviceBuffer::<u32>::zeroed(&home, 4096).unwrap();
         // SAFETY: the kernel reads 4096 words of the one and writes as many of the other.
@@ -191,7 +188,7 @@ fn a_token_that_owns_the_context_goes_with_the_last_object() {
         let token: Arc<dyn LivenessToken> = Arc::clone(&foreign) as _;
         let context = foreign.borrow(token).unwrap();
         drop(foreign);
-        let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let stream = new_stream(&context);
         let buffer = DeviceBuffer::from_host(&stream, &[5_u8; 10]).unwrap();
         drop((context, stream));
         assert_eq!(destroyed.load(Ordering::SeqCst), 0);
@@ -207,7 +204,7 @@ fn calls_in_a_dead_context_fail_without_the_driver() {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
-        let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let stream = new_stream(&context);
         let event = Event::new(&context, EventFlags::empty()).unwrap();
         let module = Module::load(&context, &Ptx::new(COPY).unwrap()).unwrap();
         let kernel = module.function("copy").unwrap();
@@ -305,7 +302,7 @@ fn uses_by_a_dead_context_count_as_complete() {
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
         let mut source = DeviceBuffer::from_host(&bench.stream(), &[5_u32; 8]).unwrap();
         {
-            let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+            let stream = new_stream(&context);
             let mut copy = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
             copy.as_mut_slice()
                 .copy_from_peer(&source.as_slice())
@@ -378,7 +375,7 @@ fn page_locked_memory_outlives_a_context_that_others_destroy() {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
-        let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let stream = new_stream(&context);
         let words: Vec<u32> = (0..100_000).map(|i| i * 7 + 1).collect();
         let mut pinned =
             PinnedBuffer::<u32>::zeroed(&context, 100_000, PinnedFlags::DEVICE_MAP).unwrap();
@@ -428,7 +425,7 @@ fn a_scope_ends_though_its_context_was_declared_dead_in_it() {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
-        let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let stream = new_stream(&context);
         let buffer = DeviceBuffer::from_host(&stream, &[3_u32; 100]).unwrap();
         let flags = PinnedFlags::empty();
         let mut pinned = PinnedBuffer::<u32>::zeroed(&context, 100, flags).unwrap();
@@ -451,7 +448,7 @@ fn a_transfer_gives_its_memory_back_though_its_context_is_dead() {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
-        let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let stream = new_stream(&context);
         let buffer = DeviceBuffer::from_host(&stream, &[3_u32; 9]).unwrap();
         let pinned = PinnedBuffer::<u32>::zeroed(&bench.context, 9, PinnedFlags::empty());
         let transfer = buffer

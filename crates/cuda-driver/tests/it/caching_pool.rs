@@ -7,25 +7,9 @@ use cuda_driver::memory::{CachingPool, PinnedCachingPool};
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{Bench, COPY, everywhere, gpu, late, software};
+use crate::support::{COPY, everywhere, late, late_devices, launch_copy, software};
 
 const N: u32 = 1 << 14;
-
-fn copy(
-    kernel: &Function,
-    stream: &Stream,
-    input: &DeviceBuffer<u32>,
-    output: &mut DeviceBuffer<u32>,
-) {
-    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
-    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (input, output, N)) }.unwrap();
-}
-
-/// Software devices with 32 late schedules, and the GPU.
-#[track_caller]
-fn schedules() -> impl Iterator<Item = Bench> {
-    (0..32).map(|seed| software(late(seed))).chain(gpu())
-}
 
 #[test]
 fn a_block_that_comes_back_is_handed_out_without_a_call() {
@@ -70,7 +54,7 @@ fn a_block_that_comes_back_is_handed_out_without_a_call() {
 
 #[test]
 fn a_block_under_its_reader_is_not_written_by_the_next_owner() {
-    for bench in schedules() {
+    for bench in late_devices(32) {
         let kernel = bench.kernel(COPY, "copy");
         let (home, reader, next) = (bench.stream(), bench.stream(), bench.stream());
         // The limit leaves room for one block, so the next owner gets the same one.
@@ -78,14 +62,14 @@ fn a_block_under_its_reader_is_not_written_by_the_next_owner() {
         let source = DeviceBuffer::from_host_in(&pool, &home, &vec![1_u32; N as usize]).unwrap();
         let address = source.as_raw();
         let mut result = DeviceBuffer::<u32>::zeroed(&reader, N as usize).unwrap();
-        copy(&kernel, &reader, &source, &mut result);
+        launch_copy(&kernel, &reader, &source, &mut result).unwrap();
         drop(source);
         // Reuses the block on the same stream.
         let mut again = DeviceBuffer::<u32>::zeroed_in(&pool, &home, N as usize).unwrap();
         assert_eq!(again.as_raw(), address);
         again.fill(2).unwrap();
         let mut second = DeviceBuffer::<u32>::zeroed(&reader, N as usize).unwrap();
-        copy(&kernel, &reader, &again, &mut second);
+        launch_copy(&kernel, &reader, &again, &mut second).unwrap();
         drop(again);
         // Reuses the block on another stream.
         let third = DeviceBuffer::<u32>::zeroed_in(&pool, &next, N as usize).unwrap();

@@ -8,17 +8,11 @@ use cuda_driver::graph::Capture;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::CaptureStatus;
 
-use crate::support::{Bench, COPY, MIX, everywhere, has_version};
+use crate::support::{
+    Bench, COPY, MIX, assert_all, everywhere, everywhere_since, filled, has_version,
+};
 
 const N: u32 = 1 << 10;
-
-fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
-    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
-}
-
-fn is_all(buffer: &DeviceBuffer<u32>, value: u32) -> bool {
-    buffer.to_vec().unwrap().iter().all(|word| *word == value)
-}
 
 fn config() -> LaunchConfig {
     LaunchConfig::for_num_elems(N)
@@ -28,11 +22,11 @@ fn config() -> LaunchConfig {
 fn what_is_captured_may_be_dropped_and_runs_a_thousand_times() {
     for bench in everywhere() {
         let stream = bench.stream();
-        let mut result = filled(&stream, 0);
+        let mut result = filled(&stream, N, 0);
         let exec = {
             let (mix, copy) = (bench.kernel(MIX, "mix"), bench.kernel(COPY, "copy"));
-            let (mut x, y) = (filled(&stream, 0), filled(&stream, 1));
-            let mut z = filled(&stream, 7);
+            let (mut x, y) = (filled(&stream, N, 0), filled(&stream, N, 1));
+            let mut z = filled(&stream, N, 7);
             let graph = Graph::capture(&bench.context, |scope| {
                 scope.fill(&mut z, 3_u32)?;
                 // SAFETY: the kernel touches N words of each; each has N.
@@ -48,16 +42,17 @@ fn what_is_captured_may_be_dropped_and_runs_a_thousand_times() {
             graph.instantiate().unwrap()
         };
         // These allocations must not reuse the memory of the dropped buffers.
-        let others: Vec<_> = (0..4).map(|_| filled(&stream, 9)).collect();
+        let others: Vec<_> = (0..4).map(|_| filled(&stream, N, 9)).collect();
         // The captured work did not run during the capture.
         let mut x = 0_u32;
         for _ in 0..1000 {
             exec.launch(&stream).unwrap();
             x = x.wrapping_mul(2).wrapping_add(1);
         }
-        assert!(is_all(&result, x.wrapping_add(6)), "{}", bench.name);
-        let kept = others.iter().all(|other| is_all(other, 9));
-        assert!(kept, "{}", bench.name);
+        assert_all(&result, x.wrapping_add(6), &bench.name);
+        for other in &others {
+            assert_all(other, 9, &bench.name);
+        }
     }
 }
 
@@ -65,7 +60,11 @@ fn what_is_captured_may_be_dropped_and_runs_a_thousand_times() {
 fn lines_run_beside_each_other_and_wait_where_they_share_memory() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let (mut x, mut y, mut z) = (filled(&stream, 1), filled(&stream, 2), filled(&stream, 3));
+        let (mut x, mut y, mut z) = (
+            filled(&stream, N, 1),
+            filled(&stream, N, 2),
+            filled(&stream, N, 3),
+        );
         let graph = Graph::capture(&bench.context, |scope| {
             scope.fill(&mut z, 10_u32)?;
             let side = scope.fork()?;
@@ -96,9 +95,9 @@ fn lines_run_beside_each_other_and_wait_where_they_share_memory() {
             b = 2 * b + a;
             a = b;
         }
-        assert!(is_all(&x, a), "{}", bench.name);
-        assert!(is_all(&y, b), "{}", bench.name);
-        assert!(is_all(&z, 20), "{}", bench.name);
+        assert_all(&x, a, &bench.name);
+        assert_all(&y, b, &bench.name);
+        assert_all(&z, 20, &bench.name);
     }
 }
 
@@ -106,8 +105,8 @@ fn lines_run_beside_each_other_and_wait_where_they_share_memory() {
 fn lines_may_be_captured_by_several_threads() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let mut buffers: Vec<_> = (0..4).map(|value| filled(&stream, value)).collect();
-        let shared = filled(&stream, 5);
+        let mut buffers: Vec<_> = (0..4).map(|value| filled(&stream, N, value)).collect();
+        let shared = filled(&stream, N, 5);
         let graph = Graph::capture(&bench.context, |scope| {
             let lines: Vec<_> = (0..4).map(|_| scope.fork().unwrap()).collect();
             thread::scope(|threads| {
@@ -129,7 +128,7 @@ fn lines_may_be_captured_by_several_threads() {
         graph.instantiate().unwrap().launch(&stream).unwrap();
         for (value, buffer) in (0..4_u32).zip(&buffers) {
             let expected = (0..8).fold(value, |sum, _| 2 * sum + 5);
-            assert!(is_all(buffer, expected), "{}", bench.name);
+            assert_all(buffer, expected, &bench.name);
         }
     }
 }
@@ -138,7 +137,7 @@ fn lines_may_be_captured_by_several_threads() {
 fn an_error_and_a_panic_end_the_capture() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let (mut x, y) = (filled(&stream, 1), filled(&stream, 1));
+        let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 1));
         let refused = Graph::capture(&bench.context, |scope| {
             scope.fill(&mut x, 9_u32)?;
             let _line = scope.fork()?;
@@ -157,10 +156,10 @@ fn an_error_and_a_panic_end_the_capture() {
         drop(Capture::begin(&bench.context).unwrap());
         // The capture has ended, and none of the captured work has run.
         bench.context.synchronize().unwrap();
-        assert!(is_all(&x, 1), "{}", bench.name);
+        assert_all(&x, 1, &bench.name);
         // SAFETY: the kernel touches N words of each; each has N.
         unsafe { stream.launch(&mix, config(), (&mut x, &y, N)) }.unwrap();
-        assert!(is_all(&x, 3), "{}", bench.name);
+        assert_all(&x, 3, &bench.name);
     }
 }
 
@@ -168,7 +167,7 @@ fn an_error_and_a_panic_end_the_capture() {
 fn what_would_break_a_capture_is_refused_or_put_off() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let (mut x, y) = (filled(&stream, 1), filled(&stream, 4));
+        let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 4));
         let (context, gone) = (&bench.context, bench.kernel(COPY, "copy"));
         let mut gone = Some(gone);
         let graph = Graph::capture(context, |scope| {
@@ -187,8 +186,8 @@ fn what_would_break_a_capture_is_refused_or_put_off() {
             });
             // Allocations, streams and copies work as usual.
             let other = bench.stream();
-            let words = filled(&other, 6);
-            assert!(is_all(&words, 6));
+            let words = filled(&other, N, 6);
+            assert_all(&words, 6, &bench.name);
             other.synchronize()?;
             assert!(scope.is_capturing()?);
             let inner = Graph::capture(context, |scope| {
@@ -208,7 +207,7 @@ fn what_would_break_a_capture_is_refused_or_put_off() {
         assert_eq!(stream.capture_status(), Ok(CaptureStatus::Inactive));
         assert_eq!(graph.len(), 2);
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert!(is_all(&x, 6), "{}", bench.name);
+        assert_all(&x, 6, &bench.name);
     }
 }
 
@@ -216,7 +215,7 @@ fn what_would_break_a_capture_is_refused_or_put_off() {
 fn capture_broken_by_other_code_leaves_all_usable() {
     for bench in everywhere() {
         let stream = bench.stream();
-        let mut x = filled(&stream, 1);
+        let mut x = filled(&stream, N, 1);
         let table = bench.context.driver().library().table();
         let broken = Graph::capture(&bench.context, |scope| {
             scope.fill(&mut x, 9_u32)?;
@@ -239,7 +238,7 @@ fn capture_broken_by_other_code_leaves_all_usable() {
             .unwrap()
             .launch(&stream)
             .unwrap();
-        assert!(is_all(&x, 8), "{}", bench.name);
+        assert_all(&x, 8, &bench.name);
     }
 }
 
@@ -260,7 +259,7 @@ impl From<Error> for ProgramError {
 fn closures_fail_with_errors_of_the_caller() {
     for bench in everywhere() {
         let stream = bench.stream();
-        let mut x = filled(&stream, 1);
+        let mut x = filled(&stream, N, 1);
         let mut capture = |own: Option<u32>| {
             Graph::try_capture(&bench.context, |scope| {
                 let node = scope.fill(&mut x, 9_u32)?;
@@ -278,7 +277,7 @@ fn closures_fail_with_errors_of_the_caller() {
             outside,
             Err(ProgramError::Cuda(Error::OutOfRange(_)))
         ));
-        assert!(is_all(&x, 1), "{}", bench.name);
+        assert_all(&x, 1, &bench.name);
         let flags = PinnedFlags::empty();
         let mut target = PinnedBuffer::<u32>::zeroed(&bench.context, N as usize, flags).unwrap();
         let copied = stream.try_copy_scope(|scope| {
@@ -303,12 +302,9 @@ fn closures_fail_with_errors_of_the_caller() {
 
 #[test]
 fn calls_are_captured_into_a_graph_that_is_there() {
-    if !has_version((12, 3)) {
-        return;
-    }
-    for bench in everywhere() {
+    for bench in everywhere_since((12, 3)) {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 2));
+        let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 2));
         let mut graph = Graph::new(&bench.context).unwrap();
         let first = graph.add_fill(&[], &mut x, 5_u32).unwrap();
         let last = graph
@@ -325,18 +321,15 @@ fn calls_are_captured_into_a_graph_that_is_there() {
         let foreign = other.capture_into(&[first.edge()], |_| Ok(()));
         assert_eq!(foreign, Err(Error::OtherGraph));
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert!(is_all(&x, 2 * (2 * 2 + 5) + 5), "{}", bench.name);
+        assert_all(&x, 2 * (2 * 2 + 5) + 5, &bench.name);
     }
 }
 
 #[test]
 fn broken_capture_ends_graph_but_not_executables() {
-    if !has_version((12, 3)) {
-        return;
-    }
-    for bench in everywhere() {
+    for bench in everywhere_since((12, 3)) {
         let stream = bench.stream();
-        let (mut x, mut y) = (filled(&stream, 1), filled(&stream, 2));
+        let (mut x, mut y) = (filled(&stream, N, 1), filled(&stream, N, 2));
         let table = bench.context.driver().library().table();
         let mut graph = Graph::new(&bench.context).unwrap();
         let first = graph.add_fill(&[], &mut x, 5_u32).unwrap();
@@ -355,8 +348,8 @@ fn broken_capture_ends_graph_but_not_executables() {
         assert!(graph.add_fill(&[], &mut x, 6_u32).is_err());
         assert!(exec.set_fill(first, &mut x, 6_u32).is_err());
         exec.launch(&stream).unwrap();
-        assert!(is_all(&x, 5), "{}", bench.name);
-        assert!(is_all(&y, 2), "{}", bench.name);
+        assert_all(&x, 5, &bench.name);
+        assert_all(&y, 2, &bench.name);
     }
 }
 
@@ -364,7 +357,7 @@ fn broken_capture_ends_graph_but_not_executables() {
 fn what_other_code_captures_is_followed() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let (mut x, y) = (filled(&stream, 0), filled(&stream, 2));
+        let (mut x, y) = (filled(&stream, N, 0), filled(&stream, N, 2));
         let driver = bench.context.driver().clone();
         let mut capture = Capture::begin(&bench.context).unwrap();
         let scope = capture.scope();
@@ -386,7 +379,7 @@ fn what_other_code_captures_is_followed() {
         let graph = capture.end().unwrap();
         assert_eq!(graph.len(), 5);
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert!(is_all(&x, 2 * 7 + 2), "{}", bench.name);
+        assert_all(&x, 2 * 7 + 2, &bench.name);
     }
 }
 
@@ -394,7 +387,7 @@ fn what_other_code_captures_is_followed() {
 fn launches_with_attributes_are_captured() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let (mut x, y) = (filled(&stream, 1), filled(&stream, 2));
+        let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 2));
         let event = cuda_driver::Event::new(&bench.context, Default::default()).unwrap();
         let graph = Graph::capture(&bench.context, |scope| {
             let attributes = LaunchAttributes::new().priority(0);
@@ -409,7 +402,7 @@ fn launches_with_attributes_are_captured() {
         })
         .unwrap();
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert!(is_all(&x, 4), "{}", bench.name);
+        assert_all(&x, 4, &bench.name);
     }
 }
 
@@ -418,9 +411,9 @@ fn objects_of_other_captures_and_contexts_are_refused() {
     let other = crate::support::software(cuda_sim::Builder::new());
     for bench in everywhere() {
         let stream = bench.stream();
-        let mut x = filled(&stream, 1);
+        let mut x = filled(&stream, N, 1);
         let foreign: &Bench = &other;
-        let mut elsewhere = filled(&foreign.stream(), 1);
+        let mut elsewhere = filled(&foreign.stream(), N, 1);
         let mix = foreign.kernel(MIX, "mix");
         let graph = Graph::capture(&bench.context, |scope| {
             let filled = scope.fill(&mut elsewhere, 2_u32);
@@ -438,6 +431,6 @@ fn objects_of_other_captures_and_contexts_are_refused() {
         })
         .unwrap();
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert!(is_all(&x, 4), "{}", bench.name);
+        assert_all(&x, 4, &bench.name);
     }
 }

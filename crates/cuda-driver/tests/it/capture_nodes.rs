@@ -6,18 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cuda_driver::graph::GraphHostBuffer;
 use cuda_driver::prelude::*;
 
-use crate::support::{MIX, everywhere, has_version};
+use crate::support::{MIX, assert_all, everywhere, everywhere_since, filled};
 
 const CONDITIONAL: &str = include_str!("kernels/conditional.ptx");
 const N: u32 = 1 << 8;
-
-fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
-    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
-}
-
-fn is_all(buffer: &DeviceBuffer<u32>, value: u32) -> bool {
-    buffer.to_vec().unwrap().iter().all(|word| *word == value)
-}
 
 fn config() -> LaunchConfig {
     LaunchConfig::for_num_elems(N)
@@ -25,13 +17,10 @@ fn config() -> LaunchConfig {
 
 #[test]
 fn a_while_node_runs_until_a_counter_on_the_device_says_stop() {
-    if !has_version((12, 3)) {
-        return;
-    }
-    for bench in everywhere() {
+    for bench in everywhere_since((12, 3)) {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let count_down = bench.kernel(CONDITIONAL, "count_down");
-        let (mut x, y) = (filled(&stream, 0), filled(&stream, 3));
+        let (mut x, y) = (filled(&stream, N, 0), filled(&stream, N, 3));
         let mut counter = DeviceBuffer::from_host(&stream, &[0_u32]).unwrap();
         let mut graph = Graph::new(&bench.context).unwrap();
         let condition = graph.conditional_handle(Some(1)).unwrap();
@@ -52,7 +41,7 @@ fn a_while_node_runs_until_a_counter_on_the_device_says_stop() {
             counter.copy_from_host(&[rounds]).unwrap();
             exec.launch(&stream).unwrap();
             let expected = (0..rounds).fold(1_u32, |x, _| x.wrapping_mul(2).wrapping_add(3));
-            assert!(is_all(&x, expected), "{}", bench.name);
+            assert_all(&x, expected, &bench.name);
             assert_eq!(counter.to_vec().unwrap(), [0]);
         }
     }
@@ -60,13 +49,10 @@ fn a_while_node_runs_until_a_counter_on_the_device_says_stop() {
 
 #[test]
 fn a_switch_node_runs_the_body_that_a_word_on_the_device_names() {
-    if !has_version((12, 8)) {
-        return;
-    }
-    for bench in everywhere() {
+    for bench in everywhere_since((12, 8)) {
         let stream = bench.stream();
         let choose = bench.kernel(CONDITIONAL, "choose");
-        let mut x = filled(&stream, 0);
+        let mut x = filled(&stream, N, 0);
         let mut word = DeviceBuffer::from_host(&stream, &[0_u32]).unwrap();
         let mut graph = Graph::new(&bench.context).unwrap();
         let condition = graph.conditional_handle(None).unwrap();
@@ -92,7 +78,7 @@ fn a_switch_node_runs_the_body_that_a_word_on_the_device_names() {
         for (choice, expected) in [(2, 30), (0, 10), (3, 1), (1, 20)] {
             word.copy_from_host(&[choice]).unwrap();
             exec.launch(&stream).unwrap();
-            assert!(is_all(&x, expected), "{choice} on {}", bench.name);
+            assert_all(&x, expected, &format!("{choice} on {}", bench.name));
         }
     }
 }
@@ -102,7 +88,7 @@ fn closures_children_events_and_host_memory_are_captured() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let kernel: Kernel<(Writes<u32>, Reads<u32>, u32)> = mix.typed().unwrap();
-        let (mut x, y) = (filled(&stream, 1), filled(&stream, 3));
+        let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 3));
         let pinned = PinnedBuffer::zeroed(&bench.context, N as usize, PinnedFlags::default());
         let host = GraphHostBuffer::new(pinned.unwrap()).unwrap();
         let calls = Arc::new(AtomicU32::new(0));
@@ -134,7 +120,7 @@ fn closures_children_events_and_host_memory_are_captured() {
             assert_eq!(calls.load(Ordering::Relaxed), round, "{}", bench.name);
         }
         let after = |rounds: u32| (0..rounds).fold(1_u32, |x, _| 2 * x + 3);
-        assert!(is_all(&x, after(6)), "{}", bench.name);
+        assert_all(&x, after(6), &bench.name);
         assert!(host.read().unwrap().iter().all(|word| *word == after(5)));
         exec.check_host().unwrap();
     }
@@ -144,7 +130,11 @@ fn closures_children_events_and_host_memory_are_captured() {
 fn captured_nodes_are_updated_like_others() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let (mut x, y, z) = (filled(&stream, 1), filled(&stream, 3), filled(&stream, 5));
+        let (mut x, y, z) = (
+            filled(&stream, N, 1),
+            filled(&stream, N, 3),
+            filled(&stream, N, 5),
+        );
         let (graph, node) = Graph::capture_with(&bench.context, |scope| {
             // SAFETY: the kernel touches N words of each; each has N.
             unsafe { scope.launch(&mix, config(), (&mut x, &y, N)) }
@@ -157,6 +147,6 @@ fn captured_nodes_are_updated_like_others() {
         unsafe { exec.set_kernel(node, &mix, config(), (&mut x, &z, N)) }.unwrap();
         drop(z);
         exec.launch(&stream).unwrap();
-        assert!(is_all(&x, 2 * 5 + 5), "{}", bench.name);
+        assert_all(&x, 2 * 5 + 5, &bench.name);
     }
 }

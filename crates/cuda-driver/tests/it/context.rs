@@ -12,7 +12,7 @@ use cuda_driver::graph::Capture;
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Simulator};
 
-use crate::support::{everywhere, gpu, late, simulator, software};
+use crate::support::{everywhere, gpu, late, new_stream, raw_current, simulator, software};
 use crate::task::until;
 
 #[test]
@@ -70,15 +70,6 @@ fn the_primary_context_is_released_once_with_its_last_handle() {
         .unwrap();
 }
 
-/// Returns the current context of this thread, queried past the safe layer.
-fn current(driver: &Driver) -> *mut cuda_sys::CUctx_st {
-    let mut current = ptr::null_mut();
-    // SAFETY: the pointer is to a local.
-    let status = unsafe { driver.library().cuCtxGetCurrent(&raw mut current) };
-    assert!(status.is_success());
-    current
-}
-
 #[test]
 fn calls_put_back_what_was_current() {
     for bench in everywhere() {
@@ -86,7 +77,7 @@ fn calls_put_back_what_was_current() {
         // A new thread has no current context.
         thread::spawn(move || {
             let driver = context.driver().clone();
-            assert!(current(&driver).is_null());
+            assert!(raw_current(&driver).is_null());
             let stream = Stream::new(&context, StreamFlags::empty(), 0).unwrap();
             let event = Event::new(&context, EventFlags::empty()).unwrap();
             event.record(&stream).unwrap();
@@ -94,7 +85,7 @@ fn calls_put_back_what_was_current() {
             drop(event);
             drop(stream);
             drop(context);
-            assert!(current(&driver).is_null());
+            assert!(raw_current(&driver).is_null());
         })
         .join()
         .unwrap();
@@ -115,7 +106,7 @@ fn calls_use_their_own_context() {
     let status = unsafe { library.cuStreamGetCtx(stream.as_raw(), &raw mut of) };
     assert!(status.is_success());
     assert_eq!(of, bench.context.as_raw());
-    assert_eq!(current(driver), other.as_raw());
+    assert_eq!(raw_current(driver), other.as_raw());
 }
 
 #[test]
@@ -269,8 +260,7 @@ fn no_call_uses_a_primary_context_that_has_ended() {
 /// Ends handles of primary contexts in one of several ways, with work in flight.
 fn end_contexts(devices: &[Device], way: u32) {
     let [one, two] = [0, 1].map(|index| devices[index].primary_context().unwrap());
-    let streams =
-        [&one, &two].map(|context| Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap());
+    let streams = [&one, &two].map(|context| new_stream(context));
     let source = DeviceBuffer::from_host(&streams[0], &[way; 64]).unwrap();
     let mut target = DeviceBuffer::<u32>::zeroed(&streams[1], 64).unwrap();
     let mut view = target.as_mut_slice();

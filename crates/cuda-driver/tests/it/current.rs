@@ -11,16 +11,7 @@ use cuda_driver::graph::Capture;
 use cuda_driver::prelude::*;
 use cuda_sys::CUctx_st;
 
-use crate::support::{Bench, everywhere};
-
-/// Returns the current context of this thread, queried past the safe layer.
-fn current(driver: &Driver) -> *mut CUctx_st {
-    let mut current = ptr::null_mut();
-    // SAFETY: the pointer is to a local.
-    let status = unsafe { driver.library().cuCtxGetCurrent(&raw mut current) };
-    assert!(status.is_success());
-    current
-}
+use crate::support::{Bench, everywhere, new_stream, raw_current};
 
 fn set_current(driver: &Driver, raw: *mut CUctx_st) {
     // SAFETY: the callers' contexts are alive.
@@ -59,19 +50,23 @@ fn guards_make_current_and_put_back_in_any_order() {
         on_a_thread(&bench, |driver, [one, two, three]| {
             let raw = [one.as_raw(), two.as_raw(), three.as_raw()];
             let first = one.make_current().unwrap();
-            assert_eq!(current(driver), raw[0]);
+            assert_eq!(raw_current(driver), raw[0]);
             let second = two.make_current().unwrap();
             let third = three.make_current().unwrap();
-            assert_eq!(current(driver), raw[2]);
+            assert_eq!(raw_current(driver), raw[2]);
             drop(second);
-            assert_eq!(current(driver), raw[2], "the guard made last stays current");
+            assert_eq!(
+                raw_current(driver),
+                raw[2],
+                "the guard made last stays current"
+            );
             drop(third);
-            assert_eq!(current(driver), raw[0], "back to the first guard");
+            assert_eq!(raw_current(driver), raw[0], "back to the first guard");
             let again = one.make_current().unwrap();
             drop(first);
-            assert_eq!(current(driver), raw[0]);
+            assert_eq!(raw_current(driver), raw[0]);
             drop(again);
-            assert!(current(driver).is_null());
+            assert!(raw_current(driver).is_null());
         });
     }
 }
@@ -83,7 +78,7 @@ fn guard_keeps_context_alive_and_allows_other_calls() {
             let raw = two.as_raw();
             let guard = two.make_current().unwrap();
             drop(two);
-            assert_eq!(current(driver), raw);
+            assert_eq!(raw_current(driver), raw);
             let stream = Stream::new(&one, StreamFlags::empty(), 0).unwrap();
             let mut of = ptr::null_mut();
             // SAFETY: the stream is alive and the pointer to a local.
@@ -93,10 +88,10 @@ fn guard_keeps_context_alive_and_allows_other_calls() {
                     .cuStreamGetCtx(stream.as_raw(), &raw mut of)
             };
             assert!(status.is_success());
-            assert_eq!((of, current(driver)), (one.as_raw(), raw));
+            assert_eq!((of, raw_current(driver)), (one.as_raw(), raw));
             let before = bench.simulator.as_ref().map(|sim| sim.live().contexts);
             drop(guard);
-            assert!(current(driver).is_null());
+            assert!(raw_current(driver).is_null());
             let after = bench.simulator.as_ref().map(|sim| sim.live().contexts);
             assert_eq!(before.map(|count| count - 1), after);
         });
@@ -114,7 +109,7 @@ fn forgotten_guard_leaves_context_current_and_alive() {
                 let _other = three.make_current().unwrap();
                 one.synchronize().unwrap();
             }
-            assert_eq!(current(driver), raw);
+            assert_eq!(raw_current(driver), raw);
             let again = Context::current(driver).unwrap().unwrap();
             assert_eq!(again.as_raw(), raw);
             again.synchronize().unwrap();
@@ -136,16 +131,16 @@ fn guard_restores_context_after_foreign_change() {
                 // The CUDA runtime does the same for `cudaSetDevice`.
                 set_current(driver, one.as_raw());
                 drop(guard);
-                assert_eq!(current(driver), before, "replaced");
+                assert_eq!(raw_current(driver), before, "replaced");
                 let guard = two.make_current().unwrap();
                 assert_eq!(pop(driver), two.as_raw());
                 drop(guard);
-                assert_eq!(current(driver), before, "popped");
+                assert_eq!(raw_current(driver), before, "popped");
                 let guard = two.make_current().unwrap();
                 push(driver, one.as_raw());
                 assert_eq!(pop(driver), one.as_raw());
                 drop(guard);
-                assert_eq!(current(driver), before, "pushed and popped");
+                assert_eq!(raw_current(driver), before, "pushed and popped");
                 set_current(driver, ptr::null_mut());
             }
         });
@@ -183,9 +178,9 @@ fn calls_work_if_other_code_changes_current_context() {
                                 depth += 1;
                             }
                         }
-                        let before = current(driver);
+                        let before = raw_current(driver);
                         let context = &contexts[random.usize(..2)];
-                        let stream = Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap();
+                        let stream = new_stream(context);
                         let mut of = ptr::null_mut();
                         // SAFETY: the stream is alive and the pointer to a local.
                         let status = unsafe {
@@ -196,13 +191,13 @@ fn calls_work_if_other_code_changes_current_context() {
                         assert!(status.is_success());
                         assert_eq!(of, context.as_raw());
                         let buffer = DeviceBuffer::from_host(&stream, &[round; 100]).unwrap();
-                        assert_eq!(current(driver), before);
+                        assert_eq!(raw_current(driver), before);
                         assert_eq!(buffer.to_vec().unwrap(), [round; 100]);
                         let event = Event::new(context, EventFlags::empty()).unwrap();
                         event.record(&stream).unwrap();
                         event.synchronize().unwrap();
                         drop((buffer, stream, event));
-                        assert_eq!(current(driver), before);
+                        assert_eq!(raw_current(driver), before);
                     }
                 });
             }
@@ -226,7 +221,7 @@ fn contexts_and_their_objects_move_between_threads() {
         .unwrap();
         let used = thread::spawn(move || {
             let (context, stream, mut buffer) = made;
-            assert!(current(context.driver()).is_null());
+            assert!(raw_current(context.driver()).is_null());
             assert_eq!(buffer.to_vec().unwrap(), [7; 50]);
             buffer.copy_from_host(&[8; 50]).unwrap();
             Event::new(&context, EventFlags::empty())
@@ -243,7 +238,7 @@ fn contexts_and_their_objects_move_between_threads() {
             drop((context, stream));
             assert_eq!(buffer.to_vec().unwrap(), [8; 50]);
             buffer.close().unwrap();
-            assert!(current(&driver).is_null());
+            assert!(raw_current(&driver).is_null());
         })
         .join()
         .unwrap();

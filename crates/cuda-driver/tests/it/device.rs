@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use cuda_driver::Error;
 use cuda_driver::context::ContextFlags;
-use cuda_driver::device::{DeviceAttribute, DevicePool};
+use cuda_driver::device::{DeviceAttribute, DevicePool, Luid};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
@@ -131,6 +131,13 @@ fn devices_differ_in_their_names() {
     let devices = bench.context.driver().devices().unwrap();
     let uuids: HashSet<[u8; 16]> = devices.iter().map(|d| d.uuid().unwrap()).collect();
     assert_eq!(uuids.len(), 3);
+    let luids: HashSet<Luid> = devices.iter().map(|d| d.luid().unwrap()).collect();
+    assert_eq!(luids.len(), 3);
+    assert!(
+        luids
+            .iter()
+            .all(|luid| luid.bytes != [0; 8] && luid.node_mask == 1)
+    );
     for (ordinal, device) in devices.iter().enumerate() {
         assert_eq!(device.ordinal() as usize, ordinal);
         let context = device.primary_context().unwrap();

@@ -12,10 +12,10 @@ use cuda_driver::error::{Error, Status};
 use cuda_driver::graph::Capture;
 use cuda_driver::jit::Global;
 use cuda_driver::prelude::*;
-use cuda_sim::{Builder, Rule, Simulator};
+use cuda_sim::{Builder, Rule};
 
 use crate::borrowed::{Foreign, alive};
-use crate::support::{Bench, gpu, late, software};
+use crate::support::{Bench, block, count_calls, gpu, late, new_stream, software};
 use crate::task::until;
 
 const VARIABLES: &str = include_str!("kernels/variables.ptx");
@@ -37,28 +37,15 @@ fn second(bench: &Bench) -> Context {
     Context::new(devices.last().unwrap(), ContextFlags::empty()).unwrap()
 }
 
-fn stream(context: &Context) -> Stream {
-    Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap()
-}
-
 /// Creates a stream of `context` that is blocked until a message is sent.
-fn held(context: &Context) -> (Stream, Sender<()>) {
-    let stream = stream(context);
-    let (open, gate) = mpsc::channel();
-    let wait = move || {
-        let _ = gate.recv();
-    };
-    stream.launch_host(wait).unwrap();
-    (stream, open)
+fn blocked_stream(context: &Context) -> (Stream, Sender<()>) {
+    let stream = new_stream(context);
+    let sender = block(&stream);
+    (stream, sender)
 }
 
 fn ptx() -> Ptx {
     Ptx::new(VARIABLES).unwrap()
-}
-
-/// Returns how often `call` was made on the software driver.
-fn count(simulator: &Simulator, call: &str) -> u64 {
-    simulator.calls().get(call).copied().unwrap_or_default()
 }
 
 /// Drops `code` on its own thread while a blocked stream of another context still has to copy from
@@ -71,8 +58,8 @@ fn unload_behind_copies(
     code: impl Send + 'static,
 ) {
     let other = second(bench);
-    let (copying, open) = held(&other);
-    let home = stream(&bench.context);
+    let (copying, open) = blocked_stream(&other);
+    let home = new_stream(&bench.context);
     let mut factors_there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
     let mut counter_there = DeviceBuffer::<u32>::zeroed(&copying, 1).unwrap();
     let (factors, counter) = (variable("factors", &home), variable("counter", &home));
@@ -80,11 +67,11 @@ fn unload_behind_copies(
     view.copy_from_peer(&factors.as_slice()).unwrap();
     drop(factors);
     // The next owner of a variable takes over its recorded uses.
-    let factors = is_retaken.then(|| variable("factors", &stream(&bench.context)));
+    let factors = is_retaken.then(|| variable("factors", &new_stream(&bench.context)));
     let mut view = counter_there.as_mut_slice();
     view.copy_from_peer(&counter.as_slice()).unwrap();
     drop((variable, factors, counter));
-    let before = bench.simulator.as_ref().map(|it| count(it, unload));
+    let before = bench.simulator.as_ref().map(|it| count_calls(it, unload));
     let (dropped, is_dropped) = mpsc::channel();
     let worker = thread::spawn(move || {
         drop(code);
@@ -93,14 +80,24 @@ fn unload_behind_copies(
     let early = is_dropped.recv_timeout(WHILE);
     assert!(early.is_err(), "{}: the drop does not wait", bench.name);
     if let Some(simulator) = &bench.simulator {
-        assert_eq!(Some(count(simulator, unload)), before, "{}", bench.name);
+        assert_eq!(
+            Some(count_calls(simulator, unload)),
+            before,
+            "{}",
+            bench.name
+        );
     }
     open.send(()).unwrap();
     is_dropped.recv_timeout(LIMIT).unwrap();
     worker.join().unwrap();
     if let Some(simulator) = &bench.simulator {
         let after = before.map(|before| before + 1);
-        assert_eq!(Some(count(simulator, unload)), after, "{}", bench.name);
+        assert_eq!(
+            Some(count_calls(simulator, unload)),
+            after,
+            "{}",
+            bench.name
+        );
     }
     // Another module may reuse the memory.
     let next = Module::load(&bench.context, &ptx()).unwrap();
@@ -140,8 +137,8 @@ fn a_library_is_unloaded_behind_copies_of_its_variables() {
 fn a_capture_outlives_the_drop_of_a_copied_module() {
     for bench in benches() {
         let other = second(&bench);
-        let (copying, open) = held(&other);
-        let home = stream(&bench.context);
+        let (copying, open) = blocked_stream(&other);
+        let home = new_stream(&bench.context);
         let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
         let module = Module::load(&bench.context, &ptx()).unwrap();
         let factors = module.global::<u32>("factors", &home).unwrap();
@@ -152,11 +149,21 @@ fn a_capture_outlives_the_drop_of_a_copied_module() {
         open.send(()).unwrap();
         worker.join().unwrap();
         if let Some(simulator) = &bench.simulator {
-            assert_eq!(count(simulator, "cuModuleUnload"), 0, "{}", bench.name);
+            assert_eq!(
+                count_calls(simulator, "cuModuleUnload"),
+                0,
+                "{}",
+                bench.name
+            );
         }
         drop(capture.end().unwrap());
         if let Some(simulator) = &bench.simulator {
-            assert_eq!(count(simulator, "cuModuleUnload"), 1, "{}", bench.name);
+            assert_eq!(
+                count_calls(simulator, "cuModuleUnload"),
+                1,
+                "{}",
+                bench.name
+            );
         }
         assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4], "{}", bench.name);
     }
@@ -169,18 +176,18 @@ fn a_module_stays_loaded_if_a_copy_cannot_be_awaited() {
     let device = bench.context.device();
     let one = Context::new(device, ContextFlags::empty()).unwrap();
     let other = second(&bench);
-    let (copying, open) = held(&other);
+    let (copying, open) = blocked_stream(&other);
     let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
     let module = Module::load(&one, &ptx()).unwrap();
-    let factors = module.global::<u32>("factors", &stream(&one)).unwrap();
+    let factors = module.global::<u32>("factors", &new_stream(&one)).unwrap();
     let mut view = there.as_mut_slice();
     view.copy_from_peer(&factors.as_slice()).unwrap();
     simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuEventSynchronize"));
     // The context must not end either, because this would free the variable.
     drop((factors, module, one));
     simulator.clear_rules();
-    assert_eq!(count(simulator, "cuModuleUnload"), 0);
-    assert_eq!(count(simulator, "cuCtxDestroy_v2"), 0);
+    assert_eq!(count_calls(simulator, "cuModuleUnload"), 0);
+    assert_eq!(count_calls(simulator, "cuCtxDestroy_v2"), 0);
     open.send(()).unwrap();
     assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4]);
 }
@@ -192,9 +199,9 @@ fn a_context_outlives_copied_memory_that_cannot_be_freed() {
     let device = bench.context.device();
     let one = Context::new(device, ContextFlags::empty()).unwrap();
     let other = second(&bench);
-    let (copying, open) = held(&other);
+    let (copying, open) = blocked_stream(&other);
     let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
-    let source = DeviceBuffer::from_host(&stream(&one), &[1_u32, 2, 3, 4]).unwrap();
+    let source = DeviceBuffer::from_host(&new_stream(&one), &[1_u32, 2, 3, 4]).unwrap();
     there
         .as_mut_slice()
         .copy_from_peer(&source.as_slice())
@@ -203,7 +210,7 @@ fn a_context_outlives_copied_memory_that_cannot_be_freed() {
     let worker = thread::spawn(move || drop((source, one)));
     thread::sleep(WHILE);
     simulator.clear_rules();
-    assert_eq!(count(simulator, "cuCtxDestroy_v2"), 0);
+    assert_eq!(count_calls(simulator, "cuCtxDestroy_v2"), 0);
     open.send(()).unwrap();
     worker.join().unwrap();
     assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4]);
@@ -212,12 +219,12 @@ fn a_context_outlives_copied_memory_that_cannot_be_freed() {
 /// Queues a copy from memory of `bench` into another context and drops all handles of that context
 /// before the copy runs. A message to the returned sender lets the copy run.
 fn copied_by_a_dropped_context(bench: &Bench) -> (DeviceBuffer<u32>, Sender<()>) {
-    let (holding, open) = held(&bench.context);
+    let (holding, open) = blocked_stream(&bench.context);
     let event = cuda_driver::Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
     event.record(&holding).unwrap();
-    let source = DeviceBuffer::from_host(&stream(&bench.context), &[1_u32, 2, 3, 4]).unwrap();
+    let source = DeviceBuffer::from_host(&new_stream(&bench.context), &[1_u32, 2, 3, 4]).unwrap();
     let other = second(bench);
-    let copying = stream(&other);
+    let copying = new_stream(&other);
     let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
     copying.synchronize().unwrap();
     copying.wait(&event).unwrap();
@@ -254,7 +261,9 @@ fn does_not_wait(call: fn(DeviceBuffer<u32>) -> Option<DeviceBuffer<u32>>) {
         }
         if let Some(simulator) = &bench.simulator {
             let what = "the other context ends";
-            until(what, LIMIT, || count(simulator, "cuCtxDestroy_v2") == 1);
+            until(what, LIMIT, || {
+                count_calls(simulator, "cuCtxDestroy_v2") == 1
+            });
         }
     }
 }
@@ -281,10 +290,10 @@ fn borrowed_memory_is_read_before_a_peer_copy_returns() {
         let foreign = Foreign::new(&bench);
         let token = alive();
         let borrowed = foreign.borrow(Arc::clone(&token) as _).unwrap();
-        let (copying, open) = held(&second(&bench));
+        let (copying, open) = blocked_stream(&second(&bench));
         // The size is more than one chunk of a copy through the host.
         let words: Vec<u32> = (0..(3 << 20)).collect();
-        let source = DeviceBuffer::from_host(&stream(&borrowed), &words).unwrap();
+        let source = DeviceBuffer::from_host(&new_stream(&borrowed), &words).unwrap();
         let mut there = DeviceBuffer::<u32>::zeroed(&copying, words.len()).unwrap();
         let worker = thread::spawn(move || {
             let copied = there.as_mut_slice().copy_from_peer(&source.as_slice());
@@ -317,8 +326,8 @@ fn borrowed_memory_may_end_while_the_copy_is_queued() {
         let token = alive();
         let borrowed = foreign.borrow(Arc::clone(&token) as _).unwrap();
         let other = second(&bench);
-        let (copying, open) = held(&other);
-        let source = DeviceBuffer::from_host(&stream(&borrowed), &[1_u32, 2, 3, 4]).unwrap();
+        let (copying, open) = blocked_stream(&other);
+        let source = DeviceBuffer::from_host(&new_stream(&borrowed), &[1_u32, 2, 3, 4]).unwrap();
         let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
         there
             .as_mut_slice()
@@ -379,7 +388,7 @@ fn a_failed_copy_keeps_the_context_of_its_memory() {
         };
         let (one, other) = (new(0), new(1));
         let mut pinned = PinnedBuffer::from_host(&one, &[7_u32; 4], PinnedFlags::PORTABLE).unwrap();
-        let queue = stream(&other);
+        let queue = new_stream(&other);
         let mut there = DeviceBuffer::<u32>::zeroed(&queue, 4).unwrap();
         queue.synchronize().unwrap();
         let (events, streams) = ("cuEventSynchronize", "cuStreamSynchronize");
@@ -407,11 +416,11 @@ fn a_failed_copy_keeps_the_context_of_its_memory() {
             }
         }
         simulator.clear_rules();
-        assert_eq!(count(simulator, "cuMemFreeHost"), 0, "{kind}");
+        assert_eq!(count_calls(simulator, "cuMemFreeHost"), 0, "{kind}");
         assert!(
             matches!(one.close(), Err(Error::StillInUse { .. })),
             "{kind}: the context ended during the copy"
         );
-        assert_eq!(count(simulator, "cuCtxDestroy_v2"), 0, "{kind}");
+        assert_eq!(count_calls(simulator, "cuCtxDestroy_v2"), 0, "{kind}");
     }
 }

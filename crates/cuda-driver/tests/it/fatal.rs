@@ -9,7 +9,7 @@ use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
 use crate::process::{child_of, in_processes};
-use crate::support::{Bench, COPY};
+use crate::support::{Bench, COPY, new_stream};
 
 const FATAL: &str = include_str!("kernels/fatal.ptx");
 const N: u32 = 1 << 12;
@@ -27,7 +27,7 @@ struct Before {
 
 impl Before {
     fn new(context: &Context, first: u32) -> Self {
-        let stream = Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let stream = new_stream(context);
         let module = Module::load(context, &Ptx::new(COPY).unwrap()).unwrap();
         let expected: Vec<u32> = (first..first + N).collect();
         Self {

@@ -12,7 +12,7 @@ use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 use cuda_sys::{CUstreamCaptureMode, DriverTable};
 
-use crate::support::{COPY, everywhere, software};
+use crate::support::{COPY, everywhere, new_stream, software};
 use crate::task::block_on;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -57,10 +57,6 @@ fn mode(table: &DriverTable) -> CUstreamCaptureMode {
     before
 }
 
-fn stream(context: &Context) -> Stream {
-    Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap()
-}
-
 fn pinned(context: &Context) -> PinnedBuffer<u32> {
     PinnedBuffer::zeroed(context, 64, PinnedFlags::empty()).unwrap()
 }
@@ -70,7 +66,7 @@ fn pinned(context: &Context) -> PinnedBuffer<u32> {
 type Prepared = Box<dyn FnOnce() + Send>;
 
 fn operations(context: &Context, other: Context) -> Vec<(&'static str, Prepared)> {
-    let own = stream(context);
+    let own = new_stream(context);
     let plain = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &own, 64).unwrap();
     let (freed, sent, left, awaited) = (
         pinned(context),
@@ -82,8 +78,8 @@ fn operations(context: &Context, other: Context) -> Vec<(&'static str, Prepared)
     let mut large = DeviceBuffer::<u32>::zeroed(&own, 1 << 20).unwrap();
     let pool = CachingPool::new(context);
     let of_module = Module::load(&other, &Ptx::new(COPY).unwrap()).unwrap();
-    let crossing = stream(context);
-    let host = stream(context);
+    let crossing = new_stream(context);
+    let host = new_stream(context);
     own.synchronize().unwrap();
     vec![
         ("completion", {
@@ -134,7 +130,7 @@ fn check(is_here: bool) {
     for bench in everywhere() {
         let other = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
         let library = bench.context.driver().library().clone();
-        let captured = stream(&bench.context);
+        let captured = new_stream(&bench.context);
         for (name, work) in operations(&bench.context, other) {
             let what = format!("{}: {name}", bench.name);
             let capture = Foreign::begin(library.table(), &captured);
@@ -183,7 +179,7 @@ fn a_query_that_a_capture_refuses_is_asked_again() {
 fn a_call_by_name_behaves_as_the_call_of_c() {
     let bench = software(Builder::new());
     let library = bench.context.driver().library().clone();
-    let (captured, own) = (stream(&bench.context), stream(&bench.context));
+    let (captured, own) = (new_stream(&bench.context), new_stream(&bench.context));
     let capture = Foreign::begin(library.table(), &captured);
     let refused = Some(Status::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     assert_eq!(own.synchronize().unwrap_err().status(), refused);

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
@@ -13,20 +13,10 @@ use cuda_driver::prelude::*;
 use cuda_driver::stream::{Completion, WaitCondition};
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{self, everywhere, late, software};
+use crate::support::{self, block, everywhere, late, software};
 use crate::task::{Count, block_on, until};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Queues a host function that blocks `stream` until the sender is used or dropped.
-fn gate(stream: &Stream) -> mpsc::Sender<()> {
-    let (open, gate) = mpsc::channel();
-    let call = stream.launch_host(move || {
-        let _ = gate.recv_timeout(20 * SECOND);
-    });
-    drop(call.unwrap());
-    open
-}
 
 fn poll(future: &mut Completion, count: &Arc<Count>) -> Poll<cuda_driver::Result<()>> {
     let waker = Waker::from(Arc::clone(count));
@@ -57,7 +47,7 @@ fn an_event_is_awaited_as_it_was_recorded_at_the_call() {
         let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
         // The event was never recorded, so there is nothing to wait for.
         block_on(event.completion(), 10 * SECOND).unwrap();
-        let open = gate(&stream);
+        let open = block(&stream);
         event.record(&stream).unwrap();
         let mut completion = event.completion();
         // The event is recorded again on an idle stream, which replaces the earlier record.
@@ -78,7 +68,7 @@ fn an_event_is_awaited_as_it_was_recorded_at_the_call() {
 fn the_driver_wakes_the_task_that_asked_last_and_once() {
     let bench = software(Builder::new());
     let stream = bench.stream();
-    let open = gate(&stream);
+    let open = block(&stream);
     let mut completion = stream.completion();
     let (first, last) = (Arc::<Count>::default(), Arc::<Count>::default());
     assert!(poll(&mut completion, &first).is_pending());
@@ -101,7 +91,7 @@ fn the_driver_wakes_the_task_that_asked_last_and_once() {
 fn futures_do_not_hold_up_one_another() {
     for bench in everywhere() {
         let (blocked, free) = (bench.stream(), bench.stream());
-        let flag = support::flags(&free, &[0_u32]);
+        let flag = support::unpooled(&free, &[0_u32]);
         let waiting = blocked.wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32);
         if let Err(error) = waiting {
             assert!(bench.simulator.is_none(), "{error}");
@@ -121,7 +111,7 @@ fn futures_may_be_dropped_at_any_time() {
         let bench = software(late(seed));
         let simulator = bench.simulator.clone().unwrap();
         let stream = bench.stream();
-        let open = gate(&stream);
+        let open = block(&stream);
         drop(stream.completion());
         let mut polled = stream.completion();
         assert!(poll(&mut polled, &Arc::default()).is_pending());
@@ -153,7 +143,7 @@ fn a_waker_may_drop_the_last_handle_of_the_context() {
         let bench = software(builder);
         let simulator = bench.simulator.clone().unwrap();
         let stream = bench.stream();
-        let open = gate(&stream);
+        let open = block(&stream);
         let mut completion = stream.completion();
         let buffer = DeviceBuffer::<u32>::zeroed(&stream, 9).unwrap();
         let all = (bench.context.clone(), stream, buffer);
@@ -176,7 +166,7 @@ fn a_lost_device_is_the_answer_within_a_second() {
         let bench = software(builder);
         let simulator = bench.simulator.clone().unwrap();
         let stream = bench.stream();
-        let flag = support::flags(&stream, &[0_u32]);
+        let flag = support::unpooled(&stream, &[0_u32]);
         stream
             .wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
             .unwrap();

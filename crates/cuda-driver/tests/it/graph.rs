@@ -9,24 +9,19 @@ use cuda_driver::memory::{ManagedBuffer, PitchedBuffer};
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{ValueBatch, WaitCondition};
 
-use crate::support::{Bench, COPY, MIX, everywhere, flags, has_version, late, software};
+use crate::support::{
+    Bench, COPY, MIX, assert_all, everywhere, everywhere_since, filled, late, new_stream, software,
+    unpooled,
+};
 
 const N: u32 = 1 << 10;
-
-fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
-    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
-}
-
-fn is_all(buffer: &DeviceBuffer<u32>, value: u32) -> bool {
-    buffer.to_vec().unwrap().iter().all(|word| *word == value)
-}
 
 #[test]
 fn nodes_that_share_memory_run_in_order_of_addition() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
-        let mut result = filled(&stream, 0);
+        let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 0));
+        let mut result = filled(&stream, N, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
         graph.add_fill(&[], &mut x, 3_u32).unwrap();
         graph.add_fill(&[], &mut y, 5_u32).unwrap();
@@ -42,9 +37,9 @@ fn nodes_that_share_memory_run_in_order_of_addition() {
         let exec = graph.instantiate().unwrap();
         for _ in 0..3 {
             exec.launch(&stream).unwrap();
-            assert!(is_all(&result, 2 * 3 + 5), "{}", bench.name);
-            assert!(is_all(&x, 1), "{}", bench.name);
-            assert!(is_all(&y, 2 * 5 + 1), "{}", bench.name);
+            assert_all(&result, 2 * 3 + 5, &bench.name);
+            assert_all(&x, 1, &bench.name);
+            assert_all(&y, 2 * 5 + 1, &bench.name);
         }
     }
 }
@@ -53,10 +48,10 @@ fn nodes_that_share_memory_run_in_order_of_addition() {
 fn buffers_and_modules_may_be_dropped_before_the_launches() {
     for bench in everywhere() {
         let stream = bench.stream();
-        let result = filled(&stream, 0);
+        let result = filled(&stream, N, 0);
         let exec = {
             let (mix, copy) = (bench.kernel(MIX, "mix"), bench.kernel(COPY, "copy"));
-            let (mut x, y) = (filled(&stream, 0), filled(&stream, 1));
+            let (mut x, y) = (filled(&stream, N, 0), filled(&stream, N, 1));
             let mut graph = Graph::new(&bench.context).unwrap();
             let config = LaunchConfig::for_num_elems(N);
             // SAFETY: the kernel touches N words of each; each has N.
@@ -70,18 +65,16 @@ fn buffers_and_modules_may_be_dropped_before_the_launches() {
         };
         let (exec, result) = exec;
         // These allocations must not reuse the memory of the dropped buffers.
-        let others: Vec<_> = (0..4).map(|_| filled(&stream, 9)).collect();
+        let others: Vec<_> = (0..4).map(|_| filled(&stream, N, 9)).collect();
         let mut expected = 0_u32;
         for _ in 0..1000 {
             exec.launch(&stream).unwrap();
             expected = expected.wrapping_mul(2).wrapping_add(1);
         }
-        assert!(is_all(&result, expected), "{}", bench.name);
-        assert!(
-            others.iter().all(|other| is_all(other, 9)),
-            "{}",
-            bench.name
-        );
+        assert_all(&result, expected, &bench.name);
+        for other in &others {
+            assert_all(other, 9, &bench.name);
+        }
     }
 }
 
@@ -99,7 +92,7 @@ fn graph_launches_and_streams_wait_for_each_other() {
 fn launches_and_others(bench: &Bench) {
     let mix = bench.kernel(MIX, "mix");
     let streams: Vec<Stream> = (0..4).map(|_| bench.stream()).collect();
-    let (mut x, mut y) = (filled(&streams[0], 1), filled(&streams[1], 3));
+    let (mut x, mut y) = (filled(&streams[0], N, 1), filled(&streams[1], N, 3));
     let (mut x_host, mut y_host) = (1_u32, 3_u32);
     let config = LaunchConfig::for_num_elems(N);
     let exec_of = |out: &mut DeviceBuffer<u32>, input: &DeviceBuffer<u32>| {
@@ -132,15 +125,15 @@ fn launches_and_others(bench: &Bench) {
                 .unwrap(),
         }
     }
-    assert!(is_all(&x, x_host), "{}", bench.name);
-    assert!(is_all(&y, y_host), "{}", bench.name);
+    assert_all(&x, x_host, &bench.name);
+    assert_all(&y, y_host, &bench.name);
 }
 
 #[test]
 fn bad_edges_are_errors_and_change_nothing() {
     for bench in everywhere() {
         let stream = bench.stream();
-        let mut x = filled(&stream, 0);
+        let mut x = filled(&stream, N, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
         let mut other = Graph::new(&bench.context).unwrap();
         let foreign = other.add_empty(&[]).unwrap();
@@ -162,7 +155,7 @@ fn bad_edges_are_errors_and_change_nothing() {
         assert_eq!(graph.len(), before);
         let exec = graph.instantiate().unwrap();
         exec.launch(&stream).unwrap();
-        assert!(is_all(&x, 7), "{}", bench.name);
+        assert_all(&x, 7, &bench.name);
     }
 }
 
@@ -170,7 +163,7 @@ fn bad_edges_are_errors_and_change_nothing() {
 fn child_graphs_and_copies_of_graphs_do_what_the_original_does() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 3));
+        let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 3));
         let config = LaunchConfig::for_num_elems(N);
         let mut inner = Graph::new(&bench.context).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
@@ -191,8 +184,8 @@ fn child_graphs_and_copies_of_graphs_do_what_the_original_does() {
             drop(graph);
             exec.launch(&stream).unwrap();
             // 2 * (2 * 1 + y) + y
-            assert!(is_all(&x, 4 + 3 * other), "{}", bench.name);
-            assert!(is_all(&y, 4), "{}", bench.name);
+            assert_all(&x, 4 + 3 * other, &bench.name);
+            assert_all(&y, 4, &bench.name);
         }
     }
 }
@@ -201,7 +194,7 @@ fn child_graphs_and_copies_of_graphs_do_what_the_original_does() {
 fn nodes_and_edges_are_those_of_the_driver() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 3));
+        let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 3));
         let mut graph = Graph::new(&bench.context).unwrap();
         let begin = graph.add_empty(&[]).unwrap();
         let fill = graph.add_fill(&[begin.edge()], &mut x, 1_u32).unwrap();
@@ -237,15 +230,16 @@ fn nodes_and_edges_are_those_of_the_driver() {
 
 #[test]
 fn a_kernel_may_begin_when_the_one_before_allows_it() {
-    if !has_version((12, 3)) {
-        return;
-    }
-    for bench in everywhere() {
+    for bench in everywhere_since((12, 3)) {
         if bench.context.device().compute_capability().unwrap().major < 9 {
             continue;
         }
         let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
-        let (x, mut y, mut z) = (filled(&stream, 5), filled(&stream, 0), filled(&stream, 0));
+        let (x, mut y, mut z) = (
+            filled(&stream, N, 5),
+            filled(&stream, N, 0),
+            filled(&stream, N, 0),
+        );
         let mut graph = Graph::new(&bench.context).unwrap();
         let config = LaunchConfig::for_num_elems(N);
         // SAFETY: the kernel touches N words of each; each has N.
@@ -268,7 +262,8 @@ fn a_kernel_may_begin_when_the_one_before_allows_it() {
         assert!(edges.contains(&(first.edge(), last.id())), "{edges:?}");
         let exec = graph.instantiate().unwrap();
         exec.launch(&stream).unwrap();
-        assert!(is_all(&z, 5) && is_all(&y, 9), "{}", bench.name);
+        assert_all(&z, 5, &bench.name);
+        assert_all(&y, 9, &bench.name);
     }
 }
 
@@ -276,7 +271,7 @@ fn a_kernel_may_begin_when_the_one_before_allows_it() {
 fn events_in_graphs_are_recorded_and_waited_for() {
     for bench in everywhere() {
         let (stream, other) = (bench.stream(), bench.stream());
-        let mut x = filled(&stream, 0);
+        let mut x = filled(&stream, N, 0);
         let event = |stream: &Stream| {
             let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
             event.record(stream).unwrap();
@@ -292,7 +287,7 @@ fn events_in_graphs_are_recorded_and_waited_for() {
         let after_raw = Arc::clone(&after);
         drop((before, after, graph));
         after_raw.synchronize().unwrap();
-        assert!(is_all(&x, 6), "{}", bench.name);
+        assert_all(&x, 6, &bench.name);
         exec.launch(&other).unwrap();
         other.synchronize().unwrap();
         assert!(after_raw.is_done().unwrap());
@@ -303,8 +298,8 @@ fn events_in_graphs_are_recorded_and_waited_for() {
 fn streams_and_graphs_wait_for_each_other_by_values() {
     for bench in everywhere() {
         let (stream, other) = (bench.stream(), bench.stream());
-        let flag = flags(&stream, &[0_u32, 0]);
-        let mut x = filled(&stream, 0);
+        let flag = unpooled(&stream, &[0_u32, 0]);
+        let mut x = filled(&stream, N, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
         let batch = ValueBatch::new()
             .wait(&flag, 0, WaitCondition::EQUAL, 7)
@@ -318,7 +313,7 @@ fn streams_and_graphs_wait_for_each_other_by_values() {
         exec.launch(&stream).unwrap();
         // The launch waits for this write, and the write does not wait for the launch.
         other.write_value(&flag, 0, 7_u32).unwrap();
-        assert!(is_all(&x, 6), "{}", bench.name);
+        assert_all(&x, 6, &bench.name);
         assert_eq!(flag.to_vec().unwrap(), [7, 1]);
     }
 }
@@ -327,7 +322,7 @@ fn streams_and_graphs_wait_for_each_other_by_values() {
 fn memory_of_a_graph_is_there_while_it_is_used() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let (x, mut result) = (filled(&stream, 3), filled(&stream, 0));
+        let (x, mut result) = (filled(&stream, N, 3), filled(&stream, N, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
         let mut own: GraphAllocation<u32> = graph.add_alloc_zeroed(&[], N as usize).unwrap();
         let config = LaunchConfig::for_num_elems(N);
@@ -348,7 +343,7 @@ fn memory_of_a_graph_is_there_while_it_is_used() {
         for _ in 0..3 {
             exec.launch(&stream).unwrap();
             // 2 * (2 * 0 + 3) + 3
-            assert!(is_all(&result, 9), "{}", bench.name);
+            assert_all(&result, 9, &bench.name);
         }
         let statistics = device.graph_memory().unwrap();
         assert!(statistics.most_used >= u64::from(N) * 4, "{statistics:?}");
@@ -394,12 +389,9 @@ fn boxes_are_copied_and_filled() {
 
 #[test]
 fn conditional_node_runs_chosen_body_in_order() {
-    if !has_version((12, 3)) {
-        return;
-    }
-    for bench in everywhere() {
+    for bench in everywhere_since((12, 3)) {
         let stream = bench.stream();
-        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
+        let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 0));
         for (default, expected) in [(0, 1), (1, 2)] {
             let mut graph = Graph::new(&bench.context).unwrap();
             let handle = graph.conditional_handle(Some(default)).unwrap();
@@ -417,7 +409,7 @@ fn conditional_node_runs_chosen_body_in_order() {
             let exec = graph.instantiate().unwrap();
             drop((graph, body));
             exec.launch(&stream).unwrap();
-            assert!(is_all(&y, expected), "{}", bench.name);
+            assert_all(&y, expected, &bench.name);
         }
     }
 }
@@ -429,7 +421,7 @@ fn what_a_graph_cannot_use_is_an_error() {
         let mut graph = Graph::new(&bench.context).unwrap();
         let managed = ManagedBuffer::<u32>::zeroed(&stream, 4).unwrap();
         let (mut x, short) = (
-            filled(&stream, 0),
+            filled(&stream, N, 0),
             DeviceBuffer::zeroed(&stream, 3).unwrap(),
         );
         let of_host = |error: Error| matches!(error, Error::Unsupported { .. });
@@ -445,7 +437,7 @@ fn what_a_graph_cannot_use_is_an_error() {
         let mut wide = DeviceBuffer::<u64>::zeroed(&stream, 3).unwrap();
         assert!(of_host(graph.add_fill(&[], &mut wide, 1_u64).unwrap_err()));
         let other = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
-        let elsewhere = Stream::new(&other, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let elsewhere = new_stream(&other);
         let mut foreign = DeviceBuffer::<u32>::zeroed(&elsewhere, 3).unwrap();
         let refused = graph.add_fill(&[], &mut foreign, 1_u32).unwrap_err();
         assert!(matches!(refused, Error::OtherContext { .. }));
@@ -457,7 +449,7 @@ fn what_a_graph_cannot_use_is_an_error() {
             Err(Error::OtherContext { .. })
         ));
         exec.launch(&stream).unwrap();
-        assert!(is_all(&x, 4), "{}", bench.name);
+        assert_all(&x, 4, &bench.name);
         // Memory that a graph leases cannot be released from its buffer.
         assert!(matches!(x.into_raw(), Err(Error::StillInUse { .. })));
         exec.launch(&stream).unwrap();

@@ -4,7 +4,7 @@ use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{MIX, everywhere, late, software};
+use crate::support::{MIX, everywhere, filled, late, software};
 
 const N: u32 = 1 << 8;
 
@@ -23,15 +23,11 @@ const CLUSTER: &str = "
         ret;
     }";
 
-fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
-    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
-}
-
 #[test]
 fn a_kernel_node_has_the_attributes_that_it_was_given() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let (mut x, y) = (filled(&stream, 1), filled(&stream, 2));
+        let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 2));
         let config = LaunchConfig::for_num_elems(N);
         let mut graph = Graph::new(&bench.context).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
@@ -72,7 +68,7 @@ fn a_kernel_node_runs_in_clusters() {
             continue;
         }
         let (stream, kernel) = (bench.stream(), bench.kernel(CLUSTER, "cluster"));
-        let (mut one, mut two) = (filled(&stream, 0), filled(&stream, 0));
+        let (mut one, mut two) = (filled(&stream, N, 0), filled(&stream, N, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
         let config = LaunchConfig::new(4, 1);
         let attributes = LaunchAttributes::new().cluster(2);
@@ -101,7 +97,7 @@ fn invalid_node_attribute_is_an_error_and_adds_no_node() {
     };
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let (mut x, y) = (filled(&stream, 1), filled(&stream, 2));
+        let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 2));
         let config = LaunchConfig::for_num_elems(N);
         let mut graph = Graph::new(&bench.context).unwrap();
         let event = event_of(&bench);
@@ -123,7 +119,7 @@ fn invalid_node_attribute_is_an_error_and_adds_no_node() {
         let bench = software(if stays { late(1) } else { Builder::new() });
         let simulator = bench.simulator.as_ref().unwrap();
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let (mut x, y) = (filled(&stream, 1), filled(&stream, 2));
+        let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 2));
         let config = LaunchConfig::for_num_elems(N);
         let mut graph = Graph::new(&bench.context).unwrap();
         let fill = graph.add_fill(&[], &mut x, 5_u32).unwrap();
@@ -157,7 +153,7 @@ fn invalid_node_attribute_is_an_error_and_adds_no_node() {
 fn a_captured_node_is_made_by_one_call() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let (mut x, y) = (filled(&stream, 1), filled(&stream, 3));
+        let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 3));
         let config = LaunchConfig::for_num_elems(N);
         let attributes = LaunchAttributes::new().cooperative();
         let captured = Graph::capture(&bench.context, |scope| {

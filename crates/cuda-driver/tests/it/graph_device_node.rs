@@ -6,7 +6,7 @@ use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 use cuda_sys::CUresult;
 
-use crate::support::{Bench, MIX, everywhere, has_version, software};
+use crate::support::{Bench, MIX, everywhere_since, filled, software};
 
 const N: u32 = 1 << 8;
 
@@ -24,20 +24,6 @@ const TELL: &str = "
         ret;
     }";
 
-/// Returns devices whose driver supports device-updatable nodes.
-#[track_caller]
-fn benches() -> Vec<Bench> {
-    if has_version((12, 4)) {
-        everywhere().collect()
-    } else {
-        Vec::new()
-    }
-}
-
-fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
-    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
-}
-
 /// A graph with one device-updatable node, which computes `x = 2 * x + y`.
 struct Ground {
     stream: Stream,
@@ -52,7 +38,7 @@ struct Ground {
 impl Ground {
     fn new(bench: &Bench) -> Self {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let (mut x, y) = (filled(&stream, 1), filled(&stream, 10));
+        let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 10));
         let mut graph = Graph::new(&bench.context).unwrap();
         let config = LaunchConfig::for_num_elems(N);
         // SAFETY: the kernel touches N words of each; each has N.
@@ -98,7 +84,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Error>, words: &str) {
 fn old_driver_refuses_attribute_and_keeps_node() {
     let bench = software(Builder::new().version(12_030));
     let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-    let (mut x, y) = (filled(&stream, 1), filled(&stream, 10));
+    let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 10));
     let mut graph = Graph::new(&bench.context).unwrap();
     let config = LaunchConfig::for_num_elems(N);
     // SAFETY: the kernel touches N words of each; each has N.
@@ -114,7 +100,7 @@ fn old_driver_refuses_attribute_and_keeps_node() {
 
 #[test]
 fn kernels_get_distinct_node_handles() {
-    for bench in benches() {
+    for bench in everywhere_since((12, 4)) {
         let mut ground = Ground::new(&bench);
         // SAFETY: no kernel here changes a node.
         let again = unsafe { ground.graph.set_device_updatable(ground.node) }.unwrap();
@@ -137,7 +123,7 @@ fn kernels_get_distinct_node_handles() {
 
 #[test]
 fn updatable_executable_launches_after_upload() {
-    for bench in benches() {
+    for bench in everywhere_since((12, 4)) {
         let mut ground = Ground::new(&bench);
         let exec = ground.graph.instantiate().unwrap();
         assert_eq!(exec.launch(&ground.stream), Err(Error::NotUploaded));
@@ -148,7 +134,7 @@ fn updatable_executable_launches_after_upload() {
         // 2 * (2 * 1 + 10) + 10
         ground.expect(34);
         // Changes by the host have to be uploaded as well.
-        let fresh = filled(&ground.stream, 100);
+        let fresh = filled(&ground.stream, N, 100);
         let config = LaunchConfig::for_num_elems(N);
         let args = (&mut ground.x, &fresh, N);
         // SAFETY: the kernel touches N words of each; each has N. No other node uses them, and no
@@ -166,7 +152,7 @@ fn updatable_executable_launches_after_upload() {
 
 #[test]
 fn a_graph_that_kernels_change_has_one_executable_at_a_time() {
-    for bench in benches() {
+    for bench in everywhere_since((12, 4)) {
         let ground = Ground::new(&bench);
         let first = ground.graph.instantiate().unwrap();
         let second = ground.graph.instantiate();
@@ -189,7 +175,7 @@ fn a_graph_that_kernels_change_has_one_executable_at_a_time() {
 
 #[test]
 fn a_node_that_kernels_change_stays_and_its_graph_is_not_copied() {
-    for bench in benches() {
+    for bench in everywhere_since((12, 4)) {
         let mut ground = Ground::new(&bench);
         let node = ground.node;
         refused(
@@ -211,7 +197,7 @@ fn a_node_that_kernels_change_stays_and_its_graph_is_not_copied() {
 
 #[test]
 fn update_rejects_device_updatable_graphs() {
-    for bench in benches() {
+    for bench in everywhere_since((12, 4)) {
         let mut ground = Ground::new(&bench);
         let plain = ground.plain();
         let changed = ground.graph.instantiate().unwrap();
@@ -236,7 +222,7 @@ fn update_rejects_device_updatable_graphs() {
 
 #[test]
 fn kernels_change_nodes_in_bodies_too() {
-    for bench in benches() {
+    for bench in everywhere_since((12, 4)) {
         let Ground {
             stream,
             mix,

@@ -9,17 +9,9 @@ use cuda_driver::graph::GraphHostBuffer;
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{Bench, COPY, MIX, everywhere, late, software};
+use crate::support::{Bench, COPY, MIX, assert_all, everywhere, filled, late, software};
 
 const N: u32 = 1 << 10;
-
-fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
-    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
-}
-
-fn is_all(buffer: &DeviceBuffer<u32>, value: u32) -> bool {
-    buffer.to_vec().unwrap().iter().all(|word| *word == value)
-}
 
 /// Returns an executable with one kernel node that computes `x = 2 * x + y`.
 fn mixing(bench: &Bench, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) -> GraphExec {
@@ -44,7 +36,7 @@ fn a_launch_is_one_call_unless_something_was_done_in_between() {
         named.collect::<Vec<_>>()
     };
     let (home, other) = (bench.stream(), bench.stream());
-    let (mut x, y) = (filled(&home, 1), filled(&home, 2));
+    let (mut x, y) = (filled(&home, N, 1), filled(&home, N, 2));
     let exec = mixing(&bench, &mut x, &y);
     exec.launch(&home).unwrap();
     let one = [("cuGraphLaunch".to_owned(), 1)];
@@ -73,7 +65,7 @@ fn a_launch_is_one_call_unless_something_was_done_in_between() {
 fn threads_launch_executables_that_share_memory() {
     for bench in everywhere() {
         let home = bench.stream();
-        let (mut x, mut y) = (filled(&home, 0), filled(&home, 1));
+        let (mut x, mut y) = (filled(&home, N, 0), filled(&home, N, 1));
         let (add, swap) = (mixing(&bench, &mut x, &y), {
             let mut graph = Graph::new(&bench.context).unwrap();
             graph.add_fill(&[], &mut y, 1_u32).unwrap();
@@ -91,7 +83,7 @@ fn threads_launch_executables_that_share_memory() {
             }
             let reader = bench.stream();
             let copy = bench.kernel(COPY, "copy");
-            let mut seen = filled(&reader, 0);
+            let mut seen = filled(&reader, N, 0);
             for _ in 0..8 {
                 // SAFETY: the kernel touches N words of each; each has N.
                 unsafe { reader.launch(&copy, LaunchConfig::for_num_elems(N), (&x, &mut seen, N)) }
@@ -103,7 +95,7 @@ fn threads_launch_executables_that_share_memory() {
             }
         });
         // 32 times 2 * x + 1
-        assert!(is_all(&x, u32::MAX), "{}", bench.name);
+        assert_all(&x, u32::MAX, &bench.name);
     }
 }
 
@@ -113,8 +105,8 @@ fn nodes_get_other_parameters_from_the_next_launch_on() {
         let stream = bench.stream();
         let mix = bench.kernel(MIX, "mix");
         let config = LaunchConfig::for_num_elems(N);
-        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 1));
-        let (mut out, mut other) = (filled(&stream, 0), filled(&stream, 0));
+        let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 1));
+        let (mut out, mut other) = (filled(&stream, N, 0), filled(&stream, N, 0));
         let called = Arc::new(AtomicU32::new(0));
         let count = |by: u32| {
             let called = Arc::clone(&called);
@@ -134,32 +126,35 @@ fn nodes_get_other_parameters_from_the_next_launch_on() {
         exec.set_host(host, count(100)).unwrap();
         let launched = exec.launch(&stream);
         launched.unwrap();
-        assert!(is_all(&out, 21), "{}", bench.name);
+        assert_all(&out, 21, &bench.name);
         stream.synchronize().unwrap();
         assert_eq!(called.load(Ordering::SeqCst), 101);
         {
-            let z = filled(&stream, 5);
+            let z = filled(&stream, N, 5);
             // SAFETY: as above.
             unsafe { exec.set_kernel(kernel, &mix, config, (&mut x, &z, N)) }.unwrap();
         }
         exec.set_copy(copy, &mut other, &x).unwrap();
         // The next buffer must not reuse the memory of `z`.
-        let next = filled(&stream, 77);
+        let next = filled(&stream, N, 77);
         exec.launch(&stream).unwrap();
-        assert!(is_all(&other, 25) && is_all(&out, 21), "{}", bench.name);
+        assert_all(&other, 25, &bench.name);
+        assert_all(&out, 21, &bench.name);
         exec.set_enabled(kernel, false).unwrap();
         assert!(!exec.is_enabled(kernel).unwrap() && exec.is_enabled(fill).unwrap());
         exec.launch(&stream).unwrap();
-        assert!(is_all(&other, 10) && is_all(&next, 77), "{}", bench.name);
+        assert_all(&other, 10, &bench.name);
+        assert_all(&next, 77, &bench.name);
         // A failed update changes nothing.
         let late = graph.add_fill(&[], &mut y, 1_u32).unwrap();
         assert_eq!(exec.set_fill(late, &mut y, 2_u32), Err(Error::OtherGraph));
-        let before = filled(&stream, 0);
+        let before = filled(&stream, N, 0);
         let short = x.slice(..1).unwrap();
         let mismatch = exec.set_copy(copy, &mut other, short).unwrap_err();
         assert!(matches!(mismatch, Error::LengthMismatch { .. }));
         exec.launch(&stream).unwrap();
-        assert!(is_all(&other, 10) && is_all(&before, 0), "{}", bench.name);
+        assert_all(&other, 10, &bench.name);
+        assert_all(&before, 0, &bench.name);
     }
 }
 
@@ -167,7 +162,11 @@ fn nodes_get_other_parameters_from_the_next_launch_on() {
 fn an_update_must_not_let_two_nodes_race() {
     for bench in everywhere() {
         let stream = bench.stream();
-        let (mut x, mut y, mut z) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
+        let (mut x, mut y, mut z) = (
+            filled(&stream, N, 0),
+            filled(&stream, N, 0),
+            filled(&stream, N, 0),
+        );
         let mut graph = Graph::new(&bench.context).unwrap();
         let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
         let second = graph.add_fill(&[], &mut y, 2_u32).unwrap();
@@ -178,11 +177,9 @@ fn an_update_must_not_let_two_nodes_race() {
         // These two nodes are ordered.
         exec.set_fill(third, &mut y, 5_u32).unwrap();
         exec.launch(&stream).unwrap();
-        assert!(
-            is_all(&x, 1) && is_all(&y, 5) && is_all(&z, 0),
-            "{}",
-            bench.name
-        );
+        assert_all(&x, 1, &bench.name);
+        assert_all(&y, 5, &bench.name);
+        assert_all(&z, 0, &bench.name);
     }
 }
 
@@ -192,9 +189,9 @@ fn executable_updates_to_graph_of_same_shape() {
         let stream = bench.stream();
         let mix = bench.kernel(MIX, "mix");
         let config = LaunchConfig::for_num_elems(N);
-        let mut out = filled(&stream, 0);
+        let mut out = filled(&stream, N, 0);
         let build = |out: &mut DeviceBuffer<u32>, value: u32, is_longer: bool| {
-            let (mut x, y) = (filled(&stream, 9), filled(&stream, value));
+            let (mut x, y) = (filled(&stream, N, 9), filled(&stream, N, value));
             let mut graph = Graph::new(&bench.context).unwrap();
             let fill = graph.add_fill(&[], &mut x, value).unwrap();
             // SAFETY: the kernel touches N words of each; each has N.
@@ -211,9 +208,9 @@ fn executable_updates_to_graph_of_same_shape() {
         let (other, _) = build(&mut out, 2, false);
         exec.update(&other).unwrap();
         drop(other);
-        let scratch = filled(&stream, 1000);
+        let scratch = filled(&stream, N, 1000);
         exec.launch(&stream).unwrap();
-        assert!(is_all(&out, 6), "{}", bench.name);
+        assert_all(&out, 6, &bench.name);
         let (longer, _) = build(&mut out, 3, true);
         let refused = exec.update(&longer).unwrap_err();
         let Error::GraphUpdate(refused) = refused else {
@@ -223,16 +220,13 @@ fn executable_updates_to_graph_of_same_shape() {
             cuda_sys::CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
         assert_eq!(refused.reason(), topology, "{refused}");
         exec.launch(&stream).unwrap();
-        assert!(is_all(&out, 6), "{}", bench.name);
+        assert_all(&out, 6, &bench.name);
         // A single node can still be changed.
-        let mut again = filled(&stream, 0);
+        let mut again = filled(&stream, N, 0);
         exec.set_fill(fill, &mut again, 8_u32).unwrap();
         exec.launch(&stream).unwrap();
-        assert!(
-            is_all(&again, 8) && is_all(&scratch, 1000),
-            "{}",
-            bench.name
-        );
+        assert_all(&again, 8, &bench.name);
+        assert_all(&scratch, 1000, &bench.name);
     }
 }
 
@@ -240,14 +234,14 @@ fn executable_updates_to_graph_of_same_shape() {
 fn a_panic_of_a_closure_is_told_and_the_stream_goes_on() {
     for bench in everywhere() {
         let stream = bench.stream();
-        let mut x = filled(&stream, 0);
+        let mut x = filled(&stream, N, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
         let host = graph.add_host(&[], || panic!("on purpose")).unwrap();
         graph.add_fill(&[host.edge()], &mut x, 3_u32).unwrap();
         let exec = graph.instantiate().unwrap();
         for _ in 0..2 {
             exec.launch(&stream).unwrap();
-            assert!(is_all(&x, 3), "{}", bench.name);
+            assert_all(&x, 3, &bench.name);
             let message = String::from("on purpose");
             let told = Error::HostFunctionPanicked { message };
             assert_eq!(exec.check_host(), Err(told));
@@ -274,7 +268,7 @@ fn host_memory(bench: &Bench) {
         GraphHostBuffer::new(pinned).unwrap()
     };
     let (input, output) = (host(), host());
-    let mut x = filled(&stream, 0);
+    let mut x = filled(&stream, N, 0);
     let mut graph = Graph::new(&bench.context).unwrap();
     graph.add_copy(&[], &mut x, &input).unwrap();
     graph.add_copy(&[], &output, &x).unwrap();
@@ -323,7 +317,7 @@ fn a_launch_that_fails_does_not_hide_the_one_that_runs() {
         let bench = software(late(seed));
         let simulator = bench.simulator.as_ref().unwrap();
         let (stream, other) = (bench.stream(), bench.stream());
-        let mut x = filled(&stream, 0);
+        let mut x = filled(&stream, N, 0);
         let pinned = PinnedBuffer::zeroed(&bench.context, N as usize, PinnedFlags::default());
         let host = GraphHostBuffer::<u32>::new(pinned.unwrap()).unwrap();
         let mut graph = Graph::new(&bench.context).unwrap();

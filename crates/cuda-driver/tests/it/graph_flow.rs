@@ -8,28 +8,19 @@ use cuda_driver::prelude::*;
 use cuda_driver::stream::WaitCondition;
 use cuda_driver::{Error, Version};
 
-use crate::support::{COPY, everywhere, flags, has_version};
+use crate::support::{COPY, everywhere, everywhere_since, filled, unpooled};
 
 const N: u32 = 64;
 
-fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
-    let mut buffer = DeviceBuffer::zeroed(stream, N as usize).unwrap();
-    buffer.fill(value).unwrap();
-    buffer
-}
-
 #[test]
 fn if_else_runs_one_of_two_bodies() {
-    if !has_version((12, 8)) {
-        return;
-    }
-    for bench in everywhere() {
+    for bench in everywhere_since((12, 8)) {
         if bench.context.driver().version() < Version::new(12_080) {
             continue;
         }
         let stream = bench.stream();
         for (value, expected) in [(0, 20), (1, 10), (7, 10)] {
-            let mut x = filled(&stream, 0);
+            let mut x = filled(&stream, N, 0);
             let mut graph = Graph::new(&bench.context).unwrap();
             let handle = graph.conditional_handle(Some(value)).unwrap();
             let (_, [mut then, mut otherwise]) = graph.add_if_else(&[], handle).unwrap();
@@ -44,15 +35,16 @@ fn if_else_runs_one_of_two_bodies() {
 
 #[test]
 fn launch_order_edges_connect_kernels_only() {
-    if !has_version((12, 3)) {
-        return;
-    }
-    for bench in everywhere() {
+    for bench in everywhere_since((12, 3)) {
         if bench.context.device().compute_capability().unwrap().major < 9 {
             continue;
         }
         let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
-        let (x, mut y, mut z) = (filled(&stream, 5), filled(&stream, 0), filled(&stream, 0));
+        let (x, mut y, mut z) = (
+            filled(&stream, N, 5),
+            filled(&stream, N, 0),
+            filled(&stream, N, 0),
+        );
         let mut graph = Graph::new(&bench.context).unwrap();
         let config = LaunchConfig::for_num_elems(N);
         // SAFETY: the kernel touches N words of each; each has N.
@@ -77,7 +69,7 @@ fn launch_order_edges_connect_kernels_only() {
 fn executables_have_their_flags() {
     for bench in everywhere() {
         let stream = bench.stream();
-        let mut x = filled(&stream, 0);
+        let mut x = filled(&stream, N, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
         graph.add_fill(&[], &mut x, 3_u32).unwrap();
         let both = InstantiateFlags::AUTO_FREE_ON_LAUNCH | InstantiateFlags::USE_NODE_PRIORITY;
@@ -105,10 +97,10 @@ fn executables_have_their_flags() {
 fn a_captured_wait_holds_up_the_launch() {
     for bench in everywhere() {
         let (stream, other, third) = (bench.stream(), bench.stream(), bench.stream());
-        let flag = flags(&stream, &[0_u32]);
+        let flag = unpooled(&stream, &[0_u32]);
         let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
         let event = Arc::new(event);
-        let mut x = filled(&stream, 0);
+        let mut x = filled(&stream, N, 0);
         let graph = Graph::capture(&bench.context, |scope| {
             scope.event_wait(&event)?;
             scope.fill(&mut x, 6_u32).map(drop)
@@ -129,7 +121,7 @@ fn a_captured_wait_holds_up_the_launch() {
 fn uninitialized_memory_of_a_graph_is_written_first() {
     for bench in everywhere() {
         let stream = bench.stream();
-        let mut x = filled(&stream, 0);
+        let mut x = filled(&stream, N, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
         // SAFETY: every element must be written before it is read ← the fill writes all of them.
         let own = unsafe { graph.add_alloc::<u32>(&[], N as usize) };

@@ -11,14 +11,10 @@ use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
 use cuda_sim::Live;
 
-use crate::support::{Bench, COPY, MIX, everywhere, late, software};
+use crate::support::{Bench, COPY, MIX, everywhere, filled, late, software};
 use crate::task::until;
 
 const N: u32 = 1 << 8;
-
-fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
-    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
-}
 
 /// Returns the number of live handles of graphs and of the objects that they own, and of
 /// page-locked blocks.
@@ -63,7 +59,11 @@ fn everything(
 ) -> (GraphExec, GraphHostBuffer<u32>) {
     let (mix, copy) = (bench.kernel(MIX, "mix"), bench.kernel(COPY, "copy"));
     let config = LaunchConfig::for_num_elems(N);
-    let (mut x, y, mut z) = (filled(stream, 0), filled(stream, 1), filled(stream, 0));
+    let (mut x, y, mut z) = (
+        filled(stream, N, 0),
+        filled(stream, N, 1),
+        filled(stream, N, 0),
+    );
     let pinned = PinnedBuffer::zeroed(&bench.context, N as usize, PinnedFlags::default()).unwrap();
     let host = GraphHostBuffer::new(pinned).unwrap();
     let mut inner = Graph::new(&bench.context).unwrap();
@@ -123,11 +123,11 @@ fn a_graph_that_is_dropped_while_it_runs_runs_to_its_end() {
     for bench in everywhere() {
         let stream = bench.stream();
         // Allocates the staging blocks first.
-        assert_eq!(filled(&stream, 1).to_vec().unwrap(), vec![1; N as usize]);
+        assert_eq!(filled(&stream, N, 1).to_vec().unwrap(), vec![1; N as usize]);
         stream.synchronize().unwrap();
         let before = live(&bench);
         let mix = bench.kernel(MIX, "mix");
-        let (mut x, y) = (filled(&stream, 3), filled(&stream, 4));
+        let (mut x, y) = (filled(&stream, N, 3), filled(&stream, N, 4));
         let (go, waiting) = mpsc::channel::<()>();
         let waiting = std::sync::Mutex::new(waiting);
         let mut graph = Graph::new(&bench.context).unwrap();
@@ -160,7 +160,7 @@ fn held_memory_goes_with_the_last_graph_that_holds_it() {
         let count = || live(&bench).map(|[.., allocations, _]| allocations);
         let before = count();
         let mut graph = Graph::new(&bench.context).unwrap();
-        let mut x = filled(&stream, 0);
+        let mut x = filled(&stream, N, 0);
         graph.add_fill(&[], &mut x, 1_u32).unwrap();
         x.close().unwrap();
         let clone = graph.try_clone().unwrap();
@@ -188,7 +188,7 @@ fn pool_memory_returns_after_launches_of_its_graph() {
         let bench = software(late(seed));
         let (stream, other) = (bench.stream(), bench.stream());
         let pool = CachingPool::new(&bench.context);
-        let mut seen = filled(&stream, 0);
+        let mut seen = filled(&stream, N, 0);
         let exec = {
             let mut x = DeviceBuffer::<u32>::zeroed_in(&pool, &stream, N as usize).unwrap();
             let mut graph = Graph::new(&bench.context).unwrap();
@@ -218,7 +218,7 @@ fn replaced_owners_are_dropped_after_last_launch() {
         let simulator = bench.simulator.take().unwrap();
         {
             let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-            let (mut x, y) = (filled(&stream, 1), filled(&stream, 2));
+            let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 2));
             let mut graph = Graph::new(&bench.context).unwrap();
             let config = LaunchConfig::for_num_elems(N);
             // SAFETY: the kernel touches N words of each; each has N.
@@ -252,7 +252,7 @@ fn replaced_owners_are_dropped_after_last_launch() {
 fn an_executable_of_a_graph_that_is_gone_keeps_its_node_handles() {
     for bench in everywhere() {
         let stream = bench.stream();
-        let mut x = filled(&stream, 0);
+        let mut x = filled(&stream, N, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
         let fill = graph.add_fill(&[], &mut x, 1_u32).unwrap();
         let exec = graph.instantiate().unwrap();

@@ -3,17 +3,11 @@
 use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 
-use crate::support::{Bench, COPY, MIX, everywhere, has_version, late, software};
+use crate::support::{
+    Bench, COPY, MIX, assert_all, everywhere, everywhere_since, filled, has_version, late, software,
+};
 
 const N: u32 = 1 << 8;
-
-fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
-    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
-}
-
-fn is_all(buffer: &DeviceBuffer<u32>, value: u32) -> bool {
-    buffer.to_vec().unwrap().iter().all(|word| *word == value)
-}
 
 #[test]
 fn remove_reconnects_dependents_to_dependencies() {
@@ -27,7 +21,11 @@ fn remove_reconnects_dependents_to_dependencies() {
 
 fn remove_between(bench: &Bench) {
     let stream = bench.stream();
-    let (mut x, mut y, mut z) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
+    let (mut x, mut y, mut z) = (
+        filled(&stream, N, 0),
+        filled(&stream, N, 0),
+        filled(&stream, N, 0),
+    );
     let mut graph = Graph::new(&bench.context).unwrap();
     let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
     let between = graph.add_fill(&[first.edge()], &mut z, 2_u32).unwrap();
@@ -42,7 +40,8 @@ fn remove_between(bench: &Bench) {
     assert_eq!(graph.add_empty(&[between.edge()]), Err(Error::NodeGone));
     assert_eq!(graph.add_edge(first.edge(), between), Err(Error::NodeGone));
     graph.instantiate().unwrap().launch(&stream).unwrap();
-    assert!(is_all(&y, 1) && is_all(&z, 0), "{}", bench.name);
+    assert_all(&y, 1, &bench.name);
+    assert_all(&z, 0, &bench.name);
     // An executable from before still has the node, but cannot change it.
     assert_eq!(
         before.set_fill(between, &mut z, 3_u32),
@@ -50,14 +49,15 @@ fn remove_between(bench: &Bench) {
     );
     before.set_fill(first, &mut x, 4_u32).unwrap();
     before.launch(&stream).unwrap();
-    assert!(is_all(&y, 4) && is_all(&z, 2), "{}", bench.name);
+    assert_all(&y, 4, &bench.name);
+    assert_all(&z, 2, &bench.name);
 }
 
 #[test]
 fn nodes_wait_for_those_that_one_which_went_stood_for() {
     for bench in everywhere() {
         let stream = bench.stream();
-        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
+        let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
         let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
         let second = graph.add_fill(&[], &mut x, 2_u32).unwrap();
@@ -65,7 +65,7 @@ fn nodes_wait_for_those_that_one_which_went_stood_for() {
         let last = graph.add_copy(&[], &mut y, &x).unwrap();
         assert_eq!(graph.edges().unwrap(), [(first.edge(), last.id())]);
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert!(is_all(&y, 1), "{}", bench.name);
+        assert_all(&y, 1, &bench.name);
     }
 }
 
@@ -76,7 +76,7 @@ fn removed_nodes_owners_drop_with_last_executable() {
         let count = || Some(bench.simulator.as_ref()?.live().allocations);
         let before = count();
         let mut graph = Graph::new(&bench.context).unwrap();
-        let mut x = filled(&stream, 0);
+        let mut x = filled(&stream, N, 0);
         let node = graph.add_fill(&[], &mut x, 1_u32).unwrap();
         let again = graph.add_fill(&[], &mut x, 2_u32).unwrap();
         drop(x);
@@ -100,7 +100,7 @@ fn bodies_go_with_their_node() {
     }
     'benches: for bench in everywhere() {
         let stream = bench.stream();
-        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
+        let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
         let handle = graph.conditional_handle(Some(1)).unwrap();
         let inner = graph.conditional_handle(Some(1)).unwrap();
@@ -124,7 +124,8 @@ fn bodies_go_with_their_node() {
             body.add_fill(&[], &mut x, value).unwrap();
         }
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert!(is_all(&x, 6) && is_all(&y, 0), "{}", bench.name);
+        assert_all(&x, 6, &bench.name);
+        assert_all(&y, 0, &bench.name);
     }
 }
 
@@ -132,7 +133,7 @@ fn bodies_go_with_their_node() {
 fn an_edge_that_keeps_two_nodes_apart_stays() {
     for bench in everywhere() {
         let stream = bench.stream();
-        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
+        let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
         let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
         let between = graph.add_empty(&[first.edge()]).unwrap();
@@ -148,7 +149,7 @@ fn an_edge_that_keeps_two_nodes_apart_stays() {
         let edges = [(first.edge(), between.id()), (first.edge(), last.id())];
         assert_eq!(graph.edges().unwrap(), edges);
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert!(is_all(&y, 1), "{}", bench.name);
+        assert_all(&y, 1, &bench.name);
     }
 }
 
@@ -156,7 +157,7 @@ fn an_edge_that_keeps_two_nodes_apart_stays() {
 fn what_cannot_be_taken_out_is_an_error() {
     for bench in everywhere() {
         let stream = bench.stream();
-        let mut x = filled(&stream, 0);
+        let mut x = filled(&stream, N, 0);
         let mut graph = Graph::new(&bench.context).unwrap();
         let own = graph.add_alloc_zeroed::<u32>(&[], N as usize).unwrap();
         let refused = graph.remove(own.node());
@@ -164,7 +165,7 @@ fn what_cannot_be_taken_out_is_an_error() {
         graph.add_free(&[], own).unwrap();
         graph.instantiate().unwrap().launch(&stream).unwrap();
         let mix = bench.kernel(MIX, "mix");
-        let y = filled(&stream, 3);
+        let y = filled(&stream, N, 3);
         let captured = Graph::capture(&bench.context, |scope| {
             let fill = scope.fill(&mut x, 1_u32)?;
             scope
@@ -183,21 +184,22 @@ fn what_cannot_be_taken_out_is_an_error() {
             .unwrap()
             .launch(&stream)
             .unwrap();
-        assert!(is_all(&x, 5), "{}", bench.name);
+        assert_all(&x, 5, &bench.name);
     }
 }
 
 #[test]
 fn removal_keeps_dependencies_of_partial_edges() {
-    if !has_version((12, 3)) {
-        return;
-    }
-    for bench in everywhere() {
+    for bench in everywhere_since((12, 3)) {
         if bench.context.device().compute_capability().unwrap().major < 9 {
             continue;
         }
         let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
-        let (from, mut x, mut other) = (filled(&stream, 5), filled(&stream, 0), filled(&stream, 0));
+        let (from, mut x, mut other) = (
+            filled(&stream, N, 5),
+            filled(&stream, N, 0),
+            filled(&stream, N, 0),
+        );
         let mut graph = Graph::new(&bench.context).unwrap();
         let config = LaunchConfig::for_num_elems(N);
         // SAFETY: the kernel touches N words of each; each has N.
@@ -221,6 +223,7 @@ fn removal_keeps_dependencies_of_partial_edges() {
         let edges = [(first.edge(), middle.id()), (middle.edge(), last.id())];
         assert_eq!(graph.edges().unwrap(), edges, "{}", bench.name);
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert!(is_all(&x, 9) && is_all(&other, 5), "{}", bench.name);
+        assert_all(&x, 9, &bench.name);
+        assert_all(&other, 5, &bench.name);
     }
 }

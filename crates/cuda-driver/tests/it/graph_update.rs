@@ -9,17 +9,11 @@ use cuda_driver::graph::{Node, node_kind};
 use cuda_driver::prelude::*;
 use cuda_sim::Rule;
 
-use crate::support::{Bench, everywhere, has_version, late, software};
+use crate::support::{
+    Bench, assert_all, everywhere, everywhere_since, filled, has_version, late, software,
+};
 
 const N: u32 = 1 << 8;
-
-fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
-    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
-}
-
-fn is_all(buffer: &DeviceBuffer<u32>, value: u32) -> bool {
-    buffer.to_vec().unwrap().iter().all(|word| *word == value)
-}
 
 type Fill = Node<node_kind::Memset>;
 
@@ -44,12 +38,13 @@ fn is_race(result: Result<(), Error>) -> bool {
 
 #[test]
 fn memory_of_updated_body_conflicts_with_other_nodes() {
-    if !has_version((12, 3)) {
-        return;
-    }
-    for bench in everywhere() {
+    for bench in everywhere_since((12, 3)) {
         let stream = bench.stream();
-        let (mut a, mut b, mut c) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
+        let (mut a, mut b, mut c) = (
+            filled(&stream, N, 0),
+            filled(&stream, N, 0),
+            filled(&stream, N, 0),
+        );
         let (graph, _, beside) = conditional(&bench, &mut a, &mut c);
         let exec = graph.instantiate().unwrap();
         assert!(is_race(exec.set_fill(beside, &mut a, 3_u32)));
@@ -63,19 +58,21 @@ fn memory_of_updated_body_conflicts_with_other_nodes() {
         assert!(is_race(exec.set_fill(beside, &mut b, 3_u32)));
         exec.set_fill(beside, &mut a, 3_u32).unwrap();
         exec.launch(&stream).unwrap();
-        assert!(is_all(&a, 3) && is_all(&b, 1), "{}", bench.name);
-        assert!(is_all(&c, 0), "{}", bench.name);
+        assert_all(&a, 3, &bench.name);
+        assert_all(&b, 1, &bench.name);
+        assert_all(&c, 0, &bench.name);
     }
 }
 
 #[test]
 fn a_node_in_a_body_is_changed_where_the_driver_does_it() {
-    if !has_version((12, 3)) {
-        return;
-    }
-    for bench in everywhere() {
+    for bench in everywhere_since((12, 3)) {
         let stream = bench.stream();
-        let (mut a, mut b, mut c) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
+        let (mut a, mut b, mut c) = (
+            filled(&stream, N, 0),
+            filled(&stream, N, 0),
+            filled(&stream, N, 0),
+        );
         let (graph, in_body, beside) = conditional(&bench, &mut a, &mut c);
         let exec = graph.instantiate().unwrap();
         // The node beside the conditional node writes this memory.
@@ -89,10 +86,14 @@ fn a_node_in_a_body_is_changed_where_the_driver_does_it() {
             assert!(is_race(exec.set_fill(beside, &mut b, 3_u32)));
             exec.set_fill(beside, &mut a, 4_u32).unwrap();
             exec.launch(&stream).unwrap();
-            assert!(is_all(&a, 4) && is_all(&b, 5) && is_all(&c, 0));
+            assert_all(&a, 4, &bench.name);
+            assert_all(&b, 5, &bench.name);
+            assert_all(&c, 0, &bench.name);
         } else {
             exec.launch(&stream).unwrap();
-            assert!(is_all(&a, 1) && is_all(&b, 0) && is_all(&c, 2));
+            assert_all(&a, 1, &bench.name);
+            assert_all(&b, 0, &bench.name);
+            assert_all(&c, 2, &bench.name);
         }
     }
 }
@@ -106,7 +107,7 @@ fn an_edge_that_fails_leaves_no_node_without_it() {
         let bench = software(late(seed));
         let (simulator, stream) = (bench.simulator.as_ref().unwrap(), bench.stream());
         for failing in [1, 2] {
-            let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
+            let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 0));
             let mut graph = Graph::new(&bench.context).unwrap();
             let handle = graph.conditional_handle(Some(1)).unwrap();
             graph.add_fill(&[], &mut x, 1_u32).unwrap();
@@ -123,23 +124,24 @@ fn an_edge_that_fails_leaves_no_node_without_it() {
             assert_eq!(refused.status(), Some(full));
             assert!(body.is_empty() && body.nodes().unwrap().is_empty());
             graph.instantiate().unwrap().launch(&stream).unwrap();
-            assert!(is_all(&y, 1), "{seed}");
+            assert_all(&y, 1, &seed.to_string());
             body.add_fill(&[], &mut x, 2_u32).unwrap();
             assert_eq!(graph.edges().unwrap().len(), 3);
             graph.instantiate().unwrap().launch(&stream).unwrap();
-            assert!(is_all(&y, 2), "{seed}");
+            assert_all(&y, 2, &seed.to_string());
         }
     }
 }
 
 #[test]
 fn what_a_body_comes_to_use_closes_no_circle() {
-    if !has_version((12, 3)) {
-        return;
-    }
-    for bench in everywhere() {
+    for bench in everywhere_since((12, 3)) {
         let stream = bench.stream();
-        let (mut x, mut y, mut z) = (filled(&stream, 7), filled(&stream, 0), filled(&stream, 0));
+        let (mut x, mut y, mut z) = (
+            filled(&stream, N, 7),
+            filled(&stream, N, 0),
+            filled(&stream, N, 0),
+        );
         let mut graph = Graph::new(&bench.context).unwrap();
         let handle = graph.conditional_handle(Some(1)).unwrap();
         let last = graph.add_copy(&[], &mut y, &x).unwrap();
@@ -151,8 +153,9 @@ fn what_a_body_comes_to_use_closes_no_circle() {
         let edges = graph.edges().unwrap();
         assert_eq!(edges, [(last.edge(), node.id()), (first.edge(), last.id())]);
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert!(is_all(&y, 7) && is_all(&z, 7), "{}", bench.name);
-        assert!(is_all(&x, 2), "{}", bench.name);
+        assert_all(&y, 7, &bench.name);
+        assert_all(&z, 7, &bench.name);
+        assert_all(&x, 2, &bench.name);
     }
 }
 

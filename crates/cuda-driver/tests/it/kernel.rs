@@ -105,11 +105,12 @@ fn a_signature_is_compared_when_the_kernel_is_typed() {
     );
     assert_eq!(
         size,
-        Error::Argument(Box::new(ArgumentError::Size {
+        Error::Argument(Box::new(ArgumentError::Mismatch {
             kernel: kernel(),
             index: 1,
-            expected: 8,
-            given: 4
+            parameter: copy.parameters().unwrap()[1].clone(),
+            given: 4,
+            given_type: Some("u32"),
         }))
     );
 }

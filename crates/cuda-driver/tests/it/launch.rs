@@ -89,11 +89,12 @@ fn wrong_arguments_are_refused_before_the_launch() {
         assert_eq!(few, Error::Argument(Box::new(count(2))));
         assert_eq!(many, Error::Argument(Box::new(count(4))));
         assert_eq!(none, Error::Argument(Box::new(count(0))));
-        let wide = ArgumentError::Size {
+        let wide = ArgumentError::Mismatch {
             kernel: kernel(),
             index: 2,
-            expected: 4,
+            parameter: copy.parameters().unwrap()[2].clone(),
             given: 8,
+            given_type: Some("u64"),
         };
         assert_eq!(size, Error::Argument(Box::new(wide)));
         if let Some(simulator) = &bench.simulator {

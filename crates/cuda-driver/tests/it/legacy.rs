@@ -8,7 +8,7 @@ use cuda_driver::memory::{ManagedAttachment, ManagedBuffer, MemoryLocation};
 use cuda_driver::prelude::*;
 use cuda_driver::stream::WaitCondition;
 
-use crate::support::{Bench, everywhere, flags};
+use crate::support::{Bench, everywhere, new_stream, unpooled};
 use crate::task::in_time;
 
 /// The objects that an operation on the legacy stream uses.
@@ -107,18 +107,18 @@ fn check(bench: &Bench, operation: Operation, legacy_first: bool) {
     let what = format!("{}, {name}, legacy first: {legacy_first}", bench.name);
     in_time(&what.clone(), move || {
         let blocking = || Stream::new(&context, StreamFlags::empty(), 0).unwrap();
-        let stream = || Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let stream = || new_stream(&context);
         if legacy_first {
             drop(context.legacy_stream());
         }
         let (one, two, own) = (blocking(), blocking(), stream());
         let mut result = DeviceBuffer::<u32>::zeroed(&own, 4).unwrap();
-        let flag = flags(&own, &[0_u32]);
+        let flag = unpooled(&own, &[0_u32]);
         let legacy = context.legacy_stream();
         let mut fixture = Fixture {
             own: stream(),
             buffer: DeviceBuffer::zeroed(&legacy, 4).unwrap(),
-            words: flags(&own, &[0_u32]),
+            words: unpooled(&own, &[0_u32]),
             event: Event::new(&context, EventFlags::DISABLE_TIMING).unwrap(),
             context: context.clone(),
             legacy,
@@ -184,10 +184,10 @@ fn an_idle_legacy_stream_makes_no_stream_wait() {
         let context = bench.context.clone();
         in_time(&bench.name, move || {
             let blocking = || Stream::new(&context, StreamFlags::empty(), 0).unwrap();
-            let own = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+            let own = new_stream(&context);
             let legacy = context.legacy_stream();
             let (one, two) = (blocking(), blocking());
-            let flag = flags(&own, &[0_u32, 0]);
+            let flag = unpooled(&own, &[0_u32, 0]);
             drop(DeviceBuffer::<u32>::zeroed(&legacy, 4).unwrap());
             context.synchronize().unwrap();
             one.wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)

@@ -7,7 +7,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::{Error, Library};
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{MIX, everywhere, has_version, late, software};
+use crate::support::{MIX, everywhere, everywhere_since, late, new_stream, software};
 
 const VARIABLES: &str = include_str!("kernels/variables.ptx");
 
@@ -33,7 +33,7 @@ fn one_kernel_runs_in_every_context() {
         let library = load(device.driver(), MIX);
         let kernel = library.kernel("mix").unwrap();
         for context in [&bench.context, &own, &bench.context] {
-            let stream = Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap();
+            let stream = new_stream(context);
             let function = kernel.function(context).unwrap();
             assert_eq!(function.name(), "mix");
             assert_eq!(function.context(), context);
@@ -50,7 +50,7 @@ fn one_kernel_runs_in_every_context() {
         // SAFETY: the launch is refused.
         let error = unsafe { stream.launch(&function, config, (&mut x, &y, 1_u32)) }.unwrap_err();
         assert!(matches!(error, Error::OtherContext { .. }), "{error}");
-        let stream = Stream::new(&own, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let stream = new_stream(&own);
         assert_eq!(mix(&stream, &function, &[5], &[1]), [11], "{}", bench.name);
         drop((function, stream, x, y, own));
         if let Some(simulator) = &bench.simulator {
@@ -62,10 +62,7 @@ fn one_kernel_runs_in_every_context() {
 
 #[test]
 fn kernels_are_enumerated_with_parameters_and_attributes() {
-    if !has_version((12, 4)) {
-        return;
-    }
-    for bench in everywhere() {
+    for bench in everywhere_since((12, 4)) {
         let device = bench.context.device();
         let library = load(device.driver(), VARIABLES);
         let kernels = library.kernels().unwrap();
@@ -106,8 +103,7 @@ fn each_context_has_its_own_variables() {
         let own = Context::new(device, ContextFlags::empty()).unwrap();
         let library = load(device.driver(), VARIABLES);
         let bump = library.kernel("bump").unwrap();
-        let streams = [&bench.context, &own]
-            .map(|context| Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap());
+        let streams = [&bench.context, &own].map(|context| new_stream(context));
         for (stream, by) in streams.iter().zip([10_u32, 100]) {
             let bump = bump.function(stream.context()).unwrap();
             let counter: Global<u32> = library.global("counter", stream).unwrap();
@@ -140,7 +136,7 @@ fn a_library_waits_for_every_context_that_it_was_used_in() {
         let library = load(device.driver(), MIX);
         let mut outputs = Vec::new();
         for context in [&bench.context, &own] {
-            let stream = Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap();
+            let stream = new_stream(context);
             let mut x = DeviceBuffer::from_host(&stream, &[7_u32]).unwrap();
             let y = DeviceBuffer::from_host(&stream, &[1_u32]).unwrap();
             let mix = library.kernel("mix").unwrap().function(context).unwrap();

@@ -1,6 +1,7 @@
 //! Integration tests of the safe layer, on the software device and on a GPU if there is one.
 
 mod allocation;
+mod argument_types;
 mod arguments;
 mod bad_input;
 #[cfg(feature = "nvrtc")]
@@ -10,6 +11,7 @@ mod caching_pool;
 mod calls;
 mod capture;
 mod capture_nodes;
+mod closes;
 mod context;
 mod current;
 mod device;
@@ -57,6 +59,8 @@ mod on_stream;
 mod order;
 mod other_device;
 mod owned;
+#[cfg(feature = "derive")]
+mod padding;
 mod peer;
 mod pinned;
 mod pitched;
@@ -66,6 +70,7 @@ mod process;
 mod queue;
 mod random_graphs;
 mod random_programs;
+mod read_only;
 mod settings;
 #[cfg(feature = "nvrtc")]
 mod signatures;

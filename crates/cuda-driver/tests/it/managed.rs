@@ -6,7 +6,7 @@ use cuda_driver::memory::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocati
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use crate::support::{Bench, COPY, everywhere, gpu, late, skip, software};
+use crate::support::{Bench, COPY, everywhere, late_devices, skip, software};
 
 const CONCURRENT: DeviceAttribute = DeviceAttribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS;
 
@@ -27,7 +27,7 @@ fn concurrent(benches: impl Iterator<Item = Bench>) -> impl Iterator<Item = Benc
 
 #[track_caller]
 fn schedules() -> impl Iterator<Item = Bench> {
-    concurrent((0..16).map(|seed| software(late(seed))).chain(gpu()))
+    concurrent(late_devices(16))
 }
 
 #[test]

@@ -11,7 +11,9 @@ use cuda_driver::jit::{
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{COPY, MIX, everywhere, has_version, late, skipped, software};
+use crate::support::{
+    COPY, MIX, everywhere, everywhere_since, has_version, late, skipped, software,
+};
 
 const VARIABLES: &str = include_str!("kernels/variables.ptx");
 
@@ -255,10 +257,7 @@ fn a_file_is_loaded_as_what_it_begins_as() {
 
 #[test]
 fn functions_are_enumerated_and_loaded_before_they_are_used() {
-    if !has_version((12, 4)) {
-        return;
-    }
-    for bench in everywhere() {
+    for bench in everywhere_since((12, 4)) {
         let stream = bench.stream();
         let module = Module::load(&bench.context, &Ptx::new(VARIABLES).unwrap()).unwrap();
         let functions = module.functions().unwrap();
@@ -274,6 +273,9 @@ fn functions_are_enumerated_and_loaded_before_they_are_used() {
             let wrong = function.set_cache_config(CacheConfig(77)).unwrap_err();
             assert_eq!(wrong.status(), Some(Status::CUDA_ERROR_INVALID_VALUE));
         }
+        // The kernel uses the table of 4 words in constant memory.
+        let constants = module.function("scale").unwrap().const_bytes();
+        assert_eq!(constants.unwrap(), 16, "{}", bench.name);
         // An enumerated function equals the one found by name, and keeps its module alive.
         let scale = module.function("scale").unwrap();
         let same = functions.iter().find(|one| one.name() == "scale").unwrap();

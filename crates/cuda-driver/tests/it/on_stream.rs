@@ -1,6 +1,5 @@
 //! Copies and fills on a stream of the caller's choice.
 
-use std::sync::mpsc;
 use std::time::Duration;
 
 use cuda_driver::context::ContextFlags;
@@ -9,22 +8,12 @@ use cuda_driver::memory::PitchedBuffer;
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use crate::support::{Bench, everywhere, gpu, late, software};
+use crate::support::{Bench, block, everywhere, gpu, late, new_stream, software};
 use crate::task::block_on;
 
 /// Two sizes of copies through the host: through one block, and in pieces on several threads.
 const SIZES: [usize; 2] = [1000, 600_000];
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Blocks `stream` until a message is sent. Sending fails if the stream was blocked for 20 seconds.
-fn gate(stream: &Stream) -> mpsc::Sender<()> {
-    let (open, gate) = mpsc::channel();
-    let call = stream.launch_host(move || {
-        let _ = gate.recv_timeout(20 * SECOND);
-    });
-    drop(call.unwrap());
-    open
-}
 
 fn words(len: usize) -> Vec<u32> {
     (0..len as u32)
@@ -52,7 +41,7 @@ fn copies_and_fills_run_while_the_owning_stream_is_blocked() {
         let words = words(len);
         let source = DeviceBuffer::from_host(&home, &words).unwrap();
         let mut target = DeviceBuffer::<u32>::zeroed(&home, len).unwrap();
-        let open = gate(&home);
+        let open = block(&home);
         let mut read = vec![0; len];
 
         target.fill_on(7, &other).unwrap();
@@ -85,7 +74,7 @@ fn pitched_copies_run_while_the_owning_stream_is_blocked() {
         let words = words(7 * 5 * 3);
         let source = PitchedBuffer::from_host(&home, (7, 5, 3), &words).unwrap();
         let mut target = PitchedBuffer::<u32>::zeroed(&home, (7, 5, 3)).unwrap();
-        let open = gate(&home);
+        let open = block(&home);
         let mut read = vec![0; words.len()];
         let mut view = target.as_mut_slice();
         view.copy_from_on(&source.as_slice(), &other).unwrap();
@@ -135,13 +124,13 @@ fn copies_on_many_streams_keep_their_order() {
 fn a_peer_copy_runs_while_the_owning_stream_is_blocked() {
     for bench in everywhere() {
         let there = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
-        let away = Stream::new(&there, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let away = new_stream(&there);
         let (home, other) = (bench.stream(), bench.stream());
         let words = words(1000);
         let source = DeviceBuffer::from_host(&away, &words).unwrap();
         let near = DeviceBuffer::from_host(&other, &words[1..]).unwrap();
         let mut target = DeviceBuffer::<u32>::zeroed(&home, 1000).unwrap();
-        let open = gate(&home);
+        let open = block(&home);
         let mut read = vec![0; 1000];
         let mut view = target.as_mut_slice();
         view.copy_from_peer_on(&source.as_slice(), &other).unwrap();
@@ -172,7 +161,7 @@ fn a_stream_of_another_context_is_refused() {
     let bench = software(Builder::new());
     let simulator = bench.simulator.as_ref().unwrap();
     let elsewhere = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
-    let stream = Stream::new(&elsewhere, StreamFlags::NON_BLOCKING, 0).unwrap();
+    let stream = new_stream(&elsewhere);
     let home = bench.stream();
     let source = DeviceBuffer::from_host(&home, &[1_u32; 10]).unwrap();
     let mut target = DeviceBuffer::<u32>::zeroed(&home, 10).unwrap();
@@ -210,7 +199,7 @@ fn a_token_is_done_when_its_copy_is() {
         let mut target = DeviceBuffer::<u32>::zeroed(&home, 100).unwrap();
         let mut filled = DeviceBuffer::<u32>::zeroed(&home, 100).unwrap();
         home.synchronize().unwrap();
-        let open = gate(&other);
+        let open = block(&other);
         let mut view = target.as_mut_slice();
         let copy = view.copy_from_async(&source.as_slice(), &other).unwrap();
         let fill = filled.fill_async(3, &other).unwrap();
@@ -250,7 +239,7 @@ fn a_token_reports_a_lost_device() {
     let simulator = bench.simulator.clone().unwrap();
     let stream = bench.stream();
     let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 100).unwrap();
-    let _open = gate(&stream);
+    let _open = block(&stream);
     let fill = buffer.fill_async(1, &stream).unwrap();
     simulator.lose_device(0, Status::CUDA_ERROR_LAUNCH_FAILED);
     let error = fill.wait().unwrap_err();

@@ -5,43 +5,22 @@ use std::thread;
 
 use cuda_driver::prelude::*;
 
-use crate::support::{Bench, COPY, MIX, gpu, late, software};
+use crate::support::{COPY, MIX, filled, late, late_devices, launch_copy, software};
 
 /// Enough words that a kernel on a GPU runs longer than it takes to queue the next one.
 const N: u32 = 1 << 16;
 
-/// Creates the benches one at a time, because the number of software drivers per process is
-/// limited.
-#[track_caller]
-fn benches() -> impl Iterator<Item = Bench> {
-    (0..32).map(|seed| software(late(seed))).chain(gpu())
-}
-
-fn copy(
-    kernel: &Function,
-    stream: &Stream,
-    input: &DeviceBuffer<u32>,
-    output: &mut DeviceBuffer<u32>,
-) {
-    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
-    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (input, output, N)) }.unwrap();
-}
-
-fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
-    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
-}
-
 #[test]
 fn writer_follows_readers_on_two_streams() {
-    for bench in benches() {
+    for bench in late_devices(32) {
         let kernel = bench.kernel(COPY, "copy");
         let streams: Vec<Stream> = (0..4).map(|_| bench.stream()).collect();
-        let mut source = filled(&streams[0], 1);
-        let other = filled(&streams[3], 2);
-        let (mut first, mut second) = (filled(&streams[1], 0), filled(&streams[2], 0));
-        copy(&kernel, &streams[1], &source, &mut first);
-        copy(&kernel, &streams[2], &source, &mut second);
-        copy(&kernel, &streams[3], &other, &mut source);
+        let mut source = filled(&streams[0], N, 1);
+        let other = filled(&streams[3], N, 2);
+        let (mut first, mut second) = (filled(&streams[1], N, 0), filled(&streams[2], N, 0));
+        launch_copy(&kernel, &streams[1], &source, &mut first).unwrap();
+        launch_copy(&kernel, &streams[2], &source, &mut second).unwrap();
+        launch_copy(&kernel, &streams[3], &other, &mut source).unwrap();
         assert!(
             second.to_vec().unwrap().iter().all(|&word| word == 1),
             "{}",
@@ -62,15 +41,15 @@ fn writer_follows_readers_on_two_streams() {
 
 #[test]
 fn dropped_buffer_is_reused_after_its_readers() {
-    for bench in benches() {
+    for bench in late_devices(32) {
         let kernel = bench.kernel(COPY, "copy");
         let (home, reader) = (bench.stream(), bench.stream());
-        let mut result = filled(&reader, 0);
-        let source = filled(&home, 1);
-        copy(&kernel, &reader, &source, &mut result);
+        let mut result = filled(&reader, N, 0);
+        let source = filled(&home, N, 1);
+        launch_copy(&kernel, &reader, &source, &mut result).unwrap();
         drop(source);
         // This buffer probably gets the same memory, and is written at once.
-        let next = filled(&home, 9);
+        let next = filled(&home, N, 9);
         assert!(
             result.to_vec().unwrap().iter().all(|&word| word == 1),
             "{}",
@@ -86,12 +65,12 @@ fn dropped_buffer_is_reused_after_its_readers() {
 
 #[test]
 fn a_stream_may_be_dropped_with_work_in_it() {
-    for bench in benches() {
+    for bench in late_devices(32) {
         let kernel = bench.kernel(COPY, "copy");
         let home = bench.stream();
-        let (source, mut result) = (filled(&home, 5), filled(&home, 0));
+        let (source, mut result) = (filled(&home, N, 5), filled(&home, N, 0));
         let passing = bench.stream();
-        copy(&kernel, &passing, &source, &mut result);
+        launch_copy(&kernel, &passing, &source, &mut result).unwrap();
         drop(passing);
         assert!(
             result.to_vec().unwrap().iter().all(|&word| word == 5),
@@ -103,11 +82,11 @@ fn a_stream_may_be_dropped_with_work_in_it() {
 
 #[test]
 fn reader_follows_halves_written_on_two_streams() {
-    for bench in benches() {
+    for bench in late_devices(32) {
         let kernel = bench.kernel(COPY, "copy");
         let (home, a, b) = (bench.stream(), bench.stream(), bench.stream());
-        let (ones, twos) = (filled(&home, 1), filled(&home, 2));
-        let mut whole = filled(&home, 0);
+        let (ones, twos) = (filled(&home, N, 1), filled(&home, N, 2));
+        let mut whole = filled(&home, N, 0);
         let (lower, upper) = whole.as_mut_slice().split_at_mut(N as usize / 2).unwrap();
         let config = LaunchConfig::for_num_elems(N / 2);
         thread::scope(|scope| {
@@ -127,11 +106,11 @@ fn reader_follows_halves_written_on_two_streams() {
 
 #[test]
 fn a_chain_over_many_streams_is_as_on_one() {
-    for bench in benches() {
+    for bench in late_devices(32) {
         let mix = bench.kernel(MIX, "mix");
         let streams: Vec<Stream> = (0..5).map(|_| bench.stream()).collect();
-        let mut x = filled(&streams[0], 1);
-        let mut y = filled(&streams[1], 3);
+        let mut x = filled(&streams[0], N, 1);
+        let mut y = filled(&streams[1], N, 3);
         let (mut x_host, mut y_host) = (1_u32, 3_u32);
         for step in 0..40_usize {
             // Switches streams in an uneven order.

@@ -6,7 +6,7 @@ use cuda_driver::memory::{Extent, PitchedBuffer};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use crate::support::{Bench, gpu, late, skip, software};
+use crate::support::{Bench, gpu, late, new_stream, skip, software};
 
 /// More than one page-locked block holds, so that a pageable copy has several pieces.
 const LARGE: usize = 3 << 20;
@@ -149,7 +149,7 @@ fn copies_work_while_another_device_is_current() {
 fn peer_copies_work_while_either_device_is_current() {
     for bench in benches() {
         let other = other(&bench);
-        let there = Stream::new(&other, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let there = new_stream(&other);
         let (here, source) = (bench.stream(), filled(&there, SMALL, 7).unwrap());
         for context in [&bench.context, &other] {
             let _current = context.make_current().unwrap();

@@ -8,15 +8,11 @@ use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{MIX, everywhere, late, software};
+use crate::support::{MIX, everywhere, late, new_stream, software};
 use crate::task::until;
 
 fn own(of: &Context) -> Context {
     Context::new(of.device(), ContextFlags::empty()).unwrap()
-}
-
-fn stream(context: &Context) -> Stream {
-    Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap()
 }
 
 #[test]
@@ -32,7 +28,7 @@ fn a_context_of_our_own_does_all_that_the_primary_one_does() {
             .unwrap()
             .function("mix")
             .unwrap();
-        let (home, other) = (stream(&context), context.default_stream().unwrap());
+        let (home, other) = (new_stream(&context), context.default_stream().unwrap());
         let words: Vec<u32> = (0..10_000).collect();
         let mut x = DeviceBuffer::from_host(&home, &words).unwrap();
         let y = DeviceBuffer::from_host(&other, &words).unwrap();
@@ -64,7 +60,7 @@ fn a_context_of_our_own_does_all_that_the_primary_one_does() {
 fn objects_of_two_contexts_of_one_device_do_not_mix() {
     for bench in everywhere() {
         let context = own(&bench.context);
-        let (here, there) = (stream(&bench.context), stream(&context));
+        let (here, there) = (new_stream(&bench.context), new_stream(&context));
         let kernel = bench.kernel(MIX, "mix");
         let of_there = Module::load(&context, &Ptx::new(MIX).unwrap())
             .unwrap()
@@ -122,7 +118,7 @@ fn close_reports_driver_errors_and_other_users() {
         context.default_stream().unwrap();
         context.close().unwrap();
         let context = own(&bench.context);
-        let stream = stream(&context);
+        let stream = new_stream(&context);
         let error = context.close().unwrap_err();
         assert!(matches!(error, Error::StillInUse { .. }), "{error}");
         assert!(error.to_string().contains("streams, memory"), "{error}");
@@ -278,7 +274,7 @@ fn the_last_handle_waits_for_the_work_of_its_context() {
             let home = bench.stream();
             let source = DeviceBuffer::from_host(&home, &[1_u32; 100]).unwrap();
             bench.context.synchronize().unwrap();
-            let mut target = DeviceBuffer::<u32>::zeroed(&stream(&context), 100).unwrap();
+            let mut target = DeviceBuffer::<u32>::zeroed(&new_stream(&context), 100).unwrap();
             target
                 .as_mut_slice()
                 .copy_from_peer(&source.as_slice())

@@ -6,7 +6,9 @@ use cuda_driver::device::PeerAttribute;
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Simulator};
 
-use crate::support::{COPY, MIX, gpu, late, skip, software};
+use crate::support::{
+    COPY, MIX, assert_all, filled, gpu, late, launch_copy, new_stream, skip, software,
+};
 
 /// Enough words that a kernel on a GPU runs longer than it takes to queue the next one.
 const N: u32 = 1 << 16;
@@ -26,10 +28,6 @@ impl Pair {
             module.function(name).unwrap()
         })
     }
-}
-
-fn stream(context: &Context) -> Stream {
-    Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap()
 }
 
 /// Returns second contexts for `one`: one on the same device, and one on another device if there is
@@ -58,10 +56,6 @@ fn pairs(seeds: u64) -> impl Iterator<Item = Pair> {
     })
 }
 
-fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
-    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
-}
-
 fn launch(
     kernel: &Function,
     stream: &Stream,
@@ -72,26 +66,10 @@ fn launch(
     unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (output, input, N)) }.unwrap();
 }
 
-fn copy(
-    kernel: &Function,
-    stream: &Stream,
-    input: &DeviceBuffer<u32>,
-    output: &mut DeviceBuffer<u32>,
-) {
-    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
-    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (input, output, N)) }.unwrap();
-}
-
-fn assert_all(buffer: &DeviceBuffer<u32>, value: u32, name: &str) {
-    let words = buffer.to_vec().unwrap();
-    let wrong = words.iter().find(|word| **word != value);
-    assert_eq!(wrong, None, "{name}: expected {value}");
-}
-
 #[test]
 fn bytes_go_to_another_context_and_back() {
     for pair in pairs(4) {
-        let (one, two) = (stream(&pair.one), stream(&pair.two));
+        let (one, two) = (new_stream(&pair.one), new_stream(&pair.two));
         let words: Vec<u32> = (0..1000)
             .map(|i: u32| i.wrapping_mul(0x9E37_79B9))
             .collect();
@@ -120,16 +98,20 @@ fn bytes_go_to_another_context_and_back() {
 fn peer_copy_is_ordered_with_uses_of_its_source() {
     for pair in pairs(16) {
         let [kernel, _] = pair.kernels(COPY, "copy");
-        let (home, writer, two) = (stream(&pair.one), stream(&pair.one), stream(&pair.two));
-        let (mut source, mut target) = (filled(&home, 1), filled(&two, 0));
-        let (seven, nine) = (filled(&writer, 7), filled(&writer, 9));
-        copy(&kernel, &writer, &seven, &mut source);
+        let (home, writer, two) = (
+            new_stream(&pair.one),
+            new_stream(&pair.one),
+            new_stream(&pair.two),
+        );
+        let (mut source, mut target) = (filled(&home, N, 1), filled(&two, N, 0));
+        let (seven, nine) = (filled(&writer, N, 7), filled(&writer, N, 9));
+        launch_copy(&kernel, &writer, &seven, &mut source).unwrap();
         target
             .as_mut_slice()
             .copy_from_peer(&source.as_slice())
             .unwrap();
         // This runs at once, on another stream of the source's context.
-        copy(&kernel, &writer, &nine, &mut source);
+        launch_copy(&kernel, &writer, &nine, &mut source).unwrap();
         assert_all(&target, 7, &pair.name);
         assert_all(&source, 9, &pair.name);
     }
@@ -139,10 +121,14 @@ fn peer_copy_is_ordered_with_uses_of_its_source() {
 fn a_copy_waits_for_the_readers_of_its_target() {
     for pair in pairs(16) {
         let [_, kernel] = pair.kernels(COPY, "copy");
-        let (one, home, reader) = (stream(&pair.one), stream(&pair.two), stream(&pair.two));
-        let (source, mut target) = (filled(&one, 5), filled(&home, 1));
-        let mut read = filled(&reader, 0);
-        copy(&kernel, &reader, &target, &mut read);
+        let (one, home, reader) = (
+            new_stream(&pair.one),
+            new_stream(&pair.two),
+            new_stream(&pair.two),
+        );
+        let (source, mut target) = (filled(&one, N, 5), filled(&home, N, 1));
+        let mut read = filled(&reader, N, 0);
+        launch_copy(&kernel, &reader, &target, &mut read).unwrap();
         target
             .as_mut_slice()
             .copy_from_peer(&source.as_slice())
@@ -155,15 +141,15 @@ fn a_copy_waits_for_the_readers_of_its_target() {
 #[test]
 fn a_source_that_is_dropped_is_freed_behind_the_copy() {
     for pair in pairs(16) {
-        let (one, two) = (stream(&pair.one), stream(&pair.two));
-        let (source, mut target) = (filled(&one, 3), filled(&two, 0));
+        let (one, two) = (new_stream(&pair.one), new_stream(&pair.two));
+        let (source, mut target) = (filled(&one, N, 3), filled(&two, N, 0));
         target
             .as_mut_slice()
             .copy_from_peer(&source.as_slice())
             .unwrap();
         drop(source);
         // This buffer probably gets the same memory, and is written at once.
-        let next = filled(&one, 8);
+        let next = filled(&one, N, 8);
         assert_all(&target, 3, &pair.name);
         assert_all(&next, 8, &pair.name);
     }
@@ -173,18 +159,18 @@ fn a_source_that_is_dropped_is_freed_behind_the_copy() {
 fn the_copying_context_may_be_let_go_with_the_copy_in_it() {
     for mut pair in pairs(16) {
         let [kernel, _] = pair.kernels(COPY, "copy");
-        let one = stream(&pair.one);
-        let (mut source, four) = (filled(&one, 3), filled(&one, 4));
+        let one = new_stream(&pair.one);
+        let (mut source, four) = (filled(&one, N, 3), filled(&one, N, 4));
         {
-            let mut target = filled(&stream(&pair.two), 0);
+            let mut target = filled(&new_stream(&pair.two), N, 0);
             target
                 .as_mut_slice()
                 .copy_from_peer(&source.as_slice())
                 .unwrap();
             pair.two = pair.one.clone();
         }
-        let other = stream(&pair.one);
-        copy(&kernel, &other, &four, &mut source);
+        let other = new_stream(&pair.one);
+        launch_copy(&kernel, &other, &four, &mut source).unwrap();
         assert_all(&source, 4, &pair.name);
         let simulator = pair.simulator.take();
         drop((source, four, kernel, one, other, pair));
@@ -203,10 +189,11 @@ fn random_programs_over_two_contexts_do_what_they_do_in_turn() {
     for (program, pair) in pairs(60).enumerate() {
         let mut random = fastrand::Rng::with_seed(program as u64);
         let kernels = pair.kernels(MIX, "mix");
-        let streams = [&pair.one, &pair.two].map(|context| [stream(context), stream(context)]);
+        let streams =
+            [&pair.one, &pair.two].map(|context| [new_stream(context), new_stream(context)]);
         let fresh = |side: usize, random: &mut fastrand::Rng| {
             let value = random.u32(..);
-            (filled(&streams[side][random.usize(..2)], value), value)
+            (filled(&streams[side][random.usize(..2)], N, value), value)
         };
         let mut buffers: Vec<Vec<(DeviceBuffer<u32>, u32)>> = (0..2)
             .map(|side| (0..3).map(|_| fresh(side, &mut random)).collect())
@@ -317,7 +304,7 @@ fn peer_copies_need_equal_lengths() {
     let bench = software(Builder::new().devices(2));
     let two = second(&bench.context).pop().unwrap();
     let source = DeviceBuffer::from_host(&bench.stream(), &[1_u8, 2, 3]).unwrap();
-    let mut target = DeviceBuffer::from_host(&stream(&two), &[7_u8, 7]).unwrap();
+    let mut target = DeviceBuffer::from_host(&new_stream(&two), &[7_u8, 7]).unwrap();
     let error = target
         .as_mut_slice()
         .copy_from_peer(&source.as_slice())

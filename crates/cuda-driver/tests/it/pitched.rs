@@ -7,7 +7,7 @@ use cuda_driver::memory::{Extent, PitchedBuffer};
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{COPY, everywhere, late, software};
+use crate::support::{Bench, COPY, everywhere, late, software};
 
 fn counted(extent: Extent) -> Vec<u32> {
     (0..extent.width * extent.height * extent.depth)
@@ -310,4 +310,82 @@ fn failing_row_copies_lose_at_most_one_block() {
         ),
         "{error}"
     );
+}
+
+/// Fills a box of a 3-D buffer and compares all elements with a fill on the host.
+fn fill_a_box<T: DeviceRepr + PartialEq + std::fmt::Debug>(
+    bench: &Bench,
+    extent: (usize, usize, usize),
+    value: T,
+) {
+    let (home, other) = (bench.stream(), bench.stream());
+    let (width, height, depth) = extent;
+    let mut buffer = PitchedBuffer::<T>::zeroed(&home, extent).unwrap();
+    let mut want = vec![T::zeroed(); width * height * depth];
+    let (x, y, z) = (
+        width / 3..width,
+        height / 4..height - height / 3,
+        depth / 2..depth,
+    );
+    let mut view = buffer.region_mut(x.clone(), y.clone(), z.clone()).unwrap();
+    view.fill_on(value, &other).unwrap();
+    for z in z {
+        for y in y.clone() {
+            let row = (z * height + y) * width;
+            want[row + x.start..row + x.end].fill(value);
+        }
+    }
+    let what = format!("{}: {extent:?} of {value:?}", bench.name);
+    assert_eq!(buffer.to_vec().unwrap(), want, "{what}");
+    buffer.fill(value).unwrap();
+    assert_eq!(buffer.to_vec().unwrap(), vec![value; want.len()], "{what}");
+    buffer.as_mut_slice().set_zero().unwrap();
+    assert_eq!(
+        buffer.to_vec().unwrap(),
+        vec![T::zeroed(); want.len()],
+        "{what}"
+    );
+}
+
+#[test]
+fn fills_cover_the_box_and_nothing_else() {
+    for bench in everywhere() {
+        for extent in [(1, 1, 1), (7, 1, 1), (7, 5, 1), (5, 8, 3), (64, 3, 4)] {
+            fill_a_box(&bench, extent, 0xA5_u8);
+            fill_a_box(&bench, extent, 0x1234_u16);
+            fill_a_box(&bench, extent, 0x1234_5678_u32);
+            // The bytes of these do not repeat every 1, 2 or 4 bytes.
+            fill_a_box(&bench, extent, 0x1234_5678_9ABC_DEF0_u64);
+            fill_a_box(&bench, extent, [1_u8, 2, 3]);
+            fill_a_box(&bench, extent, [0x1111_u16, 0x2222, 0x3333]);
+        }
+        // Rows of a linear buffer.
+        let stream = bench.stream();
+        let mut linear = DeviceBuffer::<[u8; 3]>::zeroed(&stream, 12).unwrap();
+        let rows = linear.as_mut_slice().into_rows(4).unwrap();
+        rows.into_region(1..3, 1.., ..)
+            .unwrap()
+            .fill([7; 3])
+            .unwrap();
+        let filled = [5, 6, 9, 10];
+        for (index, element) in linear.to_vec().unwrap().into_iter().enumerate() {
+            let want = if filled.contains(&index) {
+                [7; 3]
+            } else {
+                [0; 3]
+            };
+            assert_eq!(element, want, "{}: {index}", bench.name);
+        }
+    }
+}
+
+#[test]
+fn fills_of_no_elements_call_nothing() {
+    let bench = software(Builder::new());
+    let stream = bench.stream();
+    let mut buffer = PitchedBuffer::<u64>::zeroed(&stream, (0, 5)).unwrap();
+    let simulator = bench.simulator.as_ref().unwrap();
+    simulator.reset_calls();
+    buffer.fill(9).unwrap();
+    assert_eq!(simulator.calls().values().sum::<u64>(), 0);
 }

@@ -7,15 +7,11 @@ use cuda_driver::Result;
 use cuda_driver::graph::CaptureScope;
 use cuda_driver::prelude::*;
 
-use crate::support::{MIX, everywhere};
+use crate::support::{MIX, everywhere, filled};
 
 const N: u32 = 1 << 10;
 
 type Mix = Kernel<(Writes<u32>, Reads<u32>, u32)>;
-
-fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
-    DeviceBuffer::filled(stream, N as usize, value).unwrap()
-}
 
 /// Makes every call of a queue. `x` gets 5, and then `2 * x + y` four times; `y` gets the result.
 fn all_calls<Q: Queue>(
@@ -53,7 +49,7 @@ fn one_function_runs_at_once_and_is_captured() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mix: Mix = bench.kernel(MIX, "mix").typed().unwrap();
-        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 3));
+        let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 3));
         let calls = Arc::new(AtomicU32::new(0));
         all_calls(&stream, &mix, (&mut x, &mut y), &calls).unwrap();
         let all = |value| vec![value; N as usize];
@@ -61,7 +57,7 @@ fn one_function_runs_at_once_and_is_captured() {
         stream.synchronize().unwrap();
         assert_eq!(calls.load(Ordering::Relaxed), 1);
 
-        let mut words = filled(&stream, 4);
+        let mut words = filled(&stream, N, 4);
         let graph = Graph::capture(&bench.context, |scope| {
             all_calls(scope, &mix, (&mut x, &mut words), &calls)
         });
@@ -86,7 +82,7 @@ fn queues_return_their_context_and_the_node() {
             queue.context().clone()
         }
         let stream = bench.stream();
-        let mut x = filled(&stream, 1);
+        let mut x = filled(&stream, N, 1);
         assert_eq!(context(&stream), bench.context);
         assert_eq!(context(&&stream), bench.context);
         let (graph, node) = Graph::capture_with(&bench.context, |scope| {
@@ -106,7 +102,7 @@ fn queues_return_their_context_and_the_node() {
 fn calls_inside_add_node_stay_on_the_branch() {
     for bench in everywhere() {
         let stream = bench.stream();
-        let (mut x, mut y) = (filled(&stream, 1), filled(&stream, 1));
+        let (mut x, mut y) = (filled(&stream, N, 1), filled(&stream, N, 1));
         let order = Arc::new(AtomicU32::new(0));
         let push = |digit: u32| {
             let order = Arc::clone(&order);

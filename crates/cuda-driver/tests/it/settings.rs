@@ -12,7 +12,7 @@ use cuda_driver::tensor_map::{TensorDataType, TensorL2Promotion, TensorLayout, T
 use cuda_driver::{Error, Version};
 use cuda_sim::Builder;
 
-use crate::support::{COPY, MIX, everywhere, flags, has_version};
+use crate::support::{COPY, MIX, everywhere, has_version, new_stream, unpooled};
 use crate::tensor_map::with_memory;
 
 #[test]
@@ -66,7 +66,7 @@ fn cluster_scheduling_is_kept_by_the_function() {
 #[test]
 fn a_refused_priority_leaves_the_stream_as_it_is() {
     for bench in everywhere() {
-        let stream = Stream::new(&bench.context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let stream = new_stream(&bench.context);
         let greatest = bench.context.stream_priority_range().unwrap().greatest;
         match stream.set_priority(greatest) {
             Ok(()) => assert_eq!(stream.priority().unwrap(), greatest, "{}", bench.name),
@@ -82,7 +82,7 @@ fn a_refused_priority_leaves_the_stream_as_it_is() {
 fn a_flush_needs_the_ability_of_the_device() {
     for bench in everywhere() {
         let stream = bench.stream();
-        let flag = flags(&stream, &[7_u32]);
+        let flag = unpooled(&stream, &[7_u32]);
         let condition = WaitCondition::EQUAL.with_flush();
         assert_ne!(condition, WaitCondition::EQUAL);
         let result = stream.wait_value(&flag, 0, condition, 7);

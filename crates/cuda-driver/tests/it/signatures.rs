@@ -13,6 +13,7 @@ use cuda_driver::error::{ArgumentError, Error};
 use cuda_driver::prelude::*;
 use cuda_nvrtc::{Nvrtc, Options, Program};
 use cuda_sim::Builder;
+use cuda_sys::image::Parameter;
 use fastrand::Rng;
 
 use crate::nvrtc::nvrtc;
@@ -213,7 +214,11 @@ fn launch(
 }
 
 /// Returns argument lists that the kernel does not accept, each with the expected error.
-fn mismatches(rng: &mut Rng, kernel: &Kernel) -> Vec<(Vec<Arg>, ArgumentError)> {
+fn mismatches(
+    rng: &mut Rng,
+    kernel: &Kernel,
+    parameters: &[Parameter],
+) -> Vec<(Vec<Arg>, ArgumentError)> {
     let name = || kernel.name.clone();
     let expected = kernel.args.len();
     let count = |given| ArgumentError::Count {
@@ -240,11 +245,12 @@ fn mismatches(rng: &mut Rng, kernel: &Kernel) -> Vec<(Vec<Arg>, ArgumentError)> 
         }
         let mut other = kernel.args.clone();
         other[index] = Arg::Bytes(vec![0; given]);
-        let size = ArgumentError::Size {
+        let size = ArgumentError::Mismatch {
             kernel: name(),
             index,
-            expected: right,
+            parameter: parameters[index].clone(),
             given,
+            given_type: None,
         };
         found.push((other, size));
     }
@@ -288,7 +294,7 @@ fn check(bench: &Bench, nvrtc: &Nvrtc, seed: u64, count: usize) -> usize {
                 end = offset + ty.size;
             }
             let before = launches();
-            for (args, want) in mismatches(&mut rng, kernel) {
+            for (args, want) in mismatches(&mut rng, kernel, parameters) {
                 let error = launch(&stream, &function, &args, &mut out, &words).unwrap_err();
                 assert_eq!(error, Error::Argument(Box::new(want)), "{what}");
                 refused += 1;

@@ -10,36 +10,16 @@ use cuda_driver::stream::{
     WaitCondition,
 };
 
-use crate::support::{self, Bench, COPY, MIX, everywhere, gpu, late, software};
+use crate::support::{
+    COPY, MIX, assert_all, everywhere, filled, late, late_devices, software, unpooled,
+};
 
 const N: u32 = 1 << 14;
-
-/// Creates the benches one at a time, because the number of software drivers per process is
-/// limited.
-#[track_caller]
-fn adverse() -> impl Iterator<Item = Bench> {
-    (0..24).map(|seed| software(late(seed))).chain(gpu())
-}
-
-fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
-    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
-}
 
 /// Computes `x = 2 * x + y` on `stream`.
 fn mix(kernel: &Function, stream: &Stream, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) {
     // SAFETY: the kernel reads and writes N words of `x` and reads N of `y`; each has N.
     unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (x, y, N)) }.unwrap();
-}
-
-fn all_are(buffer: &DeviceBuffer<u32>, value: u32, bench: &Bench) {
-    let words = buffer.to_vec().unwrap();
-    let wrong = words.iter().position(|&word| word != value);
-    assert_eq!(
-        wrong.map(|i| words[i]),
-        None,
-        "not {value} on {}",
-        bench.name
-    );
 }
 
 #[test]
@@ -107,7 +87,7 @@ fn default_streams_are_each_one_for_all_handles_of_the_context() {
 
 #[test]
 fn buffers_are_ordered_between_all_kinds_of_streams() {
-    for bench in adverse() {
+    for bench in late_devices(24) {
         let kernel = bench.kernel(MIX, "mix");
         let streams = [
             bench.stream(),
@@ -118,27 +98,27 @@ fn buffers_are_ordered_between_all_kinds_of_streams() {
         ];
         // Each kind of stream is the owning stream once and is used from every other kind.
         for home in &streams {
-            let (mut x, y) = (filled(home, 1), filled(home, 3));
+            let (mut x, y) = (filled(home, N, 1), filled(home, N, 3));
             let mut value = 1_u32;
             for step in 0..15_usize {
                 mix(&kernel, &streams[step * step % 5], &mut x, &y);
                 value = value.wrapping_mul(2).wrapping_add(3);
             }
-            all_are(&x, value, &bench);
+            assert_all(&x, value, &bench.name);
         }
     }
 }
 
 #[test]
 fn the_per_thread_stream_is_another_queue_on_each_thread() {
-    for bench in adverse() {
+    for bench in late_devices(24) {
         let kernel = bench.kernel(MIX, "mix");
         let stream = bench.context.per_thread_stream();
         let home = bench.stream();
         // The owning stream is an ordinary stream once, and the per-thread stream of this thread
         // once.
-        for mut x in [filled(&home, 1), filled(&stream, 1)] {
-            let y = filled(&stream, 5);
+        for mut x in [filled(&home, N, 1), filled(&stream, N, 1)] {
+            let y = filled(&stream, N, 5);
             let mut value = 1_u32;
             for _ in 0..3 {
                 mix(&kernel, &stream, &mut x, &y);
@@ -149,9 +129,9 @@ fn the_per_thread_stream_is_another_queue_on_each_thread() {
                     value = value.wrapping_mul(2).wrapping_add(5);
                 }
             }
-            all_are(&x, value, &bench);
+            assert_all(&x, value, &bench.name);
             thread::scope(|scope| {
-                scope.spawn(|| all_are(&x, value, &bench));
+                scope.spawn(|| assert_all(&x, value, &bench.name));
             });
         }
     }
@@ -159,14 +139,14 @@ fn the_per_thread_stream_is_another_queue_on_each_thread() {
 
 #[test]
 fn a_buffer_of_a_thread_that_is_gone_is_freed_behind_its_uses() {
-    for bench in adverse() {
+    for bench in late_devices(24) {
         let kernel = bench.kernel(COPY, "copy");
         let stream = bench.context.per_thread_stream();
         let home = bench.stream();
-        let mut result = filled(&home, 0);
+        let mut result = filled(&home, N, 0);
         let source = thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                let source = filled(&stream, 7);
+                let source = filled(&stream, N, 7);
                 let args = (&source, &mut result, N);
                 // SAFETY: the kernel reads N words of the one and writes N of the other; each has
                 // N.
@@ -177,9 +157,9 @@ fn a_buffer_of_a_thread_that_is_gone_is_freed_behind_its_uses() {
         });
         // Freed on the per-thread stream of this thread, which has not waited for anything so far.
         drop(source);
-        let next = filled(&stream, 9);
-        all_are(&result, 7, &bench);
-        all_are(&next, 9, &bench);
+        let next = filled(&stream, N, 9);
+        assert_all(&result, 7, &bench.name);
+        assert_all(&next, 9, &bench.name);
     }
 }
 
@@ -226,7 +206,7 @@ fn unbindable_default_stream_fails_and_queues_nothing() {
     let kernel = bench.kernel(COPY, "copy");
     let simulator = bench.simulator.as_ref().unwrap();
     let stream = bench.context.legacy_stream();
-    let (input, mut output) = (filled(&stream, 1), filled(&stream, 2));
+    let (input, mut output) = (filled(&stream, N, 1), filled(&stream, N, 2));
     simulator.add_rule(
         cuda_sim::Rule::new(Status::CUDA_ERROR_INVALID_CONTEXT).function("cuCtxGetCurrent"),
     );
@@ -246,15 +226,15 @@ fn unbindable_default_stream_fails_and_queues_nothing() {
     let calls = simulator.calls();
     assert!(!calls.contains_key("cuLaunchKernel"), "{calls:?}");
     simulator.clear_rules();
-    all_are(&output, 2, &bench);
+    assert_all(&output, 2, &bench.name);
 }
 
 #[test]
 fn a_fork_begins_behind_and_a_join_waits_for_all() {
-    for bench in adverse() {
+    for bench in late_devices(24) {
         let kernel = bench.kernel(MIX, "mix");
         let stream = bench.stream();
-        let (mut x, y) = (filled(&stream, 1), filled(&stream, 3));
+        let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 3));
         let (x_at, y_at) = (x.as_raw(), y.as_raw());
         let config = LaunchConfig::for_num_elems(N);
         // SAFETY: the kernel reads and writes N words of `x` and reads N words of `y`; each has N
@@ -267,7 +247,7 @@ fn a_fork_begins_behind_and_a_join_waits_for_all() {
         stream.join(&fork).unwrap();
         drop(fork);
         mix(&kernel, &stream, &mut x, &y);
-        all_are(&x, 8 + 7 * 3, &bench);
+        assert_all(&x, 8 + 7 * 3, &bench.name);
     }
 }
 
@@ -278,7 +258,7 @@ fn attributes_are_as_they_were_set_and_copied() {
         stream
             .set_synchronization_policy(SynchronizationPolicy::YIELD)
             .unwrap();
-        let buffer = filled(&stream, 1);
+        let buffer = filled(&stream, N, 1);
         let window = AccessPolicyWindow {
             address: buffer.as_raw(),
             bytes: 4096,
@@ -315,7 +295,7 @@ fn attributes_are_as_they_were_set_and_copied() {
             };
             stream.set_mem_sync_domain_map(map).unwrap();
         }
-        all_are(&buffer, 1, &bench);
+        assert_all(&buffer, 1, &bench.name);
     }
 }
 
@@ -329,12 +309,12 @@ fn a_pool_hands_out_its_streams_in_turn() {
         assert_ne!(first[0], first[2]);
         assert_ne!(first[1], first[2]);
         assert_eq!((0..3).map(|_| pool.next()).collect::<Vec<_>>(), first);
-        let mut x = filled(pool.next(), 1);
-        let y = filled(pool.next(), 3);
+        let mut x = filled(pool.next(), N, 1);
+        let y = filled(pool.next(), N, 3);
         let kernel = bench.kernel(MIX, "mix");
         mix(&kernel, pool.next(), &mut x, &y);
         pool.synchronize().unwrap();
-        all_are(&x, 5, &bench);
+        assert_all(&x, 5, &bench.name);
         assert_eq!(
             StreamPool::new(&bench.context, 0, 0)
                 .unwrap()
@@ -350,8 +330,8 @@ fn streams_wait_for_values_that_others_set() {
     for bench in everywhere() {
         let kernel = bench.kernel(MIX, "mix");
         let (waiting, setting) = (bench.stream(), bench.stream());
-        let flags = support::flags(&setting, &[0_u32, 5]);
-        let (mut x, y) = (filled(&waiting, 1), filled(&waiting, 3));
+        let flags = unpooled(&setting, &[0_u32, 5]);
+        let (mut x, y) = (filled(&waiting, N, 1), filled(&waiting, N, 3));
         let conditions = [
             (WaitCondition::EQUAL, 7, 7),
             (WaitCondition::GREATER_OR_EQUAL, 8, 9),
@@ -365,10 +345,10 @@ fn streams_wait_for_values_that_others_set() {
             assert!(!waiting.is_done().unwrap(), "{condition:?}");
             setting.write_value(&flags, 0, set).unwrap();
             value = value.wrapping_mul(2).wrapping_add(3);
-            all_are(&x, value, &bench);
+            assert_all(&x, value, &bench.name);
         }
         // 64-bit values, batched in one call.
-        let wide = support::flags(&setting, &[1_u64 << 40, 0]);
+        let wide = unpooled(&setting, &[1_u64 << 40, 0]);
         ValueBatch::new()
             .wait(&wide, 1, WaitCondition::GREATER_OR_EQUAL, 3_u64 << 33)
             .unwrap()
@@ -400,7 +380,7 @@ fn values_set_on_several_streams_follow_the_writer() {
         let bench = software(late(seed));
         let setting = [bench.stream(), bench.stream(), bench.stream()];
         let waiting = bench.stream();
-        let flags = support::flags(&bench.stream(), &[0_u32; 4]);
+        let flags = unpooled(&bench.stream(), &[0_u32; 4]);
         for (index, stream) in (0..).zip(&setting) {
             stream.write_value(&flags, index, 7_u32).unwrap();
         }
@@ -417,7 +397,7 @@ fn memory_that_a_stream_waits_for_is_freed_behind_the_wait() {
     for seed in 0..16 {
         let bench = software(late(seed));
         let (waiting, setting) = (bench.stream(), bench.stream());
-        let flag = support::flags(&setting, &[0_u32]);
+        let flag = unpooled(&setting, &[0_u32]);
         waiting
             .wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
             .unwrap();
@@ -432,14 +412,14 @@ fn memory_that_a_stream_waits_for_is_freed_behind_the_wait() {
 
 #[test]
 fn stream_may_wait_for_value_set_by_another_reader() {
-    for bench in adverse() {
+    for bench in late_devices(24) {
         let kernel = bench.kernel(COPY, "copy");
         for flags in [StreamFlags::NON_BLOCKING, StreamFlags::empty()] {
             let stream = || Stream::new(&bench.context, flags, 0).unwrap();
             let (first, second) = (stream(), stream());
-            let source = filled(&first, 7);
-            let mut result = filled(&second, 0);
-            let flag = support::flags(&second, &[0_u32]);
+            let source = filled(&first, N, 7);
+            let mut result = filled(&second, N, 0);
+            let flag = unpooled(&second, &[0_u32]);
             first
                 .wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
                 .unwrap();
@@ -447,7 +427,7 @@ fn stream_may_wait_for_value_set_by_another_reader() {
             // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
             unsafe { second.launch(&kernel, LaunchConfig::for_num_elems(N), args) }.unwrap();
             second.write_value(&flag, 0, 1_u32).unwrap();
-            all_are(&result, 7, &bench);
+            assert_all(&result, 7, &bench.name);
             first.synchronize().unwrap();
         }
     }

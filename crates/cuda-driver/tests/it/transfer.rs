@@ -4,7 +4,7 @@ use std::future::Future;
 use std::ops::Bound;
 use std::panic::{self, AssertUnwindSafe};
 use std::pin::Pin;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use cuda_driver::error::{Error, RangeError, Status};
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{MIX, everywhere, late, software};
+use crate::support::{MIX, block, everywhere, late, software};
 use crate::task::{Count, block_on, until};
 
 const N: usize = 10_000;
@@ -20,15 +20,6 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn pinned(context: &Context, value: u32) -> PinnedBuffer<u32> {
     PinnedBuffer::from_host(context, &vec![value; N], PinnedFlags::empty()).unwrap()
-}
-
-fn gate(stream: &Stream) -> mpsc::Sender<()> {
-    let (open, gate) = mpsc::channel();
-    let call = stream.launch_host(move || {
-        let _ = gate.recv_timeout(20 * SECOND);
-    });
-    drop(call.unwrap());
-    open
 }
 
 #[test]
@@ -90,7 +81,7 @@ fn dropped_transfer_frees_after_its_copy_without_waiting() {
             simulator.map_or(0, |it| it.live().host_bytes % 4096)
         };
         assert_eq!(live(), 0);
-        let open = gate(&stream);
+        let open = block(&stream);
         let up = buffer
             .copy_from_pinned_async(pinned(&bench.context, 9), &stream)
             .unwrap();
@@ -110,7 +101,7 @@ fn a_transfer_that_is_awaited_may_be_dropped_or_asked_again() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
-        let open = gate(&stream);
+        let open = block(&stream);
         let mut start = |value| -> Transfer<_> {
             let memory = pinned(&bench.context, value);
             buffer.copy_from_pinned_async(memory, &stream).unwrap()
@@ -180,7 +171,7 @@ fn memory_of_a_transfer_that_a_lost_device_ended_is_never_freed() {
         let stream = bench.stream();
         let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
         let before = simulator.live().host_allocations;
-        let _open = gate(&stream);
+        let _open = block(&stream);
         let mut start = || {
             let memory = pinned(&bench.context, 1);
             buffer.copy_from_pinned_async(memory, &stream).unwrap()

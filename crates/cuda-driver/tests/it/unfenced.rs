@@ -9,13 +9,9 @@ use cuda_driver::error::Status;
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{COPY, late, software};
+use crate::support::{COPY, filled, late, software};
 
 const N: u32 = 1 << 8;
-
-fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
-    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
-}
 
 #[test]
 fn others_wait_for_an_unfenced_use() {
@@ -26,8 +22,8 @@ fn others_wait_for_an_unfenced_use() {
         let own = bench.context.per_thread_stream();
         // The buffers' owning streams are those of their first uses, so that only the uses are
         // recorded.
-        let (source, other) = (filled(&own, 3), filled(&own, 5));
-        let (mut x, mut y) = (filled(&own, 0), filled(&home, 0));
+        let (source, other) = (filled(&own, N, 3), filled(&own, N, 5));
+        let (mut x, mut y) = (filled(&own, N, 0), filled(&home, N, 0));
         let config = LaunchConfig::for_num_elems(N);
         let full = Status::CUDA_ERROR_OUT_OF_MEMORY;
         for value in [&source, &other] {
@@ -53,8 +49,8 @@ fn waiting_for_an_unfenced_use_blocks_no_other_thread() {
     let (simulator, home) = (bench.simulator.as_ref().unwrap(), bench.stream());
     let copy = bench.kernel(COPY, "copy");
     let own = bench.context.per_thread_stream();
-    let source = filled(&own, 3);
-    let (mut x, mut y, mut z) = (filled(&own, 0), filled(&home, 0), filled(&home, 0));
+    let source = filled(&own, N, 3);
+    let (mut x, mut y, mut z) = (filled(&own, N, 0), filled(&home, N, 0), filled(&home, N, 0));
     let config = LaunchConfig::for_num_elems(N);
     let mut holder = Graph::new(&bench.context).unwrap();
     holder.add_fill(&[], &mut x, 1_u32).unwrap();
@@ -99,7 +95,7 @@ fn unfenced_use_in_another_context_does_not_fail_a_launch() {
         let (own, peer) = (bench.context.per_thread_stream(), other.per_thread_stream());
         let stream = bench.stream();
         // The fences of the uses so far are recorded, because per-thread streams own the buffers.
-        let (mut x, mut y, mut z) = (filled(&own, 3), filled(&own, 5), filled(&peer, 0));
+        let (mut x, mut y, mut z) = (filled(&own, N, 3), filled(&own, N, 5), filled(&peer, N, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
         graph.add_fill(&[], &mut x, 1_u32).unwrap();
         simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuEventRecord"));

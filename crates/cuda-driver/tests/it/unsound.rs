@@ -3,87 +3,58 @@
 
 use std::thread;
 
-use cuda_driver::error::{Error, Status};
+use cuda_driver::error::Status;
 use cuda_driver::prelude::*;
-use cuda_sim::{Builder, Rule, Simulator};
+use cuda_sim::{Builder, Rule};
 
-use crate::support::{Bench, COPY, gpu, late, software};
+use crate::support::{
+    COPY, assert_all, count_calls, filled, late, late_devices, launch_copy, software,
+};
 
 const N: u32 = 1 << 14;
 
-/// Creates the benches one at a time, because the number of software drivers per process is
-/// limited.
-#[track_caller]
-fn benches() -> impl Iterator<Item = Bench> {
-    (0..16).map(|seed| software(late(seed))).chain(gpu())
-}
-
-fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
-    DeviceBuffer::filled(stream, N as usize, value).unwrap()
-}
-
-fn copy(
-    kernel: &Function,
-    stream: &Stream,
-    input: &DeviceBuffer<u32>,
-    output: &mut DeviceBuffer<u32>,
-) -> Result<(), Error> {
-    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
-    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (input, output, N)) }
-}
-
-fn assert_all(buffer: &DeviceBuffer<u32>, value: u32, name: &str) {
-    let words = buffer.to_vec().unwrap();
-    let wrong = words.iter().find(|word| **word != value);
-    assert_eq!(wrong, None, "{name}: expected {value}");
-}
-
-fn calls(simulator: &Simulator, name: &str) -> u64 {
-    simulator.calls().get(name).copied().unwrap_or(0)
-}
-
 #[test]
 fn separately_obtained_handles_share_one_tracker() {
-    for bench in benches() {
+    for bench in late_devices(16) {
         let kernel = bench.kernel(COPY, "copy");
         let handle = || bench.context.device().primary_context().unwrap();
         let one = Stream::new(&handle(), StreamFlags::NON_BLOCKING, 0).unwrap();
         let two = Stream::new(&handle(), StreamFlags::NON_BLOCKING, 0).unwrap();
-        let (mut source, three) = (filled(&one, 1), filled(&one, 3));
-        copy(&kernel, &one, &three, &mut source).unwrap();
-        let mut target = filled(&two, 0);
-        copy(&kernel, &two, &source, &mut target).unwrap();
+        let (mut source, three) = (filled(&one, N, 1), filled(&one, N, 3));
+        launch_copy(&kernel, &one, &three, &mut source).unwrap();
+        let mut target = filled(&two, N, 0);
+        launch_copy(&kernel, &two, &source, &mut target).unwrap();
         assert_all(&target, 3, &bench.name);
     }
 }
 
 #[test]
 fn zeroes_are_there_before_another_stream_reads_them() {
-    for bench in benches() {
+    for bench in late_devices(16) {
         let kernel = bench.kernel(COPY, "copy");
         let (one, two) = (bench.stream(), bench.stream());
         // The next buffer probably gets the same memory, filled with other data.
-        drop(filled(&one, 9));
+        drop(filled(&one, N, 9));
         let zeroes = DeviceBuffer::<u32>::zeroed(&one, N as usize).unwrap();
-        let mut target = filled(&two, 7);
-        copy(&kernel, &two, &zeroes, &mut target).unwrap();
+        let mut target = filled(&two, N, 7);
+        launch_copy(&kernel, &two, &zeroes, &mut target).unwrap();
         assert_all(&target, 0, &bench.name);
     }
 }
 
 #[test]
 fn stream_created_after_launch_views_is_ordered() {
-    for bench in benches() {
+    for bench in late_devices(16) {
         let kernel = bench.kernel(COPY, "copy");
         let home = bench.stream();
-        let (mut source, four) = (filled(&home, 1), filled(&home, 4));
-        let mut target = filled(&home, 0);
-        copy(&kernel, &home, &four, &mut source).unwrap();
+        let (mut source, four) = (filled(&home, N, 1), filled(&home, N, 4));
+        let mut target = filled(&home, N, 0);
+        launch_copy(&kernel, &home, &four, &mut source).unwrap();
         let (from, to) = (source.as_slice(), target.as_mut_slice());
         let late = bench.stream();
         // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
         unsafe { late.launch(&kernel, LaunchConfig::for_num_elems(N), (from, to, N)) }.unwrap();
-        copy(&kernel, &home, &target, &mut source).unwrap();
+        launch_copy(&kernel, &home, &target, &mut source).unwrap();
         assert_all(&source, 4, &bench.name);
     }
 }
@@ -97,17 +68,17 @@ fn a_use_whose_event_cannot_be_recorded_is_not_lost() {
             let simulator = bench.simulator.as_ref().unwrap();
             let kernel = bench.kernel(COPY, "copy");
             let streams: Vec<Stream> = (0..3).map(|_| bench.stream()).collect();
-            let (mut source, five) = (filled(&streams[0], 1), filled(&streams[2], 5));
-            let mut targets = [filled(&streams[1], 0), filled(&streams[2], 0)];
+            let (mut source, five) = (filled(&streams[0], N, 1), filled(&streams[2], N, 5));
+            let mut targets = [filled(&streams[1], N, 0), filled(&streams[2], N, 0)];
             let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuEventRecord");
             simulator.add_rule(rule.nth(nth));
             let mut expected = [0, 0, 1];
             for (i, target) in targets.iter_mut().enumerate() {
-                if copy(&kernel, &streams[i + 1], &source, target).is_ok() {
+                if launch_copy(&kernel, &streams[i + 1], &source, target).is_ok() {
                     expected[i] = 1;
                 }
             }
-            if copy(&kernel, &streams[2], &five, &mut source).is_ok() {
+            if launch_copy(&kernel, &streams[2], &five, &mut source).is_ok() {
                 expected[2] = 5;
             }
             simulator.clear_rules();
@@ -125,17 +96,17 @@ fn a_wait_that_fails_stops_the_call_that_needs_it() {
     let simulator = bench.simulator.as_ref().unwrap();
     let kernel = bench.kernel(COPY, "copy");
     let (home, other) = (bench.stream(), bench.stream());
-    let source = filled(&home, 1);
-    let mut target = filled(&other, 0);
+    let source = filled(&home, N, 1);
+    let mut target = filled(&other, N, 0);
     simulator.reset_calls();
     simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuStreamWaitEvent"));
-    let error = copy(&kernel, &other, &source, &mut target).unwrap_err();
+    let error = launch_copy(&kernel, &other, &source, &mut target).unwrap_err();
     assert_eq!(error.status(), Some(Status::CUDA_ERROR_OUT_OF_MEMORY));
     assert!(target.as_mut_slice().copy_from(&source.as_slice()).is_err());
-    assert_eq!(calls(simulator, "cuLaunchKernel"), 0);
-    assert_eq!(calls(simulator, "cuMemcpyDtoDAsync_v2"), 0);
+    assert_eq!(count_calls(simulator, "cuLaunchKernel"), 0);
+    assert_eq!(count_calls(simulator, "cuMemcpyDtoDAsync_v2"), 0);
     simulator.clear_rules();
-    copy(&kernel, &other, &source, &mut target).unwrap();
+    launch_copy(&kernel, &other, &source, &mut target).unwrap();
     assert_all(&target, 1, "after");
 }
 
@@ -149,18 +120,18 @@ fn a_drop_that_cannot_wait_for_a_reader_leaves_the_memory_alone() {
             let simulator = bench.simulator.as_ref().unwrap();
             let kernel = bench.kernel(COPY, "copy");
             let (home, reader) = (bench.stream(), bench.stream());
-            let mut target = filled(&reader, 0);
-            let source = filled(&home, 1);
+            let mut target = filled(&reader, N, 0);
+            let source = filled(&home, N, 1);
             home.synchronize().unwrap();
-            copy(&kernel, &reader, &source, &mut target).unwrap();
+            launch_copy(&kernel, &reader, &source, &mut target).unwrap();
             simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function(call));
-            let freed = calls(simulator, "cuMemFreeAsync");
+            let freed = count_calls(simulator, "cuMemFreeAsync");
             drop(source);
-            let is_freed = calls(simulator, "cuMemFreeAsync") > freed;
+            let is_freed = count_calls(simulator, "cuMemFreeAsync") > freed;
             simulator.clear_rules();
             // A pooled event need not be created.
             assert!(!is_freed || call == "cuEventCreate", "{call}");
-            let next = filled(&home, 9);
+            let next = filled(&home, N, 9);
             assert_all(&target, 1, call);
             assert_all(&next, 9, call);
         }
@@ -175,16 +146,16 @@ fn an_error_of_a_drop_is_told_to_no_later_call() {
     for call in ["cuMemFreeAsync", "cuEventDestroy_v2", "cuStreamDestroy_v2"] {
         simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function(call));
     }
-    drop(filled(&stream, 1));
+    drop(filled(&stream, N, 1));
     drop(Event::new(&bench.context, EventFlags::empty()).unwrap());
     drop(bench.stream());
     simulator.clear_rules();
     bench.context.synchronize().unwrap();
     stream.synchronize().unwrap();
-    assert_all(&filled(&stream, 6), 6, "after");
+    assert_all(&filled(&stream, N, 6), 6, "after");
     // Only `close` reports such an error.
     simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuMemFreeAsync"));
-    let error = filled(&stream, 1).close().unwrap_err();
+    let error = filled(&stream, N, 1).close().unwrap_err();
     assert_eq!(error.status(), Some(Status::CUDA_ERROR_UNKNOWN));
 }
 
@@ -193,13 +164,13 @@ fn a_stream_that_cannot_be_made_changes_nothing() {
     let bench = software(Builder::new());
     let simulator = bench.simulator.as_ref().unwrap();
     let (home, kernel) = (bench.stream(), bench.kernel(COPY, "copy"));
-    let (source, mut target) = (filled(&home, 1), filled(&home, 0));
+    let (source, mut target) = (filled(&home, N, 1), filled(&home, N, 0));
     let fails = Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuStreamCreateWithPriority");
     simulator.add_rule(fails);
     Stream::new(&bench.context, StreamFlags::empty(), 0).unwrap_err();
     simulator.clear_rules();
     simulator.reset_calls();
-    copy(&kernel, &home, &source, &mut target).unwrap();
+    launch_copy(&kernel, &home, &source, &mut target).unwrap();
     assert_eq!(simulator.calls().values().sum::<u64>(), 1);
 }
 
@@ -213,7 +184,7 @@ fn buffer_is_on_the_device_of_its_stream() {
     for current in [&bench.context, &other] {
         let _current = current.make_current().unwrap();
         for (stream, ordinal) in [(&ours, 0), (&theirs, 1)] {
-            let buffer = filled(stream, 3);
+            let buffer = filled(stream, N, 3);
             let attributes = buffer.as_slice().pointer_attributes().unwrap();
             assert_eq!(attributes.device_ordinal, Some(ordinal));
             assert_all(&buffer, 3, "whatever is current");
@@ -228,7 +199,7 @@ fn thread_without_context_frees_memory_in_its_context() {
     let other = other.primary_context().unwrap();
     let simulator = bench.simulator.as_ref().unwrap();
     let (ours, theirs) = (bench.stream(), other.default_stream().unwrap());
-    let buffers = [filled(&ours, 1), filled(&theirs, 2)];
+    let buffers = [filled(&ours, N, 1), filled(&theirs, N, 2)];
     thread::scope(|scope| {
         scope.spawn(|| {
             // The current context of this thread is that of the other device.

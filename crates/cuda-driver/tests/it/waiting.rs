@@ -11,7 +11,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::stream::WaitCondition;
 use cuda_sim::Builder;
 
-use crate::support::{COPY, everywhere, flags, late, software};
+use crate::support::{COPY, everywhere, late, new_stream, software, unpooled};
 use crate::task::{LIMIT, in_time, until};
 
 /// An owner of foreign memory that records its drop. The drop first waits for `gate`, if there is
@@ -56,7 +56,7 @@ fn work_before_a_legacy_use_is_waited_for_separately() {
         in_time(&bench.name, move || {
             let blocking = || Stream::new(&context, StreamFlags::empty(), 0).unwrap();
             let (one, two) = (blocking(), blocking());
-            let own = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+            let own = new_stream(&context);
             let mut result = DeviceBuffer::<u32>::zeroed(&own, 4).unwrap();
             one.launch_host(move || {
                 let _ = gate.recv();
@@ -77,7 +77,7 @@ fn work_before_a_legacy_use_is_waited_for_separately() {
 fn a_module_that_goes_in_a_host_function_holds_up_nothing_else() {
     for bench in everywhere() {
         let (stuck, stream, free) = (bench.stream(), bench.stream(), bench.stream());
-        let flag = flags(&stream, &[0_u32]);
+        let flag = unpooled(&stream, &[0_u32]);
         let (buffer, is_dropped) = owned(&stream, None);
         let function = bench.kernel(COPY, "copy");
         stuck
@@ -101,9 +101,9 @@ fn the_end_of_a_primary_context_breaks_no_capture_in_the_next() {
         let bench = software(builder);
         let device = bench.context.device().clone();
         let other = Context::new(&device, cuda_driver::context::ContextFlags::empty()).unwrap();
-        let stream = || Stream::new(&other, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let stream = || new_stream(&other);
         let (stuck, free) = (stream(), stream());
-        let flag = flags(&free, &[0_u32]);
+        let flag = unpooled(&free, &[0_u32]);
         stuck
             .wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
             .unwrap();
@@ -125,7 +125,7 @@ fn the_end_of_a_primary_context_breaks_no_capture_in_the_next() {
         call.unwrap().wait().unwrap();
         all.recv().unwrap();
         let again = device.primary_context().unwrap();
-        let own = Stream::new(&again, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let own = new_stream(&again);
         let mut memory = DeviceBuffer::<u32>::zeroed(&own, 4).unwrap();
         let graph = Graph::capture(&again, |scope| {
             free.write_value(&flag, 0, 1_u32)?;

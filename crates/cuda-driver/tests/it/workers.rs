@@ -13,7 +13,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::stream::WaitCondition;
 use cuda_sim::Builder;
 
-use crate::support::{Bench, COPY, everywhere, flags, late, software};
+use crate::support::{Bench, COPY, block, everywhere, late, new_stream, software, unpooled};
 use crate::task::{LIMIT, block_on, in_time, until};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -27,9 +27,9 @@ struct Blocked {
 
 impl Blocked {
     fn new(context: &Context) -> Self {
-        let stream = || Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let stream = || new_stream(context);
         let (stuck, free) = (stream(), stream());
-        let flag = flags(&free, &[0_u32]);
+        let flag = unpooled(&free, &[0_u32]);
         let plain = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stuck, 4).unwrap();
         let pitched = PitchedBuffer::<u32>::zeroed(&stuck, (4, 4)).unwrap();
         stuck
@@ -77,7 +77,7 @@ impl Drop for Dropped {
 
 /// Drops a buffer of foreign memory in a host function and checks that it is released in time.
 fn gives_back(context: &Context) {
-    let stream = Stream::new(context, StreamFlags::NON_BLOCKING, 0).unwrap();
+    let stream = new_stream(context);
     let memory = DeviceBuffer::from_host(&stream, &[7_u32; 4]).unwrap();
     let is_dropped = Arc::new(AtomicBool::new(false));
     let owner = Dropped(Arc::clone(&is_dropped));
@@ -131,7 +131,7 @@ fn drops_in_another_context_are_not_deferred() {
     let simulator = bench.simulator.clone().unwrap();
     let other = other_context(&bench);
     let blocked = Blocked::new(&bench.context);
-    let stream = Stream::new(&other, StreamFlags::NON_BLOCKING, 0).unwrap();
+    let stream = new_stream(&other);
     let before = simulator.live().streams;
     drop(stream);
     assert_eq!(simulator.live().streams, before - 1);
@@ -149,7 +149,7 @@ fn a_blocked_context_ends_behind_its_objects() {
     let own = other_context(&bench);
     let blocked = Blocked::new(&own);
     let (stream, event) = (
-        Stream::new(&own, StreamFlags::NON_BLOCKING, 0).unwrap(),
+        new_stream(&own),
         Event::new(&own, EventFlags::empty()).unwrap(),
     );
     drop(own);
@@ -210,11 +210,7 @@ fn a_dropped_transfer_whose_memory_waits_holds_up_nothing() {
     let pinned = PinnedBuffer::<u32>::zeroed(&context, 4, PinnedFlags::empty()).unwrap();
     // The copy is still queued when the transfer is dropped. Otherwise this thread would free the
     // memory itself, and freeing it waits for the whole context.
-    let (open, gate) = std::sync::mpsc::channel::<()>();
-    let wait = move || {
-        let _ = gate.recv();
-    };
-    drop(stream.launch_host(wait).unwrap());
+    let open = block(&stream);
     drop(buffer.copy_to_pinned_async(pinned, &stream).unwrap());
     drop(open);
     stream.synchronize().unwrap();

@@ -12,6 +12,17 @@ use cuda_sim::{Builder, Schedule, Simulator};
 
 const MIX: &str = include_str!("../it/kernels/mix.ptx");
 const COPY: &str = include_str!("../it/kernels/copy.ptx");
+/// A kernel as nvcc declares it: `scale(float *x, float factor, double offset, unsigned n)`.
+const SCALE: &str = "
+    .version 7.0
+    .target sm_52
+    .address_size 64
+    .visible .entry scale(
+        .param .u64 scale_param_0,
+        .param .f32 scale_param_1,
+        .param .f64 scale_param_2,
+        .param .u32 scale_param_3
+    ) { ret; }";
 const VARIABLES: &str = include_str!("../it/kernels/variables.ptx");
 
 type Texts = Vec<(&'static str, String)>;
@@ -29,7 +40,7 @@ struct Bench {
     driver: Driver,
     context: Context,
     stream: Stream,
-    _simulator: Simulator,
+    simulator: Simulator,
 }
 
 fn bench(builder: Builder) -> Bench {
@@ -41,7 +52,7 @@ fn bench(builder: Builder) -> Bench {
         driver,
         context,
         stream,
-        _simulator: simulator,
+        simulator,
     }
 }
 
@@ -58,6 +69,7 @@ pub(crate) fn all() -> Texts {
         memory(),
         contexts(),
         order(),
+        kernels(),
         graphs(),
     ]
     .concat()
@@ -76,7 +88,28 @@ fn arguments() -> Texts {
             text(unsafe { stream.launch(&mix, config, ($($arg,)*)) })
         }};
     }
+    let scale = module(&bench.context, SCALE).function("scale").unwrap();
+    let mut floats = DeviceBuffer::<f32>::zeroed(stream, 4).unwrap();
+    macro_rules! try_scale {
+        ($($arg:expr),*) => {{
+            // SAFETY: no launch of this function succeeds: the arguments do not match.
+            text(unsafe { stream.launch(&scale, config, (&mut floats, $($arg),*)) })
+        }};
+    }
+    let mut list = ArgList::new();
+    list.push(64_u64).push(3_i32).push(0.5_f64).push(4_u32);
+    // SAFETY: the launch fails: the second argument does not match.
+    let in_a_list = text(unsafe { stream.launch(&scale, config, &list) });
     vec![
+        ("u32 for f32", try_scale!(3_u32, 0.5_f64, 4_u32)),
+        ("f64 for f32", try_scale!(3.0_f64, 0.5_f64, 4_u32)),
+        ("f32 for a count", try_scale!(3.0_f32, 0.5_f64, 4.0_f32)),
+        ("buffer for f64", try_scale!(3.0_f32, &y, 4_u32)),
+        ("i32 for f32 in a list", in_a_list),
+        (
+            "signature with u32 for f32",
+            text(scale.typed::<(Writes<f32>, u32, f64, u32)>()),
+        ),
         ("too few arguments", try_launch!(&mut x, &y)),
         ("too many arguments", try_launch!(&mut x, &y, 4_u32, 4_u32)),
         ("u64 for u32", try_launch!(&mut x, &y, 4_u64)),
@@ -147,6 +180,8 @@ fn lookups() -> Texts {
         writeln!(many, ".visible .entry kernel{at}() {{ ret; }}").unwrap();
     }
     let mangled = MIX.replace("mix(", "_Z3mixPjPKjj(");
+    let in_a_namespace = MIX.replace("mix(", "_ZN4math3mixEPjPKjj(");
+    let instance = MIX.replace("mix(", "_Z3mixIjEvPT_PKS0_j(");
     let variables = module(context, VARIABLES);
     let library = Library::load(&bench.driver, &Ptx::new(MIX).unwrap(), &JitOptions::new());
     vec![
@@ -154,6 +189,14 @@ fn lookups() -> Texts {
         (
             "mangled kernel",
             text(module(context, &mangled).function("mix")),
+        ),
+        (
+            "kernel in a namespace",
+            text(module(context, &in_a_namespace).function("math::mix")),
+        ),
+        (
+            "instance of a template",
+            text(module(context, &instance).function("mix<float>")),
         ),
         (
             "kernel of many",
@@ -287,6 +330,49 @@ fn order() -> Texts {
     // SAFETY: none: the addresses are invalid, which is the point. The device is software.
     unsafe { stream.launch(&mix, LaunchConfig::new(1, 1), (64_u64, 128_u64, 1_u32)) }.unwrap();
     texts.push(("invalid address", text(stream.synchronize())));
+    texts
+}
+
+/// Mistakes in kernels. The software device describes them in its reports.
+fn kernels() -> Texts {
+    let bench = bench(Builder::new().check_all(true).instruction_limit(100_000));
+    let (context, stream) = (&bench.context, &bench.stream);
+    let config = LaunchConfig::new(1, 1);
+    let with_reports = |mut text: String| {
+        for report in bench.simulator.take_reports() {
+            write!(text, "\n{report}").unwrap();
+        }
+        text
+    };
+    let kernel = |body: &str| {
+        format!(
+            ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 x) {{\n\
+             .reg .u64 %x;\n.reg .u32 %v;\n{body}\nret; }}"
+        )
+    };
+    let load = |body: &str| Module::load(context, &Ptx::new(kernel(body)).unwrap());
+    let mut x = DeviceBuffer::<u32>::zeroed(stream, 4).unwrap();
+    let mut texts = vec![("unknown instruction", text(load("frobnicate.u32 %v, %v;")))];
+    let k = load("wgmma.fence.sync.aligned;")
+        .unwrap()
+        .function("k")
+        .unwrap();
+    // SAFETY: the launch fails.
+    let launched = text(unsafe { stream.launch(&k, config, (&mut x,)) });
+    texts.push((
+        "instruction that is not implemented",
+        with_reports(launched),
+    ));
+    let k = load("ld.param.u64 %x, [x];\nst.global.u32 [%x], 1;").unwrap();
+    let k = k.function("k").unwrap();
+    // SAFETY: none: the kernel writes to `x`, which is the mistake. Nothing else uses `x`.
+    let launched = text(unsafe { stream.launch(&k, config, (&x,)) });
+    stream.synchronize().unwrap();
+    texts.push(("& for memory that is written", with_reports(launched)));
+    let k = load("again: bra again;").unwrap().function("k").unwrap();
+    // SAFETY: the kernel accesses nothing.
+    unsafe { stream.launch(&k, config, (&mut x,)) }.unwrap();
+    texts.push(("endless kernel", with_reports(text(stream.synchronize()))));
     texts
 }
 

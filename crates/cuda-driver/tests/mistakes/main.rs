@@ -1,11 +1,12 @@
 //! The full text of the error for each mistake that a newcomer makes, on the software device.
 //!
 //! - Launches: too few or too many arguments, an argument of another size (`u64`, `u8`, `f64`, a
-//!   number for a buffer), an empty grid, a block of 2,048 threads in one or two dimensions, a grid
+//!   number for a buffer) or of another type (`u32` for `f32`, a buffer for `f64`), an empty grid, a block of 2,048 threads in one or two dimensions, a grid
 //!   that is too high, too much dynamic shared memory, a large cluster, a part of a cluster, a
 //!   signature that does not match.
-//! - Lookups: a misspelled kernel, a mangled name, a name of many kernels, a kernel of a library, a
-//!   NUL byte in a name, a missing variable, a variable of another size.
+//! - Lookups: a misspelled kernel, mangled names (plain, in a namespace, of a template), a name of
+//!   many kernels, a kernel of a library, a NUL byte in a name, a missing variable, a variable of
+//!   another size.
 //! - Images: text that is not PTX, PTX that is too new, a missing file, a file without an image.
 //! - Memory: an allocation that is too large for the device, for the limit of a pool and for an
 //!   address; host and device memory of different lengths, buffers of different lengths; views of
@@ -14,6 +15,8 @@
 //!   memory of a graph from another context.
 //! - Order: the time of work that has not ended and of events without times, a wait during a
 //!   capture, an invalid address.
+//! - Kernels: an instruction that does not exist, one that only GPUs have, a write to memory that
+//!   was passed as `&`, a kernel without end.
 //! - Graphs: a cycle, a node of another graph, a removed node.
 //!
 //! `texts.txt` has the expected texts.

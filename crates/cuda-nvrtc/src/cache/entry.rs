@@ -3,7 +3,7 @@
 //! An entry begins with the format's identifier and its key, and ends with the digest of all
 //! preceding bytes. A truncated, altered or misplaced entry is therefore rejected.
 
-use cuda_sys::image::{Parameter, Signature};
+use cuda_sys::image::{Parameter, ParameterKind, Signature};
 
 use super::closure::Closure;
 use super::image::Stored;
@@ -13,7 +13,17 @@ use crate::output::sealed::TOKEN;
 use crate::{Compiled, Log, PchStatus};
 
 /// The format identifier. It must change whenever the content or the meaning of entries changes.
-const MAGIC: [u8; 16] = *b"cuda-nvrtc 0001\n";
+const MAGIC: [u8; 16] = *b"cuda-nvrtc 0002\n";
+
+/// The kinds of parameters. An entry holds the index of a kind in this list.
+const KINDS: [ParameterKind; 6] = [
+    ParameterKind::Unknown,
+    ParameterKind::Bits,
+    ParameterKind::Unsigned,
+    ParameterKind::Signed,
+    ParameterKind::Float,
+    ParameterKind::Array,
+];
 
 const DIGEST: usize = size_of::<Digest>();
 
@@ -40,6 +50,13 @@ impl<T: Stored> Entry<T> {
                 body.list(&signature.parameters, |body, parameter| {
                     body.number(parameter.offset as u64);
                     body.number(parameter.size as u64);
+                    body.number(
+                        KINDS
+                            .iter()
+                            .position(|it| *it == parameter.kind)
+                            .unwrap_or(0) as u64,
+                    );
+                    body.list(&parameter.name, |body, name| body.bytes(name.as_bytes()));
                 });
             });
         });
@@ -72,7 +89,14 @@ impl<T: Stored> Entry<T> {
                 let kernel = body.string()?;
                 let parameters = body.list(|body| {
                     let (offset, size) = (body.size()?, body.size()?);
-                    Some(Parameter { offset, size })
+                    let kind = *KINDS.get(body.size()?)?;
+                    let name = body.list(Reader::string)?.pop();
+                    Some(Parameter {
+                        offset,
+                        size,
+                        kind,
+                        name,
+                    })
                 })?;
                 Some(Signature { kernel, parameters })
             })

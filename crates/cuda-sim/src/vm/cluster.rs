@@ -71,6 +71,8 @@ pub(super) struct Cluster {
     meeting: Meeting,
     next: usize,
     idle: usize,
+    /// The number of instructions that were executed, counted once per warp.
+    executed: u64,
 }
 
 /// A lane that cannot continue: its block in the cluster, its warp, and the reason.
@@ -83,6 +85,7 @@ impl Cluster {
         self.count = size.iter().product::<u32>() as usize;
         self.next = 0;
         self.idle = 0;
+        self.executed = 0;
         if self.blocks.len() < self.count {
             self.blocks.resize_with(self.count, Block::default);
         }
@@ -165,6 +168,12 @@ impl Cluster {
         self.blocks[block].warp(warp)
     }
 
+    /// Returns the number of instructions that were executed, counted once per warp, up to the last
+    /// [`take_counts`](Self::take_counts).
+    pub(super) fn executed(&self) -> u64 {
+        self.executed
+    }
+
     /// Returns and resets the instruction counts: (per warp, per lane).
     pub(super) fn take_counts(&mut self) -> (u64, u64) {
         let mut all = (0, 0);
@@ -172,6 +181,7 @@ impl Cluster {
             let counts = block.take_counts();
             all = (all.0 + counts.0, all.1 + counts.1);
         }
+        self.executed += all.0;
         all
     }
 }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use cuda_sys::LaunchUse;
+
 use super::block::Turn;
 use super::check::{Checks, Findings};
 use super::cluster::{Cluster, MAX_BLOCKS};
@@ -49,7 +51,8 @@ pub struct LaunchParams<'a> {
     pub threads: usize,
     /// The size of each thread's stack in bytes.
     pub stack_limit: u32,
-    /// The number of warp instructions after which the launch fails with a timeout.
+    /// The number of warp instructions of one cluster after which the launch fails with a timeout.
+    /// Without clusters, each block is a cluster.
     pub instruction_limit: Option<u64>,
     /// The launch fails with a timeout soon after this becomes true.
     pub cancel: Option<&'a AtomicBool>,
@@ -63,6 +66,8 @@ pub struct LaunchParams<'a> {
     pub surfaces: &'a (dyn Fn(u64) -> Option<Arc<Elements>> + Sync),
     /// The enabled checks. Checks of accesses work only in code that was loaded for them.
     pub checks: Checks,
+    /// The memory of the arguments, as the program states it.
+    pub uses: &'a [LaunchUse],
     /// Receives the findings when the launch is over.
     pub report: &'a (dyn Fn(Report) + Sync),
 }
@@ -89,6 +94,7 @@ impl<'a> LaunchParams<'a> {
             textures: &|_| None,
             surfaces: &|_| None,
             checks: Checks::default(),
+            uses: &[],
             report: &|_| {},
         }
     }
@@ -390,8 +396,7 @@ impl Shared<'_> {
             let mut budget = slice;
             let turn = cluster.turn(self.env, &mut budget);
             let (warp_instructions, lane_instructions) = cluster.take_counts();
-            let before = self
-                .warp_instructions
+            self.warp_instructions
                 .fetch_add(warp_instructions, Ordering::Relaxed);
             self.lane_instructions
                 .fetch_add(lane_instructions, Ordering::Relaxed);
@@ -414,11 +419,16 @@ impl Shared<'_> {
             let cancelled = params
                 .cancel
                 .is_some_and(|cancel| cancel.load(Ordering::Relaxed));
-            if cancelled || before + warp_instructions > limit {
+            if cancelled || cluster.executed() > limit {
                 let message = if cancelled {
-                    "the launch was cancelled"
+                    "the launch was cancelled".to_owned()
                 } else {
-                    "the launch reached its instruction limit"
+                    format!(
+                        "a block has executed {limit} instructions, the instruction limit of the \
+                         software device; raise it with `Builder::instruction_limit` or \
+                         `CUDA_SIM=limit=…`, or switch it off for kernels that run on and on, with \
+                         `Builder::without_instruction_limit` or `CUDA_SIM=limit=off`"
+                    )
                 };
                 let lane_fault = LaneFault::new(FaultKind::Timeout, 1, message);
                 self.fail(self.fault_at(cluster.warp(0, 0), &lane_fault));

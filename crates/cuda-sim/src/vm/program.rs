@@ -19,7 +19,7 @@ pub struct TargetInfo {
     pub compute_capability: (u32, u32),
     /// The newest `.version` that the driver accepts, such as (9, 0) for CUDA 13.0.
     pub max_ptx: (u32, u32),
-    /// Fail to load code with unsupported instructions, instead of failing when they are executed.
+    /// Fail to load code with unsupported instructions, instead of failing to launch it.
     pub strict: bool,
     /// Whether memory accesses are observed, for [`Checks`](super::Checks).
     pub checked: bool,
@@ -61,6 +61,9 @@ pub struct Kernel {
     pub cluster: Option<[u32; 3]>,
     /// `.maxclusterrank`
     pub max_cluster: Option<u32>,
+    /// The line and the message of an instruction that is not implemented, in the kernel or in a
+    /// function that it calls.
+    pub unsupported: Option<(u32, String)>,
     /// An estimate of 32-bit registers per thread, for occupancy figures only: an assembler may
     /// need fewer.
     pub registers: u32,

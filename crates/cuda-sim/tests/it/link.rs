@@ -167,22 +167,9 @@ fn a_weak_kernel_of_two_modules_is_one() {
     assert_eq!(count, 1);
     assert_eq!(answer(&sim, module, "k"), 5);
     let count = linked(&sim, &texts, |image| {
-        let (mut library, mut count) = (ptr::null_mut(), 0);
-        let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
-        let (options, values) = (ptr::null_mut(), ptr::null_mut());
-        unsafe {
-            ok(sim.cuLibraryLoadData(
-                &raw mut library,
-                image,
-                none,
-                nothing,
-                0,
-                options,
-                values,
-                0,
-            ));
-            ok(sim.cuLibraryGetKernelCount(&raw mut count, library));
-        }
+        let library = sim.load_library(image);
+        let mut count = 0;
+        unsafe { ok(sim.cuLibraryGetKernelCount(&raw mut count, library)) };
         let mut kernels = [ptr::null_mut(); 2];
         unsafe { ok(sim.cuLibraryEnumerateKernels(kernels.as_mut_ptr(), 2, library)) };
         assert_eq!(kernels.map(|kernel| kernel.is_null()), [false, true]);

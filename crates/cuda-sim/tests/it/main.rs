@@ -47,5 +47,6 @@ mod texture;
 mod texture_kernels;
 mod texture_support;
 mod unload;
+mod unsupported;
 mod version;
 mod virtual_memory;

@@ -180,20 +180,7 @@ fn functions_say_what_they_need() {
 fn a_library_serves_every_context() {
     let sim = test_device(Builder::new());
     let text = CString::new(ADD).unwrap();
-    let mut library = ptr::null_mut();
-    let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
-    unsafe {
-        ok(sim.cuLibraryLoadData(
-            &raw mut library,
-            text.as_ptr().cast(),
-            none,
-            nothing,
-            0,
-            ptr::null_mut(),
-            ptr::null_mut(),
-            0,
-        ));
-    }
+    let library = sim.load_library(text.as_ptr().cast());
     let mut kernel = ptr::null_mut();
     unsafe { ok(sim.cuLibraryGetKernel(&raw mut kernel, library, c"times_scale".as_ptr())) };
     let run = || {

@@ -64,6 +64,45 @@ fn occupancy_is_what_the_tightest_limit_allows() {
     }
 }
 
+/// The limits are those of the table "Technical Specifications per Compute Capability" of the CUDA
+/// C++ Programming Guide, which the NVIDIA Blackwell Tuning Guide repeats (section "Occupancy"):
+///
+/// | per multiprocessor | 10.0 | 12.0 |
+/// |---|---|---|
+/// | resident threads | 2048 | 1536 |
+/// | resident blocks | 32 | 24 |
+/// | shared memory | 228 KiB | 100 KiB |
+/// | shared memory of a block | 227 KiB | 99 KiB |
+///
+/// CUDA reserves 1 KiB of shared memory for each block.
+#[test]
+fn occupancy_of_blackwell_follows_the_published_limits() {
+    for (cc, threads, most_blocks, shared, of_block) in
+        [((10, 0), 2048, 32, 228, 227), ((12, 0), 1536, 24, 100, 99)]
+    {
+        let sim = test_device(Builder::new().compute_capability(cc.0, cc.1));
+        let add = sim.function(sim.load(ADD), "add");
+        for block in [32, 64, 96, 128, 256, 512, 768, 1024] {
+            let expected = (threads / block).min(most_blocks);
+            assert_eq!(blocks(&sim, add, block, 0), expected, "{cc:?} {block}");
+        }
+        // Shared memory is the tightest limit.
+        for kib in [8, 15, 24, 31, 48] {
+            let expected = shared / (kib + 1);
+            let found = blocks(&sim, add, 32, (kib as usize) << 10);
+            assert_eq!(found, expected.min(most_blocks), "{cc:?} {kib} KiB");
+        }
+        let limit = F::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        set(&sim, add, limit, of_block << 10);
+        let all = (of_block as usize) << 10;
+        assert_eq!(blocks(&sim, add, 32, all), 1, "{cc:?}");
+        assert_eq!(available(&sim, add, 1, 64), all, "{cc:?}");
+        // One byte more than a block may have.
+        let status = unsafe { sim.cuFuncSetAttribute(add, limit, (of_block << 10) + 1) };
+        assert_eq!(status, R::CUDA_ERROR_INVALID_VALUE, "{cc:?}");
+    }
+}
+
 #[test]
 fn a_function_has_the_shared_memory_that_it_is_allowed() {
     let sim = test_device(Builder::new());
@@ -126,24 +165,9 @@ fn the_carve_out_is_all_the_shared_memory_that_there_is() {
 fn attributes_of_a_kernel_are_those_of_a_device() {
     let sim = test_device(Builder::new().devices(2));
     let text = CString::new(ADD).unwrap();
-    let mut library = ptr::null_mut();
-    let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
-    let (options, values) = (ptr::null_mut(), ptr::null_mut());
+    let library = sim.load_library(text.as_ptr().cast());
     let mut kernel = ptr::null_mut();
-    unsafe {
-        let image = text.as_ptr().cast();
-        ok(sim.cuLibraryLoadData(
-            &raw mut library,
-            image,
-            none,
-            nothing,
-            0,
-            options,
-            values,
-            0,
-        ));
-        ok(sim.cuLibraryGetKernel(&raw mut kernel, library, c"add".as_ptr()));
-    }
+    unsafe { ok(sim.cuLibraryGetKernel(&raw mut kernel, library, c"add".as_ptr())) };
     let limit = F::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     let carveout = F::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
     let of_kernel = |attribute, device| {

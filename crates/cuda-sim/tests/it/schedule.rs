@@ -2,6 +2,10 @@
 //! are, and a seed reproduces a schedule.
 
 use std::collections::BTreeSet;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use crate::support::{TestDevice, late, ok, test_device};
 
@@ -111,6 +115,43 @@ fn a_missing_wait_is_found() {
         }
     });
     assert!(stale.count() > 8);
+}
+
+/// Blocks until a message arrives or its sender is dropped, but at most 5 seconds.
+unsafe extern "C" fn block(gate: *mut c_void) {
+    // SAFETY: the pointer is to the receiver that the test leaked.
+    let gate = unsafe { &*gate.cast::<mpsc::Receiver<()>>() };
+    let _ = gate.recv_timeout(Duration::from_secs(5));
+}
+
+unsafe extern "C" fn nothing(_: *mut c_void) {}
+
+#[test]
+fn a_blocked_host_function_holds_up_no_other_stream() {
+    for seed in 0..24 {
+        let sim = test_device(late(seed));
+        let (blocked, beside, working) = (sim.stream(1), sim.stream(1), sim.stream(1));
+        let word = sim.upload(&[1_u32]);
+        let (open, gate) = mpsc::channel::<()>();
+        let gate = Box::into_raw(Box::new(gate));
+        unsafe {
+            ok(sim.cuLaunchHostFunc(blocked, Some(block), gate.cast()));
+            ok(sim.cuLaunchHostFunc(beside, Some(nothing), ptr::null_mut()));
+        }
+        let start = Instant::now();
+        for value in 2..10 {
+            unsafe {
+                ok(sim.cuMemsetD32Async(word, value, 1, working));
+                ok(sim.cuStreamSynchronize(working));
+            }
+        }
+        assert!(start.elapsed() < Duration::from_secs(4), "seed {seed}");
+        drop(open);
+        ok(sim.sync());
+        assert_eq!(sim.download::<u32>(word, 1), [9]);
+        // SAFETY: the host function has ended, so nothing else uses the receiver.
+        drop(unsafe { Box::from_raw(gate) });
+    }
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::ptr;
 
 use cuda_sim::{Builder, Schedule, Simulator};
 use cuda_sys::{
-    CUcontext, CUdeviceptr, CUevent, CUfunction, CUmodule, CUresult, CUstream, DriverLibrary,
+    CUcontext, CUdeviceptr, CUevent, CUfunction, CUlibrary, CUmodule, CUresult, CUstream,
+    DriverLibrary,
 };
 
 /// A kernel that adds two arrays of floats: `a, b, out, n`.
@@ -107,6 +108,26 @@ impl TestDevice {
         let mut module = ptr::null_mut();
         unsafe { ok(self.cuModuleLoadData(&raw mut module, text.as_ptr().cast())) };
         module
+    }
+
+    /// Loads a library. `image` is a text that ends with NUL, or an image that the linker produced.
+    pub(crate) fn load_library(&self, image: *const c_void) -> CUlibrary {
+        let mut library = ptr::null_mut();
+        let (keys, values) = (ptr::null_mut(), ptr::null_mut());
+        let (library_keys, library_values) = (ptr::null_mut(), ptr::null_mut());
+        unsafe {
+            ok(self.cuLibraryLoadData(
+                &raw mut library,
+                image,
+                keys,
+                values,
+                0,
+                library_keys,
+                library_values,
+                0,
+            ));
+        }
+        library
     }
 
     pub(crate) fn function(&self, module: CUmodule, name: &str) -> CUfunction {

@@ -246,9 +246,11 @@ fn what_is_not_there_fails_by_name() {
     let array = sim.array_of(&desc([8, 8, 0], F32, 1, 0));
     let texture = sim.make_texture(&of_array(array), &clamped(0), None);
     let out = sim.alloc(4);
-    let status = sim.run("moved", &mut [texture.unwrap(), out]);
-    assert_eq!(status, R::CUDA_ERROR_ILLEGAL_INSTRUCTION);
-    let fault = sim.simulator.fault(0).unwrap();
+    let moved = sim.function(sim.load(TEXTURE), "moved");
+    let mut params = [texture.unwrap(), out];
+    let status = sim.launch(moved, [1, 32], std::ptr::null_mut(), &mut params);
+    assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
+    let fault = sim.simulator.take_reports().remove(0).to_string();
     let line = TEXTURE
         .lines()
         .position(|line| line.contains("{%one, %one}"));
@@ -286,9 +288,9 @@ fn forms_that_are_not_there_fail_by_name() {
         );
         let sim = test_device(Builder::new());
         let function = sim.function(sim.load(&ptx), "k");
-        ok(sim.launch(function, [1, 1], std::ptr::null_mut(), &mut [0]));
-        assert_eq!(sim.sync(), R::CUDA_ERROR_ILLEGAL_INSTRUCTION, "{name}");
-        let fault = sim.simulator.fault(0).unwrap();
+        let status = sim.launch(function, [1, 1], std::ptr::null_mut(), &mut [0]);
+        assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED, "{name}");
+        let fault = sim.simulator.take_reports().remove(0).to_string();
         assert!(
             fault.contains(&format!("not implement `{name}`")),
             "{fault}"

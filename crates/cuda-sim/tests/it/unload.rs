@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use cuda_sim::{Builder, CUresult as R, ReportKind};
-use cuda_sys::{CUarray, CUcontext, CUlibrary, CUmodule, CUstream, DriverTable};
+use cuda_sys::{CUarray, CUcontext, CUmodule, CUstream, DriverTable};
 
 use crate::support::{TestDevice, late, ok, test_device};
 
@@ -204,16 +204,12 @@ type Make = fn(&TestDevice) -> Box<dyn FnOnce(&DriverTable) -> R + Send>;
 
 fn library(sim: &TestDevice) -> usize {
     let text = CString::new(variable(OURS)).unwrap();
-    let mut library: CUlibrary = ptr::null_mut();
+    let library = sim.load_library(text.as_ptr().cast());
     let (mut addr, mut size) = (0_u64, 0_usize);
     unsafe {
-        let (library, image) = (&raw mut library, text.as_ptr().cast());
-        let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
-        let (options, values) = (ptr::null_mut(), ptr::null_mut());
-        ok(sim.cuLibraryLoadData(library, image, none, nothing, 0, options, values, 0));
         // The library is loaded into the context when it is used there.
         let name = c"values".as_ptr();
-        ok(sim.cuLibraryGetGlobal(&raw mut addr, &raw mut size, *library, name));
+        ok(sim.cuLibraryGetGlobal(&raw mut addr, &raw mut size, library, name));
     }
     library.expose_provenance()
 }

@@ -12,7 +12,7 @@ use std::fmt;
 
 pub use fatbin::{Fatbin, FatbinError};
 pub use loadable::{Loadable, LoadableError};
-pub use signature::{Parameter, Signature};
+pub use signature::{Parameter, ParameterKind, Signature};
 
 /// PTX: the text form of a virtual instruction set, which the driver compiles for its device.
 ///

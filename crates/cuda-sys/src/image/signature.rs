@@ -9,13 +9,37 @@ pub struct Signature {
     pub parameters: Vec<Parameter>,
 }
 
-/// The location of a parameter in the parameter block of its kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A parameter of a kernel: its location in the parameter block, and what the PTX states about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Parameter {
     /// The offset in bytes.
     pub offset: usize,
     /// The size in bytes.
     pub size: usize,
+    /// The kind of its type.
+    pub kind: ParameterKind,
+    /// The name in the PTX, unless a compiler generated it from the name of the kernel
+    /// (`scale_param_0`).
+    pub name: Option<String>,
+}
+
+/// The kind of a parameter's type. Together with the size it gives the PTX type: an `Unsigned` of 4
+/// bytes is `.u32`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ParameterKind {
+    /// The type is not known. The driver, for example, describes only offsets and sizes.
+    #[default]
+    Unknown,
+    /// `.b32`: a number or any other value of this size.
+    Bits,
+    /// `.u32`. Pointers are unsigned integers, and compilers also declare signed ones so.
+    Unsigned,
+    /// `.s32`.
+    Signed,
+    /// `.f32`.
+    Float,
+    /// `.b8 name[12]`: a struct or an array.
+    Array,
 }
 
 /// Returns the signature of each `.entry` of `text`; `None` if a parameter list does not follow the
@@ -29,8 +53,8 @@ pub(super) fn read(text: &str) -> Option<Vec<Signature>> {
         if word == ".entry" {
             let kernel = words.next().filter(|name| is_name(name))?.to_owned();
             signatures.push(Signature {
+                parameters: parameters(&mut words, &kernel)?,
                 kernel,
-                parameters: parameters(&mut words)?,
             });
         }
     }
@@ -39,7 +63,7 @@ pub(super) fn read(text: &str) -> Option<Vec<Signature>> {
 
 /// Parses the list after a kernel's name, such as `( .param .u64 a, .param .align 4 .b8 b[12] )`.
 /// The list may be absent.
-fn parameters(words: &mut Words<'_>) -> Option<Vec<Parameter>> {
+fn parameters(words: &mut Words<'_>, kernel: &str) -> Option<Vec<Parameter>> {
     let mut found: Vec<Parameter> = Vec::new();
     if words.peek()? != "(" {
         return Some(found);
@@ -53,7 +77,7 @@ fn parameters(words: &mut Words<'_>) -> Option<Vec<Parameter>> {
         if word != ".param" {
             return None;
         }
-        let (mut align, mut width) = (None, None);
+        let (mut align, mut ty) = (None, None);
         word = words.next()?;
         while word.starts_with('.') {
             match word {
@@ -71,14 +95,16 @@ fn parameters(words: &mut Words<'_>) -> Option<Vec<Parameter>> {
                     continue;
                 }
                 ".align" => align = Some(words.next()?.parse::<usize>().ok()?),
-                other => width = Some(width_of(other)?),
+                other => ty = Some(type_of(other)?),
             }
             word = words.next()?;
         }
-        let width = width.filter(|_| is_name(word))?;
+        let (mut kind, width) = ty.filter(|_| is_name(word))?;
+        let name = declared_name(word, kernel).map(str::to_owned);
         let mut size = width;
         word = words.next()?;
         if word == "[" {
+            kind = ParameterKind::Array;
             size = width.checked_mul(words.next()?.parse().ok()?)?;
             if words.next()? != "]" {
                 return None;
@@ -89,18 +115,37 @@ fn parameters(words: &mut Words<'_>) -> Option<Vec<Parameter>> {
         let end = found.last().map_or(0, |last| last.offset + last.size);
         let offset = end.checked_next_multiple_of(align)?;
         offset.checked_add(size)?;
-        found.push(Parameter { offset, size });
+        found.push(Parameter {
+            offset,
+            size,
+            kind,
+            name,
+        });
     }
     Some(found)
 }
 
-/// Returns the size in bytes of a type: `.u64`, `.f32`, `.b8`.
-fn width_of(word: &str) -> Option<usize> {
+/// Returns the name of a parameter, unless a compiler generated it: `<kernel>_param_<index>`.
+fn declared_name<'a>(name: &'a str, kernel: &str) -> Option<&'a str> {
+    let index = name.strip_prefix(kernel);
+    let index = index.and_then(|rest| rest.strip_prefix("_param_"));
+    index
+        .is_none_or(|it| it.parse::<u32>().is_err())
+        .then_some(name)
+}
+
+/// Returns the kind and the size in bytes of a type: `.u64`, `.f32`, `.b8`.
+fn type_of(word: &str) -> Option<(ParameterKind, usize)> {
     let digits = word.trim_start_matches(|c: char| !c.is_ascii_digit());
-    let kind = &word[..word.len() - digits.len()];
+    let kind = match &word[..word.len() - digits.len()] {
+        ".b" => ParameterKind::Bits,
+        ".u" => ParameterKind::Unsigned,
+        ".s" => ParameterKind::Signed,
+        ".f" => ParameterKind::Float,
+        _ => return None,
+    };
     let bits: usize = digits.parse().ok()?;
-    let known = matches!(kind, ".b" | ".u" | ".s" | ".f") && matches!(bits, 8 | 16 | 32 | 64 | 128);
-    known.then_some(bits / 8)
+    matches!(bits, 8 | 16 | 32 | 64 | 128).then_some((kind, bits / 8))
 }
 
 fn is_name(word: &str) -> bool {
@@ -156,7 +201,7 @@ impl<'a> Iterator for Words<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Parameter, read};
+    use super::{Parameter, ParameterKind, read};
 
     fn sizes(text: &str) -> Vec<(String, Vec<(usize, usize)>)> {
         let pairs = |list: &[Parameter]| list.iter().map(|p| (p.offset, p.size)).collect();
@@ -181,6 +226,26 @@ mod tests {
         ];
         let want = want.map(|(name, list)| (name.to_owned(), list));
         assert_eq!(sizes(text), want);
+    }
+
+    #[test]
+    fn parameters_have_kinds_and_declared_names() {
+        let text = ".entry k(.param .f32 k_param_0, .param .u64 .ptr .global .align 4 x, .param .s32 k_param_x,\n\
+            .param .b64 k_param_3, .param .align 4 .b8 k_param_4[8], .param .b8 j_param_5) { ret; }";
+        let found = read(text).unwrap().remove(0).parameters;
+        let found: Vec<_> = found
+            .iter()
+            .map(|it| (it.kind, it.name.as_deref()))
+            .collect();
+        let want = [
+            (ParameterKind::Float, None),
+            (ParameterKind::Unsigned, Some("x")),
+            (ParameterKind::Signed, Some("k_param_x")),
+            (ParameterKind::Bits, None),
+            (ParameterKind::Array, None),
+            (ParameterKind::Bits, Some("j_param_5")),
+        ];
+        assert_eq!(found, want);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::mem;
 use std::ops::Deref;
 use std::ptr;
 
+use super::LaunchUse;
 use crate::{Function, Version};
 
 /// A library with its table of functions `T`, to which it dereferences, its version and its origin.
@@ -18,6 +19,8 @@ pub struct LoadedLibrary<T> {
     pub(super) origin: String,
     /// The owner of the functions of the table, if they are part of this program.
     pub(super) _keep: Option<Box<dyn Any + Send + Sync>>,
+    /// The function of a software driver that receives the memory of each launch.
+    pub(super) launch_uses: Option<fn(&[LaunchUse])>,
 }
 
 impl<T> LoadedLibrary<T> {
@@ -27,6 +30,7 @@ impl<T> LoadedLibrary<T> {
             version,
             origin,
             _keep: None,
+            launch_uses: None,
         }
     }
 

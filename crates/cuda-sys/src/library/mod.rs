@@ -20,12 +20,14 @@ use crate::{
     Function, LoadError, Version, cuuint64_t,
 };
 
+mod launch_use;
 mod loaded;
 pub(crate) mod nvjitlink;
 #[cfg(feature = "nvrtc")]
 pub(crate) mod nvrtc;
 mod places;
 
+pub use launch_use::LaunchUse;
 pub use loaded::LoadedLibrary;
 
 const NAME: &str = "the CUDA driver";

@@ -8,6 +8,7 @@ mod view;
 
 mod copy;
 mod extent;
+mod fill;
 mod rows;
 
 pub use buffer::PitchedBuffer;

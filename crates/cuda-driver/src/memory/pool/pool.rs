@@ -181,6 +181,22 @@ impl MemoryPool {
     }
 }
 
+/// Destruction.
+impl MemoryPool {
+    /// `cuMemPoolDestroy()`—Drops this handle. If it was the last one of a pool that the program
+    /// created, destroys the pool and returns the result of the driver, which a drop would swallow.
+    ///
+    /// Memory that is allocated from the pool stays allocated.
+    #[doc(alias = "cuMemPoolDestroy")]
+    #[doc(alias = "cudaMemPoolDestroy")]
+    pub fn close(self) -> Result<()> {
+        match Arc::into_inner(self.0).map(|inner| inner.owner) {
+            Some(Owner::Made(handle)) => Ok(handle.close()?),
+            Some(Owner::Default(_)) | None => Ok(()),
+        }
+    }
+}
+
 impl Allocator for MemoryPool {}
 
 impl sealed::Allocate for MemoryPool {

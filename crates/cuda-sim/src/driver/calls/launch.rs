@@ -6,6 +6,7 @@ use cuda_sys::{CUfunc_st, CUlaunchConfig, CUstream_st};
 
 use crate::driver::arg::{Arg, In, Out};
 use crate::driver::export::{Call, exports};
+use crate::driver::instance::take_stated_uses;
 use crate::driver::objects::graph::attribute::{Attributes, write_device_node};
 use crate::driver::objects::graph::payload::{Kernel, Payload};
 use crate::driver::objects::launch::{Shape, attributes_of, pack};
@@ -26,6 +27,7 @@ impl Call {
         params: Out<*mut c_void>,
         extra: Out<*mut c_void>,
     ) -> Status {
+        let uses = take_stated_uses();
         let function = self.function(function)?;
         let stream = self.stream(stream)?;
         if function.module.context.handle != stream.context.handle {
@@ -46,7 +48,8 @@ impl Call {
         if is_of_graphs {
             return Err(NOT_SUPPORTED);
         }
-        let job = self.job(&function, shape, params);
+        let mut job = self.job(&function, shape, params);
+        job.uses = uses;
         self.enqueue(&stream, &[], move || job.run());
         Ok(())
     }

@@ -1,12 +1,31 @@
 //! Queueing kernel launches.
 
+use std::cell::RefCell;
 use std::sync::Arc;
+
+use cuda_sys::LaunchUse;
 
 use crate::driver::instance::Instance;
 use crate::driver::objects::context::Context;
 use crate::driver::objects::device::Device;
 use crate::driver::objects::function::Function;
 use crate::driver::objects::launch::{Job, Shape};
+
+thread_local! {
+    /// The memory of the next launch of this thread.
+    static STATED: RefCell<Vec<LaunchUse>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Stores what a program states about the memory of the next launch of this thread.
+pub(crate) fn state_uses(uses: &[LaunchUse]) {
+    // The thread-local storage is gone while the thread ends. The launch is not checked then.
+    let _ = STATED.try_with(|stated| stated.replace(uses.to_vec()));
+}
+
+/// Returns and removes what was stated about the next launch of this thread.
+pub(in crate::driver) fn take_stated_uses() -> Vec<LaunchUse> {
+    STATED.try_with(RefCell::take).unwrap_or_default()
+}
 
 impl Instance {
     /// Creates a job that runs the launch.
@@ -26,6 +45,7 @@ impl Instance {
             textures: Arc::clone(&self.textures),
             surfaces: Arc::clone(&self.surfaces),
             checks: self.config.checks,
+            uses: Vec::new(),
         }
     }
 

@@ -9,6 +9,9 @@ mod memory;
 mod module;
 mod stream;
 
+pub(crate) use launch::state_uses;
+pub(in crate::driver) use launch::take_stated_uses;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -15,7 +15,7 @@ use crate::driver::objects::pool::Pool;
 use crate::driver::status::{INVALID_VALUE, Status};
 use crate::lock::lock;
 use crate::memory::{Arena, MemoryMap};
-use crate::report::Report;
+use crate::report::{Report, ReportKind};
 
 /// The maximum number of reports that are kept until they are taken.
 const REPORTS_KEPT: usize = 1000;
@@ -99,7 +99,7 @@ impl Device {
         report.device = self.ordinal;
         // A report of an error that ends a kernel is not printed here, because the loss of the
         // device prints it.
-        if report.status.is_none() {
+        if report.status.is_none() || report.kind == ReportKind::Unsupported {
             eprintln!("cuda-sim: device {}: {report}", self.ordinal);
         }
         let mut reports = lock(&self.reports);

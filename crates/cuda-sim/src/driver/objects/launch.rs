@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use cuda_sys::{CUlaunchConfig, CUresult};
+use cuda_sys::{CUlaunchConfig, CUresult, LaunchUse};
 
 use crate::driver::arg::{Arg, Out};
 use crate::driver::handle::Table;
@@ -20,6 +20,7 @@ use crate::driver::status::{
     COOPERATIVE_LAUNCH_TOO_LARGE, INVALID_CLUSTER_SIZE, INVALID_VALUE, NOT_SUPPORTED, Status,
 };
 use crate::memory::MemoryMap;
+use crate::report::Report;
 use crate::vm;
 use crate::vm::{Checks, LaunchParams, product};
 
@@ -104,6 +105,11 @@ impl Shape {
     /// launch, because only an assembler knows how many registers a kernel needs.
     pub(in crate::driver) fn check(self, function: &Function) -> Status {
         let kernel = function.kernel()?;
+        if let Some((line, message)) = &kernel.unsupported {
+            let device = &function.module.context.device;
+            device.report(Report::not_launched(&kernel.name, *line, message));
+            return Err(NOT_SUPPORTED);
+        }
         let [grid_x, grid_y, grid_z] = self.grid;
         let [block_x, block_y, block_z] = self.block;
         let dims = [grid_x, grid_y, grid_z, block_x, block_y, block_z];
@@ -194,6 +200,8 @@ pub(in crate::driver) struct Job {
     pub(in crate::driver) textures: Arc<Table<TextureObject>>,
     pub(in crate::driver) surfaces: Arc<Table<SurfaceObject>>,
     pub(in crate::driver) checks: Checks,
+    /// The memory of the arguments, as the program states it.
+    pub(in crate::driver) uses: Vec<LaunchUse>,
 }
 
 impl Job {
@@ -233,6 +241,7 @@ impl Job {
         (params.textures, params.surfaces) = (&texture, &surface);
         let report = |report| self.device.report(report);
         params.checks = self.checks;
+        params.uses = &self.uses;
         params.report = &report;
         match vm::launch(&image, self.kernel, &params) {
             Ok(_) => Ok(()),

@@ -87,10 +87,18 @@ impl State {
             return None;
         }
         let satisfied = self.satisfied();
+        // The only host thread may be blocked. A chosen host function that it cannot take would
+        // keep the device threads from all other operations.
+        let host_is_busy = self.running.values().any(|&(_, host)| host);
+        let can_run = |op: &OpId, ready| match ready {
+            Ready::Device => true,
+            Ready::Host => !host_is_busy,
+            Ready::Poll => satisfied.contains(op),
+        };
         let all: Vec<OpId> = self
             .ready
             .iter()
-            .filter(|&(op, &ready)| ready != Ready::Poll || satisfied.contains(op))
+            .filter(|&(op, &ready)| can_run(op, ready))
             .map(|(&op, _)| op)
             .collect();
         let needed = self.needed();

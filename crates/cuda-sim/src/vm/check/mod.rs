@@ -1,5 +1,5 @@
 //! Checks that cost time and are therefore off by default: reads of unwritten bytes, races in
-//! shared memory, and threads that miss a barrier.
+//! shared memory, threads that miss a barrier, and writes to read-only arguments.
 //!
 //! Code that is decoded for these checks reports each access to an [`Observer`]. The state of a
 //! block is its [`Watch`]: the last accesses to each byte of shared memory, whether each byte of
@@ -33,12 +33,14 @@ pub struct Checks {
     pub races: bool,
     /// Barriers that some threads miss.
     pub barriers: bool,
+    /// Writes to memory that the program has passed as read-only.
+    pub read_only: bool,
 }
 
 impl Checks {
     /// Whether the code must report its memory accesses.
     pub fn of_accesses(self) -> bool {
-        self.uninitialized || self.races
+        self.uninitialized || self.races || self.read_only
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::MutexGuard;
 
+use cuda_sys::LaunchUse;
+
 use super::shared::{ELSEWHERE, Mark};
 use super::{Checks, State};
 use crate::report::{Access, Hazard, MemorySpace, Report, ReportKind};
@@ -100,7 +102,14 @@ impl<'a> Observer<'a> {
     pub(in crate::vm) fn write(&mut self, touch: ObservedAccess, changes: bool) {
         let ObservedAccess { at, size, lane, .. } = touch;
         match at & TAG {
-            0 if self.checks().uninitialized => self.env.launch.map.wrote(at, size),
+            0 => {
+                if self.checks().read_only {
+                    self.must_be_writable(touch);
+                }
+                if self.checks().uninitialized {
+                    self.env.launch.map.wrote(at, size);
+                }
+            }
             LOCAL => self.state.local.wrote(self.w.index, lane, at & !TAG, size),
             SHARED => {
                 let Some(offset) = self.in_shared(touch) else {
@@ -219,6 +228,32 @@ impl<'a> Observer<'a> {
             access.size, access.address, access.space
         );
         self.find(ReportKind::UninitializedRead, touch, None, message);
+    }
+
+    /// Reports a write to memory that the program has passed as read-only, unless it has also passed
+    /// it as writable.
+    fn must_be_writable(&self, touch: ObservedAccess) {
+        let (start, end) = (touch.at, touch.at.saturating_add(touch.size));
+        let overlaps = |it: &&LaunchUse| {
+            start < it.address.saturating_add(it.bytes as u64) && it.address < end
+        };
+        let mut uses = self.env.launch.uses.iter().filter(overlaps);
+        let Some(first) = uses.next() else { return };
+        if first.is_written || uses.any(|it| it.is_written) {
+            return;
+        }
+        let (size, at) = (touch.size, touch.at);
+        let message = match first.argument {
+            0 => format!(
+                "writes {size} bytes at {at:#x}, in memory that the launch names as `&`; name it as \
+                 `&mut`"
+            ),
+            argument => format!(
+                "writes {size} bytes at {at:#x}, in argument {argument}, which was passed as `&`; \
+                 pass `&mut` for memory that the kernel writes"
+            ),
+        };
+        self.find(ReportKind::ReadOnlyWrite, touch, None, message);
     }
 
     fn race(&mut self, hazard: Hazard, before: Mark, touch: ObservedAccess, offset: u64) {

@@ -30,7 +30,11 @@ impl<'a> FunctionDecoder<'a, '_> {
         let mut form = Form::new(instruction);
         let decoded = match opcodes::find(form.opcode) {
             Some(opcode) => (opcode.decode)(self, &mut form).and_then(|()| form.done()),
-            None => unsupported(""),
+            None if opcodes::is_in_manual(form.opcode) => unsupported(""),
+            None => invalid(format!(
+                "Not a name of any known instruction: '{}'",
+                form.opcode
+            )),
         };
         match decoded {
             Ok(()) => Ok(()),
@@ -47,6 +51,9 @@ impl<'a> FunctionDecoder<'a, '_> {
                 if !what.is_empty() {
                     message.push_str(&format!(" ({what})"));
                 }
+                let uses = &mut self.out.uses[self.index];
+                uses.unsupported
+                    .get_or_insert_with(|| (instruction.line, message.clone()));
                 let number = self.message(message);
                 self.emit(Kind::Unsupported, 0, 0, 0, 0, number.into());
                 Ok(())

@@ -1,7 +1,9 @@
 //! Decodes the syntax tree into executable code.
 //!
-//! Each PTX instruction becomes one or more [`Ins`](super::code::Ins). An unsupported instruction
-//! becomes one that fails when it is executed, with the name of the PTX instruction in the message.
+//! Each PTX instruction becomes one or more [`Ins`](super::code::Ins). An instruction that is not in
+//! the PTX manual makes loading fail. One that is, but is not implemented here, becomes an
+//! instruction that fails when it is executed, and its kernel states it, so that no launch of the
+//! kernel starts. Both messages name the PTX instruction.
 
 mod bulk;
 mod cluster;
@@ -45,8 +47,8 @@ pub(super) use module::program;
 enum DecodeError {
     /// The text is invalid, and loading fails.
     Invalid(String),
-    /// The software device does not implement it, and executing it fails. The string names the
-    /// unsupported part, or is empty.
+    /// The software device does not implement it, and launching its kernel fails. The string names
+    /// the unsupported part, or is empty.
     Unsupported(String),
 }
 
@@ -58,6 +60,12 @@ fn invalid<T>(message: impl Into<String>) -> Decoded<T> {
 
 fn unsupported<T>(what: impl Into<String>) -> Decoded<T> {
     Err(DecodeError::Unsupported(what.into()))
+}
+
+/// The opcodes of the PTX manual that are not implemented.
+#[cfg(test)]
+pub(super) fn unimplemented_opcodes() -> &'static [&'static str] {
+    opcodes::UNIMPLEMENTED
 }
 
 /// The name and the example of each opcode.

@@ -40,6 +40,8 @@ pub(super) struct Uses {
     pub(super) callees: Vec<usize>,
     /// The largest number of register words that are live at once.
     pub(super) peak: u32,
+    /// The line and the message of the first instruction that is not implemented.
+    pub(super) unsupported: Option<(u32, String)>,
 }
 
 /// The layout of a kernel's shared variables.
@@ -218,18 +220,12 @@ pub(super) fn param_layout(params: &[Variable<'_>]) -> (Vec<Param>, u32) {
     (list, end as u32)
 }
 
-fn kernel(
-    out: &mut Output,
-    function: &cuda_ptx::Function<'_>,
-    index: usize,
-    mut shared: SharedLayout,
-    callable: &BTreeSet<usize>,
-) -> Result<(), LoadError> {
-    // The functions that can be reached by calls; an indirect call reaches all functions.
-    let mut reached = BTreeSet::from([index]);
-    let mut open = vec![index];
+/// The functions that a kernel can reach by calls. An indirect call reaches all of `callable`.
+fn reached(uses: &[Uses], kernel: usize, callable: &BTreeSet<usize>) -> BTreeSet<usize> {
+    let mut reached = BTreeSet::from([kernel]);
+    let mut open = vec![kernel];
     while let Some(next) = open.pop() {
-        let uses = &out.uses[next];
+        let uses = &uses[next];
         let everything = callable.iter().filter(|_| uses.indirect);
         for &callee in uses.callees.iter().chain(everything) {
             if reached.insert(callee) {
@@ -237,6 +233,24 @@ fn kernel(
             }
         }
     }
+    reached
+}
+
+fn kernel(
+    out: &mut Output,
+    function: &cuda_ptx::Function<'_>,
+    index: usize,
+    mut shared: SharedLayout,
+    callable: &BTreeSet<usize>,
+) -> Result<(), LoadError> {
+    // An indirect call reaches all functions.
+    let reached = reached(&out.uses, index, callable);
+    // But it does not call all of them, so only direct calls make a function part of the kernel.
+    let called = self::reached(&out.uses, index, &BTreeSet::new()).into_iter();
+    let mut unsupported = called.filter_map(|index| out.uses[index].unsupported.as_ref());
+    let unsupported = unsupported
+        .next()
+        .map(|(line, message)| (*line, message.clone()));
     let peak = reached.iter().map(|&index| out.uses[index].peak);
     let peak = peak.max().unwrap_or(0);
     let mut variables = reached.iter().flat_map(|&index| &out.uses[index].shared);
@@ -300,6 +314,7 @@ fn kernel(
         cluster: three("reqnctapercluster"),
         max_cluster: three("maxclusterrank").map(|[most, ..]| most),
         registers: pressure::registers(function, peak),
+        unsupported,
     });
     out.program.entries.push(index);
     out.program.shared.push(shared.offsets);

@@ -1,7 +1,8 @@
 //! The table of PTX opcodes: each one with its decoder and with an example.
 //!
 //! An opcode is registered here and nowhere else. To add one, add a row, the decoder method that it
-//! names, and the semantics, which the decoder selects with `lanes!` or `memory_fn`.
+//! names, and the semantics, which the decoder selects with `lanes!` or `memory_fn`. Remove it from
+//! [`UNIMPLEMENTED`] then.
 
 use super::Decoded;
 use super::fields::Parts;
@@ -29,6 +30,46 @@ pub(super) fn find(name: &str) -> Option<&'static Opcode> {
     let index = OPCODES.binary_search_by(|row| row.name.cmp(name)).ok()?;
     OPCODES.get(index)
 }
+
+/// Returns whether the PTX manual (9.1) has an instruction of this name.
+pub(super) fn is_in_manual(name: &str) -> bool {
+    find(name).is_some() || UNIMPLEMENTED.binary_search(&name).is_ok()
+}
+
+/// The opcodes of the PTX manual that are not in the table, sorted by name.
+pub(super) static UNIMPLEMENTED: &[&str] = &[
+    "alloca",
+    "clusterlaunchcontrol",
+    "discard",
+    "istypep",
+    "multimem",
+    "stackrestore",
+    "stacksave",
+    "tcgen05",
+    "tensormap",
+    "vabsdiff",
+    "vadd",
+    "vadd2",
+    "vadd4",
+    "vavrg2",
+    "vavrg4",
+    "vmad",
+    "vmax",
+    "vmax2",
+    "vmax4",
+    "vmin",
+    "vmin2",
+    "vmin4",
+    "vset",
+    "vset2",
+    "vset4",
+    "vshl",
+    "vshr",
+    "vsub",
+    "vsub2",
+    "vsub4",
+    "wgmma",
+];
 
 /// Declares the table. Each row has an opcode, the call of a method of [`FunctionDecoder`], which
 /// also receives the instruction, and an example.

@@ -8,6 +8,7 @@ const ALL: Checks = Checks {
     uninitialized: true,
     races: true,
     barriers: true,
+    read_only: true,
 };
 
 fn checked(text: &str) -> Device {

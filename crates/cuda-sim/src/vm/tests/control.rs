@@ -236,12 +236,12 @@ fn what_is_unknown_fails_by_name_when_executed() {
         strict: false,
         ..TARGET
     };
-    let text = kernel("", "setp.eq.u32 %p0, %t, 0; @%p0 frob.b32 %x0, %t;");
+    let text = kernel("", "setp.eq.u32 %p0, %t, 0; @%p0 wgmma.b32 %x0, %t;");
     let device = Device::load(&text, &target).unwrap();
     let out = device.upload32(&[0; 32]);
     let fault = device.run(1, 32, &[out]).unwrap_err();
     assert_eq!(fault.kind, FaultKind::IllegalInstruction);
-    assert!(fault.message.contains("`frob.b32`"), "{fault}");
+    assert!(fault.message.contains("`wgmma.b32`"), "{fault}");
     assert!(matches!(
         Device::load(&text, &TARGET),
         Err(LoadError::InvalidPtx(_))

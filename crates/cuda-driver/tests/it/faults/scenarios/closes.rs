@@ -1,11 +1,14 @@
 //! Every `close` method: it must report errors that a drop would swallow.
 
+use cuda_driver::Library;
 use cuda_driver::context::ContextFlags;
+use cuda_driver::jit::JitOptions;
 use cuda_driver::memory::Unpooled;
-use cuda_driver::memory::{ManagedBuffer, PitchedBuffer};
+use cuda_driver::memory::{ManagedBuffer, MemoryPool, PitchedBuffer};
 use cuda_driver::prelude::*;
 
 use super::{Ground, Result, Scenario, one};
+use crate::support::MIX;
 
 pub(super) const ALL: &[Scenario] = &[one("closes", closes)];
 
@@ -24,6 +27,9 @@ fn closes(ground: &Ground) -> Result<()> {
     let exec = graph.instantiate()?;
     exec.close()?;
     graph.close()?;
+    Module::load(&context, &Ptx::new(MIX).unwrap())?.close()?;
+    Library::load(&ground.driver, &Ptx::new(MIX).unwrap(), &JitOptions::new())?.close()?;
+    MemoryPool::new(context.device())?.close()?;
     stream.close()?;
     context.close()
 }

@@ -33,6 +33,7 @@ fn properties(ground: &Ground) -> Result<()> {
     let device = ground.context.device();
     assert!(!device.name()?.is_empty());
     assert_ne!(device.uuid()?, [0; 16]);
+    assert_ne!(device.luid()?.bytes, [0; 8]);
     assert!(device.total_memory()? > 0);
     let id = device.pci_bus_id()?;
     assert_eq!(Device::by_pci_bus_id(&ground.driver, &id)?.ordinal(), 0);

@@ -1,0 +1,146 @@
+//! Decides for one access whether it stays in its buffer or variable.
+
+use crate::ast::Space;
+use crate::flow::{Access, AccessKind};
+
+use super::form::{Form, Symbol};
+use super::round::Round;
+use super::symbols::Kind;
+use super::verdict::{Outcome, Reason, Root};
+
+/// What was found out about one access.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    pub(super) outcome: Outcome,
+    /// The first byte after the access, as an expression in scalars.
+    pub(super) end: Option<Form>,
+}
+
+/// The place that a root names: its size, its alignment, and whether it may be written.
+struct Place {
+    root: Root,
+    size: Option<u64>,
+    align: u64,
+    is_writable: bool,
+}
+
+/// Judges an access at `address`.
+pub(super) fn judge(
+    round: &Round<'_>,
+    access: &Access,
+    address: Option<Form>,
+    facts: &[Form],
+) -> Finding {
+    let checked = |root, reason| Finding {
+        outcome: Outcome::Checked { root, reason },
+        end: None,
+    };
+    let Some(address) = address else {
+        return checked(None, Reason::UnknownAddress);
+    };
+    let symbols = &round.symbols;
+    let mut roots = address
+        .terms()
+        .iter()
+        .filter(|term| symbols.is_root(term.0));
+    let (Some(&(root, 1)), None) = (roots.next(), roots.next()) else {
+        return checked(None, Reason::UnknownAddress);
+    };
+    let Some(place) = place(round, root, access) else {
+        return checked(None, Reason::WrongSpace);
+    };
+    match bounds(round, access, &address.without(root), facts, &place) {
+        Ok((low, high, end)) => Finding {
+            outcome: Outcome::Proven {
+                root: place.root,
+                low,
+                high,
+            },
+            end: Some(end),
+        },
+        Err(reason) => checked(Some(place.root), reason),
+    }
+}
+
+/// The place of a root, if an access to its space may use it.
+fn place(round: &Round<'_>, root: Symbol, access: &Access) -> Option<Place> {
+    match round.symbols.info(root).kind {
+        Kind::Buffer(param, offset) => {
+            let argument = round.launch.arguments.get(param as usize)?;
+            let buffer = argument.buffer_at(offset)?;
+            matches!(access.space, None | Some(Space::Global)).then(|| Place {
+                root: Root::Buffer {
+                    parameter: param,
+                    offset,
+                },
+                size: Some(buffer.bytes),
+                align: buffer.align,
+                is_writable: buffer.is_writable,
+            })
+        }
+        Kind::Variable(var, is_generic) => {
+            let info = round.kernel.vars.get(var as usize)?;
+            let fits = match access.space {
+                None => is_generic,
+                Some(Space::Global) => info.space == Space::Global,
+                Some(space) => !is_generic && info.space == space,
+            };
+            fits.then(|| Place {
+                root: Root::Variable(info.name.clone()),
+                size: round.size_of(var),
+                align: info.align,
+                is_writable: !matches!(info.space, Space::Const | Space::Param),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The range of bytes of an access, if it is in its place.
+fn bounds(
+    round: &Round<'_>,
+    access: &Access,
+    base: &Form,
+    facts: &[Form],
+    place: &Place,
+) -> Result<(u64, u64, Form), Reason> {
+    if !access.is_simple {
+        return Err(Reason::Matrix);
+    }
+    let size = place.size.ok_or(Reason::UnknownSize)?;
+    if access.kind != AccessKind::Read && !place.is_writable {
+        return Err(Reason::ReadOnly);
+    }
+    let prover = round.prover(facts);
+    let offset = base.plus(access.offset.into()).ok_or(Reason::NoBound)?;
+    // A register of 32 bits may wrap before the instruction adds its offset.
+    if access.bits == 32 && access.offset != 0 && !prover.is_at_least(base, 0) {
+        return Err(Reason::NoBound);
+    }
+    let low = prover.lower(&offset).ok_or(Reason::NoBound)?;
+    let high = prover.upper(&offset).ok_or(Reason::NoBound)?;
+    let bytes = i128::from(access.size);
+    let end = high.value.checked_add(bytes).ok_or(Reason::NoBound)?;
+    let is_inside = low >= 0 && end <= i128::from(size);
+    let (Ok(start), Ok(stop), true) = (u64::try_from(low), u64::try_from(end), is_inside) else {
+        let clamped = |value: i128| {
+            let limit = 1i128 << 64;
+            value.clamp(-limit, limit)
+        };
+        return Err(Reason::OutOfRange {
+            low: clamped(low),
+            high: clamped(end),
+            bytes: size,
+        });
+    };
+    let concrete = round.symbols.concrete(&offset).ok_or(Reason::NoBound)?;
+    let is_aligned = concrete.is_multiple_of(bytes.max(1))
+        && place.align.is_multiple_of(u64::from(access.size).max(1));
+    if !is_aligned {
+        return Err(Reason::Misaligned {
+            align: access.size.into(),
+        });
+    }
+    let form = high.form.plus(bytes).ok_or(Reason::NoBound)?;
+    Ok((start, stop, form))
+}

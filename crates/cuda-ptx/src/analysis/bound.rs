@@ -1,0 +1,197 @@
+//! Bounds of forms under facts.
+//!
+//! A fact is a form F with F ≤ 0. If E and F have a coefficient of the same sign at one symbol,
+//! then a positive multiple of F can be subtracted so that the symbol disappears, and E ≤ E - λF.
+//! The search tries such steps to a small depth and uses the intervals of what remains. Every
+//! result is a bound, whatever the search finds.
+
+use std::cell::Cell;
+
+use super::form::{Form, floor_div, gcd};
+use super::symbols::{Kind, Symbols};
+
+/// The number of subtractions in a row.
+const DEPTH: u32 = 3;
+/// The number of steps of one search.
+const STEPS: u32 = 500;
+/// The number of choices that are tried one by one.
+const SPLITS: u32 = 2;
+
+/// An upper bound: its value, and a form over scalars that has this value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bound {
+    pub(super) value: i128,
+    pub(super) form: Form,
+}
+
+/// Finds bounds under the given facts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prover<'a> {
+    pub(super) symbols: &'a Symbols,
+    pub(super) facts: &'a [Form],
+    /// The steps that remain for the whole evaluation.
+    pub(super) work: &'a Cell<u64>,
+}
+
+fn smaller(a: Option<Bound>, b: Option<Bound>) -> Option<Bound> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(if b.value < a.value { b } else { a }),
+        (a, b) => a.or(b),
+    }
+}
+
+impl Prover<'_> {
+    /// An upper bound of `form`.
+    pub(super) fn upper(&self, form: &Form) -> Option<Bound> {
+        self.split(form, SPLITS, &Cell::new(STEPS), i128::MIN)
+    }
+
+    /// The largest number that is known not to be above `form`.
+    pub(super) fn lower(&self, form: &Form) -> Option<i128> {
+        self.upper(&form.scale(-1)?)?.value.checked_neg()
+    }
+
+    /// Whether `form` is at most `end`. This is faster than the best bound.
+    pub(super) fn is_at_most(&self, form: &Form, end: i128) -> bool {
+        self.symbols.high(form).is_some_and(|high| high <= end)
+            || self
+                .split(form, SPLITS, &Cell::new(STEPS), end)
+                .is_some_and(|bound| bound.value <= end)
+    }
+
+    /// Whether `form` is at least `end`.
+    pub(super) fn is_at_least(&self, form: &Form, end: i128) -> bool {
+        let negative = form.scale(-1).zip(end.checked_neg());
+        negative.is_some_and(|(form, end)| self.is_at_most(&form, end))
+    }
+
+    /// Searches, and also takes the worst of the alternatives of a choice. A bound that is at most
+    /// `goal` ends the search.
+    fn split(&self, form: &Form, splits: u32, steps: &Cell<u32>, goal: i128) -> Option<Bound> {
+        let best = self.search(form, DEPTH, steps, goal);
+        let is_enough = best.as_ref().is_some_and(|bound| bound.value <= goal);
+        if is_enough || splits == 0 || steps.get() == 0 || self.work.get() == 0 {
+            return best;
+        }
+        let choice = form.terms().iter().rev().find_map(|&(symbol, _)| {
+            match &self.symbols.info(symbol).kind {
+                Kind::Choice(_, alternatives, _) => Some((symbol, alternatives)),
+                _ => None,
+            }
+        });
+        let Some((symbol, alternatives)) = choice else {
+            return best;
+        };
+        let mut worst: Option<Bound> = None;
+        for alternative in alternatives {
+            // Replacing a symbol copies the facts.
+            let cost = self.facts.len() as u64 + 1;
+            let Some(left) = self.work.get().checked_sub(cost) else {
+                self.work.set(0);
+                return best;
+            };
+            self.work.set(left);
+            let replaced = |form: &Form| form.substitute(symbol, &alternative.form);
+            let mut facts: Vec<Form> = self.facts.iter().filter_map(replaced).collect();
+            facts.extend(alternative.facts.iter().cloned());
+            let prover = Prover {
+                facts: &facts,
+                ..*self
+            };
+            let bound =
+                replaced(form).and_then(|form| prover.split(&form, splits - 1, steps, goal));
+            // One alternative without a bound leaves the choice without one.
+            let Some(bound) = bound else {
+                return best;
+            };
+            worst = match worst {
+                Some(worst) if worst.value >= bound.value => Some(worst),
+                _ => Some(bound),
+            };
+        }
+        smaller(best, worst)
+    }
+
+    fn search(&self, form: &Form, depth: u32, steps: &Cell<u32>, goal: i128) -> Option<Bound> {
+        let mut best = self.interval(form);
+        if depth == 0 || best.as_ref().is_some_and(|bound| bound.value <= goal) {
+            return best;
+        }
+        for &(symbol, by) in form.terms() {
+            let info = self.symbols.info(symbol);
+            if info.low.is_some() && info.low == info.high {
+                continue;
+            }
+            for fact in self.facts.iter().chain(&info.facts) {
+                let other = fact.coefficient(symbol);
+                if other == 0 || (other > 0) != (by > 0) {
+                    continue;
+                }
+                let (Some(left), Some(all)) =
+                    (steps.get().checked_sub(1), self.work.get().checked_sub(1))
+                else {
+                    return best;
+                };
+                steps.set(left);
+                self.work.set(all);
+                let divisor = gcd(by, other);
+                let (Some(times), Some(factor)) = (
+                    (other / divisor).checked_abs(),
+                    (by / divisor).checked_abs(),
+                ) else {
+                    continue;
+                };
+                let Some(rest) = form.combine(times, fact, -factor) else {
+                    continue;
+                };
+                // The goal of the rest, before it is divided.
+                let inner = goal.checked_mul(times).unwrap_or(i128::MIN);
+                let Some(bound) = self.search(&rest, depth - 1, steps, inner) else {
+                    continue;
+                };
+                let bound = self.divided(form, bound, times);
+                best = smaller(best, bound);
+                if best.as_ref().is_some_and(|bound| bound.value <= goal) {
+                    return best;
+                }
+            }
+        }
+        best
+    }
+
+    /// The bound of `form`, given one of `form · times`.
+    fn divided(&self, form: &Form, bound: Bound, times: i128) -> Option<Bound> {
+        let value = self.rounded(form, floor_div(bound.value, times))?;
+        let form = match times == 1 && value == bound.value {
+            true => bound.form,
+            false => Form::number(value),
+        };
+        Some(Bound { value, form })
+    }
+
+    /// The largest value of `form` that is at most `end`, as far as its coefficients show.
+    fn rounded(&self, form: &Form, end: i128) -> Option<i128> {
+        let (mut divisor, mut constant) = (0, form.constant);
+        for &(symbol, by) in form.terms() {
+            match self.symbols.point(symbol) {
+                Some(value) => constant = constant.checked_add(value.checked_mul(by)?)?,
+                None => divisor = gcd(divisor, by),
+            }
+        }
+        if divisor <= 1 {
+            return Some(end);
+        }
+        let steps = floor_div(end.checked_sub(constant)?, divisor);
+        steps.checked_mul(divisor)?.checked_add(constant)
+    }
+
+    fn interval(&self, form: &Form) -> Option<Bound> {
+        let value = self.symbols.high(form)?;
+        let is_scalar = |symbol| matches!(self.symbols.info(symbol).kind, Kind::Scalar(..));
+        let scalars = form.only(|symbol, _| is_scalar(symbol));
+        // What remains is a number.
+        let rest = value.checked_sub(self.symbols.high(&scalars)?)?;
+        let form = scalars.plus(rest)?;
+        Some(Bound { value, form })
+    }
+}

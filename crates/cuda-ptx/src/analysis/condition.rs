@@ -1,0 +1,202 @@
+//! Predicates: what they say about forms, and whether they are decided.
+
+use std::rc::Rc;
+
+use crate::flow::Relation;
+
+use super::bound::Prover;
+use super::form::Form;
+
+/// A predicate.
+#[derive(Clone, Debug)]
+pub(super) enum Condition {
+    Constant(bool),
+    Unknown,
+    /// A comparison: `left relation right`.
+    Ordered {
+        relation: Relation,
+        /// The integers that are compared.
+        exact: (Form, Form),
+        /// What they are if nothing wraps.
+        guess: (Form, Form),
+    },
+    /// Equality, or its opposite, modulo 2^bits.
+    Equal {
+        is_equal: bool,
+        bits: u32,
+        /// The difference.
+        form: Form,
+    },
+    And(Rc<Condition>, Rc<Condition>, u32),
+    Not(Rc<Condition>, u32),
+}
+
+/// The deepest nesting of a predicate.
+const DEPTH: u32 = 24;
+
+impl Condition {
+    fn depth(&self) -> u32 {
+        match self {
+            Self::And(_, _, depth) | Self::Not(_, depth) => *depth,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn and(a: &Rc<Self>, b: &Rc<Self>) -> Rc<Self> {
+        match (&**a, &**b) {
+            (Self::Constant(true), _) => Rc::clone(b),
+            (_, Self::Constant(true)) => Rc::clone(a),
+            (Self::Constant(false), _) | (_, Self::Constant(false)) => {
+                Rc::new(Self::Constant(false))
+            }
+            _ => {
+                let depth = a.depth().max(b.depth()) + 1;
+                if depth > DEPTH {
+                    return Rc::new(Self::Unknown);
+                }
+                Rc::new(Self::And(Rc::clone(a), Rc::clone(b), depth))
+            }
+        }
+    }
+
+    pub(super) fn not(a: &Rc<Self>) -> Rc<Self> {
+        match &**a {
+            Self::Constant(value) => Rc::new(Self::Constant(!value)),
+            Self::Not(inner, _) => Rc::clone(inner),
+            Self::Unknown => Rc::clone(a),
+            _ if a.depth() >= DEPTH => Rc::new(Self::Unknown),
+            _ => Rc::new(Self::Not(Rc::clone(a), a.depth() + 1)),
+        }
+    }
+
+    pub(super) fn or(a: &Rc<Self>, b: &Rc<Self>) -> Rc<Self> {
+        if Rc::ptr_eq(a, b) {
+            return Rc::clone(a);
+        }
+        Self::not(&Self::and(&Self::not(a), &Self::not(b)))
+    }
+
+    /// Appends what follows if this condition is `truth`: forms that are at most 0.
+    ///
+    /// `optimistic` assumes that no difference wraps, for guesses that are verified later.
+    pub(super) fn facts(
+        &self,
+        truth: bool,
+        prover: &Prover<'_>,
+        optimistic: bool,
+        facts: &mut Vec<Form>,
+    ) {
+        match self {
+            Self::Constant(_) | Self::Unknown => {}
+            Self::Not(inner, _) => inner.facts(!truth, prover, optimistic, facts),
+            Self::And(a, b, _) => {
+                if truth {
+                    a.facts(true, prover, optimistic, facts);
+                    b.facts(true, prover, optimistic, facts);
+                } else if a.decide(prover) == Some(true) {
+                    b.facts(false, prover, optimistic, facts);
+                } else if b.decide(prover) == Some(true) {
+                    a.facts(false, prover, optimistic, facts);
+                }
+            }
+            Self::Ordered {
+                relation,
+                exact,
+                guess,
+            } => {
+                let (a, b) = if optimistic { guess } else { exact };
+                let new = match (relation, truth) {
+                    (Relation::Lt, true) | (Relation::Ge, false) => below(a, b, 1),
+                    (Relation::Le, true) | (Relation::Gt, false) => below(a, b, 0),
+                    (Relation::Gt, true) | (Relation::Le, false) => below(b, a, 1),
+                    (Relation::Ge, true) | (Relation::Lt, false) => below(b, a, 0),
+                    // Equality has a variant of its own.
+                    (Relation::Eq | Relation::Ne, _) => None,
+                };
+                facts.extend(new.map(|form| prover.symbols.tightened(form)));
+            }
+            Self::Equal {
+                is_equal,
+                bits,
+                form,
+            } => {
+                let modulus = 1i128 << bits;
+                let (positive, negative) = (Some(form.clone()), form.scale(-1));
+                let mut push = |form: Option<Form>| {
+                    facts.extend(form.map(|form| prover.symbols.tightened(form)));
+                };
+                if *is_equal == truth {
+                    // The difference is a multiple of the modulus, so it is 0 if it is smaller.
+                    let is_small = prover.is_at_most(form, modulus - 1)
+                        && prover.is_at_least(form, 1 - modulus);
+                    if is_small || optimistic {
+                        push(positive);
+                        push(negative);
+                    }
+                    return;
+                }
+                // The difference is not 0.
+                if prover.is_at_most(form, 0) {
+                    push(positive.and_then(|form| form.plus(1)));
+                } else if prover.is_at_least(form, 0) {
+                    push(negative.and_then(|form| form.plus(1)));
+                } else if optimistic {
+                    push(positive.and_then(|form| form.plus(1)));
+                    push(negative.and_then(|form| form.plus(1)));
+                }
+            }
+        }
+    }
+
+    /// The value of the condition, if the facts decide it.
+    pub(super) fn decide(&self, prover: &Prover<'_>) -> Option<bool> {
+        match self {
+            Self::Constant(value) => Some(*value),
+            Self::Unknown => None,
+            Self::Not(inner, _) => inner.decide(prover).map(|value| !value),
+            Self::And(a, b, _) => match (a.decide(prover), b.decide(prover)) {
+                (Some(false), _) | (_, Some(false)) => Some(false),
+                (Some(true), Some(true)) => Some(true),
+                _ => None,
+            },
+            Self::Ordered {
+                relation, exact, ..
+            } => {
+                let difference = exact.0.sub(&exact.1)?;
+                let (low, high) = match relation {
+                    Relation::Lt => (0, -1),
+                    Relation::Le => (1, 0),
+                    Relation::Gt => (1, 0),
+                    Relation::Ge => (0, -1),
+                    Relation::Eq | Relation::Ne => return None,
+                };
+                let is_less = matches!(relation, Relation::Lt | Relation::Le);
+                if prover.is_at_most(&difference, high) {
+                    Some(is_less)
+                } else if prover.is_at_least(&difference, low) {
+                    Some(!is_less)
+                } else {
+                    None
+                }
+            }
+            Self::Equal {
+                is_equal,
+                bits,
+                form,
+            } => {
+                if let Some(value) = prover.symbols.value(form) {
+                    return Some((value.rem_euclid(1 << bits) == 0) == *is_equal);
+                }
+                let end = (1i128 << bits) - 1;
+                let is_unequal = (prover.is_at_least(form, 1) && prover.is_at_most(form, end))
+                    || (prover.is_at_most(form, -1) && prover.is_at_least(form, -end));
+                is_unequal.then_some(!is_equal)
+            }
+        }
+    }
+}
+
+/// The fact `a + by ≤ b`.
+fn below(a: &Form, b: &Form, by: i128) -> Option<Form> {
+    a.sub(b)?.plus(by)
+}

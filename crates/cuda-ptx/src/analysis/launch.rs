@@ -1,0 +1,83 @@
+//! The values of one launch.
+
+/// The values that a launch gives a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchValues {
+    /// The number of blocks in x, y and z.
+    pub grid: [u32; 3],
+    /// The number of threads of a block in x, y and z.
+    pub block: [u32; 3],
+    /// The bytes of dynamic shared memory of a block.
+    pub dynamic_shared: u32,
+    /// One argument for each parameter of the kernel.
+    pub arguments: Vec<Argument>,
+}
+
+/// The bytes of one argument, and the buffers whose addresses are among them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Argument {
+    pub(super) bytes: Vec<u8>,
+    pub(super) buffers: Vec<(u64, Buffer)>,
+}
+
+/// A buffer in device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Buffer {
+    /// The size in bytes.
+    pub bytes: u64,
+    /// A power of two that divides the address.
+    pub align: u64,
+    /// Whether the kernel may write to the buffer.
+    pub is_writable: bool,
+}
+
+impl Argument {
+    /// An argument that contains no address of a buffer: a number, a struct of numbers, or a null
+    /// pointer. The bytes are those that the kernel gets.
+    pub fn scalar(bytes: impl Into<Vec<u8>>) -> Self {
+        Self {
+            bytes: bytes.into(),
+            buffers: Vec::new(),
+        }
+    }
+
+    /// The address of a buffer. It is not null.
+    pub fn buffer(buffer: Buffer) -> Self {
+        Self::scalar([0; 8]).with_buffer(0, buffer)
+    }
+
+    /// The same argument with the address of `buffer` in the 8 bytes at `offset`.
+    #[must_use]
+    pub fn with_buffer(mut self, offset: u64, buffer: Buffer) -> Self {
+        self.buffers.push((offset, buffer));
+        self
+    }
+
+    /// The buffers and the offsets of their addresses.
+    pub fn buffers(&self) -> impl Iterator<Item = (u64, &Buffer)> {
+        self.buffers
+            .iter()
+            .map(|(offset, buffer)| (*offset, buffer))
+    }
+
+    /// The buffer whose address is at `offset`.
+    pub(super) fn buffer_at(&self, offset: u64) -> Option<&Buffer> {
+        let found = self.buffers.iter().find(|(at, _)| *at == offset);
+        found.map(|(_, buffer)| buffer)
+    }
+
+    /// The number in `size` bytes at `offset`, unless an address is among them.
+    pub(super) fn number(&self, offset: u64, size: u32) -> Option<u64> {
+        let end = offset.checked_add(u64::from(size))?;
+        let overlaps = |&(at, _): &(u64, Buffer)| at < end && offset < at.saturating_add(8);
+        if size > 8 || self.buffers.iter().any(overlaps) {
+            return None;
+        }
+        let range = usize::try_from(offset).ok()?..usize::try_from(end).ok()?;
+        let mut value = [0; 8];
+        value
+            .get_mut(..size as usize)?
+            .copy_from_slice(self.bytes.get(range)?);
+        Some(u64::from_le_bytes(value))
+    }
+}

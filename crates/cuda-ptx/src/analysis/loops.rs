@@ -1,0 +1,262 @@
+//! Loops: which values grow by a number in each iteration, and what holds at loop headers.
+//!
+//! A guess is a form that may be at most 0 at a header in every iteration. The guesses are assumed
+//! together, and each must then hold when its loop is entered, and again after each iteration.
+//! Those that do not are dropped until all that remain hold: then they hold by induction over the
+//! steps of a thread.
+
+use std::collections::BTreeMap;
+
+use crate::flow::Kernel;
+
+use super::form::{Form, Symbol, floor_div};
+use super::round::{Assumptions, Known, Round};
+use super::symbols::Kind;
+
+/// The largest number of guesses at one header.
+const MAX_GUESSES: usize = 12;
+
+/// The headers of the loops of a kernel.
+pub(super) fn headers(kernel: &Kernel) -> Vec<u32> {
+    let graph = &kernel.graph;
+    let is_header = |&block: &u32| {
+        let preds = &graph.preds[block as usize];
+        preds.iter().any(|&pred| graph.is_back_edge(pred, block))
+    };
+    graph.order.iter().copied().filter(is_header).collect()
+}
+
+/// Finds the phis that each iteration changes by the same number. In `round`, the phis of headers
+/// are unknown numbers.
+pub(super) fn steps(round: &Round<'_>, headers: &[u32]) -> BTreeMap<u32, i128> {
+    let mut steps = BTreeMap::new();
+    let graph = &round.kernel.graph;
+    for &header in headers {
+        for phi in &round.kernel.blocks[header as usize].phis {
+            let bits = round.kernel.values[phi.target as usize].0;
+            let Some(Known::Number(start)) = &round.known[phi.target as usize] else {
+                continue;
+            };
+            let mut step = None;
+            let preds = graph.preds[header as usize].iter().zip(&phi.args);
+            let back = preds.filter(|(pred, _)| graph.is_back_edge(**pred, header));
+            let all = back.into_iter().all(|(_, arg)| {
+                let Some(Known::Number(end)) = &round.known[*arg as usize] else {
+                    return false;
+                };
+                let difference = end.sub(start).map(|form| form.reduced(bits));
+                let value = difference.and_then(|form| round.symbols.value(&form));
+                let value = value.map(|value| Form::number(value).reduced(bits).constant);
+                let is_same = value.is_some() && step.is_none_or(|step| Some(step) == value);
+                step = value;
+                is_same
+            });
+            if let (true, Some(step)) = (all, step) {
+                steps.insert(phi.target, step);
+            }
+        }
+    }
+    steps
+}
+
+fn counter(round: &mut Round<'_>, header: u32) -> Option<Symbol> {
+    let kind = Kind::Loop(header);
+    round.symbols.simple(kind, Some(0), None, Some(header))
+}
+
+/// The phis of a header that are unknown numbers: the symbol, the phi's value in each predecessor,
+/// and the width.
+fn unknown_phis<'k>(round: &Round<'k>, header: u32) -> Vec<(Symbol, &'k [u32], u32)> {
+    let kernel = round.kernel;
+    let phis = kernel.blocks[header as usize].phis.iter();
+    let unknown = phis.filter_map(|phi| {
+        let Some(Known::Number(form)) = &round.known[phi.target as usize] else {
+            return None;
+        };
+        let [(symbol, 1)] = form.terms() else {
+            return None;
+        };
+        let is_own = matches!(round.symbols.info(*symbol).kind, Kind::Opaque(value, 0, _) if value == phi.target);
+        let bits = kernel.values[phi.target as usize].0;
+        (is_own && form.constant == 0).then_some((*symbol, phi.args.as_slice(), bits))
+    });
+    unknown.collect()
+}
+
+/// What the symbols of a header are after one more step along the edge from `pred`, as far as it
+/// is known.
+fn next(
+    round: &mut Round<'_>,
+    header: u32,
+    k: Symbol,
+    index: usize,
+    pred: u32,
+) -> Vec<(Symbol, Option<Form>)> {
+    let mut next = vec![match round.kernel.graph.is_back_edge(pred, header) {
+        true => (k, Form::symbol(k).plus(1)),
+        false => (k, Some(Form::number(0))),
+    }];
+    let facts = round.facts[pred as usize].clone();
+    for (symbol, args, bits) in unknown_phis(round, header) {
+        let value = args
+            .get(index)
+            .map(|arg| round.known[*arg as usize].clone());
+        let form = match value {
+            Some(Some(Known::Number(form))) => round.exact(&form, bits, false, &facts),
+            _ => None,
+        };
+        next.push((symbol, form));
+    }
+    next
+}
+
+/// `form` with all symbols replaced at once.
+fn replaced(form: &Form, by: &[(Symbol, Option<Form>)]) -> Option<Form> {
+    let find = |symbol| by.iter().find(|(other, _)| *other == symbol);
+    let mut result = form.only(|symbol, _| find(symbol).is_none());
+    result.constant = form.constant;
+    for &(symbol, times) in form.terms() {
+        if let Some((_, value)) = find(symbol) {
+            result = result.combine(1, value.as_ref()?, times)?;
+        }
+    }
+    Some(result)
+}
+
+/// Guesses that an unknown number never leaves its first value in one direction.
+fn monotone(round: &mut Round<'_>, header: u32, k: Symbol) -> Vec<Form> {
+    let kernel = round.kernel;
+    let preds = &kernel.graph.preds[header as usize];
+    let entries = preds.iter().enumerate();
+    let mut entries = entries.filter(|(_, pred)| {
+        round.is_live[**pred as usize] && !kernel.graph.is_back_edge(**pred, header)
+    });
+    let (Some((index, &pred)), None) = (entries.next(), entries.next()) else {
+        return Vec::new();
+    };
+    let mut forms = Vec::new();
+    for (symbol, start) in next(round, header, k, index, pred) {
+        let Some(start) = start.filter(|_| symbol != k) else {
+            continue;
+        };
+        let difference = Form::symbol(symbol).sub(&start);
+        forms.extend(difference.iter().filter_map(|form| form.scale(-1)));
+        forms.extend(difference);
+    }
+    forms
+}
+
+/// Collects guesses from the conditions that hold on back edges.
+pub(super) fn guesses(round: &mut Round<'_>, headers: &[u32]) -> BTreeMap<u32, Vec<Form>> {
+    let mut guesses = BTreeMap::new();
+    for &header in headers {
+        if !round.is_live[header as usize] {
+            continue;
+        }
+        let Some(k) = counter(round, header) else {
+            continue;
+        };
+        // The loop may end in the first iteration.
+        let mut forms = vec![Form::symbol(k)];
+        let kernel = round.kernel;
+        for &pred in &kernel.graph.preds[header as usize] {
+            if !kernel.graph.is_back_edge(pred, header) || !round.is_live[pred as usize] {
+                continue;
+            }
+            let mut block = pred;
+            while block != header {
+                if let Some(condition) = round.conditions[block as usize].clone() {
+                    let facts = round.facts[block as usize].clone();
+                    condition.facts(true, &round.prover(&facts), true, &mut forms);
+                }
+                let parent = kernel.graph.parent[block as usize];
+                if parent == block {
+                    break;
+                }
+                block = parent;
+            }
+        }
+        let mut accepted: Vec<Form> = Vec::new();
+        let own: Vec<Symbol> = unknown_phis(round, header)
+            .iter()
+            .map(|phi| phi.0)
+            .collect();
+        for form in monotone(round, header, k) {
+            if is_valid(round, &form, &own, header) {
+                accepted.push(form);
+            }
+        }
+        for (index, form) in forms.into_iter().enumerate() {
+            if form.coefficient(k) == 0 {
+                continue;
+            }
+            // What held in iteration k - 1 may hold at the header in iteration k.
+            let previous = Form::symbol(k).plus(-1);
+            let shifted = match index {
+                0 => Some(form),
+                _ => previous.and_then(|previous| form.substitute(k, &previous)),
+            };
+            let shifted = shifted.map(|form| round.symbols.tightened(form));
+            let end = shifted
+                .as_ref()
+                .and_then(|form| last_iteration(round, form, k));
+            for form in shifted.into_iter().chain(end) {
+                if is_valid(round, &form, &[k], header) && !accepted.contains(&form) {
+                    accepted.push(form);
+                }
+            }
+        }
+        accepted.truncate(MAX_GUESSES);
+        guesses.insert(header, accepted);
+    }
+    guesses
+}
+
+/// From `form ≤ 0`, the guess `k ≤ n` for a number n.
+fn last_iteration(round: &Round<'_>, form: &Form, k: Symbol) -> Option<Form> {
+    let by = form.coefficient(k);
+    if by <= 0 {
+        return None;
+    }
+    let rest = round.symbols.low(&form.without(k))?;
+    let end = floor_div(rest.checked_neg()?, by).max(0);
+    Form::symbol(k).plus(-end)
+}
+
+/// Whether a guess means the same in every round, and in every iteration but for `own` symbols.
+fn is_valid(round: &Round<'_>, form: &Form, own: &[Symbol], header: u32) -> bool {
+    let is_below = |block| round.kernel.graph.dominates(header, block);
+    let others = form.only(|symbol, _| !own.contains(&symbol));
+    round.symbols.is_stable(form) && round.symbols.is_fixed(&others, is_below)
+}
+
+/// Drops the invariants that `round`, which assumed them all, does not prove. Returns `None` if
+/// it proved all.
+pub(super) fn verify(round: &mut Round<'_>, assumptions: &Assumptions) -> Option<Assumptions> {
+    let mut kept = assumptions.clone();
+    let mut is_complete = true;
+    for (&header, forms) in &assumptions.invariants {
+        if !round.is_live[header as usize] {
+            continue;
+        }
+        let mut proven = forms.clone();
+        let kernel = round.kernel;
+        for (index, &pred) in kernel.graph.preds[header as usize].iter().enumerate() {
+            if !round.is_live[pred as usize] || proven.is_empty() {
+                continue;
+            }
+            let Some(k) = counter(round, header) else {
+                proven.clear();
+                break;
+            };
+            let next = next(round, header, k, index, pred);
+            let prover = round.prover(&round.facts[pred as usize]);
+            proven.retain(|form| {
+                replaced(form, &next).is_some_and(|form| prover.is_at_most(&form, 0))
+            });
+        }
+        is_complete &= proven.len() == forms.len();
+        kept.invariants.insert(header, proven);
+    }
+    (!is_complete).then_some(kept)
+}

@@ -1,0 +1,349 @@
+//! Proves for one launch that the accesses of a kernel stay in their buffers.
+//!
+//! ```text
+//!    mod          Analysis: rounds until the loops are settled, then all accesses
+//!    access       one access: root, bounds, alignment
+//!    loops        steps of phis, invariants by induction
+//!    transfer     the value of one operation as a form
+//!    source       special registers, parameters, addresses of variables
+//!    round        one walk over the kernel: values, facts, reachability
+//!    condition    predicates and the facts that follow from them
+//!    bound        bounds of forms under facts
+//!    symbols      the unknown integers
+//!    form         affine forms
+//!    verdict, launch    results and inputs
+//! ```
+//!
+//! A module uses only modules below it, except that `transfer` and `round` share one type.
+
+mod access;
+mod bound;
+mod condition;
+mod form;
+mod launch;
+mod loops;
+mod round;
+mod source;
+mod symbols;
+#[cfg(test)]
+mod tests;
+mod transfer;
+mod verdict;
+
+use std::cell::Cell;
+
+use crate::ast::{Function, Module};
+use crate::flow::{Kernel, Refused, lower};
+
+use access::{Finding, judge};
+use form::Form;
+pub use launch::{Argument, Buffer, LaunchValues};
+use round::{Assumptions, Round};
+use symbols::{Kind, Symbols};
+pub use verdict::{
+    AccessKind, AccessReport, Contract, Outcome, Precondition, Reason, Refusal, Root, Verdict,
+};
+
+/// The number of steps of one evaluation after which the analysis gives up.
+const MAX_STEPS: u64 = 100_000;
+/// The number of walks in which the guesses of one pass must settle.
+const MAX_ROUNDS: u32 = 10;
+/// How often guesses are made.
+const PASSES: u32 = 3;
+
+/// What the analysis keeps of a kernel for all its launches.
+///
+/// ```
+/// use cuda_ptx::analysis::{Analysis, Argument, Buffer, LaunchValues};
+///
+/// let text = "
+/// .version 8.0
+/// .target sm_80
+/// .address_size 64
+/// .visible .entry fill(.param .u64 x, .param .u32 n) {
+///     .reg .pred %p<2>; .reg .b32 %r<6>; .reg .b64 %rd<4>;
+///     ld.param.u64 %rd1, [x];
+///     ld.param.u32 %r1, [n];
+///     mov.u32 %r2, %ctaid.x;
+///     mov.u32 %r3, %ntid.x;
+///     mov.u32 %r4, %tid.x;
+///     mad.lo.s32 %r5, %r2, %r3, %r4;
+///     setp.ge.u32 %p1, %r5, %r1;
+///     @%p1 ret;
+///     mul.wide.u32 %rd2, %r5, 4;
+///     add.s64 %rd3, %rd1, %rd2;
+///     st.global.u32 [%rd3], %r5;
+///     ret;
+/// }";
+/// let module = cuda_ptx::parse(text)?;
+/// let analysis = Analysis::of(&module, &module.functions[0]);
+/// let launch = |bytes| LaunchValues {
+///     grid: [4, 1, 1],
+///     block: [256, 1, 1],
+///     dynamic_shared: 0,
+///     arguments: vec![
+///         Argument::buffer(Buffer { bytes, align: 256, is_writable: true }),
+///         Argument::scalar(1000u32.to_le_bytes()),
+///     ],
+/// };
+/// let verdict = analysis.evaluate(&launch(4000));
+/// assert!(verdict.is_proven());
+/// assert!(verdict.to_string().contains("4·n ≤ bytes(x)"));
+/// assert!(!analysis.evaluate(&launch(3999)).is_proven());
+/// # Ok::<(), cuda_ptx::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Analysis {
+    name: String,
+    kernel: Result<Kernel, Refused>,
+    headers: Vec<u32>,
+}
+
+impl Analysis {
+    /// Analyses a kernel of `module`, as far as that does not depend on the launch.
+    pub fn of(module: &Module<'_>, function: &Function<'_>) -> Self {
+        let kernel = match module.address_size {
+            64 => lower(module, function),
+            bits => Err(Refused {
+                line: function.line,
+                reason: format!("addresses have {bits} bits; only 64 are supported"),
+            }),
+        };
+        let headers = kernel.as_ref().map(loops::headers).unwrap_or_default();
+        Self {
+            name: function.name.to_owned(),
+            kernel,
+            headers,
+        }
+    }
+
+    /// Decides which accesses stay in their buffers if the kernel is launched with these values.
+    ///
+    /// The result depends on nothing else, and the work is bounded.
+    pub fn evaluate(&self, launch: &LaunchValues) -> Verdict {
+        let refused = |line, reason: &str| {
+            Verdict::Refused(Refusal {
+                kernel: self.name.clone(),
+                line,
+                reason: reason.to_owned(),
+            })
+        };
+        let kernel = match &self.kernel {
+            Ok(kernel) => kernel,
+            Err(refusal) => return refused(refusal.line, &refusal.reason),
+        };
+        if let Some(reason) = mismatch(kernel, launch) {
+            return refused(kernel.line, &reason);
+        }
+        let mut symbols = Symbols::default();
+        let work = Cell::new(MAX_STEPS);
+        let findings = self.findings(kernel, launch, &mut symbols, &work);
+        let contract = report(kernel, &symbols, findings, work.get() == 0);
+        let is_checked = |access: &AccessReport| matches!(access.outcome, Outcome::Checked { .. });
+        match contract.accesses.iter().any(is_checked) {
+            true => Verdict::Checked(contract),
+            false => Verdict::Proven(contract),
+        }
+    }
+
+    fn findings(
+        &self,
+        kernel: &Kernel,
+        launch: &LaunchValues,
+        symbols: &mut Symbols,
+        work: &Cell<u64>,
+    ) -> Vec<Option<Finding>> {
+        let mut assumptions = Assumptions::default();
+        if !self.headers.is_empty() {
+            let mut round = Round::new(kernel, launch, symbols, work, &assumptions, 1);
+            round.run(&mut |_, _, _, _| {});
+            let steps = loops::steps(&round, &self.headers);
+            assumptions.steps = steps;
+            // What one pass proves may be what the guesses of the next need.
+            for pass in 0..PASSES {
+                let number = 2 + pass * (MAX_ROUNDS + 1);
+                let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
+                round.run(&mut |_, _, _, _| {});
+                let guesses = loops::guesses(&mut round, &self.headers);
+                let Some(more) = assumptions.with(guesses) else {
+                    break;
+                };
+                let Some(proven) = settle(kernel, launch, symbols, work, more, number) else {
+                    break;
+                };
+                assumptions = proven;
+            }
+        }
+        let mut findings: Vec<Option<Finding>> = vec![None; kernel.accesses.len()];
+        let number = 2 + PASSES * (MAX_ROUNDS + 1);
+        let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
+        round.run(&mut |round, number, address, facts| {
+            let access = &kernel.accesses[number as usize];
+            findings[number as usize] = Some(judge(round, access, address, facts));
+        });
+        findings
+    }
+}
+
+/// Drops assumptions until those that remain prove each other, or returns `None` if that takes too
+/// long.
+fn settle(
+    kernel: &Kernel,
+    launch: &LaunchValues,
+    symbols: &mut Symbols,
+    work: &Cell<u64>,
+    mut assumptions: Assumptions,
+    first: u32,
+) -> Option<Assumptions> {
+    for number in 1..=MAX_ROUNDS {
+        let number = first + number;
+        let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
+        round.run(&mut |_, _, _, _| {});
+        let Some(kept) = loops::verify(&mut round, &assumptions) else {
+            return Some(assumptions);
+        };
+        assumptions = kept;
+    }
+    None
+}
+
+/// The reason for which a launch does not fit a kernel.
+fn mismatch(kernel: &Kernel, launch: &LaunchValues) -> Option<String> {
+    let (given, expected) = (launch.arguments.len(), kernel.params.len());
+    if given != expected {
+        return Some(format!("{given} arguments for {expected} parameters"));
+    }
+    for (param, argument) in kernel.params.iter().zip(&launch.arguments) {
+        let (given, expected) = (argument.bytes.len() as u64, param.size);
+        let name = &param.name;
+        if given != expected {
+            return Some(format!("{given} bytes for {name}, which has {expected}"));
+        }
+        let mut at: Vec<u64> = argument.buffers.iter().map(|(offset, _)| *offset).collect();
+        at.sort_unstable();
+        let overlaps = at.windows(2).any(|pair| pair[1] - pair[0] < 8);
+        if overlaps
+            || at
+                .last()
+                .is_some_and(|last| last.saturating_add(8) > expected)
+        {
+            return Some(format!(
+                "the addresses in {name} overlap, or are outside of it"
+            ));
+        }
+        let is_power = |(_, buffer): &(u64, Buffer)| buffer.align.is_power_of_two();
+        if !argument.buffers.iter().all(is_power) {
+            return Some(format!("an alignment in {name} is not a power of two"));
+        }
+    }
+    let sizes = launch.grid.iter().chain(&launch.block);
+    if sizes
+        .clone()
+        .any(|&size| size == 0 || size > i32::MAX as u32)
+    {
+        return Some("a grid or block size is 0 or above 2147483647".to_owned());
+    }
+    None
+}
+
+/// Makes the contract of the findings. What was proven before the analysis gave up stays proven.
+fn report(
+    kernel: &Kernel,
+    symbols: &Symbols,
+    findings: Vec<Option<Finding>>,
+    gave_up: bool,
+) -> Contract {
+    let mut contract = Contract {
+        kernel: kernel.name.clone(),
+        preconditions: Vec::new(),
+        accesses: Vec::new(),
+        variables: kernel.used_variables(),
+    };
+    for (access, finding) in kernel.accesses.iter().zip(findings) {
+        let (mut outcome, end) = match finding {
+            Some(finding) => (finding.outcome, finding.end),
+            None => (Outcome::Unreached, None),
+        };
+        if let (true, Outcome::Checked { reason, .. }) = (gave_up, &mut outcome) {
+            *reason = Reason::GaveUp;
+        }
+        if let (Outcome::Proven { root, high, .. }, Some(end)) = (&outcome, end)
+            && let Root::Buffer { parameter, offset } = root
+        {
+            let name = &kernel.params[*parameter as usize].name;
+            let new = Precondition {
+                buffer: match offset {
+                    0 => name.clone(),
+                    offset => format!("{name}+{offset}"),
+                },
+                root: root.clone(),
+                bytes: *high,
+                expression: expression(kernel, symbols, &end),
+                align: u64::from(access.size),
+                is_written: access.kind != AccessKind::Read,
+                line: access.line,
+                location: access.location,
+            };
+            merge(&mut contract.preconditions, new);
+        }
+        contract.accesses.push(AccessReport {
+            line: access.line,
+            location: access.location,
+            mnemonic: access.mnemonic.clone(),
+            kind: access.kind,
+            space: access.space,
+            size: access.size,
+            outcome,
+        });
+    }
+    contract
+}
+
+/// Adds a precondition, or joins it with that of the same buffer.
+fn merge(preconditions: &mut Vec<Precondition>, new: Precondition) {
+    let Some(old) = preconditions.iter_mut().find(|old| old.root == new.root) else {
+        preconditions.push(new);
+        return;
+    };
+    let align = old.align.max(new.align);
+    let is_written = old.is_written || new.is_written;
+    if new.bytes > old.bytes {
+        *old = new;
+    }
+    (old.align, old.is_written) = (align, is_written);
+}
+
+/// A form over scalars as text, such as `4·n + 8`.
+fn expression(kernel: &Kernel, symbols: &Symbols, form: &Form) -> String {
+    let mut text = String::new();
+    let mut push = |value: i128, name: Option<String>| {
+        let (sign, value) = (value < 0, value.unsigned_abs());
+        match (text.is_empty(), sign) {
+            (true, true) => text.push('-'),
+            (true, false) => {}
+            (false, true) => text.push_str(" - "),
+            (false, false) => text.push_str(" + "),
+        }
+        match name {
+            Some(name) if value == 1 => text.push_str(&name),
+            Some(name) => text.push_str(&format!("{value}·{name}")),
+            None => text.push_str(&value.to_string()),
+        }
+    };
+    for &(symbol, by) in form.terms() {
+        if let Kind::Scalar(param, offset, _) = symbols.info(symbol).kind {
+            let name = &kernel.params[param as usize].name;
+            push(
+                by,
+                Some(match offset {
+                    0 => name.clone(),
+                    offset => format!("{name}[{offset}]"),
+                }),
+            );
+        }
+    }
+    if form.constant != 0 || form.is_number() {
+        push(form.constant, None);
+    }
+    text
+}

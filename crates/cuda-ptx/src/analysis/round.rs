@@ -1,0 +1,449 @@
+//! One walk over a kernel: the values of all operations as forms, and the facts at each block.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::flow::{Block, Guard, Ins, Kernel, Op, Phi, Source, Value};
+
+use super::bound::Prover;
+use super::condition::Condition;
+use super::form::Form;
+use super::launch::LaunchValues;
+use super::symbols::{Alternative, Kind, Symbols};
+
+/// The largest number of facts at a block.
+const MAX_FACTS: usize = 80;
+/// The largest number of alternatives of a choice.
+const MAX_ALTERNATIVES: usize = 4;
+
+/// What is known about a value.
+#[derive(Clone, Debug)]
+pub(super) enum Known {
+    /// It depends on a register that was never set, so it may differ from use to use.
+    Undefined,
+    /// A number modulo 2^width.
+    Number(Form),
+    Predicate(Rc<Condition>),
+}
+
+/// What the loops of a kernel are assumed to do.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Assumptions {
+    /// The step of each phi that grows by the same number in each iteration.
+    pub(super) steps: BTreeMap<Value, i128>,
+    /// Facts at loop headers.
+    pub(super) invariants: BTreeMap<u32, Vec<Form>>,
+}
+
+impl Assumptions {
+    /// These assumptions and new ones, or `None` if there is no new one.
+    pub(super) fn with(&self, guesses: BTreeMap<u32, Vec<Form>>) -> Option<Self> {
+        let mut all = self.clone();
+        let mut is_new = false;
+        for (header, forms) in guesses {
+            let known = all.invariants.entry(header).or_default();
+            for form in forms {
+                if !known.contains(&form) {
+                    known.push(form);
+                    is_new = true;
+                }
+            }
+        }
+        is_new.then_some(all)
+    }
+}
+
+/// The access with this number, at this address, under these facts.
+pub(super) type Visit<'v> = &'v mut dyn FnMut(&mut Round<'_>, u32, Option<Form>, &[Form]);
+
+/// The state of a walk.
+pub(super) struct Round<'a> {
+    pub(super) kernel: &'a Kernel,
+    pub(super) launch: &'a LaunchValues,
+    pub(super) symbols: &'a mut Symbols,
+    pub(super) work: &'a Cell<u64>,
+    pub(super) assumptions: &'a Assumptions,
+    /// Tells the choices of this walk from those of others.
+    pub(super) number: u32,
+    pub(super) known: Vec<Option<Known>>,
+    pub(super) facts: Vec<Rc<Vec<Form>>>,
+    /// The condition of each block that has one.
+    pub(super) conditions: Vec<Option<Rc<Condition>>>,
+    pub(super) is_live: Vec<bool>,
+}
+
+impl<'a> Round<'a> {
+    pub(super) fn new(
+        kernel: &'a Kernel,
+        launch: &'a LaunchValues,
+        symbols: &'a mut Symbols,
+        work: &'a Cell<u64>,
+        assumptions: &'a Assumptions,
+        number: u32,
+    ) -> Self {
+        Self {
+            kernel,
+            launch,
+            symbols,
+            work,
+            assumptions,
+            number,
+            known: vec![None; kernel.values.len()],
+            facts: vec![Rc::default(); kernel.blocks.len()],
+            conditions: vec![None; kernel.blocks.len()],
+            is_live: vec![false; kernel.blocks.len()],
+        }
+    }
+
+    pub(super) fn prover<'p>(&'p self, facts: &'p [Form]) -> Prover<'p> {
+        Prover {
+            symbols: self.symbols,
+            facts,
+            work: self.work,
+        }
+    }
+
+    /// Walks all blocks, and calls `visit` for each access that a thread may reach.
+    pub(super) fn run(&mut self, visit: Visit<'_>) {
+        let kernel = self.kernel;
+        for &number in &kernel.graph.order {
+            let block = &kernel.blocks[number as usize];
+            if !self.enter(number, block) {
+                continue;
+            }
+            for phi in block
+                .phis
+                .iter()
+                .filter(|phi| kernel.is_needed[phi.target as usize])
+            {
+                let known = match kernel.is_undefined[phi.target as usize] {
+                    true => Known::Undefined,
+                    false => self.phi(number, phi),
+                };
+                self.known[phi.target as usize] = Some(known);
+            }
+            let facts = Rc::clone(&self.facts[number as usize]);
+            for ins in &block.ins {
+                if let Op::Access(access) = ins.op {
+                    self.access(ins, access, &facts, visit);
+                } else if let Some(target) = ins.target
+                    && kernel.is_needed[target as usize]
+                {
+                    let known = match kernel.is_undefined[target as usize] {
+                        true => Known::Undefined,
+                        false => self.guarded(number, ins, target, &facts),
+                    };
+                    self.known[target as usize] = Some(known);
+                }
+            }
+        }
+    }
+
+    /// Computes the facts at the beginning of a block. Returns whether a thread may reach it.
+    fn enter(&mut self, number: u32, block: &Block) -> bool {
+        let kernel = self.kernel;
+        let graph = &kernel.graph;
+        let preds = &graph.preds[number as usize];
+        let is_live = number == 0
+            || preds.iter().any(|&pred| {
+                self.is_live[pred as usize]
+                    || graph.is_retreating(pred, number) && !graph.is_back_edge(pred, number)
+            });
+        if !is_live {
+            return false;
+        }
+        let mut facts = match number {
+            0 => Rc::default(),
+            _ => Rc::clone(&self.facts[graph.parent[number as usize] as usize]),
+        };
+        if let Some(guard) = block.edge {
+            let condition = self.guard(guard);
+            let mut new = Vec::new();
+            let prover = self.prover(&facts);
+            if condition.decide(&prover) == Some(false) {
+                return false;
+            }
+            condition.facts(true, &prover, false, &mut new);
+            self.conditions[number as usize] = Some(condition);
+            self.extend(number, &mut facts, new);
+        }
+        if let Some(invariants) = self.assumptions.invariants.get(&number) {
+            let room = MAX_FACTS.saturating_sub(facts.len());
+            Rc::make_mut(&mut facts).extend(invariants.iter().take(room).cloned());
+        }
+        self.facts[number as usize] = facts;
+        self.is_live[number as usize] = true;
+        true
+    }
+
+    /// Adds the facts that stay true in all blocks that `block` dominates.
+    fn extend(&self, block: u32, facts: &mut Rc<Vec<Form>>, new: Vec<Form>) {
+        let is_below = |other| self.kernel.graph.dominates(block, other);
+        let mut new: Vec<Form> = new
+            .into_iter()
+            .filter(|form| !form.is_number() && self.symbols.is_fixed(form, is_below))
+            .filter(|form| !facts.contains(form))
+            .collect();
+        if !new.is_empty() {
+            new.truncate(MAX_FACTS.saturating_sub(facts.len()));
+            Rc::make_mut(facts).extend(new);
+        }
+    }
+
+    /// The condition that a guard is true.
+    pub(super) fn guard(&mut self, guard: Guard) -> Rc<Condition> {
+        let condition = self.condition(guard.predicate);
+        match guard.negated {
+            true => Condition::not(&condition),
+            false => condition,
+        }
+    }
+
+    pub(super) fn condition(&mut self, source: Source) -> Rc<Condition> {
+        match source {
+            Source::Number(value) => Rc::new(Condition::Constant(value != 0)),
+            Source::Value(value) => match &self.known[value as usize] {
+                Some(Known::Predicate(condition)) => Rc::clone(condition),
+                _ => Rc::new(Condition::Unknown),
+            },
+            _ => Rc::new(Condition::Unknown),
+        }
+    }
+
+    /// A number with the range of its type, or a predicate, for the result `value` in `block`.
+    pub(super) fn unknown(&mut self, value: Value, block: u32) -> Known {
+        let (bits, _) = self.kernel.values[value as usize];
+        let high = 1i128.checked_shl(bits).map_or(0, |end| end - 1);
+        match bits {
+            1 => Known::Predicate(Rc::new(Condition::Unknown)),
+            2..=64 => self.opaque(value, block, 0, high),
+            _ => Known::Undefined,
+        }
+    }
+
+    /// A number of which only the range is known.
+    pub(super) fn opaque(&mut self, value: Value, block: u32, low: i128, high: i128) -> Known {
+        let kind = Kind::Opaque(value, low, high);
+        match self
+            .symbols
+            .simple(kind, Some(low), Some(high), Some(block))
+        {
+            Some(symbol) => Known::Number(Form::symbol(symbol)),
+            None => Known::Undefined,
+        }
+    }
+
+    fn guarded(&mut self, block: u32, ins: &Ins, target: Value, facts: &[Form]) -> Known {
+        let Some(guard) = ins.guard else {
+            return self.transfer(block, ins, target, facts);
+        };
+        let condition = self.guard(guard);
+        let decided = condition.decide(&self.prover(facts));
+        let previous = self.known[ins.previous as usize]
+            .clone()
+            .unwrap_or(Known::Undefined);
+        match decided {
+            Some(true) => return self.transfer(block, ins, target, facts),
+            Some(false) => return previous,
+            None => {}
+        }
+        let mut inner = facts.to_vec();
+        condition.facts(true, &self.prover(facts), false, &mut inner);
+        let new = self.transfer(block, ins, target, &inner);
+        self.select(block, target, &condition, new, previous, facts)
+    }
+
+    /// `condition ? a : b`
+    pub(super) fn select(
+        &mut self,
+        block: u32,
+        target: Value,
+        condition: &Rc<Condition>,
+        a: Known,
+        b: Known,
+        facts: &[Form],
+    ) -> Known {
+        match (a, b) {
+            (Known::Number(a), Known::Number(b)) => {
+                let prover = self.prover(facts);
+                let alternatives = [(a, true), (b, false)].map(|(form, truth)| {
+                    let mut facts = Vec::new();
+                    condition.facts(truth, &prover, false, &mut facts);
+                    Alternative { form, facts }
+                });
+                self.choice(block, target, alternatives.into(), false)
+            }
+            (Known::Predicate(a), Known::Predicate(b)) => {
+                let first = Condition::and(condition, &a);
+                let second = Condition::and(&Condition::not(condition), &b);
+                Known::Predicate(Condition::or(&first, &second))
+            }
+            _ => Known::Undefined,
+        }
+    }
+
+    /// One of several forms. Those of a phi must not change below its block.
+    fn choice(
+        &mut self,
+        block: u32,
+        target: Value,
+        mut alternatives: Vec<Alternative>,
+        is_phi: bool,
+    ) -> Known {
+        let graph = &self.kernel.graph;
+        let is_below = |other| is_phi && graph.dominates(block, other);
+        let mut merged: Vec<Alternative> = Vec::new();
+        for mut alternative in alternatives.drain(..) {
+            if !self.symbols.is_fixed(&alternative.form, is_below) {
+                return self.unknown(target, block);
+            }
+            let symbols = &self.symbols;
+            alternative
+                .facts
+                .retain(|fact| symbols.is_fixed(fact, is_below));
+            match merged
+                .iter_mut()
+                .find(|other| other.form == alternative.form)
+            {
+                Some(same) => same.facts.retain(|fact| alternative.facts.contains(fact)),
+                None => merged.push(alternative),
+            }
+        }
+        let Some(first) = merged.first().map(|first| first.form.clone()) else {
+            return Known::Undefined;
+        };
+        if merged.len() == 1 {
+            return Known::Number(first);
+        }
+        if merged.len() > MAX_ALTERNATIVES {
+            return self.unknown(target, block);
+        }
+        // Terms that all alternatives share stay outside of the choice, so that a root does.
+        let common = first.only(|symbol, by| {
+            merged
+                .iter()
+                .all(|other| other.form.coefficient(symbol) == by)
+        });
+        for alternative in &mut merged {
+            let Some(rest) = alternative.form.sub(&common) else {
+                return self.unknown(target, block);
+            };
+            if rest.terms().iter().any(|term| self.symbols.is_root(term.0)) {
+                return self.unknown(target, block);
+            }
+            alternative.form = rest;
+        }
+        let round = self.number;
+        let choice = self
+            .symbols
+            .choice(target, block, round, merged, |_| Vec::new());
+        match choice.and_then(|choice| choice.add(&common)) {
+            Some(form) => Known::Number(form),
+            None => self.unknown(target, block),
+        }
+    }
+
+    fn phi(&mut self, number: u32, phi: &Phi) -> Known {
+        let graph = &self.kernel.graph;
+        let preds = &graph.preds[number as usize];
+        let mut entries = Vec::new();
+        let mut has_back_edge = false;
+        for (&pred, &arg) in preds.iter().zip(&phi.args) {
+            if graph.is_back_edge(pred, number) {
+                has_back_edge = true;
+            } else if graph.is_retreating(pred, number) {
+                // An irreducible loop.
+                return self.unknown(phi.target, number);
+            } else if self.is_live[pred as usize] {
+                entries.push((pred, arg));
+            }
+        }
+        let step = self.assumptions.steps.get(&phi.target).copied();
+        if has_back_edge && step.is_none() {
+            return self.unknown(phi.target, number);
+        }
+        let start = self.join(number, phi.target, &entries);
+        let (Some(step), Known::Number(form)) = (step, &start) else {
+            return start;
+        };
+        if step == 0 {
+            return start;
+        }
+        let is_below = |other| self.kernel.graph.dominates(number, other);
+        if !self.symbols.is_fixed(form, is_below) {
+            return self.unknown(phi.target, number);
+        }
+        let counter = self
+            .symbols
+            .simple(Kind::Loop(number), Some(0), None, Some(number));
+        let bits = self.kernel.values[phi.target as usize].0;
+        let sum = counter.and_then(|k| form.combine(1, &Form::symbol(k), step));
+        match sum {
+            Some(form) => Known::Number(form.reduced(bits)),
+            None => self.unknown(phi.target, number),
+        }
+    }
+
+    /// The merge of the values that arrive from these predecessors.
+    fn join(&mut self, block: u32, target: Value, entries: &[(u32, Value)]) -> Known {
+        let mut alternatives = Vec::new();
+        let mut conditions: Vec<Rc<Condition>> = Vec::new();
+        let parent = self.kernel.graph.parent[block as usize];
+        let shared = self.facts[parent as usize].len();
+        for &(pred, arg) in entries {
+            match &self.known[arg as usize] {
+                Some(Known::Number(form)) => {
+                    // The facts of the predecessor begin with those of the common dominator.
+                    let all = &self.facts[pred as usize];
+                    let mut facts = all.get(shared..).unwrap_or(&[]).to_vec();
+                    let mut form = form.clone();
+                    // What left a loop may have one value.
+                    let prover = self.prover(all);
+                    let upper = prover.upper(&form).map(|bound| bound.value);
+                    if let Some(value) = upper.filter(|_| upper == prover.lower(&form)) {
+                        (form, facts) = (Form::number(value), Vec::new());
+                    }
+                    alternatives.push(Alternative { form, facts });
+                }
+                Some(Known::Predicate(condition)) => conditions.push(Rc::clone(condition)),
+                _ => return Known::Undefined,
+            }
+        }
+        if !alternatives.is_empty() && conditions.is_empty() {
+            return self.choice(block, target, alternatives, true);
+        }
+        let constants = conditions.iter().map(|condition| match **condition {
+            Condition::Constant(value) => Some(value),
+            _ => None,
+        });
+        let constants: Option<Vec<bool>> = constants.collect();
+        let condition = match constants.as_deref() {
+            Some([first, rest @ ..]) if rest.iter().all(|other| other == first) => {
+                Condition::Constant(*first)
+            }
+            _ => Condition::Unknown,
+        };
+        match alternatives.is_empty() {
+            true => Known::Predicate(Rc::new(condition)),
+            false => Known::Undefined,
+        }
+    }
+
+    fn access(&mut self, ins: &Ins, access: u32, facts: &Rc<Vec<Form>>, visit: Visit<'_>) {
+        let mut facts = Rc::clone(facts);
+        if let Some(guard) = ins.guard {
+            let condition = self.guard(guard);
+            let prover = self.prover(&facts);
+            if condition.decide(&prover) == Some(false) {
+                return;
+            }
+            let mut new = Vec::new();
+            condition.facts(true, &prover, false, &mut new);
+            Rc::make_mut(&mut facts).extend(new);
+        }
+        let bits = self.kernel.accesses[access as usize].bits;
+        let address = self.number(ins.sources[0], bits);
+        visit(self, access, address, &facts);
+    }
+}

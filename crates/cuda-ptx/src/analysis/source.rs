@@ -1,0 +1,154 @@
+//! Where values begin: special registers, parameters, and addresses of variables.
+
+use crate::ast::Space;
+use crate::flow::{Axis, Source, Special};
+
+use super::form::Form;
+use super::round::{Known, Round};
+use super::symbols::Kind;
+
+/// The largest address in the shared memory of a block.
+const SHARED_END: i128 = 1 << 24;
+
+impl Round<'_> {
+    /// A source with `bits` bits, modulo 2^bits.
+    pub(super) fn number(&mut self, source: Source, bits: u32) -> Option<Form> {
+        let launch = self.launch;
+        let index = |axis| match axis {
+            Axis::X => 0,
+            Axis::Y => 1,
+            Axis::Z => 2,
+        };
+        let form = match source {
+            Source::Value(value) => match &self.known[value as usize] {
+                Some(Known::Number(form)) => return Some(form.clone()),
+                _ => return None,
+            },
+            Source::Number(value) => Form::number(i128::from(value)),
+            Source::Special(special) => {
+                let (kind, count) = match special {
+                    Special::Tid(axis) => (Kind::Tid(axis), launch.block[index(axis)]),
+                    Special::Ctaid(axis) => (Kind::Ctaid(axis), launch.grid[index(axis)]),
+                    Special::Ntid(axis) => {
+                        return Some(Form::number(launch.block[index(axis)].into()));
+                    }
+                    Special::Nctaid(axis) => {
+                        return Some(Form::number(launch.grid[index(axis)].into()));
+                    }
+                    Special::WarpSize => return Some(Form::number(32)),
+                    Special::DynamicShared => {
+                        return Some(Form::number(launch.dynamic_shared.into()));
+                    }
+                    // The entry block sets it: block 0.
+                    Special::LaneId => (Kind::Opaque(0, 0, 31), 32),
+                };
+                let high = i128::from(count) - 1;
+                if high == 0 {
+                    return Some(Form::number(0));
+                }
+                Form::symbol(self.symbols.simple(kind, Some(0), Some(high), None)?)
+            }
+            Source::Address(var, offset) => {
+                let space = self.kernel.vars.get(var as usize)?.space;
+                let high = match space {
+                    Space::Shared => SHARED_END,
+                    Space::Local | Space::Const | Space::Param => (1 << 32) - 1,
+                    _ => (1 << 64) - 1,
+                };
+                let kind = Kind::Variable(var, space == Space::Global);
+                let symbol = self.symbols.simple(kind, Some(0), Some(high), None)?;
+                Form::symbol(symbol).plus(offset.into())?
+            }
+            Source::Unknown => return None,
+        };
+        Some(form.reduced(bits))
+    }
+
+    /// An address of a variable or buffer in another space, with the same offset. An address
+    /// outside of a window has no counterpart.
+    pub(super) fn converted(
+        &mut self,
+        form: Form,
+        space: Space,
+        to_space: bool,
+        facts: &[Form],
+    ) -> Option<Form> {
+        let mut roots = form
+            .terms()
+            .iter()
+            .filter(|term| self.symbols.is_root(term.0));
+        let (&(root, by), None) = (roots.next()?, roots.next()) else {
+            return None;
+        };
+        let kind = self.symbols.info(root).kind.clone();
+        match kind {
+            // Generic addresses of global memory are its addresses.
+            Kind::Buffer(..) => (by == 1 && space == Space::Global).then_some(form),
+            Kind::Variable(var, is_generic) => {
+                let own = self.kernel.vars.get(var as usize)?.space;
+                if by != 1 || own != space {
+                    return None;
+                }
+                if space == Space::Global {
+                    return Some(form);
+                }
+                let size = self.size_of(var)?;
+                let offset = form.without(root);
+                let prover = self.prover(facts);
+                let is_inside =
+                    prover.is_at_least(&offset, 0) && prover.is_at_most(&offset, size.into());
+                if is_generic != to_space || !is_inside {
+                    return None;
+                }
+                let high = if to_space {
+                    self.native_end(space)
+                } else {
+                    (1 << 64) - 1
+                };
+                let kind = Kind::Variable(var, !to_space);
+                let symbol = self.symbols.simple(kind, Some(0), Some(high), None)?;
+                form.substitute(root, &Form::symbol(symbol))
+            }
+            _ => None,
+        }
+    }
+
+    /// The size of a variable in this launch.
+    pub(super) fn size_of(&self, var: u32) -> Option<u64> {
+        let var = self.kernel.vars.get(var as usize)?;
+        match var.is_dynamic {
+            true => Some(self.launch.dynamic_shared.into()),
+            false => var.size,
+        }
+    }
+
+    fn native_end(&self, space: Space) -> i128 {
+        match space {
+            Space::Shared => SHARED_END,
+            _ => (1 << 32) - 1,
+        }
+    }
+
+    pub(super) fn param(
+        &mut self,
+        param: u32,
+        offset: u64,
+        size: u32,
+        signed: bool,
+    ) -> Option<Form> {
+        let argument = self.launch.arguments.get(param as usize)?;
+        if size == 8 && argument.buffer_at(offset).is_some() {
+            let (low, high) = (Some(1), Some((1 << 64) - 1));
+            let root = self
+                .symbols
+                .simple(Kind::Buffer(param, offset), low, high, None)?;
+            return Some(Form::symbol(root));
+        }
+        let value = i128::from(argument.number(offset, size)?);
+        let bits = 8 * size;
+        let kind = Kind::Scalar(param, offset, size);
+        let symbol = self.symbols.simple(kind, Some(value), Some(value), None)?;
+        let is_negative = signed && value >> (bits - 1) != 0;
+        Form::symbol(symbol).plus(if is_negative { -(1 << bits) } else { 0 })
+    }
+}

@@ -1,0 +1,298 @@
+//! Symbols: the unknown integers that a thread's values are made of.
+//!
+//! A symbol is an integer, not a bit pattern. Its range and its facts hold always, without any
+//! assumption about loops or branches.
+
+use std::collections::HashMap;
+
+use crate::flow::Axis;
+
+use super::form::{Form, Symbol, floor_div, gcd};
+
+/// What a symbol stands for. Two symbols are equal if their kinds are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    /// A coordinate of the thread in its block.
+    Tid(Axis),
+    /// A coordinate of the block in the grid.
+    Ctaid(Axis),
+    /// A number from the parameter at this offset with this size. Its range is one number.
+    Scalar(u32, u64, u32),
+    /// The address of the buffer that the parameter holds at this offset.
+    Buffer(u32, u64),
+    /// The address of a variable, as a generic address or in its own space.
+    Variable(u32, bool),
+    /// How often the back edges of the loop with this header were taken since it was entered.
+    Loop(u32),
+    /// The value that an operation computed, with its lowest and highest value.
+    Opaque(u32, i128, i128),
+    /// `floor(form / divisor)`
+    Quotient(Form, i128),
+    /// One of several forms. The number tells choices in different rounds apart if their facts
+    /// depend on the round.
+    Choice(u32, Vec<Alternative>, u32),
+}
+
+/// A possible value of a choice, and what is true if the choice has that value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Alternative {
+    pub(super) form: Form,
+    pub(super) facts: Vec<Form>,
+}
+
+/// What is known about a symbol.
+#[derive(Clone, Debug)]
+pub(super) struct Info {
+    pub(super) kind: Kind,
+    pub(super) low: Option<i128>,
+    pub(super) high: Option<i128>,
+    /// Forms that are at most 0.
+    pub(super) facts: Vec<Form>,
+    /// The blocks that change the symbol when they execute, sorted.
+    pub(super) blocks: Vec<u32>,
+    /// Whether it means the same in every round.
+    pub(super) is_stable: bool,
+}
+
+/// The largest number of symbols.
+const MAX_SYMBOLS: usize = 200_000;
+/// The largest number of blocks that a symbol may depend on.
+const MAX_BLOCKS: usize = 64;
+
+/// All symbols of one evaluation.
+#[derive(Debug, Default)]
+pub(super) struct Symbols {
+    infos: Vec<Info>,
+    numbers: HashMap<Kind, Symbol>,
+}
+
+impl Symbols {
+    pub(super) fn info(&self, symbol: Symbol) -> &Info {
+        &self.infos[symbol as usize]
+    }
+
+    /// The one value of a symbol that has only one.
+    pub(super) fn point(&self, symbol: Symbol) -> Option<i128> {
+        let info = self.info(symbol);
+        info.low.filter(|_| info.low == info.high)
+    }
+
+    pub(super) fn is_root(&self, symbol: Symbol) -> bool {
+        matches!(
+            self.info(symbol).kind,
+            Kind::Buffer(..) | Kind::Variable(..)
+        )
+    }
+
+    fn intern(&mut self, info: Info) -> Option<Symbol> {
+        if let Some(&symbol) = self.numbers.get(&info.kind) {
+            return Some(symbol);
+        }
+        if self.infos.len() >= MAX_SYMBOLS || info.blocks.len() > MAX_BLOCKS {
+            return None;
+        }
+        let symbol = self.infos.len() as Symbol;
+        self.numbers.insert(info.kind.clone(), symbol);
+        self.infos.push(info);
+        Some(symbol)
+    }
+
+    /// A symbol with a range, which the given block changes.
+    pub(super) fn simple(
+        &mut self,
+        kind: Kind,
+        low: Option<i128>,
+        high: Option<i128>,
+        block: Option<u32>,
+    ) -> Option<Symbol> {
+        self.intern(Info {
+            kind,
+            low,
+            high,
+            facts: Vec::new(),
+            blocks: block.into_iter().collect(),
+            is_stable: true,
+        })
+    }
+
+    /// All blocks that change one of the symbols of `forms`, and whether all symbols are stable.
+    fn origin<'f>(&self, forms: impl IntoIterator<Item = &'f Form>) -> (Vec<u32>, bool) {
+        let (mut blocks, mut is_stable) = (Vec::new(), true);
+        for (symbol, _) in forms.into_iter().flat_map(Form::terms) {
+            let info = self.info(*symbol);
+            blocks.extend_from_slice(&info.blocks);
+            is_stable &= info.is_stable;
+        }
+        blocks.sort_unstable();
+        blocks.dedup();
+        (blocks, is_stable)
+    }
+
+    /// `floor(form / divisor)` for a positive divisor.
+    pub(super) fn quotient(&mut self, form: &Form, divisor: i128) -> Option<Form> {
+        let low = self.low(form).map(|low| floor_div(low, divisor));
+        let high = self.high(form).map(|high| floor_div(high, divisor));
+        if let Some(value) = low.filter(|_| low == high) {
+            return Some(Form::number(value));
+        }
+        if form.is_multiple_of(divisor) {
+            let terms = form
+                .terms()
+                .iter()
+                .try_fold(Form::default(), |sum, &(symbol, by)| {
+                    sum.combine(1, &Form::symbol(symbol), by / divisor)
+                });
+            return terms?.plus(form.constant / divisor);
+        }
+        let (blocks, is_stable) = self.origin([form]);
+        let kind = Kind::Quotient(form.clone(), divisor);
+        let known = self.numbers.contains_key(&kind);
+        let symbol = self.intern(Info {
+            kind,
+            low,
+            high,
+            facts: Vec::new(),
+            blocks,
+            is_stable,
+        })?;
+        if !known {
+            // 0 ≤ form - divisor · q ≤ divisor - 1
+            let rest = form.combine(1, &Form::symbol(symbol), divisor.checked_neg()?);
+            if let Some(rest) = rest {
+                let facts = [rest.scale(-1), rest.plus(1 - divisor)];
+                self.infos[symbol as usize]
+                    .facts
+                    .extend(facts.into_iter().flatten());
+            }
+        }
+        Some(Form::symbol(symbol))
+    }
+
+    /// One of `alternatives`, for the result of the operation that defines `value` in `block`.
+    /// `facts` gives forms over the new symbol that are at most 0.
+    pub(super) fn choice(
+        &mut self,
+        value: u32,
+        block: u32,
+        round: u32,
+        alternatives: Vec<Alternative>,
+        facts: impl Fn(&Form) -> Vec<Option<Form>>,
+    ) -> Option<Form> {
+        let forms = alternatives
+            .iter()
+            .flat_map(|a| a.facts.iter().chain([&a.form]));
+        let (mut blocks, mut is_stable) = self.origin(forms);
+        if !blocks.contains(&block) {
+            blocks.push(block);
+            blocks.sort_unstable();
+        }
+        let lows = alternatives.iter().map(|a| self.low(&a.form));
+        let low = lows
+            .collect::<Option<Vec<_>>>()
+            .and_then(|ends| ends.into_iter().min());
+        let highs = alternatives.iter().map(|a| self.high(&a.form));
+        let high = highs
+            .collect::<Option<Vec<_>>>()
+            .and_then(|ends| ends.into_iter().max());
+        let has_facts = alternatives.iter().any(|a| !a.facts.is_empty());
+        is_stable &= !has_facts;
+        let round = if is_stable { 0 } else { round };
+        let kind = Kind::Choice(value, alternatives, round);
+        let known = self.numbers.contains_key(&kind);
+        let symbol = self.intern(Info {
+            kind,
+            low,
+            high,
+            facts: Vec::new(),
+            blocks,
+            is_stable,
+        })?;
+        let form = Form::symbol(symbol);
+        if !known {
+            let facts = facts(&form).into_iter().flatten().collect();
+            self.infos[symbol as usize].facts = facts;
+        }
+        Some(form)
+    }
+
+    /// The upper end of the interval of a form.
+    pub(super) fn high(&self, form: &Form) -> Option<i128> {
+        form.terms()
+            .iter()
+            .try_fold(form.constant, |sum, &(symbol, by)| {
+                let info = self.info(symbol);
+                let end = if by > 0 { info.high } else { info.low };
+                sum.checked_add(end?.checked_mul(by)?)
+            })
+    }
+
+    /// The lower end of the interval of a form.
+    pub(super) fn low(&self, form: &Form) -> Option<i128> {
+        form.terms()
+            .iter()
+            .try_fold(form.constant, |sum, &(symbol, by)| {
+                let info = self.info(symbol);
+                let end = if by > 0 { info.low } else { info.high };
+                sum.checked_add(end?.checked_mul(by)?)
+            })
+    }
+
+    /// The form with numbers in the place of symbols that have only one value.
+    pub(super) fn concrete(&self, form: &Form) -> Option<Form> {
+        let points = form
+            .terms()
+            .iter()
+            .filter(|term| self.point(term.0).is_some());
+        let mut result = form.clone();
+        for &(symbol, by) in points {
+            result = result
+                .without(symbol)
+                .plus(self.point(symbol)?.checked_mul(by)?)?;
+        }
+        Some(result)
+    }
+
+    /// The value of a form that has only one.
+    pub(super) fn value(&self, form: &Form) -> Option<i128> {
+        let form = self.concrete(form)?;
+        form.is_number().then_some(form.constant)
+    }
+
+    /// A stronger form of the fact `form ≤ 0`, by the divisor that its coefficients share.
+    pub(super) fn tightened(&self, form: Form) -> Form {
+        let is_point = |symbol| self.point(symbol).is_some();
+        let terms = form.terms().iter();
+        let divisor = terms.filter(|t| !is_point(t.0)).fold(0, |g, t| gcd(g, t.1));
+        if divisor <= 1 {
+            return form;
+        }
+        let divided = |form: &Form| {
+            let terms = form
+                .terms()
+                .iter()
+                .try_fold(Form::default(), |sum, &(symbol, by)| {
+                    sum.combine(1, &Form::symbol(symbol), by / divisor)
+                });
+            // divisor · t + c ≤ 0 means t ≤ floor(-c / divisor)
+            let end = floor_div(form.constant.checked_neg()?, divisor);
+            terms?.plus(-end)
+        };
+        let points_divide = form.terms().iter().all(|t| t.1 % divisor == 0);
+        let result = match points_divide && form.constant % divisor == 0 {
+            true => divided(&form),
+            false => self.concrete(&form).and_then(|form| divided(&form)),
+        };
+        result.unwrap_or(form)
+    }
+
+    /// Whether no symbol of `form` changes in a block that `is_below` selects.
+    pub(super) fn is_fixed(&self, form: &Form, is_below: impl Fn(u32) -> bool) -> bool {
+        let symbols = form.terms().iter();
+        let mut blocks = symbols.flat_map(|term| &self.info(term.0).blocks);
+        !blocks.any(|&block| is_below(block))
+    }
+
+    pub(super) fn is_stable(&self, form: &Form) -> bool {
+        form.terms().iter().all(|term| self.info(term.0).is_stable)
+    }
+}

@@ -1,0 +1,410 @@
+//! The value of an operation as a form.
+//!
+//! A value of `bits` bits is known modulo 2^bits. Where an operation depends on the integer that
+//! the bits stand for, the form must be shown to lie in the range of its type. If it is not, a
+//! quotient takes away the multiples of 2^bits.
+
+use std::rc::Rc;
+
+use crate::flow::{Ins, Op, Relation, Source, Value};
+
+use super::condition::Condition;
+use super::form::{Form, floor_div};
+use super::round::{Known, Round};
+use super::symbols::Alternative;
+
+/// The lowest value of an integer type.
+fn lowest(bits: u32, signed: bool) -> i128 {
+    if signed { -(1 << (bits - 1)) } else { 0 }
+}
+
+impl Round<'_> {
+    /// The integer that a form stands for in a type.
+    pub(super) fn exact(
+        &mut self,
+        form: &Form,
+        bits: u32,
+        signed: bool,
+        facts: &[Form],
+    ) -> Option<Form> {
+        let modulus = 1i128 << bits;
+        let shifted = form.plus(lowest(bits, signed).checked_neg()?)?;
+        let wraps = match self.quotient_value(&shifted, modulus, facts) {
+            Some(value) => Form::number(value),
+            None => self.symbols.quotient(&shifted, modulus)?,
+        };
+        form.combine(1, &wraps, -modulus)
+    }
+
+    /// `floor(form / divisor)` if that is one number.
+    fn quotient_value(&self, form: &Form, divisor: i128, facts: &[Form]) -> Option<i128> {
+        let ends = self.symbols.low(form).zip(self.symbols.high(form));
+        let quotients = ends.map(|(a, b)| (floor_div(a, divisor), floor_div(b, divisor)));
+        if let Some((low, _)) = quotients.filter(|(low, high)| low == high) {
+            return Some(low);
+        }
+        // Facts are worth a search only for the usual results.
+        let prover = self.prover(facts);
+        if prover.is_at_least(form, 0) {
+            return prover.is_at_most(form, divisor - 1).then_some(0);
+        }
+        let is_negative = prover.is_at_most(form, -1) && prover.is_at_least(form, -divisor);
+        is_negative.then_some(-1)
+    }
+
+    /// `floor(form / divisor)`
+    fn quotient(&mut self, form: &Form, divisor: i128, facts: &[Form]) -> Option<Form> {
+        match self.quotient_value(form, divisor, facts) {
+            Some(value) => Some(Form::number(value)),
+            None => self.symbols.quotient(form, divisor),
+        }
+    }
+
+    /// The value that `ins` computes.
+    pub(super) fn transfer(
+        &mut self,
+        block: u32,
+        ins: &Ins,
+        target: Value,
+        facts: &[Form],
+    ) -> Known {
+        let [a, b, c] = ins.sources;
+        match ins.op {
+            Op::BoolAnd | Op::BoolOr | Op::BoolNot => {
+                let (a, b) = (self.condition(a), self.condition(b));
+                return Known::Predicate(match ins.op {
+                    Op::BoolAnd => Condition::and(&a, &b),
+                    Op::BoolOr => Condition::or(&a, &b),
+                    _ => Condition::not(&a),
+                });
+            }
+            Op::Compare {
+                bits,
+                signed,
+                relation,
+            } => {
+                let condition = self.compare([a, b], bits, signed, relation, facts);
+                return Known::Predicate(Rc::new(condition.unwrap_or(Condition::Unknown)));
+            }
+            Op::Select { bits } => {
+                let condition = self.condition(c);
+                let decided = condition.decide(&self.prover(facts));
+                let (a, b) = (self.number(a, bits), self.number(b, bits));
+                let chosen = match decided {
+                    Some(true) => a,
+                    Some(false) => b,
+                    None => {
+                        let (Some(a), Some(b)) = (a, b) else {
+                            return self.unless_undefined(ins, target, block);
+                        };
+                        let (a, b) = (Known::Number(a), Known::Number(b));
+                        return self.select(block, target, &condition, a, b, facts);
+                    }
+                };
+                return match chosen {
+                    Some(form) => Known::Number(form),
+                    None => self.unless_undefined(ins, target, block),
+                };
+            }
+            Op::Unknown { bits, low, high } => {
+                return match bits {
+                    2..=64 => self.opaque(target, block, low, high),
+                    _ => Known::Undefined,
+                };
+            }
+            Op::BoolUnknown => return Known::Predicate(Rc::new(Condition::Unknown)),
+            _ => {}
+        }
+        let width = self.kernel.values[target as usize].0;
+        match self.arithmetic(block, ins, target, facts) {
+            Some(form) if width <= 64 => Known::Number(form.reduced(width)),
+            _ => self.unless_undefined(ins, target, block),
+        }
+    }
+
+    /// An unknown number, unless a source is undefined.
+    fn unless_undefined(&mut self, ins: &Ins, target: Value, block: u32) -> Known {
+        let is_undefined = ins.sources.iter().any(|source| match source {
+            Source::Value(value) => {
+                matches!(self.known[*value as usize], None | Some(Known::Undefined))
+            }
+            _ => false,
+        });
+        match is_undefined {
+            true => Known::Undefined,
+            false => self.unknown(target, block),
+        }
+    }
+
+    fn compare(
+        &mut self,
+        [a, b]: [Source; 2],
+        bits: u32,
+        signed: bool,
+        relation: Relation,
+        facts: &[Form],
+    ) -> Option<Condition> {
+        let (a, b) = (self.number(a, bits)?, self.number(b, bits)?);
+        if matches!(relation, Relation::Eq | Relation::Ne) {
+            return Some(Condition::Equal {
+                is_equal: relation == Relation::Eq,
+                bits,
+                form: a.sub(&b)?.reduced(bits),
+            });
+        }
+        let left = self.exact(&a, bits, signed, facts)?;
+        let right = self.exact(&b, bits, signed, facts)?;
+        let guess = |form: Form, exact: &Form| match self.symbols.value(exact) {
+            Some(_) => exact.clone(),
+            None => form,
+        };
+        let guess = (guess(a, &left), guess(b, &right));
+        Some(Condition::Ordered {
+            relation,
+            exact: (left, right),
+            guess,
+        })
+    }
+
+    /// The result of an operation on integers, modulo the width of the result.
+    fn arithmetic(&mut self, block: u32, ins: &Ins, target: Value, facts: &[Form]) -> Option<Form> {
+        let [a, b, c] = ins.sources;
+        match ins.op {
+            Op::Copy { bits } => self.number(a, bits),
+            Op::Add { bits } => self.number(a, bits)?.add(&self.number(b, bits)?),
+            Op::Sub { bits } => self.number(a, bits)?.sub(&self.number(b, bits)?),
+            Op::Not { bits } => self.number(a, bits)?.scale(-1)?.plus(-1),
+            Op::Mul { bits } => {
+                let (a, b) = (self.number(a, bits)?, self.number(b, bits)?);
+                self.product(&a, &b)
+            }
+            Op::MulWide { bits, signed } => {
+                let (a, b) = self.exact_pair([a, b], bits, signed, facts)?;
+                self.product(&a, &b)
+            }
+            Op::MulHigh { bits, signed } => {
+                let (a, b) = self.exact_pair([a, b], bits, signed, facts)?;
+                let product = self.product(&a, &b)?;
+                self.quotient(&product, 1 << bits, facts)
+            }
+            Op::Shl { bits } => {
+                let amount = self.constant(b, 32)?;
+                let form = self.number(a, bits)?;
+                match u32::try_from(amount) {
+                    Ok(amount) if amount < bits => form.scale(1 << amount),
+                    _ => Some(Form::number(0)),
+                }
+            }
+            Op::Shr { bits, signed } => {
+                let amount = self.constant(b, 32)?.min(bits.into());
+                let form = self.number(a, bits)?;
+                let form = self.exact(&form, bits, signed, facts)?;
+                self.quotient(&form, 1 << amount, facts)
+            }
+            Op::Div { bits, signed } | Op::Rem { bits, signed } => {
+                let divisor = self.number(b, bits)?;
+                let divisor = self.exact(&divisor, bits, signed, facts)?;
+                let divisor = self.symbols.value(&divisor).filter(|value| *value > 0)?;
+                let form = self.number(a, bits)?;
+                let form = self.exact(&form, bits, signed, facts)?;
+                let is_positive = self.prover(facts).is_at_least(&form, 0);
+                let is_rem = matches!(ins.op, Op::Rem { .. });
+                if !is_positive {
+                    // The remainder has the sign of the dividend.
+                    let Known::Number(form) = self.opaque(target, block, 1 - divisor, divisor - 1)
+                    else {
+                        return None;
+                    };
+                    return is_rem.then_some(form);
+                }
+                let quotient = self.quotient(&form, divisor, facts)?;
+                match is_rem {
+                    true => form.combine(1, &quotient, -divisor),
+                    false => Some(quotient),
+                }
+            }
+            Op::Min { bits, signed } | Op::Max { bits, signed } => {
+                let (a, b) = self.exact_pair([a, b], bits, signed, facts)?;
+                let is_max = matches!(ins.op, Op::Max { .. });
+                self.extreme(block, target, a, b, is_max, facts)
+            }
+            Op::And { bits } => self.and(block, target, [a, b], bits, facts),
+            Op::Or { bits } | Op::Xor { bits } => {
+                let is_or = matches!(ins.op, Op::Or { .. });
+                self.or(block, target, [a, b], bits, is_or, facts)
+            }
+            Op::Field { bits } => {
+                let at = self.constant(b, 32)? & 0xff;
+                let length = self.constant(c, 32)? & 0xff;
+                let form = self.number(a, bits)?;
+                let length = length.min(i128::from(bits).checked_sub(at).filter(|n| *n > 0)?);
+                self.field(&form, at as u32, length as u32, facts)
+            }
+            Op::Extend { from, signed, .. } => {
+                let form = self.number(a, from)?.reduced(from);
+                self.exact(&form, from, signed, facts)
+            }
+            Op::ToGeneric { space } => {
+                let form = self.number(a, 64)?;
+                self.converted(form, space, false, facts)
+            }
+            Op::FromGeneric { space } => {
+                let form = self.number(a, 64)?;
+                self.converted(form, space, true, facts)
+            }
+            Op::Param {
+                param,
+                offset,
+                size,
+                signed,
+                ..
+            } => self.param(param, offset, size, signed),
+            _ => None,
+        }
+    }
+
+    fn exact_pair(
+        &mut self,
+        [a, b]: [Source; 2],
+        bits: u32,
+        signed: bool,
+        facts: &[Form],
+    ) -> Option<(Form, Form)> {
+        let (a, b) = (self.number(a, bits)?, self.number(b, bits)?);
+        let a = self.exact(&a, bits, signed, facts)?;
+        Some((a, self.exact(&b, bits, signed, facts)?))
+    }
+
+    /// A product, if one factor is a number.
+    fn product(&mut self, a: &Form, b: &Form) -> Option<Form> {
+        if let Some(value) = self.symbols.value(b) {
+            // Two scalars multiply to a number.
+            return match self.symbols.value(a).filter(|_| !b.is_number()) {
+                Some(other) => Some(Form::number(value.checked_mul(other)?)),
+                None => a.scale(value),
+            };
+        }
+        b.scale(self.symbols.value(a)?)
+    }
+
+    /// An unsigned number.
+    fn constant(&mut self, source: Source, bits: u32) -> Option<i128> {
+        let form = self.number(source, bits)?;
+        Some(self.symbols.value(&form)?.rem_euclid(1 << bits))
+    }
+
+    /// The `length` bits at `at`. Any number that is congruent to the form has the same ones.
+    fn field(&mut self, form: &Form, at: u32, length: u32, facts: &[Form]) -> Option<Form> {
+        let shifted = self.quotient(form, 1 << at, facts)?;
+        let above = self.quotient(&shifted, 1 << length, facts)?;
+        shifted.combine(1, &above, -(1 << length))
+    }
+
+    fn and(
+        &mut self,
+        block: u32,
+        target: Value,
+        [a, b]: [Source; 2],
+        bits: u32,
+        facts: &[Form],
+    ) -> Option<Form> {
+        let (mut a, mut b) = (self.number(a, bits)?, self.number(b, bits)?);
+        if self.symbols.value(&a).is_some() {
+            (a, b) = (b, a);
+        }
+        let mask = match self.symbols.value(&b) {
+            Some(mask) => mask.rem_euclid(1 << bits),
+            None => {
+                let (a, b) = (
+                    self.exact(&a, bits, false, facts)?,
+                    self.exact(&b, bits, false, facts)?,
+                );
+                let high = self.symbols.high(&a)?.min(self.symbols.high(&b)?);
+                return self.ranged(target, block, high);
+            }
+        };
+        if mask == 0 {
+            return Some(Form::number(0));
+        }
+        if let Some(value) = self.symbols.value(&a) {
+            return Some(Form::number(value.rem_euclid(1 << bits) & mask));
+        }
+        let at = mask.trailing_zeros();
+        let length = (mask >> at).trailing_ones();
+        if mask >> at >> length == 0 {
+            return self.field(&a, at, length, facts)?.scale(1 << at);
+        }
+        self.ranged(target, block, mask)
+    }
+
+    fn or(
+        &mut self,
+        block: u32,
+        target: Value,
+        [a, b]: [Source; 2],
+        bits: u32,
+        is_or: bool,
+        facts: &[Form],
+    ) -> Option<Form> {
+        let (a, b) = (self.number(a, bits)?, self.number(b, bits)?);
+        let a = self.exact(&a, bits, false, facts)?;
+        let b = self.exact(&b, bits, false, facts)?;
+        if let (Some(a), Some(b)) = (self.symbols.value(&a), self.symbols.value(&b)) {
+            return Some(Form::number(if is_or { a | b } else { a ^ b }));
+        }
+        let ones = (1i128 << bits) - 1;
+        for (form, other) in [(&a, &b), (&b, &a)] {
+            if !is_or && self.symbols.value(other) == Some(ones) {
+                return form.scale(-1)?.plus(-1);
+            }
+            // Without a common bit, both are additions.
+            let high = self.symbols.high(other)?;
+            let end = 1i128 << (128 - high.max(0).leading_zeros());
+            let concrete = self.symbols.concrete(form)?;
+            if end <= ones && concrete.is_multiple_of(end) {
+                return form.add(other);
+            }
+        }
+        let high = self.symbols.high(&a)?.max(self.symbols.high(&b)?);
+        let high = (1i128 << (128 - high.max(0).leading_zeros())) - 1;
+        self.ranged(target, block, high.min(ones))
+    }
+
+    /// An unknown number from 0 to `high`.
+    fn ranged(&mut self, target: Value, block: u32, high: i128) -> Option<Form> {
+        match self.opaque(target, block, 0, high.max(0)) {
+            Known::Number(form) => Some(form),
+            _ => None,
+        }
+    }
+
+    fn extreme(
+        &mut self,
+        block: u32,
+        target: Value,
+        a: Form,
+        b: Form,
+        is_max: bool,
+        facts: &[Form],
+    ) -> Option<Form> {
+        let difference = a.sub(&b)?;
+        let prover = self.prover(facts);
+        if prover.is_at_most(&difference, 0) {
+            return Some(if is_max { b } else { a });
+        }
+        if prover.is_at_least(&difference, 0) {
+            return Some(if is_max { a } else { b });
+        }
+        let alternatives = [&a, &b].map(|form| Alternative {
+            form: form.clone(),
+            facts: Vec::new(),
+        });
+        let sign = if is_max { 1 } else { -1 };
+        let facts = |result: &Form| {
+            let fact = |form: &Form| form.combine(sign, result, -sign);
+            vec![fact(&a), fact(&b)]
+        };
+        self.symbols
+            .choice(target, block, 0, alternatives.into(), facts)
+    }
+}

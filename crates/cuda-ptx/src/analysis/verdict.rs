@@ -1,0 +1,254 @@
+//! The result of an evaluation.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::ast::{Location, Space};
+pub use crate::flow::AccessKind;
+
+/// What the analysis says about one launch of one kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every access stays in its buffer or variable.
+    Proven(Contract),
+    /// Some accesses are not proven. Each would need a check of its address.
+    Checked(Contract),
+    /// The kernel does something that neither the analysis nor a check of addresses covers.
+    Refused(Refusal),
+}
+
+impl Verdict {
+    /// Whether every access is proven.
+    pub fn is_proven(&self) -> bool {
+        matches!(self, Self::Proven(_))
+    }
+
+    /// The accesses and preconditions, unless the kernel was refused.
+    pub fn contract(&self) -> Option<&Contract> {
+        match self {
+            Self::Proven(contract) | Self::Checked(contract) => Some(contract),
+            Self::Refused(_) => None,
+        }
+    }
+
+    /// The reason for which the kernel was refused.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+}
+
+impl Display for Verdict {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Proven(contract) | Self::Checked(contract) => contract.fmt(f),
+            Self::Refused(refusal) => refusal.fmt(f),
+        }
+    }
+}
+
+/// The reason for which a kernel or a launch is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The name of the kernel.
+    pub kernel: String,
+    /// The line in the PTX text.
+    pub line: u32,
+    /// The reason.
+    pub reason: String,
+}
+
+impl Display for Refusal {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: PTX line {}: refused: {}",
+            self.kernel, self.line, self.reason
+        )
+    }
+}
+
+/// The place that an access belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Root {
+    /// The buffer whose address is in this parameter at this offset.
+    Buffer {
+        /// The number of the parameter, from 0.
+        parameter: u32,
+        /// The offset in bytes in the parameter.
+        offset: u64,
+    },
+    /// A variable of the kernel or of its module.
+    Variable(String),
+}
+
+/// What the analysis found for one access.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// No thread executes it in this launch.
+    Unreached,
+    /// It stays in its place.
+    Proven {
+        /// The place.
+        root: Root,
+        /// The first byte that a thread may access.
+        low: u64,
+        /// The byte after the last one that a thread may access.
+        high: u64,
+    },
+    /// It is not proven.
+    Checked {
+        /// The place, if it is known.
+        root: Option<Root>,
+        /// The reason.
+        reason: Reason,
+    },
+}
+
+/// The reason for which an access is not proven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The address is not that of one parameter or variable plus an offset.
+    UnknownAddress,
+    /// The instruction accesses another state space than that of the address.
+    WrongSpace,
+    /// The offset has no bound.
+    NoBound,
+    /// The offset has a bound that is not in the place.
+    OutOfRange {
+        /// The lower bound.
+        low: i128,
+        /// The upper bound, after the last byte.
+        high: i128,
+        /// The size of the place.
+        bytes: u64,
+    },
+    /// The address may not be a multiple of `align`.
+    Misaligned {
+        /// The alignment that the instruction needs.
+        align: u64,
+    },
+    /// It writes to a buffer that the launch passes for reading.
+    ReadOnly,
+    /// Another module may define the variable.
+    UnknownSize,
+    /// It loads or stores a matrix, which is not modelled.
+    Matrix,
+    /// The analysis reached its limit of steps.
+    GaveUp,
+}
+
+impl Display for Reason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownAddress => {
+                f.write_str("the address is not that of one parameter or variable plus an offset")
+            }
+            Self::WrongSpace => f.write_str("the address belongs to another state space"),
+            Self::NoBound => f.write_str("the offset has no bound"),
+            Self::OutOfRange { low, high, bytes } => {
+                write!(f, "bytes {low} to {high} of {bytes}")
+            }
+            Self::Misaligned { align } => {
+                write!(f, "the address may not be a multiple of {align}")
+            }
+            Self::ReadOnly => f.write_str("it writes to an argument that is only read"),
+            Self::UnknownSize => f.write_str("another module may define the variable"),
+            Self::Matrix => f.write_str("accesses to matrices are not modelled"),
+            Self::GaveUp => f.write_str("the analysis gave up at its limit of steps"),
+        }
+    }
+}
+
+/// An access and what the analysis found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessReport {
+    /// The line in the PTX text.
+    pub line: u32,
+    /// The position in the source, if the PTX text has it.
+    pub location: Option<Location>,
+    /// The opcode with its modifiers.
+    pub mnemonic: String,
+    /// What it does.
+    pub kind: AccessKind,
+    /// The state space; `None` for a generic address.
+    pub space: Option<Space>,
+    /// The number of bytes.
+    pub size: u32,
+    /// The result.
+    pub outcome: Outcome,
+}
+
+/// What a buffer must be, so that the proven accesses to it stay inside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Precondition {
+    /// The name of the parameter, with an offset if the address is not at its beginning.
+    pub buffer: String,
+    /// The place.
+    pub root: Root,
+    /// The smallest size in bytes.
+    pub bytes: u64,
+    /// The same as an expression in the scalar parameters.
+    pub expression: String,
+    /// The smallest alignment.
+    pub align: u64,
+    /// Whether the kernel writes to it.
+    pub is_written: bool,
+    /// The PTX line of the access that needs the size.
+    pub line: u32,
+    /// The position of that access in the source.
+    pub location: Option<Location>,
+}
+
+/// The accesses of a kernel in one launch. Its `Display` lists the preconditions and the accesses
+/// that are not proven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contract {
+    /// The name of the kernel.
+    pub kernel: String,
+    /// What the buffers must be.
+    pub preconditions: Vec<Precondition>,
+    /// All accesses, in the order of the text.
+    pub accesses: Vec<AccessReport>,
+    /// The variables of the module that the kernel accesses, or may access.
+    pub variables: Vec<String>,
+}
+
+fn source(f: &mut Formatter<'_>, line: u32, location: Option<Location>) -> fmt::Result {
+    write!(f, "PTX line {line}")?;
+    match location {
+        Some(at) => write!(f, ", file {} line {}", at.file, at.line),
+        None => Ok(()),
+    }
+}
+
+impl Display for Contract {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}:", self.kernel)?;
+        for condition in &self.preconditions {
+            let (name, verb) = (
+                &condition.buffer,
+                if condition.is_written {
+                    "writes"
+                } else {
+                    "reads"
+                },
+            );
+            write!(f, "  {} ≤ bytes({name}), {verb}, ", condition.expression)?;
+            source(f, condition.line, condition.location)?;
+            writeln!(f, "; aligned to {}", condition.align)?;
+        }
+        for access in &self.accesses {
+            if let Outcome::Checked { reason, .. } = &access.outcome {
+                write!(f, "  not proven: {}, ", access.mnemonic)?;
+                source(f, access.line, access.location)?;
+                writeln!(f, ": {reason}")?;
+            }
+        }
+        Ok(())
+    }
+}

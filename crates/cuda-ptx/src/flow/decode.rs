@@ -1,0 +1,496 @@
+//! Turns one instruction into operations.
+//!
+//! An instruction that is not modelled exactly gives its destinations an unknown value. One that
+//! may access memory in a way that is not modelled, or that is not known, refuses the kernel.
+
+use crate::ast::{Instruction, Literal, Location, Operand};
+
+use super::Refused;
+use super::names::{Name, Names, Reg, bits_of};
+use super::op::{Access, Axis, Guard, Ins, Op, Relation, Source, Special, UNDEFINED, Var};
+
+/// Instructions that access no memory. Their first operand is their destination if they have one.
+const PURE: &[&str] = &[
+    "abs",
+    "activemask",
+    "add",
+    "addc",
+    "and",
+    "bar",
+    "barrier",
+    "bfe",
+    "bfi",
+    "bfind",
+    "bmsk",
+    "brev",
+    "clz",
+    "cnot",
+    "copysign",
+    "cos",
+    "createpolicy",
+    "cvt",
+    "cvta",
+    "div",
+    "dp2a",
+    "dp4a",
+    "elect",
+    "ex2",
+    "fence",
+    "fma",
+    "fns",
+    "getctarank",
+    "griddepcontrol",
+    "isspacep",
+    "lg2",
+    "lop3",
+    "mad",
+    "mad24",
+    "madc",
+    "mapa",
+    "match",
+    "max",
+    "membar",
+    "min",
+    "mma",
+    "mov",
+    "movmatrix",
+    "mul",
+    "mul24",
+    "nanosleep",
+    "neg",
+    "not",
+    "or",
+    "pmevent",
+    "popc",
+    "prmt",
+    "rcp",
+    "redux",
+    "rem",
+    "rsqrt",
+    "sad",
+    "selp",
+    "set",
+    "setmaxnreg",
+    "setp",
+    "shf",
+    "shfl",
+    "shl",
+    "shr",
+    "sin",
+    "slct",
+    "sqrt",
+    "sub",
+    "subc",
+    "szext",
+    "tanh",
+    "testp",
+    "vabsdiff2",
+    "vabsdiff4",
+    "vote",
+    "xor",
+];
+
+/// The state while a function is lowered.
+#[derive(Debug)]
+pub(super) struct Decoder<'a> {
+    pub(super) names: Names<'a>,
+    pub(super) vars: Vec<Var>,
+    pub(super) accesses: Vec<Access>,
+    /// The operations of the current block.
+    pub(super) ins: Vec<Ins>,
+    pub(super) location: Option<Location>,
+    pub(super) guard: Option<Guard>,
+}
+
+/// The bits and the signedness of an integer type.
+pub(super) fn integer(ty: &str) -> Option<(u32, bool)> {
+    let is_integer = matches!(ty.as_bytes().first(), Some(b'u' | b's' | b'b'));
+    match (is_integer, bits_of(ty)) {
+        (true, bits @ (8 | 16 | 32 | 64)) => Some((bits, ty.starts_with('s'))),
+        _ => None,
+    }
+}
+
+pub(super) const NO: Source = Source::Unknown;
+
+impl<'a> Decoder<'a> {
+    pub(super) fn register(&mut self, operand: &Operand<'a>) -> Option<Reg> {
+        match operand {
+            Operand::Name(name) => match self.names.find(name) {
+                Some(Name::Reg(reg)) => Some(reg),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    pub(super) fn predicate_source(&mut self, name: &'a str) -> Source {
+        self.source(&Operand::Name(name), 1)
+    }
+
+    fn push(&mut self, op: Op, sources: [Source; 3], target: Reg, guard: Option<Guard>) {
+        let previous = if guard.is_some() {
+            target.number
+        } else {
+            UNDEFINED
+        };
+        self.ins.push(Ins {
+            op,
+            sources,
+            target: Some(target.number),
+            guard,
+            previous,
+        });
+    }
+
+    /// Computes `op` in a new register.
+    fn temporary(&mut self, op: Op, sources: [Source; 3], bits: u32) -> Source {
+        let reg = self.names.fresh(bits);
+        self.push(op, sources, reg, None);
+        Source::Value(reg.number)
+    }
+
+    /// Sets `target` to the result of `op`, which has `bits` bits.
+    pub(super) fn set(&mut self, op: Op, sources: [Source; 3], bits: u32, target: &Operand<'a>) {
+        match self.register(target) {
+            Some(reg) if reg.bits == bits => self.push(op, sources, reg, self.guard),
+            _ => self.clobber(target),
+        }
+    }
+
+    /// Gives every register of `target` an unknown value.
+    pub(super) fn clobber(&mut self, target: &Operand<'a>) {
+        self.clobber_within(target, None);
+    }
+
+    /// The same for registers that hold an integer in `range`.
+    pub(super) fn clobber_within(&mut self, target: &Operand<'a>, range: Option<(i128, i128)>) {
+        match target {
+            Operand::Vector(operands) => {
+                for operand in operands {
+                    self.clobber_within(operand, range);
+                }
+            }
+            Operand::Pair(pair) => {
+                self.clobber_within(&pair.0, range);
+                self.clobber_within(&pair.1, None);
+            }
+            Operand::Name(_) => {
+                let Some(reg) = self.register(target) else {
+                    return;
+                };
+                let op = if reg.bits == 1 {
+                    Op::BoolUnknown
+                } else {
+                    let (low, high) = range.unwrap_or((0, (1 << reg.bits.min(64)) - 1));
+                    let bits = reg.bits;
+                    Op::Unknown { bits, low, high }
+                };
+                self.push(op, [NO; 3], reg, self.guard);
+            }
+            _ => {}
+        }
+    }
+
+    /// A source of an integer operation with `bits` bits.
+    pub(super) fn source(&mut self, operand: &Operand<'a>, bits: u32) -> Source {
+        match operand {
+            Operand::Literal(Literal::Int(value)) => Source::Number(*value),
+            Operand::Name("WARP_SZ") => Source::Special(Special::WarpSize),
+            Operand::Name("%laneid") if bits == 32 => Source::Special(Special::LaneId),
+            Operand::Name("%dynamic_smem_size") if bits == 32 => {
+                Source::Special(Special::DynamicShared)
+            }
+            Operand::Name(name) | Operand::Offset(name, _) => {
+                let offset = match operand {
+                    Operand::Offset(_, offset) => *offset,
+                    _ => 0,
+                };
+                match self.names.find(name) {
+                    Some(Name::Reg(reg)) if reg.bits == bits && offset == 0 => {
+                        Source::Value(reg.number)
+                    }
+                    Some(Name::Var(var)) if bits >= 32 => Source::Address(var, offset),
+                    _ => NO,
+                }
+            }
+            Operand::Member(name, axis) if bits == 32 => {
+                let Some(axis) = Axis::parse(axis) else {
+                    return NO;
+                };
+                match *name {
+                    "%tid" => Source::Special(Special::Tid(axis)),
+                    "%ntid" => Source::Special(Special::Ntid(axis)),
+                    "%ctaid" => Source::Special(Special::Ctaid(axis)),
+                    "%nctaid" => Source::Special(Special::Nctaid(axis)),
+                    _ => NO,
+                }
+            }
+            _ => NO,
+        }
+    }
+
+    /// A predicate, or its negation if the operand is `!p`.
+    fn predicate(&mut self, operand: &Operand<'a>) -> Source {
+        match operand {
+            Operand::Not(name) => {
+                let source = self.source(&Operand::Name(name), 1);
+                self.temporary(Op::BoolNot, [source, NO, NO], 1)
+            }
+            _ => self.source(operand, 1),
+        }
+    }
+
+    /// Decodes an instruction that is neither a branch nor an end.
+    pub(super) fn instruction(&mut self, instruction: &Instruction<'a>) -> Result<(), Refused> {
+        self.guard = instruction.predicate.map(|predicate| Guard {
+            predicate: self.source(&Operand::Name(predicate.name), 1),
+            negated: predicate.negated,
+        });
+        let is_decoded = match instruction.opcode {
+            "ld" | "ldu" | "st" | "atom" | "red" | "cp" | "mbarrier" | "ldmatrix" | "stmatrix"
+            | "wmma" | "prefetch" | "prefetchu" | "applypriority" | "discard" => {
+                return self.memory(instruction);
+            }
+            opcode if PURE.contains(&opcode) => self.pure(instruction).is_some(),
+            opcode => {
+                let reason = match opcode {
+                    "call" => "call of a function",
+                    "tex" | "tld4" | "suld" | "sust" | "sured" | "suq" | "txq" | "istypep" => {
+                        "textures and surfaces"
+                    }
+                    _ => "unknown instruction",
+                };
+                let reason = format!("{reason}: {}", instruction.mnemonic());
+                return Refused::new(instruction.line, reason);
+            }
+        };
+        if !is_decoded && let Some(target) = instruction.operands.first() {
+            self.clobber(target);
+        }
+        Ok(())
+    }
+
+    /// Decodes an instruction that accesses no memory, or returns `None` if it is not modelled.
+    fn pure(&mut self, instruction: &Instruction<'a>) -> Option<()> {
+        let (opcode, operands) = (instruction.opcode, &instruction.operands);
+        let ty = *instruction.modifiers.last()?;
+        let target = operands.first()?;
+        if instruction.has("sat") || instruction.has("cc") {
+            return None;
+        }
+        if ty == "pred" {
+            return self.boolean(instruction);
+        }
+        match opcode {
+            "setp" => return self.comparison(instruction),
+            "cvta" => return self.conversion_of_address(instruction),
+            "selp" => {
+                let bits = bits_of(ty);
+                let [_, a, b, p] = operands.as_slice() else {
+                    return None;
+                };
+                let sources = [
+                    self.source(a, bits),
+                    self.source(b, bits),
+                    self.predicate(p),
+                ];
+                self.set(Op::Select { bits }, sources, bits, target);
+                return Some(());
+            }
+            "mov" => {
+                let bits = bits_of(ty);
+                let [_, a] = operands.as_slice() else {
+                    return None;
+                };
+                let source = self.source(a, bits);
+                self.set(Op::Copy { bits }, [source, NO, NO], bits, target);
+                return Some(());
+            }
+            "cvt" => {
+                let [to, from] = instruction.modifiers.as_slice() else {
+                    return None;
+                };
+                let ((to, to_signed), (from, signed)) = (integer(to)?, integer(from)?);
+                let [_, a] = operands.as_slice() else {
+                    return None;
+                };
+                let (source, bits) = match self.register(a) {
+                    Some(reg) if reg.bits >= from => (Source::Value(reg.number), reg.bits),
+                    Some(_) => return None,
+                    None => (self.source(a, from), from),
+                };
+                // Both steps use their own sign: that of the source to widen, and that of the
+                // result to fill a wider register.
+                let width = self.register(target)?.bits;
+                if width < to || bits > 64 || width > 64 {
+                    return None;
+                }
+                let value = Op::Extend {
+                    from,
+                    signed,
+                    bits: 64,
+                };
+                let value = self.temporary(value, [source, NO, NO], 64);
+                let fill = Op::Extend {
+                    from: to,
+                    signed: to_signed,
+                    bits: width,
+                };
+                self.set(fill, [value, NO, NO], width, target);
+                return Some(());
+            }
+            "popc" | "clz" => {
+                let high = i128::from(bits_of(ty));
+                self.clobber_within(target, Some((0, high)));
+                return Some(());
+            }
+            _ => {}
+        }
+        let (bits, signed) = integer(ty)?;
+        let mut sources = [NO; 3];
+        for (source, operand) in sources.iter_mut().zip(operands.get(1..)?) {
+            *source = self.source(operand, bits);
+        }
+        let [a, b, c] = sources;
+        let count = operands.len();
+        let plain = instruction.modifiers.len() == 1;
+        let op = match (opcode, count, plain) {
+            ("add", 3, true) => Op::Add { bits },
+            ("sub", 3, true) => Op::Sub { bits },
+            ("neg", 2, true) => {
+                self.set(Op::Sub { bits }, [Source::Number(0), a, NO], bits, target);
+                return Some(());
+            }
+            ("mul" | "mad", 3 | 4, false) => {
+                let wide = instruction.modifiers.first() == Some(&"wide");
+                let op = match *instruction.modifiers.first()? {
+                    "lo" => Op::Mul { bits },
+                    "hi" => Op::MulHigh { bits, signed },
+                    "wide" if bits < 64 => Op::MulWide { bits, signed },
+                    _ => return None,
+                };
+                let result = if wide { bits * 2 } else { bits };
+                if opcode == "mul" {
+                    self.set(op, [a, b, NO], result, target);
+                } else {
+                    let product = self.temporary(op, [a, b, NO], result);
+                    let c = self.source(operands.get(3)?, result);
+                    self.set(Op::Add { bits: result }, [product, c, NO], result, target);
+                }
+                return Some(());
+            }
+            ("div", 3, true) => Op::Div { bits, signed },
+            ("rem", 3, true) => Op::Rem { bits, signed },
+            ("min", 3, true) => Op::Min { bits, signed },
+            ("max", 3, true) => Op::Max { bits, signed },
+            ("and", 3, true) => Op::And { bits },
+            ("or", 3, true) => Op::Or { bits },
+            ("xor", 3, true) => Op::Xor { bits },
+            ("not", 2, true) => Op::Not { bits },
+            ("shl" | "shr", 3, true) => {
+                let amount = self.source(operands.get(2)?, 32);
+                let left = opcode == "shl";
+                let op = if left {
+                    Op::Shl { bits }
+                } else {
+                    Op::Shr { bits, signed }
+                };
+                self.set(op, [a, amount, NO], bits, target);
+                return Some(());
+            }
+            ("bfe", 4, true) if !signed => {
+                let (at, length) = (operands.get(2)?, operands.get(3)?);
+                let (at, length) = (self.source(at, 32), self.source(length, 32));
+                self.set(Op::Field { bits }, [a, at, length], bits, target);
+                return Some(());
+            }
+            _ => return None,
+        };
+        self.set(op, [a, b, c], bits, target);
+        Some(())
+    }
+
+    fn boolean(&mut self, instruction: &Instruction<'a>) -> Option<()> {
+        let op = match instruction.opcode {
+            "and" => Op::BoolAnd,
+            "or" | "mov" => Op::BoolOr,
+            "not" => Op::BoolNot,
+            _ => return None,
+        };
+        let target = instruction.operands.first()?;
+        let a = self.predicate(instruction.operands.get(1)?);
+        let b = match instruction.operands.get(2) {
+            Some(operand) => self.predicate(operand),
+            None => a,
+        };
+        self.set(op, [a, b, NO], 1, target);
+        Some(())
+    }
+
+    fn comparison(&mut self, instruction: &Instruction<'a>) -> Option<()> {
+        let (relation, ty) = (
+            instruction.modifiers.first()?,
+            instruction.modifiers.last()?,
+        );
+        let (bits, mut signed) = integer(ty)?;
+        let relation = match *relation {
+            "eq" => Relation::Eq,
+            "ne" => Relation::Ne,
+            "lt" => Relation::Lt,
+            "le" => Relation::Le,
+            "gt" => Relation::Gt,
+            "ge" => Relation::Ge,
+            unsigned => {
+                signed = false;
+                match unsigned {
+                    "lo" => Relation::Lt,
+                    "ls" => Relation::Le,
+                    "hi" => Relation::Gt,
+                    "hs" => Relation::Ge,
+                    _ => return None,
+                }
+            }
+        };
+        let operands = &instruction.operands;
+        let sources = [
+            self.source(operands.get(1)?, bits),
+            self.source(operands.get(2)?, bits),
+            NO,
+        ];
+        let compare = Op::Compare {
+            bits,
+            signed,
+            relation,
+        };
+        let combine = match (instruction.modifiers.len(), operands.get(3)) {
+            (2, None) => None,
+            (3, Some(c)) => {
+                let op = match *instruction.modifiers.get(1)? {
+                    "and" => Op::BoolAnd,
+                    "or" => Op::BoolOr,
+                    _ => return None,
+                };
+                Some((op, self.predicate(c)))
+            }
+            _ => return None,
+        };
+        let first = self.temporary(compare, sources, 1);
+        let second = self.temporary(Op::BoolNot, [first, NO, NO], 1);
+        let mut results = [first, second];
+        if let Some((op, c)) = combine {
+            for result in &mut results {
+                *result = self.temporary(op, [*result, c, NO], 1);
+            }
+        }
+        let [first, second] = results;
+        match operands.first()? {
+            Operand::Pair(pair) => {
+                self.set(Op::BoolOr, [first, first, NO], 1, &pair.0);
+                self.set(Op::BoolOr, [second, second, NO], 1, &pair.1);
+            }
+            target => self.set(Op::BoolOr, [first, first, NO], 1, target),
+        }
+        Some(())
+    }
+}

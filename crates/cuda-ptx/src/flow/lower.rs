@@ -1,0 +1,321 @@
+//! Turns the statements of a function into blocks of operations.
+
+use std::collections::HashMap;
+
+use crate::ast::{Function, Instruction, Linkage, Module, Operand, Space, Statement, Variable};
+
+use super::decode::Decoder;
+use super::graph::Graph;
+use super::names::{Names, bits_of};
+use super::op::{Access, Guard, Ins, Param, Phi, Var};
+use super::{MAX_BLOCKS, MAX_OPS, Refused, ssa};
+
+/// A block: operations without branches between them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Block {
+    pub(crate) phis: Vec<Phi>,
+    pub(crate) ins: Vec<Ins>,
+    /// The condition under which the one predecessor of this block branches to it.
+    pub(crate) edge: Option<Guard>,
+    pub(crate) succs: Vec<u32>,
+}
+
+/// A kernel in the form that the analysis uses.
+#[derive(Clone, Debug)]
+pub(crate) struct Kernel {
+    pub(crate) name: String,
+    pub(crate) line: u32,
+    pub(crate) params: Vec<Param>,
+    pub(crate) vars: Vec<Var>,
+    pub(crate) accesses: Vec<Access>,
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) graph: Graph,
+    /// The width of each value, and the block that defines it.
+    pub(crate) values: Vec<(u32, u32)>,
+    /// Whether a value depends on a register that may not have been set.
+    pub(crate) is_undefined: Vec<bool>,
+    /// Whether an address or a branch depends on a value.
+    pub(crate) is_needed: Vec<bool>,
+}
+
+/// The end of a block before labels are resolved.
+#[derive(Debug)]
+enum End<'a> {
+    /// Continues with the next block.
+    Next,
+    /// `bra`
+    Jump(&'a str),
+    /// A conditional `bra`; else the next block.
+    Branch(Guard, &'a str),
+    /// `brx.idx`
+    Table(&'a str),
+    /// A conditional end; else the next block.
+    Leave(Guard),
+    /// `ret`, `exit`, `trap`
+    Exit,
+}
+
+/// The size of a variable in bytes, if it has one.
+fn size_of(variable: &Variable<'_>) -> Option<u64> {
+    let bits = match variable.ty {
+        "texref" | "surfref" | "samplerref" => 64,
+        ty => bits_of(ty),
+    };
+    let element = u64::from(bits / 8) * u64::from(variable.vector);
+    (element > 0).then(|| variable.count?.checked_mul(element))?
+}
+
+fn var(variable: &Variable<'_>, is_module: bool) -> Var {
+    let is_extern = variable.linkage == Linkage::Extern;
+    let is_dynamic = is_extern && variable.space == Space::Shared && variable.count.is_none();
+    let is_own = matches!(variable.linkage, Linkage::Internal | Linkage::Visible);
+    let element = u64::from(bits_of(variable.ty) / 8) * u64::from(variable.vector);
+    Var {
+        name: variable.name.to_owned(),
+        space: variable.space,
+        size: size_of(variable).filter(|_| is_own),
+        is_dynamic,
+        align: variable.align.unwrap_or(element).max(1),
+        is_module: is_module && matches!(variable.space, Space::Global | Space::Const),
+        param: None,
+    }
+}
+
+#[derive(Debug)]
+struct Lowering<'a> {
+    decoder: Decoder<'a>,
+    blocks: Vec<(Vec<Ins>, End<'a>)>,
+    labels: HashMap<&'a str, u32>,
+    tables: HashMap<&'a str, &'a [&'a str]>,
+    ops: usize,
+}
+
+/// Lowers `function`, which is defined in `module`.
+pub(crate) fn lower<'a>(
+    module: &'a Module<'a>,
+    function: &'a Function<'a>,
+) -> Result<Kernel, Refused> {
+    let Some(body) = &function.body else {
+        return Refused::new(function.line, "declaration without a body");
+    };
+    if !function.entry {
+        return Refused::new(function.line, "a function that is not a kernel");
+    }
+    let mut lowering = Lowering {
+        decoder: Decoder {
+            names: Names::new(),
+            vars: Vec::new(),
+            accesses: Vec::new(),
+            ins: Vec::new(),
+            location: None,
+            guard: None,
+        },
+        blocks: Vec::new(),
+        labels: HashMap::new(),
+        tables: HashMap::new(),
+        ops: 0,
+    };
+    for variable in &module.variables {
+        lowering.declare(variable, true);
+    }
+    let mut params = Vec::new();
+    for (index, variable) in function.params.iter().enumerate() {
+        let Some(size) = size_of(variable).filter(|_| variable.space == Space::Param) else {
+            let reason = format!("parameter {} has no known size", variable.name);
+            return Refused::new(variable.line, reason);
+        };
+        lowering.declare(variable, false);
+        if let Some(var) = lowering.decoder.vars.last_mut() {
+            var.param = Some(index as u32);
+        }
+        let name = variable.name.to_owned();
+        params.push(Param { name, size });
+    }
+    lowering.decoder.names.open();
+    for statement in body {
+        lowering.statement(statement)?;
+    }
+    lowering.end(End::Exit);
+    lowering.finish(function, params)
+}
+
+impl<'a> Lowering<'a> {
+    fn declare(&mut self, variable: &'a Variable<'a>, is_module: bool) {
+        let number = self.decoder.vars.len() as u32;
+        self.decoder.vars.push(var(variable, is_module));
+        self.decoder.names.declare_variable(variable.name, number);
+    }
+
+    fn end(&mut self, end: End<'a>) {
+        let ins = std::mem::take(&mut self.decoder.ins);
+        self.ops += ins.len();
+        self.blocks.push((ins, end));
+    }
+
+    fn statement(&mut self, statement: &'a Statement<'a>) -> Result<(), Refused> {
+        match statement {
+            Statement::Label(name, line) => {
+                self.end(End::Next);
+                let block = self.blocks.len() as u32;
+                if self.labels.insert(name, block).is_some() {
+                    return Refused::new(*line, format!("label {name} is defined twice"));
+                }
+            }
+            Statement::Instruction(instruction) => self.instruction(instruction)?,
+            Statement::Loc { at, .. } => self.decoder.location = Some(*at),
+            Statement::Open => self.decoder.names.open(),
+            Statement::Close => self.decoder.names.close(),
+            Statement::Register(register) => {
+                let bits = if register.vector > 1 {
+                    0
+                } else {
+                    bits_of(register.ty)
+                };
+                let names = &mut self.decoder.names;
+                names.declare_register(register.name, bits, register.count);
+            }
+            Statement::Variable(variable) => self.declare(variable, false),
+            Statement::BranchTargets(name, targets) => {
+                self.tables.insert(name, targets.as_slice());
+            }
+            Statement::CallTargets(..) | Statement::Prototype(..) => {}
+        }
+        Ok(())
+    }
+
+    fn instruction(&mut self, instruction: &'a Instruction<'a>) -> Result<(), Refused> {
+        let line = instruction.line;
+        if self.blocks.len() > MAX_BLOCKS || self.ops + self.decoder.ins.len() > MAX_OPS {
+            return Refused::new(line, "the kernel is too large");
+        }
+        let guard = instruction.predicate.map(|predicate| Guard {
+            predicate: self.decoder.predicate_source(predicate.name),
+            negated: predicate.negated,
+        });
+        let end = match (instruction.opcode, instruction.operands.as_slice(), guard) {
+            ("bra", [Operand::Name(label)], None) => End::Jump(label),
+            ("bra", [Operand::Name(label)], Some(guard)) => End::Branch(guard, label),
+            ("brx", [_, Operand::Name(table)], None) => End::Table(table),
+            ("ret" | "exit" | "trap" | "brkpt", _, None) => End::Exit,
+            ("ret" | "exit" | "trap" | "brkpt", _, Some(guard)) => End::Leave(guard),
+            ("bra" | "brx", ..) => {
+                let reason = format!("unknown branch: {}", instruction.mnemonic());
+                return Refused::new(line, reason);
+            }
+            _ => return self.decoder.instruction(instruction),
+        };
+        self.end(end);
+        Ok(())
+    }
+
+    fn label(&self, name: &str, line: u32) -> Result<u32, Refused> {
+        match self.labels.get(name) {
+            Some(block) => Ok(*block),
+            None => Refused::new(line, format!("label {name} is not defined")),
+        }
+    }
+
+    fn finish(mut self, function: &Function<'_>, params: Vec<Param>) -> Result<Kernel, Refused> {
+        let line = function.line;
+        let count = self.blocks.len();
+        let mut blocks: Vec<Block> = Vec::new();
+        blocks.resize_with(count, Block::default);
+        // Each conditional edge gets a block of its own, which the condition dominates.
+        let edge = |blocks: &mut Vec<Block>, from: usize, guard: Guard, to: Option<u32>| {
+            let number = blocks.len() as u32;
+            blocks.push(Block {
+                edge: Some(guard),
+                succs: to.into_iter().collect(),
+                ..Block::default()
+            });
+            blocks[from].succs.push(number);
+        };
+        for (index, (ins, end)) in std::mem::take(&mut self.blocks).into_iter().enumerate() {
+            blocks[index].ins = ins;
+            // The last block ends with `Exit`.
+            let next = Some(index as u32 + 1).filter(|next| (*next as usize) < count);
+            let not = |guard: Guard| Guard {
+                negated: !guard.negated,
+                ..guard
+            };
+            match end {
+                End::Next => blocks[index].succs.extend(next),
+                End::Jump(name) => {
+                    let target = self.label(name, line)?;
+                    blocks[index].succs.push(target);
+                }
+                End::Branch(guard, name) => {
+                    let target = self.label(name, line)?;
+                    edge(&mut blocks, index, guard, Some(target));
+                    edge(&mut blocks, index, not(guard), next);
+                }
+                End::Leave(guard) => edge(&mut blocks, index, not(guard), next),
+                End::Table(name) => {
+                    let Some(table) = self.tables.get(name) else {
+                        return Refused::new(line, format!("table {name} is not defined"));
+                    };
+                    for name in *table {
+                        let target = self.label(name, line)?;
+                        if !blocks[index].succs.contains(&target) {
+                            blocks[index].succs.push(target);
+                        }
+                    }
+                }
+                End::Exit => {}
+            }
+            if blocks.len() > 4 * MAX_BLOCKS {
+                return Refused::new(line, "the kernel has too many branches");
+            }
+        }
+        let succs: Vec<Vec<u32>> = blocks.iter().map(|block| block.succs.clone()).collect();
+        let edges: usize = succs.iter().map(Vec::len).sum();
+        let Some(graph) = Graph::new(&succs).filter(|_| edges <= 8 * MAX_BLOCKS) else {
+            return Refused::new(line, "the control flow is too complex");
+        };
+        let widths = std::mem::take(&mut self.decoder.names.widths);
+        let Some(values) = ssa::construct(&mut blocks, &graph, &widths) else {
+            return Refused::new(line, "the data flow is too complex");
+        };
+        let is_undefined = ssa::undefined(&blocks, &graph, values.len());
+        let is_needed = ssa::needed(&blocks, &graph, values.len());
+        Ok(Kernel {
+            name: function.name.to_owned(),
+            line,
+            params,
+            vars: self.decoder.vars,
+            accesses: self.decoder.accesses,
+            blocks,
+            graph,
+            values,
+            is_undefined,
+            is_needed,
+        })
+    }
+}
+
+impl Kernel {
+    /// The names of the variables of the module whose addresses the kernel uses.
+    pub(crate) fn used_variables(&self) -> Vec<String> {
+        let mut is_used = vec![false; self.vars.len()];
+        let blocks = self
+            .graph
+            .order
+            .iter()
+            .map(|&block| &self.blocks[block as usize]);
+        for source in blocks
+            .flat_map(|block| &block.ins)
+            .flat_map(|ins| ins.sources)
+        {
+            if let super::op::Source::Address(var, _) = source {
+                is_used[var as usize] = true;
+            }
+        }
+        let used = self
+            .vars
+            .iter()
+            .zip(is_used)
+            .filter(|(_, is_used)| *is_used);
+        let module = used.filter(|(var, _)| var.is_module);
+        module.map(|(var, _)| var.name.clone()).collect()
+    }
+}

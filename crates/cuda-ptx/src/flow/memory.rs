@@ -1,0 +1,298 @@
+//! Turns instructions that access memory into operations.
+
+use crate::ast::{Base, Instruction, Literal, Operand, Space};
+
+use super::decode::{Decoder, NO, integer};
+use super::names::{Name, bits_of};
+use super::op::{Access, AccessKind, Ins, Op, Source, UNDEFINED};
+use super::{Refused, is_window};
+
+/// The space of an access, or `Err` for the shared memory of another block.
+pub(super) fn space_of(instruction: &Instruction<'_>) -> Result<Option<Space>, Refused> {
+    for modifier in &instruction.modifiers {
+        return Ok(Some(match *modifier {
+            "global" => Space::Global,
+            "shared" | "shared::cta" => Space::Shared,
+            "local" => Space::Local,
+            "const" => Space::Const,
+            "param" | "param::entry" => Space::Param,
+            "shared::cluster" => {
+                return Refused::new(
+                    instruction.line,
+                    "access to the shared memory of another block",
+                );
+            }
+            "param::func" => return Refused::new(instruction.line, "parameters of functions"),
+            _ => continue,
+        }));
+    }
+    Ok(None)
+}
+
+/// The bytes of a type with a vector size, such as `v4.f32`.
+fn size_of(instruction: &Instruction<'_>) -> Option<u32> {
+    let bits = bits_of(instruction.modifiers.last()?);
+    let vector = if instruction.has("v2") {
+        2
+    } else if instruction.has("v4") {
+        4
+    } else if instruction.has("v8") {
+        8
+    } else {
+        1
+    };
+    (bits >= 8).then_some(bits / 8 * vector)
+}
+
+impl<'a> Decoder<'a> {
+    /// `cvta`
+    pub(super) fn conversion_of_address(&mut self, instruction: &Instruction<'a>) -> Option<()> {
+        let space = space_of(instruction).ok()??;
+        let [target, from] = instruction.operands.as_slice() else {
+            return None;
+        };
+        if instruction.modifiers.last() != Some(&"u64") {
+            return None;
+        }
+        let source = self.source(from, 64);
+        let op = match instruction.has("to") {
+            true => Op::FromGeneric { space },
+            false => Op::ToGeneric { space },
+        };
+        self.set(op, [source, NO, NO], 64, target);
+        Some(())
+    }
+
+    /// Records an access at the address of `operand`.
+    fn access(
+        &mut self,
+        instruction: &Instruction<'a>,
+        operand: &Operand<'a>,
+        kind: AccessKind,
+        space: Option<Space>,
+        size: Option<u32>,
+    ) -> Result<(), Refused> {
+        let Operand::Address(base, offset) = operand else {
+            return Refused::new(instruction.line, "an operand that is not an address");
+        };
+        let (source, bits) = match base {
+            Base::Absolute => (Source::Number(0), 64),
+            Base::Name(name) => match self.names.find(name) {
+                Some(Name::Reg(reg)) if reg.bits == 64 => (Source::Value(reg.number), 64),
+                Some(Name::Reg(reg)) if reg.bits == 32 && space.is_some_and(is_window) => {
+                    (Source::Value(reg.number), 32)
+                }
+                Some(Name::Var(var)) => (Source::Address(var, 0), 64),
+                _ => (NO, 64),
+            },
+        };
+        let number = self.accesses.len() as u32;
+        self.accesses.push(Access {
+            kind,
+            space,
+            size: size.unwrap_or(1),
+            is_simple: size.is_some(),
+            offset: *offset,
+            bits,
+            line: instruction.line,
+            location: self.location,
+            mnemonic: instruction.mnemonic(),
+        });
+        self.ins.push(Ins {
+            op: Op::Access(number),
+            sources: [source, NO, NO],
+            target: None,
+            guard: self.guard,
+            previous: UNDEFINED,
+        });
+        Ok(())
+    }
+
+    pub(super) fn memory(&mut self, instruction: &Instruction<'a>) -> Result<(), Refused> {
+        let line = instruction.line;
+        let unknown = |what: &str| {
+            let text = format!("{what}: {}", instruction.mnemonic());
+            Refused::new(line, text)
+        };
+        for unmodelled in ["async", "bulk", "tensormap", "tensor"] {
+            if instruction.has(unmodelled) && instruction.opcode != "cp" {
+                return unknown("asynchronous copies and reductions");
+            }
+        }
+        let operands = &instruction.operands;
+        let (Some(first), second) = (operands.first(), operands.get(1)) else {
+            return match instruction.has("async") {
+                true => Ok(()),
+                false => unknown("an instruction without operands"),
+            };
+        };
+        match (instruction.opcode, second) {
+            ("cp", _) => self.asynchronous_copy(instruction),
+            ("ld" | "ldu", Some(address)) => {
+                let space = space_of(instruction)?;
+                let Some(size) = size_of(instruction) else {
+                    return unknown("unknown type");
+                };
+                if space == Some(Space::Param) && self.load_param(instruction, first, address, size)
+                {
+                    return Ok(());
+                }
+                self.access(instruction, address, AccessKind::Read, space, Some(size))?;
+                let range = instruction.modifiers.last().and_then(|ty| integer(ty));
+                // A signed load may fill a wider register with ones.
+                let range = range.filter(|(_, signed)| !signed);
+                self.clobber_within(first, range.map(|(bits, _)| (0, (1 << bits) - 1)));
+                Ok(())
+            }
+            ("st", Some(_)) => {
+                let space = space_of(instruction)?;
+                let Some(size) = size_of(instruction) else {
+                    return unknown("unknown type");
+                };
+                if matches!(space, Some(Space::Param | Space::Const)) {
+                    return unknown("store to parameters or constants");
+                }
+                self.access(instruction, first, AccessKind::Write, space, Some(size))
+            }
+            ("atom" | "red", Some(second)) => {
+                let space = space_of(instruction)?;
+                let Some(size) = size_of(instruction) else {
+                    return unknown("unknown type");
+                };
+                if instruction.opcode == "red" {
+                    return self.access(instruction, first, AccessKind::Write, space, Some(size));
+                }
+                self.access(instruction, second, AccessKind::Atomic, space, Some(size))?;
+                self.clobber(first);
+                Ok(())
+            }
+            ("mbarrier", _) => {
+                let space = space_of(instruction)?;
+                if let Some(address) = operands.iter().find(|o| matches!(o, Operand::Address(..))) {
+                    self.access(instruction, address, AccessKind::Atomic, space, Some(8))?;
+                } else if !instruction.has("pending_count") {
+                    return unknown("unknown barrier");
+                }
+                self.clobber(first);
+                Ok(())
+            }
+            ("ldmatrix" | "stmatrix" | "wmma", Some(second)) => {
+                if instruction.has("mma") {
+                    self.clobber(first);
+                    return Ok(());
+                }
+                let space = space_of(instruction)?;
+                let store = instruction.opcode == "stmatrix" || instruction.has("store");
+                let (address, kind) = match store {
+                    true => (first, AccessKind::Write),
+                    false => (second, AccessKind::Read),
+                };
+                self.access(instruction, address, kind, space, None)?;
+                self.clobber(first);
+                Ok(())
+            }
+            ("prefetch" | "prefetchu", _) => {
+                let space = space_of(instruction)?;
+                self.access(instruction, first, AccessKind::Read, space, Some(1))
+            }
+            ("applypriority" | "discard", _) => {
+                let space = space_of(instruction)?;
+                self.access(instruction, first, AccessKind::Write, space, Some(128))
+            }
+            _ => unknown("operands are missing"),
+        }
+    }
+
+    /// `cp.async [shared], [global], size{, source size}`.
+    fn asynchronous_copy(&mut self, instruction: &Instruction<'a>) -> Result<(), Refused> {
+        let refuse = || Refused::new(instruction.line, "bulk copies");
+        if !instruction.has("async") || instruction.has("bulk") || instruction.has("tensor") {
+            return refuse();
+        }
+        if instruction.has("commit_group") || instruction.has("wait_group") {
+            return Ok(());
+        }
+        let operands = &instruction.operands;
+        if instruction.has("mbarrier") {
+            let Some(address) = operands.first() else {
+                return refuse();
+            };
+            let space = space_of(instruction)?;
+            return self.access(instruction, address, AccessKind::Atomic, space, Some(8));
+        }
+        let (Some(to), Some(from)) = (operands.first(), operands.get(1)) else {
+            return refuse();
+        };
+        let Some(Operand::Literal(Literal::Int(size @ (4 | 8 | 16)))) = operands.get(2) else {
+            return refuse();
+        };
+        // A smaller source size, or an ignored source, reads less.
+        let size = Some(*size as u32);
+        self.access(
+            instruction,
+            to,
+            AccessKind::Write,
+            Some(Space::Shared),
+            size,
+        )?;
+        self.access(
+            instruction,
+            from,
+            AccessKind::Read,
+            Some(Space::Global),
+            size,
+        )
+    }
+
+    /// Loads a parameter at a constant offset. Returns whether it is one.
+    fn load_param(
+        &mut self,
+        instruction: &Instruction<'a>,
+        target: &Operand<'a>,
+        address: &Operand<'a>,
+        size: u32,
+    ) -> bool {
+        let Operand::Address(Base::Name(name), offset) = address else {
+            return false;
+        };
+        let Some(Name::Var(var)) = self.names.find(name) else {
+            return false;
+        };
+        let Some(param) = self.vars.get(var as usize).and_then(|var| var.param) else {
+            return false;
+        };
+        let Ok(offset) = u64::try_from(*offset) else {
+            return false;
+        };
+        let targets = match target {
+            Operand::Vector(targets) => targets.as_slice(),
+            target => std::slice::from_ref(target),
+        };
+        let ty = instruction.modifiers.last().copied().unwrap_or("");
+        let signed = ty.starts_with('s');
+        let each = size / targets.len().max(1) as u32;
+        // A load beyond the end of the parameter is an access that is not proven.
+        let end = offset.checked_add(u64::from(size));
+        let declared = self.vars.get(var as usize).and_then(|var| var.size);
+        if end.is_none_or(|end| declared.is_none_or(|size| end > size)) || each > 8 {
+            return false;
+        }
+        for (index, target) in targets.iter().enumerate() {
+            let offset = offset + index as u64 * u64::from(each);
+            let bits = self.register(target).map_or(0, |reg| reg.bits);
+            if bits < 8 * each || bits > 64 {
+                self.clobber(target);
+                continue;
+            }
+            let op = Op::Param {
+                param,
+                offset,
+                size: each,
+                signed,
+                bits,
+            };
+            self.set(op, [NO; 3], bits, target);
+        }
+        true
+    }
+}

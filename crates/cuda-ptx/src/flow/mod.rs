@@ -1,0 +1,58 @@
+//! The control flow and data flow of one kernel.
+//!
+//! ```text
+//!    ssa      values: each register becomes one value per definition
+//!    lower    statements become blocks of operations
+//!    decode   one instruction becomes operations    memory   the same for accesses
+//!    graph    predecessors, order and dominators
+//!    names    registers and variables in nested scopes
+//!    op       operations
+//! ```
+//!
+//! A module uses only modules below it. A [`Kernel`] owns its data, so that it can be kept longer
+//! than the text.
+
+mod decode;
+mod graph;
+mod lower;
+mod memory;
+mod names;
+mod op;
+mod ssa;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use lower::{Block, Kernel, lower};
+pub use op::AccessKind;
+pub(crate) use op::{Access, Axis, Guard, Ins, Op, Phi, Relation, Source, Special, Value};
+
+use crate::ast::Space;
+
+/// The reason for which a kernel cannot be analysed at all, and its line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// The line in the PTX text.
+    pub(crate) line: u32,
+    /// The reason.
+    pub(crate) reason: String,
+}
+
+impl Refused {
+    fn new<T>(line: u32, reason: impl Into<String>) -> Result<T, Self> {
+        let reason = reason.into();
+        Err(Self { line, reason })
+    }
+}
+
+/// Whether addresses in `space` are 32 bits wide or 64.
+pub(crate) fn is_window(space: Space) -> bool {
+    matches!(
+        space,
+        Space::Shared | Space::Local | Space::Const | Space::Param
+    )
+}
+
+/// The largest numbers of blocks, operations and phis of one kernel.
+pub(crate) const MAX_BLOCKS: usize = 40_000;
+pub(crate) const MAX_OPS: usize = 400_000;
+pub(crate) const MAX_PHIS: usize = 400_000;

@@ -1,0 +1,124 @@
+//! Registers and variables in nested scopes.
+
+use std::collections::HashMap;
+
+use super::op::Value;
+
+/// A register: its number and its width. The width is 1 for a predicate and 0 if a vector or an
+/// unknown type makes it unusable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reg {
+    pub(super) number: Value,
+    pub(super) bits: u32,
+}
+
+/// The width of a scalar type, or 0.
+pub(super) fn bits_of(ty: &str) -> u32 {
+    match ty {
+        "pred" => 1,
+        "b8" | "u8" | "s8" => 8,
+        "b16" | "u16" | "s16" | "f16" | "bf16" => 16,
+        "b32" | "u32" | "s32" | "f32" | "f16x2" | "bf16x2" => 32,
+        "b64" | "u64" | "s64" | "f64" => 64,
+        "b128" => 128,
+        _ => 0,
+    }
+}
+
+/// What a name refers to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Name {
+    Reg(Reg),
+    /// The number of a variable.
+    Var(u32),
+}
+
+#[derive(Debug, Default)]
+struct Scope<'a> {
+    names: HashMap<&'a str, Name>,
+    /// Prefix, number of registers, and width.
+    counted: HashMap<&'a str, (u32, u32)>,
+    /// The registers of `counted` that were used.
+    used: HashMap<&'a str, Name>,
+}
+
+/// The names that are visible at one statement.
+#[derive(Debug)]
+pub(super) struct Names<'a> {
+    scopes: Vec<Scope<'a>>,
+    /// The widths of all registers so far.
+    pub(super) widths: Vec<u32>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new() -> Self {
+        Self {
+            scopes: vec![Scope::default()],
+            // Number 0 is the undefined value.
+            widths: vec![0],
+        }
+    }
+
+    pub(super) fn open(&mut self) {
+        self.scopes.push(Scope::default());
+    }
+
+    pub(super) fn close(&mut self) {
+        if self.scopes.len() > 1 {
+            self.scopes.pop();
+        }
+    }
+
+    /// A register without a name.
+    pub(super) fn fresh(&mut self, bits: u32) -> Reg {
+        let number = self.widths.len() as Value;
+        self.widths.push(bits);
+        Reg { number, bits }
+    }
+
+    pub(super) fn declare_variable(&mut self, name: &'a str, variable: u32) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.names.insert(name, Name::Var(variable));
+        }
+    }
+
+    pub(super) fn declare_register(&mut self, name: &'a str, bits: u32, count: Option<u32>) {
+        let reg = self.fresh(bits);
+        let Some(scope) = self.scopes.last_mut() else {
+            return;
+        };
+        match count {
+            Some(count) => {
+                scope.counted.insert(name, (count, bits));
+            }
+            None => {
+                scope.names.insert(name, Name::Reg(reg));
+            }
+        }
+    }
+
+    pub(super) fn find(&mut self, name: &'a str) -> Option<Name> {
+        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        for scope in self.scopes.iter_mut().rev() {
+            if let Some(found) = scope.names.get(name).or_else(|| scope.used.get(name)) {
+                return Some(*found);
+            }
+            // At most 7 digits: a function declares fewer than 2²⁰ numbered registers.
+            for length in 1..=digits.min(7) {
+                let (prefix, number) = name.split_at(name.len() - length);
+                let has_zero = number.len() > 1 && number.starts_with('0');
+                let Some(&(count, bits)) = scope.counted.get(prefix) else {
+                    continue;
+                };
+                if !has_zero && number.parse::<u32>().is_ok_and(|number| number < count) {
+                    let number = self.widths.len() as Value;
+                    self.widths.push(bits);
+                    let found = Name::Reg(Reg { number, bits });
+                    scope.used.insert(name, found);
+                    return Some(found);
+                }
+            }
+        }
+        None
+    }
+}

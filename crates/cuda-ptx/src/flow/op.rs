@@ -1,0 +1,223 @@
+//! Operations: what an instruction computes, as far as addresses can depend on it.
+
+use crate::ast::{Location, Space};
+
+/// A register before [`ssa`](super::ssa) has run, and a value after it.
+pub(crate) type Value = u32;
+
+/// The value of a register that no instruction has set.
+pub(crate) const UNDEFINED: Value = 0;
+
+/// A coordinate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Axis {
+    X,
+    Y,
+    Z,
+}
+
+impl Axis {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        match name {
+            "x" => Some(Self::X),
+            "y" => Some(Self::Y),
+            "z" => Some(Self::Z),
+            _ => None,
+        }
+    }
+}
+
+/// A special register whose value the analysis knows something about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Special {
+    Tid(Axis),
+    Ntid(Axis),
+    Ctaid(Axis),
+    Nctaid(Axis),
+    LaneId,
+    WarpSize,
+    DynamicShared,
+}
+
+/// A source of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A register, or a value.
+    Value(Value),
+    /// A number, in two's complement.
+    Number(u64),
+    /// A special register.
+    Special(Special),
+    /// The address of a variable, plus an offset.
+    Address(u32, i64),
+    /// Something else, of which nothing is known.
+    Unknown,
+}
+
+/// A comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Relation {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+/// An operation on integers of `bits` bits. The comment gives its sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    /// `a`
+    Copy { bits: u32 },
+    /// `a + b`
+    Add { bits: u32 },
+    /// `a - b`
+    Sub { bits: u32 },
+    /// The low half of `a · b`.
+    Mul { bits: u32 },
+    /// The high half of `a · b`.
+    MulHigh { bits: u32, signed: bool },
+    /// `a · b`; the result has twice the bits.
+    MulWide { bits: u32, signed: bool },
+    /// `a / b`
+    Div { bits: u32, signed: bool },
+    /// `a % b`
+    Rem { bits: u32, signed: bool },
+    /// The smaller of `a` and `b`.
+    Min { bits: u32, signed: bool },
+    /// The larger of `a` and `b`.
+    Max { bits: u32, signed: bool },
+    /// `a & b`
+    And { bits: u32 },
+    /// `a | b`
+    Or { bits: u32 },
+    /// `a ^ b`
+    Xor { bits: u32 },
+    /// `!a`
+    Not { bits: u32 },
+    /// `a << b`
+    Shl { bits: u32 },
+    /// `a >> b`
+    Shr { bits: u32, signed: bool },
+    /// The unsigned bit field of `a` at `b` with the length `c`.
+    Field { bits: u32 },
+    /// The low `from` bits of `a`, extended by their sign or by zeros to `bits`.
+    Extend { from: u32, signed: bool, bits: u32 },
+    /// `c ? a : b`
+    Select { bits: u32 },
+    /// The predicate `a relation b`.
+    Compare {
+        bits: u32,
+        signed: bool,
+        relation: Relation,
+    },
+    /// The predicate `a & b`.
+    BoolAnd,
+    /// The predicate `a | b`.
+    BoolOr,
+    /// The predicate `!a`.
+    BoolNot,
+    /// A predicate of which nothing is known.
+    BoolUnknown,
+    /// A number of which only the range is known.
+    Unknown { bits: u32, low: i128, high: i128 },
+    /// `a` converted from an address in `space` to a generic address.
+    ToGeneric { space: Space },
+    /// `a` converted from a generic address to an address in `space`.
+    FromGeneric { space: Space },
+    /// `size` bytes at `offset` of a parameter, extended as by `Extend`.
+    Param {
+        param: u32,
+        offset: u64,
+        size: u32,
+        signed: bool,
+        bits: u32,
+    },
+    /// The access with this number, at the address `a`.
+    Access(u32),
+}
+
+/// The predicate that guards an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Guard {
+    pub(crate) predicate: Source,
+    pub(crate) negated: bool,
+}
+
+/// An operation with its sources and its destination.
+#[derive(Clone, Debug)]
+pub(crate) struct Ins {
+    pub(crate) op: Op,
+    pub(crate) sources: [Source; 3],
+    /// The destination.
+    pub(crate) target: Option<Value>,
+    pub(crate) guard: Option<Guard>,
+    /// The value of the destination if the guard is false.
+    pub(crate) previous: Value,
+}
+
+/// The merge of values at the beginning of a block.
+#[derive(Clone, Debug)]
+pub(crate) struct Phi {
+    /// The register that it merges.
+    pub(super) register: Value,
+    pub(crate) target: Value,
+    /// A value for each predecessor of the block.
+    pub(crate) args: Vec<Value>,
+}
+
+/// What an access does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum AccessKind {
+    /// A load.
+    Read,
+    /// A store, or a reduction.
+    Write,
+    /// An atomic operation.
+    Atomic,
+}
+
+/// An access to memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    pub(crate) kind: AccessKind,
+    /// The state space; `None` for a generic address.
+    pub(crate) space: Option<Space>,
+    /// The number of bytes.
+    pub(crate) size: u32,
+    /// Whether the analysis knows which bytes it accesses: not for matrices.
+    pub(crate) is_simple: bool,
+    /// The offset that the instruction adds to its address.
+    pub(crate) offset: i64,
+    /// The bits of the register that holds the address.
+    pub(crate) bits: u32,
+    pub(crate) line: u32,
+    pub(crate) location: Option<Location>,
+    /// The opcode with its modifiers.
+    pub(crate) mnemonic: String,
+}
+
+/// A parameter of the kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Param {
+    pub(crate) name: String,
+    pub(crate) size: u64,
+}
+
+/// A variable whose address the kernel uses.
+#[derive(Clone, Debug)]
+pub(crate) struct Var {
+    pub(crate) name: String,
+    pub(crate) space: Space,
+    /// The size in bytes; `None` if another module may define it.
+    pub(crate) size: Option<u64>,
+    /// Whether its size is that of the dynamic shared memory of the launch.
+    pub(crate) is_dynamic: bool,
+    pub(crate) align: u64,
+    /// Whether it belongs to the module and keeps its contents after the kernel.
+    pub(crate) is_module: bool,
+    /// The number of the parameter if it is one.
+    pub(crate) param: Option<u32>,
+}

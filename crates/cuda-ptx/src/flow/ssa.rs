@@ -1,0 +1,278 @@
+//! Gives each definition of a register a value of its own, and merges values with phis (the
+//! algorithm of Cytron and others).
+
+use super::graph::Graph;
+use super::lower::Block;
+use super::op::{Guard, Ins, Phi, Source, UNDEFINED, Value};
+use super::{MAX_PHIS, op::Op};
+
+/// Rewrites registers to values. Returns the width and the block of each value, or `None` if there
+/// are too many.
+pub(super) fn construct(
+    blocks: &mut [Block],
+    graph: &Graph,
+    widths: &[u32],
+) -> Option<Vec<(u32, u32)>> {
+    insert_phis(blocks, graph, widths.len())?;
+    Some(Renaming::new(widths).run(blocks, graph))
+}
+
+/// Returns which values an address or a branch depends on.
+pub(super) fn needed(blocks: &[Block], graph: &Graph, count: usize) -> Vec<bool> {
+    let mut is_needed = vec![false; count];
+    let mut sources: Vec<Vec<Value>> = vec![Vec::new(); count];
+    let mut work = Vec::new();
+    for &number in &graph.order {
+        let block = &blocks[number as usize];
+        let value = |source| match source {
+            Source::Value(value) => Some(value),
+            _ => None,
+        };
+        work.extend(block.edge.and_then(|guard| value(guard.predicate)));
+        for phi in &block.phis {
+            sources[phi.target as usize].extend_from_slice(&phi.args);
+        }
+        for ins in &block.ins {
+            let guard = ins.guard.map(|guard| guard.predicate);
+            let all = ins.sources.into_iter().chain(guard).filter_map(value);
+            match ins.target {
+                Some(target) => sources[target as usize].extend(all.chain([ins.previous])),
+                None => work.extend(all),
+            }
+        }
+    }
+    while let Some(value) = work.pop() {
+        if !std::mem::replace(&mut is_needed[value as usize], true) {
+            work.append(&mut sources[value as usize]);
+        }
+    }
+    is_needed
+}
+
+/// Returns which values depend on a register that may not have been set. What memory contains does
+/// not count.
+pub(super) fn undefined(blocks: &[Block], graph: &Graph, count: usize) -> Vec<bool> {
+    let mut is_undefined = vec![false; count];
+    let mut users: Vec<Vec<Value>> = vec![Vec::new(); count];
+    let mut work = vec![UNDEFINED];
+    for &number in &graph.order {
+        let block = &blocks[number as usize];
+        for phi in &block.phis {
+            for &arg in &phi.args {
+                users[arg as usize].push(phi.target);
+            }
+        }
+        for ins in &block.ins {
+            let Some(target) = ins.target else {
+                continue;
+            };
+            let guard = ins.guard.map(|guard| guard.predicate);
+            for source in ins.sources.into_iter().chain(guard) {
+                if let Source::Value(value) = source {
+                    users[value as usize].push(target);
+                }
+            }
+            if guard.is_some() {
+                users[ins.previous as usize].push(target);
+            }
+        }
+    }
+    while let Some(value) = work.pop() {
+        if !std::mem::replace(&mut is_undefined[value as usize], true) {
+            work.append(&mut users[value as usize]);
+        }
+    }
+    is_undefined
+}
+
+/// Calls `visit` for each source of an operation that is a value.
+fn uses(ins: &mut Ins, mut visit: impl FnMut(&mut Value)) {
+    for source in &mut ins.sources {
+        if let Source::Value(value) = source {
+            visit(value);
+        }
+    }
+    if let Some(Guard {
+        predicate: Source::Value(value),
+        ..
+    }) = &mut ins.guard
+    {
+        visit(value);
+    }
+    visit(&mut ins.previous);
+}
+
+fn insert_phis(blocks: &mut [Block], graph: &Graph, registers: usize) -> Option<()> {
+    // A register that is used only in the blocks that define it, after the definition, needs none.
+    let mut is_global = vec![false; registers];
+    let mut defined_in: Vec<Vec<u32>> = vec![Vec::new(); registers];
+    let mut seen = vec![u32::MAX; registers];
+    for &number in &graph.order {
+        let block = &mut blocks[number as usize];
+        if let Some(Guard {
+            predicate: Source::Value(value),
+            ..
+        }) = block.edge
+        {
+            is_global[value as usize] = true;
+        }
+        for ins in &mut block.ins {
+            uses(ins, |value| {
+                if seen[*value as usize] != number {
+                    is_global[*value as usize] = true;
+                }
+            });
+            if let Some(target) = ins.target {
+                if seen[target as usize] != number {
+                    defined_in[target as usize].push(number);
+                }
+                seen[target as usize] = number;
+            }
+        }
+    }
+    let frontiers = frontiers(graph)?;
+    let mut phis = 0;
+    let mut has_phi = vec![UNDEFINED; blocks.len()];
+    for register in 1..registers as Value {
+        if !is_global[register as usize] {
+            continue;
+        }
+        let mut work = std::mem::take(&mut defined_in[register as usize]);
+        while let Some(block) = work.pop() {
+            for &join in &frontiers[block as usize] {
+                if std::mem::replace(&mut has_phi[join as usize], register) == register {
+                    continue;
+                }
+                let count = graph.preds[join as usize].len();
+                phis += count + 1;
+                if phis > MAX_PHIS {
+                    return None;
+                }
+                blocks[join as usize].phis.push(Phi {
+                    register,
+                    target: register,
+                    args: vec![UNDEFINED; count],
+                });
+                work.push(join);
+            }
+        }
+    }
+    Some(())
+}
+
+/// The dominance frontier of each block, or `None` if it is too large.
+fn frontiers(graph: &Graph) -> Option<Vec<Vec<u32>>> {
+    let mut frontiers: Vec<Vec<u32>> = vec![Vec::new(); graph.preds.len()];
+    let mut work = 0usize;
+    for &join in &graph.order {
+        // No branch leads to the entry: a label begins a block of its own.
+        if graph.preds[join as usize].len() < 2 {
+            continue;
+        }
+        for &pred in &graph.preds[join as usize] {
+            let mut runner = pred;
+            while runner != graph.parent[join as usize] {
+                work += 1;
+                if work > 8_000_000 {
+                    return None;
+                }
+                if frontiers[runner as usize].last() != Some(&join) {
+                    frontiers[runner as usize].push(join);
+                }
+                runner = graph.parent[runner as usize];
+            }
+        }
+    }
+    Some(frontiers)
+}
+
+struct Renaming<'a> {
+    widths: &'a [u32],
+    /// The current value of each register.
+    current: Vec<Value>,
+    /// What to restore when a block of the dominator tree is left.
+    undo: Vec<(Value, Value)>,
+    values: Vec<(u32, u32)>,
+}
+
+impl<'a> Renaming<'a> {
+    fn new(widths: &'a [u32]) -> Self {
+        Self {
+            widths,
+            current: vec![UNDEFINED; widths.len()],
+            undo: Vec::new(),
+            values: vec![(0, 0)],
+        }
+    }
+
+    fn define(&mut self, register: Value, block: u32) -> Value {
+        let value = self.values.len() as Value;
+        self.values.push((self.widths[register as usize], block));
+        self.undo.push((register, self.current[register as usize]));
+        self.current[register as usize] = value;
+        value
+    }
+
+    fn run(mut self, blocks: &mut [Block], graph: &Graph) -> Vec<(u32, u32)> {
+        let mut children: Vec<Vec<u32>> = vec![Vec::new(); blocks.len()];
+        for &block in graph.order.iter().skip(1) {
+            children[graph.parent[block as usize] as usize].push(block);
+        }
+        // A block, its next child, and the length of `undo` before it.
+        let mut stack = vec![(0u32, 0usize, 0usize)];
+        while let Some(&mut (block, ref mut next, before)) = stack.last_mut() {
+            let child = children[block as usize].get(*next).copied();
+            *next += 1;
+            if *next == 1 {
+                self.block(blocks, graph, block);
+            }
+            match child {
+                Some(child) => stack.push((child, 0, self.undo.len())),
+                None => {
+                    while self.undo.len() > before {
+                        if let Some((register, value)) = self.undo.pop() {
+                            self.current[register as usize] = value;
+                        }
+                    }
+                    stack.pop();
+                }
+            }
+        }
+        self.values
+    }
+
+    fn block(&mut self, blocks: &mut [Block], graph: &Graph, number: u32) {
+        let block = &mut blocks[number as usize];
+        // The guard of an edge is evaluated at the end of the predecessor, which dominates it.
+        if let Some(Guard {
+            predicate: Source::Value(value),
+            ..
+        }) = &mut block.edge
+        {
+            *value = self.current[*value as usize];
+        }
+        for index in 0..block.phis.len() {
+            let register = block.phis[index].register;
+            block.phis[index].target = self.define(register, number);
+        }
+        for ins in &mut block.ins {
+            uses(ins, |value| *value = self.current[*value as usize]);
+            if matches!(ins.op, Op::Access(_)) {
+                continue;
+            }
+            ins.target = ins.target.map(|register| self.define(register, number));
+        }
+        let succs = block.succs.clone();
+        for succ in succs {
+            let preds = &graph.preds[succ as usize];
+            let Some(slot) = preds.iter().position(|&pred| pred == number) else {
+                continue;
+            };
+            for phi in &mut blocks[succ as usize].phis {
+                if let Some(arg) = phi.args.get_mut(slot) {
+                    *arg = self.current[phi.register as usize];
+                }
+            }
+        }
+    }
+}

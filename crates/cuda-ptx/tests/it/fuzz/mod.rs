@@ -1,0 +1,273 @@
+//! Random kernels: no thread leaves the bounds that the analysis proved.
+//!
+//! `CUDA_FULL=1` runs the full number of programs, `CUDA_PTX_PROGRAMS=n` runs n, and `CUDA_SEED=n`
+//! runs the program of that seed.
+
+mod generate;
+mod interpret;
+
+use std::collections::HashMap;
+use std::env;
+
+use cuda_ptx::analysis::{Analysis, Argument, Buffer, LaunchValues, Outcome, Root, Verdict};
+use fastrand::Rng;
+
+use interpret::{Executed, Program, TILE, Thread, WINDOW};
+
+/// The number of programs, and that with `CUDA_FULL=1`.
+const PROGRAMS: u64 = 3_000;
+const FULL_PROGRAMS: u64 = 200_000;
+/// The steps of one thread, and the launches of one program.
+const STEPS: u32 = 300;
+const LAUNCHES: u32 = 2;
+
+/// What was seen in all programs.
+#[derive(Debug, Default)]
+struct Counts {
+    accesses: u64,
+    proven: u64,
+    unreached: u64,
+    threads: u64,
+    executed: u64,
+    /// Executions of proven accesses, and those that reached the last proven byte.
+    proven_executed: u64,
+    at_end: u64,
+    eval: Vec<std::time::Duration>,
+}
+
+/// The number of programs to run, and the seed of the first.
+pub(crate) fn programs(few: u64, many: u64) -> (u64, u64) {
+    let number = |name| {
+        env::var(name)
+            .ok()
+            .map(|value| value.parse().expect("a number"))
+    };
+    if let Some(seed) = number("CUDA_SEED") {
+        return (1, seed);
+    }
+    let full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
+    let default = if full { many } else { few };
+    (number("CUDA_PTX_PROGRAMS").unwrap_or(default), 0)
+}
+
+pub(crate) fn kernel_of(seed: u64) -> String {
+    generate::kernel(Rng::with_seed(seed))
+}
+
+#[test]
+fn proven_accesses_stay_in_their_bounds() {
+    let (programs, first) = programs(PROGRAMS, FULL_PROGRAMS);
+    let mut counts = Counts::default();
+    for seed in first..first + programs {
+        check(seed, &mut counts);
+    }
+    counts.eval.sort();
+    let e = std::mem::take(&mut counts.eval);
+    println!(
+        "eval median {:?} 90 {:?} 99 {:?} max {:?} sum {:?}",
+        e[e.len() / 2],
+        e[e.len() * 9 / 10],
+        e[e.len() * 99 / 100],
+        e.last(),
+        e.iter().sum::<std::time::Duration>()
+    );
+    println!("{programs} programs: {counts:?}");
+    if programs > 100 {
+        let reached = counts.accesses - counts.unreached;
+        assert!(
+            counts.proven * 4 > reached,
+            "few accesses are proven: {counts:?}"
+        );
+        assert!(
+            counts.at_end * 50 > counts.proven_executed,
+            "bounds are loose: {counts:?}"
+        );
+    }
+}
+
+fn check(seed: u64, counts: &mut Counts) {
+    let text = kernel_of(seed);
+    let module = cuda_ptx::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let function = &module.functions[0];
+    let analysis = Analysis::of(&module, function);
+    let program = Program::new(function);
+    let mut rng = Rng::with_seed(!seed);
+    for _ in 0..LAUNCHES {
+        let (launch, params) = launch(&mut rng);
+        let t = std::time::Instant::now();
+        let verdict = analysis.evaluate(&launch);
+        counts.eval.push(t.elapsed());
+        let outcomes = match &verdict {
+            Verdict::Refused(refusal) => panic!("CUDA_SEED={seed}: {refusal}\n{text}"),
+            verdict => &verdict.contract().expect("not refused").accesses,
+        };
+        counts.accesses += outcomes.len() as u64;
+        for access in outcomes {
+            match access.outcome {
+                Outcome::Proven { .. } => counts.proven += 1,
+                Outcome::Unreached => counts.unreached += 1,
+                _ => {}
+            }
+        }
+        let sizes: Vec<u64> = launch.arguments[..2].iter().map(size).collect();
+        for thread in threads(&launch, &params, &mut rng) {
+            counts.threads += 1;
+            let mut visit = |executed: Executed| {
+                counts.executed += 1;
+                let outcome = &outcomes[executed.number].outcome;
+                let space = &outcomes[executed.number].space;
+                let (base, length, low, high) = match outcome {
+                    Outcome::Checked { .. } => return,
+                    Outcome::Unreached => {
+                        panic!("CUDA_SEED={seed}: an unreached access was executed\n{text}")
+                    }
+                    Outcome::Proven {
+                        root: Root::Buffer { parameter, .. },
+                        low,
+                        high,
+                    } => {
+                        let name = ["x", "y"][*parameter as usize];
+                        (params[name], sizes[*parameter as usize], low, high)
+                    }
+                    Outcome::Proven { low, high, .. } => {
+                        let base = if space.is_some() { TILE } else { TILE + WINDOW };
+                        (base, 512, low, high)
+                    }
+                    other => panic!("outcome {other:?}"),
+                };
+                let offset = executed.address.wrapping_sub(base);
+                let is_inside = offset >= *low
+                    && offset
+                        .checked_add(executed.size)
+                        .is_some_and(|end| end <= *high)
+                    && *high <= length;
+                let is_aligned = executed.address % executed.size == 0;
+                assert!(
+                    is_inside && is_aligned,
+                    "CUDA_SEED={seed}: access {} of thread {:?} of block {:?}: offset {offset}, \
+                     {} bytes\n{launch:?}\n{verdict}\n{text}",
+                    executed.number,
+                    thread.tid,
+                    thread.ctaid,
+                    executed.size
+                );
+                counts.proven_executed += 1;
+                counts.at_end += u64::from(offset + executed.size == *high);
+            };
+            program.run(&thread, STEPS, &mut rng, &mut visit);
+        }
+    }
+}
+
+/// The size of the buffer of an argument.
+fn size(argument: &Argument) -> u64 {
+    argument
+        .buffers()
+        .next()
+        .map_or(0, |(_, buffer)| buffer.bytes)
+}
+
+/// A random launch, and the values of its parameters.
+fn launch(rng: &mut Rng) -> (LaunchValues, HashMap<&'static str, u64>) {
+    let edges = [
+        0,
+        1,
+        3,
+        31,
+        64,
+        100,
+        1000,
+        0x7fff_ffff,
+        0x8000_0000,
+        0xffff_ffff,
+    ];
+    let scalar = |rng: &mut Rng| {
+        let edge: u64 = edges[rng.usize(..edges.len())];
+        match rng.u32(..4) {
+            0 => edge.wrapping_sub(rng.u64(..300)) as u32,
+            1 => rng.u32(..300),
+            _ => edge as u32,
+        }
+    };
+    let (n, m) = (scalar(rng), scalar(rng));
+    let w = match rng.u32(..4) {
+        0 => u64::from(scalar(rng)),
+        1 => rng.u64(..),
+        2 => u64::from(scalar(rng)) << rng.u32(..33),
+        _ => rng.u64(..100),
+    };
+    let mut params = HashMap::from([("n", n.into()), ("m", m.into()), ("w", w)]);
+    let mut arguments = Vec::new();
+    for name in ["x", "y"] {
+        let bytes = match rng.u32(..4) {
+            0 => u64::from(n) * [1, 2, 4, 8, 16][rng.usize(..5)],
+            1 => rng.u64(..5000),
+            2 => 1 << 40,
+            _ => 1 << rng.u32(..40),
+        };
+        let align = [1, 4, 16, 256][rng.usize(..4)];
+        let base = match rng.u32(..3) {
+            0 => align,
+            1 => (u64::MAX - bytes) / align * align,
+            _ => rng.u64(1..1 << 46) / align * align + align,
+        };
+        params.insert(name, base);
+        arguments.push(Argument::buffer(Buffer {
+            bytes,
+            align,
+            is_writable: true,
+        }));
+    }
+    arguments.push(Argument::scalar(n.to_le_bytes()));
+    arguments.push(Argument::scalar(m.to_le_bytes()));
+    arguments.push(Argument::scalar(w.to_le_bytes()));
+    let grid = [
+        [1, 1, 1],
+        [2, 1, 1],
+        [5, 1, 1],
+        [0x7fff_ffff, 1, 1],
+        [70000, 2, 1],
+    ][rng.usize(..5)];
+    let block = [[1, 1, 1], [8, 1, 1], [32, 2, 1], [1024, 1, 1], [6, 4, 1]][rng.usize(..5)];
+    let launch = LaunchValues {
+        grid,
+        block,
+        dynamic_shared: 0,
+        arguments,
+    };
+    (launch, params)
+}
+
+/// All threads of a small grid; some of a large one, with those at its corners.
+fn threads<'a>(
+    launch: &LaunchValues,
+    params: &'a HashMap<&'static str, u64>,
+    rng: &mut Rng,
+) -> Vec<Thread<'a>> {
+    let (grid, block) = (launch.grid, launch.block);
+    let count = |sizes: [u32; 3]| sizes.iter().map(|&size| u64::from(size)).product::<u64>();
+    let total = count(grid) * count(block);
+    let split = |index: u64, sizes: [u32; 3]| {
+        let (x, y) = (u64::from(sizes[0]), u64::from(sizes[1]));
+        [
+            (index % x) as u32,
+            (index / x % y) as u32,
+            (index / x / y) as u32,
+        ]
+    };
+    let indices: Vec<u64> = match total {
+        0..=48 => (0..total).collect(),
+        _ => (0..20)
+            .map(|_| rng.u64(..total))
+            .chain([0, 1, total - 2, total - 1])
+            .collect(),
+    };
+    let threads = indices.into_iter().map(|index| Thread {
+        tid: split(index % count(block), block),
+        ntid: block,
+        ctaid: split(index / count(block), grid),
+        nctaid: grid,
+        params,
+    });
+    threads.collect()
+}

@@ -1,0 +1,5 @@
+//! Tests of the analysis on whole kernels.
+
+mod fuzz;
+mod known;
+mod support;
