@@ -48,7 +48,7 @@ fn main() -> Result<()> {
     // Wrong arguments: nothing is launched.
     let n = 1000_u32;
     let mut x = DeviceBuffer::<u32>::zeroed(stream, n as usize)?;
-    let config = LaunchConfig::for_num_elems(n);
+    let config = LaunchConfig::for_num_elems(n)?;
     // SAFETY: the launch fails, because the second argument is missing.
     expect("a missing argument", unsafe {
         stream.launch(&kernel, config, (&mut x,))

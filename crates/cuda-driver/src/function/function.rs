@@ -29,7 +29,7 @@ use crate::module::ModuleInner;
 /// let mut x = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3])?;
 /// let y = DeviceBuffer::from_host(&stream, &[10_u32, 20, 30])?;
 /// // SAFETY: the kernel reads 3 words of `y`, and reads and writes 3 words of `x`.
-/// unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(3), (&mut x, &y, 3_u32)) }?;
+/// unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(3)?, (&mut x, &y, 3_u32)) }?;
 /// assert_eq!(x.to_vec()?, [12, 24, 36]);
 ///
 /// // The arguments are checked: this kernel takes three.

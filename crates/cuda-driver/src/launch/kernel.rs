@@ -29,7 +29,7 @@ use crate::types::node::node_kind;
 /// let mut x = DeviceBuffer::filled(&stream, 100, 1_u32)?;
 /// let y = DeviceBuffer::filled(&stream, 100, 5_u32)?;
 /// // SAFETY: the kernel computes `x[i] = 2 * x[i] + y[i]` for 100 words.
-/// unsafe { mix.launch(&stream, LaunchConfig::for_num_elems(100), (&mut x, &y, 100_u32)) }?;
+/// unsafe { mix.launch(&stream, LaunchConfig::for_num_elems(100)?, (&mut x, &y, 100_u32)) }?;
 /// assert_eq!(x.to_vec()?, [7; 100]);
 /// // Another signature is an error.
 /// assert!(module.function("mix")?.typed::<(Writes<u32>, u32)>().is_err());

@@ -37,7 +37,7 @@ const INLINE: usize = 64;
 /// }
 /// args.push(100_u32);
 /// // SAFETY: the kernel computes `x[i] = 2 * x[i] + y[i]` for 100 words.
-/// unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(100), &args) }?;
+/// unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(100)?, &args) }?;
 /// drop(args);
 /// assert_eq!(x.to_vec()?, [7; 100]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

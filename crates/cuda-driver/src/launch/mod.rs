@@ -10,6 +10,7 @@ mod args;
 mod attributes;
 #[cfg(feature = "derive")]
 pub(crate) mod by_value;
+mod elements;
 mod in_flight;
 mod kernel;
 mod list;

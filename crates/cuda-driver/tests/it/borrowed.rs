@@ -79,7 +79,7 @@ fn copied(context: &Context, words: &[u32]) -> Vec<u32> {
     unsafe {
         stream.launch(
             &kernel,
-            LaunchConfig::for_num_elems(n),
+            LaunchConfig::for_num_elems(n).unwrap(),
             (&input, &mut output, n),
         )
     }
@@ -127,7 +127,7 @@ fn two_borrows_of_one_context_are_one() {
         unsafe {
             other.launch(
                 &kernel,
-                LaunchConfig::for_num_elems(4096),
+                LaunchConfig::for_num_elems(4096).unwrap(),
                 (&source, &mut target, 4096_u32),
             )
         }
@@ -267,7 +267,7 @@ fn calls_in_a_dead_context_fail_without_the_driver() {
             ("launch", unsafe {
                 stream.launch(
                     &kernel,
-                    LaunchConfig::for_num_elems(8),
+                    LaunchConfig::for_num_elems(8).unwrap(),
                     (&source, &mut buffer, 8_u32),
                 )
             }),

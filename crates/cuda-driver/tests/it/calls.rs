@@ -45,7 +45,7 @@ impl Counted {
         unsafe {
             stream.launch(
                 &self.copy,
-                LaunchConfig::for_num_elems(8),
+                LaunchConfig::for_num_elems(8).unwrap(),
                 (input, output, 8_u32),
             )
         }
@@ -100,7 +100,7 @@ fn first_use_on_another_stream_adds_two_calls_per_source() {
         unsafe {
             other.launch(
                 &counted.copy,
-                LaunchConfig::for_num_elems(8),
+                LaunchConfig::for_num_elems(8).unwrap(),
                 (output.as_raw(), &mut output, 8_u32),
             )
         }
@@ -113,7 +113,7 @@ fn first_use_on_another_stream_adds_two_calls_per_source() {
         unsafe {
             other.launch(
                 &counted.copy,
-                LaunchConfig::for_num_elems(8),
+                LaunchConfig::for_num_elems(8).unwrap(),
                 (output.as_raw(), &mut output, 8_u32),
             )
         }

@@ -15,7 +15,7 @@ use crate::support::{
 const N: u32 = 1 << 10;
 
 fn config() -> LaunchConfig {
-    LaunchConfig::for_num_elems(N)
+    LaunchConfig::for_num_elems(N).unwrap()
 }
 
 #[test]

@@ -12,7 +12,7 @@ const CONDITIONAL: &str = include_str!("kernels/conditional.ptx");
 const N: u32 = 1 << 8;
 
 fn config() -> LaunchConfig {
-    LaunchConfig::for_num_elems(N)
+    LaunchConfig::for_num_elems(N).unwrap()
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn next_synchronize_reports_sticky_fault_and_drops_none() {
     unsafe {
         stream.launch(
             &mix,
-            LaunchConfig::for_num_elems(1),
+            LaunchConfig::for_num_elems(1).unwrap(),
             (64_u64, 128_u64, 1_u32),
         )
     }

@@ -40,7 +40,7 @@ impl Before {
     }
 
     fn launch_copy(&mut self) -> Result<(), Error> {
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel copies `N` words from one buffer to the other; each has `N`.
         unsafe {
             self.stream

@@ -28,7 +28,7 @@ fn a_kernel_node_has_the_attributes_that_it_was_given() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 2));
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let mut graph = Graph::new(&bench.context).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let plain = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
@@ -98,7 +98,7 @@ fn invalid_node_attribute_is_an_error_and_adds_no_node() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 2));
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let mut graph = Graph::new(&bench.context).unwrap();
         let event = event_of(&bench);
         for attributes in [
@@ -120,7 +120,7 @@ fn invalid_node_attribute_is_an_error_and_adds_no_node() {
         let simulator = bench.simulator.as_ref().unwrap();
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 2));
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let mut graph = Graph::new(&bench.context).unwrap();
         let fill = graph.add_fill(&[], &mut x, 5_u32).unwrap();
         let exec = graph.instantiate().unwrap();
@@ -154,7 +154,7 @@ fn a_captured_node_is_made_by_one_call() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 3));
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let attributes = LaunchAttributes::new().cooperative();
         let captured = Graph::capture(&bench.context, |scope| {
             // SAFETY: the kernel touches N words of each; each has N.

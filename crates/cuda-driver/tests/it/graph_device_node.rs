@@ -40,7 +40,7 @@ impl Ground {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 10));
         let mut graph = Graph::new(&bench.context).unwrap();
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let node = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
         // SAFETY: no kernel here changes a node.
@@ -59,7 +59,7 @@ impl Ground {
     /// Returns a graph with the same nodes and edges, none of them device-updatable.
     fn plain(&mut self) -> Graph {
         let mut graph = Graph::new(self.stream.context()).unwrap();
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let args = (&mut self.x, &self.y, N);
         // SAFETY: the kernel touches N words of each; each has N.
         unsafe { graph.add_kernel(&[], &self.mix, config, args) }.unwrap();
@@ -86,7 +86,7 @@ fn old_driver_refuses_attribute_and_keeps_node() {
     let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
     let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 10));
     let mut graph = Graph::new(&bench.context).unwrap();
-    let config = LaunchConfig::for_num_elems(N);
+    let config = LaunchConfig::for_num_elems(N).unwrap();
     // SAFETY: the kernel touches N words of each; each has N.
     let node = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
     // SAFETY: the call is refused.
@@ -135,7 +135,7 @@ fn updatable_executable_launches_after_upload() {
         ground.expect(34);
         // Changes by the host have to be uploaded as well.
         let fresh = filled(&ground.stream, N, 100);
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let args = (&mut ground.x, &fresh, N);
         // SAFETY: the kernel touches N words of each; each has N. No other node uses them, and no
         // kernel changes this node.
@@ -233,7 +233,7 @@ fn kernels_change_nodes_in_bodies_too() {
         let mut graph = Graph::new(&bench.context).unwrap();
         let handle = graph.conditional_handle(Some(1)).unwrap();
         let (outside, mut body) = graph.add_if(&[], handle).unwrap();
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let node = unsafe { body.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
         // SAFETY: no kernel here changes a node.

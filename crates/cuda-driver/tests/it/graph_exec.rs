@@ -18,7 +18,15 @@ fn mixing(bench: &Bench, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) -> Gr
     let mix = bench.kernel(MIX, "mix");
     let mut graph = Graph::new(&bench.context).unwrap();
     // SAFETY: the kernel touches N words of each; each has N.
-    unsafe { graph.add_kernel(&[], &mix, LaunchConfig::for_num_elems(N), (x, y, N)) }.unwrap();
+    unsafe {
+        graph.add_kernel(
+            &[],
+            &mix,
+            LaunchConfig::for_num_elems(N).unwrap(),
+            (x, y, N),
+        )
+    }
+    .unwrap();
     graph.instantiate().unwrap()
 }
 
@@ -86,8 +94,14 @@ fn threads_launch_executables_that_share_memory() {
             let mut seen = filled(&reader, N, 0);
             for _ in 0..8 {
                 // SAFETY: the kernel touches N words of each; each has N.
-                unsafe { reader.launch(&copy, LaunchConfig::for_num_elems(N), (&x, &mut seen, N)) }
-                    .unwrap();
+                unsafe {
+                    reader.launch(
+                        &copy,
+                        LaunchConfig::for_num_elems(N).unwrap(),
+                        (&x, &mut seen, N),
+                    )
+                }
+                .unwrap();
                 let words = seen.to_vec().unwrap();
                 // A reader never observes a partial launch.
                 assert!(words.iter().all(|word| *word == words[0]), "{}", bench.name);
@@ -104,7 +118,7 @@ fn nodes_get_other_parameters_from_the_next_launch_on() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mix = bench.kernel(MIX, "mix");
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 1));
         let (mut out, mut other) = (filled(&stream, N, 0), filled(&stream, N, 0));
         let called = Arc::new(AtomicU32::new(0));
@@ -188,7 +202,7 @@ fn executable_updates_to_graph_of_same_shape() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mix = bench.kernel(MIX, "mix");
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let mut out = filled(&stream, N, 0);
         let build = |out: &mut DeviceBuffer<u32>, value: u32, is_longer: bool| {
             let (mut x, y) = (filled(&stream, N, 9), filled(&stream, N, value));

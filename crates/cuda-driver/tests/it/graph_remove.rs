@@ -172,7 +172,7 @@ fn what_cannot_be_taken_out_is_an_error() {
                 .add_node(|graph, after| {
                     let refused = graph.remove(fill);
                     assert!(matches!(refused, Err(Error::Capturing { .. })));
-                    let config = LaunchConfig::for_num_elems(N);
+                    let config = LaunchConfig::for_num_elems(N).unwrap();
                     // SAFETY: the kernel touches N words of each; each has N.
                     unsafe { graph.add_kernel(after, &mix, config, (&mut x, &y, N)) }
                 })
@@ -201,7 +201,7 @@ fn removal_keeps_dependencies_of_partial_edges() {
             filled(&stream, N, 0),
         );
         let mut graph = Graph::new(&bench.context).unwrap();
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let first = unsafe { graph.add_kernel(&[], &copy, config, (&from, &mut x, N)) }.unwrap();
         // SAFETY: as above.

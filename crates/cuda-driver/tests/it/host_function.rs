@@ -266,7 +266,7 @@ fn stream_may_wait_for_host_function_of_another_reader() {
         let source = DeviceBuffer::from_host(&first, &[7_u32; 64]).unwrap();
         let mut other = DeviceBuffer::from_host(&second, &[0_u32; 64]).unwrap();
         let copy = bench.kernel(COPY, "copy");
-        let config = LaunchConfig::for_num_elems(64);
+        let config = LaunchConfig::for_num_elems(64).unwrap();
         // SAFETY: the kernel reads 64 words of the one and writes 64 of the other; each has 64.
         unsafe { first.launch(&copy, config, (&source, &mut other, 64_u32)) }.unwrap();
         let (open, gate) = mpsc::channel::<()>();
@@ -293,7 +293,7 @@ fn queueing_threads_are_waited_for_separately() {
         let (a, b) = (bench.stream(), bench.stream());
         let source = DeviceBuffer::from_host(&home, &[3_u32; 16]).unwrap();
         let copy = bench.kernel(COPY, "copy");
-        let config = LaunchConfig::for_num_elems(16);
+        let config = LaunchConfig::for_num_elems(16).unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..20 {

@@ -73,7 +73,7 @@ fn a_typed_kernel_a_tuple_and_a_list_do_the_same() {
             .collect();
         let mut x = DeviceBuffer::from_host(&stream, &x).unwrap();
         let y = DeviceBuffer::from_host(&stream, &y).unwrap();
-        let config = LaunchConfig::for_num_elems(777);
+        let config = LaunchConfig::for_num_elems(777).unwrap();
         // SAFETY: the kernel touches 777 words of each; each has 777.
         unsafe { stream.launch(&mix, config, (&mut x, &y, 777_u32)) }.unwrap();
         // SAFETY: as above.
@@ -126,7 +126,7 @@ fn a_list_is_ordered_across_streams() {
         let input = DeviceBuffer::from_host(&one, &input).unwrap();
         let mut middle = DeviceBuffer::<u32>::zeroed(&one, n as usize).unwrap();
         let mut output = DeviceBuffer::<u32>::zeroed(&two, n as usize).unwrap();
-        let config = LaunchConfig::for_num_elems(n);
+        let config = LaunchConfig::for_num_elems(n).unwrap();
         let mut first = ArgList::new();
         first.push(&input).push(&mut middle).push(n);
         // SAFETY: the kernel reads n words of the one and writes n of the other.
@@ -301,7 +301,7 @@ fn attributes_that_only_change_how_it_runs_leave_the_result() {
         .chain(carveout)
         {
             let mut output = DeviceBuffer::<u32>::zeroed(&stream, n as usize).unwrap();
-            let config = LaunchConfig::for_num_elems(n);
+            let config = LaunchConfig::for_num_elems(n).unwrap();
             // SAFETY: the kernel reads n words of the one and writes n of the other.
             let result =
                 unsafe { stream.launch_with(&copy, config, &attributes, (&input, &mut output, n)) };
@@ -422,7 +422,7 @@ fn occupancy_agrees_with_itself() {
             bench.name
         );
 
-        let n = 100_000;
+        let n = 100_000_u32;
         let config = function.config_for_num_elems(n).unwrap();
         assert_eq!(config.block.count(), u64::from(best.block));
         assert!(config.grid.count() * config.block.count() >= u64::from(n));

@@ -115,7 +115,7 @@ impl Rig {
                 let stream = Stream::new(one, StreamFlags::NON_BLOCKING, 0)?;
                 let source = DeviceBuffer::from_host(&home, &words[..words.len().min(64)])?;
                 let mut copy = DeviceBuffer::<u32>::zeroed(&home, source.len())?;
-                let config = LaunchConfig::for_num_elems(n.min(64));
+                let config = LaunchConfig::for_num_elems(n.min(64)).unwrap();
                 // SAFETY: the kernel reads at most `n` words of one buffer and writes as many of
                 // the other; each has `n`.
                 unsafe { stream.launch(&self.kernel, config, (&source, &mut copy, n.min(64)))? };
@@ -150,7 +150,10 @@ impl Rig {
                 let source = DeviceBuffer::from_host(&home, &words)?;
                 let mut copy = DeviceBuffer::<u32>::zeroed(&home, words.len())?;
                 let mut graph = Graph::new(one)?;
-                let (config, args) = (LaunchConfig::for_num_elems(n), (&source, &mut copy, n));
+                let (config, args) = (
+                    LaunchConfig::for_num_elems(n).unwrap(),
+                    (&source, &mut copy, n),
+                );
                 // SAFETY: the kernel reads at most `n` words of one buffer and writes as many of
                 // the other; each has `n`.
                 let node = unsafe { graph.add_kernel(&[], &self.kernel, config, args) }?;

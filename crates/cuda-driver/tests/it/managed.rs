@@ -39,7 +39,7 @@ fn the_host_sees_what_kernels_on_other_streams_have_written() {
         let mut source = ManagedBuffer::<u32>::zeroed(&home, N as usize).unwrap();
         source.host_mut().unwrap().copy_from_slice(&words);
         let mut target = ManagedBuffer::<u32>::zeroed(&home, N as usize).unwrap();
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
         unsafe { other.launch(&kernel, config, (&source, &mut target, N)) }.unwrap();
         // The kernel is still reading; concurrent reads by the host are allowed.
@@ -81,7 +81,7 @@ fn managed_memory_under_a_kernel_is_not_freed() {
         unsafe {
             other.launch(
                 &kernel,
-                LaunchConfig::for_num_elems(N),
+                LaunchConfig::for_num_elems(N).unwrap(),
                 (&source, &mut target, N),
             )
         }

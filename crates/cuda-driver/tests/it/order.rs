@@ -88,7 +88,7 @@ fn reader_follows_halves_written_on_two_streams() {
         let (ones, twos) = (filled(&home, N, 1), filled(&home, N, 2));
         let mut whole = filled(&home, N, 0);
         let (lower, upper) = whole.as_mut_slice().split_at_mut(N as usize / 2).unwrap();
-        let config = LaunchConfig::for_num_elems(N / 2);
+        let config = LaunchConfig::for_num_elems(N / 2).unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
                 // SAFETY: the kernel reads and writes N / 2 words.
@@ -115,7 +115,7 @@ fn a_chain_over_many_streams_is_as_on_one() {
         for step in 0..40_usize {
             // Switches streams in an uneven order.
             let stream = &streams[step * step % 5];
-            let config = LaunchConfig::for_num_elems(N);
+            let config = LaunchConfig::for_num_elems(N).unwrap();
             if step % 3 == 0 {
                 // SAFETY: the kernel touches N words of each; each has N.
                 unsafe { stream.launch(&mix, config, (&mut y, &x, N)) }.unwrap();
@@ -153,7 +153,7 @@ fn a_buffer_read_on_ever_new_streams_does_not_keep_them_all() {
         unsafe {
             reader.launch(
                 &kernel,
-                LaunchConfig::for_num_elems(8),
+                LaunchConfig::for_num_elems(8).unwrap(),
                 (&source, &mut result, 8_u32),
             )
         }

@@ -38,7 +38,7 @@ fn a_context_of_our_own_does_all_that_the_primary_one_does() {
             unsafe {
                 on.launch(
                     &kernel,
-                    LaunchConfig::for_num_elems(10_000),
+                    LaunchConfig::for_num_elems(10_000).unwrap(),
                     (&mut x, &y, 10_000_u32),
                 )
             }
@@ -70,7 +70,7 @@ fn objects_of_two_contexts_of_one_device_do_not_mix() {
         let mut x = DeviceBuffer::from_host(&here, &[1_u32; 4]).unwrap();
         let y = DeviceBuffer::from_host(&there, &[2_u32; 4]).unwrap();
         let z = DeviceBuffer::from_host(&here, &[2_u32; 4]).unwrap();
-        let config = LaunchConfig::for_num_elems(4);
+        let config = LaunchConfig::for_num_elems(4).unwrap();
         let results = [
             // SAFETY: the kernel reads 4 words of the one and writes 4 of the other; each has 4.
             unsafe { here.launch(&kernel, config, (&mut x, &y, 4_u32)) },

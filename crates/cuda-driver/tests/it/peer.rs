@@ -63,7 +63,14 @@ fn launch(
     input: &DeviceBuffer<u32>,
 ) {
     // SAFETY: the kernel reads N words of the one and reads and writes N of the other; each has N.
-    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (output, input, N)) }.unwrap();
+    unsafe {
+        stream.launch(
+            kernel,
+            LaunchConfig::for_num_elems(N).unwrap(),
+            (output, input, N),
+        )
+    }
+    .unwrap();
 }
 
 #[test]

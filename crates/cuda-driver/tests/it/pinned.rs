@@ -59,7 +59,7 @@ fn kernels_reach_host_memory_at_its_device_address() {
         unsafe {
             stream.launch(
                 &copy,
-                LaunchConfig::for_num_elems(256),
+                LaunchConfig::for_num_elems(256).unwrap(),
                 (addresses.0, addresses.1, 256_u32),
             )
         }

@@ -182,7 +182,7 @@ fn kernels_find_rows_at_the_pitch() {
         unsafe {
             other.launch(
                 &copy,
-                LaunchConfig::for_num_elems(words as u32),
+                LaunchConfig::for_num_elems(words as u32).unwrap(),
                 (&second, &mut output, words as u32),
             )
         }

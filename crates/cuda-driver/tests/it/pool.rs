@@ -37,7 +37,7 @@ fn buffers_come_from_the_pool_that_is_named() {
         unsafe {
             other.launch(
                 &copy,
-                LaunchConfig::for_num_elems(1000),
+                LaunchConfig::for_num_elems(1000).unwrap(),
                 (&source, &mut target, 1000_u32),
             )
         }

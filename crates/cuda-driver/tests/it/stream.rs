@@ -19,7 +19,7 @@ const N: u32 = 1 << 14;
 /// Computes `x = 2 * x + y` on `stream`.
 fn mix(kernel: &Function, stream: &Stream, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) {
     // SAFETY: the kernel reads and writes N words of `x` and reads N of `y`; each has N.
-    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (x, y, N)) }.unwrap();
+    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N).unwrap(), (x, y, N)) }.unwrap();
 }
 
 #[test]
@@ -150,7 +150,8 @@ fn a_buffer_of_a_thread_that_is_gone_is_freed_behind_its_uses() {
                 let args = (&source, &mut result, N);
                 // SAFETY: the kernel reads N words of the one and writes N of the other; each has
                 // N.
-                unsafe { stream.launch(&kernel, LaunchConfig::for_num_elems(N), args) }.unwrap();
+                unsafe { stream.launch(&kernel, LaunchConfig::for_num_elems(N).unwrap(), args) }
+                    .unwrap();
                 source
             });
             thread.join().unwrap()
@@ -213,7 +214,7 @@ fn unbindable_default_stream_fails_and_queues_nothing() {
     simulator.reset_calls();
     let args = (&input, &mut output, N);
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
-    let launched = unsafe { stream.launch(&kernel, LaunchConfig::for_num_elems(N), args) };
+    let launched = unsafe { stream.launch(&kernel, LaunchConfig::for_num_elems(N).unwrap(), args) };
     let unbound = |result: Result<(), Error>| {
         assert_eq!(
             result.unwrap_err().status(),
@@ -236,7 +237,7 @@ fn a_fork_begins_behind_and_a_join_waits_for_all() {
         let stream = bench.stream();
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 3));
         let (x_at, y_at) = (x.as_raw(), y.as_raw());
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel reads and writes N words of `x` and reads N words of `y`; each has N
         // and outlives its use. The arguments are plain addresses, so only fork and join order the
         // launches.
@@ -425,7 +426,8 @@ fn stream_may_wait_for_value_set_by_another_reader() {
                 .unwrap();
             let args = (&source, &mut result, N);
             // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
-            unsafe { second.launch(&kernel, LaunchConfig::for_num_elems(N), args) }.unwrap();
+            unsafe { second.launch(&kernel, LaunchConfig::for_num_elems(N).unwrap(), args) }
+                .unwrap();
             second.write_value(&flag, 0, 1_u32).unwrap();
             assert_all(&result, 7, &bench.name);
             first.synchronize().unwrap();

@@ -32,7 +32,7 @@ fn a_transfer_gives_the_memory_back_when_it_is_done() {
             .copy_from_pinned_async(pinned(&bench.context, 5), &copying)
             .unwrap();
         let y = DeviceBuffer::from_host(&home, &vec![3_u32; N]).unwrap();
-        let (config, n) = (LaunchConfig::for_num_elems(N as u32), N as u32);
+        let (config, n) = (LaunchConfig::for_num_elems(N as u32).unwrap(), N as u32);
         // SAFETY: the kernel touches N words of each; each has N.
         unsafe { home.launch(&kernel, config, (&mut x, &y, n)) }.unwrap();
         let source = up.wait().unwrap();

@@ -24,7 +24,7 @@ fn others_wait_for_an_unfenced_use() {
         // recorded.
         let (source, other) = (filled(&own, N, 3), filled(&own, N, 5));
         let (mut x, mut y) = (filled(&own, N, 0), filled(&home, N, 0));
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let full = Status::CUDA_ERROR_OUT_OF_MEMORY;
         for value in [&source, &other] {
             simulator.add_rule(Rule::new(full).function("cuEventRecord"));
@@ -51,7 +51,7 @@ fn waiting_for_an_unfenced_use_blocks_no_other_thread() {
     let own = bench.context.per_thread_stream();
     let source = filled(&own, N, 3);
     let (mut x, mut y, mut z) = (filled(&own, N, 0), filled(&home, N, 0), filled(&home, N, 0));
-    let config = LaunchConfig::for_num_elems(N);
+    let config = LaunchConfig::for_num_elems(N).unwrap();
     let mut holder = Graph::new(&bench.context).unwrap();
     holder.add_fill(&[], &mut x, 1_u32).unwrap();
     let mut graph = Graph::new(&bench.context).unwrap();
@@ -101,7 +101,7 @@ fn unfenced_use_in_another_context_does_not_fail_a_launch() {
         simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuEventRecord"));
         z.as_mut_slice().copy_from_peer(&y.as_slice()).unwrap();
         simulator.clear_rules();
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
         unsafe { stream.launch(&copy, config, (&x, &mut y, N)) }.unwrap();
         assert_eq!(z.to_vec().unwrap(), vec![5; N as usize], "{seed}");

@@ -53,7 +53,14 @@ fn stream_created_after_launch_views_is_ordered() {
         let (from, to) = (source.as_slice(), target.as_mut_slice());
         let late = bench.stream();
         // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
-        unsafe { late.launch(&kernel, LaunchConfig::for_num_elems(N), (from, to, N)) }.unwrap();
+        unsafe {
+            late.launch(
+                &kernel,
+                LaunchConfig::for_num_elems(N).unwrap(),
+                (from, to, N),
+            )
+        }
+        .unwrap();
         launch_copy(&kernel, &home, &target, &mut source).unwrap();
         assert_all(&source, 4, &bench.name);
     }

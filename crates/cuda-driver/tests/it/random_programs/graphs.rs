@@ -179,7 +179,7 @@ impl Run {
                 let ((to, from), stream) = (self.two(), self.stream());
                 let is_mix = self.random.bool();
                 let kernel = if is_mix { &self.mix } else { &self.copy };
-                let config = LaunchConfig::for_num_elems(N);
+                let config = LaunchConfig::for_num_elems(N).unwrap();
                 let (first, last) = self.buffers.split_at_mut(to.max(from));
                 let (low, high) = (&mut first[to.min(from)], &mut last[0]);
                 let ((to, into), (from, out_of)) =
@@ -229,7 +229,7 @@ impl Run {
 
     fn build(&mut self) -> Result<(), Error> {
         let mut graph = Graph::new(self.streams[0].context())?;
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let (mut ops, mut fill) = (Vec::new(), None);
         for _ in 0..1 + self.random.usize(..3) {
             let (to, from) = self.two();

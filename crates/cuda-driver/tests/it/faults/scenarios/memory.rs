@@ -142,6 +142,17 @@ fn pitched(ground: &Ground) -> Result<()> {
     pinned.fill(1);
     box_of.as_mut_slice().copy_from_pinned(&pinned)?;
     assert_eq!(box_of.to_vec()?, [1; 24]);
+    box_of.region_mut(1..3, 1.., ..)?.fill(7)?;
+    assert_eq!(box_of.region(1..3, 1.., ..)?.to_vec()?, [7; 8]);
+    let mut bytes = PitchedBuffer::<u8>::zeroed(&stream, (4, 3))?;
+    bytes.fill(5)?;
+    assert_eq!(bytes.to_vec()?, [5; 12]);
+    let mut halves = PitchedBuffer::<u16>::zeroed(&stream, (4, 3))?;
+    halves.fill(0x1234)?;
+    assert_eq!(halves.to_vec()?, [0x1234; 12]);
+    let mut long = PitchedBuffer::<u64>::zeroed(&stream, (4, 3))?;
+    long.fill(1 << 40)?;
+    assert_eq!(long.to_vec()?, [1 << 40; 12]);
     rows.close()
 }
 

@@ -84,7 +84,7 @@ impl Ground {
 const N: u32 = 64;
 
 fn config() -> LaunchConfig {
-    LaunchConfig::for_num_elems(N)
+    LaunchConfig::for_num_elems(N).unwrap()
 }
 
 fn filled(stream: &Stream, value: u32) -> Result<DeviceBuffer<u32>> {
