@@ -5,12 +5,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use cuda_sys::{CUDA_MEMCPY3D, CUcontext};
+use cuda_sys::{CUDA_MEMCPY3D, CUcontext, CUgraphNode};
 
+use super::change::ChangeNode;
 use super::owners::OnFailure;
 use super::params::{Adding, Changing, NO_GRAPH, NodeParams, SetNodeParams, call_add, call_set};
 use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
+use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::memory::pitched::{Rows, Side, copy_of};
 use crate::memory::{
@@ -144,6 +146,43 @@ impl NodeParams for CopyNode {
                 cuGraphAddMemcpyNode,
                 &raw const self.params,
                 self.context
+            )
+        }
+    }
+}
+
+/// Changes of copies.
+impl Graph {
+    /// `cuGraphMemcpyNodeSetParams(node)`—Changes what a copy node of this graph copies. See
+    /// [`set_kernel`](Self::set_kernel) for the edges and for executables.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`add_copy`](Self::add_copy) that are not about edges, and those of
+    /// [`set_kernel`](Self::set_kernel) about the node.
+    #[doc(alias = "cuGraphMemcpyNodeSetParams")]
+    #[doc(alias = "cudaGraphMemcpyNodeSetParams")]
+    pub fn set_copy<'a, T: DeviceRepr>(
+        &mut self,
+        node: Node<node_kind::Memcpy>,
+        to: impl Into<CopyTarget<'a, T>>,
+        from: impl Into<CopySource<'a, T>>,
+    ) -> Result<()> {
+        let (mut params, owners) = copy_node(self.context(), NO_GRAPH, to.into(), from.into())?;
+        // SAFETY: the node must use only what `owners` keeps ← the ranges are those of the views,
+        // whose memory `owners` holds.
+        unsafe { self.change(node, owners, &mut params) }
+    }
+}
+
+impl ChangeNode for CopyNode {
+    unsafe fn change(&mut self, driver: &Driver, node: CUgraphNode) -> Result<(), DriverError> {
+        // The context of the node stays that of the graph.
+        // SAFETY: the node must be valid ← the caller guarantees it.
+        unsafe {
+            call!(
+                driver,
+                cuGraphMemcpyNodeSetParams(node, &raw const self.params)
             )
         }
     }

@@ -334,8 +334,13 @@ impl Parts {
         }
     }
 
-    /// Returns a number that grows with every node that is added and with every body that is
-    /// removed.
+    /// Notes a change that is not visible in the number of nodes.
+    pub(super) fn note_change(&mut self) {
+        self.changes += 1;
+    }
+
+    /// Returns a number that grows with every node that is added or changed, and with every body
+    /// that is removed.
     pub(super) fn changes(all: &[Self]) -> usize {
         all.iter()
             .map(|parts| parts.changes + parts.nodes.len())

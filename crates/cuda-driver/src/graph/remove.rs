@@ -160,7 +160,8 @@ impl Parts {
         Some(info)
     }
 
-    fn conflicts_anew(&self) -> Conflicts {
+    /// Computes the last accesses to each byte from all nodes.
+    pub(super) fn conflicts_anew(&self) -> Conflicts {
         let mut conflicts = Conflicts::default();
         for (index, info) in (0..).zip(&self.nodes) {
             let does_not_wait = |other: u32| {

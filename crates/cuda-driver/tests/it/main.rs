@@ -29,6 +29,7 @@ mod future;
 mod global;
 mod graph;
 mod graph_attributes;
+mod graph_change;
 mod graph_device_node;
 mod graph_exec;
 mod graph_flow;

@@ -22,6 +22,7 @@ pub(super) const ALL: &[Scenario] = &[
     on("graph lists on 12.0", |it| it.version(12000), old_lists),
     one("undone node", undone),
     one("removed nodes", removed),
+    one("changed nodes", changed),
     one("kernel node attributes", attributes),
     one("programmatic edges", programmatic),
 ];
@@ -49,6 +50,33 @@ fn kernels(ground: &Ground) -> Result<()> {
     // The buffer is freed after the launch has run.
     drop(y);
     expect(&x, 11)?;
+    exec.close()
+}
+
+/// Nodes that get other parameters in the graph.
+fn changed(ground: &Ground) -> Result<()> {
+    let stream = ground.stream()?;
+    let mix = ground.kernel(MIX, "mix")?;
+    let (mut x, mut y, z) = (
+        filled(&stream, 0)?,
+        filled(&stream, 0)?,
+        filled(&stream, 1)?,
+    );
+    let mut graph = Graph::new(&ground.context)?;
+    let fill = graph.add_fill(&[], &mut x, 3_u32)?;
+    let copy = graph.add_copy(&[], &mut y, &x)?;
+    // SAFETY: the kernel touches N words of each; each has N.
+    let kernel = unsafe { graph.add_kernel(&[], &mix, config(), (&mut x, &y, N)) }?;
+    let host = graph.add_host(&[], || ())?;
+    graph.set_fill(fill, &mut x, 4_u32)?;
+    graph.set_copy(copy, &mut y, &z)?;
+    // SAFETY: as above.
+    unsafe { graph.set_kernel(kernel, &mix, config(), (&mut x, &z, N)) }?;
+    graph.set_host(host, || ())?;
+    let exec = graph.instantiate()?;
+    exec.launch(&stream)?;
+    expect(&x, 9)?;
+    expect(&y, 1)?;
     exec.close()
 }
 
