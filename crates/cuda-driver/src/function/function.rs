@@ -46,9 +46,12 @@ pub(super) struct Inner {
     /// The id of the name, which a launch records with its stream.
     pub(super) launch_name: NameId,
     pub(super) parameters: Option<Vec<Parameter>>,
-    /// The sizes of `parameters`, to compare at each launch. `packed` holds them in one word.
+    /// The sizes of `parameters`, and the kinds of their types, for comparison with arguments.
     pub(super) sizes: Vec<usize>,
-    pub(super) packed: u128,
+    pub(super) kinds: Vec<ParameterKind>,
+    /// The arguments of an earlier launch. A launch with arguments of the same types compares
+    /// nothing else.
+    pub(super) matching: check::Matching,
     /// The offset of each parameter in bytes. `gaps` holds the padding between them in one word.
     pub(super) offsets: Vec<usize>,
     pub(super) gaps: u128,

@@ -9,12 +9,8 @@ use super::{LaunchAttributes, LaunchConfig, Queue};
 use crate::error::Result;
 use crate::function::Function;
 use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
-<<<<<<< HEAD
-use crate::types::node::node_kind;
-=======
-use crate::stream::Stream;
 use crate::types::ArgType;
->>>>>>> 7cf770a (WIP)
+use crate::types::node::node_kind;
 
 /// A [`Function`] with the types of its parameters, which are checked once against the kernel.
 ///
@@ -174,13 +170,13 @@ signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1 J J1 K K1 L L1 M M1 N N1
 /// A typed handle of the kernel.
 impl Function {
     /// Returns this kernel with the types of its parameters. They are checked here once instead of
-    /// at each launch, as [`Stream::launch`] checks arguments.
+    /// at each launch, as [`Stream::launch`](crate::Stream::launch) checks arguments.
     ///
     /// # Errors
     ///
     /// [`Error::Argument`](crate::Error::Argument) if the number, the sizes or the types of the
-    /// parameters differ from those of the kernel. If neither the driver nor the image describes [the
-    /// parameters](Self::parameters), nothing is checked.
+    /// parameters differ from those of the kernel. If neither the driver nor the image describes
+    /// [the parameters](Self::parameters), nothing is checked.
     pub fn typed<P: KernelParams>(&self) -> Result<Kernel<P>> {
         self.check_arguments(P::SIZES, P::ARG_TYPES)?;
         Ok(Kernel {
