@@ -39,7 +39,7 @@ pub(crate) struct Flow {
     token: Option<CancelToken>,
     limit: Option<Duration>,
     deadline: Option<Instant>,
-    verdict: AtomicU8,
+    decision: AtomicU8,
 }
 
 const GO_ON: u8 = 0;
@@ -55,7 +55,7 @@ impl Flow {
             deadline: options
                 .timeout
                 .and_then(|limit| Instant::now().checked_add(limit)),
-            verdict: AtomicU8::new(GO_ON),
+            decision: AtomicU8::new(GO_ON),
         }
     }
 
@@ -76,23 +76,23 @@ impl Flow {
     }
 
     fn decide(&self) -> u8 {
-        let verdict = self.verdict.load(Ordering::Relaxed);
-        if verdict != GO_ON {
-            return verdict;
+        let decision = self.decision.load(Ordering::Relaxed);
+        if decision != GO_ON {
+            return decision;
         }
-        let verdict = if self.token.as_ref().is_some_and(CancelToken::is_cancelled) {
+        let decision = if self.token.as_ref().is_some_and(CancelToken::is_cancelled) {
             CANCELLED
         } else if self.deadline.is_some_and(|end| Instant::now() >= end) {
             TIMED_OUT
         } else {
             return GO_ON;
         };
-        // The first verdict is kept, so that all threads report the same reason.
+        // The first decision is kept, so that all threads report the same reason.
         match self
-            .verdict
-            .compare_exchange(GO_ON, verdict, Ordering::Relaxed, Ordering::Relaxed)
+            .decision
+            .compare_exchange(GO_ON, decision, Ordering::Relaxed, Ordering::Relaxed)
         {
-            Ok(_) => verdict,
+            Ok(_) => decision,
             Err(earlier) => earlier,
         }
     }

@@ -57,7 +57,7 @@ pub(super) struct HostPlace<'a> {
     pub(super) start: *mut c_void,
     pub(super) context: &'a Context,
     pub(super) tracker: &'a Arc<Tracker>,
-    pub(super) keep: Box<dyn OnFailure>,
+    pub(super) memory: Box<dyn OnFailure>,
 }
 
 impl<T: DeviceRepr> fmt::Debug for CopySource<'_, T> {
@@ -268,7 +268,13 @@ impl End<'_> {
         let bytes = self.bytes;
         match self.place {
             Place::Device(memory, rows) => {
-                owners.add(context, memory, self.access, rows.address, rows.reach())?;
+                owners.add(
+                    context,
+                    memory,
+                    self.access,
+                    rows.address,
+                    rows.span_bytes(),
+                )?;
                 Ok(Side::Device(rows))
             }
             Place::Host(host) => {
@@ -276,14 +282,14 @@ impl End<'_> {
                     return Err(Error::other_context("a host buffer", host.context, context));
                 }
                 owners.add_host(host.tracker, self.access, host.start.addr() as u64, bytes);
-                owners.keep_boxed(host.keep);
+                owners.retain_boxed(host.memory);
                 Ok(Side::Host(host.start))
             }
             Place::Own(own, rows) => {
                 if own != graph {
                     return Err(Error::OtherGraph);
                 }
-                owners.add_own(self.access, rows.address, rows.reach());
+                owners.add_own(self.access, rows.address, rows.span_bytes());
                 Ok(Side::Device(rows))
             }
         }

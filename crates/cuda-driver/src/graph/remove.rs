@@ -169,7 +169,7 @@ impl Parts {
                     |(from, kind): &(u32, EdgeKind)| *from == other && *kind != EdgeKind::Full;
                 info.after.iter().any(is_so)
             };
-            conflicts.note(index, &info.owners.reaches(), does_not_wait);
+            conflicts.note(index, &info.owners.accesses(), does_not_wait);
         }
         // Nodes may have been added to the bodies at any time, so these accesses replace no others.
         for (index, info) in (0..).zip(&self.nodes) {
@@ -218,11 +218,11 @@ impl Parts {
             .collect();
         all.filter(|node| *node == from || leads(*node, from))
             .find(|node| {
-                let reaches = self.nodes.get(*node as usize).map(NodeInfo::reaches);
-                let reaches = reaches.unwrap_or_default();
+                let accesses = self.nodes.get(*node as usize).map(NodeInfo::accesses);
+                let accesses = accesses.unwrap_or_default();
                 let conflicts = |other: &Place| {
                     let info = self.nodes.get(*other as usize);
-                    info.is_some_and(|info| info.conflicts_with(&reaches))
+                    info.is_some_and(|info| info.conflicts_with(&accesses))
                         && !topology.are_ordered(*node, *other)
                 };
                 later.iter().any(conflicts)

@@ -145,7 +145,7 @@ macro_rules! tracked_arg {
                         memory: Some(&self.memory),
                         access: $access(self),
                         address: self.as_raw(),
-                        bytes: self.reach(),
+                        bytes: self.span_bytes(),
                         graph: 0,
                         argument: 0,
                     })

@@ -178,7 +178,7 @@ impl<'a> Tuner<'a> {
         if let Some((cache, key)) = &memory
             && trials.iter().any(|trial| trial.outcome.least().is_some())
         {
-            remembered::keep(cache, key, &trials);
+            remembered::store(cache, key, &trials);
         }
         self.tuning(trials, false)
     }

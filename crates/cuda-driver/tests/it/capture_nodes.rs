@@ -16,7 +16,7 @@ fn config() -> LaunchConfig {
 }
 
 #[test]
-fn a_while_node_runs_until_a_counter_on_the_device_says_stop() {
+fn a_while_node_runs_until_its_counter_is_zero() {
     for bench in everywhere_since((12, 3)) {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let count_down = bench.kernel(CONDITIONAL, "count_down");

@@ -29,7 +29,7 @@ fn primary_context_handles_share_default_stream() {
 }
 
 #[test]
-fn every_load_gives_the_same_driver() {
+fn every_load_returns_the_same_driver() {
     let Some(bench) = gpu() else {
         return;
     };
@@ -150,7 +150,7 @@ fn a_stream_waits_for_an_event_of_another_device() {
 /// Threads create and drop handles at the same time: each gets a live handle to the context that
 /// the other threads share at that moment.
 #[test]
-fn threads_that_come_and_go_share_one_primary_context() {
+fn short_lived_threads_share_one_primary_context() {
     let bench = software(Builder::new().devices(2));
     let simulator = bench.simulator.as_ref().unwrap();
     let device = bench.context.driver().device(1).unwrap();

@@ -333,7 +333,7 @@ fn streams_and_graphs_wait_for_each_other_by_values() {
 }
 
 #[test]
-fn memory_of_a_graph_is_there_while_it_is_used() {
+fn graph_memory_is_allocated_while_it_is_used() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (x, mut result) = (filled(&stream, N, 3), filled(&stream, N, 0));
@@ -429,7 +429,7 @@ fn conditional_node_runs_chosen_body_in_order() {
 }
 
 #[test]
-fn what_a_graph_cannot_use_is_an_error() {
+fn memory_that_graphs_cannot_use_is_an_error() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mut graph = Graph::new(&bench.context).unwrap();

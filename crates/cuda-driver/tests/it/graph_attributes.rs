@@ -40,9 +40,9 @@ fn a_kernel_node_has_the_attributes_that_it_was_given() {
         let before = graph.kernel_attributes(plain).unwrap();
         let is_one = |cluster| cluster == Dim3::from((1, 1, 1));
         assert!(!before.is_cooperative && before.cluster.is_none_or(is_one));
-        let told = graph.kernel_attributes(given).unwrap();
-        assert!(told.is_cooperative, "{told:?}");
-        assert_eq!(told.priority, -1, "{}", bench.name);
+        let found = graph.kernel_attributes(given).unwrap();
+        assert!(found.is_cooperative, "{found:?}");
+        assert_eq!(found.priority, -1, "{}", bench.name);
         // SAFETY: as above.
         unsafe { graph.set_kernel_attributes(plain, &LaunchAttributes::new().cooperative()) }
             .unwrap();
@@ -82,8 +82,8 @@ fn a_kernel_node_runs_in_clusters() {
         let refused =
             unsafe { graph.add_kernel_with(&[], &kernel, uneven, &attributes, (&mut one,)) };
         assert!(matches!(refused, Err(Error::LaunchConfig(_))));
-        let told = graph.kernel_attributes(node).unwrap();
-        assert_eq!(told.cluster, Some(Dim3::from((2, 1, 1))));
+        let found = graph.kernel_attributes(node).unwrap();
+        assert_eq!(found.cluster, Some(Dim3::from((2, 1, 1))));
         graph.instantiate().unwrap().launch(&stream).unwrap();
         let of = |buffer: &DeviceBuffer<u32>| buffer.to_vec().unwrap()[0];
         assert_eq!((of(&one), of(&two)), (1, 2), "{}", bench.name);

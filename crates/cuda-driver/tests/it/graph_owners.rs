@@ -154,7 +154,7 @@ fn a_graph_that_is_dropped_while_it_runs_runs_to_its_end() {
 }
 
 #[test]
-fn held_memory_goes_with_the_last_graph_that_holds_it() {
+fn leased_memory_is_freed_with_its_last_graph() {
     for bench in everywhere() {
         let stream = bench.stream();
         let count = || live(&bench).map(|[.., allocations, _]| allocations);
@@ -249,7 +249,7 @@ fn replaced_owners_are_dropped_after_last_launch() {
 }
 
 #[test]
-fn an_executable_of_a_graph_that_is_gone_keeps_its_node_handles() {
+fn an_executable_outlives_its_graph_and_keeps_node_handles() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, N, 0);

@@ -210,7 +210,7 @@ fn objects_of_another_context_are_errors() {
 }
 
 #[test]
-fn on_a_driver_that_does_not_tell_parameters_the_ptx_does() {
+fn old_drivers_take_the_parameters_from_the_ptx() {
     let bench = software(Builder::new().version(12020));
     let stream = bench.stream();
     let mix = bench.kernel(MIX, "mix");
@@ -240,7 +240,7 @@ fn on_a_driver_that_does_not_tell_parameters_the_ptx_does() {
 }
 
 #[test]
-fn the_driver_and_the_ptx_tell_the_same_parameters() {
+fn the_driver_and_the_ptx_agree_on_parameters() {
     let ptx = "
         .version 7.0
         .target sm_52
@@ -248,10 +248,10 @@ fn the_driver_and_the_ptx_tell_the_same_parameters() {
         .visible .entry k(.param .u8 a, .param .u16 b, .param .u64 .ptr .global .align 4 c, .param .f32 d,
             .param .align 16 .b8 e[48], .param .f64 f, .param .align 1 .b8 g[3], .param .u32 h) { ret; }";
     for bench in everywhere() {
-        let told = Ptx::new(ptx).unwrap().signatures().unwrap();
+        let signatures = Ptx::new(ptx).unwrap().signatures().unwrap();
         assert_eq!(
             bench.kernel(ptx, "k").parameters(),
-            Some(told[0].parameters.as_slice()),
+            Some(signatures[0].parameters.as_slice()),
             "{}",
             bench.name
         );

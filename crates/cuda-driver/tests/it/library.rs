@@ -189,7 +189,7 @@ fn a_library_whose_kernels_may_still_run_stays_loaded() {
 }
 
 #[test]
-fn what_a_library_has_not_is_an_error() {
+fn unknown_names_in_a_library_are_errors() {
     for bench in everywhere() {
         let driver = bench.context.driver();
         let library = load(driver, MIX);

@@ -98,8 +98,8 @@ impl Nvcc {
             .current_dir(&self.folder)
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}");
     }
 
     /// Compiles `source` with these options to `file` and returns its path.

@@ -126,7 +126,7 @@ fn a_vec_that_cannot_be_registered_comes_back_too() {
 }
 
 #[test]
-fn what_cannot_be_unregistered_is_never_freed() {
+fn memory_that_cannot_be_unregistered_is_leaked() {
     let bench = software(Builder::new());
     let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuMemHostUnregister");
     bench.simulator.as_ref().unwrap().add_rule(rule);

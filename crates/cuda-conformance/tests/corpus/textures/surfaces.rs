@@ -60,7 +60,7 @@ fn turned_around() {
 }
 
 #[test]
-fn what_a_surface_wrote_a_texture_reads() {
+fn textures_read_what_surfaces_wrote() {
     let elements = Elements::random(Format::U8, 4, [14, 9, 0], 71);
     let at: Vec<_> = (0..14 * 9_u16)
         .map(|at| [f32::from(at % 14) + 0.5, f32::from(at / 14) + 0.5, 0.0, 0.0])
@@ -78,7 +78,7 @@ fn what_a_surface_wrote_a_texture_reads() {
 }
 
 #[test]
-fn what_is_outside() {
+fn accesses_out_of_bounds() {
     let elements = Elements::random(Format::S32, 1, [10, 6, 0], 72);
     let mut random = numbers(73);
     let points: Vec<[i32; 2]> = (0..200)

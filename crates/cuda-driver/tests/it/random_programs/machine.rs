@@ -383,7 +383,7 @@ fn block(n: u32) -> LaunchConfig {
 }
 
 /// Describes the error.
-pub(super) fn told(error: &Error) -> String {
+pub(super) fn describe(error: &Error) -> String {
     format!("the safe layer returned: {error}")
 }
 

@@ -470,5 +470,5 @@ pub(crate) fn panics(text: &str, f: impl FnOnce()) {
 
 /// Whether an operation failed because the host holds a guard of the memory.
 pub(crate) fn is_borrowed<T>(result: &Result<T>) -> bool {
-    matches!(result, Err(Error::Borrowed { .. }))
+    matches!(result, Err(Error::HostGuardExists { .. }))
 }
