@@ -74,9 +74,10 @@ impl<'a> ArgList<'a> {
         Self::default()
     }
 
-    /// Appends an argument.
+    /// Appends an argument. It is `Send`, because the list is: a writable alias instead of an
+    /// [`InPlace`](crate::memory::InPlace) argument, for example.
     #[inline]
-    pub fn push<A: KernelArg + 'a>(&mut self, arg: A) -> &mut Self {
+    pub fn push<A: KernelArg + Send + 'a>(&mut self, arg: A) -> &mut Self {
         const { assert!(align_of::<A::Value>() <= align_of::<Chunk>()) };
         let size = size_of::<A::Value>();
         let start = self.end.next_multiple_of(align_of::<A::Value>());
@@ -96,7 +97,7 @@ impl<'a> ArgList<'a> {
     /// Adds memory that the kernel uses but that is not an argument itself: a buffer or view whose
     /// address is a field of a struct among the arguments. See [`Using`](super::Using).
     #[inline]
-    pub fn uses<A: KernelArg + 'a>(&mut self, memory: A) -> &mut Self {
+    pub fn uses<A: KernelArg + Send + 'a>(&mut self, memory: A) -> &mut Self {
         if let Some(tracked) = memory.tracked() {
             // SAFETY: the memory must be alive when `tracked` is used ← it lives as long as every
             // borrow in `A`, those outlive 'a, the list cannot be launched after 'a, and dropping

@@ -11,6 +11,8 @@
 mod buffer;
 mod slice;
 
+pub(crate) mod pitched;
+
 mod allocation;
 mod allocator;
 mod caching;
@@ -22,10 +24,10 @@ mod managed;
 mod on_stream;
 mod peer;
 pub(crate) mod pinned;
-pub(crate) mod pitched;
 mod pointer;
 mod pool;
 mod repr;
+mod shared;
 pub(crate) mod staging;
 
 // Types of other modules that belong to this chapter of the API.
@@ -45,6 +47,7 @@ pub use pitched::{PitchedBuffer, PitchedSlice, PitchedSliceMut};
 pub use pointer::{MemoryType, PointerAttributes};
 pub use pool::{MemoryPool, MemoryPoolStatistics, PoolAccess, PoolReuse};
 pub use repr::DeviceRepr;
+pub use shared::{InPlace, SharedSlice};
 pub use slice::{DeviceSlice, DeviceSliceMut};
 
 use std::ops::{Bound, RangeBounds};

@@ -67,6 +67,7 @@ mod queue;
 mod random_graphs;
 mod random_programs;
 mod settings;
+mod shared;
 #[cfg(feature = "nvrtc")]
 mod signatures;
 mod staging;
