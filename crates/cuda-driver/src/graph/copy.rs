@@ -17,7 +17,7 @@ use crate::error::{DriverError, Error, Result};
 use crate::memory::pitched::{Rows, Side, copy_of};
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, PitchedBuffer, PitchedSlice,
-    PitchedSliceMut, expect_len,
+    PitchedSliceMut, SharedSlice, expect_len,
 };
 use crate::tracking::{Access, Tracker};
 use crate::types::Extent;
@@ -427,6 +427,12 @@ impl<'a, T: DeviceRepr> From<PitchedSliceMut<'a, T>> for CopyTarget<'a, T> {
 impl<'a, T: DeviceRepr> From<&'a DeviceBuffer<T>> for CopySource<'a, T> {
     fn from(buffer: &'a DeviceBuffer<T>) -> Self {
         buffer.as_slice().into()
+    }
+}
+
+impl<'a, T: DeviceRepr> From<&'a SharedSlice<T>> for CopySource<'a, T> {
+    fn from(view: &'a SharedSlice<T>) -> Self {
+        view.as_slice().into()
     }
 }
 

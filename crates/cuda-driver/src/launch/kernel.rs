@@ -8,7 +8,7 @@ use super::queue::sealed::TOKEN;
 use super::{LaunchAttributes, LaunchConfig, Queue};
 use crate::error::Result;
 use crate::function::Function;
-use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
+use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, InPlace, SharedSlice};
 use crate::types::ArgType;
 use crate::types::node::node_kind;
 
@@ -40,13 +40,13 @@ pub struct Kernel<P: KernelParams> {
     parameters: PhantomData<fn(P)>,
 }
 
-/// A parameter through which a kernel reads elements. It accepts a shared buffer or a read-only
-/// view.
+/// A parameter through which a kernel reads elements. It accepts a shared buffer, a read-only view,
+/// or an [`InPlace`] argument.
 #[derive(Debug)]
 pub struct Reads<T>(PhantomData<fn(T)>);
 
-/// A parameter through which a kernel reads and writes elements. It accepts a `&mut` buffer or a
-/// mutable view.
+/// A parameter through which a kernel reads and writes elements. It accepts a `&mut` buffer, a
+/// mutable view, or an [`InPlace`] argument.
 #[derive(Debug)]
 pub struct Writes<T>(PhantomData<fn(T)>);
 
@@ -131,8 +131,8 @@ macro_rules! view_parameter {
     };
 }
 
-view_parameter!(Reads: &DeviceBuffer<T>, DeviceSlice<'_, T>, &DeviceSlice<'_, T>);
-view_parameter!(Writes: &mut DeviceBuffer<T>, DeviceSliceMut<'_, T>, &mut DeviceSliceMut<'_, T>);
+view_parameter!(Reads: &DeviceBuffer<T>, DeviceSlice<'_, T>, &DeviceSlice<'_, T>, &SharedSlice<T>, InPlace<'_, T>);
+view_parameter!(Writes: &mut DeviceBuffer<T>, DeviceSliceMut<'_, T>, &mut DeviceSliceMut<'_, T>, InPlace<'_, T>);
 
 macro_rules! signature {
     ($($parameter:ident $arg:ident)*) => {

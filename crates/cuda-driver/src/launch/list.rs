@@ -78,9 +78,10 @@ impl<'a> ArgList<'a> {
         Self::default()
     }
 
-    /// Appends an argument.
+    /// Appends an argument. It is `Send`, because the list is: a writable alias instead of an
+    /// [`InPlace`](crate::memory::InPlace) argument, for example.
     #[inline]
-    pub fn push<A: KernelArg + 'a>(&mut self, arg: A) -> &mut Self {
+    pub fn push<A: KernelArg + Send + 'a>(&mut self, arg: A) -> &mut Self {
         const { assert!(align_of::<A::Value>() <= align_of::<Chunk>()) };
         let size = size_of::<A::Value>();
         let start = self.end.next_multiple_of(align_of::<A::Value>());
@@ -102,12 +103,12 @@ impl<'a> ArgList<'a> {
     /// Adds memory that the kernel uses but that is not an argument itself: a buffer or view whose
     /// address is a field of a struct among the arguments. See [`Using`](super::Using).
     #[inline]
-    pub fn uses<A: KernelArg + 'a>(&mut self, memory: A) -> &mut Self {
+    pub fn uses<A: KernelArg + Send + 'a>(&mut self, memory: A) -> &mut Self {
         self.add_uses(memory, 0)
     }
 
     #[inline]
-    fn add_uses<A: KernelArg + 'a>(&mut self, memory: A, argument: u8) -> &mut Self {
+    fn add_uses<A: KernelArg + Send + 'a>(&mut self, memory: A, argument: u8) -> &mut Self {
         if let Some(tracked) = memory.tracked() {
             let tracked = Tracked {
                 argument,

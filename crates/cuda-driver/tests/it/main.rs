@@ -73,6 +73,7 @@ mod random_graphs;
 mod random_programs;
 mod read_only;
 mod settings;
+mod shared;
 #[cfg(feature = "nvrtc")]
 mod signatures;
 mod staging;
