@@ -8,7 +8,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::generated::CHECK;
 use crate::workspace::{self, Workspace};
-use crate::{book, full, functions, links, matrix, regen_bindings, setup, test, tidy, untested};
+use crate::{
+    api, book, full, functions, links, matrix, regen_bindings, setup, test, tidy, untested,
+};
 
 /// Options of `ci`.
 #[derive(Debug, clap::Args)]
@@ -40,6 +42,8 @@ const STEPS: &[Step] = &[
     ("test", |ws| test::run(ws, &test::Options::default())),
     ("doc", doc),
     ("book", book::build),
+    ("package", api::package),
+    ("api", |ws| api::run(ws, CHECK)),
     ("bindings", |ws| regen_bindings::run(ws, CHECK)),
     ("apart", apart),
     ("headers", matrix::some_headers),

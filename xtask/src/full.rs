@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 
 use crate::progress::Progress;
 use crate::workspace::{self, Workspace};
-use crate::{matrix, setup};
+use crate::{api, matrix, setup};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
@@ -18,6 +18,9 @@ pub(crate) struct Options {
     /// Minutes for which `fuzz` runs each of its targets
     #[arg(long, default_value_t = 30)]
     minutes: u64,
+    /// The Git revision with which `api` compares
+    #[arg(long, default_value = "main")]
+    baseline: String,
     /// `mutants` runs only those whose names contain this text
     #[arg(long, default_value = "")]
     only: String,
@@ -27,6 +30,7 @@ const DRIVER: &str = "cuda-driver";
 const CONFORMANCE: &str = "cuda-conformance";
 
 const CHECKS: &str = "\
+api         cargo-semver-checks: changes of the API since a Git revision (--baseline) that break users
 attacks     programs that attack the safe API, on 24 schedules, in release mode and under AddressSanitizer
 drivers     the tests of cuda-driver on software drivers of CUDA 12.0 to 13.5
 faults      every status code from every function that the safe layer calls, at three of its calls
@@ -47,6 +51,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let _progress = Progress::start(&format!("full {name}"), "tests", 0);
     match options.name.as_deref() {
         None => println!("{CHECKS}"),
+        Some("api") => api::semver(workspace, &options.baseline)?,
         Some("attacks") => attacks(workspace)?,
         Some("drivers") => matrix::all_drivers(workspace)?,
         Some("faults") => in_full(workspace, DRIVER, "it", "faults::")?,

@@ -1,5 +1,6 @@
 //! The tasks of this workspace: `cargo xtask <task>`.
 
+mod api;
 mod book;
 mod bundle;
 mod ci;
@@ -51,6 +52,8 @@ enum Task {
     Full(full::Options),
     /// Write docs/driver-functions.md, which lists the Rust item of each driver function
     Functions(generated::Options),
+    /// Write docs/api, which lists the public items of each published crate
+    Api(generated::Options),
     /// List the public functions that no test and no example names
     Untested,
     /// Build tests and examples for a GPU machine that has no Rust
@@ -88,6 +91,7 @@ fn run(workspace: &Workspace, task: &Task) -> Result<ExitCode> {
         Task::Tidy => tidy::run(workspace)?,
         Task::Full(options) => full::run(workspace, options)?,
         Task::Functions(options) => functions::run(workspace, *options)?,
+        Task::Api(options) => api::run(workspace, *options)?,
         Task::Untested => untested::run(workspace)?,
         Task::Bundle(options) => bundle::run(workspace, options)?,
         Task::Sanitize(options) => platforms::run(workspace, &options.which, &options.options)?,

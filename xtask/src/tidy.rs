@@ -25,11 +25,13 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     for path in files_below(&workspace.root, &["rs", "toml", "md", "yml", "sh"])? {
         let name = workspace.relative(&path);
         let text = std::fs::read_to_string(&path)?;
-        problems.extend(
-            check(&name, &text)
-                .into_iter()
-                .map(|what| format!("{name}: {what}")),
-        );
+        let mut found = check(&name, &text);
+        if name.ends_with("Cargo.toml") && text.contains("[package]\n") {
+            found.extend(incomplete(&text, |file| {
+                path.with_file_name(file).is_file()
+            }));
+        }
+        problems.extend(found.iter().map(|what| format!("{name}: {what}")));
     }
     for problem in &problems {
         println!("{problem}");
@@ -72,6 +74,20 @@ fn missing_tests(workspace: &Workspace) -> Result<Vec<String>> {
         }
     }
     Ok(problems)
+}
+
+/// Returns what a crate lacks, according to its `manifest` and the files that it has.
+fn incomplete(manifest: &str, has_file: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut problems = Vec::new();
+    if !manifest.contains("\nrust-version") {
+        problems.push("does not state its rust-version".to_owned());
+    }
+    if !manifest.contains("\npublish = false\n") {
+        let files = ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
+        let missing = files.into_iter().filter(|file| !has_file(file));
+        problems.extend(missing.map(|file| format!("is published without {file}")));
+    }
+    problems
 }
 
 /// Returns the problems of the file `name`.
@@ -162,6 +178,20 @@ mod tests {
             assert_eq!(problems.len(), 1, "{name}: {problems:?}");
             assert!(problems[0].contains(said), "{problems:?}");
         }
+    }
+
+    #[test]
+    fn a_crate_is_complete() {
+        let has_file = |file: &str| file != "LICENSE-MIT";
+        let complete = "[package]\nrust-version.workspace = true\npublish = false\n";
+        assert!(incomplete(complete, has_file).is_empty());
+        assert_eq!(
+            incomplete("[package]\n", has_file),
+            [
+                "does not state its rust-version",
+                "is published without LICENSE-MIT"
+            ]
+        );
     }
 
     #[test]
