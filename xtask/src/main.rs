@@ -7,7 +7,6 @@ mod ci;
 mod full;
 mod functions;
 mod generated;
-mod links;
 mod matrix;
 mod platforms;
 mod progress;
