@@ -14,7 +14,7 @@ macro_rules! all {
 }
 
 all! {
-    block_reduce caching clusters constants cooperative demo device_query draw_graph errors events
+    batch block_reduce caching clusters constants cooperative demo device_query draw_graph errors events
     heat host_functions image_pipeline jacobi mandelbrot matmul multi_device n_body reduction saxpy
     shared_memory streams struct_args templates tensor tuner typed vector_add wmma
 }
