@@ -3,3 +3,4 @@
 mod fuzz;
 mod known;
 mod support;
+mod text;
