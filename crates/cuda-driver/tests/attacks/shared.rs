@@ -47,7 +47,7 @@ unsafe impl KernelArg for Slow {
 }
 
 fn config() -> LaunchConfig {
-    LaunchConfig::for_num_elems(MANY as u32)
+    LaunchConfig::for_num_elems(MANY).unwrap()
 }
 
 /// Launches a kernel that computes `x = 2 * x + y`. Other threads have time to come in between.

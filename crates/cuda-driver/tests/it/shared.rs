@@ -16,7 +16,7 @@ fn words() -> Vec<u32> {
 }
 
 fn config() -> LaunchConfig {
-    LaunchConfig::for_num_elems(N as u32)
+    LaunchConfig::for_num_elems(N).unwrap()
 }
 
 #[test]
