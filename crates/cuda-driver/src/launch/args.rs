@@ -180,6 +180,8 @@ tracked_arg! {
 unsafe impl<T: DeviceRepr> KernelArg for &SharedSlice<T> {
     type Value = CUdeviceptr;
 
+    const ARG_TYPE: ArgType = ArgType::Address;
+
     #[inline]
     fn value(&self) -> CUdeviceptr {
         self.as_slice().as_raw()

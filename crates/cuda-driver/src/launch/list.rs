@@ -78,8 +78,9 @@ impl<'a> ArgList<'a> {
         Self::default()
     }
 
-    /// Appends an argument. It is `Send`, because the list is: a writable alias instead of an
-    /// [`InPlace`](crate::memory::InPlace) argument, for example.
+    /// Appends an argument. The argument must be `Send`, because the list is: pass a
+    /// [writable alias](crate::DeviceBuffer::alias_mut) instead of an
+    /// [`InPlace`](crate::memory::InPlace) argument.
     #[inline]
     pub fn push<A: KernelArg + Send + 'a>(&mut self, arg: A) -> &mut Self {
         const { assert!(align_of::<A::Value>() <= align_of::<Chunk>()) };
@@ -108,7 +109,7 @@ impl<'a> ArgList<'a> {
     }
 
     #[inline]
-    fn add_uses<A: KernelArg + Send + 'a>(&mut self, memory: A, argument: u8) -> &mut Self {
+    fn add_uses<A: KernelArg + 'a>(&mut self, memory: A, argument: u8) -> &mut Self {
         if let Some(tracked) = memory.tracked() {
             let tracked = Tracked {
                 argument,

@@ -200,7 +200,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///     let n = x.len() as u32;
     ///     // SAFETY: the kernel writes element i of `x` after it has read element i of both, so `x`
     ///     // and `y` may be the same memory. The aliases were allowed when the buffers were made.
-    ///     unsafe { stream.launch(mix, LaunchConfig::for_num_elems(n), (x.alias_mut()?, &**y, n)) }
+    ///     unsafe { stream.launch(mix, LaunchConfig::for_num_elems(n)?, (x.alias_mut()?, &**y, n)) }
     /// }
     ///
     /// # let driver = Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
@@ -291,7 +291,7 @@ impl Memory {
 /// let same = x.in_place();
 /// // SAFETY: the kernel computes `x[i] = 2 * x[i] + y[i]` for 100 words, and reads element i of
 /// // both before it writes that of `x`, so `x` and `y` may be the same.
-/// unsafe { mix.launch(&stream, LaunchConfig::for_num_elems(100), (same, same, 100_u32)) }?;
+/// unsafe { mix.launch(&stream, LaunchConfig::for_num_elems(100)?, (same, same, 100_u32)) }?;
 /// assert_eq!(x.to_vec()?, [15; 100]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

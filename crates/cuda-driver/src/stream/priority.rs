@@ -50,7 +50,7 @@ impl PriorityRange {
     }
 }
 
-/// Stream priorities.
+/// The priorities of streams.
 impl Context {
     /// `cuCtxGetStreamPriorityRange()`—Returns the range of stream priorities. Both ends are 0 if
     /// the device does not support priorities.
