@@ -28,7 +28,7 @@ fn closes(fixture: &Fixture) -> Result<()> {
     exec.close()?;
     graph.close()?;
     Module::load(&context, &Ptx::new(MIX).unwrap())?.close()?;
-    Library::load(&ground.driver, &Ptx::new(MIX).unwrap(), &JitOptions::new())?.close()?;
+    Library::load(&fixture.driver, &Ptx::new(MIX).unwrap(), &JitOptions::new())?.close()?;
     MemoryPool::new(context.device())?.close()?;
     stream.close()?;
     context.close()
