@@ -7,18 +7,14 @@ use cuda_sys::CUgraphNode;
 
 use super::conflicts::NodeAccess;
 use super::params::{Adding, NodeParams, call_add};
-use super::parts::{NodeInfo, Parts};
-use super::{Graph, GraphAllocation, Owners, Root};
+use super::parts::{NodeInfo, Parts, Place};
+use super::{Graph, Owners, Root};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::SendPtr;
-use crate::memory::DeviceRepr;
 use crate::tracking::Access;
 use crate::types::node::node_kind::Kind;
 use crate::types::node::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
-
-/// The index of a node in its graph. [`Parts::next_place`] limits the number of nodes.
-pub(super) type Place = u32;
 
 /// Empty nodes and edges.
 impl Graph {
@@ -158,19 +154,6 @@ impl Graph {
         if let Some(info) = parts.nodes.get_mut(node.index as usize) {
             std::mem::swap(&mut info.owners, &mut owners);
         }
-    }
-
-    /// Returns the number of bytes that a node of this graph allocates.
-    pub(super) fn allocated<T: DeviceRepr>(&self, allocation: &GraphAllocation<T>) -> usize {
-        let all = self.root.lock();
-        let info = all[self.at]
-            .nodes
-            .get(allocation.node().id().index as usize);
-        let accesses = info.map(|info| info.owners.accesses()).unwrap_or_default();
-        let bytes = accesses
-            .first()
-            .map_or(0, |it| it.bytes.end - it.bytes.start);
-        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// `cuGraphAddEmptyNode()`—Adds a node that does nothing. It can replace many dependencies by

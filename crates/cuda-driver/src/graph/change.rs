@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use cuda_sys::CUgraphNode;
 
-use super::build::{Place, propagate};
+use super::build::propagate;
 use super::conflicts::NodeAccess;
 use super::params::NodeParams;
-use super::parts::Parts;
+use super::parts::{Parts, Place};
 use super::{Graph, Owners};
 use crate::driver::Driver;
 use crate::error::{DriverError, Error, Result};

@@ -134,6 +134,19 @@ impl Graph {
         self.root.lock()[self.at].unfreed -= 1;
         Ok(node)
     }
+
+    /// Returns the number of bytes that a node of this graph allocates.
+    fn allocated<T: DeviceRepr>(&self, allocation: &GraphAllocation<T>) -> usize {
+        let all = self.root.lock();
+        let info = all[self.at]
+            .nodes
+            .get(allocation.node().id().index as usize);
+        let accesses = info.map(|info| info.owners.accesses()).unwrap_or_default();
+        let bytes = accesses
+            .first()
+            .map_or(0, |it| it.bytes.end - it.bytes.start);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
 }
 
 /// The parameters of a node that allocates memory. The driver writes the address into them.

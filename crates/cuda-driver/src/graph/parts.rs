@@ -7,15 +7,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use cuda_sys::{CUgraph_st, CUgraphNode_st};
 
 use super::Owners;
-use super::build::Place;
 use super::conflicts::{Conflicts, NodeAccess};
-use super::device_node::DeviceNode;
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::types::node::{Edge, EdgeKind, NodeId, NodeKind};
+
+/// The index of a node in its graph. [`Parts::next_place`] limits the number of nodes.
+pub(super) type Place = u32;
 
 pub(crate) struct RawGraph;
 
@@ -144,7 +145,7 @@ pub(crate) struct Parts {
     /// The number of allocations that no node frees yet.
     pub(crate) unfreed: usize,
     /// The device-updatable nodes and their handles. These nodes are never removed.
-    pub(super) device_nodes: Vec<(u32, DeviceNode)>,
+    pub(super) device_nodes: Vec<(Place, u64)>,
 }
 
 /// The tracked state of a node.

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use cuda_sys::{CUresult, calls};
 
 use super::Graph;
-use super::build::Place;
 use super::conflicts::Conflicts;
-use super::parts::{NodeInfo, Parts};
+use super::parts::{NodeInfo, Parts, Place};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::SendPtr;
@@ -274,8 +273,8 @@ mod tests {
     use std::ptr;
 
     use super::{EdgeKind, NodeKind, Parts, SendPtr, take_bodies};
-    use crate::graph::build::Place;
     use crate::graph::parts::NodeInfo;
+    use crate::graph::parts::Place;
 
     fn add(parts: &mut Parts, after: &[(Place, EdgeKind)]) {
         let info = NodeInfo {

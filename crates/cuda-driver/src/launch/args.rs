@@ -6,7 +6,8 @@ use std::ptr;
 use cuda_sys::CUdeviceptr;
 
 use crate::error::{Error, Result};
-use crate::function::check::{Layout, UNPACKED, c_layout, pack};
+use crate::function::check::Layout;
+use crate::function::packing::{UNPACKED, c_layout, pack};
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, InPlace, ManagedBuffer, Memory,
     PitchedBuffer, PitchedSlice, PitchedSliceMut, SharedSlice,

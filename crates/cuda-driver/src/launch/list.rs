@@ -10,7 +10,8 @@ use smallvec::SmallVec;
 
 use super::args::{KernelArg, KernelArgs, Tracked, Values};
 use crate::error::Result;
-use crate::function::check::{Layout, pack_next};
+use crate::function::check::Layout;
+use crate::function::packing::pack_next;
 use crate::types::ArgType;
 
 /// Up to this many arguments are kept without heap memory.

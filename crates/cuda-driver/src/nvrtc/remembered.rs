@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cuda_nvrtc::Cache;
 
-use super::tune::Choice;
+use super::choice::Choice;
 use super::tuning::{Candidate, Outcome, Trial};
 use crate::device::Device;
 use crate::error::Result;

@@ -260,7 +260,7 @@ fn no_call_uses_a_primary_context_that_has_ended() {
 /// Ends handles of primary contexts in one of several ways, with work in flight.
 fn end_contexts(devices: &[Device], way: u32) {
     let [one, two] = [0, 1].map(|index| devices[index].primary_context().unwrap());
-    let streams = [&one, &two].map(|context| new_stream(context));
+    let streams = [&one, &two].map(new_stream);
     let source = DeviceBuffer::from_host(&streams[0], &[way; 64]).unwrap();
     let mut target = DeviceBuffer::<u32>::zeroed(&streams[1], 64).unwrap();
     let mut view = target.as_mut_slice();

@@ -110,7 +110,7 @@ fn each_context_has_its_own_variables() {
         let own = Context::new(device, ContextFlags::empty()).unwrap();
         let library = load(device.driver(), VARIABLES);
         let bump = library.kernel("bump").unwrap();
-        let streams = [&bench.context, &own].map(|context| new_stream(context));
+        let streams = [&bench.context, &own].map(new_stream);
         for (stream, by) in streams.iter().zip([10_u32, 100]) {
             let bump = bump.function(stream.context()).unwrap();
             let counter: Global<u32> = library.global("counter", stream).unwrap();

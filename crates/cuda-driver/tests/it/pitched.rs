@@ -318,9 +318,9 @@ fn fill_a_box<T: DeviceRepr + PartialEq + std::fmt::Debug>(
     extent: (usize, usize, usize),
     value: T,
 ) {
-    let (home, other) = (bench.stream(), bench.stream());
+    let (owner, other) = (bench.stream(), bench.stream());
     let (width, height, depth) = extent;
-    let mut buffer = PitchedBuffer::<T>::zeroed(&home, extent).unwrap();
+    let mut buffer = PitchedBuffer::<T>::zeroed(&owner, extent).unwrap();
     let mut want = vec![T::zeroed(); width * height * depth];
     let (x, y, z) = (
         width / 3..width,

@@ -5,7 +5,7 @@ use std::ptr;
 use cuda_sys::CUdeviceptr;
 
 use super::chunks::{Chunks, Way};
-use super::download::Filling;
+use super::filling::Filling;
 use super::non_temporal;
 use crate::copy_threads;
 use crate::error::{DriverError, Error, Result};
