@@ -31,6 +31,18 @@ pub enum ArgumentError {
         /// The type of the argument: a number, or `a buffer`. `None` for any other type.
         given_type: Option<&'static str>,
     },
+    /// An argument does not fit the signature of a
+    /// [prepared kernel](crate::launch::PreparedKernel).
+    Prepared {
+        /// The kernel.
+        kernel: String,
+        /// The index of the argument, counted from 0. The message counts from 1.
+        index: usize,
+        /// The type in the signature.
+        expected: String,
+        /// The type of the argument.
+        given: &'static str,
+    },
 }
 
 impl fmt::Display for ArgumentError {
@@ -74,6 +86,17 @@ impl fmt::Display for ArgumentError {
                 }
                 write!(f, ": pass {}", types_of(parameter))
             }
+            Self::Prepared {
+                kernel,
+                index,
+                expected,
+                given,
+            } => write!(
+                f,
+                "argument {} of kernel {kernel} is `{given}`, but the prepared signature has \
+                 `{expected}` there",
+                index + 1
+            ),
         }
     }
 }

@@ -67,6 +67,7 @@ mod pinned;
 mod pitched;
 mod pointer;
 mod pool;
+mod prepared;
 mod process;
 mod queue;
 mod random_graphs;
