@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cuda_sys::CUgraphNode;
 
 use super::build::{Place, propagate};
-use super::conflicts::Reach;
+use super::conflicts::NodeAccess;
 use super::params::NodeParams;
 use super::parts::Parts;
 use super::{Graph, Owners};
@@ -50,18 +50,18 @@ impl Graph {
         if owners.may_wait_for_host() {
             driver.note_host_wait();
         }
-        let reaches = owners.reaches();
+        let accesses = owners.accesses();
         // Declared before the lock, so that the former owners are dropped after it is released.
         let mut owners = Arc::new(owners);
         let mut all = self.root.lock();
         let place = all[self.at].place(node.id())?;
-        all[self.at].check_change(place, &reaches)?;
+        all[self.at].check_change(place, &accesses)?;
         // The edges come first: a later failure then leaves only superfluous edges.
-        propagate(&mut all, self.at, driver, &reaches)?;
+        propagate(&mut all, self.at, driver, &accesses)?;
         let parts = &mut all[self.at];
         for other in parts.places() {
             // Checked one by one, because each new edge orders further nodes.
-            if let Some((from, to)) = parts.missing_edge(place, other, &reaches) {
+            if let Some((from, to)) = parts.missing_edge(place, other, &accesses) {
                 parts.add_edge(driver, from, to, EdgeKind::Full)?;
             }
         }
@@ -78,7 +78,7 @@ impl Parts {
     /// Fails if a node must not get these accesses: if kernels change it, or if it would conflict
     /// with an earlier node that depends on it, or with a later one that it depends on. The order
     /// of conflicting nodes is always that in which they were added.
-    fn check_change(&self, node: Place, reaches: &[Reach]) -> Result<()> {
+    fn check_change(&self, node: Place, accesses: &[NodeAccess]) -> Result<()> {
         if self.device_nodes.iter().any(|(known, _)| *known == node) {
             return Err(Error::Unsupported {
                 what: "changing a device-updatable node of a graph",
@@ -93,7 +93,7 @@ impl Parts {
             let (earlier, later) = (node.min(other), node.max(other));
             let info = self.nodes.get(other as usize);
             other != node
-                && info.is_some_and(|info| !info.is_gone() && info.conflicts_with(reaches))
+                && info.is_some_and(|info| !info.is_gone() && info.conflicts_with(accesses))
                 && leads(later, earlier)
         };
         if self.has_edges_back && self.places().any(is_reversed) {

@@ -123,7 +123,7 @@ unsafe impl<T: DeviceRepr> KernelArg for T {
 }
 
 /// Implements [`KernelArg`] for borrows of a type with the field `memory` and the methods `as_raw`
-/// and `reach`.
+/// and `span_bytes`.
 macro_rules! tracked_arg {
     ($(<$($lifetime:lifetime)?> $ty:ty, $access:expr;)*) => {
         $(
@@ -180,6 +180,8 @@ tracked_arg! {
 unsafe impl<T: DeviceRepr> KernelArg for &SharedSlice<T> {
     type Value = CUdeviceptr;
 
+    const ARG_TYPE: ArgType = ArgType::Address;
+
     #[inline]
     fn value(&self) -> CUdeviceptr {
         self.as_slice().as_raw()
@@ -192,8 +194,9 @@ unsafe impl<T: DeviceRepr> KernelArg for &SharedSlice<T> {
             memory: Some(self.memory()),
             access: Access::READ,
             address: view.as_raw(),
-            bytes: view.reach(),
+            bytes: view.span_bytes(),
             graph: 0,
+            argument: 0,
         })
     }
 }

@@ -345,7 +345,7 @@ impl<T: DeviceRepr> InPlace<'_, T> {
     }
 
     /// Returns the number of bytes that a kernel may access through this argument.
-    pub(crate) fn reach(&self) -> usize {
+    pub(crate) fn span_bytes(&self) -> usize {
         // This cannot overflow: the elements lie in one allocation.
         self.len * size_of::<T>()
     }
