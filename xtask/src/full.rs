@@ -43,6 +43,7 @@ nvrtc       the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, each at its full size
 ops         every instruction form on 32,768 threads and four compute capabilities, against the host
 order       120,000 random programs on the late software device, against a sequential model
 programs    the tests of cudarc, and NVIDIA's packages for Python, on the software device
+ptx         200,000 random kernels: no thread leaves the bounds that the analysis of cuda-ptx proves
 signatures  10,000 kernels with random parameter lists: mismatches are refused, arguments arrive";
 
 /// `cargo xtask full NAME`.
@@ -67,6 +68,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         }
         Some("order") => in_full(workspace, DRIVER, "it", "random_programs")?,
         Some("programs") => programs(workspace, true)?,
+        Some("ptx") => in_full(workspace, "cuda-ptx", "it", "fuzz")?,
         Some("signatures") => in_full(workspace, DRIVER, "it", "signatures")?,
         Some(unknown) => bail!("there is no check {unknown}; the checks are:\n{CHECKS}"),
     }

@@ -141,6 +141,8 @@ fn a_value_that_may_not_be_set_is_undefined() {
 fn what_is_not_modelled_is_refused_with_its_line() {
     for (body, expected) in [
         ("call helper;", "call of a function"),
+        ("st.param.u32 [x], %r1;", "call of a function"),
+        ("st.const.u32 [%d1], %r1;", "store to constants"),
         (
             "tex.1d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%d1, {%r5}];",
             "textures and surfaces",

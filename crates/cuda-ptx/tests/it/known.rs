@@ -227,6 +227,18 @@ fn buffers_in_structs_are_roots() {
 }
 
 #[test]
+fn the_linkage_of_a_kernel_does_not_matter() {
+    let text = TEXT.replace(".visible .entry vector_add(", ".weak .entry vector_add(");
+    assert_ne!(text, TEXT);
+    let arguments = [input(4000), input(4000), output(4000), int(1000)];
+    assert!(
+        analysis(&text, "vector_add")
+            .evaluate(&line(arguments))
+            .is_proven()
+    );
+}
+
+#[test]
 fn a_contract_prints_preconditions_with_lines() {
     let arguments = [input(4000), input(4000), output(4000), int(1000)];
     let verdict = evaluate("vector_add", &line(arguments));

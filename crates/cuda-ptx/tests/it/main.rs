@@ -1,5 +1,6 @@
 //! Tests of the analysis on whole kernels.
 
+mod coverage;
 mod fuzz;
 mod known;
 mod support;

@@ -8,7 +8,7 @@ use cuda_ptx::{Edits, Instruction, Module, Span, Statement, parse};
 use crate::fuzz::{kernel_of, programs};
 
 /// All PTX texts below a folder.
-fn texts(folder: &Path, found: &mut Vec<PathBuf>) {
+pub(crate) fn texts(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let path = entry.path();
         if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
