@@ -49,7 +49,7 @@ fn main() -> Result<()> {
         let mut x = DeviceBuffer::<u32>::zeroed(stream, n as usize)?;
         let fill = module.function("fill")?;
         // SAFETY: the kernel writes n words of `x`.
-        unsafe { stream.launch(&fill, LaunchConfig::for_num_elems(n), (&mut x, n))? };
+        unsafe { stream.launch(&fill, LaunchConfig::for_num_elems(n)?, (&mut x, n))? };
         let want: Vec<u32> = (0..n).map(|i| i * stride).collect();
         verify_equal("caching", &x.to_vec()?, &want)?;
     }

@@ -42,7 +42,7 @@ fn main() -> Result<()> {
     let x: Vec<f32> = (0..n).map(|i| i as f32 / 1000.0 - 5.0).collect();
     let x_device = DeviceBuffer::from_host(stream, &x)?;
     let mut y = DeviceBuffer::<f32>::zeroed(stream, n as usize)?;
-    let config = LaunchConfig::for_num_elems(n);
+    let config = LaunchConfig::for_num_elems(n)?;
     // SAFETY: the kernel reads n floats of `x` and writes n of `y`. It uses both variables of the
     // module, on their stream.
     unsafe { stream.launch(&polynomial, config, (&x_device, &mut y, n))? };

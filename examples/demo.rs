@@ -136,7 +136,7 @@ fn saxpy(
         Ok(unsafe {
             stream.launch(
                 &kernel,
-                LaunchConfig::for_num_elems(n),
+                LaunchConfig::for_num_elems(n)?,
                 (a, &x_device, &mut y_device, n),
             )
         }?)

@@ -21,7 +21,7 @@ fn main() -> Result<()> {
     let zeroed = || DeviceBuffer::<f32>::zeroed(&stream, n as usize);
     let (mut a, mut b, mut sum) = (zeroed()?, zeroed()?, zeroed()?);
     let (mut more, mut result) = (zeroed()?, zeroed()?);
-    let config = LaunchConfig::for_num_elems(n);
+    let config = LaunchConfig::for_num_elems(n)?;
 
     let mut inner = Graph::new(&context)?;
     // SAFETY: the kernel reads n floats of `a` and of `sum` and writes n of `more`; each has n.

@@ -26,10 +26,10 @@ fn main() -> Result<()> {
     // A mistake in the source: the diagnostics are those of the compiler, with lines.
     match Module::from_source(context, SOURCE.replace("x[i] = i;", "x[i] = j;")) {
         Err(CompileError::Nvrtc(cuda_nvrtc::Error::Compile(error))) => {
-            println!(
-                "errors: the source has {} mistakes:\n{error}",
-                error.errors().count()
-            );
+            println!("errors: {error}");
+            if let Some(line) = error.errors().find_map(|it| it.line) {
+                println!("errors: an editor would jump to line {line}");
+            }
         }
         Err(error) => return Err(error.into()),
         Ok(_) => return Err("a wrong program was compiled".into()),
@@ -48,7 +48,7 @@ fn main() -> Result<()> {
     // Wrong arguments: nothing is launched.
     let n = 1000_u32;
     let mut x = DeviceBuffer::<u32>::zeroed(stream, n as usize)?;
-    let config = LaunchConfig::for_num_elems(n);
+    let config = LaunchConfig::for_num_elems(n)?;
     // SAFETY: the launch fails, because the second argument is missing.
     expect("a missing argument", unsafe {
         stream.launch(&kernel, config, (&mut x,))

@@ -37,7 +37,7 @@ fn main() -> Result<()> {
     let start = stream.record_event()?;
     let sending = input.copy_from_pinned_async(source, stream)?;
     let sent = stream.record_event()?;
-    let config = LaunchConfig::for_num_elems(n);
+    let config = LaunchConfig::for_num_elems(n)?;
     // SAFETY: the kernel reads n floats of `input` and writes n of `output`.
     unsafe { stream.launch(&roots, config, (&input, &mut output, n))? };
     let computed = stream.record_event()?;

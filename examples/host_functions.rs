@@ -28,7 +28,7 @@ fn main() -> Result<()> {
     let (done, steps) = mpsc::channel();
     for step in 1..=4 {
         // SAFETY: the kernel reads and writes n words of `x`.
-        unsafe { stream.launch(&triple, LaunchConfig::for_num_elems(n), (&mut x, n))? };
+        unsafe { stream.launch(&triple, LaunchConfig::for_num_elems(n)?, (&mut x, n))? };
         // A thread of the driver calls the closure, which must not use CUDA itself.
         let done = done.clone();
         stream.launch_host(move || {

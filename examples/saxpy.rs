@@ -26,7 +26,7 @@ fn main() -> Result<()> {
     let stream = &session.stream;
     let x_device = DeviceBuffer::from_host(stream, &x)?;
     let mut y_device = DeviceBuffer::from_host(stream, &y)?;
-    let config = LaunchConfig::for_num_elems(n);
+    let config = LaunchConfig::for_num_elems(n)?;
     // SAFETY: the kernel reads n floats of `x` and reads and writes n floats of `y`; each has n.
     unsafe { stream.launch(&saxpy, config, (a, &x_device, &mut y_device, n))? };
 

@@ -65,7 +65,7 @@ fn main() -> Result<()> {
         .collect();
     let mut on_device = DeviceBuffer::from_host(stream, &particles)?;
     for _ in 0..50 {
-        let config = LaunchConfig::for_num_elems(world.count);
+        let config = LaunchConfig::for_num_elems(world.count)?;
         // SAFETY: the kernel reads and writes `world.count` particles; the buffer has as many.
         unsafe { stream.launch(&fall, config, (&mut on_device, world))? };
         particles

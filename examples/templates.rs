@@ -46,9 +46,11 @@ where
     let n = values.len() as u32;
     // SAFETY: the kernel reads and writes n elements of `x`, which has n elements of this type.
     unsafe {
-        session
-            .stream
-            .launch(&kernel, LaunchConfig::for_num_elems(n), (&mut x, factor, n))?
+        session.stream.launch(
+            &kernel,
+            LaunchConfig::for_num_elems(n)?,
+            (&mut x, factor, n),
+        )?
     };
     let want: Vec<T> = values.into_iter().map(|value| value * factor).collect();
     verify_equal(&name, &x.to_vec()?, &want)

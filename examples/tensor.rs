@@ -84,7 +84,7 @@ impl Backend {
         // SAFETY: the kernel reads n floats of as many inputs as it has, and writes n of `out`.
         unsafe {
             self.stream
-                .launch(kernel, LaunchConfig::for_num_elems(n), &args)?
+                .launch(kernel, LaunchConfig::for_num_elems(n)?, &args)?
         };
         drop(args);
         let storage = Arc::new(out);

@@ -40,7 +40,7 @@ impl Blas {
             return Err(format!("x has {} elements, and y has {}", x.len(), y.len()).into());
         }
         let n = u32::try_from(x.len())?;
-        let config = LaunchConfig::for_num_elems(n);
+        let config = LaunchConfig::for_num_elems(n)?;
         // SAFETY: the kernel reads n floats of `x` and reads and writes n of `y`; each has n.
         unsafe { self.saxpy.launch(stream, config, (a, x, y, n))? };
         Ok(())

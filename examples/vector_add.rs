@@ -24,7 +24,7 @@ fn main() -> Result<()> {
     let b_device = DeviceBuffer::from_host(&stream, &b)?;
     let mut c_device = DeviceBuffer::<f32>::zeroed(&stream, n as usize)?;
 
-    let config = LaunchConfig::for_num_elems(n);
+    let config = LaunchConfig::for_num_elems(n)?;
     // SAFETY: the kernel reads n floats of `a` and of `b` and writes n floats of `c`; each has n.
     unsafe {
         stream.launch(

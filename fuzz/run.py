@@ -9,6 +9,7 @@ are stored in `target/fuzz/found`.
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -66,6 +67,8 @@ def main():
     options.add_argument("--minutes", type=int, default=30)
     options = options.parse_args()
 
+    if not shutil.which("cargo-fuzz"):
+        sys.exit("cargo-fuzz is missing; install it with `cargo install --locked cargo-fuzz`")
     cargo, folder = options.cargo, options.target / "fuzz"
     # Instrumentation is unstable.
     env = {**os.environ, "RUSTC_BOOTSTRAP": "1", "CARGO_TARGET_DIR": str(folder / "build")}

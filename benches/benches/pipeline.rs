@@ -86,7 +86,7 @@ impl Pipeline {
                 .ok_or("the host memory was not put back")?;
             let (stream, device) = (&self.streams[turn], &mut self.device[turn]);
             let up = device.copy_from_pinned_async(up, stream)?;
-            let config = LaunchConfig::for_num_elems(N as u32);
+            let config = LaunchConfig::for_num_elems(N as u32).unwrap();
             // SAFETY: the kernel reads and writes the N words of the buffer.
             unsafe { stream.launch(&self.work, config, (&mut *device, N as u32, ROUNDS)) }?;
             let down = device.copy_to_pinned_async(down, stream)?;

@@ -14,7 +14,7 @@ macro_rules! all {
 }
 
 all! {
-    block_reduce caching clusters constants cooperative demo device_query draw_graph errors events
+    batch block_reduce caching clusters constants cooperative demo device_query draw_graph errors events
     heat host_functions image_pipeline jacobi mandelbrot matmul multi_device n_body reduction saxpy
     shared_memory streams struct_args templates tensor tuner typed vector_add wmma
 }
@@ -122,7 +122,7 @@ fn every_example_verifies_its_result_on_the_software_device() {
 }
 
 #[test]
-fn every_example_verifies_its_result_on_whatever_is_there() {
+fn every_example_verifies_its_result() {
     let gpu = cuda_driver::Driver::load().is_ok();
     // Without a GPU this would repeat the test above, so only the choice of the device is tested.
     for name in runnable().filter(|name| gpu || NOT_COMPILING.contains(name)) {

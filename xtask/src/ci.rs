@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::generated::CHECK;
 use crate::workspace::{self, Workspace};
-use crate::{
-    book, full, functions, links, matrix, programs, regen_bindings, setup, test, tidy, untested,
-};
+use crate::{api, book, full, functions, matrix, regen_bindings, setup, test, tidy, untested};
 
 /// Options of `ci`.
 #[derive(Debug, clap::Args)]
@@ -27,10 +26,10 @@ type Step = (&'static str, fn(&Workspace) -> Result<()>);
 const STEPS: &[Step] = &[
     ("format", |ws| cargo(ws, "fmt --all --check")),
     ("tidy", tidy::run),
-    ("links", links::check),
-    ("functions", |ws| {
-        functions::run(ws, &functions::Options { check: true })
+    ("links", |ws| {
+        cargo(ws, "test -p xtask --test it documents::")
     }),
+    ("functions", |ws| functions::run(ws, CHECK)),
     ("untested", untested::run),
     ("lean", lean),
     ("clippy", |ws| {
@@ -43,14 +42,14 @@ const STEPS: &[Step] = &[
     ("test", |ws| test::run(ws, &test::Options::default())),
     ("doc", doc),
     ("book", book::build),
-    ("bindings", |ws| {
-        regen_bindings::run(ws, &regen_bindings::Options { check: true })
-    }),
+    ("package", api::package),
+    ("api", |ws| api::run(ws, CHECK)),
+    ("bindings", |ws| regen_bindings::run(ws, CHECK)),
     ("apart", apart),
     ("headers", matrix::some_headers),
     ("nvrtc", matrix::some_nvrtc),
     ("drivers", matrix::some_drivers),
-    ("programs", programs::reduced),
+    ("programs", |ws| full::programs(ws, false)),
     ("mutants", |ws| full::mutants(ws, &["--few", "2"])),
     ("rebuild", rebuild),
     // The program of the README, in a crate outside of the workspace.
@@ -187,16 +186,14 @@ fn rebuild(workspace: &Workspace) -> Result<()> {
             .arg("--verbose")
             .output()?;
         let said = String::from_utf8_lossy(&again.stderr);
-        let starts = |line: &str, words: &[&str]| {
-            words.iter().any(|word| line.trim_start().starts_with(word))
+        let begins = |word: &&str| {
+            said.lines()
+                .any(|line| line.trim_start().starts_with(*word))
         };
-        if let Some(line) = said
-            .lines()
-            .find(|it| starts(it, &["Compiling", "Running", "Dirty"]))
-        {
-            bail!("a second `cargo {build}` is not a no-op: {}", line.trim());
+        if ["Compiling", "Running", "Dirty"].iter().any(&begins) {
+            bail!("a second `cargo {build}` is not a no-op:\n{said}");
         }
-        if !again.status.success() || !said.lines().any(|line| starts(line, &["Fresh"])) {
+        if !again.status.success() || !begins(&"Fresh") {
             bail!("a second `cargo {build}` failed: {said}");
         }
     }

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 
 use crate::progress::Progress;
 use crate::workspace::{self, Workspace};
-use crate::{matrix, need, platforms, programs, setup};
+use crate::{api, matrix, setup};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
@@ -18,6 +18,9 @@ pub(crate) struct Options {
     /// Minutes for which `fuzz` runs each of its targets
     #[arg(long, default_value_t = 30)]
     minutes: u64,
+    /// The Git revision with which `api` compares
+    #[arg(long, default_value = "main")]
+    baseline: String,
     /// `mutants` runs only those whose names contain this text
     #[arg(long, default_value = "")]
     only: String,
@@ -27,6 +30,7 @@ const DRIVER: &str = "cuda-driver";
 const CONFORMANCE: &str = "cuda-conformance";
 
 const CHECKS: &str = "\
+api         cargo-semver-checks: changes of the API since a Git revision (--baseline) that break users
 attacks     programs that attack the safe API, on 24 schedules, in release mode and under AddressSanitizer
 drivers     the tests of cuda-driver on software drivers of CUDA 12.0 to 13.5
 faults      every status code from every function that the safe layer calls, at three of its calls
@@ -39,6 +43,7 @@ nvrtc       the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, each at its full size
 ops         every instruction form on 32,768 threads and four compute capabilities, against the host
 order       120,000 random programs on the late software device, against a sequential model
 programs    the tests of cudarc, and NVIDIA's packages for Python, on the software device
+ptx         200,000 random kernels: no thread leaves the bounds that the analysis of cuda-ptx proves
 signatures  10,000 kernels with random parameter lists: mismatches are refused, arguments arrive";
 
 /// `cargo xtask full NAME`.
@@ -47,6 +52,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let _progress = Progress::start(&format!("full {name}"), "tests", 0);
     match options.name.as_deref() {
         None => println!("{CHECKS}"),
+        Some("api") => api::semver(workspace, &options.baseline)?,
         Some("attacks") => attacks(workspace)?,
         Some("drivers") => matrix::all_drivers(workspace)?,
         Some("faults") => in_full(workspace, DRIVER, "it", "faults::")?,
@@ -61,7 +67,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             in_full(workspace, CONFORMANCE, "corpus", "differential")?;
         }
         Some("order") => in_full(workspace, DRIVER, "it", "random_programs")?,
-        Some("programs") => programs::full(workspace)?,
+        Some("programs") => programs(workspace, true)?,
+        Some("ptx") => in_full(workspace, "cuda-ptx", "it", "fuzz")?,
         Some("signatures") => in_full(workspace, DRIVER, "it", "signatures")?,
         Some(unknown) => bail!("there is no check {unknown}; the checks are:\n{CHECKS}"),
     }
@@ -72,17 +79,17 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 /// many there were.
 fn attacks(workspace: &Workspace) -> Result<()> {
     let count = workspace.target.join("attacks.txt");
+    let mut instrumented = setup::script(workspace, "xtask/platforms/run.py")?;
+    instrumented.args(["address", "-p", DRIVER, "--test", "attacks"]);
+    instrumented.env("CUDA_ATTACKS_LIMIT", "240");
+    let plain = full_command(workspace, DRIVER, "attacks", "");
     let mut counted = Vec::new();
-    for (kind, is_instrumented) in [("release mode", false), ("AddressSanitizer", true)] {
-        if count.exists() {
-            fs::remove_file(&count)?;
-        }
-        if is_instrumented {
-            platforms::attacks(workspace, &count)?;
-        } else {
-            let mut command = full_command(workspace, DRIVER, "attacks", "");
-            workspace::run(command.env("CUDA_ATTACKS_COUNT", &count))?;
-        }
+    for (kind, mut command) in [("release mode", plain), ("AddressSanitizer", instrumented)] {
+        fs::write(&count, "")?;
+        command
+            .env("CUDA_FULL", "1")
+            .env("CUDA_ATTACKS_COUNT", &count);
+        workspace::run(&mut command)?;
         let lines = fs::read_to_string(&count)?;
         let schedules = lines
             .lines()
@@ -99,9 +106,6 @@ fn attacks(workspace: &Workspace) -> Result<()> {
 
 /// Runs libFuzzer, with NVRTC for additional seeds if there is one.
 fn fuzz(workspace: &Workspace, minutes: u64) -> Result<()> {
-    let found = need::program("cargo-fuzz").is_some();
-    need::require("cargo-fuzz", found, "cargo install --locked cargo-fuzz")?;
-    need::sanitizer(workspace, "asan")?;
     setup::try_default(workspace);
     let mut script = setup::script(workspace, "fuzz/run.py")?;
     if let Ok(library) = matrix::nvrtc_in(&workspace.cuda_setup().join("lib")) {
@@ -114,6 +118,19 @@ fn fuzz(workspace: &Workspace, minutes: u64) -> Result<()> {
 pub(crate) fn mutants(workspace: &Workspace, args: &[&str]) -> Result<()> {
     let mut script = setup::script(workspace, "crates/cuda-driver/tests/mutants/run.py")?;
     workspace::run(script.args(args))
+}
+
+/// Runs third-party programs on the software device as a driver library. The reduced size leaves out
+/// one of the two builds of cudarc's tests, and those of its tests that compare times.
+pub(crate) fn programs(workspace: &Workspace, is_full: bool) -> Result<()> {
+    if !cfg!(target_os = "linux") {
+        bail!("programs find the library through LD_LIBRARY_PATH: this check requires Linux");
+    }
+    let sets: &[&str] = &[setup::TOOLKIT_SET, "nvrtc-13.5", "nvrtc-12.9"];
+    let setup = setup::ensure(workspace, if is_full { sets } else { &sets[..2] })?;
+    let mut script = setup::script(workspace, "crates/cuda-sim-cdylib/programs/run.py")?;
+    script.arg("--setup").arg(setup);
+    workspace::run(script.args(is_full.then_some("--full")))
 }
 
 /// Runs the tests of `package` in `test` whose names contain `filter`, at their full size.

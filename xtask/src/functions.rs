@@ -10,37 +10,24 @@ use std::fs;
 
 use anyhow::{Result, bail};
 
+use crate::generated::{self, Options};
 use crate::source::{self, Source};
 use crate::workspace::Workspace;
 
-const PAGE: &str = "docs/driver-functions.md";
+/// The page, in `docs`.
+const PAGE: &str = "driver-functions.md";
 const TABLE: &str = "crates/cuda-sys/src/generated/table.rs";
 
-/// Options of `functions`.
-#[derive(Debug, Default, clap::Args)]
-pub(crate) struct Options {
-    /// Change nothing; fail if docs/driver-functions.md is stale
-    #[arg(long)]
-    pub(crate) check: bool,
-}
-
 /// `cargo xtask functions`.
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     let table = fs::read_to_string(workspace.root.join(TABLE))?;
     let driver = source::read(workspace, "crates/cuda-driver/src")?;
     let simulator = source::read(workspace, "crates/cuda-sim/src")?;
     let page = page(&table, &driver, &simulator)?;
-    let path = workspace.root.join(PAGE);
-    let current = fs::read_to_string(&path).unwrap_or_default();
-    if current.replace("\r\n", "\n") == page {
-        println!("{PAGE} is up to date");
-    } else if options.check {
-        bail!("{PAGE} is stale; run `cargo xtask functions`");
-    } else {
-        fs::write(&path, page)?;
-        println!("{PAGE} written");
-    }
-    Ok(())
+    let docs = workspace.root.join("docs");
+    let old = fs::read_to_string(docs.join(PAGE))?.replace("\r\n", "\n");
+    let (old, new) = ([(PAGE.into(), old)].into(), [(PAGE.into(), page)].into());
+    generated::renew(&docs, &old, &new, "functions", options)
 }
 
 /// A function of cuda.h, in all its revisions.

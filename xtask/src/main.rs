@@ -1,21 +1,18 @@
 //! The tasks of this workspace: `cargo xtask <task>`.
 
+mod api;
 mod book;
-mod built;
 mod bundle;
 mod ci;
 mod full;
 mod functions;
-mod links;
+mod generated;
 mod matrix;
-mod need;
 mod platforms;
-mod programs;
 mod progress;
 mod regen_bindings;
 mod setup;
 mod source;
-mod suite;
 mod test;
 mod tidy;
 mod untested;
@@ -47,13 +44,15 @@ enum Task {
     /// Run everything that must hold before a change lands
     Ci(ci::Options),
     /// Regenerate the committed bindings from pinned headers
-    RegenBindings(regen_bindings::Options),
+    RegenBindings(generated::Options),
     /// Check the style rules that no compiler checks
     Tidy,
     /// Run a large check at its full size
     Full(full::Options),
     /// Write docs/driver-functions.md, which lists the Rust item of each driver function
-    Functions(functions::Options),
+    Functions(generated::Options),
+    /// Write docs/api, which lists the public items of each published crate
+    Api(generated::Options),
     /// List the public functions that no test and no example names
     Untested,
     /// Build tests and examples for a GPU machine that has no Rust
@@ -87,17 +86,18 @@ fn run(workspace: &Workspace, task: &Task) -> Result<ExitCode> {
         Task::Demo(options) => test::demo(workspace, options)?,
         Task::Test(options) => test::run(workspace, options)?,
         Task::Ci(options) => return ci::run(workspace, options),
-        Task::RegenBindings(options) => regen_bindings::run(workspace, options)?,
+        Task::RegenBindings(options) => regen_bindings::run(workspace, *options)?,
         Task::Tidy => tidy::run(workspace)?,
         Task::Full(options) => full::run(workspace, options)?,
-        Task::Functions(options) => functions::run(workspace, options)?,
+        Task::Functions(options) => functions::run(workspace, *options)?,
+        Task::Api(options) => api::run(workspace, *options)?,
         Task::Untested => untested::run(workspace)?,
         Task::Bundle(options) => bundle::run(workspace, options)?,
-        Task::Sanitize(options) => platforms::sanitize(workspace, options)?,
-        Task::Valgrind(options) => platforms::valgrind(workspace, options)?,
-        Task::Wine(options) => platforms::wine(workspace, options)?,
-        Task::Arm(options) => platforms::arm(workspace, options)?,
-        Task::Targets => platforms::targets(workspace)?,
+        Task::Sanitize(options) => platforms::run(workspace, &options.which, &options.options)?,
+        Task::Valgrind(options) => platforms::run(workspace, "valgrind", options)?,
+        Task::Wine(options) => platforms::run(workspace, "wine", options)?,
+        Task::Arm(options) => platforms::run(workspace, "arm", options)?,
+        Task::Targets => platforms::run(workspace, "targets", &platforms::Options::default())?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -21,15 +21,17 @@ const GENERATED_MARKS: [&str; 3] = [
 
 /// `cargo xtask tidy`.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let mut problems = missing_tests(workspace)?;
+    let mut problems = Vec::new();
     for path in files_below(&workspace.root, &["rs", "toml", "md", "yml", "sh"])? {
         let name = workspace.relative(&path);
         let text = std::fs::read_to_string(&path)?;
-        problems.extend(
-            check(&name, &text)
-                .into_iter()
-                .map(|what| format!("{name}: {what}")),
-        );
+        let mut found = check(&name, &text);
+        if name.ends_with("Cargo.toml") && text.contains("[package]\n") {
+            found.extend(incomplete(&text, |file| {
+                path.with_file_name(file).is_file()
+            }));
+        }
+        problems.extend(found.iter().map(|what| format!("{name}: {what}")));
     }
     for problem in &problems {
         println!("{problem}");
@@ -41,37 +43,18 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Returns the tests that a page of docs/ names but that do not exist. A page names a test as
-/// `package::it::module::test` or as `ui:package/file.rs`.
-fn missing_tests(workspace: &Workspace) -> Result<Vec<String>> {
+/// Returns what a crate lacks, according to its `manifest` and the files that it has.
+fn incomplete(manifest: &str, has_file: impl Fn(&str) -> bool) -> Vec<String> {
     let mut problems = Vec::new();
-    for page in files_below(&workspace.root.join("docs"), &["md"])? {
-        let text = std::fs::read_to_string(&page)?;
-        let page = workspace.relative(&page);
-        for named in text.split('`').skip(1).step_by(2) {
-            let exists = if let Some(file) = named.strip_prefix("ui:c") {
-                let (package, file) = file.split_once('/').unwrap_or_default();
-                let folder = workspace.root.join(format!("crates/c{package}/tests/ui"));
-                folder.join(file).is_file()
-            } else if let Some((package, test)) = named.split_once("::")
-                && ["it::", "attacks::"]
-                    .iter()
-                    .any(|target| test.starts_with(target))
-            {
-                let function = format!("fn {}(", test.rsplit("::").next().unwrap_or_default());
-                let folder = workspace.root.join("crates").join(package).join("tests");
-                let files = files_below(&folder, &["rs"])?;
-                let texts = files.iter().map(std::fs::read_to_string);
-                texts.flatten().any(|text| text.contains(&function))
-            } else {
-                true
-            };
-            if !exists {
-                problems.push(format!("{page}: there is no test {named}"));
-            }
-        }
+    if !manifest.contains("\nrust-version") {
+        problems.push("does not state its rust-version".to_owned());
     }
-    Ok(problems)
+    if !manifest.contains("\npublish = false\n") {
+        let files = ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
+        let missing = files.into_iter().filter(|file| !has_file(file));
+        problems.extend(missing.map(|file| format!("is published without {file}")));
+    }
+    problems
 }
 
 /// Returns the problems of the file `name`.
@@ -165,27 +148,16 @@ mod tests {
     }
 
     #[test]
-    fn a_page_names_only_tests_that_exist() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().to_owned();
-        let target = root.join("target");
-        for (file, text) in [
-            ("crates/cuda-a/tests/it/b.rs", "fn exists() {}"),
-            ("crates/cuda-a/tests/ui/c.rs", ""),
-            (
-                "docs/page.md",
-                "`cuda-a::it::b::exists` `cuda-a::it::b::gone` `ui:cuda-a/c.rs` `ui:cuda-a/d.rs` `x`",
-            ),
-        ] {
-            let path = root.join(file);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        let problems = missing_tests(&Workspace { root, target }).unwrap();
-        let expected = ["cuda-a::it::b::gone", "ui:cuda-a/d.rs"];
-        assert_eq!(problems.len(), expected.len(), "{problems:?}");
-        for (problem, name) in problems.iter().zip(expected) {
-            assert_eq!(*problem, format!("docs/page.md: there is no test {name}"));
-        }
+    fn a_crate_is_complete() {
+        let has_file = |file: &str| file != "LICENSE-MIT";
+        let complete = "[package]\nrust-version.workspace = true\npublish = false\n";
+        assert!(incomplete(complete, has_file).is_empty());
+        assert_eq!(
+            incomplete("[package]\n", has_file),
+            [
+                "does not state its rust-version",
+                "is published without LICENSE-MIT"
+            ]
+        );
     }
 }

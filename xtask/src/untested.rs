@@ -1,9 +1,11 @@
 //! `untested`: lists the public functions and methods that no test, example, benchmark or runnable
 //! documentation names.
 //!
-//! It compares names, not paths: a method counts as tested if any test uses its name.
+//! The public functions are those of docs/api, which `cargo xtask api` writes. The step compares
+//! names, not paths: a method counts as tested if any test uses its name.
 
 use std::collections::BTreeSet;
+use std::fs;
 
 use anyhow::{Result, bail};
 
@@ -12,46 +14,33 @@ use crate::workspace::{Workspace, files_below};
 
 /// The folders whose files call the library.
 const CALLERS: [&str; 3] = ["crates", "examples", "benches"];
-/// The crates with an interface for users, which must be tested.
-const LIBRARIES: [&str; 7] = [
-    "cuda-build",
-    "cuda-driver",
-    "cuda-nvrtc",
-    "cuda-places",
-    "cuda-ptx",
-    "cuda-sim",
-    "cuda-sys",
-];
 
 /// `cargo xtask untested`.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let (mut named, mut declared, mut sources) = (BTreeSet::new(), Vec::new(), Vec::new());
+    let (mut named, mut total, mut untested) = (BTreeSet::new(), 0, 0);
     for folder in CALLERS {
-        sources.extend(source::read(workspace, folder)?);
-    }
-    let hidden: Vec<String> = sources.iter().flat_map(hidden_modules).collect();
-    for source in &sources {
-        named.extend(calls(source));
-        let package = source.path.split('/').nth(1).unwrap_or_default();
-        let is_hidden = hidden.iter().any(|module| source.path.starts_with(module));
-        if LIBRARIES.contains(&package) && !is_hidden && !is_test(&source.path) {
-            let places = public(source).into_iter();
-            declared.extend(places.map(|(line, name)| (format!("{}:{line}", source.path), name)));
+        for source in source::read(workspace, folder)? {
+            named.extend(calls(&source));
         }
     }
     for page in files_below(&workspace.root.join("crates"), &["md"])? {
-        named.extend(words(&std::fs::read_to_string(page)?).map(str::to_owned));
+        named.extend(words(&fs::read_to_string(page)?).map(str::to_owned));
     }
-    let total = declared.len();
-    declared.retain(|(_, name)| !named.contains(name));
-    for (place, name) in &declared {
-        println!("{place}: {name}");
+    for page in files_below(&workspace.root.join("docs/api"), &["txt"])? {
+        let text = fs::read_to_string(page)?;
+        for (line, name) in text
+            .lines()
+            .filter_map(|line| Some((line, function(line)?)))
+        {
+            total += 1;
+            if !named.contains(name) {
+                untested += 1;
+                println!("{line}");
+            }
+        }
     }
-    if !declared.is_empty() {
-        bail!(
-            "{} of {total} public functions are named by no test and no example",
-            declared.len()
-        );
+    if untested > 0 {
+        bail!("{untested} of {total} public functions are named by no test and no example");
     }
     println!("a test or an example names each of {total} public functions");
     Ok(())
@@ -63,18 +52,6 @@ fn is_test(path: &str) -> bool {
         || !path.contains("/src/")
         || path.ends_with("/tests.rs")
         || path.contains("/tests/")
-}
-
-/// Returns the beginnings of the paths of the modules that a crate hides from its documentation.
-fn hidden_modules(source: &Source) -> Vec<String> {
-    let Some(folder) = source.path.strip_suffix("lib.rs") else {
-        return Vec::new();
-    };
-    let modules = source.text.split("#[doc(hidden)]\npub mod ").skip(1);
-    modules
-        .flat_map(|rest| words(rest).next())
-        .flat_map(|name| [format!("{folder}{name}/"), format!("{folder}{name}.rs")])
-        .collect()
 }
 
 /// Returns the words of the code in a file that tests the library: all of a test, or the unit tests
@@ -96,50 +73,38 @@ fn calls(source: &Source) -> BTreeSet<String> {
     found
 }
 
-/// Returns the public functions that a file declares, with their lines.
-fn public(source: &Source) -> Vec<(usize, String)> {
-    let code = source.code();
-    let lines: Vec<&str> = code.lines().map(str::trim).collect();
-    // A macro declares a method for each of its lines `name: ATTRIBUTE;`.
-    let has_macro = code.contains("pub fn $name");
-    let mut found = Vec::new();
-    for (at, line) in lines.iter().enumerate() {
-        let name = if let Some(rest) = line.strip_prefix("pub ") {
-            let mut rest = words(rest)
-                .skip_while(|word| ["const", "unsafe", "async", "extern", "C"].contains(word));
-            (rest.next() == Some("fn")).then(|| rest.next()).flatten()
-        } else if has_macro && line.ends_with(';') {
-            let name = line.split_once(": CU_").map(|(name, _)| name);
-            name.filter(|name| words(name).eq([*name]))
-        } else {
-            None
-        };
-        let above = lines[..at].iter().rev();
-        let is_hidden = above
-            .take_while(|line| line.starts_with("#[") || line.starts_with("//"))
-            .any(|line| line.contains("doc(hidden)"));
-        if let Some(name) = name.filter(|name| *name != "name" && !is_hidden) {
-            found.push((at + 1, name.to_owned()));
-        }
-    }
-    found
+/// Returns the name of the function that a line of docs/api lists.
+fn function(line: &str) -> Option<&str> {
+    let (before, signature) = line.split_once("fn ")?;
+    // Types have no path, except for associated ones, whose names begin with a capital letter.
+    let path = signature.split('(').next()?;
+    let mut names = path.rsplit("::").flat_map(|part| words(part).next());
+    let name = names.find(|name| name.starts_with(char::is_lowercase))?;
+    (!before.contains("::")).then_some(name)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{calls, public};
+    use super::{calls, function};
     use crate::source::Source;
 
     #[test]
-    fn public_functions_are_listed() {
-        let source = Source::new(
-            "crates/a/src/b.rs",
-            "pub const unsafe fn one() {}\npub(crate) fn inner() {}\n#[doc(hidden)]\n\
-             pub fn hidden() {}\n    pub fn $name() {}\n    /// Two.\n    two: CU_TWO;\n    x: u8;\n\
-             #[cfg(test)]\nmod tests {\n    pub fn helper() {}\n}\n",
-        );
-        let names: Vec<_> = public(&source).into_iter().map(|(_, name)| name).collect();
-        assert_eq!(names, ["one", "two"]);
+    fn functions_are_read_from_the_listing() {
+        for (line, name) in [
+            ("pub const unsafe fn a::one(&self) -> Fn", Some("one")),
+            (
+                "pub fn a::B<T>::two<U: Fn(u32) -> T::Item>(&self, U)",
+                Some("two"),
+            ),
+            (
+                "pub fn a::B<T>::three<U: Into<T::Item>>(self)",
+                Some("three"),
+            ),
+            ("pub const a::B::FOUR: unsafe fn (u32)", None),
+            ("impl Fn for B", None),
+        ] {
+            assert_eq!(function(line), name, "{line}");
+        }
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl Kernels {
         let path = root.join(&self.source);
         self.depend_on([path.as_path()]);
         for variable in VARIABLES {
-            self.tell(format_args!("rerun-if-env-changed={variable}"));
+            self.print_instruction(format_args!("rerun-if-env-changed={variable}"));
         }
         let text = fs::read(&path).map_err(|source| Error::File {
             action: "read",
@@ -219,7 +219,7 @@ impl Kernels {
         self.untyped.iter().any(|untyped| untyped == kernel)
     }
 
-    fn tell(&self, line: std::fmt::Arguments<'_>) {
+    fn print_instruction(&self, line: std::fmt::Arguments<'_>) {
         if self.cargo_metadata {
             println!("cargo::{line}");
         }
@@ -227,7 +227,7 @@ impl Kernels {
 
     pub(crate) fn depend_on<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) {
         for path in paths {
-            self.tell(format_args!("rerun-if-changed={}", path.display()));
+            self.print_instruction(format_args!("rerun-if-changed={}", path.display()));
         }
     }
 
@@ -245,7 +245,7 @@ impl Kernels {
             path: path.to_owned(),
         })?;
         if committed.source != committed::digest(source) {
-            self.tell(format_args!(
+            self.print_instruction(format_args!(
                 "warning={} has changed since {} was written; build with {UPDATE}=1 on a machine \
                  with NVRTC",
                 self.file(),

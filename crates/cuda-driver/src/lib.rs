@@ -1,4 +1,8 @@
 #![doc = include_str!("../README.md")]
+#![allow(
+    clippy::module_inception,
+    reason = "the main type of a folder is in the file with the name of the folder"
+)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // On the page of a type, rustdoc lists the impl blocks in the order of these modules: the one that

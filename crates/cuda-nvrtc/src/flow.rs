@@ -1,36 +1,11 @@
 //! Cancellation and time limits of compilations.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::cancel::CancelToken;
 use crate::{Error, Options};
-
-/// A token that cancels compilations from another thread. Clones share one state.
-///
-/// A token cannot be reset: a compilation that starts with a cancelled token ends at once.
-#[derive(Clone, Debug, Default)]
-pub struct CancelToken(Arc<AtomicBool>);
-
-impl CancelToken {
-    /// Creates a token that is not cancelled.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Cancels every compilation that has this token in its options.
-    pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether the token is cancelled.
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// The state that NVRTC's flow callback reads. NVRTC may call it from several threads and requires
 /// that, once it asks to cancel, it keeps doing so.
@@ -39,7 +14,7 @@ pub(crate) struct Flow {
     token: Option<CancelToken>,
     limit: Option<Duration>,
     deadline: Option<Instant>,
-    verdict: AtomicU8,
+    decision: AtomicU8,
 }
 
 const GO_ON: u8 = 0;
@@ -55,7 +30,7 @@ impl Flow {
             deadline: options
                 .timeout
                 .and_then(|limit| Instant::now().checked_add(limit)),
-            verdict: AtomicU8::new(GO_ON),
+            decision: AtomicU8::new(GO_ON),
         }
     }
 
@@ -76,23 +51,23 @@ impl Flow {
     }
 
     fn decide(&self) -> u8 {
-        let verdict = self.verdict.load(Ordering::Relaxed);
-        if verdict != GO_ON {
-            return verdict;
+        let decision = self.decision.load(Ordering::Relaxed);
+        if decision != GO_ON {
+            return decision;
         }
-        let verdict = if self.token.as_ref().is_some_and(CancelToken::is_cancelled) {
+        let decision = if self.token.as_ref().is_some_and(CancelToken::is_cancelled) {
             CANCELLED
         } else if self.deadline.is_some_and(|end| Instant::now() >= end) {
             TIMED_OUT
         } else {
             return GO_ON;
         };
-        // The first verdict is kept, so that all threads report the same reason.
+        // The first decision is kept, so that all threads report the same reason.
         match self
-            .verdict
-            .compare_exchange(GO_ON, verdict, Ordering::Relaxed, Ordering::Relaxed)
+            .decision
+            .compare_exchange(GO_ON, decision, Ordering::Relaxed, Ordering::Relaxed)
         {
-            Ok(_) => verdict,
+            Ok(_) => decision,
             Err(earlier) => earlier,
         }
     }

@@ -3,6 +3,7 @@
 
 mod arch;
 mod cache;
+mod cancel;
 mod compiled;
 mod error;
 mod flow;
@@ -20,13 +21,13 @@ mod worker;
 
 pub use arch::{Arch, ParseArchError};
 pub use cache::{Cache, CacheBuilder, CacheMode, CacheStats, Cached, Outcome, Refusal};
+pub use cancel::CancelToken;
 pub use compiled::Compiled;
 pub use cuda_sys::image::{Cubin, LtoIr, OptixIr, Ptx, TileIr};
 pub use cuda_sys::log::{Diagnostic, Log, Severity};
 pub use cuda_sys::nvrtc::{library_candidates, nvrtcResult};
 pub use cuda_sys::{LoadError, Version};
 pub use error::{CompileError, Error};
-pub use flow::CancelToken;
 pub use headers::CudaHeaders;
 pub use library::Nvrtc;
 pub use options::{CppStandard, FastCompile, NEWER_OPTIONS, NewerOption, Options, WarningKind};

@@ -19,6 +19,9 @@
 //! # Ok::<(), cuda_ptx::Error>(())
 //! ```
 //!
+//! [`Edits`] changes the text by the spans of the tree, and [`analysis`] proves for one launch which
+//! accesses of a kernel stay in their buffers.
+//!
 //! [`Exports`] finds the definition that a name refers to when several modules are linked.
 
 pub mod analysis;

@@ -1,7 +1,7 @@
 """Runs unmodified third-party programs on the software device as a driver library.
 
-`cargo xtask full programs` and `cargo xtask ci` start this script with the folder of the driver
-library and the folders of NVRTC. It installs the programs below `--dir`:
+`cargo xtask full programs` and `cargo xtask ci` start this script. It builds the driver library,
+and installs the programs in `target/programs`:
 
 - `vendor/`, `build/`: cudarc and its tests. Each test runs in a process of its own, because a lost
   device stays lost for its process.
@@ -12,6 +12,7 @@ library and the folders of NVRTC. It installs the programs below `--dir`:
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -180,14 +181,36 @@ def check_python(options):
     print(f"{len(SCRIPTS)} scripts passed")
 
 
+def build_driver(options):
+    """Builds the software driver and copies it to the folder `options.driver`."""
+    command = [options.cargo, "build", "-p", "cuda-sim-cdylib"]
+    command += ["--release"] if options.full else []
+    subprocess.run(command, check=True, cwd=Path(__file__).parents[3])
+    profile = "release" if options.full else "debug"
+    built = options.target / profile / "libcuda_sim_driver.so"
+    driver = Path(options.driver)
+    driver.mkdir(parents=True, exist_ok=True)
+    for name in ["libcuda.so", "libcuda.so.1"]:
+        # The file is replaced by renaming, because a program may have the old one open.
+        new = driver / "new"
+        shutil.copy(built, new)
+        new.replace(driver / name)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dir", type=Path, required=True)
-    parser.add_argument("--driver", required=True, help="the folder with libcuda.so.1")
-    parser.add_argument("--nvrtc", required=True, help="the folder of <version>/lib")
-    parser.add_argument("--include", required=True, help="the headers for kernels")
+    parser.add_argument("--cargo", default="cargo", help="the cargo that builds")
+    parser.add_argument("--target", type=Path, required=True, help="the target folder")
+    parser.add_argument("--setup", type=Path, required=True, help="the folder of NVRTC and headers")
     parser.add_argument("--full", action="store_true", help="both builds, and timing tests")
     options = parser.parse_args()
+    options.dir = options.target / "programs"
+    options.driver = str(options.dir / "driver")
+    options.nvrtc = options.setup / "nvrtc"
+    options.include = options.setup / "include"
+    if not options.full:
+        print("1 of 2 builds of cudarc's tests, without timing tests (all: cargo xtask full programs)")
+    build_driver(options)
     for suite in SUITES if options.full else SUITES[:1]:
         check_cudarc(options, *suite)
     check_python(options)

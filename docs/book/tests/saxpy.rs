@@ -10,7 +10,7 @@ fn saxpy(stream: &Stream, kernel: &Function, a: f32, x: &[f32], y: &[f32]) -> Re
     let x = DeviceBuffer::from_host(stream, x)?;
     let mut y = DeviceBuffer::from_host(stream, y)?;
     // SAFETY: the kernel reads `n` floats of `x`, and reads and writes `n` floats of `y`.
-    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(n), (a, &x, &mut y, n))? };
+    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(n)?, (a, &x, &mut y, n))? };
     y.to_vec()
 }
 

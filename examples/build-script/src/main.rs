@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let kernels = filters::Kernels::load(&context)?;
 
     let n: u32 = 10_000;
-    let config = LaunchConfig::for_num_elems(n);
+    let config = LaunchConfig::for_num_elems(n)?;
     let wave: Vec<f32> = (0..n).map(|i| (i as f32 * 0.01).sin()).collect();
     let ramp: Vec<u8> = (0..n).map(|i| (i % 256) as u8).collect();
     let halves: Vec<u8> = ramp.iter().map(|value| value / 2).collect();

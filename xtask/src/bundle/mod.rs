@@ -9,14 +9,14 @@
 //! files that they need.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
-use crate::built::{self, Built};
-use crate::progress::Progress;
-use crate::workspace::{Workspace, files_below};
+use crate::progress::{self, Progress};
+use crate::workspace::{Workspace, describe, files_below};
 
 const RUNNER: &str = include_str!("run.sh");
 
@@ -46,6 +46,18 @@ pub(crate) struct Options {
     peers: bool,
 }
 
+/// A built program, or a library that programs load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Built {
+    /// The name of the target.
+    name: String,
+    /// `lib`, `bin`, `test`, `example`, `bench` or `cdylib`.
+    kind: String,
+    /// Whether it is a test program: an integration test, or the unit tests of another target.
+    is_test: bool,
+    path: PathBuf,
+}
+
 /// `cargo xtask bundle`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut packages: Vec<&str> = options.only.iter().map(String::as_str).collect();
@@ -59,11 +71,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         let dir = workspace.package_dir(package);
         let dir = dir.with_context(|| format!("there is no package {package}"))?;
         let mut cargo = workspace.cargo(["test", "--release", "--no-run", "--all-features"]);
-        let built = built::build(cargo.args(["-p", package]))?;
+        let built = build(cargo.args(["-p", package]))?;
         programs.extend(built.into_iter().map(|program| (*package, program)));
         if !options.no_benches && dir.join("benches").is_dir() {
             let mut cargo = workspace.cargo(["bench", "--no-run", "--benches", "--all-features"]);
-            let mut built = built::build(cargo.args(["-p", package]))?;
+            let mut built = build(cargo.args(["-p", package]))?;
             built.retain(|program| program.kind == "bench");
             programs.extend(built.into_iter().map(|program| (*package, program)));
         }
@@ -141,7 +153,7 @@ fn build_peers(workspace: &Workspace) -> Result<Vec<Built>> {
     {
         cargo.args(["--features", "nvlabs"]);
     }
-    let mut built = built::build(&mut cargo)?;
+    let mut built = build(&mut cargo)?;
     built.retain(|it| it.kind == "bin" || it.name == "cuda_null_driver");
     if built.len() != 2 {
         bail!(
@@ -150,6 +162,38 @@ fn build_peers(workspace: &Workspace) -> Result<Vec<Built>> {
         );
     }
     Ok(built)
+}
+
+/// Runs a cargo command that builds, and returns its output.
+fn build(cargo: &mut Command) -> Result<Vec<Built>> {
+    cargo.args(["--message-format", "json-render-diagnostics"]);
+    println!("{}", describe(cargo));
+    let (status, messages) = progress::output(cargo).context("cargo could not be started")?;
+    if !status.success() {
+        bail!("`{}` failed", describe(cargo));
+    }
+    Ok(read(&String::from_utf8_lossy(&messages)))
+}
+
+/// Reads cargo's messages.
+fn read(messages: &str) -> Vec<Built> {
+    let messages = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let built = messages.filter_map(|message| {
+        let kind = message["target"]["kind"][0].as_str()?;
+        let path = match kind {
+            "cdylib" => message["filenames"][0].as_str(),
+            _ => message["executable"].as_str(),
+        };
+        Some(Built {
+            name: message["target"]["name"].as_str()?.to_owned(),
+            kind: kind.to_owned(),
+            is_test: message["profile"]["test"] == true,
+            path: path?.into(),
+        })
+    });
+    built.collect()
 }
 
 /// Returns the folder and the name of a program in the bundle; `None` if it is not for the bundle.
@@ -204,8 +248,7 @@ fn make_executable(_path: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::place;
-    use crate::built::read;
+    use super::{place, read};
 
     #[test]
     fn programs_are_placed_by_kind() {

@@ -26,7 +26,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::progress::Progress;
 use crate::workspace::{Workspace, files_below};
-pub(crate) use python::Python;
+use python::Python;
 
 /// The set that `setup` installs without options.
 pub(crate) const TOOLKIT_SET: &str = "toolkit";

@@ -3,14 +3,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
-}
+use crate::{read, root};
 
 /// Returns a command that runs Python, or `None` if the test has to be skipped.
 fn python() -> Option<Command> {
@@ -52,6 +49,7 @@ fn the_examples_in_scripts_are_correct() {
     for script in [
         "crates/cuda-driver/tests/mutants/run.py",
         "fuzz/run.py",
+        "xtask/platforms/run.py",
         "xtask/platforms/runner.py",
     ] {
         let Some(mut python) = python() else { return };
@@ -107,17 +105,5 @@ fn each_skip_names_tests_that_exist() {
                 .any(|item| sources.contains(&format!("{item} {word}")))
         });
         assert!(exists, "there is no test {test} in {package}");
-    }
-}
-
-/// Appends all Rust files in a folder to `text`.
-fn read(folder: &Path, text: &mut String) {
-    for entry in folder.read_dir().unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            read(&path, text);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            *text += &fs::read_to_string(&path).unwrap();
-        }
     }
 }

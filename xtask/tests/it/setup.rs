@@ -110,7 +110,7 @@ esac
 "#;
 
 #[test]
-fn without_python_it_says_what_to_install() {
+fn without_python_it_names_the_package() {
     let said = Machine::bare().setup(&["--force"]);
     assert!(!said.success);
     for needed in [
@@ -128,7 +128,7 @@ fn without_python_it_says_what_to_install() {
 }
 
 #[test]
-fn without_pip_it_says_what_to_install() {
+fn without_pip_it_names_the_package() {
     let machine = Machine::with_python(
         "#!/bin/sh\n[ \"$1\" = -c ] && exit 0\necho No module named pip >&2; exit 1\n",
     );
@@ -200,7 +200,7 @@ fn an_interrupted_download_leaves_nothing_that_looks_complete() {
 }
 
 #[test]
-fn only_what_is_asked_for_is_downloaded() {
+fn only_requested_files_are_downloaded() {
     let machine = Machine::with_python(PRETENDING_PYTHON);
     assert!(machine.setup(&["--force"]).success);
     machine.downloads();

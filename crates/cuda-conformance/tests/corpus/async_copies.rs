@@ -41,7 +41,7 @@ fn tiles_are_copied_while_others_are_added() {
 }
 
 #[test]
-fn what_is_not_copied_is_zero() {
+fn bytes_without_a_source_are_zero() {
     let input: Vec<u8> = (1..=255).chain([9]).collect();
     let expected: Vec<u8> = input
         .iter()

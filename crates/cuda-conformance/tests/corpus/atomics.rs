@@ -40,7 +40,7 @@ unsafe fn in_place<T: DeviceRepr>(name: &str, input: &[T], start: &[T], check: i
         let kernel = bench.kernel(&SOURCE, name);
         let (values, mut out) = (bench.upload(input), bench.upload(start));
         let n = u32::try_from(input.len()).unwrap();
-        let config = LaunchConfig::for_num_elems(n);
+        let config = LaunchConfig::for_num_elems(n).unwrap();
         // SAFETY: the kernel has this signature ← the caller's contract.
         unsafe { bench.stream.launch(&kernel, config, (&values, &mut out, n)) }.unwrap();
         check(&bench.values(&out, name));
@@ -122,7 +122,7 @@ fn sums_of_floats_and_doubles() {
         unsafe {
             bench
                 .stream
-                .launch(&kernel, LaunchConfig::for_num_elems(1000), args)
+                .launch(&kernel, LaunchConfig::for_num_elems(1000).unwrap(), args)
         }
         .unwrap();
         assert_eq!(bench.values(&single, "sums"), [sum as f32 * 0.25; 2]);

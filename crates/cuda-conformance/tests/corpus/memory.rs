@@ -19,7 +19,7 @@ fn vadd() {
             bench.upload(&b),
             bench.zeroed::<f32>(1000),
         );
-        let config = LaunchConfig::for_num_elems(1000);
+        let config = LaunchConfig::for_num_elems(1000).unwrap();
         // SAFETY: the kernel reads and writes elements below n ← each buffer has 1000.
         unsafe {
             bench
@@ -44,7 +44,7 @@ fn saxpy_rounds_once() {
     for bench in everywhere() {
         let kernel = bench.kernel(&SOURCE, "saxpy");
         let (x, mut y) = (bench.upload(&x), bench.upload(&y));
-        let config = LaunchConfig::for_num_elems(777);
+        let config = LaunchConfig::for_num_elems(777).unwrap();
         // SAFETY: the kernel reads and writes elements below n ← both buffers have 777.
         unsafe {
             bench
@@ -182,7 +182,7 @@ fn bytes_and_shorts() {
         unsafe {
             bench
                 .stream
-                .launch(&kernel, LaunchConfig::for_num_elems(200), args)
+                .launch(&kernel, LaunchConfig::for_num_elems(200).unwrap(), args)
         }
         .unwrap();
         let bytes = bench.values(&bytes, "bytes");
@@ -226,9 +226,11 @@ fn arrays_woven_into_structs() {
         // SAFETY: the kernel stays below n ← the buffers have that many; `Vec4` is 4 floats,
         // aligned as allocations are.
         unsafe {
-            bench
-                .stream
-                .launch(&kernel, LaunchConfig::for_num_elems(n as u32), args)
+            bench.stream.launch(
+                &kernel,
+                LaunchConfig::for_num_elems(n as u32).unwrap(),
+                args,
+            )
         }
         .unwrap();
         for (i, vector) in bench.values(&out, "weave").iter().enumerate() {

@@ -43,7 +43,7 @@ fn run(bench: &Bench, name: &str, n: u32, is_written: bool) -> (Option<Vec<i32>>
 }
 
 /// The reports about a kernel on each device.
-fn told(name: &str) -> Vec<Vec<Report>> {
+fn reports_of(name: &str) -> Vec<Vec<Report>> {
     let reports = simulated().map(|bench| {
         let (out, reports) = run(&bench, name, 100, true);
         assert!(out.is_some(), "{name}: a report must not fail the launch");
@@ -63,7 +63,7 @@ fn nothing(name: &str, expected: impl Fn(i32) -> i32) {
 
 #[test]
 fn races() {
-    for mut reports in told("races") {
+    for mut reports in reports_of("races") {
         // The order of the accesses is not defined, so that other hazards may be reported too.
         let hazard = ReportKind::Race(Hazard::ReadAfterWrite);
         reports.retain(|report| report.kind == hazard);
@@ -80,7 +80,7 @@ fn races() {
 
 #[test]
 fn races_in_a_warp() {
-    for reports in told("races_in_a_warp") {
+    for reports in reports_of("races_in_a_warp") {
         assert!(!reports.is_empty());
         for report in reports {
             assert!(matches!(report.kind, ReportKind::Race(_)), "{report}");
@@ -102,20 +102,20 @@ fn races_in_a_warp() {
 }
 
 #[test]
-fn shared_memory_that_nobody_wrote() {
-    for reports in told("reads_what_nobody_wrote") {
+fn unwritten_shared_memory() {
+    for reports in reports_of("reads_unwritten_memory") {
         assert_eq!(reports.len(), 1, "{reports:?}");
         let report = &reports[0];
         assert_eq!(report.kind, ReportKind::UninitializedRead);
         assert_eq!((report.at.thread, report.times), ([127, 0, 0], 1));
         let source = report.at.source.as_ref();
-        assert!(is_at(source, "reads_what_nobody_wrote"), "{report}");
+        assert!(is_at(source, "reads_unwritten_memory"), "{report}");
     }
     nothing("reads_what_was_written", |i| (i + 1) % 128);
 }
 
 #[test]
-fn device_memory_that_nobody_wrote() {
+fn unwritten_device_memory() {
     for bench in simulated() {
         let (_, reports) = run(&bench, "adds", 100, false);
         assert_eq!((reports.len(), reports[0].times), (1, 128));
@@ -130,13 +130,13 @@ fn device_memory_that_nobody_wrote() {
 }
 
 #[test]
-fn a_barrier_that_some_go_around() {
-    for reports in told("goes_around_a_barrier") {
+fn a_barrier_that_some_threads_skip() {
+    for reports in reports_of("skips_a_barrier") {
         assert_eq!(reports.len(), 1, "{reports:?}");
         let report = &reports[0];
         assert_eq!(report.kind, ReportKind::BarrierDivergence, "{report}");
         assert!(
-            is_at(report.at.source.as_ref(), "goes_around_a_barrier"),
+            is_at(report.at.source.as_ref(), "skips_a_barrier"),
             "{report}"
         );
         let missing: Vec<[u32; 3]> = (40..128).map(|x| [x, 0, 0]).collect();

@@ -51,7 +51,7 @@ fn struct_by_value_among_narrow_arguments() {
             unsafe {
                 bench
                     .stream
-                    .launch(&kernel, LaunchConfig::for_num_elems(300), args)
+                    .launch(&kernel, LaunchConfig::for_num_elems(300).unwrap(), args)
             }
             .unwrap();
             for (i, found) in bench.values(&out, "affine").iter().enumerate() {

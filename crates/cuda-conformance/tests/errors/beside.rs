@@ -12,7 +12,7 @@ use cuda_sys::{
     CUstream, CUstreamCaptureMode, CUstreamCaptureStatus,
 };
 
-use crate::ground::{Ground, PTX, SIZE, cases, told};
+use crate::fixture::{Fixture, PTX, SIZE, cases, with_number};
 
 const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode(0);
 const LOCAL: CUstreamCaptureMode = CUstreamCaptureMode(1);
@@ -21,22 +21,22 @@ const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode(2);
 /// The time limit for a call that may block on a stream that is held up.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-type Call = fn(&Ground<'_>) -> CUresult;
+type Call = fn(&Fixture<'_>) -> CUresult;
 
 #[track_caller]
 fn ok(status: CUresult) {
     assert_eq!(status, CUresult::CUDA_SUCCESS, "{status}");
 }
 
-/// A [`Ground`] that is passed to another thread.
-struct Across<'a>(&'a Ground<'a>);
+/// A [`Fixture`] that is passed to another thread.
+struct Across<'a>(&'a Fixture<'a>);
 
 // SAFETY: handles and memory of the driver may be used from any thread; the thread that owns the
-// `Ground` waits for the other one.
+// `Fixture` waits for the other one.
 unsafe impl Send for Across<'_> {}
 
 impl<'a> Across<'a> {
-    fn ground(&self) -> &'a Ground<'a> {
+    fn fixture(&self) -> &'a Fixture<'a> {
         self.0
     }
 }
@@ -44,7 +44,7 @@ impl<'a> Across<'a> {
 /// Makes a call on another thread in `mode` while a stream is captured in `capture` mode. Returns
 /// the status of the call and the status of ending the capture.
 fn elsewhere(
-    g: &Ground<'_>,
+    g: &Fixture<'_>,
     capture: CUstreamCaptureMode,
     mode: CUstreamCaptureMode,
     call: Call,
@@ -57,7 +57,7 @@ fn elsewhere(
     let across = Across(g);
     let status = thread::scope(|scope| {
         let work = move || unsafe {
-            let g = across.ground();
+            let g = across.fixture();
             let mut mode = mode;
             ok(g.d.cuCtxSetCurrent(g.context));
             ok(g.d.cuThreadExchangeStreamCaptureMode(&raw mut mode));
@@ -75,23 +75,23 @@ fn elsewhere(
     }
 }
 
-fn asked(g: &Ground<'_>) -> CUresult {
+fn asked(g: &Fixture<'_>) -> CUresult {
     unsafe { g.d.cuEventQuery(g.event) }
 }
 
-fn stream_asked(g: &Ground<'_>) -> CUresult {
+fn stream_asked(g: &Fixture<'_>) -> CUresult {
     unsafe { g.d.cuStreamQuery(g.stream) }
 }
 
-fn synchronized(g: &Ground<'_>) -> CUresult {
+fn synchronized(g: &Fixture<'_>) -> CUresult {
     unsafe { g.d.cuStreamSynchronize(g.stream) }
 }
 
-fn freed(g: &Ground<'_>) -> CUresult {
+fn freed(g: &Fixture<'_>) -> CUresult {
     unsafe { g.d.cuMemFree_v2(0x1000) }
 }
 
-fn event_made(g: &Ground<'_>) -> CUresult {
+fn event_made(g: &Fixture<'_>) -> CUresult {
     let mut event: CUevent = null_mut();
     unsafe {
         ok(g.d.cuEventCreate(&raw mut event, 2));
@@ -99,12 +99,12 @@ fn event_made(g: &Ground<'_>) -> CUresult {
     }
 }
 
-fn capturing_asked(g: &Ground<'_>) -> CUresult {
+fn capturing_asked(g: &Fixture<'_>) -> CUresult {
     let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
     unsafe { g.d.cuStreamIsCapturing(g.stream, &raw mut status) }
 }
 
-fn array_made(g: &Ground<'_>) -> CUresult {
+fn array_made(g: &Fixture<'_>) -> CUresult {
     let desc = CUDA_ARRAY_DESCRIPTOR {
         Width: 4,
         Height: 0,
@@ -121,11 +121,11 @@ fn array_made(g: &Ground<'_>) -> CUresult {
     }
 }
 
-fn array_destroyed(g: &Ground<'_>) -> CUresult {
+fn array_destroyed(g: &Fixture<'_>) -> CUresult {
     unsafe { g.d.cuArrayDestroy(null_mut()) }
 }
 
-fn allocated_in_order(g: &Ground<'_>) -> CUresult {
+fn allocated_in_order(g: &Fixture<'_>) -> CUresult {
     let mut addr = 0;
     unsafe {
         let status = g.d.cuMemAllocAsync(&raw mut addr, SIZE, g.stream);
@@ -136,16 +136,16 @@ fn allocated_in_order(g: &Ground<'_>) -> CUresult {
     }
 }
 
-fn unloaded(g: &Ground<'_>) -> CUresult {
+fn unloaded(g: &Fixture<'_>) -> CUresult {
     unsafe { g.d.cuModuleUnload(null_mut()) }
 }
 
-fn access_enabled(g: &Ground<'_>) -> CUresult {
+fn access_enabled(g: &Fixture<'_>) -> CUresult {
     unsafe { g.d.cuCtxEnablePeerAccess(g.context, 0) }
 }
 
 /// Synchronizes a context that does not take part in the capture.
-fn other_context_synchronized(g: &Ground<'_>) -> CUresult {
+fn other_context_synchronized(g: &Fixture<'_>) -> CUresult {
     let mut other: CUcontext = null_mut();
     unsafe {
         let created = g.d.cuCtxCreate_v2(&raw mut other, 0, 0);
@@ -164,10 +164,10 @@ fn other_context_synchronized(g: &Ground<'_>) -> CUresult {
 /// Records an event in a capture, makes `call`, which may invalidate the capture, and then runs
 /// `then` with the event.
 fn of_a_capture(
-    g: &Ground<'_>,
-    call: fn(&Ground<'_>, CUevent),
+    g: &Fixture<'_>,
+    call: fn(&Fixture<'_>, CUevent),
     ended: bool,
-    then: fn(&Ground<'_>, CUevent) -> CUresult,
+    then: fn(&Fixture<'_>, CUevent) -> CUresult,
 ) -> CUresult {
     let (mut stream, mut graph, mut event) = (null_mut(), null_mut(), null_mut());
     unsafe {
@@ -188,35 +188,35 @@ fn of_a_capture(
     }
 }
 
-fn broken(g: &Ground<'_>, event: CUevent) {
+fn broken(g: &Fixture<'_>, event: CUevent) {
     let _ = unsafe { g.d.cuEventQuery(event) };
 }
 
-fn left_alone(_: &Ground<'_>, _: CUevent) {}
+fn left_alone(_: &Fixture<'_>, _: CUevent) {}
 
-fn query(g: &Ground<'_>, event: CUevent) -> CUresult {
+fn query(g: &Fixture<'_>, event: CUevent) -> CUresult {
     unsafe { g.d.cuEventQuery(event) }
 }
 
-fn wait(g: &Ground<'_>, event: CUevent) -> CUresult {
+fn wait(g: &Fixture<'_>, event: CUevent) -> CUresult {
     unsafe { g.d.cuEventSynchronize(event) }
 }
 
-fn time(g: &Ground<'_>, event: CUevent) -> CUresult {
+fn time(g: &Fixture<'_>, event: CUevent) -> CUresult {
     let mut time = 0.0;
     unsafe { g.d.cuEventElapsedTime(&raw mut time, event, event) }
 }
 
-fn stream_waits(g: &Ground<'_>, event: CUevent) -> CUresult {
+fn stream_waits(g: &Fixture<'_>, event: CUevent) -> CUresult {
     unsafe { g.d.cuStreamWaitEvent(g.stream, event, 0) }
 }
 
 /// Checks whether `call` returns while a stream of the same context, or of another one, waits for
 /// the host. Reports 1 if it does.
 fn returns(
-    g: &Ground<'_>,
+    g: &Fixture<'_>,
     is_own: bool,
-    call: fn(&Ground<'_>, usize) -> CUresult,
+    call: fn(&Fixture<'_>, usize) -> CUresult,
     thing: usize,
 ) -> CUresult {
     let (mut other, mut stream): (CUcontext, CUstream) = (null_mut(), null_mut());
@@ -239,7 +239,7 @@ fn returns(
     let (status, is_back) = thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
         scope.spawn(move || {
-            let g = across.ground();
+            let g = across.fixture();
             unsafe { ok(g.d.cuCtxSetCurrent(g.context)) };
             let _ = sender.send(call(g, thing));
         });
@@ -257,26 +257,26 @@ fn returns(
             ok(g.d.cuCtxDestroy_v2(other));
         }
     }
-    told(status, is_back.into())
+    with_number(status, is_back.into())
 }
 
-fn memory(g: &Ground<'_>) -> usize {
+fn memory(g: &Fixture<'_>) -> usize {
     let mut addr = 0;
     unsafe { ok(g.d.cuMemAlloc_v2(&raw mut addr, SIZE)) };
     addr as usize
 }
 
-fn memory_freed(g: &Ground<'_>, addr: usize) -> CUresult {
+fn memory_freed(g: &Fixture<'_>, addr: usize) -> CUresult {
     unsafe { g.d.cuMemFree_v2(addr as u64) }
 }
 
-fn managed(g: &Ground<'_>) -> usize {
+fn managed(g: &Fixture<'_>) -> usize {
     let mut addr = 0;
     unsafe { ok(g.d.cuMemAllocManaged(&raw mut addr, SIZE, 1)) };
     addr as usize
 }
 
-fn pinned(g: &Ground<'_>) -> usize {
+fn pinned(g: &Fixture<'_>) -> usize {
     let mut start = null_mut();
     unsafe { ok(g.d.cuMemHostAlloc(&raw mut start, SIZE, 0)) };
     start.expose_provenance()
@@ -286,7 +286,7 @@ fn at<T>(address: usize) -> *mut T {
     std::ptr::with_exposed_provenance_mut(address)
 }
 
-fn registered(g: &Ground<'_>) -> usize {
+fn registered(g: &Fixture<'_>) -> usize {
     let pages: &'static mut [u8] = Box::leak(vec![0; 3 << 12].into_boxed_slice());
     let start = pages
         .as_mut_ptr()
@@ -296,13 +296,13 @@ fn registered(g: &Ground<'_>) -> usize {
     start
 }
 
-fn module(g: &Ground<'_>) -> usize {
+fn module(g: &Fixture<'_>) -> usize {
     let mut module: CUmodule = null_mut();
     unsafe { ok(g.d.cuModuleLoadData(&raw mut module, PTX.as_ptr().cast())) };
     module.expose_provenance()
 }
 
-fn library(g: &Ground<'_>) -> usize {
+fn library(g: &Fixture<'_>) -> usize {
     let (mut library, mut module): (CUlibrary, CUmodule) = (null_mut(), null_mut());
     let (place, image) = (&raw mut library, PTX.as_ptr().cast());
     let (options, values) = (null_mut(), null_mut());
@@ -315,7 +315,7 @@ fn library(g: &Ground<'_>) -> usize {
     library.expose_provenance()
 }
 
-fn array(g: &Ground<'_>) -> usize {
+fn array(g: &Fixture<'_>) -> usize {
     let desc = CUDA_ARRAY_DESCRIPTOR {
         Width: 4,
         Height: 4,
@@ -329,7 +329,7 @@ fn array(g: &Ground<'_>) -> usize {
 
 /// Checks whether work that is queued on a blocking stream after `call` runs while another blocking
 /// stream waits for the host. Reports 1 if it does.
-fn goes_on(g: &Ground<'_>, call: Call) -> CUresult {
+fn goes_on(g: &Fixture<'_>, call: Call) -> CUresult {
     let (mut held, mut other, mut event) = (null_mut(), null_mut(), null_mut());
     let flag = g.pinned.cast::<u32>();
     unsafe {
@@ -351,12 +351,12 @@ fn goes_on(g: &Ground<'_>, call: Call) -> CUresult {
         ok(g.d.cuEventDestroy_v2(event));
         ok(g.d.cuStreamDestroy_v2(held));
         ok(g.d.cuStreamDestroy_v2(other));
-        told(status, is_done.into())
+        with_number(status, is_done.into())
     }
 }
 
 /// A kernel that declares 200 register names but needs few registers once it is assembled.
-fn named(g: &Ground<'_>, launch: bool) -> CUresult {
+fn named(g: &Fixture<'_>, launch: bool) -> CUresult {
     let all = 1..200;
     let make = all.clone().map(|i| format!("mov.u32 %r{i}, {i};\n"));
     let uses = all.map(|i| format!("add.u32 %r0, %r0, %r{i};\n"));
@@ -390,7 +390,7 @@ fn named(g: &Ground<'_>, launch: bool) -> CUresult {
         } else {
             let most = cuda_sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
             let mut value = 0;
-            told(
+            with_number(
                 g.d.cuFuncGetAttribute(&raw mut value, most, function),
                 value,
             )

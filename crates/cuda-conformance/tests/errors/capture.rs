@@ -4,14 +4,14 @@ use std::ptr::{null, null_mut};
 
 use cuda_sys::{CUevent, CUresult, CUstream, CUstreamCaptureMode};
 
-use crate::ground::{Ground, PTX, SIZE, cases};
+use crate::fixture::{Fixture, PTX, SIZE, cases};
 
 const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode(0);
 const LOCAL: CUstreamCaptureMode = CUstreamCaptureMode(1);
 const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode(2);
 
 /// Creates a stream that joins the capture of `stream`. Also returns the event that it waits for.
-fn forked(g: &Ground<'_>, stream: CUstream) -> (CUstream, CUevent) {
+fn forked(g: &Fixture<'_>, stream: CUstream) -> (CUstream, CUevent) {
     unsafe {
         let _ = g.d.cuEventCreate(g.out(), 0);
         let event = g.out::<CUevent>().read();

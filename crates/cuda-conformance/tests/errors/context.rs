@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 
 use cuda_sys::{CUfunc_cache, CUlimit};
 
-use crate::ground::{PTX, SIZE, cases};
+use crate::fixture::{PTX, SIZE, cases};
 
 cases! { g:
     "context_on_no_device" => g.d.cuCtxCreate_v2(g.out(), 0, 1000);
@@ -53,7 +53,7 @@ cases! { g:
     "copied_without_context" => g.without_context(|| g.d.cuMemcpyHtoD_v2(g.memory, g.host, 16));
     "set_without_context" => g.without_context(|| g.d.cuMemsetD8_v2(g.memory, 1, 16));
     "an_array_without_context" => g.without_context(|| {
-        let shape = crate::ground::made(|shape: &mut cuda_sys::CUDA_ARRAY_DESCRIPTOR| {
+        let shape = crate::fixture::made(|shape: &mut cuda_sys::CUDA_ARRAY_DESCRIPTOR| {
             shape.Width = 16;
             shape.NumChannels = 1;
             shape.Format = cuda_sys::CUarray_format::CU_AD_FORMAT_FLOAT;

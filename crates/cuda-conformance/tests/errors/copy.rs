@@ -4,13 +4,13 @@ use std::ptr::{null, null_mut};
 
 use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUmemorytype};
 
-use crate::ground::{Ground, SIZE, cases, made};
+use crate::fixture::{Fixture, SIZE, cases, made};
 
 const HOST: CUmemorytype = CUmemorytype(1);
 const DEVICE: CUmemorytype = CUmemorytype(2);
 
 /// A copy of 16 rows of 16 bytes from pageable to device memory, changed by `set`.
-fn plane(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_MEMCPY2D)) -> CUDA_MEMCPY2D {
+fn plane(g: &Fixture<'_>, set: impl FnOnce(&mut CUDA_MEMCPY2D)) -> CUDA_MEMCPY2D {
     made(|copy: &mut CUDA_MEMCPY2D| {
         (copy.srcMemoryType, copy.dstMemoryType) = (HOST, DEVICE);
         (copy.srcHost, copy.dstDevice) = (g.host, g.memory);
@@ -20,7 +20,7 @@ fn plane(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_MEMCPY2D)) -> CUDA_MEMCPY2D 
     })
 }
 
-fn solid(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_MEMCPY3D)) -> CUDA_MEMCPY3D {
+fn solid(g: &Fixture<'_>, set: impl FnOnce(&mut CUDA_MEMCPY3D)) -> CUDA_MEMCPY3D {
     made(|copy: &mut CUDA_MEMCPY3D| {
         (copy.srcMemoryType, copy.dstMemoryType) = (HOST, DEVICE);
         (copy.srcHost, copy.dstDevice) = (g.host, g.memory);

@@ -4,7 +4,7 @@ use std::ptr::{null, null_mut};
 
 use cuda_sys::{CUdevice_P2PAttribute, CUdevice_attribute, CUgraphMem_attribute, CUresult};
 
-use crate::ground::cases;
+use crate::fixture::cases;
 
 cases! { g:
     "init_with_flags" => g.d.cuInit(1);

@@ -7,7 +7,7 @@ use cuda_sys::{
     CUresult,
 };
 
-use crate::ground::{Ground, cases, made};
+use crate::fixture::{Fixture, cases, made};
 
 /// A graph with one kernel node.
 struct One {
@@ -16,7 +16,7 @@ struct One {
 }
 
 impl One {
-    fn new(g: &Ground<'_>) -> Self {
+    fn new(g: &Fixture<'_>) -> Self {
         let graph = g.new_graph();
         let node = g.kernel(graph);
         Self { graph, node }
@@ -24,7 +24,7 @@ impl One {
 }
 
 /// Sets whether kernels can update the node.
-fn set(g: &Ground<'_>, node: CUgraphNode, is_updatable: u64) -> CUresult {
+fn set(g: &Fixture<'_>, node: CUgraphNode, is_updatable: u64) -> CUresult {
     let mut value = CUlaunchAttributeValue { pad: [0; 64] };
     unsafe { (&raw mut value).cast::<u64>().write(is_updatable) };
     let id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
@@ -34,7 +34,7 @@ fn set(g: &Ground<'_>, node: CUgraphNode, is_updatable: u64) -> CUresult {
 }
 
 /// Makes a call with a graph whose node kernels can update and one whose node they cannot.
-fn changed(g: &Ground<'_>, call: impl FnOnce(&One, &One) -> CUresult) -> CUresult {
+fn changed(g: &Fixture<'_>, call: impl FnOnce(&One, &One) -> CUresult) -> CUresult {
     let (one, plain) = (One::new(g), One::new(g));
     let mut status = set(g, one.node, 1);
     if status.is_success() {
@@ -49,7 +49,7 @@ fn changed(g: &Ground<'_>, call: impl FnOnce(&One, &One) -> CUresult) -> CUresul
 
 /// Instantiates `graph`, then updates the executable from `second`, or instantiates the graph again
 /// if there is none.
-fn executed(g: &Ground<'_>, graph: CUgraph, second: Option<CUgraph>) -> CUresult {
+fn executed(g: &Fixture<'_>, graph: CUgraph, second: Option<CUgraph>) -> CUresult {
     let (mut exec, mut other) = (null_mut(), null_mut());
     unsafe {
         let status = g.d.cuGraphInstantiateWithFlags(&raw mut exec, graph, 0);

@@ -7,10 +7,10 @@ use cuda_sys::{
     CUDA_MEMSET_NODE_PARAMS, CUgraph, CUgraphExec, CUresult,
 };
 
-use crate::ground::{Ground, SIZE, cases, made};
+use crate::fixture::{Fixture, SIZE, cases, made};
 
 /// Makes a call on a new graph.
-fn fresh(g: &Ground<'_>, call: impl FnOnce(CUgraph) -> CUresult) -> CUresult {
+fn fresh(g: &Fixture<'_>, call: impl FnOnce(CUgraph) -> CUresult) -> CUresult {
     let mut graph = null_mut();
     unsafe {
         let status = g.d.cuGraphCreate(&raw mut graph, 0);
@@ -22,7 +22,7 @@ fn fresh(g: &Ground<'_>, call: impl FnOnce(CUgraph) -> CUresult) -> CUresult {
 }
 
 /// Adds a fill, changed by `set`, to a new graph.
-fn fill(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_MEMSET_NODE_PARAMS)) -> CUresult {
+fn fill(g: &Fixture<'_>, set: impl FnOnce(&mut CUDA_MEMSET_NODE_PARAMS)) -> CUresult {
     let fill = made(|fill: &mut CUDA_MEMSET_NODE_PARAMS| {
         (
             fill.dst,
@@ -39,7 +39,7 @@ fn fill(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_MEMSET_NODE_PARAMS)) -> CUres
 }
 
 /// Adds a kernel, changed by `set`, to a new graph.
-fn kernel(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_KERNEL_NODE_PARAMS)) -> CUresult {
+fn kernel(g: &Fixture<'_>, set: impl FnOnce(&mut CUDA_KERNEL_NODE_PARAMS)) -> CUresult {
     let mut parameters = [g.host, g.host];
     let kernel = made(|kernel: &mut CUDA_KERNEL_NODE_PARAMS| {
         kernel.func = g.plain;
@@ -54,7 +54,7 @@ fn kernel(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_KERNEL_NODE_PARAMS)) -> CUr
 }
 
 /// Instantiates a graph with flags, and destroys the executable if there is one.
-fn instantiate(g: &Ground<'_>, graph: CUgraph, flags: u64) -> CUresult {
+fn instantiate(g: &Fixture<'_>, graph: CUgraph, flags: u64) -> CUresult {
     unsafe {
         let status = g.d.cuGraphInstantiateWithFlags(g.out(), graph, flags);
         if status.is_success() {

@@ -4,11 +4,11 @@ use std::ptr::{null, null_mut};
 
 use cuda_sys::{CUfunction, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig, CUresult};
 
-use crate::ground::{Ground, cases, made};
+use crate::fixture::{Fixture, cases, made};
 
 /// Launches `function` with a grid, a block and dynamic shared memory.
 fn launch(
-    g: &Ground<'_>,
+    g: &Fixture<'_>,
     kernel: CUfunction,
     grid: [u32; 3],
     block: [u32; 3],
@@ -33,7 +33,7 @@ fn launch(
 }
 
 /// Launches through `cuLaunchKernelEx` with one attribute.
-fn configured(g: &Ground<'_>, id: u32, words: [u32; 3], grid: u32, block: u32) -> CUresult {
+fn configured(g: &Fixture<'_>, id: u32, words: [u32; 3], grid: u32, block: u32) -> CUresult {
     let mut attribute = made(|attribute: &mut CUlaunchAttribute| {
         attribute.id = CUlaunchAttributeID(id);
         unsafe { (&raw mut attribute.value).cast::<[u32; 3]>().write(words) };

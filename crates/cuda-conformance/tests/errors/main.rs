@@ -22,8 +22,8 @@ mod context;
 mod copy;
 mod device;
 mod device_node;
+mod fixture;
 mod graph;
-mod ground;
 mod launch;
 mod memory;
 mod module;
@@ -38,7 +38,7 @@ mod texture;
 use std::collections::{BTreeMap, BTreeSet};
 
 use apart::KNOWN_APART;
-use ground::Case;
+use fixture::Case;
 
 /// The codes of a GPU: `name code` in each line, or `crash` for a call that ended its process.
 const CODES: &str = include_str!("codes.txt");
@@ -102,7 +102,7 @@ fn names_are_unique_and_records_are_of_calls() {
 }
 
 #[test]
-fn the_software_device_answers_what_a_gpu_does() {
+fn the_software_device_returns_the_codes_of_a_gpu() {
     let (codes, recorded) = (run::software(&cases()), recorded());
     let unmeasured = codes
         .keys()
@@ -166,7 +166,7 @@ fn the_software_device_answers_what_a_gpu_does() {
 /// device returns another code.
 #[test]
 #[ignore = "for a GPU"]
-fn what_a_gpu_answers_by_itself() {
+fn a_gpu_returns_the_recorded_codes() {
     let Some(measured) = run::gpu(cases().len()) else {
         return;
     };

@@ -7,7 +7,7 @@ use cuda_sys::{
     CUmem_range_attribute, CUpointer_attribute,
 };
 
-use crate::ground::{Ground, SIZE, cases, made};
+use crate::fixture::{Fixture, SIZE, cases, made};
 
 fn shape(channels: u32, format: u32, width: usize) -> CUDA_ARRAY_DESCRIPTOR {
     made(|shape: &mut CUDA_ARRAY_DESCRIPTOR| {
@@ -18,7 +18,7 @@ fn shape(channels: u32, format: u32, width: usize) -> CUDA_ARRAY_DESCRIPTOR {
 }
 
 /// The address of pageable memory.
-fn own(g: &Ground<'_>) -> u64 {
+fn own(g: &Fixture<'_>) -> u64 {
     g.host.addr() as u64
 }
 

@@ -5,10 +5,10 @@ use std::ptr::{null, null_mut};
 
 use cuda_sys::{CUfunction_attribute, CUjitInputType, CUlibrary, CUlinkState, CUmodule, CUresult};
 
-use crate::ground::{Ground, PTX, cases};
+use crate::fixture::{Fixture, PTX, cases};
 
 /// Loads a text, and unloads it again if the driver accepts it. Returns the status of loading it.
-fn load(g: &Ground<'_>, text: &CStr) -> CUresult {
+fn load(g: &Fixture<'_>, text: &CStr) -> CUresult {
     unsafe {
         let status = g.d.cuModuleLoadData(g.out(), text.as_ptr().cast());
         if status.is_success() {
@@ -19,7 +19,7 @@ fn load(g: &Ground<'_>, text: &CStr) -> CUresult {
 }
 
 /// Makes a call on a library of the two kernels.
-fn library(g: &Ground<'_>, call: impl FnOnce(CUlibrary) -> CUresult) -> CUresult {
+fn library(g: &Fixture<'_>, call: impl FnOnce(CUlibrary) -> CUresult) -> CUresult {
     let mut library = null_mut();
     unsafe {
         let status = g.d.cuLibraryLoadData(
@@ -40,7 +40,7 @@ fn library(g: &Ground<'_>, call: impl FnOnce(CUlibrary) -> CUresult) -> CUresult
 }
 
 /// Makes a call on a linker.
-fn linker(g: &Ground<'_>, call: impl FnOnce(CUlinkState) -> CUresult) -> CUresult {
+fn linker(g: &Fixture<'_>, call: impl FnOnce(CUlinkState) -> CUresult) -> CUresult {
     let mut linker = null_mut();
     unsafe {
         let status =

@@ -7,7 +7,7 @@ use cuda_sys::{
     CUstreamBatchMemOpType,
 };
 
-use crate::ground::{SIZE, cases, made, told};
+use crate::fixture::{SIZE, cases, made, with_number};
 use crate::nodes::*;
 
 cases! { g:
@@ -243,14 +243,14 @@ cases! { g:
     "ownership_of_a_child_asked_for" => nested(g, CLONE, |_, node, _| {
         let mut params = made(|_: &mut CUgraphNodeParams| ());
         let status = g.d.cuGraphNodeGetParams(node, &raw mut params);
-        told(status, params.__bindgen_anon_1.graph.ownership.0)
+        with_number(status, params.__bindgen_anon_1.graph.ownership.0)
     });
     "priority_of_a_captured_launch" => captured_attribute(g, PRIORITY);
     "captured_cooperative_launch" => captured_attribute(g, COOPERATIVE);
     "attributes_of_a_node_of_another_context" => fresh(g, |graph| {
         let (one, mut other, mut module, mut function) = (g.kernel(graph), null_mut(), null_mut(), null_mut());
         ok(g.d.cuCtxCreate_v2(&raw mut other, 0, 0));
-        ok(g.d.cuModuleLoadData(&raw mut module, crate::ground::PTX.as_ptr().cast()));
+        ok(g.d.cuModuleLoadData(&raw mut module, crate::fixture::PTX.as_ptr().cast()));
         ok(g.d.cuModuleGetFunction(&raw mut function, module, c"plain".as_ptr()));
         let (second, mut node, mut parameters) = (g.new_graph(), null_mut(), [g.host, g.host]);
         let kernel = made(|kernel: &mut CUDA_KERNEL_NODE_PARAMS| {

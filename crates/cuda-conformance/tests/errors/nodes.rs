@@ -13,7 +13,7 @@ use cuda_sys::{
     CUstreamBatchMemOpParams, CUstreamBatchMemOpType, CUstreamCaptureMode,
 };
 
-use crate::ground::{Ground, SIZE, made, told};
+use crate::fixture::{Fixture, SIZE, made, with_number};
 
 pub(crate) const MOVE: CUgraphChildGraphNodeOwnership =
     CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
@@ -43,7 +43,7 @@ pub(crate) fn conditional_params(
     })
 }
 
-impl Ground<'_> {
+impl Fixture<'_> {
     pub(crate) fn new_graph(&self) -> CUgraph {
         let mut graph = null_mut();
         ok(unsafe { self.d.cuGraphCreate(&raw mut graph, 0) });
@@ -303,14 +303,14 @@ pub(crate) fn status<T>(result: Result<T, CUresult>) -> CUresult {
 }
 
 /// Makes a call on a new graph, which is not destroyed, as the call may have moved it elsewhere.
-pub(crate) fn fresh(g: &Ground<'_>, call: impl FnOnce(CUgraph) -> CUresult) -> CUresult {
+pub(crate) fn fresh(g: &Fixture<'_>, call: impl FnOnce(CUgraph) -> CUresult) -> CUresult {
     call(g.new_graph())
 }
 
 /// Makes a call on a graph that contains another one. It gets the outer graph, its node and the
 /// inner graph.
 pub(crate) fn nested(
-    g: &Ground<'_>,
+    g: &Fixture<'_>,
     ownership: CUgraphChildGraphNodeOwnership,
     call: impl FnOnce(CUgraph, CUgraphNode, CUgraph) -> CUresult,
 ) -> CUresult {
@@ -324,7 +324,7 @@ pub(crate) fn nested(
 
 /// Sets an attribute of a kernel node, then other parameters of the node or of an executable.
 pub(crate) fn reshaped(
-    g: &Ground<'_>,
+    g: &Fixture<'_>,
     (id, value): (CUlaunchAttributeID, &[u32]),
     blocks: u32,
     of_exec: bool,
@@ -358,7 +358,7 @@ pub(crate) const NODE_PRIORITY: u64 = 8;
 
 /// Replaces the memory operation of the node in an executable by another one.
 pub(crate) fn batch_changed(
-    g: &Ground<'_>,
+    g: &Fixture<'_>,
     from: CUstreamBatchMemOpType,
     to: CUstreamBatchMemOpType,
 ) -> CUresult {
@@ -375,7 +375,7 @@ pub(crate) fn batch_changed(
 
 /// Reads an attribute of the node that results from capturing a cooperative launch on a stream of
 /// priority -3.
-pub(crate) fn captured_attribute(g: &Ground<'_>, id: CUlaunchAttributeID) -> CUresult {
+pub(crate) fn captured_attribute(g: &Fixture<'_>, id: CUlaunchAttributeID) -> CUresult {
     let (mut stream, mut graph, mut node) = (null_mut(), null_mut(), null_mut());
     let (mut parameters, mut count) = ([g.host, g.host], 1);
     let mut value = CUlaunchAttributeValue { pad: [0; 64] };
@@ -390,7 +390,7 @@ pub(crate) fn captured_attribute(g: &Ground<'_>, id: CUlaunchAttributeID) -> CUr
         let number = value.cooperative;
         ok(g.d.cuGraphDestroy(graph));
         ok(g.d.cuStreamDestroy_v2(stream));
-        told(status, number)
+        with_number(status, number)
     }
 }
 

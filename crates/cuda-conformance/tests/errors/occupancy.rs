@@ -8,7 +8,7 @@ use cuda_sys::{
     CUresult,
 };
 
-use crate::ground::{Ground, cases, made, told};
+use crate::fixture::{Fixture, cases, made, with_number};
 
 const MAX_DYNAMIC: CUfunction_attribute =
     CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -18,32 +18,32 @@ const CARVEOUT: CUfunction_attribute =
 const MOST: i32 = 232_448;
 
 /// The number of blocks of `threads` threads that are resident on a multiprocessor.
-fn blocks(g: &Ground<'_>, function: CUfunction, threads: i32, dynamic: usize) -> CUresult {
+fn blocks(g: &Fixture<'_>, function: CUfunction, threads: i32, dynamic: usize) -> CUresult {
     let mut count = -1;
     let status = unsafe {
         g.d.cuOccupancyMaxActiveBlocksPerMultiprocessor(&raw mut count, function, threads, dynamic)
     };
-    told(status, count)
+    with_number(status, count)
 }
 
 /// The dynamic shared memory that is available to each of `blocks` blocks.
-fn left(g: &Ground<'_>, function: CUfunction, blocks: i32, threads: i32) -> CUresult {
+fn left(g: &Fixture<'_>, function: CUfunction, blocks: i32, threads: i32) -> CUresult {
     let mut bytes = 0;
     let status = unsafe {
         g.d.cuOccupancyAvailableDynamicSMemPerBlock(&raw mut bytes, function, blocks, threads)
     };
-    told(status, i32::try_from(bytes).unwrap())
+    with_number(status, i32::try_from(bytes).unwrap())
 }
 
-fn attribute(g: &Ground<'_>, function: CUfunction, attribute: CUfunction_attribute) -> CUresult {
+fn attribute(g: &Fixture<'_>, function: CUfunction, attribute: CUfunction_attribute) -> CUresult {
     let mut value = 0;
     let status = unsafe { g.d.cuFuncGetAttribute(&raw mut value, attribute, function) };
-    told(status, value)
+    with_number(status, value)
 }
 
 /// Makes a call with a function of a new module after setting some attributes.
 fn with(
-    g: &Ground<'_>,
+    g: &Fixture<'_>,
     ptx: &CStr,
     name: &CStr,
     attributes: &[(CUfunction_attribute, i32)],
@@ -73,19 +73,19 @@ fn with(
 }
 
 fn plain(
-    g: &Ground<'_>,
+    g: &Fixture<'_>,
     attributes: &[(CUfunction_attribute, i32)],
     call: impl FnOnce(CUfunction) -> CUresult,
 ) -> CUresult {
-    with(g, crate::ground::PTX, c"plain", attributes, call)
+    with(g, crate::fixture::PTX, c"plain", attributes, call)
 }
 
 fn large(
-    g: &Ground<'_>,
+    g: &Fixture<'_>,
     attributes: &[(CUfunction_attribute, i32)],
     call: impl FnOnce(CUfunction) -> CUresult,
 ) -> CUresult {
-    with(g, crate::ground::PTX, c"large", attributes, call)
+    with(g, crate::fixture::PTX, c"large", attributes, call)
 }
 
 /// A kernel that uses 4 bytes of shared memory.
@@ -133,7 +133,7 @@ const RANK: &CStr = c"
 .visible .entry rank(.param .u64 out) .explicitcluster .maxclusterrank 2 { ret; }
 ";
 
-fn launched(g: &Ground<'_>, function: CUfunction, dynamic: u32) -> CUresult {
+fn launched(g: &Fixture<'_>, function: CUfunction, dynamic: u32) -> CUresult {
     let mut parameters: [*mut c_void; 2] = [g.host; 2];
     unsafe {
         g.d.cuLaunchKernel(
@@ -153,7 +153,7 @@ fn launched(g: &Ground<'_>, function: CUfunction, dynamic: u32) -> CUresult {
 }
 
 /// The number of clusters of `size` blocks that run at once.
-fn clusters(g: &Ground<'_>, function: CUfunction, size: u32, threads: u32) -> CUresult {
+fn clusters(g: &Fixture<'_>, function: CUfunction, size: u32, threads: u32) -> CUresult {
     let mut attribute = made(|attribute: &mut CUlaunchAttribute| {
         attribute.id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
     });
@@ -172,7 +172,7 @@ fn clusters(g: &Ground<'_>, function: CUfunction, size: u32, threads: u32) -> CU
     let status = unsafe {
         g.d.cuOccupancyMaxActiveClusters(&raw mut count, function, &raw const config)
     };
-    told(status, count)
+    with_number(status, count)
 }
 
 cases! { g:

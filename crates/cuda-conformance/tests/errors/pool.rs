@@ -8,7 +8,7 @@ use cuda_sys::{
     CUmemLocation_st__bindgen_ty_1, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps,
 };
 
-use crate::ground::{SIZE, cases, made};
+use crate::fixture::{SIZE, cases, made};
 
 fn place(kind: u32, id: i32) -> CUmemLocation {
     CUmemLocation {

@@ -8,7 +8,7 @@ use std::process::{self, Command};
 use cuda_sim::Builder;
 use cuda_sys::{CUresult, DriverLibrary};
 
-use crate::ground::{Case, Ground};
+use crate::fixture::{Case, Fixture};
 use test_drivers::{gpu_driver, simulator};
 
 /// The environment variable with the index of the first call that a child makes.
@@ -23,12 +23,12 @@ pub(crate) fn software(cases: &[Case]) -> BTreeMap<String, String> {
         .strict_ptx(true);
     let simulator = simulator(&builder);
     let library = simulator.library().unwrap();
-    let ground = Ground::new(&library);
+    let fixture = Fixture::new(&library);
     let mut codes = BTreeMap::new();
     for case in cases {
-        let status = (case.call)(&ground);
+        let status = (case.call)(&fixture);
         codes.insert(case.name.to_owned(), status.0.to_string());
-        let after = unsafe { ground.d.cuCtxSynchronize() };
+        let after = unsafe { fixture.d.cuCtxSynchronize() };
         assert_eq!(after, CUresult::CUDA_SUCCESS, "after {}", case.name);
     }
     codes
@@ -83,13 +83,13 @@ pub(crate) fn child(cases: &[Case]) {
         return;
     };
     let library = DriverLibrary::system().unwrap();
-    let ground = Ground::new(&library);
+    let fixture = Fixture::new(&library);
     println!();
     for (index, case) in cases.iter().enumerate().skip(from) {
         println!("try {index} {}", case.name);
-        let status = (case.call)(&ground);
+        let status = (case.call)(&fixture);
         println!("got {} {}", case.name, status.0);
-        let after = unsafe { ground.d.cuCtxSynchronize() };
+        let after = unsafe { fixture.d.cuCtxSynchronize() };
         if after != CUresult::CUDA_SUCCESS {
             println!("the device is lost after {}: {after}", case.name);
             process::exit(3);

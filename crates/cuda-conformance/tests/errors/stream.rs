@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 
 use cuda_sys::CUstreamAttrID;
 
-use crate::ground::cases;
+use crate::fixture::cases;
 
 cases! { g:
     "stream_with_unknown_flags" => g.d.cuStreamCreate(g.out(), 0x80);

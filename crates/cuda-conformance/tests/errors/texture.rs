@@ -8,7 +8,7 @@ use cuda_sys::{
     CUresourcetype, CUresult,
 };
 
-use crate::ground::{Ground, SIZE, cases, made};
+use crate::fixture::{Fixture, SIZE, cases, made};
 
 const FLOAT: CUarray_format = CUarray_format(0x20);
 const WORD: CUarray_format = CUarray_format(3);
@@ -25,7 +25,7 @@ fn plane(format: CUarray_format, flags: u32) -> CUDA_ARRAY3D_DESCRIPTOR {
 
 /// Creates an array and calls `work` with it.
 fn with_array(
-    g: &Ground<'_>,
+    g: &Fixture<'_>,
     desc: &CUDA_ARRAY3D_DESCRIPTOR,
     work: impl FnOnce(CUarray) -> CUresult,
 ) -> CUresult {
@@ -40,7 +40,7 @@ fn with_array(
 }
 
 /// Creates a mipmapped array of three levels of floats and calls `work` with it.
-fn with_levels(g: &Ground<'_>, work: impl FnOnce(CUmipmappedArray) -> CUresult) -> CUresult {
+fn with_levels(g: &Fixture<'_>, work: impl FnOnce(CUmipmappedArray) -> CUresult) -> CUresult {
     let mut array = null_mut();
     unsafe {
         let status =
@@ -61,7 +61,7 @@ fn of_array(array: CUarray) -> CUDA_RESOURCE_DESC {
 
 /// Creates a texture, and destroys it if there is one.
 fn texture(
-    g: &Ground<'_>,
+    g: &Fixture<'_>,
     resource: &CUDA_RESOURCE_DESC,
     texture: &CUDA_TEXTURE_DESC,
     view: Option<&CUDA_RESOURCE_VIEW_DESC>,
@@ -80,7 +80,7 @@ fn texture(
 
 /// Creates a texture of a plane of elements of the given format, changed by `set`.
 fn of_plane(
-    g: &Ground<'_>,
+    g: &Fixture<'_>,
     format: CUarray_format,
     set: impl FnOnce(&mut CUDA_RESOURCE_DESC, &mut CUDA_TEXTURE_DESC),
 ) -> CUresult {
@@ -92,7 +92,7 @@ fn of_plane(
 }
 
 /// Creates a texture of a plane of floats with a resource view, changed by `set`.
-fn of_view(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_RESOURCE_VIEW_DESC)) -> CUresult {
+fn of_view(g: &Fixture<'_>, set: impl FnOnce(&mut CUDA_RESOURCE_VIEW_DESC)) -> CUresult {
     with_array(g, &plane(FLOAT, 0), |array| {
         let view = made(|view: &mut CUDA_RESOURCE_VIEW_DESC| {
             view.format = CUresourceViewFormat::CU_RES_VIEW_FORMAT_FLOAT_1X32;
@@ -105,7 +105,7 @@ fn of_view(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_RESOURCE_VIEW_DESC)) -> CU
 }
 
 /// Creates a texture of linear memory, as one row of floats, changed by `set`.
-fn of_memory(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_RESOURCE_DESC)) -> CUresult {
+fn of_memory(g: &Fixture<'_>, set: impl FnOnce(&mut CUDA_RESOURCE_DESC)) -> CUresult {
     let resource = made(|desc: &mut CUDA_RESOURCE_DESC| {
         desc.resType = CUresourcetype::CU_RESOURCE_TYPE_LINEAR;
         desc.res.linear.devPtr = g.memory;
@@ -118,7 +118,7 @@ fn of_memory(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_RESOURCE_DESC)) -> CUres
 }
 
 /// Creates a texture of pitched memory, as rows of floats, changed by `set`.
-fn of_rows(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_RESOURCE_DESC)) -> CUresult {
+fn of_rows(g: &Fixture<'_>, set: impl FnOnce(&mut CUDA_RESOURCE_DESC)) -> CUresult {
     let resource = made(|desc: &mut CUDA_RESOURCE_DESC| {
         desc.resType = CUresourcetype::CU_RESOURCE_TYPE_PITCH2D;
         desc.res.pitch2D.devPtr = g.memory;
@@ -132,7 +132,7 @@ fn of_rows(g: &Ground<'_>, set: impl FnOnce(&mut CUDA_RESOURCE_DESC)) -> CUresul
 }
 
 /// Creates a surface of a resource, and destroys it if there is one.
-fn surface(g: &Ground<'_>, resource: &CUDA_RESOURCE_DESC) -> CUresult {
+fn surface(g: &Fixture<'_>, resource: &CUDA_RESOURCE_DESC) -> CUresult {
     let mut object = 0;
     unsafe {
         let status = g.d.cuSurfObjectCreate(&raw mut object, resource);

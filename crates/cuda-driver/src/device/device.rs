@@ -6,7 +6,6 @@ use std::fmt;
 
 use cuda_sys::{CUdevice, CUdevice_attribute, CUuuid};
 
-use super::DeviceProperties;
 use crate::driver::{Driver, call};
 use crate::error::{Error, Result};
 
@@ -258,11 +257,6 @@ impl Device {
             major: part(major),
             minor: part(minor),
         })
-    }
-
-    /// Returns all values of [`DeviceProperties`].
-    pub fn properties(&self) -> Result<DeviceProperties> {
-        DeviceProperties::of(self)
     }
 }
 

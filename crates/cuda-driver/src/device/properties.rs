@@ -90,6 +90,14 @@ const ABILITIES: [(&str, CUdevice_attribute); 8] = [
     ),
 ];
 
+/// All properties at once.
+impl Device {
+    /// Returns all values of [`DeviceProperties`].
+    pub fn properties(&self) -> Result<DeviceProperties> {
+        DeviceProperties::of(self)
+    }
+}
+
 impl DeviceProperties {
     pub(super) fn of(device: &Device) -> Result<Self> {
         let abilities = ABILITIES

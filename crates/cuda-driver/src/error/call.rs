@@ -61,8 +61,8 @@ impl DriverError {
         self.driver
     }
 
-    /// Whether the device is lost to this process. If so, every later call on the device returns
-    /// the same status, and only a new process can use the device again.
+    /// Whether this process can no longer use the device. If so, every later call on the device
+    /// returns the same status, and only a new process can use the device again.
     #[must_use]
     pub fn is_sticky(&self) -> bool {
         matches!(
@@ -136,7 +136,7 @@ impl fmt::Display for DriverError {
         }
         match self.loss() {
             Some(loss) => write!(f, "; {loss}"),
-            None if self.is_sticky() => f.write_str("; the device is lost to this process"),
+            None if self.is_sticky() => f.write_str("; this process can no longer use the device"),
             None => Ok(()),
         }
     }

@@ -31,6 +31,18 @@ pub enum ArgumentError {
         /// The type of the argument: a number, or `a buffer`. `None` for any other type.
         given_type: Option<&'static str>,
     },
+    /// An argument does not fit the signature of a
+    /// [prepared kernel](crate::launch::PreparedKernel).
+    Prepared {
+        /// The kernel.
+        kernel: String,
+        /// The index of the argument, counted from 0. The message counts from 1.
+        index: usize,
+        /// The type in the signature.
+        expected: String,
+        /// The type of the argument.
+        given: &'static str,
+    },
 }
 
 impl fmt::Display for ArgumentError {
@@ -74,6 +86,17 @@ impl fmt::Display for ArgumentError {
                 }
                 write!(f, ": pass {}", types_of(parameter))
             }
+            Self::Prepared {
+                kernel,
+                index,
+                expected,
+                given,
+            } => write!(
+                f,
+                "argument {} of kernel {kernel} is `{given}`, but the prepared signature has \
+                 `{expected}` there",
+                index + 1
+            ),
         }
     }
 }
@@ -141,6 +164,13 @@ pub enum LaunchConfigError {
         /// The number of blocks in this dimension of a cluster.
         cluster: u32,
     },
+    /// No grid has one thread for each element.
+    Elements {
+        /// The number of elements.
+        elements: i128,
+        /// The number of threads of a block.
+        threads: u32,
+    },
 }
 
 impl fmt::Display for LaunchConfigError {
@@ -166,6 +196,25 @@ impl fmt::Display for LaunchConfigError {
                 "kernel {kernel}: {what} is {given} blocks, which is not a multiple of the cluster \
                  size in this dimension, {cluster}; round it up and let the extra blocks return"
             ),
+            Self::Elements { elements, .. } if *elements < 0 => write!(
+                f,
+                "the number of elements is {elements}; it must not be negative"
+            ),
+            Self::Elements {
+                elements,
+                threads: 0,
+            } => write!(
+                f,
+                "a block has 0 threads for {elements} elements; use at least 1 thread, for example \
+                 256"
+            ),
+            Self::Elements { elements, threads } => write!(
+                f,
+                "{elements} elements in blocks of {threads} threads need {} blocks; a grid has at \
+                 most {} blocks in x: let each thread process several elements",
+                (elements - 1) / i128::from(*threads) + 1,
+                i32::MAX,
+            ),
         }
     }
 }
@@ -178,15 +227,19 @@ impl LaunchConfigError {
     pub fn what(&self) -> &'static str {
         match self {
             Self::OutOfRange { what, .. } | Self::PartialCluster { what, .. } => what,
+            Self::Elements { .. } => "the number of elements",
         }
     }
 
-    /// The value requested.
+    /// The value requested, or the nearest `u64`.
     #[must_use]
     pub fn given(&self) -> u64 {
         match self {
             Self::OutOfRange { given, .. } => *given,
             Self::PartialCluster { given, .. } => u64::from(*given),
+            Self::Elements { elements, .. } => {
+                u64::try_from((*elements).max(0)).unwrap_or(u64::MAX)
+            }
         }
     }
 }

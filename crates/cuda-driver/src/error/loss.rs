@@ -96,12 +96,12 @@ impl fmt::Display for DeviceLoss {
         } = &*self.0;
         write!(
             f,
-            "the device is lost to this process: device {device}, first reported by {call}; "
+            "this process can no longer use device {device} (first reported by {call}); "
         )?;
         let Some((first, others)) = launches.split_first() else {
             return f.write_str("no launch was in flight");
         };
-        write!(f, "launches in flight, the most recent first: {first}")?;
+        write!(f, "launches in flight, latest first: {first}")?;
         others.iter().try_for_each(|other| write!(f, "; {other}"))
     }
 }

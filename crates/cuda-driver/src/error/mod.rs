@@ -176,7 +176,7 @@ pub enum Error {
         by: &'static str,
     },
     /// The memory cannot be used while the host holds a guard of it. Drop the guard first.
-    Borrowed {
+    HostGuardExists {
         /// The memory.
         what: &'static str,
     },
@@ -341,7 +341,9 @@ impl fmt::Display for Error {
                 f,
                 "{what} is still in use by {by}; it is released when the last of them is dropped"
             ),
-            Self::Borrowed { what } => write!(f, "{what} is in use by a guard on the host"),
+            Self::HostGuardExists { what } => {
+                write!(f, "the host still has a guard of {what}; drop the guard first")
+            }
             Self::ChildChanged => f.write_str(
                 "another thread changed the child graph during the call; call again when it has \
                  finished",
@@ -454,7 +456,8 @@ impl Error {
         }
     }
 
-    /// The report on the lost device, if this error means that the device is lost to this process.
+    /// The report on the lost device, if this error means that this process can no longer use the
+    /// device.
     #[must_use]
     pub fn loss(&self) -> Option<DeviceLoss> {
         match self {

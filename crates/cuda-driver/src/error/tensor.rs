@@ -33,7 +33,7 @@ pub enum TensorMapError {
         of: u64,
     },
     /// Two parameters contradict each other.
-    Together {
+    Contradiction {
         /// A sentence that states the constraint.
         what: &'static str,
     },
@@ -86,7 +86,7 @@ impl fmt::Display for TensorMapError {
                 "the {what}{} of a tensor map is {given}, which is not a multiple of {divisor}",
                 of(dimension)
             ),
-            Self::Together { what } => write!(f, "in a tensor map, {what}"),
+            Self::Contradiction { what } => write!(f, "in a tensor map, {what}"),
             Self::Memory { tensor, memory } => write!(
                 f,
                 "a tensor of {tensor} bytes does not fit in the {memory} bytes of its memory"

@@ -3,11 +3,10 @@
 
 use std::sync::atomic::Ordering;
 
-use cuda_sys::CUfunction;
-
+use super::function::read_attribute;
 use super::{Function, FunctionAttribute};
-use crate::driver::{Driver, call};
-use crate::error::{DriverError, Result};
+use crate::driver::call;
+use crate::error::Result;
 use crate::types::{ClusterScheduling, Dim3};
 
 macro_rules! attributes {
@@ -55,7 +54,7 @@ impl Function {
     #[doc(alias = "cuFuncGetAttribute")]
     #[doc(alias = "cudaFuncGetAttributes")]
     pub fn attribute(&self, attribute: FunctionAttribute) -> Result<i32> {
-        Ok(read(self.driver(), self.as_raw(), attribute)?)
+        Ok(read_attribute(self.driver(), self.as_raw(), attribute)?)
     }
 
     /// `cuFuncSetAttribute(PREFERRED_SHARED_MEMORY_CARVEOUT)`—Sets the preferred share of the L1
@@ -179,21 +178,4 @@ impl Function {
             )
         }?)
     }
-}
-
-pub(super) fn read(
-    driver: &Driver,
-    function: CUfunction,
-    attribute: FunctionAttribute,
-) -> Result<i32, DriverError> {
-    let mut value = 0;
-    // SAFETY: the pointer must be writable and the function alive ← `value` is a local, and the
-    // caller keeps the module loaded.
-    unsafe {
-        call!(
-            driver,
-            cuFuncGetAttribute(&raw mut value, attribute, function)
-        )
-    }?;
-    Ok(value)
 }

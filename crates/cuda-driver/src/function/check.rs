@@ -1,11 +1,12 @@
 //! The checks of a launch before the driver is called: arguments, configuration and cluster shape.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use cuda_sys::CUdevice_attribute;
-use cuda_sys::image::{Parameter, ParameterKind};
+use cuda_sys::image::Parameter;
 
 use super::Function;
+use super::packing::{UNPACKED, checked_kind};
 use crate::error::{ArgumentError, Error, LaunchConfigError, Result};
 use crate::types::{ArgType, Dim3, LaunchConfig};
 
@@ -20,119 +21,10 @@ const SHARED: &str = "dynamic shared memory in bytes";
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Layout<'a> {
-    /// The padding before each parameter, packed by [`pack_gaps`].
+    /// The padding before each parameter, packed by [`pack_gaps`](super::packing::pack_gaps).
     pub(crate) gaps: u128,
     /// The offset of each parameter in bytes.
     pub(crate) offsets: &'a [usize],
-}
-
-/// The result of [`pack`] for arguments that do not fit in one word.
-pub(crate) const UNPACKED: u128 = u128::MAX;
-
-/// Packs the sizes of arguments, and whether they are integers or floats, into one word, so that
-/// they can be compared at once. Up to 16 arguments fit, each of 1 to 250 bytes.
-pub(crate) const fn pack(sizes: &[usize], types: &[ArgType]) -> u128 {
-    let (mut packed, mut at) = (0, 0);
-    while at < sizes.len() && at < types.len() {
-        packed = pack_next(packed, at, sizes[at], types[at]);
-        at += 1;
-    }
-    if sizes.len() == types.len() {
-        packed
-    } else {
-        UNPACKED
-    }
-}
-
-/// Adds the argument with the index `at` to the result of [`pack`] for those before it.
-pub(crate) const fn pack_next(packed: u128, at: usize, size: usize, ty: ArgType) -> u128 {
-    if packed == UNPACKED || at >= 16 || size == 0 || size > 250 {
-        return UNPACKED;
-    }
-    // The code is the size, except for the types that may contradict the kind of a parameter. No
-    // code is 255, so no result is `UNPACKED`.
-    let code = match size {
-        4 if ty.is_integer() => 251,
-        4 if ty.is_float() => 252,
-        8 if ty.is_integer() => 253,
-        8 if ty.is_float() => 254,
-        _ => size as u128,
-    };
-    packed | (code << (8 * at))
-}
-
-/// A list of arguments that was compared with the parameters of the kernel and matches them, in the
-/// form of [`pack`].
-///
-/// The halves may be of two different lists, because they are stored one after the other. The
-/// combination then matches too: each argument is compared on its own, and all lists that match
-/// have the same number of arguments. If the parameters are not known, every list matches.
-#[derive(Debug)]
-pub(super) struct Matching([AtomicU64; 2]);
-
-impl Matching {
-    pub(super) fn none() -> Self {
-        Self([AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)])
-    }
-
-    #[inline]
-    fn is(&self, packed: u128) -> bool {
-        let [low, high] = halves(packed);
-        self.0[0].load(Ordering::Relaxed) == low && self.0[1].load(Ordering::Relaxed) == high
-    }
-
-    fn set(&self, packed: u128) {
-        for (half, value) in self.0.iter().zip(halves(packed)) {
-            half.store(value, Ordering::Relaxed);
-        }
-    }
-}
-
-#[inline]
-const fn halves(packed: u128) -> [u64; 2] {
-    [packed as u64, (packed >> 64) as u64]
-}
-
-/// Packs the padding before each parameter, in the form of [`pack`]. If both the sizes and the gaps
-/// of two lists are equal, their layouts are equal.
-pub(crate) const fn pack_gaps(offsets: &[usize], sizes: &[usize]) -> u128 {
-    let (mut packed, mut at, mut end) = (0, 0, 0);
-    if offsets.len() != sizes.len() || sizes.is_empty() || sizes.len() > 16 {
-        return UNPACKED;
-    }
-    while at < offsets.len() {
-        if sizes[at] == 0 || sizes[at] > 254 || offsets[at] < end || offsets[at] - end > 254 {
-            return UNPACKED;
-        }
-        packed |= ((offsets[at] - end) as u128) << (8 * at);
-        end = offsets[at] + sizes[at];
-        at += 1;
-    }
-    packed
-}
-
-/// Computes the C (`repr(C)`) layout of fields of these sizes and alignments. Returns the packed
-/// gaps and the end of the last field.
-pub(crate) const fn c_layout<const N: usize>(fields: &[(usize, usize); N]) -> (u128, usize) {
-    let (mut sizes, mut offsets) = ([0; N], [0; N]);
-    let (mut at, mut end) = (0, 0_usize);
-    while at < N {
-        let (size, align) = fields[at];
-        offsets[at] = end.next_multiple_of(align);
-        sizes[at] = size;
-        end = offsets[at] + size;
-        at += 1;
-    }
-    (pack_gaps(&offsets, &sizes), end)
-}
-
-/// Returns the kind of a parameter with which the type of an argument is compared. Only types of 4
-/// or 8 bytes are compared: C++ programs use 16-bit integers to store halves.
-pub(super) fn checked_kind(parameter: &Parameter) -> ParameterKind {
-    match parameter.size {
-        4 | 8 => parameter.kind,
-        _ => ParameterKind::Unknown,
-    }
 }
 
 impl Function {
@@ -146,7 +38,7 @@ impl Function {
     }
 
     /// Fails if arguments of these sizes and types do not match the parameters of the kernel.
-    /// `packed` is the result of [`pack`] for them.
+    /// `packed` is the result of [`pack`](super::packing::pack) for them.
     #[inline]
     pub(crate) fn check_packed(
         &self,
@@ -326,68 +218,5 @@ impl Function {
                 cluster,
             },
         )))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::mem::offset_of;
-
-    use super::{UNPACKED, c_layout, pack_gaps};
-
-    #[test]
-    fn fields_are_where_c_has_them() {
-        #[repr(C)]
-        struct Fields {
-            a: u8,
-            b: u64,
-            c: f32,
-            d: [u16; 3],
-            e: u128,
-            f: u8,
-            g: u16,
-            h: u8,
-            i: u32,
-        }
-        let fields = [
-            (1, 1),
-            (8, 8),
-            (4, 4),
-            (6, 2),
-            (16, align_of::<u128>()),
-            (1, 1),
-            (2, 2),
-            (1, 1),
-            (4, 4),
-        ];
-        let offsets = [
-            offset_of!(Fields, a),
-            offset_of!(Fields, b),
-            offset_of!(Fields, c),
-            offset_of!(Fields, d),
-            offset_of!(Fields, e),
-            offset_of!(Fields, f),
-            offset_of!(Fields, g),
-            offset_of!(Fields, h),
-            offset_of!(Fields, i),
-        ];
-        let sizes = fields.map(|(size, _)| size);
-        let (gaps, end) = c_layout(&fields);
-        assert_eq!(gaps, pack_gaps(&offsets, &sizes));
-        assert_ne!(gaps, UNPACKED);
-        assert_eq!(end, offset_of!(Fields, i) + 4);
-        // A field with another alignment changes the layout.
-        let mut moved = fields;
-        moved[3].1 = 8;
-        assert_ne!(c_layout(&moved).0, gaps);
-    }
-
-    #[test]
-    fn sizes_that_do_not_fit_in_a_word_are_unpacked() {
-        assert_eq!(pack_gaps(&[], &[]), UNPACKED);
-        assert_eq!(pack_gaps(&[0, 256], &[1, 1]), UNPACKED);
-        assert_eq!(pack_gaps(&[0], &[300]), UNPACKED);
-        assert_eq!(pack_gaps(&[8, 0], &[8, 8]), UNPACKED);
-        assert_eq!(pack_gaps(&[0, 255], &[1, 1]), 254 << 8);
     }
 }

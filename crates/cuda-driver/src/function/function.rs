@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicU32;
 use cuda_sys::CUfunction;
 use cuda_sys::image::{Parameter, ParameterKind};
 
-use super::{FunctionAttribute, attributes, check, parameters};
+use super::{FunctionAttribute, packing, parameters};
 use crate::context::{Context, Limits};
-use crate::driver::Driver;
-use crate::error::Result;
+use crate::driver::{Driver, call};
+use crate::error::{DriverError, Result};
 use crate::handle::SendPtr;
 use crate::launch_log::NameId;
 use crate::module::ModuleInner;
@@ -29,7 +29,7 @@ use crate::module::ModuleInner;
 /// let mut x = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3])?;
 /// let y = DeviceBuffer::from_host(&stream, &[10_u32, 20, 30])?;
 /// // SAFETY: the kernel reads 3 words of `y`, and reads and writes 3 words of `x`.
-/// unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(3), (&mut x, &y, 3_u32)) }?;
+/// unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(3)?, (&mut x, &y, 3_u32)) }?;
 /// assert_eq!(x.to_vec()?, [12, 24, 36]);
 ///
 /// // The arguments are checked: this kernel takes three.
@@ -46,9 +46,12 @@ pub(super) struct Inner {
     /// The id of the name, which a launch records with its stream.
     pub(super) launch_name: NameId,
     pub(super) parameters: Option<Vec<Parameter>>,
-    /// The sizes of `parameters`, to compare at each launch. `packed` holds them in one word.
+    /// The sizes of `parameters`, and the kinds of their types, for comparison with arguments.
     pub(super) sizes: Vec<usize>,
-    pub(super) packed: u128,
+    pub(super) kinds: Vec<ParameterKind>,
+    /// The arguments of an earlier launch. A launch with arguments of the same types compares
+    /// nothing else.
+    pub(super) matching: packing::Matching,
     /// The offset of each parameter in bytes. `gaps` holds the padding between them in one word.
     pub(super) offsets: Vec<usize>,
     pub(super) gaps: u128,
@@ -64,7 +67,7 @@ impl Function {
     pub(crate) fn new(module: &Arc<ModuleInner>, raw: CUfunction, name: &str) -> Result<Self> {
         let driver = module.context().driver();
         let parameters = parameters::parameters_of(module, raw, name)?;
-        let read = |attribute| attributes::read(driver, raw, attribute);
+        let read = |attribute| read_attribute(driver, raw, attribute);
         let max_threads = read(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
         let allowed = read(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)?;
         let sizes: Vec<usize> = parameters
@@ -78,10 +81,10 @@ impl Function {
             .map(|parameter| parameter.offset);
         let offsets: Vec<usize> = offsets.collect();
         let gaps = match &parameters {
-            Some(_) => check::pack_gaps(&offsets, &sizes),
-            None => check::UNPACKED,
+            Some(_) => packing::pack_gaps(&offsets, &sizes),
+            None => packing::UNPACKED,
         };
-        let kinds = parameters.iter().flatten().map(check::checked_kind);
+        let kinds = parameters.iter().flatten().map(packing::checked_kind);
         let kinds = kinds.collect();
         let (name, module) = (name.to_owned(), Arc::clone(module));
         Ok(Self(Arc::new(Inner {
@@ -91,7 +94,7 @@ impl Function {
             parameters,
             sizes,
             kinds,
-            matching: check::Matching::none(),
+            matching: packing::Matching::none(),
             offsets,
             gaps,
             max_threads: u32::try_from(max_threads).unwrap_or(0),
@@ -143,6 +146,24 @@ impl Function {
     pub fn as_raw(&self) -> CUfunction {
         self.0.raw.0
     }
+}
+
+/// `cuFuncGetAttribute(attribute)`—Returns the value of an attribute.
+pub(super) fn read_attribute(
+    driver: &Driver,
+    function: CUfunction,
+    attribute: FunctionAttribute,
+) -> Result<i32, DriverError> {
+    let mut value = 0;
+    // SAFETY: the pointer must be writable and the function alive ← `value` is a local, and the
+    // caller keeps the module loaded.
+    unsafe {
+        call!(
+            driver,
+            cuFuncGetAttribute(&raw mut value, attribute, function)
+        )
+    }?;
+    Ok(value)
 }
 
 impl fmt::Debug for Function {

@@ -8,6 +8,7 @@ mod function;
 mod attributes;
 pub(crate) mod check;
 mod loading;
+pub(crate) mod packing;
 pub(crate) mod parameters;
 
 pub use cuda_sys::CUfunction_attribute as FunctionAttribute;

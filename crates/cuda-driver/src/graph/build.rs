@@ -5,20 +5,16 @@ use std::sync::Arc;
 
 use cuda_sys::CUgraphNode;
 
-use super::conflicts::Reach;
+use super::conflicts::NodeAccess;
 use super::params::{Adding, NodeParams, call_add};
-use super::parts::{NodeInfo, Parts};
-use super::{Graph, GraphAllocation, Owners, Root};
+use super::parts::{NodeInfo, Parts, Place};
+use super::{Graph, Owners, Root};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::SendPtr;
-use crate::memory::DeviceRepr;
 use crate::tracking::Access;
 use crate::types::node::node_kind::Kind;
 use crate::types::node::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
-
-/// The index of a node in its graph. [`Parts::next_place`] limits the number of nodes.
-pub(super) type Place = u32;
 
 /// Empty nodes and edges.
 impl Graph {
@@ -63,7 +59,7 @@ impl Graph {
         if owners.may_wait_for_host() {
             driver.note_host_wait();
         }
-        let reaches = owners.reaches();
+        let accesses = owners.accesses();
         // Two graphs are always locked in the order of their addresses.
         let own = Arc::as_ptr(&self.root);
         let is_first = other.is_some_and(|(other, _)| ptr::from_ref(other) < own);
@@ -76,7 +72,7 @@ impl Graph {
         {
             return Err(Error::ChildChanged);
         }
-        let mut edges = all[self.at].edges(after, &reaches)?;
+        let mut edges = all[self.at].edges(after, &accesses)?;
         // In the order in which they are added below: an update pairs nodes by the order of their
         // edges.
         edges.sort_by_key(|(_, kind)| *kind != EdgeKind::Full);
@@ -92,7 +88,7 @@ impl Graph {
         // This runs before the node exists: a later failure then leaves only superfluous edges
         // between the nodes around it.
         let place = all[self.at].next_place()?;
-        propagate(&mut all, self.at, driver, &reaches)?;
+        propagate(&mut all, self.at, driver, &accesses)?;
         let parts = &mut all[self.at];
         let raw_of = |kind: fn(&EdgeKind) -> bool| -> Vec<CUgraphNode> {
             let wanted = edges.iter().filter(|(_, it)| kind(it));
@@ -140,7 +136,7 @@ impl Graph {
             owners: Arc::new(owners),
             inside: Vec::new(),
         };
-        Ok(Node::new(parts.push(place, info, &reaches)))
+        Ok(Node::new(parts.push(place, info, &accesses)))
     }
 
     /// Notes the memory that a node allocates, as a write by that node.
@@ -153,24 +149,11 @@ impl Graph {
         let parts = &mut all[self.at];
         parts
             .conflicts
-            .note(node.index, &owners.reaches(), |_| false);
+            .note(node.index, &owners.accesses(), |_| false);
         parts.unfreed += 1;
         if let Some(info) = parts.nodes.get_mut(node.index as usize) {
             std::mem::swap(&mut info.owners, &mut owners);
         }
-    }
-
-    /// Returns the number of bytes that a node of this graph allocates.
-    pub(super) fn allocated<T: DeviceRepr>(&self, allocation: &GraphAllocation<T>) -> usize {
-        let all = self.root.lock();
-        let info = all[self.at]
-            .nodes
-            .get(allocation.node().id().index as usize);
-        let reaches = info.map(|info| info.owners.reaches()).unwrap_or_default();
-        let bytes = reaches
-            .first()
-            .map_or(0, |it| it.bytes.end - it.bytes.start);
-        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// `cuGraphAddEmptyNode()`—Adds a node that does nothing. It can replace many dependencies by
@@ -293,20 +276,20 @@ pub(super) fn propagate(
     all: &mut [Parts],
     at: usize,
     driver: &Driver,
-    reaches: &[Reach],
+    accesses: &[NodeAccess],
 ) -> Result<()> {
     let mut inner = at;
     while let Some((outer, node)) = all[inner].parent {
         let parts = &mut all[outer];
         for other in parts.places() {
             // Checked one by one, because each new edge orders further nodes.
-            if let Some((from, to)) = parts.missing_edge(node, other, reaches) {
+            if let Some((from, to)) = parts.missing_edge(node, other, accesses) {
                 parts.add_edge(driver, from, to, EdgeKind::Full)?;
             }
         }
-        parts.conflicts.note(node, reaches, |_| true);
+        parts.conflicts.note(node, accesses, |_| true);
         if let Some(info) = parts.nodes.get_mut(node as usize) {
-            info.inside.extend_from_slice(reaches);
+            info.inside.extend_from_slice(accesses);
         }
         inner = outer;
     }

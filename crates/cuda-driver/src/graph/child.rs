@@ -198,3 +198,32 @@ impl SetNodeParams for ChildNode {
         unsafe { call_set!(it, cuGraphExecChildGraphNodeSetParams, child) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cuda_sim::Builder;
+
+    use super::{ChildNode, Graph};
+    use crate::driver::Driver;
+    use crate::error::Error;
+
+    /// Makes the change that another thread can make between the two steps of `add_child`.
+    #[test]
+    fn a_child_that_changes_during_the_call_is_refused() {
+        let simulator = Builder::new().build().unwrap();
+        let driver = Driver::new(simulator.library().unwrap()).unwrap();
+        let context = driver.device(0).unwrap().primary_context().unwrap();
+        let mut child = Graph::new(&context).unwrap();
+        let condition = child.conditional_handle(Some(1)).unwrap();
+        let (_, mut body) = child.add_if(&[], condition).unwrap();
+        let mut parent = Graph::new(&context).unwrap();
+
+        let (raw, owners, changes) = parent.of_child(&child).unwrap();
+        body.add_empty(&[]).unwrap();
+        let other = Some((&*child.root, changes));
+        // SAFETY: the node must use only what `owners` keeps ← the nodes of `child` use nothing.
+        let added = unsafe { parent.add_with(&[], owners, other, &mut ChildNode(raw)) };
+        assert_eq!(added.map(|node| node.id()), Err(Error::ChildChanged));
+        assert!(parent.is_empty());
+    }
+}

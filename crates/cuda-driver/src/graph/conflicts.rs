@@ -10,12 +10,12 @@ use crate::tracking::{Access, conflict};
 
 /// An access of a node to a range of bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct Reach {
+pub(crate) struct NodeAccess {
     pub(crate) bytes: Range<u64>,
     pub(crate) access: Access,
 }
 
-impl Reach {
+impl NodeAccess {
     /// Returns whether the ranges overlap and the accesses conflict.
     pub(crate) fn conflicts_with(&self, other: &Self) -> bool {
         let start = self.bytes.start.max(other.bytes.start);
@@ -43,14 +43,14 @@ struct Segment {
 impl Conflicts {
     /// Returns the nodes that a node with these accesses must depend on, sorted and without
     /// duplicates.
-    pub(crate) fn against(&self, reaches: &[Reach]) -> Vec<u32> {
+    pub(crate) fn against(&self, accesses: &[NodeAccess]) -> Vec<u32> {
         let mut found = Vec::new();
-        for reach in reaches.iter().filter(|reach| !reach.bytes.is_empty()) {
-            for (_, segment) in self.overlapping(&reach.bytes) {
+        for range in accesses.iter().filter(|range| !range.bytes.is_empty()) {
+            for (_, segment) in self.overlapping(&range.bytes) {
                 let matter = segment
                     .uses
                     .iter()
-                    .filter(|(_, access)| conflict(*access, reach.access));
+                    .filter(|(_, access)| conflict(*access, range.access));
                 found.extend(matter.map(|(node, _)| *node));
             }
         }
@@ -65,28 +65,28 @@ impl Conflicts {
     pub(crate) fn note(
         &mut self,
         node: u32,
-        reaches: &[Reach],
+        accesses: &[NodeAccess],
         does_not_wait: impl Fn(u32) -> bool,
     ) {
-        for reach in reaches.iter().filter(|reach| !reach.bytes.is_empty()) {
-            self.split(reach.bytes.start);
-            self.split(reach.bytes.end);
-            let mut at = reach.bytes.start;
+        for range in accesses.iter().filter(|range| !range.bytes.is_empty()) {
+            self.split(range.bytes.start);
+            self.split(range.bytes.end);
+            let mut at = range.bytes.start;
             let known: Vec<(u64, u64)> = self
                 .segments
-                .range(reach.bytes.clone())
+                .range(range.bytes.clone())
                 .map(|(start, segment)| (*start, segment.end))
                 .collect();
-            for (start, end) in known.into_iter().chain([(reach.bytes.end, at)]) {
+            for (start, end) in known.into_iter().chain([(range.bytes.end, at)]) {
                 if at < start {
-                    let uses = SmallVec::from_slice(&[(node, reach.access)]);
+                    let uses = SmallVec::from_slice(&[(node, range.access)]);
                     self.segments.insert(at, Segment { end: start, uses });
                 }
                 at = end;
                 if let Some(segment) = self.segments.get_mut(&start)
-                    && start < reach.bytes.end
+                    && start < range.bytes.end
                 {
-                    segment.add(node, reach.access, &does_not_wait);
+                    segment.add(node, range.access, &does_not_wait);
                 }
             }
         }
@@ -130,11 +130,11 @@ impl Segment {
 
 #[cfg(test)]
 mod tests {
-    use super::{Conflicts, Reach};
+    use super::{Conflicts, NodeAccess};
     use crate::tracking::{Access, conflict};
 
-    fn reach(start: u64, end: u64, access: Access) -> Reach {
-        Reach {
+    fn node_access(start: u64, end: u64, access: Access) -> NodeAccess {
+        NodeAccess {
             bytes: start..end,
             access,
         }
@@ -151,10 +151,10 @@ mod tests {
         };
         for _ in 0..60 {
             let mut conflicts = Conflicts::default();
-            let mut nodes: Vec<Vec<Reach>> = Vec::new();
+            let mut nodes: Vec<Vec<NodeAccess>> = Vec::new();
             let mut behind: Vec<Vec<bool>> = Vec::new();
             for node in 0..40_u32 {
-                let reaches: Vec<Reach> = (0..1 + random(3))
+                let accesses: Vec<NodeAccess> = (0..1 + random(3))
                     .map(|_| {
                         let start = random(30);
                         let access = match random(5) {
@@ -164,11 +164,11 @@ mod tests {
                             3 => Access::AWAIT,
                             _ => Access::READ,
                         };
-                        reach(start, start + random(12), access)
+                        node_access(start, start + random(12), access)
                     })
                     .collect();
                 let mut mine = vec![false; node as usize];
-                for other in conflicts.against(&reaches) {
+                for other in conflicts.against(&accesses) {
                     let other = other as usize;
                     mine[other] = true;
                     for (index, is_behind) in behind[other].iter().enumerate() {
@@ -178,15 +178,15 @@ mod tests {
                 for (other, theirs) in nodes.iter().enumerate() {
                     let conflict = theirs.iter().any(|a| {
                         // The definition, implemented a second time.
-                        reaches.iter().any(|b| {
+                        accesses.iter().any(|b| {
                             (0..50).any(|byte| a.bytes.contains(&byte) && b.bytes.contains(&byte))
                                 && conflict(a.access, b.access)
                         })
                     });
                     assert!(!conflict || mine[other], "{other} and {node}");
                 }
-                conflicts.note(node, &reaches, |_| false);
-                nodes.push(reaches);
+                conflicts.note(node, &accesses, |_| false);
+                nodes.push(accesses);
                 behind.push(mine);
             }
         }
@@ -195,21 +195,34 @@ mod tests {
     #[test]
     fn dependencies_are_the_last_uses_only() {
         let mut conflicts = Conflicts::default();
-        conflicts.note(0, &[reach(0, 100, Access::WRITE)], |_| false);
-        conflicts.note(1, &[reach(0, 50, Access::WRITE)], |_| false);
-        conflicts.note(2, &[reach(0, 10, Access::READ)], |_| false);
-        assert_eq!(conflicts.against(&[reach(0, 10, Access::READ)]), [1]);
-        assert_eq!(conflicts.against(&[reach(0, 10, Access::WRITE)]), [1, 2]);
-        assert_eq!(conflicts.against(&[reach(50, 51, Access::READ)]), [0]);
-        assert_eq!(conflicts.against(&[reach(49, 51, Access::READ)]), [0, 1]);
+        conflicts.note(0, &[node_access(0, 100, Access::WRITE)], |_| false);
+        conflicts.note(1, &[node_access(0, 50, Access::WRITE)], |_| false);
+        conflicts.note(2, &[node_access(0, 10, Access::READ)], |_| false);
+        assert_eq!(conflicts.against(&[node_access(0, 10, Access::READ)]), [1]);
+        assert_eq!(
+            conflicts.against(&[node_access(0, 10, Access::WRITE)]),
+            [1, 2]
+        );
+        assert_eq!(conflicts.against(&[node_access(50, 51, Access::READ)]), [0]);
+        assert_eq!(
+            conflicts.against(&[node_access(49, 51, Access::READ)]),
+            [0, 1]
+        );
         assert!(
             conflicts
-                .against(&[reach(100, 200, Access::WRITE)])
+                .against(&[node_access(100, 200, Access::WRITE)])
                 .is_empty()
         );
-        assert!(conflicts.against(&[reach(5, 5, Access::WRITE)]).is_empty());
+        assert!(
+            conflicts
+                .against(&[node_access(5, 5, Access::WRITE)])
+                .is_empty()
+        );
         // A node that has not waited for node 1 is listed next to it.
-        conflicts.note(3, &[reach(0, 50, Access::WRITE)], |node| node == 1);
-        assert_eq!(conflicts.against(&[reach(20, 21, Access::READ)]), [1, 3]);
+        conflicts.note(3, &[node_access(0, 50, Access::WRITE)], |node| node == 1);
+        assert_eq!(
+            conflicts.against(&[node_access(20, 21, Access::READ)]),
+            [1, 3]
+        );
     }
 }

@@ -5,17 +5,19 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use cuda_sys::{CUDA_MEMCPY3D, CUcontext};
+use cuda_sys::{CUDA_MEMCPY3D, CUcontext, CUgraphNode};
 
+use super::change::ChangeNode;
 use super::owners::OnFailure;
 use super::params::{Adding, Changing, NO_GRAPH, NodeParams, SetNodeParams, call_add, call_set};
 use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
+use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::memory::pitched::{Rows, Side, copy_of};
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, PitchedBuffer, PitchedSlice,
-    PitchedSliceMut, expect_len,
+    PitchedSliceMut, SharedSlice, expect_len,
 };
 use crate::tracking::{Access, Tracker};
 use crate::types::Extent;
@@ -55,7 +57,7 @@ pub(super) struct HostPlace<'a> {
     pub(super) start: *mut c_void,
     pub(super) context: &'a Context,
     pub(super) tracker: &'a Arc<Tracker>,
-    pub(super) keep: Box<dyn OnFailure>,
+    pub(super) memory: Box<dyn OnFailure>,
 }
 
 impl<T: DeviceRepr> fmt::Debug for CopySource<'_, T> {
@@ -149,6 +151,43 @@ impl NodeParams for CopyNode {
     }
 }
 
+/// Changes of copies.
+impl Graph {
+    /// `cuGraphMemcpyNodeSetParams(node)`—Changes what a copy node of this graph copies. See
+    /// [`set_kernel`](Self::set_kernel) for the edges and for executables.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`add_copy`](Self::add_copy) that are not about edges, and those of
+    /// [`set_kernel`](Self::set_kernel) about the node.
+    #[doc(alias = "cuGraphMemcpyNodeSetParams")]
+    #[doc(alias = "cudaGraphMemcpyNodeSetParams")]
+    pub fn set_copy<'a, T: DeviceRepr>(
+        &mut self,
+        node: Node<node_kind::Memcpy>,
+        to: impl Into<CopyTarget<'a, T>>,
+        from: impl Into<CopySource<'a, T>>,
+    ) -> Result<()> {
+        let (mut params, owners) = copy_node(self.context(), NO_GRAPH, to.into(), from.into())?;
+        // SAFETY: the node must use only what `owners` keeps ← the ranges are those of the views,
+        // whose memory `owners` holds.
+        unsafe { self.change(node, owners, &mut params) }
+    }
+}
+
+impl ChangeNode for CopyNode {
+    unsafe fn change(&mut self, driver: &Driver, node: CUgraphNode) -> Result<(), DriverError> {
+        // The context of the node stays that of the graph.
+        // SAFETY: the node must be valid ← the caller guarantees it.
+        unsafe {
+            call!(
+                driver,
+                cuGraphMemcpyNodeSetParams(node, &raw const self.params)
+            )
+        }
+    }
+}
+
 impl SetNodeParams for CopyNode {
     unsafe fn set(&mut self, it: &Changing<'_>) -> Result<(), DriverError> {
         // SAFETY: executable and node must be valid ← the caller guarantees it for those of `it`.
@@ -229,7 +268,13 @@ impl End<'_> {
         let bytes = self.bytes;
         match self.place {
             Place::Device(memory, rows) => {
-                owners.add(context, memory, self.access, rows.address, rows.reach())?;
+                owners.add(
+                    context,
+                    memory,
+                    self.access,
+                    rows.address,
+                    rows.span_bytes(),
+                )?;
                 Ok(Side::Device(rows))
             }
             Place::Host(host) => {
@@ -237,14 +282,14 @@ impl End<'_> {
                     return Err(Error::other_context("a host buffer", host.context, context));
                 }
                 owners.add_host(host.tracker, self.access, host.start.addr() as u64, bytes);
-                owners.keep_boxed(host.keep);
+                owners.retain_boxed(host.memory);
                 Ok(Side::Host(host.start))
             }
             Place::Own(own, rows) => {
                 if own != graph {
                     return Err(Error::OtherGraph);
                 }
-                owners.add_own(self.access, rows.address, rows.reach());
+                owners.add_own(self.access, rows.address, rows.span_bytes());
                 Ok(Side::Device(rows))
             }
         }
@@ -382,6 +427,12 @@ impl<'a, T: DeviceRepr> From<PitchedSliceMut<'a, T>> for CopyTarget<'a, T> {
 impl<'a, T: DeviceRepr> From<&'a DeviceBuffer<T>> for CopySource<'a, T> {
     fn from(buffer: &'a DeviceBuffer<T>) -> Self {
         buffer.as_slice().into()
+    }
+}
+
+impl<'a, T: DeviceRepr> From<&'a SharedSlice<T>> for CopySource<'a, T> {
+    fn from(view: &'a SharedSlice<T>) -> Self {
+        view.as_slice().into()
     }
 }
 

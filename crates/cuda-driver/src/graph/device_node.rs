@@ -7,8 +7,7 @@
 use cuda_sys::{CUgraphDeviceNode, CUlaunchAttributeID, CUlaunchAttributeValue};
 
 use super::Graph;
-use super::build::Place;
-use super::parts::Parts;
+use super::parts::{Parts, Place};
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::DeviceRepr;
@@ -131,7 +130,7 @@ impl Graph {
             }
         }
         // The node is device-updatable now, even if there is no handle.
-        parts.device_nodes.push((place, handle));
+        parts.device_nodes.push((place, handle.0));
         handle.checked()
     }
 }
@@ -157,7 +156,8 @@ impl DeviceNode {
 impl Parts {
     fn device_node(&self, node: Place) -> Option<DeviceNode> {
         let mut all = self.device_nodes.iter();
-        all.find(|(known, _)| *known == node).map(|(_, it)| *it)
+        all.find(|(known, _)| *known == node)
+            .map(|(_, handle)| DeviceNode(*handle))
     }
 
     /// Returns an error if a node of these graphs is device-updatable.

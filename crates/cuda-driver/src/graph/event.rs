@@ -142,6 +142,6 @@ fn event_owners(context: &Context, event: &Arc<Event>) -> Result<Owners> {
         return Err(Error::other_context("the event", event.context(), context));
     }
     let mut owners = Owners::default();
-    owners.keep(Arc::clone(event));
+    owners.retain(Arc::clone(event));
     Ok(owners)
 }

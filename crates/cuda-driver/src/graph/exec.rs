@@ -213,8 +213,8 @@ impl GraphExec {
     /// # Errors
     ///
     /// - [`Error::OtherContext`] if the stream is of another context.
-    /// - [`Error::Borrowed`] while the host holds a guard of a host buffer that conflicts with an
-    ///   access of the graph.
+    /// - [`Error::HostGuardExists`] while the host holds a guard of a host buffer that conflicts
+    ///   with an access of the graph.
     /// - [`Error::NotUploaded`] if the graph has [device-updatable
     ///   nodes](Graph::set_device_updatable) and was not [uploaded](Self::upload) since the last
     ///   change.
@@ -382,7 +382,7 @@ pub(super) fn release(context: &Context, record: &Arc<ReplayRecord>, owners: &[A
             }));
         }
     }
-    entry.keep = Some(Box::new(left));
+    entry.memory = Some(Box::new(left));
     pending::add(entry);
 }
 

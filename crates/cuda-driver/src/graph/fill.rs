@@ -1,11 +1,13 @@
 //! Fill nodes.
 
-use cuda_sys::{CUDA_MEMSET_NODE_PARAMS, CUcontext};
+use cuda_sys::{CUDA_MEMSET_NODE_PARAMS, CUcontext, CUgraphNode};
 
+use super::change::ChangeNode;
 use super::copy::CopyTarget;
 use super::params::{Adding, Changing, NO_GRAPH, NodeParams, SetNodeParams, call_add, call_set};
 use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
+use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::memory::pitched::Side;
 use crate::memory::{DeviceRepr, repeated};
@@ -77,6 +79,43 @@ impl NodeParams for FillNode {
                 cuGraphAddMemsetNode,
                 &raw const self.params,
                 self.context
+            )
+        }
+    }
+}
+
+/// Changes of fills.
+impl Graph {
+    /// `cuGraphMemsetNodeSetParams(node)`—Changes what a fill node of this graph fills. See
+    /// [`set_kernel`](Self::set_kernel) for the edges and for executables.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`add_fill`](Self::add_fill) that are not about edges, and those of
+    /// [`set_kernel`](Self::set_kernel) about the node.
+    #[doc(alias = "cuGraphMemsetNodeSetParams")]
+    #[doc(alias = "cudaGraphMemsetNodeSetParams")]
+    pub fn set_fill<'a, T: DeviceRepr>(
+        &mut self,
+        node: Node<node_kind::Memset>,
+        to: impl Into<CopyTarget<'a, T>>,
+        value: T,
+    ) -> Result<()> {
+        let (mut params, owners) = fill_node(self.context(), NO_GRAPH, to.into(), value)?;
+        // SAFETY: the node must use only what `owners` keeps ← the range is that of the view, whose
+        // memory `owners` holds.
+        unsafe { self.change(node, owners, &mut params) }
+    }
+}
+
+impl ChangeNode for FillNode {
+    unsafe fn change(&mut self, driver: &Driver, node: CUgraphNode) -> Result<(), DriverError> {
+        // The context of the node stays that of the graph.
+        // SAFETY: the node must be valid ← the caller guarantees it.
+        unsafe {
+            call!(
+                driver,
+                cuGraphMemsetNodeSetParams(node, &raw const self.params)
             )
         }
     }

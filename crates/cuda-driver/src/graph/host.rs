@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use cuda_sys::CUDA_HOST_NODE_PARAMS;
+use cuda_sys::{CUDA_HOST_NODE_PARAMS, CUgraphNode};
 
+use super::change::ChangeNode;
 use super::owners::OnFailure;
 use super::params::{Adding, Changing, NodeParams, SetNodeParams, call_add, call_set};
 use super::{Graph, GraphExec, Owners};
+use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
 use crate::pending::{self, Closure};
 use crate::types::node::{Edge, Node, node_kind};
@@ -70,6 +72,36 @@ impl NodeParams for HostNode {
         // later time ← the caller guarantees the former for those of `it`; the data is a number, by
         // which the function looks up the closure.
         unsafe { call_add!(it, cuGraphAddHostNode, params) }
+    }
+}
+
+/// Changes of host functions.
+impl Graph {
+    /// `cuGraphHostNodeSetParams(node)`—Changes the closure that a host node of this graph calls.
+    /// See [`set_kernel`](Self::set_kernel) for executables.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`set_kernel`](Self::set_kernel) about the node.
+    #[doc(alias = "cuGraphHostNodeSetParams")]
+    #[doc(alias = "cudaGraphHostNodeSetParams")]
+    pub fn set_host(
+        &mut self,
+        node: Node<node_kind::Host>,
+        function: impl Fn() + Send + Sync + 'static,
+    ) -> Result<()> {
+        let (mut params, owners) = host_node(function);
+        // SAFETY: the node must use only what `owners` keeps ← it keeps the closure.
+        unsafe { self.change(node, owners, &mut params) }
+    }
+}
+
+impl ChangeNode for HostNode {
+    unsafe fn change(&mut self, driver: &Driver, node: CUgraphNode) -> Result<(), DriverError> {
+        // SAFETY: the node must be valid, and the function callable with this data at any later
+        // time ← the caller guarantees the former; the data is a number, by which the function
+        // looks up the closure.
+        unsafe { call!(driver, cuGraphHostNodeSetParams(node, &raw const self.0)) }
     }
 }
 

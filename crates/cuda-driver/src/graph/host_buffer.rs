@@ -21,8 +21,8 @@ use crate::tracking::{Access, Tracker};
 ///
 /// A clone is another handle to the same memory. The host accesses the memory through guards.
 /// Creating a guard waits for the launches whose access conflicts with it; while a guard exists,
-/// launches with a conflicting access fail with [`Error::Borrowed`]. Several read guards can exist
-/// at once.
+/// launches with a conflicting access fail with [`Error::HostGuardExists`]. Several read guards can
+/// exist at once.
 pub struct GraphHostBuffer<T: DeviceRepr> {
     memory: Arc<HostMemory<T>>,
 }
@@ -85,7 +85,7 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
     ///
     /// # Errors
     ///
-    /// - [`Error::Borrowed`] while a write guard exists.
+    /// - [`Error::HostGuardExists`] while a write guard exists.
     /// - [`Error::Unsupported`] inside a host function.
     /// - [`Error::Driver`] with the error of a launch that was waited for, or of an earlier launch
     ///   that failed and may still use the memory.
@@ -101,7 +101,7 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Borrowed`] while another guard exists, and the other errors of
+    /// [`Error::HostGuardExists`] while another guard exists, and the other errors of
     /// [`read`](Self::read).
     pub fn write(&self) -> Result<HostWrite<'_, T>> {
         self.map(Access::WRITE)?;
@@ -128,7 +128,7 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
             start: self.memory.start.0,
             context: self.memory.owner.context(),
             tracker: &self.memory.tracker,
-            keep: Box::new(Arc::clone(&self.memory)),
+            memory: Box::new(Arc::clone(&self.memory)),
         }
     }
 }

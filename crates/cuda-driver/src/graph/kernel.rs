@@ -7,6 +7,7 @@ use cuda_sys::{
     CUlaunchAttributeValue,
 };
 
+use super::change::ChangeNode;
 use super::params::{Adding, Changing, NO_GRAPH, NodeParams, SetNodeParams, call_add, call_set};
 use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
@@ -217,6 +218,54 @@ impl GraphExec {
     }
 }
 
+/// Changes of kernels.
+impl Graph {
+    /// `cuGraphKernelNodeSetParams(node)`—Changes the kernel, the configuration and the arguments of
+    /// a kernel node of this graph. Its attributes stay the same.
+    ///
+    /// Executables that were made from the graph do not change;
+    /// [`GraphExec::update`](crate::GraphExec::update) applies the change to them, and
+    /// [`GraphExec::set_kernel`](crate::GraphExec::set_kernel) changes a node of one executable.
+    /// Edges are added between this node and the nodes with conflicting accesses to the memory of
+    /// the new arguments; no edge is removed.
+    ///
+    /// # Errors
+    ///
+    /// The node is unchanged after an error.
+    ///
+    /// - The errors of [`add_kernel`](Self::add_kernel), except those about edges.
+    /// - [`Error::OtherGraph`] if the node is not in this graph, or if an argument is memory that a
+    ///   graph allocates, and [`Error::NodeGone`] if the node was removed.
+    /// - [`Error::Capturing`] while the graph is being captured.
+    /// - [`Error::Unsupported`] for a [device-updatable](Self::set_device_updatable) node, and if
+    ///   this node depends on a node that was added after it and that conflicts with it now, or
+    ///   such a node before it depends on it.
+    ///
+    /// # Safety
+    ///
+    /// The contract of [`add_kernel`](Self::add_kernel) holds.
+    #[doc(alias = "cuGraphKernelNodeSetParams")]
+    #[doc(alias = "cudaGraphKernelNodeSetParams")]
+    #[doc(alias = "cudaGraphNodeSetParams")]
+    pub unsafe fn set_kernel<A: KernelArgs>(
+        &mut self,
+        node: Node<node_kind::Kernel>,
+        function: &Function,
+        config: LaunchConfig,
+        args: A,
+    ) -> Result<()> {
+        let owners = kernel_owners(self.context(), NO_GRAPH, function, &config, &args)?;
+        let mut params = KernelNode {
+            function,
+            config,
+            attributes: &[],
+            args: &args,
+        };
+        // SAFETY: the node must use only what `owners` keeps ← the caller guarantees it.
+        unsafe { self.change(node, owners, &mut params) }
+    }
+}
+
 /// The parameters of a kernel node.
 struct KernelNode<'a, A> {
     function: &'a Function,
@@ -261,6 +310,22 @@ impl<A: KernelArgs> SetNodeParams for KernelNode<'_, A> {
             // SAFETY: executable, node and pointers must be valid ← the caller guarantees it for
             // those of `it`; the driver copies the parameters.
             unsafe { call_set!(it, cuGraphExecKernelNodeSetParams_v2, &raw const params) }
+        })
+    }
+}
+
+impl<A: KernelArgs> ChangeNode for KernelNode<'_, A> {
+    unsafe fn change(&mut self, driver: &Driver, node: CUgraphNode) -> Result<(), DriverError> {
+        self.args.with_pointers(|pointers| {
+            let params = self.params(pointers.as_mut_ptr());
+            // SAFETY: node and pointers must be valid ← the caller guarantees it for the node; the
+            // driver copies the parameters.
+            unsafe {
+                call!(
+                    driver,
+                    cuGraphKernelNodeSetParams_v2(node, &raw const params)
+                )
+            }
         })
     }
 }
@@ -344,6 +409,6 @@ pub(super) fn kernel_owners(
     function.check_arguments(args.sizes(), args.types())?;
     function.check_config(config)?;
     let mut owners = Owners::of_args(context, graph, args)?;
-    owners.keep(function.clone());
+    owners.retain(function.clone());
     Ok(owners)
 }

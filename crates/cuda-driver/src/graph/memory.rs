@@ -45,7 +45,7 @@ impl Graph {
         // SAFETY: the elements must be written before they are read ← the fill is the first node
         // that uses them, and later ones depend on it.
         let mut allocation = unsafe { self.add_alloc(after, len) }?;
-        let (address, bytes) = (allocation.address, allocation.reach());
+        let (address, bytes) = (allocation.address, allocation.span_bytes());
         let bytes_of_it: CopyTarget<'_, u8> = CopyTarget::of_own(self.id(), address, bytes);
         match self.add_fill(&[], bytes_of_it, 0_u8) {
             Ok(_) => Ok(allocation),
@@ -134,6 +134,19 @@ impl Graph {
         self.root.lock()[self.at].unfreed -= 1;
         Ok(node)
     }
+
+    /// Returns the number of bytes that a node of this graph allocates.
+    fn allocated<T: DeviceRepr>(&self, allocation: &GraphAllocation<T>) -> usize {
+        let all = self.root.lock();
+        let info = all[self.at]
+            .nodes
+            .get(allocation.node().id().index as usize);
+        let accesses = info.map(|info| info.owners.accesses()).unwrap_or_default();
+        let bytes = accesses
+            .first()
+            .map_or(0, |it| it.bytes.end - it.bytes.start);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
 }
 
 /// The parameters of a node that allocates memory. The driver writes the address into them.
@@ -189,7 +202,7 @@ impl<T: DeviceRepr> GraphAllocation<T> {
         self.node
     }
 
-    pub(crate) fn reach(&self) -> usize {
+    pub(crate) fn span_bytes(&self) -> usize {
         // No overflow: memory of this size was allocated.
         self.len * size_of::<T>()
     }
@@ -199,7 +212,7 @@ impl<T: DeviceRepr> GraphAllocation<T> {
             memory: None,
             access,
             address: self.as_raw(),
-            bytes: self.reach(),
+            bytes: self.span_bytes(),
             graph: self.graph(),
             argument: 0,
         }

@@ -23,6 +23,7 @@ mod memory;
 mod batch;
 mod build;
 mod capture;
+mod change;
 mod child;
 mod conditional;
 mod conflicts;

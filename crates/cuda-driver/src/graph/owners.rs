@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cuda_sys::CUdeviceptr;
 
-use super::conflicts::Reach;
+use super::conflicts::NodeAccess;
 use super::lease::Lease;
 use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
@@ -22,7 +22,7 @@ use crate::tracking::{Access, ReplayRecord, Tracker};
 #[derive(Default)]
 pub(crate) struct Owners {
     uses: Vec<GraphUse>,
-    keep: Arc<Retained>,
+    retained: Arc<Retained>,
     /// The owners of the nodes of a child graph.
     inner: Vec<Arc<Self>>,
     /// The closures among the kept values.
@@ -51,7 +51,7 @@ impl<T: Any + Send + Sync> OnFailure for Plain<T> {
 /// An access of a node to memory.
 struct GraphUse {
     memory: Used,
-    reach: Reach,
+    access: NodeAccess,
 }
 
 enum Used {
@@ -106,7 +106,7 @@ impl Owners {
         Ok(())
     }
 
-    /// Adds host memory. Its owner must be [kept](Self::keep_boxed) as well.
+    /// Adds host memory. Its owner must be [kept](Self::retain_boxed) as well.
     pub(crate) fn add_host(
         &mut self,
         tracker: &Arc<Tracker>,
@@ -124,23 +124,23 @@ impl Owners {
 
     fn push(&mut self, memory: Used, access: Access, address: u64, bytes: usize) {
         let bytes = address..address.saturating_add(bytes as u64);
-        let reach = Reach { bytes, access };
-        self.uses.push(GraphUse { memory, reach });
+        let access = NodeAccess { bytes, access };
+        self.uses.push(GraphUse { memory, access });
     }
 
     /// Keeps a value that the driver uses.
-    pub(crate) fn keep(&mut self, value: impl Any + Send + Sync) {
-        self.keep_poisonable(Plain(value));
+    pub(crate) fn retain(&mut self, value: impl Any + Send + Sync) {
+        self.retain_poisonable(Plain(value));
     }
 
     /// Keeps a value that is notified if a launch fails.
-    pub(crate) fn keep_poisonable(&mut self, value: impl OnFailure + 'static) {
-        self.keep_boxed(Box::new(value));
+    pub(crate) fn retain_poisonable(&mut self, value: impl OnFailure + 'static) {
+        self.retain_boxed(Box::new(value));
     }
 
-    pub(crate) fn keep_boxed(&mut self, value: Box<dyn OnFailure>) {
-        // `keep` has no second reference before the node is added.
-        if let Some(Retained(all)) = Arc::get_mut(&mut self.keep) {
+    pub(crate) fn retain_boxed(&mut self, value: Box<dyn OnFailure>) {
+        // `retained` has no second reference before the node is added.
+        if let Some(Retained(all)) = Arc::get_mut(&mut self.retained) {
             all.push(value);
         }
     }
@@ -148,7 +148,7 @@ impl Owners {
     /// Keeps a closure.
     pub(super) fn add_closure(&mut self, closure: &Arc<Closure>) {
         self.closures.push(Arc::clone(closure));
-        self.keep_poisonable(Arc::clone(closure));
+        self.retain_poisonable(Arc::clone(closure));
     }
 
     /// Returns an error if a closure has panicked since the last check.
@@ -173,18 +173,22 @@ impl Owners {
     }
 
     /// Returns the accesses of the node, including those of the nodes of a child graph.
-    pub(crate) fn reaches(&self) -> Vec<Reach> {
-        let mut reaches: Vec<Reach> = self.uses.iter().map(|it| it.reach.clone()).collect();
+    pub(crate) fn accesses(&self) -> Vec<NodeAccess> {
+        let mut accesses: Vec<NodeAccess> = self.uses.iter().map(|it| it.access.clone()).collect();
         for inner in &self.inner {
-            reaches.extend(inner.reaches());
+            accesses.extend(inner.accesses());
         }
-        reaches
+        accesses
     }
 
     /// Returns whether one of these accesses conflicts with an access of the node.
-    pub(super) fn conflicts_with(&self, reaches: &[Reach]) -> bool {
-        let is_so = |it: &GraphUse| reaches.iter().any(|other| it.reach.conflicts_with(other));
-        self.uses.iter().any(is_so) || self.inner.iter().any(|inner| inner.conflicts_with(reaches))
+    pub(super) fn conflicts_with(&self, accesses: &[NodeAccess]) -> bool {
+        let is_so = |it: &GraphUse| accesses.iter().any(|other| it.access.conflicts_with(other));
+        self.uses.iter().any(is_so)
+            || self
+                .inner
+                .iter()
+                .any(|inner| inner.conflicts_with(accesses))
     }
 
     /// Registers the accesses of an executable's replays with `record`. The caller holds the replay
@@ -199,10 +203,10 @@ impl Owners {
     }
 
     fn each_tracker(&self, f: &mut dyn FnMut(&Arc<Tracker>, Access)) {
-        for GraphUse { memory, reach } in &self.uses {
+        for GraphUse { memory, access } in &self.uses {
             match memory {
-                Used::Device(lease) => f(lease.tracker(), reach.access),
-                Used::Host(tracker) => f(tracker, reach.access),
+                Used::Device(lease) => f(lease.tracker(), access.access),
+                Used::Host(tracker) => f(tracker, access.access),
                 Used::Own => {}
             }
         }
@@ -212,11 +216,11 @@ impl Owners {
     }
 
     /// Adds to `to` what must stay alive until launches in flight are done.
-    fn add_kept(&self, to: &mut Vec<Arc<Retained>>) {
-        if !self.keep.0.is_empty() {
-            to.push(Arc::clone(&self.keep));
+    fn add_retained(&self, to: &mut Vec<Arc<Retained>>) {
+        if !self.retained.0.is_empty() {
+            to.push(Arc::clone(&self.retained));
         }
-        self.inner.iter().for_each(|inner| inner.add_kept(to));
+        self.inner.iter().for_each(|inner| inner.add_retained(to));
     }
 }
 
@@ -227,7 +231,7 @@ impl InFlightResources {
     /// Returns the part of `owners` that must stay alive, or `None` if there is none.
     pub(crate) fn of(owners: &[Arc<Owners>]) -> Option<Self> {
         let mut all = Vec::new();
-        owners.iter().for_each(|it| it.add_kept(&mut all));
+        owners.iter().for_each(|it| it.add_retained(&mut all));
         (!all.is_empty()).then_some(Self(all))
     }
 }

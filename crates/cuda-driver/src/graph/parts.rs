@@ -7,15 +7,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use cuda_sys::{CUgraph_st, CUgraphNode_st};
 
 use super::Owners;
-use super::build::Place;
-use super::conflicts::{Conflicts, Reach};
-use super::device_node::DeviceNode;
+use super::conflicts::{Conflicts, NodeAccess};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::types::node::{Edge, EdgeKind, NodeId, NodeKind};
+
+/// The index of a node in its graph. [`Parts::next_place`] limits the number of nodes.
+pub(super) type Place = u32;
 
 pub(crate) struct RawGraph;
 
@@ -144,7 +145,7 @@ pub(crate) struct Parts {
     /// The number of allocations that no node frees yet.
     pub(crate) unfreed: usize,
     /// The device-updatable nodes and their handles. These nodes are never removed.
-    pub(super) device_nodes: Vec<(u32, DeviceNode)>,
+    pub(super) device_nodes: Vec<(Place, u64)>,
 }
 
 /// The tracked state of a node.
@@ -155,7 +156,7 @@ pub(crate) struct NodeInfo {
     pub(crate) after: Vec<(u32, EdgeKind)>,
     pub(crate) owners: Arc<Owners>,
     /// The accesses of the bodies, if this is a conditional node.
-    pub(crate) inside: Vec<Reach>,
+    pub(crate) inside: Vec<NodeAccess>,
 }
 
 /// Converts the index or the number of nodes. The cast cannot truncate, because `place_after`
@@ -181,16 +182,16 @@ impl NodeInfo {
     }
 
     /// Returns the accesses of the node and of its bodies.
-    pub(super) fn reaches(&self) -> Vec<Reach> {
-        let mut reaches = self.owners.reaches();
-        reaches.extend_from_slice(&self.inside);
-        reaches
+    pub(super) fn accesses(&self) -> Vec<NodeAccess> {
+        let mut accesses = self.owners.accesses();
+        accesses.extend_from_slice(&self.inside);
+        accesses
     }
 
     /// Returns whether one of these accesses conflicts with the node or with its bodies.
-    pub(super) fn conflicts_with(&self, reaches: &[Reach]) -> bool {
-        let is_so = |inside: &Reach| reaches.iter().any(|other| inside.conflicts_with(other));
-        self.owners.conflicts_with(reaches) || self.inside.iter().any(is_so)
+    pub(super) fn conflicts_with(&self, accesses: &[NodeAccess]) -> bool {
+        let is_so = |inside: &NodeAccess| accesses.iter().any(|other| inside.conflicts_with(other));
+        self.owners.conflicts_with(accesses) || self.inside.iter().any(is_so)
     }
 }
 
@@ -227,7 +228,11 @@ impl Parts {
 
     /// Returns the edges of a new node: those given, and those from earlier nodes with conflicting
     /// accesses.
-    pub(super) fn edges(&self, given: &[Edge], reaches: &[Reach]) -> Result<Vec<(u32, EdgeKind)>> {
+    pub(super) fn edges(
+        &self,
+        given: &[Edge],
+        accesses: &[NodeAccess],
+    ) -> Result<Vec<(u32, EdgeKind)>> {
         let mut after: Vec<(u32, EdgeKind)> = Vec::with_capacity(given.len());
         for edge in given {
             let from = self.place(edge.from)?;
@@ -240,7 +245,7 @@ impl Parts {
         }
         // Later nodes first: what they depend on needs no edge of its own.
         let topology = self.topology();
-        for other in self.conflicts.against(reaches).into_iter().rev() {
+        for other in self.conflicts.against(accesses).into_iter().rev() {
             let is_given = after.iter().any(|(from, _)| *from == other);
             if !is_given && !topology.is_done_before(other, &after) {
                 after.push((other, EdgeKind::Full));
@@ -268,13 +273,13 @@ impl Parts {
 
     /// Adds a new node and its accesses to the tracked state. `index` is the result of
     /// [`next_place`](Self::next_place).
-    pub(super) fn push(&mut self, index: Place, info: NodeInfo, reaches: &[Reach]) -> NodeId {
+    pub(super) fn push(&mut self, index: Place, info: NodeInfo, accesses: &[NodeAccess]) -> NodeId {
         let does_not_wait = |other: u32| {
             info.after
                 .iter()
                 .any(|(from, kind)| *from == other && *kind != EdgeKind::Full)
         };
-        self.conflicts.note(index, reaches, does_not_wait);
+        self.conflicts.note(index, accesses, does_not_wait);
         self.nodes.push(info);
         NodeId {
             graph: self.id,
@@ -314,11 +319,11 @@ impl Parts {
         &self,
         node: u32,
         other: u32,
-        reaches: &[Reach],
+        accesses: &[NodeAccess],
     ) -> Option<(u32, u32)> {
         let topology = self.topology();
         let info = self.nodes.get(other as usize)?;
-        if other == node || !info.conflicts_with(reaches) || topology.are_ordered(other, node) {
+        if other == node || !info.conflicts_with(accesses) || topology.are_ordered(other, node) {
             return None;
         }
         let leads = |from: u32, to: u32| {
@@ -334,8 +339,13 @@ impl Parts {
         }
     }
 
-    /// Returns a number that grows with every node that is added and with every body that is
-    /// removed.
+    /// Notes a change that is not visible in the number of nodes.
+    pub(super) fn note_change(&mut self) {
+        self.changes += 1;
+    }
+
+    /// Returns a number that grows with every node that is added or changed, and with every body
+    /// that is removed.
     pub(super) fn changes(all: &[Self]) -> usize {
         all.iter()
             .map(|parts| parts.changes + parts.nodes.len())

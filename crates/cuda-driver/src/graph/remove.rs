@@ -6,9 +6,8 @@ use std::sync::Arc;
 use cuda_sys::{CUresult, calls};
 
 use super::Graph;
-use super::build::Place;
 use super::conflicts::Conflicts;
-use super::parts::{NodeInfo, Parts};
+use super::parts::{NodeInfo, Parts, Place};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::SendPtr;
@@ -160,7 +159,8 @@ impl Parts {
         Some(info)
     }
 
-    fn conflicts_anew(&self) -> Conflicts {
+    /// Computes the last accesses to each byte from all nodes.
+    pub(super) fn conflicts_anew(&self) -> Conflicts {
         let mut conflicts = Conflicts::default();
         for (index, info) in (0..).zip(&self.nodes) {
             let does_not_wait = |other: u32| {
@@ -168,7 +168,7 @@ impl Parts {
                     |(from, kind): &(u32, EdgeKind)| *from == other && *kind != EdgeKind::Full;
                 info.after.iter().any(is_so)
             };
-            conflicts.note(index, &info.owners.reaches(), does_not_wait);
+            conflicts.note(index, &info.owners.accesses(), does_not_wait);
         }
         // Nodes may have been added to the bodies at any time, so these accesses replace no others.
         for (index, info) in (0..).zip(&self.nodes) {
@@ -217,11 +217,11 @@ impl Parts {
             .collect();
         all.filter(|node| *node == from || leads(*node, from))
             .find(|node| {
-                let reaches = self.nodes.get(*node as usize).map(NodeInfo::reaches);
-                let reaches = reaches.unwrap_or_default();
+                let accesses = self.nodes.get(*node as usize).map(NodeInfo::accesses);
+                let accesses = accesses.unwrap_or_default();
                 let conflicts = |other: &Place| {
                     let info = self.nodes.get(*other as usize);
-                    info.is_some_and(|info| info.conflicts_with(&reaches))
+                    info.is_some_and(|info| info.conflicts_with(&accesses))
                         && !topology.are_ordered(*node, *other)
                 };
                 later.iter().any(conflicts)
@@ -273,8 +273,8 @@ mod tests {
     use std::ptr;
 
     use super::{EdgeKind, NodeKind, Parts, SendPtr, take_bodies};
-    use crate::graph::build::Place;
     use crate::graph::parts::NodeInfo;
+    use crate::graph::parts::Place;
 
     fn add(parts: &mut Parts, after: &[(Place, EdgeKind)]) {
         let info = NodeInfo {

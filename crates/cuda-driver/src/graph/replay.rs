@@ -30,8 +30,8 @@ impl ReplayRecord {
     ///
     /// # Errors
     ///
-    /// [`Error::Borrowed`] if a guard on the host conflicts with the access to a host buffer, or an
-    /// error of the driver.
+    /// [`Error::HostGuardExists`] if a guard on the host conflicts with the access to a host
+    /// buffer, or an error of the driver.
     pub(crate) fn replay(
         &self,
         stream: &Stream,
@@ -53,7 +53,7 @@ impl ReplayRecord {
         let guard = stream.context().replay_lock().lock();
         let mut state = self.lock();
         if state.host_guards > 0 {
-            return Err(Blocked::Failed(Error::Borrowed {
+            return Err(Blocked::Failed(Error::HostGuardExists {
                 what: "a host buffer of the graph",
             }));
         }
@@ -286,14 +286,14 @@ impl Tracker {
     ///
     /// # Errors
     ///
-    /// [`Error::Borrowed`] if a conflicting guard exists, or an error of the wait. The memory is
-    /// not mapped then.
+    /// [`Error::HostGuardExists`] if a conflicting guard exists, or an error of the wait. The
+    /// memory is not mapped then.
     pub(crate) fn map_host(&self, access: Access) -> Result<()> {
         let guard = self.owning_stream().context().replay_lock().lock();
         let mut uses = self.lock();
         let graphs = uses.graphs.get_or_insert_default();
         if graphs.guards_against(access) > 0 {
-            return Err(Error::Borrowed {
+            return Err(Error::HostGuardExists {
                 what: "a host buffer of a graph",
             });
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::conflicts::Reach;
+use super::conflicts::NodeAccess;
 use super::parts::{NodeInfo, Parts, Topology, index};
 use super::{NodeKind, Owners};
 use crate::error::{Error, Result};
@@ -113,7 +113,7 @@ impl State {
     /// Fails if a node that is not ordered with this one has a conflicting access. The check is
     /// repeated for the conditional nodes around it.
     pub(super) fn check_order(&self, place: Place, owners: &Owners) -> Result<()> {
-        let reaches = owners.reaches();
+        let accesses = owners.accesses();
         let mut next = Some(place);
         while let Some((at, this)) = next {
             let Some(graph) = self.graphs.get(at) else {
@@ -127,10 +127,10 @@ impl State {
             let mut beside = (0..).zip(&graph.nodes).filter(|(other, info)| {
                 *other != this && !info.is_gone() && !topology.are_ordered(*other, this)
             });
-            let is_other = |owners: &Arc<Owners>| owners.conflicts_with(&reaches);
+            let is_other = |owners: &Arc<Owners>| owners.conflicts_with(&accesses);
             let is_anywhere = self.others.iter().any(is_other);
             let unordered_conflict =
-                beside.find(|(other, _)| is_anywhere || self.conflicts_with(at, *other, &reaches));
+                beside.find(|(other, _)| is_anywhere || self.conflicts_with(at, *other, &accesses));
             if let Some((other, _)) = unordered_conflict {
                 return Err(Error::GraphOrder { other });
             }
@@ -140,15 +140,15 @@ impl State {
     }
 
     /// Returns whether one of these accesses conflicts with a node or with its bodies.
-    fn conflicts_with(&self, graph: usize, node: u32, reaches: &[Reach]) -> bool {
+    fn conflicts_with(&self, graph: usize, node: u32, accesses: &[NodeAccess]) -> bool {
         let own = self.node((graph, node as usize));
-        if own.is_some_and(|info| info.conflicts_with(reaches)) {
+        if own.is_some_and(|info| info.conflicts_with(accesses)) {
             return true;
         }
         let bodies = self.graphs.iter().enumerate();
         let mut bodies = bodies.filter(|(_, body)| body.parent == Some((graph, node)));
         bodies.any(|(at, body)| {
-            (0..index(body.nodes.len())).any(|inner| self.conflicts_with(at, inner, reaches))
+            (0..index(body.nodes.len())).any(|inner| self.conflicts_with(at, inner, accesses))
         })
     }
 

@@ -6,10 +6,11 @@ use std::ptr;
 use cuda_sys::CUdeviceptr;
 
 use crate::error::{Error, Result};
-use crate::function::check::{Layout, UNPACKED, c_layout, pack};
+use crate::function::check::Layout;
+use crate::function::packing::{UNPACKED, c_layout, pack};
 use crate::memory::{
-    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, ManagedBuffer, Memory, PitchedBuffer,
-    PitchedSlice, PitchedSliceMut,
+    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, InPlace, ManagedBuffer, Memory,
+    PitchedBuffer, PitchedSlice, PitchedSliceMut, SharedSlice,
 };
 use crate::tracking::{Access, Blocked, Scope};
 use crate::types::ArgType;
@@ -80,7 +81,8 @@ pub struct Tracked<'a> {
 ///
 /// `Value` is the representation that the kernel expects: its bytes are copied into the parameter
 /// block. The memory that `tracked` returns lives as long as every borrow in `Self`, even after the
-/// value itself is dropped, and covers all memory that `Value` points to.
+/// value itself is dropped, and covers all memory that `Value` points to. The functions queue no
+/// work.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a kernel",
     label = "not a kernel argument",
@@ -122,7 +124,7 @@ unsafe impl<T: DeviceRepr> KernelArg for T {
 }
 
 /// Implements [`KernelArg`] for borrows of a type with the field `memory` and the methods `as_raw`
-/// and `reach`.
+/// and `span_bytes`.
 macro_rules! tracked_arg {
     ($(<$($lifetime:lifetime)?> $ty:ty, $access:expr;)*) => {
         $(
@@ -145,7 +147,7 @@ macro_rules! tracked_arg {
                         memory: Some(&self.memory),
                         access: $access(self),
                         address: self.as_raw(),
-                        bytes: self.reach(),
+                        bytes: self.span_bytes(),
                         graph: 0,
                         argument: 0,
                     })
@@ -170,6 +172,34 @@ tracked_arg! {
     <'a> &DeviceSlice<'a, T>, |view: &&DeviceSlice<'a, T>| view.access;
     <'a> DeviceSliceMut<'a, T>, |view: &DeviceSliceMut<'a, T>| view.access;
     <'a> &mut DeviceSliceMut<'a, T>, |view: &&mut DeviceSliceMut<'a, T>| view.access;
+    <'a> InPlace<'a, T>, |same: &InPlace<'a, T>| same.access;
+}
+
+// SAFETY: `Value` must be what the kernel expects and `tracked` must cover it ← the kernel takes
+// the address; `tracked` returns the memory of the buffer, which the view keeps alive as long as it
+// is borrowed.
+unsafe impl<T: DeviceRepr> KernelArg for &SharedSlice<T> {
+    type Value = CUdeviceptr;
+
+    const ARG_TYPE: ArgType = ArgType::Address;
+
+    #[inline]
+    fn value(&self) -> CUdeviceptr {
+        self.as_slice().as_raw()
+    }
+
+    #[inline]
+    fn tracked(&self) -> Option<Tracked<'_>> {
+        let view = self.as_slice();
+        Some(Tracked {
+            memory: Some(self.memory()),
+            access: Access::READ,
+            address: view.as_raw(),
+            bytes: view.span_bytes(),
+            graph: 0,
+            argument: 0,
+        })
+    }
 }
 
 impl Tracked<'_> {

@@ -8,13 +8,9 @@ use super::queue::sealed::TOKEN;
 use super::{LaunchAttributes, LaunchConfig, Queue};
 use crate::error::Result;
 use crate::function::Function;
-use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut};
-<<<<<<< HEAD
-use crate::types::node::node_kind;
-=======
-use crate::stream::Stream;
+use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, InPlace, SharedSlice};
 use crate::types::ArgType;
->>>>>>> 7cf770a (WIP)
+use crate::types::node::node_kind;
 
 /// A [`Function`] with the types of its parameters, which are checked once against the kernel.
 ///
@@ -33,7 +29,7 @@ use crate::types::ArgType;
 /// let mut x = DeviceBuffer::filled(&stream, 100, 1_u32)?;
 /// let y = DeviceBuffer::filled(&stream, 100, 5_u32)?;
 /// // SAFETY: the kernel computes `x[i] = 2 * x[i] + y[i]` for 100 words.
-/// unsafe { mix.launch(&stream, LaunchConfig::for_num_elems(100), (&mut x, &y, 100_u32)) }?;
+/// unsafe { mix.launch(&stream, LaunchConfig::for_num_elems(100)?, (&mut x, &y, 100_u32)) }?;
 /// assert_eq!(x.to_vec()?, [7; 100]);
 /// // Another signature is an error.
 /// assert!(module.function("mix")?.typed::<(Writes<u32>, u32)>().is_err());
@@ -44,13 +40,13 @@ pub struct Kernel<P: KernelParams> {
     parameters: PhantomData<fn(P)>,
 }
 
-/// A parameter through which a kernel reads elements. It accepts a shared buffer or a read-only
-/// view.
+/// A parameter through which a kernel reads elements. It accepts a shared buffer, a read-only view,
+/// or an [`InPlace`] argument.
 #[derive(Debug)]
 pub struct Reads<T>(PhantomData<fn(T)>);
 
-/// A parameter through which a kernel reads and writes elements. It accepts a `&mut` buffer or a
-/// mutable view.
+/// A parameter through which a kernel reads and writes elements. It accepts a `&mut` buffer, a
+/// mutable view, or an [`InPlace`] argument.
 #[derive(Debug)]
 pub struct Writes<T>(PhantomData<fn(T)>);
 
@@ -135,8 +131,8 @@ macro_rules! view_parameter {
     };
 }
 
-view_parameter!(Reads: &DeviceBuffer<T>, DeviceSlice<'_, T>, &DeviceSlice<'_, T>);
-view_parameter!(Writes: &mut DeviceBuffer<T>, DeviceSliceMut<'_, T>, &mut DeviceSliceMut<'_, T>);
+view_parameter!(Reads: &DeviceBuffer<T>, DeviceSlice<'_, T>, &DeviceSlice<'_, T>, &SharedSlice<T>, InPlace<'_, T>);
+view_parameter!(Writes: &mut DeviceBuffer<T>, DeviceSliceMut<'_, T>, &mut DeviceSliceMut<'_, T>, InPlace<'_, T>);
 
 macro_rules! signature {
     ($($parameter:ident $arg:ident)*) => {
@@ -174,13 +170,13 @@ signature!(A A1 B B1 C C1 D D1 E E1 F F1 G G1 H H1 I I1 J J1 K K1 L L1 M M1 N N1
 /// A typed handle of the kernel.
 impl Function {
     /// Returns this kernel with the types of its parameters. They are checked here once instead of
-    /// at each launch, as [`Stream::launch`] checks arguments.
+    /// at each launch, as [`Stream::launch`](crate::Stream::launch) checks arguments.
     ///
     /// # Errors
     ///
     /// [`Error::Argument`](crate::Error::Argument) if the number, the sizes or the types of the
-    /// parameters differ from those of the kernel. If neither the driver nor the image describes [the
-    /// parameters](Self::parameters), nothing is checked.
+    /// parameters differ from those of the kernel. If neither the driver nor the image describes
+    /// [the parameters](Self::parameters), nothing is checked.
     pub fn typed<P: KernelParams>(&self) -> Result<Kernel<P>> {
         self.check_arguments(P::SIZES, P::ARG_TYPES)?;
         Ok(Kernel {

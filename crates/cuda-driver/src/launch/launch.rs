@@ -31,8 +31,10 @@ impl Stream {
     ///
     /// With these arguments the kernel only accesses memory that the arguments permit: it reads and
     /// writes within the lengths of the buffers, and writes only to buffers that were passed as
-    /// `&mut`. The arguments have the types that the kernel expects. Only their sizes are checked,
-    /// and floats against integers if the image is PTX or was compiled by cuda-nvrtc.
+    /// `&mut` or [in place](crate::memory::InPlace). If several arguments refer to the same elements,
+    /// the kernel permits it: for example, the parameters are not `__restrict__`. The arguments have
+    /// the types that the kernel expects. Only their sizes are checked, and floats against integers
+    /// if the image is PTX or was compiled by cuda-nvrtc.
     /// Variables of the kernel's module that the kernel uses by name are not used at the same time
     /// on other streams ([`Module::global`](crate::Module::global)).
     #[doc(alias = "cuLaunchKernel")]
@@ -240,6 +242,12 @@ impl Stream {
 /// Makes the stream of `scope` wait for the uses that conflict with those of a launch.
 fn acquire<A: KernelArgs>(scope: &Scope<'_>, args: &A) -> Result<(), Blocked<Error>> {
     scope.ready()?;
+    args.each_tracked(&mut |tracked| {
+        if let Some(memory) = tracked.memory {
+            scope.lock_if_leased(&memory.tracker);
+        }
+        Ok(())
+    })?;
     let mut unfenced = None;
     args.each_tracked(&mut |tracked| match tracked.acquire(scope) {
         Ok(()) => Ok(()),
@@ -280,4 +288,60 @@ fn commit<A: KernelArgs>(scope: &mut Scope<'_>, args: A) {
         tracked.commit(scope);
         Ok(())
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use cuda_sim::Builder;
+
+    use super::{Scope, acquire};
+    use crate::driver::Driver;
+    use crate::launch::{KernelArg, Tracked};
+    use crate::memory::DeviceBuffer;
+    use crate::stream::{Stream, StreamFlags};
+
+    /// An argument without memory that notes whether the thread holds the replay lock whenever the
+    /// launch asks for its memory.
+    struct Probe<'a>(&'a Stream, &'a RefCell<Vec<bool>>);
+
+    // SAFETY: `Value` must be what the kernel expects ← nothing is launched.
+    unsafe impl KernelArg for Probe<'_> {
+        type Value = u32;
+
+        fn value(&self) -> u32 {
+            0
+        }
+
+        fn tracked(&self) -> Option<Tracked<'_>> {
+            let is_held = self.0.context().replay_lock().is_held();
+            self.1.borrow_mut().push(is_held);
+            None
+        }
+    }
+
+    /// The memory of the first argument has no aliases yet. Another thread could write it through its
+    /// first alias as soon as it is acquired, unless the launch holds the lock by then.
+    #[test]
+    fn the_lock_is_taken_before_the_first_argument() {
+        let simulator = Builder::new().build().unwrap();
+        let driver = Driver::new(simulator.library().unwrap()).unwrap();
+        let context = driver.device(0).unwrap().primary_context().unwrap();
+        let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let plain = DeviceBuffer::<u32>::zeroed(&stream, 1).unwrap();
+        let mut other = DeviceBuffer::<u32>::zeroed(&stream, 1).unwrap();
+        other.allow_aliases().unwrap();
+        let held = RefCell::default();
+        let probe = || Probe(&stream, &held);
+
+        let args = (probe(), &plain, probe(), &other);
+        let scope = Scope::new(&stream);
+        assert!(acquire(&scope, &args).is_ok());
+        let held = held.take();
+        // Both probes are asked before the lock is taken, and again while the memory is acquired.
+        assert_eq!(held, [false, false, true, true]);
+        drop(scope);
+        assert!(!context.replay_lock().is_held());
+    }
 }

@@ -10,7 +10,8 @@ use smallvec::SmallVec;
 
 use super::args::{KernelArg, KernelArgs, Tracked, Values};
 use crate::error::Result;
-use crate::function::check::{Layout, pack_next};
+use crate::function::check::Layout;
+use crate::function::packing::pack_next;
 use crate::types::ArgType;
 
 /// Up to this many arguments are kept without heap memory.
@@ -37,7 +38,7 @@ const INLINE: usize = 64;
 /// }
 /// args.push(100_u32);
 /// // SAFETY: the kernel computes `x[i] = 2 * x[i] + y[i]` for 100 words.
-/// unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(100), &args) }?;
+/// unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(100)?, &args) }?;
 /// drop(args);
 /// assert_eq!(x.to_vec()?, [7; 100]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -78,9 +79,11 @@ impl<'a> ArgList<'a> {
         Self::default()
     }
 
-    /// Appends an argument.
+    /// Appends an argument. The argument must be `Send`, because the list is: pass a
+    /// [writable alias](crate::DeviceBuffer::alias_mut) instead of an
+    /// [`InPlace`](crate::memory::InPlace) argument.
     #[inline]
-    pub fn push<A: KernelArg + 'a>(&mut self, arg: A) -> &mut Self {
+    pub fn push<A: KernelArg + Send + 'a>(&mut self, arg: A) -> &mut Self {
         const { assert!(align_of::<A::Value>() <= align_of::<Chunk>()) };
         let size = size_of::<A::Value>();
         let start = self.end.next_multiple_of(align_of::<A::Value>());
@@ -102,7 +105,7 @@ impl<'a> ArgList<'a> {
     /// Adds memory that the kernel uses but that is not an argument itself: a buffer or view whose
     /// address is a field of a struct among the arguments. See [`Using`](super::Using).
     #[inline]
-    pub fn uses<A: KernelArg + 'a>(&mut self, memory: A) -> &mut Self {
+    pub fn uses<A: KernelArg + Send + 'a>(&mut self, memory: A) -> &mut Self {
         self.add_uses(memory, 0)
     }
 

@@ -10,10 +10,12 @@ mod args;
 mod attributes;
 #[cfg(feature = "derive")]
 pub(crate) mod by_value;
+mod elements;
 mod in_flight;
 mod kernel;
 mod list;
 mod occupancy;
+mod prepared;
 mod queue;
 mod using;
 
@@ -31,6 +33,7 @@ pub use cuda_driver_derive::KernelArg;
 pub use kernel::{Accepts, Kernel, KernelParam, KernelParams, Reads, Writes};
 pub use list::ArgList;
 pub use occupancy::BlockSize;
+pub use prepared::{ParamType, PreparedArgs, PreparedKernel};
 pub use queue::Queue;
 pub(crate) use queue::sealed as queue_sealed;
 pub use using::Using;

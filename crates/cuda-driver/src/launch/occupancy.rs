@@ -133,11 +133,11 @@ impl Function {
     ///
     /// # Errors
     ///
-    /// Fails as [`max_potential_block_size`](Self::max_potential_block_size) does.
-    pub fn config_for_num_elems(&self, n: u32) -> Result<LaunchConfig> {
+    /// Fails as [`max_potential_block_size`](Self::max_potential_block_size) and
+    /// [`LaunchConfig::for_num_elems`] do.
+    pub fn config_for_num_elems(&self, n: impl TryInto<i128>) -> Result<LaunchConfig> {
         let BlockSize { block, .. } = self.max_potential_block_size(|_| 0, 0)?;
-        let block = block.max(1);
-        Ok(LaunchConfig::new(n.div_ceil(block).max(1), block))
+        LaunchConfig::for_num_elems_with(n, block.max(1))
     }
 
     /// `cuOccupancyAvailableDynamicSMemPerBlock()`—Returns the dynamic shared memory, in bytes,

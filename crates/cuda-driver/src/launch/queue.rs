@@ -22,7 +22,7 @@ use crate::types::node::node_kind;
 ///     x: &mut DeviceBuffer<u32>,
 ///     y: &DeviceBuffer<u32>,
 /// ) -> cuda_driver::Result<()> {
-///     let config = LaunchConfig::for_num_elems(100);
+///     let config = LaunchConfig::for_num_elems(100)?;
 ///     for _ in 0..2 {
 ///         // SAFETY: the kernel computes `x[i] = 2 * x[i] + y[i]` for 100 words, and both have 100.
 ///         unsafe { mix.launch(queue, config, (&mut *x, y, 100_u32)) }?;

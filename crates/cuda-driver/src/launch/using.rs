@@ -43,7 +43,7 @@ use crate::types::ArgType;
 /// };
 /// let args = Using::new((batch,), (points, sums));
 /// // SAFETY: the kernel takes the struct, reads `points` and writes `sums`.
-/// unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(1000), args) }
+/// unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(1000)?, args) }
 /// # }
 /// ```
 ///

@@ -42,7 +42,7 @@ use crate::types::JitLog;
 ///     let y = DeviceBuffer::from_host(&stream, &[10_u32, 20, 30])?;
 ///     let mix = kernel.function(stream.context())?;
 ///     // SAFETY: the kernel reads 3 words of `y`, and reads and writes 3 words of `x`.
-///     unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(3), (&mut x, &y, 3_u32)) }?;
+///     unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(3)?, (&mut x, &y, 3_u32)) }?;
 ///     assert_eq!(x.to_vec()?, [12, 24, 36]);
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())

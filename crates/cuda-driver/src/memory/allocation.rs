@@ -197,6 +197,9 @@ impl Memory {
         Error: From<E>,
     {
         let mut scope = Scope::acquire(stream, |scope| {
+            for (memory, _) in &uses {
+                scope.lock_if_leased(&memory.tracker);
+            }
             uses.iter()
                 .try_for_each(|(memory, access)| memory.tracker.acquire(scope, *access))
         })?;

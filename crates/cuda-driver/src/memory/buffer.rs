@@ -134,7 +134,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     }
 
     /// Returns the size of the elements in bytes.
-    pub(crate) fn reach(&self) -> usize {
+    pub(crate) fn span_bytes(&self) -> usize {
         // This cannot overflow: the elements lie in one allocation.
         self.len * size_of::<T>()
     }

@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use cuda_sys::CUdeviceptr;
 
 use super::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, ManagedBuffer};
+use crate::types::ArgType;
 
 /// The device address of elements of type `T`: a field of a struct that is passed to a kernel. In
 /// CUDA C++ it is a `T *`.
@@ -113,7 +114,9 @@ unsafe impl<T: 'static> bytemuck::Pod for DevicePtr<T> {}
 
 #[diagnostic::do_not_recommend]
 // SAFETY: the layouts must agree ← a pointer has 64 bits on the device, like `CUdeviceptr`.
-unsafe impl<T: 'static> DeviceRepr for DevicePtr<T> {}
+unsafe impl<T: 'static> DeviceRepr for DevicePtr<T> {
+    const ARG_TYPE: ArgType = ArgType::Address;
+}
 
 impl<T> PartialEq for DevicePtr<T> {
     fn eq(&self, other: &Self) -> bool {

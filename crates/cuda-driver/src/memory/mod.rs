@@ -30,6 +30,7 @@ pub(crate) mod pinned;
 mod pointer;
 mod pool;
 mod repr;
+mod shared;
 pub(crate) mod staging;
 
 // Types of other modules that belong to this chapter of the API.
@@ -50,6 +51,7 @@ pub use pitched::{PitchedBuffer, PitchedSlice, PitchedSliceMut};
 pub use pointer::{MemoryType, PointerAttributes};
 pub use pool::{MemoryPool, MemoryPoolStatistics, PoolAccess, PoolReuse};
 pub use repr::DeviceRepr;
+pub use shared::{InPlace, SharedSlice};
 pub use slice::{DeviceSlice, DeviceSliceMut};
 
 use std::ops::{Bound, RangeBounds};

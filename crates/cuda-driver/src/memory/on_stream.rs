@@ -53,7 +53,8 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
             let _current = stream.bind_for_copy()?;
             // SAFETY: both ranges must be valid until the copy completes, and must not overlap ←
             // the lengths are equal, and both views are within their allocations, whose frees wait
-            // for this use. The ranges do not overlap because this view is borrowed mutably.
+            // for this use. The ranges do not overlap because this view is borrowed mutably, or
+            // because the caller of `alias_mut` guarantees it.
             unsafe {
                 call!(
                     stream.driver(),
@@ -184,7 +185,7 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
             // SAFETY: both sides must hold the rows until the copy has completed, and must not
             // overlap ← the extents are equal, and both views are within their allocations, whose
             // frees wait for this use. The ranges do not overlap because this view is borrowed
-            // mutably.
+            // mutably, or because the caller of `alias_mut` guarantees it.
             unsafe { queue(stream, to, from, &self.rows) }
         })
     }

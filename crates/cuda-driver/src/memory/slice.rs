@@ -101,7 +101,7 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
     }
 
     /// Returns the number of bytes that a kernel may access through this argument.
-    pub(crate) fn reach(&self) -> usize {
+    pub(crate) fn span_bytes(&self) -> usize {
         self.bytes()
     }
 
@@ -168,7 +168,7 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
     }
 
     /// Returns the number of bytes that a kernel may access through this argument.
-    pub(crate) fn reach(&self) -> usize {
+    pub(crate) fn span_bytes(&self) -> usize {
         self.bytes()
     }
 

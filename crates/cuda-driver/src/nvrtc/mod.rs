@@ -2,6 +2,7 @@
 //! ([`Module::from_source`](crate::Module::from_source)), the architecture to compile for, and the
 //! [`Tuner`].
 
+mod choice;
 mod load;
 mod remembered;
 mod source;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cuda_nvrtc::Cache;
 
-use super::tune::Choice;
+use super::choice::Choice;
 use super::tuning::{Candidate, Outcome, Trial};
 use crate::device::Device;
 use crate::error::Result;
@@ -78,7 +78,7 @@ pub(super) fn read(cache: &Cache, key: &[u8], candidates: &[Candidate]) -> Optio
 
 /// Stores a result, in the order of the candidates. If that fails, the cache reports the reason,
 /// and the next run times the candidates again.
-pub(super) fn keep(cache: &Cache, key: &[u8], trials: &[Trial]) {
+pub(super) fn store(cache: &Cache, key: &[u8], trials: &[Trial]) {
     let mut note = Writer::default();
     let nanos = |time: &Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     for Trial { outcome, .. } in trials {

@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-use cuda_nvrtc::{Cache, Compiled, Cubin, Options, Program};
+use cuda_nvrtc::{Cache, Options, Program};
 
-use super::CompileError;
+use super::choice::{Choice, is_lost};
 use super::load::Job;
 use super::remembered;
 use super::tuning::{Candidate, Outcome, Trial, Tuning};
@@ -178,7 +178,7 @@ impl<'a> Tuner<'a> {
         if let Some((cache, key)) = &memory
             && trials.iter().any(|trial| trial.outcome.least().is_some())
         {
-            remembered::keep(cache, key, &trials);
+            remembered::store(cache, key, &trials);
         }
         self.tuning(trials, false)
     }
@@ -243,29 +243,6 @@ impl<'a> Tuner<'a> {
     }
 }
 
-/// One value for each constant, and the program compiled with them.
-pub(super) struct Choice<'a> {
-    pub(super) defines: Vec<(String, String)>,
-    job: Job<'a>,
-    pub(super) cubin: Result<Compiled<Cubin>, CompileError>,
-}
-
-impl Choice<'_> {
-    /// Loads the kernel. The inner error is the reason why it could not be loaded; the outer error
-    /// means that the device is lost.
-    fn load(&self, kernel: &str) -> Result<Result<Function, String>> {
-        let cubin = match &self.cubin {
-            Ok(cubin) => cubin,
-            Err(error) => return Ok(Err(error.to_string())),
-        };
-        let loaded = self.job.load_cubin(cubin);
-        match loaded.and_then(|module| Ok(module.function(kernel)?)) {
-            Err(CompileError::Driver(error)) if is_lost(&error) => Err(error),
-            other => Ok(other.map_err(|error| error.to_string())),
-        }
-    }
-}
-
 /// Times launches with events.
 struct Timer<'a> {
     stream: &'a Stream,
@@ -296,8 +273,4 @@ impl<'a> Timer<'a> {
         time()?;
         (0..self.samples).map(|_| time()).collect()
     }
-}
-
-fn is_lost(error: &Error) -> bool {
-    matches!(error, Error::Driver(error) if error.is_sticky())
 }

@@ -53,7 +53,7 @@ pub(crate) struct Entry {
     /// The closure that the driver is to call.
     pub(crate) run: Option<Box<dyn FnOnce() + Send>>,
     /// The memory that has to stay allocated until the entry ends.
-    pub(crate) keep: Option<Box<dyn KeepAlive>>,
+    pub(crate) memory: Option<Box<dyn KeepAlive>>,
     pub(crate) outcome: Arc<Outcome>,
     /// An internal stream, to be returned to its pool.
     pub(crate) side: Option<Arc<StreamState>>,
@@ -88,7 +88,7 @@ impl Entry {
             fence: None,
             late: None,
             run: None,
-            keep: None,
+            memory: None,
             outcome: Arc::default(),
             side: None,
             failures: 0,
@@ -107,12 +107,12 @@ impl Entry {
         if let Some(run) = self.run.take() {
             quietly(|| drop(run));
         }
-        if let Some(keep) = self.keep.take() {
+        if let Some(memory) = self.memory.take() {
             if self.context.driver().is_gone() {
                 // The work in a borrowed context is complete when its owner declares it dead.
-                quietly(|| drop(keep));
+                quietly(|| drop(memory));
             } else {
-                quietly(|| keep.abandon(error));
+                quietly(|| memory.abandon(error));
             }
         }
         self.end(Err(error.into()));
@@ -124,7 +124,7 @@ impl Entry {
             fence,
             late,
             run,
-            keep,
+            memory,
             outcome,
             side,
             failures: _,
@@ -136,10 +136,10 @@ impl Entry {
         if let Some(side) = side {
             context.keep_side_stream(side);
         }
-        match keep {
+        match memory {
             // Freeing the memory calls the driver.
-            Some(keep) if must_not_wait() => context.driver().defer(move || drop(keep)),
-            keep => quietly(|| drop(keep)),
+            Some(memory) if must_not_wait() => context.driver().defer(move || drop(memory)),
+            memory => quietly(|| drop(memory)),
         }
         drop(context);
         outcome.resolve(result);

@@ -172,7 +172,7 @@ impl Probe {
 /// Ends an entry by calling `end`: now, or on the worker thread of its context if its drop may wait
 /// and waiting is not allowed here.
 fn finish(entry: Entry, end: impl FnOnce(Entry) + Send + 'static) {
-    let owns = entry.run.is_some() || entry.keep.is_some();
+    let owns = entry.run.is_some() || entry.memory.is_some();
     if owns && must_not_wait() {
         let driver = entry.context.driver().clone();
         driver.defer(move || end(entry));

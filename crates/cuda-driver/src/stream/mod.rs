@@ -9,6 +9,7 @@ mod stream;
 mod borrow;
 mod capturing;
 mod default;
+mod flags;
 mod pool;
 mod priority;
 mod state;
@@ -19,7 +20,8 @@ pub use crate::pending::{Completion, HostCall};
 pub use crate::stream_attribute::{AccessPolicyWindow, MemSyncDomainMap, SynchronizationPolicy};
 
 pub use capturing::CaptureStatus;
+pub use flags::StreamFlags;
 pub use pool::StreamPool;
 pub use priority::PriorityRange;
 pub(crate) use state::Queueing;
-pub use stream::{Stream, StreamFlags};
+pub use stream::Stream;

@@ -5,28 +5,11 @@ use std::sync::Arc;
 
 use cuda_sys::{CUresult, CUstream};
 
-use super::Queueing;
+use super::{Queueing, StreamFlags};
 use crate::context::{Context, Current};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::stream_state::StreamState;
-
-bitflags::bitflags! {
-    /// The behaviour of a stream. Unknown bits are kept.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    pub struct StreamFlags: u32 {
-        /// The stream neither waits for the NULL stream of the context, nor makes it wait.
-        const NON_BLOCKING = 1;
-        const _ = !0;
-    }
-}
-
-impl StreamFlags {
-    /// `CU_STREAM_DEFAULT`: the stream waits for the NULL stream, and the NULL stream for it.
-    #[doc(alias = "CU_STREAM_DEFAULT")]
-    #[doc(alias = "cudaStreamDefault")]
-    pub const DEFAULT: Self = Self::empty();
-}
 
 /// A queue of work. Work on one stream runs in order; different streams run concurrently.
 ///

@@ -40,11 +40,11 @@ fn multiple(what: &'static str, dimension: Option<usize>, given: u64, of: u64) -
     })
 }
 
-fn together(is_fine: bool, what: &'static str) -> Result<()> {
+fn consistent(is_fine: bool, what: &'static str) -> Result<()> {
     if is_fine {
         Ok(())
     } else {
-        Err(TensorMapError::Together { what })
+        Err(TensorMapError::Contradiction { what })
     }
 }
 
@@ -128,27 +128,27 @@ impl TensorLayout {
             swizzle,
             ..
         } = *self;
-        together(
+        consistent(
             interleave != TensorInterleave::Bytes32 || swizzle == S::Bytes32,
             "channels interleaved in groups of 32 bytes require a 32-byte swizzle",
         )?;
-        together(
+        consistent(
             self.fill == TensorFill::Zeros || data_type.is_float(),
             "only a tensor of floating-point numbers can be filled with NaN",
         )?;
         let wide = matches!(swizzle, S::None | S::Bytes128 | S::Bytes128Atom32);
         match data_type {
             TensorDataType::U6x16Align16 => {
-                together(
+                consistent(
                     interleave == TensorInterleave::None,
                     "6-bit numbers cannot be combined with interleaved channels",
                 )?;
-                together(
+                consistent(
                     wide || matches!(swizzle, S::Bytes128Atom64 | S::Bytes64),
                     "6-bit numbers cannot be combined with this swizzle",
                 )
             }
-            TensorDataType::U4x16Align16 => together(
+            TensorDataType::U4x16Align16 => consistent(
                 wide,
                 "4-bit numbers padded to 16 bytes cannot be combined with this swizzle",
             ),
@@ -244,7 +244,7 @@ impl TensorLayout {
     ) -> Result<()> {
         use TensorSwizzle as S;
         self.check(address, memory, Self::IMAGE)?;
-        together(
+        consistent(
             matches!(self.swizzle, S::Bytes64 | S::Bytes128 | S::Bytes128Atom32),
             "wide columns require swizzle Bytes64, Bytes128 or Bytes128Atom32",
         )?;

@@ -1,10 +1,11 @@
-//! Memory leased by graphs, which can outlive its owner, and the graphs that use it.
+//! Memory whose uses take the replay lock: memory leased by graphs, which can outlive its owner, and
+//! memory with writable aliases.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::uses::Removed;
-use super::{Access, ReplayRecord, Tracker, Use, conflict};
+use super::{Access, ReplayRecord, Tracker, Use, Uses, conflict};
 
 /// A call that frees memory, or returns it to its owner, with the tracker of that memory.
 type Free = Box<dyn FnOnce(Arc<Tracker>) + Send>;
@@ -62,7 +63,8 @@ impl GraphUsers {
 }
 
 impl Tracker {
-    /// Returns whether a graph leases or has leased the memory.
+    /// Returns whether uses of the memory take the replay lock: a graph leases or has leased it, or
+    /// it may have aliases.
     #[inline]
     pub(crate) fn is_leased(&self) -> bool {
         self.is_leased.load(Ordering::Acquire)
@@ -73,6 +75,23 @@ impl Tracker {
         // Declared before the guard, so that it is dropped after the lock is released.
         let mut removed = Removed::new();
         let mut uses = self.lock();
+        self.start_leased(&mut uses, &mut removed);
+        uses.graphs.get_or_insert_default().leases += 1;
+    }
+
+    /// Makes every later use take the replay lock: aliases, like replays, are used without a borrow
+    /// that excludes other uses.
+    pub(crate) fn allow_aliases(&self) {
+        if self.is_leased() {
+            return;
+        }
+        // Declared before the guard, so that it is dropped after the lock is released.
+        let mut removed = Removed::new();
+        let mut uses = self.lock();
+        self.start_leased(&mut uses, &mut removed);
+    }
+
+    fn start_leased(&self, uses: &mut Uses, removed: &mut Removed) {
         if !self.shared.set() {
             // As for the first use on another stream: uses on the owning stream were not recorded,
             // so one placeholder represents all of them.
@@ -80,7 +99,6 @@ impl Tracker {
             uses.list.push(Use::placeholder(self.owning_stream(), true));
         }
         self.is_leased.store(true, Ordering::Release);
-        uses.graphs.get_or_insert_default().leases += 1;
     }
 
     /// Removes a lease. If it was the last one, and the owner was dropped before, frees the memory.

@@ -20,6 +20,9 @@
 //! [replay lock](crate::context::ReplayLock) of its context, which excludes replays, and checks the
 //! [records](ReplayRecord) of the replays.
 //!
+//! Memory that may have [aliases](crate::DeviceBuffer::alias_mut) is used without a borrow that
+//! excludes other uses, so its uses take the same lock.
+//!
 //! A copy between contexts is the only use from another context. It is recorded like any other use
 //! and keeps its context alive. Streams of all contexts can wait for its fence.
 //!
@@ -63,8 +66,8 @@ pub(crate) struct Tracker {
     /// Whether uses are recorded: the buffer was used on another stream since it got its owner, or
     /// its owning stream is per-thread.
     shared: Shared,
-    /// Set once a graph has leased the memory. Implies `shared`; both stay set until the memory is
-    /// handed over.
+    /// Set once a graph has leased the memory or it may have aliases. Implies `shared`; both stay
+    /// set until the memory is handed over.
     is_leased: AtomicBool,
     /// The epoch of the last unrecorded use on the owning stream. It only grows.
     owner_epoch: AtomicU64,
@@ -204,7 +207,7 @@ impl Tracker {
     fn acquire_shared(&self, scope: &Scope<'_>, access: Access) -> Result<(), Blocked> {
         scope.ready()?;
         if self.is_leased() {
-            // Excludes replays until the use is recorded.
+            // Excludes replays and aliases until the use is recorded.
             scope.lock_replays();
         }
         self.wait_for_conflicts(scope, access)

@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use super::{Blocked, retry};
+use super::{Blocked, Tracker, retry};
 use crate::context::{Current, ReplayGuard};
 use crate::error::{DriverError, Error, Result};
 use crate::fence::Fence;
@@ -104,6 +104,23 @@ impl<'a> Scope<'a> {
         let more = self.more.get_or_init(Box::default);
         more.replay_guard
             .get_or_init(|| stream.context().replay_lock().lock());
+    }
+
+    /// Takes the replay lock if uses of the memory take it. A call that uses several pieces of
+    /// memory does this for all of them before it acquires the first: another thread may queue a
+    /// use of that one between its acquisition and the lock.
+    #[inline]
+    pub(crate) fn lock_if_leased(&self, tracker: &Tracker) {
+        if tracker.is_leased() {
+            self.lock_replays();
+        }
+    }
+
+    /// Returns whether this scope has taken the replay lock.
+    pub(crate) fn has_locked_replays(&self) -> bool {
+        self.more
+            .get()
+            .is_some_and(|more| more.replay_guard.get().is_some())
     }
 
     /// Fails if calls on the stream cannot be made.

@@ -1,5 +1,9 @@
 //! Interleavings of calls of several threads, run here in one chosen order.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
 use cuda_sim::{Builder, Schedule};
 
 use super::{Access, Blocked, Scope, Tracker, conflict};
@@ -86,4 +90,44 @@ fn signal_and_ordinary_accesses_combine_to_ordinary() {
     );
     assert!(conflict(one, other) && conflict(one, Access::READ));
     assert!(!conflict(Access::AWAIT.with(Access::AWAIT), Access::SIGNAL));
+}
+
+/// One thread has acquired memory with aliases, and is about to queue its use. Another thread, which
+/// acquires the memory meanwhile, waits until that use is recorded, and then for the use itself.
+#[test]
+fn an_alias_waits_for_an_acquired_use() {
+    for seed in 0..16 {
+        let simulator = Builder::new()
+            .schedule(Schedule::Late { seed })
+            .build()
+            .unwrap();
+        let driver = Driver::new(simulator.library().unwrap()).unwrap();
+        let context = driver.device(0).unwrap().primary_context().unwrap();
+        let stream = || Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let (owner, s, t) = (stream(), stream(), stream());
+        let mut buffer = DeviceBuffer::<u32>::zeroed(&owner, 1).unwrap();
+        buffer.allow_aliases().unwrap();
+        let (tracker, address) = (&buffer.memory.tracker, buffer.as_raw());
+        let write = Access::WRITE.of_part();
+        let has_acquired = AtomicBool::new(false);
+
+        let mut first = Scope::new(&s);
+        acquire(tracker, &first, write);
+        thread::scope(|threads| {
+            threads.spawn(|| {
+                let mut second = Scope::new(&t);
+                acquire(tracker, &second, write);
+                has_acquired.store(true, Ordering::Release);
+                set(&t, address, 2);
+                tracker.commit(&mut second, write);
+            });
+            // Enough time for the other thread to get ahead if nothing stops it.
+            thread::sleep(Duration::from_millis(5));
+            assert!(!has_acquired.load(Ordering::Acquire), "seed {seed}");
+            set(&s, address, 1);
+            tracker.commit(&mut first, write);
+            drop(first);
+        });
+        assert_eq!(buffer.to_vec().unwrap(), [2], "seed {seed}");
+    }
 }

@@ -226,7 +226,7 @@ fn leave<P: Lock + Send + 'static>(
     }
     let mut entry = Entry::new(context);
     entry.fence = Some(event);
-    entry.keep = Some(Box::new(Left(memory, memory_context)));
+    entry.memory = Some(Box::new(Left(memory, memory_context)));
     pending::add(entry);
 }
 

@@ -60,7 +60,7 @@ impl From<(u32, u32, u32)> for Dim3 {
 /// assert_eq!(tiles.grid.count() * tiles.block.count(), 2048);
 ///
 /// // At least one thread for each of 1000 elements.
-/// let line = LaunchConfig::for_num_elems(1000);
+/// let line = LaunchConfig::for_num_elems(1000)?;
 /// assert!(line.grid.count() * line.block.count() >= 1000);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -86,14 +86,6 @@ impl LaunchConfig {
             block: block.into(),
             shared_bytes: 0,
         }
-    }
-
-    /// Creates a configuration with at least one thread for each of `n` elements, and at least one
-    /// block. The last block may have surplus threads, so the kernel has to compare its index with
-    /// `n`.
-    #[must_use]
-    pub fn for_num_elems(n: u32) -> Self {
-        Self::new(n.div_ceil(Self::DEFAULT_BLOCK).max(1), Self::DEFAULT_BLOCK)
     }
 
     /// Sets the dynamic shared memory of each block to `bytes` bytes.
@@ -125,15 +117,10 @@ impl LaunchConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::{Dim3, LaunchConfig};
+    use super::Dim3;
 
     #[test]
-    fn each_element_has_a_thread() {
-        for n in [0, 1, 255, 256, 257, 100_000, u32::MAX] {
-            let config = LaunchConfig::for_num_elems(n);
-            assert!(config.grid.count() * config.block.count() >= u64::from(n));
-            assert!(config.grid.x >= 1);
-        }
+    fn dimensions_that_are_not_given_are_1() {
         assert_eq!(Dim3::from((2, 3)).count(), 6);
         assert_eq!(Dim3::default(), Dim3::from(1));
     }

@@ -14,8 +14,8 @@ use cuda_driver::memory::{CachingPool, ManagedBuffer, PinnedCachingPool};
 use cuda_driver::prelude::*;
 use cuda_sys::CUctx_st;
 
-use crate::rig::{Attack, Case};
 use crate::set_up::{COPY, load, stream as new_stream};
+use crate::support::{Attack, Case};
 
 /// Foreign code that owns a context.
 struct Owner {
@@ -168,7 +168,7 @@ fn handles_of_one_context_order_each_others_streams() {
 /// Claim: a context is kept alive by the objects in it and by threads on which it is current.
 /// Contexts are dropped while they are current here and on threads that end.
 #[test]
-fn contexts_go_while_they_are_current() {
+fn contexts_are_dropped_while_current() {
     Attack::new().run(|case| {
         let mut kept = Vec::new();
         for round in 0..4_u32 {
@@ -205,8 +205,8 @@ fn contexts_go_while_they_are_current() {
 fn primary_contexts_are_retained_again() {
     Attack::new().run(|case| {
         let device = case.context.device();
-        let home = case.stream();
-        let first = case.filled(&home, 3);
+        let owning = case.stream();
+        let first = case.filled(&owning, 3);
         thread::scope(|scope| {
             for _ in 0..case.threads {
                 scope.spawn(|| {

@@ -6,8 +6,8 @@ use cuda_driver::context::ContextFlags;
 use cuda_driver::memory::{CachingPool, MemoryPool};
 use cuda_driver::prelude::*;
 
-use crate::rig::{Attack, Case, Side};
 use crate::set_up::{VARIABLES, load, stream as new_stream};
+use crate::support::{Attack, Case, Side};
 
 /// Copies all of `from` to `to`, which is in another context.
 fn copy_peer(to: &mut DeviceBuffer<u32>, from: &DeviceBuffer<u32>) {
@@ -20,7 +20,7 @@ fn copy_peer(to: &mut DeviceBuffer<u32>, from: &DeviceBuffer<u32>) {
 #[test]
 fn peer_copy_source_is_freed_and_handed_out() {
     Attack::new().with_two_contexts().run(|case| {
-        let (home, there) = (case.stream(), case.other().stream());
+        let (owner, there) = (case.stream(), case.other().stream());
         let pool = CachingPool::with_limit(&case.context, 2 * case.n * 4);
         let ordered = MemoryPool::new(case.context.device()).unwrap();
         for round in 1..5 {
@@ -29,8 +29,8 @@ fn peer_copy_source_is_freed_and_handed_out() {
                 case.other().filled(&there, 0),
             ];
             let sources = [
-                DeviceBuffer::from_host_in(&pool, &home, &vec![round; case.n]).unwrap(),
-                DeviceBuffer::from_host_in(&ordered, &home, &vec![round; case.n]).unwrap(),
+                DeviceBuffer::from_host_in(&pool, &owner, &vec![round; case.n]).unwrap(),
+                DeviceBuffer::from_host_in(&ordered, &owner, &vec![round; case.n]).unwrap(),
             ];
             case.hold_up(&there);
             for (target, source) in targets.iter_mut().zip(&sources) {
@@ -38,8 +38,8 @@ fn peer_copy_source_is_freed_and_handed_out() {
             }
             drop(sources);
             let mut next = [
-                DeviceBuffer::<u32>::zeroed_in(&pool, &home, case.n).unwrap(),
-                DeviceBuffer::<u32>::zeroed_in(&ordered, &home, case.n).unwrap(),
+                DeviceBuffer::<u32>::zeroed_in(&pool, &owner, case.n).unwrap(),
+                DeviceBuffer::<u32>::zeroed_in(&ordered, &owner, case.n).unwrap(),
             ];
             for buffer in &mut next {
                 buffer.fill(90).unwrap();
@@ -59,8 +59,8 @@ fn peer_copy_source_is_freed_and_handed_out() {
 #[test]
 fn peer_copy_target_is_dropped() {
     Attack::new().with_two_contexts().run(|case| {
-        let (home, there) = (case.stream(), case.other().stream());
-        let source = case.filled(&home, 6);
+        let (owner, there) = (case.stream(), case.other().stream());
+        let source = case.filled(&owner, 6);
         let pool = CachingPool::with_limit(&case.other().context, 2 * case.n * 4);
         for round in 0..4 {
             let mut target = DeviceBuffer::<u32>::zeroed_in(&pool, &there, case.n).unwrap();
@@ -77,14 +77,14 @@ fn peer_copy_target_is_dropped() {
 /// Claim: a module is unloaded once no use of its variables is left. A variable is the source of a
 /// copy to another context; the variable and the module are dropped, and another module is loaded.
 #[test]
-fn module_goes_under_a_peer_copy_of_its_variable() {
+fn module_is_dropped_during_a_peer_copy_of_its_variable() {
     Attack::new().with_two_contexts().run(|case| {
-        let (home, there) = (case.stream(), case.other().stream());
+        let (owner, there) = (case.stream(), case.other().stream());
         let load = || load(&case.context, VARIABLES);
         let mut results = Vec::new();
         for round in 1..5_u32 {
             let module = load();
-            let mut counter = module.global::<u32>("counter", &home).unwrap();
+            let mut counter = module.global::<u32>("counter", &owner).unwrap();
             counter.copy_from_host(&[round]).unwrap();
             let mut target = DeviceBuffer::<u32>::zeroed(&there, 1).unwrap();
             case.hold_up(&there);
@@ -95,7 +95,7 @@ fn module_goes_under_a_peer_copy_of_its_variable() {
             drop(counter);
             drop(module);
             let next = load();
-            let mut counter = next.global::<u32>("counter", &home).unwrap();
+            let mut counter = next.global::<u32>("counter", &owner).unwrap();
             counter.copy_from_host(&[77]).unwrap();
             results.push((target, round));
         }
@@ -108,22 +108,22 @@ fn module_goes_under_a_peer_copy_of_its_variable() {
 /// Claim: a module is unloaded once no use of its variables is left. A copy from another context
 /// writes the variable.
 #[test]
-fn module_goes_under_a_peer_copy_to_its_variable() {
+fn module_is_dropped_during_a_peer_copy_to_its_variable() {
     Attack::new().with_two_contexts().run(|case| {
-        let (home, there) = (case.stream(), case.other().stream());
+        let (owner, there) = (case.stream(), case.other().stream());
         let load = || load(&case.context, VARIABLES);
         for _ in 0..4 {
             let source = DeviceBuffer::from_host(&there, &[66_u32]).unwrap();
             let module = load();
-            let mut counter = module.global::<u32>("counter", &home).unwrap();
-            case.hold_up(&home);
+            let mut counter = module.global::<u32>("counter", &owner).unwrap();
+            case.hold_up(&owner);
             case.hold_up(&there);
             counter
                 .as_mut_slice()
                 .copy_from_peer(&source.as_slice())
                 .unwrap();
             drop((counter, module, source));
-            let counter = load().global::<u32>("counter", &home).unwrap();
+            let counter = load().global::<u32>("counter", &owner).unwrap();
             assert_eq!(counter.to_vec().unwrap(), [5], "{}", case.title);
         }
     });
@@ -132,18 +132,18 @@ fn module_goes_under_a_peer_copy_to_its_variable() {
 /// Claim: contexts are destroyed after their work, and outside of locks. The other context of a
 /// peer copy is dropped with all its objects; the remaining buffer is used at once.
 #[test]
-fn buffers_are_used_after_the_other_context_has_gone() {
+fn buffers_are_used_after_the_other_context_is_dropped() {
     Attack::new().run(|case| {
-        let home = case.stream();
+        let owner = case.stream();
         for round in 1..4 {
-            let mut buffer = case.filled(&home, 0);
+            let mut buffer = case.filled(&owner, 0);
             {
                 let own = Context::new(case.context.device(), ContextFlags::empty()).unwrap();
                 let there = new_stream(&own);
                 let words = vec![round; case.n];
                 let source = DeviceBuffer::from_host(&there, &words).unwrap();
                 let mut sink = DeviceBuffer::<u32>::zeroed(&there, case.n).unwrap();
-                case.hold_up(&home);
+                case.hold_up(&owner);
                 copy_peer(&mut buffer, &source);
                 copy_peer(&mut sink, &buffer);
             }
@@ -160,20 +160,20 @@ fn buffers_are_used_after_the_other_context_has_gone() {
 fn objects_of_the_wrong_context_are_refused() {
     Attack::new().with_two_contexts().run(|case| {
         let other = case.other();
-        let (home, there) = (case.stream(), other.stream());
-        let (mut a, mut b) = (case.filled(&home, 1), other.filled(&there, 2));
+        let (owner, there) = (case.stream(), other.stream());
+        let (mut a, mut b) = (case.filled(&owner, 1), other.filled(&there, 2));
         let event = case.event();
         assert!(event.record(&there).is_err(), "{}", case.title);
         assert!(case.copy(&there, a.as_mut_slice(), b.as_slice()).is_err());
         let clone = b.try_clone().unwrap();
         assert!(
             other
-                .copy(&home, b.as_mut_slice(), clone.as_slice())
+                .copy(&owner, b.as_mut_slice(), clone.as_slice())
                 .is_err()
         );
-        assert!(case.copy(&home, a.as_mut_slice(), b.as_slice()).is_err());
+        assert!(case.copy(&owner, a.as_mut_slice(), b.as_slice()).is_err());
         assert!(a.copy_from_pinned_async(case.pinned(9), &there).is_err());
-        assert!(b.copy_from_pinned_async(case.pinned(9), &home).is_err());
+        assert!(b.copy_from_pinned_async(case.pinned(9), &owner).is_err());
         assert!(there.write_value(&a, 0, 9_u32).is_err(), "{}", case.title);
         let mut graph = case.graph();
         assert!(
@@ -206,8 +206,8 @@ fn objects_of_the_wrong_context_are_refused() {
 #[test]
 fn streams_wait_across_contexts() {
     Attack::new().with_two_contexts().run(|case| {
-        let home = case.stream();
-        let (mut buffer, one) = (case.filled(&home, 1), case.filled(&home, 1));
+        let owner = case.stream();
+        let (mut buffer, one) = (case.filled(&owner, 1), case.filled(&owner, 1));
         for _ in 0..4 {
             let (stream, there) = (case.stream(), case.other().stream());
             case.hold_up(&stream);
@@ -219,7 +219,7 @@ fn streams_wait_across_contexts() {
             let back = case.other().event();
             back.record(&there).unwrap();
             drop((stream, event, there));
-            home.wait(&back).unwrap();
+            owner.wait(&back).unwrap();
         }
         case.expect(&buffer, 31);
     });

@@ -7,7 +7,7 @@ use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::ValueBatch;
 
-use crate::rig::Attack;
+use crate::support::Attack;
 
 /// Claim: memory that a copy still uses is not handed out again. A download into a block of a
 /// caching pool is forgotten; it must not write the next block that the pool hands out.
@@ -54,13 +54,13 @@ fn forgotten_upload_reads_its_own_words() {
 #[test]
 fn forgotten_buffers_are_not_handed_out() {
     Attack::new().leaks().run(|case| {
-        let (home, other) = (case.stream(), case.stream());
+        let (owner, other) = (case.stream(), case.stream());
         let pool = CachingPool::new(&case.context);
-        let mut result = case.filled(&home, 0);
+        let mut result = case.filled(&owner, 0);
         let addresses: Vec<_> = (0..4)
             .map(|round| {
                 let mut buffer =
-                    DeviceBuffer::from_host_in(&pool, &home, &vec![round; case.n]).unwrap();
+                    DeviceBuffer::from_host_in(&pool, &owner, &vec![round; case.n]).unwrap();
                 case.hold_up(&other);
                 case.mix(&other, result.as_mut_slice(), buffer.as_slice())
                     .unwrap();
@@ -71,7 +71,7 @@ fn forgotten_buffers_are_not_handed_out() {
             })
             .collect();
         for _ in 0..4 {
-            let fresh = DeviceBuffer::<u32>::zeroed_in(&pool, &home, case.n).unwrap();
+            let fresh = DeviceBuffer::<u32>::zeroed_in(&pool, &owner, case.n).unwrap();
             assert!(!addresses.contains(&fresh.as_raw()), "{}", case.title);
             mem::forget(fresh);
         }
@@ -85,8 +85,8 @@ fn forgotten_buffers_are_not_handed_out() {
 #[test]
 fn forgotten_streams_run_their_work() {
     Attack::new().leaks().run(|case| {
-        let home = case.stream();
-        let (mut buffer, one) = (case.filled(&home, 1), case.filled(&home, 1));
+        let owner = case.stream();
+        let (mut buffer, one) = (case.filled(&owner, 1), case.filled(&owner, 1));
         for _ in 0..5 {
             let stream = case.stream();
             case.hold_up(&stream);

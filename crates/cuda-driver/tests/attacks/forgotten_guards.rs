@@ -7,8 +7,8 @@ use cuda_driver::context::ContextFlags;
 use cuda_driver::graph::{Capture, GraphHostBuffer};
 use cuda_driver::prelude::*;
 
-use crate::rig::{Attack, is_borrowed};
 use crate::set_up::stream as new_stream;
+use crate::support::{Attack, is_borrowed};
 
 /// Claim: while the host has the memory of a `GraphHostBuffer` mapped, a launch that uses it fails.
 /// A write guard is forgotten: the memory belongs to the host forever, and no launch writes it.

@@ -9,7 +9,7 @@ use std::thread;
 
 use cuda_driver::prelude::*;
 
-use crate::rig::{Attack, Case};
+use crate::support::{Attack, Case};
 
 /// Counts wake-ups.
 struct Wakes(Arc<AtomicU32>);

@@ -9,30 +9,30 @@ use cuda_driver::Error;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::ValueBatch;
 
-use crate::rig::{Attack, Case};
+use crate::support::{Attack, Case};
 
 /// Claim: a change of a node applies from the next launch on, and the old memory stays alive until
 /// launches in flight are done.
 #[test]
 fn targets_change_under_launches() {
     Attack::new().run(|case| {
-        let (stream, home) = (case.stream(), case.stream());
+        let (stream, owner) = (case.stream(), case.stream());
         let mut graph = case.graph();
-        let mut first = case.filled(&home, 0);
+        let mut first = case.filled(&owner, 0);
         let node = graph.add_fill(&[], &mut first, 1_u32).unwrap();
         let exec = graph.instantiate().unwrap();
-        let mut targets: Vec<_> = (0..4).map(|_| case.filled(&home, 0)).collect();
+        let mut targets: Vec<_> = (0..4).map(|_| case.filled(&owner, 0)).collect();
         case.launch_late(&exec, &stream);
         for (target, value) in targets.iter_mut().zip(2..) {
             exec.set_fill(node, &mut *target, value).unwrap();
             case.launch_late(&exec, &stream);
         }
-        let mut last = case.filled(&home, 0);
+        let mut last = case.filled(&owner, 0);
         exec.set_fill(node, &mut last, 70_u32).unwrap();
         // No later launch writes the buffer, and no launch may write memory that is allocated in
         // its place.
         drop((first, graph));
-        let next = case.filled(&home, 50);
+        let next = case.filled(&owner, 50);
         case.expect(&last, 0);
         for (target, value) in targets.iter().zip(2..) {
             case.expect(target, value);
@@ -46,19 +46,19 @@ fn targets_change_under_launches() {
 #[test]
 fn sources_are_replaced_and_dropped_under_launches() {
     Attack::new().run(|case| {
-        let (stream, home) = (case.stream(), case.stream());
+        let (stream, owner) = (case.stream(), case.stream());
         let mut results = Vec::new();
         for round in 0..3 {
-            let (mut to, from) = (case.filled(&stream, 0), case.filled(&home, 10 + round));
+            let (mut to, from) = (case.filled(&stream, 0), case.filled(&owner, 10 + round));
             let mut graph = case.graph();
             let node = graph.add_copy(&[], &mut to, &from).unwrap();
             let exec = graph.instantiate().unwrap();
             drop(graph);
             case.launch_late(&exec, &stream);
-            let (mut other, second) = (case.filled(&stream, 0), case.filled(&home, 20 + round));
+            let (mut other, second) = (case.filled(&stream, 0), case.filled(&owner, 20 + round));
             exec.set_copy(node, &mut other, &second).unwrap();
             drop(from);
-            let fresh = case.filled(&home, 99);
+            let fresh = case.filled(&owner, 99);
             exec.launch(&stream).unwrap();
             drop((exec, second));
             results.push((to, 10 + round));
@@ -116,14 +116,14 @@ fn chain(case: &Case, to: &mut DeviceBuffer<u32>, from: &DeviceBuffer<u32>) -> G
 #[test]
 fn updates_swap_all_memory_under_launches() {
     Attack::new().run(|case| {
-        let (stream, home) = (case.stream(), case.stream());
-        let (mut x, y) = (case.filled(&home, 0), case.filled(&home, 1));
+        let (stream, owner) = (case.stream(), case.stream());
+        let (mut x, y) = (case.filled(&owner, 0), case.filled(&owner, 1));
         let exec = chain(case, &mut x, &y).instantiate().unwrap();
         let mut all = vec![(x, 3)];
         drop(y);
         for round in 2..6 {
             case.launch_late(&exec, &stream);
-            let (mut x, y) = (case.filled(&home, 0), case.filled(&home, round));
+            let (mut x, y) = (case.filled(&owner, 0), case.filled(&owner, round));
             let graph = chain(case, &mut x, &y);
             exec.update(&graph).unwrap();
             drop((graph, y));
@@ -131,7 +131,7 @@ fn updates_swap_all_memory_under_launches() {
         }
         exec.launch(&stream).unwrap();
         drop(exec);
-        let fresh = case.filled(&home, 90);
+        let fresh = case.filled(&owner, 90);
         for (buffer, value) in &all {
             case.expect(buffer, *value);
         }

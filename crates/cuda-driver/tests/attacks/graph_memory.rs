@@ -5,7 +5,7 @@ use std::mem;
 use cuda_driver::graph::NodeKind;
 use cuda_driver::prelude::*;
 
-use crate::rig::{Attack, Case};
+use crate::support::{Attack, Case};
 
 /// A captured graph that allocates memory and copies it to `to`.
 fn allocating(case: &Case, to: &mut DeviceBuffer<u32>) -> Graph {

@@ -7,7 +7,7 @@ use cuda_driver::graph::GraphHostBuffer;
 use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
 
-use crate::rig::{Attack, Case};
+use crate::support::{Attack, Case};
 
 /// An executable that does `x = 2 * x + y`.
 fn mixing(case: &Case, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) -> GraphExec {

@@ -14,8 +14,8 @@ use cuda_driver::memory::{
 };
 use cuda_driver::prelude::*;
 
-use crate::rig::{Attack, Case};
 use crate::set_up::{VARIABLES, stream as new_stream};
+use crate::support::{Attack, Case};
 
 /// Drops `owners` in a host function of `stream`, and waits until that has happened.
 fn drop_inside<T: Send + 'static>(case: &Case, stream: &Stream, owners: T) {
@@ -100,9 +100,9 @@ fn transfers_dropped_inside_end_their_copies() {
 #[test]
 fn streams_and_events_dropped_inside_are_waited_for() {
     Attack::new().run(|case| {
-        let (home, host) = (case.stream(), case.stream());
-        let mut buffer = case.filled(&home, 1);
-        let one = case.filled(&home, 1);
+        let (owning, host) = (case.stream(), case.stream());
+        let mut buffer = case.filled(&owning, 1);
+        let one = case.filled(&owning, 1);
         for _ in 0..4 {
             let stream = case.stream();
             let event = case.event();
@@ -110,7 +110,7 @@ fn streams_and_events_dropped_inside_are_waited_for() {
             case.mix(&stream, buffer.as_mut_slice(), one.as_slice())
                 .unwrap();
             event.record(&stream).unwrap();
-            home.wait(&event).unwrap();
+            owning.wait(&event).unwrap();
             drop_inside(
                 case,
                 &host,

@@ -10,7 +10,7 @@ use cuda_driver::memory::{ManagedBuffer, MemoryPool, PitchedBuffer};
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{ValueBatch, WaitCondition};
 
-use crate::rig::{Attack, Case};
+use crate::support::{Attack, Case};
 
 /// The time limit for a result that depends on no blocked stream.
 const SOON: Duration = Duration::from_secs(5);
@@ -34,15 +34,15 @@ fn expect_progress(case: &Case, meddle: impl FnOnce(&Stream)) {
     case.mix(&user, buffer.as_mut_slice(), one.as_slice())
         .unwrap();
     meddle(&case.context.legacy_stream());
-    let (told, heard) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(|| {
             case.copy(&reader, result.as_mut_slice(), buffer.as_slice())
                 .unwrap();
             case.expect(&result, 3);
-            let _ = told.send(());
+            let _ = sender.send(());
         });
-        let in_time = heard.recv_timeout(SOON);
+        let in_time = receiver.recv_timeout(SOON);
         // Unblocks the stream, so that a failure does not hang.
         writer.write_value(&flags, 0, 1_u32).unwrap();
         assert!(

@@ -9,7 +9,7 @@ use cuda_driver::graph::GraphHostBuffer;
 use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
 
-use crate::rig::{Attack, Case};
+use crate::support::{Attack, Case};
 
 const LOST: Status = Status::CUDA_ERROR_ILLEGAL_ADDRESS;
 
@@ -129,7 +129,7 @@ fn slices_are_free_after_the_loss() {
 /// Claim: other devices still work. One device is lost while a copy between both is queued; the
 /// buffers of the other device are right.
 #[test]
-fn other_device_goes_on() {
+fn other_device_still_works() {
     Attack::new()
         .with_two_contexts()
         .loses_device()
@@ -138,14 +138,14 @@ fn other_device_goes_on() {
             if other.context.device() == case.context.device() {
                 return;
             }
-            let (home, there) = (case.stream(), other.stream());
-            let source = case.filled(&home, 4);
+            let (owner, there) = (case.stream(), other.stream());
+            let source = case.filled(&owner, 4);
             let kept = other.filled(&there, 6);
             let mut target = other.filled(&there, 5);
             let one = other.filled(&there, 1);
             let _ = target.as_mut_slice().copy_from_peer(&source.as_slice());
             lose(case);
-            drop((source, home));
+            drop((source, owner));
             let second = other.stream();
             let mut fresh = other.filled(&second, 2);
             other

@@ -9,7 +9,7 @@ use cuda_driver::graph::{CopySource, CopyTarget, Edge, NodeId};
 use cuda_driver::memory::{ManagedBuffer, PitchedBuffer};
 use cuda_driver::prelude::*;
 
-use crate::rig::{Attack, Case};
+use crate::support::{Attack, Case};
 
 /// A range whose bounds differ each time they are queried; the first ones are harmless.
 struct Shifting {
@@ -259,7 +259,7 @@ fn conversions_panic() {
         let (mut a, mut b) = (case.filled(&stream, 0), case.filled(&stream, 0));
         let (exec, node) = fill_of(case, &mut a, 1);
         let mut graph = case.graph();
-        crate::rig::panics("converted", || {
+        crate::support::panics("converted", || {
             let meddle = || panic!("converted");
             let _ = exec.set_fill(
                 node,
@@ -270,7 +270,7 @@ fn conversions_panic() {
                 2_u32,
             );
         });
-        crate::rig::panics("converted", || {
+        crate::support::panics("converted", || {
             let _ = graph.add_copy(&[], &mut b, Reading(&a, || panic!("converted")));
         });
         assert!(graph.is_empty(), "{}", case.title);

@@ -9,7 +9,7 @@ use cuda_driver::graph::GraphHostBuffer;
 use cuda_driver::memory::{CachingPool, ManagedBuffer};
 use cuda_driver::prelude::*;
 
-use crate::rig::Attack;
+use crate::support::Attack;
 
 /// An element whose `Clone`, `PartialEq`, `Ord` and `Hash` contradict its bits.
 #[cfg(feature = "derive")]
@@ -179,10 +179,10 @@ fn chunks_cover_memory_once() {
         for size in [1_usize, 7, 64, 511, usize::MAX] {
             let size = size.max(case.n / 128);
             let chunks = buffer.chunks_mut(size).unwrap();
-            let told = chunks.len();
+            let count = chunks.len();
             let streams: Vec<_> = (0..case.threads).map(|_| case.stream()).collect();
             let chunks: Vec<_> = chunks.collect();
-            assert_eq!((chunks.len(), chunks.len()), (told, case.n.div_ceil(size)));
+            assert_eq!((chunks.len(), chunks.len()), (count, case.n.div_ceil(size)));
             thread::scope(|scope| {
                 let mut shares: Vec<Vec<_>> = streams.iter().map(|_| Vec::new()).collect();
                 for (at, chunk) in chunks.into_iter().enumerate() {

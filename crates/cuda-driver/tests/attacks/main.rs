@@ -1,5 +1,6 @@
 //! Programs that try to break the promise of docs/safety.md through safe calls. The only `unsafe`
-//! calls are launches of the kernels in `rig`, with valid arguments.
+//! calls are launches of the kernels in `support`, with valid arguments, and aliases that these
+//! kernels permit.
 //!
 //! Each program names the claim that it attacks. It runs in a process of its own, on up to 24
 //! adversarial schedules of the software device with its checks on, and on the GPU if there is one.
@@ -25,8 +26,9 @@ mod managed;
 mod modules;
 mod panics;
 mod pools;
-mod rig;
 mod set_up;
+mod shared;
 mod streams;
+mod support;
 mod transfers;
 mod values;

@@ -5,7 +5,7 @@ use cuda_driver::memory::ManagedBuffer;
 use cuda_driver::prelude::*;
 use cuda_driver::tensor_map::{TensorDataType, TensorLayout, TensorMap};
 
-use crate::rig::{Attack, Case};
+use crate::support::{Attack, Case};
 
 fn is_concurrent(case: &Case) -> bool {
     let attribute = DeviceAttribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS;
@@ -75,7 +75,7 @@ fn graphs_write_no_managed_memory_under_slices() {
 /// Claim: managed memory is freed after its uses, and until then the program may use its host
 /// words.
 #[test]
-fn managed_memory_goes_behind_its_readers() {
+fn managed_memory_is_freed_after_its_readers() {
     Attack::new().run(|case| {
         let (stream, other) = (case.stream(), case.stream());
         let mut results = Vec::new();

@@ -6,8 +6,8 @@ use cuda_driver::jit::JitOptions;
 use cuda_driver::prelude::*;
 use cuda_driver::{Error, Library};
 
-use crate::rig::{Attack, Case};
 use crate::set_up::{MIX, VARIABLES, load};
+use crate::support::{Attack, Case};
 
 fn variables(case: &Case) -> Module {
     load(&case.context, VARIABLES)
@@ -26,7 +26,7 @@ fn scale(function: &Function, stream: &Stream, words: &mut DeviceBuffer<u32>) {
 /// Claim: a module waits for its context before it is unloaded. Modules and functions are dropped
 /// in all orders while their kernels are queued, and others are loaded in their place.
 #[test]
-fn modules_go_under_their_kernels() {
+fn modules_are_dropped_while_their_kernels_run() {
     Attack::new().run(|case| {
         let stream = case.stream();
         let mut words = DeviceBuffer::from_host(&stream, &[1_u32; 4]).unwrap();
@@ -67,7 +67,7 @@ fn modules_go_under_their_kernels() {
 /// dropped with their modules while copies read and write them on other streams, and the same image
 /// is loaded again.
 #[test]
-fn modules_go_under_copies_of_their_variables() {
+fn modules_are_dropped_during_copies_of_their_variables() {
     Attack::new().run(|case| {
         let (stream, reader) = (case.stream(), case.stream());
         let mut results = Vec::new();
@@ -99,7 +99,7 @@ fn modules_go_under_copies_of_their_variables() {
 /// Claim: a graph keeps everything that its nodes use alive, including the modules of kernels and
 /// of variables. All handles are dropped while it runs.
 #[test]
-fn modules_go_under_graphs() {
+fn modules_are_dropped_before_their_graphs() {
     Attack::new().run(|case| {
         let stream = case.stream();
         let mut words = DeviceBuffer::from_host(&stream, &[1_u32; 4]).unwrap();
@@ -138,7 +138,7 @@ fn modules_go_under_graphs() {
 /// Claim: a library waits for every context in which it was used, and keeps those contexts alive
 /// until then.
 #[test]
-fn libraries_go_under_kernels_of_two_contexts() {
+fn libraries_are_dropped_while_kernels_of_two_contexts_run() {
     Attack::new().with_two_contexts().run(|case| {
         let other = case.other();
         for _ in 0..3 {
@@ -173,8 +173,8 @@ fn variables_are_handed_over_in_order() {
         let bump = module.function("bump").unwrap();
         let mut expected = 5;
         for round in 0..6_u32 {
-            let home = &streams[case.pick(3)];
-            let mut counter = module.global::<u32>("counter", home).unwrap();
+            let owning = &streams[case.pick(3)];
+            let mut counter = module.global::<u32>("counter", owning).unwrap();
             let second = module.global::<u32>("counter", &streams[0]);
             assert!(
                 matches!(second, Err(Error::GlobalInUse { .. })),
@@ -191,7 +191,7 @@ fn variables_are_handed_over_in_order() {
             // name.
             counter.as_mut_slice().fill(expected).unwrap();
             // SAFETY: the kernel adds to the variable, whose owning stream this is.
-            unsafe { home.launch(&bump, LaunchConfig::new(1, 1), (3_u32,)) }.unwrap();
+            unsafe { owning.launch(&bump, LaunchConfig::new(1, 1), (3_u32,)) }.unwrap();
             expected += 3;
             assert_eq!(counter.to_vec().unwrap(), [expected], "{}", case.title);
         }
@@ -201,7 +201,7 @@ fn variables_are_handed_over_in_order() {
 /// Claim: objects that are dropped during a capture are unloaded afterwards, and do not invalidate
 /// it.
 #[test]
-fn modules_go_while_a_graph_is_captured() {
+fn modules_are_dropped_while_a_graph_is_captured() {
     Attack::new().run(|case| {
         let stream = case.stream();
         let mut words = DeviceBuffer::from_host(&stream, &[1_u32; 4]).unwrap();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use cuda_driver::{Error, Graph};
 
-use crate::rig::{Attack, panics};
+use crate::support::{Attack, panics};
 
 /// Claim: a scope waits for its copies when it panics. The borrowed memory is used as soon as the
 /// panic has been caught.
@@ -167,8 +167,8 @@ fn host_nodes_panic_and_their_graph_runs_on() {
             buffer.fill(1).unwrap();
             exec.launch(&stream).unwrap();
             case.expect(&buffer, 3);
-            let told = exec.check_host();
-            assert!(matches!(told, Err(Error::HostFunctionPanicked { .. })));
+            let result = exec.check_host();
+            assert!(matches!(result, Err(Error::HostFunctionPanicked { .. })));
         }
     });
 }

@@ -7,7 +7,7 @@ use std::thread;
 use cuda_driver::memory::{CachingPool, MemoryPool};
 use cuda_driver::prelude::*;
 
-use crate::rig::Attack;
+use crate::support::Attack;
 
 /// Claim: the next owner of a block does not write it before its readers are done. A pool with room
 /// for few blocks serves several streams, and each block is dropped while another stream reads it.
@@ -18,10 +18,10 @@ fn blocks_move_between_streams_under_readers() {
         let pool = CachingPool::with_limit(&case.context, 3 * case.n * 4);
         let mut results: Vec<_> = (0..24).map(|_| case.filled(&streams[0], 0)).collect();
         for (round, result) in results.iter_mut().enumerate() {
-            let home = &streams[case.pick(3)];
+            let owning = &streams[case.pick(3)];
             let reader = &streams[case.pick(3)];
             let block =
-                DeviceBuffer::from_host_in(&pool, home, &vec![round as u32; case.n]).unwrap();
+                DeviceBuffer::from_host_in(&pool, owning, &vec![round as u32; case.n]).unwrap();
             case.hold_up(reader);
             case.copy(reader, result.as_mut_slice(), block.as_slice())
                 .unwrap();
@@ -42,11 +42,11 @@ fn threads_share_a_small_pool() {
             for thread in 0..case.threads {
                 let pool = &pool;
                 scope.spawn(move || {
-                    let (home, reader) = (case.stream(), case.stream());
+                    let (owning, reader) = (case.stream(), case.stream());
                     for round in 0..6 {
                         let value = (thread * 10 + round) as u32;
                         // Exhausted memory is an error of this call only.
-                        let Ok(mut block) = DeviceBuffer::<u32>::zeroed_in(pool, &home, case.n)
+                        let Ok(mut block) = DeviceBuffer::<u32>::zeroed_in(pool, &owning, case.n)
                         else {
                             continue;
                         };
@@ -68,7 +68,7 @@ fn threads_share_a_small_pool() {
 
 /// Claim: dropping a pool keeps the blocks that are in use, which are freed after their uses.
 #[test]
-fn pools_go_before_their_blocks() {
+fn pools_are_dropped_before_their_blocks() {
     Attack::new().run(|case| {
         let (stream, reader) = (case.stream(), case.stream());
         let mut result = case.filled(&reader, 0);

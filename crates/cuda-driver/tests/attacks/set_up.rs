@@ -4,7 +4,7 @@ use cuda_driver::graph::{Graph, GraphExec};
 use cuda_driver::memory::PinnedCachingPool;
 use cuda_driver::prelude::*;
 
-use crate::rig::{Case, Side};
+use crate::support::{Case, Side};
 
 /// `x[i] = 2 * x[i] + y[i]`
 pub(crate) const MIX: &str = include_str!("../it/kernels/mix.ptx");

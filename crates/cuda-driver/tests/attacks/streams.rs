@@ -5,7 +5,7 @@ use std::thread;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::StreamPool;
 
-use crate::rig::Attack;
+use crate::support::Attack;
 
 /// Claim: halves of one buffer may be written on two streams at once, and "the last write" is the
 /// set of both. The pieces are written, split again, read as a whole, and written as a whole.
@@ -13,8 +13,8 @@ use crate::rig::Attack;
 fn pieces_on_several_streams_join_in_the_whole() {
     Attack::new().run(|case| {
         let pool = StreamPool::new(&case.context, 4, 0).unwrap();
-        let home = case.stream();
-        let (mut x, one) = (case.filled(&home, 0), case.filled(&home, 1));
+        let owner = case.stream();
+        let (mut x, one) = (case.filled(&owner, 0), case.filled(&owner, 1));
         let mut model = vec![0_u32; case.n];
         for round in 0..6 {
             let cut = 1 + case.pick(case.n - 1);
@@ -46,10 +46,10 @@ fn pieces_on_several_streams_join_in_the_whole() {
 #[test]
 fn readers_are_done_before_writers_and_frees() {
     Attack::new().run(|case| {
-        let home = case.stream();
+        let owner = case.stream();
         let mut results = Vec::new();
         for round in 1..4 {
-            let mut x = case.filled(&home, round);
+            let mut x = case.filled(&owner, round);
             for value in [round, 50] {
                 for _ in 0..5 {
                     let reader = case.stream();
@@ -62,7 +62,7 @@ fn readers_are_done_before_writers_and_frees() {
                 x.fill(50).unwrap();
             }
         }
-        let fresh = case.filled(&home, 99);
+        let fresh = case.filled(&owner, 99);
         for (result, value) in &results {
             case.expect(result, *value);
         }
@@ -75,8 +75,8 @@ fn readers_are_done_before_writers_and_frees() {
 #[test]
 fn threads_end_with_work_on_their_streams() {
     Attack::new().run(|case| {
-        let home = case.stream();
-        let (mut x, one) = (case.filled(&home, 0), case.filled(&home, 1));
+        let owner = case.stream();
+        let (mut x, one) = (case.filled(&owner, 0), case.filled(&owner, 1));
         for round in 0..6 {
             thread::scope(|scope| {
                 scope.spawn(|| {
@@ -137,8 +137,8 @@ fn kinds_of_streams_are_mixed() {
         let mut x = case.filled(&streams[0], 0);
         let mut expected = 0_u32;
         for round in 0..16 {
-            let (home, stream) = (&streams[case.pick(5)], &streams[case.pick(5)]);
-            let add = case.filled(home, round);
+            let (owner, stream) = (&streams[case.pick(5)], &streams[case.pick(5)]);
+            let add = case.filled(owner, round);
             case.hold_up(stream);
             case.mix(stream, x.as_mut_slice(), add.as_slice()).unwrap();
             expected = expected.wrapping_mul(2).wrapping_add(round);
@@ -152,16 +152,16 @@ fn kinds_of_streams_are_mixed() {
 #[test]
 fn copy_source_is_written_and_dropped() {
     Attack::new().run(|case| {
-        let (home, there) = (case.stream(), case.stream());
+        let (owner, there) = (case.stream(), case.stream());
         for round in 1..4 {
-            let mut source = case.filled(&home, round);
+            let mut source = case.filled(&owner, round);
             let (mut first, mut second) = (case.filled(&there, 0), case.filled(&there, 0));
             case.hold_up(&there);
             first.as_mut_slice().copy_from(&source.as_slice()).unwrap();
             source.fill(50).unwrap();
             second.as_mut_slice().copy_from(&source.as_slice()).unwrap();
             drop(source);
-            let fresh = case.filled(&home, 90);
+            let fresh = case.filled(&owner, 90);
             case.expect(&first, round);
             case.expect(&second, 50);
             case.expect(&fresh, 90);

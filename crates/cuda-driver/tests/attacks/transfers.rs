@@ -7,7 +7,7 @@ use cuda_driver::memory::PinnedCachingPool;
 use cuda_driver::prelude::*;
 use cuda_sim::Rule;
 
-use crate::rig::Attack;
+use crate::support::Attack;
 
 /// Claim: a dropped transfer keeps its memory until the copy is done. Transfers in both directions
 /// are dropped, and their pool hands the blocks out again.

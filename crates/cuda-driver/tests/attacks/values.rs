@@ -6,7 +6,7 @@ use std::thread;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{ValueBatch, WaitCondition};
 
-use crate::rig::Attack;
+use crate::support::Attack;
 
 const EQUAL: WaitCondition = WaitCondition::EQUAL;
 
@@ -42,8 +42,8 @@ fn word_is_dropped_under_its_waiter() {
 #[test]
 fn writes_of_words_are_uses() {
     Attack::new().run(|case| {
-        let (home, writer, reader) = (case.stream(), case.stream(), case.stream());
-        let flags = words(&home);
+        let (owner, writer, reader) = (case.stream(), case.stream(), case.stream());
+        let flags = words(&owner);
         let mut seen = Vec::new();
         for value in 1..6 {
             let mut before = DeviceBuffer::<u32>::zeroed(&reader, 8).unwrap();
@@ -67,7 +67,7 @@ fn writes_of_words_are_uses() {
 /// Claim: the operations of a batch run in order, and the stream uses their memory. Two streams run
 /// in lock step, each waiting for the other's words, and all handles are dropped before they run.
 #[test]
-fn batches_go_in_lock_step_without_owners() {
+fn batches_without_owners_run_in_lock_step() {
     Attack::new().run(|case| {
         let (one, other) = (case.stream(), case.stream());
         let (mut x, y) = (case.filled(&one, 0), case.filled(&one, 1));
@@ -133,8 +133,8 @@ fn words_that_are_not_there_are_refused() {
 #[test]
 fn threads_signal_each_other() {
     Attack::new().run(|case| {
-        let home = case.stream();
-        let flags = words(&home);
+        let owner = case.stream();
+        let flags = words(&owner);
         thread::scope(|scope| {
             for thread in 0..case.threads {
                 let flags = &flags;

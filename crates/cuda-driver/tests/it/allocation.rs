@@ -21,12 +21,12 @@ impl Drop for Owner {
 }
 
 #[test]
-fn an_address_goes_out_and_comes_back() {
+fn an_address_is_released_and_taken_back() {
     for bench in everywhere() {
-        let (home, other) = (bench.stream(), bench.stream());
+        let (owning, other) = (bench.stream(), bench.stream());
         let copy = bench.kernel(COPY, "copy");
-        let source = DeviceBuffer::from_host(&home, &[5_u32; 64]).unwrap();
-        let mut buffer = DeviceBuffer::<u32>::zeroed(&home, 64).unwrap();
+        let source = DeviceBuffer::from_host(&owning, &[5_u32; 64]).unwrap();
+        let mut buffer = DeviceBuffer::<u32>::zeroed(&owning, 64).unwrap();
         // SAFETY: the kernel reads 64 words of the one and writes 64 of the other; each has 64.
         unsafe {
             other.launch(
@@ -37,13 +37,13 @@ fn an_address_goes_out_and_comes_back() {
         }
         .unwrap();
         let address = buffer.into_raw().unwrap();
-        // SAFETY: this is the memory of that buffer, all of it is initialized, and `home` waits for
-        // `other`.
-        let buffer = unsafe { DeviceBuffer::<u32>::from_raw(&home, address, 64) }.unwrap();
+        // SAFETY: this is the memory of that buffer, all of it is initialized, and `owning` waits
+        // for `other`.
+        let buffer = unsafe { DeviceBuffer::<u32>::from_raw(&owning, address, 64) }.unwrap();
         assert_eq!(buffer.as_raw(), address);
         assert_eq!(buffer.to_vec().unwrap(), [5; 64], "{}", bench.name);
         drop((buffer, source));
-        home.synchronize().unwrap();
+        owning.synchronize().unwrap();
         if let Some(simulator) = &bench.simulator {
             assert_eq!(simulator.live().bytes, 0, "{}", simulator.live());
         }
@@ -51,16 +51,16 @@ fn an_address_goes_out_and_comes_back() {
 }
 
 #[test]
-fn foreign_memory_is_let_go_after_its_uses() {
+fn foreign_memory_is_released_after_its_uses() {
     for bench in everywhere() {
-        let (home, other) = (bench.stream(), bench.stream());
+        let (owning, other) = (bench.stream(), bench.stream());
         let copy = bench.kernel(COPY, "copy");
-        let whole = Arc::new(DeviceBuffer::from_host(&home, &[3_u32; 64]).unwrap());
+        let whole = Arc::new(DeviceBuffer::from_host(&owning, &[3_u32; 64]).unwrap());
         let is_gone = Arc::new(AtomicBool::new(false));
         let owner = (Arc::clone(&whole), Owner(Arc::clone(&is_gone)));
         // SAFETY: these are 32 words of a buffer that the owner keeps alive and that is not written
         // meanwhile.
-        let half = unsafe { DeviceBuffer::<u32>::from_foreign(&home, whole.as_raw(), 32, owner) };
+        let half = unsafe { DeviceBuffer::<u32>::from_foreign(&owning, whole.as_raw(), 32, owner) };
         let half = half.unwrap();
         let mut target = DeviceBuffer::<u32>::zeroed(&other, 32).unwrap();
         // SAFETY: the kernel reads 32 words of the one and writes 32 of the other; each has 32.
@@ -157,10 +157,10 @@ fn a_fill_is_one_call_where_the_driver_has_one() {
 #[test]
 fn chunks_are_pieces_of_a_buffer() {
     for bench in everywhere() {
-        let (home, other) = (bench.stream(), bench.stream());
+        let (owning, other) = (bench.stream(), bench.stream());
         let copy = bench.kernel(COPY, "copy");
         let words: Vec<u32> = (0..10).collect();
-        let mut buffer = DeviceBuffer::from_host(&home, &words).unwrap();
+        let mut buffer = DeviceBuffer::from_host(&owning, &words).unwrap();
         let read = buffer.chunks(4).unwrap();
         assert_eq!(read.len(), 3);
         let read: Vec<Vec<u32>> = read.map(|chunk| chunk.to_vec().unwrap()).collect();
@@ -169,9 +169,9 @@ fn chunks_are_pieces_of_a_buffer() {
         assert!(buffer.chunks(0).is_err());
         assert!(buffer.chunks_mut(0).is_err());
         // Writes adjacent chunks on different streams.
-        let source = DeviceBuffer::from_host(&home, &[70_u32, 71, 72]).unwrap();
+        let source = DeviceBuffer::from_host(&owning, &[70_u32, 71, 72]).unwrap();
         for (i, chunk) in buffer.chunks_mut(3).unwrap().enumerate() {
-            let stream = if i % 2 == 0 { &home } else { &other };
+            let stream = if i % 2 == 0 { &owning } else { &other };
             let n = chunk.len() as u32;
             // SAFETY: the kernel reads up to 3 words of `source` and writes as many words as the
             // chunk has.
@@ -237,10 +237,10 @@ fn memory_of_a_device_without_pools_is_freed_after_its_uses() {
         let pools = DeviceAttribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
         let bench = software(late(seed).attribute(pools, 0));
         let simulator = bench.simulator.as_ref().unwrap();
-        let (home, other) = (bench.stream(), bench.stream());
+        let (owning, other) = (bench.stream(), bench.stream());
         let copy = bench.kernel(COPY, "copy");
         simulator.reset_calls();
-        let source = DeviceBuffer::filled(&home, 64, 5_u32).unwrap();
+        let source = DeviceBuffer::filled(&owning, 64, 5_u32).unwrap();
         let mut target = DeviceBuffer::<u32>::zeroed(&other, 64).unwrap();
         // SAFETY: the kernel reads 64 words of the one and writes 64 of the other; each has 64.
         unsafe {
@@ -252,7 +252,7 @@ fn memory_of_a_device_without_pools_is_freed_after_its_uses() {
         }
         .unwrap();
         drop(source);
-        let next = DeviceBuffer::filled(&home, 64, 6_u32).unwrap();
+        let next = DeviceBuffer::filled(&owning, 64, 6_u32).unwrap();
         assert_eq!(target.to_vec().unwrap(), [5; 64]);
         drop((next, target));
         let calls = simulator.calls();

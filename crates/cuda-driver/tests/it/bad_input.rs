@@ -176,7 +176,7 @@ impl Side {
     /// to another side.
     fn launch(&mut self, stream: &Stream, y: &DeviceBuffer<u32>) -> Result<(), Error> {
         let (kernel, x) = (&self.kernel, &mut self.buffer);
-        let config = LaunchConfig::for_num_elems(4);
+        let config = LaunchConfig::for_num_elems(4).unwrap();
         // SAFETY: the kernel reads 4 words of each and writes 4 of `x`; each has 4.
         unsafe { stream.launch(kernel, config, (x, y, 4_u32)) }
     }
@@ -208,7 +208,7 @@ fn within_one_context(one: &mut Side, two: &mut Side) -> Vec<(&'static str, Resu
     let y = DeviceBuffer::from_host(&one.stream, &[3; 4]).unwrap();
     results.push(("a stream alone", one.launch(&two.stream, &y)));
     let attributes = LaunchAttributes::new().completion_event(&two.event);
-    let (config, x) = (LaunchConfig::for_num_elems(4), &mut one.buffer);
+    let (config, x) = (LaunchConfig::for_num_elems(4).unwrap(), &mut one.buffer);
     // SAFETY: the kernel reads 4 words of each and writes 4 of `x`; each has 4.
     let launched =
         unsafe { (one.stream).launch_with(&one.kernel, config, &attributes, (x, &y, 4_u32)) };

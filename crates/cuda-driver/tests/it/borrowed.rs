@@ -79,7 +79,7 @@ fn copied(context: &Context, words: &[u32]) -> Vec<u32> {
     unsafe {
         stream.launch(
             &kernel,
-            LaunchConfig::for_num_elems(n),
+            LaunchConfig::for_num_elems(n).unwrap(),
             (&input, &mut output, n),
         )
     }
@@ -120,25 +120,25 @@ fn two_borrows_of_one_context_are_one() {
             .unwrap()
             .function("copy")
             .unwrap();
-        let (home, other) = (new_stream(&one), new_stream(&two));
-        let source = DeviceBuffer::from_host(&home, &[3_u32; 4096]).unwrap();
-        let mut target = DeviceBuffer::<u32>::zeroed(&home, 4096).unwrap();
+        let (owning, other) = (new_stream(&one), new_stream(&two));
+        let source = DeviceBuffer::from_host(&owning, &[3_u32; 4096]).unwrap();
+        let mut target = DeviceBuffer::<u32>::zeroed(&owning, 4096).unwrap();
         // SAFETY: the kernel reads 4096 words of the one and writes as many of the other.
         unsafe {
             other.launch(
                 &kernel,
-                LaunchConfig::for_num_elems(4096),
+                LaunchConfig::for_num_elems(4096).unwrap(),
                 (&source, &mut target, 4096_u32),
             )
         }
         .unwrap();
         assert_eq!(target.to_vec().unwrap(), [3; 4096]);
-        drop((home, other, source, target, kernel, one, two));
+        drop((owning, other, source, target, kernel, one, two));
     }
 }
 
 #[test]
-fn borrowing_a_known_context_gives_another_handle() {
+fn borrowing_a_known_context_returns_another_handle() {
     for bench in everywhere() {
         let driver = bench.context.driver();
         let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
@@ -181,7 +181,7 @@ fn borrowing_a_primary_context_retains_it() {
 }
 
 #[test]
-fn a_token_that_owns_the_context_goes_with_the_last_object() {
+fn the_last_object_drops_a_token_that_owns_the_context() {
     for bench in everywhere() {
         let foreign = Arc::new(Foreign::new(&bench));
         let destroyed = Arc::clone(&foreign.destroyed);
@@ -267,7 +267,7 @@ fn calls_in_a_dead_context_fail_without_the_driver() {
             ("launch", unsafe {
                 stream.launch(
                     &kernel,
-                    LaunchConfig::for_num_elems(8),
+                    LaunchConfig::for_num_elems(8).unwrap(),
                     (&source, &mut buffer, 8_u32),
                 )
             }),
@@ -342,7 +342,7 @@ fn a_borrow_with_a_dead_token_is_an_error_and_so_is_one_of_two() {
 }
 
 #[test]
-fn the_current_context_is_told_if_it_is_known() {
+fn the_current_context_is_returned_if_it_is_known() {
     for bench in everywhere() {
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -443,7 +443,7 @@ fn a_scope_ends_though_its_context_was_declared_dead_in_it() {
 }
 
 #[test]
-fn a_transfer_gives_its_memory_back_though_its_context_is_dead() {
+fn a_transfer_returns_its_memory_if_its_context_is_dead() {
     for bench in everywhere() {
         let foreign = Foreign::new(&bench);
         let token = alive();

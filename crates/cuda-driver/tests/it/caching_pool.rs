@@ -56,16 +56,16 @@ fn a_block_that_comes_back_is_handed_out_without_a_call() {
 fn a_block_under_its_reader_is_not_written_by_the_next_owner() {
     for bench in late_devices(32) {
         let kernel = bench.kernel(COPY, "copy");
-        let (home, reader, next) = (bench.stream(), bench.stream(), bench.stream());
+        let (owning, reader, next) = (bench.stream(), bench.stream(), bench.stream());
         // The limit leaves room for one block, so the next owner gets the same one.
         let pool = CachingPool::with_limit(&bench.context, N as usize * 4);
-        let source = DeviceBuffer::from_host_in(&pool, &home, &vec![1_u32; N as usize]).unwrap();
+        let source = DeviceBuffer::from_host_in(&pool, &owning, &vec![1_u32; N as usize]).unwrap();
         let address = source.as_raw();
         let mut result = DeviceBuffer::<u32>::zeroed(&reader, N as usize).unwrap();
         launch_copy(&kernel, &reader, &source, &mut result).unwrap();
         drop(source);
         // Reuses the block on the same stream.
-        let mut again = DeviceBuffer::<u32>::zeroed_in(&pool, &home, N as usize).unwrap();
+        let mut again = DeviceBuffer::<u32>::zeroed_in(&pool, &owning, N as usize).unwrap();
         assert_eq!(again.as_raw(), address);
         again.fill(2).unwrap();
         let mut second = DeviceBuffer::<u32>::zeroed(&reader, N as usize).unwrap();
@@ -154,7 +154,7 @@ impl Filled for CachingPool {
 }
 
 #[test]
-fn what_waits_makes_room_when_memory_runs_out() {
+fn waiting_blocks_are_freed_when_memory_runs_out() {
     for seed in 0..8 {
         let bench = software(late(seed));
         let (stream, other) = (bench.stream(), bench.stream());
@@ -194,7 +194,7 @@ fn buffers_outlive_their_pool_and_nothing_is_left() {
 }
 
 #[test]
-fn an_address_that_goes_out_is_the_pool_s_no_more() {
+fn a_released_address_no_longer_belongs_to_the_pool() {
     for bench in everywhere() {
         let stream = bench.stream();
         let pool = CachingPool::new(&bench.context);
@@ -208,7 +208,7 @@ fn an_address_that_goes_out_is_the_pool_s_no_more() {
 }
 
 #[test]
-fn a_block_that_cannot_be_handed_over_stays() {
+fn a_block_stays_cached_if_its_wait_fails() {
     let bench = software(late(1));
     let (one, other) = (bench.stream(), bench.stream());
     let simulator = bench.simulator.as_ref().unwrap();

@@ -7,15 +7,15 @@ use crate::support::{Bench, COPY, software};
 
 struct Counted {
     bench: Bench,
-    home: Stream,
+    owner: Stream,
     copy: Function,
 }
 
 impl Counted {
     fn new() -> Self {
         let bench = software(Builder::new());
-        let (home, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
-        Self { bench, home, copy }
+        let (owner, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
+        Self { bench, owner, copy }
     }
 
     fn simulator(&self) -> &Simulator {
@@ -37,7 +37,7 @@ impl Counted {
     }
 
     fn buffer(&self) -> DeviceBuffer<u32> {
-        DeviceBuffer::zeroed(&self.home, 8).unwrap()
+        DeviceBuffer::zeroed(&self.owner, 8).unwrap()
     }
 
     fn launch(&self, stream: &Stream, input: &DeviceBuffer<u32>, output: &mut DeviceBuffer<u32>) {
@@ -45,7 +45,7 @@ impl Counted {
         unsafe {
             stream.launch(
                 &self.copy,
-                LaunchConfig::for_num_elems(8),
+                LaunchConfig::for_num_elems(8).unwrap(),
                 (input, output, 8_u32),
             )
         }
@@ -61,10 +61,10 @@ fn total(calls: &[(String, u64)]) -> u64 {
 fn a_launch_is_one_call_however_many_streams_there_are() {
     let counted = Counted::new();
     let (input, mut output) = (counted.buffer(), counted.buffer());
-    let (_, calls) = counted.calls(|| counted.launch(&counted.home, &input, &mut output));
+    let (_, calls) = counted.calls(|| counted.launch(&counted.owner, &input, &mut output));
     assert_eq!(calls, [("cuLaunchKernel".to_owned(), 1)]);
     let _streams: Vec<Stream> = (0..4).map(|_| counted.bench.stream()).collect();
-    let (_, calls) = counted.calls(|| counted.launch(&counted.home, &input, &mut output));
+    let (_, calls) = counted.calls(|| counted.launch(&counted.owner, &input, &mut output));
     assert_eq!(calls, [("cuLaunchKernel".to_owned(), 1)]);
 }
 
@@ -100,7 +100,7 @@ fn first_use_on_another_stream_adds_two_calls_per_source() {
         unsafe {
             other.launch(
                 &counted.copy,
-                LaunchConfig::for_num_elems(8),
+                LaunchConfig::for_num_elems(8).unwrap(),
                 (output.as_raw(), &mut output, 8_u32),
             )
         }
@@ -113,7 +113,7 @@ fn first_use_on_another_stream_adds_two_calls_per_source() {
         unsafe {
             other.launch(
                 &counted.copy,
-                LaunchConfig::for_num_elems(8),
+                LaunchConfig::for_num_elems(8).unwrap(),
                 (output.as_raw(), &mut output, 8_u32),
             )
         }
@@ -142,7 +142,7 @@ fn small_copy_waits_once_if_to_the_host() {
     let mut buffer = counted.buffer();
     // The first copy allocates the staging block.
     buffer.copy_from_host(&[1; 8]).unwrap();
-    counted.home.synchronize().unwrap();
+    counted.owner.synchronize().unwrap();
     let (_, calls) = counted.calls(|| buffer.copy_from_host(&[2; 8]).unwrap());
     let names: Vec<&str> = calls.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(
@@ -157,7 +157,7 @@ fn small_copy_waits_once_if_to_the_host() {
     // The capture mode is changed for the query and restored afterwards.
     assert_eq!(total(&calls), 5, "{calls:?}");
     let mut destination = [0; 8];
-    counted.home.synchronize().unwrap();
+    counted.owner.synchronize().unwrap();
     buffer.copy_to_host(&mut destination).unwrap();
     let (_, calls) = counted.calls(|| buffer.copy_to_host(&mut destination).unwrap());
     let names: Vec<&str> = calls.iter().map(|(name, _)| name.as_str()).collect();

@@ -15,11 +15,11 @@ use crate::support::{
 const N: u32 = 1 << 10;
 
 fn config() -> LaunchConfig {
-    LaunchConfig::for_num_elems(N)
+    LaunchConfig::for_num_elems(N).unwrap()
 }
 
 #[test]
-fn what_is_captured_may_be_dropped_and_runs_a_thousand_times() {
+fn captured_buffers_may_be_dropped_before_1000_launches() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mut result = filled(&stream, N, 0);
@@ -164,7 +164,7 @@ fn an_error_and_a_panic_end_the_capture() {
 }
 
 #[test]
-fn what_would_break_a_capture_is_refused_or_put_off() {
+fn calls_that_break_captures_are_refused_or_deferred() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 4));
@@ -301,7 +301,7 @@ fn closures_fail_with_errors_of_the_caller() {
 }
 
 #[test]
-fn calls_are_captured_into_a_graph_that_is_there() {
+fn calls_are_captured_into_an_existing_graph() {
     for bench in everywhere_since((12, 3)) {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 2));
@@ -354,7 +354,7 @@ fn broken_capture_ends_graph_but_not_executables() {
 }
 
 #[test]
-fn what_other_code_captures_is_followed() {
+fn captures_of_other_code_are_followed() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 0), filled(&stream, N, 2));

@@ -12,11 +12,11 @@ const CONDITIONAL: &str = include_str!("kernels/conditional.ptx");
 const N: u32 = 1 << 8;
 
 fn config() -> LaunchConfig {
-    LaunchConfig::for_num_elems(N)
+    LaunchConfig::for_num_elems(N).unwrap()
 }
 
 #[test]
-fn a_while_node_runs_until_a_counter_on_the_device_says_stop() {
+fn a_while_node_runs_until_its_counter_is_zero() {
     for bench in everywhere_since((12, 3)) {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let count_down = bench.kernel(CONDITIONAL, "count_down");

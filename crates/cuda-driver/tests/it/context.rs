@@ -29,7 +29,7 @@ fn primary_context_handles_share_default_stream() {
 }
 
 #[test]
-fn every_load_gives_the_same_driver() {
+fn every_load_returns_the_same_driver() {
     let Some(bench) = gpu() else {
         return;
     };
@@ -150,7 +150,7 @@ fn a_stream_waits_for_an_event_of_another_device() {
 /// Threads create and drop handles at the same time: each gets a live handle to the context that
 /// the other threads share at that moment.
 #[test]
-fn threads_that_come_and_go_share_one_primary_context() {
+fn short_lived_threads_share_one_primary_context() {
     let bench = software(Builder::new().devices(2));
     let simulator = bench.simulator.as_ref().unwrap();
     let device = bench.context.driver().device(1).unwrap();
@@ -260,7 +260,7 @@ fn no_call_uses_a_primary_context_that_has_ended() {
 /// Ends handles of primary contexts in one of several ways, with work in flight.
 fn end_contexts(devices: &[Device], way: u32) {
     let [one, two] = [0, 1].map(|index| devices[index].primary_context().unwrap());
-    let streams = [&one, &two].map(|context| new_stream(context));
+    let streams = [&one, &two].map(new_stream);
     let source = DeviceBuffer::from_host(&streams[0], &[way; 64]).unwrap();
     let mut target = DeviceBuffer::<u32>::zeroed(&streams[1], 64).unwrap();
     let mut view = target.as_mut_slice();

@@ -82,7 +82,7 @@ fn capability_is_what_the_device_was_built_with() {
 }
 
 #[test]
-fn how_a_driver_compares_with_the_bindings_is_what_it_lacks() {
+fn comparison_with_bindings_matches_missing_functions() {
     let old = software(Builder::new().version(12000));
     let driver = old.context.driver();
     assert_eq!(driver.compare_to_bindings(), Ordering::Less);
@@ -146,7 +146,7 @@ fn devices_differ_in_their_names() {
 }
 
 #[test]
-fn each_named_attribute_is_the_one_that_the_open_query_tells() {
+fn attribute_methods_match_the_general_query() {
     for bench in everywhere() {
         use DeviceAttribute as A;
         let device = bench.context.device();

@@ -59,10 +59,10 @@ fn unload_behind_copies(
 ) {
     let other = second(bench);
     let (copying, open) = blocked_stream(&other);
-    let home = new_stream(&bench.context);
+    let owning = new_stream(&bench.context);
     let mut factors_there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
     let mut counter_there = DeviceBuffer::<u32>::zeroed(&copying, 1).unwrap();
-    let (factors, counter) = (variable("factors", &home), variable("counter", &home));
+    let (factors, counter) = (variable("factors", &owning), variable("counter", &owning));
     let mut view = factors_there.as_mut_slice();
     view.copy_from_peer(&factors.as_slice()).unwrap();
     drop(factors);
@@ -101,7 +101,7 @@ fn unload_behind_copies(
     }
     // Another module may reuse the memory.
     let next = Module::load(&bench.context, &ptx()).unwrap();
-    let mut factors = next.global::<u32>("factors", &home).unwrap();
+    let mut factors = next.global::<u32>("factors", &owning).unwrap();
     factors.copy_from_host(&[9; 4]).unwrap();
     assert_eq!(factors_there.to_vec().unwrap(), [1, 2, 3, 4]);
     assert_eq!(counter_there.to_vec().unwrap(), [5], "{}", bench.name);
@@ -113,7 +113,7 @@ fn a_module_is_unloaded_behind_copies_of_its_variables() {
         for is_retaken in [false, true] {
             let module = Module::load(&bench.context, &ptx()).unwrap();
             let of = module.clone();
-            let variable = move |name, home: &Stream| of.global(name, home).unwrap();
+            let variable = move |name, owning: &Stream| of.global(name, owning).unwrap();
             unload_behind_copies(&bench, "cuModuleUnload", variable, is_retaken, module);
         }
     }
@@ -127,7 +127,7 @@ fn a_library_is_unloaded_behind_copies_of_its_variables() {
             let options = cuda_driver::jit::JitOptions::new();
             let library = Library::load(driver, &ptx(), &options).unwrap();
             let of = library.clone();
-            let variable = move |name, home: &Stream| of.global(name, home).unwrap();
+            let variable = move |name, owning: &Stream| of.global(name, owning).unwrap();
             unload_behind_copies(&bench, "cuLibraryUnload", variable, is_retaken, library);
         }
     }
@@ -138,10 +138,10 @@ fn a_capture_outlives_the_drop_of_a_copied_module() {
     for bench in benches() {
         let other = second(&bench);
         let (copying, open) = blocked_stream(&other);
-        let home = new_stream(&bench.context);
+        let owning = new_stream(&bench.context);
         let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
         let module = Module::load(&bench.context, &ptx()).unwrap();
-        let factors = module.global::<u32>("factors", &home).unwrap();
+        let factors = module.global::<u32>("factors", &owning).unwrap();
         let mut view = there.as_mut_slice();
         view.copy_from_peer(&factors.as_slice()).unwrap();
         let capture = Capture::begin(&bench.context).unwrap();

@@ -8,7 +8,7 @@ use cuda_sys::image::newest_ptx;
 use crate::support::{MIX, gpu, software};
 
 #[test]
-fn memory_that_runs_out_is_an_error_with_the_bytes_asked_for() {
+fn out_of_memory_names_the_requested_bytes() {
     let bench = software(Builder::new().memory(64 << 20));
     let stream = bench.stream();
     let error = DeviceBuffer::<f64>::zeroed(&stream, 100 << 20).unwrap_err();
@@ -64,7 +64,7 @@ fn next_synchronize_reports_sticky_fault_and_drops_none() {
     unsafe {
         stream.launch(
             &mix,
-            LaunchConfig::for_num_elems(1),
+            LaunchConfig::for_num_elems(1).unwrap(),
             (64_u64, 128_u64, 1_u32),
         )
     }
@@ -77,7 +77,7 @@ fn next_synchronize_reports_sticky_fault_and_drops_none() {
     assert!(
         error
             .to_string()
-            .contains("the device is lost to this process"),
+            .contains("this process can no longer use device 0"),
         "{error}"
     );
     let Err(Error::Driver(again)) = buffer.to_vec() else {

@@ -11,7 +11,7 @@ use cuda_sim::Builder;
 use crate::support::{everywhere, late, software};
 
 #[test]
-fn time_runs_forward_and_is_told_both_ways() {
+fn elapsed_time_is_positive_and_has_both_directions() {
     for bench in everywhere() {
         let stream = bench.stream();
         let end = Event::new(&bench.context, EventFlags::DEFAULT).unwrap();

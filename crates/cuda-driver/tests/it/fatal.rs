@@ -40,7 +40,7 @@ impl Before {
     }
 
     fn launch_copy(&mut self) -> Result<(), Error> {
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel copies `N` words from one buffer to the other; each has `N`.
         unsafe {
             self.stream
@@ -110,7 +110,7 @@ fn lose_by(name: &str, status: Status) {
     launch_fatal(&mut before, name);
     let start = Instant::now();
     let error = before.stream.synchronize().unwrap_err();
-    println!("told: {error}");
+    println!("note: {error}");
     assert_eq!(error.status(), Some(status));
     assert!(matches!(&error, Error::Driver(error) if error.is_sticky()));
     // The error lists the launches in flight and no others: earlier launches were waited for.
@@ -125,11 +125,11 @@ fn lose_by(name: &str, status: Status) {
     assert_eq!(kernels, [name, "copy", "copy"]);
     let text = error.to_string();
     let expected = format!(
-        "the most recent first: {name}, copy ×2 on {:?}",
+        "launches in flight, latest first: {name}, copy ×2 on {:?}",
         before.stream
     );
     assert!(
-        text.contains("the device is lost to this process: device 0") && text.contains(&expected),
+        text.contains("this process can no longer use device 0") && text.contains(&expected),
         "{text}"
     );
 
@@ -158,7 +158,7 @@ fn lose_by(name: &str, status: Status) {
 }
 
 #[test]
-fn an_illegal_address_is_told_with_the_launches() {
+fn an_illegal_address_is_reported_with_the_launches() {
     in_processes("fatal::child_beyond");
 }
 
@@ -169,7 +169,7 @@ fn child_beyond() {
 }
 
 #[test]
-fn a_misaligned_address_is_told_with_the_launches() {
+fn a_misaligned_address_is_reported_with_the_launches() {
     in_processes("fatal::child_misaligned");
 }
 
@@ -180,7 +180,7 @@ fn child_misaligned() {
 }
 
 #[test]
-fn a_trap_is_told_with_the_launches() {
+fn a_trap_is_reported_with_the_launches() {
     in_processes("fatal::child_traps");
 }
 
@@ -191,7 +191,7 @@ fn child_traps() {
 }
 
 #[test]
-fn an_assertion_is_told_with_the_launches() {
+fn an_assertion_is_reported_with_the_launches() {
     in_processes("fatal::child_asserts");
 }
 
@@ -202,7 +202,7 @@ fn child_asserts() {
 }
 
 #[test]
-fn of_two_devices_the_other_goes_on() {
+fn a_lost_device_leaves_the_other_usable() {
     in_processes("fatal::child_of_two_devices");
 }
 
@@ -214,7 +214,7 @@ fn child_of_two_devices() {
     };
     let driver = bench.context.driver();
     if driver.devices().unwrap().len() < 2 {
-        println!("told: skipped, there is one device");
+        println!("note: skipped, there is one device");
         return;
     }
     let other = driver.device(1).unwrap().primary_context().unwrap();

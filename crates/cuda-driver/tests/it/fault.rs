@@ -24,11 +24,11 @@ fn in_a_process_of_its_own(test: &str, child: impl FnOnce(Bench)) {
         .env(CHILD, test)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let text = String::from_utf8_lossy(&output.stdout);
     let erred = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}{erred}");
+    assert!(output.status.success(), "{text}{erred}");
     // A filter that matches no test would also succeed.
-    assert!(said.contains("1 passed"), "{said}{erred}");
+    assert!(text.contains("1 passed"), "{text}{erred}");
 }
 
 /// Loses the device by a write to an unmapped address.

@@ -156,7 +156,7 @@ fn a_foreign_capture_survives_work_on_its_own_thread() {
 }
 
 #[test]
-fn a_query_that_a_capture_refuses_is_asked_again() {
+fn a_query_refused_by_a_capture_is_repeated() {
     let bench = software(Builder::new());
     let simulator = bench.simulator.as_ref().unwrap();
     let stream = bench.stream();

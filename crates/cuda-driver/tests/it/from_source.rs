@@ -46,7 +46,7 @@ fn from_source_finds_the_compiler_and_uses_the_cache() {
             let stream = bench.stream();
             let mut x = DeviceBuffer::from_host(&stream, &[1.0_f32, 2.0, 3.0]).unwrap();
             let scale = module.function("scale").unwrap();
-            let config = LaunchConfig::for_num_elems(3);
+            let config = LaunchConfig::for_num_elems(3).unwrap();
             // SAFETY: the kernel reads and writes the 3 floats of `x`.
             unsafe { stream.launch(&scale, config, (&mut x, 10.0_f32, 3_u32)) }.unwrap();
             assert_eq!(x.to_vec().unwrap(), [10.0, 20.0, 30.0], "{}", bench.name);

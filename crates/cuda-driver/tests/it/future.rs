@@ -65,7 +65,7 @@ fn an_event_is_awaited_as_it_was_recorded_at_the_call() {
 }
 
 #[test]
-fn the_driver_wakes_the_task_that_asked_last_and_once() {
+fn the_last_waker_is_woken_once() {
     let bench = software(Builder::new());
     let stream = bench.stream();
     let open = block(&stream);
@@ -161,7 +161,7 @@ fn a_waker_may_drop_the_last_handle_of_the_context() {
 }
 
 #[test]
-fn a_lost_device_is_the_answer_within_a_second() {
+fn a_lost_device_is_reported_within_a_second() {
     for builder in [Builder::new(), late(1), late(2)] {
         let bench = software(builder);
         let simulator = bench.simulator.clone().unwrap();
@@ -195,7 +195,7 @@ impl Answer for cuda_driver::Result<()> {
 }
 
 #[test]
-fn what_cannot_be_queued_is_an_error_of_the_future() {
+fn a_future_reports_work_that_cannot_be_queued() {
     let bench = software(Builder::new());
     let simulator = bench.simulator.as_ref().unwrap();
     let stream = bench.stream();

@@ -96,7 +96,7 @@ fn a_variable_keeps_its_module_and_its_stream() {
 }
 
 #[test]
-fn what_is_no_such_variable_is_an_error() {
+fn unknown_variables_are_errors() {
     for bench in everywhere() {
         let stream = bench.stream();
         let module = load(&bench.context);

@@ -26,13 +26,27 @@ fn nodes_that_share_memory_run_in_order_of_addition() {
         graph.add_fill(&[], &mut x, 3_u32).unwrap();
         graph.add_fill(&[], &mut y, 5_u32).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
-        unsafe { graph.add_kernel(&[], &mix, LaunchConfig::for_num_elems(N), (&mut x, &y, N)) }
-            .unwrap();
+        unsafe {
+            graph.add_kernel(
+                &[],
+                &mix,
+                LaunchConfig::for_num_elems(N).unwrap(),
+                (&mut x, &y, N),
+            )
+        }
+        .unwrap();
         graph.add_copy(&[], &mut result, &x).unwrap();
         graph.add_fill(&[], &mut x, 1_u32).unwrap();
         // SAFETY: as above.
-        unsafe { graph.add_kernel(&[], &mix, LaunchConfig::for_num_elems(N), (&mut y, &x, N)) }
-            .unwrap();
+        unsafe {
+            graph.add_kernel(
+                &[],
+                &mix,
+                LaunchConfig::for_num_elems(N).unwrap(),
+                (&mut y, &x, N),
+            )
+        }
+        .unwrap();
         assert_eq!(graph.len(), 6);
         let exec = graph.instantiate().unwrap();
         for _ in 0..3 {
@@ -53,7 +67,7 @@ fn buffers_and_modules_may_be_dropped_before_the_launches() {
             let (mix, copy) = (bench.kernel(MIX, "mix"), bench.kernel(COPY, "copy"));
             let (mut x, y) = (filled(&stream, N, 0), filled(&stream, N, 1));
             let mut graph = Graph::new(&bench.context).unwrap();
-            let config = LaunchConfig::for_num_elems(N);
+            let config = LaunchConfig::for_num_elems(N).unwrap();
             // SAFETY: the kernel touches N words of each; each has N.
             let mixed = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
             let mut result = result;
@@ -94,7 +108,7 @@ fn launches_and_others(bench: &Bench) {
     let streams: Vec<Stream> = (0..4).map(|_| bench.stream()).collect();
     let (mut x, mut y) = (filled(&streams[0], N, 1), filled(&streams[1], N, 3));
     let (mut x_host, mut y_host) = (1_u32, 3_u32);
-    let config = LaunchConfig::for_num_elems(N);
+    let config = LaunchConfig::for_num_elems(N).unwrap();
     let exec_of = |out: &mut DeviceBuffer<u32>, input: &DeviceBuffer<u32>| {
         let mut graph = Graph::new(&bench.context).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
@@ -164,7 +178,7 @@ fn child_graphs_and_copies_of_graphs_do_what_the_original_does() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 3));
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let mut inner = Graph::new(&bench.context).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let kernel = unsafe { inner.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
@@ -198,7 +212,7 @@ fn nodes_and_edges_are_those_of_the_driver() {
         let mut graph = Graph::new(&bench.context).unwrap();
         let begin = graph.add_empty(&[]).unwrap();
         let fill = graph.add_fill(&[begin.edge()], &mut x, 1_u32).unwrap();
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let kernel = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
         let host = graph.add_host(&[begin.edge()], || ()).unwrap();
@@ -241,7 +255,7 @@ fn a_kernel_may_begin_when_the_one_before_allows_it() {
             filled(&stream, N, 0),
         );
         let mut graph = Graph::new(&bench.context).unwrap();
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let first = unsafe { graph.add_kernel(&[], &copy, config, (&x, &mut y, N)) }.unwrap();
         // SAFETY: as above; the two kernels share only memory that both read.
@@ -319,13 +333,13 @@ fn streams_and_graphs_wait_for_each_other_by_values() {
 }
 
 #[test]
-fn memory_of_a_graph_is_there_while_it_is_used() {
+fn graph_memory_is_allocated_while_it_is_used() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (x, mut result) = (filled(&stream, N, 3), filled(&stream, N, 0));
         let mut graph = Graph::new(&bench.context).unwrap();
         let mut own: GraphAllocation<u32> = graph.add_alloc_zeroed(&[], N as usize).unwrap();
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         for _ in 0..2 {
             // SAFETY: the kernel touches N words of each; each has N.
             unsafe { graph.add_kernel(&[], &mix, config, (&mut own, &x, N)) }.unwrap();
@@ -415,7 +429,7 @@ fn conditional_node_runs_chosen_body_in_order() {
 }
 
 #[test]
-fn what_a_graph_cannot_use_is_an_error() {
+fn memory_that_graphs_cannot_use_is_an_error() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mut graph = Graph::new(&bench.context).unwrap();

@@ -28,7 +28,7 @@ fn a_kernel_node_has_the_attributes_that_it_was_given() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 2));
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let mut graph = Graph::new(&bench.context).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let plain = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
@@ -40,9 +40,9 @@ fn a_kernel_node_has_the_attributes_that_it_was_given() {
         let before = graph.kernel_attributes(plain).unwrap();
         let is_one = |cluster| cluster == Dim3::from((1, 1, 1));
         assert!(!before.is_cooperative && before.cluster.is_none_or(is_one));
-        let told = graph.kernel_attributes(given).unwrap();
-        assert!(told.is_cooperative, "{told:?}");
-        assert_eq!(told.priority, -1, "{}", bench.name);
+        let found = graph.kernel_attributes(given).unwrap();
+        assert!(found.is_cooperative, "{found:?}");
+        assert_eq!(found.priority, -1, "{}", bench.name);
         // SAFETY: as above.
         unsafe { graph.set_kernel_attributes(plain, &LaunchAttributes::new().cooperative()) }
             .unwrap();
@@ -82,8 +82,8 @@ fn a_kernel_node_runs_in_clusters() {
         let refused =
             unsafe { graph.add_kernel_with(&[], &kernel, uneven, &attributes, (&mut one,)) };
         assert!(matches!(refused, Err(Error::LaunchConfig(_))));
-        let told = graph.kernel_attributes(node).unwrap();
-        assert_eq!(told.cluster, Some(Dim3::from((2, 1, 1))));
+        let found = graph.kernel_attributes(node).unwrap();
+        assert_eq!(found.cluster, Some(Dim3::from((2, 1, 1))));
         graph.instantiate().unwrap().launch(&stream).unwrap();
         let of = |buffer: &DeviceBuffer<u32>| buffer.to_vec().unwrap()[0];
         assert_eq!((of(&one), of(&two)), (1, 2), "{}", bench.name);
@@ -98,7 +98,7 @@ fn invalid_node_attribute_is_an_error_and_adds_no_node() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 2));
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let mut graph = Graph::new(&bench.context).unwrap();
         let event = event_of(&bench);
         for attributes in [
@@ -120,7 +120,7 @@ fn invalid_node_attribute_is_an_error_and_adds_no_node() {
         let simulator = bench.simulator.as_ref().unwrap();
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 2));
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let mut graph = Graph::new(&bench.context).unwrap();
         let fill = graph.add_fill(&[], &mut x, 5_u32).unwrap();
         let exec = graph.instantiate().unwrap();
@@ -154,7 +154,7 @@ fn a_captured_node_is_made_by_one_call() {
     for bench in everywhere() {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 3));
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let attributes = LaunchAttributes::new().cooperative();
         let captured = Graph::capture(&bench.context, |scope| {
             // SAFETY: the kernel touches N words of each; each has N.

@@ -25,7 +25,7 @@ const TELL: &str = "
     }";
 
 /// A graph with one device-updatable node, which computes `x = 2 * x + y`.
-struct Ground {
+struct Fixture {
     stream: Stream,
     mix: Function,
     x: DeviceBuffer<u32>,
@@ -35,12 +35,12 @@ struct Ground {
     handle: DeviceNode,
 }
 
-impl Ground {
+impl Fixture {
     fn new(bench: &Bench) -> Self {
         let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 10));
         let mut graph = Graph::new(&bench.context).unwrap();
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let node = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
         // SAFETY: no kernel here changes a node.
@@ -59,7 +59,7 @@ impl Ground {
     /// Returns a graph with the same nodes and edges, none of them device-updatable.
     fn plain(&mut self) -> Graph {
         let mut graph = Graph::new(self.stream.context()).unwrap();
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let args = (&mut self.x, &self.y, N);
         // SAFETY: the kernel touches N words of each; each has N.
         unsafe { graph.add_kernel(&[], &self.mix, config, args) }.unwrap();
@@ -86,7 +86,7 @@ fn old_driver_refuses_attribute_and_keeps_node() {
     let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
     let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 10));
     let mut graph = Graph::new(&bench.context).unwrap();
-    let config = LaunchConfig::for_num_elems(N);
+    let config = LaunchConfig::for_num_elems(N).unwrap();
     // SAFETY: the kernel touches N words of each; each has N.
     let node = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
     // SAFETY: the call is refused.
@@ -101,22 +101,22 @@ fn old_driver_refuses_attribute_and_keeps_node() {
 #[test]
 fn kernels_get_distinct_node_handles() {
     for bench in everywhere_since((12, 4)) {
-        let mut ground = Ground::new(&bench);
+        let mut fixture = Fixture::new(&bench);
         // SAFETY: no kernel here changes a node.
-        let again = unsafe { ground.graph.set_device_updatable(ground.node) }.unwrap();
-        assert_eq!(again, ground.handle);
-        let other = Ground::new(&bench);
-        assert_ne!(other.handle, ground.handle);
-        let raw = ground.handle.as_raw().addr() as u64;
+        let again = unsafe { fixture.graph.set_device_updatable(fixture.node) }.unwrap();
+        assert_eq!(again, fixture.handle);
+        let other = Fixture::new(&bench);
+        assert_ne!(other.handle, fixture.handle);
+        let raw = fixture.handle.as_raw().addr() as u64;
         assert_ne!(raw, 0);
-        let mut out = DeviceBuffer::<u64>::zeroed(&ground.stream, 1).unwrap();
+        let mut out = DeviceBuffer::<u64>::zeroed(&fixture.stream, 1).unwrap();
         let tell = bench.kernel(TELL, "tell");
-        let (config, args) = (LaunchConfig::new(1, 1), (&mut out, ground.handle));
+        let (config, args) = (LaunchConfig::new(1, 1), (&mut out, fixture.handle));
         // SAFETY: the kernel writes one number and uses the handle only as a number.
-        unsafe { ground.stream.launch(&tell, config, args) }.unwrap();
+        unsafe { fixture.stream.launch(&tell, config, args) }.unwrap();
         assert_eq!(out.to_vec().unwrap(), [raw], "{}", bench.name);
         // SAFETY: the call is refused.
-        let refused = unsafe { ground.graph.set_device_updatable(other.node) };
+        let refused = unsafe { fixture.graph.set_device_updatable(other.node) };
         assert_eq!(refused, Err(Error::OtherGraph));
     }
 }
@@ -124,28 +124,28 @@ fn kernels_get_distinct_node_handles() {
 #[test]
 fn updatable_executable_launches_after_upload() {
     for bench in everywhere_since((12, 4)) {
-        let mut ground = Ground::new(&bench);
-        let exec = ground.graph.instantiate().unwrap();
-        assert_eq!(exec.launch(&ground.stream), Err(Error::NotUploaded));
-        ground.expect(1);
-        exec.upload(&ground.stream).unwrap();
-        exec.launch(&ground.stream).unwrap();
-        exec.launch(&ground.stream).unwrap();
+        let mut fixture = Fixture::new(&bench);
+        let exec = fixture.graph.instantiate().unwrap();
+        assert_eq!(exec.launch(&fixture.stream), Err(Error::NotUploaded));
+        fixture.expect(1);
+        exec.upload(&fixture.stream).unwrap();
+        exec.launch(&fixture.stream).unwrap();
+        exec.launch(&fixture.stream).unwrap();
         // 2 * (2 * 1 + 10) + 10
-        ground.expect(34);
+        fixture.expect(34);
         // Changes by the host have to be uploaded as well.
-        let fresh = filled(&ground.stream, N, 100);
-        let config = LaunchConfig::for_num_elems(N);
-        let args = (&mut ground.x, &fresh, N);
+        let fresh = filled(&fixture.stream, N, 100);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
+        let args = (&mut fixture.x, &fresh, N);
         // SAFETY: the kernel touches N words of each; each has N. No other node uses them, and no
         // kernel changes this node.
-        unsafe { exec.set_kernel(ground.node, &ground.mix, config, args) }.unwrap();
+        unsafe { exec.set_kernel(fixture.node, &fixture.mix, config, args) }.unwrap();
         drop(fresh);
-        assert_eq!(exec.launch(&ground.stream), Err(Error::NotUploaded));
-        exec.upload(&ground.stream).unwrap();
-        exec.launch(&ground.stream).unwrap();
+        assert_eq!(exec.launch(&fixture.stream), Err(Error::NotUploaded));
+        exec.upload(&fixture.stream).unwrap();
+        exec.launch(&fixture.stream).unwrap();
         // 2 * 34 + 100
-        ground.expect(168);
+        fixture.expect(168);
         exec.close().unwrap();
     }
 }
@@ -153,87 +153,87 @@ fn updatable_executable_launches_after_upload() {
 #[test]
 fn a_graph_that_kernels_change_has_one_executable_at_a_time() {
     for bench in everywhere_since((12, 4)) {
-        let ground = Ground::new(&bench);
-        let first = ground.graph.instantiate().unwrap();
-        let second = ground.graph.instantiate();
+        let fixture = Fixture::new(&bench);
+        let first = fixture.graph.instantiate().unwrap();
+        let second = fixture.graph.instantiate();
         assert!(
             matches!(second, Err(Error::Instantiate(_))),
             "{}: {second:?}",
             bench.name
         );
-        first.upload(&ground.stream).unwrap();
-        first.launch(&ground.stream).unwrap();
+        first.upload(&fixture.stream).unwrap();
+        first.launch(&fixture.stream).unwrap();
         first.close().unwrap();
-        ground.stream.synchronize().unwrap();
-        let second = ground.graph.instantiate().unwrap();
-        second.upload(&ground.stream).unwrap();
-        second.launch(&ground.stream).unwrap();
+        fixture.stream.synchronize().unwrap();
+        let second = fixture.graph.instantiate().unwrap();
+        second.upload(&fixture.stream).unwrap();
+        second.launch(&fixture.stream).unwrap();
         // 2 * (2 * 1 + 10) + 10
-        ground.expect(34);
+        fixture.expect(34);
     }
 }
 
 #[test]
-fn a_node_that_kernels_change_stays_and_its_graph_is_not_copied() {
+fn updatable_nodes_cannot_be_removed_or_copied() {
     for bench in everywhere_since((12, 4)) {
-        let mut ground = Ground::new(&bench);
-        let node = ground.node;
+        let mut fixture = Fixture::new(&bench);
+        let node = fixture.node;
         refused(
-            ground.graph.remove(node),
+            fixture.graph.remove(node),
             "removing a device-updatable node",
         );
-        refused(ground.graph.try_clone().map(drop), "cloning a graph");
+        refused(fixture.graph.try_clone().map(drop), "cloning a graph");
         let mut outer = Graph::new(&bench.context).unwrap();
-        refused(outer.add_child(&[], &ground.graph), "a child graph");
+        refused(outer.add_child(&[], &fixture.graph), "a child graph");
         assert!(outer.is_empty());
-        let exec = ground.graph.instantiate().unwrap();
+        let exec = fixture.graph.instantiate().unwrap();
         refused(exec.set_enabled(node, false), "enabling or disabling");
         assert_eq!(exec.is_enabled(node), Ok(true));
-        exec.upload(&ground.stream).unwrap();
-        exec.launch(&ground.stream).unwrap();
-        ground.expect(12);
+        exec.upload(&fixture.stream).unwrap();
+        exec.launch(&fixture.stream).unwrap();
+        fixture.expect(12);
     }
 }
 
 #[test]
 fn update_rejects_device_updatable_graphs() {
     for bench in everywhere_since((12, 4)) {
-        let mut ground = Ground::new(&bench);
-        let plain = ground.plain();
-        let changed = ground.graph.instantiate().unwrap();
+        let mut fixture = Fixture::new(&bench);
+        let plain = fixture.plain();
+        let changed = fixture.graph.instantiate().unwrap();
         refused(changed.update(&plain), "updating an executable");
         let exec = plain.instantiate().unwrap();
-        refused(exec.update(&ground.graph), "updating from a graph");
+        refused(exec.update(&fixture.graph), "updating from a graph");
         // Both executables are unchanged.
-        exec.launch(&ground.stream).unwrap();
-        ground.expect(12);
-        changed.upload(&ground.stream).unwrap();
-        changed.launch(&ground.stream).unwrap();
-        ground.expect(34);
+        exec.launch(&fixture.stream).unwrap();
+        fixture.expect(12);
+        changed.upload(&fixture.stream).unwrap();
+        changed.launch(&fixture.stream).unwrap();
+        fixture.expect(34);
         // A child graph of the executable cannot have a device-updatable node either.
         let mut outer = Graph::new(&bench.context).unwrap();
         let child = outer.add_child(&[], &plain).unwrap();
         let outer = outer.instantiate().unwrap();
-        refused(outer.set_child(child, &ground.graph), "cloning a graph");
-        outer.launch(&ground.stream).unwrap();
-        ground.expect(78);
+        refused(outer.set_child(child, &fixture.graph), "cloning a graph");
+        outer.launch(&fixture.stream).unwrap();
+        fixture.expect(78);
     }
 }
 
 #[test]
 fn kernels_change_nodes_in_bodies_too() {
     for bench in everywhere_since((12, 4)) {
-        let Ground {
+        let Fixture {
             stream,
             mix,
             mut x,
             y,
             ..
-        } = Ground::new(&bench);
+        } = Fixture::new(&bench);
         let mut graph = Graph::new(&bench.context).unwrap();
         let handle = graph.conditional_handle(Some(1)).unwrap();
         let (outside, mut body) = graph.add_if(&[], handle).unwrap();
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let node = unsafe { body.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
         // SAFETY: no kernel here changes a node.

@@ -18,7 +18,15 @@ fn mixing(bench: &Bench, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) -> Gr
     let mix = bench.kernel(MIX, "mix");
     let mut graph = Graph::new(&bench.context).unwrap();
     // SAFETY: the kernel touches N words of each; each has N.
-    unsafe { graph.add_kernel(&[], &mix, LaunchConfig::for_num_elems(N), (x, y, N)) }.unwrap();
+    unsafe {
+        graph.add_kernel(
+            &[],
+            &mix,
+            LaunchConfig::for_num_elems(N).unwrap(),
+            (x, y, N),
+        )
+    }
+    .unwrap();
     graph.instantiate().unwrap()
 }
 
@@ -35,19 +43,19 @@ fn a_launch_is_one_call_unless_something_was_done_in_between() {
             .map(|(name, count)| (name.to_string(), count));
         named.collect::<Vec<_>>()
     };
-    let (home, other) = (bench.stream(), bench.stream());
-    let (mut x, y) = (filled(&home, N, 1), filled(&home, N, 2));
+    let (owner, other) = (bench.stream(), bench.stream());
+    let (mut x, y) = (filled(&owner, N, 1), filled(&owner, N, 2));
     let exec = mixing(&bench, &mut x, &y);
-    exec.launch(&home).unwrap();
+    exec.launch(&owner).unwrap();
     let one = [("cuGraphLaunch".to_owned(), 1)];
-    assert_eq!(calls(&|| exec.launch(&home).unwrap()), one);
+    assert_eq!(calls(&|| exec.launch(&owner).unwrap()), one);
     // The driver orders the launches of one executable.
     assert_eq!(calls(&|| exec.launch(&other).unwrap()), one);
-    assert_eq!(calls(&|| exec.launch(&home).unwrap()), one);
+    assert_eq!(calls(&|| exec.launch(&owner).unwrap()), one);
     // The read waits for the last launch, on the same stream.
     let _ = x.to_vec().unwrap();
     // The use on the owning stream left an event, which a launch on that stream need not wait for.
-    assert_eq!(calls(&|| exec.launch(&home).unwrap()), one);
+    assert_eq!(calls(&|| exec.launch(&owner).unwrap()), one);
     // The first launch on another stream waits for the untracked uses on the owning stream; later
     // launches wait for one use.
     let _ = x.to_vec().unwrap();
@@ -58,14 +66,14 @@ fn a_launch_is_one_call_unless_something_was_done_in_between() {
         ("cuStreamWaitEvent".to_owned(), 1),
     ];
     assert_eq!(calls(&|| exec.launch(&other).unwrap()), waited);
-    assert_eq!(calls(&|| exec.launch(&home).unwrap()), one);
+    assert_eq!(calls(&|| exec.launch(&owner).unwrap()), one);
 }
 
 #[test]
 fn threads_launch_executables_that_share_memory() {
     for bench in everywhere() {
-        let home = bench.stream();
-        let (mut x, mut y) = (filled(&home, N, 0), filled(&home, N, 1));
+        let owner = bench.stream();
+        let (mut x, mut y) = (filled(&owner, N, 0), filled(&owner, N, 1));
         let (add, swap) = (mixing(&bench, &mut x, &y), {
             let mut graph = Graph::new(&bench.context).unwrap();
             graph.add_fill(&[], &mut y, 1_u32).unwrap();
@@ -86,8 +94,14 @@ fn threads_launch_executables_that_share_memory() {
             let mut seen = filled(&reader, N, 0);
             for _ in 0..8 {
                 // SAFETY: the kernel touches N words of each; each has N.
-                unsafe { reader.launch(&copy, LaunchConfig::for_num_elems(N), (&x, &mut seen, N)) }
-                    .unwrap();
+                unsafe {
+                    reader.launch(
+                        &copy,
+                        LaunchConfig::for_num_elems(N).unwrap(),
+                        (&x, &mut seen, N),
+                    )
+                }
+                .unwrap();
                 let words = seen.to_vec().unwrap();
                 // A reader never observes a partial launch.
                 assert!(words.iter().all(|word| *word == words[0]), "{}", bench.name);
@@ -104,7 +118,7 @@ fn nodes_get_other_parameters_from_the_next_launch_on() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mix = bench.kernel(MIX, "mix");
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 1));
         let (mut out, mut other) = (filled(&stream, N, 0), filled(&stream, N, 0));
         let called = Arc::new(AtomicU32::new(0));
@@ -188,7 +202,7 @@ fn executable_updates_to_graph_of_same_shape() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mix = bench.kernel(MIX, "mix");
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let mut out = filled(&stream, N, 0);
         let build = |out: &mut DeviceBuffer<u32>, value: u32, is_longer: bool| {
             let (mut x, y) = (filled(&stream, N, 9), filled(&stream, N, value));
@@ -231,7 +245,7 @@ fn executable_updates_to_graph_of_same_shape() {
 }
 
 #[test]
-fn a_panic_of_a_closure_is_told_and_the_stream_goes_on() {
+fn a_panic_of_a_closure_leaves_the_stream_usable() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, N, 0);
@@ -243,8 +257,8 @@ fn a_panic_of_a_closure_is_told_and_the_stream_goes_on() {
             exec.launch(&stream).unwrap();
             assert_all(&x, 3, &bench.name);
             let message = String::from("on purpose");
-            let told = Error::HostFunctionPanicked { message };
-            assert_eq!(exec.check_host(), Err(told));
+            let expected = Error::HostFunctionPanicked { message };
+            assert_eq!(exec.check_host(), Err(expected));
             assert_eq!(exec.check_host(), Ok(()));
         }
     }
@@ -285,7 +299,7 @@ fn host_memory(bench: &Bench) {
             bench.name
         );
     }
-    let borrowed = |result: Result<(), Error>| matches!(result, Err(Error::Borrowed { .. }));
+    let borrowed = |result: Result<(), Error>| matches!(result, Err(Error::HostGuardExists { .. }));
     {
         let reading = input.read().unwrap();
         // The graph only reads the memory too.

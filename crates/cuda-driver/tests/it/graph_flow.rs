@@ -46,7 +46,7 @@ fn launch_order_edges_connect_kernels_only() {
             filled(&stream, N, 0),
         );
         let mut graph = Graph::new(&bench.context).unwrap();
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let first = unsafe { graph.add_kernel(&[], &copy, config, (&x, &mut y, N)) }.unwrap();
         let edge = first.launch_order_edge();

@@ -58,7 +58,7 @@ fn everything(
     closure: Arc<()>,
 ) -> (GraphExec, GraphHostBuffer<u32>) {
     let (mix, copy) = (bench.kernel(MIX, "mix"), bench.kernel(COPY, "copy"));
-    let config = LaunchConfig::for_num_elems(N);
+    let config = LaunchConfig::for_num_elems(N).unwrap();
     let (mut x, y, mut z) = (
         filled(stream, N, 0),
         filled(stream, N, 1),
@@ -134,7 +134,7 @@ fn a_graph_that_is_dropped_while_it_runs_runs_to_its_end() {
         let held_up = graph
             .add_host(&[], move || waiting.lock().unwrap().recv().unwrap())
             .unwrap();
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let after = [held_up.edge()];
         // SAFETY: the kernel touches N words of each; each has N.
         unsafe { graph.add_kernel(&after, &mix, config, (&mut x, &y, N)) }.unwrap();
@@ -154,7 +154,7 @@ fn a_graph_that_is_dropped_while_it_runs_runs_to_its_end() {
 }
 
 #[test]
-fn held_memory_goes_with_the_last_graph_that_holds_it() {
+fn leased_memory_is_freed_with_its_last_graph() {
     for bench in everywhere() {
         let stream = bench.stream();
         let count = || live(&bench).map(|[.., allocations, _]| allocations);
@@ -220,7 +220,7 @@ fn replaced_owners_are_dropped_after_last_launch() {
             let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
             let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 2));
             let mut graph = Graph::new(&bench.context).unwrap();
-            let config = LaunchConfig::for_num_elems(N);
+            let config = LaunchConfig::for_num_elems(N).unwrap();
             // SAFETY: the kernel touches N words of each; each has N.
             let node = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
             let exec = graph.instantiate().unwrap();
@@ -249,7 +249,7 @@ fn replaced_owners_are_dropped_after_last_launch() {
 }
 
 #[test]
-fn an_executable_of_a_graph_that_is_gone_keeps_its_node_handles() {
+fn an_executable_outlives_its_graph_and_keeps_node_handles() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, N, 0);

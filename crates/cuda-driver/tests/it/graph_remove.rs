@@ -94,7 +94,7 @@ fn removed_nodes_owners_drop_with_last_executable() {
 }
 
 #[test]
-fn bodies_go_with_their_node() {
+fn bodies_are_removed_with_their_node() {
     if !has_version((12, 3)) {
         return;
     }
@@ -130,7 +130,7 @@ fn bodies_go_with_their_node() {
 }
 
 #[test]
-fn an_edge_that_keeps_two_nodes_apart_stays() {
+fn an_edge_that_prevents_a_race_is_not_removed() {
     for bench in everywhere() {
         let stream = bench.stream();
         let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 0));
@@ -154,7 +154,7 @@ fn an_edge_that_keeps_two_nodes_apart_stays() {
 }
 
 #[test]
-fn what_cannot_be_taken_out_is_an_error() {
+fn removal_of_required_nodes_is_an_error() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mut x = filled(&stream, N, 0);
@@ -172,7 +172,7 @@ fn what_cannot_be_taken_out_is_an_error() {
                 .add_node(|graph, after| {
                     let refused = graph.remove(fill);
                     assert!(matches!(refused, Err(Error::Capturing { .. })));
-                    let config = LaunchConfig::for_num_elems(N);
+                    let config = LaunchConfig::for_num_elems(N).unwrap();
                     // SAFETY: the kernel touches N words of each; each has N.
                     unsafe { graph.add_kernel(after, &mix, config, (&mut x, &y, N)) }
                 })
@@ -201,7 +201,7 @@ fn removal_keeps_dependencies_of_partial_edges() {
             filled(&stream, N, 0),
         );
         let mut graph = Graph::new(&bench.context).unwrap();
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let first = unsafe { graph.add_kernel(&[], &copy, config, (&from, &mut x, N)) }.unwrap();
         // SAFETY: as above.

@@ -134,7 +134,7 @@ fn an_edge_that_fails_leaves_no_node_without_it() {
 }
 
 #[test]
-fn what_a_body_comes_to_use_closes_no_circle() {
+fn memory_used_in_a_body_creates_no_cycle() {
     for bench in everywhere_since((12, 3)) {
         let stream = bench.stream();
         let (mut x, mut y, mut z) = (
@@ -170,7 +170,7 @@ impl Drop for Asks {
 }
 
 #[test]
-fn a_closure_that_is_refused_may_use_the_executable_as_it_goes() {
+fn a_refused_closure_may_use_the_executable_in_its_drop() {
     for bench in everywhere() {
         let (mut graph, mut other) = (
             Graph::new(&bench.context).unwrap(),

@@ -87,7 +87,7 @@ fn a_call_that_is_dropped_is_called_all_the_same() {
 }
 
 #[test]
-fn what_a_host_function_drops_is_given_back_by_another_thread() {
+fn drops_in_a_host_function_are_deferred_to_a_thread() {
     for seed in 0..8 {
         let bench = software(late(seed));
         let simulator = bench.simulator.clone().unwrap();
@@ -133,7 +133,7 @@ fn what_a_host_function_drops_is_given_back_by_another_thread() {
 }
 
 #[test]
-fn the_last_handle_of_a_context_may_go_inside_a_host_function() {
+fn a_host_function_may_drop_the_last_context_handle() {
     for seed in 0..8 {
         let bench = software(late(seed));
         let simulator = bench.simulator.clone().unwrap();
@@ -157,7 +157,7 @@ fn refused(trace: &[TraceEntry]) -> Vec<String> {
 
 /// This includes the staging block of its copies, which was in use.
 #[test]
-fn what_is_given_back_late_goes_before_its_context() {
+fn deferred_frees_precede_the_end_of_the_context() {
     let bench = software(Builder::new().trace(true));
     let simulator = bench.simulator.clone().unwrap();
     let (stream, last) = (bench.stream(), bench.stream());
@@ -210,7 +210,7 @@ fn closed_context_waits_for_late_releases() {
 }
 
 #[test]
-fn a_lost_device_releases_host_functions_and_tells_their_calls() {
+fn a_lost_device_releases_host_functions() {
     for seed in 0..6 {
         let bench = software(late(seed));
         let simulator = bench.simulator.clone().unwrap();
@@ -266,7 +266,7 @@ fn stream_may_wait_for_host_function_of_another_reader() {
         let source = DeviceBuffer::from_host(&first, &[7_u32; 64]).unwrap();
         let mut other = DeviceBuffer::from_host(&second, &[0_u32; 64]).unwrap();
         let copy = bench.kernel(COPY, "copy");
-        let config = LaunchConfig::for_num_elems(64);
+        let config = LaunchConfig::for_num_elems(64).unwrap();
         // SAFETY: the kernel reads 64 words of the one and writes 64 of the other; each has 64.
         unsafe { first.launch(&copy, config, (&source, &mut other, 64_u32)) }.unwrap();
         let (open, gate) = mpsc::channel::<()>();
@@ -289,18 +289,18 @@ fn stream_may_wait_for_host_function_of_another_reader() {
 #[test]
 fn queueing_threads_are_waited_for_separately() {
     for bench in everywhere() {
-        let home = bench.stream();
+        let owner = bench.stream();
         let (a, b) = (bench.stream(), bench.stream());
-        let source = DeviceBuffer::from_host(&home, &[3_u32; 16]).unwrap();
+        let source = DeviceBuffer::from_host(&owner, &[3_u32; 16]).unwrap();
         let copy = bench.kernel(COPY, "copy");
-        let config = LaunchConfig::for_num_elems(16);
+        let config = LaunchConfig::for_num_elems(16).unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..20 {
-                    home.launch_host(|| ()).unwrap().wait().unwrap();
+                    owner.launch_host(|| ()).unwrap().wait().unwrap();
                 }
             });
-            for stream in [&home, &a, &b] {
+            for stream in [&owner, &a, &b] {
                 let (source, copy) = (&source, &copy);
                 scope.spawn(move || {
                     for _ in 0..20 {

@@ -73,7 +73,7 @@ fn a_typed_kernel_a_tuple_and_a_list_do_the_same() {
             .collect();
         let mut x = DeviceBuffer::from_host(&stream, &x).unwrap();
         let y = DeviceBuffer::from_host(&stream, &y).unwrap();
-        let config = LaunchConfig::for_num_elems(777);
+        let config = LaunchConfig::for_num_elems(777).unwrap();
         // SAFETY: the kernel touches 777 words of each; each has 777.
         unsafe { stream.launch(&mix, config, (&mut x, &y, 777_u32)) }.unwrap();
         // SAFETY: as above.
@@ -126,7 +126,7 @@ fn a_list_is_ordered_across_streams() {
         let input = DeviceBuffer::from_host(&one, &input).unwrap();
         let mut middle = DeviceBuffer::<u32>::zeroed(&one, n as usize).unwrap();
         let mut output = DeviceBuffer::<u32>::zeroed(&two, n as usize).unwrap();
-        let config = LaunchConfig::for_num_elems(n);
+        let config = LaunchConfig::for_num_elems(n).unwrap();
         let mut first = ArgList::new();
         first.push(&input).push(&mut middle).push(n);
         // SAFETY: the kernel reads n words of the one and writes n of the other.
@@ -157,12 +157,12 @@ fn a_list_that_does_not_match_is_an_error() {
 #[test]
 fn no_form_of_launch_allocates() {
     let bench = software(Builder::new());
-    let (home, other) = (bench.stream(), bench.stream());
+    let (owner, other) = (bench.stream(), bench.stream());
     let copy = bench.kernel(COPY, "copy");
     let typed: Kernel<(Reads<u32>, Writes<u32>, u32)> = copy.typed().unwrap();
-    let input = DeviceBuffer::<u32>::zeroed(&home, 8).unwrap();
-    let mut output = DeviceBuffer::<u32>::zeroed(&home, 8).unwrap();
-    let mut elsewhere = DeviceBuffer::<u32>::zeroed(&home, 8).unwrap();
+    let input = DeviceBuffer::<u32>::zeroed(&owner, 8).unwrap();
+    let mut output = DeviceBuffer::<u32>::zeroed(&owner, 8).unwrap();
+    let mut elsewhere = DeviceBuffer::<u32>::zeroed(&owner, 8).unwrap();
     let config = LaunchConfig::new(1, 8);
     // Every call fails before the software driver allocates, so only this crate is counted.
     let rule = cuda_sim::Rule::new(Status::CUDA_ERROR_INVALID_VALUE).function("cuLaunchKernel");
@@ -171,10 +171,10 @@ fn no_form_of_launch_allocates() {
         let args = (&input, &mut output, 8_u32);
         let _ = if with_typed {
             // SAFETY: the kernel does not run.
-            unsafe { typed.launch(&home, config, args) }
+            unsafe { typed.launch(&owner, config, args) }
         } else {
             // SAFETY: the kernel does not run.
-            unsafe { home.launch(&copy, config, args) }
+            unsafe { owner.launch(&copy, config, args) }
         };
     };
     let driver_alone = allocations(|| launch(true));
@@ -191,7 +191,7 @@ fn no_form_of_launch_allocates() {
         let mut list = ArgList::new();
         list.push(&input).push(&mut elsewhere).push(8_u32);
         // SAFETY: the kernel does not run.
-        let _ = unsafe { home.launch(&copy, config, &list) };
+        let _ = unsafe { owner.launch(&copy, config, &list) };
     });
     assert_eq!(counted, driver_alone);
     drop(other);
@@ -301,7 +301,7 @@ fn attributes_that_only_change_how_it_runs_leave_the_result() {
         .chain(carveout)
         {
             let mut output = DeviceBuffer::<u32>::zeroed(&stream, n as usize).unwrap();
-            let config = LaunchConfig::for_num_elems(n);
+            let config = LaunchConfig::for_num_elems(n).unwrap();
             // SAFETY: the kernel reads n words of the one and writes n of the other.
             let result =
                 unsafe { stream.launch_with(&copy, config, &attributes, (&input, &mut output, n)) };
@@ -317,7 +317,7 @@ fn attributes_that_only_change_how_it_runs_leave_the_result() {
 }
 
 #[test]
-fn what_attributes_cannot_be_is_an_error_that_names_the_numbers() {
+fn invalid_attributes_are_errors_that_name_the_numbers() {
     for bench in everywhere() {
         let stream = bench.stream();
         let copy = bench.kernel(COPY, "copy");
@@ -358,7 +358,7 @@ fn what_attributes_cannot_be_is_an_error_that_names_the_numbers() {
 }
 
 #[test]
-fn attributes_of_a_function_are_what_its_source_says() {
+fn attributes_of_a_function_match_its_source() {
     for bench in everywhere() {
         let function = bench.kernel(SHARED_TAIL, "shared_tail");
         assert_eq!(function.static_shared_bytes().unwrap(), 0);
@@ -422,7 +422,7 @@ fn occupancy_agrees_with_itself() {
             bench.name
         );
 
-        let n = 100_000;
+        let n = 100_000_u32;
         let config = function.config_for_num_elems(n).unwrap();
         assert_eq!(config.block.count(), u64::from(best.block));
         assert!(config.grid.count() * config.block.count() >= u64::from(n));

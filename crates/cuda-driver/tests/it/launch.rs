@@ -24,7 +24,7 @@ fn a_launch_computes_what_the_host_computes() {
             let y: Vec<u32> = (0..n).map(|i| i ^ 0xdead_beef).collect();
             let mut x_device = DeviceBuffer::from_host(&stream, &x).unwrap();
             let y_device = DeviceBuffer::from_host(&stream, &y).unwrap();
-            let config = LaunchConfig::for_num_elems(n);
+            let config = LaunchConfig::for_num_elems(n).unwrap();
             // SAFETY: the kernel reads n words of `y` and reads and writes n words of `x`; each has
             // n.
             unsafe { stream.launch(&mix, config, (&mut x_device, &y_device, n)) }.unwrap();
@@ -50,8 +50,14 @@ fn views_are_arguments_too() {
         let to = x_device.slice_mut(100..300).unwrap();
         let from = y_device.slice(700..900).unwrap();
         // SAFETY: the kernel touches 200 words of each view; each has 200.
-        unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(200), (to, from, 200_u32)) }
-            .unwrap();
+        unsafe {
+            stream.launch(
+                &mix,
+                LaunchConfig::for_num_elems(200).unwrap(),
+                (to, from, 200_u32),
+            )
+        }
+        .unwrap();
         let mut want = x.clone();
         want[100..300].copy_from_slice(&mixed(&x[100..300], &y[700..900]));
         assert_eq!(x_device.to_vec().unwrap(), want, "{}", bench.name);
@@ -65,7 +71,7 @@ fn wrong_arguments_are_refused_before_the_launch() {
         let copy = bench.kernel(COPY, "copy");
         let input = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
         let mut output = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
-        let config = LaunchConfig::for_num_elems(4);
+        let config = LaunchConfig::for_num_elems(4).unwrap();
         stream.synchronize().unwrap();
         if let Some(simulator) = &bench.simulator {
             simulator.reset_calls();
@@ -178,7 +184,7 @@ fn objects_of_another_context_are_errors() {
     let theirs = other.default_stream().unwrap();
     let ours = bench.stream();
     let copy = bench.kernel(COPY, "copy");
-    let config = LaunchConfig::for_num_elems(1);
+    let config = LaunchConfig::for_num_elems(1).unwrap();
     let input = DeviceBuffer::<u32>::zeroed(&ours, 1).unwrap();
     let mut output = DeviceBuffer::<u32>::zeroed(&theirs, 1).unwrap();
     let is_other = |result: cuda_driver::Result<()>, what: &str| match result.unwrap_err() {
@@ -204,7 +210,7 @@ fn objects_of_another_context_are_errors() {
 }
 
 #[test]
-fn on_a_driver_that_does_not_tell_parameters_the_ptx_does() {
+fn old_drivers_take_the_parameters_from_the_ptx() {
     let bench = software(Builder::new().version(12020));
     let stream = bench.stream();
     let mix = bench.kernel(MIX, "mix");
@@ -219,15 +225,22 @@ fn on_a_driver_that_does_not_tell_parameters_the_ptx_does() {
     let y = DeviceBuffer::from_host(&stream, &[100_u32, 200]).unwrap();
     // SAFETY: the kernel touches two words of each; each has two. The second launch has too few
     // arguments and is refused.
-    unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(2), (&mut x, &y, 2_u32)) }.unwrap();
+    unsafe {
+        stream.launch(
+            &mix,
+            LaunchConfig::for_num_elems(2).unwrap(),
+            (&mut x, &y, 2_u32),
+        )
+    }
+    .unwrap();
     // SAFETY: as above.
-    let few = unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(2), (&mut x, &y)) };
+    let few = unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(2).unwrap(), (&mut x, &y)) };
     assert!(matches!(few, Err(Error::Argument(_))), "{few:?}");
     assert_eq!(x.to_vec().unwrap(), [110, 212]);
 }
 
 #[test]
-fn the_driver_and_the_ptx_tell_the_same_parameters() {
+fn the_driver_and_the_ptx_agree_on_parameters() {
     let ptx = "
         .version 7.0
         .target sm_52
@@ -235,10 +248,10 @@ fn the_driver_and_the_ptx_tell_the_same_parameters() {
         .visible .entry k(.param .u8 a, .param .u16 b, .param .u64 .ptr .global .align 4 c, .param .f32 d,
             .param .align 16 .b8 e[48], .param .f64 f, .param .align 1 .b8 g[3], .param .u32 h) { ret; }";
     for bench in everywhere() {
-        let told = Ptx::new(ptx).unwrap().signatures().unwrap();
+        let signatures = Ptx::new(ptx).unwrap().signatures().unwrap();
         assert_eq!(
             bench.kernel(ptx, "k").parameters(),
-            Some(told[0].parameters.as_slice()),
+            Some(signatures[0].parameters.as_slice()),
             "{}",
             bench.name
         );

@@ -27,7 +27,7 @@ fn cycles(full: u64, daily: u64) -> u64 {
 }
 
 /// State that the threads share.
-struct Rig {
+struct Fixture {
     contexts: [Context; 2],
     kernel: Function,
     pool: CachingPool,
@@ -38,7 +38,7 @@ struct Rig {
     calls: Arc<AtomicU32>,
 }
 
-impl Rig {
+impl Fixture {
     fn new(one: &Context, two: Context, is_failing: bool) -> Self {
         let module = Module::load(one, &Ptx::new(COPY).unwrap()).unwrap();
         Self {
@@ -80,7 +80,7 @@ impl Rig {
 
     fn cycle(&self, cycle: u64, random: &mut fastrand::Rng) -> Result<(), Error> {
         let [one, two] = &self.contexts;
-        let home = one.default_stream()?;
+        let owner = one.default_stream()?;
         let words = vec![random.u32(..); random.usize(..MOST)];
         let n = u32::try_from(words.len()).unwrap();
         if cycle % 2000 == 1999 {
@@ -94,28 +94,28 @@ impl Rig {
         }
         match random.u32(..9) {
             0 => {
-                let mut zeroes = DeviceBuffer::<u32>::zeroed(&home, words.len())?;
+                let mut zeroes = DeviceBuffer::<u32>::zeroed(&owner, words.len())?;
                 zeroes.fill(7)?;
                 zeroes.close()?;
             }
             1 => {
-                let buffer = DeviceBuffer::from_host(&home, &words)?;
+                let buffer = DeviceBuffer::from_host(&owner, &words)?;
                 assert_eq!(buffer.to_vec()?, words);
             }
             // The source and its stream are dropped before the copy that was made from it.
             2 => {
                 let stream = Stream::new(one, StreamFlags::NON_BLOCKING, 0)?;
                 let source = DeviceBuffer::from_host(&stream, &words)?;
-                let mut copy = DeviceBuffer::<u32>::zeroed(&home, words.len())?;
+                let mut copy = DeviceBuffer::<u32>::zeroed(&owner, words.len())?;
                 copy.as_mut_slice().copy_from(&source.as_slice())?;
                 drop((stream, source));
                 assert_eq!(copy.to_vec()?, words);
             }
             3 => {
                 let stream = Stream::new(one, StreamFlags::NON_BLOCKING, 0)?;
-                let source = DeviceBuffer::from_host(&home, &words[..words.len().min(64)])?;
-                let mut copy = DeviceBuffer::<u32>::zeroed(&home, source.len())?;
-                let config = LaunchConfig::for_num_elems(n.min(64));
+                let source = DeviceBuffer::from_host(&owner, &words[..words.len().min(64)])?;
+                let mut copy = DeviceBuffer::<u32>::zeroed(&owner, source.len())?;
+                let config = LaunchConfig::for_num_elems(n.min(64)).unwrap();
                 // SAFETY: the kernel reads at most `n` words of one buffer and writes as many of
                 // the other; each has `n`.
                 unsafe { stream.launch(&self.kernel, config, (&source, &mut copy, n.min(64)))? };
@@ -123,7 +123,7 @@ impl Rig {
             }
             4 => {
                 let pinned = PinnedBuffer::from_host(one, &words, PinnedFlags::empty())?;
-                let mut buffer = DeviceBuffer::<u32>::zeroed_in(&self.pool, &home, words.len())?;
+                let mut buffer = DeviceBuffer::<u32>::zeroed_in(&self.pool, &owner, words.len())?;
                 buffer.copy_from_pinned(&pinned)?;
                 drop(pinned);
                 assert_eq!(buffer.to_vec()?, words);
@@ -133,11 +133,11 @@ impl Rig {
                     Event::new(one, EventFlags::DISABLE_TIMING)?,
                     Stream::new(two, StreamFlags::NON_BLOCKING, 0)?,
                 );
-                event.record(&home)?;
+                event.record(&owner)?;
                 stream.wait(&event)?;
             }
             6 => {
-                let source = DeviceBuffer::from_host_in(&self.pool, &home, &words)?;
+                let source = DeviceBuffer::from_host_in(&self.pool, &owner, &words)?;
                 let mut there = DeviceBuffer::<u32>::zeroed(&two.default_stream()?, words.len())?;
                 there.as_mut_slice().copy_from_peer(&source.as_slice())?;
                 drop(source);
@@ -147,10 +147,13 @@ impl Rig {
             // stream while it runs.
             8 => {
                 let stream = Stream::new(one, StreamFlags::NON_BLOCKING, 0)?;
-                let source = DeviceBuffer::from_host(&home, &words)?;
-                let mut copy = DeviceBuffer::<u32>::zeroed(&home, words.len())?;
+                let source = DeviceBuffer::from_host(&owner, &words)?;
+                let mut copy = DeviceBuffer::<u32>::zeroed(&owner, words.len())?;
                 let mut graph = Graph::new(one)?;
-                let (config, args) = (LaunchConfig::for_num_elems(n), (&source, &mut copy, n));
+                let (config, args) = (
+                    LaunchConfig::for_num_elems(n).unwrap(),
+                    (&source, &mut copy, n),
+                );
                 // SAFETY: the kernel reads at most `n` words of one buffer and writes as many of
                 // the other; each has `n`.
                 let node = unsafe { graph.add_kernel(&[], &self.kernel, config, args) }?;
@@ -167,7 +170,7 @@ impl Rig {
             }
             _ => {
                 let _current = two.make_current()?;
-                let mut halves = DeviceBuffer::from_host(&home, &words)?;
+                let mut halves = DeviceBuffer::from_host(&owner, &words)?;
                 let (mut low, high) = halves.as_mut_slice().split_at_mut(words.len() / 2).unwrap();
                 low.set_zero()?;
                 assert_eq!(high.as_slice().to_vec()?, words[words.len() / 2..]);
@@ -193,10 +196,10 @@ fn a_million_cycles_on_eight_threads_leave_nothing() {
     let bench = software(Builder::new().devices(2));
     let simulator = bench.simulator.unwrap();
     let two = bench.context.driver().device(1).unwrap();
-    let rig = Rig::new(&bench.context, two.primary_context().unwrap(), false);
-    rig.run(cycles(1_000_000, 4_000), 1_000_000);
-    let calls = Arc::clone(&rig.calls);
-    drop((rig, bench.context, two));
+    let fixture = Fixture::new(&bench.context, two.primary_context().unwrap(), false);
+    fixture.run(cycles(1_000_000, 4_000), 1_000_000);
+    let calls = Arc::clone(&fixture.calls);
+    drop((fixture, bench.context, two));
     nothing_is_left(&simulator);
     assert!(calls.load(Ordering::Relaxed) > 100);
     assert_eq!(Arc::strong_count(&calls), 1, "closures were leaked");
@@ -208,7 +211,7 @@ fn cycles_that_fail_half_way_leave_nothing() {
     let bench = software(Builder::new().devices(2));
     let simulator = bench.simulator.unwrap();
     let two = bench.context.driver().device(1).unwrap();
-    let rig = Rig::new(&bench.context, two.primary_context().unwrap(), true);
+    let fixture = Fixture::new(&bench.context, two.primary_context().unwrap(), true);
     let making = [
         "cuMemAllocAsync",
         "cuMemHostAlloc",
@@ -229,10 +232,10 @@ fn cycles_that_fail_half_way_leave_nothing() {
         let fails = Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function(call);
         simulator.add_rule(fails.random(0.05, seed));
     }
-    rig.run(cycles(200_000, 4_000), 200_000);
-    assert!(rig.failed.load(Ordering::Relaxed) > 100);
+    fixture.run(cycles(200_000, 4_000), 200_000);
+    assert!(fixture.failed.load(Ordering::Relaxed) > 100);
     simulator.clear_rules();
-    drop((rig, bench.context, two));
+    drop((fixture, bench.context, two));
     nothing_is_left(&simulator);
 }
 
@@ -245,19 +248,19 @@ fn a_gpu_gets_all_memory_back_by_itself() {
         return;
     };
     let two = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
-    let rig = Rig::new(&bench.context, two, false);
-    let free = |rig: &Rig| {
-        rig.pool.trim_to(0);
-        for context in &rig.contexts {
+    let fixture = Fixture::new(&bench.context, two, false);
+    let free = |fixture: &Fixture| {
+        fixture.pool.trim_to(0);
+        for context in &fixture.contexts {
             context.synchronize().unwrap();
         }
-        rig.contexts[0].memory_info().unwrap().0
+        fixture.contexts[0].memory_info().unwrap().0
     };
     // Lets the driver make the allocations that it keeps.
-    rig.run(20_000, 20_000);
-    let before = free(&rig);
-    rig.run(100_000, 100_000);
-    let after = free(&rig);
+    fixture.run(20_000, 20_000);
+    let before = free(&fixture);
+    fixture.run(100_000, 100_000);
+    let after = free(&fixture);
     println!("free before: {before} bytes, after: {after} bytes");
     // A difference of a few of the driver's pages of 2 MiB is not a leak: a leak in every hundredth
     // cycle would add up to 4 GiB.

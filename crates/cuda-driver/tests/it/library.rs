@@ -21,7 +21,14 @@ fn mix(stream: &Stream, function: &Function, x: &[u32], y: &[u32]) -> Vec<u32> {
     let y = DeviceBuffer::from_host(stream, y).unwrap();
     let n = x.len() as u32;
     // SAFETY: the kernel touches `n` words of each; each has `n`.
-    unsafe { stream.launch(function, LaunchConfig::for_num_elems(n), (&mut out, &y, n)) }.unwrap();
+    unsafe {
+        stream.launch(
+            function,
+            LaunchConfig::for_num_elems(n).unwrap(),
+            (&mut out, &y, n),
+        )
+    }
+    .unwrap();
     out.to_vec().unwrap()
 }
 
@@ -46,7 +53,7 @@ fn one_kernel_runs_in_every_context() {
         let stream = bench.stream();
         let mut x = DeviceBuffer::<u32>::zeroed(&stream, 1).unwrap();
         let y = DeviceBuffer::<u32>::zeroed(&stream, 1).unwrap();
-        let config = LaunchConfig::for_num_elems(1);
+        let config = LaunchConfig::for_num_elems(1).unwrap();
         // SAFETY: the launch is refused.
         let error = unsafe { stream.launch(&function, config, (&mut x, &y, 1_u32)) }.unwrap_err();
         assert!(matches!(error, Error::OtherContext { .. }), "{error}");
@@ -103,7 +110,7 @@ fn each_context_has_its_own_variables() {
         let own = Context::new(device, ContextFlags::empty()).unwrap();
         let library = load(device.driver(), VARIABLES);
         let bump = library.kernel("bump").unwrap();
-        let streams = [&bench.context, &own].map(|context| new_stream(context));
+        let streams = [&bench.context, &own].map(new_stream);
         for (stream, by) in streams.iter().zip([10_u32, 100]) {
             let bump = bump.function(stream.context()).unwrap();
             let counter: Global<u32> = library.global("counter", stream).unwrap();
@@ -140,7 +147,7 @@ fn a_library_waits_for_every_context_that_it_was_used_in() {
             let mut x = DeviceBuffer::from_host(&stream, &[7_u32]).unwrap();
             let y = DeviceBuffer::from_host(&stream, &[1_u32]).unwrap();
             let mix = library.kernel("mix").unwrap().function(context).unwrap();
-            let config = LaunchConfig::for_num_elems(1);
+            let config = LaunchConfig::for_num_elems(1).unwrap();
             // SAFETY: the kernel touches one word of each.
             unsafe { stream.launch(&mix, config, (&mut x, &y, 1_u32)) }.unwrap();
             outputs.push((x, y));
@@ -182,7 +189,7 @@ fn a_library_whose_kernels_may_still_run_stays_loaded() {
 }
 
 #[test]
-fn what_a_library_has_not_is_an_error() {
+fn unknown_names_in_a_library_are_errors() {
     for bench in everywhere() {
         let driver = bench.context.driver();
         let library = load(driver, MIX);

@@ -66,7 +66,7 @@ fn an_unlinked_half_does_not_load() {
 }
 
 #[test]
-fn what_is_linked_can_be_linked_again() {
+fn linked_images_can_be_linked_again() {
     for bench in everywhere() {
         let mut first = linker(&bench.context);
         first.add(&ptx(CALLEE), "callee").unwrap();
@@ -91,7 +91,7 @@ fn what_is_linked_can_be_linked_again() {
 }
 
 #[test]
-fn a_name_that_nobody_defines_is_in_the_log() {
+fn an_undefined_name_is_in_the_log() {
     for bench in everywhere() {
         let mut linker = linker(&bench.context);
         linker.add(&ptx(CALLER), "caller").unwrap();
@@ -183,7 +183,7 @@ fn files_are_linked_too() {
 /// The buffers of the link stay alive until another thread destroys it; AddressSanitizer checks
 /// this.
 #[test]
-fn a_link_may_go_inside_a_host_function() {
+fn a_host_function_may_drop_a_linker() {
     let bench = software(Builder::new());
     let simulator = bench.simulator.as_ref().unwrap();
     let mut linker = linker(&bench.context);

@@ -28,7 +28,7 @@ fn queue_trap(bench: &Bench, kernel: &Function, stream: &Stream) {
 }
 
 #[test]
-fn what_is_pending_when_the_device_is_lost_ends_within_a_second() {
+fn device_loss_ends_pending_work_within_a_second() {
     in_processes("lost::child_with_everything_pending");
 }
 
@@ -93,7 +93,7 @@ fn child_with_everything_pending() {
         drops.load(Ordering::SeqCst) == 1
     });
     assert!(start.elapsed() < SECOND, "{:?}", start.elapsed());
-    println!("told: all ended {:?} after the error", start.elapsed());
+    println!("note: all ended {:?} after the error", start.elapsed());
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn child_with_a_copy_in_flight() {
         let copy = match source.copy_to_pinned_async(pinned, &copying) {
             Ok(copy) => copy,
             Err(error) => {
-                println!("told: no copy was in flight when the error came");
+                println!("note: no copy was in flight when the error came");
                 assert_eq!(
                     error.error().status(),
                     Some(Status::CUDA_ERROR_LAUNCH_FAILED)
@@ -176,6 +176,6 @@ fn child_with_a_copy_in_flight() {
         }
     }
     println!(
-        "told: {written} words of the copy were written after the error; {count} copies were done"
+        "note: {written} words of the copy were written after the error; {count} copies were done"
     );
 }

@@ -77,7 +77,7 @@ fn lto_ir_becomes_a_cubin_in_which_names_are_resolved() {
 }
 
 #[test]
-fn what_the_linker_of_lto_ir_has_against_it_is_told() {
+fn lto_errors_contain_the_log_of_the_linker() {
     let Some((nvrtc, library)) = tools() else {
         return;
     };

@@ -39,7 +39,7 @@ fn weighed(x: &[u32]) -> Vec<u32> {
 fn check(stream: &Stream, function: &Function, what: &str) {
     let input: Vec<u32> = (0..77).map(|x| x * x).collect();
     let mut x = DeviceBuffer::from_host(stream, &input).unwrap();
-    let config = LaunchConfig::for_num_elems(77);
+    let config = LaunchConfig::for_num_elems(77).unwrap();
     // SAFETY: the kernel touches 77 words.
     unsafe { stream.launch(function, config, (&mut x, 77_u32)) }.unwrap();
     assert_eq!(x.to_vec().unwrap(), weighed(&input), "{what}");
@@ -98,8 +98,8 @@ impl Nvcc {
             .current_dir(&self.folder)
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}");
     }
 
     /// Compiles `source` with these options to `file` and returns its path.

@@ -33,13 +33,13 @@ fn schedules() -> impl Iterator<Item = Bench> {
 #[test]
 fn the_host_sees_what_kernels_on_other_streams_have_written() {
     for bench in schedules() {
-        let (home, other) = (bench.stream(), bench.stream());
+        let (owner, other) = (bench.stream(), bench.stream());
         let kernel = bench.kernel(COPY, "copy");
         let words: Vec<u32> = (0..N).map(|i| i.wrapping_mul(31)).collect();
-        let mut source = ManagedBuffer::<u32>::zeroed(&home, N as usize).unwrap();
+        let mut source = ManagedBuffer::<u32>::zeroed(&owner, N as usize).unwrap();
         source.host_mut().unwrap().copy_from_slice(&words);
-        let mut target = ManagedBuffer::<u32>::zeroed(&home, N as usize).unwrap();
-        let config = LaunchConfig::for_num_elems(N);
+        let mut target = ManagedBuffer::<u32>::zeroed(&owner, N as usize).unwrap();
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
         unsafe { other.launch(&kernel, config, (&source, &mut target, N)) }.unwrap();
         // The kernel is still reading; concurrent reads by the host are allowed.
@@ -48,7 +48,7 @@ fn the_host_sees_what_kernels_on_other_streams_have_written() {
         // Before a write the host waits for the kernel that reads.
         let mut second = DeviceBuffer::<u32>::zeroed(&other, N as usize).unwrap();
         // SAFETY: as above.
-        unsafe { home.launch(&kernel, config, (&target, &mut second, N)) }.unwrap();
+        unsafe { owner.launch(&kernel, config, (&target, &mut second, N)) }.unwrap();
         target.host_mut().unwrap().fill(7);
         assert_eq!(second.to_vec().unwrap(), words, "{}", bench.name);
         // The device reads what the host wrote, through the buffer itself.
@@ -62,7 +62,7 @@ fn the_host_sees_what_kernels_on_other_streams_have_written() {
         assert_eq!(target.host().unwrap()[..4], [7, 9, 9, 7], "{}", bench.name);
         drop(source);
         target.close().unwrap();
-        drop((second, kernel, home, other, bench.context));
+        drop((second, kernel, owner, other, bench.context));
         if let Some(simulator) = &bench.simulator {
             let live = simulator.live();
             assert!(live.is_empty(), "{live}");
@@ -73,21 +73,21 @@ fn the_host_sees_what_kernels_on_other_streams_have_written() {
 #[test]
 fn managed_memory_under_a_kernel_is_not_freed() {
     for bench in schedules() {
-        let (home, other) = (bench.stream(), bench.stream());
+        let (owner, other) = (bench.stream(), bench.stream());
         let kernel = bench.kernel(COPY, "copy");
-        let source = ManagedBuffer::from_host(&home, &vec![3_u32; N as usize]).unwrap();
+        let source = ManagedBuffer::from_host(&owner, &vec![3_u32; N as usize]).unwrap();
         let mut target = DeviceBuffer::<u32>::zeroed(&other, N as usize).unwrap();
         // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
         unsafe {
             other.launch(
                 &kernel,
-                LaunchConfig::for_num_elems(N),
+                LaunchConfig::for_num_elems(N).unwrap(),
                 (&source, &mut target, N),
             )
         }
         .unwrap();
         drop(source);
-        let mut next = ManagedBuffer::<u32>::zeroed(&home, N as usize).unwrap();
+        let mut next = ManagedBuffer::<u32>::zeroed(&owner, N as usize).unwrap();
         next.host_mut().unwrap().fill(4);
         assert_eq!(
             target.to_vec().unwrap(),
@@ -99,7 +99,7 @@ fn managed_memory_under_a_kernel_is_not_freed() {
 }
 
 #[test]
-fn a_device_that_forbids_the_host_to_touch_says_so() {
+fn host_access_needs_concurrent_managed_access() {
     let bench = software(Builder::new().attribute(CONCURRENT, 0));
     let mut buffer = ManagedBuffer::from_host(&bench.stream(), &[1_u32, 2, 3]).unwrap();
     for error in [buffer.host().unwrap_err(), buffer.host_mut().unwrap_err()] {
@@ -177,7 +177,7 @@ fn advice_is_kept_and_taken_back() {
 }
 
 #[test]
-fn memory_that_is_not_managed_takes_no_advice() {
+fn advice_on_unmanaged_memory_is_an_error() {
     for bench in everywhere() {
         let buffer = DeviceBuffer::<u32>::zeroed(&bench.stream(), 100).unwrap();
         let error = buffer.as_slice().advise(&Advice::ReadMostly).unwrap_err();

@@ -115,8 +115,14 @@ fn a_function_keeps_its_module_loaded() {
         let mut x = DeviceBuffer::from_host(&stream, &[7_u32]).unwrap();
         let y = DeviceBuffer::from_host(&stream, &[1_u32]).unwrap();
         // SAFETY: the kernel touches one word of each.
-        unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(1), (&mut x, &y, 1_u32)) }
-            .unwrap();
+        unsafe {
+            stream.launch(
+                &mix,
+                LaunchConfig::for_num_elems(1).unwrap(),
+                (&mut x, &y, 1_u32),
+            )
+        }
+        .unwrap();
         // The kernel may not have run yet, so unloading waits for it.
         drop(mix);
         assert_eq!(x.to_vec().unwrap(), [15], "{}", bench.name);
@@ -156,8 +162,14 @@ fn options_reach_the_compiler_and_the_code_still_computes() {
         let mut x = DeviceBuffer::from_host(&stream, &[7_u32, 8]).unwrap();
         let y = DeviceBuffer::from_host(&stream, &[1_u32, 2]).unwrap();
         // SAFETY: the kernel touches two words of each.
-        unsafe { stream.launch(&mix, LaunchConfig::for_num_elems(2), (&mut x, &y, 2_u32)) }
-            .unwrap();
+        unsafe {
+            stream.launch(
+                &mix,
+                LaunchConfig::for_num_elems(2).unwrap(),
+                (&mut x, &y, 2_u32),
+            )
+        }
+        .unwrap();
         assert_eq!(x.to_vec().unwrap(), [15, 18], "{}", bench.name);
         // A driver that finds the code in its cache compiles nothing and logs nothing.
         let info = module.log().info();

@@ -100,7 +100,7 @@ fn failure(tuning: &Tuning, is_it: impl Fn(&Candidate) -> bool) -> &str {
 }
 
 #[test]
-fn source_is_compiled_for_the_device_and_computes_what_it_says() {
+fn source_is_compiled_for_the_device_and_runs() {
     let Some(nvrtc) = nvrtc() else { return };
     let folder = Folder::new();
     let program = Program::new(&nvrtc, ADD).name("add.cu");
@@ -138,7 +138,7 @@ fn source_is_compiled_for_the_device_and_computes_what_it_says() {
 }
 
 #[test]
-fn each_candidate_is_tried_and_what_fails_is_told() {
+fn each_candidate_is_tried_and_failures_are_listed() {
     let Some(nvrtc) = nvrtc() else { return };
     let program = Program::new(&nvrtc, ADD).name("add.cu");
     for bench in everywhere() {
@@ -210,7 +210,7 @@ fn a_kernel_of_a_template_is_tuned_by_its_name_in_the_source() {
 }
 
 #[test]
-fn where_nothing_runs_the_error_is_the_table() {
+fn if_every_candidate_fails_the_error_lists_them() {
     let Some(nvrtc) = nvrtc() else { return };
     let folder = Folder::new();
     let cache = folder.open();
@@ -252,7 +252,7 @@ fn where_nothing_runs_the_error_is_the_table() {
 
 /// Runs only on the software device: a GPU would be lost to the whole process.
 #[test]
-fn a_kernel_that_takes_the_device_with_it_is_named() {
+fn a_candidate_that_loses_the_device_is_named() {
     let Some(nvrtc) = nvrtc() else { return };
     let source = "extern \"C\" __global__ void stray(float *x, float **y) { if (UNROLL == 2) x = y[0]; *x += 1.0f; }";
     let program = Program::new(&nvrtc, source);
@@ -320,8 +320,8 @@ fn tuner_remembers_result_per_problem_and_device() {
             .any(|name| name.starts_with("cuLaunch") || name.starts_with("cuModuleLoad")),
         "{calls:?}"
     );
-    let told = |tuning: &Tuning| format!("{:?}", tuning.trials());
-    assert_eq!(told(&again), told(&first));
+    let trials_of = |tuning: &Tuning| format!("{:?}", tuning.trials());
+    assert_eq!(trials_of(&again), trials_of(&first));
 
     // Every input that may affect the result changes the cache key, so each of these tunes for the
     // first time.

@@ -37,11 +37,11 @@ fn copies_and_fills_run_while_the_owning_stream_is_blocked() {
             (bench, len)
         })
     }) {
-        let (home, other) = (bench.stream(), bench.stream());
+        let (owner, other) = (bench.stream(), bench.stream());
         let words = words(len);
-        let source = DeviceBuffer::from_host(&home, &words).unwrap();
-        let mut target = DeviceBuffer::<u32>::zeroed(&home, len).unwrap();
-        let open = block(&home);
+        let source = DeviceBuffer::from_host(&owner, &words).unwrap();
+        let mut target = DeviceBuffer::<u32>::zeroed(&owner, len).unwrap();
+        let open = block(&owner);
         let mut read = vec![0; len];
 
         target.fill_on(7, &other).unwrap();
@@ -70,11 +70,11 @@ fn copies_and_fills_run_while_the_owning_stream_is_blocked() {
 #[test]
 fn pitched_copies_run_while_the_owning_stream_is_blocked() {
     for bench in everywhere() {
-        let (home, other) = (bench.stream(), bench.stream());
+        let (owner, other) = (bench.stream(), bench.stream());
         let words = words(7 * 5 * 3);
-        let source = PitchedBuffer::from_host(&home, (7, 5, 3), &words).unwrap();
-        let mut target = PitchedBuffer::<u32>::zeroed(&home, (7, 5, 3)).unwrap();
-        let open = block(&home);
+        let source = PitchedBuffer::from_host(&owner, (7, 5, 3), &words).unwrap();
+        let mut target = PitchedBuffer::<u32>::zeroed(&owner, (7, 5, 3)).unwrap();
+        let open = block(&owner);
         let mut read = vec![0; words.len()];
         let mut view = target.as_mut_slice();
         view.copy_from_on(&source.as_slice(), &other).unwrap();
@@ -125,12 +125,12 @@ fn a_peer_copy_runs_while_the_owning_stream_is_blocked() {
     for bench in everywhere() {
         let there = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
         let away = new_stream(&there);
-        let (home, other) = (bench.stream(), bench.stream());
+        let (owner, other) = (bench.stream(), bench.stream());
         let words = words(1000);
         let source = DeviceBuffer::from_host(&away, &words).unwrap();
         let near = DeviceBuffer::from_host(&other, &words[1..]).unwrap();
-        let mut target = DeviceBuffer::<u32>::zeroed(&home, 1000).unwrap();
-        let open = block(&home);
+        let mut target = DeviceBuffer::<u32>::zeroed(&owner, 1000).unwrap();
+        let open = block(&owner);
         let mut read = vec![0; 1000];
         let mut view = target.as_mut_slice();
         view.copy_from_peer_on(&source.as_slice(), &other).unwrap();
@@ -162,12 +162,12 @@ fn a_stream_of_another_context_is_refused() {
     let simulator = bench.simulator.as_ref().unwrap();
     let elsewhere = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
     let stream = new_stream(&elsewhere);
-    let home = bench.stream();
-    let source = DeviceBuffer::from_host(&home, &[1_u32; 10]).unwrap();
-    let mut target = DeviceBuffer::<u32>::zeroed(&home, 10).unwrap();
-    let mut rows = PitchedBuffer::<u32>::zeroed(&home, (5, 2)).unwrap();
-    let other_rows = PitchedBuffer::<u32>::zeroed(&home, (5, 2)).unwrap();
-    home.synchronize().unwrap();
+    let owner = bench.stream();
+    let source = DeviceBuffer::from_host(&owner, &[1_u32; 10]).unwrap();
+    let mut target = DeviceBuffer::<u32>::zeroed(&owner, 10).unwrap();
+    let mut rows = PitchedBuffer::<u32>::zeroed(&owner, (5, 2)).unwrap();
+    let other_rows = PitchedBuffer::<u32>::zeroed(&owner, (5, 2)).unwrap();
+    owner.synchronize().unwrap();
     simulator.reset_calls();
     let mut read = [0; 10];
     let mut view = target.as_mut_slice();
@@ -194,11 +194,11 @@ fn a_stream_of_another_context_is_refused() {
 #[test]
 fn a_token_is_done_when_its_copy_is() {
     for bench in everywhere() {
-        let (home, other) = (bench.stream(), bench.stream());
-        let source = DeviceBuffer::from_host(&home, &[5_u32; 100]).unwrap();
-        let mut target = DeviceBuffer::<u32>::zeroed(&home, 100).unwrap();
-        let mut filled = DeviceBuffer::<u32>::zeroed(&home, 100).unwrap();
-        home.synchronize().unwrap();
+        let (owner, other) = (bench.stream(), bench.stream());
+        let source = DeviceBuffer::from_host(&owner, &[5_u32; 100]).unwrap();
+        let mut target = DeviceBuffer::<u32>::zeroed(&owner, 100).unwrap();
+        let mut filled = DeviceBuffer::<u32>::zeroed(&owner, 100).unwrap();
+        owner.synchronize().unwrap();
         let open = block(&other);
         let mut view = target.as_mut_slice();
         let copy = view.copy_from_async(&source.as_slice(), &other).unwrap();

@@ -43,13 +43,13 @@ fn writer_follows_readers_on_two_streams() {
 fn dropped_buffer_is_reused_after_its_readers() {
     for bench in late_devices(32) {
         let kernel = bench.kernel(COPY, "copy");
-        let (home, reader) = (bench.stream(), bench.stream());
+        let (owner, reader) = (bench.stream(), bench.stream());
         let mut result = filled(&reader, N, 0);
-        let source = filled(&home, N, 1);
+        let source = filled(&owner, N, 1);
         launch_copy(&kernel, &reader, &source, &mut result).unwrap();
         drop(source);
         // This buffer probably gets the same memory, and is written at once.
-        let next = filled(&home, N, 9);
+        let next = filled(&owner, N, 9);
         assert!(
             result.to_vec().unwrap().iter().all(|&word| word == 1),
             "{}",
@@ -67,8 +67,8 @@ fn dropped_buffer_is_reused_after_its_readers() {
 fn a_stream_may_be_dropped_with_work_in_it() {
     for bench in late_devices(32) {
         let kernel = bench.kernel(COPY, "copy");
-        let home = bench.stream();
-        let (source, mut result) = (filled(&home, N, 5), filled(&home, N, 0));
+        let owner = bench.stream();
+        let (source, mut result) = (filled(&owner, N, 5), filled(&owner, N, 0));
         let passing = bench.stream();
         launch_copy(&kernel, &passing, &source, &mut result).unwrap();
         drop(passing);
@@ -84,11 +84,11 @@ fn a_stream_may_be_dropped_with_work_in_it() {
 fn reader_follows_halves_written_on_two_streams() {
     for bench in late_devices(32) {
         let kernel = bench.kernel(COPY, "copy");
-        let (home, a, b) = (bench.stream(), bench.stream(), bench.stream());
-        let (ones, twos) = (filled(&home, N, 1), filled(&home, N, 2));
-        let mut whole = filled(&home, N, 0);
+        let (owner, a, b) = (bench.stream(), bench.stream(), bench.stream());
+        let (ones, twos) = (filled(&owner, N, 1), filled(&owner, N, 2));
+        let mut whole = filled(&owner, N, 0);
         let (lower, upper) = whole.as_mut_slice().split_at_mut(N as usize / 2).unwrap();
-        let config = LaunchConfig::for_num_elems(N / 2);
+        let config = LaunchConfig::for_num_elems(N / 2).unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
                 // SAFETY: the kernel reads and writes N / 2 words.
@@ -115,7 +115,7 @@ fn a_chain_over_many_streams_is_as_on_one() {
         for step in 0..40_usize {
             // Switches streams in an uneven order.
             let stream = &streams[step * step % 5];
-            let config = LaunchConfig::for_num_elems(N);
+            let config = LaunchConfig::for_num_elems(N).unwrap();
             if step % 3 == 0 {
                 // SAFETY: the kernel touches N words of each; each has N.
                 unsafe { stream.launch(&mix, config, (&mut y, &x, N)) }.unwrap();
@@ -140,11 +140,11 @@ fn a_chain_over_many_streams_is_as_on_one() {
 }
 
 #[test]
-fn a_buffer_read_on_ever_new_streams_does_not_keep_them_all() {
+fn a_buffer_does_not_keep_all_streams_that_read_it() {
     let bench = software(late(3));
     let kernel = bench.kernel(COPY, "copy");
-    let home = bench.stream();
-    let source = DeviceBuffer::from_host(&home, &[7_u32; 8]).unwrap();
+    let owner = bench.stream();
+    let source = DeviceBuffer::from_host(&owner, &[7_u32; 8]).unwrap();
     let mut most = 0;
     for _ in 0..500 {
         let reader = bench.stream();
@@ -153,7 +153,7 @@ fn a_buffer_read_on_ever_new_streams_does_not_keep_them_all() {
         unsafe {
             reader.launch(
                 &kernel,
-                LaunchConfig::for_num_elems(8),
+                LaunchConfig::for_num_elems(8).unwrap(),
                 (&source, &mut result, 8_u32),
             )
         }

@@ -28,17 +28,17 @@ fn a_context_of_our_own_does_all_that_the_primary_one_does() {
             .unwrap()
             .function("mix")
             .unwrap();
-        let (home, other) = (new_stream(&context), context.default_stream().unwrap());
+        let (owner, other) = (new_stream(&context), context.default_stream().unwrap());
         let words: Vec<u32> = (0..10_000).collect();
-        let mut x = DeviceBuffer::from_host(&home, &words).unwrap();
+        let mut x = DeviceBuffer::from_host(&owner, &words).unwrap();
         let y = DeviceBuffer::from_host(&other, &words).unwrap();
-        for on in [&home, &other] {
+        for on in [&owner, &other] {
             // SAFETY: the kernel reads 10,000 words of each and writes 10,000 words of `x`; each
             // has 10,000.
             unsafe {
                 on.launch(
                     &kernel,
-                    LaunchConfig::for_num_elems(10_000),
+                    LaunchConfig::for_num_elems(10_000).unwrap(),
                     (&mut x, &y, 10_000_u32),
                 )
             }
@@ -47,8 +47,8 @@ fn a_context_of_our_own_does_all_that_the_primary_one_does() {
         let (begin, end) = [(); 2]
             .map(|()| Event::new(&context, EventFlags::empty()).unwrap())
             .into();
-        begin.record(&home).unwrap();
-        end.record(&home).unwrap();
+        begin.record(&owner).unwrap();
+        end.record(&owner).unwrap();
         end.synchronize().unwrap();
         end.elapsed_since(&begin).unwrap();
         let expected: Vec<u32> = words.iter().map(|word| 7 * word).collect();
@@ -70,7 +70,7 @@ fn objects_of_two_contexts_of_one_device_do_not_mix() {
         let mut x = DeviceBuffer::from_host(&here, &[1_u32; 4]).unwrap();
         let y = DeviceBuffer::from_host(&there, &[2_u32; 4]).unwrap();
         let z = DeviceBuffer::from_host(&here, &[2_u32; 4]).unwrap();
-        let config = LaunchConfig::for_num_elems(4);
+        let config = LaunchConfig::for_num_elems(4).unwrap();
         let results = [
             // SAFETY: the kernel reads 4 words of the one and writes 4 of the other; each has 4.
             unsafe { here.launch(&kernel, config, (&mut x, &y, 4_u32)) },
@@ -166,8 +166,8 @@ fn flags_are_those_that_a_context_was_made_with() {
         ] {
             let context = Context::new(device, flags).unwrap();
             // `MAP_HOST` is always on, and some drivers report it.
-            let told = context.flags().unwrap() | ContextFlags::MAP_HOST;
-            assert_eq!(told, flags | ContextFlags::MAP_HOST, "{}", bench.name);
+            let found = context.flags().unwrap() | ContextFlags::MAP_HOST;
+            assert_eq!(found, flags | ContextFlags::MAP_HOST, "{}", bench.name);
         }
         let two = ContextFlags::SCHED_SPIN | ContextFlags::SCHED_YIELD;
         let error = Context::new(device, two).unwrap_err();
@@ -189,7 +189,7 @@ fn a_call_that_the_driver_lacks_is_named() {
 }
 
 #[test]
-fn limits_are_what_was_asked_for_or_more() {
+fn limits_are_at_least_the_requested_ones() {
     for bench in everywhere() {
         let context = own(&bench.context);
         for (limit, value) in [
@@ -198,8 +198,8 @@ fn limits_are_what_was_asked_for_or_more() {
             (Limit::MALLOC_HEAP_SIZE, 16 << 20),
         ] {
             context.set_limit(limit, value).unwrap();
-            let told = context.limit(limit).unwrap();
-            assert!(told >= value, "{}: {limit:?} is {told}", bench.name);
+            let found = context.limit(limit).unwrap();
+            assert!(found >= value, "{}: {limit:?} is {found}", bench.name);
         }
         let error = context.limit(Limit(1000)).unwrap_err();
         let status = error.status().unwrap();
@@ -222,8 +222,8 @@ fn the_preference_for_the_cache_is_kept() {
         for config in [CacheConfig::SHARED, CacheConfig::L1, CacheConfig::EQUAL] {
             context.set_cache_config(config).unwrap();
             // A device with a fixed cache split need not keep the preference.
-            let told = context.cache_config().unwrap();
-            assert!([config, CacheConfig::NONE].contains(&told), "{told:?}");
+            let found = context.cache_config().unwrap();
+            assert!([config, CacheConfig::NONE].contains(&found), "{found:?}");
         }
         assert!(context.api_version().unwrap() >= 3010);
         context.reset_persisting_l2_cache().unwrap();
@@ -271,8 +271,8 @@ fn the_last_handle_waits_for_the_work_of_its_context() {
             } else {
                 device.primary_context().unwrap()
             };
-            let home = bench.stream();
-            let source = DeviceBuffer::from_host(&home, &[1_u32; 100]).unwrap();
+            let owner = bench.stream();
+            let source = DeviceBuffer::from_host(&owner, &[1_u32; 100]).unwrap();
             bench.context.synchronize().unwrap();
             let mut target = DeviceBuffer::<u32>::zeroed(&new_stream(&context), 100).unwrap();
             target
@@ -287,7 +287,7 @@ fn the_last_handle_waits_for_the_work_of_its_context() {
             drop(source);
             let limit = Duration::from_secs(5);
             until("the context ends", limit, || simulator.live().contexts == 1);
-            home.synchronize().unwrap();
+            owner.synchronize().unwrap();
             assert_eq!(simulator.live().bytes, 0, "{}", simulator.live());
         }
     }

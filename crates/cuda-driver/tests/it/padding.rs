@@ -1,7 +1,6 @@
 //! Structs with padding that are passed to kernels by value.
 
-use std::mem::MaybeUninit;
-use std::ptr;
+use std::mem::{MaybeUninit, offset_of};
 
 use cuda_driver::launch::{KernelArg, Using};
 use cuda_driver::memory::DevicePtr;
@@ -38,29 +37,28 @@ struct Aligned(u8, f64);
 impl Item {
     /// Creates an item in memory whose padding is not zero, and calls `f` with it.
     fn with_dirty_padding<R>(out: &DeviceBuffer<u32>, f: impl FnOnce(&Self) -> R) -> R {
-        let mut place = MaybeUninit::<Self>::uninit();
-        let item = place.as_mut_ptr();
-        // SAFETY: there must be room for the bytes ← it is that of `place`.
-        unsafe { item.cast::<u8>().write_bytes(0xAA, size_of::<Self>()) };
-        let inner = ptr::from_ref(&Inner {
-            small: 0x1234,
-            large: 0xDEAD_BEEF,
-        });
-        // SAFETY: the field must be writable ← it is a field of `place`.
-        unsafe { (&raw mut (*item).kind).write(7) };
-        // SAFETY: as above.
-        unsafe { (&raw mut (*item).out).write(out.device_ptr()) };
-        // SAFETY: as above.
-        unsafe { (&raw mut (*item).weight).write(1.5) };
-        // SAFETY: as above. Only the fields are written, not the padding between them.
-        unsafe { (&raw mut (*item).inner.small).write((*inner).small) };
-        // SAFETY: as above.
-        unsafe { (&raw mut (*item).inner.large).write((*inner).large) };
-        // SAFETY: as above.
-        unsafe { (&raw mut (*item).last).write(-1) };
-        // SAFETY: the struct must be initialized ← all fields are.
-        f(unsafe { &*item })
+        let mut item = MaybeUninit::<Self>::uninit();
+        // SAFETY: there must be room for the bytes ← it is that of `item`.
+        unsafe { item.as_mut_ptr().write_bytes(0xAA, 1) };
+        // Only the fields are written, not the padding between them.
+        put(&mut item, offset_of!(Self, kind), 7_u8);
+        put(&mut item, offset_of!(Self, out), out.device_ptr());
+        put(&mut item, offset_of!(Self, weight), 1.5_f32);
+        put(&mut item, offset_of!(Self, inner.small), 0x1234_u16);
+        put(&mut item, offset_of!(Self, inner.large), 0xDEAD_BEEF_u32);
+        put(&mut item, offset_of!(Self, last), -1_i8);
+        // SAFETY: the struct must be initialized ← all its fields are.
+        f(unsafe { item.assume_init_ref() })
     }
+}
+
+/// Writes a field of type `F` at this offset.
+fn put<T, F>(item: &mut MaybeUninit<T>, offset: usize, value: F) {
+    assert!(offset + size_of::<F>() <= size_of::<T>());
+    let field = item.as_mut_ptr().wrapping_byte_add(offset).cast::<F>();
+    // SAFETY: the field must be writable and aligned ← it is within `item`, and the callers give the
+    // offset of a field of this type.
+    unsafe { field.write(value) };
 }
 
 /// The words that the kernel must receive.

@@ -63,11 +63,18 @@ fn launch(
     input: &DeviceBuffer<u32>,
 ) {
     // SAFETY: the kernel reads N words of the one and reads and writes N of the other; each has N.
-    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (output, input, N)) }.unwrap();
+    unsafe {
+        stream.launch(
+            kernel,
+            LaunchConfig::for_num_elems(N).unwrap(),
+            (output, input, N),
+        )
+    }
+    .unwrap();
 }
 
 #[test]
-fn bytes_go_to_another_context_and_back() {
+fn bytes_are_copied_to_another_context_and_back() {
     for pair in pairs(4) {
         let (one, two) = (new_stream(&pair.one), new_stream(&pair.two));
         let words: Vec<u32> = (0..1000)
@@ -98,12 +105,12 @@ fn bytes_go_to_another_context_and_back() {
 fn peer_copy_is_ordered_with_uses_of_its_source() {
     for pair in pairs(16) {
         let [kernel, _] = pair.kernels(COPY, "copy");
-        let (home, writer, two) = (
+        let (owner, writer, two) = (
             new_stream(&pair.one),
             new_stream(&pair.one),
             new_stream(&pair.two),
         );
-        let (mut source, mut target) = (filled(&home, N, 1), filled(&two, N, 0));
+        let (mut source, mut target) = (filled(&owner, N, 1), filled(&two, N, 0));
         let (seven, nine) = (filled(&writer, N, 7), filled(&writer, N, 9));
         launch_copy(&kernel, &writer, &seven, &mut source).unwrap();
         target
@@ -121,12 +128,12 @@ fn peer_copy_is_ordered_with_uses_of_its_source() {
 fn a_copy_waits_for_the_readers_of_its_target() {
     for pair in pairs(16) {
         let [_, kernel] = pair.kernels(COPY, "copy");
-        let (one, home, reader) = (
+        let (one, owner, reader) = (
             new_stream(&pair.one),
             new_stream(&pair.two),
             new_stream(&pair.two),
         );
-        let (source, mut target) = (filled(&one, N, 5), filled(&home, N, 1));
+        let (source, mut target) = (filled(&one, N, 5), filled(&owner, N, 1));
         let mut read = filled(&reader, N, 0);
         launch_copy(&kernel, &reader, &target, &mut read).unwrap();
         target
@@ -156,7 +163,7 @@ fn a_source_that_is_dropped_is_freed_behind_the_copy() {
 }
 
 #[test]
-fn the_copying_context_may_be_let_go_with_the_copy_in_it() {
+fn the_copying_context_may_be_dropped_during_the_copy() {
     for mut pair in pairs(16) {
         let [kernel, _] = pair.kernels(COPY, "copy");
         let one = new_stream(&pair.one);
@@ -234,7 +241,7 @@ fn random_programs_over_two_contexts_do_what_they_do_in_turn() {
 }
 
 #[test]
-fn peer_access_can_be_asked_for_and_switched() {
+fn peer_access_can_be_queried_and_switched() {
     for bench in [software(Builder::new().devices(2))]
         .into_iter()
         .chain(gpu())

@@ -59,7 +59,7 @@ fn kernels_reach_host_memory_at_its_device_address() {
         unsafe {
             stream.launch(
                 &copy,
-                LaunchConfig::for_num_elems(256),
+                LaunchConfig::for_num_elems(256).unwrap(),
                 (addresses.0, addresses.1, 256_u32),
             )
         }
@@ -126,7 +126,7 @@ fn a_vec_that_cannot_be_registered_comes_back_too() {
 }
 
 #[test]
-fn what_cannot_be_unregistered_is_never_freed() {
+fn memory_that_cannot_be_unregistered_is_leaked() {
     let bench = software(Builder::new());
     let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuMemHostUnregister");
     bench.simulator.as_ref().unwrap().add_rule(rule);

@@ -182,7 +182,7 @@ fn kernels_find_rows_at_the_pitch() {
         unsafe {
             other.launch(
                 &copy,
-                LaunchConfig::for_num_elems(words as u32),
+                LaunchConfig::for_num_elems(words as u32).unwrap(),
                 (&second, &mut output, words as u32),
             )
         }
@@ -318,9 +318,9 @@ fn fill_a_box<T: DeviceRepr + PartialEq + std::fmt::Debug>(
     extent: (usize, usize, usize),
     value: T,
 ) {
-    let (home, other) = (bench.stream(), bench.stream());
+    let (owner, other) = (bench.stream(), bench.stream());
     let (width, height, depth) = extent;
-    let mut buffer = PitchedBuffer::<T>::zeroed(&home, extent).unwrap();
+    let mut buffer = PitchedBuffer::<T>::zeroed(&owner, extent).unwrap();
     let mut want = vec![T::zeroed(); width * height * depth];
     let (x, y, z) = (
         width / 3..width,

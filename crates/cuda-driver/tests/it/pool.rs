@@ -26,18 +26,18 @@ fn benches() -> impl Iterator<Item = Bench> {
 #[test]
 fn buffers_come_from_the_pool_that_is_named() {
     for bench in benches() {
-        let (home, other) = (bench.stream(), bench.stream());
+        let (owner, other) = (bench.stream(), bench.stream());
         let copy = bench.kernel(COPY, "copy");
         let pool = MemoryPool::new(bench.context.device()).unwrap();
-        let source = DeviceBuffer::from_host_in(&pool, &home, &[6_u32; 1000]).unwrap();
-        let mut target = DeviceBuffer::<u32>::zeroed_in(&pool, &home, 1000).unwrap();
+        let source = DeviceBuffer::from_host_in(&pool, &owner, &[6_u32; 1000]).unwrap();
+        let mut target = DeviceBuffer::<u32>::zeroed_in(&pool, &owner, 1000).unwrap();
         assert_eq!(target.to_vec().unwrap(), [0; 1000], "{}", bench.name);
         // SAFETY: the kernel reads 1000 words of the one and writes 1000 of the other; each has
         // 1000.
         unsafe {
             other.launch(
                 &copy,
-                LaunchConfig::for_num_elems(1000),
+                LaunchConfig::for_num_elems(1000).unwrap(),
                 (&source, &mut target, 1000_u32),
             )
         }
@@ -47,7 +47,7 @@ fn buffers_come_from_the_pool_that_is_named() {
         drop(source);
         drop(pool);
         assert_eq!(target.to_vec().unwrap(), [6; 1000], "{}", bench.name);
-        drop((target, copy, home, other, bench.context));
+        drop((target, copy, owner, other, bench.context));
         if let Some(simulator) = &bench.simulator {
             assert!(simulator.live().is_empty(), "{}", simulator.live());
         }

@@ -29,12 +29,12 @@ pub(crate) fn in_processes(child: &str) {
             .env(WHERE, device)
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
+        let text = String::from_utf8_lossy(&output.stdout);
         let why = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{device}: {said}{why}");
-        assert!(said.contains("1 passed"), "{device}: {said}");
-        let told = said.lines().filter(|line| line.starts_with("told: "));
-        told.for_each(|line| println!("{device}: {line}"));
+        assert!(output.status.success(), "{device}: {text}{why}");
+        assert!(text.contains("1 passed"), "{device}: {text}");
+        let notes = text.lines().filter(|line| line.starts_with("note: "));
+        notes.for_each(|line| println!("{device}: {line}"));
     }
 }
 

@@ -20,7 +20,7 @@ fn all_calls<Q: Queue>(
     (x, y): (&mut DeviceBuffer<u32>, &mut DeviceBuffer<u32>),
     calls: &Arc<AtomicU32>,
 ) -> Result<()> {
-    let config = LaunchConfig::for_num_elems(N);
+    let config = LaunchConfig::for_num_elems(N).unwrap();
     let attributes = LaunchAttributes::new().priority(0);
     queue.fill(&mut *x, 5_u32)?;
     // SAFETY: the kernel touches N words of each; each has N.

@@ -19,11 +19,11 @@ const N: u32 = 1 << 14;
 /// Computes `x = 2 * x + y` on `stream`.
 fn mix(kernel: &Function, stream: &Stream, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) {
     // SAFETY: the kernel reads and writes N words of `x` and reads N of `y`; each has N.
-    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N), (x, y, N)) }.unwrap();
+    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(N).unwrap(), (x, y, N)) }.unwrap();
 }
 
 #[test]
-fn a_stream_says_what_it_was_made_with() {
+fn a_stream_reports_its_flags_and_priority() {
     for bench in everywhere() {
         let range = bench.context.stream_priority_range().unwrap();
         let greatest = range.greatest;
@@ -52,7 +52,7 @@ fn a_stream_says_what_it_was_made_with() {
 }
 
 #[test]
-fn close_destroys_the_stream_only_when_nobody_else_has_it() {
+fn close_destroys_the_stream_if_it_is_the_last_handle() {
     let bench = software(late(0));
     let simulator = bench.simulator.as_ref().unwrap();
     let before = simulator.live().streams;
@@ -97,8 +97,8 @@ fn buffers_are_ordered_between_all_kinds_of_streams() {
             bench.context.default_stream().unwrap(),
         ];
         // Each kind of stream is the owning stream once and is used from every other kind.
-        for home in &streams {
-            let (mut x, y) = (filled(home, N, 1), filled(home, N, 3));
+        for owner in &streams {
+            let (mut x, y) = (filled(owner, N, 1), filled(owner, N, 3));
             let mut value = 1_u32;
             for step in 0..15_usize {
                 mix(&kernel, &streams[step * step % 5], &mut x, &y);
@@ -114,10 +114,10 @@ fn the_per_thread_stream_is_another_queue_on_each_thread() {
     for bench in late_devices(24) {
         let kernel = bench.kernel(MIX, "mix");
         let stream = bench.context.per_thread_stream();
-        let home = bench.stream();
+        let owner = bench.stream();
         // The owning stream is an ordinary stream once, and the per-thread stream of this thread
         // once.
-        for mut x in [filled(&home, N, 1), filled(&stream, N, 1)] {
+        for mut x in [filled(&owner, N, 1), filled(&stream, N, 1)] {
             let y = filled(&stream, N, 5);
             let mut value = 1_u32;
             for _ in 0..3 {
@@ -138,19 +138,20 @@ fn the_per_thread_stream_is_another_queue_on_each_thread() {
 }
 
 #[test]
-fn a_buffer_of_a_thread_that_is_gone_is_freed_behind_its_uses() {
+fn a_buffer_of_an_ended_thread_is_freed_after_its_uses() {
     for bench in late_devices(24) {
         let kernel = bench.kernel(COPY, "copy");
         let stream = bench.context.per_thread_stream();
-        let home = bench.stream();
-        let mut result = filled(&home, N, 0);
+        let owner = bench.stream();
+        let mut result = filled(&owner, N, 0);
         let source = thread::scope(|scope| {
             let thread = scope.spawn(|| {
                 let source = filled(&stream, N, 7);
                 let args = (&source, &mut result, N);
                 // SAFETY: the kernel reads N words of the one and writes N of the other; each has
                 // N.
-                unsafe { stream.launch(&kernel, LaunchConfig::for_num_elems(N), args) }.unwrap();
+                unsafe { stream.launch(&kernel, LaunchConfig::for_num_elems(N).unwrap(), args) }
+                    .unwrap();
                 source
             });
             thread.join().unwrap()
@@ -213,7 +214,7 @@ fn unbindable_default_stream_fails_and_queues_nothing() {
     simulator.reset_calls();
     let args = (&input, &mut output, N);
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
-    let launched = unsafe { stream.launch(&kernel, LaunchConfig::for_num_elems(N), args) };
+    let launched = unsafe { stream.launch(&kernel, LaunchConfig::for_num_elems(N).unwrap(), args) };
     let unbound = |result: Result<(), Error>| {
         assert_eq!(
             result.unwrap_err().status(),
@@ -236,7 +237,7 @@ fn a_fork_begins_behind_and_a_join_waits_for_all() {
         let stream = bench.stream();
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 3));
         let (x_at, y_at) = (x.as_raw(), y.as_raw());
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel reads and writes N words of `x` and reads N words of `y`; each has N
         // and outlives its use. The arguments are plain addresses, so only fork and join order the
         // launches.
@@ -300,7 +301,7 @@ fn attributes_are_as_they_were_set_and_copied() {
 }
 
 #[test]
-fn a_pool_hands_out_its_streams_in_turn() {
+fn a_pool_returns_its_streams_in_rotation() {
     for bench in everywhere() {
         let pool = StreamPool::new(&bench.context, 3, 0).unwrap();
         let first: Vec<&Stream> = (0..3).map(|_| pool.next()).collect();
@@ -425,7 +426,8 @@ fn stream_may_wait_for_value_set_by_another_reader() {
                 .unwrap();
             let args = (&source, &mut result, N);
             // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
-            unsafe { second.launch(&kernel, LaunchConfig::for_num_elems(N), args) }.unwrap();
+            unsafe { second.launch(&kernel, LaunchConfig::for_num_elems(N).unwrap(), args) }
+                .unwrap();
             second.write_value(&flag, 0, 1_u32).unwrap();
             assert_all(&result, 7, &bench.name);
             first.synchronize().unwrap();

@@ -155,7 +155,7 @@ pub(crate) fn launch_copy(
     unsafe {
         stream.launch(
             kernel,
-            LaunchConfig::for_num_elems(len),
+            LaunchConfig::for_num_elems(len).unwrap(),
             (input, output, len),
         )
     }

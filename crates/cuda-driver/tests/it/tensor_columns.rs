@@ -352,7 +352,7 @@ fn pattern(count: usize, seed: usize) -> Vec<u8> {
 #[test]
 fn columns_are_what_the_loops_of_a_convolution_read() {
     let Some(nvrtc) = nvrtc() else { return };
-    for (bench, home, _) in with_memory() {
+    for (bench, owner, _) in with_memory() {
         let Some(modules) = modules(&bench, &nvrtc) else {
             continue;
         };
@@ -374,9 +374,9 @@ fn columns_are_what_the_loops_of_a_convolution_read() {
                 "{conv:?}: {inside}, {outside}"
             );
 
-            let images = DeviceBuffer::from_host(&home, &bytes).unwrap();
-            let shape = DeviceBuffer::from_host(&home, &conv.shape()).unwrap();
-            let mut out = DeviceBuffer::filled(&home, expected.len(), 0xaa_u8).unwrap();
+            let images = DeviceBuffer::from_host(&owner, &bytes).unwrap();
+            let shape = DeviceBuffer::from_host(&owner, &conv.shape()).unwrap();
+            let mut out = DeviceBuffer::filled(&owner, expected.len(), 0xaa_u8).unwrap();
             let Some(map) = made(&bench, conv.map(&images.as_slice())) else {
                 continue;
             };
@@ -395,7 +395,7 @@ fn columns_are_what_the_loops_of_a_convolution_read() {
 #[test]
 fn columns_are_written_where_the_loops_of_a_convolution_write() {
     let Some(nvrtc) = nvrtc() else { return };
-    for (bench, home, _) in with_memory() {
+    for (bench, owner, _) in with_memory() {
         let Some(modules) = modules(&bench, &nvrtc) else {
             continue;
         };
@@ -420,9 +420,9 @@ fn columns_are_written_where_the_loops_of_a_convolution_write() {
             });
             assert!(written > 100, "{conv:?}: {written}");
 
-            let mut images = DeviceBuffer::filled(&home, expected.len(), 0xaa_u8).unwrap();
-            let shape = DeviceBuffer::from_host(&home, &conv.shape()).unwrap();
-            let columns = DeviceBuffer::from_host(&home, &bytes).unwrap();
+            let mut images = DeviceBuffer::filled(&owner, expected.len(), 0xaa_u8).unwrap();
+            let shape = DeviceBuffer::from_host(&owner, &conv.shape()).unwrap();
+            let columns = DeviceBuffer::from_host(&owner, &bytes).unwrap();
             let Some(map) = made(&bench, conv.map(&images.as_slice())) else {
                 continue;
             };

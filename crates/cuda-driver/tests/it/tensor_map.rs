@@ -80,7 +80,7 @@ fn multiple(what: &'static str, dimension: Option<usize>, given: u64, of: u64) -
 }
 
 #[test]
-fn what_is_beyond_a_limit_of_tiles_is_an_error_that_names_it() {
+fn errors_name_the_limit_of_tiled_maps() {
     use TensorSwizzle as S;
     for (bench, _, buffer) in with_memory() {
         let memory = buffer.as_slice();
@@ -169,14 +169,14 @@ fn what_is_beyond_a_limit_of_tiles_is_an_error_that_names_it() {
             (
                 packed.swizzle(S::Bytes32),
                 &[128, 8, 4],
-                TensorMapError::Together {
+                TensorMapError::Contradiction {
                     what: "6-bit numbers cannot be combined with this swizzle",
                 },
             ),
             (
                 fine().interleave(TensorInterleave::Bytes32),
                 tile,
-                TensorMapError::Together {
+                TensorMapError::Contradiction {
                     what: "channels interleaved in groups of 32 bytes require a 32-byte swizzle",
                 },
             ),
@@ -193,7 +193,7 @@ fn what_is_beyond_a_limit_of_tiles_is_an_error_that_names_it() {
             (
                 TensorLayout::new(TensorDataType::I32, &[64, 8, 4]).fill(TensorFill::NanAsZeroFma),
                 tile,
-                TensorMapError::Together {
+                TensorMapError::Contradiction {
                     what: "only a tensor of floating-point numbers can be filled with NaN",
                 },
             ),
@@ -223,7 +223,7 @@ fn what_is_beyond_a_limit_of_tiles_is_an_error_that_names_it() {
 }
 
 #[test]
-fn what_is_beyond_a_limit_of_columns_is_an_error_that_names_it() {
+fn errors_name_the_limit_of_im2col_maps() {
     for (_, _, buffer) in with_memory() {
         let memory = buffer.as_slice();
         let columns = Im2col {
@@ -434,7 +434,7 @@ extern "C" __global__ void move_tile(const __grid_constant__ TensorMap from,
     fn tiles_are_copied_through_maps_and_beyond_the_edges_are_zeros() {
         let Some(nvrtc) = nvrtc() else { return };
         let program = Program::new(&nvrtc, MOVE).name("move.cu");
-        for (bench, home, _) in with_memory() {
+        for (bench, owner, _) in with_memory() {
             let module = Module::compile(&bench.context, &program, &Options::new());
             let module = match module {
                 Err(error) if bench.simulator.is_some() => {
@@ -445,8 +445,8 @@ extern "C" __global__ void move_tile(const __grid_constant__ TensorMap from,
             };
             let function = module.function("move_tile").unwrap();
             let words: Vec<u32> = (1..=(FROM.0 * FROM.1) as u32).collect();
-            let from = DeviceBuffer::from_host(&home, &words).unwrap();
-            let mut to = DeviceBuffer::filled(&home, TO.0 * TO.1, 7_u32).unwrap();
+            let from = DeviceBuffer::from_host(&owner, &words).unwrap();
+            let mut to = DeviceBuffer::filled(&owner, TO.0 * TO.1, 7_u32).unwrap();
             let layout = |(width, height): (usize, usize)| {
                 TensorLayout::new(TensorDataType::U32, &[width as u64, height as u64])
             };

@@ -6,8 +6,8 @@ use cuda_driver::graph::{
 };
 use cuda_driver::jit::{Global, Image};
 use cuda_driver::memory::{
-    CachingPool, ManagedBuffer, MemoryPool, PinnedCachingPool, PitchedBuffer, PitchedSlice,
-    PitchedSliceMut, RegisterError,
+    CachingPool, InPlace, ManagedBuffer, MemoryPool, PinnedCachingPool, PitchedBuffer,
+    PitchedSlice, PitchedSliceMut, RegisterError, SharedSlice,
 };
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{Completion, HostCall, StreamPool};
@@ -23,10 +23,21 @@ trait SyncTwice<A> {
 impl<T> SyncTwice<()> for T {}
 impl<T: Sync> SyncTwice<u8> for T {}
 
+/// Implemented once for every type, and a second time for types that are `Send`.
+trait SendTwice<A> {
+    const IS_NOT: () = ();
+}
+
+impl<T> SendTwice<()> for T {}
+impl<T: Send> SendTwice<u8> for T {}
+
 const fn is_send<T: Send>() {}
 
-// Two threads may not share a branch of a capture, so this compiles: there is one implementation.
+// These compile, because there is one implementation. Two threads may not share a branch of a
+// capture, and all copies of an argument in place stay on one thread.
 const _: () = <CaptureScope<'static> as SyncTwice<_>>::IS_NOT;
+const _: () = <InPlace<'static, f32> as SyncTwice<_>>::IS_NOT;
+const _: () = <InPlace<'static, f32> as SendTwice<_>>::IS_NOT;
 
 const _: () = {
     is_send::<CaptureScope<'static>>();
@@ -59,6 +70,7 @@ const _: () = {
     is_send_and_sync::<PinnedCachingPool>();
     is_send_and_sync::<Global<f32>>();
     is_send_and_sync::<ManagedBuffer<f32>>();
+    is_send_and_sync::<SharedSlice<f32>>();
     is_send_and_sync::<Module>();
     is_send_and_sync::<Function>();
     is_send_and_sync::<Image<'static>>();

@@ -23,18 +23,18 @@ fn pinned(context: &Context, value: u32) -> PinnedBuffer<u32> {
 }
 
 #[test]
-fn a_transfer_gives_the_memory_back_when_it_is_done() {
+fn a_completed_transfer_returns_the_memory() {
     for bench in everywhere() {
-        let (home, copying) = (bench.stream(), bench.stream());
+        let (owner, copying) = (bench.stream(), bench.stream());
         let kernel = bench.kernel(MIX, "mix");
-        let mut x = DeviceBuffer::<u32>::zeroed(&home, N).unwrap();
+        let mut x = DeviceBuffer::<u32>::zeroed(&owner, N).unwrap();
         let up = x
             .copy_from_pinned_async(pinned(&bench.context, 5), &copying)
             .unwrap();
-        let y = DeviceBuffer::from_host(&home, &vec![3_u32; N]).unwrap();
-        let (config, n) = (LaunchConfig::for_num_elems(N as u32), N as u32);
+        let y = DeviceBuffer::from_host(&owner, &vec![3_u32; N]).unwrap();
+        let (config, n) = (LaunchConfig::for_num_elems(N as u32).unwrap(), N as u32);
         // SAFETY: the kernel touches N words of each; each has N.
-        unsafe { home.launch(&kernel, config, (&mut x, &y, n)) }.unwrap();
+        unsafe { owner.launch(&kernel, config, (&mut x, &y, n)) }.unwrap();
         let source = up.wait().unwrap();
         assert!(source.iter().all(|&word| word == 5));
         let down = x.copy_to_pinned_async(source, &copying).unwrap();
@@ -47,7 +47,7 @@ fn a_transfer_gives_the_memory_back_when_it_is_done() {
         let down = view.copy_to_pinned_async(registered.unwrap(), &copying);
         let down = down.unwrap();
         drop(x);
-        let next = DeviceBuffer::from_host(&home, &vec![77_u32; N]).unwrap();
+        let next = DeviceBuffer::from_host(&owner, &vec![77_u32; N]).unwrap();
         assert_eq!(down.wait().unwrap().into_vec().unwrap(), [13; 10]);
         assert_eq!(next.to_vec().unwrap(), vec![77; N]);
     }
@@ -97,7 +97,7 @@ fn dropped_transfer_frees_after_its_copy_without_waiting() {
 }
 
 #[test]
-fn a_transfer_that_is_awaited_may_be_dropped_or_asked_again() {
+fn a_polled_transfer_may_be_dropped_or_waited_for() {
     for bench in everywhere() {
         let stream = bench.stream();
         let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
@@ -123,7 +123,7 @@ fn a_transfer_that_is_awaited_may_be_dropped_or_asked_again() {
 }
 
 #[test]
-fn what_cannot_be_started_gives_the_memory_back() {
+fn a_transfer_that_cannot_start_returns_the_memory() {
     let bench = software(late(1));
     let simulator = bench.simulator.as_ref().unwrap();
     let stream = bench.stream();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn what_must_not_compile_does_not() {
+fn invalid_programs_do_not_compile() {
     // Cargo sets `CARGO`; the test bundle for machines without Rust does not.
     if std::env::var_os("CARGO").is_none() {
         crate::support::skipped("compile-fail tests: there is no cargo");

@@ -17,14 +17,14 @@ const N: u32 = 1 << 8;
 fn others_wait_for_an_unfenced_use() {
     for seed in 0..16 {
         let bench = software(late(seed));
-        let (simulator, home) = (bench.simulator.as_ref().unwrap(), bench.stream());
+        let (simulator, owner) = (bench.simulator.as_ref().unwrap(), bench.stream());
         let copy = bench.kernel(COPY, "copy");
         let own = bench.context.per_thread_stream();
         // The buffers' owning streams are those of their first uses, so that only the uses are
         // recorded.
         let (source, other) = (filled(&own, N, 3), filled(&own, N, 5));
-        let (mut x, mut y) = (filled(&own, N, 0), filled(&home, N, 0));
-        let config = LaunchConfig::for_num_elems(N);
+        let (mut x, mut y) = (filled(&own, N, 0), filled(&owner, N, 0));
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let full = Status::CUDA_ERROR_OUT_OF_MEMORY;
         for value in [&source, &other] {
             simulator.add_rule(Rule::new(full).function("cuEventRecord"));
@@ -34,7 +34,7 @@ fn others_wait_for_an_unfenced_use() {
             thread::scope(|scope| {
                 scope.spawn(|| {
                     // SAFETY: as above.
-                    unsafe { home.launch(&copy, config, (&x, &mut y, N)) }.unwrap();
+                    unsafe { owner.launch(&copy, config, (&x, &mut y, N)) }.unwrap();
                 });
             });
             let expected = if std::ptr::eq(value, &source) { 3 } else { 5 };
@@ -46,22 +46,26 @@ fn others_wait_for_an_unfenced_use() {
 #[test]
 fn waiting_for_an_unfenced_use_blocks_no_other_thread() {
     let bench = software(Builder::new());
-    let (simulator, home) = (bench.simulator.as_ref().unwrap(), bench.stream());
+    let (simulator, owner) = (bench.simulator.as_ref().unwrap(), bench.stream());
     let copy = bench.kernel(COPY, "copy");
     let own = bench.context.per_thread_stream();
     let source = filled(&own, N, 3);
-    let (mut x, mut y, mut z) = (filled(&own, N, 0), filled(&home, N, 0), filled(&home, N, 0));
-    let config = LaunchConfig::for_num_elems(N);
+    let (mut x, mut y, mut z) = (
+        filled(&own, N, 0),
+        filled(&owner, N, 0),
+        filled(&owner, N, 0),
+    );
+    let config = LaunchConfig::for_num_elems(N).unwrap();
     let mut holder = Graph::new(&bench.context).unwrap();
     holder.add_fill(&[], &mut x, 1_u32).unwrap();
     let mut graph = Graph::new(&bench.context).unwrap();
     graph.add_fill(&[], &mut z, 9_u32).unwrap();
     let exec = graph.instantiate().unwrap();
-    home.synchronize().unwrap();
+    owner.synchronize().unwrap();
     let (go, waiting) = mpsc::channel::<()>();
-    let (told, in_time) = mpsc::channel();
+    let (sender, in_time) = mpsc::channel();
     own.launch_host(move || {
-        let _ = told.send(waiting.recv_timeout(Duration::from_secs(5)).is_ok());
+        let _ = sender.send(waiting.recv_timeout(Duration::from_secs(5)).is_ok());
     })
     .unwrap();
     simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuEventRecord"));
@@ -69,11 +73,11 @@ fn waiting_for_an_unfenced_use_blocks_no_other_thread() {
     unsafe { own.launch(&copy, config, (&source, &mut x, N)) }.unwrap();
     simulator.clear_rules();
     thread::scope(|scope| {
-        let (home, copy, x, y) = (&home, &copy, &x, &mut y);
+        let (owner, copy, x, y) = (&owner, &copy, &x, &mut y);
         scope.spawn(move || {
             // SAFETY: as above. This waits for the host function, and meanwhile holds nothing that
             // others need.
-            unsafe { home.launch(copy, config, (x, y, N)) }.unwrap();
+            unsafe { owner.launch(copy, config, (x, y, N)) }.unwrap();
         });
         thread::sleep(Duration::from_millis(200));
         exec.launch(&bench.stream()).unwrap();
@@ -101,7 +105,7 @@ fn unfenced_use_in_another_context_does_not_fail_a_launch() {
         simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuEventRecord"));
         z.as_mut_slice().copy_from_peer(&y.as_slice()).unwrap();
         simulator.clear_rules();
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
         unsafe { stream.launch(&copy, config, (&x, &mut y, N)) }.unwrap();
         assert_eq!(z.to_vec().unwrap(), vec![5; N as usize], "{seed}");

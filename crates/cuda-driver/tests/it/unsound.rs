@@ -46,22 +46,29 @@ fn zeroes_are_there_before_another_stream_reads_them() {
 fn stream_created_after_launch_views_is_ordered() {
     for bench in late_devices(16) {
         let kernel = bench.kernel(COPY, "copy");
-        let home = bench.stream();
-        let (mut source, four) = (filled(&home, N, 1), filled(&home, N, 4));
-        let mut target = filled(&home, N, 0);
-        launch_copy(&kernel, &home, &four, &mut source).unwrap();
+        let owning = bench.stream();
+        let (mut source, four) = (filled(&owning, N, 1), filled(&owning, N, 4));
+        let mut target = filled(&owning, N, 0);
+        launch_copy(&kernel, &owning, &four, &mut source).unwrap();
         let (from, to) = (source.as_slice(), target.as_mut_slice());
         let late = bench.stream();
         // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
-        unsafe { late.launch(&kernel, LaunchConfig::for_num_elems(N), (from, to, N)) }.unwrap();
-        launch_copy(&kernel, &home, &target, &mut source).unwrap();
+        unsafe {
+            late.launch(
+                &kernel,
+                LaunchConfig::for_num_elems(N).unwrap(),
+                (from, to, N),
+            )
+        }
+        .unwrap();
+        launch_copy(&kernel, &owning, &target, &mut source).unwrap();
         assert_all(&source, 4, &bench.name);
     }
 }
 
 /// If the event after a launch cannot be recorded, its uses are still tracked.
 #[test]
-fn a_use_whose_event_cannot_be_recorded_is_not_lost() {
+fn a_use_without_an_event_is_still_waited_for() {
     for seed in 0..16 {
         for nth in 1..6 {
             let bench = software(late(seed));
@@ -95,8 +102,8 @@ fn a_wait_that_fails_stops_the_call_that_needs_it() {
     let bench = software(late(1));
     let simulator = bench.simulator.as_ref().unwrap();
     let kernel = bench.kernel(COPY, "copy");
-    let (home, other) = (bench.stream(), bench.stream());
-    let source = filled(&home, N, 1);
+    let (owning, other) = (bench.stream(), bench.stream());
+    let source = filled(&owning, N, 1);
     let mut target = filled(&other, N, 0);
     simulator.reset_calls();
     simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuStreamWaitEvent"));
@@ -119,10 +126,10 @@ fn a_drop_that_cannot_wait_for_a_reader_leaves_the_memory_alone() {
             let bench = software(late(seed));
             let simulator = bench.simulator.as_ref().unwrap();
             let kernel = bench.kernel(COPY, "copy");
-            let (home, reader) = (bench.stream(), bench.stream());
+            let (owning, reader) = (bench.stream(), bench.stream());
             let mut target = filled(&reader, N, 0);
-            let source = filled(&home, N, 1);
-            home.synchronize().unwrap();
+            let source = filled(&owning, N, 1);
+            owning.synchronize().unwrap();
             launch_copy(&kernel, &reader, &source, &mut target).unwrap();
             simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function(call));
             let freed = count_calls(simulator, "cuMemFreeAsync");
@@ -131,7 +138,7 @@ fn a_drop_that_cannot_wait_for_a_reader_leaves_the_memory_alone() {
             simulator.clear_rules();
             // A pooled event need not be created.
             assert!(!is_freed || call == "cuEventCreate", "{call}");
-            let next = filled(&home, N, 9);
+            let next = filled(&owning, N, 9);
             assert_all(&target, 1, call);
             assert_all(&next, 9, call);
         }
@@ -139,7 +146,7 @@ fn a_drop_that_cannot_wait_for_a_reader_leaves_the_memory_alone() {
 }
 
 #[test]
-fn an_error_of_a_drop_is_told_to_no_later_call() {
+fn later_calls_do_not_report_errors_of_drops() {
     let bench = software(Builder::new());
     let simulator = bench.simulator.as_ref().unwrap();
     let stream = bench.stream();
@@ -163,14 +170,14 @@ fn an_error_of_a_drop_is_told_to_no_later_call() {
 fn a_stream_that_cannot_be_made_changes_nothing() {
     let bench = software(Builder::new());
     let simulator = bench.simulator.as_ref().unwrap();
-    let (home, kernel) = (bench.stream(), bench.kernel(COPY, "copy"));
-    let (source, mut target) = (filled(&home, N, 1), filled(&home, N, 0));
+    let (owning, kernel) = (bench.stream(), bench.kernel(COPY, "copy"));
+    let (source, mut target) = (filled(&owning, N, 1), filled(&owning, N, 0));
     let fails = Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuStreamCreateWithPriority");
     simulator.add_rule(fails);
     Stream::new(&bench.context, StreamFlags::empty(), 0).unwrap_err();
     simulator.clear_rules();
     simulator.reset_calls();
-    launch_copy(&kernel, &home, &source, &mut target).unwrap();
+    launch_copy(&kernel, &owning, &source, &mut target).unwrap();
     assert_eq!(simulator.calls().values().sum::<u64>(), 1);
 }
 
@@ -215,7 +222,7 @@ fn thread_without_context_frees_memory_in_its_context() {
 }
 
 #[test]
-fn a_status_that_nobody_knows_is_carried_and_printed() {
+fn unknown_statuses_are_kept_and_printed() {
     let bench = software(Builder::new());
     let simulator = bench.simulator.as_ref().unwrap();
     simulator.add_rule(Rule::new(Status(4242)).function("cuCtxSynchronize"));

@@ -74,7 +74,7 @@ fn work_before_a_legacy_use_is_waited_for_separately() {
 }
 
 #[test]
-fn a_module_that_goes_in_a_host_function_holds_up_nothing_else() {
+fn a_module_dropped_in_a_host_function_blocks_nothing() {
     for bench in everywhere() {
         let (stuck, stream, free) = (bench.stream(), bench.stream(), bench.stream());
         let flag = unpooled(&stream, &[0_u32]);
@@ -144,7 +144,7 @@ fn the_end_of_a_primary_context_breaks_no_capture_in_the_next() {
 }
 
 #[test]
-fn a_guard_that_goes_in_a_host_function_gives_its_buffer_back() {
+fn a_guard_dropped_in_a_host_function_frees_its_buffer() {
     for bench in everywhere() {
         let pinned = PinnedBuffer::from_host(&bench.context, &[1_u32; 4], PinnedFlags::empty());
         // The guard borrows the buffer, and a host function must own it or borrow it for `'static`.

@@ -200,7 +200,7 @@ fn a_lost_device_is_reported_while_another_is_blocked() {
 }
 
 #[test]
-fn a_dropped_transfer_whose_memory_waits_holds_up_nothing() {
+fn a_dropped_transfer_with_waiting_memory_blocks_nothing() {
     let bench = software(late(5));
     let other = software(late(6));
     let context = bench.context.clone();

@@ -19,7 +19,7 @@ pub(super) struct Arguments<'a> {
     /// The values of `--pre-include`, in order.
     pub(super) pre_includes: Vec<&'a [u8]>,
     /// Whether quoted names are searched for beside the text that contains them.
-    pub(super) beside: bool,
+    pub(super) searches_own_folder: bool,
 }
 
 /// The options that prevent caching, with the reason.
@@ -141,7 +141,7 @@ impl<'a> Arguments<'a> {
         let mut parsed = Self {
             include_dirs: Vec::new(),
             pre_includes: Vec::new(),
-            beside: true,
+            searches_own_folder: true,
         };
         let mut options = options.iter().map(|text| trim(text.to_bytes()));
         while let Some(option) = options.next() {
@@ -195,7 +195,7 @@ impl<'a> Arguments<'a> {
             return Err(Refusal::Option);
         }
         if name == b"no-source-include" {
-            self.beside = false;
+            self.searches_own_folder = false;
         }
         let defines = matches!(name, b"D" | b"U" | b"define-macro" | b"undefine-macro");
         if names_options_file(bare) && !defines {

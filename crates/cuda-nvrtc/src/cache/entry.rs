@@ -237,8 +237,8 @@ mod tests {
 
     use super::super::closure::Closure;
     use super::super::stamp::{Seen, Stamp, digest};
-    use super::{Entry, seal, unseal};
-    use crate::{Compiled, Log, Ptx};
+    use super::{Entry, KINDS, Parameter, Signature, seal, unseal};
+    use crate::{Compiled, Cubin, Log, Ptx};
 
     fn entry() -> Entry<Ptx> {
         let mut closure = Closure::default();
@@ -273,6 +273,37 @@ mod tests {
         let back = Entry::<Ptx>::from_bytes(&key, &bytes).unwrap();
         assert_eq!(back.compiled, entry().compiled);
         assert_eq!(back.closure, entry().closure);
+    }
+
+    #[test]
+    fn the_parameters_of_a_cubin_come_back_whole() {
+        let parameters = KINDS.iter().enumerate().map(|(index, kind)| Parameter {
+            offset: 8 * index,
+            size: 4,
+            kind: *kind,
+            name: (index % 2 == 0).then(|| format!("p{index}")),
+        });
+        let signature = Signature {
+            kernel: "k".to_owned(),
+            parameters: parameters.collect(),
+        };
+        // SAFETY: the bytes must be a complete cubin if a driver loads them ← no driver loads them.
+        let image = unsafe { Cubin::from_bytes(vec![1, 2, 3]) };
+        // SAFETY: the signatures must be those of the cubin if it is launched ← it is not.
+        let image = unsafe { image.with_signatures(Some(vec![signature])) };
+        let Entry { compiled, closure } = entry();
+        let entry = Entry {
+            compiled: Compiled {
+                image,
+                log: compiled.log,
+                lowered_names: compiled.lowered_names,
+                pch: compiled.pch,
+            },
+            closure,
+        };
+        let key = digest(b"key");
+        let back = Entry::<Cubin>::from_bytes(&key, &entry.to_bytes(&key)).unwrap();
+        assert_eq!(back.compiled, entry.compiled);
     }
 
     #[test]

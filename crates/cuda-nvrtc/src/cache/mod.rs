@@ -340,7 +340,7 @@ impl Shared {
             return Err(error);
         }
         let arguments = T::prepare(options, TOKEN)?.render(program.nvrtc.version())?;
-        let told = (|| {
+        let identified = (|| {
             let request = Request::new(
                 &program.source,
                 &program.name,
@@ -352,8 +352,8 @@ impl Shared {
             let key = key::of(&request, T::NAME, &compiler.digest)?;
             Ok((request, compiler, key))
         })();
-        let (request, compiler, key) = match told {
-            Ok(told) => told,
+        let (request, compiler, key) = match identified {
+            Ok(identified) => identified,
             Err(refusal) => return self.refuse(refusal, program, options),
         };
         let task = Task {

@@ -20,7 +20,7 @@ pub(super) struct Request<'a> {
     /// Headers to include before the source.
     pub(super) pre_includes: Vec<Vec<u8>>,
     /// Whether quoted names are searched for beside the text that contains them.
-    pub(super) beside: bool,
+    pub(super) searches_own_folder: bool,
     /// The current folder of the process. Relative names refer to it, and debug information
     /// contains it.
     pub(super) current_dir: PathBuf,
@@ -56,7 +56,7 @@ impl<'a> Request<'a> {
                 .iter()
                 .map(|name| name.to_vec())
                 .collect(),
-            beside: parsed.beside,
+            searches_own_folder: parsed.searches_own_folder,
             current_dir,
         })
     }

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_the_clock_of_the_content_back_deceives_nobody() {
+    fn a_clock_that_is_set_back_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.h");
         fs::write(&path, "one").unwrap();

@@ -98,7 +98,7 @@ fn every_kind_of_right_recursion_adds_up() {
 }
 
 #[test]
-fn what_follows_each_other_does_not_add_up() {
+fn consecutive_pieces_do_not_nest() {
     for piece in [
         "x = y;",
         "x, ",
@@ -130,7 +130,7 @@ fn what_follows_each_other_does_not_add_up() {
 }
 
 #[test]
-fn looking_takes_time_in_proportion_to_the_length() {
+fn the_search_takes_linear_time() {
     let many = 1 << 18;
     let texts = [
         "/*", "//", "\"", "R\"(", "'", "<:", "\\\n", "R\"abc", "A<", "x?", "(", "{", "\n#",

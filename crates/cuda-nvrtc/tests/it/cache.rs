@@ -103,7 +103,7 @@ fn a_hit_is_what_a_compilation_gives() {
 }
 
 #[test]
-fn whatever_decides_the_result_is_compared() {
+fn every_input_of_the_result_is_compared() {
     let Some(nvrtc) = nvrtc() else { return };
     let folder = Folder::new();
     let cache = folder.open();
@@ -178,7 +178,7 @@ fn another_version_is_another_key() {
 }
 
 #[test]
-fn what_does_not_compile_is_not_kept() {
+fn failed_compilations_are_not_stored() {
     let Some(nvrtc) = nvrtc() else { return };
     let folder = Folder::new();
     let cache = folder.open();
@@ -197,7 +197,7 @@ fn what_does_not_compile_is_not_kept() {
 }
 
 #[test]
-fn a_mode_does_what_it_says() {
+fn each_mode_reads_and_writes_as_documented() {
     let Some(nvrtc) = nvrtc() else { return };
     let folder = Folder::new();
     let open = |mode| Cache::builder(folder.path()).mode(mode).open();

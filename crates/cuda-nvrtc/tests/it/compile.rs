@@ -91,7 +91,7 @@ fn a_cubin_is_machine_code_for_cuda() {
 }
 
 #[test]
-fn a_cubin_tells_the_parameters_of_its_kernels() {
+fn a_cubin_contains_the_parameters_of_its_kernels() {
     let source = "struct S { int a; double b; };
         extern \"C\" __global__ void k(float a, const float *x, S s, char c) {}
         extern \"C\" __global__ void none() {}";

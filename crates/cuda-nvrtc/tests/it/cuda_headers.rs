@@ -21,7 +21,7 @@ const SOURCES: [&str; 4] = [
 ];
 
 #[test]
-fn what_nvrtc_carries_compiles() {
+fn headers_of_nvrtc_compile() {
     for nvrtc in every_nvrtc() {
         let dir = tempfile::tempdir().unwrap();
         let headers = CudaHeaders::install(&nvrtc, &dir.path().join("deep/er"));
@@ -52,7 +52,7 @@ fn what_nvrtc_carries_compiles() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_told() {
+fn an_unwritable_folder_is_reported() {
     let Some(nvrtc) = nvrtc().filter(|nvrtc| nvrtc.version() >= FIRST_WITH_HEADERS) else {
         return;
     };

@@ -18,7 +18,7 @@ fn refused(nvrtc: &Nvrtc, source: impl Into<Vec<u8>>, options: &Options) -> Box<
 
 /// Plants an error in each line and checks that it is reported with that line and its source.
 #[test]
-fn an_error_is_told_where_it_is() {
+fn errors_have_a_location() {
     for nvrtc in every_nvrtc() {
         let lines: Vec<String> = (0..8)
             .map(|i| format!("__device__ int v{i} = {i};"))

@@ -190,7 +190,7 @@ fn megabytes() {
 }
 
 #[test]
-fn what_never_ends_without_a_limit() {
+fn endless_compilations_without_a_limit() {
     let Some(nvrtc) = nvrtc() else { return };
     let template =
         "template <int N> struct F { static constexpr int v = F<N + 1>::v; }; int a = F<0>::v;";

@@ -71,7 +71,7 @@ fn an_nvrtc_that_is_too_old() {
 
 #[cfg(unix)]
 #[test]
-fn a_version_that_is_not_told() {
+fn a_version_that_is_not_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = library(
         dir.path(),
@@ -150,7 +150,7 @@ fn load_and_print() {
 }
 
 #[test]
-fn a_loaded_nvrtc_tells_what_it_is() {
+fn a_loaded_nvrtc_reports_version_and_path() {
     let Some(nvrtc) = nvrtc() else { return };
     assert!(nvrtc.version() >= Version::new(12000));
     assert!(nvrtc.origin().contains("nvrtc"), "{}", nvrtc.origin());

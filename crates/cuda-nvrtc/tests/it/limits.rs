@@ -109,7 +109,7 @@ fn a_token_cancels_from_another_thread() {
 }
 
 #[test]
-fn an_nvrtc_that_cannot_be_cancelled_says_so() {
+fn an_nvrtc_without_cancellation_is_an_error() {
     for nvrtc in every_nvrtc() {
         let options = Options::new().timeout(Duration::from_secs(60));
         match Program::new(&nvrtc, "").compile_ptx(&options) {

@@ -115,7 +115,7 @@ fn accepts(nvrtc: &Nvrtc, option: &str) -> bool {
 }
 
 #[test]
-fn arithmetic_is_as_asked() {
+fn arithmetic_options_take_effect() {
     for nvrtc in every_nvrtc() {
         let plain = ptx(&nvrtc, &Options::new());
         assert!(
@@ -252,7 +252,7 @@ fn folders_and_headers_before_the_source() {
 }
 
 #[test]
-fn what_the_compiler_is_told_to_say() {
+fn message_options_take_effect() {
     let Some(nvrtc) = nvrtc() else { return };
     let warned = Program::new(&nvrtc, "__global__ void k() { int unused; }");
     let log = |options: &Options| warned.compile_ptx(options).unwrap().log;
@@ -292,7 +292,7 @@ fn what_the_compiler_is_told_to_say() {
 /// Options whose effect is not visible in the output are at least accepted by every NVRTC that
 /// supports them.
 #[test]
-fn nvrtc_takes_what_the_methods_give() {
+fn nvrtc_accepts_the_options_of_all_methods() {
     for nvrtc in every_nvrtc() {
         let base = Options::new().arch(Arch::sm(9, 0));
         let mut tried = vec![
@@ -339,7 +339,7 @@ fn nvrtc_takes_what_the_methods_give() {
 }
 
 #[test]
-fn an_option_that_no_version_knows_is_told_with_all_options() {
+fn an_unknown_option_is_reported_with_all_options() {
     for nvrtc in every_nvrtc() {
         let options = Options::new().ftz(true).raw("--no-such-option");
         let error = Program::new(&nvrtc, SOURCE)

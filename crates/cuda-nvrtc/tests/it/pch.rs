@@ -13,7 +13,7 @@ use crate::limits::heavy;
 const FIRST: Version = Version::new(12080);
 
 #[test]
-fn an_nvrtc_without_precompiled_headers_says_which_has_them() {
+fn missing_pch_support_names_the_needed_version() {
     for nvrtc in every_nvrtc() {
         if nvrtc.version() >= FIRST {
             continue;
@@ -37,7 +37,7 @@ fn an_nvrtc_without_precompiled_headers_says_which_has_them() {
 
 /// Runs in a new process: the heap belongs to the process, and its size is fixed once it is in use.
 #[test]
-fn a_heap_that_is_too_small_is_told_with_the_size_it_needs() {
+fn a_small_pch_heap_is_reported_with_the_needed_size() {
     let Some(nvrtc) = nvrtc().filter(|nvrtc| nvrtc.version() >= FIRST) else {
         return;
     };
@@ -52,7 +52,7 @@ fn a_heap_that_is_too_small_is_told_with_the_size_it_needs() {
 }
 
 #[test]
-#[ignore = "run by a_heap_that_is_too_small_is_told_with_the_size_it_needs, in a process of its own"]
+#[ignore = "run by a_small_pch_heap_is_reported_with_the_needed_size, in a process of its own"]
 fn grow_the_heap() {
     let Some(nvrtc) = nvrtc() else { return };
     let before = nvrtc.pch_heap_size().unwrap();

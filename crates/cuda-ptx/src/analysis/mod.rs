@@ -45,7 +45,7 @@ pub use verdict::{
 };
 
 /// The number of steps of one evaluation after which the analysis gives up.
-const MAX_STEPS: u64 = 100_000;
+const MAX_STEPS: u64 = 60_000;
 /// The number of walks in which the guesses of one pass must settle.
 const MAX_ROUNDS: u32 = 10;
 /// How often guesses are made.

@@ -7,7 +7,7 @@ use crate::ast::{Instruction, Literal, Location, Operand};
 
 use super::Refused;
 use super::names::{Name, Names, Reg, bits_of};
-use super::op::{Access, Axis, Guard, Ins, Op, Relation, Source, Special, UNDEFINED, Var};
+use super::op::{Access, Axis, Guard, Ins, Op, Source, Special, UNDEFINED, Var};
 
 /// Instructions that access no memory. Their first operand is their destination if they have one.
 const PURE: &[&str] = &[
@@ -144,7 +144,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Computes `op` in a new register.
-    fn temporary(&mut self, op: Op, sources: [Source; 3], bits: u32) -> Source {
+    pub(super) fn temporary(&mut self, op: Op, sources: [Source; 3], bits: u32) -> Source {
         let reg = self.names.fresh(bits);
         self.push(op, sources, reg, None);
         Source::Value(reg.number)
@@ -231,7 +231,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// A predicate, or its negation if the operand is `!p`.
-    fn predicate(&mut self, operand: &Operand<'a>) -> Source {
+    pub(super) fn predicate(&mut self, operand: &Operand<'a>) -> Source {
         match operand {
             Operand::Not(name) => {
                 let source = self.source(&Operand::Name(name), 1);
@@ -247,6 +247,12 @@ impl<'a> Decoder<'a> {
             predicate: self.source(&Operand::Name(predicate.name), 1),
             negated: predicate.negated,
         });
+        // The first of two destinations may be the guard of the second.
+        if let (Some(guard), Some(Operand::Pair(_))) = (self.guard, instruction.operands.first()) {
+            let sources = [guard.predicate, guard.predicate, NO];
+            let predicate = self.temporary(Op::BoolOr, sources, 1);
+            self.guard = Some(Guard { predicate, ..guard });
+        }
         let is_decoded = match instruction.opcode {
             "ld" | "ldu" | "st" | "atom" | "red" | "cp" | "mbarrier" | "ldmatrix" | "stmatrix"
             | "wmma" | "prefetch" | "prefetchu" | "applypriority" | "discard" => {
@@ -408,89 +414,6 @@ impl<'a> Decoder<'a> {
             _ => return None,
         };
         self.set(op, [a, b, c], bits, target);
-        Some(())
-    }
-
-    fn boolean(&mut self, instruction: &Instruction<'a>) -> Option<()> {
-        let op = match instruction.opcode {
-            "and" => Op::BoolAnd,
-            "or" | "mov" => Op::BoolOr,
-            "not" => Op::BoolNot,
-            _ => return None,
-        };
-        let target = instruction.operands.first()?;
-        let a = self.predicate(instruction.operands.get(1)?);
-        let b = match instruction.operands.get(2) {
-            Some(operand) => self.predicate(operand),
-            None => a,
-        };
-        self.set(op, [a, b, NO], 1, target);
-        Some(())
-    }
-
-    fn comparison(&mut self, instruction: &Instruction<'a>) -> Option<()> {
-        let (relation, ty) = (
-            instruction.modifiers.first()?,
-            instruction.modifiers.last()?,
-        );
-        let (bits, mut signed) = integer(ty)?;
-        let relation = match *relation {
-            "eq" => Relation::Eq,
-            "ne" => Relation::Ne,
-            "lt" => Relation::Lt,
-            "le" => Relation::Le,
-            "gt" => Relation::Gt,
-            "ge" => Relation::Ge,
-            unsigned => {
-                signed = false;
-                match unsigned {
-                    "lo" => Relation::Lt,
-                    "ls" => Relation::Le,
-                    "hi" => Relation::Gt,
-                    "hs" => Relation::Ge,
-                    _ => return None,
-                }
-            }
-        };
-        let operands = &instruction.operands;
-        let sources = [
-            self.source(operands.get(1)?, bits),
-            self.source(operands.get(2)?, bits),
-            NO,
-        ];
-        let compare = Op::Compare {
-            bits,
-            signed,
-            relation,
-        };
-        let combine = match (instruction.modifiers.len(), operands.get(3)) {
-            (2, None) => None,
-            (3, Some(c)) => {
-                let op = match *instruction.modifiers.get(1)? {
-                    "and" => Op::BoolAnd,
-                    "or" => Op::BoolOr,
-                    _ => return None,
-                };
-                Some((op, self.predicate(c)))
-            }
-            _ => return None,
-        };
-        let first = self.temporary(compare, sources, 1);
-        let second = self.temporary(Op::BoolNot, [first, NO, NO], 1);
-        let mut results = [first, second];
-        if let Some((op, c)) = combine {
-            for result in &mut results {
-                *result = self.temporary(op, [*result, c, NO], 1);
-            }
-        }
-        let [first, second] = results;
-        match operands.first()? {
-            Operand::Pair(pair) => {
-                self.set(Op::BoolOr, [first, first, NO], 1, &pair.0);
-                self.set(Op::BoolOr, [second, second, NO], 1, &pair.1);
-            }
-            target => self.set(Op::BoolOr, [first, first, NO], 1, target),
-        }
         Some(())
     }
 }

@@ -126,7 +126,8 @@ pub(crate) fn lower<'a>(
         };
         lowering.declare(variable, false);
         if let Some(var) = lowering.decoder.vars.last_mut() {
-            var.param = Some(index as u32);
+            // The linkage of the kernel says nothing about its parameters.
+            (var.param, var.size) = (Some(index as u32), Some(size));
         }
         let name = variable.name.to_owned();
         params.push(Param { name, size });

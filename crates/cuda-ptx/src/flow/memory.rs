@@ -149,8 +149,10 @@ impl<'a> Decoder<'a> {
                 let Some(size) = size_of(instruction) else {
                     return unknown("unknown type");
                 };
-                if matches!(space, Some(Space::Param | Space::Const)) {
-                    return unknown("store to parameters or constants");
+                match space {
+                    Some(Space::Param) => return unknown("call of a function"),
+                    Some(Space::Const) => return unknown("store to constants"),
+                    _ => {}
                 }
                 self.access(instruction, first, AccessKind::Write, space, Some(size))
             }

@@ -3,7 +3,7 @@
 //! ```text
 //!    ssa      values: each register becomes one value per definition
 //!    lower    statements become blocks of operations
-//!    decode   one instruction becomes operations    memory   the same for accesses
+//!    decode   one instruction becomes operations    memory, predicate   parts of it
 //!    graph    predecessors, order and dominators
 //!    names    registers and variables in nested scopes
 //!    op       operations
@@ -18,6 +18,7 @@ mod lower;
 mod memory;
 mod names;
 mod op;
+mod predicate;
 mod ssa;
 #[cfg(test)]
 mod tests;

@@ -1,1 +1,172 @@
+use fastrand::Rng;
 
+use super::graph::Graph;
+use super::{Kernel, Op, Refused, Source, lower};
+
+/// The kernel with this body, with registers `%r0` to `%r9`, `%d0` to `%d9`, `%p0` to `%p9`.
+fn kernel(body: &str) -> Result<Kernel, Refused> {
+    let text = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n\
+         .visible .entry k(.param .u64 x, .param .u32 n) {{\n\
+         .reg .pred %p<10>; .reg .b32 %r<10>; .reg .b64 %d<10>;\n{body}\n}}\n"
+    );
+    let module = crate::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    lower(&module, &module.functions[0])
+}
+
+/// Whether `to` is reachable from the entry without `avoided`.
+fn is_reachable(succs: &[Vec<u32>], avoided: Option<u32>, to: u32) -> bool {
+    let mut seen = vec![false; succs.len()];
+    let mut work = vec![0];
+    while let Some(block) = work.pop() {
+        if Some(block) != avoided && !std::mem::replace(&mut seen[block as usize], true) {
+            work.extend(&succs[block as usize]);
+        }
+    }
+    seen[to as usize]
+}
+
+#[test]
+fn dominators_agree_with_their_definition() {
+    let mut rng = Rng::with_seed(1);
+    for _ in 0..2000 {
+        let count = rng.u32(1..12);
+        let mut succs: Vec<Vec<u32>> = vec![Vec::new(); count as usize];
+        for list in &mut succs {
+            for _ in 0..rng.u32(..4) {
+                let to = rng.u32(..count);
+                // Nothing branches to the entry.
+                if to != 0 && !list.contains(&to) {
+                    list.push(to);
+                }
+            }
+        }
+        let graph = Graph::new(&succs).unwrap();
+        for above in 0..count {
+            for below in 0..count {
+                if !is_reachable(&succs, None, below) || !is_reachable(&succs, None, above) {
+                    continue;
+                }
+                let expected = above == below || !is_reachable(&succs, Some(above), below);
+                assert_eq!(
+                    graph.dominates(above, below),
+                    expected,
+                    "{above} {below} {succs:?}"
+                );
+            }
+        }
+        let reachable = (0..count).filter(|&block| is_reachable(&succs, None, block));
+        assert_eq!(graph.order.len(), reachable.count());
+    }
+}
+
+/// The operations of a kernel that define a value, by that value.
+fn definitions(kernel: &Kernel) -> Vec<(u32, Op, Vec<u32>)> {
+    let mut found = Vec::new();
+    for block in &kernel.blocks {
+        for ins in &block.ins {
+            let sources = ins.sources.iter().filter_map(|source| match source {
+                Source::Value(value) => Some(*value),
+                _ => None,
+            });
+            found.extend(ins.target.map(|target| (target, ins.op, sources.collect())));
+        }
+    }
+    found
+}
+
+#[test]
+fn each_definition_is_one_value() {
+    let kernel = kernel(
+        "mov.u32 %r1, 1;\nadd.u32 %r1, %r1, %r1;\n{ .reg .b32 %r1; mov.u32 %r1, 2; }\n\
+         add.u32 %r2, %r1, %r1;",
+    )
+    .unwrap();
+    let found = definitions(&kernel);
+    let [first, second, inner, last] = found.as_slice() else {
+        panic!("{found:?}");
+    };
+    assert_eq!(second.2, [first.0, first.0]);
+    assert!(inner.2.is_empty());
+    assert_eq!(last.2, [second.0, second.0]);
+    let mut values: Vec<u32> = found.iter().map(|(value, ..)| *value).collect();
+    values.dedup();
+    assert_eq!(values.len(), 4);
+}
+
+#[test]
+fn a_loop_merges_values_at_its_header() {
+    let kernel = kernel(
+        "mov.u32 %r1, 0;\n$top: add.u32 %r1, %r1, 1;\nsetp.lt.u32 %p1, %r1, 9;\n\
+         @%p1 bra $top;\nadd.u32 %r2, %r1, %r1;",
+    )
+    .unwrap();
+    let phis: Vec<_> = kernel.blocks.iter().flat_map(|block| &block.phis).collect();
+    let merged = phis
+        .iter()
+        .find(|phi| phi.args.iter().all(|&arg| arg != 0))
+        .unwrap();
+    let found = definitions(&kernel);
+    assert_eq!(found[1].2, [merged.target]);
+    let mut args = merged.args.clone();
+    args.sort_unstable();
+    assert_eq!(args, [found[0].0, found[1].0]);
+    // The loop has one back edge, from the block of its condition.
+    let graph = &kernel.graph;
+    let back = graph.order.iter().flat_map(|&to| {
+        let preds = graph.preds[to as usize].iter();
+        preds.filter(move |&&from| graph.is_back_edge(from, to))
+    });
+    assert_eq!(back.count(), 1);
+}
+
+#[test]
+fn a_value_that_may_not_be_set_is_undefined() {
+    let kernel = kernel(
+        "setp.eq.u32 %p1, %r9, 0;\n@%p1 bra $skip;\nmov.u32 %r1, 1;\n$skip:\n\
+         add.u32 %r2, %r1, 1;\nmov.u32 %r3, 4;",
+    )
+    .unwrap();
+    let found = definitions(&kernel);
+    let is_undefined = |index: usize| kernel.is_undefined[found[index].0 as usize];
+    let undefined = found
+        .iter()
+        .map(|(value, ..)| kernel.is_undefined[*value as usize]);
+    let expected = [true, true, true, false, true, false];
+    assert_eq!(undefined.collect::<Vec<_>>(), expected, "{found:?}");
+    assert!(is_undefined(4));
+}
+
+#[test]
+fn what_is_not_modelled_is_refused_with_its_line() {
+    for (body, expected) in [
+        ("call helper;", "call of a function"),
+        ("st.param.u32 [x], %r1;", "call of a function"),
+        ("st.const.u32 [%d1], %r1;", "store to constants"),
+        (
+            "tex.1d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%d1, {%r5}];",
+            "textures and surfaces",
+        ),
+        ("frobnicate.u32 %r1, %r2;", "unknown instruction"),
+        (
+            "ld.shared::cluster.u32 %r1, [%r2];",
+            "shared memory of another block",
+        ),
+        (
+            "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%d1], 16, [%r2];",
+            "bulk copies",
+        ),
+        ("st.async.u32 [%r1], %r2;", "asynchronous"),
+        ("bra $nowhere;", "label $nowhere is not defined"),
+        ("$a:\n$a:", "label $a is defined twice"),
+        ("ld.global.x7 %r1, [%d1];", "unknown type"),
+    ] {
+        let refused = kernel(body).unwrap_err();
+        assert!(
+            refused.reason.contains(expected),
+            "{body}: {}",
+            refused.reason
+        );
+        assert!(refused.line >= 4, "{body}: {}", refused.line);
+    }
+}

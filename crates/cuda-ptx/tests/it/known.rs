@@ -1,8 +1,8 @@
 //! Exact results for well-known kernels, which NVRTC compiled.
 
-use cuda_ptx::analysis::{Argument, LaunchValues, Verdict};
+use cuda_ptx::analysis::{Argument, Buffer, LaunchValues, Outcome, Reason, Root, Verdict};
 
-use crate::support::{analysis, input, int, launch, output};
+use crate::support::{analysis, input, int, launch, output, reasons};
 
 const TEXT: &str = include_str!("kernels/known.ptx");
 
@@ -10,87 +10,257 @@ fn evaluate(name: &str, launch: &LaunchValues) -> Verdict {
     analysis(TEXT, name).evaluate(launch)
 }
 
-#[test]
-fn show() {
-    let l = |a: Vec<Argument>| launch([4, 1, 1], [256, 1, 1], a);
-    let two = |a: Vec<Argument>| launch([7, 5, 1], [16, 16, 1], a);
-    for (name, launch) in [
-        (
-            "vector_add",
-            l(vec![input(4000), input(4000), output(4000), int(1000)]),
-        ),
-        (
-            "vector_add_unguarded",
-            l(vec![input(4096), input(4096), output(4096)]),
-        ),
-        (
-            "stencil",
-            two(vec![input(32000), output(32000), int(100), int(80)]),
-        ),
-        (
-            "grid_stride",
-            l(vec![input(40000), output(40000), int(10000)]),
-        ),
-        (
-            "grid_stride_64",
-            l(vec![
-                input(80000),
-                output(80000),
-                Argument::scalar(10000u64.to_le_bytes()),
-            ]),
-        ),
-        (
-            "matmul",
-            two(vec![
-                input(80 * 50 * 4),
-                input(50 * 112 * 4),
-                output(80 * 112 * 4),
-                int(80),
-                int(112),
-                int(50),
-            ]),
-        ),
-        (
-            "matmul_naive",
-            two(vec![
-                input(80 * 80 * 4),
-                input(80 * 80 * 4),
-                output(80 * 80 * 4),
-                int(80),
-            ]),
-        ),
-        (
-            "transpose",
-            launch(
-                [4, 3, 1],
-                [32, 8, 1],
-                vec![input(100 * 80 * 4), output(100 * 80 * 4), int(100), int(80)],
-            ),
-        ),
-        (
-            "reduction",
-            LaunchValues {
-                dynamic_shared: 1024,
-                ..l(vec![input(4000), output(16), int(1000)])
-            },
-        ),
-        (
-            "gather",
-            l(vec![input(4000), input(4000), output(4000), int(1000)]),
-        ),
-        ("histogram", l(vec![input(4000), output(1024), int(4000)])),
-        ("vectors", l(vec![input(4000), output(4000), int(1000)])),
-        ("unrolled", l(vec![input(4000), output(4096), int(999)])),
-        ("clamped", l(vec![input(4000), output(4000), int(1000)])),
-        ("off_by_one", l(vec![input(4000), output(4000), int(1000)])),
-        (
-            "divided",
-            l(vec![input(4000), output(4032), int(96), int(1000)]),
-        ),
-        ("local_array", l(vec![input(32), output(4096), int(1000)])),
-    ] {
-        let t = std::time::Instant::now();
-        let verdict = evaluate(name, &launch);
-        println!("{:?} {} {}", t.elapsed(), verdict.is_proven(), verdict);
+/// 4 blocks of 256 threads.
+fn line(arguments: impl IntoIterator<Item = Argument>) -> LaunchValues {
+    launch([4, 1, 1], [256, 1, 1], arguments)
+}
+
+/// Checks that the kernel is proven if its buffers have these sizes, and that each size is the
+/// smallest.
+fn is_exact(name: &str, sizes: &[u64], launch: impl Fn(Vec<Argument>) -> LaunchValues) {
+    let arguments = |sizes: &[u64]| sizes.iter().map(|&size| output(size)).collect();
+    let verdict = evaluate(name, &launch(arguments(sizes)));
+    assert!(verdict.is_proven(), "{verdict}");
+    for index in 0..sizes.len() {
+        let mut smaller = sizes.to_vec();
+        smaller[index] -= 1;
+        let verdict = evaluate(name, &launch(arguments(&smaller)));
+        let out_of_range = |reason: &Reason| matches!(reason, Reason::OutOfRange { .. });
+        let reasons = reasons(&verdict);
+        assert!(!reasons.is_empty(), "{name}: buffer {index}");
+        assert!(reasons.iter().all(out_of_range), "{name}: {verdict}");
     }
+}
+
+/// The same for a kernel with these scalars after its buffers.
+fn is_exact_with(name: &str, sizes: &[u64], scalars: &[i32], grid: [u32; 3], block: [u32; 3]) {
+    is_exact(name, sizes, |mut arguments| {
+        arguments.extend(scalars.iter().map(|&value| int(value)));
+        launch(grid, block, arguments)
+    });
+}
+
+#[test]
+fn guarded_kernels_need_exactly_their_data() {
+    let (grid, block) = ([4, 1, 1], [256, 1, 1]);
+    is_exact_with("vector_add", &[4000; 3], &[1000], grid, block);
+    is_exact_with("grid_stride", &[40_000; 2], &[10_000], grid, block);
+    is_exact_with("clamped", &[4000; 2], &[1000], grid, block);
+    is_exact_with("vectors", &[4000; 2], &[1003], grid, block);
+    is_exact_with("histogram", &[4000, 1024], &[4000], grid, block);
+    is_exact_with("unrolled", &[3996, 4096], &[999], grid, block);
+    is_exact("vector_add_unguarded", &[4096; 3], line);
+    is_exact("grid_stride_64", &[80_000; 2], |mut arguments| {
+        arguments.push(Argument::scalar(10_000u64.to_le_bytes()));
+        line(arguments)
+    });
+}
+
+#[test]
+fn two_dimensional_kernels_need_exactly_their_data() {
+    let (grid, block) = ([7, 5, 1], [16, 16, 1]);
+    let (width, height) = (100, 80);
+    let all = 4 * width * height;
+    // The output is written from row 1, column 1 to the last but one of both.
+    let inner = 4 * (width * (height - 1) - 1);
+    let scalars = [width as i32, height as i32];
+    is_exact_with("stencil", &[all - 4, inner], &scalars, grid, block);
+    is_exact_with("transpose", &[all; 2], &scalars, [4, 3, 1], [32, 8, 1]);
+    let (m, n, k) = (80, 112, 50);
+    let sizes = [4 * m * k, 4 * k * n, 4 * m * n];
+    is_exact_with(
+        "matmul",
+        &sizes,
+        &[m as i32, n as i32, k as i32],
+        grid,
+        block,
+    );
+    is_exact_with("matmul_naive", &[4 * 80 * 80; 3], &[80], grid, block);
+    is_exact_with("divided", &[384, 4000], &[96, 1000], [4, 1, 1], [256, 1, 1]);
+}
+
+#[test]
+fn shared_and_local_memory_is_proven() {
+    let reduction = |bytes| LaunchValues {
+        dynamic_shared: bytes,
+        ..line([input(4000), output(16), int(1000)])
+    };
+    let verdict = evaluate("reduction", &reduction(1024));
+    assert!(verdict.is_proven(), "{verdict}");
+    // The last thread stores 4 bytes at 1020.
+    let verdict = evaluate("reduction", &reduction(1020));
+    let expected = Reason::OutOfRange {
+        low: 0,
+        high: 1024,
+        bytes: 1020,
+    };
+    assert!(reasons(&verdict).contains(&expected), "{verdict}");
+    let verdict = evaluate("local_array", &line([input(32), output(4096), int(1000)]));
+    assert!(verdict.is_proven(), "{verdict}");
+    let locals = verdict
+        .contract()
+        .unwrap()
+        .accesses
+        .iter()
+        .filter(|access| {
+            matches!(
+                &access.outcome,
+                Outcome::Proven {
+                    root: Root::Variable(_),
+                    ..
+                }
+            )
+        });
+    assert!(locals.count() > 0);
+}
+
+#[test]
+fn an_index_from_memory_is_not_proven() {
+    let verdict = evaluate(
+        "gather",
+        &line([input(4000), input(4000), output(4000), int(1000)]),
+    );
+    let contract = verdict.contract().unwrap();
+    let proven = contract
+        .accesses
+        .iter()
+        .filter(|a| matches!(a.outcome, Outcome::Proven { .. }));
+    assert_eq!(proven.count(), 2);
+    let [
+        Reason::OutOfRange {
+            low,
+            high,
+            bytes: 4000,
+        },
+    ] = reasons(&verdict)[..]
+    else {
+        panic!("{verdict}");
+    };
+    assert_eq!((low, high), (-4 << 31, 4 << 31));
+}
+
+#[test]
+fn defects_are_not_proven() {
+    let off = evaluate("off_by_one", &line([input(4000), output(4000), int(1000)]));
+    let expected = Reason::OutOfRange {
+        low: 0,
+        high: 4004,
+        bytes: 4000,
+    };
+    assert_eq!(reasons(&off), [expected.clone(), expected]);
+    // A guard that is too wide for the buffers, and a negative number of elements.
+    let buffers = || [input(4000), input(4000), output(4000)];
+    let long = evaluate(
+        "vector_add",
+        &line(buffers().into_iter().chain([int(1001)])),
+    );
+    assert_eq!(reasons(&long).len(), 3);
+    let none = evaluate("vector_add", &line(buffers().into_iter().chain([int(-1)])));
+    let outcomes = &none.contract().unwrap().accesses;
+    assert!(
+        outcomes
+            .iter()
+            .all(|access| access.outcome == Outcome::Unreached)
+    );
+    // A write through a buffer that is passed for reading.
+    let read = evaluate(
+        "vector_add",
+        &line([4000; 3].map(input).into_iter().chain([int(1000)])),
+    );
+    assert_eq!(reasons(&read), [Reason::ReadOnly]);
+}
+
+#[test]
+fn a_wrapping_index_is_not_proven() {
+    // The last step of the loop wraps: i + 1024 passes 2³¹.
+    let wide = |n| line([input(1 << 40), output(1 << 40), int(n)]);
+    assert!(evaluate("grid_stride", &wide(i32::MAX - 1023)).is_proven());
+    assert!(!evaluate("grid_stride", &wide(i32::MAX - 1022)).is_proven());
+    // The product of row and width wraps.
+    let stencil = |width, height| {
+        let arguments = [input(1 << 40), output(1 << 40), int(width), int(height)];
+        launch([1 << 12, 1 << 12, 1], [16, 16, 1], arguments)
+    };
+    assert!(evaluate("stencil", &stencil(1 << 15, 1 << 16)).is_proven());
+    assert!(!evaluate("stencil", &stencil(1 << 16, 1 << 16)).is_proven());
+}
+
+#[test]
+fn alignment_is_part_of_the_proof() {
+    let buffer = |align| {
+        Argument::buffer(Buffer {
+            bytes: 4000,
+            align,
+            is_writable: true,
+        })
+    };
+    let vectors = |align| line([buffer(16), buffer(align), int(1000)]);
+    assert!(evaluate("vectors", &vectors(16)).is_proven());
+    assert_eq!(
+        reasons(&evaluate("vectors", &vectors(8))),
+        [Reason::Misaligned { align: 16 }]
+    );
+}
+
+#[test]
+fn buffers_in_structs_are_roots() {
+    let view = |length: i32, bytes| {
+        let mut data = vec![0; 8];
+        data.extend(length.to_le_bytes());
+        data.extend([0; 4]);
+        let buffer = Buffer {
+            bytes,
+            align: 4,
+            is_writable: true,
+        };
+        line([Argument::scalar(data).with_buffer(0, buffer)])
+    };
+    let verdict = evaluate("of_struct", &view(700, 2800));
+    assert!(verdict.is_proven(), "{verdict}");
+    assert!(
+        verdict
+            .to_string()
+            .contains("4·of_struct_param_0[8] ≤ bytes(of_struct_param_0)")
+    );
+    assert!(!evaluate("of_struct", &view(700, 2799)).is_proven());
+    assert!(!evaluate("of_struct", &view(701, 2800)).is_proven());
+}
+
+#[test]
+fn the_linkage_of_a_kernel_does_not_matter() {
+    let text = TEXT.replace(".visible .entry vector_add(", ".weak .entry vector_add(");
+    assert_ne!(text, TEXT);
+    let arguments = [input(4000), input(4000), output(4000), int(1000)];
+    assert!(
+        analysis(&text, "vector_add")
+            .evaluate(&line(arguments))
+            .is_proven()
+    );
+}
+
+#[test]
+fn a_contract_prints_preconditions_with_lines() {
+    let arguments = [input(4000), input(4000), output(4000), int(1000)];
+    let verdict = evaluate("vector_add", &line(arguments));
+    let expected = "\
+vector_add:
+  4·vector_add_param_3 ≤ bytes(vector_add_param_1), reads, PTX line 56, file 1 line 5; aligned to 4
+  4·vector_add_param_3 ≤ bytes(vector_add_param_0), reads, PTX line 57, file 1 line 5; aligned to 4
+  4·vector_add_param_3 ≤ bytes(vector_add_param_2), writes, PTX line 63, file 1 line 5; aligned to 4
+";
+    assert_eq!(verdict.to_string(), expected);
+    let sizes = verdict
+        .contract()
+        .unwrap()
+        .preconditions
+        .iter()
+        .map(|p| (p.bytes, p.is_written));
+    assert_eq!(
+        sizes.collect::<Vec<_>>(),
+        [(4000, false), (4000, false), (4000, true)]
+    );
+    let verdict = evaluate("off_by_one", &line([input(4000), output(4000), int(1000)]));
+    let expected = "  not proven: ld.global.f32, PTX line 1158, file 1 line 120: \
+                    bytes 0 to 4004 of 4000\n";
+    assert!(verdict.to_string().contains(expected), "{verdict}");
 }

@@ -1,5 +1,7 @@
 //! Tests of the analysis on whole kernels.
 
+mod coverage;
 mod fuzz;
 mod known;
 mod support;
+mod text;

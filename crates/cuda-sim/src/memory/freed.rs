@@ -91,7 +91,7 @@ mod tests {
     use super::Graveyard;
 
     #[test]
-    fn what_is_used_again_is_forgotten_in_part() {
+    fn reused_ranges_are_forgotten_in_part() {
         let mut yard = Graveyard::default();
         yard.add(1000, 100, "a test");
         yard.reuse(980, 40);

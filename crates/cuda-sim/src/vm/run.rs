@@ -202,7 +202,7 @@ impl Warp {
                 if part != self.current {
                     self.fragments[self.current].pc += 1;
                 }
-                self.fragments[part].wait = Wait::Together;
+                self.fragments[part].wait = Wait::Convergence;
                 self.gathered(part);
                 Ok(())
             }

@@ -86,7 +86,7 @@ impl Warp {
         for index in 0..self.fragments.len() {
             let wait = self.fragments[index].wait;
             if wait == Wait::Sync && self.try_sync(code, index)
-                || wait == Wait::Together && self.gathered(index)
+                || wait == Wait::Convergence && self.gathered(index)
             {
                 return true;
             }
@@ -99,7 +99,7 @@ impl Warp {
     pub(super) fn gathered(&mut self, index: usize) -> bool {
         let first = &self.fragments[index];
         let here = |other: &Fragment| {
-            other.wait == Wait::Together
+            other.wait == Wait::Convergence
                 && other.pc == first.pc
                 && other.base == first.base
                 && other.frames == first.frames

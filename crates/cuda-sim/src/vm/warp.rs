@@ -44,7 +44,7 @@ pub(super) enum Wait {
     /// Waits for the other lanes of the member mask.
     Sync,
     /// Waits for all other lanes of the warp.
-    Together,
+    Convergence,
     /// Waits for the other threads of the cluster.
     Cluster,
 }

@@ -186,7 +186,7 @@ fn a_captured_copy_names_its_array() {
 }
 
 #[test]
-fn what_was_created_is_described() {
+fn descriptors_match_the_created_arrays() {
     let sim = test_device(Builder::new());
     let mut array = ptr::null_mut();
     let flat = CUDA_ARRAY_DESCRIPTOR {
@@ -237,7 +237,7 @@ fn what_was_created_is_described() {
 }
 
 #[test]
-fn an_array_goes_when_it_is_destroyed_or_its_context_is() {
+fn an_array_ends_with_its_context() {
     let sim = test_device(Builder::new());
     let free = || {
         let (mut free, mut total) = (0, 0);

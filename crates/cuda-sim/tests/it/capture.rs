@@ -182,7 +182,7 @@ fn capture_info_and_dependencies() {
 }
 
 #[test]
-fn capture_goes_on_in_a_graph() {
+fn capture_continues_in_a_graph() {
     let sim = test_device(Builder::new());
     let data = sim.upload(&[0_u32; 2]);
     let graph = sim.graph();

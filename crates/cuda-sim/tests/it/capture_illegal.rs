@@ -29,7 +29,7 @@ fn illegal(work: impl FnOnce(&TestDevice, CUstream) -> R) -> (R, Result<CUgraph,
 }
 
 #[test]
-fn what_a_capturing_stream_cannot_do_invalidates() {
+fn prohibited_calls_invalidate_the_capture() {
     let failed = (UNSUPPORTED, Err(INVALIDATED));
     unsafe {
         assert_eq!(
@@ -85,7 +85,7 @@ fn errors_of_arguments_do_not_invalidate() {
 }
 
 #[test]
-fn copies_that_block_go_on_beside_a_capture() {
+fn blocking_copies_run_beside_a_capture() {
     let sim = test_device(Builder::new());
     let word = sim.upload(&[3_u32]);
     let stream = sim.stream(1);
@@ -164,7 +164,7 @@ fn the_legacy_stream_depends_on_nothing_captured() {
 }
 
 #[test]
-fn modes_say_whose_calls_are_prohibited() {
+fn the_mode_selects_the_prohibited_calls() {
     let sim = test_device(Builder::new());
     let (driver, context) = (&sim.driver, sim.context.addr());
     // Allocates on another thread during a capture, and returns how the capture ends.
@@ -237,7 +237,7 @@ fn another_thread_ends_only_a_relaxed_capture() {
 }
 
 #[test]
-fn a_stream_that_goes_takes_its_capture_along() {
+fn destroying_a_stream_ends_its_capture() {
     let sim = test_device(Builder::new());
     let (one, two) = (sim.stream(1), sim.stream(1));
     let event = sim.event(2);
@@ -255,7 +255,7 @@ fn a_stream_that_goes_takes_its_capture_along() {
 }
 
 #[test]
-fn a_forked_stream_may_go_once_it_is_joined() {
+fn a_joined_stream_may_be_destroyed() {
     for joined in [true, false] {
         let sim = test_device(Builder::new());
         let (one, two) = (sim.stream(1), sim.stream(1));

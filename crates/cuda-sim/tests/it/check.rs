@@ -77,7 +77,7 @@ fn faults_are_reports_too() {
 }
 
 #[test]
-fn a_race_is_told_and_the_program_goes_on() {
+fn a_race_is_reported_and_the_program_continues() {
     let sim = test_device(Builder::new().check_races(true));
     let (status, reports) = run(&sim, "race", 0);
     ok(status);
@@ -97,7 +97,7 @@ fn a_race_is_told_and_the_program_goes_on() {
 }
 
 #[test]
-fn nothing_is_looked_for_unless_asked() {
+fn checks_are_off_by_default() {
     let sim = test_device(Builder::new());
     let fresh = sim.alloc(128);
     for kernel in ["race", "add"] {
@@ -142,7 +142,7 @@ fn all_that_writes_memory_counts() {
 }
 
 #[test]
-fn a_stale_address_is_told_from_a_wild_one() {
+fn stale_addresses_are_distinguished_from_wild_ones() {
     let sim = test_device(Builder::new().check_freed(true));
     let data = sim.upload(&[0_u32; 32]);
     unsafe { ok(sim.cuMemFree_v2(data)) };

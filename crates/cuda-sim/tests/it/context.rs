@@ -71,7 +71,7 @@ fn each_thread_has_its_own_stack() {
 }
 
 #[test]
-fn a_destroyed_context_takes_all_with_it() {
+fn a_destroyed_context_destroys_its_objects() {
     let sim = test_device(Builder::new());
     let mut context = ptr::null_mut();
     unsafe { ok(sim.cuCtxCreate_v2(&raw mut context, 0, 0)) };
@@ -115,7 +115,7 @@ fn a_context_of_another_driver_is_none() {
 }
 
 #[test]
-fn what_is_set_is_read_back() {
+fn settings_are_read_back() {
     use cuda_sys::{CUfunc_cache, CUlimit};
     let sim = test_device(Builder::new());
     let mut value = 0;

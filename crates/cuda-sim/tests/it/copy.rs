@@ -23,7 +23,7 @@ fn there_and_back() {
 }
 
 #[test]
-fn ranges_are_checked_when_asked_for() {
+fn ranges_are_checked_on_demand() {
     let sim = test_device(Builder::new());
     let addr = sim.alloc(100);
     let other = sim.alloc(1000);

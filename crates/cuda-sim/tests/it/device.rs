@@ -32,7 +32,7 @@ fn no_device_is_no_init() {
 }
 
 #[test]
-fn devices_are_told_apart() {
+fn devices_have_distinct_identities() {
     let (_simulator, driver) = bare(Builder::new().devices(3).memory(64 << 20));
     unsafe { ok(driver.cuInit(0)) };
     let mut uuids = Vec::new();

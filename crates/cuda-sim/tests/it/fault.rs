@@ -9,7 +9,7 @@ use cuda_sim::{Builder, CUresult as R};
 use crate::support::{FAULT_KERNELS, late, ok, test_device};
 
 #[test]
-fn a_fault_is_told_late_and_for_ever() {
+fn a_fault_is_reported_late_and_forever() {
     for (kernel, code) in [
         ("trapped", R::CUDA_ERROR_LAUNCH_FAILED),
         ("null_store", R::CUDA_ERROR_ILLEGAL_ADDRESS),
@@ -68,7 +68,7 @@ fn the_host_learns_of_a_fault_some_time_later() {
 }
 
 #[test]
-fn the_other_device_goes_on() {
+fn the_other_device_still_works() {
     let sim = test_device(Builder::new().devices(2));
     let function = sim.function(sim.load(FAULT_KERNELS), "trapped");
     ok(sim.launch(function, [1, 1], ptr::null_mut(), &mut []));

@@ -64,7 +64,7 @@ fn endless_kernel_stops_near_instruction_limit() {
 }
 
 #[test]
-fn a_predicate_goes_into_no_other_register() {
+fn a_predicate_is_stored_in_no_other_register() {
     let sim = test_device(Builder::new());
     let load = |to: &str| {
         let text = format!(

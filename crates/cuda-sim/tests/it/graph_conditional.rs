@@ -55,7 +55,7 @@ fn condition(sim: &TestDevice, graph: CUgraph, default: u32, flags: u32) -> u64 
 }
 
 #[test]
-fn a_while_loop_runs_until_the_device_says_stop() {
+fn a_while_loop_runs_until_the_device_stops_it() {
     for sim in [test_device(Builder::new()), test_device(late(6))] {
         let module = sim.load(WORDS);
         let (count, affine) = (

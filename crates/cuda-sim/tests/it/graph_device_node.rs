@@ -28,14 +28,14 @@ fn words(value: &CUlaunchAttributeValue) -> [u64; 2] {
     unsafe { ptr::from_ref(value).cast::<[u64; 2]>().read() }
 }
 
-struct Ground {
+struct Fixture {
     sim: TestDevice,
     data: u64,
     graph: CUgraph,
     node: CUgraphNode,
 }
 
-impl Ground {
+impl Fixture {
     /// Makes a graph with a node that adds 1 to a word.
     fn new() -> Self {
         let sim = test_device(Builder::new());
@@ -110,67 +110,67 @@ impl Ground {
 
 #[test]
 fn a_node_opts_in_and_never_out() {
-    let ground = Ground::new();
-    let node = ground.node;
-    assert_eq!(ground.get(node), [0, 0]);
+    let fixture = Fixture::new();
+    let node = fixture.node;
+    assert_eq!(fixture.get(node), [0, 0]);
     for wrong in [2, u64::from(u32::MAX)] {
-        assert_eq!(ground.set(node, wrong), (INVALID, 0));
+        assert_eq!(fixture.set(node, wrong), (INVALID, 0));
     }
-    assert_eq!(ground.set(node, 0), (CUresult::CUDA_SUCCESS, 0));
-    assert_eq!(ground.get(node), [0, 0]);
-    let (answer, handle) = ground.set(node, 1);
+    assert_eq!(fixture.set(node, 0), (CUresult::CUDA_SUCCESS, 0));
+    assert_eq!(fixture.get(node), [0, 0]);
+    let (answer, handle) = fixture.set(node, 1);
     ok(answer);
     assert_ne!(handle, 0);
-    assert_eq!(ground.get(node), [1, handle]);
-    assert_eq!(ground.set(node, 1), (CUresult::CUDA_SUCCESS, handle));
-    assert_eq!(ground.set(node, 0).0, UNSUPPORTED);
-    assert_eq!(ground.get(node), [1, handle]);
-    let other = Ground::add(&ground.sim, ground.graph, ground.data);
-    let (answer, second) = ground.set(other, 1);
+    assert_eq!(fixture.get(node), [1, handle]);
+    assert_eq!(fixture.set(node, 1), (CUresult::CUDA_SUCCESS, handle));
+    assert_eq!(fixture.set(node, 0).0, UNSUPPORTED);
+    assert_eq!(fixture.get(node), [1, handle]);
+    let other = Fixture::add(&fixture.sim, fixture.graph, fixture.data);
+    let (answer, second) = fixture.set(other, 1);
     ok(answer);
     assert_ne!(second, handle);
-    let empty = ground.sim.empty(ground.graph, &[]);
-    assert_eq!(ground.set(empty, 1).0, INVALID);
+    let empty = fixture.sim.empty(fixture.graph, &[]);
+    assert_eq!(fixture.set(empty, 1).0, INVALID);
 }
 
 #[test]
-fn a_node_stays_and_gives_its_attributes_to_none() {
-    let ground = Ground::new();
-    let (sim, node) = (&ground.sim, ground.node);
-    let other = Ground::add(sim, ground.graph, ground.data);
+fn updatable_nodes_cannot_be_removed_or_copied() {
+    let fixture = Fixture::new();
+    let (sim, node) = (&fixture.sim, fixture.node);
+    let other = Fixture::add(sim, fixture.graph, fixture.data);
     unsafe { ok(sim.cuGraphKernelNodeCopyAttributes(other, node)) };
-    ok(ground.set(node, 1).0);
+    ok(fixture.set(node, 1).0);
     for (to, from) in [(other, node), (node, other)] {
         assert_eq!(
             unsafe { sim.cuGraphKernelNodeCopyAttributes(to, from) },
             UNSUPPORTED
         );
     }
-    assert_eq!(ground.get(other), [0, 0]);
+    assert_eq!(fixture.get(other), [0, 0]);
     unsafe {
         assert!(sim.cuGraphDestroyNode(node) != CUresult::CUDA_SUCCESS);
         ok(sim.cuGraphDestroyNode(other));
     }
-    assert_eq!(sim.nodes(ground.graph), [node]);
-    sim.run_graph(ground.graph);
-    assert_eq!(sim.download::<u32>(ground.data, 1), [1]);
+    assert_eq!(sim.nodes(fixture.graph), [node]);
+    sim.run_graph(fixture.graph);
+    assert_eq!(sim.download::<u32>(fixture.data, 1), [1]);
 }
 
 #[test]
 fn there_is_one_executable_at_a_time_and_no_copy() {
-    let ground = Ground::new();
-    let sim = &ground.sim;
-    ok(ground.set(ground.node, 1).0);
-    let (answer, exec) = ground.instantiate();
+    let fixture = Fixture::new();
+    let sim = &fixture.sim;
+    ok(fixture.set(fixture.node, 1).0);
+    let (answer, exec) = fixture.instantiate();
     ok(answer);
-    assert!(ground.instantiate().0 != CUresult::CUDA_SUCCESS);
+    assert!(fixture.instantiate().0 != CUresult::CUDA_SUCCESS);
     let mut made = ptr::null_mut();
     let mut child = ptr::null_mut();
     let outer = sim.graph();
     unsafe {
-        assert!(sim.cuGraphClone(&raw mut made, ground.graph) != CUresult::CUDA_SUCCESS);
+        assert!(sim.cuGraphClone(&raw mut made, fixture.graph) != CUresult::CUDA_SUCCESS);
         let child = &raw mut child;
-        let answer = sim.cuGraphAddChildGraphNode(child, outer, ptr::null(), 0, ground.graph);
+        let answer = sim.cuGraphAddChildGraphNode(child, outer, ptr::null(), 0, fixture.graph);
         assert!(answer != CUresult::CUDA_SUCCESS);
         let stream = sim.stream(1);
         ok(sim.cuGraphUpload(exec, stream));
@@ -179,20 +179,20 @@ fn there_is_one_executable_at_a_time_and_no_copy() {
         ok(sim.cuGraphExecDestroy(exec));
     }
     assert_eq!(sim.nodes(outer), []);
-    assert_eq!(sim.download::<u32>(ground.data, 1), [1]);
-    ok(ground.instantiate().0);
+    assert_eq!(sim.download::<u32>(fixture.data, 1), [1]);
+    ok(fixture.instantiate().0);
 }
 
 #[test]
 fn update_rejects_graphs_with_updatable_nodes() {
-    let ground = Ground::new();
-    let sim = &ground.sim;
+    let fixture = Fixture::new();
+    let sim = &fixture.sim;
     let plain = sim.graph();
-    Ground::add(sim, plain, ground.data);
+    Fixture::add(sim, plain, fixture.data);
     let exec = sim.instantiate(plain);
-    ok(ground.set(ground.node, 1).0);
-    let changed = sim.instantiate(ground.graph);
-    for (exec, graph) in [(exec, ground.graph), (changed, plain)] {
+    ok(fixture.set(fixture.node, 1).0);
+    let changed = sim.instantiate(fixture.graph);
+    for (exec, graph) in [(exec, fixture.graph), (changed, plain)] {
         let mut info = CUgraphExecUpdateResultInfo {
             result: Why::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED,
             errorNode: ptr::null_mut(),
@@ -210,28 +210,28 @@ fn update_rejects_graphs_with_updatable_nodes() {
 
 #[test]
 fn only_captured_launch_returns_a_node_handle() {
-    let ground = Ground::new();
-    let sim = &ground.sim;
+    let fixture = Fixture::new();
+    let sim = &fixture.sim;
     let stream = sim.stream(1);
     let attribute = |wanted| CUlaunchAttribute {
         id: UPDATABLE,
         pad: [0; 4],
         value: value([wanted, 0]),
     };
-    assert_eq!(ground.launch(stream, &mut attribute(1)), UNSUPPORTED);
-    assert_eq!(ground.launch(stream, &mut attribute(0)), UNSUPPORTED);
+    assert_eq!(fixture.launch(stream, &mut attribute(1)), UNSUPPORTED);
+    assert_eq!(fixture.launch(stream, &mut attribute(0)), UNSUPPORTED);
     sim.begin(stream);
     let mut given = attribute(1);
-    ok(ground.launch(stream, &mut given));
-    assert_eq!(ground.launch(stream, &mut attribute(2)), INVALID);
+    ok(fixture.launch(stream, &mut given));
+    assert_eq!(fixture.launch(stream, &mut attribute(2)), INVALID);
     let graph = sim.end(stream).unwrap();
     let [is_updatable, handle] = words(&given.value);
     assert_eq!(is_updatable, 1);
     let nodes = sim.nodes(graph);
     assert_eq!(nodes.len(), 1);
-    assert_eq!(ground.get(nodes[0]), [1, handle]);
+    assert_eq!(fixture.get(nodes[0]), [1, handle]);
     sim.run_graph(graph);
-    assert_eq!(sim.download::<u32>(ground.data, 1), [1]);
+    assert_eq!(sim.download::<u32>(fixture.data, 1), [1]);
 }
 
 #[test]

@@ -198,7 +198,7 @@ fn update(
 }
 
 #[test]
-fn a_whole_graph_updates_or_says_why_not() {
+fn a_graph_update_reports_its_obstacle() {
     type R = CUgraphExecUpdateResult;
     const FAILURE: CUresult = CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     let sim = test_device(Builder::new());

@@ -46,7 +46,7 @@ fn used(sim: &TestDevice) -> u64 {
 }
 
 #[test]
-fn memory_of_a_graph_is_there_between_its_nodes() {
+fn graph_memory_lives_between_its_nodes() {
     for sim in [test_device(Builder::new()), test_device(late(2))] {
         let out = sim.upload(&[0_u32; 4]);
         let graph = sim.graph();
@@ -93,7 +93,7 @@ fn memory_of_a_graph_is_there_between_its_nodes() {
 }
 
 #[test]
-fn what_a_graph_leaves_is_freed_outside() {
+fn memory_left_by_a_graph_is_freed_outside() {
     for sim in [test_device(Builder::new()), test_device(late(5))] {
         let graph = sim.graph();
         let (node, addr) = alloc(&sim, graph, 64);

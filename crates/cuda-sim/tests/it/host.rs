@@ -37,7 +37,7 @@ again:
 const SIZE: usize = 8192;
 
 #[test]
-fn what_is_a_devices_is_not_registered() {
+fn device_memory_cannot_be_registered() {
     let sim = test_device(Builder::new());
     let device = sim.alloc(SIZE);
     let mut reserved = 0;
@@ -61,7 +61,7 @@ fn what_is_a_devices_is_not_registered() {
 /// Freeing memory under a running kernel is an error of the program, and a GPU would stop the
 /// kernel; but here the kernel must not overwrite other memory of the program.
 #[test]
-fn what_is_freed_under_a_kernel_is_nobody_elses_meanwhile() {
+fn memory_freed_under_a_kernel_is_not_reused() {
     let sim = test_device(Builder::new());
     let flags: *mut AtomicU32 = sim.pinned(8).cast();
     // Page-locked memory is aligned, and lives for the whole test.

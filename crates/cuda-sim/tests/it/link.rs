@@ -90,7 +90,7 @@ fn free_bytes(sim: &TestDevice) -> usize {
 }
 
 #[test]
-fn a_visible_variable_goes_before_a_weak_one() {
+fn a_visible_variable_overrides_a_weak_one() {
     let sim = test_device(Builder::new());
     let visible = format!(".visible .global .align 4 .u32 x = 1; {}", reader("a"));
     let weak = format!(".weak .global .align 4 .u32 x = 2; {}", reader("b"));
@@ -122,7 +122,7 @@ fn a_variable_of_one_module_hides_none_that_is_visible() {
 }
 
 #[test]
-fn a_variable_that_gives_way_takes_no_memory() {
+fn an_overridden_variable_takes_no_memory() {
     let sim = test_device(Builder::new());
     let visible = ".visible .global .align 4 .b8 x[4];";
     let weak = ".weak .global .align 4 .b8 x[64000000];";
@@ -133,7 +133,7 @@ fn a_variable_that_gives_way_takes_no_memory() {
 }
 
 #[test]
-fn a_visible_function_goes_before_a_weak_one() {
+fn a_visible_function_overrides_a_weak_one() {
     let sim = test_device(Builder::new());
     let f = |linkage: &str, value: u32, name: &str| {
         format!(

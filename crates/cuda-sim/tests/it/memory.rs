@@ -116,7 +116,7 @@ fn a_kernel_sees_memory_that_is_allocated_while_it_runs() {
 }
 
 #[test]
-fn what_is_freed_before_its_turn_is_not_poisoned_in_other_hands() {
+fn memory_freed_early_is_not_poisoned_after_reuse() {
     for builder in [Builder::new(), late(1)] {
         let sim = test_device(builder);
         let (held, other) = (sim.stream(1), sim.stream(1));

@@ -133,7 +133,7 @@ fn a_function_has_the_shared_memory_that_it_is_allowed() {
 /// A block with 10 KiB takes 11 KiB; a multiprocessor can be configured for 0, 8, 16, 32, 64, 100,
 /// 132, 164, 196 or 228 KiB.
 #[test]
-fn the_carve_out_is_all_the_shared_memory_that_there_is() {
+fn the_carve_out_limits_resident_blocks() {
     let sim = test_device(Builder::new());
     let add = sim.function(sim.load(ADD), "add");
     for (percent, expected, left) in [

@@ -20,7 +20,7 @@ fn launch_with(sim: &TestDevice, function: CUfunction, dynamic: u32, out: u64) -
 
 /// A block of an H200 can opt into 227 KiB, the sum of static and dynamic memory here.
 #[test]
-fn a_block_gets_all_the_shared_memory_that_there_is() {
+fn a_block_can_use_all_shared_memory() {
     let sim = test_device(Builder::new());
     let text = format!(
         "{HEAD}.extern .shared .align 4 .b8 tail[];

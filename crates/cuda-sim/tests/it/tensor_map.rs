@@ -106,7 +106,7 @@ fn a_tile_is_copied_through_a_map_and_from_another_address() {
 }
 
 #[test]
-fn what_the_manual_forbids_is_refused() {
+fn parameters_that_the_manual_forbids_are_refused() {
     let sim = test_device(Builder::new());
     let source = sim.upload(&[0_u32; 64]);
     let mut map = CUtensorMap { opaque: [0; 16] };
@@ -230,7 +230,7 @@ fn a_column_is_copied_through_a_map() {
 }
 
 #[test]
-fn what_the_manual_forbids_of_images_is_refused() {
+fn im2col_parameters_that_the_manual_forbids_are_refused() {
     let sim = test_device(Builder::new());
     let source = sim.upload(&[0_u32; 64]);
     let mut map = CUtensorMap { opaque: [0; 16] };

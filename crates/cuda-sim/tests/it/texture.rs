@@ -12,7 +12,7 @@ use crate::support::{ok, test_device};
 use crate::texture_support::*;
 
 #[test]
-fn what_is_no_texture_is_refused() {
+fn invalid_textures_are_refused() {
     let sim = test_device(Builder::new());
     let plane = sim.array_of(&desc([8, 4, 0], U8, 1, 0));
     let cube = sim.array_of(&desc([8, 8, 6], F32, 1, CUBEMAP));

@@ -123,7 +123,7 @@ fn coordinates_that_are_no_places() {
 }
 
 #[test]
-fn extents_are_told() {
+fn queries_return_the_extents() {
     let sim = test_device(Builder::new());
     let mipmap = sim.mipmap_of(&desc([20, 10, 6], F32, 1, 0), 3);
     let texture = sim
@@ -176,7 +176,7 @@ fn a_row_is_written_and_read() {
 }
 
 #[test]
-fn what_is_gone_is_a_fault() {
+fn use_of_destroyed_textures_is_a_fault() {
     let point: [fn(&TestDevice, CUarray, CUtexObject) -> R; 2] = [
         |sim, array, _| unsafe { sim.cuArrayDestroy(array) },
         |sim, _, texture| unsafe { sim.cuTexObjectDestroy(texture) },
@@ -198,7 +198,7 @@ fn what_is_gone_is_a_fault() {
 
 /// Memory that has been allocated again belongs to the new allocation, as far as that extends.
 #[test]
-fn memory_behind_a_texture_is_what_is_there_now() {
+fn a_texture_reads_the_current_memory() {
     let sim = test_device(Builder::new());
     let out = sim.alloc(512);
     let old = sim.upload(&[1_u8; 2048]);
@@ -220,7 +220,7 @@ fn memory_behind_a_texture_is_what_is_there_now() {
 }
 
 #[test]
-fn what_nobody_wrote_is_reported() {
+fn unwritten_texels_are_reported() {
     let sim = test_device(Builder::new().check_uninitialized(true));
     let array = sim.array_of(&desc([16, 0, 0], U32, 1, SURFACE));
     let surface = sim.make_surface(&of_array(array)).unwrap();
@@ -241,7 +241,7 @@ fn what_nobody_wrote_is_reported() {
 }
 
 #[test]
-fn what_is_not_there_fails_by_name() {
+fn unsupported_texture_instructions_fail_by_name() {
     let sim = test_device(Builder::new());
     let array = sim.array_of(&desc([8, 8, 0], F32, 1, 0));
     let texture = sim.make_texture(&of_array(array), &clamped(0), None);

@@ -108,7 +108,7 @@ fn the_newest_revision_that_is_old_enough_is_given() {
 }
 
 #[test]
-fn unknown_names_and_versions_are_told_apart() {
+fn unknown_names_and_unknown_versions_differ() {
     let (_simulator, driver) = bare(Builder::new().version(13000));
     let missing = (
         OK,
@@ -132,7 +132,7 @@ fn unknown_names_and_versions_are_told_apart() {
 }
 
 #[test]
-fn the_per_thread_flag_gives_the_per_thread_variant() {
+fn the_per_thread_flag_selects_the_per_thread_variant() {
     let (_simulator, driver) = bare(Builder::new());
     let legacy = query(&driver, "cuStreamSynchronize", 12000, 1).1;
     let per_thread = query(&driver, "cuStreamSynchronize", 12000, 2).1;
@@ -147,7 +147,7 @@ fn the_per_thread_flag_gives_the_per_thread_variant() {
 }
 
 #[test]
-fn a_driver_that_is_gone_says_so() {
+fn a_dropped_driver_returns_deinitialized() {
     let (simulator, driver) = bare(Builder::new());
     let get_version = driver.cuDriverGetVersion.unwrap();
     drop(simulator);
@@ -175,7 +175,7 @@ fn drivers_do_not_know_each_other() {
 }
 
 #[test]
-fn what_is_not_implemented_says_its_name() {
+fn unimplemented_functions_log_their_name() {
     let (simulator, driver) = bare(Builder::new());
     unsafe { assert_eq!(driver.cuInit(0), OK) };
     let name = "cuGraphicsUnregisterResource";

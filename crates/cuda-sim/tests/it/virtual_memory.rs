@@ -200,7 +200,7 @@ fn access_is_given_device_by_device() {
 }
 
 #[test]
-fn what_is_unmapped_is_no_longer_used() {
+fn unmapped_memory_is_no_longer_used() {
     let sim = test_device(late(11));
     let addr = sim.reserve(4 * MIB);
     let (one, two) = (addr, addr + 2 * MIB as u64);
@@ -229,7 +229,7 @@ fn what_is_unmapped_is_no_longer_used() {
 }
 
 #[test]
-fn a_pointer_tells_what_is_mapped() {
+fn pointer_attributes_describe_the_mapping() {
     type A = CUpointer_attribute;
     let sim = test_device(Builder::new());
     let addr = sim.reserve(4 * MIB);

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_parameter_list_is_none_and_nothing_panics() {
+    fn invalid_parameter_lists_are_none() {
         let text = ".entry k(.param .align 8 .b8 s[24], .param .u64 p) { ret; }";
         assert!(read(text).is_some());
         for end in 0..text.len() {

@@ -65,7 +65,7 @@ fn functions_of_the_drivers_version_resolve() {
 }
 
 #[test]
-fn the_driver_says_the_same_version_again_and_initializes() {
+fn the_driver_reports_one_version_and_initializes() {
     let Some(driver) = driver() else { return };
     let mut version = 0;
     // SAFETY: the pointer must be writable ← it is to a local.

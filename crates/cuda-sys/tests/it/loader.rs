@@ -74,7 +74,7 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn a_file_that_is_no_library_is_told_as_such() {
+fn a_file_that_is_not_a_library_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("text.so");
     fs::write(&path, "This is not a library.\n").unwrap();
@@ -138,7 +138,7 @@ fn a_driver_older_than_12_0_is_too_old() {
 }
 
 #[test]
-fn a_driver_that_does_not_tell_its_version_is_refused() {
+fn a_driver_without_a_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (name, body, expected) in [
         (

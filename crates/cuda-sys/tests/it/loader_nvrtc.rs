@@ -21,7 +21,7 @@ fn version_function(body: &str) -> String {
 }
 
 #[test]
-fn absent_or_not_nvrtc_is_told_apart() {
+fn a_missing_nvrtc_differs_from_a_wrong_library() {
     let missing = open(Path::new("/no/such/libnvrtc.so.13")).unwrap_err();
     let text = missing.to_string();
     assert!(matches!(missing, LoadError::NotFound { .. }), "{missing:?}");
@@ -83,7 +83,7 @@ fn a_version_that_is_none_is_refused() {
 }
 
 #[test]
-fn one_that_is_too_old_is_refused_and_not_remembered() {
+fn an_old_nvrtc_is_refused_and_not_remembered() {
     let dir = tempfile::tempdir().unwrap();
     let [old, new] = [("old", 11), ("new", 12)].map(|(name, major)| {
         let body = format!("*major = {major}; *minor = 8; return 0;");
@@ -107,7 +107,7 @@ fn one_that_is_too_old_is_refused_and_not_remembered() {
 /// The rejected library stays loaded, because it may have left threads or exit handlers behind.
 #[cfg(target_os = "linux")]
 #[test]
-fn one_that_is_refused_after_its_code_ran_stays_loaded() {
+fn a_refused_nvrtc_whose_code_ran_stays_loaded() {
     let dir = tempfile::tempdir().unwrap();
     let body = "*major = 11; *minor = 8; return 0;";
     let Some(path) = shared_library(dir.path(), "refused", &version_function(body)) else {

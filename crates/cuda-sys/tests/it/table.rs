@@ -126,7 +126,7 @@ fn a_row_prints_its_name_and_version() {
 }
 
 #[test]
-fn an_empty_table_answers_that_the_driver_is_too_old() {
+fn an_empty_table_reports_an_old_driver() {
     let table = DriverTable::default();
     // SAFETY: the flags must be valid for cuInit ← no function is called, because the slot is
     // empty.

@@ -40,12 +40,12 @@ extern "C" __global__ void does_not_race_in_a_warp(const int *in, int *out, unsi
     out[t] = space[t];
 }
 
-extern "C" __global__ void reads_what_nobody_wrote(const int *in, int *out, unsigned n) {
+extern "C" __global__ void reads_unwritten_memory(const int *in, int *out, unsigned n) {
     __shared__ int space[129];
     unsigned t = threadIdx.x;
     space[t] = in[t];
     __syncthreads();
-    out[t] = space[t + 1]; // reads_what_nobody_wrote
+    out[t] = space[t + 1]; // reads_unwritten_memory
 }
 
 extern "C" __global__ void reads_what_was_written(const int *in, int *out, unsigned n) {
@@ -63,12 +63,12 @@ extern "C" __global__ void adds(const int *in, int *out, unsigned n) {
     out[t] += in[t]; // adds
 }
 
-extern "C" __global__ void goes_around_a_barrier(const int *in, int *out, unsigned n) {
+extern "C" __global__ void skips_a_barrier(const int *in, int *out, unsigned n) {
     __shared__ int space[128];
     unsigned t = threadIdx.x;
     space[t] = in[t];
     if (t < 40) {
-        __syncthreads(); // goes_around_a_barrier
+        __syncthreads(); // skips_a_barrier
     }
     out[t] = space[t];
 }

@@ -264,7 +264,7 @@ fn by_gradients_in_other_shapes() {
 }
 
 #[test]
-fn of_cubes() {
+fn cube_maps() {
     for bench in everywhere() {
         for (layers, flags, kernel) in [
             (6, CUBEMAP, "cube_lod"),

@@ -24,7 +24,7 @@ fn look<O: DeviceRepr>(texture: &Texture<'_>, name: &str, points: &[[f32; 4]]) -
     let bench: &Bench = texture.bench;
     let kernel = bench.kernel(&SOURCE, name);
     let (at, mut out) = (bench.upload(points), bench.zeroed::<O>(points.len()));
-    let config = LaunchConfig::for_num_elems(points.len() as u32);
+    let config = LaunchConfig::for_num_elems(points.len() as u32).unwrap();
     let args = (texture.raw, &at, &mut out, points.len() as u32);
     // SAFETY: the kernel reads a point and writes four words for each index below n ← both buffers
     // have n; the texture lives until the results are copied.

@@ -14,7 +14,7 @@ fn turn<'b>(bench: &'b Bench, elements: &Elements, flags: u32, kernel: &str) -> 
     let (input, output) = (Surface::new(bench, &from), Surface::new(bench, &to));
     let [width, height, depth] = elements.size();
     let function = bench.kernel(&SOURCE, kernel);
-    let config = LaunchConfig::for_num_elems((width * height * depth) as u32);
+    let config = LaunchConfig::for_num_elems((width * height * depth) as u32).unwrap();
     let args = (
         input.raw,
         output.raw,
@@ -60,7 +60,7 @@ fn turned_around() {
 }
 
 #[test]
-fn what_a_surface_wrote_a_texture_reads() {
+fn textures_read_what_surfaces_wrote() {
     let elements = Elements::random(Format::U8, 4, [14, 9, 0], 71);
     let at: Vec<_> = (0..14 * 9_u16)
         .map(|at| [f32::from(at % 14) + 0.5, f32::from(at / 14) + 0.5, 0.0, 0.0])
@@ -78,7 +78,7 @@ fn what_a_surface_wrote_a_texture_reads() {
 }
 
 #[test]
-fn what_is_outside() {
+fn accesses_out_of_bounds() {
     let elements = Elements::random(Format::S32, 1, [10, 6, 0], 72);
     let mut random = numbers(73);
     let points: Vec<[i32; 2]> = (0..200)
@@ -90,7 +90,7 @@ fn what_is_outside() {
         let surface = Surface::new(&bench, &array);
         let kernel = bench.kernel(&SOURCE, "around");
         let (at, mut out) = (bench.upload(&points), bench.zeroed::<[i32; 2]>(200));
-        let config = LaunchConfig::for_num_elems(200);
+        let config = LaunchConfig::for_num_elems(200).unwrap();
         let args = (surface.raw, &at, &mut out, 200_u32);
         // SAFETY: the kernel reads a point and writes two words for each index below n ← both
         // buffers have 200.
@@ -110,7 +110,7 @@ fn what_is_outside() {
         let marks: Vec<[i32; 2]> = (0..34 * 22).map(|i| [i % 34 - 12, i / 34 - 8]).collect();
         let (kernel, at) = (bench.kernel(&SOURCE, "mark"), bench.upload(&marks));
         let count = marks.len() as u32;
-        let config = LaunchConfig::for_num_elems(count);
+        let config = LaunchConfig::for_num_elems(count).unwrap();
         // SAFETY: the kernel reads a point for each index below n ← the buffer has n points.
         unsafe {
             bench

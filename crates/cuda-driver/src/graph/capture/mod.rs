@@ -194,6 +194,24 @@ impl Graph {
     /// Does the same as [`capture_into`](Self::capture_into) for a closure that fails with an error
     /// of the caller.
     ///
+    /// ```
+    /// use cuda_driver::{DeviceBuffer, Error, Graph};
+    ///
+    /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = context.default_stream()?;
+    /// let mut x = DeviceBuffer::<u32>::zeroed(&stream, 16)?;
+    /// let mut graph = Graph::new(&context)?;
+    /// let first = graph.add_fill(&[], &mut x, 1_u32)?;
+    /// let result = graph.try_capture_into(&[first.edge()], |scope| {
+    ///     let value: u32 = "two".parse()?;
+    ///     scope.fill(&mut x, value)?;
+    ///     Ok::<_, Box<dyn std::error::Error>>(())
+    /// });
+    /// assert!(result.unwrap_err().is::<std::num::ParseIntError>());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The errors of [`capture_into`](Self::capture_into).

@@ -372,15 +372,15 @@ impl<'c> CaptureScope<'c> {
         let Session { root, at, .. } = self.session;
         let context = root.context();
         let driver = context.driver();
-        let reaches = owners.reaches();
+        let accesses = owners.accesses();
         // Declared before the lock, so that unused owners are dropped after the unlock.
         let mut owners = Some(owners);
         let _current = context.enter()?;
         let mut all = root.lock();
         let pending = self.pending(&mut all[*at])?;
-        propagate(&mut all, *at, driver, &reaches)?;
+        propagate(&mut all, *at, driver, &accesses)?;
         let parts = &mut all[*at];
-        let edges = parts.edges(&pending, &reaches)?;
+        let edges = parts.edges(&pending, &accesses)?;
         let is_missing = |from: &u32| !pending.iter().any(|edge| edge.from.index == *from);
         let missing = edges.iter().map(|(from, _)| *from).filter(is_missing);
         let mut missing: Vec<CUgraphNode> = missing

@@ -167,7 +167,7 @@ impl Parts {
             let kind = kind_of(driver, next)?;
             let owners = if next == raw { owners.take() } else { None };
             let owners = owners.unwrap_or_default();
-            let reaches = owners.reaches();
+            let accesses = owners.accesses();
             let place = |(it, kind): &(CUgraphNode, EdgeKind)| Some((self.place_of(*it)?, *kind));
             let info = NodeInfo {
                 raw: SendPtr(next),
@@ -176,7 +176,7 @@ impl Parts {
                 owners: Arc::new(owners),
                 inside: Vec::new(),
             };
-            self.push(place_of_next, info, &reaches);
+            self.push(place_of_next, info, &accesses);
         }
     }
 }

@@ -96,10 +96,12 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         type A = CUmem_advise;
         match advice {
             Advice::ReadMostly => {
-                self.tell(A::CU_MEM_ADVISE_SET_READ_MOSTLY, &MemoryLocation::Host)
+                self.set_advice(A::CU_MEM_ADVISE_SET_READ_MOSTLY, &MemoryLocation::Host)
             }
-            Advice::PreferredLocation(at) => self.tell(A::CU_MEM_ADVISE_SET_PREFERRED_LOCATION, at),
-            Advice::AccessedBy(from) => self.tell(A::CU_MEM_ADVISE_SET_ACCESSED_BY, from),
+            Advice::PreferredLocation(at) => {
+                self.set_advice(A::CU_MEM_ADVISE_SET_PREFERRED_LOCATION, at)
+            }
+            Advice::AccessedBy(from) => self.set_advice(A::CU_MEM_ADVISE_SET_ACCESSED_BY, from),
         }
     }
 
@@ -113,16 +115,16 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         type A = CUmem_advise;
         match advice {
             Advice::ReadMostly => {
-                self.tell(A::CU_MEM_ADVISE_UNSET_READ_MOSTLY, &MemoryLocation::Host)
+                self.set_advice(A::CU_MEM_ADVISE_UNSET_READ_MOSTLY, &MemoryLocation::Host)
             }
             Advice::PreferredLocation(at) => {
-                self.tell(A::CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, at)
+                self.set_advice(A::CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, at)
             }
-            Advice::AccessedBy(from) => self.tell(A::CU_MEM_ADVISE_UNSET_ACCESSED_BY, from),
+            Advice::AccessedBy(from) => self.set_advice(A::CU_MEM_ADVISE_UNSET_ACCESSED_BY, from),
         }
     }
 
-    fn tell(&self, advice: CUmem_advise, location: &MemoryLocation) -> Result<()> {
+    fn set_advice(&self, advice: CUmem_advise, location: &MemoryLocation) -> Result<()> {
         let context = self.memory.owning_stream().context();
         let ordinal = location.ordinal(context.driver())?;
         if self.bytes() == 0 {

@@ -109,7 +109,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
     }
 
     /// Returns the size of all rows in bytes, with the padding between them.
-    pub(crate) fn reach(&self) -> usize {
+    pub(crate) fn span_bytes(&self) -> usize {
         self.pitch * self.extent.height * self.extent.depth
     }
 

@@ -53,7 +53,7 @@ impl Rows {
     }
 
     /// Returns the number of bytes from the first byte to the last, with the padding between rows.
-    pub(crate) fn reach(&self) -> usize {
+    pub(crate) fn span_bytes(&self) -> usize {
         if self.bytes() == 0 {
             return 0;
         }

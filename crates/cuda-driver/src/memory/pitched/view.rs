@@ -71,8 +71,8 @@ macro_rules! view {
 
         /// Returns the number of bytes from the first element to the last, with the padding between
         /// rows.
-        pub(crate) fn reach(&self) -> usize {
-            self.rows.reach()
+        pub(crate) fn span_bytes(&self) -> usize {
+            self.rows.span_bytes()
         }
     };
 }

@@ -5,7 +5,7 @@ use std::ptr;
 use cuda_sys::CUdeviceptr;
 
 use super::chunks::{Chunks, Way};
-use super::download::Filling;
+use super::filling::Filling;
 use super::non_temporal;
 use crate::copy_threads;
 use crate::error::{DriverError, Error, Result};
@@ -14,7 +14,7 @@ use crate::memory::pitched::Rows;
 use crate::staging_pool::{LARGE, SMALL, Shelf, Slot};
 use crate::stream::Stream;
 use crate::stream_state::Kind;
-use crate::tracking::Access;
+use crate::tracking::{Access, Scope};
 
 /// Copies `bytes` bytes from `source` to `to`, which lies in `memory`, on `stream`. The source has
 /// been read when this function returns; the device receives the bytes when the stream reaches the
@@ -152,22 +152,24 @@ fn in_uses<'a>(
     (bytes, way): (usize, Way),
     work: &(impl Fn(&Copy<'_>, &Chunks) -> Result<()> + Sync),
 ) -> Result<()> {
-    let is_leased = memory.tracker.is_leased();
-    if is_leased {
-        copy.use_per_piece = Some((memory, access.of_part()));
-    }
-    let copy = &*copy;
-    let all = || {
+    let all = |copy: &Copy<'_>| {
         in_pieces(copy.stream, copy.chunks(bytes, way), &|chunks| {
             work(copy, chunks)
         })
     };
-    if is_leased {
-        all()
-    } else {
-        memory.use_on(copy.stream, access, all)
+    if !memory.tracker.is_leased() {
+        let mut scope = Scope::acquire(copy.stream, |scope| memory.tracker.acquire(scope, access))?;
+        // Another thread may have leased the memory since the check.
+        if !scope.has_locked_replays() {
+            let copied = all(copy);
+            memory.tracker.commit(&mut scope, access);
+            return copied;
+        }
     }
+    copy.use_per_piece = Some((memory, access.of_part()));
+    all(copy)
 }
+
 /// Runs `work` on this thread and on worker threads until no piece is left. A default stream of C
 /// is a different queue on each thread, or depends on the context that is current on the thread. No
 /// worker threads are used for such a stream.

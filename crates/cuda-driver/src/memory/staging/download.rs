@@ -1,40 +1,16 @@
 //! The pieces of a copy to the host.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use cuda_sys::CUdeviceptr;
 
 use super::chunks::Chunks;
 use super::copy::{Copy, Place, copy_bytes};
+use super::filling::Filling;
 use crate::driver::call;
 use crate::error::{Error, Result};
-use crate::lock::{Mutex, MutexGuard, rank};
 use crate::memory::pitched::{Side, queue};
 use crate::staging_pool::Slot;
-
-/// The blocks that the device fills for one copy, in the order in which the transfers were queued.
-/// A thread that takes a block empties it, and continues until no block is left.
-#[derive(Default)]
-pub(super) struct Filling(Mutex<VecDeque<(Slot, Range<usize>)>, { rank::COPY_FILLING }>);
-
-impl Filling {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Slot, Range<usize>)>> {
-        self.0.lock()
-    }
-
-    fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    fn push(&self, block: (Slot, Range<usize>)) {
-        self.lock().push_back(block);
-    }
-
-    fn pop(&self) -> Option<(Slot, Range<usize>)> {
-        self.lock().pop_front()
-    }
-}
 
 impl Copy<'_> {
     /// Downloads pieces until none is left. The device fills some blocks while threads empty

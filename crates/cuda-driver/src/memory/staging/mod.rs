@@ -7,6 +7,7 @@
 mod chunks;
 mod copy;
 mod download;
+mod filling;
 mod non_temporal;
 mod upload;
 

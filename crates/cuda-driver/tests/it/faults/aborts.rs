@@ -14,7 +14,7 @@ use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 use cuda_sys::calls;
 
-use super::rig::{Fault, run};
+use super::fixture::{Fault, run};
 use super::scenarios;
 use crate::support::software;
 
@@ -32,11 +32,11 @@ fn ended(child: &str, heard: bool) -> (ExitStatus, String) {
         .spawn()
         .unwrap();
     let mut why = String::new();
-    let mut said = process.stderr.take().unwrap();
+    let mut text = process.stderr.take().unwrap();
     if heard {
-        said.read_to_string(&mut why).unwrap();
+        text.read_to_string(&mut why).unwrap();
     }
-    drop(said);
+    drop(text);
     (process.wait().unwrap(), why)
 }
 

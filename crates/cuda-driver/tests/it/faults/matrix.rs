@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cuda_driver::error::Status;
 use cuda_sim::TraceEntry;
 
-use super::rig::{Fault, Scenario, Wrong, is_named, run};
+use super::fixture::{Fault, Scenario, Wrong, is_named, run};
 
 /// A case that takes longer counts as hung, even under instrumentation and on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);

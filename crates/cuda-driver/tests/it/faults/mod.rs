@@ -6,9 +6,9 @@
 //! run a part.
 
 mod aborts;
+mod fixture;
 mod matrix;
 mod reach;
-mod rig;
 mod rules;
 mod scenarios;
 
@@ -18,8 +18,8 @@ use std::time::Instant;
 use cuda_driver::error::Status;
 
 use crate::support::skipped;
+use fixture::run;
 use matrix::{cases_of, run_all};
-use rig::run;
 
 /// Returns every status code of `cuda.h` except success.
 fn all_statuses() -> Vec<Status> {
@@ -48,7 +48,7 @@ const SOME: [Status; 6] = [
 const THREADS: usize = 32;
 
 #[test]
-fn a_call_that_fails_is_told_and_leaves_nothing() {
+fn a_call_that_fails_is_reported_and_leaks_nothing() {
     if !reach::has_sources() {
         skipped("the fault matrix: the library sources are missing");
         return;

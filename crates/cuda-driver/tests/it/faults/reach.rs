@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::rig::run;
+use super::fixture::run;
 use super::scenarios;
 use crate::support::skipped;
 

@@ -4,7 +4,7 @@
 use cuda_driver::error::{DriverError, Error, Status};
 use cuda_sys::Function as Call;
 
-use super::rig::{Fault, Left};
+use super::fixture::{Fault, Left};
 
 /// Calls whose failure need not be reported: the function, which of its calls, the status codes
 /// (all if empty), and the reason.
@@ -279,8 +279,9 @@ fn call_of(error: &Error) -> Option<DriverError> {
 
 /// Returns whether a scenario may return this error if the call fails: status and call must match.
 pub(super) fn is_right(fault: &Fault, error: &Error) -> bool {
-    call_of(error)
-        .is_some_and(|told| told.status() == fault.status && told.call().name == fault.call.name)
+    call_of(error).is_some_and(|reported| {
+        reported.status() == fault.status && reported.call().name == fault.call.name
+    })
 }
 
 /// Returns whether a scenario may succeed although this call fails.

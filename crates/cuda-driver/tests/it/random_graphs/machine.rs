@@ -51,7 +51,10 @@ impl World {
     }
 
     fn add(&mut self, place: Place<'_, '_>, mix: &Function, op: &Op) -> NodeId {
-        let (config, n) = (LaunchConfig::for_num_elems(WORDS as u32), WORDS as u32);
+        let (config, n) = (
+            LaunchConfig::for_num_elems(WORDS as u32).unwrap(),
+            WORDS as u32,
+        );
         match op.clone() {
             Op::Mix { x, y } => {
                 let args = self.two(x, y);
@@ -219,7 +222,7 @@ impl<'a> Machine<'a> {
                 Turn::Use { stream, x, y } => {
                     for world in &mut self.worlds {
                         let (x, y) = world.two(x, y);
-                        let config = LaunchConfig::for_num_elems(WORDS as u32);
+                        let config = LaunchConfig::for_num_elems(WORDS as u32).unwrap();
                         let args = (x, y, WORDS as u32);
                         // SAFETY: the kernel touches WORDS words of each; each has WORDS.
                         unsafe { self.streams[stream].launch(&self.mix, config, args) }.unwrap();

@@ -22,7 +22,7 @@ const REDUCED: u64 = 120;
 const ON_A_GPU: u64 = 200;
 
 #[test]
-fn random_graphs_built_and_captured_do_what_the_model_says() {
+fn built_and_captured_random_graphs_match_the_model() {
     if let Ok(seed) = env::var("CUDA_SEED") {
         return check(seed.parse().expect("CUDA_SEED must be a number"));
     }

@@ -19,7 +19,7 @@ const STEPS: usize = 40;
 const N: u32 = 8;
 
 #[test]
-fn random_programs_of_graphs_do_what_the_model_says() {
+fn random_programs_with_graphs_match_the_model() {
     if let Ok(seed) = env::var("CUDA_SEED") {
         return check(seed.parse().expect("CUDA_SEED must be a number"));
     }
@@ -64,7 +64,7 @@ struct Run {
     values: Vec<u32>,
     execs: Vec<Exec>,
     /// A description of each step so far.
-    told: Vec<String>,
+    log: Vec<String>,
 }
 
 impl Run {
@@ -80,7 +80,7 @@ impl Run {
             buffers: Vec::new(),
             values: Vec::new(),
             execs: Vec::new(),
-            told: Vec::new(),
+            log: Vec::new(),
         };
         for _ in 0..3 {
             this.make().map_err(|error| error.to_string())?;
@@ -107,13 +107,13 @@ impl Run {
     }
 
     fn wrong(&self, got: &[u32], want: u32) -> String {
-        let told = self.told.join("\n  ");
-        format!("read {got:?}, which should be {want}, after\n  {told}")
+        let log = self.log.join("\n  ");
+        format!("read {got:?}, which should be {want}, after\n  {log}")
     }
 
     fn stream(&mut self) -> Stream {
         let at = self.random.usize(..self.streams.len());
-        self.told.push(format!("on stream {at}"));
+        self.log.push(format!("on stream {at}"));
         self.streams[at].clone()
     }
 
@@ -136,7 +136,7 @@ impl Run {
         } else {
             DeviceBuffer::from_host(&stream, &words)?
         };
-        self.told
+        self.log
             .push(format!("make {} of {value}", self.values.len()));
         self.buffers.push((self.values.len(), buffer));
         self.values.push(value);
@@ -144,7 +144,7 @@ impl Run {
     }
 
     fn act(&mut self, op: Op) {
-        self.told.push(format!("{op:?}"));
+        self.log.push(format!("{op:?}"));
         match op {
             Op::Fill(to, value) => self.values[to] = value,
             Op::Copy(to, from) => self.values[to] = self.values[from],
@@ -160,7 +160,7 @@ impl Run {
             0..=4 if !self.execs.is_empty() => {
                 let (at, stream) = (self.random.usize(..self.execs.len()), self.stream());
                 self.execs[at].exec.launch(&stream)?;
-                self.told.push(format!("launch {at}"));
+                self.log.push(format!("launch {at}"));
                 for op in self.execs[at].ops.clone() {
                     self.act(op);
                 }
@@ -169,7 +169,7 @@ impl Run {
             5 | 6 => {
                 let at = self.random.usize(..self.execs.len());
                 self.execs.swap_remove(at);
-                self.told.push(format!("drop {at}"));
+                self.log.push(format!("drop {at}"));
             }
             7 => {
                 let at = self.any();
@@ -179,7 +179,7 @@ impl Run {
                 let ((to, from), stream) = (self.two(), self.stream());
                 let is_mix = self.random.bool();
                 let kernel = if is_mix { &self.mix } else { &self.copy };
-                let config = LaunchConfig::for_num_elems(N);
+                let config = LaunchConfig::for_num_elems(N).unwrap();
                 let (first, last) = self.buffers.split_at_mut(to.max(from));
                 let (low, high) = (&mut first[to.min(from)], &mut last[0]);
                 let ((to, into), (from, out_of)) =
@@ -211,7 +211,7 @@ impl Run {
             11 => {
                 let at = self.any();
                 let (number, _) = self.buffers.swap_remove(at);
-                self.told.push(format!("drop {number}"));
+                self.log.push(format!("drop {number}"));
                 self.make()?;
             }
             _ => self.update()?,
@@ -222,14 +222,14 @@ impl Run {
     fn read(&mut self, at: usize) -> Result<Option<(Vec<u32>, u32)>, Error> {
         let (number, buffer) = &self.buffers[at];
         let (got, want) = (buffer.to_vec()?, self.values[*number]);
-        self.told.push(format!("read {number}"));
+        self.log.push(format!("read {number}"));
         let is_right = got.iter().all(|word| *word == want);
         Ok((!is_right).then_some((got, want)))
     }
 
     fn build(&mut self) -> Result<(), Error> {
         let mut graph = Graph::new(self.streams[0].context())?;
-        let config = LaunchConfig::for_num_elems(N);
+        let config = LaunchConfig::for_num_elems(N).unwrap();
         let (mut ops, mut fill) = (Vec::new(), None);
         for _ in 0..1 + self.random.usize(..3) {
             let (to, from) = self.two();
@@ -255,7 +255,7 @@ impl Run {
             });
         }
         let exec = graph.instantiate()?;
-        self.told.push(format!("build {ops:?}"));
+        self.log.push(format!("build {ops:?}"));
         self.execs.push(Exec { exec, ops, fill });
         Ok(())
     }
@@ -277,7 +277,7 @@ impl Run {
         match self.execs[at].exec.set_fill(node, buffer, value) {
             Ok(()) => {
                 self.execs[at].ops[index] = Op::Fill(*number, value);
-                self.told
+                self.log
                     .push(format!("update {at}: {:?}", self.execs[at].ops));
             }
             // Another node uses the buffer and is not ordered with this one.

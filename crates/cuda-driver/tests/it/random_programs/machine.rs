@@ -274,6 +274,13 @@ impl Machine {
                 let (_, upper) = buffer.as_mut_slice().split_at_mut(part.start).unwrap();
                 f(self, upper.split_at_mut(part.len).unwrap().0)
             }
+            Form::Alias => {
+                // SAFETY: one call must not receive overlapping views, and no other thread uses the
+                // buffer ← the program passes other buffers beside it, and `buffer` is local.
+                let alias = unsafe { buffer.alias_mut() }?;
+                let view = alias.into_slice(part.start..part.start + part.len);
+                f(self, view.unwrap())
+            }
         };
         self.buffers.insert(part.buffer, buffer);
         result
@@ -383,7 +390,7 @@ fn block(n: u32) -> LaunchConfig {
 }
 
 /// Describes the error.
-pub(super) fn told(error: &Error) -> String {
+pub(super) fn describe(error: &Error) -> String {
     format!("the safe layer returned: {error}")
 }
 

@@ -257,10 +257,12 @@ impl Maker {
             .filter(|(id, _)| Some(*id) != other)
             .collect();
         let (buffer, len) = candidates[self.rng.usize(..candidates.len())];
-        let form = match self.rng.u32(..4) {
-            0 | 1 => return Part::whole(buffer, len),
-            2 => Form::View,
-            _ => Form::Piece,
+        // Aliases are rare: from the first one on, all uses of a buffer take the replay lock.
+        let form = match self.rng.u32(..32) {
+            0..16 => return Part::whole(buffer, len),
+            16..24 => Form::View,
+            24..31 => Form::Piece,
+            _ => Form::Alias,
         };
         let start = self.rng.usize(..len);
         Part {

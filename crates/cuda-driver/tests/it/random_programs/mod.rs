@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use machine::{Machine, is_planned, told};
+use machine::{Machine, describe, is_planned};
 use model::Model;
 use program::Program;
 
@@ -27,7 +27,7 @@ const FULL: u64 = 120_000;
 const REDUCED: u64 = 1_000;
 
 #[test]
-fn random_programs_do_what_the_model_says() {
+fn random_programs_match_the_model() {
     if let Ok(seed) = env::var("CUDA_SEED") {
         let seed = seed.parse().expect("CUDA_SEED must be a number");
         return check(seed).unwrap_or_else(|why| panic!("{why}"));
@@ -77,7 +77,7 @@ fn check(seed: u64) -> Result<(), String> {
 
 fn run(program: &Program) -> Result<(), String> {
     let mut model = Model::default();
-    let mut machine = Machine::new(program).map_err(|error| told(&error))?;
+    let mut machine = Machine::new(program).map_err(|error| describe(&error))?;
     let mut program = program.clone();
     let mut index = 0;
     while let Some(step) = program.steps.get(index) {
@@ -90,7 +90,7 @@ fn run(program: &Program) -> Result<(), String> {
                 index += 1;
             }
             Err(error) if !program.faults || !is_planned(&error) => {
-                return Err(format!("step {index}: {}", told(&error)));
+                return Err(format!("step {index}: {}", describe(&error)));
             }
             Err(_) if step.action.makes() => program = program.without(index..index + 1),
             Err(_) => {

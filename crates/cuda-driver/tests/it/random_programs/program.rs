@@ -151,6 +151,8 @@ pub(super) enum Form {
     View,
     /// A piece of a split view; an ordinary view if it is only read.
     Piece,
+    /// A writable alias; an ordinary view if it is only read.
+    Alias,
 }
 
 impl Program {

@@ -171,8 +171,8 @@ impl Collector<'_> {
             unit.followed += includes.len();
             let dir = unit.dir.clone();
             for include in includes {
-                let beside = dir.as_deref().filter(|_| include.quoted);
-                self.follow(&include, beside, self.request.beside)?;
+                let own_folder = dir.as_deref().filter(|_| include.quoted);
+                self.follow(&include, own_folder, self.request.searches_own_folder)?;
             }
             index += 1;
         }

@@ -90,7 +90,7 @@ fn any_change_since_is_noticed() {
 }
 
 #[test]
-fn headers_that_include_each_other_by_long_names_come_to_an_end() {
+fn mutual_includes_by_long_names_terminate() {
     let (_temp, dir) = folder();
     for (path, text) in [
         ("x/a.h", "#include \"../y/b.h\""),
@@ -122,7 +122,7 @@ fn a_name_through_a_link_is_left_as_it_is() {
 }
 
 #[test]
-fn what_is_neither_file_nor_folder_is_kept_away_from() {
+fn special_files_and_unsupported_options_are_refused() {
     let (_temp, dir) = folder();
     let source = "#include \"/dev/zero\"";
     assert_eq!(

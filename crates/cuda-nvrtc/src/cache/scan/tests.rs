@@ -50,7 +50,7 @@ fn every_spelling_of_an_include_is_found() {
 }
 
 #[test]
-fn what_is_no_include_names_nothing() {
+fn other_directives_name_no_files() {
     for text in [
         "",
         "#",
@@ -116,7 +116,7 @@ fn wrappers_of_has_include_are_followed() {
 }
 
 #[test]
-fn what_cannot_be_followed_is_refused() {
+fn unsupported_directives_are_refused() {
     for (text, refusal) in [
         ("char d[] = __DATE__;", Refusal::TimeMacro),
         ("__TI\\\nME__", Refusal::TimeMacro),

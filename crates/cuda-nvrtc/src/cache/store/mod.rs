@@ -108,16 +108,16 @@ impl Store {
             time.as_nanos(),
             COUNT.fetch_add(1, Ordering::Relaxed)
         );
-        let beside = path.with_file_name(unique);
-        let written = File::create_new(&beside).and_then(|mut file| {
+        let temporary = path.with_file_name(unique);
+        let written = File::create_new(&temporary).and_then(|mut file| {
             file.write_all(bytes)?;
             file.sync_all()?;
             drop(file);
-            fs::rename(&beside, &path)
+            fs::rename(&temporary, &path)
         });
         if written.is_err() {
             // The file may not exist. A leftover file is removed later by `sweep`.
-            let _ = fs::remove_file(&beside);
+            let _ = fs::remove_file(&temporary);
         }
         written
     }

@@ -21,7 +21,7 @@ fn store() -> (tempfile::TempDir, Store) {
 const PATIENT: Option<&dyn Fn() -> Option<Infallible>> = None;
 
 #[test]
-fn what_is_written_is_read_and_nothing_else_stays() {
+fn written_entries_are_read_and_no_other_file_remains() {
     let (_dir, store) = store();
     assert_eq!(store.read(Kind::Entry, &key(1), false), None);
     store.write(Kind::Entry, &key(1), b"one").unwrap();
@@ -38,7 +38,7 @@ fn what_is_written_is_read_and_nothing_else_stays() {
 }
 
 #[test]
-fn the_least_recently_used_goes_first() {
+fn the_least_recently_used_entry_is_evicted_first() {
     let (_dir, store) = store();
     for number in 0..5 {
         store.write(Kind::Entry, &key(number), &[0; 100]).unwrap();
@@ -129,7 +129,7 @@ fn one_at_a_time_holds_a_lock_and_none_is_left() {
 }
 
 #[test]
-fn one_can_give_up_waiting_for_a_lock() {
+fn waiting_for_a_lock_can_time_out() {
     let (_dir, store) = store();
     let held = store.lock(&key(1), PATIENT);
     let start = Instant::now();

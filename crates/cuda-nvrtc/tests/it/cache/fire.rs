@@ -354,7 +354,7 @@ fn compiles_one() {
 }
 
 #[test]
-fn the_environment_says_where_and_whether() {
+fn the_environment_sets_folder_and_mode() {
     if nvrtc().is_none() {
         return;
     }

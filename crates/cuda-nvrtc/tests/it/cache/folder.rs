@@ -10,7 +10,7 @@ use super::{Folder, scale};
 use crate::at_hand::nvrtc;
 
 #[test]
-fn what_was_used_longest_ago_goes_first() {
+fn the_entry_used_longest_ago_is_evicted_first() {
     let Some(nvrtc) = nvrtc() else { return };
     let folder = Folder::new();
     let program = |number: u32| {
@@ -124,7 +124,7 @@ fn a_folder_that_others_can_write_to_is_not_used() {
 
 #[cfg(unix)]
 #[test]
-fn a_folder_that_cannot_be_written_still_gives_hits() {
+fn a_read_only_folder_still_has_hits() {
     use std::os::unix::fs::PermissionsExt;
     let Some(nvrtc) = nvrtc() else { return };
     // SAFETY: nothing is required ← the call only returns a number.

@@ -245,7 +245,7 @@ fn touching_a_header_makes_no_difference() {
 }
 
 #[test]
-fn what_cannot_be_known_is_not_kept() {
+fn results_with_unknown_inputs_are_not_stored() {
     let Some(nvrtc) = nvrtc() else { return };
     let folder = Folder::new();
     let cache = folder.open();

@@ -75,7 +75,7 @@ mod tests {
     use crate::memory::Arena;
 
     #[test]
-    fn an_address_stays_while_it_is_not_live() {
+    fn a_freed_address_stays_reserved() {
         let arena = Arena::new(1 << 20).unwrap();
         let addr = arena.reserve(100, 256).unwrap();
         assert!(arena.map().find(addr, 1).is_none());

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_live_at_once_shares_registers() {
+    fn values_that_are_not_live_together_share_registers() {
         let chain: String = (1..200).fold(String::new(), |body, number| {
             body + &format!("add.u32 %r{number}, %r{}, 1; ", number - 1)
         });

@@ -57,7 +57,7 @@ fn adding_vectors() {
 }
 
 #[test]
-fn an_access_past_the_end_says_where() {
+fn an_access_past_the_end_has_a_location() {
     let device = Device::new(ADD);
     let (a, b, c) = (
         device.upload(&[0; 4096]),

@@ -22,7 +22,7 @@ fn kernel(body: &str) -> String {
 }
 
 #[test]
-fn small_copies_read_what_is_asked_and_zero_the_rest() {
+fn small_copies_read_the_given_bytes_and_zero_the_rest() {
     for size in [4u32, 8, 16] {
         let body = format!(
             "mul.wide.u32 %at, %t, {size}; add.u64 %in, %in, %at; mad.lo.u32 %s, %t, {size}, %s;
@@ -56,7 +56,7 @@ fn small_copies_read_what_is_asked_and_zero_the_rest() {
 }
 
 #[test]
-fn small_copies_are_ignored_on_demand_and_tell_a_barrier() {
+fn small_copies_can_be_ignored_and_signal_a_barrier() {
     let body = "@%p mbarrier.init.shared.b64 [%b], 64;
         bar.sync 0;
         mul.wide.u32 %at, %t, 16; add.u64 %in, %in, %at; add.u64 %out, %out, %at; mad.lo.u32 %s, %t, 16, %s;
@@ -76,7 +76,7 @@ fn small_copies_are_ignored_on_demand_and_tell_a_barrier() {
 }
 
 #[test]
-fn bulk_copies_go_in_and_out() {
+fn bulk_copies_load_and_store() {
     let body = "@%p mbarrier.init.shared::cta.b64 [%b], 1;
         fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta; bar.sync 0;
         @!%p bra $wait;

@@ -62,7 +62,7 @@ fn race(body: &str, threads: u32, hazard: Hazard) -> Report {
 }
 
 #[test]
-fn nobody_wrote_device_memory() {
+fn unwritten_device_memory_is_reported() {
     let device = checked(&kernel(
         "ld.global.u32 %x0, [%at]; add.u32 %x0, %x0, 1; st.global.u32 [%at], %x0;",
     ));
@@ -106,7 +106,7 @@ fn nobody_wrote_device_memory() {
 }
 
 #[test]
-fn atomics_read_what_is_there() {
+fn atomics_read_the_present_value() {
     let device = checked(&kernel(
         "atom.global.add.u32 %x0, [%at], 1; atom.global.exch.b32 %x0, [%at+512], 1;",
     ));
@@ -117,7 +117,7 @@ fn atomics_read_what_is_there() {
 }
 
 #[test]
-fn nobody_wrote_shared_memory() {
+fn unwritten_shared_memory_is_reported() {
     // The last thread reads beyond the written bytes; each block has its own memory.
     let body = "st.shared.u32 [%s], %t; bar.sync 0; ld.shared.u32 %x0, [%s+4];";
     let found = found(body, 64);
@@ -134,7 +134,7 @@ fn nobody_wrote_shared_memory() {
 }
 
 #[test]
-fn nobody_wrote_local_memory() {
+fn unwritten_local_memory_is_reported() {
     let body = "st.local.u32 [local+4], %t; ld.local.v2.u32 {%x0, %x1}, [local];";
     let found = found(body, 40);
     assert_eq!(found.len(), 1, "{found:?}");
@@ -334,7 +334,7 @@ fn waiting_for_an_mbarrier_orders() {
 }
 
 #[test]
-fn threads_go_around_a_barrier() {
+fn threads_that_skip_a_barrier_are_reported() {
     let body = |condition| {
         format!(
             "setp.lt.u32 %p0, %t, {condition}; @!%p0 bra $on; bar.sync 0; $on: st.global.u32 [%at], %t;"
@@ -448,7 +448,7 @@ fn threads_that_wait_for_ever() {
 }
 
 #[test]
-fn code_that_is_not_checked_tells_nothing() {
+fn unchecked_code_reports_nothing() {
     let text = kernel("ld.shared.u32 %x0, [%s]; st.shared.u32 [shared], %t;");
     let device = Device::new(&text);
     let out = device.upload(&[0; 4096]);

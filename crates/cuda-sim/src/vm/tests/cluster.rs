@@ -151,7 +151,7 @@ fn atomics_and_stores_reach_the_first_block() {
 }
 
 #[test]
-fn an_address_tells_whose_it_is() {
+fn an_address_identifies_its_block() {
     let text = ".visible .entry op(.param .u64 out) {
         .shared .align 4 .b8 mine[16];
         .reg .b32 %rank, %v, %w; .reg .b64 %out, %g, %h; .reg .pred %p;
@@ -168,7 +168,7 @@ fn an_address_tells_whose_it_is() {
 }
 
 #[test]
-fn what_a_cluster_cannot_do_is_a_fault() {
+fn invalid_cluster_operations_are_faults() {
     let text =
         neighbours("mapa.shared::cluster.u32 %far, %s, 2; ld.shared::cluster.u32 %v, [%far];");
     let device = Device::new(&text);

@@ -282,7 +282,7 @@ fn small() -> Images {
 }
 
 #[test]
-fn what_is_no_column_is_a_fault() {
+fn invalid_columns_are_faults() {
     let code = |copies: &str, change: &dyn Fn(&mut Images)| {
         let mut images = small();
         change(&mut images);

@@ -231,7 +231,7 @@ fn faults_have_their_kind_and_line() {
 }
 
 #[test]
-fn what_is_unknown_fails_by_name_when_executed() {
+fn unknown_instructions_fail_by_name_when_executed() {
     let target = TargetInfo {
         strict: false,
         ..TARGET

@@ -44,7 +44,7 @@ fn same(a: f32, b: Single, what: &str) {
 }
 
 #[test]
-fn single_precision_rounds_as_asked() {
+fn single_precision_uses_the_rounding_mode() {
     let mut numbers = Numbers(11);
     let soft = |a: f32| Single::from_bits(a.to_bits().into());
     for _ in 0..200_000 {

@@ -25,7 +25,7 @@ const INLINED: &str = r#".visible .entry k(.param .u64 p) {
 "#;
 
 #[test]
-fn a_line_says_where_it_was_inlined() {
+fn a_line_reports_where_it_was_inlined() {
     let device = Device::new(INLINED);
     let fault = device.run(1, 1, &[0]).unwrap_err();
     assert_eq!(fault.kind, FaultKind::IllegalAddress);
@@ -110,7 +110,7 @@ fn reports_say_which_memory() {
 }
 
 #[test]
-fn freed_memory_is_told_from_wild_addresses() {
+fn freed_memory_is_distinguished_from_wild_addresses() {
     let device = Device::new(STRAY);
     let report = |address| device.run(1, 1, &[address, 0]).unwrap_err().report();
     let stale = device.upload(&[0; 1000]);
@@ -133,7 +133,7 @@ fn freed_memory_is_told_from_wild_addresses() {
 }
 
 #[test]
-fn freed_memory_waits_if_asked() {
+fn freed_memory_can_be_quarantined() {
     let arena = crate::memory::Arena::new(8 << 20).unwrap().keep_freed(true);
     let first = arena.alloc(1000, 256).unwrap();
     arena.free(first, "the test").unwrap();

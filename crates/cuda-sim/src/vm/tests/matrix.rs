@@ -360,7 +360,7 @@ fn numbers_of_eight_bits_have_the_values_of_their_formats() {
 }
 
 #[test]
-fn what_is_not_a_number_stays_in_its_row_and_column() {
+fn nan_stays_in_its_row_and_column() {
     let mut input = Vec::new();
     for lane in 0..32u64 {
         // `a` has an infinity in row 3, and row 0 of `b` is zero except for column 5.
@@ -382,7 +382,7 @@ fn what_is_not_a_number_stays_in_its_row_and_column() {
 }
 
 #[test]
-fn what_is_not_there_is_refused_by_name() {
+fn unsupported_matrix_shapes_are_refused_by_name() {
     let target = super::device::TARGET;
     for (text, name) in [
         (

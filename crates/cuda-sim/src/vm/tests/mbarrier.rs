@@ -50,7 +50,7 @@ fn the_last_arrival_completes_a_phase() {
 }
 
 #[test]
-fn bytes_must_come_too() {
+fn a_phase_waits_for_its_bytes() {
     let body = "mbarrier.init.b64 [space], 1;
         mbarrier.arrive.expect_tx.shared.b64 %s0, [%b], 48;
         mbarrier.test_wait.shared.b64 %p, [%b], %s0; selp.u32 %v, 1, 0, %p; st.global.u32 [%out], %v;
@@ -68,7 +68,7 @@ fn bytes_must_come_too() {
 }
 
 #[test]
-fn who_drops_out_is_not_waited_for_again() {
+fn arrive_drop_lowers_the_expected_count() {
     let body = "mbarrier.init.shared.b64 [%b], 2;
         mbarrier.arrive_drop.shared.b64 %s0, [%b];
         mbarrier.arrive.noComplete.shared.b64 %s2, [%b], 0;";
@@ -131,7 +131,7 @@ fn a_lane_waits_for_another_of_its_warp() {
 }
 
 #[test]
-fn what_is_no_barrier_or_is_used_wrongly_is_a_fault() {
+fn misused_barriers_are_faults() {
     for (body, words) in [
         ("mbarrier.arrive.shared.b64 _, [%b];", "initialized"),
         ("mbarrier.init.shared.b64 [%b], 0;", "count"),

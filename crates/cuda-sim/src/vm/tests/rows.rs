@@ -42,7 +42,7 @@ const FILL: &str = "st.shared.v4.b32 [%row], {%r0, %r1, %r2, %r3}; bar.warp.sync
     mov.b32 %r0, 0; mov.b32 %r1, 0; mov.b32 %r2, 0; mov.b32 %r3, 0;";
 
 #[test]
-fn ldmatrix_gives_each_lane_its_pair_of_each_matrix() {
+fn ldmatrix_loads_a_pair_of_each_matrix_per_lane() {
     let halves = halves();
     for (count, list) in [(1, "{%r0}"), (2, "{%r0, %r1}"), (4, "{%r0, %r1, %r2, %r3}")] {
         for trans in ["", ".trans"] {
@@ -135,7 +135,7 @@ fn rows_that_do_not_start_at_a_multiple_of_16_are_a_fault() {
 }
 
 #[test]
-fn a_lane_that_stays_away_is_a_fault() {
+fn a_missing_lane_is_a_fault() {
     let text = "{ .reg .pred %p; setp.eq.u32 %p, %t, 5;
         @%p bar.sync 1, 64;
         movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r0; }";

@@ -261,7 +261,7 @@ fn boxes_are_added_to_a_tensor() {
 }
 
 #[test]
-fn what_is_no_map_or_no_box_is_a_fault() {
+fn invalid_maps_and_boxes_are_faults() {
     let tensor = Tensor::random(2, Element::U32, Swizzle::None, &mut Numbers(1));
     let code = |copies: &str, rank: usize, change: &dyn Fn(&mut [u8; 128])| {
         let device = Device::new(&kernel(rank, copies));

@@ -3,7 +3,7 @@
 use cuda_driver::Graph;
 use cuda_driver::stream::CaptureStatus;
 
-use super::{Ground, N, Result, Scenario, config, expect, filled, one};
+use super::{Fixture, N, Result, Scenario, config, expect, filled, one};
 use crate::support::MIX;
 
 pub(super) const ALL: &[Scenario] = &[
@@ -13,13 +13,13 @@ pub(super) const ALL: &[Scenario] = &[
     one("capture of programmatic edges", programmatic),
 ];
 
-fn capture(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let mix = ground.kernel(MIX, "mix")?;
+fn capture(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let mix = fixture.kernel(MIX, "mix")?;
     let (mut x, y) = (filled(&stream, 1)?, filled(&stream, 2)?);
     let mut copied = filled(&stream, 0)?;
     assert_eq!(stream.capture_status()?, CaptureStatus::Inactive);
-    let graph = Graph::capture(&ground.context, |scope| {
+    let graph = Graph::capture(&fixture.context, |scope| {
         assert!(scope.is_capturing()?);
         // SAFETY: the kernel touches N words of each; each has N.
         unsafe { scope.launch(&mix, config(), (&mut x, &y, N)) }?;
@@ -36,12 +36,12 @@ fn capture(ground: &Ground) -> Result<()> {
     expect(&x, 1)
 }
 
-fn lines(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let mix = ground.kernel(MIX, "mix")?;
+fn lines(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let mix = fixture.kernel(MIX, "mix")?;
     let (mut x, mut y) = (filled(&stream, 1)?, filled(&stream, 2)?);
     let z = filled(&stream, 5)?;
-    let graph = Graph::capture(&ground.context, |scope| {
+    let graph = Graph::capture(&fixture.context, |scope| {
         let other = scope.fork()?;
         // SAFETY: the kernel touches N words of each; each has N.
         unsafe { scope.launch(&mix, config(), (&mut x, &z, N)) }?;
@@ -58,11 +58,11 @@ fn lines(ground: &Ground) -> Result<()> {
     expect(&x, 2 * 7 + 9)
 }
 
-fn into(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let mix = ground.kernel(MIX, "mix")?;
+fn into(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let mix = fixture.kernel(MIX, "mix")?;
     let (mut x, y) = (filled(&stream, 0)?, filled(&stream, 2)?);
-    let mut graph = Graph::new(&ground.context)?;
+    let mut graph = Graph::new(&fixture.context)?;
     let first = graph.add_fill(&[], &mut x, 3_u32)?;
     graph.capture_into(&[first.edge()], |scope| {
         // SAFETY: the kernel touches N words of each; each has N.
@@ -75,12 +75,12 @@ fn into(ground: &Ground) -> Result<()> {
 }
 
 /// Programmatic edges, which only the newer revisions of the calls can report.
-fn programmatic(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let mix = ground.kernel(MIX, "mix")?;
+fn programmatic(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let mix = fixture.kernel(MIX, "mix")?;
     let (mut x, mut y) = (filled(&stream, 0)?, filled(&stream, 1)?);
     let z = filled(&stream, 2)?;
-    let mut graph = Graph::new(&ground.context)?;
+    let mut graph = Graph::new(&fixture.context)?;
     // SAFETY: the kernel touches N words of each; each has N.
     let first = unsafe { graph.add_kernel(&[], &mix, config(), (&mut x, &z, N)) }?;
     graph.capture_into(&[first.programmatic_edge()], |scope| {

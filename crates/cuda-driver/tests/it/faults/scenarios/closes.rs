@@ -7,13 +7,13 @@ use cuda_driver::memory::Unpooled;
 use cuda_driver::memory::{ManagedBuffer, MemoryPool, PitchedBuffer};
 use cuda_driver::prelude::*;
 
-use super::{Ground, Result, Scenario, one};
+use super::{Fixture, Result, Scenario, one};
 use crate::support::MIX;
 
 pub(super) const ALL: &[Scenario] = &[one("closes", closes)];
 
-fn closes(ground: &Ground) -> Result<()> {
-    let context = Context::new(ground.context.device(), ContextFlags::empty())?;
+fn closes(fixture: &Fixture) -> Result<()> {
+    let context = Context::new(fixture.context.device(), ContextFlags::empty())?;
     let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0)?;
     Event::new(&context, EventFlags::DISABLE_TIMING)?.close()?;
     DeviceBuffer::<u32>::zeroed(&stream, 8)?.close()?;
@@ -28,7 +28,7 @@ fn closes(ground: &Ground) -> Result<()> {
     exec.close()?;
     graph.close()?;
     Module::load(&context, &Ptx::new(MIX).unwrap())?.close()?;
-    Library::load(&ground.driver, &Ptx::new(MIX).unwrap(), &JitOptions::new())?.close()?;
+    Library::load(&fixture.driver, &Ptx::new(MIX).unwrap(), &JitOptions::new())?.close()?;
     MemoryPool::new(context.device())?.close()?;
     stream.close()?;
     context.close()

@@ -9,7 +9,7 @@ use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sys::{CUcontext, DriverLibrary};
 
-use super::{Ground, Result, Scenario, one};
+use super::{Fixture, Result, Scenario, one};
 
 pub(super) const ALL: &[Scenario] = &[
     one("owned context", owned),
@@ -20,21 +20,21 @@ pub(super) const ALL: &[Scenario] = &[
     one("reset", reset),
 ];
 
-fn owned(ground: &Ground) -> Result<()> {
-    let context = Context::new(ground.context.device(), ContextFlags::SCHED_YIELD)?;
+fn owned(fixture: &Fixture) -> Result<()> {
+    let context = Context::new(fixture.context.device(), ContextFlags::SCHED_YIELD)?;
     let stream = context.default_stream()?;
     let buffer = DeviceBuffer::from_host(&stream, &[5_u32; 8])?;
     // The context lives until the buffer is dropped.
     drop((context, stream));
     assert_eq!(buffer.to_vec()?, [5; 8]);
     buffer.close()?;
-    let context = Context::new(ground.context.device(), ContextFlags::empty())?;
+    let context = Context::new(fixture.context.device(), ContextFlags::empty())?;
     context.synchronize()?;
     context.close()
 }
 
-fn settings(ground: &Ground) -> Result<()> {
-    let context = Context::new(ground.context.device(), ContextFlags::empty())?;
+fn settings(fixture: &Fixture) -> Result<()> {
+    let context = Context::new(fixture.context.device(), ContextFlags::empty())?;
     context.set_flags(ContextFlags::SCHED_BLOCKING_SYNC)?;
     assert!(context.flags()?.contains(ContextFlags::SCHED_BLOCKING_SYNC));
     context.set_limit(Limit::STACK_SIZE, 4096)?;
@@ -43,17 +43,17 @@ fn settings(ground: &Ground) -> Result<()> {
     context.cache_config()?;
     context.reset_persisting_l2_cache()?;
     assert!(context.api_version()? > 0);
-    assert_ne!(context.id()?, ground.context.id()?);
+    assert_ne!(context.id()?, fixture.context.id()?);
     Ok(())
 }
 
-fn current(ground: &Ground) -> Result<()> {
-    let own = Context::new(ground.context.device(), ContextFlags::empty())?;
+fn current(fixture: &Fixture) -> Result<()> {
+    let own = Context::new(fixture.context.device(), ContextFlags::empty())?;
     let outer = own.make_current()?;
-    let inner = ground.context.make_current()?;
+    let inner = fixture.context.make_current()?;
     assert_eq!(
-        Context::current(&ground.driver)?.as_ref(),
-        Some(&ground.context)
+        Context::current(&fixture.driver)?.as_ref(),
+        Some(&fixture.context)
     );
     // The guards are not dropped in reverse order of creation.
     drop(outer);
@@ -65,9 +65,9 @@ fn current(ground: &Ground) -> Result<()> {
 struct Foreign(Arc<DriverLibrary>, CUcontext);
 
 impl Foreign {
-    fn new(ground: &Ground) -> Self {
-        let (library, mut raw) = (Arc::clone(&ground.library), ptr::null_mut());
-        let device = ground.context.device().as_raw();
+    fn new(fixture: &Fixture) -> Self {
+        let (library, mut raw) = (Arc::clone(&fixture.library), ptr::null_mut());
+        let device = fixture.context.device().as_raw();
         // SAFETY: the pointer is to a local.
         let status = unsafe { library.cuCtxCreate_v4(&raw mut raw, ptr::null_mut(), 0, device) };
         assert_eq!(status, Status::CUDA_SUCCESS);
@@ -87,12 +87,12 @@ impl Drop for Foreign {
     }
 }
 
-fn borrowed(ground: &Ground) -> Result<()> {
-    let foreign = Foreign::new(ground);
+fn borrowed(fixture: &Fixture) -> Result<()> {
+    let foreign = Foreign::new(fixture);
     let token = Arc::new(AtomicBool::new(true));
     // SAFETY: the context is alive until the end of this function, and all its objects are dropped
     // by then.
-    let context = unsafe { Context::borrow_raw(&ground.driver, foreign.1, token) }?;
+    let context = unsafe { Context::borrow_raw(&fixture.driver, foreign.1, token) }?;
     let stream = context.default_stream()?;
     let mut buffer = DeviceBuffer::from_host(&stream, &[9_u32; 8])?;
     let pinned = PinnedBuffer::from_host(&context, &[3_u32; 8], PinnedFlags::empty())?;
@@ -105,29 +105,29 @@ fn borrowed(ground: &Ground) -> Result<()> {
 }
 
 /// Raw handles of other code may belong to contexts that the crate knows, or to others.
-fn known(ground: &Ground) -> Result<()> {
+fn known(fixture: &Fixture) -> Result<()> {
     let token = Arc::new(AtomicBool::new(true));
-    let raw = ground.context.as_raw();
+    let raw = fixture.context.as_raw();
     // SAFETY: the context is the primary one, which is kept.
-    let same = unsafe { Context::borrow_raw(&ground.driver, raw, token) }?;
-    assert_eq!(same, ground.context);
-    let foreign = Foreign::new(ground);
+    let same = unsafe { Context::borrow_raw(&fixture.driver, raw, token) }?;
+    assert_eq!(same, fixture.context);
+    let foreign = Foreign::new(fixture);
     // SAFETY: the context is alive. This makes it current in the role of other code.
-    let status = unsafe { ground.library.cuCtxPushCurrent(foreign.1) };
+    let status = unsafe { fixture.library.cuCtxPushCurrent(foreign.1) };
     assert_eq!(status, Status::CUDA_SUCCESS);
-    let told = Context::current(&ground.driver);
+    let current = Context::current(&fixture.driver);
     let mut popped = ptr::null_mut();
     // SAFETY: the pointer is to a local.
-    let status = unsafe { ground.library.cuCtxPopCurrent(&raw mut popped) };
+    let status = unsafe { fixture.library.cuCtxPopCurrent(&raw mut popped) };
     assert_eq!(status, Status::CUDA_SUCCESS);
-    match told {
+    match current {
         Err(Error::ForeignContext) => Ok(()),
-        told => told.map(|told| panic!("the context is not foreign: {told:?}")),
+        current => current.map(|current| panic!("the context is not foreign: {current:?}")),
     }
 }
 
 /// Resets the primary context, which is invalid while other code uses it.
-fn reset(ground: &Ground) -> Result<()> {
+fn reset(fixture: &Fixture) -> Result<()> {
     // SAFETY: nothing in the context is in use: the remaining handles only release it.
-    unsafe { ground.context.device().reset_primary_context() }
+    unsafe { fixture.context.device().reset_primary_context() }
 }

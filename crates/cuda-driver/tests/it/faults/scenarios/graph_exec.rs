@@ -7,7 +7,7 @@ use cuda_driver::graph::node_kind;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{ValueBatch, WaitCondition};
 
-use super::{Ground, N, Result, Scenario, config, expect, filled, one};
+use super::{Fixture, N, Result, Scenario, config, expect, filled, one};
 use crate::support::MIX;
 
 pub(super) const ALL: &[Scenario] = &[
@@ -21,23 +21,23 @@ type Kernel = cuda_driver::graph::Node<node_kind::Kernel>;
 
 /// Returns a graph with one kernel node that computes `x = 2 * x + y`.
 fn mixing(
-    ground: &Ground,
+    fixture: &Fixture,
     mix: &Function,
     x: &mut DeviceBuffer<u32>,
     y: &DeviceBuffer<u32>,
 ) -> Result<(Graph, Kernel)> {
-    let mut graph = Graph::new(&ground.context)?;
+    let mut graph = Graph::new(&fixture.context)?;
     // SAFETY: the kernel touches N words of each; each has N.
     let node = unsafe { graph.add_kernel(&[], mix, config(), (x, y, N)) }?;
     Ok((graph, node))
 }
 
-fn parameters(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let mix = ground.kernel(MIX, "mix")?;
+fn parameters(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let mix = fixture.kernel(MIX, "mix")?;
     let (mut x, y) = (filled(&stream, 1)?, filled(&stream, 2)?);
     let (mut other, mut copied) = (filled(&stream, 3)?, filled(&stream, 0)?);
-    let (mut graph, kernel) = mixing(ground, &mix, &mut x, &y)?;
+    let (mut graph, kernel) = mixing(fixture, &mix, &mut x, &y)?;
     let copy = graph.add_copy(&[], &mut copied, &x)?;
     let fill = graph.add_fill(&[], &mut x, 1_u32)?;
     let exec = graph.instantiate()?;
@@ -54,12 +54,12 @@ fn parameters(ground: &Ground) -> Result<()> {
     expect(&x, 9)
 }
 
-fn others(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
+fn others(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
     let mut flags = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 2)?;
     flags.copy_from_host(&[0, 0])?;
     let event = || -> Result<_> {
-        let event = Event::new(&ground.context, EventFlags::DISABLE_TIMING)?;
+        let event = Event::new(&fixture.context, EventFlags::DISABLE_TIMING)?;
         event.record(&stream)?;
         Ok(Arc::new(event))
     };
@@ -70,10 +70,10 @@ fn others(ground: &Ground) -> Result<()> {
             .wait(&flags, 0, WaitCondition::EQUAL, value)
     };
     let (mut x, y) = (filled(&stream, 1)?, filled(&stream, 2)?);
-    let mix = ground.kernel(MIX, "mix")?;
-    let (child, _) = mixing(ground, &mix, &mut x, &y)?;
-    let (other_child, _) = mixing(ground, &mix, &mut x, &y)?;
-    let mut graph = Graph::new(&ground.context)?;
+    let mix = fixture.kernel(MIX, "mix")?;
+    let (child, _) = mixing(fixture, &mix, &mut x, &y)?;
+    let (other_child, _) = mixing(fixture, &mix, &mut x, &y)?;
+    let mut graph = Graph::new(&fixture.context)?;
     let waited = graph.add_event_wait(&[], &one)?;
     let called = graph.add_host(&[waited.edge()], || ())?;
     let batch = graph.add_batch(&[called.edge()], batch_of(1)?)?;
@@ -92,13 +92,13 @@ fn others(ground: &Ground) -> Result<()> {
     Ok(())
 }
 
-fn update(ground: &Ground) -> Result<()> {
-    let (stream, other) = (ground.stream()?, ground.stream()?);
-    let mix = ground.kernel(MIX, "mix")?;
+fn update(fixture: &Fixture) -> Result<()> {
+    let (stream, other) = (fixture.stream()?, fixture.stream()?);
+    let mix = fixture.kernel(MIX, "mix")?;
     let (mut x, mut y) = (filled(&stream, 1)?, filled(&stream, 2)?);
-    let exec: GraphExec = mixing(ground, &mix, &mut x, &y)?.0.instantiate()?;
+    let exec: GraphExec = mixing(fixture, &mix, &mut x, &y)?.0.instantiate()?;
     exec.launch(&stream)?;
-    let (new, _) = mixing(ground, &mix, &mut y, &x)?;
+    let (new, _) = mixing(fixture, &mix, &mut y, &x)?;
     exec.update(&new)?;
     exec.launch(&other)?;
     expect(&y, 8)?;
@@ -106,11 +106,11 @@ fn update(ground: &Ground) -> Result<()> {
     exec.close()
 }
 
-fn enabled(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let mix = ground.kernel(MIX, "mix")?;
+fn enabled(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let mix = fixture.kernel(MIX, "mix")?;
     let (mut x, y) = (filled(&stream, 1)?, filled(&stream, 2)?);
-    let (graph, kernel) = mixing(ground, &mix, &mut x, &y)?;
+    let (graph, kernel) = mixing(fixture, &mix, &mut x, &y)?;
     let exec = graph.instantiate()?;
     exec.set_enabled(kernel, false)?;
     assert!(!exec.is_enabled(kernel)?);

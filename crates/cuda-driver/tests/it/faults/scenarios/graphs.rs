@@ -9,7 +9,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::stream::{ValueBatch, WaitCondition};
 use cuda_sim::Rule;
 
-use super::{Ground, N, Result, Scenario, config, expect, filled, on, one};
+use super::{Fixture, N, Result, Scenario, config, expect, filled, on, one};
 use crate::support::{COPY, MIX};
 
 pub(super) const ALL: &[Scenario] = &[
@@ -22,17 +22,18 @@ pub(super) const ALL: &[Scenario] = &[
     on("graph lists on 12.0", |it| it.version(12000), old_lists),
     one("undone node", undone),
     one("removed nodes", removed),
+    one("changed nodes", changed),
     one("kernel node attributes", attributes),
     one("programmatic edges", programmatic),
 ];
 
 const CONDITIONAL: &str = include_str!("../../kernels/conditional.ptx");
 
-fn kernels(ground: &Ground) -> Result<()> {
-    let (stream, other) = (ground.stream()?, ground.stream()?);
-    let mix = ground.kernel(MIX, "mix")?;
+fn kernels(fixture: &Fixture) -> Result<()> {
+    let (stream, other) = (fixture.stream()?, fixture.stream()?);
+    let mix = fixture.kernel(MIX, "mix")?;
     let (mut x, mut y) = (filled(&stream, 0)?, filled(&other, 0)?);
-    let mut graph = Graph::new(&ground.context)?;
+    let mut graph = Graph::new(&fixture.context)?;
     let first = graph.add_fill(&[], &mut x, 3_u32)?;
     let second = graph.add_fill(&[], &mut y, 5_u32)?;
     graph.add_edge(first.edge(), second)?;
@@ -52,19 +53,46 @@ fn kernels(ground: &Ground) -> Result<()> {
     exec.close()
 }
 
-fn others(ground: &Ground) -> Result<()> {
-    let (stream, other) = (ground.stream()?, ground.stream()?);
+/// Nodes that get other parameters in the graph.
+fn changed(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let mix = fixture.kernel(MIX, "mix")?;
+    let (mut x, mut y, z) = (
+        filled(&stream, 0)?,
+        filled(&stream, 0)?,
+        filled(&stream, 1)?,
+    );
+    let mut graph = Graph::new(&fixture.context)?;
+    let fill = graph.add_fill(&[], &mut x, 3_u32)?;
+    let copy = graph.add_copy(&[], &mut y, &x)?;
+    // SAFETY: the kernel touches N words of each; each has N.
+    let kernel = unsafe { graph.add_kernel(&[], &mix, config(), (&mut x, &y, N)) }?;
+    let host = graph.add_host(&[], || ())?;
+    graph.set_fill(fill, &mut x, 4_u32)?;
+    graph.set_copy(copy, &mut y, &z)?;
+    // SAFETY: as above.
+    unsafe { graph.set_kernel(kernel, &mix, config(), (&mut x, &z, N)) }?;
+    graph.set_host(host, || ())?;
+    let exec = graph.instantiate()?;
+    exec.launch(&stream)?;
+    expect(&x, 9)?;
+    expect(&y, 1)?;
+    exec.close()
+}
+
+fn others(fixture: &Fixture) -> Result<()> {
+    let (stream, other) = (fixture.stream()?, fixture.stream()?);
     let (mut x, mut y) = (filled(&stream, 0)?, filled(&stream, 0)?);
     let host = GraphHostBuffer::new(PinnedBuffer::from_host(
-        &ground.context,
+        &fixture.context,
         &[4_u32; N as usize],
         PinnedFlags::empty(),
     )?)?;
     let mut flags = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 2)?;
     flags.copy_from_host(&[0, 0])?;
-    let event = Arc::new(Event::new(&ground.context, EventFlags::DISABLE_TIMING)?);
+    let event = Arc::new(Event::new(&fixture.context, EventFlags::DISABLE_TIMING)?);
     event.record(&other)?;
-    let mut graph = Graph::new(&ground.context)?;
+    let mut graph = Graph::new(&fixture.context)?;
     let waited = graph.add_event_wait(&[], &event)?;
     let loaded = graph.add_copy(&[waited.edge()], &mut x, &host)?;
     let called = graph.add_host(&[loaded.edge()], || ())?;
@@ -87,11 +115,11 @@ fn others(ground: &Ground) -> Result<()> {
     exec.close()
 }
 
-fn memory(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let copy = ground.kernel(COPY, "copy")?;
+fn memory(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let copy = fixture.kernel(COPY, "copy")?;
     let (source, mut target) = (filled(&stream, 9)?, filled(&stream, 0)?);
-    let mut graph = Graph::new(&ground.context)?;
+    let mut graph = Graph::new(&fixture.context)?;
     let mut own = graph.add_alloc_zeroed::<u32>(&[], N as usize)?;
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
     unsafe { graph.add_kernel(&[], &copy, config(), (&source, &mut own, N)) }?;
@@ -100,24 +128,24 @@ fn memory(ground: &Ground) -> Result<()> {
     let exec = graph.instantiate()?;
     exec.launch(&stream)?;
     expect(&target, 9)?;
-    let device = ground.context.device();
+    let device = fixture.context.device();
     assert!(device.graph_memory()?.most_used > 0);
     drop((graph, exec));
     device.reset_graph_memory_peaks()?;
     device.trim_graph_memory()
 }
 
-fn children(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let mix = ground.kernel(MIX, "mix")?;
+fn children(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let mix = fixture.kernel(MIX, "mix")?;
     let (mut x, y) = (filled(&stream, 1)?, filled(&stream, 2)?);
-    let mut child = Graph::new(&ground.context)?;
+    let mut child = Graph::new(&fixture.context)?;
     // SAFETY: the kernel touches N words of each; each has N.
     let node = unsafe { child.add_kernel(&[], &mix, config(), (&mut x, &y, N)) }?;
     let clone = child.try_clone()?;
     let other = clone.find_clone(node)?;
     assert_ne!(other.id(), node.id());
-    let mut graph = Graph::new(&ground.context)?;
+    let mut graph = Graph::new(&fixture.context)?;
     graph.add_child(&[], &child)?;
     graph.add_child(&[], &clone)?;
     drop((child, clone));
@@ -126,13 +154,13 @@ fn children(ground: &Ground) -> Result<()> {
     expect(&x, 2 * (2 + 2) + 2)
 }
 
-fn conditional(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let count_down = ground.kernel(CONDITIONAL, "count_down")?;
-    let mix = ground.kernel(MIX, "mix")?;
+fn conditional(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let count_down = fixture.kernel(CONDITIONAL, "count_down")?;
+    let mix = fixture.kernel(MIX, "mix")?;
     let (mut x, y) = (filled(&stream, 0)?, filled(&stream, 1)?);
     let mut counter = DeviceBuffer::from_host(&stream, &[3_u32])?;
-    let mut graph = Graph::new(&ground.context)?;
+    let mut graph = Graph::new(&fixture.context)?;
     let condition = graph.conditional_handle(Some(1))?;
     graph.add_fill(&[], &mut x, 0_u32)?;
     let (_, mut body) = graph.add_while(&[], condition)?;
@@ -147,10 +175,10 @@ fn conditional(ground: &Ground) -> Result<()> {
     expect(&x, 7)
 }
 
-fn lists(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
+fn lists(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
     let mut x = filled(&stream, 0)?;
-    let mut graph = Graph::new(&ground.context)?;
+    let mut graph = Graph::new(&fixture.context)?;
     let first = graph.add_fill(&[], &mut x, 1_u32)?;
     let second = graph.add_fill(&[], &mut x, 2_u32)?;
     let nodes = graph.nodes()?;
@@ -165,9 +193,9 @@ fn lists(ground: &Ground) -> Result<()> {
     graph.close()
 }
 
-fn old_lists(ground: &Ground) -> Result<()> {
-    let mut x = filled(&ground.stream()?, 0)?;
-    let mut graph = Graph::new(&ground.context)?;
+fn old_lists(fixture: &Fixture) -> Result<()> {
+    let mut x = filled(&fixture.stream()?, 0)?;
+    let mut graph = Graph::new(&fixture.context)?;
     let first = graph.add_fill(&[], &mut x, 1_u32)?;
     let second = graph.add_fill(&[], &mut x, 2_u32)?;
     assert_eq!(graph.edges()?, [(first.edge(), second.id())]);
@@ -175,17 +203,17 @@ fn old_lists(ground: &Ground) -> Result<()> {
 }
 
 /// A node whose edge cannot be added is removed again.
-fn undone(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let copy = ground.kernel(COPY, "copy")?;
+fn undone(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let copy = fixture.kernel(COPY, "copy")?;
     let x = filled(&stream, 5)?;
     let (mut y, mut z) = (filled(&stream, 0)?, filled(&stream, 0)?);
-    let mut graph = Graph::new(&ground.context)?;
+    let mut graph = Graph::new(&fixture.context)?;
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
     let first = unsafe { graph.add_kernel(&[], &copy, config(), (&x, &mut y, N)) }?;
     let status = Status::CUDA_ERROR_NOT_PERMITTED;
     let no_edge = Rule::new(status).function("cuGraphAddDependencies_v2");
-    ground.simulator.add_rule(no_edge.nth(1));
+    fixture.simulator.add_rule(no_edge.nth(1));
     let after = [first.programmatic_edge()];
     // SAFETY: as above; the two kernels share only memory that both read.
     let added = unsafe { graph.add_kernel(&after, &copy, config(), (&x, &mut z, N)) };
@@ -197,12 +225,12 @@ fn undone(ground: &Ground) -> Result<()> {
     expect(&y, 0)
 }
 
-fn removed(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let copy = ground.kernel(COPY, "copy")?;
+fn removed(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let copy = fixture.kernel(COPY, "copy")?;
     let x = filled(&stream, 5)?;
     let (mut y, mut z) = (filled(&stream, 0)?, filled(&stream, 0)?);
-    let mut graph = Graph::new(&ground.context)?;
+    let mut graph = Graph::new(&fixture.context)?;
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
     let first = unsafe { graph.add_kernel(&[], &copy, config(), (&x, &mut y, N)) }?;
     let after = [first.programmatic_edge()];
@@ -218,11 +246,11 @@ fn removed(ground: &Ground) -> Result<()> {
     expect(&z, 5)
 }
 
-fn attributes(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let copy = ground.kernel(COPY, "copy")?;
+fn attributes(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let copy = fixture.kernel(COPY, "copy")?;
     let (x, mut y) = (filled(&stream, 5)?, filled(&stream, 0)?);
-    let mut graph = Graph::new(&ground.context)?;
+    let mut graph = Graph::new(&fixture.context)?;
     let given = LaunchAttributes::new().cooperative();
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
     let node = unsafe { graph.add_kernel_with(&[], &copy, config(), &given, (&x, &mut y, N)) }?;
@@ -234,12 +262,12 @@ fn attributes(ground: &Ground) -> Result<()> {
     expect(&y, 5)
 }
 
-fn programmatic(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let copy = ground.kernel(COPY, "copy")?;
+fn programmatic(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let copy = fixture.kernel(COPY, "copy")?;
     let x = filled(&stream, 5)?;
     let (mut y, mut z) = (filled(&stream, 0)?, filled(&stream, 0)?);
-    let mut graph = Graph::new(&ground.context)?;
+    let mut graph = Graph::new(&fixture.context)?;
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
     let first = unsafe { graph.add_kernel(&[], &copy, config(), (&x, &mut y, N)) }?;
     let after = [first.programmatic_edge()];

@@ -3,7 +3,7 @@
 use cuda_driver::memory::{CachingPool, MemoryType, PinnedCachingPool};
 use cuda_driver::prelude::*;
 
-use super::{Ground, N, Result, Scenario, copy, expect, filled, one};
+use super::{Fixture, N, Result, Scenario, copy, expect, filled, one};
 use crate::support::COPY;
 
 pub(super) const ALL: &[Scenario] = &[
@@ -15,22 +15,22 @@ pub(super) const ALL: &[Scenario] = &[
     one("caching", caching),
 ];
 
-fn page_locked(ground: &Ground, value: u32) -> Result<PinnedBuffer<u32>> {
+fn page_locked(fixture: &Fixture, value: u32) -> Result<PinnedBuffer<u32>> {
     PinnedBuffer::from_host(
-        &ground.context,
+        &fixture.context,
         &[value; N as usize],
         PinnedFlags::DEVICE_MAP,
     )
 }
 
-fn pinned(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let mut memory = page_locked(ground, 4)?;
+fn pinned(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let mut memory = page_locked(fixture, 4)?;
     assert!(memory.flags()?.contains(PinnedFlags::DEVICE_MAP));
-    let told = ground
+    let attributes = fixture
         .context
         .pointer_attributes(memory.device_address()?)?;
-    assert_eq!(told.memory_type, Some(MemoryType::HOST));
+    assert_eq!(attributes.memory_type, Some(MemoryType::HOST));
     let mut buffer = filled(&stream, 0)?;
     buffer.copy_from_pinned(&memory)?;
     expect(&buffer, 4)?;
@@ -40,10 +40,10 @@ fn pinned(ground: &Ground) -> Result<()> {
     memory.close()
 }
 
-fn registered(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
+fn registered(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
     let vec = vec![6_u32; N as usize];
-    let mut memory = RegisteredBuffer::from_vec(&ground.context, vec, RegisterFlags::DEVICE_MAP)?;
+    let mut memory = RegisteredBuffer::from_vec(&fixture.context, vec, RegisterFlags::DEVICE_MAP)?;
     assert_ne!(memory.device_address()?, 0);
     let mut buffer = filled(&stream, 0)?;
     buffer.copy_from_pinned(&memory)?;
@@ -52,25 +52,26 @@ fn registered(ground: &Ground) -> Result<()> {
     buffer.copy_to_pinned(&mut memory)?;
     drop(buffer);
     assert_eq!(memory.into_vec()?, [7; N as usize]);
-    let other = RegisteredBuffer::from_vec(&ground.context, vec![1_u8; 9], RegisterFlags::empty())?;
+    let other =
+        RegisteredBuffer::from_vec(&fixture.context, vec![1_u8; 9], RegisterFlags::empty())?;
     drop(other);
-    RegisteredBuffer::from_vec(&ground.context, vec![1_u8; 9], RegisterFlags::empty())?.close()
+    RegisteredBuffer::from_vec(&fixture.context, vec![1_u8; 9], RegisterFlags::empty())?.close()
 }
 
-fn transfers(ground: &Ground) -> Result<()> {
-    let (home, copying) = (ground.stream()?, ground.stream()?);
-    let kernel = ground.kernel(COPY, "copy")?;
-    let mut buffer = filled(&home, 0)?;
-    let up = buffer.copy_from_pinned_async(page_locked(ground, 8)?, &copying);
+fn transfers(fixture: &Fixture) -> Result<()> {
+    let (owner, copying) = (fixture.stream()?, fixture.stream()?);
+    let kernel = fixture.kernel(COPY, "copy")?;
+    let mut buffer = filled(&owner, 0)?;
+    let up = buffer.copy_from_pinned_async(page_locked(fixture, 8)?, &copying);
     let up = up.map_err(|error| error.error().clone())?;
-    let mut out = filled(&home, 0)?;
-    copy(&home, &kernel, &buffer, &mut out)?;
+    let mut out = filled(&owner, 0)?;
+    copy(&owner, &kernel, &buffer, &mut out)?;
     let memory = up.wait().map_err(|error| error.error().clone())?;
     let down = out.copy_to_pinned_async(memory, &copying);
     let down = down.map_err(|error| error.error().clone())?;
     // Another buffer may take its memory at once.
     drop(out);
-    let next = filled(&home, 1)?;
+    let next = filled(&owner, 1)?;
     down.is_done()?;
     let memory = down.wait().map_err(|error| error.error().clone())?;
     assert_eq!(memory[..], [8; N as usize]);
@@ -78,19 +79,19 @@ fn transfers(ground: &Ground) -> Result<()> {
 }
 
 /// Transfers that are dropped without a wait.
-fn dropped(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
+fn dropped(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
     let mut buffer = filled(&stream, 0)?;
-    let up = buffer.copy_from_pinned_async(page_locked(ground, 3)?, &stream);
+    let up = buffer.copy_from_pinned_async(page_locked(fixture, 3)?, &stream);
     drop(up.map_err(|error| error.error().clone())?);
-    let down = buffer.copy_to_pinned_async(page_locked(ground, 0)?, &stream);
+    let down = buffer.copy_to_pinned_async(page_locked(fixture, 0)?, &stream);
     drop(down.map_err(|error| error.error().clone())?);
     expect(&buffer, 3)
 }
 
-fn scope(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let (source, mut target) = (page_locked(ground, 2)?, page_locked(ground, 0)?);
+fn scope(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let (source, mut target) = (page_locked(fixture, 2)?, page_locked(fixture, 0)?);
     let mut buffer = filled(&stream, 0)?;
     stream.copy_scope(|scope| {
         scope.copy_from_host(&mut buffer.as_mut_slice(), &source)?;
@@ -100,10 +101,10 @@ fn scope(ground: &Ground) -> Result<()> {
     Ok(())
 }
 
-fn caching(ground: &Ground) -> Result<()> {
-    let (stream, other) = (ground.stream()?, ground.stream()?);
-    let kernel = ground.kernel(COPY, "copy")?;
-    let pool = CachingPool::new(&ground.context);
+fn caching(fixture: &Fixture) -> Result<()> {
+    let (stream, other) = (fixture.stream()?, fixture.stream()?);
+    let kernel = fixture.kernel(COPY, "copy")?;
+    let pool = CachingPool::new(&fixture.context);
     for value in 1..4 {
         let source = DeviceBuffer::from_host_in(&pool, &stream, &[value; N as usize])?;
         let mut target = DeviceBuffer::<u32>::zeroed_in(&pool, &other, N as usize)?;
@@ -111,7 +112,7 @@ fn caching(ground: &Ground) -> Result<()> {
         drop(source);
         expect(&target, value)?;
     }
-    let host = PinnedCachingPool::new(&ground.context, PinnedFlags::empty());
+    let host = PinnedCachingPool::new(&fixture.context, PinnedFlags::empty());
     for value in 1..3 {
         let memory = PinnedBuffer::from_host_in(&host, &[value; N as usize])?;
         let mut buffer = DeviceBuffer::<u32>::zeroed_in(&pool, &stream, N as usize)?;

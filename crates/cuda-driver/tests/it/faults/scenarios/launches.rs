@@ -6,7 +6,7 @@ use cuda_driver::tensor_map::{
     Im2col, Im2colWide, TensorDataType, TensorLayout, TensorMap, TensorSwizzle, WidePixels,
 };
 
-use super::{Ground, N, Result, Scenario, config, expect, filled, on, one};
+use super::{Fixture, N, Result, Scenario, config, expect, filled, on, one};
 use crate::support::{COPY, MIX};
 
 pub(super) const ALL: &[Scenario] = &[
@@ -21,9 +21,9 @@ pub(super) const ALL: &[Scenario] = &[
     ),
 ];
 
-fn launches(ground: &Ground) -> Result<()> {
-    let (stream, other) = (ground.stream()?, ground.stream()?);
-    let mix = ground.kernel(MIX, "mix")?;
+fn launches(fixture: &Fixture) -> Result<()> {
+    let (stream, other) = (fixture.stream()?, fixture.stream()?);
+    let mix = fixture.kernel(MIX, "mix")?;
     let typed: Kernel<(Writes<u32>, Reads<u32>, u32)> = mix.typed()?;
     let (mut x, y) = (filled(&stream, 1)?, filled(&other, 10)?);
     // SAFETY: the kernel touches N words of each; each has N.
@@ -36,9 +36,9 @@ fn launches(ground: &Ground) -> Result<()> {
     expect(&x, 34)
 }
 
-fn attributes(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let mix = ground.kernel(MIX, "mix")?;
+fn attributes(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let mix = fixture.kernel(MIX, "mix")?;
     let (mut x, y) = (filled(&stream, 1)?, filled(&stream, 10)?);
     let attributes = LaunchAttributes::new().cluster(2).priority(0);
     let wide = LaunchConfig::new(2, 32);
@@ -51,9 +51,9 @@ fn attributes(ground: &Ground) -> Result<()> {
 }
 
 /// More shared memory than a kernel may use without raising its limit.
-fn shared(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let kernel = ground.kernel(COPY, "copy")?;
+fn shared(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let kernel = fixture.kernel(COPY, "copy")?;
     let (source, mut target) = (filled(&stream, 5)?, filled(&stream, 0)?);
     let config = config().with_shared_bytes(64 << 10);
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
@@ -61,8 +61,8 @@ fn shared(ground: &Ground) -> Result<()> {
     expect(&target, 5)
 }
 
-fn tensor_maps(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
+fn tensor_maps(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
     let one = DeviceBuffer::<u8>::zeroed(&stream, 64 * 8 * 4 * 4)?;
     let two = one.try_clone()?;
     let layout = TensorLayout::new(TensorDataType::F32, &[64, 8, 4]);
@@ -79,8 +79,8 @@ fn tensor_maps(ground: &Ground) -> Result<()> {
     TensorMap::im2col(&two.as_slice(), &layout, &columns).map(drop)
 }
 
-fn wide_tensor_maps(ground: &Ground) -> Result<()> {
-    let memory = DeviceBuffer::<u8>::zeroed(&ground.stream()?, 64 * 8 * 4 * 4)?;
+fn wide_tensor_maps(fixture: &Fixture) -> Result<()> {
+    let memory = DeviceBuffer::<u8>::zeroed(&fixture.stream()?, 64 * 8 * 4 * 4)?;
     let layout = TensorLayout::new(TensorDataType::F32, &[64, 8, 4]);
     let layout = layout.swizzle(TensorSwizzle::Bytes128);
     let wide = Im2colWide {

@@ -6,7 +6,7 @@ use cuda_driver::memory::{
 };
 use cuda_driver::prelude::*;
 
-use super::{Ground, N, Result, Scenario, copy, expect, filled, one};
+use super::{Fixture, N, Result, Scenario, copy, expect, filled, one};
 use crate::support::COPY;
 
 pub(super) const ALL: &[Scenario] = &[
@@ -22,8 +22,8 @@ pub(super) const ALL: &[Scenario] = &[
     one("pointers", pointers),
 ];
 
-fn buffers(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
+fn buffers(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
     let mut buffer = filled(&stream, 3)?;
     expect(&buffer, 3)?;
     let clone = buffer.try_clone()?;
@@ -36,8 +36,8 @@ fn buffers(ground: &Ground) -> Result<()> {
     clone.close()
 }
 
-fn fills(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
+fn fills(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
     let bytes = DeviceBuffer::filled(&stream, 9, 0xAB_u8)?;
     assert_eq!(bytes.to_vec()?, [0xAB; 9]);
     let halves = DeviceBuffer::filled(&stream, 9, 0x1234_u16)?;
@@ -49,8 +49,8 @@ fn fills(ground: &Ground) -> Result<()> {
     Ok(())
 }
 
-fn plain(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
+fn plain(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
     let mut buffer = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &stream, 16)?;
     buffer.fill(6)?;
     assert_eq!(buffer.to_vec()?, [6; 16]);
@@ -59,9 +59,9 @@ fn plain(ground: &Ground) -> Result<()> {
 }
 
 /// Memory imported from other code and exported to it.
-fn foreign(ground: &Ground) -> Result<()> {
-    let (stream, other) = (ground.stream()?, ground.stream()?);
-    let kernel = ground.kernel(COPY, "copy")?;
+fn foreign(fixture: &Fixture) -> Result<()> {
+    let (stream, other) = (fixture.stream()?, fixture.stream()?);
+    let kernel = fixture.kernel(COPY, "copy")?;
     let buffer = filled(&stream, 8)?;
     let (len, address) = (buffer.len(), buffer.as_raw());
     let mut out = filled(&other, 0)?;
@@ -77,8 +77,8 @@ fn foreign(ground: &Ground) -> Result<()> {
 }
 
 /// Copies larger than a staging block, and large enough to be split among threads.
-fn large(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
+fn large(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
     let words: Vec<u32> = (0..400_000).collect();
     let mut buffer = DeviceBuffer::from_host(&stream, &words)?;
     assert!(buffer.to_vec()? == words, "wrong result");
@@ -90,9 +90,9 @@ fn large(ground: &Ground) -> Result<()> {
 }
 
 /// Uses on other streams, followed by a free that must be ordered after them.
-fn crossing(ground: &Ground) -> Result<()> {
-    let streams = [ground.stream()?, ground.stream()?, ground.stream()?];
-    let kernel = ground.kernel(COPY, "copy")?;
+fn crossing(fixture: &Fixture) -> Result<()> {
+    let streams = [fixture.stream()?, fixture.stream()?, fixture.stream()?];
+    let kernel = fixture.kernel(COPY, "copy")?;
     let source = filled(&streams[0], 5)?;
     let mut one = filled(&streams[1], 0)?;
     let mut two = filled(&streams[2], 0)?;
@@ -108,10 +108,10 @@ fn crossing(ground: &Ground) -> Result<()> {
 }
 
 /// Copies and fills on another stream than the owning one.
-fn chosen_streams(ground: &Ground) -> Result<()> {
-    let (home, other) = (ground.stream()?, ground.stream()?);
-    let source = filled(&home, 5)?;
-    let mut target = filled(&home, 0)?;
+fn chosen_streams(fixture: &Fixture) -> Result<()> {
+    let (owner, other) = (fixture.stream()?, fixture.stream()?);
+    let source = filled(&owner, 5)?;
+    let mut target = filled(&owner, 0)?;
     let mut read = [0; N as usize];
     target.fill_on(3, &other)?;
     target.copy_to_host_on(&mut read, &other)?;
@@ -126,8 +126,8 @@ fn chosen_streams(ground: &Ground) -> Result<()> {
     target.close()
 }
 
-fn pitched(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
+fn pitched(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
     let words: Vec<u32> = (0..24).collect();
     let mut box_of = PitchedBuffer::from_host(&stream, (4, 3, 2), &words)?;
     assert_eq!(box_of.to_vec()?, words);
@@ -136,21 +136,32 @@ fn pitched(ground: &Ground) -> Result<()> {
     rows.as_mut_slice()
         .copy_from(&box_of.region(0..4, 0..3, 1..2).unwrap())?;
     assert_eq!(rows.to_vec()?, words[12..]);
-    let mut pinned = PinnedBuffer::<u32>::zeroed(&ground.context, 24, PinnedFlags::empty())?;
+    let mut pinned = PinnedBuffer::<u32>::zeroed(&fixture.context, 24, PinnedFlags::empty())?;
     box_of.as_slice().copy_to_pinned(&mut pinned)?;
     assert_eq!(pinned[..], words);
     pinned.fill(1);
     box_of.as_mut_slice().copy_from_pinned(&pinned)?;
     assert_eq!(box_of.to_vec()?, [1; 24]);
+    box_of.region_mut(1..3, 1.., ..)?.fill(7)?;
+    assert_eq!(box_of.region(1..3, 1.., ..)?.to_vec()?, [7; 8]);
+    let mut bytes = PitchedBuffer::<u8>::zeroed(&stream, (4, 3))?;
+    bytes.fill(5)?;
+    assert_eq!(bytes.to_vec()?, [5; 12]);
+    let mut halves = PitchedBuffer::<u16>::zeroed(&stream, (4, 3))?;
+    halves.fill(0x1234)?;
+    assert_eq!(halves.to_vec()?, [0x1234; 12]);
+    let mut long = PitchedBuffer::<u64>::zeroed(&stream, (4, 3))?;
+    long.fill(1 << 40)?;
+    assert_eq!(long.to_vec()?, [1 << 40; 12]);
     rows.close()
 }
 
-fn managed(ground: &Ground) -> Result<()> {
-    let (stream, other) = (ground.stream()?, ground.stream()?);
-    let kernel = ground.kernel(COPY, "copy")?;
+fn managed(fixture: &Fixture) -> Result<()> {
+    let (stream, other) = (fixture.stream()?, fixture.stream()?);
+    let kernel = fixture.kernel(COPY, "copy")?;
     let mut source = ManagedBuffer::<u32>::zeroed(&stream, N as usize)?;
     source.host_mut()?.fill(7);
-    let device = MemoryLocation::Device(ground.context.device().clone());
+    let device = MemoryLocation::Device(fixture.context.device().clone());
     let view = source.as_slice();
     view.advise(&Advice::ReadMostly)?;
     assert!(view.is_read_mostly()?);
@@ -170,8 +181,8 @@ fn managed(ground: &Ground) -> Result<()> {
     target.close()
 }
 
-fn pointers(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
+fn pointers(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
     let buffer = filled(&stream, 1)?;
     let whole = buffer.as_slice().pointer_attributes()?;
     assert_eq!(whole.memory_type, Some(MemoryType::DEVICE));

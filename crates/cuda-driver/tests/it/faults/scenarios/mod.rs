@@ -17,7 +17,7 @@ mod waits;
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use super::rig::{Ground, Result, Scenario};
+use super::fixture::{Fixture, Result, Scenario};
 
 /// Returns all scenarios.
 pub(super) fn all() -> Vec<&'static Scenario> {
@@ -42,7 +42,7 @@ pub(super) fn all() -> Vec<&'static Scenario> {
 }
 
 /// Returns a scenario that needs a single device.
-const fn one(name: &'static str, run: fn(&Ground) -> Result<()>) -> Scenario {
+const fn one(name: &'static str, run: fn(&Fixture) -> Result<()>) -> Scenario {
     on(name, |it| it, run)
 }
 
@@ -50,7 +50,7 @@ const fn one(name: &'static str, run: fn(&Ground) -> Result<()>) -> Scenario {
 const fn on(
     name: &'static str,
     device: fn(Builder) -> Builder,
-    run: fn(&Ground) -> Result<()>,
+    run: fn(&Fixture) -> Result<()>,
 ) -> Scenario {
     Scenario {
         name,
@@ -61,7 +61,7 @@ const fn on(
 }
 
 /// Returns a scenario that needs two devices.
-const fn two(name: &'static str, run: fn(&Ground) -> Result<()>) -> Scenario {
+const fn two(name: &'static str, run: fn(&Fixture) -> Result<()>) -> Scenario {
     Scenario {
         name,
         device: |it| it,
@@ -70,7 +70,7 @@ const fn two(name: &'static str, run: fn(&Ground) -> Result<()>) -> Scenario {
     }
 }
 
-impl Ground {
+impl Fixture {
     fn stream(&self) -> Result<Stream> {
         Stream::new(&self.context, StreamFlags::NON_BLOCKING, 0)
     }
@@ -84,7 +84,7 @@ impl Ground {
 const N: u32 = 64;
 
 fn config() -> LaunchConfig {
-    LaunchConfig::for_num_elems(N)
+    LaunchConfig::for_num_elems(N).unwrap()
 }
 
 fn filled(stream: &Stream, value: u32) -> Result<DeviceBuffer<u32>> {

@@ -5,7 +5,7 @@ use cuda_driver::context::CacheConfig;
 use cuda_driver::jit::{FunctionAttribute, Global, JitOptions, Linker};
 use cuda_driver::prelude::*;
 
-use super::{Ground, Result, Scenario, copy, expect, filled, on, one};
+use super::{Fixture, Result, Scenario, copy, expect, filled, on, one};
 use crate::support::COPY;
 
 pub(super) const ALL: &[Scenario] = &[
@@ -27,11 +27,11 @@ fn ptx(text: &str) -> Ptx {
     Ptx::new(text).unwrap()
 }
 
-fn modules(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    ground.driver.module_loading_mode()?;
+fn modules(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    fixture.driver.module_loading_mode()?;
     let options = JitOptions::new().max_registers(32);
-    let module = Module::load_with(&ground.context, &ptx(COPY), &options)?;
+    let module = Module::load_with(&fixture.context, &ptx(COPY), &options)?;
     let kernel = module.function("copy")?;
     drop(module);
     let (source, mut target) = (filled(&stream, 4)?, filled(&stream, 0)?);
@@ -41,8 +41,8 @@ fn modules(ground: &Ground) -> Result<()> {
     expect(&target, 4)
 }
 
-fn functions(ground: &Ground) -> Result<()> {
-    let module = Module::load(&ground.context, &ptx(VARIABLES))?;
+fn functions(fixture: &Fixture) -> Result<()> {
+    let module = Module::load(&fixture.context, &ptx(VARIABLES))?;
     let functions = module.functions()?;
     assert_eq!(functions.len(), 2);
     let function = module.function("scale")?;
@@ -57,9 +57,9 @@ fn functions(ground: &Ground) -> Result<()> {
     Ok(())
 }
 
-fn occupancy(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let kernel = ground.kernel(COPY, "copy")?;
+fn occupancy(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let kernel = fixture.kernel(COPY, "copy")?;
     assert!(kernel.max_active_blocks(128, 0)? > 0);
     assert!(kernel.max_potential_block_size(|_| 0, 0)?.block > 0);
     assert!(kernel.available_shared_bytes(1, 128)? > 0);
@@ -70,9 +70,9 @@ fn occupancy(ground: &Ground) -> Result<()> {
     Ok(())
 }
 
-fn variables(ground: &Ground) -> Result<()> {
-    let (stream, other) = (ground.stream()?, ground.stream()?);
-    let module = Module::load(&ground.context, &ptx(VARIABLES))?;
+fn variables(fixture: &Fixture) -> Result<()> {
+    let (stream, other) = (fixture.stream()?, fixture.stream()?);
+    let module = Module::load(&fixture.context, &ptx(VARIABLES))?;
     let bump = module.function("bump")?;
     let mut counter: Global<u32> = module.global("counter", &stream)?;
     assert_eq!(counter.to_vec()?, [5]);
@@ -86,10 +86,10 @@ fn variables(ground: &Ground) -> Result<()> {
     Ok(())
 }
 
-fn libraries(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let device = ground.context.device();
-    let library = Library::load(&ground.driver, &ptx(VARIABLES), &JitOptions::new())?;
+fn libraries(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let device = fixture.context.device();
+    let library = Library::load(&fixture.driver, &ptx(VARIABLES), &JitOptions::new())?;
     let kernels = library.kernels()?;
     assert_eq!(kernels.len(), 2);
     let kernel = library.kernel("bump")?;
@@ -99,7 +99,7 @@ fn libraries(ground: &Ground) -> Result<()> {
     let carveout = FunctionAttribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
     kernel.set_attribute(carveout, 50, device)?;
     kernel.set_cache_config(CacheConfig::L1, device)?;
-    let function = kernel.function(&ground.context)?;
+    let function = kernel.function(&fixture.context)?;
     let counter: Global<u32> = library.global("counter", &stream)?;
     // SAFETY: the kernel adds to the variable, whose owning stream is this one.
     unsafe { stream.launch(&function, LaunchConfig::new(1, 1), (3_u32,)) }?;
@@ -108,14 +108,14 @@ fn libraries(ground: &Ground) -> Result<()> {
     Ok(())
 }
 
-fn linker(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let mut linker = Linker::new(&ground.context, &JitOptions::new())?;
+fn linker(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let mut linker = Linker::new(&fixture.context, &JitOptions::new())?;
     linker
         .add(&ptx(CALLER), "caller")?
         .add(&ptx(CALLEE), "callee")?;
     let linked = linker.complete()?;
-    let weigh_all = Module::load(&ground.context, &linked.cubin)?.function("weigh_all")?;
+    let weigh_all = Module::load(&fixture.context, &linked.cubin)?.function("weigh_all")?;
     let mut x = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4])?;
     // SAFETY: the kernel touches 4 words.
     unsafe { stream.launch(&weigh_all, LaunchConfig::new(1, 32), (&mut x, 4_u32)) }?;
@@ -124,19 +124,19 @@ fn linker(ground: &Ground) -> Result<()> {
 }
 
 /// A cubin without metadata about its kernel parameters: the library queries the driver for them.
-fn foreign(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let mut linker = Linker::new(&ground.context, &JitOptions::new())?;
+fn foreign(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let mut linker = Linker::new(&fixture.context, &JitOptions::new())?;
     linker.add(&ptx(COPY), "copy")?;
     let cubin = linker.complete()?.cubin;
     // SAFETY: this is the complete cubin that the linker produced.
     let cubin = unsafe { Cubin::from_bytes(cubin.as_bytes().to_vec()) };
-    let kernel = Module::load(&ground.context, &cubin)?.function("copy")?;
+    let kernel = Module::load(&fixture.context, &cubin)?.function("copy")?;
     assert_eq!(kernel.parameters().map(|all| all.len()), Some(3));
     let (source, mut target) = (filled(&stream, 4)?, filled(&stream, 0)?);
     copy(&stream, &kernel, &source, &mut target)?;
     expect(&target, 4)?;
-    let library = Library::load(&ground.driver, &cubin, &JitOptions::new())?;
+    let library = Library::load(&fixture.driver, &cubin, &JitOptions::new())?;
     let parameters = library.kernel("copy")?.parameters()?;
     assert_eq!(parameters.map(|all| all.len()), Some(3));
     Ok(())

@@ -3,13 +3,13 @@
 use cuda_driver::DeviceBuffer;
 use cuda_driver::memory::{MemoryPool, PoolAccess, PoolReuse};
 
-use super::{Ground, Result, Scenario, two};
+use super::{Fixture, Result, Scenario, two};
 
 pub(super) const ALL: &[Scenario] = &[two("pools", pools)];
 
-fn pools(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let device = ground.context.device();
+fn pools(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let device = fixture.context.device();
     let pool = MemoryPool::with_limit(device, 32 << 20)?;
     let zeroes = DeviceBuffer::<u32>::zeroed_in(&pool, &stream, 8)?;
     assert_eq!(zeroes.to_vec()?, [0; 8]);
@@ -21,7 +21,7 @@ fn pools(ground: &Ground) -> Result<()> {
     let reuse = pool.reuse()? - PoolReuse::ALLOW_OPPORTUNISTIC;
     pool.set_reuse(reuse)?;
     assert_eq!(pool.reuse()?, reuse);
-    let other = ground.driver.device(1)?;
+    let other = fixture.driver.device(1)?;
     pool.set_access(&other, PoolAccess::ReadWrite)?;
     assert_eq!(pool.access(&other)?, PoolAccess::ReadWrite);
     pool.make_current()?;

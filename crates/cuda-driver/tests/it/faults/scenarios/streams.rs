@@ -4,7 +4,7 @@ use cuda_driver::launch::MemSyncDomain;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{PriorityRange, StreamPool, SynchronizationPolicy};
 
-use super::{Ground, Result, Scenario, copy, expect, filled, one};
+use super::{Fixture, Result, Scenario, copy, expect, filled, one};
 use crate::support::COPY;
 
 pub(super) const ALL: &[Scenario] = &[
@@ -15,10 +15,10 @@ pub(super) const ALL: &[Scenario] = &[
     one("per-thread stream", per_thread),
 ];
 
-fn streams(ground: &Ground) -> Result<()> {
-    let PriorityRange { least, greatest } = ground.context.stream_priority_range()?;
+fn streams(fixture: &Fixture) -> Result<()> {
+    let PriorityRange { least, greatest } = fixture.context.stream_priority_range()?;
     assert!(greatest <= least);
-    let stream = Stream::new(&ground.context, StreamFlags::NON_BLOCKING, greatest)?;
+    let stream = Stream::new(&fixture.context, StreamFlags::NON_BLOCKING, greatest)?;
     assert_eq!(stream.priority()?, greatest);
     assert_eq!(stream.flags()?, StreamFlags::NON_BLOCKING);
     let other = stream.fork()?;
@@ -31,17 +31,17 @@ fn streams(ground: &Ground) -> Result<()> {
     drop(other);
     expect(&buffer, 1)?;
     drop(buffer);
-    let pool = StreamPool::new(&ground.context, 2, 0)?;
+    let pool = StreamPool::new(&fixture.context, 2, 0)?;
     let words = filled(pool.next(), 2)?;
     pool.synchronize()?;
     expect(&words, 2)?;
     drop((words, pool));
-    ground.context.synchronize()?;
+    fixture.context.synchronize()?;
     stream.close()
 }
 
-fn attributes(ground: &Ground) -> Result<()> {
-    let (stream, other) = (ground.stream()?, ground.stream()?);
+fn attributes(fixture: &Fixture) -> Result<()> {
+    let (stream, other) = (fixture.stream()?, fixture.stream()?);
     stream.set_synchronization_policy(SynchronizationPolicy::YIELD)?;
     stream.set_mem_sync_domain(MemSyncDomain::Remote)?;
     other.copy_attributes(&stream)?;
@@ -53,10 +53,10 @@ fn attributes(ground: &Ground) -> Result<()> {
     Ok(())
 }
 
-fn events(ground: &Ground) -> Result<()> {
-    let (stream, other) = (ground.stream()?, ground.stream()?);
-    let start = Event::new(&ground.context, EventFlags::empty())?;
-    let end = Event::new(&ground.context, EventFlags::empty())?;
+fn events(fixture: &Fixture) -> Result<()> {
+    let (stream, other) = (fixture.stream()?, fixture.stream()?);
+    let start = Event::new(&fixture.context, EventFlags::empty())?;
+    let end = Event::new(&fixture.context, EventFlags::empty())?;
     start.record(&stream)?;
     let buffer = filled(&stream, 4)?;
     end.record(&stream)?;
@@ -71,10 +71,10 @@ fn events(ground: &Ground) -> Result<()> {
     end.close()
 }
 
-fn legacy(ground: &Ground) -> Result<()> {
-    let legacy = ground.context.legacy_stream();
-    let other = Stream::new(&ground.context, StreamFlags::empty(), 0)?;
-    let kernel = ground.kernel(COPY, "copy")?;
+fn legacy(fixture: &Fixture) -> Result<()> {
+    let legacy = fixture.context.legacy_stream();
+    let other = Stream::new(&fixture.context, StreamFlags::empty(), 0)?;
+    let kernel = fixture.kernel(COPY, "copy")?;
     let source = filled(&legacy, 6)?;
     let mut target = filled(&other, 0)?;
     copy(&other, &kernel, &source, &mut target)?;
@@ -82,10 +82,10 @@ fn legacy(ground: &Ground) -> Result<()> {
     expect(&target, 6)
 }
 
-fn per_thread(ground: &Ground) -> Result<()> {
-    let own = ground.context.per_thread_stream();
-    let other = ground.stream()?;
-    let kernel = ground.kernel(COPY, "copy")?;
+fn per_thread(fixture: &Fixture) -> Result<()> {
+    let own = fixture.context.per_thread_stream();
+    let other = fixture.stream()?;
+    let kernel = fixture.kernel(COPY, "copy")?;
     let source = filled(&own, 7)?;
     let mut target = filled(&other, 0)?;
     copy(&other, &kernel, &source, &mut target)?;
@@ -93,7 +93,7 @@ fn per_thread(ground: &Ground) -> Result<()> {
     drop(source);
     expect(&target, 7)?;
     // The per-thread stream of another thread is a different queue.
-    let context = &ground.context;
+    let context = &fixture.context;
     let result = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let there = context.per_thread_stream();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{ValueBatch, WaitCondition};
 
-use super::{Ground, N, Result, Scenario, expect, filled, one};
+use super::{Fixture, N, Result, Scenario, expect, filled, one};
 use crate::task::block_on;
 
 pub(super) const ALL: &[Scenario] = &[
@@ -24,8 +24,8 @@ fn words(stream: &Stream) -> Result<DeviceBuffer<u32>> {
     Ok(words)
 }
 
-fn values(ground: &Ground) -> Result<()> {
-    let (one, two) = (ground.stream()?, ground.stream()?);
+fn values(fixture: &Fixture) -> Result<()> {
+    let (one, two) = (fixture.stream()?, fixture.stream()?);
     let flags = words(&one)?;
     // The write that ends the wait is queued first, so that a failed call leaves no stream blocked.
     two.write_value(&flags, 0, 1_u32)?;
@@ -47,8 +47,8 @@ fn values(ground: &Ground) -> Result<()> {
     Ok(())
 }
 
-fn host_functions(ground: &Ground) -> Result<()> {
-    let stream = Stream::new(&ground.context, StreamFlags::empty(), 0)?;
+fn host_functions(fixture: &Fixture) -> Result<()> {
+    let stream = Stream::new(&fixture.context, StreamFlags::empty(), 0)?;
     let calls = Arc::new(AtomicU32::new(0));
     let count = |by| {
         let calls = Arc::clone(&calls);
@@ -70,9 +70,9 @@ fn host_functions(ground: &Ground) -> Result<()> {
     expect(&buffer, 3)
 }
 
-fn futures(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
-    let event = Event::new(&ground.context, EventFlags::DISABLE_TIMING)?;
+fn futures(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let event = Event::new(&fixture.context, EventFlags::DISABLE_TIMING)?;
     let buffer = filled(&stream, 2)?;
     event.record(&stream)?;
     let of_event = event.completion();
@@ -84,10 +84,10 @@ fn futures(ground: &Ground) -> Result<()> {
     expect(&buffer, 2)
 }
 
-fn awaited(ground: &Ground) -> Result<()> {
-    let stream = ground.stream()?;
+fn awaited(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
     let memory =
-        PinnedBuffer::from_host(&ground.context, &[9_u32; N as usize], PinnedFlags::empty())?;
+        PinnedBuffer::from_host(&fixture.context, &[9_u32; N as usize], PinnedFlags::empty())?;
     let mut buffer = filled(&stream, 0)?;
     let up = buffer.copy_from_pinned_async(memory, &stream);
     let up = up.map_err(|error| error.error().clone())?;

@@ -73,11 +73,11 @@ impl Call {
 
     fn graph_destroy_node(&self, node: Out<CUgraphNode_st>) -> Status {
         let mut world = self.graphs.lock();
-        let home = world.home(node.handle())?;
-        if world.is_captured_into(home) {
+        let graph_handle = world.graph_of_node(node.handle())?;
+        if world.is_captured_into(graph_handle) {
             return Err(ILLEGAL_STATE);
         }
-        if world.graph(home)?.has_memory_nodes() {
+        if world.graph(graph_handle)?.has_memory_nodes() {
             return Err(NOT_SUPPORTED);
         }
         if world.node(node.handle())?.payload.is_device_updatable() {
@@ -103,7 +103,7 @@ impl Call {
         node: Out<CUgraphNode_st>,
         graph: Out<CUgraph>,
     ) -> Status {
-        graph.set(pointer(self.graphs.lock().home(node.handle())?))
+        graph.set(pointer(self.graphs.lock().graph_of_node(node.handle())?))
     }
 
     fn graph_get_id(&self, graph: Out<CUgraph_st>, id: Out<c_uint>) -> Status {
@@ -123,7 +123,7 @@ impl Call {
     /// of the node in the lower half.
     fn graph_node_get_tools_id(&self, node: Out<CUgraphNode_st>, id: Out<c_ulonglong>) -> Status {
         let world = self.graphs.lock();
-        let graph = world.graph(world.home(node.handle())?)?.id;
+        let graph = world.graph(world.graph_of_node(node.handle())?)?.id;
         let local = world.node(node.handle())?.local_id;
         id.set(u64::from(graph) << 32 | u64::from(local))
     }

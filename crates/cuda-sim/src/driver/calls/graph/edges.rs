@@ -288,8 +288,8 @@ impl Call {
         count: usize,
     ) -> Status {
         let mut world = self.graphs.lock();
-        let home = world.graph(graph.handle())?;
-        if count > 0 && home.has_memory_nodes() {
+        let model = world.graph(graph.handle())?;
+        if count > 0 && model.has_memory_nodes() {
             return Err(INVALID_VALUE);
         }
         let mut edges: Vec<(u64, u64, Edge)> = Vec::new();
@@ -297,7 +297,7 @@ impl Call {
             let from = from.get_at(index)?.addr() as u64;
             let to = to.get_at(index)?.addr() as u64;
             let edge = Edge::read(data, index)?;
-            let target = home.nodes.get(&to).ok_or(INVALID_VALUE)?;
+            let target = model.nodes.get(&to).ok_or(INVALID_VALUE)?;
             if !target.after.contains(&(from, edge)) || edges.contains(&(from, to, edge)) {
                 return Err(INVALID_VALUE);
             }

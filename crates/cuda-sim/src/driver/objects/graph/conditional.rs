@@ -93,7 +93,7 @@ impl GraphState {
             let found = around.conditionals.iter();
             cell = cell.or(found.clone().find(|(handle, _)| *handle == params.handle));
             match around.owner {
-                Owner::Node(node) => root = self.home(node)?,
+                Owner::Node(node) => root = self.graph_of_node(node)?,
                 Owner::User | Owner::Capture(_) => break,
             }
         }

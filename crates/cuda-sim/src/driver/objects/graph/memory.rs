@@ -38,7 +38,7 @@ pub(in crate::driver) struct GraphMemory {
     pub(in crate::driver) device: Arc<Device>,
     footprint: Arc<Footprint>,
     /// The graph of the allocation node.
-    pub(in crate::driver) home: u64,
+    pub(in crate::driver) graph: u64,
     /// The graphs that have, or had, a free node for it.
     freed_in: Mutex<BTreeSet<u64>>,
 }
@@ -104,7 +104,7 @@ impl Store {
             size,
             device: Arc::clone(device),
             footprint: self.footprint(device.ordinal),
-            home: graph,
+            graph,
             freed_in: Mutex::default(),
         }))
     }
@@ -131,7 +131,7 @@ impl GraphState {
         let refuses = memory
             .freed_in()
             .iter()
-            .any(|&other| other == graph || (other == memory.home) != (graph == memory.home));
+            .any(|&other| other == graph || (other == memory.graph) != (graph == memory.graph));
         if refuses {
             Err(INVALID_VALUE)
         } else {

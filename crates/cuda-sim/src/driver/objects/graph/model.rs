@@ -84,18 +84,18 @@ impl GraphState {
         self.graphs.get_mut(&handle).ok_or(INVALID_VALUE)
     }
 
-    pub(in crate::driver) fn home(&self, node: u64) -> Status<u64> {
+    pub(in crate::driver) fn graph_of_node(&self, node: u64) -> Status<u64> {
         self.graph_of.get(&node).copied().ok_or(INVALID_VALUE)
     }
 
     pub(in crate::driver) fn node(&self, handle: u64) -> Status<&Node> {
-        let graph = self.graph(self.home(handle)?)?;
+        let graph = self.graph(self.graph_of_node(handle)?)?;
         graph.nodes.get(&handle).ok_or(INVALID_VALUE)
     }
 
     pub(in crate::driver) fn node_mut(&mut self, handle: u64) -> Status<&mut Node> {
-        let home = self.home(handle)?;
-        let graph = self.graph_mut(home)?;
+        let graph_handle = self.graph_of_node(handle)?;
+        let graph = self.graph_mut(graph_handle)?;
         graph.nodes.get_mut(&handle).ok_or(INVALID_VALUE)
     }
 
@@ -142,22 +142,22 @@ impl GraphState {
         payload: Payload,
     ) -> Status<u64> {
         let handle = fresh();
-        let home = self.graph_mut(graph)?;
+        let target = self.graph_mut(graph)?;
         for &(from, edge) in &links {
-            if let Some(from) = home.nodes.get_mut(&from) {
+            if let Some(from) = target.nodes.get_mut(&from) {
                 from.before.push((handle, edge));
             }
         }
         let inner = payload.inner();
-        let local_id = home.next_local_id;
-        home.next_local_id += 1;
+        let local_id = target.next_local_id;
+        target.next_local_id += 1;
         let node = Node {
             payload,
             after: links,
             before: Vec::new(),
             local_id,
         };
-        home.nodes.insert(handle, node);
+        target.nodes.insert(handle, node);
         self.graph_of.insert(handle, graph);
         for graph in inner {
             self.graph_mut(graph)?.owner = Owner::Node(handle);
@@ -183,8 +183,8 @@ impl GraphState {
 
     /// Removes a node from its graph, together with the graphs that it contains.
     pub(in crate::driver) fn remove_node(&mut self, handle: u64) -> Status {
-        let home = self.home(handle)?;
-        let graph = self.graph_mut(home)?;
+        let graph_handle = self.graph_of_node(handle)?;
+        let graph = self.graph_mut(graph_handle)?;
         let node = graph.nodes.remove(&handle).ok_or(INVALID_VALUE)?;
         for other in graph.nodes.values_mut() {
             other.after.retain(|&(from, _)| from != handle);

@@ -12,14 +12,14 @@ use cuda_sys::{
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    pub(crate) call: fn(&Ground) -> CUresult,
+    pub(crate) call: fn(&Fixture) -> CUresult,
 }
 
-/// Makes a list of cases from lines `name => call`, where `$g` is the [`Ground`].
+/// Makes a list of cases from lines `name => call`, where `$g` is the [`Fixture`].
 macro_rules! cases {
     ($g:ident: $($name:literal => $call:expr;)*) => {
-        pub(crate) const CASES: &[$crate::ground::Case] = &[
-            $($crate::ground::Case { name: $name, call: |$g| unsafe { $call } },)*
+        pub(crate) const CASES: &[$crate::fixture::Case] = &[
+            $($crate::fixture::Case { name: $name, call: |$g| unsafe { $call } },)*
         ];
     };
 }
@@ -43,7 +43,7 @@ pub(crate) const PTX: &CStr = c"
 /// The size of each allocation in bytes.
 pub(crate) const SIZE: usize = 4096;
 
-pub(crate) struct Ground<'a> {
+pub(crate) struct Fixture<'a> {
     pub(crate) d: &'a DriverTable,
     pub(crate) context: CUcontext,
     pub(crate) stream: CUstream,
@@ -76,7 +76,7 @@ fn ok(status: CUresult) {
     assert_eq!(status, CUresult::CUDA_SUCCESS, "{status}");
 }
 
-impl<'a> Ground<'a> {
+impl<'a> Fixture<'a> {
     /// Creates the fixture on device 0 and makes its primary context current.
     pub(crate) fn new(library: &'a DriverLibrary) -> Self {
         let d = library.table();
@@ -192,7 +192,7 @@ impl<'a> Ground<'a> {
 }
 
 /// Encodes the result of a successful call as a status that no error has.
-pub(crate) fn told(status: CUresult, number: i32) -> CUresult {
+pub(crate) fn with_number(status: CUresult, number: i32) -> CUresult {
     if status.is_success() {
         CUresult((1_000_000 + number) as _)
     } else {

@@ -20,13 +20,13 @@ pub(super) struct Scenario {
     /// Configures the device; `devices` is the number of devices.
     pub(super) device: fn(Builder) -> Builder,
     pub(super) devices: u32,
-    pub(super) run: fn(&Ground) -> Result<()>,
+    pub(super) run: fn(&Fixture) -> Result<()>,
 }
 
 pub(super) type Result<T> = std::result::Result<T, Error>;
 
 /// The environment of a scenario: an unused primary context of the first device.
-pub(super) struct Ground {
+pub(super) struct Fixture {
     pub(super) simulator: Simulator,
     pub(super) library: Arc<DriverLibrary>,
     pub(super) driver: Driver,
@@ -83,7 +83,7 @@ pub(super) fn is_named(name: &str, call: &Call) -> bool {
     call.name == name || call.base == name
 }
 
-fn open(simulator: &Simulator, scenario: &Scenario) -> (Vec<Context>, Ground) {
+fn open(simulator: &Simulator, scenario: &Scenario) -> (Vec<Context>, Fixture) {
     let library = Arc::new(simulator.library().unwrap());
     // Keeps the contexts alive, as their end would free leaked resources.
     let keeper = Driver::new(simulator.library().unwrap()).unwrap();
@@ -92,20 +92,20 @@ fn open(simulator: &Simulator, scenario: &Scenario) -> (Vec<Context>, Ground) {
         .collect();
     let driver = Driver::new(Arc::clone(&library)).unwrap();
     let context = driver.device(0).unwrap().primary_context().unwrap();
-    let ground = Ground {
+    let fixture = Fixture {
         simulator: simulator.clone(),
         library,
         driver,
         context,
     };
-    (kept, ground)
+    (kept, fixture)
 }
 
 /// Runs a case, or the scenario without a fault.
 pub(super) fn run(scenario: &Scenario, fault: Option<&Fault>) -> Ended {
     let builder = late(1).devices(scenario.devices as usize).trace(true);
     let simulator = built(&(scenario.device)(builder.memory(64 << 20)));
-    let (kept, ground) = open(&simulator, scenario);
+    let (kept, fixture) = open(&simulator, scenario);
     // This snapshot excludes the context that ends with the scenario.
     let before = simulator.live();
     drop(simulator.take_trace());
@@ -113,7 +113,7 @@ pub(super) fn run(scenario: &Scenario, fault: Option<&Fault>) -> Ended {
         simulator.add_rule(rule(fault));
     }
     let mut wrong = Vec::new();
-    let result = catch_unwind(AssertUnwindSafe(|| (scenario.run)(&ground)));
+    let result = catch_unwind(AssertUnwindSafe(|| (scenario.run)(&fixture)));
     let mut trace = simulator.take_trace();
     match result {
         Err(panic) => wrong.push(Wrong::Panicked(words(&*panic))),
@@ -122,13 +122,13 @@ pub(super) fn run(scenario: &Scenario, fault: Option<&Fault>) -> Ended {
     if wrong.is_empty() && fault.is_some_and(|fault| is_hit(fault, &trace)) {
         // A failed call must break nothing: the same program runs again in the same context.
         simulator.clear_rules();
-        match catch_unwind(AssertUnwindSafe(|| (scenario.run)(&ground))) {
+        match catch_unwind(AssertUnwindSafe(|| (scenario.run)(&fixture))) {
             Err(panic) => wrong.push(Wrong::Later(words(&*panic))),
             Ok(Err(error)) => wrong.push(Wrong::Later(error.to_string())),
             Ok(Ok(())) => {}
         }
     }
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(ground))) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(fixture))) {
         wrong.push(Wrong::Panicked(words(&*panic)));
     }
     wrong.extend(check_left(&simulator, &kept, &before, fault));

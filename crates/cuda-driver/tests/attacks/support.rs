@@ -400,7 +400,7 @@ impl Side {
     }
 
     pub(crate) fn config(&self) -> LaunchConfig {
-        LaunchConfig::for_num_elems(self.n as u32)
+        LaunchConfig::for_num_elems(self.n as u32).unwrap()
     }
 
     /// The kernel that copies words: `(from, to, n)`.
@@ -424,7 +424,13 @@ impl Side {
         let n = to.len() as u32;
         // SAFETY: the kernel reads n words of `from` and writes n words of `to` ← both have n
         // words.
-        unsafe { stream.launch(&self.copy, LaunchConfig::for_num_elems(n), (from, to, n)) }
+        unsafe {
+            stream.launch(
+                &self.copy,
+                LaunchConfig::for_num_elems(n).unwrap(),
+                (from, to, n),
+            )
+        }
     }
 
     /// Launches a kernel that computes `x = 2 * x + y`.
@@ -438,7 +444,13 @@ impl Side {
         let n = x.len() as u32;
         // SAFETY: the kernel reads n words of `y`, and reads and writes n words of `x` ← both have
         // n words.
-        unsafe { stream.launch(&self.mix, LaunchConfig::for_num_elems(n), (x, y, n)) }
+        unsafe {
+            stream.launch(
+                &self.mix,
+                LaunchConfig::for_num_elems(n).unwrap(),
+                (x, y, n),
+            )
+        }
     }
 }
 
@@ -458,5 +470,5 @@ pub(crate) fn panics(text: &str, f: impl FnOnce()) {
 
 /// Whether an operation failed because the host holds a guard of the memory.
 pub(crate) fn is_borrowed<T>(result: &Result<T>) -> bool {
-    matches!(result, Err(Error::Borrowed { .. }))
+    matches!(result, Err(Error::HostGuardExists { .. }))
 }

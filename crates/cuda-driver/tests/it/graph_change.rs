@@ -1,0 +1,166 @@
+//! Nodes of a graph that get other parameters after they were added.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cuda_driver::error::Error;
+use cuda_driver::prelude::*;
+
+use crate::support::{MIX, everywhere, gpu, late, software};
+
+const N: u32 = 1 << 8;
+
+fn filled(stream: &Stream, value: u32) -> DeviceBuffer<u32> {
+    DeviceBuffer::from_host(stream, &vec![value; N as usize]).unwrap()
+}
+
+#[track_caller]
+fn assert_all(buffer: &DeviceBuffer<u32>, value: u32, name: &str) {
+    assert_eq!(buffer.to_vec().unwrap(), vec![value; N as usize], "{name}");
+}
+
+#[test]
+fn changed_nodes_are_in_new_executables_and_updated_ones() {
+    for bench in everywhere() {
+        let (stream, name) = (bench.stream(), &bench.name);
+        let mix = bench.kernel(MIX, "mix");
+        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
+        let (mut other, source) = (filled(&stream, 0), filled(&stream, 10));
+        let calls = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+        let count = |index: usize| {
+            let calls = Arc::clone(&calls);
+            move || {
+                calls[index].fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        let config = LaunchConfig::new(1, N);
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let fill = graph.add_fill(&[], &mut x, 1_u32).unwrap();
+        let copy = graph.add_copy(&[], &mut y, &source).unwrap();
+        // SAFETY: the kernel touches N words of each; each has N.
+        let kernel = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
+        let host = graph.add_host(&[], count(0)).unwrap();
+        let old = graph.instantiate().unwrap();
+
+        // x = 2 * 3 + 20 and `other` = x, in another order of the same nodes.
+        let twenty = filled(&stream, 20);
+        graph.set_fill(fill, &mut x, 3_u32).unwrap();
+        graph.set_copy(copy, &mut y, &twenty).unwrap();
+        // SAFETY: as above.
+        unsafe { graph.set_kernel(kernel, &mix, config, (&mut x, &y, N)) }.unwrap();
+        graph.set_host(host, count(1)).unwrap();
+        drop(twenty);
+        let new = graph.instantiate().unwrap();
+
+        old.launch(&stream).unwrap();
+        assert_all(&x, 12, name);
+        new.launch(&stream).unwrap();
+        assert_all(&x, 26, name);
+        stream.synchronize().unwrap();
+        assert_eq!([0, 1].map(|i| calls[i].load(Ordering::SeqCst)), [1, 1]);
+        old.update(&graph).unwrap();
+        old.launch(&stream).unwrap();
+        assert_all(&x, 26, name);
+        stream.synchronize().unwrap();
+        assert_eq!([0, 1].map(|i| calls[i].load(Ordering::SeqCst)), [1, 2]);
+
+        // The nodes release what they no longer use.
+        drop((old, new));
+        graph.set_fill(fill, &mut other, 8_u32).unwrap();
+        graph.set_host(host, || ()).unwrap();
+        stream.synchronize().unwrap();
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        assert_all(&other, 8, name);
+    }
+}
+
+#[test]
+fn closures_of_changed_nodes_are_dropped() {
+    let bench = software(late(1));
+    let owner = Arc::new(());
+    let kept = Arc::clone(&owner);
+    let mut graph = Graph::new(&bench.context).unwrap();
+    let host = graph
+        .add_host(&[], move || drop(Arc::clone(&kept)))
+        .unwrap();
+    assert_eq!(Arc::strong_count(&owner), 2);
+    graph.set_host(host, || ()).unwrap();
+    assert_eq!(Arc::strong_count(&owner), 1);
+}
+
+#[test]
+fn changed_nodes_are_ordered_with_conflicting_ones() {
+    for bench in (0..24).map(|seed| software(late(seed))).chain(gpu()) {
+        let (stream, name) = (bench.stream(), &bench.name);
+        let (mut x, mut y, mut z) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
+        let second = graph.add_fill(&[], &mut y, 2_u32).unwrap();
+        assert_eq!(graph.edges().unwrap(), []);
+        // Both write `y` now: the node that was added later is later.
+        graph.set_fill(first, &mut y, 3_u32).unwrap();
+        assert_eq!(graph.edges().unwrap().len(), 1);
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        assert_all(&y, 2, name);
+        assert_all(&x, 0, name);
+        // A node that is added now waits for both.
+        graph.add_copy(&[], &mut z, &y).unwrap();
+        graph.set_fill(second, &mut x, 4_u32).unwrap();
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        assert_all(&z, 3, name);
+        assert_all(&x, 4, name);
+    }
+}
+
+#[test]
+fn a_change_that_cannot_be_ordered_is_refused() {
+    for bench in everywhere() {
+        let stream = bench.stream();
+        let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
+        let second = graph.add_fill(&[], &mut y, 2_u32).unwrap();
+        // The first node depends on the second, which conflicts with it after the change.
+        graph.add_edge(second.edge(), first).unwrap();
+        let refused = graph.set_fill(first, &mut y, 3_u32).unwrap_err();
+        assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
+        let refused = graph.set_fill(second, &mut x, 3_u32).unwrap_err();
+        assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
+        // Nothing has changed.
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        assert_all(&x, 1, &bench.name);
+        assert_all(&y, 2, &bench.name);
+    }
+}
+
+#[test]
+fn only_nodes_of_the_graph_can_be_changed() {
+    for bench in everywhere() {
+        let stream = bench.stream();
+        let mut x = filled(&stream, 0);
+        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut other = Graph::new(&bench.context).unwrap();
+        let node = graph.add_fill(&[], &mut x, 1_u32).unwrap();
+        let elsewhere = other.set_fill(node, &mut x, 2_u32);
+        assert!(matches!(elsewhere, Err(Error::OtherGraph)));
+        let odd = graph.set_fill(
+            node,
+            &mut DeviceBuffer::<u32>::zeroed(&stream, 0).unwrap(),
+            1,
+        );
+        assert!(matches!(odd, Err(Error::Unsupported { .. })), "{odd:?}");
+        graph.remove(node).unwrap();
+        let gone = graph.set_fill(node, &mut x, 2_u32);
+        assert!(matches!(gone, Err(Error::NodeGone)));
+        let captured = Graph::capture(&bench.context, |scope| {
+            let node = scope.fill(&mut x, 1_u32)?;
+            scope.add_node(|graph, after| {
+                let refused = graph.set_fill(node, &mut x, 2_u32);
+                assert!(matches!(refused, Err(Error::Capturing { .. })));
+                graph.add_empty(after)
+            })?;
+            Ok(())
+        });
+        captured.unwrap();
+    }
+}

@@ -1,0 +1,199 @@
+//! Kernels that try to exhaust the analysis, and launches that do not fit.
+
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+
+use super::super::{Analysis, Argument, Buffer, LaunchValues, Outcome, Reason, Verdict};
+
+fn analysis(body: &str) -> Analysis {
+    let text = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n\
+         .visible .entry k(.param .u64 x, .param .u32 n) {{\n\
+         .reg .pred %p<10000>; .reg .b32 %r<100000>; .reg .b64 %d<10>;\n\
+         ld.param.u64 %d1, [x];\nld.param.u32 %r1, [n];\n{body}\n}}\n"
+    );
+    let module = crate::parse(&text).unwrap_or_else(|error| panic!("{error}"));
+    Analysis::of(&module, &module.functions[0])
+}
+
+fn launch() -> LaunchValues {
+    LaunchValues {
+        grid: [4, 1, 1],
+        block: [256, 1, 1],
+        dynamic_shared: 0,
+        arguments: vec![
+            Argument::buffer(Buffer {
+                bytes: 4096,
+                align: 256,
+                is_writable: true,
+            }),
+            Argument::scalar(7u32.to_le_bytes()),
+        ],
+    }
+}
+
+/// Evaluates in bounded time.
+fn evaluate(body: &str) -> Verdict {
+    let start = Instant::now();
+    let verdict = analysis(body).evaluate(&launch());
+    assert!(
+        start.elapsed() < Duration::from_secs(60),
+        "{:?}",
+        start.elapsed()
+    );
+    verdict
+}
+
+const STORE: &str =
+    "mul.wide.u32 %d2, %r2, 4;\nadd.s64 %d3, %d1, %d2;\nst.global.u32 [%d3], %r1;\n";
+
+#[test]
+fn long_chains_do_not_exhaust_the_stack() {
+    let mut chain = String::from("mov.u32 %r2, %tid.x;\nsetp.eq.u32 %p1, %r2, 1;\n");
+    for number in 1..9000 {
+        chain += &format!("not.pred %p{}, %p{number};\n", number + 1);
+        chain += &format!("and.pred %p{}, %p1, %p{number};\n", number + 1);
+        chain += "xor.b32 %r2, %r2, %r1;\nshr.u32 %r2, %r2, 0;\n";
+    }
+    chain += "@%p9000 bra $end;\n";
+    assert!(
+        evaluate(&format!("{chain}{STORE}$end:"))
+            .contract()
+            .is_some()
+    );
+    let mut nested = String::from("mov.u32 %r2, %tid.x;\n");
+    for number in 0..3000 {
+        nested += &format!("setp.eq.u32 %p1, %r2, {number};\n@%p1 bra $L{number};\n");
+        nested += "selp.b32 %r2, %r2, %r1, %p1;\nmin.u32 %r2, %r2, %r1;\n";
+    }
+    for number in (0..3000).rev() {
+        nested += &format!("$L{number}:\n");
+    }
+    assert!(evaluate(&format!("{nested}{STORE}")).contract().is_some());
+}
+
+#[test]
+fn many_loops_and_values_end() {
+    let mut loops = String::from("mov.u32 %r2, %tid.x;\n");
+    for number in 0..300 {
+        loops += &format!("$L{number}: add.u32 %r2, %r2, 1;\n");
+    }
+    for number in (0..300).rev() {
+        loops += &format!(
+            "add.u32 %r3, %r3, 2;\nsetp.lt.u32 %p1, %r2, {number};\n@%p1 bra $L{number};\n"
+        );
+    }
+    assert!(evaluate(&format!("{loops}{STORE}")).contract().is_some());
+    let mut values = String::new();
+    for number in 2..60_000 {
+        values += &format!("add.u32 %r{number}, %r{}, %r{};\n", number - 1, number / 2);
+    }
+    assert!(
+        evaluate(&format!("{values}mov.u32 %r2, %r59999;\n{STORE}"))
+            .contract()
+            .is_some()
+    );
+    let mut huge = String::from("mov.u32 %r2, %tid.x;\n");
+    for _ in 0..500_000 {
+        huge += "add.u32 %r2, %r2, 0;\n";
+    }
+    let verdict = evaluate(&format!("{huge}{STORE}"));
+    assert_eq!(
+        verdict.refusal().expect("refused").reason,
+        "the kernel is too large"
+    );
+}
+
+#[test]
+fn an_analysis_that_gives_up_says_so() {
+    // Each step chooses between two values that a later one depends on.
+    let mut choices = String::from("mov.u32 %r2, %tid.x;\nmov.u32 %r3, %ctaid.x;\n");
+    for number in 0..2000 {
+        choices += &format!(
+            "ld.global.u32 %r4, [%d1];\nsetp.lt.u32 %p1, %r4, %r3;\nadd.u32 %r5, %r4, {number};\n\
+             selp.b32 %r2, %r2, %r5, %p1;\nselp.b32 %r3, %r5, %r2, %p1;\n\
+             setp.lt.u32 %p2, %r2, %r3;\n@%p2 bra $L{number};\nadd.s32 %r2, %r2, %r3;\n$L{number}:\n"
+        );
+    }
+    let verdict = evaluate(&format!("{choices}{STORE}"));
+    let accesses = &verdict.contract().expect("not refused").accesses;
+    let last = &accesses.last().expect("an access").outcome;
+    assert!(
+        matches!(
+            last,
+            Outcome::Checked {
+                reason: Reason::GaveUp,
+                ..
+            }
+        ),
+        "{last:?}"
+    );
+}
+
+#[test]
+fn a_launch_that_does_not_fit_is_refused() {
+    let analysis = analysis(&format!("mov.u32 %r2, %tid.x;\n{STORE}"));
+    assert!(analysis.evaluate(&launch()).is_proven());
+    let refused = |change: &dyn Fn(&mut LaunchValues), expected: &str| {
+        let mut launch = launch();
+        change(&mut launch);
+        let verdict = analysis.evaluate(&launch);
+        let reason = &verdict.refusal().expect("refused").reason;
+        assert!(reason.contains(expected), "{reason}");
+    };
+    refused(
+        &|launch| drop(launch.arguments.pop()),
+        "1 arguments for 2 parameters",
+    );
+    refused(
+        &|launch| launch.arguments[1] = Argument::scalar([0; 8]),
+        "8 bytes for n",
+    );
+    refused(&|launch| launch.grid[1] = 0, "grid or block size is 0");
+    refused(&|launch| launch.block[0] = u32::MAX, "above 2147483647");
+    let buffer = Buffer {
+        bytes: 1,
+        align: 3,
+        is_writable: false,
+    };
+    refused(
+        &|launch| launch.arguments[0] = Argument::buffer(buffer),
+        "not a power of two",
+    );
+    let buffer = Buffer { align: 4, ..buffer };
+    let twice = || Argument::buffer(buffer).with_buffer(0, buffer);
+    refused(&|launch| launch.arguments[0] = twice(), "overlap");
+}
+
+#[test]
+fn no_text_makes_the_analysis_panic() {
+    let base = include_str!("../../../tests/it/kernels/known.ptx");
+    let lines: Vec<&str> = base
+        .lines()
+        .filter(|line| line.starts_with('\t') && line.ends_with(';'))
+        .collect();
+    let mut rng = Rng::with_seed(5);
+    let mut analysed = 0;
+    for _ in 0..300 {
+        let body: Vec<&str> = (0..60).map(|_| lines[rng.usize(..lines.len())]).collect();
+        let words = body.iter().flat_map(|line| line.split([' ', '\t', ';']));
+        let mut labels: Vec<&str> = words.filter(|word| word.starts_with("$L")).collect();
+        labels.sort_unstable();
+        labels.dedup();
+        let labels: String = labels.iter().map(|label| format!("{label}:\n")).collect();
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 x, \
+             .param .u32 n) {{\n.reg .pred %p<20>; .reg .b32 %r<99>; .reg .b64 %rd<99>;\n\
+             {}\n{labels}{}\n}}\n",
+            body[..30].join("\n"),
+            body[30..].join("\n")
+        );
+        let Ok(module) = crate::parse(&text) else {
+            continue;
+        };
+        let verdict = Analysis::of(&module, &module.functions[0]).evaluate(&launch());
+        analysed += u32::from(verdict.contract().is_some());
+    }
+    assert!(analysed > 200, "{analysed}");
+}

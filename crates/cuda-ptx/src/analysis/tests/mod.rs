@@ -1,0 +1,3 @@
+mod bounds;
+mod forms;
+mod hostile;
