@@ -203,6 +203,9 @@ pub enum Error {
         /// The operation.
         what: &'static str,
     },
+    /// The memory cannot be used by work of other code, because a graph uses it or it may have
+    /// aliases.
+    GraphMemory,
     /// A graph does not free memory that it allocates.
     GraphMemoryKept,
     /// The graph has nodes that kernels can update, and has not been uploaded since it was
@@ -361,6 +364,10 @@ impl fmt::Display for Error {
             Self::Capturing { what } => {
                 write!(f, "{what} is not possible while a capture is in progress")
             }
+            Self::GraphMemory => f.write_str(
+                "a graph uses the memory, or it may have aliases, so work of other code cannot be \
+                 ordered with its other uses: copy the data to a buffer of its own",
+            ),
             Self::GraphMemoryKept => {
                 f.write_str("a node allocates memory that no node of the graph frees")
             }

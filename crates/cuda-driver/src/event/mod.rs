@@ -3,6 +3,7 @@
 //! Unlike in C, an event keeps its context alive. Unless a method says otherwise, its errors are
 //! those of the driver function that it names.
 
+use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::context::Context;
 use crate::driver::call;
 use crate::error::Result;
 use crate::fence::RawEvent;
-use crate::handle::Handle;
+use crate::handle::{Handle, SendPtr};
 use crate::stream::Stream;
 
 bitflags::bitflags! {

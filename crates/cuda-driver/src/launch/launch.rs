@@ -240,7 +240,7 @@ impl Stream {
 }
 
 /// Makes the stream of `scope` wait for the uses that conflict with those of a launch.
-fn acquire<A: KernelArgs>(scope: &Scope<'_>, args: &A) -> Result<(), Blocked<Error>> {
+pub(super) fn acquire<A: KernelArgs>(scope: &Scope<'_>, args: &A) -> Result<(), Blocked<Error>> {
     scope.ready()?;
     args.each_tracked(&mut |tracked| {
         if let Some(memory) = tracked.memory {
@@ -282,7 +282,7 @@ fn state_uses<A: KernelArgs>(receive: fn(&[LaunchUse]), args: &A) {
 
 /// Records the uses of a launch that was just queued in `scope`.
 #[cold]
-fn commit<A: KernelArgs>(scope: &mut Scope<'_>, args: A) {
+pub(super) fn commit<A: KernelArgs>(scope: &mut Scope<'_>, args: A) {
     // The closure never fails.
     let _ = args.each_tracked(&mut |tracked| {
         tracked.commit(scope);

@@ -11,6 +11,7 @@ mod attributes;
 #[cfg(feature = "derive")]
 pub(crate) mod by_value;
 mod elements;
+mod foreign;
 mod in_flight;
 mod kernel;
 mod list;

@@ -9,6 +9,7 @@ mod log;
 mod options;
 mod unload;
 
+use std::any::Any;
 use std::fmt;
 use std::path::Path;
 use std::ptr;
@@ -149,6 +150,35 @@ impl Module {
         // caller.
         let image = unsafe { read_image(path.as_ref()) }?;
         Self::load_with(context, image_of(&image)?, options)
+    }
+
+    /// Borrows a module that other code loaded: another library, or raw calls.
+    ///
+    /// The handle refers to `raw` itself. `owner` keeps the module loaded. It is dropped after the
+    /// last handle and the last [`Function`](crate::Function) of the module, and after the work in
+    /// the context that was queued before: a kernel of the module may still run.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is a module of the driver of `context`, and was loaded into `context`.
+    /// - The module stays loaded as long as `owner` has not been dropped.
+    /// - A variable of the module is used through one [`Global`](crate::jit::Global) at a time: other
+    ///   code, and other borrows of the module, do not use it in the meantime.
+    #[must_use]
+    pub unsafe fn borrow_raw(
+        context: &Context,
+        raw: CUmodule,
+        owner: impl Any + Send + Sync,
+    ) -> Self {
+        let raw = SendPtr(raw);
+        // SAFETY: the module must be loaded as long as `owner` exists ← the caller guarantees it.
+        let handle = unsafe { Handle::foreign(context.driver(), raw, owner) };
+        let inner = ModuleInner::of_module(context, handle, JitLog::default(), None);
+        Self {
+            raw,
+            inner,
+            names: None,
+        }
     }
 
     /// Adds the name expressions with which the image was compiled.

@@ -75,6 +75,9 @@ impl Stream {
     }
 
     /// Returns the raw stream. It stays alive as long as any handle of the stream.
+    ///
+    /// Work that other code queues on it is not ordered with the uses of buffers on other streams:
+    /// [`using`](Self::using) does that.
     #[must_use]
     pub fn as_raw(&self) -> CUstream {
         self.state.raw()

@@ -22,6 +22,7 @@ mod event;
 mod fatal;
 mod fault;
 mod faults;
+mod foreign;
 mod foreign_capture;
 #[cfg(feature = "nvrtc")]
 mod from_source;

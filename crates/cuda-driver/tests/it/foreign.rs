@@ -1,0 +1,325 @@
+//! Streams, events and modules of other code, and work that other code queues.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cuda_driver::context::ContextFlags;
+use cuda_driver::error::{Error, Status};
+use cuda_driver::prelude::*;
+use cuda_sys::{CUmodule, CUstream, CUstreamCaptureMode};
+
+use crate::support::{
+    Bench, COPY, assert_all, everywhere, filled, late_devices, launch_copy, new_stream,
+};
+
+const N: u32 = 1 << 12;
+
+/// A stream that raw calls create. It is destroyed and counted when it is dropped.
+struct RawStream {
+    driver: Driver,
+    raw: CUstream,
+    destroyed: Arc<AtomicUsize>,
+}
+
+// SAFETY: the handle may be used from any thread.
+unsafe impl Send for RawStream {}
+// SAFETY: as above.
+unsafe impl Sync for RawStream {}
+
+impl RawStream {
+    fn new(context: &Context, flags: StreamFlags) -> Self {
+        let driver = context.driver().clone();
+        let mut raw = ptr::null_mut();
+        let _current = context.make_current().unwrap();
+        // SAFETY: the pointer is to a local.
+        let status = unsafe { driver.library().cuStreamCreate(&raw mut raw, flags.bits()) };
+        assert_eq!(status, Status::CUDA_SUCCESS);
+        Self {
+            driver,
+            raw,
+            destroyed: Arc::default(),
+        }
+    }
+
+    /// Borrows the stream, which becomes its own owner. Returns the count of destroyed streams too.
+    fn borrow(self, context: &Context) -> (cuda_driver::Result<Stream>, Arc<AtomicUsize>) {
+        let (raw, destroyed) = (self.raw, Arc::clone(&self.destroyed));
+        // SAFETY: the stream is alive until `self` is dropped, and nothing captures it.
+        (unsafe { Stream::borrow_raw(context, raw, self) }, destroyed)
+    }
+}
+
+impl Drop for RawStream {
+    fn drop(&mut self) {
+        // SAFETY: nothing uses the stream any more.
+        let status = unsafe { self.driver.library().cuStreamDestroy_v2(self.raw) };
+        assert_eq!(status, Status::CUDA_SUCCESS);
+        self.destroyed.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn borrowed(bench: &Bench, flags: StreamFlags) -> (Stream, Arc<AtomicUsize>) {
+    let (stream, destroyed) = RawStream::new(&bench.context, flags).borrow(&bench.context);
+    (stream.unwrap(), destroyed)
+}
+
+#[test]
+fn uses_on_a_borrowed_stream_are_ordered() {
+    for bench in late_devices(16) {
+        let kernel = bench.kernel(COPY, "copy");
+        for flags in [StreamFlags::NON_BLOCKING, StreamFlags::DEFAULT] {
+            let (foreign, destroyed) = borrowed(&bench, flags);
+            assert!(foreign.is_borrowed());
+            let own = bench.stream();
+            let mut source = filled(&own, N, 1);
+            let mut middle = filled(&foreign, N, 0);
+            let mut result = filled(&own, N, 0);
+            launch_copy(&kernel, &foreign, &source, &mut middle).unwrap();
+            launch_copy(&kernel, &own, &middle, &mut result).unwrap();
+            source.as_mut_slice().fill(5).unwrap();
+            middle.as_mut_slice().fill(6).unwrap();
+            assert_all(&result, 1, &bench.name);
+            assert_all(&middle, 6, &bench.name);
+            drop((middle, result, source));
+            assert_eq!(destroyed.load(Ordering::SeqCst), 0);
+            drop(foreign);
+            assert_eq!(destroyed.load(Ordering::SeqCst), 1);
+        }
+    }
+}
+
+#[test]
+fn handles_of_one_stream_are_equal() {
+    for bench in everywhere() {
+        let context = &bench.context;
+        let (foreign, destroyed) = borrowed(&bench, StreamFlags::NON_BLOCKING);
+        // SAFETY: `foreign` keeps the stream alive, and nothing captures it.
+        let again = unsafe { Stream::borrow_raw(context, foreign.as_raw(), ()) }.unwrap();
+        assert_eq!(again, foreign);
+        drop(foreign);
+        assert_eq!(destroyed.load(Ordering::SeqCst), 0);
+        drop(again);
+        assert_eq!(destroyed.load(Ordering::SeqCst), 1);
+
+        for own in [bench.stream(), context.default_stream().unwrap()] {
+            let dropped = Arc::new(());
+            // SAFETY: `own` keeps the stream alive, and nothing captures it.
+            let again =
+                unsafe { Stream::borrow_raw(context, own.as_raw(), Arc::clone(&dropped)) }.unwrap();
+            assert_eq!(again, own);
+            assert!(!again.is_borrowed());
+            assert_eq!(Arc::strong_count(&dropped), 1);
+        }
+    }
+}
+
+#[test]
+fn default_handles_are_the_default_streams() {
+    for bench in everywhere() {
+        let context = &bench.context;
+        for (raw, expected) in [
+            (0, context.legacy_stream()),
+            (1, context.legacy_stream()),
+            (2, context.per_thread_stream()),
+        ] {
+            // SAFETY: these handles are always valid.
+            let stream =
+                unsafe { Stream::borrow_raw(context, ptr::without_provenance_mut(raw), ()) };
+            assert_eq!(stream.unwrap(), expected);
+        }
+    }
+}
+
+#[test]
+fn a_stream_of_another_context_is_refused() {
+    for bench in everywhere() {
+        let other = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+        let (refused, destroyed) =
+            RawStream::new(&other, StreamFlags::NON_BLOCKING).borrow(&bench.context);
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::OtherContext { .. }), "{error}");
+        assert_eq!(destroyed.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[test]
+fn a_stream_in_capture_is_refused() {
+    for bench in everywhere() {
+        let foreign = RawStream::new(&bench.context, StreamFlags::NON_BLOCKING);
+        let table = foreign.driver.library().clone();
+        let relaxed = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        let raw = foreign.raw;
+        // SAFETY: the stream is alive.
+        let status = unsafe { table.cuStreamBeginCapture_v2(raw, relaxed) };
+        assert_eq!(status, Status::CUDA_SUCCESS);
+        // SAFETY: the stream is alive as long as `foreign`; this crate queues nothing on it.
+        let error = unsafe { Stream::borrow_raw(&bench.context, raw, ()) }.unwrap_err();
+        assert!(matches!(error, Error::Capturing { .. }), "{error}");
+        let mut graph = ptr::null_mut();
+        // SAFETY: the stream is alive, and the pointer is to a local.
+        let status = unsafe { table.cuStreamEndCapture(raw, &raw mut graph) };
+        assert_eq!(status, Status::CUDA_SUCCESS, "the capture is intact");
+        // SAFETY: the graph was created just now, and is not used afterwards.
+        let status = unsafe { table.cuGraphDestroy(graph) };
+        assert_eq!(status, Status::CUDA_SUCCESS);
+    }
+}
+
+#[test]
+fn streams_wait_for_a_borrowed_event() {
+    for bench in late_devices(4) {
+        let (writer, reader) = (bench.stream(), bench.stream());
+        let owner = Arc::new(writer.record_event().unwrap());
+        // SAFETY: `owner` keeps the event alive, and nothing captures it.
+        let event =
+            unsafe { Event::borrow_raw(&bench.context, owner.as_raw(), Arc::clone(&owner)) };
+        let buffer = filled(&writer, N, 3);
+        event.record(&writer).unwrap();
+        reader.wait(&event).unwrap();
+        reader.synchronize().unwrap();
+        assert!(owner.is_done().unwrap(), "{}", bench.name);
+        assert_all(&buffer, 3, &bench.name);
+        drop(event);
+        assert_eq!(Arc::strong_count(&owner), 1);
+    }
+}
+
+/// A module that raw calls load. It is unloaded and counted when it is dropped.
+struct RawModule {
+    driver: Driver,
+    raw: CUmodule,
+    unloaded: Arc<AtomicUsize>,
+}
+
+// SAFETY: the handle may be used from any thread.
+unsafe impl Send for RawModule {}
+// SAFETY: as above.
+unsafe impl Sync for RawModule {}
+
+impl Drop for RawModule {
+    fn drop(&mut self) {
+        // SAFETY: nothing uses the module any more.
+        let status = unsafe { self.driver.library().cuModuleUnload(self.raw) };
+        assert_eq!(status, Status::CUDA_SUCCESS);
+        self.unloaded.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_borrowed_module_is_released_after_its_kernels() {
+    for bench in late_devices(4) {
+        let driver = bench.context.driver().clone();
+        let mut raw = ptr::null_mut();
+        let image = std::ffi::CString::new(COPY).unwrap();
+        let current = bench.context.make_current().unwrap();
+        // SAFETY: the pointer is to a local, and the image ends with NUL.
+        let status = unsafe {
+            driver
+                .library()
+                .cuModuleLoadData(&raw mut raw, image.as_ptr().cast())
+        };
+        assert_eq!(status, Status::CUDA_SUCCESS);
+        drop(current);
+        let unloaded = Arc::new(AtomicUsize::new(0));
+        let owner = RawModule {
+            driver,
+            raw,
+            unloaded: Arc::clone(&unloaded),
+        };
+        // SAFETY: the owner unloads the module when it is dropped; the module has no variables.
+        let module = unsafe { Module::borrow_raw(&bench.context, raw, owner) };
+        let kernel = module.function("copy").unwrap();
+        drop(module);
+        let stream = bench.stream();
+        let (source, mut result) = (filled(&stream, N, 8), filled(&stream, N, 0));
+        launch_copy(&kernel, &stream, &source, &mut result).unwrap();
+        assert_eq!(unloaded.load(Ordering::SeqCst), 0);
+        drop(kernel);
+        assert_all(&result, 8, &bench.name);
+        assert_eq!(unloaded.load(Ordering::SeqCst), 1);
+    }
+}
+
+/// Queues a raw copy of `N` words from `source` to `target` through `using`.
+fn raw_copy(
+    stream: &Stream,
+    source: &DeviceBuffer<u32>,
+    target: &mut DeviceBuffer<u32>,
+) -> cuda_driver::Result<()> {
+    let table = stream.context().driver().library().clone();
+    let (from, to) = (source.as_raw(), target.as_raw());
+    // SAFETY: the copy is queued on the stream, reads N words of `source` and writes N of `target`.
+    let status = unsafe {
+        stream.using((source, target), |raw| {
+            table.cuMemcpyDtoDAsync_v2(to, from, 4 * N as usize, raw)
+        })
+    }?;
+    assert_eq!(status, Status::CUDA_SUCCESS);
+    Ok(())
+}
+
+#[test]
+fn work_of_other_code_is_ordered_before_and_after() {
+    for bench in late_devices(32) {
+        let (one, two) = (bench.stream(), bench.stream());
+        let per_thread = bench.context.per_thread_stream();
+        let (foreign, _) = borrowed(&bench, StreamFlags::NON_BLOCKING);
+        for stream in [&two, &per_thread, &foreign, &bench.context.legacy_stream()] {
+            let mut source = filled(&one, N, 1);
+            let mut target = filled(&two, N, 0);
+            raw_copy(stream, &source, &mut target).unwrap();
+            source.as_mut_slice().fill(7).unwrap();
+            let mut last = filled(&one, N, 0);
+            raw_copy(&one, &target, &mut last).unwrap();
+            target.as_mut_slice().fill(9).unwrap();
+            assert_all(&last, 1, &bench.name);
+            assert_all(&source, 7, &bench.name);
+            assert_all(&target, 9, &bench.name);
+        }
+    }
+}
+
+#[test]
+fn uses_are_recorded_when_the_closure_panics() {
+    for bench in late_devices(16) {
+        let (one, two) = (bench.stream(), bench.stream());
+        let table = bench.context.driver().library().clone();
+        let mut source = filled(&one, N, 1);
+        let mut target = filled(&one, N, 0);
+        let (from, to) = (source.as_raw(), target.as_raw());
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: the copy is queued on the stream, and uses N words of both.
+            let _ = unsafe {
+                two.using((&source, &mut target), |raw| {
+                    let _ = table.cuMemcpyDtoDAsync_v2(to, from, 4 * N as usize, raw);
+                    panic!("after the copy was queued");
+                })
+            };
+        }));
+        assert!(panicked.is_err());
+        source.as_mut_slice().fill(4).unwrap();
+        assert_all(&target, 1, &bench.name);
+    }
+}
+
+#[test]
+fn other_code_cannot_use_memory_of_graphs_or_other_contexts() {
+    for bench in everywhere() {
+        let stream = bench.stream();
+        let mut buffer = filled(&stream, N, 1);
+        let mut target = filled(&stream, N, 0);
+        let mut graph = Graph::new(&bench.context).unwrap();
+        graph.add_fill(&[], &mut buffer, 2_u32).unwrap();
+        let error = raw_copy(&stream, &buffer, &mut target).unwrap_err();
+        assert_eq!(error, Error::GraphMemory);
+
+        let other = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+        let elsewhere = new_stream(&other);
+        let source = filled(&stream, N, 1);
+        let error = raw_copy(&elsewhere, &source, &mut target).unwrap_err();
+        assert!(matches!(error, Error::OtherContext { .. }), "{error}");
+        assert_all(&target, 0, &bench.name);
+    }
+}
