@@ -28,14 +28,14 @@ pub(crate) trait Destroy: 'static {
 pub(crate) struct Handle<T: Destroy> {
     raw: T::Raw,
     /// `None` if this handle owns the object.
-    foreign: Option<ForeignOwner>,
+    foreign: Option<Box<ForeignOwner>>,
     driver: Driver,
 }
 
 /// The owner of an object of other code. Dropping it runs code of the program.
-struct ForeignOwner {
-    _owner: Box<dyn Any + Send + Sync>,
+struct ForeignOwner<T: ?Sized = dyn Any + Send + Sync> {
     _check: DropOutsideLocks,
+    _owner: T,
 }
 
 impl<T: Destroy> Handle<T> {
@@ -64,12 +64,12 @@ impl<T: Destroy> Handle<T> {
         owner: impl Any + Send + Sync,
     ) -> Self {
         let owner = ForeignOwner {
-            _owner: Box::new(owner),
             _check: DropOutsideLocks,
+            _owner: owner,
         };
         Self {
             raw,
-            foreign: Some(owner),
+            foreign: Some(Box::new(owner)),
             driver: driver.clone(),
         }
     }
@@ -106,7 +106,7 @@ impl<T: Destroy> Handle<T> {
         mem::forget(foreign);
     }
 
-    fn into_parts(self) -> (T::Raw, Option<ForeignOwner>, Driver) {
+    fn into_parts(self) -> (T::Raw, Option<Box<ForeignOwner>>, Driver) {
         let mut this = ManuallyDrop::new(self);
         let foreign = this.foreign.take();
         // SAFETY: the driver must not be used again through `this` ← `this` is never dropped, and

@@ -147,8 +147,8 @@ impl Shelf {
         self.lock().free.push(slot);
     }
 
-    /// Returns a block that work on the stream with the id `stream` reads, unless `record`, which
-    /// records its event on that stream, fails.
+    /// Returns a block that work on the stream with the id `stream` reads. If `record`, which records
+    /// its event on that stream, fails, the caller gets the block again.
     ///
     /// The list is locked meanwhile. So the blocks of one stream complete in the order of the list.
     pub(crate) fn put_busy(
@@ -156,13 +156,13 @@ impl Shelf {
         slot: Slot,
         stream: u64,
         record: impl FnOnce(&Slot) -> Result<(), DriverError>,
-    ) -> Result<(), Slot> {
+    ) -> Option<Slot> {
         let mut blocks = self.lock();
         if record(&slot).is_err() {
-            return Err(slot);
+            return Some(slot);
         }
         blocks.busy.push_back(Busy { slot, stream });
-        Ok(())
+        None
     }
 
     /// Leaks a block that the device may still use.

@@ -56,10 +56,11 @@ impl Stream {
         }
         let driver = context.driver();
         // SAFETY: the stream must be alive ← the caller guarantees it as long as `owner` exists.
-        let (status, flags) = unsafe {
-            expect_context(context, raw)?;
-            (capturing::status_of(driver, raw)?, flags_of(driver, raw)?)
-        };
+        unsafe { expect_context(context, raw) }?;
+        // SAFETY: as above.
+        let status = unsafe { capturing::status_of(driver, raw) }?;
+        // SAFETY: as above.
+        let flags = unsafe { flags_of(driver, raw) }?;
         if status != CaptureStatus::Inactive {
             return Err(Error::Capturing {
                 what: "borrowing a stream that other code captures",

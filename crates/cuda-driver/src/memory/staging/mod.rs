@@ -33,8 +33,8 @@ impl Shelf {
             Ok(queueing) => {
                 let record = |slot: &Slot| slot.record(state.driver(), &queueing);
                 match self.put_busy(slot, state.id(), record) {
-                    Ok(()) => return Ok(()),
-                    Err(slot) => slot,
+                    None => return Ok(()),
+                    Some(slot) => slot,
                 }
             }
             Err(_) => slot,
