@@ -198,9 +198,10 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// ) -> cuda_driver::Result<()> {
     ///     assert!(x.len() == y.len());
     ///     let n = x.len() as u32;
+    ///     let config = LaunchConfig::for_num_elems(n)?;
     ///     // SAFETY: the kernel writes element i of `x` after it has read element i of both, so `x`
     ///     // and `y` may be the same memory. The aliases were allowed when the buffers were made.
-    ///     unsafe { stream.launch(mix, LaunchConfig::for_num_elems(n)?, (x.alias_mut()?, &**y, n)) }
+    ///     unsafe { stream.launch(mix, config, (x.alias_mut()?, &**y, n)) }
     /// }
     ///
     /// # let driver = Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
