@@ -250,12 +250,10 @@ fn raw_copy(
 ) -> cuda_driver::Result<()> {
     let table = stream.context().driver().library().clone();
     let (from, to) = (source.as_raw(), target.as_raw());
-    // SAFETY: the copy is queued on the stream, reads N words of `source` and writes N of `target`.
-    let status = unsafe {
-        stream.using((source, target), |raw| {
-            table.cuMemcpyDtoDAsync_v2(to, from, 4 * N as usize, raw)
-        })
-    }?;
+    // SAFETY: both ranges have N words, which the stream may use while `using` runs the closure.
+    let copy = |raw| unsafe { table.cuMemcpyDtoDAsync_v2(to, from, 4 * N as usize, raw) };
+    // SAFETY: the copy is queued on the stream, reads `source` and writes `target`.
+    let status = unsafe { stream.using((source, target), copy) }?;
     assert_eq!(status, Status::CUDA_SUCCESS);
     Ok(())
 }
@@ -290,13 +288,13 @@ fn uses_are_recorded_when_the_closure_panics() {
         let mut target = filled(&one, N, 0);
         let (from, to) = (source.as_raw(), target.as_raw());
         let panicked = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: the copy is queued on the stream, and uses N words of both.
-            let _ = unsafe {
-                two.using((&source, &mut target), |raw| {
-                    let _ = table.cuMemcpyDtoDAsync_v2(to, from, 4 * N as usize, raw);
-                    panic!("after the copy was queued");
-                })
+            let copy = |raw| {
+                // SAFETY: both ranges have N words, which the stream may use meanwhile.
+                let _ = unsafe { table.cuMemcpyDtoDAsync_v2(to, from, 4 * N as usize, raw) };
+                panic!("after the copy was queued");
             };
+            // SAFETY: the copy is queued on the stream, reads `source` and writes `target`.
+            let _: Result<(), _> = unsafe { two.using((&source, &mut target), copy) };
         }));
         assert!(panicked.is_err());
         source.as_mut_slice().fill(4).unwrap();
