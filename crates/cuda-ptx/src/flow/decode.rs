@@ -100,6 +100,8 @@ pub(super) struct Decoder<'a> {
     pub(super) ins: Vec<Ins>,
     pub(super) location: Option<Location>,
     pub(super) guard: Option<Guard>,
+    /// The line of the last instruction.
+    pub(super) line: u32,
 }
 
 /// The bits and the signedness of an integer type.
@@ -243,6 +245,7 @@ impl<'a> Decoder<'a> {
 
     /// Decodes an instruction that is neither a branch nor an end.
     pub(super) fn instruction(&mut self, instruction: &Instruction<'a>) -> Result<(), Refused> {
+        self.line = instruction.line;
         self.guard = instruction.predicate.map(|predicate| Guard {
             predicate: self.source(&Operand::Name(predicate.name), 1),
             negated: predicate.negated,

@@ -109,6 +109,7 @@ pub(crate) fn lower<'a>(
             ins: Vec::new(),
             location: None,
             guard: None,
+            line: function.line,
         },
         blocks: Vec::new(),
         labels: HashMap::new(),
@@ -177,7 +178,10 @@ impl<'a> Lowering<'a> {
             }
             Statement::Variable(variable) => self.declare(variable, false),
             Statement::BranchTargets(name, targets) => {
-                self.tables.insert(name, targets.as_slice());
+                if self.tables.insert(name, targets.as_slice()).is_some() {
+                    let line = self.decoder.line;
+                    return Refused::new(line, format!("table {name} is defined twice"));
+                }
             }
             Statement::CallTargets(..) | Statement::Prototype(..) => {}
         }

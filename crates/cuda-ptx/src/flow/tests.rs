@@ -159,6 +159,10 @@ fn what_is_not_modelled_is_refused_with_its_line() {
         ("st.async.u32 [%r1], %r2;", "asynchronous"),
         ("bra $nowhere;", "label $nowhere is not defined"),
         ("$a:\n$a:", "label $a is defined twice"),
+        (
+            "$a: $t: .branchtargets $a, $a;\n{ $t: .branchtargets $a, $a; }",
+            "table $t is defined twice",
+        ),
         ("ld.global.x7 %r1, [%d1];", "unknown type"),
     ] {
         let refused = kernel(body).unwrap_err();

@@ -186,6 +186,27 @@ fn a_wrapping_index_is_not_proven() {
 }
 
 #[test]
+fn a_shared_address_that_wraps_is_not_proven() {
+    // Only thread 512 stores: its register is that of `tile` again, since 512 · 2²³ is 2³². The
+    // instruction takes 2³² away from it.
+    let text = |offset| {
+        format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.shared .align 4 .b8 tile[64];\n\
+             .visible .entry k() {{\n.reg .pred %p<2>; .reg .b32 %r<5>;\nmov.u32 %r1, %tid.x;\n\
+             setp.ne.u32 %p1, %r1, 512;\n@%p1 bra $end;\nshl.b32 %r2, %r1, 23;\n\
+             mov.u32 %r3, tile;\nadd.u32 %r4, %r3, %r2;\nst.shared.u32 [%r4+{offset}], %r1;\n\
+             $end: ret; }}"
+        )
+    };
+    let proven = |offset| {
+        let launch = launch([1, 1, 1], [1024, 1, 1], []);
+        analysis(&text(offset), "k").evaluate(&launch).is_proven()
+    };
+    assert!(!proven("-4294967296"));
+    assert!(!proven("4"));
+}
+
+#[test]
 fn alignment_is_part_of_the_proof() {
     let buffer = |align| {
         Argument::buffer(Buffer {

@@ -1,4 +1,4 @@
-//! Tests of bounds, of linear forms and of hostile input.
+//! Tests of the parts of the analysis.
 
 mod bounds;
 mod forms;

@@ -9,32 +9,8 @@ use fastrand::Rng;
 
 /// Numbers near which mistakes are likely.
 const EDGES: [i64; 26] = [
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-    7,
-    8,
-    12,
-    16,
-    31,
-    32,
-    33,
-    63,
-    64,
-    96,
-    127,
-    128,
-    255,
-    256,
-    1000,
-    65535,
-    65536,
-    0x7fff_ffff,
-    0x8000_0000,
-    0xffff_ffff,
+    0, 1, 2, 3, 4, 5, 7, 8, 12, 16, 31, 32, 33, 63, 64, 96, 127, 128, 255, 256, 1000, 65535, 65536,
+    2147483647, 2147483648, 4294967295,
 ];
 
 /// The index of the thread in the grid.
@@ -50,11 +26,12 @@ pub(super) struct Generator {
 }
 
 pub(super) fn kernel(rng: Rng) -> String {
+    let (text, labels, budget) = (String::new(), 0, 0);
     let mut generator = Generator {
         rng,
-        text: String::new(),
-        labels: 0,
-        budget: 0,
+        text,
+        labels,
+        budget,
     };
     generator.kernel();
     generator.text
