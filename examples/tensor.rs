@@ -1,5 +1,5 @@
 //! Teaches: the core of a tensor library: shared storage, kernels that are found by name, argument
-//! lists whose length is known at run time, and a pool that reuses memory.
+//! lists whose length is known at run time, operations in place, and a pool that reuses memory.
 //!
 //! Prints the number of allocations that reused memory, and the number of verified elements.
 //!
@@ -62,20 +62,23 @@ impl Backend {
         Ok(Tensor { storage })
     }
 
-    /// Queues the operation `name`. Safe, because it checks what the kernel relies on.
-    fn apply(&self, name: &str, inputs: &[&Tensor]) -> Result<Tensor> {
-        let found = self
-            .kernels
-            .get(name)
-            .filter(|(count, _)| *count == inputs.len());
-        let (_, kernel) =
-            found.ok_or(format!("no operation {name} of {} tensors", inputs.len()))?;
+    /// Returns the kernel of the operation `name`, and the number of elements of its tensors.
+    fn kernel(&self, name: &str, inputs: &[&Tensor]) -> Result<(&Function, u32)> {
+        let found = self.kernels.get(name);
+        let (_, kernel) = found
+            .filter(|(count, _)| *count == inputs.len())
+            .ok_or(format!("no operation {name} of {} tensors", inputs.len()))?;
         let len = inputs[0].storage.len();
         if inputs.iter().any(|input| input.storage.len() != len) {
             return Err(format!("the tensors of {name} have different lengths").into());
         }
-        let n = u32::try_from(len)?;
-        let mut out = DeviceBuffer::<f32>::zeroed_in(&self.pool, &self.stream, len)?;
+        Ok((kernel, u32::try_from(len)?))
+    }
+
+    /// Queues the operation `name`. Safe, because it checks what the kernel relies on.
+    fn apply(&self, name: &str, inputs: &[&Tensor]) -> Result<Tensor> {
+        let (kernel, n) = self.kernel(name, inputs)?;
+        let mut out = DeviceBuffer::<f32>::zeroed_in(&self.pool, &self.stream, n as usize)?;
         let mut args = ArgList::new();
         for input in inputs {
             args.push(&*input.storage);
@@ -89,6 +92,34 @@ impl Backend {
         drop(args);
         let storage = Arc::new(out);
         Ok(Tensor { storage })
+    }
+
+    /// Queues the operation `name` of `x` and `others`, whose result replaces `x`. If no other
+    /// tensor shares the storage of `x`, it needs no new memory.
+    fn apply_to(&self, x: &mut Tensor, name: &str, others: &[&Tensor]) -> Result<()> {
+        let inputs: Vec<&Tensor> = [&*x].into_iter().chain(others.iter().copied()).collect();
+        let (kernel, n) = self.kernel(name, &inputs)?;
+        if Arc::strong_count(&x.storage) > 1 {
+            *x = self.apply(name, &inputs)?;
+            return Ok(());
+        }
+        let storage = Arc::get_mut(&mut x.storage).ok_or("the storage is shared")?;
+        // SAFETY: the element-wise kernels permit that the output is an input: each thread reads
+        // its elements before it writes one, and no parameter is `__restrict__`. No other tensor
+        // shares the storage, so nothing relies on its elements.
+        let out = unsafe { storage.alias_mut() }?;
+        let mut args = ArgList::new();
+        args.push(&*storage);
+        for other in others {
+            args.push(&*other.storage);
+        }
+        args.push(out).push(n);
+        // SAFETY: the kernel reads n floats of as many inputs as it has, and writes n of `storage`.
+        unsafe {
+            self.stream
+                .launch(kernel, LaunchConfig::for_num_elems(n)?, &args)?
+        };
+        Ok(())
     }
 }
 
@@ -104,12 +135,14 @@ fn main() -> Result<()> {
     // The host queues all operations without a wait. Intermediate tensors are dropped while the
     // device still uses them; the pool reuses their memory on the same stream.
     for _ in 0..10 {
-        let product = backend.apply("mul", &[&x, &weight])?;
-        let sum = backend.apply("add", &[&product, &x])?;
-        let positive = backend.apply("relu", &[&sum])?;
-        x = backend.apply("mean3", &[&positive, &x, &weight])?;
+        let mut sum = backend.apply("mul", &[&x, &weight])?;
+        backend.apply_to(&mut sum, "add", &[&x])?;
+        backend.apply_to(&mut sum, "relu", &[])?;
+        x = backend.apply("mean3", &[&sum, &x, &weight])?;
     }
+    // The clone shares the storage, so the operation does not change it.
     let shared = x.clone();
+    backend.apply_to(&mut x, "relu", &[])?;
     if backend.apply("add", &[&x]).is_ok() {
         return Err("an operation of two tensors accepted one".into());
     }
@@ -120,6 +153,8 @@ fn main() -> Result<()> {
     );
 
     let want: Vec<f32> = a.iter().zip(&b).map(|(a, b)| reference(*a, *b)).collect();
+    let positive: Vec<f32> = want.iter().map(|value| value.max(0.0)).collect();
+    verify("tensor, after relu", &x.storage.to_vec()?, &positive, 1e-5)?;
     verify("tensor", &shared.storage.to_vec()?, &want, 1e-5)
 }
 
