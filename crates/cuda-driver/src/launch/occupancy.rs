@@ -41,6 +41,10 @@ impl Function {
     #[doc(alias = "cuOccupancyMaxActiveBlocksPerMultiprocessor")]
     #[doc(alias = "cudaOccupancyMaxActiveBlocksPerMultiprocessor")]
     pub fn max_active_blocks(&self, threads: u32, shared_bytes: usize) -> Result<u32> {
+        // The driver looks at the lower 32 bits of the size only.
+        if u32::try_from(shared_bytes).is_err() {
+            return Ok(0);
+        }
         self.allow_shared_for([shared_bytes])?;
         let mut blocks = 0;
         let threads = c_int::try_from(threads).unwrap_or(c_int::MAX);

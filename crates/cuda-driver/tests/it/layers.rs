@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+use crate::support::skip;
+
 /// The top-level modules, lowest first. A module uses only modules that come before it.
 const LAYERS: &[&str] = &[
     "lock",
@@ -54,7 +56,11 @@ type Arrows = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 
 #[test]
 fn modules_use_only_lower_layers() {
-    let arrows = arrows(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    if !src.is_dir() {
+        return skip("the source of the crate is not on this machine");
+    }
+    let arrows = arrows(&src);
     let mut faults = Vec::new();
     for module in arrows.keys() {
         if !LAYERS.contains(&module.as_str()) {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 
 use cuda_nvrtc::{Error, Nvrtc, Options, Program};
+use test_needs::skip;
 
 use crate::at_hand::{every_nvrtc, nvrtc};
 
@@ -186,7 +187,9 @@ fn real_sources_are_far_below_the_limit() {
             }
         }
     }
-    assert!(!files.is_empty());
+    if files.is_empty() {
+        return skip("neither CUDA's headers nor the kernels of the corpus are on this machine");
+    }
     // Many headers per program, because each compilation takes time. They are not included.
     for files in files.chunks(200) {
         let mut program = Program::new(&nvrtc, "#error nothing\n");
