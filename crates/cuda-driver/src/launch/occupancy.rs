@@ -267,7 +267,8 @@ unsafe extern "C" fn ask_shared(threads: c_int) -> usize {
     }
     let threads = u32::try_from(threads).unwrap_or(0);
     match catch_unwind(AssertUnwindSafe(|| (ask.shared_bytes)(threads))) {
-        Ok(bytes) => bytes,
+        // The driver looks at the lower 32 bits only.
+        Ok(bytes) => bytes.min(c_int::MAX as usize),
         Err(panic) => {
             ask.panic.set(Some(panic));
             0

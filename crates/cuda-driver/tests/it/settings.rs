@@ -1,7 +1,5 @@
 //! Settings that change how work runs but not its result, and reports about single calls.
 
-use std::time::Duration;
-
 use cuda_driver::error::Status;
 use cuda_driver::jit::{FunctionAttribute, JitOptions, Linker};
 use cuda_driver::launch::{ClusterScheduling, PortableClusterMode, SharedMemoryMode};

@@ -13,6 +13,7 @@ pub(super) const ALL: &[Scenario] = &[
     one("events", events),
     one("legacy stream", legacy),
     one("per-thread stream", per_thread),
+    one("borrowed stream", borrowed),
 ];
 
 fn streams(fixture: &Fixture) -> Result<()> {
@@ -104,4 +105,22 @@ fn per_thread(fixture: &Fixture) -> Result<()> {
     });
     result?;
     expect(&target, 8)
+}
+
+/// A stream of other code, and work that other code queues.
+fn borrowed(fixture: &Fixture) -> Result<()> {
+    let owner = std::sync::Arc::new(fixture.stream()?);
+    // The context knows its own streams, so the handle is one of the same stream.
+    // SAFETY: `owner` keeps the stream alive, and nothing captures it.
+    let stream = unsafe {
+        Stream::borrow_raw(
+            &fixture.context,
+            owner.as_raw(),
+            std::sync::Arc::clone(&owner),
+        )
+    }?;
+    let (x, mut y) = (filled(&fixture.stream()?, 3)?, filled(&stream, 0)?);
+    // SAFETY: the closure queues nothing.
+    unsafe { stream.using((&x, &mut y), |_| ()) }?;
+    expect(&y, 0)
 }
