@@ -1,3 +1,5 @@
+//! Tests of the analysis.
+
 mod bounds;
 mod forms;
 mod hostile;
