@@ -134,7 +134,7 @@ fn every_example_verifies_its_result() {
 }
 
 #[test]
-fn each_example_says_what_it_teaches_and_prints() {
+fn each_example_describes_its_topic_and_output() {
     for (name, source) in ALL {
         let header: Vec<&str> = source
             .lines()

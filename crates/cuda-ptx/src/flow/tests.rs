@@ -138,7 +138,7 @@ fn a_value_that_may_not_be_set_is_undefined() {
 }
 
 #[test]
-fn what_is_not_modelled_is_refused_with_its_line() {
+fn unmodelled_instructions_are_refused_with_their_line() {
     for (body, expected) in [
         ("call helper;", "call of a function"),
         ("st.param.u32 [x], %r1;", "call of a function"),
