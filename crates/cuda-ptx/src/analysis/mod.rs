@@ -14,7 +14,8 @@
 //!    verdict, launch    results and inputs
 //! ```
 //!
-//! A module uses only modules below it, except that `transfer` and `round` share one type.
+//! A module uses only modules below it, except that `transfer`, `source` and `round` are parts of
+//! one type.
 
 mod access;
 mod bound;

@@ -7,18 +7,8 @@ use crate::ast::{Function, Instruction, Linkage, Module, Operand, Space, Stateme
 use super::decode::Decoder;
 use super::graph::Graph;
 use super::names::{Names, bits_of};
-use super::op::{Access, Guard, Ins, Param, Phi, Var};
+use super::op::{Access, Block, Guard, Ins, Param, Var};
 use super::{MAX_BLOCKS, MAX_OPS, Refused, ssa};
-
-/// A block: operations without branches between them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Block {
-    pub(crate) phis: Vec<Phi>,
-    pub(crate) ins: Vec<Ins>,
-    /// The condition under which the one predecessor of this block branches to it.
-    pub(crate) edge: Option<Guard>,
-    pub(crate) succs: Vec<u32>,
-}
 
 /// A kernel in the form that the analysis uses.
 #[derive(Clone, Debug)]

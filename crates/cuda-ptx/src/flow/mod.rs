@@ -1,16 +1,16 @@
 //! The control flow and data flow of one kernel.
 //!
 //! ```text
-//!    ssa      values: each register becomes one value per definition
 //!    lower    statements become blocks of operations
-//!    decode   one instruction becomes operations    memory, predicate   parts of it
+//!    decode, memory, predicate    one instruction becomes operations
+//!    ssa      each definition of a register becomes a value of its own
 //!    graph    predecessors, order and dominators
 //!    names    registers and variables in nested scopes
-//!    op       operations
+//!    op       operations and blocks
 //! ```
 //!
-//! A module uses only modules below it. A [`Kernel`] owns its data, so that it can be kept longer
-//! than the text.
+//! A module uses only modules below it; those of one row are parts of one type. A [`Kernel`] owns
+//! its data, so that it can be kept longer than the text.
 
 mod decode;
 mod graph;
@@ -23,9 +23,9 @@ mod ssa;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use lower::{Block, Kernel, lower};
+pub(crate) use lower::{Kernel, lower};
 pub use op::AccessKind;
-pub(crate) use op::{Access, Axis, Guard, Ins, Op, Phi, Relation, Source, Special, Value};
+pub(crate) use op::{Access, Axis, Block, Guard, Ins, Op, Phi, Relation, Source, Special, Value};
 
 use crate::ast::Space;
 

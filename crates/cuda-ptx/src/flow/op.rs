@@ -167,6 +167,16 @@ pub(crate) struct Phi {
     pub(crate) args: Vec<Value>,
 }
 
+/// A block: operations without branches between them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Block {
+    pub(crate) phis: Vec<Phi>,
+    pub(crate) ins: Vec<Ins>,
+    /// The condition under which the one predecessor of this block branches to it.
+    pub(crate) edge: Option<Guard>,
+    pub(crate) succs: Vec<u32>,
+}
+
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]

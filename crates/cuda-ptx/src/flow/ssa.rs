@@ -2,8 +2,7 @@
 //! algorithm of Cytron and others).
 
 use super::graph::Graph;
-use super::lower::Block;
-use super::op::{Guard, Ins, Phi, Source, UNDEFINED, Value};
+use super::op::{Block, Guard, Ins, Phi, Source, UNDEFINED, Value};
 use super::{MAX_PHIS, op::Op};
 
 /// Rewrites registers to values. Returns the width and the block of each value, or `None` if there
