@@ -70,6 +70,7 @@ const SWALLOWED_IN: &[(&str, &str, &[Status], &str)] = &[
     ("dropped transfers", "cuCtxPushCurrent_v2", &[], ASKED),
     ("host functions", "cuCtxGetCurrent", &[], TAIL),
     ("host functions", "cuCtxPushCurrent_v2", &[], TAIL),
+    ("legacy stream", "cuCtxGetCurrent", &[], DROP),
     ("per-thread stream", "cuCtxGetCurrent", &[], TAIL),
     ("per-thread stream", "cuCtxPushCurrent_v2", &[], TAIL),
     ("large copies", "cuCtxGetCurrent", &[], FEWER),
