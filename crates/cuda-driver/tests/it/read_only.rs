@@ -1,8 +1,11 @@
 //! Writes to memory that was passed as read-only, which the software device reports.
 
+use std::sync::Mutex;
+
 use cuda_driver::launch::Using;
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, ReportKind};
+use cuda_sys::LaunchUse;
 
 use crate::support::{Bench, software};
 
@@ -108,4 +111,32 @@ fn the_check_is_off_by_default() {
     unsafe { stream.launch(&touch, LaunchConfig::new(1, 1), (&mut x, &y, &z)) }.unwrap();
     assert_eq!(reports(&bench, &stream), []);
     assert_eq!(z.to_vec().unwrap(), [1, 0, 0, 0]);
+}
+
+#[test]
+fn a_driver_can_ask_for_the_memory_of_each_launch() {
+    static RECEIVED: Mutex<Vec<LaunchUse>> = Mutex::new(Vec::new());
+    let simulator = Builder::new().build().unwrap();
+    let library = simulator.library().unwrap();
+    let library = library.with_launch_uses(|uses| RECEIVED.lock().unwrap().extend(uses));
+    let driver = Driver::new(library).unwrap();
+    let context = driver.device(0).unwrap().primary_context().unwrap();
+    let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+    let module = Module::load(&context, &Ptx::new(KERNEL).unwrap()).unwrap();
+    let touch = module.function("touch").unwrap();
+    let [mut x, mut y, mut z] = buffers(&stream);
+    let addresses = [x.as_raw(), y.as_raw(), z.as_raw()];
+    let args = (&mut x, y.as_raw(), &mut z);
+    let args = Using::new(args, (&mut y,));
+    // SAFETY: the kernel writes the buffers.
+    unsafe { stream.launch(&touch, LaunchConfig::new(1, 1), args) }.unwrap();
+    stream.synchronize().unwrap();
+    let written = |argument, index: usize| LaunchUse {
+        argument,
+        address: addresses[index],
+        bytes: 16,
+        is_written: true,
+    };
+    let expected = [written(1, 0), written(3, 2), written(0, 1)];
+    assert_eq!(*RECEIVED.lock().unwrap(), expected);
 }
