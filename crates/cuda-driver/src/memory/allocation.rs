@@ -313,20 +313,7 @@ impl Source {
     pub(crate) fn take_back(self, block: Block) -> Result<(), DriverError> {
         match self {
             Self::Nothing => Ok(()),
-            Self::Ordered => {
-                let owner = block.behind_all()?;
-                let queueing = owner.queueing()?;
-                let _relaxed = owner.driver().relaxed();
-                // SAFETY: the memory must be allocated and must not be used afterwards ← the block
-                // owns it, and the stream has just been made to wait for every use on another
-                // stream.
-                unsafe {
-                    call!(
-                        owner.driver(),
-                        cuMemFreeAsync(block.address, queueing.raw())
-                    )
-                }
-            }
+            Self::Ordered => block.free_in_order(),
             Self::Plain | Self::Managed => {
                 let owner = block.behind_all()?;
                 owner.state().synchronize(owner.context())?;
@@ -371,6 +358,17 @@ impl Block {
         } else {
             Some(source)
         }
+    }
+
+    /// `cuMemFreeAsync()`—Queues the free of stream-ordered memory on the owning stream, after all
+    /// uses.
+    pub(crate) fn free_in_order(self) -> Result<(), DriverError> {
+        let owner = self.behind_all()?;
+        let queueing = owner.queueing()?;
+        let _relaxed = owner.driver().relaxed();
+        // SAFETY: the memory must be allocated and must not be used afterwards ← the block owns it,
+        // and the stream has just been made to wait for every use on another stream.
+        unsafe { call!(owner.driver(), cuMemFreeAsync(self.address, queueing.raw())) }
     }
 
     /// Frees an ordinary allocation after all uses.

@@ -7,6 +7,7 @@
 /// If there is a gap, during compilation: the derive macro calls it in constants only.
 #[doc(hidden)]
 #[track_caller]
+#[allow(clippy::panic, reason = "it runs during compilation only")]
 pub const fn expect_no_gap(title: &str, before: &str, end: usize, after: &str, start: usize) {
     if start > end {
         let mut text = Text::about(title, end, start - end);
@@ -27,6 +28,7 @@ pub const fn expect_no_gap(title: &str, before: &str, end: usize, after: &str, s
 /// If there is a gap, during compilation: the derive macro calls it in constants only.
 #[doc(hidden)]
 #[track_caller]
+#[allow(clippy::panic, reason = "it runs during compilation only")]
 pub const fn expect_no_end_gap(title: &str, before: &str, end: usize, size: usize) {
     if size > end {
         let mut text = Text::about(title, end, size - end);

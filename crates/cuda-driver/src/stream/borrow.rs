@@ -59,13 +59,14 @@ impl Stream {
         unsafe { expect_context(context, raw) }?;
         // SAFETY: as above.
         let status = unsafe { capturing::status_of(driver, raw) }?;
-        // SAFETY: as above.
-        let flags = unsafe { flags_of(driver, raw) }?;
         if status != CaptureStatus::Inactive {
             return Err(Error::Capturing {
                 what: "borrowing a stream that other code captures",
             });
         }
+        // This call would invalidate a capture of the stream.
+        // SAFETY: as above.
+        let flags = unsafe { flags_of(driver, raw) }?;
         let is_blocking = !flags.contains(StreamFlags::NON_BLOCKING);
         // SAFETY: the stream must be alive as long as `owner` exists ← the caller guarantees it.
         let handle = unsafe { Handle::foreign(driver, SendPtr(raw), owner) };

@@ -8,7 +8,7 @@ use cuda_driver::memory::{MemoryPool, PoolAccess, PoolReuse};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use crate::support::{Bench, COPY, everywhere, skip, software};
+use crate::support::{Bench, COPY, count_calls, everywhere, skip, software};
 
 /// Returns the benches whose device has memory pools.
 #[track_caller]
@@ -184,4 +184,30 @@ fn pool_allocates_on_default_stream_of_other_context() {
         });
         assert_eq!(words.unwrap(), [0; 8], "{}", bench.name);
     }
+}
+
+/// Driver 580 crashes or hangs if memory is freed after its pool was destroyed.
+#[test]
+fn a_pool_is_destroyed_after_its_buffers() {
+    let bench = software(Builder::new());
+    let simulator = bench.simulator.as_ref().unwrap();
+    let destroyed = || count_calls(simulator, "cuMemPoolDestroy");
+    let stream = bench.stream();
+    let pool = MemoryPool::new(bench.context.device()).unwrap();
+    let buffer = DeviceBuffer::<u32>::zeroed_in(&pool, &stream, 100).unwrap();
+    pool.close().unwrap();
+    assert_eq!(destroyed(), 0);
+    assert_eq!(buffer.to_vec().unwrap(), [0; 100]);
+    drop(buffer);
+    assert_eq!(destroyed(), 1);
+
+    // Buffers that name no pool may have the memory of one that was current.
+    let pool = MemoryPool::new(bench.context.device()).unwrap();
+    pool.make_current().unwrap();
+    let buffer = DeviceBuffer::<u32>::zeroed(&stream, 100).unwrap();
+    drop(pool);
+    drop(buffer);
+    assert_eq!(destroyed(), 1);
+    let default = bench.context.device().default_memory_pool().unwrap();
+    assert!(default.is_current().unwrap());
 }

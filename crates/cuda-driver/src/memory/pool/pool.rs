@@ -1,8 +1,10 @@
 //! The type [`MemoryPool`].
 
 use std::fmt;
+use std::mem;
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cuda_sys::{
     CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocation_st__bindgen_ty_1,
@@ -14,14 +16,15 @@ use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
 use crate::memory::allocator::{Allocator, sealed};
-use crate::memory::{Memory, Source};
+use crate::memory::{Block, Memory, Reclaim, Source};
 use crate::stream::Stream;
 
 /// A pool of memory on a device. Cloning it returns another handle to the same pool.
 ///
 /// Each device has a pool from the start, its [default pool](Device::default_memory_pool). A pool
-/// that the program created is destroyed with its last handle. Memory that is allocated from it
-/// stays allocated until it is freed.
+/// that the program created is destroyed when its last handle is dropped and the last buffer that
+/// was allocated from it is freed. A pool that was [current](Self::make_current) is never destroyed,
+/// because buffers that do not name it may have its memory.
 ///
 /// ```
 /// use cuda_driver::DeviceBuffer;
@@ -42,6 +45,8 @@ pub struct MemoryPool(Arc<Inner>);
 struct Inner {
     owner: Owner,
     device: Device,
+    /// Whether the pool may have been the current pool of its device.
+    was_current: AtomicBool,
 }
 
 enum Owner {
@@ -56,9 +61,8 @@ impl Destroy for RawPool {
     type Raw = SendPtr<CUmemPoolHandle_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the pool must be alive ← the handle owns it. Memory that is allocated from the
-        // pool stays allocated, and a device whose current pool this is uses its default pool
-        // again.
+        // SAFETY: the pool must be alive, and its memory freed ← the handle owns it, buffers keep
+        // it, and a pool that was current is never destroyed.
         unsafe { call!(driver, cuMemPoolDestroy(raw.0)) }
     }
 }
@@ -83,6 +87,7 @@ impl Device {
         Ok(MemoryPool(Arc::new(Inner {
             owner: Owner::Default(SendPtr(raw)),
             device: self.clone(),
+            was_current: AtomicBool::new(false),
         })))
     }
 }
@@ -131,6 +136,7 @@ impl MemoryPool {
         Ok(Self(Arc::new(Inner {
             owner: Owner::Made(handle),
             device: device.clone(),
+            was_current: AtomicBool::new(false),
         })))
     }
 
@@ -143,18 +149,17 @@ impl MemoryPool {
     /// Returns the raw pool. It stays alive as long as a handle to it.
     #[must_use]
     pub fn as_raw(&self) -> CUmemoryPool {
-        match &self.0.owner {
-            Owner::Made(handle) => handle.raw().0,
-            Owner::Default(raw) => raw.0,
-        }
+        self.0.as_raw()
     }
 
     /// `cuDeviceSetMemPool()`—Makes this the pool from which buffers on its device are allocated
     /// unless another pool is named. When the last handle of this pool is dropped, the default pool
-    /// becomes current again.
+    /// becomes current again. A pool that was current is never destroyed: a few KiB of the driver
+    /// stay allocated.
     #[doc(alias = "cuDeviceSetMemPool")]
     pub fn make_current(&self) -> Result<()> {
         let device = self.device();
+        self.0.was_current.store(true, Ordering::Release);
         // SAFETY: the pool must be alive ← it is borrowed.
         Ok(unsafe {
             call!(
@@ -184,16 +189,70 @@ impl MemoryPool {
 /// Destruction.
 impl MemoryPool {
     /// `cuMemPoolDestroy()`—Drops this handle. If it was the last one of a pool that the program
-    /// created, destroys the pool and returns the result of the driver, which a drop would swallow.
+    /// created, and no buffer has memory of the pool, destroys the pool and returns the result of
+    /// the driver, which a drop would swallow.
     ///
-    /// Memory that is allocated from the pool stays allocated.
+    /// A buffer of the pool keeps it alive. Otherwise driver 580 crashes or hangs when the buffer is
+    /// freed.
     #[doc(alias = "cuMemPoolDestroy")]
     #[doc(alias = "cudaMemPoolDestroy")]
     pub fn close(self) -> Result<()> {
-        match Arc::into_inner(self.0).map(|inner| inner.owner) {
-            Some(Owner::Made(handle)) => Ok(handle.close()?),
-            Some(Owner::Default(_)) | None => Ok(()),
+        Arc::into_inner(self.0).map_or(Ok(()), |mut inner| Ok(inner.end()?))
+    }
+}
+
+impl Inner {
+    fn as_raw(&self) -> CUmemoryPool {
+        match &self.owner {
+            Owner::Made(handle) => handle.raw().0,
+            Owner::Default(raw) => raw.0,
         }
+    }
+
+    /// Destroys the pool if the program created it and it was never current. If it is current, the
+    /// default pool becomes current.
+    fn end(&mut self) -> Result<(), DriverError> {
+        let raw = SendPtr(self.as_raw());
+        let Owner::Made(handle) = mem::replace(&mut self.owner, Owner::Default(raw)) else {
+            return Ok(());
+        };
+        if !*self.was_current.get_mut() {
+            return handle.close();
+        }
+        handle.abandon();
+        let (driver, device) = (self.device.driver(), self.device.as_raw());
+        let mut current = ptr::null_mut();
+        // SAFETY: the pointer must be writable ← it points to a local variable.
+        unsafe { call!(driver, cuDeviceGetMemPool(&raw mut current, device)) }?;
+        if current != raw.0 {
+            return Ok(());
+        }
+        let mut default = ptr::null_mut();
+        // SAFETY: the pointer must be writable ← it points to a local variable.
+        unsafe { call!(driver, cuDeviceGetDefaultMemPool(&raw mut default, device)) }?;
+        // SAFETY: the pool must be alive ← the default pool always is.
+        unsafe { call!(driver, cuDeviceSetMemPool(device, default)) }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if *self.was_current.get_mut() {
+            // A drop cannot report an error; `close` does.
+            let _ = self.end();
+        }
+    }
+}
+
+/// The memory of a pool keeps the pool alive.
+impl Reclaim for Inner {
+    fn reclaim(self: Arc<Self>, block: Block) -> Result<(), DriverError> {
+        block.free_in_order()
+    }
+
+    fn disown(self: Arc<Self>, _: &Block) {
+        // Other code frees the memory at any later time.
+        mem::forget(self);
     }
 }
 
@@ -229,9 +288,10 @@ impl sealed::Allocate for MemoryPool {
             )
         }
         .map_err(|error| Error::of_allocation(error, bytes))?;
+        let pool: Arc<dyn Reclaim> = Arc::<Inner>::clone(&self.0);
         // SAFETY: the memory must be stream-ordered memory that no other code frees ← it was
         // allocated just now.
-        let memory = unsafe { Memory::of_source(owner, address, bytes, Source::Ordered) };
+        let memory = unsafe { Memory::of_source(owner, address, bytes, Source::Other(pool)) };
         Ok(sealed::Allocated(memory))
     }
 }

@@ -136,7 +136,10 @@ impl Call {
     }
 
     fn stream_get_flags(&self, stream: Out<CUstream_st>, flags: Out<c_uint>) -> Status {
-        flags.set(self.stream(stream.handle())?.flags)
+        let stream = self.stream(stream.handle())?;
+        // Seen on driver 580 (H100): the call invalidates the capture.
+        self.uncapturable(&stream)?;
+        flags.set(stream.flags)
     }
 
     fn stream_get_priority(&self, stream: Out<CUstream_st>, priority: Out<c_int>) -> Status {
