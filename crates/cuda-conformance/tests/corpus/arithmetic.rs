@@ -80,9 +80,9 @@ fn single_precision() {
         .iter()
         .map(|pair| pair.map(|v| v as f32))
         .collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
-        let output: Vec<[u32; 24]> = unsafe { bench.map(&SOURCE, "single", &input) };
+        let output: Vec<[u32; 24]> = unsafe { fixture.map(&SOURCE, "single", &input) };
         for ([a, b], found) in input.iter().copied().zip(output) {
             let (wide_a, wide_b) = (f64::from(a), f64::from(b));
             // The product of two floats is exact in double precision.
@@ -123,7 +123,7 @@ fn single_precision() {
                     same(found[k], expected),
                     "result {k} of {a:e}, {b:e}: got {:e}, expected {expected:e}, on {}",
                     f32::from_bits(found[k]),
-                    bench.name
+                    fixture.name
                 );
             }
             // The smallest float that is not below 1 / `b`, which its product with `b` shows.
@@ -164,9 +164,9 @@ fn next_after(a: f32, b: f32) -> f32 {
 #[test]
 fn double_precision() {
     let input = pairs(51);
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
-        let output: Vec<[u64; 12]> = unsafe { bench.map(&SOURCE, "twice", &input) };
+        let output: Vec<[u64; 12]> = unsafe { fixture.map(&SOURCE, "twice", &input) };
         for ([a, b], found) in input.iter().copied().zip(output) {
             let zeros = a == 0.0 && b == 0.0;
             let expected = [
@@ -196,7 +196,7 @@ fn double_precision() {
                 assert!(
                     found[k] == expected.to_bits() || (value.is_nan() && expected.is_nan()),
                     "result {k} of {a:e}, {b:e}: got {value:e}, expected {expected:e}, on {}",
-                    bench.name
+                    fixture.name
                 );
             }
         }
@@ -211,9 +211,9 @@ fn conversions() {
         .map(|_| (random.f64() - 0.5) * f64::from(random.i32(-10..70)).exp2())
         .collect();
     input.extend(EDGES.iter().filter(|edge| !edge.is_nan()));
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
-        let output: Vec<[u64; 20]> = unsafe { bench.map(&SOURCE, "convert", &input) };
+        let output: Vec<[u64; 20]> = unsafe { fixture.map(&SOURCE, "convert", &input) };
         for (d, found) in input.iter().copied().zip(output) {
             let f = d as f32;
             let bits = |value: f32| u64::from(value.to_bits());
@@ -247,7 +247,7 @@ fn conversions() {
                 expected[1] = bits(f);
                 expected[2] = bits(f);
             }
-            assert_eq!(found, expected, "{d:e} on {}", bench.name);
+            assert_eq!(found, expected, "{d:e} on {}", fixture.name);
         }
     }
 }

@@ -25,18 +25,23 @@ fn tiles_are_copied_while_others_are_added() {
             })
         })
         .collect();
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "pipelined");
-        let (values, mut sums) = (bench.upload(&input), bench.zeroed::<i32>(128));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "pipelined");
+        let (values, mut sums) = (fixture.upload(&input), fixture.zeroed::<i32>(128));
         let config = LaunchConfig::new(1, 128);
         // SAFETY: the kernel reads 8 tiles of 128 ints and writes 128.
         unsafe {
-            bench
+            fixture
                 .stream
                 .launch(&kernel, config, (&values, &mut sums, 8_u32))
         }
         .unwrap();
-        assert_eq!(bench.values(&sums, "pipelined"), expected, "{}", bench.name);
+        assert_eq!(
+            fixture.values(&sums, "pipelined"),
+            expected,
+            "{}",
+            fixture.name
+        );
     }
 }
 
@@ -48,13 +53,23 @@ fn bytes_without_a_source_are_zero() {
         .enumerate()
         .map(|(at, &byte)| if at % 8 < 5 { byte } else { 0 })
         .collect();
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "filled");
-        let (values, mut bytes) = (bench.upload(&input), bench.zeroed::<u8>(256));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "filled");
+        let (values, mut bytes) = (fixture.upload(&input), fixture.zeroed::<u8>(256));
         let config = LaunchConfig::new(1, 32);
         // SAFETY: the kernel reads 256 bytes and writes 256 bytes.
-        unsafe { bench.stream.launch(&kernel, config, (&values, &mut bytes)) }.unwrap();
-        assert_eq!(bench.values(&bytes, "filled"), expected, "{}", bench.name);
+        unsafe {
+            fixture
+                .stream
+                .launch(&kernel, config, (&values, &mut bytes))
+        }
+        .unwrap();
+        assert_eq!(
+            fixture.values(&bytes, "filled"),
+            expected,
+            "{}",
+            fixture.name
+        );
     }
 }
 
@@ -65,17 +80,17 @@ fn barriers_wait_for_copies() {
         .chunks(512)
         .flat_map(|block| block.iter().rev().map(|value| value + 1))
         .collect();
-    for bench in everywhere() {
-        let kernel = bench.kernel(&BARRIER, "barrier_copy");
-        let (values, mut out) = (bench.upload(&input), bench.zeroed::<i32>(3 * 512));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&BARRIER, "barrier_copy");
+        let (values, mut out) = (fixture.upload(&input), fixture.zeroed::<i32>(3 * 512));
         let config = LaunchConfig::new(3, 128);
         // SAFETY: each block reads 512 ints and writes 512 ints.
-        unsafe { bench.stream.launch(&kernel, config, (&values, &mut out)) }.unwrap();
+        unsafe { fixture.stream.launch(&kernel, config, (&values, &mut out)) }.unwrap();
         assert_eq!(
-            bench.values(&out, "barrier_copy"),
+            fixture.values(&out, "barrier_copy"),
             expected,
             "{}",
-            bench.name
+            fixture.name
         );
     }
 }
@@ -87,15 +102,15 @@ fn bulk_copies_move_whole_blocks() {
         .map(|word| word as f32)
         .collect();
     let expected: Vec<f32> = input.iter().map(|value| value * 2.0).collect();
-    for bench in everywhere() {
-        if bench.context.device().compute_capability().unwrap().major < 9 {
+    for fixture in everywhere() {
+        if fixture.context.device().compute_capability().unwrap().major < 9 {
             continue;
         }
-        let kernel = bench.kernel(&SOURCE, "bulk");
-        let (values, mut out) = (bench.upload(&input), bench.zeroed::<f32>(4 * 1024));
+        let kernel = fixture.kernel(&SOURCE, "bulk");
+        let (values, mut out) = (fixture.upload(&input), fixture.zeroed::<f32>(4 * 1024));
         let config = LaunchConfig::new(4, 64);
         // SAFETY: each block reads 1024 floats and writes 1024 floats.
-        unsafe { bench.stream.launch(&kernel, config, (&values, &mut out)) }.unwrap();
-        assert_eq!(bench.values(&out, "bulk"), expected, "{}", bench.name);
+        unsafe { fixture.stream.launch(&kernel, config, (&values, &mut out)) }.unwrap();
+        assert_eq!(fixture.values(&out, "bulk"), expected, "{}", fixture.name);
     }
 }

@@ -14,18 +14,18 @@ fn histogram_in_shared_memory_and_then_in_global() {
     for value in &input {
         expected[usize::from(value % 64)] += 1;
     }
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "histogram");
-        let (values, mut bins) = (bench.upload(&input), bench.zeroed::<u32>(64));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "histogram");
+        let (values, mut bins) = (fixture.upload(&input), fixture.zeroed::<u32>(64));
         let config = LaunchConfig::new(6, 128);
         // SAFETY: the kernel reads below n and adds to 64 bins ← the buffers have that many.
         unsafe {
-            bench
+            fixture
                 .stream
                 .launch(&kernel, config, (&values, &mut bins, 10_000_u32))
         }
         .unwrap();
-        assert_eq!(bench.values(&bins, "histogram"), expected);
+        assert_eq!(fixture.values(&bins, "histogram"), expected);
     }
 }
 
@@ -36,14 +36,19 @@ fn histogram_in_shared_memory_and_then_in_global() {
 /// The kernel must be `(const T *in, T *out, unsigned n)`, read elements below `n` and write only
 /// elements of `out`.
 unsafe fn in_place<T: DeviceRepr>(name: &str, input: &[T], start: &[T], check: impl Fn(&[T])) {
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, name);
-        let (values, mut out) = (bench.upload(input), bench.upload(start));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, name);
+        let (values, mut out) = (fixture.upload(input), fixture.upload(start));
         let n = u32::try_from(input.len()).unwrap();
         let config = LaunchConfig::for_num_elems(n).unwrap();
         // SAFETY: the kernel has this signature ← the caller's contract.
-        unsafe { bench.stream.launch(&kernel, config, (&values, &mut out, n)) }.unwrap();
-        check(&bench.values(&out, name));
+        unsafe {
+            fixture
+                .stream
+                .launch(&kernel, config, (&values, &mut out, n))
+        }
+        .unwrap();
+        check(&fixture.values(&out, name));
     }
 }
 
@@ -113,20 +118,20 @@ fn sums_of_floats_and_doubles() {
     let mut random = numbers(24);
     let input: Vec<i32> = (0..1000).map(|_| random.i32(-1000..1000)).collect();
     let sum: i32 = input.iter().sum();
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "sums");
-        let values = bench.upload(&input);
-        let (mut single, mut double) = (bench.zeroed::<f32>(2), bench.zeroed::<f64>(2));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "sums");
+        let values = fixture.upload(&input);
+        let (mut single, mut double) = (fixture.zeroed::<f32>(2), fixture.zeroed::<f64>(2));
         let args = (&values, &mut single, &mut double, 1000_u32);
         // SAFETY: the kernel reads below n ← 1000, and adds to two elements of each output ← 2.
         unsafe {
-            bench
+            fixture
                 .stream
                 .launch(&kernel, LaunchConfig::for_num_elems(1000).unwrap(), args)
         }
         .unwrap();
-        assert_eq!(bench.values(&single, "sums"), [sum as f32 * 0.25; 2]);
-        assert_eq!(bench.values(&double, "sums"), [f64::from(sum) * 0.125; 2]);
+        assert_eq!(fixture.values(&single, "sums"), [sum as f32 * 0.25; 2]);
+        assert_eq!(fixture.values(&double, "sums"), [f64::from(sum) * 0.125; 2]);
     }
 }
 
@@ -134,11 +139,11 @@ fn sums_of_floats_and_doubles() {
 fn tickets_and_the_last_block() {
     let mut random = numbers(25);
     let input: Vec<i32> = (0..900).map(|_| random.i32(-1000..1000)).collect();
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "last_block");
-        let values = bench.upload(&input);
-        let (mut tickets, mut partial) = (bench.zeroed::<i32>(901), bench.zeroed::<i32>(10));
-        let (mut count, mut total) = (bench.zeroed::<u32>(1), bench.zeroed::<i32>(1));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "last_block");
+        let values = fixture.upload(&input);
+        let (mut tickets, mut partial) = (fixture.zeroed::<i32>(901), fixture.zeroed::<i32>(10));
+        let (mut count, mut total) = (fixture.zeroed::<u32>(1), fixture.zeroed::<i32>(1));
         let args = (
             &values,
             &mut tickets,
@@ -150,14 +155,14 @@ fn tickets_and_the_last_block() {
         // SAFETY: n is 900: `tickets` has one more element, `partial` one for each of 10 blocks,
         // and the others one.
         unsafe {
-            bench
+            fixture
                 .stream
                 .launch(&kernel, LaunchConfig::new(10, 96), args)
         }
         .unwrap();
-        assert_eq!(bench.values(&total, "total"), [input.iter().sum::<i32>()]);
-        assert_eq!(bench.values(&count, "count"), [10]);
-        let mut tickets = bench.values(&tickets, "tickets");
+        assert_eq!(fixture.values(&total, "total"), [input.iter().sum::<i32>()]);
+        assert_eq!(fixture.values(&count, "count"), [10]);
+        let mut tickets = fixture.values(&tickets, "tickets");
         assert_eq!(tickets.pop(), Some(900));
         tickets.sort_unstable();
         assert!(tickets.iter().copied().eq(0..900));
@@ -166,13 +171,18 @@ fn tickets_and_the_last_block() {
 
 #[test]
 fn lock_between_blocks() {
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "spin_lock");
-        let (mut lock, mut counter) = (bench.zeroed::<i32>(1), bench.zeroed::<i32>(1));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "spin_lock");
+        let (mut lock, mut counter) = (fixture.zeroed::<i32>(1), fixture.zeroed::<i32>(1));
         let args = (&mut lock, &mut counter, 50_u32);
         // SAFETY: the kernel writes one element of each buffer.
-        unsafe { bench.stream.launch(&kernel, LaunchConfig::new(4, 64), args) }.unwrap();
-        assert_eq!(bench.values(&counter, "spin_lock"), [4 * 2 * 50]);
-        assert_eq!(bench.values(&lock, "spin_lock"), [0]);
+        unsafe {
+            fixture
+                .stream
+                .launch(&kernel, LaunchConfig::new(4, 64), args)
+        }
+        .unwrap();
+        assert_eq!(fixture.values(&counter, "spin_lock"), [4 * 2 * 50]);
+        assert_eq!(fixture.values(&lock, "spin_lock"), [0]);
     }
 }

@@ -17,28 +17,28 @@ fn input(seed: u64, len: usize, below: i32) -> Vec<i32> {
 fn reduction_in_shared_memory() {
     let input = input(10, 1000, 1 << 20);
     let expected: Vec<i32> = input.chunks(128).map(|block| block.iter().sum()).collect();
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "reduce_shared");
-        let (values, mut sums) = (bench.upload(&input), bench.zeroed::<i32>(8));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "reduce_shared");
+        let (values, mut sums) = (fixture.upload(&input), fixture.zeroed::<i32>(8));
         // SAFETY: the kernel reads below n ← 1000, and writes an element for each block ← 8.
         unsafe {
-            bench.stream.launch(
+            fixture.stream.launch(
                 &kernel,
                 LaunchConfig::new(8, 128),
                 (&values, &mut sums, 1000_u32),
             )
         }
         .unwrap();
-        assert_eq!(bench.values(&sums, "reduce_shared"), expected);
+        assert_eq!(fixture.values(&sums, "reduce_shared"), expected);
     }
 }
 
 #[test]
 fn shuffles_of_each_kind() {
     let input = input(11, 256, 1 << 20);
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires, and there are whole blocks.
-        let output: Vec<[i32; 8]> = unsafe { bench.map(&SOURCE, "shuffles", &input) };
+        let output: Vec<[i32; 8]> = unsafe { fixture.map(&SOURCE, "shuffles", &input) };
         for (i, found) in output.iter().enumerate() {
             let (warp, lane) = (&input[i / 32 * 32..][..32], i % 32);
             let sum = warp.iter().sum();
@@ -53,7 +53,7 @@ fn shuffles_of_each_kind() {
                 warp[lane ^ 7],
                 warp[up] + up as i32,
             ];
-            assert_eq!(*found, expected, "lane {lane} on {}", bench.name);
+            assert_eq!(*found, expected, "lane {lane} on {}", fixture.name);
         }
     }
 }
@@ -70,9 +70,9 @@ fn scan() {
             })
         })
         .collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
-        let output: Vec<i32> = unsafe { bench.map(&SOURCE, "scan", &input) };
+        let output: Vec<i32> = unsafe { fixture.map(&SOURCE, "scan", &input) };
         assert_eq!(output, expected);
     }
 }
@@ -84,18 +84,18 @@ fn softmax() {
     let (rows, columns) = (5, 300);
     let mut random = numbers(13);
     let input: Vec<f32> = (0..rows * columns).map(|_| random.f32() * 20.0).collect();
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "softmax");
-        let (values, mut output) = (bench.upload(&input), bench.zeroed::<f32>(input.len()));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "softmax");
+        let (values, mut output) = (fixture.upload(&input), fixture.zeroed::<f32>(input.len()));
         let config = LaunchConfig::new(rows as u32, 128);
         // SAFETY: each block accesses its row of `columns` only ← the buffers have rows * columns.
         unsafe {
-            bench
+            fixture
                 .stream
                 .launch(&kernel, config, (&values, &mut output, columns as u32))
         }
         .unwrap();
-        let output = bench.values(&output, "softmax");
+        let output = fixture.values(&output, "softmax");
         for (row, found) in input.chunks(columns).zip(output.chunks(columns)) {
             let sum: f64 = row.iter().map(|x| f64::from(*x).exp()).sum();
             for (x, found) in row.iter().zip(found) {
@@ -113,9 +113,9 @@ fn votes_of_whole_warps_and_of_some_lanes() {
         .enumerate()
         .map(|(i, value)| if i < 32 { 5 } else { value })
         .collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires, and there are whole blocks.
-        let output: Vec<[u32; 8]> = unsafe { bench.map(&SOURCE, "votes", &input) };
+        let output: Vec<[u32; 8]> = unsafe { fixture.map(&SOURCE, "votes", &input) };
         for (i, found) in output.iter().enumerate() {
             let (warp, me) = (&input[i / 32 * 32..][..32], input[i]);
             let lanes = |is: &dyn Fn(i32) -> bool| {
@@ -131,7 +131,7 @@ fn votes_of_whole_warps_and_of_some_lanes() {
                 expected[6] = *warp.iter().find(|v| odd(**v)).unwrap() as u32;
                 expected[7] = lanes(&|v| odd(v) && v & 6 == me & 6);
             }
-            assert_eq!(*found, expected, "thread {i} on {}", bench.name);
+            assert_eq!(*found, expected, "thread {i} on {}", fixture.name);
         }
     }
 }
@@ -143,9 +143,9 @@ fn barriers_that_count() {
         .enumerate()
         .map(|(i, value)| if i < 128 { value / 2 + 10 } else { value })
         .collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires, and there are whole blocks.
-        let output: Vec<[i32; 4]> = unsafe { bench.map(&SOURCE, "barrier_votes", &input) };
+        let output: Vec<[i32; 4]> = unsafe { fixture.map(&SOURCE, "barrier_votes", &input) };
         for (i, found) in output.iter().enumerate() {
             let block = &input[i / 128 * 128..][..128];
             let count = |is: &dyn Fn(i32) -> bool| block.iter().filter(|v| is(**v)).count() as i32;
@@ -162,7 +162,7 @@ fn barriers_that_count() {
                 i32::from(found[2] != 0),
                 found[3],
             ];
-            assert_eq!(found, expected, "thread {i} on {}", bench.name);
+            assert_eq!(found, expected, "thread {i} on {}", fixture.name);
         }
     }
 }
@@ -170,9 +170,9 @@ fn barriers_that_count() {
 #[test]
 fn cooperative_groups() {
     let input = input(16, 256, 100);
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires, and there are whole blocks.
-        let output: Vec<[i32; 4]> = unsafe { bench.map(&SOURCE, "groups", &input) };
+        let output: Vec<[i32; 4]> = unsafe { fixture.map(&SOURCE, "groups", &input) };
         for (i, found) in output.iter().enumerate() {
             let tile = &input[i / 8 * 8..][..8];
             let any = i32::from(tile.iter().any(|v| *v > 90));
@@ -182,7 +182,7 @@ fn cooperative_groups() {
                 (i % 8 * 100 + i % 128 / 8) as i32,
                 any * 2 + all,
             ];
-            assert_eq!(found[..3], expected, "thread {i} on {}", bench.name);
+            assert_eq!(found[..3], expected, "thread {i} on {}", fixture.name);
             // The lanes that are converged in a branch may be only some of those that take it: a
             // GPU may run a branch in parts.
             let warp = i / 32 * 32;
@@ -191,7 +191,7 @@ fn cooperative_groups() {
             if input[i] % 3 == 0 {
                 assert!((1..=takers(&input[warp..][..32])).contains(&size));
                 assert!(rank < size && rank <= takers(&input[warp..i]));
-                if bench.simulator.is_some() {
+                if fixture.simulator.is_some() {
                     assert_eq!(
                         (size, rank),
                         (takers(&input[warp..][..32]), takers(&input[warp..i]))
@@ -207,9 +207,9 @@ fn cooperative_groups() {
 #[test]
 fn named_barriers_between_halves_of_a_block() {
     let input = input(17, 512, 1 << 20);
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires, and there are whole blocks.
-        let output: Vec<i32> = unsafe { bench.map(&SOURCE, "relay", &input) };
+        let output: Vec<i32> = unsafe { fixture.map(&SOURCE, "relay", &input) };
         for (i, found) in output.iter().enumerate() {
             let (block, t) = (i / 128 * 128, i % 128);
             let taken = if t < 64 {
@@ -217,7 +217,7 @@ fn named_barriers_between_halves_of_a_block() {
             } else {
                 input[block + 127 - t] * 2
             };
-            assert_eq!(*found, input[i] + taken, "thread {i} on {}", bench.name);
+            assert_eq!(*found, input[i] + taken, "thread {i} on {}", fixture.name);
         }
     }
 }

@@ -44,10 +44,10 @@ fn switch_in_a_loop_with_a_way_for_each_lane() {
         .collect();
     let run = |[program, value]: &[u32; 2]| interpret(*program, value.cast_signed());
     let expected: Vec<i32> = input.iter().map(run).collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
-        let output: Vec<i32> = unsafe { bench.map(&SOURCE, "interpreter", &input) };
-        assert_eq!(output, expected, "{}", bench.name);
+        let output: Vec<i32> = unsafe { fixture.map(&SOURCE, "interpreter", &input) };
+        assert_eq!(output, expected, "{}", fixture.name);
     }
 }
 
@@ -64,10 +64,10 @@ fn recursion() {
         }
     };
     let expected: Vec<u64> = input.iter().map(value).collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
-        let output: Vec<u64> = unsafe { bench.map(&SOURCE, "recursion", &input) };
-        assert_eq!(output, expected, "{}", bench.name);
+        let output: Vec<u64> = unsafe { fixture.map(&SOURCE, "recursion", &input) };
+        assert_eq!(output, expected, "{}", fixture.name);
     }
 }
 
@@ -82,19 +82,19 @@ fn function_pointers() {
     };
     let value = |v: &i32| apply(*v, (*v).into(), apply(v >> 2, 7.0, (*v).into()));
     let expected: Vec<f64> = input.iter().map(value).collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
-        let output: Vec<f64> = unsafe { bench.map(&SOURCE, "pointers", &input) };
-        assert_eq!(output, expected, "{}", bench.name);
+        let output: Vec<f64> = unsafe { fixture.map(&SOURCE, "pointers", &input) };
+        assert_eq!(output, expected, "{}", fixture.name);
     }
 }
 
 #[test]
 fn local_arrays() {
     let input: Vec<u32> = (0..300_u32).map(|i| i.wrapping_mul(77_777_777)).collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
-        let output: Vec<[u32; 16]> = unsafe { bench.map(&SOURCE, "local_arrays", &input) };
+        let output: Vec<[u32; 16]> = unsafe { fixture.map(&SOURCE, "local_arrays", &input) };
         for (seed, found) in input.iter().zip(output) {
             let mut seed = *seed;
             let mut expected: [u32; 16] = std::array::from_fn(|_| {
@@ -102,7 +102,7 @@ fn local_arrays() {
                 seed >> 8
             });
             expected.sort_unstable();
-            assert_eq!(found, expected, "{}", bench.name);
+            assert_eq!(found, expected, "{}", fixture.name);
         }
     }
 }
@@ -117,11 +117,11 @@ fn loops_of_different_lengths() {
         if count == 200 { 0 } else { count }
     };
     let expected: Vec<u32> = input.iter().map(steps).collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires; elements that it does not write
         // stay 0.
-        let output: Vec<u32> = unsafe { bench.map(&SOURCE, "collatz", &input) };
-        assert_eq!(output, expected, "{}", bench.name);
+        let output: Vec<u32> = unsafe { fixture.map(&SOURCE, "collatz", &input) };
+        assert_eq!(output, expected, "{}", fixture.name);
     }
 }
 
@@ -129,12 +129,12 @@ fn loops_of_different_lengths() {
 #[test]
 fn printf() {
     let input = [-7, 0, 1, 255, 1000];
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
-        let output: Vec<i32> = unsafe { bench.map(&SOURCE, "prints", &input) };
+        let output: Vec<i32> = unsafe { fixture.map(&SOURCE, "prints", &input) };
         // On a device, printf returns the number of arguments.
-        assert_eq!(output, [7; 5], "{}", bench.name);
-        let Some(simulator) = &bench.simulator else {
+        assert_eq!(output, [7; 5], "{}", fixture.name);
+        let Some(simulator) = &fixture.simulator else {
             continue;
         };
         let text = String::from_utf8(simulator.take_output()).unwrap();
@@ -151,6 +151,6 @@ fn printf() {
             })
             .collect();
         expected.sort_unstable();
-        assert_eq!(lines, expected, "{}", bench.name);
+        assert_eq!(lines, expected, "{}", fixture.name);
     }
 }

@@ -11,23 +11,23 @@ const SOURCE: Source = Source::new("faults.cu", include_str!("kernels/faults.cu"
 /// Launches `name` on 8 numbers, where the second last is `culprit`. Returns the status, and the
 /// software device's description of the fault.
 fn fault<T: DeviceRepr>(name: &str, input: &[T; 8]) -> Vec<(Status, String)> {
-    let statuses = simulated().map(|bench| {
-        let kernel = bench.kernel(&SOURCE, name);
-        let (values, mut out) = (bench.upload(input), bench.zeroed::<i32>(8));
+    let statuses = simulated().map(|fixture| {
+        let kernel = fixture.kernel(&SOURCE, name);
+        let (values, mut out) = (fixture.upload(input), fixture.zeroed::<i32>(8));
         let config = LaunchConfig::new(1, 8);
         // SAFETY: some of these kernels access memory out of bounds; the software device checks
         // each access.
         unsafe {
-            bench
+            fixture
                 .stream
                 .launch(&kernel, config, (&values, &mut out, 8_u32))
         }
         .unwrap();
-        let Err(Error::Driver(error)) = bench.stream.synchronize() else {
-            panic!("{name} did not fail on {}", bench.name)
+        let Err(Error::Driver(error)) = fixture.stream.synchronize() else {
+            panic!("{name} did not fail on {}", fixture.name)
         };
         assert!(error.is_sticky());
-        let simulator = bench.simulator.as_ref().unwrap();
+        let simulator = fixture.simulator.as_ref().unwrap();
         (error.status(), simulator.fault(0).unwrap_or_default())
     });
     statuses.collect()
@@ -43,9 +43,9 @@ fn an_assertion() {
 
 #[test]
 fn an_assertion_that_holds() {
-    for bench in simulated() {
+    for fixture in simulated() {
         // SAFETY: the kernel has the signature that `map` requires.
-        let output: Vec<i32> = unsafe { bench.map(&SOURCE, "asserts", &[9, 8, 7]) };
+        let output: Vec<i32> = unsafe { fixture.map(&SOURCE, "asserts", &[9, 8, 7]) };
         assert_eq!(output, [9, 8, 7]);
     }
 }

@@ -37,10 +37,10 @@ fn half_precision() {
     ] {
         input.extend([[edge, 0x3c00], [0x3800, edge]]);
     }
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires; `ushort2` is two 16-bit
         // numbers.
-        let output: Vec<[u16; 18]> = unsafe { bench.map(&SOURCE, "half_precision", &input) };
+        let output: Vec<[u16; 18]> = unsafe { fixture.map(&SOURCE, "half_precision", &input) };
         for (bits, found) in input.iter().zip(output) {
             let [x, y] = bits.map(f16::from_bits);
             let [a, b] = [x, y].map(f64::from);
@@ -77,7 +77,7 @@ fn half_precision() {
                 up,
             ];
             let expected = expected.map(f16::to_bits);
-            assert_eq!(found, expected, "{x}, {y} on {}", bench.name);
+            assert_eq!(found, expected, "{x}, {y} on {}", fixture.name);
         }
     }
 }
@@ -85,10 +85,10 @@ fn half_precision() {
 #[test]
 fn brain_floats() {
     let input = pairs(61, |value| bf16::from_f32(value).to_bits());
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires; `ushort2` is two 16-bit
         // numbers.
-        let output: Vec<[u16; 10]> = unsafe { bench.map(&SOURCE, "brain_floats", &input) };
+        let output: Vec<[u16; 10]> = unsafe { fixture.map(&SOURCE, "brain_floats", &input) };
         for (bits, found) in input.iter().zip(output) {
             let [x, y] = bits.map(bf16::from_bits);
             let [a, b] = [x, y].map(f64::from);
@@ -108,7 +108,7 @@ fn brain_floats() {
                 bf16::from_bits(order(a, b)),
             ];
             let expected = expected.map(bf16::to_bits);
-            assert_eq!(found, expected, "{x}, {y} on {}", bench.name);
+            assert_eq!(found, expected, "{x}, {y} on {}", fixture.name);
         }
     }
 }
@@ -125,17 +125,21 @@ fn dot_product_of_halves_in_a_float() {
     let value = |bits: &u16| f16::from_bits(*bits).to_f32();
     let (flat_a, flat_b) = (a.as_flattened().iter(), b.as_flattened().iter());
     let expected: f32 = flat_a.zip(flat_b).map(|(a, b)| value(a) * value(b)).sum();
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "dot");
-        let (a, b, mut out) = (bench.upload(&a), bench.upload(&b), bench.zeroed::<f32>(1));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "dot");
+        let (a, b, mut out) = (
+            fixture.upload(&a),
+            fixture.upload(&b),
+            fixture.zeroed::<f32>(1),
+        );
         let config = LaunchConfig::new(1, 32);
         // SAFETY: the kernel reads 500 pairs ← both buffers have 500, and writes one element.
         unsafe {
-            bench
+            fixture
                 .stream
                 .launch(&kernel, config, (&a, &b, &mut out, 500_u32))
         }
         .unwrap();
-        assert_eq!(bench.values(&out, "dot"), [expected]);
+        assert_eq!(fixture.values(&out, "dot"), [expected]);
     }
 }

@@ -33,11 +33,16 @@ fn check<const N: usize>(name: &str, input: &[[u32; 2]], reference: impl Fn(u32,
 where
     [u32; N]: cuda_driver::DeviceRepr,
 {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernels here have the signature that `map` requires.
-        let output: Vec<[u32; N]> = unsafe { bench.map(&SOURCE, name, input) };
+        let output: Vec<[u32; N]> = unsafe { fixture.map(&SOURCE, name, input) };
         for ([a, b], found) in input.iter().zip(output) {
-            assert_eq!(found, reference(*a, *b), "{a:#x}, {b:#x} on {}", bench.name);
+            assert_eq!(
+                found,
+                reference(*a, *b),
+                "{a:#x}, {b:#x} on {}",
+                fixture.name
+            );
         }
     }
 }
@@ -112,10 +117,10 @@ fn double_words() {
             [a, b.max(1)]
         })
         .collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires; `ulonglong2` is two double
         // words.
-        let output: Vec<[u64; 20]> = unsafe { bench.map(&SOURCE, "int64", &input) };
+        let output: Vec<[u64; 20]> = unsafe { fixture.map(&SOURCE, "int64", &input) };
         for ([a, b], found) in input.iter().copied().zip(output) {
             let (s, t) = (a.cast_signed(), b.cast_signed());
             let expected = [
@@ -144,7 +149,7 @@ fn double_words() {
                 u64::from(s < t) + 2 * u64::from(a < b) + 4 * u64::from(s == t),
                 (a & b) ^ (a | !b),
             ];
-            assert_eq!(found, expected, "{a:#x}, {b:#x} on {}", bench.name);
+            assert_eq!(found, expected, "{a:#x}, {b:#x} on {}", fixture.name);
         }
     }
 }
@@ -155,10 +160,10 @@ fn quadruple_words() {
     let input: Vec<[u64; 4]> = (0..300)
         .map(|_| std::array::from_fn(|_| random.u64(..) >> random.u32(0..64)))
         .collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires; `Operands` is four double
         // words.
-        let output: Vec<[u64; 18]> = unsafe { bench.map(&SOURCE, "int128", &input) };
+        let output: Vec<[u64; 18]> = unsafe { fixture.map(&SOURCE, "int128", &input) };
         for (words, found) in input.iter().zip(output) {
             let [a, b] = [0, 2].map(|k| u128::from(words[k + 1]) << 64 | u128::from(words[k]));
             let by = (b & 127) as u32;
@@ -178,7 +183,7 @@ fn quadruple_words() {
                 .iter()
                 .flat_map(|result| [*result as u64, (result >> 64) as u64])
                 .collect();
-            assert_eq!(found[..], expected, "{a:#x}, {b:#x} on {}", bench.name);
+            assert_eq!(found[..], expected, "{a:#x}, {b:#x} on {}", fixture.name);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use cuda_driver::prelude::*;
 
-use crate::support::{Bench, Source, everywhere, gpu, numbers, unchecked};
+use crate::support::{Fixture, Source, everywhere, gpu, numbers, unchecked};
 
 const CUB: Source = Source::new("cub.cu", include_str!("kernels/cub.cu")).with_headers();
 const STANDARD: Source =
@@ -18,17 +18,17 @@ fn blocks() -> LaunchConfig {
 }
 
 /// Runs a kernel of `cub.cu` that writes one element for each element of `input`.
-fn tiles<T: DeviceRepr>(bench: &Bench, name: &str, input: &[T]) -> Vec<T> {
-    let kernel = bench.kernel(&CUB, name);
-    let (input, mut output) = (bench.upload(input), bench.zeroed::<T>(LEN));
+fn tiles<T: DeviceRepr>(fixture: &Fixture, name: &str, input: &[T]) -> Vec<T> {
+    let kernel = fixture.kernel(&CUB, name);
+    let (input, mut output) = (fixture.upload(input), fixture.zeroed::<T>(LEN));
     // SAFETY: the kernel reads and writes 512 elements in each of 4 blocks.
     unsafe {
-        bench
+        fixture
             .stream
             .launch(&kernel, blocks(), (&input, &mut output))
     }
     .unwrap();
-    bench.values(&output, name)
+    fixture.values(&output, name)
 }
 
 #[test]
@@ -42,16 +42,16 @@ fn a_block_sorts_pairs_by_radix() {
         pairs.sort();
         expected.extend(pairs);
     }
-    for bench in everywhere() {
-        let kernel = bench.kernel(&CUB, "radix_sort");
-        let source = bench.upload(&input);
-        let (mut keys, mut places) = (bench.zeroed::<u32>(LEN), bench.zeroed::<u32>(LEN));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&CUB, "radix_sort");
+        let source = fixture.upload(&input);
+        let (mut keys, mut places) = (fixture.zeroed::<u32>(LEN), fixture.zeroed::<u32>(LEN));
         let args = (&source, &mut keys, &mut places);
         // SAFETY: in each of 4 blocks the kernel reads and writes 512 elements of each buffer.
-        unsafe { bench.stream.launch(&kernel, blocks(), args) }.unwrap();
-        let keys = bench.values(&keys, "radix_sort").into_iter();
-        let found: Vec<_> = keys.zip(bench.values(&places, "radix_sort")).collect();
-        assert_eq!(found, expected, "{}", bench.name);
+        unsafe { fixture.stream.launch(&kernel, blocks(), args) }.unwrap();
+        let keys = fixture.values(&keys, "radix_sort").into_iter();
+        let found: Vec<_> = keys.zip(fixture.values(&places, "radix_sort")).collect();
+        assert_eq!(found, expected, "{}", fixture.name);
     }
 }
 
@@ -63,8 +63,8 @@ fn a_block_sorts_floats_downwards() {
     for tile in expected.chunks_mut(TILE) {
         tile.sort_by(|a, b| b.total_cmp(a));
     }
-    for bench in everywhere() {
-        assert_eq!(tiles(&bench, "float_sort", &input), expected);
+    for fixture in everywhere() {
+        assert_eq!(tiles(&fixture, "float_sort", &input), expected);
     }
 }
 
@@ -81,9 +81,9 @@ fn blocks_and_warps_sort_by_merging() {
     };
     // The sorts read one element past those that they have written, and ignore it: the checks are
     // off.
-    for bench in unchecked().chain(gpu()) {
-        assert_eq!(tiles(&bench, "merge_sort", &input), sorted(TILE));
-        assert_eq!(tiles(&bench, "warp_sort", &input), sorted(TILE / 4));
+    for fixture in unchecked().chain(gpu()) {
+        assert_eq!(tiles(&fixture, "merge_sort", &input), sorted(TILE));
+        assert_eq!(tiles(&fixture, "warp_sort", &input), sorted(TILE / 4));
     }
 }
 
@@ -101,15 +101,15 @@ fn a_block_scans() {
             max = max.max(*value);
         }
     }
-    for bench in everywhere() {
-        let kernel = bench.kernel(&CUB, "scans");
-        let source = bench.upload(&input);
-        let (mut sum, mut max) = (bench.zeroed::<i64>(LEN), bench.zeroed::<i32>(LEN));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&CUB, "scans");
+        let source = fixture.upload(&input);
+        let (mut sum, mut max) = (fixture.zeroed::<i64>(LEN), fixture.zeroed::<i32>(LEN));
         let args = (&source, &mut sum, &mut max);
         // SAFETY: in each of 4 blocks the kernel reads and writes 512 elements of each buffer.
-        unsafe { bench.stream.launch(&kernel, blocks(), args) }.unwrap();
-        assert_eq!(bench.values(&sum, "scans"), sums, "{}", bench.name);
-        assert_eq!(bench.values(&max, "scans"), largest, "{}", bench.name);
+        unsafe { fixture.stream.launch(&kernel, blocks(), args) }.unwrap();
+        assert_eq!(fixture.values(&sum, "scans"), sums, "{}", fixture.name);
+        assert_eq!(fixture.values(&max, "scans"), largest, "{}", fixture.name);
     }
 }
 
@@ -126,18 +126,18 @@ fn a_block_counts_bytes_and_moves_them() {
         // Both arrangements keep the position of an element: only the thread that holds it differs.
         striped.extend_from_slice(tile);
     }
-    for bench in everywhere() {
-        let kernel = bench.kernel(&CUB, "bytes");
-        let source = bench.upload(&input);
-        let (mut found, mut heads) = (bench.zeroed::<u32>(1024), bench.zeroed::<u32>(4));
-        let mut moved = bench.zeroed::<u8>(LEN);
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&CUB, "bytes");
+        let source = fixture.upload(&input);
+        let (mut found, mut heads) = (fixture.zeroed::<u32>(1024), fixture.zeroed::<u32>(4));
+        let mut moved = fixture.zeroed::<u8>(LEN);
         let args = (&source, &mut found, &mut heads, &mut moved);
         // SAFETY: each of 4 blocks reads and writes 512 bytes, and writes 256 counts and one number
         // of runs.
-        unsafe { bench.stream.launch(&kernel, blocks(), args) }.unwrap();
-        assert_eq!(bench.values(&found, "bytes"), counts, "{}", bench.name);
-        assert_eq!(bench.values(&heads, "bytes"), runs, "{}", bench.name);
-        assert_eq!(bench.values(&moved, "bytes"), striped, "{}", bench.name);
+        unsafe { fixture.stream.launch(&kernel, blocks(), args) }.unwrap();
+        assert_eq!(fixture.values(&found, "bytes"), counts, "{}", fixture.name);
+        assert_eq!(fixture.values(&heads, "bytes"), runs, "{}", fixture.name);
+        assert_eq!(fixture.values(&moved, "bytes"), striped, "{}", fixture.name);
     }
 }
 
@@ -151,16 +151,21 @@ fn groups_of_a_warp_sum_and_scan() {
         .chunks(16)
         .flat_map(|group| (0..16).map(|lane| group[..lane].iter().sum()))
         .collect();
-    for bench in everywhere() {
-        let kernel = bench.kernel(&CUB, "groups");
-        let source = bench.upload(&input);
-        let (mut found, mut prefix) = (bench.zeroed::<f64>(LEN / 16), bench.zeroed::<f64>(LEN));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&CUB, "groups");
+        let source = fixture.upload(&input);
+        let (mut found, mut prefix) = (fixture.zeroed::<f64>(LEN / 16), fixture.zeroed::<f64>(LEN));
         let config = LaunchConfig::new(4 * BLOCKS, 128);
         let args = (&source, &mut found, &mut prefix, LEN as u32);
         // SAFETY: each of 16 blocks reads and writes 128 elements, and writes 8 sums.
-        unsafe { bench.stream.launch(&kernel, config, args) }.unwrap();
-        assert_eq!(bench.values(&found, "groups"), sums, "{}", bench.name);
-        assert_eq!(bench.values(&prefix, "groups"), before, "{}", bench.name);
+        unsafe { fixture.stream.launch(&kernel, config, args) }.unwrap();
+        assert_eq!(fixture.values(&found, "groups"), sums, "{}", fixture.name);
+        assert_eq!(
+            fixture.values(&prefix, "groups"),
+            before,
+            "{}",
+            fixture.name
+        );
     }
 }
 
@@ -173,9 +178,9 @@ fn complex_numbers() {
     let input: Vec<[f64; 4]> = (0..300)
         .map(|_| [number(), number(), number(), -number()])
         .collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
-        let output: Vec<[f64; 8]> = unsafe { bench.map(&STANDARD, "complex", &input) };
+        let output: Vec<[f64; 8]> = unsafe { fixture.map(&STANDARD, "complex", &input) };
         for (&[a, b, c, d], found) in input.iter().zip(&output) {
             let norm = c * c + d * d;
             let size = a.hypot(b);
@@ -203,9 +208,9 @@ fn arrays_spans_and_sums() {
     let input: Vec<[i32; 8]> = (0..300)
         .map(|_| [(); 8].map(|()| random.i32(-1000..1000)))
         .collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
-        let output: Vec<[i32; 12]> = unsafe { bench.map(&STANDARD, "arrays", &input) };
+        let output: Vec<[i32; 12]> = unsafe { fixture.map(&STANDARD, "arrays", &input) };
         for (values, found) in input.iter().zip(&output) {
             let mut sorted = *values;
             sorted.sort_unstable();
@@ -216,7 +221,7 @@ fn arrays_spans_and_sums() {
             expected[9] = values.iter().map(|value| value * value).sum();
             expected[10] = sorted[6];
             expected[11] = (sum.count_ones() + 64 * sum.leading_zeros()) as i32;
-            assert_eq!(*found, expected, "{}", bench.name);
+            assert_eq!(*found, expected, "{}", fixture.name);
         }
     }
 }
@@ -233,10 +238,10 @@ fn variants_and_text() {
             _ => -1,
         })
         .collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
-        let output: Vec<i32> = unsafe { bench.map(&STANDARD, "variants", &input) };
-        assert_eq!(output, expected, "{}", bench.name);
+        let output: Vec<i32> = unsafe { fixture.map(&STANDARD, "variants", &input) };
+        assert_eq!(output, expected, "{}", fixture.name);
     }
 }
 
@@ -252,11 +257,11 @@ fn atomics_of_every_width_and_order() {
     let longs = [u64::MAX, (THREADS as u64) << 32];
     let floats = [THREADS as f32 * 0.5, (THREADS - 1) as f32 * 0.25];
     let doubles = [f64::from(THREADS) * -0.125];
-    for bench in everywhere() {
-        let kernel = bench.kernel(&STANDARD, "atomics");
-        let (mut byte, mut short) = (bench.zeroed::<i8>(4), bench.zeroed::<i16>(2));
-        let (mut int, mut long) = (bench.zeroed::<i32>(3), bench.zeroed::<u64>(2));
-        let (mut float, mut double) = (bench.zeroed::<f32>(2), bench.zeroed::<f64>(1));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&STANDARD, "atomics");
+        let (mut byte, mut short) = (fixture.zeroed::<i8>(4), fixture.zeroed::<i16>(2));
+        let (mut int, mut long) = (fixture.zeroed::<i32>(3), fixture.zeroed::<u64>(2));
+        let (mut float, mut double) = (fixture.zeroed::<f32>(2), fixture.zeroed::<f64>(1));
         let args = (
             &mut byte,
             &mut short,
@@ -267,12 +272,17 @@ fn atomics_of_every_width_and_order() {
         );
         let config = LaunchConfig::new(THREADS as u32 / 64, 64);
         // SAFETY: the kernel reads and writes as many elements of each buffer as it has.
-        unsafe { bench.stream.launch(&kernel, config, args) }.unwrap();
-        assert_eq!(bench.values(&byte, "bytes"), bytes, "{}", bench.name);
-        assert_eq!(bench.values(&short, "shorts"), shorts, "{}", bench.name);
-        assert_eq!(bench.values(&int, "ints"), ints, "{}", bench.name);
-        assert_eq!(bench.values(&long, "longs"), longs, "{}", bench.name);
-        assert_eq!(bench.values(&float, "floats"), floats, "{}", bench.name);
-        assert_eq!(bench.values(&double, "doubles"), doubles, "{}", bench.name);
+        unsafe { fixture.stream.launch(&kernel, config, args) }.unwrap();
+        assert_eq!(fixture.values(&byte, "bytes"), bytes, "{}", fixture.name);
+        assert_eq!(fixture.values(&short, "shorts"), shorts, "{}", fixture.name);
+        assert_eq!(fixture.values(&int, "ints"), ints, "{}", fixture.name);
+        assert_eq!(fixture.values(&long, "longs"), longs, "{}", fixture.name);
+        assert_eq!(fixture.values(&float, "floats"), floats, "{}", fixture.name);
+        assert_eq!(
+            fixture.values(&double, "doubles"),
+            doubles,
+            "{}",
+            fixture.name
+        );
     }
 }

@@ -44,9 +44,9 @@ fn check_single<const N: usize>(
 {
     let input = pairs(40);
     let singles: Vec<[f32; 2]> = input.iter().map(|pair| pair.map(|v| v as f32)).collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernels here have the signature that `map` requires, with N results.
-        let output: Vec<[f32; N]> = unsafe { bench.map(&SOURCE, name, &singles) };
+        let output: Vec<[f32; N]> = unsafe { fixture.map(&SOURCE, name, &singles) };
         for ([x, y], found) in input.iter().zip(&output) {
             for (line, found) in lines.iter().zip(found) {
                 let expected = (line.2)(*x, *y);
@@ -55,7 +55,7 @@ fn check_single<const N: usize>(
                     error <= bound(line, *x, expected) || f64::from(*found) == expected,
                     "{} of {x}, {y}: got {found}, expected {expected}, on {}",
                     line.0,
-                    bench.name
+                    fixture.name
                 );
             }
         }
@@ -155,16 +155,16 @@ fn double_precision() {
         ("fmod", -1.0, |x, y| x % y),
         ("reciprocal", -1.0, |_, y| y.recip()),
     ];
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires, with 20 results.
-        let output: Vec<[f64; 20]> = unsafe { bench.map(&SOURCE, "twice", &input) };
+        let output: Vec<[f64; 20]> = unsafe { fixture.map(&SOURCE, "twice", &input) };
         for ([x, y], found) in input.iter().zip(&output) {
             for ((name, bound, reference), found) in lines.iter().zip(found) {
                 let expected = reference(*x, *y);
                 assert!(
                     (found - expected).abs() <= (bound + 1.0) * ulp_of_double(expected),
                     "{name} of {x}, {y}: got {found}, expected {expected}, on {}",
-                    bench.name
+                    fixture.name
                 );
             }
         }

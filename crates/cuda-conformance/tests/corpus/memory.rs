@@ -12,22 +12,22 @@ fn vadd() {
     let a: Vec<f32> = (0..1000).map(|_| random.f32() * 100.0).collect();
     let b: Vec<f32> = (0..1000).map(|_| random.f32() - 0.5).collect();
     let sum: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "vadd");
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "vadd");
         let (a, b, mut c) = (
-            bench.upload(&a),
-            bench.upload(&b),
-            bench.zeroed::<f32>(1000),
+            fixture.upload(&a),
+            fixture.upload(&b),
+            fixture.zeroed::<f32>(1000),
         );
         let config = LaunchConfig::for_num_elems(1000).unwrap();
         // SAFETY: the kernel reads and writes elements below n ← each buffer has 1000.
         unsafe {
-            bench
+            fixture
                 .stream
                 .launch(&kernel, config, (&a, &b, &mut c, 1000_u32))
         }
         .unwrap();
-        assert_eq!(bench.values(&c, "vadd"), sum);
+        assert_eq!(fixture.values(&c, "vadd"), sum);
     }
 }
 
@@ -41,18 +41,18 @@ fn saxpy_rounds_once() {
         .zip(&y)
         .map(|(x, y)| 1.7_f32.mul_add(*x, *y))
         .collect();
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "saxpy");
-        let (x, mut y) = (bench.upload(&x), bench.upload(&y));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "saxpy");
+        let (x, mut y) = (fixture.upload(&x), fixture.upload(&y));
         let config = LaunchConfig::for_num_elems(777).unwrap();
         // SAFETY: the kernel reads and writes elements below n ← both buffers have 777.
         unsafe {
-            bench
+            fixture
                 .stream
                 .launch(&kernel, config, (1.7_f32, &x, &mut y, 777_u32))
         }
         .unwrap();
-        assert_eq!(bench.values(&y, "saxpy"), expected);
+        assert_eq!(fixture.values(&y, "saxpy"), expected);
     }
 }
 
@@ -63,17 +63,17 @@ fn grid_stride() {
         .iter()
         .map(|x| x.wrapping_mul(3).wrapping_add(1))
         .collect();
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "grid_stride");
-        let mut x = bench.upload(&x);
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "grid_stride");
+        let mut x = fixture.upload(&x);
         // SAFETY: the kernel reads and writes elements below n ← both buffers have 5000.
         unsafe {
-            bench
+            fixture
                 .stream
                 .launch(&kernel, LaunchConfig::new(3, 96), (&mut x, 5000_u32))
         }
         .unwrap();
-        assert_eq!(bench.values(&x, "grid_stride"), expected);
+        assert_eq!(fixture.values(&x, "grid_stride"), expected);
     }
 }
 
@@ -82,20 +82,23 @@ fn dynamic_shared_memory_of_two_arrays() {
     let keys: Vec<i32> = (0..400).collect();
     let values: Vec<f64> = (0..400).map(|i| f64::from(i) / 3.0).collect();
     let turned = |i: usize| i / 100 * 100 + 99 - i % 100;
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "reverse_pairs");
-        let (k, v) = (bench.upload(&keys), bench.upload(&values));
-        let (mut k_out, mut v_out) = (bench.zeroed::<i32>(400), bench.zeroed::<f64>(400));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "reverse_pairs");
+        let (k, v) = (fixture.upload(&keys), fixture.upload(&values));
+        let (mut k_out, mut v_out) = (fixture.zeroed::<i32>(400), fixture.zeroed::<f64>(400));
         let config = LaunchConfig::new(4, 100).with_shared_bytes(100 * 12);
         // SAFETY: each thread has an element of each buffer ← 400; shared memory is 8 and 4 bytes
         // per thread ← 12.
         unsafe {
-            bench
+            fixture
                 .stream
                 .launch(&kernel, config, (&k, &v, &mut k_out, &mut v_out))
         }
         .unwrap();
-        let (k_out, v_out) = (bench.values(&k_out, "keys"), bench.values(&v_out, "values"));
+        let (k_out, v_out) = (
+            fixture.values(&k_out, "keys"),
+            fixture.values(&v_out, "values"),
+        );
         for i in 0..400 {
             assert_eq!((k_out[i], v_out[i]), (keys[turned(i)], values[turned(i)]));
         }
@@ -106,18 +109,18 @@ fn dynamic_shared_memory_of_two_arrays() {
 fn transpose() {
     let (width, height) = (70_usize, 41_usize);
     let input: Vec<i32> = (0..(width * height) as i32).collect();
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "transpose");
-        let (a, mut b) = (bench.upload(&input), bench.zeroed::<i32>(input.len()));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "transpose");
+        let (a, mut b) = (fixture.upload(&input), fixture.zeroed::<i32>(input.len()));
         let config = LaunchConfig::new((5, 3), (16, 16));
         // SAFETY: the kernel stays below width * height ← both buffers have that many.
         unsafe {
-            bench
+            fixture
                 .stream
                 .launch(&kernel, config, (&a, &mut b, width as u32, height as u32))
         }
         .unwrap();
-        let output = bench.values(&b, "transpose");
+        let output = fixture.values(&b, "transpose");
         for (i, value) in output.iter().enumerate() {
             assert_eq!(*value, input[i % height * width + i / height]);
         }
@@ -133,22 +136,22 @@ fn matmul_in_tiles() {
     let b: Vec<f32> = (0..n * n).map(|_| f32::from(random.i8(-9..9))).collect();
     let cell = |i: usize| -> f32 { (0..n).map(|k| a[i / n * n + k] * b[k * n + i % n]).sum() };
     let expected: Vec<f32> = (0..n * n).map(cell).collect();
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "matmul");
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "matmul");
         let (a, b, mut c) = (
-            bench.upload(&a),
-            bench.upload(&b),
-            bench.zeroed::<f32>(n * n),
+            fixture.upload(&a),
+            fixture.upload(&b),
+            fixture.zeroed::<f32>(n * n),
         );
         let config = LaunchConfig::new((4, 4), (16, 16));
         // SAFETY: the kernel stays below n * n ← the buffers have that many.
         unsafe {
-            bench
+            fixture
                 .stream
                 .launch(&kernel, config, (&a, &b, &mut c, n as u32))
         }
         .unwrap();
-        assert_eq!(bench.values(&c, "matmul"), expected);
+        assert_eq!(fixture.values(&c, "matmul"), expected);
     }
 }
 
@@ -158,9 +161,9 @@ fn constants_weigh_neighbours() {
     let at = |i: i32| input[i.clamp(0, 299) as usize];
     let cell = |i: i32| at(i - 2) - 4.0 * at(i - 1) + 6.0 * at(i) - 4.0 * at(i + 1) + at(i + 2);
     let expected: Vec<f32> = (0..300).map(cell).collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires; it clamps indices below n.
-        let output: Vec<f32> = unsafe { bench.map(&SOURCE, "stencil", &input) };
+        let output: Vec<f32> = unsafe { fixture.map(&SOURCE, "stencil", &input) };
         assert_eq!(output, expected);
     }
 }
@@ -171,24 +174,24 @@ fn bytes_and_shorts() {
     let records: Vec<[u8; 13]> = (0..200)
         .map(|_| std::array::from_fn(|_| random.u8(..)))
         .collect();
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "narrow");
-        let input = bench.upload(records.as_flattened());
-        let mut bytes = bench.zeroed::<i8>(200);
-        let (mut shorts, mut words) = (bench.zeroed::<i16>(200), bench.zeroed::<u32>(200));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "narrow");
+        let input = fixture.upload(records.as_flattened());
+        let mut bytes = fixture.zeroed::<i8>(200);
+        let (mut shorts, mut words) = (fixture.zeroed::<i16>(200), fixture.zeroed::<u32>(200));
         let args = (&input, &mut bytes, &mut shorts, &mut words, 200_u32);
         // SAFETY: the kernel reads 13 bytes and writes one element of each buffer for indices below
         // n ← the buffers are for 200 records.
         unsafe {
-            bench
+            fixture
                 .stream
                 .launch(&kernel, LaunchConfig::for_num_elems(200).unwrap(), args)
         }
         .unwrap();
-        let bytes = bench.values(&bytes, "bytes");
+        let bytes = fixture.values(&bytes, "bytes");
         let (shorts, words) = (
-            bench.values(&shorts, "shorts"),
-            bench.values(&words, "words"),
+            fixture.values(&shorts, "shorts"),
+            fixture.values(&words, "words"),
         );
         for (i, record) in records.iter().enumerate() {
             assert_eq!(bytes[i], record[0].cast_signed().div_euclid(2));
@@ -209,31 +212,31 @@ fn bytes_and_shorts() {
 #[test]
 fn arrays_woven_into_structs() {
     let n = 333_usize;
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "weave");
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "weave");
         let x: Vec<f32> = (0..n).map(|i| i as f32 + 0.5).collect();
         let y: Vec<f64> = (0..n).map(|i| -(i as f64)).collect();
         let z: Vec<i16> = (0..n).map(|i| (i as i16) * -90).collect();
         let w: Vec<i8> = (0..n).map(|i| i as i8).collect();
         let (bx, by, bz, bw) = (
-            bench.upload(&x),
-            bench.upload(&y),
-            bench.upload(&z),
-            bench.upload(&w),
+            fixture.upload(&x),
+            fixture.upload(&y),
+            fixture.upload(&z),
+            fixture.upload(&w),
         );
-        let mut out = bench.zeroed::<[f32; 4]>(n);
+        let mut out = fixture.zeroed::<[f32; 4]>(n);
         let args = (&bx, &by, &bz, &bw, &mut out, n as u32);
         // SAFETY: the kernel stays below n ← the buffers have that many; `Vec4` is 4 floats,
         // aligned as allocations are.
         unsafe {
-            bench.stream.launch(
+            fixture.stream.launch(
                 &kernel,
                 LaunchConfig::for_num_elems(n as u32).unwrap(),
                 args,
             )
         }
         .unwrap();
-        for (i, vector) in bench.values(&out, "weave").iter().enumerate() {
+        for (i, vector) in fixture.values(&out, "weave").iter().enumerate() {
             let expected = [x[i], y[i] as f32, f32::from(z[i]), f32::from(w[i])];
             assert_eq!(*vector, expected);
         }
@@ -249,10 +252,10 @@ fn wide_and_strided_loads() {
     let flat = input.as_flattened();
     let sum = |(i, v): (usize, &[i32; 4])| v[0] - v[1] + v[2] - v[3] + flat[i * 7 % flat.len()];
     let expected: Vec<i32> = input.iter().enumerate().map(sum).collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires; `int4` is 4 ints, and it stays
         // below n elements.
-        let output: Vec<i32> = unsafe { bench.map(&SOURCE, "strides", &input) };
+        let output: Vec<i32> = unsafe { fixture.map(&SOURCE, "strides", &input) };
         assert_eq!(output, expected);
     }
 }
@@ -276,19 +279,19 @@ fn nbody() {
         }
         force
     };
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "nbody");
-        let (input, mut output) = (bench.upload(&bodies), bench.zeroed::<[f32; 4]>(200));
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "nbody");
+        let (input, mut output) = (fixture.upload(&bodies), fixture.zeroed::<[f32; 4]>(200));
         let config = LaunchConfig::new(4, 64).with_shared_bytes(64 * 16);
         // SAFETY: the kernel stays below n ← both buffers have 200; it uses a `float4` of shared
         // memory per thread ← 16 bytes.
         unsafe {
-            bench
+            fixture
                 .stream
                 .launch(&kernel, config, (&input, &mut output, 200_u32))
         }
         .unwrap();
-        let output = bench.values(&output, "nbody");
+        let output = fixture.values(&output, "nbody");
         for (body, found) in bodies.iter().zip(&output) {
             let expected = force(body);
             for k in 0..3 {

@@ -4,7 +4,7 @@
 use cuda_driver::prelude::*;
 use cuda_sim::{Hazard, Report, ReportKind, SourceLine};
 
-use crate::support::{Bench, Source, simulated};
+use crate::support::{Fixture, Source, simulated};
 
 const TEXT: &str = include_str!("kernels/mistakes.cu");
 const SOURCE: Source = Source::new("mistakes.cu", TEXT).with_lines();
@@ -23,29 +23,34 @@ fn is_at(source: Option<&SourceLine>, mark: &str) -> bool {
 
 /// Runs a kernel on 128 numbers, and returns its results and the reports. `is_written` says whether
 /// `out` is initialized first.
-fn run(bench: &Bench, name: &str, n: u32, is_written: bool) -> (Option<Vec<i32>>, Vec<Report>) {
-    let kernel = bench.kernel(&SOURCE, name);
-    let input = bench.upload(&(0..128).collect::<Vec<i32>>());
+fn run(fixture: &Fixture, name: &str, n: u32, is_written: bool) -> (Option<Vec<i32>>, Vec<Report>) {
+    let kernel = fixture.kernel(&SOURCE, name);
+    let input = fixture.upload(&(0..128).collect::<Vec<i32>>());
     let mut out = if is_written {
-        bench.zeroed::<i32>(128)
+        fixture.zeroed::<i32>(128)
     } else {
         // SAFETY: the buffer is only passed to a kernel that is checked, and any bits are a valid
         // result.
-        unsafe { DeviceBuffer::uninit(&bench.stream, 128) }.unwrap()
+        unsafe { DeviceBuffer::uninit(&fixture.stream, 128) }.unwrap()
     };
     let config = LaunchConfig::new(1, 128);
     // SAFETY: some of these kernels access memory out of bounds; the software device checks each
     // access.
-    unsafe { bench.stream.launch(&kernel, config, (&input, &mut out, n)) }.unwrap();
+    unsafe {
+        fixture
+            .stream
+            .launch(&kernel, config, (&input, &mut out, n))
+    }
+    .unwrap();
     let out = out.to_vec().ok();
-    let simulator = bench.simulator.as_ref().unwrap();
+    let simulator = fixture.simulator.as_ref().unwrap();
     (out, simulator.take_reports())
 }
 
 /// The reports about a kernel on each device.
 fn reports_of(name: &str) -> Vec<Vec<Report>> {
-    let reports = simulated().map(|bench| {
-        let (out, reports) = run(&bench, name, 100, true);
+    let reports = simulated().map(|fixture| {
+        let (out, reports) = run(&fixture, name, 100, true);
         assert!(out.is_some(), "{name}: a report must not fail the launch");
         reports
     });
@@ -54,9 +59,9 @@ fn reports_of(name: &str) -> Vec<Vec<Report>> {
 
 /// Checks that a kernel causes no report, and that its results are those expected.
 fn nothing(name: &str, expected: impl Fn(i32) -> i32) {
-    for bench in simulated() {
-        let (out, reports) = run(&bench, name, 100, true);
-        assert_eq!(reports, [], "{name} on {}", bench.name);
+    for fixture in simulated() {
+        let (out, reports) = run(&fixture, name, 100, true);
+        assert_eq!(reports, [], "{name} on {}", fixture.name);
         assert_eq!(out.unwrap(), (0..128).map(&expected).collect::<Vec<_>>());
     }
 }
@@ -92,9 +97,9 @@ fn races_in_a_warp() {
             assert_eq!(report.at.thread[0] / 32, other.thread[0] / 32);
         }
     }
-    for bench in simulated() {
-        let (out, reports) = run(&bench, "does_not_race_in_a_warp", 100, true);
-        assert_eq!(reports, [], "on {}", bench.name);
+    for fixture in simulated() {
+        let (out, reports) = run(&fixture, "does_not_race_in_a_warp", 100, true);
+        assert_eq!(reports, [], "on {}", fixture.name);
         let sums: Vec<i32> = out.unwrap().into_iter().step_by(32).collect();
         let expected = (0..4).map(|warp| (32 * warp..32 * warp + 32).sum::<i32>());
         assert_eq!(sums, expected.collect::<Vec<_>>());
@@ -116,8 +121,8 @@ fn unwritten_shared_memory() {
 
 #[test]
 fn unwritten_device_memory() {
-    for bench in simulated() {
-        let (_, reports) = run(&bench, "adds", 100, false);
+    for fixture in simulated() {
+        let (_, reports) = run(&fixture, "adds", 100, false);
         assert_eq!((reports.len(), reports[0].times), (1, 128));
         assert_eq!(reports[0].kind, ReportKind::UninitializedRead);
         assert!(
@@ -147,8 +152,8 @@ fn a_barrier_that_some_threads_skip() {
 
 #[test]
 fn a_line_that_was_inlined() {
-    for bench in simulated() {
-        let (out, reports) = run(&bench, "strays", 128, true);
+    for fixture in simulated() {
+        let (out, reports) = run(&fixture, "strays", 128, true);
         assert_eq!((out, reports.len()), (None, 1));
         let report = &reports[0];
         assert_eq!(report.kind, ReportKind::OutOfBounds, "{report}");

@@ -42,19 +42,19 @@ fn struct_by_value_among_narrow_arguments() {
             flip: [0, 1, 1, 0],
             scale: 0.5,
         };
-        for bench in everywhere() {
-            let kernel = bench.kernel(&SOURCE, "affine");
-            let (points, mut out) = (bench.upload(&input), bench.zeroed::<[f32; 2]>(300));
+        for fixture in everywhere() {
+            let kernel = fixture.kernel(&SOURCE, "affine");
+            let (points, mut out) = (fixture.upload(&input), fixture.zeroed::<[f32; 2]>(300));
             let args = (map, -3_i8, &points, 1000_i16, &mut out, 300_u32);
             // SAFETY: the kernel stays below n ← both buffers have 300; the struct has the kernel's
             // layout.
             unsafe {
-                bench
+                fixture
                     .stream
                     .launch(&kernel, LaunchConfig::for_num_elems(300).unwrap(), args)
             }
             .unwrap();
-            for (i, found) in bench.values(&out, "affine").iter().enumerate() {
+            for (i, found) in fixture.values(&out, "affine").iter().enumerate() {
                 let [x, y] = input[i];
                 let mut expected: [f32; 2] = std::array::from_fn(|k| {
                     let [a, b, c] = map.matrix[k];
@@ -68,7 +68,7 @@ fn struct_by_value_among_narrow_arguments() {
                 if mode == 1 {
                     expected.reverse();
                 }
-                assert_eq!(*found, expected, "{}", bench.name);
+                assert_eq!(*found, expected, "{}", fixture.name);
             }
         }
     }
@@ -81,19 +81,19 @@ fn templates_by_name_expression() {
     let doubles: Vec<f64> = (0..200).map(|_| random.f64() - 0.5).collect();
     let bytes: Vec<i8> = (0..200).map(|_| random.i8(..)).collect();
     let ring = |i: usize, k: usize| (i + k) % 200;
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the first kernel has this signature.
-        let found: Vec<i32> = unsafe { bench.map(&SOURCE, FOLDS[0], &words) };
+        let found: Vec<i32> = unsafe { fixture.map(&SOURCE, FOLDS[0], &words) };
         let sum = |i: usize| (0..3).fold(0_i32, |sum, k| sum.wrapping_add(words[ring(i, k)]));
-        assert!(found.into_iter().eq((0..200).map(sum)), "{}", bench.name);
+        assert!(found.into_iter().eq((0..200).map(sum)), "{}", fixture.name);
         // SAFETY: the second kernel has this signature.
-        let found: Vec<f64> = unsafe { bench.map(&SOURCE, FOLDS[1], &doubles) };
+        let found: Vec<f64> = unsafe { fixture.map(&SOURCE, FOLDS[1], &doubles) };
         let most = |i: usize| (0..5).fold(f64::MIN, |most, k| most.max(doubles[ring(i, k)]));
-        assert!(found.into_iter().eq((0..200).map(most)), "{}", bench.name);
+        assert!(found.into_iter().eq((0..200).map(most)), "{}", fixture.name);
         // SAFETY: the third kernel has this signature.
-        let found: Vec<i8> = unsafe { bench.map(&SOURCE, FOLDS[2], &bytes) };
+        let found: Vec<i8> = unsafe { fixture.map(&SOURCE, FOLDS[2], &bytes) };
         let sum = |i: usize| bytes[i].wrapping_add(bytes[ring(i, 1)]);
-        assert!(found.into_iter().eq((0..200).map(sum)), "{}", bench.name);
+        assert!(found.into_iter().eq((0..200).map(sum)), "{}", fixture.name);
     }
 }
 
@@ -111,30 +111,35 @@ fn virtual_calls_and_lambdas() {
         }
     };
     let expected: Vec<[f32; 2]> = input.iter().map(shape).collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // SAFETY: the kernel has the signature that `map` requires.
-        let output: Vec<[f32; 2]> = unsafe { bench.map(&SOURCE, "shapes", &input) };
-        assert_eq!(output, expected, "{}", bench.name);
+        let output: Vec<[f32; 2]> = unsafe { fixture.map(&SOURCE, "shapes", &input) };
+        assert_eq!(output, expected, "{}", fixture.name);
     }
 }
 
 #[test]
 fn globals_live_as_long_as_their_module() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         for _ in 0..2 {
-            let kernel = bench.kernel(&SOURCE, "globals");
+            let kernel = fixture.kernel(&SOURCE, "globals");
             for launch in 0..3_i32 {
-                let mut out = bench.zeroed::<i32>(4);
+                let mut out = fixture.zeroed::<i32>(4);
                 // SAFETY: the kernel writes 4 elements.
                 unsafe {
-                    bench
+                    fixture
                         .stream
                         .launch(&kernel, LaunchConfig::new(1, 1), (&mut out,))
                 }
                 .unwrap();
                 let factor = 3_i32.pow(launch.unsigned_abs());
                 let expected = [5 + launch, factor, 2 * factor, 3 * factor];
-                assert_eq!(bench.values(&out, "globals"), expected, "{}", bench.name);
+                assert_eq!(
+                    fixture.values(&out, "globals"),
+                    expected,
+                    "{}",
+                    fixture.name
+                );
             }
         }
     }

@@ -110,7 +110,7 @@ impl Source {
 }
 
 /// A new device with its default context, and its kind.
-pub(crate) struct Bench {
+pub(crate) struct Fixture {
     pub(crate) name: String,
     pub(crate) context: Context,
     pub(crate) stream: Stream,
@@ -119,7 +119,7 @@ pub(crate) struct Bench {
     nvrtc: Nvrtc,
 }
 
-impl Bench {
+impl Fixture {
     fn of(driver: &Driver, simulator: Option<Simulator>, nvrtc: &Nvrtc) -> Self {
         let device = driver.device(0).unwrap();
         let context = device.primary_context().unwrap();
@@ -208,7 +208,7 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for Fixture {
     /// Fails the test if the software device reported anything that the test did not take: either
     /// the kernel or the device is wrong.
     fn drop(&mut self) {
@@ -223,14 +223,14 @@ impl Drop for Bench {
 }
 
 /// Makes a software device, with all of its checks on if `checks`.
-fn software(nvrtc: &Nvrtc, (major, minor): (u32, u32), checks: bool) -> Bench {
+fn software(nvrtc: &Nvrtc, (major, minor): (u32, u32), checks: bool) -> Fixture {
     let builder = Builder::new()
         .compute_capability(major, minor)
         .check_all(checks)
         .capture_output(true);
     let simulator = simulator(&builder);
     let driver = Driver::new(simulator.library().unwrap()).unwrap();
-    Bench::of(&driver, Some(simulator), nvrtc)
+    Fixture::of(&driver, Some(simulator), nvrtc)
 }
 
 /// A new software device of each compute capability that the compiler supports, one at a time; none
@@ -238,18 +238,18 @@ fn software(nvrtc: &Nvrtc, (major, minor): (u32, u32), checks: bool) -> Bench {
 ///
 /// Each one checks for mistakes of kernels that a GPU does not report; a report fails the test.
 #[track_caller]
-pub(crate) fn simulated() -> impl Iterator<Item = Bench> {
+pub(crate) fn simulated() -> impl Iterator<Item = Fixture> {
     simulated_as(true)
 }
 
 /// The software devices of [`simulated`], without checks.
 #[track_caller]
-pub(crate) fn unchecked() -> impl Iterator<Item = Bench> {
+pub(crate) fn unchecked() -> impl Iterator<Item = Fixture> {
     simulated_as(false)
 }
 
 #[track_caller]
-fn simulated_as(checks: bool) -> impl Iterator<Item = Bench> {
+fn simulated_as(checks: bool) -> impl Iterator<Item = Fixture> {
     found("NVRTC", Nvrtc::load())
         .into_iter()
         .flat_map(move |nvrtc| {
@@ -264,15 +264,15 @@ fn simulated_as(checks: bool) -> impl Iterator<Item = Bench> {
 
 /// The devices of [`simulated`], and the GPU if there is one.
 #[track_caller]
-pub(crate) fn everywhere() -> impl Iterator<Item = Bench> {
+pub(crate) fn everywhere() -> impl Iterator<Item = Fixture> {
     simulated().chain(gpu())
 }
 
 /// The GPU if there is one. Otherwise prints what was skipped.
 #[track_caller]
-pub(crate) fn gpu() -> Option<Bench> {
+pub(crate) fn gpu() -> Option<Fixture> {
     let nvrtc = found("NVRTC", Nvrtc::load())?;
-    Some(Bench::of(&gpu_driver()?, None, &nvrtc))
+    Some(Fixture::of(&gpu_driver()?, None, &nvrtc))
 }
 
 /// A generator of random numbers that are the same in each run.

@@ -2,7 +2,7 @@
 
 use cuda_driver::prelude::*;
 
-use crate::support::{Bench, Source, everywhere, numbers};
+use crate::support::{Fixture, Source, everywhere, numbers};
 
 const SOURCE: Source =
     Source::new("tensor_cores.cu", include_str!("kernels/tensor_cores.cu")).with_headers();
@@ -39,25 +39,25 @@ fn transposed(values: &[i32], rows: usize) -> Vec<i32> {
         .collect()
 }
 
-fn has(bench: &Bench, major: u32) -> bool {
-    bench.context.device().compute_capability().unwrap().major >= major
+fn has(fixture: &Fixture, major: u32) -> bool {
+    fixture.context.device().compute_capability().unwrap().major >= major
 }
 
 /// Launches one warp on `a` and `b`, which writes `len` elements.
 fn one_warp<A: DeviceRepr, C: DeviceRepr>(
-    bench: &Bench,
+    fixture: &Fixture,
     name: &str,
     (a, b): (&[A], &[A]),
     len: usize,
 ) -> Vec<C> {
-    let kernel = bench.kernel(&SOURCE, name);
-    let (a, b) = (bench.upload(a), bench.upload(b));
-    let mut c = bench.zeroed::<C>(len);
+    let kernel = fixture.kernel(&SOURCE, name);
+    let (a, b) = (fixture.upload(a), fixture.upload(b));
+    let mut c = fixture.zeroed::<C>(len);
     let config = LaunchConfig::new(1, 32);
     // SAFETY: the kernel reads matrices of the shape that each test passes, and writes one of `len`
     // elements.
-    unsafe { bench.stream.launch(&kernel, config, (&a, &b, &mut c)) }.unwrap();
-    bench.values(&c, name)
+    unsafe { fixture.stream.launch(&kernel, config, (&a, &b, &mut c)) }.unwrap();
+    fixture.values(&c, name)
 }
 
 #[test]
@@ -69,15 +69,20 @@ fn halves_in_tiles() {
         .map(|sum| sum as f32 * 0.5)
         .collect();
     let bits = |values: &[i32]| -> Vec<u16> { values.iter().copied().map(half).collect() };
-    for bench in everywhere() {
-        let kernel = bench.kernel(&SOURCE, "wmma_halves");
-        let (a, b) = (bench.upload(&bits(&a)), bench.upload(&bits(&b)));
-        let mut c = bench.zeroed::<f32>(m * n);
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(&SOURCE, "wmma_halves");
+        let (a, b) = (fixture.upload(&bits(&a)), fixture.upload(&bits(&b)));
+        let mut c = fixture.zeroed::<f32>(m * n);
         let config = LaunchConfig::new((2, 3), 32);
         let args = (&a, &b, &mut c, n as i32, k as i32);
         // SAFETY: the kernel reads m × k and k × n halves and writes m × n floats, in 3 × 2 tiles.
-        unsafe { bench.stream.launch(&kernel, config, args) }.unwrap();
-        assert_eq!(bench.values(&c, "wmma_halves"), expected, "{}", bench.name);
+        unsafe { fixture.stream.launch(&kernel, config, args) }.unwrap();
+        assert_eq!(
+            fixture.values(&c, "wmma_halves"),
+            expected,
+            "{}",
+            fixture.name
+        );
     }
 }
 
@@ -87,10 +92,10 @@ fn bytes_in_tiles() {
     let sums = product(&a, &b, [16; 3]);
     let expected: Vec<i32> = transposed(&sums, 16).iter().map(|sum| sum + 1).collect();
     let bytes = |values: &[i32]| -> Vec<i8> { values.iter().map(|&value| value as i8).collect() };
-    for bench in everywhere() {
+    for fixture in everywhere() {
         let b = bytes(&transposed(&b, 16));
-        let c: Vec<i32> = one_warp(&bench, "wmma_bytes", (&bytes(&a), &b), 256);
-        assert_eq!(c, expected, "{}", bench.name);
+        let c: Vec<i32> = one_warp(&fixture, "wmma_bytes", (&bytes(&a), &b), 256);
+        assert_eq!(c, expected, "{}", fixture.name);
     }
 }
 
@@ -106,9 +111,9 @@ fn brains_through_ldmatrix() {
         .map(|(at, &sum)| (sum + 1 + (at % 2) as i32 + (at / 64 * 2) as i32) as f32)
         .collect();
     let bits = |values: &[i32]| -> Vec<u16> { values.iter().copied().map(brain).collect() };
-    for bench in everywhere().filter(|bench| has(bench, 8)) {
-        let c: Vec<f32> = one_warp(&bench, "mma_brains", (&bits(&a), &bits(&b)), 128);
-        assert_eq!(c, expected, "{}", bench.name);
+    for fixture in everywhere().filter(|fixture| has(fixture, 8)) {
+        let c: Vec<f32> = one_warp(&fixture, "mma_brains", (&bits(&a), &bits(&b)), 128);
+        assert_eq!(c, expected, "{}", fixture.name);
     }
 }
 
@@ -121,10 +126,10 @@ fn floats_of_nineteen_bits() {
         .collect();
     let floats =
         |values: &[i32]| -> Vec<f32> { values.iter().map(|&value| value as f32).collect() };
-    for bench in everywhere().filter(|bench| has(bench, 8)) {
+    for fixture in everywhere().filter(|fixture| has(fixture, 8)) {
         let b = floats(&transposed(&b, 8));
-        let c: Vec<f32> = one_warp(&bench, "mma_tf32", (&floats(&a), &b), 128);
-        assert_eq!(c, expected, "{}", bench.name);
+        let c: Vec<f32> = one_warp(&fixture, "mma_tf32", (&floats(&a), &b), 128);
+        assert_eq!(c, expected, "{}", fixture.name);
     }
 }
 
@@ -140,9 +145,9 @@ fn signed_times_unsigned_bytes() {
             .map(|four| u32::from_le_bytes([0, 1, 2, 3].map(|i| four[i] as u8)))
             .collect()
     };
-    for bench in everywhere().filter(|bench| has(bench, 8)) {
+    for fixture in everywhere().filter(|fixture| has(fixture, 8)) {
         let b = words(&transposed(&b, 32));
-        let c: Vec<i32> = one_warp(&bench, "mma_bytes", (&words(&a), &b), 128);
-        assert_eq!(c, expected, "{}", bench.name);
+        let c: Vec<i32> = one_warp(&fixture, "mma_bytes", (&words(&a), &b), 128);
+        assert_eq!(c, expected, "{}", fixture.name);
     }
 }

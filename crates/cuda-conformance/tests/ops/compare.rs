@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use test_needs::this_test;
 
-use crate::bench::{Bench, benches, is_full};
+use crate::fixture::{Fixture, fixtures, is_full};
 use crate::input::inputs;
 use crate::kernel::BLOCK;
 use crate::operation::{Operation, Results, Rule, cut};
@@ -91,18 +91,18 @@ pub(crate) fn check(operations: &[Operation]) {
         operations.len(),
         count()
     );
-    let benches = benches();
-    let mut tallies = vec![Tally::default(); benches.len()];
+    let fixtures = fixtures();
+    let mut tallies = vec![Tally::default(); fixtures.len()];
     let mut wrong = Vec::new();
     for operations in operations.chunks(AT_ONCE) {
-        some(operations, &benches, &mut tallies, &mut wrong);
+        some(operations, &fixtures, &mut tallies, &mut wrong);
     }
-    for (bench, tally) in benches.iter().zip(tallies) {
+    for (fixture, tally) in fixtures.iter().zip(tallies) {
         println!(
             "  {test} on {}: {} cases, {} wrong",
-            bench.name, tally.cases, tally.wrong
+            fixture.name, tally.cases, tally.wrong
         );
-        if bench.is_gpu {
+        if fixture.is_gpu {
             println!(
                 "    {} also ran on the software device: {} equal in every bit, {} wrong",
                 tally.compared, tally.same, tally.apart
@@ -119,7 +119,7 @@ pub(crate) fn check(operations: &[Operation]) {
 
 fn some(
     operations: &[Operation],
-    benches: &[Bench],
+    fixtures: &[Fixture],
     tallies: &mut [Tally],
     wrong: &mut Vec<String>,
 ) {
@@ -136,33 +136,33 @@ fn some(
         })
         .collect();
     let mut software: Option<Vec<Option<Vec<Results>>>> = None;
-    for (bench, tally) in benches.iter().zip(tallies) {
-        let results = against_the_host(bench, &cases, tally, wrong);
-        if bench.is_gpu
+    for (fixture, tally) in fixtures.iter().zip(tallies) {
+        let results = against_the_host(fixture, &cases, tally, wrong);
+        if fixture.is_gpu
             && let Some(software) = &software
         {
-            between_devices(bench, &cases, software, &results, tally, wrong);
+            between_devices(fixture, &cases, software, &results, tally, wrong);
         }
         software.get_or_insert(results);
     }
 }
 
 fn against_the_host(
-    bench: &Bench,
+    fixture: &Fixture,
     cases: &[Case<'_>],
     tally: &mut Tally,
     wrong: &mut Vec<String>,
 ) -> Vec<Option<Vec<Results>>> {
     let mut results: Vec<Option<Vec<Results>>> = cases.iter().map(|_| None).collect();
     let has: Vec<usize> = (0..cases.len())
-        .filter(|&k| bench.has(cases[k].operation))
+        .filter(|&k| fixture.has(cases[k].operation))
         .collect();
     let batch: Vec<_> = has
         .iter()
         .map(|&k| (cases[k].operation, &cases[k].sources[..]))
         .collect();
     let before = wrong.len();
-    for (&k, found) in has.iter().zip(bench.run(&batch)) {
+    for (&k, found) in has.iter().zip(fixture.run(&batch)) {
         let (case, name) = (&cases[k], &cases[k].operation.name);
         match found {
             Ok(found) => {
@@ -170,12 +170,12 @@ fn against_the_host(
                 if let Some((count, first)) = case.differences(&found, &case.expected, rule) {
                     wrong.push(format!(
                         "{name} on {}: {count} threads differ; {first}",
-                        bench.name
+                        fixture.name
                     ));
                 }
                 results[k] = Some(found);
             }
-            Err(error) => wrong.push(format!("{name} on {}: {error}", bench.name)),
+            Err(error) => wrong.push(format!("{name} on {}: {error}", fixture.name)),
         }
     }
     tally.cases += has.len();
@@ -186,7 +186,7 @@ fn against_the_host(
 /// Compares two devices bit by bit, except where the ISA gives error bounds or does not define
 /// which NaN results: then any NaN equals any other.
 fn between_devices(
-    bench: &Bench,
+    fixture: &Fixture,
     cases: &[Case<'_>],
     software: &[Option<Vec<Results>>],
     results: &[Option<Vec<Results>>],
@@ -205,7 +205,7 @@ fn between_devices(
             let name = &case.operation.name;
             wrong.push(format!(
                 "{name}, the software device against {}: {count} threads differ; {first}",
-                bench.name
+                fixture.name
             ));
         }
     }

@@ -5,8 +5,8 @@
 //! ones, in both dialects of PTX, on software devices and on the GPU if there is one. The results
 //! of the GPU are also compared with those of the software device.
 
-mod bench;
 mod compare;
+mod fixture;
 mod input;
 mod kernel;
 mod number;

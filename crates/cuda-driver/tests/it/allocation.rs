@@ -22,9 +22,9 @@ impl Drop for Owner {
 
 #[test]
 fn an_address_is_released_and_taken_back() {
-    for bench in everywhere() {
-        let (owning, other) = (bench.stream(), bench.stream());
-        let copy = bench.kernel(COPY, "copy");
+    for fixture in everywhere() {
+        let (owning, other) = (fixture.stream(), fixture.stream());
+        let copy = fixture.kernel(COPY, "copy");
         let source = DeviceBuffer::from_host(&owning, &[5_u32; 64]).unwrap();
         let mut buffer = DeviceBuffer::<u32>::zeroed(&owning, 64).unwrap();
         // SAFETY: the kernel reads 64 words of the one and writes 64 of the other; each has 64.
@@ -41,10 +41,10 @@ fn an_address_is_released_and_taken_back() {
         // for `other`.
         let buffer = unsafe { DeviceBuffer::<u32>::from_raw(&owning, address, 64) }.unwrap();
         assert_eq!(buffer.as_raw(), address);
-        assert_eq!(buffer.to_vec().unwrap(), [5; 64], "{}", bench.name);
+        assert_eq!(buffer.to_vec().unwrap(), [5; 64], "{}", fixture.name);
         drop((buffer, source));
         owning.synchronize().unwrap();
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             assert_eq!(simulator.live().bytes, 0, "{}", simulator.live());
         }
     }
@@ -52,9 +52,9 @@ fn an_address_is_released_and_taken_back() {
 
 #[test]
 fn foreign_memory_is_released_after_its_uses() {
-    for bench in everywhere() {
-        let (owning, other) = (bench.stream(), bench.stream());
-        let copy = bench.kernel(COPY, "copy");
+    for fixture in everywhere() {
+        let (owning, other) = (fixture.stream(), fixture.stream());
+        let copy = fixture.kernel(COPY, "copy");
         let whole = Arc::new(DeviceBuffer::from_host(&owning, &[3_u32; 64]).unwrap());
         let is_gone = Arc::new(AtomicBool::new(false));
         let owner = (Arc::clone(&whole), Owner(Arc::clone(&is_gone)));
@@ -74,14 +74,14 @@ fn foreign_memory_is_released_after_its_uses() {
         .unwrap();
         assert!(!is_gone.load(Ordering::SeqCst));
         drop(half);
-        assert!(is_gone.load(Ordering::SeqCst), "{}", bench.name);
+        assert!(is_gone.load(Ordering::SeqCst), "{}", fixture.name);
         // The drop has waited for the kernel on the other stream. (On a GPU the stream may report
         // this a little later.)
-        if bench.simulator.is_some() {
-            assert!(other.is_done().unwrap(), "{}", bench.name);
+        if fixture.simulator.is_some() {
+            assert!(other.is_done().unwrap(), "{}", fixture.name);
         }
         assert_eq!(Arc::strong_count(&whole), 1);
-        assert_eq!(target.to_vec().unwrap(), [3; 32], "{}", bench.name);
+        assert_eq!(target.to_vec().unwrap(), [3; 32], "{}", fixture.name);
     }
 }
 
@@ -92,11 +92,16 @@ fn expected<T: Clone>(value: T, n: usize) -> Vec<T> {
 
 #[test]
 fn memory_is_filled_with_values_of_every_size() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         for n in [1_usize, 2, 3, 64, 1001] {
             let bytes = DeviceBuffer::filled(&stream, n, 0xa5_u8).unwrap();
-            assert_eq!(bytes.to_vec().unwrap(), expected(0xa5, n), "{}", bench.name);
+            assert_eq!(
+                bytes.to_vec().unwrap(),
+                expected(0xa5, n),
+                "{}",
+                fixture.name
+            );
             let halves = DeviceBuffer::filled(&stream, n, 0x1234_u16).unwrap();
             assert_eq!(halves.to_vec().unwrap(), expected(0x1234, n));
             let words = DeviceBuffer::filled(&stream, n, -2.5_f32).unwrap();
@@ -118,19 +123,19 @@ fn memory_is_filled_with_values_of_every_size() {
         for (i, byte) in want[3..19].iter_mut().enumerate() {
             *byte = [1, 2, 3, 4][i % 4];
         }
-        assert_eq!(buffer.to_vec().unwrap(), want, "{}", bench.name);
+        assert_eq!(buffer.to_vec().unwrap(), want, "{}", fixture.name);
         buffer.slice_mut(10..20).unwrap().set_zero().unwrap();
         want[10..20].fill(0);
-        assert_eq!(buffer.to_vec().unwrap(), want, "{}", bench.name);
+        assert_eq!(buffer.to_vec().unwrap(), want, "{}", fixture.name);
     }
 }
 
 #[test]
 fn a_fill_is_one_call_where_the_driver_has_one() {
-    let bench = software(Builder::new());
-    let simulator = bench.simulator.as_ref().unwrap();
-    let mut words = DeviceBuffer::<u32>::zeroed(&bench.stream(), 1000).unwrap();
-    let mut wide = DeviceBuffer::<[u32; 3]>::zeroed(&bench.stream(), 1000).unwrap();
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let mut words = DeviceBuffer::<u32>::zeroed(&fixture.stream(), 1000).unwrap();
+    let mut wide = DeviceBuffer::<[u32; 3]>::zeroed(&fixture.stream(), 1000).unwrap();
     let calls = |f: &mut dyn FnMut()| {
         simulator.reset_calls();
         f();
@@ -156,16 +161,16 @@ fn a_fill_is_one_call_where_the_driver_has_one() {
 
 #[test]
 fn chunks_are_pieces_of_a_buffer() {
-    for bench in everywhere() {
-        let (owning, other) = (bench.stream(), bench.stream());
-        let copy = bench.kernel(COPY, "copy");
+    for fixture in everywhere() {
+        let (owning, other) = (fixture.stream(), fixture.stream());
+        let copy = fixture.kernel(COPY, "copy");
         let words: Vec<u32> = (0..10).collect();
         let mut buffer = DeviceBuffer::from_host(&owning, &words).unwrap();
         let read = buffer.chunks(4).unwrap();
         assert_eq!(read.len(), 3);
         let read: Vec<Vec<u32>> = read.map(|chunk| chunk.to_vec().unwrap()).collect();
         let want: Vec<Vec<u32>> = words.chunks(4).map(<[u32]>::to_vec).collect();
-        assert_eq!(read, want, "{}", bench.name);
+        assert_eq!(read, want, "{}", fixture.name);
         assert!(buffer.chunks(0).is_err());
         assert!(buffer.chunks_mut(0).is_err());
         // Writes adjacent chunks on different streams.
@@ -181,15 +186,15 @@ fn chunks_are_pieces_of_a_buffer() {
             buffer.to_vec().unwrap(),
             [70, 71, 72, 70, 71, 72, 70, 71, 72, 70],
             "{}",
-            bench.name
+            fixture.name
         );
     }
 }
 
 #[test]
 fn bytes_are_seen_as_other_types_if_they_can_be() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut bytes = DeviceBuffer::from_host(&stream, &[1_u8, 0, 0, 0, 2, 0, 0, 0, 3]).unwrap();
         let words = bytes.slice(..8).unwrap().cast::<u32>().unwrap();
         assert_eq!((words.len(), words.to_vec().unwrap()), (2, vec![1, 2]));
@@ -214,13 +219,13 @@ fn bytes_are_seen_as_other_types_if_they_can_be() {
 
 #[test]
 fn a_clone_is_apart() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3]).unwrap();
         let clone = buffer.try_clone().unwrap();
         buffer.fill(9).unwrap();
-        assert_eq!(clone.to_vec().unwrap(), [1, 2, 3], "{}", bench.name);
-        assert_eq!(buffer.to_vec().unwrap(), [9, 9, 9], "{}", bench.name);
+        assert_eq!(clone.to_vec().unwrap(), [1, 2, 3], "{}", fixture.name);
+        assert_eq!(buffer.to_vec().unwrap(), [9, 9, 9], "{}", fixture.name);
         assert!(
             DeviceBuffer::<u32>::zeroed(&stream, 0)
                 .unwrap()
@@ -235,10 +240,10 @@ fn a_clone_is_apart() {
 fn memory_of_a_device_without_pools_is_freed_after_its_uses() {
     for seed in 0..16 {
         let pools = DeviceAttribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
-        let bench = software(late(seed).attribute(pools, 0));
-        let simulator = bench.simulator.as_ref().unwrap();
-        let (owning, other) = (bench.stream(), bench.stream());
-        let copy = bench.kernel(COPY, "copy");
+        let fixture = software(late(seed).attribute(pools, 0));
+        let simulator = fixture.simulator.as_ref().unwrap();
+        let (owning, other) = (fixture.stream(), fixture.stream());
+        let copy = fixture.kernel(COPY, "copy");
         simulator.reset_calls();
         let source = DeviceBuffer::filled(&owning, 64, 5_u32).unwrap();
         let mut target = DeviceBuffer::<u32>::zeroed(&other, 64).unwrap();
@@ -282,14 +287,14 @@ fn construct_in(allocator: &impl Allocator, stream: &Stream) {
 
 #[test]
 fn every_allocator_has_every_constructor() {
-    for bench in everywhere() {
-        let (stream, other) = (bench.stream(), bench.stream());
+    for fixture in everywhere() {
+        let (stream, other) = (fixture.stream(), fixture.stream());
         construct_in(&stream, &stream);
         construct_in(&other, &stream);
         construct_in(&Unpooled, &stream);
-        let pool = MemoryPool::new(bench.context.device()).unwrap();
+        let pool = MemoryPool::new(fixture.context.device()).unwrap();
         construct_in(&pool, &stream);
-        let pool = CachingPool::new(&bench.context);
+        let pool = CachingPool::new(&fixture.context);
         construct_in(&pool, &stream);
         assert_eq!(pool.statistics().bytes_in_use, 0);
     }
@@ -297,10 +302,10 @@ fn every_allocator_has_every_constructor() {
 
 #[test]
 fn a_stream_of_another_context_is_no_allocator() {
-    let bench = software(Builder::new().devices(2));
-    let devices = bench.context.driver().devices().unwrap();
+    let fixture = software(Builder::new().devices(2));
+    let devices = fixture.context.driver().devices().unwrap();
     let other = devices[1].primary_context().unwrap();
-    let (stream, other) = (bench.stream(), other.default_stream().unwrap());
+    let (stream, other) = (fixture.stream(), other.default_stream().unwrap());
     for len in [0, 8] {
         let error = DeviceBuffer::<u32>::zeroed_in(&other, &stream, len).unwrap_err();
         assert!(matches!(error, Error::OtherContext { .. }), "{error}");

@@ -44,9 +44,9 @@ fn mismatch(result: Result<(), Error>) -> (String, Option<&'static str>) {
 
 #[test]
 fn floats_and_integers_are_not_confused() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let k = bench.kernel(&kernel(".f32", ".s32"), "k");
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let k = fixture.kernel(&kernel(".f32", ".s32"), "k");
         let mut out = DeviceBuffer::<u32>::zeroed(&stream, 2).unwrap();
         let config = LaunchConfig::new(1, 1);
         // SAFETY: the launch fails: the types of the arguments differ.
@@ -72,16 +72,16 @@ fn floats_and_integers_are_not_confused() {
 
 #[test]
 fn types_that_say_only_their_size_fit_every_parameter() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut out = DeviceBuffer::<u32>::zeroed(&stream, 2).unwrap();
         let config = LaunchConfig::new(1, 1);
         let bits = [1.5_f32.to_bits(), 9];
-        let k = bench.kernel(&kernel(".f32", ".u32"), "k");
+        let k = fixture.kernel(&kernel(".f32", ".u32"), "k");
         // SAFETY: the kernel writes two words.
         unsafe { stream.launch(&k, config, (&mut out, [bits[0]], [bits[1]])) }.unwrap();
         assert_eq!(out.to_vec().unwrap(), bits);
-        let k = bench.kernel(&kernel(".b32", ".b32"), "k");
+        let k = fixture.kernel(&kernel(".b32", ".b32"), "k");
         // SAFETY: as above.
         unsafe { stream.launch(&k, config, (&mut out, 1.5_f32, 9_u32)) }.unwrap();
         assert_eq!(out.to_vec().unwrap(), bits);
@@ -93,15 +93,15 @@ fn types_that_say_only_their_size_fit_every_parameter() {
 
 #[test]
 fn lists_of_more_than_sixteen_arguments_are_compared() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let parameters = (0..17).map(|index| format!(".param .f32 x{index}"));
         let parameters: Vec<String> = parameters.collect();
         let ptx = format!(
             ".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry k({}) {{ ret; }}",
             parameters.join(", ")
         );
-        let k = bench.kernel(&ptx, "k");
+        let k = fixture.kernel(&ptx, "k");
         let launch = |last_is_float: bool| {
             let mut list = ArgList::new();
             for _ in 0..16 {

@@ -17,10 +17,10 @@ fn the_macro_launches_what_a_tuple_launches() {
     struct Kernels {
         copy: Function,
     }
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let kernels = Kernels {
-            copy: bench.kernel(COPY, "copy"),
+            copy: fixture.kernel(COPY, "copy"),
         };
         let copy = &kernels.copy;
         let input = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3]).unwrap();
@@ -42,7 +42,7 @@ fn the_macro_launches_what_a_tuple_launches() {
             got,
             [[1, 2, 3], [1, 2, 3], [1, 2, 3], [0, 0, 0]],
             "{}",
-            bench.name
+            fixture.name
         );
     }
 }
@@ -65,14 +65,14 @@ fn vectors_are_aligned_as_in_cuda() {
         <[f32; 3]>::from(Float3::from([1.0, 2.0, 3.0])),
         [1.0, 2.0, 3.0]
     );
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let vectors = [
             Float4::new(1.0, 2.0, 3.0, 4.0),
             Float4::new(5.0, 6.0, 7.0, 8.0),
         ];
         let buffer = DeviceBuffer::from_host(&stream, &vectors).unwrap();
-        assert_eq!(buffer.to_vec().unwrap(), vectors, "{}", bench.name);
+        assert_eq!(buffer.to_vec().unwrap(), vectors, "{}", fixture.name);
     }
 }
 
@@ -94,9 +94,9 @@ fn structs_and_halves_reach_the_kernel_bit_by_bit() {
     struct Id(u32);
 
     assert_eq!(size_of::<Id>(), 4);
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let echo = bench.kernel(ECHO, "echo");
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let echo = fixture.kernel(ECHO, "echo");
         let vector = Float4::new(1.5, -2.0, f32::MAX, 0.25);
         let item = Item {
             id: 0xDEAD_BEEF,
@@ -112,10 +112,10 @@ fn structs_and_halves_reach_the_kernel_bit_by_bit() {
             // SAFETY: the kernel writes 30 bytes.
             unsafe { stream.launch(&echo, config, (&mut out, vector, item, number)) }.unwrap();
             let got = out.to_vec().unwrap();
-            assert_eq!(got[..28], want, "{}", bench.name);
-            assert_eq!(got[28..], half.to_le_bytes(), "{}", bench.name);
+            assert_eq!(got[..28], want, "{}", fixture.name);
+            assert_eq!(got[28..], half.to_le_bytes(), "{}", fixture.name);
         }
         let items = DeviceBuffer::from_host(&stream, &[item, item]).unwrap();
-        assert_eq!(items.to_vec().unwrap(), [item, item], "{}", bench.name);
+        assert_eq!(items.to_vec().unwrap(), [item, item], "{}", fixture.name);
     }
 }

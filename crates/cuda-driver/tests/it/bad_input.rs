@@ -7,7 +7,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::stream::ValueBatch;
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{self, Bench, MIX, everywhere, new_stream, software};
+use crate::support::{self, Fixture, MIX, everywhere, new_stream, software};
 
 /// A module that contains variables.
 const VARIABLES: &str = include_str!("kernels/variables.ptx");
@@ -22,11 +22,11 @@ fn is_overflow(result: Result<(), Error>, what: &str) {
 
 #[test]
 fn overflowing_size_is_an_error_in_every_allocation() {
-    for bench in everywhere() {
-        fn all<T: DeviceRepr>(bench: &Bench, len: usize) {
-            let stream = bench.stream();
-            let pool = CachingPool::new(&bench.context);
-            let what = format!("{}: {len}", bench.name);
+    for fixture in everywhere() {
+        fn all<T: DeviceRepr>(fixture: &Fixture, len: usize) {
+            let stream = fixture.stream();
+            let pool = CachingPool::new(&fixture.context);
+            let what = format!("{}: {len}", fixture.name);
             is_overflow(DeviceBuffer::<T>::zeroed(&stream, len).map(drop), &what);
             // SAFETY: there is no memory to read, as the allocation fails.
             let uninit = unsafe { DeviceBuffer::<T>::uninit(&stream, len) };
@@ -45,23 +45,23 @@ fn overflowing_size_is_an_error_in_every_allocation() {
             }
             let flags = PinnedFlags::empty();
             is_overflow(
-                PinnedBuffer::<T>::zeroed(&bench.context, len, flags).map(drop),
+                PinnedBuffer::<T>::zeroed(&fixture.context, len, flags).map(drop),
                 &what,
             );
         }
-        all::<u64>(&bench, usize::MAX / 8 + 2);
-        all::<u64>(&bench, (1 << 61) + 1);
-        all::<u64>(&bench, 1 << 60);
-        all::<u8>(&bench, usize::MAX);
-        all::<u8>(&bench, isize::MAX as usize + 1);
-        all::<[u8; 3]>(&bench, usize::MAX / 3 + 1);
+        all::<u64>(&fixture, usize::MAX / 8 + 2);
+        all::<u64>(&fixture, (1 << 61) + 1);
+        all::<u64>(&fixture, 1 << 60);
+        all::<u8>(&fixture, usize::MAX);
+        all::<u8>(&fixture, isize::MAX as usize + 1);
+        all::<[u8; 3]>(&fixture, usize::MAX / 3 + 1);
     }
 }
 
 #[test]
 fn a_range_out_of_bounds_fails_on_every_view() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
         for (start, end) in [
             (0, 5),
@@ -92,15 +92,15 @@ fn a_range_out_of_bounds_fails_on_every_view() {
 
 #[test]
 fn a_batch_with_too_many_operations_is_an_error() {
-    let bench = software(Builder::new());
-    let stream = bench.stream();
+    let fixture = software(Builder::new());
+    let stream = fixture.stream();
     let words = support::unpooled(&stream, &[0_u32]);
     let batch = || {
         (0..=ValueBatch::MOST).fold(ValueBatch::new(), |batch, _| {
             batch.write(&words, 0, 1_u32).unwrap()
         })
     };
-    let mut graph = Graph::new(&bench.context).unwrap();
+    let mut graph = Graph::new(&fixture.context).unwrap();
     let errors = [
         batch().queue(&stream).unwrap_err(),
         graph.add_batch(&[], batch()).unwrap_err(),
@@ -116,14 +116,14 @@ fn a_batch_with_too_many_operations_is_an_error() {
 
 #[test]
 fn lengths_that_differ_are_errors_and_nothing_is_copied() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let own = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
         let mut buffer = DeviceBuffer::from_host(&stream, &[7_u16; 3]).unwrap();
         let peer = DeviceBuffer::from_host(&own.default_stream().unwrap(), &[1_u16; 2]).unwrap();
         let other = DeviceBuffer::from_host(&stream, &[1_u16; 4]).unwrap();
         let flags = PinnedFlags::empty();
-        let mut pinned = PinnedBuffer::from_host(&bench.context, &[2_u16; 4], flags).unwrap();
+        let mut pinned = PinnedBuffer::from_host(&fixture.context, &[2_u16; 4], flags).unwrap();
         let mut host = [5_u16; 4];
         let results = [
             (buffer.copy_from_host(&host), 4, 3),
@@ -229,25 +229,25 @@ fn are_of_another(results: Vec<(&'static str, Result<(), Error>)>) {
 
 #[test]
 fn an_object_of_another_context_is_an_error_on_one_device() {
-    for bench in everywhere() {
-        let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
-        let (mut one, mut two) = (Side::new(&bench.context), Side::new(&own));
+    for fixture in everywhere() {
+        let own = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
+        let (mut one, mut two) = (Side::new(&fixture.context), Side::new(&own));
         are_of_another(within_one_context(&mut one, &mut two));
         are_of_another(within_one_context(&mut two, &mut one));
         // Operations that are defined between contexts succeed.
         one.event.record(&one.stream).unwrap();
         two.stream.wait(&one.event).unwrap();
         one.buffer.copy_from_pinned(&two.pinned).unwrap();
-        assert_eq!(one.buffer.to_vec().unwrap(), [2; 4], "{}", bench.name);
+        assert_eq!(one.buffer.to_vec().unwrap(), [2; 4], "{}", fixture.name);
     }
 }
 
 #[test]
 fn an_object_of_another_device_is_an_error() {
-    let bench = software(Builder::new().devices(2));
-    let other = bench.context.driver().device(1).unwrap();
+    let fixture = software(Builder::new().devices(2));
+    let other = fixture.context.driver().device(1).unwrap();
     let other = other.primary_context().unwrap();
-    let (mut one, mut two) = (Side::new(&bench.context), Side::new(&other));
+    let (mut one, mut two) = (Side::new(&fixture.context), Side::new(&other));
     are_of_another(within_one_context(&mut one, &mut two));
     are_of_another(within_one_context(&mut two, &mut one));
     assert_eq!(one.buffer.to_vec().unwrap(), [1; 4]);
@@ -256,10 +256,14 @@ fn an_object_of_another_device_is_an_error() {
 
 #[test]
 fn object_of_another_driver_fails_without_a_call() {
-    let benches = [(); 2].map(|()| software(Builder::new()));
-    let [mut one, mut two] = benches.each_ref().map(|bench| Side::new(&bench.context));
+    let fixtures = [(); 2].map(|()| software(Builder::new()));
+    let [mut one, mut two] = fixtures
+        .each_ref()
+        .map(|fixture| Side::new(&fixture.context));
     let y = DeviceBuffer::from_host(&one.stream, &[3; 4]).unwrap();
-    let simulators = benches.each_ref().map(|bench| bench.simulator.as_ref());
+    let simulators = fixtures
+        .each_ref()
+        .map(|fixture| fixture.simulator.as_ref());
     for simulator in simulators.into_iter().flatten() {
         simulator.reset_calls();
     }
@@ -292,9 +296,9 @@ fn object_of_another_driver_fails_without_a_call() {
 
 #[test]
 fn out_of_memory_error_names_bytes_everywhere() {
-    let bench = software(Builder::new().memory(64 << 20).host_memory(8 << 20));
-    let stream = bench.stream();
-    let pool = CachingPool::new(&bench.context);
+    let fixture = software(Builder::new().memory(64 << 20).host_memory(8 << 20));
+    let stream = fixture.stream();
+    let pool = CachingPool::new(&fixture.context);
     let bytes_of = |result: Result<(), Error>| match result.unwrap_err() {
         Error::OutOfMemory { bytes, .. } => bytes,
         error => panic!("{error}"),
@@ -307,11 +311,11 @@ fn out_of_memory_error_names_bytes_everywhere() {
     assert!(bytes_of(DeviceBuffer::<u16>::zeroed_in(&pool, &stream, len).map(drop)) >= 2 * len);
     let flags = PinnedFlags::empty();
     assert_eq!(
-        bytes_of(PinnedBuffer::<u32>::zeroed(&bench.context, len, flags).map(drop)),
+        bytes_of(PinnedBuffer::<u32>::zeroed(&fixture.context, len, flags).map(drop)),
         4 * len
     );
     // Where the program requests no bytes, the error carries only the status.
-    let simulator = bench.simulator.as_ref().unwrap();
+    let simulator = fixture.simulator.as_ref().unwrap();
     for call in [
         "cuCtxCreate_v2",
         "cuStreamCreateWithPriority",
@@ -320,9 +324,9 @@ fn out_of_memory_error_names_bytes_everywhere() {
         simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function(call));
     }
     for result in [
-        Context::new(bench.context.device(), ContextFlags::empty()).map(drop),
-        Stream::new(&bench.context, StreamFlags::empty(), 0).map(drop),
-        Event::new(&bench.context, EventFlags::empty()).map(drop),
+        Context::new(fixture.context.device(), ContextFlags::empty()).map(drop),
+        Stream::new(&fixture.context, StreamFlags::empty(), 0).map(drop),
+        Event::new(&fixture.context, EventFlags::empty()).map(drop),
     ] {
         let error = result.unwrap_err();
         assert_eq!(error.status(), Some(Status::CUDA_ERROR_OUT_OF_MEMORY));
@@ -339,8 +343,8 @@ fn out_of_memory_error_names_bytes_everywhere() {
 
 #[test]
 fn addresses_and_sizes_that_do_not_fit_another_type_are_errors() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let bytes = DeviceBuffer::from_host(&stream, &[1_u8; 17]).unwrap();
         let error = bytes.as_slice().cast::<u32>().unwrap_err();
         assert!(

@@ -5,7 +5,7 @@ use cuda_driver::prelude::*;
 use cuda_nvrtc::{Options, Program};
 
 use crate::nvrtc::nvrtc;
-use crate::support::{Bench, everywhere};
+use crate::support::{Fixture, everywhere};
 
 /// One block per structure of a batch computes sums over its atoms and its residues.
 const SOURCE: &str = r#"
@@ -216,21 +216,21 @@ impl Packed {
 }
 
 #[track_caller]
-fn compiled(bench: &Bench) -> Option<Module> {
+fn compiled(fixture: &Fixture) -> Option<Module> {
     let nvrtc = nvrtc()?;
     let program = Program::new(&nvrtc, SOURCE).name("batch.cu");
-    Some(Module::compile(&bench.context, &program, &Options::new()).unwrap())
+    Some(Module::compile(&fixture.context, &program, &Options::new()).unwrap())
 }
 
 #[test]
 fn a_batch_of_many_buffers_and_a_struct_is_one_launch() {
-    for bench in everywhere() {
-        let Some(module) = compiled(&bench) else {
+    for fixture in everywhere() {
+        let Some(module) = compiled(&fixture) else {
             return;
         };
         let kernel = module.function("by_arguments").unwrap();
         let host = Host::new();
-        let mut packed = host.upload(&bench.stream());
+        let mut packed = host.upload(&fixture.stream());
         let Packed {
             atoms,
             ca,
@@ -257,27 +257,27 @@ fn a_batch_of_many_buffers_and_a_struct_is_one_launch() {
         // SAFETY: the arguments match the kernel's parameters, and the structures lie within the
         // buffers.
         unsafe {
-            bench
+            fixture
                 .stream()
                 .launch(&kernel, LaunchConfig::new(COUNT as u32, 32), args)
         }
         .unwrap();
         let expected = host.scores(&[1.0; COUNT]);
-        assert_eq!(packed.out.to_vec().unwrap(), expected, "{}", bench.name);
+        assert_eq!(packed.out.to_vec().unwrap(), expected, "{}", fixture.name);
     }
 }
 
 #[test]
 fn buffers_with_addresses_in_structs_are_ordered() {
-    for bench in everywhere() {
-        let Some(module) = compiled(&bench) else {
+    for fixture in everywhere() {
+        let Some(module) = compiled(&fixture) else {
             return;
         };
         let kernel = module.function("by_struct").unwrap();
         let typed: Kernel<(Addresses,)> = kernel.typed().unwrap();
         let config = LaunchConfig::new(COUNT as u32, 32);
         let host = Host::new();
-        let mut packed = host.upload(&bench.stream());
+        let mut packed = host.upload(&fixture.stream());
         let mut expected = vec![1.0; COUNT];
         for round in 0..9 {
             let addresses = packed.addresses();
@@ -293,7 +293,7 @@ fn buffers_with_addresses_in_structs_are_ordered() {
                 out,
             } = &mut packed;
             // Every launch is on its own stream: only the uses declared here order the launches.
-            let stream = bench.stream();
+            let stream = fixture.stream();
             let memory = (
                 &mut *out,
                 &*atoms,
@@ -329,6 +329,6 @@ fn buffers_with_addresses_in_structs_are_ordered() {
             }
             expected = host.scores(&expected);
         }
-        assert_eq!(packed.out.to_vec().unwrap(), expected, "{}", bench.name);
+        assert_eq!(packed.out.to_vec().unwrap(), expected, "{}", fixture.name);
     }
 }

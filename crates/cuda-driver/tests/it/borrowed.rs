@@ -11,7 +11,7 @@ use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 use cuda_sys::CUctx_st;
 
-use crate::support::{Bench, COPY, everywhere, new_stream, software};
+use crate::support::{COPY, Fixture, everywhere, new_stream, software};
 
 /// Plays the role of other code: creates a context through raw calls and destroys it when dropped.
 pub(crate) struct Foreign {
@@ -26,10 +26,10 @@ unsafe impl Send for Foreign {}
 unsafe impl Sync for Foreign {}
 
 impl Foreign {
-    pub(crate) fn new(bench: &Bench) -> Self {
-        let driver = bench.context.driver().clone();
+    pub(crate) fn new(fixture: &Fixture) -> Self {
+        let driver = fixture.context.driver().clone();
         let mut raw = ptr::null_mut();
-        let device = bench.context.device().as_raw();
+        let device = fixture.context.device().as_raw();
         // SAFETY: the pointer is to a local.
         let status = unsafe { driver.library().cuCtxCreate_v2(&raw mut raw, 0, device) };
         assert_eq!(status, Status::CUDA_SUCCESS);
@@ -89,18 +89,18 @@ fn copied(context: &Context, words: &[u32]) -> Vec<u32> {
 
 #[test]
 fn a_borrowed_context_does_what_others_do_and_is_left_alone() {
-    for bench in everywhere() {
-        let foreign = Foreign::new(&bench);
+    for fixture in everywhere() {
+        let foreign = Foreign::new(&fixture);
         let context = foreign.borrow(alive()).unwrap();
         assert!(context.is_borrowed() && !context.is_primary());
-        assert_eq!(context.device(), bench.context.device());
+        assert_eq!(context.device(), fixture.context.device());
         let words: Vec<u32> = (0..1000).collect();
-        assert_eq!(copied(&context, &words), words, "{}", bench.name);
+        assert_eq!(copied(&context, &words), words, "{}", fixture.name);
         context.close().unwrap();
         // The context still exists, unchanged.
         assert_eq!(copied(&foreign.borrow(alive()).unwrap(), &words), words);
         drop(foreign);
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             assert_eq!(simulator.live().contexts, 1, "{}", simulator.live());
         }
     }
@@ -108,8 +108,8 @@ fn a_borrowed_context_does_what_others_do_and_is_left_alone() {
 
 #[test]
 fn two_borrows_of_one_context_are_one() {
-    for bench in everywhere() {
-        let foreign = Foreign::new(&bench);
+    for fixture in everywhere() {
+        let foreign = Foreign::new(&fixture);
         let (one, two) = (
             foreign.borrow(alive()).unwrap(),
             foreign.borrow(alive()).unwrap(),
@@ -139,10 +139,10 @@ fn two_borrows_of_one_context_are_one() {
 
 #[test]
 fn borrowing_a_known_context_returns_another_handle() {
-    for bench in everywhere() {
-        let driver = bench.context.driver();
-        let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
-        for context in [&bench.context, &own] {
+    for fixture in everywhere() {
+        let driver = fixture.context.driver();
+        let own = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
+        for context in [&fixture.context, &own] {
             // SAFETY: the context is alive and its reference is counted.
             let again = unsafe { Context::borrow_raw(driver, context.as_raw(), alive()) }.unwrap();
             assert_eq!(again, *context);
@@ -153,8 +153,8 @@ fn borrowing_a_known_context_returns_another_handle() {
 
 #[test]
 fn borrowing_a_primary_context_retains_it() {
-    let bench = software(Builder::new().devices(2));
-    let driver = bench.context.driver();
+    let fixture = software(Builder::new().devices(2));
+    let driver = fixture.context.driver();
     let device = driver.device(1).unwrap();
     let mut raw = ptr::null_mut();
     // SAFETY: the pointer is to a local.
@@ -182,8 +182,8 @@ fn borrowing_a_primary_context_retains_it() {
 
 #[test]
 fn the_last_object_drops_a_token_that_owns_the_context() {
-    for bench in everywhere() {
-        let foreign = Arc::new(Foreign::new(&bench));
+    for fixture in everywhere() {
+        let foreign = Arc::new(Foreign::new(&fixture));
         let destroyed = Arc::clone(&foreign.destroyed);
         let token: Arc<dyn LivenessToken> = Arc::clone(&foreign) as _;
         let context = foreign.borrow(token).unwrap();
@@ -194,14 +194,14 @@ fn the_last_object_drops_a_token_that_owns_the_context() {
         assert_eq!(destroyed.load(Ordering::SeqCst), 0);
         assert_eq!(buffer.to_vec().unwrap(), [5; 10]);
         thread::spawn(move || drop(buffer)).join().unwrap();
-        assert_eq!(destroyed.load(Ordering::SeqCst), 1, "{}", bench.name);
+        assert_eq!(destroyed.load(Ordering::SeqCst), 1, "{}", fixture.name);
     }
 }
 
 #[test]
 fn calls_in_a_dead_context_fail_without_the_driver() {
-    for bench in everywhere() {
-        let foreign = Foreign::new(&bench);
+    for fixture in everywhere() {
+        let foreign = Foreign::new(&fixture);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
         let stream = new_stream(&context);
@@ -210,13 +210,13 @@ fn calls_in_a_dead_context_fail_without_the_driver() {
         let kernel = module.function("copy").unwrap();
         let mut buffer = DeviceBuffer::from_host(&stream, &[5_u32; 8]).unwrap();
         let source = DeviceBuffer::from_host(&stream, &[5_u32; 8]).unwrap();
-        let living = bench.stream();
+        let living = fixture.stream();
         let mut elsewhere = DeviceBuffer::from_host(&living, &[1_u32; 8]).unwrap();
         context.synchronize().unwrap();
 
         token.store(false, Ordering::Release);
         drop(foreign);
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             simulator.reset_calls();
         }
         let results = [
@@ -278,7 +278,7 @@ fn calls_in_a_dead_context_fail_without_the_driver() {
             assert!(
                 matches!(error, Error::ContextGone { .. }),
                 "{}, {what}: {error}",
-                bench.name
+                fixture.name
             );
             assert_eq!(
                 error.status(),
@@ -286,7 +286,7 @@ fn calls_in_a_dead_context_fail_without_the_driver() {
             );
         }
         drop((buffer, kernel, module, event, stream, context));
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             let calls = simulator.calls();
             assert!(calls.is_empty(), "{calls:?}");
         }
@@ -296,11 +296,11 @@ fn calls_in_a_dead_context_fail_without_the_driver() {
 
 #[test]
 fn uses_by_a_dead_context_count_as_complete() {
-    for bench in everywhere() {
-        let foreign = Foreign::new(&bench);
+    for fixture in everywhere() {
+        let foreign = Foreign::new(&fixture);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
-        let mut source = DeviceBuffer::from_host(&bench.stream(), &[5_u32; 8]).unwrap();
+        let mut source = DeviceBuffer::from_host(&fixture.stream(), &[5_u32; 8]).unwrap();
         {
             let stream = new_stream(&context);
             let mut copy = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
@@ -313,14 +313,14 @@ fn uses_by_a_dead_context_count_as_complete() {
         token.store(false, Ordering::Release);
         drop(foreign);
         source.copy_from_host(&[6; 8]).unwrap();
-        assert_eq!(source.to_vec().unwrap(), [6; 8], "{}", bench.name);
+        assert_eq!(source.to_vec().unwrap(), [6; 8], "{}", fixture.name);
     }
 }
 
 #[test]
 fn a_borrow_with_a_dead_token_is_an_error_and_so_is_one_of_two() {
-    for bench in everywhere() {
-        let foreign = Foreign::new(&bench);
+    for fixture in everywhere() {
+        let foreign = Foreign::new(&fixture);
         let dead = Arc::new(AtomicBool::new(false));
         let error = foreign.borrow(dead).unwrap_err();
         assert!(matches!(error, Error::ContextGone { .. }), "{error}");
@@ -343,12 +343,12 @@ fn a_borrow_with_a_dead_token_is_an_error_and_so_is_one_of_two() {
 
 #[test]
 fn the_current_context_is_returned_if_it_is_known() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         thread::scope(|scope| {
             scope.spawn(|| {
-                let driver = bench.context.driver();
+                let driver = fixture.context.driver();
                 assert_eq!(Context::current(driver).unwrap(), None);
-                let foreign = Foreign::new(&bench);
+                let foreign = Foreign::new(&fixture);
                 // SAFETY: the context is alive.
                 let status = unsafe { driver.library().cuCtxSetCurrent(foreign.raw) };
                 assert_eq!(status, Status::CUDA_SUCCESS);
@@ -356,11 +356,11 @@ fn the_current_context_is_returned_if_it_is_known() {
                 let borrowed = foreign.borrow(alive()).unwrap();
                 assert_eq!(Context::current(driver).unwrap().as_ref(), Some(&borrowed));
                 // SAFETY: the context is alive.
-                let status = unsafe { driver.library().cuCtxSetCurrent(bench.context.as_raw()) };
+                let status = unsafe { driver.library().cuCtxSetCurrent(fixture.context.as_raw()) };
                 assert_eq!(status, Status::CUDA_SUCCESS);
                 assert_eq!(
                     Context::current(driver).unwrap().as_ref(),
-                    Some(&bench.context)
+                    Some(&fixture.context)
                 );
                 // SAFETY: a null pointer makes no context current.
                 unsafe { driver.library().cuCtxSetCurrent(ptr::null_mut()) };
@@ -371,8 +371,8 @@ fn the_current_context_is_returned_if_it_is_known() {
 
 #[test]
 fn page_locked_memory_outlives_a_context_that_others_destroy() {
-    for bench in everywhere() {
-        let foreign = Foreign::new(&bench);
+    for fixture in everywhere() {
+        let foreign = Foreign::new(&fixture);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
         let stream = new_stream(&context);
@@ -405,8 +405,8 @@ fn page_locked_memory_outlives_a_context_that_others_destroy() {
 
 #[test]
 fn the_host_gets_no_slice_of_memory_that_others_can_destroy() {
-    for bench in everywhere() {
-        let foreign = Foreign::new(&bench);
+    for fixture in everywhere() {
+        let foreign = Foreign::new(&fixture);
         let context = foreign.borrow(alive()).unwrap();
         let stream = context.default_stream().unwrap();
         let mut managed = ManagedBuffer::from_host(&stream, &[5_u32; 100]).unwrap();
@@ -421,8 +421,8 @@ fn the_host_gets_no_slice_of_memory_that_others_can_destroy() {
 
 #[test]
 fn a_scope_ends_though_its_context_was_declared_dead_in_it() {
-    for bench in everywhere() {
-        let foreign = Foreign::new(&bench);
+    for fixture in everywhere() {
+        let foreign = Foreign::new(&fixture);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
         let stream = new_stream(&context);
@@ -437,20 +437,20 @@ fn a_scope_ends_though_its_context_was_declared_dead_in_it() {
                 Ok(())
             })
             .unwrap();
-        assert_eq!(*pinned, [3; 100], "{}", bench.name);
+        assert_eq!(*pinned, [3; 100], "{}", fixture.name);
         drop((buffer, stream, context));
     }
 }
 
 #[test]
 fn a_transfer_returns_its_memory_if_its_context_is_dead() {
-    for bench in everywhere() {
-        let foreign = Foreign::new(&bench);
+    for fixture in everywhere() {
+        let foreign = Foreign::new(&fixture);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
         let stream = new_stream(&context);
         let buffer = DeviceBuffer::from_host(&stream, &[3_u32; 9]).unwrap();
-        let pinned = PinnedBuffer::<u32>::zeroed(&bench.context, 9, PinnedFlags::empty());
+        let pinned = PinnedBuffer::<u32>::zeroed(&fixture.context, 9, PinnedFlags::empty());
         let transfer = buffer
             .copy_to_pinned_async(pinned.unwrap(), &stream)
             .unwrap();
@@ -459,14 +459,14 @@ fn a_transfer_returns_its_memory_if_its_context_is_dead() {
         let error = transfer.wait().unwrap_err();
         let is_gone = matches!(error.error(), Error::ContextGone { .. });
         assert!(is_gone, "{error}");
-        assert_eq!(*error.into_memory().unwrap(), [3; 9], "{}", bench.name);
+        assert_eq!(*error.into_memory().unwrap(), [3; 9], "{}", fixture.name);
     }
 }
 
 #[test]
 fn host_waits_for_managed_memory_read_by_dead_context() {
-    for bench in everywhere() {
-        if !bench
+    for fixture in everywhere() {
+        if !fixture
             .context
             .device()
             .has_concurrent_managed_access()
@@ -474,10 +474,10 @@ fn host_waits_for_managed_memory_read_by_dead_context() {
         {
             continue;
         }
-        let foreign = Foreign::new(&bench);
+        let foreign = Foreign::new(&fixture);
         let token = alive();
         let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
-        let mut source = ManagedBuffer::from_host(&bench.stream(), &[4_u32; 100]).unwrap();
+        let mut source = ManagedBuffer::from_host(&fixture.stream(), &[4_u32; 100]).unwrap();
         {
             let stream = context.default_stream().unwrap();
             let mut copy = DeviceBuffer::<u32>::zeroed(&stream, 100).unwrap();
@@ -489,6 +489,6 @@ fn host_waits_for_managed_memory_read_by_dead_context() {
         token.store(false, Ordering::SeqCst);
         drop((context, foreign));
         source.host_mut().unwrap()[7] = 9;
-        assert_eq!(source.host().unwrap()[6..8], [4, 9], "{}", bench.name);
+        assert_eq!(source.host().unwrap()[6..8], [4, 9], "{}", fixture.name);
     }
 }

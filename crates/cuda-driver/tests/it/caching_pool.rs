@@ -13,19 +13,19 @@ const N: u32 = 1 << 14;
 
 #[test]
 fn a_block_that_comes_back_is_handed_out_without_a_call() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let pool = CachingPool::new(&bench.context);
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let pool = CachingPool::new(&fixture.context);
         let first = DeviceBuffer::from_host_in(&pool, &stream, &[1_u32; 1000]).unwrap();
         let address = first.as_raw();
         drop(first);
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             simulator.reset_calls();
         }
         // SAFETY: the memory is written before it is read.
         let mut again = unsafe { DeviceBuffer::<u8>::uninit_in(&pool, &stream, 3999) }.unwrap();
-        assert_eq!(again.as_raw(), address, "{}", bench.name);
-        if let Some(simulator) = &bench.simulator {
+        assert_eq!(again.as_raw(), address, "{}", fixture.name);
+        if let Some(simulator) = &fixture.simulator {
             assert!(simulator.calls().is_empty(), "{:?}", simulator.calls());
         }
         again.copy_from_host(&[7; 3999]).unwrap();
@@ -54,11 +54,11 @@ fn a_block_that_comes_back_is_handed_out_without_a_call() {
 
 #[test]
 fn a_block_under_its_reader_is_not_written_by_the_next_owner() {
-    for bench in late_devices(32) {
-        let kernel = bench.kernel(COPY, "copy");
-        let (owning, reader, next) = (bench.stream(), bench.stream(), bench.stream());
+    for fixture in late_devices(32) {
+        let kernel = fixture.kernel(COPY, "copy");
+        let (owning, reader, next) = (fixture.stream(), fixture.stream(), fixture.stream());
         // The limit leaves room for one block, so the next owner gets the same one.
-        let pool = CachingPool::with_limit(&bench.context, N as usize * 4);
+        let pool = CachingPool::with_limit(&fixture.context, N as usize * 4);
         let source = DeviceBuffer::from_host_in(&pool, &owning, &vec![1_u32; N as usize]).unwrap();
         let address = source.as_raw();
         let mut result = DeviceBuffer::<u32>::zeroed(&reader, N as usize).unwrap();
@@ -76,7 +76,7 @@ fn a_block_under_its_reader_is_not_written_by_the_next_owner() {
         assert_eq!((third.as_raw(), third.stream() == &next), (address, true));
         for (buffer, want) in [(result, 1), (second, 2), (third, 0)] {
             let words = buffer.to_vec().unwrap();
-            assert!(words.iter().all(|&word| word == want), "{}", bench.name);
+            assert!(words.iter().all(|&word| word == want), "{}", fixture.name);
         }
         assert_eq!(pool.statistics().misses, 1);
     }
@@ -84,9 +84,9 @@ fn a_block_under_its_reader_is_not_written_by_the_next_owner() {
 
 #[test]
 fn a_stream_gets_what_is_idle_before_what_is_new() {
-    for bench in everywhere() {
-        let (one, other) = (bench.stream(), bench.stream());
-        let pool = CachingPool::new(&bench.context);
+    for fixture in everywhere() {
+        let (one, other) = (fixture.stream(), fixture.stream());
+        let pool = CachingPool::new(&fixture.context);
         drop(DeviceBuffer::<u8>::zeroed_in(&pool, &one, 1000).unwrap());
         one.synchronize().unwrap();
         let moved = DeviceBuffer::<u8>::zeroed_in(&pool, &other, 1000).unwrap();
@@ -98,11 +98,11 @@ fn a_stream_gets_what_is_idle_before_what_is_new() {
         assert_eq!((pool.statistics().hits, pool.statistics().misses), (2, 1));
     }
     // If the first stream is busy, the second one does not wait for it.
-    let bench = software(late(3));
-    let (one, other) = (bench.stream(), bench.stream());
-    let pool = CachingPool::new(&bench.context);
+    let fixture = software(late(3));
+    let (one, other) = (fixture.stream(), fixture.stream());
+    let pool = CachingPool::new(&fixture.context);
     drop(DeviceBuffer::<u8>::zeroed_in(&pool, &one, 1000).unwrap());
-    let simulator = bench.simulator.as_ref().unwrap();
+    let simulator = fixture.simulator.as_ref().unwrap();
     simulator.reset_calls();
     let fresh = DeviceBuffer::<u8>::zeroed_in(&pool, &other, 1000).unwrap();
     assert_eq!((pool.statistics().hits, pool.statistics().misses), (0, 2));
@@ -112,9 +112,9 @@ fn a_stream_gets_what_is_idle_before_what_is_new() {
 
 #[test]
 fn the_limit_holds() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let pool = CachingPool::with_limit(&bench.context, 4096);
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let pool = CachingPool::with_limit(&fixture.context, 4096);
         let half = pool.filled_with(&stream, 2048, 1);
         let error = DeviceBuffer::<u8>::zeroed_in(&pool, &stream, 4096).unwrap_err();
         assert_eq!(
@@ -128,7 +128,7 @@ fn the_limit_holds() {
         drop(half);
         // Cached blocks are freed to make room.
         let whole = pool.filled_with(&stream, 4096, 2);
-        assert_eq!(whole.to_vec().unwrap(), [2; 4096], "{}", bench.name);
+        assert_eq!(whole.to_vec().unwrap(), [2; 4096], "{}", fixture.name);
         assert_eq!(pool.statistics().bytes_reserved(), 4096);
         drop(whole);
         pool.set_limit(1000);
@@ -156,11 +156,11 @@ impl Filled for CachingPool {
 #[test]
 fn waiting_blocks_are_freed_when_memory_runs_out() {
     for seed in 0..8 {
-        let bench = software(late(seed));
-        let (stream, other) = (bench.stream(), bench.stream());
-        let simulator = bench.simulator.as_ref().unwrap();
+        let fixture = software(late(seed));
+        let (stream, other) = (fixture.stream(), fixture.stream());
+        let simulator = fixture.simulator.as_ref().unwrap();
         simulator.limit_memory(0, 1 << 20);
-        let pool = CachingPool::new(&bench.context);
+        let pool = CachingPool::new(&fixture.context);
         drop(pool.filled_with(&stream, 700 << 10, 1));
         let next = pool.filled_with(&other, 600 << 10, 2);
         assert_eq!(next.to_vec().unwrap(), vec![2; 600 << 10]);
@@ -176,17 +176,17 @@ fn waiting_blocks_are_freed_when_memory_runs_out() {
 
 #[test]
 fn buffers_outlive_their_pool_and_nothing_is_left() {
-    for bench in everywhere() {
-        let (stream, other) = (bench.stream(), bench.stream());
-        let pool = CachingPool::new(&bench.context);
+    for fixture in everywhere() {
+        let (stream, other) = (fixture.stream(), fixture.stream());
+        let pool = CachingPool::new(&fixture.context);
         let second = pool.clone();
         let kept = pool.filled_with(&stream, 300, 4);
         drop(pool.filled_with(&other, 300, 5));
         drop((pool, second));
-        drop((other, bench.context));
-        assert_eq!(kept.to_vec().unwrap(), [4; 300], "{}", bench.name);
+        drop((other, fixture.context));
+        assert_eq!(kept.to_vec().unwrap(), [4; 300], "{}", fixture.name);
         drop((kept, stream));
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             let live = simulator.live();
             assert!(live.is_empty(), "{live:?}");
         }
@@ -195,24 +195,24 @@ fn buffers_outlive_their_pool_and_nothing_is_left() {
 
 #[test]
 fn a_released_address_no_longer_belongs_to_the_pool() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let pool = CachingPool::new(&bench.context);
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let pool = CachingPool::new(&fixture.context);
         let address = pool.filled_with(&stream, 300, 4).into_raw().unwrap();
         assert_eq!(pool.statistics().bytes_reserved(), 0);
         // SAFETY: this is the memory of that buffer, all of it is initialized, and it is used on
         // the same stream.
         let buffer = unsafe { DeviceBuffer::<u8>::from_raw(&stream, address, 300) }.unwrap();
-        assert_eq!(buffer.to_vec().unwrap(), [4; 300], "{}", bench.name);
+        assert_eq!(buffer.to_vec().unwrap(), [4; 300], "{}", fixture.name);
     }
 }
 
 #[test]
 fn a_block_stays_cached_if_its_wait_fails() {
-    let bench = software(late(1));
-    let (one, other) = (bench.stream(), bench.stream());
-    let simulator = bench.simulator.as_ref().unwrap();
-    let pool = CachingPool::with_limit(&bench.context, 1024);
+    let fixture = software(late(1));
+    let (one, other) = (fixture.stream(), fixture.stream());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let pool = CachingPool::with_limit(&fixture.context, 1024);
     drop(pool.filled_with(&one, 1000, 1));
     let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuStreamWaitEvent");
     simulator.add_rule(rule.every(1));
@@ -227,21 +227,21 @@ fn a_block_stays_cached_if_its_wait_fails() {
 
 #[test]
 fn a_pool_of_another_context_is_refused() {
-    let (bench, other) = (software(Builder::new()), software(Builder::new()));
-    let pool = CachingPool::new(&bench.context);
+    let (fixture, other) = (software(Builder::new()), software(Builder::new()));
+    let pool = CachingPool::new(&fixture.context);
     let error = DeviceBuffer::<u8>::zeroed_in(&pool, &other.stream(), 10).unwrap_err();
     assert!(matches!(error, Error::OtherContext { .. }), "{error}");
 }
 
 #[test]
 fn threads_share_a_pool() {
-    for bench in everywhere() {
-        let pool = CachingPool::new(&bench.context);
+    for fixture in everywhere() {
+        let pool = CachingPool::new(&fixture.context);
         thread::scope(|scope| {
             for worker in 0_u32..4 {
-                let (pool, bench) = (&pool, &bench);
+                let (pool, fixture) = (&pool, &fixture);
                 scope.spawn(move || {
-                    let stream = bench.stream();
+                    let stream = fixture.stream();
                     for round in 0..50 {
                         let value = worker * 1000 + round;
                         let len = 1 + (round as usize * 37) % 300;
@@ -253,7 +253,7 @@ fn threads_share_a_pool() {
                                 .join()
                                 .unwrap()
                         });
-                        assert_eq!(handed, vec![value; len], "{}", bench.name);
+                        assert_eq!(handed, vec![value; len], "{}", fixture.name);
                     }
                 });
             }
@@ -262,7 +262,7 @@ fn threads_share_a_pool() {
         assert_eq!(now.hits + now.misses, 200);
         assert_eq!(now.bytes_in_use, 0);
         drop(pool);
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             assert_eq!(simulator.live().bytes, 0, "{}", simulator.live());
         }
     }
@@ -270,28 +270,28 @@ fn threads_share_a_pool() {
 
 #[test]
 fn page_locked_memory_is_handed_out_again() {
-    for bench in everywhere() {
-        let pool = PinnedCachingPool::new(&bench.context, PinnedFlags::empty());
+    for fixture in everywhere() {
+        let pool = PinnedCachingPool::new(&fixture.context, PinnedFlags::empty());
         let mut first = pool.take::<u32>(1000).unwrap();
-        assert_eq!(*first, [0; 1000], "{}", bench.name);
+        assert_eq!(*first, [0; 1000], "{}", fixture.name);
         first.fill(5);
         let address = first.as_ptr().addr();
         drop(first);
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             simulator.reset_calls();
         }
         let again = pool.take::<u8>(4000).unwrap();
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             assert!(simulator.calls().is_empty(), "{:?}", simulator.calls());
         }
-        assert_eq!(again.as_ptr().addr(), address, "{}", bench.name);
+        assert_eq!(again.as_ptr().addr(), address, "{}", fixture.name);
         assert_eq!(again[..8], [5, 0, 0, 0, 5, 0, 0, 0]);
         let second = PinnedBuffer::<u64>::zeroed_in(&pool, 3).unwrap();
         assert_eq!(*second, [0; 3]);
-        let stream = bench.stream();
+        let stream = fixture.stream();
         let third = PinnedBuffer::from_host_in(&pool, &[1_u32, 2, 3]).unwrap();
         let buffer = DeviceBuffer::from_host(&stream, &third).unwrap();
-        assert_eq!(buffer.to_vec().unwrap(), [1, 2, 3], "{}", bench.name);
+        assert_eq!(buffer.to_vec().unwrap(), [1, 2, 3], "{}", fixture.name);
         let now = pool.statistics();
         assert_eq!((now.hits, now.misses), (1, 3));
         assert_eq!((now.bytes_in_use, now.bytes_cached), (4096 + 512, 0));
@@ -303,8 +303,8 @@ fn page_locked_memory_is_handed_out_again() {
         // The buffer outlives the pool and is freed when dropped.
         drop(pool);
         assert_eq!(again[4], 5);
-        drop((again, buffer, stream, bench.context));
-        if let Some(simulator) = &bench.simulator {
+        drop((again, buffer, stream, fixture.context));
+        if let Some(simulator) = &fixture.simulator {
             assert!(simulator.live().is_empty(), "{}", simulator.live());
         }
     }
@@ -312,8 +312,8 @@ fn page_locked_memory_is_handed_out_again() {
 
 #[test]
 fn page_locked_memory_keeps_to_the_limit() {
-    for bench in everywhere() {
-        let pool = PinnedCachingPool::with_limit(&bench.context, PinnedFlags::DEVICE_MAP, 1024);
+    for fixture in everywhere() {
+        let pool = PinnedCachingPool::with_limit(&fixture.context, PinnedFlags::DEVICE_MAP, 1024);
         drop(pool.take::<u8>(300).unwrap());
         let whole = pool.take::<u8>(1024).unwrap();
         assert!(whole.flags().unwrap().contains(PinnedFlags::DEVICE_MAP));
@@ -328,16 +328,16 @@ fn page_locked_memory_keeps_to_the_limit() {
             *PinnedBuffer::<u8>::zeroed_in(&pool, 1).unwrap(),
             [0],
             "{}",
-            bench.name
+            fixture.name
         );
     }
 }
 
 #[test]
 fn page_locked_memory_of_failed_transfer_is_not_reused() {
-    let bench = software(late(1));
-    let (stream, simulator) = (bench.stream(), bench.simulator.as_ref().unwrap());
-    let pool = PinnedCachingPool::new(&bench.context, PinnedFlags::empty());
+    let fixture = software(late(1));
+    let (stream, simulator) = (fixture.stream(), fixture.simulator.as_ref().unwrap());
+    let pool = PinnedCachingPool::new(&fixture.context, PinnedFlags::empty());
     let mut target = pool.take::<u32>(64).unwrap();
     let source = DeviceBuffer::from_host(&stream, &[3_u32; 64]).unwrap();
     let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuStreamSynchronize");

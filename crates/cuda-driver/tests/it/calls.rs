@@ -3,23 +3,27 @@
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Simulator};
 
-use crate::support::{Bench, COPY, software};
+use crate::support::{COPY, Fixture, software};
 
 struct Counted {
-    bench: Bench,
+    fixture: Fixture,
     owner: Stream,
     copy: Function,
 }
 
 impl Counted {
     fn new() -> Self {
-        let bench = software(Builder::new());
-        let (owner, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
-        Self { bench, owner, copy }
+        let fixture = software(Builder::new());
+        let (owner, copy) = (fixture.stream(), fixture.kernel(COPY, "copy"));
+        Self {
+            fixture,
+            owner,
+            copy,
+        }
     }
 
     fn simulator(&self) -> &Simulator {
-        self.bench.simulator.as_ref().unwrap()
+        self.fixture.simulator.as_ref().unwrap()
     }
 
     /// Returns the driver calls that `f` makes, counted by name.
@@ -63,7 +67,7 @@ fn a_launch_is_one_call_however_many_streams_there_are() {
     let (input, mut output) = (counted.buffer(), counted.buffer());
     let (_, calls) = counted.calls(|| counted.launch(&counted.owner, &input, &mut output));
     assert_eq!(calls, [("cuLaunchKernel".to_owned(), 1)]);
-    let _streams: Vec<Stream> = (0..4).map(|_| counted.bench.stream()).collect();
+    let _streams: Vec<Stream> = (0..4).map(|_| counted.fixture.stream()).collect();
     let (_, calls) = counted.calls(|| counted.launch(&counted.owner, &input, &mut output));
     assert_eq!(calls, [("cuLaunchKernel".to_owned(), 1)]);
 }
@@ -88,7 +92,7 @@ fn a_zeroed_buffer_is_two_calls_and_its_drop_one() {
 #[test]
 fn first_use_on_another_stream_adds_two_calls_per_source() {
     let counted = Counted::new();
-    let other = counted.bench.stream();
+    let other = counted.fixture.stream();
     let (input, mut output) = (counted.buffer(), counted.buffer());
     // Fills the event pool first, so that creating events is not counted.
     {
@@ -129,7 +133,7 @@ fn first_use_on_another_stream_adds_two_calls_per_source() {
 #[test]
 fn a_drop_after_one_use_elsewhere_is_two_calls_more() {
     let counted = Counted::new();
-    let other = counted.bench.stream();
+    let other = counted.fixture.stream();
     let (input, mut output) = (counted.buffer(), counted.buffer());
     counted.launch(&other, &input, &mut output);
     let (_, calls) = counted.calls(|| drop(output));

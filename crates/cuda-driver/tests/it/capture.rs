@@ -9,7 +9,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::stream::CaptureStatus;
 
 use crate::support::{
-    Bench, COPY, MIX, assert_all, everywhere, everywhere_since, filled, has_version,
+    COPY, Fixture, MIX, assert_all, everywhere, everywhere_since, filled, has_version,
 };
 
 const N: u32 = 1 << 10;
@@ -20,14 +20,14 @@ fn config() -> LaunchConfig {
 
 #[test]
 fn captured_buffers_may_be_dropped_before_1000_launches() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut result = filled(&stream, N, 0);
         let exec = {
-            let (mix, copy) = (bench.kernel(MIX, "mix"), bench.kernel(COPY, "copy"));
+            let (mix, copy) = (fixture.kernel(MIX, "mix"), fixture.kernel(COPY, "copy"));
             let (mut x, y) = (filled(&stream, N, 0), filled(&stream, N, 1));
             let mut z = filled(&stream, N, 7);
-            let graph = Graph::capture(&bench.context, |scope| {
+            let graph = Graph::capture(&fixture.context, |scope| {
                 scope.fill(&mut z, 3_u32)?;
                 // SAFETY: the kernel touches N words of each; each has N.
                 unsafe { scope.launch(&mix, config(), (&mut x, &y, N)) }?;
@@ -38,7 +38,7 @@ fn captured_buffers_may_be_dropped_before_1000_launches() {
                 Ok(())
             })
             .unwrap();
-            assert_eq!(graph.len(), 4, "{}", bench.name);
+            assert_eq!(graph.len(), 4, "{}", fixture.name);
             graph.instantiate().unwrap()
         };
         // These allocations must not reuse the memory of the dropped buffers.
@@ -49,23 +49,23 @@ fn captured_buffers_may_be_dropped_before_1000_launches() {
             exec.launch(&stream).unwrap();
             x = x.wrapping_mul(2).wrapping_add(1);
         }
-        assert_all(&result, x.wrapping_add(6), &bench.name);
+        assert_all(&result, x.wrapping_add(6), &fixture.name);
         for other in &others {
-            assert_all(other, 9, &bench.name);
+            assert_all(other, 9, &fixture.name);
         }
     }
 }
 
 #[test]
 fn lines_run_beside_each_other_and_wait_where_they_share_memory() {
-    for bench in everywhere() {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    for fixture in everywhere() {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, mut y, mut z) = (
             filled(&stream, N, 1),
             filled(&stream, N, 2),
             filled(&stream, N, 3),
         );
-        let graph = Graph::capture(&bench.context, |scope| {
+        let graph = Graph::capture(&fixture.context, |scope| {
             scope.fill(&mut z, 10_u32)?;
             let side = scope.fork()?;
             // SAFETY: the kernel touches N words of each; each has N.
@@ -95,19 +95,19 @@ fn lines_run_beside_each_other_and_wait_where_they_share_memory() {
             b = 2 * b + a;
             a = b;
         }
-        assert_all(&x, a, &bench.name);
-        assert_all(&y, b, &bench.name);
-        assert_all(&z, 20, &bench.name);
+        assert_all(&x, a, &fixture.name);
+        assert_all(&y, b, &fixture.name);
+        assert_all(&z, 20, &fixture.name);
     }
 }
 
 #[test]
 fn lines_may_be_captured_by_several_threads() {
-    for bench in everywhere() {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    for fixture in everywhere() {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let mut buffers: Vec<_> = (0..4).map(|value| filled(&stream, N, value)).collect();
         let shared = filled(&stream, N, 5);
-        let graph = Graph::capture(&bench.context, |scope| {
+        let graph = Graph::capture(&fixture.context, |scope| {
             let lines: Vec<_> = (0..4).map(|_| scope.fork().unwrap()).collect();
             thread::scope(|threads| {
                 for (line, buffer) in lines.into_iter().zip(&mut buffers) {
@@ -128,17 +128,17 @@ fn lines_may_be_captured_by_several_threads() {
         graph.instantiate().unwrap().launch(&stream).unwrap();
         for (value, buffer) in (0..4_u32).zip(&buffers) {
             let expected = (0..8).fold(value, |sum, _| 2 * sum + 5);
-            assert_all(buffer, expected, &bench.name);
+            assert_all(buffer, expected, &fixture.name);
         }
     }
 }
 
 #[test]
 fn an_error_and_a_panic_end_the_capture() {
-    for bench in everywhere() {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    for fixture in everywhere() {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 1));
-        let refused = Graph::capture(&bench.context, |scope| {
+        let refused = Graph::capture(&fixture.context, |scope| {
             scope.fill(&mut x, 9_u32)?;
             let _line = scope.fork()?;
             // SAFETY: the number of arguments is wrong, so nothing is launched.
@@ -147,28 +147,28 @@ fn an_error_and_a_panic_end_the_capture() {
         });
         assert!(matches!(refused, Err(Error::Argument(_))), "{refused:?}");
         let panicked = catch_unwind(AssertUnwindSafe(|| {
-            Graph::capture(&bench.context, |scope| {
+            Graph::capture(&fixture.context, |scope| {
                 scope.fill(&mut x, 9_u32)?;
                 panic!("in a capture");
             })
         }));
         assert!(panicked.is_err());
-        drop(Capture::begin(&bench.context).unwrap());
+        drop(Capture::begin(&fixture.context).unwrap());
         // The capture has ended, and none of the captured work has run.
-        bench.context.synchronize().unwrap();
-        assert_all(&x, 1, &bench.name);
+        fixture.context.synchronize().unwrap();
+        assert_all(&x, 1, &fixture.name);
         // SAFETY: the kernel touches N words of each; each has N.
         unsafe { stream.launch(&mix, config(), (&mut x, &y, N)) }.unwrap();
-        assert_all(&x, 3, &bench.name);
+        assert_all(&x, 3, &fixture.name);
     }
 }
 
 #[test]
 fn calls_that_break_captures_are_refused_or_deferred() {
-    for bench in everywhere() {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    for fixture in everywhere() {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 4));
-        let (context, gone) = (&bench.context, bench.kernel(COPY, "copy"));
+        let (context, gone) = (&fixture.context, fixture.kernel(COPY, "copy"));
         let mut gone = Some(gone);
         let graph = Graph::capture(context, |scope| {
             // SAFETY: the kernel touches N words of each; each has N.
@@ -180,14 +180,14 @@ fn calls_that_break_captures_are_refused_or_deferred() {
                     assert!(context.synchronize().is_err());
                     // This is the last handle of its module.
                     drop(gone.take());
-                    drop(bench.kernel(COPY, "copy"));
+                    drop(fixture.kernel(COPY, "copy"));
                 });
                 other.join().unwrap();
             });
             // Allocations, streams and copies work as usual.
-            let other = bench.stream();
+            let other = fixture.stream();
             let words = filled(&other, N, 6);
-            assert_all(&words, 6, &bench.name);
+            assert_all(&words, 6, &fixture.name);
             other.synchronize()?;
             assert!(scope.is_capturing()?);
             let inner = Graph::capture(context, |scope| {
@@ -207,17 +207,17 @@ fn calls_that_break_captures_are_refused_or_deferred() {
         assert_eq!(stream.capture_status(), Ok(CaptureStatus::Inactive));
         assert_eq!(graph.len(), 2);
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert_all(&x, 6, &bench.name);
+        assert_all(&x, 6, &fixture.name);
     }
 }
 
 #[test]
 fn capture_broken_by_other_code_leaves_all_usable() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut x = filled(&stream, N, 1);
-        let table = bench.context.driver().library().table();
-        let broken = Graph::capture(&bench.context, |scope| {
+        let table = fixture.context.driver().library().table();
+        let broken = Graph::capture(&fixture.context, |scope| {
             scope.fill(&mut x, 9_u32)?;
             // SAFETY: the stream is alive; a query of its state is illegal during capture.
             let status = unsafe { table.cuStreamQuery(scope.as_raw()) };
@@ -230,15 +230,15 @@ fn capture_broken_by_other_code_leaves_all_usable() {
         });
         let invalidated = Status::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
         assert_eq!(broken.unwrap_err().status(), Some(invalidated));
-        bench.context.synchronize().unwrap();
-        let graph = Graph::capture(&bench.context, |scope| scope.fill(&mut x, 8).map(drop));
+        fixture.context.synchronize().unwrap();
+        let graph = Graph::capture(&fixture.context, |scope| scope.fill(&mut x, 8).map(drop));
         graph
             .unwrap()
             .instantiate()
             .unwrap()
             .launch(&stream)
             .unwrap();
-        assert_all(&x, 8, &bench.name);
+        assert_all(&x, 8, &fixture.name);
     }
 }
 
@@ -257,11 +257,11 @@ impl From<Error> for ProgramError {
 
 #[test]
 fn closures_fail_with_errors_of_the_caller() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut x = filled(&stream, N, 1);
         let mut capture = |own: Option<u32>| {
-            Graph::try_capture(&bench.context, |scope| {
+            Graph::try_capture(&fixture.context, |scope| {
                 let node = scope.fill(&mut x, 9_u32)?;
                 own.map_or(Ok(node), |own| Err(ProgramError::Own(own)))
             })
@@ -270,25 +270,25 @@ fn closures_fail_with_errors_of_the_caller() {
         let (graph, _) = capture(None).unwrap();
         assert_eq!(graph.len(), 1);
         // Errors of the crate are converted.
-        let outside = Graph::try_capture(&bench.context, |scope| {
+        let outside = Graph::try_capture(&fixture.context, |scope| {
             Ok::<_, ProgramError>(scope.fill(x.slice_mut(N as usize + 1..)?, 9_u32)?)
         });
         assert!(matches!(
             outside,
             Err(ProgramError::Cuda(Error::OutOfRange(_)))
         ));
-        assert_all(&x, 1, &bench.name);
+        assert_all(&x, 1, &fixture.name);
         let flags = PinnedFlags::empty();
-        let mut target = PinnedBuffer::<u32>::zeroed(&bench.context, N as usize, flags).unwrap();
+        let mut target = PinnedBuffer::<u32>::zeroed(&fixture.context, N as usize, flags).unwrap();
         let copied = stream.try_copy_scope(|scope| {
             scope.copy_to_host(&x.as_slice(), &mut target)?;
             Err::<(), _>(ProgramError::Own(5))
         });
         assert_eq!(copied, Err(ProgramError::Own(5)));
         // The scope has waited for the copy.
-        assert!(target.iter().all(|word| *word == 1), "{}", bench.name);
+        assert!(target.iter().all(|word| *word == 1), "{}", fixture.name);
         if has_version((12, 3)) {
-            let mut graph = Graph::new(&bench.context).unwrap();
+            let mut graph = Graph::new(&fixture.context).unwrap();
             let result = graph.try_capture_into(&[], |scope| {
                 scope.fill(&mut x, 2_u32)?;
                 Err::<(), _>(ProgramError::Own(6))
@@ -302,10 +302,10 @@ fn closures_fail_with_errors_of_the_caller() {
 
 #[test]
 fn calls_are_captured_into_an_existing_graph() {
-    for bench in everywhere_since((12, 3)) {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    for fixture in everywhere_since((12, 3)) {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 2));
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let first = graph.add_fill(&[], &mut x, 5_u32).unwrap();
         let last = graph
             .capture_into(&[first.edge()], |scope| {
@@ -317,21 +317,21 @@ fn calls_are_captured_into_an_existing_graph() {
             .unwrap();
         graph.add_copy(&[last.edge()], &mut x, &y).unwrap();
         assert_eq!(graph.len(), 4);
-        let mut other = Graph::new(&bench.context).unwrap();
+        let mut other = Graph::new(&fixture.context).unwrap();
         let foreign = other.capture_into(&[first.edge()], |_| Ok(()));
         assert_eq!(foreign, Err(Error::OtherGraph));
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert_all(&x, 2 * (2 * 2 + 5) + 5, &bench.name);
+        assert_all(&x, 2 * (2 * 2 + 5) + 5, &fixture.name);
     }
 }
 
 #[test]
 fn broken_capture_ends_graph_but_not_executables() {
-    for bench in everywhere_since((12, 3)) {
-        let stream = bench.stream();
+    for fixture in everywhere_since((12, 3)) {
+        let stream = fixture.stream();
         let (mut x, mut y) = (filled(&stream, N, 1), filled(&stream, N, 2));
-        let table = bench.context.driver().library().table();
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let table = fixture.context.driver().library().table();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let first = graph.add_fill(&[], &mut x, 5_u32).unwrap();
         let exec = graph.instantiate().unwrap();
         let broken = graph.capture_into(&[first.edge()], |scope| {
@@ -348,18 +348,18 @@ fn broken_capture_ends_graph_but_not_executables() {
         assert!(graph.add_fill(&[], &mut x, 6_u32).is_err());
         assert!(exec.set_fill(first, &mut x, 6_u32).is_err());
         exec.launch(&stream).unwrap();
-        assert_all(&x, 5, &bench.name);
-        assert_all(&y, 2, &bench.name);
+        assert_all(&x, 5, &fixture.name);
+        assert_all(&y, 2, &fixture.name);
     }
 }
 
 #[test]
 fn captures_of_other_code_are_followed() {
-    for bench in everywhere() {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    for fixture in everywhere() {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 0), filled(&stream, N, 2));
-        let driver = bench.context.driver().clone();
-        let mut capture = Capture::begin(&bench.context).unwrap();
+        let driver = fixture.context.driver().clone();
+        let mut capture = Capture::begin(&fixture.context).unwrap();
         let scope = capture.scope();
         scope.fill(&mut x, 5_u32).unwrap();
         for _ in 0..3 {
@@ -379,17 +379,17 @@ fn captures_of_other_code_are_followed() {
         let graph = capture.end().unwrap();
         assert_eq!(graph.len(), 5);
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert_all(&x, 2 * 7 + 2, &bench.name);
+        assert_all(&x, 2 * 7 + 2, &fixture.name);
     }
 }
 
 #[test]
 fn launches_with_attributes_are_captured() {
-    for bench in everywhere() {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    for fixture in everywhere() {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 2));
-        let event = cuda_driver::Event::new(&bench.context, Default::default()).unwrap();
-        let graph = Graph::capture(&bench.context, |scope| {
+        let event = cuda_driver::Event::new(&fixture.context, Default::default()).unwrap();
+        let graph = Graph::capture(&fixture.context, |scope| {
             let attributes = LaunchAttributes::new().priority(0);
             // SAFETY: the kernel touches N words of each; each has N.
             unsafe { scope.launch_with(&mix, config(), &attributes, (&mut x, &y, N)) }?;
@@ -402,35 +402,35 @@ fn launches_with_attributes_are_captured() {
         })
         .unwrap();
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert_all(&x, 4, &bench.name);
+        assert_all(&x, 4, &fixture.name);
     }
 }
 
 #[test]
 fn objects_of_other_captures_and_contexts_are_refused() {
     let other = crate::support::software(cuda_sim::Builder::new());
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut x = filled(&stream, N, 1);
-        let foreign: &Bench = &other;
+        let foreign: &Fixture = &other;
         let mut elsewhere = filled(&foreign.stream(), N, 1);
         let mix = foreign.kernel(MIX, "mix");
-        let graph = Graph::capture(&bench.context, |scope| {
+        let graph = Graph::capture(&fixture.context, |scope| {
             let filled = scope.fill(&mut elsewhere, 2_u32);
             assert!(matches!(filled, Err(Error::OtherContext { .. })));
             // SAFETY: the kernel belongs to another context, so nothing is launched.
             let launched = unsafe { scope.launch(&mix, config(), (&mut x, &elsewhere, N)) };
             assert!(matches!(launched, Err(Error::OtherContext { .. })));
-            let mut second = Capture::begin(&bench.context)?;
+            let mut second = Capture::begin(&fixture.context)?;
             let joined = scope.join(&second.scope());
             assert_eq!(joined, Err(Error::OtherGraph));
-            let mut graph = Graph::new(&bench.context)?;
+            let mut graph = Graph::new(&fixture.context)?;
             let node = scope.add_node(|_, _| graph.add_empty(&[]));
             assert_eq!(node, Err(Error::OtherGraph));
             scope.fill(&mut x, 4_u32).map(drop)
         })
         .unwrap();
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert_all(&x, 4, &bench.name);
+        assert_all(&x, 4, &fixture.name);
     }
 }

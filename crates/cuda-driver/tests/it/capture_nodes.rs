@@ -17,12 +17,12 @@ fn config() -> LaunchConfig {
 
 #[test]
 fn a_while_node_runs_until_its_counter_is_zero() {
-    for bench in everywhere_since((12, 3)) {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
-        let count_down = bench.kernel(CONDITIONAL, "count_down");
+    for fixture in everywhere_since((12, 3)) {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
+        let count_down = fixture.kernel(CONDITIONAL, "count_down");
         let (mut x, y) = (filled(&stream, N, 0), filled(&stream, N, 3));
         let mut counter = DeviceBuffer::from_host(&stream, &[0_u32]).unwrap();
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let condition = graph.conditional_handle(Some(1)).unwrap();
         let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
         let (_, mut body) = graph.add_while(&[first.edge()], condition).unwrap();
@@ -41,7 +41,7 @@ fn a_while_node_runs_until_its_counter_is_zero() {
             counter.copy_from_host(&[rounds]).unwrap();
             exec.launch(&stream).unwrap();
             let expected = (0..rounds).fold(1_u32, |x, _| x.wrapping_mul(2).wrapping_add(3));
-            assert_all(&x, expected, &bench.name);
+            assert_all(&x, expected, &fixture.name);
             assert_eq!(counter.to_vec().unwrap(), [0]);
         }
     }
@@ -49,12 +49,12 @@ fn a_while_node_runs_until_its_counter_is_zero() {
 
 #[test]
 fn a_switch_node_runs_the_body_that_a_word_on_the_device_names() {
-    for bench in everywhere_since((12, 8)) {
-        let stream = bench.stream();
-        let choose = bench.kernel(CONDITIONAL, "choose");
+    for fixture in everywhere_since((12, 8)) {
+        let stream = fixture.stream();
+        let choose = fixture.kernel(CONDITIONAL, "choose");
         let mut x = filled(&stream, N, 0);
         let mut word = DeviceBuffer::from_host(&stream, &[0_u32]).unwrap();
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let condition = graph.conditional_handle(None).unwrap();
         let mut bodies = Vec::new();
         graph
@@ -78,27 +78,27 @@ fn a_switch_node_runs_the_body_that_a_word_on_the_device_names() {
         for (choice, expected) in [(2, 30), (0, 10), (3, 1), (1, 20)] {
             word.copy_from_host(&[choice]).unwrap();
             exec.launch(&stream).unwrap();
-            assert_all(&x, expected, &format!("{choice} on {}", bench.name));
+            assert_all(&x, expected, &format!("{choice} on {}", fixture.name));
         }
     }
 }
 
 #[test]
 fn closures_children_events_and_host_memory_are_captured() {
-    for bench in everywhere() {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    for fixture in everywhere() {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let kernel: Kernel<(Writes<u32>, Reads<u32>, u32)> = mix.typed().unwrap();
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 3));
-        let pinned = PinnedBuffer::zeroed(&bench.context, N as usize, PinnedFlags::default());
+        let pinned = PinnedBuffer::zeroed(&fixture.context, N as usize, PinnedFlags::default());
         let host = GraphHostBuffer::new(pinned.unwrap()).unwrap();
         let calls = Arc::new(AtomicU32::new(0));
-        let event = Arc::new(Event::new(&bench.context, EventFlags::empty()).unwrap());
-        let child = Graph::capture(&bench.context, |scope| {
+        let event = Arc::new(Event::new(&fixture.context, EventFlags::empty()).unwrap());
+        let child = Graph::capture(&fixture.context, |scope| {
             // SAFETY: the kernel touches N words of each; each has N.
             unsafe { kernel.launch(scope, config(), (&mut x, &y, N)) }.map(drop)
         })
         .unwrap();
-        let graph = Graph::capture(&bench.context, |scope| {
+        let graph = Graph::capture(&fixture.context, |scope| {
             scope.child(&child)?;
             scope.copy(&host, &x)?;
             let counted = Arc::clone(&calls);
@@ -117,10 +117,10 @@ fn closures_children_events_and_host_memory_are_captured() {
         for round in 1..4 {
             exec.launch(&stream).unwrap();
             event.synchronize().unwrap();
-            assert_eq!(calls.load(Ordering::Relaxed), round, "{}", bench.name);
+            assert_eq!(calls.load(Ordering::Relaxed), round, "{}", fixture.name);
         }
         let after = |rounds: u32| (0..rounds).fold(1_u32, |x, _| 2 * x + 3);
-        assert_all(&x, after(6), &bench.name);
+        assert_all(&x, after(6), &fixture.name);
         assert!(host.read().unwrap().iter().all(|word| *word == after(5)));
         exec.check_host().unwrap();
     }
@@ -128,14 +128,14 @@ fn closures_children_events_and_host_memory_are_captured() {
 
 #[test]
 fn captured_nodes_are_updated_like_others() {
-    for bench in everywhere() {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    for fixture in everywhere() {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, y, z) = (
             filled(&stream, N, 1),
             filled(&stream, N, 3),
             filled(&stream, N, 5),
         );
-        let (graph, node) = Graph::capture_with(&bench.context, |scope| {
+        let (graph, node) = Graph::capture_with(&fixture.context, |scope| {
             // SAFETY: the kernel touches N words of each; each has N.
             unsafe { scope.launch(&mix, config(), (&mut x, &y, N)) }
         })
@@ -147,6 +147,6 @@ fn captured_nodes_are_updated_like_others() {
         unsafe { exec.set_kernel(node, &mix, config(), (&mut x, &z, N)) }.unwrap();
         drop(z);
         exec.launch(&stream).unwrap();
-        assert_all(&x, 2 * 5 + 5, &bench.name);
+        assert_all(&x, 2 * 5 + 5, &fixture.name);
     }
 }

@@ -7,18 +7,18 @@ use cuda_driver::memory::MemoryPool;
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{Bench, MIX, late, software};
+use crate::support::{Fixture, MIX, late, software};
 
 const FAILURE: Status = Status::CUDA_ERROR_UNKNOWN;
 
 /// Makes the next call of `function` fail.
-fn fail(bench: &Bench, function: &'static str) {
+fn fail(fixture: &Fixture, function: &'static str) {
     let rule = Rule::new(FAILURE).function(function);
-    bench.simulator.as_ref().unwrap().add_rule(rule);
+    fixture.simulator.as_ref().unwrap().add_rule(rule);
 }
 
-fn count(bench: &Bench, function: &str) -> u64 {
-    let calls = bench.simulator.as_ref().unwrap().calls();
+fn count(fixture: &Fixture, function: &str) -> u64 {
+    let calls = fixture.simulator.as_ref().unwrap().calls();
     calls.get(function).copied().unwrap_or(0)
 }
 
@@ -28,71 +28,71 @@ fn status(result: cuda_driver::Result<()>) -> Option<Status> {
 
 #[test]
 fn the_last_handle_of_a_module_unloads_it() {
-    let bench = software(late(1));
-    let load = || Module::load(&bench.context, &Ptx::new(MIX).unwrap()).unwrap();
+    let fixture = software(late(1));
+    let load = || Module::load(&fixture.context, &Ptx::new(MIX).unwrap()).unwrap();
     let module = load();
     let function = module.function("mix").unwrap();
     // The function is another user.
     module.clone().close().unwrap();
     module.close().unwrap();
-    assert_eq!(count(&bench, "cuModuleUnload"), 0);
+    assert_eq!(count(&fixture, "cuModuleUnload"), 0);
     drop(function);
-    assert_eq!(count(&bench, "cuModuleUnload"), 1);
+    assert_eq!(count(&fixture, "cuModuleUnload"), 1);
     load().close().unwrap();
-    assert_eq!(count(&bench, "cuModuleUnload"), 2);
+    assert_eq!(count(&fixture, "cuModuleUnload"), 2);
 
-    fail(&bench, "cuModuleUnload");
+    fail(&fixture, "cuModuleUnload");
     assert_eq!(status(load().close()), Some(FAILURE));
 }
 
 #[test]
 fn close_of_a_module_returns_the_fault_of_its_kernel() {
-    let bench = software(late(1));
-    let module = Module::load(&bench.context, &Ptx::new(MIX).unwrap()).unwrap();
-    bench
+    let fixture = software(late(1));
+    let module = Module::load(&fixture.context, &Ptx::new(MIX).unwrap()).unwrap();
+    fixture
         .simulator
         .as_ref()
         .unwrap()
         .lose_device(0, Status::CUDA_ERROR_LAUNCH_FAILED);
     let closed = status(module.close());
     assert_eq!(closed, Some(Status::CUDA_ERROR_LAUNCH_FAILED));
-    assert_eq!(count(&bench, "cuModuleUnload"), 0);
+    assert_eq!(count(&fixture, "cuModuleUnload"), 0);
 }
 
 #[test]
 fn the_last_handle_of_a_library_unloads_it() {
-    let bench = software(Builder::new());
-    let driver = bench.context.driver();
+    let fixture = software(Builder::new());
+    let driver = fixture.context.driver();
     let load = || Library::load(driver, &Ptx::new(MIX).unwrap(), &JitOptions::new()).unwrap();
     let library = load();
     let kernel = library.kernel("mix").unwrap();
-    let function = kernel.function(&bench.context).unwrap();
+    let function = kernel.function(&fixture.context).unwrap();
     library.close().unwrap();
-    assert_eq!(count(&bench, "cuLibraryUnload"), 0);
+    assert_eq!(count(&fixture, "cuLibraryUnload"), 0);
     drop((kernel, function));
-    assert_eq!(count(&bench, "cuLibraryUnload"), 1);
+    assert_eq!(count(&fixture, "cuLibraryUnload"), 1);
     load().close().unwrap();
-    assert_eq!(count(&bench, "cuLibraryUnload"), 2);
+    assert_eq!(count(&fixture, "cuLibraryUnload"), 2);
 
-    fail(&bench, "cuLibraryUnload");
+    fail(&fixture, "cuLibraryUnload");
     assert_eq!(status(load().close()), Some(FAILURE));
 }
 
 #[test]
 fn the_last_handle_of_a_pool_destroys_it() {
-    let bench = software(Builder::new());
-    let device = bench.context.device();
+    let fixture = software(Builder::new());
+    let device = fixture.context.device();
     let pool = MemoryPool::new(device).unwrap();
     let other = pool.clone();
     pool.close().unwrap();
-    assert_eq!(count(&bench, "cuMemPoolDestroy"), 0);
+    assert_eq!(count(&fixture, "cuMemPoolDestroy"), 0);
     other.close().unwrap();
-    assert_eq!(count(&bench, "cuMemPoolDestroy"), 1);
+    assert_eq!(count(&fixture, "cuMemPoolDestroy"), 1);
     // The default pool of a device is never destroyed.
     device.default_memory_pool().unwrap().close().unwrap();
-    assert_eq!(count(&bench, "cuMemPoolDestroy"), 1);
+    assert_eq!(count(&fixture, "cuMemPoolDestroy"), 1);
 
-    fail(&bench, "cuMemPoolDestroy");
+    fail(&fixture, "cuMemPoolDestroy");
     let closed = MemoryPool::new(device).unwrap().close();
     assert_eq!(status(closed), Some(FAILURE));
 }

@@ -17,20 +17,20 @@ use crate::task::until;
 
 #[test]
 fn primary_context_handles_share_default_stream() {
-    for bench in everywhere() {
-        let other = bench.context.device().primary_context().unwrap();
-        assert_eq!(other, bench.context);
-        assert_eq!(other.as_raw(), bench.context.as_raw());
+    for fixture in everywhere() {
+        let other = fixture.context.device().primary_context().unwrap();
+        assert_eq!(other, fixture.context);
+        assert_eq!(other.as_raw(), fixture.context.as_raw());
         assert_eq!(
             other.default_stream().unwrap(),
-            bench.context.default_stream().unwrap()
+            fixture.context.default_stream().unwrap()
         );
     }
 }
 
 #[test]
 fn every_load_returns_the_same_driver() {
-    let Some(bench) = gpu() else {
+    let Some(fixture) = gpu() else {
         return;
     };
     let again = Driver::load()
@@ -39,7 +39,7 @@ fn every_load_returns_the_same_driver() {
         .unwrap()
         .primary_context()
         .unwrap();
-    assert_eq!(again, bench.context);
+    assert_eq!(again, fixture.context);
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn the_primary_context_is_released_once_with_its_last_handle() {
 
 #[test]
 fn calls_put_back_what_was_current() {
-    for bench in everywhere() {
-        let context = bench.context.clone();
+    for fixture in everywhere() {
+        let context = fixture.context.clone();
         // A new thread has no current context.
         thread::spawn(move || {
             let driver = context.driver().clone();
@@ -94,18 +94,18 @@ fn calls_put_back_what_was_current() {
 
 #[test]
 fn calls_use_their_own_context() {
-    let bench = software(Builder::new().devices(2));
-    let driver = bench.context.driver();
+    let fixture = software(Builder::new().devices(2));
+    let driver = fixture.context.driver();
     let other = driver.device(1).unwrap().primary_context().unwrap();
     // SAFETY: the context is alive.
     assert!(unsafe { driver.library().cuCtxSetCurrent(other.as_raw()) }.is_success());
-    let stream = bench.stream();
+    let stream = fixture.stream();
     let mut of = ptr::null_mut();
     let library = driver.library();
     // SAFETY: the pointer is to a local, and the stream is alive.
     let status = unsafe { library.cuStreamGetCtx(stream.as_raw(), &raw mut of) };
     assert!(status.is_success());
-    assert_eq!(of, bench.context.as_raw());
+    assert_eq!(of, fixture.context.as_raw());
     assert_eq!(raw_current(driver), other.as_raw());
 }
 
@@ -141,19 +141,19 @@ fn handles_of_another_driver_are_refused_without_a_call() {
 
 #[test]
 fn a_stream_waits_for_an_event_of_another_device() {
-    let bench = software(Builder::new().devices(2));
-    let other = bench.context.driver().device(1).unwrap();
+    let fixture = software(Builder::new().devices(2));
+    let other = fixture.context.driver().device(1).unwrap();
     let event = Event::new(&other.primary_context().unwrap(), EventFlags::empty()).unwrap();
-    bench.stream().wait(&event).unwrap();
+    fixture.stream().wait(&event).unwrap();
 }
 
 /// Threads create and drop handles at the same time: each gets a live handle to the context that
 /// the other threads share at that moment.
 #[test]
 fn short_lived_threads_share_one_primary_context() {
-    let bench = software(Builder::new().devices(2));
-    let simulator = bench.simulator.as_ref().unwrap();
-    let device = bench.context.driver().device(1).unwrap();
+    let fixture = software(Builder::new().devices(2));
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let device = fixture.context.driver().device(1).unwrap();
     thread::scope(|scope| {
         for thread in 0..8_u32 {
             let device = &device;
@@ -175,7 +175,7 @@ fn short_lived_threads_share_one_primary_context() {
         }
     });
     let calls = simulator.calls();
-    // The test bench holds one reference to the primary context of the other device.
+    // The test fixture holds one reference to the primary context of the other device.
     assert_eq!(
         calls["cuDevicePrimaryCtxRetain"],
         calls["cuDevicePrimaryCtxRelease_v2"] + 1
@@ -197,14 +197,14 @@ unsafe extern "C" fn wait_for(flag: *mut c_void) {
 #[test]
 fn a_capture_begins_after_the_last_wait_of_an_earlier_handle() {
     static IS_OPEN: AtomicBool = AtomicBool::new(false);
-    let bench = software(Builder::new());
-    let (stream, device) = (bench.stream(), bench.context.device().clone());
-    let (library, simulator) = (device.driver().library(), bench.simulator.unwrap());
+    let fixture = software(Builder::new());
+    let (stream, device) = (fixture.stream(), fixture.context.device().clone());
+    let (library, simulator) = (device.driver().library(), fixture.simulator.unwrap());
     let flag = (&raw const IS_OPEN).cast_mut().cast();
     // SAFETY: the function and the flag are static, and the stream is alive.
     let status = unsafe { library.cuLaunchHostFunc(stream.as_raw(), Some(wait_for), flag) };
     assert!(status.is_success());
-    let context = bench.context;
+    let context = fixture.context;
     let ending = thread::spawn(move || drop((stream, context)));
     let limit = Duration::from_secs(5);
     until("the last handle waits", limit, || {

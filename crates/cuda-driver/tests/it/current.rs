@@ -11,7 +11,7 @@ use cuda_driver::graph::Capture;
 use cuda_driver::prelude::*;
 use cuda_sys::CUctx_st;
 
-use crate::support::{Bench, everywhere, new_stream, raw_current};
+use crate::support::{Fixture, everywhere, new_stream, raw_current};
 
 fn set_current(driver: &Driver, raw: *mut CUctx_st) {
     // SAFETY: the callers' contexts are alive.
@@ -33,21 +33,21 @@ fn pop(driver: &Driver) -> *mut CUctx_st {
 
 /// Runs `test` on its own thread, which has no current context, with the primary context and two
 /// created ones.
-fn on_a_thread(bench: &Bench, test: impl FnOnce(&Driver, [Context; 3]) + Send) {
-    let own = || Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
-    let contexts = [bench.context.clone(), own(), own()];
+fn on_a_thread(fixture: &Fixture, test: impl FnOnce(&Driver, [Context; 3]) + Send) {
+    let own = || Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
+    let contexts = [fixture.context.clone(), own(), own()];
     thread::scope(|scope| {
         // Joins explicitly, because a scope does not wait for the thread-local destructors of its
         // threads.
-        let thread = scope.spawn(|| test(bench.context.driver(), contexts));
+        let thread = scope.spawn(|| test(fixture.context.driver(), contexts));
         thread.join().unwrap();
     });
 }
 
 #[test]
 fn guards_make_current_and_put_back_in_any_order() {
-    for bench in everywhere() {
-        on_a_thread(&bench, |driver, [one, two, three]| {
+    for fixture in everywhere() {
+        on_a_thread(&fixture, |driver, [one, two, three]| {
             let raw = [one.as_raw(), two.as_raw(), three.as_raw()];
             let first = one.make_current().unwrap();
             assert_eq!(raw_current(driver), raw[0]);
@@ -73,8 +73,8 @@ fn guards_make_current_and_put_back_in_any_order() {
 
 #[test]
 fn guard_keeps_context_alive_and_allows_other_calls() {
-    for bench in everywhere() {
-        on_a_thread(&bench, |driver, [one, two, _]| {
+    for fixture in everywhere() {
+        on_a_thread(&fixture, |driver, [one, two, _]| {
             let raw = two.as_raw();
             let guard = two.make_current().unwrap();
             drop(two);
@@ -89,10 +89,10 @@ fn guard_keeps_context_alive_and_allows_other_calls() {
             };
             assert!(status.is_success());
             assert_eq!((of, raw_current(driver)), (one.as_raw(), raw));
-            let before = bench.simulator.as_ref().map(|sim| sim.live().contexts);
+            let before = fixture.simulator.as_ref().map(|sim| sim.live().contexts);
             drop(guard);
             assert!(raw_current(driver).is_null());
-            let after = bench.simulator.as_ref().map(|sim| sim.live().contexts);
+            let after = fixture.simulator.as_ref().map(|sim| sim.live().contexts);
             assert_eq!(before.map(|count| count - 1), after);
         });
     }
@@ -100,8 +100,8 @@ fn guard_keeps_context_alive_and_allows_other_calls() {
 
 #[test]
 fn forgotten_guard_leaves_context_current_and_alive() {
-    for bench in everywhere() {
-        on_a_thread(&bench, |driver, [one, two, three]| {
+    for fixture in everywhere() {
+        on_a_thread(&fixture, |driver, [one, two, three]| {
             let raw = two.as_raw();
             std::mem::forget(two.make_current().unwrap());
             drop(two);
@@ -115,7 +115,7 @@ fn forgotten_guard_leaves_context_current_and_alive() {
             again.synchronize().unwrap();
         });
         // The thread has ended and released its current context.
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             assert_eq!(simulator.live().contexts, 1, "{}", simulator.live());
         }
     }
@@ -123,8 +123,8 @@ fn forgotten_guard_leaves_context_current_and_alive() {
 
 #[test]
 fn guard_restores_context_after_foreign_change() {
-    for bench in everywhere() {
-        on_a_thread(&bench, |driver, [one, two, three]| {
+    for fixture in everywhere() {
+        on_a_thread(&fixture, |driver, [one, two, three]| {
             for before in [ptr::null_mut(), three.as_raw()] {
                 set_current(driver, before);
                 let guard = two.make_current().unwrap();
@@ -151,9 +151,9 @@ fn guard_restores_context_after_foreign_change() {
 /// once.
 #[test]
 fn calls_work_if_other_code_changes_current_context() {
-    for bench in everywhere() {
-        let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
-        let contexts = [bench.context.clone(), own];
+    for fixture in everywhere() {
+        let own = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
+        let contexts = [fixture.context.clone(), own];
         let barrier = Barrier::new(4);
         thread::scope(|scope| {
             for seed in 0..4 {
@@ -207,8 +207,8 @@ fn calls_work_if_other_code_changes_current_context() {
 
 #[test]
 fn contexts_and_their_objects_move_between_threads() {
-    for bench in everywhere() {
-        let device = bench.context.device().clone();
+    for fixture in everywhere() {
+        let device = fixture.context.device().clone();
         // The objects are created on one thread, used on a second and dropped on a third; none has
         // a current context.
         let made = thread::spawn(move || {
@@ -242,7 +242,7 @@ fn contexts_and_their_objects_move_between_threads() {
         })
         .join()
         .unwrap();
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             assert_eq!(simulator.live().contexts, 1, "{}", simulator.live());
         }
     }
@@ -251,16 +251,16 @@ fn contexts_and_their_objects_move_between_threads() {
 /// The test for a primary context does not wait for the work of other code in that context.
 #[test]
 fn asking_for_a_context_of_other_code_breaks_no_capture() {
-    for bench in everywhere() {
-        let driver = bench.context.driver();
-        let (mut foreign, device) = (ptr::null_mut(), bench.context.device().as_raw());
-        let mut capture = Capture::begin(&bench.context).unwrap();
+    for fixture in everywhere() {
+        let driver = fixture.context.driver();
+        let (mut foreign, device) = (ptr::null_mut(), fixture.context.device().as_raw());
+        let mut capture = Capture::begin(&fixture.context).unwrap();
         // SAFETY: the pointer is to a local. The context becomes current.
         let status = unsafe { driver.library().cuCtxCreate_v2(&raw mut foreign, 0, device) };
         assert!(status.is_success());
         assert_eq!(Context::current(driver), Err(Error::ForeignContext));
         assert_eq!(pop(driver), foreign);
-        assert!(capture.scope().is_capturing().unwrap(), "{}", bench.name);
+        assert!(capture.scope().is_capturing().unwrap(), "{}", fixture.name);
         capture.end().unwrap();
         // SAFETY: the context is no longer in use.
         assert!(unsafe { driver.library().cuCtxDestroy_v2(foreign) }.is_success());

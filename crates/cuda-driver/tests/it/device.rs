@@ -27,8 +27,8 @@ fn an_ordinal_out_of_range_is_an_error_that_counts() {
 
 #[test]
 fn properties_agree_with_the_calls_they_come_from() {
-    for bench in everywhere() {
-        let device = bench.context.device();
+    for fixture in everywhere() {
+        let device = fixture.context.device();
         let properties = device.properties().unwrap();
         let raw = device
             .attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
@@ -36,7 +36,7 @@ fn properties_agree_with_the_calls_they_come_from() {
         assert_eq!(i64::from(properties.multiprocessor_count), i64::from(raw));
         assert_eq!(
             properties.total_memory,
-            bench.context.memory_info().unwrap().1
+            fixture.context.memory_info().unwrap().1
         );
         let text = properties.to_string();
         for fact in [
@@ -52,8 +52,8 @@ fn properties_agree_with_the_calls_they_come_from() {
 
 #[test]
 fn an_attribute_that_the_driver_does_not_know_is_an_error() {
-    for bench in everywhere() {
-        let error = bench
+    for fixture in everywhere() {
+        let error = fixture
             .context
             .device()
             .attribute(DeviceAttribute(100_000))
@@ -62,16 +62,16 @@ fn an_attribute_that_the_driver_does_not_know_is_an_error() {
             error.status().map(|status| status.0),
             Some(1),
             "{}: {error}",
-            bench.name
+            fixture.name
         );
     }
 }
 
 #[test]
 fn capability_is_what_the_device_was_built_with() {
-    let bench = software(Builder::new().compute_capability(8, 0));
+    let fixture = software(Builder::new().compute_capability(8, 0));
     assert_eq!(
-        bench
+        fixture
             .context
             .device()
             .compute_capability()
@@ -88,19 +88,19 @@ fn comparison_with_bindings_matches_missing_functions() {
     assert_eq!(driver.compare_to_bindings(), Ordering::Less);
     let missing: HashSet<&str> = driver.missing_functions().map(|call| call.name).collect();
     assert!(missing.contains("cuCtxSetFlags") && !missing.contains("cuCtxGetId"));
-    for bench in everywhere() {
-        let driver = bench.context.driver();
+    for fixture in everywhere() {
+        let driver = fixture.context.driver();
         let expected = driver.version().cmp(&cuda_driver::bindings().version);
         assert_eq!(driver.compare_to_bindings(), expected);
         let lacks = driver.missing_functions().count() > 0;
-        assert!(!lacks || expected == Ordering::Less, "{}", bench.name);
+        assert!(!lacks || expected == Ordering::Less, "{}", fixture.name);
     }
 }
 
 #[test]
 fn a_device_is_found_by_its_address_on_the_bus() {
-    for bench in everywhere() {
-        let driver = bench.context.driver();
+    for fixture in everywhere() {
+        let driver = fixture.context.driver();
         for device in driver.devices().unwrap() {
             let id = device.pci_bus_id().unwrap();
             assert_eq!(Device::by_pci_bus_id(driver, &id).unwrap(), device, "{id}");
@@ -127,8 +127,8 @@ fn a_device_is_found_by_its_address_on_the_bus() {
 
 #[test]
 fn devices_differ_in_their_names() {
-    let bench = software(Builder::new().devices(3));
-    let devices = bench.context.driver().devices().unwrap();
+    let fixture = software(Builder::new().devices(3));
+    let devices = fixture.context.driver().devices().unwrap();
     let uuids: HashSet<[u8; 16]> = devices.iter().map(|d| d.uuid().unwrap()).collect();
     assert_eq!(uuids.len(), 3);
     let luids: HashSet<Luid> = devices.iter().map(|d| d.luid().unwrap()).collect();
@@ -147,9 +147,9 @@ fn devices_differ_in_their_names() {
 
 #[test]
 fn attribute_methods_match_the_general_query() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         use DeviceAttribute as A;
-        let device = bench.context.device();
+        let device = fixture.context.device();
         let numbers = [
             (device.warp_size(), A::CU_DEVICE_ATTRIBUTE_WARP_SIZE),
             (
@@ -199,8 +199,8 @@ fn attribute_methods_match_the_general_query() {
 
 #[test]
 fn the_best_device_is_the_one_with_the_highest_rank() {
-    for bench in everywhere() {
-        let driver = bench.context.driver();
+    for fixture in everywhere() {
+        let driver = fixture.context.driver();
         let rank = |device: &Device| {
             (
                 u64::from(device.multiprocessor_count().unwrap())
@@ -224,11 +224,11 @@ fn the_best_device_is_the_one_with_the_highest_rank() {
 
 #[test]
 fn device_pool_rotates_and_finds_most_free_memory() {
-    let bench = software(Builder::new().devices(3));
-    let pool = DevicePool::new(bench.context.driver()).unwrap();
+    let fixture = software(Builder::new().devices(3));
+    let pool = DevicePool::new(fixture.context.driver()).unwrap();
     let turns: Vec<u32> = (0..7).map(|_| pool.next().device().ordinal()).collect();
     assert_eq!(turns, [0, 1, 2, 0, 1, 2, 0]);
-    assert_eq!(pool.contexts()[0], bench.context);
+    assert_eq!(pool.contexts()[0], fixture.context);
     assert_eq!(pool.most_free_memory().unwrap().device().ordinal(), 0);
     let on = |ordinal: usize, bytes| {
         let stream = pool.contexts()[ordinal].default_stream().unwrap();
@@ -239,15 +239,15 @@ fn device_pool_rotates_and_finds_most_free_memory() {
     let _c = on(1, 16 << 20);
     assert_eq!(pool.most_free_memory().unwrap().device().ordinal(), 2);
     assert!(DevicePool::of(Vec::new()).is_none());
-    let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
-    let pool = DevicePool::of(vec![own.clone(), bench.context.clone()]).unwrap();
-    assert_eq!([pool.next(), pool.next()], [&own, &bench.context]);
+    let own = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
+    let pool = DevicePool::of(vec![own.clone(), fixture.context.clone()]).unwrap();
+    assert_eq!([pool.next(), pool.next()], [&own, &fixture.context]);
 }
 
 #[test]
 fn a_pool_is_shared_by_threads() {
-    for bench in everywhere() {
-        let pool = DevicePool::new(bench.context.driver()).unwrap();
+    for fixture in everywhere() {
+        let pool = DevicePool::new(fixture.context.driver()).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..4_u32 {
                 let pool = &pool;

@@ -376,16 +376,16 @@ fn each_ability_is_of_its_attribute() {
 
 #[test]
 fn accessors_agree_with_raw_attributes() {
-    for bench in everywhere() {
-        let device = bench.context.device();
+    for fixture in everywhere() {
+        let device = fixture.context.device();
         for &(method, attribute) in NUMBERS {
             let raw = device.attribute(attribute).ok();
             let raw = raw.map(|value| u32::try_from(value).unwrap_or(0));
-            assert_eq!(method(device).ok(), raw, "{}: {attribute:?}", bench.name);
+            assert_eq!(method(device).ok(), raw, "{}: {attribute:?}", fixture.name);
         }
         for &(method, attribute) in ABILITIES {
             let raw = device.attribute(attribute).ok().map(|value| value != 0);
-            assert_eq!(method(device).ok(), raw, "{}: {attribute:?}", bench.name);
+            assert_eq!(method(device).ok(), raw, "{}: {attribute:?}", fixture.name);
         }
     }
 }

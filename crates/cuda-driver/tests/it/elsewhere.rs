@@ -15,7 +15,7 @@ use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 
 use crate::borrowed::{Foreign, alive};
-use crate::support::{Bench, block, count_calls, gpu, late, new_stream, software};
+use crate::support::{Fixture, block, count_calls, gpu, late, new_stream, software};
 use crate::task::until;
 
 const VARIABLES: &str = include_str!("kernels/variables.ptx");
@@ -25,15 +25,15 @@ const WHILE: Duration = Duration::from_millis(100);
 
 /// Two software devices, with eager and late schedules, and the GPUs.
 #[track_caller]
-fn benches() -> impl Iterator<Item = Bench> {
+fn fixtures() -> impl Iterator<Item = Fixture> {
     let builders = [Builder::new(), late(1), late(2)];
     let software = builders.map(|builder| software(builder.devices(2)));
     software.into_iter().chain(gpu())
 }
 
 /// Creates a second context: on the last device if there are several, otherwise on the same device.
-fn second(bench: &Bench) -> Context {
-    let devices = bench.context.driver().devices().unwrap();
+fn second(fixture: &Fixture) -> Context {
+    let devices = fixture.context.driver().devices().unwrap();
     Context::new(devices.last().unwrap(), ContextFlags::empty()).unwrap()
 }
 
@@ -51,15 +51,15 @@ fn ptx() -> Ptx {
 /// Drops `code` on its own thread while a blocked stream of another context still has to copy from
 /// its variable: `unload` must be called only once the copy is done.
 fn unload_behind_copies(
-    bench: &Bench,
+    fixture: &Fixture,
     unload: &str,
     variable: impl Fn(&'static str, &Stream) -> Global<u32>,
     is_retaken: bool,
     code: impl Send + 'static,
 ) {
-    let other = second(bench);
+    let other = second(fixture);
     let (copying, open) = blocked_stream(&other);
-    let owning = new_stream(&bench.context);
+    let owning = new_stream(&fixture.context);
     let mut factors_there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
     let mut counter_there = DeviceBuffer::<u32>::zeroed(&copying, 1).unwrap();
     let (factors, counter) = (variable("factors", &owning), variable("counter", &owning));
@@ -67,115 +67,115 @@ fn unload_behind_copies(
     view.copy_from_peer(&factors.as_slice()).unwrap();
     drop(factors);
     // The next owner of a variable takes over its recorded uses.
-    let factors = is_retaken.then(|| variable("factors", &new_stream(&bench.context)));
+    let factors = is_retaken.then(|| variable("factors", &new_stream(&fixture.context)));
     let mut view = counter_there.as_mut_slice();
     view.copy_from_peer(&counter.as_slice()).unwrap();
     drop((variable, factors, counter));
-    let before = bench.simulator.as_ref().map(|it| count_calls(it, unload));
+    let before = fixture.simulator.as_ref().map(|it| count_calls(it, unload));
     let (dropped, is_dropped) = mpsc::channel();
     let worker = thread::spawn(move || {
         drop(code);
         dropped.send(()).unwrap();
     });
     let early = is_dropped.recv_timeout(WHILE);
-    assert!(early.is_err(), "{}: the drop does not wait", bench.name);
-    if let Some(simulator) = &bench.simulator {
+    assert!(early.is_err(), "{}: the drop does not wait", fixture.name);
+    if let Some(simulator) = &fixture.simulator {
         assert_eq!(
             Some(count_calls(simulator, unload)),
             before,
             "{}",
-            bench.name
+            fixture.name
         );
     }
     open.send(()).unwrap();
     is_dropped.recv_timeout(LIMIT).unwrap();
     worker.join().unwrap();
-    if let Some(simulator) = &bench.simulator {
+    if let Some(simulator) = &fixture.simulator {
         let after = before.map(|before| before + 1);
         assert_eq!(
             Some(count_calls(simulator, unload)),
             after,
             "{}",
-            bench.name
+            fixture.name
         );
     }
     // Another module may reuse the memory.
-    let next = Module::load(&bench.context, &ptx()).unwrap();
+    let next = Module::load(&fixture.context, &ptx()).unwrap();
     let mut factors = next.global::<u32>("factors", &owning).unwrap();
     factors.copy_from_host(&[9; 4]).unwrap();
     assert_eq!(factors_there.to_vec().unwrap(), [1, 2, 3, 4]);
-    assert_eq!(counter_there.to_vec().unwrap(), [5], "{}", bench.name);
+    assert_eq!(counter_there.to_vec().unwrap(), [5], "{}", fixture.name);
 }
 
 #[test]
 fn a_module_is_unloaded_behind_copies_of_its_variables() {
-    for bench in benches() {
+    for fixture in fixtures() {
         for is_retaken in [false, true] {
-            let module = Module::load(&bench.context, &ptx()).unwrap();
+            let module = Module::load(&fixture.context, &ptx()).unwrap();
             let of = module.clone();
             let variable = move |name, owning: &Stream| of.global(name, owning).unwrap();
-            unload_behind_copies(&bench, "cuModuleUnload", variable, is_retaken, module);
+            unload_behind_copies(&fixture, "cuModuleUnload", variable, is_retaken, module);
         }
     }
 }
 
 #[test]
 fn a_library_is_unloaded_behind_copies_of_its_variables() {
-    for bench in benches() {
-        let driver = bench.context.driver();
+    for fixture in fixtures() {
+        let driver = fixture.context.driver();
         for is_retaken in [false, true] {
             let options = cuda_driver::jit::JitOptions::new();
             let library = Library::load(driver, &ptx(), &options).unwrap();
             let of = library.clone();
             let variable = move |name, owning: &Stream| of.global(name, owning).unwrap();
-            unload_behind_copies(&bench, "cuLibraryUnload", variable, is_retaken, library);
+            unload_behind_copies(&fixture, "cuLibraryUnload", variable, is_retaken, library);
         }
     }
 }
 
 #[test]
 fn a_capture_outlives_the_drop_of_a_copied_module() {
-    for bench in benches() {
-        let other = second(&bench);
+    for fixture in fixtures() {
+        let other = second(&fixture);
         let (copying, open) = blocked_stream(&other);
-        let owning = new_stream(&bench.context);
+        let owning = new_stream(&fixture.context);
         let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
-        let module = Module::load(&bench.context, &ptx()).unwrap();
+        let module = Module::load(&fixture.context, &ptx()).unwrap();
         let factors = module.global::<u32>("factors", &owning).unwrap();
         let mut view = there.as_mut_slice();
         view.copy_from_peer(&factors.as_slice()).unwrap();
-        let capture = Capture::begin(&bench.context).unwrap();
+        let capture = Capture::begin(&fixture.context).unwrap();
         let worker = thread::spawn(move || drop((factors, module)));
         open.send(()).unwrap();
         worker.join().unwrap();
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             assert_eq!(
                 count_calls(simulator, "cuModuleUnload"),
                 0,
                 "{}",
-                bench.name
+                fixture.name
             );
         }
         drop(capture.end().unwrap());
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             assert_eq!(
                 count_calls(simulator, "cuModuleUnload"),
                 1,
                 "{}",
-                bench.name
+                fixture.name
             );
         }
-        assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4], "{}", bench.name);
+        assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4], "{}", fixture.name);
     }
 }
 
 #[test]
 fn a_module_stays_loaded_if_a_copy_cannot_be_awaited() {
-    let bench = software(Builder::new().devices(2));
-    let simulator = bench.simulator.as_ref().unwrap();
-    let device = bench.context.device();
+    let fixture = software(Builder::new().devices(2));
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let device = fixture.context.device();
     let one = Context::new(device, ContextFlags::empty()).unwrap();
-    let other = second(&bench);
+    let other = second(&fixture);
     let (copying, open) = blocked_stream(&other);
     let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
     let module = Module::load(&one, &ptx()).unwrap();
@@ -194,11 +194,11 @@ fn a_module_stays_loaded_if_a_copy_cannot_be_awaited() {
 
 #[test]
 fn a_context_outlives_copied_memory_that_cannot_be_freed() {
-    let bench = software(Builder::new().devices(2));
-    let simulator = bench.simulator.as_ref().unwrap();
-    let device = bench.context.device();
+    let fixture = software(Builder::new().devices(2));
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let device = fixture.context.device();
     let one = Context::new(device, ContextFlags::empty()).unwrap();
-    let other = second(&bench);
+    let other = second(&fixture);
     let (copying, open) = blocked_stream(&other);
     let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
     let source = DeviceBuffer::from_host(&new_stream(&one), &[1_u32, 2, 3, 4]).unwrap();
@@ -216,14 +216,14 @@ fn a_context_outlives_copied_memory_that_cannot_be_freed() {
     assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4]);
 }
 
-/// Queues a copy from memory of `bench` into another context and drops all handles of that context
+/// Queues a copy from memory of `fixture` into another context and drops all handles of that context
 /// before the copy runs. A message to the returned sender lets the copy run.
-fn copied_by_a_dropped_context(bench: &Bench) -> (DeviceBuffer<u32>, Sender<()>) {
-    let (holding, open) = blocked_stream(&bench.context);
-    let event = cuda_driver::Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
+fn copied_by_a_dropped_context(fixture: &Fixture) -> (DeviceBuffer<u32>, Sender<()>) {
+    let (holding, open) = blocked_stream(&fixture.context);
+    let event = cuda_driver::Event::new(&fixture.context, EventFlags::DISABLE_TIMING).unwrap();
     event.record(&holding).unwrap();
-    let source = DeviceBuffer::from_host(&new_stream(&bench.context), &[1_u32, 2, 3, 4]).unwrap();
-    let other = second(bench);
+    let source = DeviceBuffer::from_host(&new_stream(&fixture.context), &[1_u32, 2, 3, 4]).unwrap();
+    let other = second(fixture);
     let copying = new_stream(&other);
     let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
     copying.synchronize().unwrap();
@@ -240,8 +240,8 @@ fn copied_by_a_dropped_context(bench: &Bench) -> (DeviceBuffer<u32>, Sender<()>)
 /// of the copy ends later.
 #[track_caller]
 fn does_not_wait(call: fn(DeviceBuffer<u32>) -> Option<DeviceBuffer<u32>>) {
-    for bench in benches() {
-        let (source, open) = copied_by_a_dropped_context(&bench);
+    for fixture in fixtures() {
+        let (source, open) = copied_by_a_dropped_context(&fixture);
         let (done, is_done) = mpsc::channel();
         let worker = thread::spawn(move || {
             let left = call(source);
@@ -254,12 +254,12 @@ fn does_not_wait(call: fn(DeviceBuffer<u32>) -> Option<DeviceBuffer<u32>>) {
         assert!(
             result.is_ok(),
             "{}: the call waits for the other context",
-            bench.name
+            fixture.name
         );
         if let Some(left) = left {
-            assert_eq!(left.to_vec().unwrap(), [0; 4], "{}", bench.name);
+            assert_eq!(left.to_vec().unwrap(), [0; 4], "{}", fixture.name);
         }
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             let what = "the other context ends";
             until(what, LIMIT, || {
                 count_calls(simulator, "cuCtxDestroy_v2") == 1
@@ -286,11 +286,11 @@ fn a_drop_does_not_wait_for_a_context_that_copied() {
 
 #[test]
 fn borrowed_memory_is_read_before_a_peer_copy_returns() {
-    for bench in benches() {
-        let foreign = Foreign::new(&bench);
+    for fixture in fixtures() {
+        let foreign = Foreign::new(&fixture);
         let token = alive();
         let borrowed = foreign.borrow(Arc::clone(&token) as _).unwrap();
-        let (copying, open) = blocked_stream(&second(&bench));
+        let (copying, open) = blocked_stream(&second(&fixture));
         // The size is more than one chunk of a copy through the host.
         let words: Vec<u32> = (0..(3 << 20)).collect();
         let source = DeviceBuffer::from_host(&new_stream(&borrowed), &words).unwrap();
@@ -301,7 +301,7 @@ fn borrowed_memory_is_read_before_a_peer_copy_returns() {
             (source, there)
         });
         // The copy exceeds what can be queued in page-locked memory.
-        let early = if bench.simulator.is_some() {
+        let early = if fixture.simulator.is_some() {
             WHILE
         } else {
             LIMIT
@@ -315,17 +315,17 @@ fn borrowed_memory_is_read_before_a_peer_copy_returns() {
         drop(foreign);
         let error = source.to_vec().unwrap_err();
         assert!(matches!(error, Error::ContextGone { .. }), "{error}");
-        assert!(there.to_vec().unwrap() == words, "{}", bench.name);
+        assert!(there.to_vec().unwrap() == words, "{}", fixture.name);
     }
 }
 
 #[test]
 fn borrowed_memory_may_end_while_the_copy_is_queued() {
-    for bench in benches() {
-        let foreign = Foreign::new(&bench);
+    for fixture in fixtures() {
+        let foreign = Foreign::new(&fixture);
         let token = alive();
         let borrowed = foreign.borrow(Arc::clone(&token) as _).unwrap();
-        let other = second(&bench);
+        let other = second(&fixture);
         let (copying, open) = blocked_stream(&other);
         let source = DeviceBuffer::from_host(&new_stream(&borrowed), &[1_u32, 2, 3, 4]).unwrap();
         let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
@@ -341,16 +341,16 @@ fn borrowed_memory_may_end_while_the_copy_is_queued() {
         thread::sleep(WHILE);
         open.send(()).unwrap();
         end.join().unwrap();
-        assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4], "{}", bench.name);
+        assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4], "{}", fixture.name);
     }
 }
 
 #[test]
 fn borrowed_locked_memory_is_not_used_elsewhere() {
-    for bench in benches() {
-        let foreign = Foreign::new(&bench);
+    for fixture in fixtures() {
+        let foreign = Foreign::new(&fixture);
         let borrowed = foreign.borrow(alive()).unwrap();
-        let stream = bench.stream();
+        let stream = fixture.stream();
         let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
         let flags = PinnedFlags::empty();
         let mut pinned = PinnedBuffer::<u32>::zeroed(&borrowed, 4, flags).unwrap();
@@ -379,9 +379,9 @@ fn borrowed_locked_memory_is_not_used_elsewhere() {
 #[test]
 fn a_failed_copy_keeps_the_context_of_its_memory() {
     for kind in ["transfer", "dropped transfer", "download", "upload"] {
-        let bench = software(Builder::new().devices(2));
-        let simulator = bench.simulator.as_ref().unwrap();
-        let driver = bench.context.driver().clone();
+        let fixture = software(Builder::new().devices(2));
+        let simulator = fixture.simulator.as_ref().unwrap();
+        let driver = fixture.context.driver().clone();
         let new = |ordinal| {
             let device = driver.device(ordinal).unwrap();
             Context::new(&device, ContextFlags::empty()).unwrap()

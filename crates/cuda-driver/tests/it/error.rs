@@ -9,8 +9,8 @@ use crate::support::{MIX, gpu, software};
 
 #[test]
 fn out_of_memory_names_the_requested_bytes() {
-    let bench = software(Builder::new().memory(64 << 20));
-    let stream = bench.stream();
+    let fixture = software(Builder::new().memory(64 << 20));
+    let stream = fixture.stream();
     let error = DeviceBuffer::<f64>::zeroed(&stream, 100 << 20).unwrap_err();
     assert!(
         matches!(error, Error::OutOfMemory { bytes, .. } if bytes == 800 << 20),
@@ -30,12 +30,12 @@ fn out_of_memory_names_the_requested_bytes() {
 #[test]
 fn error_for_too_new_ptx_names_both_versions() {
     let old = [12000, 12080, 13000].map(|version| software(Builder::new().version(version)));
-    for bench in old.into_iter().chain(gpu()) {
-        let driver = bench.context.driver().version();
+    for fixture in old.into_iter().chain(gpu()) {
+        let driver = fixture.context.driver().version();
         let (major, minor) = newest_ptx(driver).unwrap();
         let newer = (major, minor + 1);
         let text = MIX.replace(".version 7.0", &format!(".version {}.{}", newer.0, newer.1));
-        let error = Module::load(&bench.context, &Ptx::new(text).unwrap()).unwrap_err();
+        let error = Module::load(&fixture.context, &Ptx::new(text).unwrap()).unwrap_err();
         assert_eq!(
             error.status(),
             Some(Status::CUDA_ERROR_UNSUPPORTED_PTX_VERSION),
@@ -49,15 +49,15 @@ fn error_for_too_new_ptx_names_both_versions() {
         ] {
             assert!(text.contains(&fact), "{fact} is not in: {text}");
         }
-        Module::load(&bench.context, &Ptx::new(MIX).unwrap()).unwrap();
+        Module::load(&fixture.context, &Ptx::new(MIX).unwrap()).unwrap();
     }
 }
 
 #[test]
 fn next_synchronize_reports_sticky_fault_and_drops_none() {
-    let bench = software(Builder::new());
-    let stream = bench.stream();
-    let mix = bench.kernel(MIX, "mix");
+    let fixture = software(Builder::new());
+    let stream = fixture.stream();
+    let mix = fixture.kernel(MIX, "mix");
     let buffer = DeviceBuffer::<u32>::zeroed(&stream, 16).unwrap();
     // SAFETY: none: the addresses are invalid, which is the point of this test. It runs on a
     // software device.

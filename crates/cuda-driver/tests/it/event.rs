@@ -12,9 +12,9 @@ use crate::support::{everywhere, late, software};
 
 #[test]
 fn elapsed_time_is_positive_and_has_both_directions() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let end = Event::new(&bench.context, EventFlags::DEFAULT).unwrap();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let end = Event::new(&fixture.context, EventFlags::DEFAULT).unwrap();
         let begun = Instant::now();
         let start = stream.record_event().unwrap();
         start.synchronize().unwrap();
@@ -38,8 +38,8 @@ fn elapsed_time_is_positive_and_has_both_directions() {
 
 #[test]
 fn a_recorded_event_follows_the_work_of_its_stream() {
-    let bench = software(late(1));
-    let stream = bench.stream();
+    let fixture = software(late(1));
+    let stream = fixture.stream();
     let (open, gate) = mpsc::channel::<()>();
     let call = stream.launch_host(move || {
         let _ = gate.recv();
@@ -54,12 +54,12 @@ fn a_recorded_event_follows_the_work_of_its_stream() {
 
 #[test]
 fn an_interprocess_event_keeps_no_time() {
-    for bench in everywhere() {
-        let invalid = Event::new(&bench.context, EventFlags::INTERPROCESS).unwrap_err();
+    for fixture in everywhere() {
+        let invalid = Event::new(&fixture.context, EventFlags::INTERPROCESS).unwrap_err();
         assert_eq!(invalid.status(), Some(Status::CUDA_ERROR_INVALID_VALUE));
         let flags = EventFlags::INTERPROCESS | EventFlags::DISABLE_TIMING;
-        let event = Event::new(&bench.context, flags).unwrap();
-        let stream = bench.stream();
+        let event = Event::new(&fixture.context, flags).unwrap();
+        let stream = fixture.stream();
         event.record(&stream).unwrap();
         stream.wait(&event).unwrap();
         event.synchronize().unwrap();

@@ -9,7 +9,7 @@ use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
 use crate::process::{child_of, in_processes};
-use crate::support::{Bench, COPY, new_stream};
+use crate::support::{COPY, Fixture, new_stream};
 
 const FATAL: &str = include_str!("kernels/fatal.ptx");
 const N: u32 = 1 << 12;
@@ -66,14 +66,18 @@ fn launch_fatal(before: &mut Before, name: &str) {
 }
 
 /// Returns the errors of calls that must all fail.
-fn later_calls(bench: &Bench, before: &mut Before, other: &Stream) -> Vec<(&'static str, Error)> {
+fn later_calls(
+    fixture: &Fixture,
+    before: &mut Before,
+    other: &Stream,
+) -> Vec<(&'static str, Error)> {
     let mut words = vec![0; N as usize];
-    let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING);
+    let event = Event::new(&fixture.context, EventFlags::DISABLE_TIMING);
     vec![
         ("launch", before.launch_copy().unwrap_err()),
         ("synchronize", before.stream.synchronize().unwrap_err()),
         ("other stream", other.synchronize().unwrap_err()),
-        ("context", bench.context.synchronize().unwrap_err()),
+        ("context", fixture.context.synchronize().unwrap_err()),
         (
             "allocation",
             DeviceBuffer::<u32>::zeroed(other, 8).unwrap_err(),
@@ -92,15 +96,15 @@ fn later_calls(bench: &Bench, before: &mut Before, other: &Stream) -> Vec<(&'sta
 
 /// Loses the device through the kernel `name`; the driver must report `status`.
 fn lose_by(name: &str, status: Status) {
-    let Some(bench) = child_of(Builder::new()) else {
+    let Some(fixture) = child_of(Builder::new()) else {
         return;
     };
-    let other = bench.stream();
-    let mut before = Before::new(&bench.context, 7);
+    let other = fixture.stream();
+    let mut before = Before::new(&fixture.context, 7);
     before.launch_copy().unwrap();
     let copied = before.output.to_vec().unwrap();
     let mut pinned =
-        PinnedBuffer::<u32>::zeroed(&bench.context, N as usize, PinnedFlags::empty()).unwrap();
+        PinnedBuffer::<u32>::zeroed(&fixture.context, N as usize, PinnedFlags::empty()).unwrap();
     before.output.copy_to_pinned(&mut pinned).unwrap();
     before.stream.synchronize().unwrap();
     assert!(before.stream.launches_in_flight().is_empty());
@@ -134,7 +138,7 @@ fn lose_by(name: &str, status: Status) {
     );
 
     let lost_at = Instant::now();
-    for (what, later) in later_calls(&bench, &mut before, &other) {
+    for (what, later) in later_calls(&fixture, &mut before, &other) {
         assert_eq!(later.status(), Some(status), "{what}");
         // The error reports the same loss as the first call.
         let later = later.loss().unwrap_or_else(|| panic!("{what}: {later}"));
@@ -152,7 +156,7 @@ fn lose_by(name: &str, status: Status) {
     // Drops report nothing on any thread, and return.
     thread::spawn(move || drop(before)).join().unwrap();
     assert_eq!(&pinned[..], &expected[..]);
-    drop((pinned, other, bench));
+    drop((pinned, other, fixture));
     assert_eq!(copied, expected);
     assert!(start.elapsed() < 4 * SOON, "{:?}", start.elapsed());
 }
@@ -209,17 +213,17 @@ fn a_lost_device_leaves_the_other_usable() {
 #[test]
 #[ignore = "loses the device: runs in its own process"]
 fn child_of_two_devices() {
-    let Some(bench) = child_of(Builder::new().devices(2)) else {
+    let Some(fixture) = child_of(Builder::new().devices(2)) else {
         return;
     };
-    let driver = bench.context.driver();
+    let driver = fixture.context.driver();
     if driver.devices().unwrap().len() < 2 {
         println!("note: skipped, there is one device");
         return;
     }
     let other = driver.device(1).unwrap().primary_context().unwrap();
     let (mut lost, mut fine) = (
-        Before::new(&bench.context, 1),
+        Before::new(&fixture.context, 1),
         Before::new(&other, 1_000_000),
     );
     // Both devices have launches in flight when the first one is lost.
@@ -236,7 +240,7 @@ fn child_of_two_devices() {
     );
 
     let copied = fine.output.to_vec();
-    if let (None, Err(error)) = (&bench.simulator, &copied) {
+    if let (None, Err(error)) = (&fixture.simulator, &copied) {
         // Driver 580 loses the other device as well (docs/safety.md): the loss is reported too, and
         // drops stay silent.
         assert_eq!(error.status(), Some(Status::CUDA_ERROR_ILLEGAL_ADDRESS));

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use cuda_driver::prelude::*;
 
-use crate::support::{Bench, COPY, gpu};
+use crate::support::{COPY, Fixture, gpu};
 
 /// Runs `child` in its own process, which runs only the test named `test`.
-fn in_a_process_of_its_own(test: &str, child: impl FnOnce(Bench)) {
+fn in_a_process_of_its_own(test: &str, child: impl FnOnce(Fixture)) {
     const CHILD: &str = "CUDA_DRIVER_TEST_CHILD";
     if env::var(CHILD).is_ok_and(|name| name == test) {
         return child(gpu().expect("the parent process found a GPU"));
@@ -32,34 +32,34 @@ fn in_a_process_of_its_own(test: &str, child: impl FnOnce(Bench)) {
 }
 
 /// Loses the device by a write to an unmapped address.
-fn lose(bench: &Bench, copy: &Function, stream: &Stream) {
+fn lose(fixture: &Fixture, copy: &Function, stream: &Stream) {
     let input = DeviceBuffer::<u32>::zeroed(stream, 32).unwrap();
     // SAFETY: none: the kernel writes to an address outside any allocation, which loses the device
     // on purpose.
     unsafe { stream.launch(copy, LaunchConfig::new(1, 32), (&input, 64_u64, 32_u32)) }.unwrap();
     let error = stream.synchronize().unwrap_err();
-    println!("{}: {error}", bench.name);
+    println!("{}: {error}", fixture.name);
 }
 
 #[test]
 fn a_lost_device_writes_to_no_slice_after_its_copy_has_failed() {
     let test = "fault::a_lost_device_writes_to_no_slice_after_its_copy_has_failed";
-    in_a_process_of_its_own(test, |bench| {
+    in_a_process_of_its_own(test, |fixture| {
         let len = 1 << 30;
-        let (stream, other) = (bench.stream(), bench.stream());
-        let copy = bench.kernel(COPY, "copy");
+        let (stream, other) = (fixture.stream(), fixture.stream());
+        let copy = fixture.kernel(COPY, "copy");
         let source = vec![0xAB_u8; len];
         let mut slice = vec![1_u8; len];
         let buffer = DeviceBuffer::from_host(&stream, &source).unwrap();
         let mut pinned =
-            PinnedBuffer::<u8>::zeroed(&bench.context, len, PinnedFlags::empty()).unwrap();
+            PinnedBuffer::<u8>::zeroed(&fixture.context, len, PinnedFlags::empty()).unwrap();
         let address = pinned.as_mut_ptr();
         stream.synchronize().unwrap();
         // The fault occurs a few milliseconds into the copies, which take tens of milliseconds.
         let (into_slice, into_pinned) = thread::scope(|scope| {
             let fault = scope.spawn(|| {
                 thread::sleep(Duration::from_millis(8));
-                lose(&bench, &copy, &other);
+                lose(&fixture, &copy, &other);
             });
             let slice = scope.spawn(|| buffer.copy_to_host(&mut slice));
             let pinned = buffer.copy_to_pinned(&mut pinned);

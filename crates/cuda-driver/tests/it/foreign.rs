@@ -11,7 +11,7 @@ use cuda_driver::prelude::*;
 use cuda_sys::{CUmodule, CUstream, CUstreamCaptureMode};
 
 use crate::support::{
-    Bench, COPY, assert_all, everywhere, filled, late_devices, launch_copy, new_stream,
+    COPY, Fixture, assert_all, everywhere, filled, late_devices, launch_copy, new_stream,
 };
 
 const N: u32 = 1 << 12;
@@ -60,19 +60,19 @@ impl Drop for RawStream {
     }
 }
 
-fn borrowed(bench: &Bench, flags: StreamFlags) -> (Stream, Arc<AtomicUsize>) {
-    let (stream, destroyed) = RawStream::new(&bench.context, flags).borrow(&bench.context);
+fn borrowed(fixture: &Fixture, flags: StreamFlags) -> (Stream, Arc<AtomicUsize>) {
+    let (stream, destroyed) = RawStream::new(&fixture.context, flags).borrow(&fixture.context);
     (stream.unwrap(), destroyed)
 }
 
 #[test]
 fn uses_on_a_borrowed_stream_are_ordered() {
-    for bench in late_devices(16) {
-        let kernel = bench.kernel(COPY, "copy");
+    for fixture in late_devices(16) {
+        let kernel = fixture.kernel(COPY, "copy");
         for flags in [StreamFlags::NON_BLOCKING, StreamFlags::DEFAULT] {
-            let (foreign, destroyed) = borrowed(&bench, flags);
+            let (foreign, destroyed) = borrowed(&fixture, flags);
             assert!(foreign.is_borrowed());
-            let own = bench.stream();
+            let own = fixture.stream();
             let mut source = filled(&own, N, 1);
             let mut middle = filled(&foreign, N, 0);
             let mut result = filled(&own, N, 0);
@@ -80,8 +80,8 @@ fn uses_on_a_borrowed_stream_are_ordered() {
             launch_copy(&kernel, &own, &middle, &mut result).unwrap();
             source.as_mut_slice().fill(5).unwrap();
             middle.as_mut_slice().fill(6).unwrap();
-            assert_all(&result, 1, &bench.name);
-            assert_all(&middle, 6, &bench.name);
+            assert_all(&result, 1, &fixture.name);
+            assert_all(&middle, 6, &fixture.name);
             drop((middle, result, source));
             assert_eq!(destroyed.load(Ordering::SeqCst), 0);
             drop(foreign);
@@ -92,9 +92,9 @@ fn uses_on_a_borrowed_stream_are_ordered() {
 
 #[test]
 fn handles_of_one_stream_are_equal() {
-    for bench in everywhere() {
-        let context = &bench.context;
-        let (foreign, destroyed) = borrowed(&bench, StreamFlags::NON_BLOCKING);
+    for fixture in everywhere() {
+        let context = &fixture.context;
+        let (foreign, destroyed) = borrowed(&fixture, StreamFlags::NON_BLOCKING);
         // SAFETY: `foreign` keeps the stream alive, and nothing captures it.
         let again = unsafe { Stream::borrow_raw(context, foreign.as_raw(), ()) }.unwrap();
         assert_eq!(again, foreign);
@@ -103,7 +103,7 @@ fn handles_of_one_stream_are_equal() {
         drop(again);
         assert_eq!(destroyed.load(Ordering::SeqCst), 1);
 
-        for own in [bench.stream(), context.default_stream().unwrap()] {
+        for own in [fixture.stream(), context.default_stream().unwrap()] {
             let dropped = Arc::new(());
             // SAFETY: `own` keeps the stream alive, and nothing captures it.
             let again =
@@ -117,8 +117,8 @@ fn handles_of_one_stream_are_equal() {
 
 #[test]
 fn default_handles_are_the_default_streams() {
-    for bench in everywhere() {
-        let context = &bench.context;
+    for fixture in everywhere() {
+        let context = &fixture.context;
         for (raw, expected) in [
             (0, context.legacy_stream()),
             (1, context.legacy_stream()),
@@ -134,10 +134,10 @@ fn default_handles_are_the_default_streams() {
 
 #[test]
 fn a_stream_of_another_context_is_refused() {
-    for bench in everywhere() {
-        let other = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+    for fixture in everywhere() {
+        let other = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
         let (refused, destroyed) =
-            RawStream::new(&other, StreamFlags::NON_BLOCKING).borrow(&bench.context);
+            RawStream::new(&other, StreamFlags::NON_BLOCKING).borrow(&fixture.context);
         let error = refused.unwrap_err();
         assert!(matches!(error, Error::OtherContext { .. }), "{error}");
         assert_eq!(destroyed.load(Ordering::SeqCst), 1);
@@ -146,8 +146,8 @@ fn a_stream_of_another_context_is_refused() {
 
 #[test]
 fn a_stream_in_capture_is_refused() {
-    for bench in everywhere() {
-        let foreign = RawStream::new(&bench.context, StreamFlags::NON_BLOCKING);
+    for fixture in everywhere() {
+        let foreign = RawStream::new(&fixture.context, StreamFlags::NON_BLOCKING);
         let table = foreign.driver.library().clone();
         let relaxed = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         let raw = foreign.raw;
@@ -155,7 +155,7 @@ fn a_stream_in_capture_is_refused() {
         let status = unsafe { table.cuStreamBeginCapture_v2(raw, relaxed) };
         assert_eq!(status, Status::CUDA_SUCCESS);
         // SAFETY: the stream is alive as long as `foreign`; this crate queues nothing on it.
-        let error = unsafe { Stream::borrow_raw(&bench.context, raw, ()) }.unwrap_err();
+        let error = unsafe { Stream::borrow_raw(&fixture.context, raw, ()) }.unwrap_err();
         assert!(matches!(error, Error::Capturing { .. }), "{error}");
         let mut graph = ptr::null_mut();
         // SAFETY: the stream is alive, and the pointer is to a local.
@@ -169,18 +169,18 @@ fn a_stream_in_capture_is_refused() {
 
 #[test]
 fn streams_wait_for_a_borrowed_event() {
-    for bench in late_devices(4) {
-        let (writer, reader) = (bench.stream(), bench.stream());
+    for fixture in late_devices(4) {
+        let (writer, reader) = (fixture.stream(), fixture.stream());
         let owner = Arc::new(writer.record_event().unwrap());
         // SAFETY: `owner` keeps the event alive, and nothing captures it.
         let event =
-            unsafe { Event::borrow_raw(&bench.context, owner.as_raw(), Arc::clone(&owner)) };
+            unsafe { Event::borrow_raw(&fixture.context, owner.as_raw(), Arc::clone(&owner)) };
         let buffer = filled(&writer, N, 3);
         event.record(&writer).unwrap();
         reader.wait(&event).unwrap();
         reader.synchronize().unwrap();
-        assert!(owner.is_done().unwrap(), "{}", bench.name);
-        assert_all(&buffer, 3, &bench.name);
+        assert!(owner.is_done().unwrap(), "{}", fixture.name);
+        assert_all(&buffer, 3, &fixture.name);
         drop(event);
         assert_eq!(Arc::strong_count(&owner), 1);
     }
@@ -209,11 +209,11 @@ impl Drop for RawModule {
 
 #[test]
 fn a_borrowed_module_is_released_after_its_kernels() {
-    for bench in late_devices(4) {
-        let driver = bench.context.driver().clone();
+    for fixture in late_devices(4) {
+        let driver = fixture.context.driver().clone();
         let mut raw = ptr::null_mut();
         let image = std::ffi::CString::new(COPY).unwrap();
-        let current = bench.context.make_current().unwrap();
+        let current = fixture.context.make_current().unwrap();
         // SAFETY: the pointer is to a local, and the image ends with NUL.
         let status = unsafe {
             driver
@@ -229,15 +229,15 @@ fn a_borrowed_module_is_released_after_its_kernels() {
             unloaded: Arc::clone(&unloaded),
         };
         // SAFETY: the owner unloads the module when it is dropped; the module has no variables.
-        let module = unsafe { Module::borrow_raw(&bench.context, raw, owner) };
+        let module = unsafe { Module::borrow_raw(&fixture.context, raw, owner) };
         let kernel = module.function("copy").unwrap();
         drop(module);
-        let stream = bench.stream();
+        let stream = fixture.stream();
         let (source, mut result) = (filled(&stream, N, 8), filled(&stream, N, 0));
         launch_copy(&kernel, &stream, &source, &mut result).unwrap();
         assert_eq!(unloaded.load(Ordering::SeqCst), 0);
         drop(kernel);
-        assert_all(&result, 8, &bench.name);
+        assert_all(&result, 8, &fixture.name);
         assert_eq!(unloaded.load(Ordering::SeqCst), 1);
     }
 }
@@ -260,11 +260,16 @@ fn raw_copy(
 
 #[test]
 fn work_of_other_code_is_ordered_before_and_after() {
-    for bench in late_devices(32) {
-        let (one, two) = (bench.stream(), bench.stream());
-        let per_thread = bench.context.per_thread_stream();
-        let (foreign, _) = borrowed(&bench, StreamFlags::NON_BLOCKING);
-        for stream in [&two, &per_thread, &foreign, &bench.context.legacy_stream()] {
+    for fixture in late_devices(32) {
+        let (one, two) = (fixture.stream(), fixture.stream());
+        let per_thread = fixture.context.per_thread_stream();
+        let (foreign, _) = borrowed(&fixture, StreamFlags::NON_BLOCKING);
+        for stream in [
+            &two,
+            &per_thread,
+            &foreign,
+            &fixture.context.legacy_stream(),
+        ] {
             let mut source = filled(&one, N, 1);
             let mut target = filled(&two, N, 0);
             raw_copy(stream, &source, &mut target).unwrap();
@@ -272,18 +277,18 @@ fn work_of_other_code_is_ordered_before_and_after() {
             let mut last = filled(&one, N, 0);
             raw_copy(&one, &target, &mut last).unwrap();
             target.as_mut_slice().fill(9).unwrap();
-            assert_all(&last, 1, &bench.name);
-            assert_all(&source, 7, &bench.name);
-            assert_all(&target, 9, &bench.name);
+            assert_all(&last, 1, &fixture.name);
+            assert_all(&source, 7, &fixture.name);
+            assert_all(&target, 9, &fixture.name);
         }
     }
 }
 
 #[test]
 fn uses_are_recorded_when_the_closure_panics() {
-    for bench in late_devices(16) {
-        let (one, two) = (bench.stream(), bench.stream());
-        let table = bench.context.driver().library().clone();
+    for fixture in late_devices(16) {
+        let (one, two) = (fixture.stream(), fixture.stream());
+        let table = fixture.context.driver().library().clone();
         let mut source = filled(&one, N, 1);
         let mut target = filled(&one, N, 0);
         let (from, to) = (source.as_raw(), target.as_raw());
@@ -298,26 +303,26 @@ fn uses_are_recorded_when_the_closure_panics() {
         }));
         assert!(panicked.is_err());
         source.as_mut_slice().fill(4).unwrap();
-        assert_all(&target, 1, &bench.name);
+        assert_all(&target, 1, &fixture.name);
     }
 }
 
 #[test]
 fn other_code_cannot_use_memory_of_graphs_or_other_contexts() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut buffer = filled(&stream, N, 1);
         let mut target = filled(&stream, N, 0);
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         graph.add_fill(&[], &mut buffer, 2_u32).unwrap();
         let error = raw_copy(&stream, &buffer, &mut target).unwrap_err();
         assert_eq!(error, Error::GraphMemory);
 
-        let other = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+        let other = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
         let elsewhere = new_stream(&other);
         let source = filled(&stream, N, 1);
         let error = raw_copy(&elsewhere, &source, &mut target).unwrap_err();
         assert!(matches!(error, Error::OtherContext { .. }), "{error}");
-        assert_all(&target, 0, &bench.name);
+        assert_all(&target, 0, &fixture.name);
     }
 }

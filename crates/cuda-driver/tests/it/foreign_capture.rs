@@ -127,12 +127,12 @@ fn operations(context: &Context, other: Context) -> Vec<(&'static str, Prepared)
 }
 
 fn check(is_here: bool) {
-    for bench in everywhere() {
-        let other = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
-        let library = bench.context.driver().library().clone();
-        let captured = new_stream(&bench.context);
-        for (name, work) in operations(&bench.context, other) {
-            let what = format!("{}: {name}", bench.name);
+    for fixture in everywhere() {
+        let other = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
+        let library = fixture.context.driver().library().clone();
+        let captured = new_stream(&fixture.context);
+        for (name, work) in operations(&fixture.context, other) {
+            let what = format!("{}: {name}", fixture.name);
             let capture = Foreign::begin(library.table(), &captured);
             if is_here {
                 work();
@@ -157,11 +157,11 @@ fn a_foreign_capture_survives_work_on_its_own_thread() {
 
 #[test]
 fn a_query_refused_by_a_capture_is_repeated() {
-    let bench = software(Builder::new());
-    let simulator = bench.simulator.as_ref().unwrap();
-    let stream = bench.stream();
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let stream = fixture.stream();
     let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 64).unwrap();
-    let memory = pinned(&bench.context);
+    let memory = pinned(&fixture.context);
     // Forces the reaper thread to query.
     simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuLaunchHostFunc"));
     let refused = Status::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -177,9 +177,9 @@ fn a_query_refused_by_a_capture_is_repeated() {
 
 #[test]
 fn a_call_by_name_behaves_as_the_call_of_c() {
-    let bench = software(Builder::new());
-    let library = bench.context.driver().library().clone();
-    let (captured, own) = (new_stream(&bench.context), new_stream(&bench.context));
+    let fixture = software(Builder::new());
+    let library = fixture.context.driver().library().clone();
+    let (captured, own) = (new_stream(&fixture.context), new_stream(&fixture.context));
     let capture = Foreign::begin(library.table(), &captured);
     let refused = Some(Status::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     assert_eq!(own.synchronize().unwrap_err().status(), refused);

@@ -10,7 +10,7 @@ use cuda_nvrtc::{CudaHeaders, Nvrtc, Options, Program};
 use cuda_sim::Builder;
 
 use crate::nvrtc::{Folder, nvrtc};
-use crate::support::{Bench, everywhere, skip, software};
+use crate::support::{Fixture, everywhere, skip, software};
 
 const SCALE: &str = r#"
 extern "C" __global__ void scale(float *x, float a, unsigned n) {
@@ -25,8 +25,8 @@ template <typename T> __global__ void scale(T *x) { x[threadIdx.x] *= factor<T>;
 ";
 
 /// Returns `values` after `kernel` has run on them, with one thread for each.
-fn scaled<T: DeviceRepr>(bench: &Bench, kernel: &Function, values: [T; 3]) -> Vec<T> {
-    let stream = bench.stream();
+fn scaled<T: DeviceRepr>(fixture: &Fixture, kernel: &Function, values: [T; 3]) -> Vec<T> {
+    let stream = fixture.stream();
     let mut x = DeviceBuffer::from_host(&stream, &values).unwrap();
     // SAFETY: each of the 3 threads accesses one of the 3 elements of `x`.
     unsafe { stream.launch(kernel, LaunchConfig::new(1, 3), (&mut x,)) }.unwrap();
@@ -39,19 +39,19 @@ fn from_source_finds_the_compiler_and_uses_the_cache() {
         return;
     }
     let folder = Folder::new();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         for (hits, cache) in [(0, folder.open()), (1, folder.open())] {
             let source = Source::from(SCALE).cache(&cache);
-            let module = Module::from_source(&bench.context, source).unwrap();
-            let stream = bench.stream();
+            let module = Module::from_source(&fixture.context, source).unwrap();
+            let stream = fixture.stream();
             let mut x = DeviceBuffer::from_host(&stream, &[1.0_f32, 2.0, 3.0]).unwrap();
             let scale = module.function("scale").unwrap();
             let config = LaunchConfig::for_num_elems(3).unwrap();
             // SAFETY: the kernel reads and writes the 3 floats of `x`.
             unsafe { stream.launch(&scale, config, (&mut x, 10.0_f32, 3_u32)) }.unwrap();
-            assert_eq!(x.to_vec().unwrap(), [10.0, 20.0, 30.0], "{}", bench.name);
+            assert_eq!(x.to_vec().unwrap(), [10.0, 20.0, 30.0], "{}", fixture.name);
             let found = cache.stats().hits;
-            assert!(found >= hits, "{}: {found} hits, not {hits}", bench.name);
+            assert!(found >= hits, "{}: {found} hits, not {hits}", fixture.name);
         }
     }
 }
@@ -65,7 +65,7 @@ fn a_module_finds_kernels_and_variables_by_expression() {
         "scale<unsigned long long>",
         "&factor<float>",
     ];
-    for bench in everywhere() {
+    for fixture in everywhere() {
         let mut source = Source::new(TEMPLATE).cache(&folder.open());
         let mut program = Program::new(&nvrtc, TEMPLATE);
         for name in names {
@@ -73,22 +73,22 @@ fn a_module_finds_kernels_and_variables_by_expression() {
             program = program.name_expression(name);
         }
         for module in [
-            Module::from_source(&bench.context, source).unwrap(),
-            Module::compile(&bench.context, &program, &Options::new()).unwrap(),
+            Module::from_source(&fixture.context, source).unwrap(),
+            Module::compile(&fixture.context, &program, &Options::new()).unwrap(),
         ] {
             let floats = module.function("scale<float>").unwrap();
             assert_eq!(
-                scaled(&bench, &floats, [1.0_f32, 2.0, 3.0]),
+                scaled(&fixture, &floats, [1.0_f32, 2.0, 3.0]),
                 [10.0, 20.0, 30.0]
             );
             let longs = module.function("scale<unsigned long long>").unwrap();
             assert_eq!(
-                scaled(&bench, &longs, [1_u64, 2, 1 << 40]),
+                scaled(&fixture, &longs, [1_u64, 2, 1 << 40]),
                 [10, 20, 10 << 40]
             );
-            let stream = bench.stream();
+            let stream = fixture.stream();
             let factor = module.global::<f32>("&factor<float>", &stream).unwrap();
-            assert_eq!(factor.to_vec().unwrap(), [10.0], "{}", bench.name);
+            assert_eq!(factor.to_vec().unwrap(), [10.0], "{}", fixture.name);
             // The name in the image still works, and a name that was not given does not.
             assert_eq!(
                 module.function("_Z5scaleIfEvPT_").unwrap().name(),
@@ -112,11 +112,11 @@ fn the_headers_of_cuda_are_found() {
     let source = Source::new(text)
         .name_expression("twice")
         .cache(&folder.open());
-    let bench = software(Builder::new());
-    let module = Module::from_source(&bench.context, source).unwrap();
+    let fixture = software(Builder::new());
+    let module = Module::from_source(&fixture.context, source).unwrap();
     // 1, 2 and 3 in half precision, and twice that.
     let doubled = scaled(
-        &bench,
+        &fixture,
         &module.function("twice").unwrap(),
         [0x3c00_u16, 0x4000, 0x4200],
     );
@@ -129,11 +129,11 @@ fn a_missing_header_is_named_with_the_folder_option() {
         return;
     }
     let folder = Folder::new();
-    let bench = software(Builder::new());
+    let fixture = software(Builder::new());
     let source = Source::new(format!("#include \"scale_by.h\"\n{SCALE}"))
         .name("scale.cu")
         .cache(&folder.open());
-    let error = Module::from_source(&bench.context, source.clone()).unwrap_err();
+    let error = Module::from_source(&fixture.context, source.clone()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("scale.cu(1): catastrophic error"), "{text}");
     assert!(
@@ -144,9 +144,9 @@ fn a_missing_header_is_named_with_the_folder_option() {
     let dir = folder.as_ref().join("include");
     fs::create_dir_all(&dir).unwrap();
     fs::write(dir.join("scale_by.h"), "").unwrap();
-    let module = Module::from_source(&bench.context, source.clone().include_dir(&dir)).unwrap();
+    let module = Module::from_source(&fixture.context, source.clone().include_dir(&dir)).unwrap();
     assert!(module.function("scale").is_ok());
-    let module = Module::from_source(&bench.context, source.header("scale_by.h", "")).unwrap();
+    let module = Module::from_source(&fixture.context, source.header("scale_by.h", "")).unwrap();
     assert!(module.function("scale").is_ok());
 }
 
@@ -180,12 +180,12 @@ fn a_device_that_is_newer_than_nvrtc_gets_ptx() {
     let Some(nvrtc) = old_nvrtc(&folder) else {
         return;
     };
-    let bench = software(Builder::new().compute_capability(12, 0));
+    let fixture = software(Builder::new().compute_capability(12, 0));
     let text =
         r#"extern "C" __global__ void arch(unsigned *x) { x[threadIdx.x] = __CUDA_ARCH__; }"#;
     let source = Source::new(text).nvrtc(&nvrtc).cache(&folder.open());
-    let module = Module::from_source(&bench.context, source).unwrap();
-    let arch = scaled(&bench, &module.function("arch").unwrap(), [0_u32; 3]);
+    let module = Module::from_source(&fixture.context, source).unwrap();
+    let arch = scaled(&fixture, &module.function("arch").unwrap(), [0_u32; 3]);
     assert_eq!(arch, [900; 3], "NVRTC 12.4 supports no newer architecture");
 }
 
@@ -199,10 +199,10 @@ fn an_error_lists_where_cuda_headers_were_searched() {
         skip("this machine has headers of CUDA 12");
         return;
     }
-    let bench = software(Builder::new());
+    let fixture = software(Builder::new());
     let text = "#include <cuda_fp16.h>\n";
     let source = Source::new(text).nvrtc(&nvrtc).cache(&folder.open());
-    let error = Module::from_source(&bench.context, source).unwrap_err();
+    let error = Module::from_source(&fixture.context, source).unwrap_err();
     assert!(
         matches!(error, CompileError::NoCudaHeaders { .. }),
         "{error}"
@@ -218,5 +218,5 @@ fn an_error_lists_where_cuda_headers_were_searched() {
     }
     // A source that includes nothing needs no headers.
     let source = Source::from(SCALE).nvrtc(&nvrtc).cache(&folder.open());
-    Module::from_source(&bench.context, source).unwrap();
+    Module::from_source(&fixture.context, source).unwrap();
 }

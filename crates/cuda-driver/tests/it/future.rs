@@ -25,8 +25,8 @@ fn poll(future: &mut Completion, count: &Arc<Count>) -> Poll<cuda_driver::Result
 
 #[test]
 fn a_stream_is_awaited_to_the_end_of_its_work() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let is_called = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&is_called);
         stream
@@ -36,15 +36,15 @@ fn a_stream_is_awaited_to_the_end_of_its_work() {
             })
             .unwrap();
         block_on(async { (&stream).await }, 10 * SECOND).unwrap();
-        assert!(is_called.load(Ordering::SeqCst), "{}", bench.name);
+        assert!(is_called.load(Ordering::SeqCst), "{}", fixture.name);
     }
 }
 
 #[test]
 fn an_event_is_awaited_as_it_was_recorded_at_the_call() {
-    for bench in everywhere() {
-        let (stream, other) = (bench.stream(), bench.stream());
-        let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
+    for fixture in everywhere() {
+        let (stream, other) = (fixture.stream(), fixture.stream());
+        let event = Event::new(&fixture.context, EventFlags::DISABLE_TIMING).unwrap();
         // The event was never recorded, so there is nothing to wait for.
         block_on(event.completion(), 10 * SECOND).unwrap();
         let open = block(&stream);
@@ -56,7 +56,11 @@ fn an_event_is_awaited_as_it_was_recorded_at_the_call() {
         let count = Arc::<Count>::default();
         for _ in 0..3 {
             thread::sleep(Duration::from_millis(50));
-            assert!(poll(&mut completion, &count).is_pending(), "{}", bench.name);
+            assert!(
+                poll(&mut completion, &count).is_pending(),
+                "{}",
+                fixture.name
+            );
         }
         assert_eq!(count.get(), 0);
         open.send(()).unwrap();
@@ -66,8 +70,8 @@ fn an_event_is_awaited_as_it_was_recorded_at_the_call() {
 
 #[test]
 fn the_last_waker_is_woken_once() {
-    let bench = software(Builder::new());
-    let stream = bench.stream();
+    let fixture = software(Builder::new());
+    let stream = fixture.stream();
     let open = block(&stream);
     let mut completion = stream.completion();
     let (first, last) = (Arc::<Count>::default(), Arc::<Count>::default());
@@ -89,12 +93,12 @@ fn the_last_waker_is_woken_once() {
 
 #[test]
 fn futures_do_not_hold_up_one_another() {
-    for bench in everywhere() {
-        let (blocked, free) = (bench.stream(), bench.stream());
+    for fixture in everywhere() {
+        let (blocked, free) = (fixture.stream(), fixture.stream());
         let flag = support::unpooled(&free, &[0_u32]);
         let waiting = blocked.wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32);
         if let Err(error) = waiting {
-            assert!(bench.simulator.is_none(), "{error}");
+            assert!(fixture.simulator.is_none(), "{error}");
             continue;
         }
         let mut first = blocked.completion();
@@ -108,9 +112,9 @@ fn futures_do_not_hold_up_one_another() {
 #[test]
 fn futures_may_be_dropped_at_any_time() {
     for seed in 0..8 {
-        let bench = software(late(seed));
-        let simulator = bench.simulator.clone().unwrap();
-        let stream = bench.stream();
+        let fixture = software(late(seed));
+        let simulator = fixture.simulator.clone().unwrap();
+        let stream = fixture.stream();
         let open = block(&stream);
         drop(stream.completion());
         let mut polled = stream.completion();
@@ -119,7 +123,7 @@ fn futures_may_be_dropped_at_any_time() {
         let kept = stream.completion();
         open.send(()).unwrap();
         stream.synchronize().unwrap();
-        drop((bench, stream));
+        drop((fixture, stream));
         kept.wait().unwrap();
         // The late driver calls host functions only after several queries.
         until("all resources are released", 4 * SECOND, || {
@@ -140,18 +144,18 @@ impl Wake for Owner {
 #[test]
 fn a_waker_may_drop_the_last_handle_of_the_context() {
     for builder in [Builder::new(), late(4)] {
-        let bench = software(builder);
-        let simulator = bench.simulator.clone().unwrap();
-        let stream = bench.stream();
+        let fixture = software(builder);
+        let simulator = fixture.simulator.clone().unwrap();
+        let stream = fixture.stream();
         let open = block(&stream);
         let mut completion = stream.completion();
         let buffer = DeviceBuffer::<u32>::zeroed(&stream, 9).unwrap();
-        let all = (bench.context.clone(), stream, buffer);
+        let all = (fixture.context.clone(), stream, buffer);
         let owner = Arc::new(Owner(Mutex::new(Some(all))));
         let waker = Waker::from(owner);
         let pending = Pin::new(&mut completion).poll(&mut TaskContext::from_waker(&waker));
         assert!(pending.is_pending());
-        drop((bench, waker));
+        drop((fixture, waker));
         open.send(()).unwrap();
         completion.wait().unwrap();
         until("all resources are released", 4 * SECOND, || {
@@ -163,14 +167,14 @@ fn a_waker_may_drop_the_last_handle_of_the_context() {
 #[test]
 fn a_lost_device_is_reported_within_a_second() {
     for builder in [Builder::new(), late(1), late(2)] {
-        let bench = software(builder);
-        let simulator = bench.simulator.clone().unwrap();
-        let stream = bench.stream();
+        let fixture = software(builder);
+        let simulator = fixture.simulator.clone().unwrap();
+        let stream = fixture.stream();
         let flag = support::unpooled(&stream, &[0_u32]);
         stream
             .wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
             .unwrap();
-        let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
+        let event = Event::new(&fixture.context, EventFlags::DISABLE_TIMING).unwrap();
         event.record(&stream).unwrap();
         let pending = [stream.completion(), event.completion()];
         simulator.lose_device(0, Status::CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -196,9 +200,9 @@ impl Answer for cuda_driver::Result<()> {
 
 #[test]
 fn a_future_reports_work_that_cannot_be_queued() {
-    let bench = software(Builder::new());
-    let simulator = bench.simulator.as_ref().unwrap();
-    let stream = bench.stream();
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let stream = fixture.stream();
     for name in ["cuEventRecord", "cuStreamWaitEvent", "cuLaunchHostFunc"] {
         let rule = Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function(name);
         simulator.add_rule(rule);

@@ -10,19 +10,19 @@ use cuda_driver::prelude::*;
 use cuda_driver::stream::{ValueBatch, WaitCondition};
 
 use crate::support::{
-    Bench, COPY, MIX, assert_all, everywhere, everywhere_since, filled, late, new_stream, software,
-    unpooled,
+    COPY, Fixture, MIX, assert_all, everywhere, everywhere_since, filled, late, new_stream,
+    software, unpooled,
 };
 
 const N: u32 = 1 << 10;
 
 #[test]
 fn nodes_that_share_memory_run_in_order_of_addition() {
-    for bench in everywhere() {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    for fixture in everywhere() {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 0));
         let mut result = filled(&stream, N, 0);
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         graph.add_fill(&[], &mut x, 3_u32).unwrap();
         graph.add_fill(&[], &mut y, 5_u32).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
@@ -51,22 +51,22 @@ fn nodes_that_share_memory_run_in_order_of_addition() {
         let exec = graph.instantiate().unwrap();
         for _ in 0..3 {
             exec.launch(&stream).unwrap();
-            assert_all(&result, 2 * 3 + 5, &bench.name);
-            assert_all(&x, 1, &bench.name);
-            assert_all(&y, 2 * 5 + 1, &bench.name);
+            assert_all(&result, 2 * 3 + 5, &fixture.name);
+            assert_all(&x, 1, &fixture.name);
+            assert_all(&y, 2 * 5 + 1, &fixture.name);
         }
     }
 }
 
 #[test]
 fn buffers_and_modules_may_be_dropped_before_the_launches() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let result = filled(&stream, N, 0);
         let exec = {
-            let (mix, copy) = (bench.kernel(MIX, "mix"), bench.kernel(COPY, "copy"));
+            let (mix, copy) = (fixture.kernel(MIX, "mix"), fixture.kernel(COPY, "copy"));
             let (mut x, y) = (filled(&stream, N, 0), filled(&stream, N, 1));
-            let mut graph = Graph::new(&bench.context).unwrap();
+            let mut graph = Graph::new(&fixture.context).unwrap();
             let config = LaunchConfig::for_num_elems(N).unwrap();
             // SAFETY: the kernel touches N words of each; each has N.
             let mixed = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
@@ -85,9 +85,9 @@ fn buffers_and_modules_may_be_dropped_before_the_launches() {
             exec.launch(&stream).unwrap();
             expected = expected.wrapping_mul(2).wrapping_add(1);
         }
-        assert_all(&result, expected, &bench.name);
+        assert_all(&result, expected, &fixture.name);
         for other in &others {
-            assert_all(other, 9, &bench.name);
+            assert_all(other, 9, &fixture.name);
         }
     }
 }
@@ -95,22 +95,22 @@ fn buffers_and_modules_may_be_dropped_before_the_launches() {
 #[test]
 fn graph_launches_and_streams_wait_for_each_other() {
     for seed in 0..24 {
-        let bench = software(late(seed));
-        launches_and_others(&bench);
+        let fixture = software(late(seed));
+        launches_and_others(&fixture);
     }
-    for bench in everywhere() {
-        launches_and_others(&bench);
+    for fixture in everywhere() {
+        launches_and_others(&fixture);
     }
 }
 
-fn launches_and_others(bench: &Bench) {
-    let mix = bench.kernel(MIX, "mix");
-    let streams: Vec<Stream> = (0..4).map(|_| bench.stream()).collect();
+fn launches_and_others(fixture: &Fixture) {
+    let mix = fixture.kernel(MIX, "mix");
+    let streams: Vec<Stream> = (0..4).map(|_| fixture.stream()).collect();
     let (mut x, mut y) = (filled(&streams[0], N, 1), filled(&streams[1], N, 3));
     let (mut x_host, mut y_host) = (1_u32, 3_u32);
     let config = LaunchConfig::for_num_elems(N).unwrap();
     let exec_of = |out: &mut DeviceBuffer<u32>, input: &DeviceBuffer<u32>| {
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         unsafe { graph.add_kernel(&[], &mix, config, (out, input, N)) }.unwrap();
         graph.instantiate().unwrap()
@@ -139,17 +139,17 @@ fn launches_and_others(bench: &Bench) {
                 .unwrap(),
         }
     }
-    assert_all(&x, x_host, &bench.name);
-    assert_all(&y, y_host, &bench.name);
+    assert_all(&x, x_host, &fixture.name);
+    assert_all(&y, y_host, &fixture.name);
 }
 
 #[test]
 fn bad_edges_are_errors_and_change_nothing() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut x = filled(&stream, N, 0);
-        let mut graph = Graph::new(&bench.context).unwrap();
-        let mut other = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
+        let mut other = Graph::new(&fixture.context).unwrap();
         let foreign = other.add_empty(&[]).unwrap();
         let first = graph.add_empty(&[]).unwrap();
         let second = graph.add_empty(&[first.edge()]).unwrap();
@@ -169,20 +169,20 @@ fn bad_edges_are_errors_and_change_nothing() {
         assert_eq!(graph.len(), before);
         let exec = graph.instantiate().unwrap();
         exec.launch(&stream).unwrap();
-        assert_all(&x, 7, &bench.name);
+        assert_all(&x, 7, &fixture.name);
     }
 }
 
 #[test]
 fn child_graphs_and_copies_of_graphs_do_what_the_original_does() {
-    for bench in everywhere() {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    for fixture in everywhere() {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 3));
         let config = LaunchConfig::for_num_elems(N).unwrap();
-        let mut inner = Graph::new(&bench.context).unwrap();
+        let mut inner = Graph::new(&fixture.context).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let kernel = unsafe { inner.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
-        let mut outer = Graph::new(&bench.context).unwrap();
+        let mut outer = Graph::new(&fixture.context).unwrap();
         outer.add_fill(&[], &mut x, 1_u32).unwrap();
         outer.add_child(&[], &inner).unwrap();
         outer.add_child(&[], &inner).unwrap();
@@ -198,18 +198,18 @@ fn child_graphs_and_copies_of_graphs_do_what_the_original_does() {
             drop(graph);
             exec.launch(&stream).unwrap();
             // 2 * (2 * 1 + y) + y
-            assert_all(&x, 4 + 3 * other, &bench.name);
-            assert_all(&y, 4, &bench.name);
+            assert_all(&x, 4 + 3 * other, &fixture.name);
+            assert_all(&y, 4, &fixture.name);
         }
     }
 }
 
 #[test]
 fn nodes_and_edges_are_those_of_the_driver() {
-    for bench in everywhere() {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    for fixture in everywhere() {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 3));
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let begin = graph.add_empty(&[]).unwrap();
         let fill = graph.add_fill(&[begin.edge()], &mut x, 1_u32).unwrap();
         let config = LaunchConfig::for_num_elems(N).unwrap();
@@ -232,7 +232,7 @@ fn nodes_and_edges_are_those_of_the_driver() {
             (kernel.edge(), copy.id()),
             (host.edge(), copy.id()),
         ];
-        assert_eq!(graph.edges().unwrap(), edges, "{}", bench.name);
+        assert_eq!(graph.edges().unwrap(), edges, "{}", fixture.name);
         let path = std::env::temp_dir().join(format!("cuda-driver-{}.dot", std::process::id()));
         graph.write_dot(&path, DotFlags::empty()).unwrap();
         let dot = std::fs::read_to_string(&path).unwrap();
@@ -244,17 +244,17 @@ fn nodes_and_edges_are_those_of_the_driver() {
 
 #[test]
 fn a_kernel_may_begin_when_the_one_before_allows_it() {
-    for bench in everywhere_since((12, 3)) {
-        if bench.context.device().compute_capability().unwrap().major < 9 {
+    for fixture in everywhere_since((12, 3)) {
+        if fixture.context.device().compute_capability().unwrap().major < 9 {
             continue;
         }
-        let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
+        let (stream, copy) = (fixture.stream(), fixture.kernel(COPY, "copy"));
         let (x, mut y, mut z) = (
             filled(&stream, N, 5),
             filled(&stream, N, 0),
             filled(&stream, N, 0),
         );
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let first = unsafe { graph.add_kernel(&[], &copy, config, (&x, &mut y, N)) }.unwrap();
@@ -276,23 +276,23 @@ fn a_kernel_may_begin_when_the_one_before_allows_it() {
         assert!(edges.contains(&(first.edge(), last.id())), "{edges:?}");
         let exec = graph.instantiate().unwrap();
         exec.launch(&stream).unwrap();
-        assert_all(&z, 5, &bench.name);
-        assert_all(&y, 9, &bench.name);
+        assert_all(&z, 5, &fixture.name);
+        assert_all(&y, 9, &fixture.name);
     }
 }
 
 #[test]
 fn events_in_graphs_are_recorded_and_waited_for() {
-    for bench in everywhere() {
-        let (stream, other) = (bench.stream(), bench.stream());
+    for fixture in everywhere() {
+        let (stream, other) = (fixture.stream(), fixture.stream());
         let mut x = filled(&stream, N, 0);
         let event = |stream: &Stream| {
-            let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
+            let event = Event::new(&fixture.context, EventFlags::DISABLE_TIMING).unwrap();
             event.record(stream).unwrap();
             Arc::new(event)
         };
         let (before, after) = (event(&other), event(&other));
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let waited = graph.add_event_wait(&[], &before).unwrap();
         let fill = graph.add_fill(&[waited.edge()], &mut x, 6_u32).unwrap();
         graph.add_event_record(&[fill.edge()], &after).unwrap();
@@ -301,7 +301,7 @@ fn events_in_graphs_are_recorded_and_waited_for() {
         let after_raw = Arc::clone(&after);
         drop((before, after, graph));
         after_raw.synchronize().unwrap();
-        assert_all(&x, 6, &bench.name);
+        assert_all(&x, 6, &fixture.name);
         exec.launch(&other).unwrap();
         other.synchronize().unwrap();
         assert!(after_raw.is_done().unwrap());
@@ -310,11 +310,11 @@ fn events_in_graphs_are_recorded_and_waited_for() {
 
 #[test]
 fn streams_and_graphs_wait_for_each_other_by_values() {
-    for bench in everywhere() {
-        let (stream, other) = (bench.stream(), bench.stream());
+    for fixture in everywhere() {
+        let (stream, other) = (fixture.stream(), fixture.stream());
         let flag = unpooled(&stream, &[0_u32, 0]);
         let mut x = filled(&stream, N, 0);
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let batch = ValueBatch::new()
             .wait(&flag, 0, WaitCondition::EQUAL, 7)
             .unwrap();
@@ -327,17 +327,17 @@ fn streams_and_graphs_wait_for_each_other_by_values() {
         exec.launch(&stream).unwrap();
         // The launch waits for this write, and the write does not wait for the launch.
         other.write_value(&flag, 0, 7_u32).unwrap();
-        assert_all(&x, 6, &bench.name);
+        assert_all(&x, 6, &fixture.name);
         assert_eq!(flag.to_vec().unwrap(), [7, 1]);
     }
 }
 
 #[test]
 fn graph_memory_is_allocated_while_it_is_used() {
-    for bench in everywhere() {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    for fixture in everywhere() {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (x, mut result) = (filled(&stream, N, 3), filled(&stream, N, 0));
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let mut own: GraphAllocation<u32> = graph.add_alloc_zeroed(&[], N as usize).unwrap();
         let config = LaunchConfig::for_num_elems(N).unwrap();
         for _ in 0..2 {
@@ -348,16 +348,16 @@ fn graph_memory_is_allocated_while_it_is_used() {
         // SAFETY: nothing is launched: the memory is not accessible outside of the graph.
         let refused = unsafe { stream.launch(&mix, config, (&mut own, &x, N)) };
         assert!(matches!(refused, Err(Error::Unsupported { .. })));
-        let mut other = Graph::new(&bench.context).unwrap();
+        let mut other = Graph::new(&fixture.context).unwrap();
         assert_eq!(other.add_fill(&[], &mut own, 1_u32), Err(Error::OtherGraph));
         assert_eq!(graph.instantiate().unwrap_err(), Error::GraphMemoryKept);
         graph.add_free(&[], own).unwrap();
-        let device = bench.context.device();
+        let device = fixture.context.device();
         let exec = graph.instantiate().unwrap();
         for _ in 0..3 {
             exec.launch(&stream).unwrap();
             // 2 * (2 * 0 + 3) + 3
-            assert_all(&result, 9, &bench.name);
+            assert_all(&result, 9, &fixture.name);
         }
         let statistics = device.graph_memory().unwrap();
         assert!(statistics.most_used >= u64::from(N) * 4, "{statistics:?}");
@@ -373,16 +373,16 @@ fn graph_memory_is_allocated_while_it_is_used() {
 
 #[test]
 fn boxes_are_copied_and_filled() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let words: Vec<u32> = (0..7 * 5).collect();
         let mut pitched = PitchedBuffer::<u32>::zeroed(&stream, (7, 5)).unwrap();
         let linear = DeviceBuffer::from_host(&stream, &words).unwrap();
         let mut back = PitchedBuffer::<u32>::zeroed(&stream, (7, 5)).unwrap();
-        let pinned = PinnedBuffer::zeroed(&bench.context, 35, PinnedFlags::default()).unwrap();
+        let pinned = PinnedBuffer::zeroed(&fixture.context, 35, PinnedFlags::default()).unwrap();
         let host = GraphHostBuffer::new(pinned).unwrap();
         host.write().unwrap().copy_from_slice(&words);
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         graph.add_copy(&[], &mut pitched, &host).unwrap();
         let inner = pitched.as_mut_slice().into_region(1..6, 1..4, ..).unwrap();
         graph.add_fill(&[], inner, 99_u32).unwrap();
@@ -397,17 +397,17 @@ fn boxes_are_copied_and_filled() {
                 _ => at,
             })
             .collect();
-        assert_eq!(*host.read().unwrap(), expected[..], "{}", bench.name);
+        assert_eq!(*host.read().unwrap(), expected[..], "{}", fixture.name);
     }
 }
 
 #[test]
 fn conditional_node_runs_chosen_body_in_order() {
-    for bench in everywhere_since((12, 3)) {
-        let stream = bench.stream();
+    for fixture in everywhere_since((12, 3)) {
+        let stream = fixture.stream();
         let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 0));
         for (default, expected) in [(0, 1), (1, 2)] {
-            let mut graph = Graph::new(&bench.context).unwrap();
+            let mut graph = Graph::new(&fixture.context).unwrap();
             let handle = graph.conditional_handle(Some(default)).unwrap();
             let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
             let (node, mut body) = graph.add_if(&[], handle).unwrap();
@@ -418,21 +418,21 @@ fn conditional_node_runs_chosen_body_in_order() {
             assert!(edges.contains(&(first.edge(), node.id())), "{edges:?}");
             assert!(edges.contains(&(node.edge(), last.id())), "{edges:?}");
             assert!(matches!(body.instantiate(), Err(Error::Unsupported { .. })));
-            let mut other = Graph::new(&bench.context).unwrap();
+            let mut other = Graph::new(&fixture.context).unwrap();
             assert_eq!(other.add_if(&[], handle).unwrap_err(), Error::OtherGraph);
             let exec = graph.instantiate().unwrap();
             drop((graph, body));
             exec.launch(&stream).unwrap();
-            assert_all(&y, expected, &bench.name);
+            assert_all(&y, expected, &fixture.name);
         }
     }
 }
 
 #[test]
 fn memory_that_graphs_cannot_use_is_an_error() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let mut graph = Graph::new(&bench.context).unwrap();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let managed = ManagedBuffer::<u32>::zeroed(&stream, 4).unwrap();
         let (mut x, short) = (
             filled(&stream, N, 0),
@@ -450,7 +450,7 @@ fn memory_that_graphs_cannot_use_is_an_error() {
         assert!(of_host(graph.add_copy(&[], into, none).unwrap_err()));
         let mut wide = DeviceBuffer::<u64>::zeroed(&stream, 3).unwrap();
         assert!(of_host(graph.add_fill(&[], &mut wide, 1_u64).unwrap_err()));
-        let other = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+        let other = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
         let elsewhere = new_stream(&other);
         let mut foreign = DeviceBuffer::<u32>::zeroed(&elsewhere, 3).unwrap();
         let refused = graph.add_fill(&[], &mut foreign, 1_u32).unwrap_err();
@@ -463,7 +463,7 @@ fn memory_that_graphs_cannot_use_is_an_error() {
             Err(Error::OtherContext { .. })
         ));
         exec.launch(&stream).unwrap();
-        assert_all(&x, 4, &bench.name);
+        assert_all(&x, 4, &fixture.name);
         // Memory that a graph leases cannot be released from its buffer.
         assert!(matches!(x.into_raw(), Err(Error::StillInUse { .. })));
         exec.launch(&stream).unwrap();

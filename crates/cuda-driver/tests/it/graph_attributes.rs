@@ -25,11 +25,11 @@ const CLUSTER: &str = "
 
 #[test]
 fn a_kernel_node_has_the_attributes_that_it_was_given() {
-    for bench in everywhere() {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    for fixture in everywhere() {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 2));
         let config = LaunchConfig::for_num_elems(N).unwrap();
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let plain = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
         let attributes = LaunchAttributes::new().cooperative().priority(-1);
@@ -42,7 +42,7 @@ fn a_kernel_node_has_the_attributes_that_it_was_given() {
         assert!(!before.is_cooperative && before.cluster.is_none_or(is_one));
         let found = graph.kernel_attributes(given).unwrap();
         assert!(found.is_cooperative, "{found:?}");
-        assert_eq!(found.priority, -1, "{}", bench.name);
+        assert_eq!(found.priority, -1, "{}", fixture.name);
         // SAFETY: as above.
         unsafe { graph.set_kernel_attributes(plain, &LaunchAttributes::new().cooperative()) }
             .unwrap();
@@ -50,8 +50,13 @@ fn a_kernel_node_has_the_attributes_that_it_was_given() {
         assert!(changed.is_cooperative && changed.priority == before.priority);
         graph.instantiate().unwrap().launch(&stream).unwrap();
         // 2 * (2 * 1 + 2) + 2
-        assert_eq!(x.to_vec().unwrap(), vec![10; N as usize], "{}", bench.name);
-        let mut other = Graph::new(&bench.context).unwrap();
+        assert_eq!(
+            x.to_vec().unwrap(),
+            vec![10; N as usize],
+            "{}",
+            fixture.name
+        );
+        let mut other = Graph::new(&fixture.context).unwrap();
         assert_eq!(other.kernel_attributes(plain), Err(Error::OtherGraph));
         // SAFETY: the call is refused.
         let refused = unsafe { other.set_kernel_attributes(plain, &attributes) };
@@ -63,13 +68,13 @@ fn a_kernel_node_has_the_attributes_that_it_was_given() {
 
 #[test]
 fn a_kernel_node_runs_in_clusters() {
-    for bench in everywhere() {
-        if bench.context.device().compute_capability().unwrap().major < 9 {
+    for fixture in everywhere() {
+        if fixture.context.device().compute_capability().unwrap().major < 9 {
             continue;
         }
-        let (stream, kernel) = (bench.stream(), bench.kernel(CLUSTER, "cluster"));
+        let (stream, kernel) = (fixture.stream(), fixture.kernel(CLUSTER, "cluster"));
         let (mut one, mut two) = (filled(&stream, N, 0), filled(&stream, N, 0));
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let config = LaunchConfig::new(4, 1);
         let attributes = LaunchAttributes::new().cluster(2);
         // SAFETY: the kernel writes one word.
@@ -86,21 +91,21 @@ fn a_kernel_node_runs_in_clusters() {
         assert_eq!(found.cluster, Some(Dim3::from((2, 1, 1))));
         graph.instantiate().unwrap().launch(&stream).unwrap();
         let of = |buffer: &DeviceBuffer<u32>| buffer.to_vec().unwrap()[0];
-        assert_eq!((of(&one), of(&two)), (1, 2), "{}", bench.name);
+        assert_eq!((of(&one), of(&two)), (1, 2), "{}", fixture.name);
     }
 }
 
 #[test]
 fn invalid_node_attribute_is_an_error_and_adds_no_node() {
-    let event_of = |bench: &crate::support::Bench| {
-        cuda_driver::Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap()
+    let event_of = |fixture: &crate::support::Fixture| {
+        cuda_driver::Event::new(&fixture.context, EventFlags::DISABLE_TIMING).unwrap()
     };
-    for bench in everywhere() {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    for fixture in everywhere() {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 2));
         let config = LaunchConfig::for_num_elems(N).unwrap();
-        let mut graph = Graph::new(&bench.context).unwrap();
-        let event = event_of(&bench);
+        let mut graph = Graph::new(&fixture.context).unwrap();
+        let event = event_of(&fixture);
         for attributes in [
             LaunchAttributes::new().programmatic_serialization(),
             LaunchAttributes::new().completion_event(&event),
@@ -116,12 +121,12 @@ fn invalid_node_attribute_is_an_error_and_adds_no_node() {
     // A node that the driver refuses is removed again. If it cannot be removed, the graph does not
     // run.
     for stays in [false, true] {
-        let bench = software(if stays { late(1) } else { Builder::new() });
-        let simulator = bench.simulator.as_ref().unwrap();
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+        let fixture = software(if stays { late(1) } else { Builder::new() });
+        let simulator = fixture.simulator.as_ref().unwrap();
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 2));
         let config = LaunchConfig::for_num_elems(N).unwrap();
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let fill = graph.add_fill(&[], &mut x, 5_u32).unwrap();
         let exec = graph.instantiate().unwrap();
         let unknown = Status::CUDA_ERROR_NOT_SUPPORTED;
@@ -151,12 +156,12 @@ fn invalid_node_attribute_is_an_error_and_adds_no_node() {
 
 #[test]
 fn a_captured_node_is_made_by_one_call() {
-    for bench in everywhere() {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    for fixture in everywhere() {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 3));
         let config = LaunchConfig::for_num_elems(N).unwrap();
         let attributes = LaunchAttributes::new().cooperative();
-        let captured = Graph::capture(&bench.context, |scope| {
+        let captured = Graph::capture(&fixture.context, |scope| {
             // SAFETY: the kernel touches N words of each; each has N.
             let first = unsafe { scope.launch(&mix, config, (&mut x, &y, N)) }?;
             let second = scope.add_node(|graph, after| {
@@ -179,6 +184,11 @@ fn a_captured_node_is_made_by_one_call() {
         assert_eq!(graph.len(), 2);
         graph.instantiate().unwrap().launch(&stream).unwrap();
         // 2 * (2 * 1 + 3) + 3
-        assert_eq!(x.to_vec().unwrap(), vec![13; N as usize], "{}", bench.name);
+        assert_eq!(
+            x.to_vec().unwrap(),
+            vec![13; N as usize],
+            "{}",
+            fixture.name
+        );
     }
 }

@@ -21,9 +21,9 @@ fn assert_all(buffer: &DeviceBuffer<u32>, value: u32, name: &str) {
 
 #[test]
 fn changed_nodes_are_in_new_executables_and_updated_ones() {
-    for bench in everywhere() {
-        let (stream, name) = (bench.stream(), &bench.name);
-        let mix = bench.kernel(MIX, "mix");
+    for fixture in everywhere() {
+        let (stream, name) = (fixture.stream(), &fixture.name);
+        let mix = fixture.kernel(MIX, "mix");
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
         let (mut other, source) = (filled(&stream, 0), filled(&stream, 10));
         let calls = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
@@ -34,7 +34,7 @@ fn changed_nodes_are_in_new_executables_and_updated_ones() {
             }
         };
         let config = LaunchConfig::new(1, N);
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let fill = graph.add_fill(&[], &mut x, 1_u32).unwrap();
         let copy = graph.add_copy(&[], &mut y, &source).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
@@ -76,10 +76,10 @@ fn changed_nodes_are_in_new_executables_and_updated_ones() {
 
 #[test]
 fn closures_of_changed_nodes_are_dropped() {
-    let bench = software(late(1));
+    let fixture = software(late(1));
     let owner = Arc::new(());
     let kept = Arc::clone(&owner);
-    let mut graph = Graph::new(&bench.context).unwrap();
+    let mut graph = Graph::new(&fixture.context).unwrap();
     let host = graph
         .add_host(&[], move || drop(Arc::clone(&kept)))
         .unwrap();
@@ -90,10 +90,10 @@ fn closures_of_changed_nodes_are_dropped() {
 
 #[test]
 fn changed_nodes_are_ordered_with_conflicting_ones() {
-    for bench in (0..24).map(|seed| software(late(seed))).chain(gpu()) {
-        let (stream, name) = (bench.stream(), &bench.name);
+    for fixture in (0..24).map(|seed| software(late(seed))).chain(gpu()) {
+        let (stream, name) = (fixture.stream(), &fixture.name);
         let (mut x, mut y, mut z) = (filled(&stream, 0), filled(&stream, 0), filled(&stream, 0));
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
         let second = graph.add_fill(&[], &mut y, 2_u32).unwrap();
         assert_eq!(graph.edges().unwrap(), []);
@@ -114,10 +114,10 @@ fn changed_nodes_are_ordered_with_conflicting_ones() {
 
 #[test]
 fn a_change_that_cannot_be_ordered_is_refused() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let (mut x, mut y) = (filled(&stream, 0), filled(&stream, 0));
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
         let second = graph.add_fill(&[], &mut y, 2_u32).unwrap();
         // The first node depends on the second, which conflicts with it after the change.
@@ -128,18 +128,18 @@ fn a_change_that_cannot_be_ordered_is_refused() {
         assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
         // Nothing has changed.
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert_all(&x, 1, &bench.name);
-        assert_all(&y, 2, &bench.name);
+        assert_all(&x, 1, &fixture.name);
+        assert_all(&y, 2, &fixture.name);
     }
 }
 
 #[test]
 fn only_nodes_of_the_graph_can_be_changed() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut x = filled(&stream, 0);
-        let mut graph = Graph::new(&bench.context).unwrap();
-        let mut other = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
+        let mut other = Graph::new(&fixture.context).unwrap();
         let node = graph.add_fill(&[], &mut x, 1_u32).unwrap();
         let elsewhere = other.set_fill(node, &mut x, 2_u32);
         assert!(matches!(elsewhere, Err(Error::OtherGraph)));
@@ -152,7 +152,7 @@ fn only_nodes_of_the_graph_can_be_changed() {
         graph.remove(node).unwrap();
         let gone = graph.set_fill(node, &mut x, 2_u32);
         assert!(matches!(gone, Err(Error::NodeGone)));
-        let captured = Graph::capture(&bench.context, |scope| {
+        let captured = Graph::capture(&fixture.context, |scope| {
             let node = scope.fill(&mut x, 1_u32)?;
             scope.add_node(|graph, after| {
                 let refused = graph.set_fill(node, &mut x, 2_u32);

@@ -6,7 +6,7 @@ use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 use cuda_sys::CUresult;
 
-use crate::support::{Bench, MIX, everywhere_since, filled, software};
+use crate::support::{Fixture, MIX, everywhere_since, filled, software};
 
 const N: u32 = 1 << 8;
 
@@ -25,7 +25,7 @@ const TELL: &str = "
     }";
 
 /// A graph with one device-updatable node, which computes `x = 2 * x + y`.
-struct Fixture {
+struct Workload {
     stream: Stream,
     mix: Function,
     x: DeviceBuffer<u32>,
@@ -35,11 +35,11 @@ struct Fixture {
     handle: DeviceNode,
 }
 
-impl Fixture {
-    fn new(bench: &Bench) -> Self {
-        let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+impl Workload {
+    fn new(fixture: &Fixture) -> Self {
+        let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 10));
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let node = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
@@ -82,10 +82,10 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Error>, words: &str) {
 
 #[test]
 fn old_driver_refuses_attribute_and_keeps_node() {
-    let bench = software(Builder::new().version(12_030));
-    let (stream, mix) = (bench.stream(), bench.kernel(MIX, "mix"));
+    let fixture = software(Builder::new().version(12_030));
+    let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
     let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 10));
-    let mut graph = Graph::new(&bench.context).unwrap();
+    let mut graph = Graph::new(&fixture.context).unwrap();
     let config = LaunchConfig::for_num_elems(N).unwrap();
     // SAFETY: the kernel touches N words of each; each has N.
     let node = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
@@ -100,137 +100,137 @@ fn old_driver_refuses_attribute_and_keeps_node() {
 
 #[test]
 fn kernels_get_distinct_node_handles() {
-    for bench in everywhere_since((12, 4)) {
-        let mut fixture = Fixture::new(&bench);
+    for fixture in everywhere_since((12, 4)) {
+        let mut workload = Workload::new(&fixture);
         // SAFETY: no kernel here changes a node.
-        let again = unsafe { fixture.graph.set_device_updatable(fixture.node) }.unwrap();
-        assert_eq!(again, fixture.handle);
-        let other = Fixture::new(&bench);
-        assert_ne!(other.handle, fixture.handle);
-        let raw = fixture.handle.as_raw().addr() as u64;
+        let again = unsafe { workload.graph.set_device_updatable(workload.node) }.unwrap();
+        assert_eq!(again, workload.handle);
+        let other = Workload::new(&fixture);
+        assert_ne!(other.handle, workload.handle);
+        let raw = workload.handle.as_raw().addr() as u64;
         assert_ne!(raw, 0);
-        let mut out = DeviceBuffer::<u64>::zeroed(&fixture.stream, 1).unwrap();
-        let tell = bench.kernel(TELL, "tell");
-        let (config, args) = (LaunchConfig::new(1, 1), (&mut out, fixture.handle));
+        let mut out = DeviceBuffer::<u64>::zeroed(&workload.stream, 1).unwrap();
+        let tell = fixture.kernel(TELL, "tell");
+        let (config, args) = (LaunchConfig::new(1, 1), (&mut out, workload.handle));
         // SAFETY: the kernel writes one number and uses the handle only as a number.
-        unsafe { fixture.stream.launch(&tell, config, args) }.unwrap();
-        assert_eq!(out.to_vec().unwrap(), [raw], "{}", bench.name);
+        unsafe { workload.stream.launch(&tell, config, args) }.unwrap();
+        assert_eq!(out.to_vec().unwrap(), [raw], "{}", fixture.name);
         // SAFETY: the call is refused.
-        let refused = unsafe { fixture.graph.set_device_updatable(other.node) };
+        let refused = unsafe { workload.graph.set_device_updatable(other.node) };
         assert_eq!(refused, Err(Error::OtherGraph));
     }
 }
 
 #[test]
 fn updatable_executable_launches_after_upload() {
-    for bench in everywhere_since((12, 4)) {
-        let mut fixture = Fixture::new(&bench);
-        let exec = fixture.graph.instantiate().unwrap();
-        assert_eq!(exec.launch(&fixture.stream), Err(Error::NotUploaded));
-        fixture.expect(1);
-        exec.upload(&fixture.stream).unwrap();
-        exec.launch(&fixture.stream).unwrap();
-        exec.launch(&fixture.stream).unwrap();
+    for fixture in everywhere_since((12, 4)) {
+        let mut workload = Workload::new(&fixture);
+        let exec = workload.graph.instantiate().unwrap();
+        assert_eq!(exec.launch(&workload.stream), Err(Error::NotUploaded));
+        workload.expect(1);
+        exec.upload(&workload.stream).unwrap();
+        exec.launch(&workload.stream).unwrap();
+        exec.launch(&workload.stream).unwrap();
         // 2 * (2 * 1 + 10) + 10
-        fixture.expect(34);
+        workload.expect(34);
         // Changes by the host have to be uploaded as well.
-        let fresh = filled(&fixture.stream, N, 100);
+        let fresh = filled(&workload.stream, N, 100);
         let config = LaunchConfig::for_num_elems(N).unwrap();
-        let args = (&mut fixture.x, &fresh, N);
+        let args = (&mut workload.x, &fresh, N);
         // SAFETY: the kernel touches N words of each; each has N. No other node uses them, and no
         // kernel changes this node.
-        unsafe { exec.set_kernel(fixture.node, &fixture.mix, config, args) }.unwrap();
+        unsafe { exec.set_kernel(workload.node, &workload.mix, config, args) }.unwrap();
         drop(fresh);
-        assert_eq!(exec.launch(&fixture.stream), Err(Error::NotUploaded));
-        exec.upload(&fixture.stream).unwrap();
-        exec.launch(&fixture.stream).unwrap();
+        assert_eq!(exec.launch(&workload.stream), Err(Error::NotUploaded));
+        exec.upload(&workload.stream).unwrap();
+        exec.launch(&workload.stream).unwrap();
         // 2 * 34 + 100
-        fixture.expect(168);
+        workload.expect(168);
         exec.close().unwrap();
     }
 }
 
 #[test]
 fn a_graph_that_kernels_change_has_one_executable_at_a_time() {
-    for bench in everywhere_since((12, 4)) {
-        let fixture = Fixture::new(&bench);
-        let first = fixture.graph.instantiate().unwrap();
-        let second = fixture.graph.instantiate();
+    for fixture in everywhere_since((12, 4)) {
+        let workload = Workload::new(&fixture);
+        let first = workload.graph.instantiate().unwrap();
+        let second = workload.graph.instantiate();
         assert!(
             matches!(second, Err(Error::Instantiate(_))),
             "{}: {second:?}",
-            bench.name
+            fixture.name
         );
-        first.upload(&fixture.stream).unwrap();
-        first.launch(&fixture.stream).unwrap();
+        first.upload(&workload.stream).unwrap();
+        first.launch(&workload.stream).unwrap();
         first.close().unwrap();
-        fixture.stream.synchronize().unwrap();
-        let second = fixture.graph.instantiate().unwrap();
-        second.upload(&fixture.stream).unwrap();
-        second.launch(&fixture.stream).unwrap();
+        workload.stream.synchronize().unwrap();
+        let second = workload.graph.instantiate().unwrap();
+        second.upload(&workload.stream).unwrap();
+        second.launch(&workload.stream).unwrap();
         // 2 * (2 * 1 + 10) + 10
-        fixture.expect(34);
+        workload.expect(34);
     }
 }
 
 #[test]
 fn updatable_nodes_cannot_be_removed_or_copied() {
-    for bench in everywhere_since((12, 4)) {
-        let mut fixture = Fixture::new(&bench);
-        let node = fixture.node;
+    for fixture in everywhere_since((12, 4)) {
+        let mut workload = Workload::new(&fixture);
+        let node = workload.node;
         refused(
-            fixture.graph.remove(node),
+            workload.graph.remove(node),
             "removing a device-updatable node",
         );
-        refused(fixture.graph.try_clone().map(drop), "cloning a graph");
-        let mut outer = Graph::new(&bench.context).unwrap();
-        refused(outer.add_child(&[], &fixture.graph), "a child graph");
+        refused(workload.graph.try_clone().map(drop), "cloning a graph");
+        let mut outer = Graph::new(&fixture.context).unwrap();
+        refused(outer.add_child(&[], &workload.graph), "a child graph");
         assert!(outer.is_empty());
-        let exec = fixture.graph.instantiate().unwrap();
+        let exec = workload.graph.instantiate().unwrap();
         refused(exec.set_enabled(node, false), "enabling or disabling");
         assert_eq!(exec.is_enabled(node), Ok(true));
-        exec.upload(&fixture.stream).unwrap();
-        exec.launch(&fixture.stream).unwrap();
-        fixture.expect(12);
+        exec.upload(&workload.stream).unwrap();
+        exec.launch(&workload.stream).unwrap();
+        workload.expect(12);
     }
 }
 
 #[test]
 fn update_rejects_device_updatable_graphs() {
-    for bench in everywhere_since((12, 4)) {
-        let mut fixture = Fixture::new(&bench);
-        let plain = fixture.plain();
-        let changed = fixture.graph.instantiate().unwrap();
+    for fixture in everywhere_since((12, 4)) {
+        let mut workload = Workload::new(&fixture);
+        let plain = workload.plain();
+        let changed = workload.graph.instantiate().unwrap();
         refused(changed.update(&plain), "updating an executable");
         let exec = plain.instantiate().unwrap();
-        refused(exec.update(&fixture.graph), "updating from a graph");
+        refused(exec.update(&workload.graph), "updating from a graph");
         // Both executables are unchanged.
-        exec.launch(&fixture.stream).unwrap();
-        fixture.expect(12);
-        changed.upload(&fixture.stream).unwrap();
-        changed.launch(&fixture.stream).unwrap();
-        fixture.expect(34);
+        exec.launch(&workload.stream).unwrap();
+        workload.expect(12);
+        changed.upload(&workload.stream).unwrap();
+        changed.launch(&workload.stream).unwrap();
+        workload.expect(34);
         // A child graph of the executable cannot have a device-updatable node either.
-        let mut outer = Graph::new(&bench.context).unwrap();
+        let mut outer = Graph::new(&fixture.context).unwrap();
         let child = outer.add_child(&[], &plain).unwrap();
         let outer = outer.instantiate().unwrap();
-        refused(outer.set_child(child, &fixture.graph), "cloning a graph");
-        outer.launch(&fixture.stream).unwrap();
-        fixture.expect(78);
+        refused(outer.set_child(child, &workload.graph), "cloning a graph");
+        outer.launch(&workload.stream).unwrap();
+        workload.expect(78);
     }
 }
 
 #[test]
 fn kernels_change_nodes_in_bodies_too() {
-    for bench in everywhere_since((12, 4)) {
-        let Fixture {
+    for fixture in everywhere_since((12, 4)) {
+        let Workload {
             stream,
             mix,
             mut x,
             y,
             ..
-        } = Fixture::new(&bench);
-        let mut graph = Graph::new(&bench.context).unwrap();
+        } = Workload::new(&fixture);
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let handle = graph.conditional_handle(Some(1)).unwrap();
         let (outside, mut body) = graph.add_if(&[], handle).unwrap();
         let config = LaunchConfig::for_num_elems(N).unwrap();
@@ -245,6 +245,11 @@ fn kernels_change_nodes_in_bodies_too() {
         assert_eq!(exec.launch(&stream), Err(Error::NotUploaded));
         exec.upload(&stream).unwrap();
         exec.launch(&stream).unwrap();
-        assert_eq!(x.to_vec().unwrap(), vec![12; N as usize], "{}", bench.name);
+        assert_eq!(
+            x.to_vec().unwrap(),
+            vec![12; N as usize],
+            "{}",
+            fixture.name
+        );
     }
 }

@@ -9,14 +9,14 @@ use cuda_driver::graph::GraphHostBuffer;
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{Bench, COPY, MIX, assert_all, everywhere, filled, late, software};
+use crate::support::{COPY, Fixture, MIX, assert_all, everywhere, filled, late, software};
 
 const N: u32 = 1 << 10;
 
 /// Returns an executable with one kernel node that computes `x = 2 * x + y`.
-fn mixing(bench: &Bench, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) -> GraphExec {
-    let mix = bench.kernel(MIX, "mix");
-    let mut graph = Graph::new(&bench.context).unwrap();
+fn mixing(fixture: &Fixture, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) -> GraphExec {
+    let mix = fixture.kernel(MIX, "mix");
+    let mut graph = Graph::new(&fixture.context).unwrap();
     // SAFETY: the kernel touches N words of each; each has N.
     unsafe {
         graph.add_kernel(
@@ -32,8 +32,8 @@ fn mixing(bench: &Bench, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) -> Gr
 
 #[test]
 fn a_launch_is_one_call_unless_something_was_done_in_between() {
-    let bench = software(Builder::new());
-    let simulator = bench.simulator.as_ref().unwrap();
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
     let calls = |f: &dyn Fn()| {
         simulator.reset_calls();
         f();
@@ -43,9 +43,9 @@ fn a_launch_is_one_call_unless_something_was_done_in_between() {
             .map(|(name, count)| (name.to_string(), count));
         named.collect::<Vec<_>>()
     };
-    let (owner, other) = (bench.stream(), bench.stream());
+    let (owner, other) = (fixture.stream(), fixture.stream());
     let (mut x, y) = (filled(&owner, N, 1), filled(&owner, N, 2));
-    let exec = mixing(&bench, &mut x, &y);
+    let exec = mixing(&fixture, &mut x, &y);
     exec.launch(&owner).unwrap();
     let one = [("cuGraphLaunch".to_owned(), 1)];
     assert_eq!(calls(&|| exec.launch(&owner).unwrap()), one);
@@ -71,26 +71,26 @@ fn a_launch_is_one_call_unless_something_was_done_in_between() {
 
 #[test]
 fn threads_launch_executables_that_share_memory() {
-    for bench in everywhere() {
-        let owner = bench.stream();
+    for fixture in everywhere() {
+        let owner = fixture.stream();
         let (mut x, mut y) = (filled(&owner, N, 0), filled(&owner, N, 1));
-        let (add, swap) = (mixing(&bench, &mut x, &y), {
-            let mut graph = Graph::new(&bench.context).unwrap();
+        let (add, swap) = (mixing(&fixture, &mut x, &y), {
+            let mut graph = Graph::new(&fixture.context).unwrap();
             graph.add_fill(&[], &mut y, 1_u32).unwrap();
             graph.instantiate().unwrap()
         });
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let stream = bench.stream();
+                    let stream = fixture.stream();
                     for _ in 0..8 {
                         add.launch(&stream).unwrap();
                         swap.launch(&stream).unwrap();
                     }
                 });
             }
-            let reader = bench.stream();
-            let copy = bench.kernel(COPY, "copy");
+            let reader = fixture.stream();
+            let copy = fixture.kernel(COPY, "copy");
             let mut seen = filled(&reader, N, 0);
             for _ in 0..8 {
                 // SAFETY: the kernel touches N words of each; each has N.
@@ -104,20 +104,24 @@ fn threads_launch_executables_that_share_memory() {
                 .unwrap();
                 let words = seen.to_vec().unwrap();
                 // A reader never observes a partial launch.
-                assert!(words.iter().all(|word| *word == words[0]), "{}", bench.name);
+                assert!(
+                    words.iter().all(|word| *word == words[0]),
+                    "{}",
+                    fixture.name
+                );
                 assert!((words[0].wrapping_add(1)).count_ones() <= 1, "{}", words[0]);
             }
         });
         // 32 times 2 * x + 1
-        assert_all(&x, u32::MAX, &bench.name);
+        assert_all(&x, u32::MAX, &fixture.name);
     }
 }
 
 #[test]
 fn nodes_get_other_parameters_from_the_next_launch_on() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let mix = bench.kernel(MIX, "mix");
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let mix = fixture.kernel(MIX, "mix");
         let config = LaunchConfig::for_num_elems(N).unwrap();
         let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 1));
         let (mut out, mut other) = (filled(&stream, N, 0), filled(&stream, N, 0));
@@ -128,7 +132,7 @@ fn nodes_get_other_parameters_from_the_next_launch_on() {
                 called.fetch_add(by, Ordering::SeqCst);
             }
         };
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let fill = graph.add_fill(&[], &mut x, 1_u32).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let kernel = unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
@@ -140,7 +144,7 @@ fn nodes_get_other_parameters_from_the_next_launch_on() {
         exec.set_host(host, count(100)).unwrap();
         let launched = exec.launch(&stream);
         launched.unwrap();
-        assert_all(&out, 21, &bench.name);
+        assert_all(&out, 21, &fixture.name);
         stream.synchronize().unwrap();
         assert_eq!(called.load(Ordering::SeqCst), 101);
         {
@@ -152,13 +156,13 @@ fn nodes_get_other_parameters_from_the_next_launch_on() {
         // The next buffer must not reuse the memory of `z`.
         let next = filled(&stream, N, 77);
         exec.launch(&stream).unwrap();
-        assert_all(&other, 25, &bench.name);
-        assert_all(&out, 21, &bench.name);
+        assert_all(&other, 25, &fixture.name);
+        assert_all(&out, 21, &fixture.name);
         exec.set_enabled(kernel, false).unwrap();
         assert!(!exec.is_enabled(kernel).unwrap() && exec.is_enabled(fill).unwrap());
         exec.launch(&stream).unwrap();
-        assert_all(&other, 10, &bench.name);
-        assert_all(&next, 77, &bench.name);
+        assert_all(&other, 10, &fixture.name);
+        assert_all(&next, 77, &fixture.name);
         // A failed update changes nothing.
         let late = graph.add_fill(&[], &mut y, 1_u32).unwrap();
         assert_eq!(exec.set_fill(late, &mut y, 2_u32), Err(Error::OtherGraph));
@@ -167,21 +171,21 @@ fn nodes_get_other_parameters_from_the_next_launch_on() {
         let mismatch = exec.set_copy(copy, &mut other, short).unwrap_err();
         assert!(matches!(mismatch, Error::LengthMismatch { .. }));
         exec.launch(&stream).unwrap();
-        assert_all(&other, 10, &bench.name);
-        assert_all(&before, 0, &bench.name);
+        assert_all(&other, 10, &fixture.name);
+        assert_all(&before, 0, &fixture.name);
     }
 }
 
 #[test]
 fn an_update_must_not_let_two_nodes_race() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let (mut x, mut y, mut z) = (
             filled(&stream, N, 0),
             filled(&stream, N, 0),
             filled(&stream, N, 0),
         );
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
         let second = graph.add_fill(&[], &mut y, 2_u32).unwrap();
         let third = graph.add_fill(&[second.edge()], &mut z, 3_u32).unwrap();
@@ -191,22 +195,22 @@ fn an_update_must_not_let_two_nodes_race() {
         // These two nodes are ordered.
         exec.set_fill(third, &mut y, 5_u32).unwrap();
         exec.launch(&stream).unwrap();
-        assert_all(&x, 1, &bench.name);
-        assert_all(&y, 5, &bench.name);
-        assert_all(&z, 0, &bench.name);
+        assert_all(&x, 1, &fixture.name);
+        assert_all(&y, 5, &fixture.name);
+        assert_all(&z, 0, &fixture.name);
     }
 }
 
 #[test]
 fn executable_updates_to_graph_of_same_shape() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let mix = bench.kernel(MIX, "mix");
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let mix = fixture.kernel(MIX, "mix");
         let config = LaunchConfig::for_num_elems(N).unwrap();
         let mut out = filled(&stream, N, 0);
         let build = |out: &mut DeviceBuffer<u32>, value: u32, is_longer: bool| {
             let (mut x, y) = (filled(&stream, N, 9), filled(&stream, N, value));
-            let mut graph = Graph::new(&bench.context).unwrap();
+            let mut graph = Graph::new(&fixture.context).unwrap();
             let fill = graph.add_fill(&[], &mut x, value).unwrap();
             // SAFETY: the kernel touches N words of each; each has N.
             unsafe { graph.add_kernel(&[], &mix, config, (&mut x, &y, N)) }.unwrap();
@@ -224,7 +228,7 @@ fn executable_updates_to_graph_of_same_shape() {
         drop(other);
         let scratch = filled(&stream, N, 1000);
         exec.launch(&stream).unwrap();
-        assert_all(&out, 6, &bench.name);
+        assert_all(&out, 6, &fixture.name);
         let (longer, _) = build(&mut out, 3, true);
         let refused = exec.update(&longer).unwrap_err();
         let Error::GraphUpdate(refused) = refused else {
@@ -234,28 +238,28 @@ fn executable_updates_to_graph_of_same_shape() {
             cuda_sys::CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
         assert_eq!(refused.reason(), topology, "{refused}");
         exec.launch(&stream).unwrap();
-        assert_all(&out, 6, &bench.name);
+        assert_all(&out, 6, &fixture.name);
         // A single node can still be changed.
         let mut again = filled(&stream, N, 0);
         exec.set_fill(fill, &mut again, 8_u32).unwrap();
         exec.launch(&stream).unwrap();
-        assert_all(&again, 8, &bench.name);
-        assert_all(&scratch, 1000, &bench.name);
+        assert_all(&again, 8, &fixture.name);
+        assert_all(&scratch, 1000, &fixture.name);
     }
 }
 
 #[test]
 fn a_panic_of_a_closure_leaves_the_stream_usable() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut x = filled(&stream, N, 0);
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let host = graph.add_host(&[], || panic!("on purpose")).unwrap();
         graph.add_fill(&[host.edge()], &mut x, 3_u32).unwrap();
         let exec = graph.instantiate().unwrap();
         for _ in 0..2 {
             exec.launch(&stream).unwrap();
-            assert_all(&x, 3, &bench.name);
+            assert_all(&x, 3, &fixture.name);
             let message = String::from("on purpose");
             let expected = Error::HostFunctionPanicked { message };
             assert_eq!(exec.check_host(), Err(expected));
@@ -269,21 +273,21 @@ fn host_memory_is_the_hosts_or_the_graphs() {
     for seed in 0..8 {
         host_memory(&software(late(seed)));
     }
-    for bench in everywhere() {
-        host_memory(&bench);
+    for fixture in everywhere() {
+        host_memory(&fixture);
     }
 }
 
-fn host_memory(bench: &Bench) {
-    let (stream, other) = (bench.stream(), bench.stream());
+fn host_memory(fixture: &Fixture) {
+    let (stream, other) = (fixture.stream(), fixture.stream());
     let host = || {
         let flags = PinnedFlags::default();
-        let pinned = PinnedBuffer::<u32>::zeroed(&bench.context, N as usize, flags).unwrap();
+        let pinned = PinnedBuffer::<u32>::zeroed(&fixture.context, N as usize, flags).unwrap();
         GraphHostBuffer::new(pinned).unwrap()
     };
     let (input, output) = (host(), host());
     let mut x = filled(&stream, N, 0);
-    let mut graph = Graph::new(&bench.context).unwrap();
+    let mut graph = Graph::new(&fixture.context).unwrap();
     graph.add_copy(&[], &mut x, &input).unwrap();
     graph.add_copy(&[], &output, &x).unwrap();
     let refused = graph.add_copy::<u32>(&[], &input, &input.clone());
@@ -296,7 +300,7 @@ fn host_memory(bench: &Bench) {
         assert!(
             output.read().unwrap().iter().all(|word| *word == round),
             "{}",
-            bench.name
+            fixture.name
         );
     }
     let borrowed = |result: Result<(), Error>| matches!(result, Err(Error::HostGuardExists { .. }));
@@ -321,20 +325,20 @@ fn host_memory(bench: &Bench) {
     assert!(
         output.read().unwrap().iter().all(|word| *word == 4),
         "{}",
-        bench.name
+        fixture.name
     );
 }
 
 #[test]
 fn a_launch_that_fails_does_not_hide_the_one_that_runs() {
     for seed in 0..8 {
-        let bench = software(late(seed));
-        let simulator = bench.simulator.as_ref().unwrap();
-        let (stream, other) = (bench.stream(), bench.stream());
+        let fixture = software(late(seed));
+        let simulator = fixture.simulator.as_ref().unwrap();
+        let (stream, other) = (fixture.stream(), fixture.stream());
         let mut x = filled(&stream, N, 0);
-        let pinned = PinnedBuffer::zeroed(&bench.context, N as usize, PinnedFlags::default());
+        let pinned = PinnedBuffer::zeroed(&fixture.context, N as usize, PinnedFlags::default());
         let host = GraphHostBuffer::<u32>::new(pinned.unwrap()).unwrap();
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         graph.add_fill(&[], &mut x, 7_u32).unwrap();
         graph.add_copy(&[], &host, &x).unwrap();
         let exec = graph.instantiate().unwrap();

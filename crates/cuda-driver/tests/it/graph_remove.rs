@@ -4,7 +4,8 @@ use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 
 use crate::support::{
-    Bench, COPY, MIX, assert_all, everywhere, everywhere_since, filled, has_version, late, software,
+    COPY, Fixture, MIX, assert_all, everywhere, everywhere_since, filled, has_version, late,
+    software,
 };
 
 const N: u32 = 1 << 8;
@@ -14,19 +15,19 @@ fn remove_reconnects_dependents_to_dependencies() {
     for seed in 0..12 {
         remove_between(&software(late(seed)));
     }
-    for bench in everywhere() {
-        remove_between(&bench);
+    for fixture in everywhere() {
+        remove_between(&fixture);
     }
 }
 
-fn remove_between(bench: &Bench) {
-    let stream = bench.stream();
+fn remove_between(fixture: &Fixture) {
+    let stream = fixture.stream();
     let (mut x, mut y, mut z) = (
         filled(&stream, N, 0),
         filled(&stream, N, 0),
         filled(&stream, N, 0),
     );
-    let mut graph = Graph::new(&bench.context).unwrap();
+    let mut graph = Graph::new(&fixture.context).unwrap();
     let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
     let between = graph.add_fill(&[first.edge()], &mut z, 2_u32).unwrap();
     let last = graph.add_copy(&[between.edge()], &mut y, &x).unwrap();
@@ -40,8 +41,8 @@ fn remove_between(bench: &Bench) {
     assert_eq!(graph.add_empty(&[between.edge()]), Err(Error::NodeGone));
     assert_eq!(graph.add_edge(first.edge(), between), Err(Error::NodeGone));
     graph.instantiate().unwrap().launch(&stream).unwrap();
-    assert_all(&y, 1, &bench.name);
-    assert_all(&z, 0, &bench.name);
+    assert_all(&y, 1, &fixture.name);
+    assert_all(&z, 0, &fixture.name);
     // An executable from before still has the node, but cannot change it.
     assert_eq!(
         before.set_fill(between, &mut z, 3_u32),
@@ -49,33 +50,33 @@ fn remove_between(bench: &Bench) {
     );
     before.set_fill(first, &mut x, 4_u32).unwrap();
     before.launch(&stream).unwrap();
-    assert_all(&y, 4, &bench.name);
-    assert_all(&z, 2, &bench.name);
+    assert_all(&y, 4, &fixture.name);
+    assert_all(&z, 2, &fixture.name);
 }
 
 #[test]
 fn nodes_wait_for_those_that_one_which_went_stood_for() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 0));
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
         let second = graph.add_fill(&[], &mut x, 2_u32).unwrap();
         graph.remove(second).unwrap();
         let last = graph.add_copy(&[], &mut y, &x).unwrap();
         assert_eq!(graph.edges().unwrap(), [(first.edge(), last.id())]);
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert_all(&y, 1, &bench.name);
+        assert_all(&y, 1, &fixture.name);
     }
 }
 
 #[test]
 fn removed_nodes_owners_drop_with_last_executable() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let count = || Some(bench.simulator.as_ref()?.live().allocations);
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let count = || Some(fixture.simulator.as_ref()?.live().allocations);
         let before = count();
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let mut x = filled(&stream, N, 0);
         let node = graph.add_fill(&[], &mut x, 1_u32).unwrap();
         let again = graph.add_fill(&[], &mut x, 2_u32).unwrap();
@@ -88,7 +89,7 @@ fn removed_nodes_owners_drop_with_last_executable() {
         exec.launch(&stream).unwrap();
         drop(exec);
         stream.synchronize().unwrap();
-        assert_eq!(count(), before, "{}", bench.name);
+        assert_eq!(count(), before, "{}", fixture.name);
         assert!(graph.is_empty());
     }
 }
@@ -98,10 +99,10 @@ fn bodies_are_removed_with_their_node() {
     if !has_version((12, 3)) {
         return;
     }
-    'benches: for bench in everywhere() {
-        let stream = bench.stream();
+    'fixtures: for fixture in everywhere() {
+        let stream = fixture.stream();
         let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 0));
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let handle = graph.conditional_handle(Some(1)).unwrap();
         let inner = graph.conditional_handle(Some(1)).unwrap();
         let (node, mut body) = graph.add_if(&[], handle).unwrap();
@@ -118,23 +119,23 @@ fn bodies_are_removed_with_their_node() {
         for (value, handle) in [(5_u32, handle), (6, inner)] {
             let Ok((_, mut body)) = graph.add_if(&[], handle) else {
                 // Drivers are not documented to allow this.
-                assert!(bench.simulator.is_none());
-                continue 'benches;
+                assert!(fixture.simulator.is_none());
+                continue 'fixtures;
             };
             body.add_fill(&[], &mut x, value).unwrap();
         }
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert_all(&x, 6, &bench.name);
-        assert_all(&y, 0, &bench.name);
+        assert_all(&x, 6, &fixture.name);
+        assert_all(&y, 0, &fixture.name);
     }
 }
 
 #[test]
 fn an_edge_that_prevents_a_race_is_not_removed() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 0));
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let first = graph.add_fill(&[], &mut x, 1_u32).unwrap();
         let between = graph.add_empty(&[first.edge()]).unwrap();
         let last = graph.add_copy(&[between.edge()], &mut y, &x).unwrap();
@@ -149,24 +150,24 @@ fn an_edge_that_prevents_a_race_is_not_removed() {
         let edges = [(first.edge(), between.id()), (first.edge(), last.id())];
         assert_eq!(graph.edges().unwrap(), edges);
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert_all(&y, 1, &bench.name);
+        assert_all(&y, 1, &fixture.name);
     }
 }
 
 #[test]
 fn removal_of_required_nodes_is_an_error() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut x = filled(&stream, N, 0);
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let own = graph.add_alloc_zeroed::<u32>(&[], N as usize).unwrap();
         let refused = graph.remove(own.node());
         assert!(matches!(refused, Err(Error::Unsupported { .. })));
         graph.add_free(&[], own).unwrap();
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        let mix = bench.kernel(MIX, "mix");
+        let mix = fixture.kernel(MIX, "mix");
         let y = filled(&stream, N, 3);
-        let captured = Graph::capture(&bench.context, |scope| {
+        let captured = Graph::capture(&fixture.context, |scope| {
             let fill = scope.fill(&mut x, 1_u32)?;
             scope
                 .add_node(|graph, after| {
@@ -184,23 +185,23 @@ fn removal_of_required_nodes_is_an_error() {
             .unwrap()
             .launch(&stream)
             .unwrap();
-        assert_all(&x, 5, &bench.name);
+        assert_all(&x, 5, &fixture.name);
     }
 }
 
 #[test]
 fn removal_keeps_dependencies_of_partial_edges() {
-    for bench in everywhere_since((12, 3)) {
-        if bench.context.device().compute_capability().unwrap().major < 9 {
+    for fixture in everywhere_since((12, 3)) {
+        if fixture.context.device().compute_capability().unwrap().major < 9 {
             continue;
         }
-        let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
+        let (stream, copy) = (fixture.stream(), fixture.kernel(COPY, "copy"));
         let (from, mut x, mut other) = (
             filled(&stream, N, 5),
             filled(&stream, N, 0),
             filled(&stream, N, 0),
         );
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel touches N words of each; each has N.
         let first = unsafe { graph.add_kernel(&[], &copy, config, (&from, &mut x, N)) }.unwrap();
@@ -221,9 +222,9 @@ fn removal_keeps_dependencies_of_partial_edges() {
         assert!(edges.contains(&(early[0], second.id())), "{edges:?}");
         graph.remove(second).unwrap();
         let edges = [(first.edge(), middle.id()), (middle.edge(), last.id())];
-        assert_eq!(graph.edges().unwrap(), edges, "{}", bench.name);
+        assert_eq!(graph.edges().unwrap(), edges, "{}", fixture.name);
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert_all(&x, 9, &bench.name);
-        assert_all(&other, 5, &bench.name);
+        assert_all(&x, 9, &fixture.name);
+        assert_all(&other, 5, &fixture.name);
     }
 }

@@ -10,7 +10,7 @@ use cuda_driver::prelude::*;
 use cuda_sim::Rule;
 
 use crate::support::{
-    Bench, assert_all, everywhere, everywhere_since, filled, has_version, late, software,
+    Fixture, assert_all, everywhere, everywhere_since, filled, has_version, late, software,
 };
 
 const N: u32 = 1 << 8;
@@ -20,11 +20,11 @@ type Fill = Node<node_kind::Memset>;
 /// Returns a graph with a conditional node that runs and fills `inner` in its body, and with a fill
 /// of `beside` that has no dependencies.
 fn conditional(
-    bench: &Bench,
+    fixture: &Fixture,
     inner: &mut DeviceBuffer<u32>,
     beside: &mut DeviceBuffer<u32>,
 ) -> (Graph, Fill, Fill) {
-    let mut graph = Graph::new(&bench.context).unwrap();
+    let mut graph = Graph::new(&fixture.context).unwrap();
     let handle = graph.conditional_handle(Some(1)).unwrap();
     let (_, mut body) = graph.add_if(&[], handle).unwrap();
     let in_body = body.add_fill(&[], inner, 1_u32).unwrap();
@@ -38,19 +38,19 @@ fn is_race(result: Result<(), Error>) -> bool {
 
 #[test]
 fn memory_of_updated_body_conflicts_with_other_nodes() {
-    for bench in everywhere_since((12, 3)) {
-        let stream = bench.stream();
+    for fixture in everywhere_since((12, 3)) {
+        let stream = fixture.stream();
         let (mut a, mut b, mut c) = (
             filled(&stream, N, 0),
             filled(&stream, N, 0),
             filled(&stream, N, 0),
         );
-        let (graph, _, beside) = conditional(&bench, &mut a, &mut c);
+        let (graph, _, beside) = conditional(&fixture, &mut a, &mut c);
         let exec = graph.instantiate().unwrap();
         assert!(is_race(exec.set_fill(beside, &mut a, 3_u32)));
-        let (other, ..) = conditional(&bench, &mut b, &mut c);
+        let (other, ..) = conditional(&fixture, &mut b, &mut c);
         if let Err(refused) = exec.update(&other) {
-            assert!(bench.simulator.is_none(), "{refused}");
+            assert!(fixture.simulator.is_none(), "{refused}");
             assert!(matches!(refused, Error::GraphUpdate(_)), "{refused}");
             continue;
         }
@@ -58,27 +58,27 @@ fn memory_of_updated_body_conflicts_with_other_nodes() {
         assert!(is_race(exec.set_fill(beside, &mut b, 3_u32)));
         exec.set_fill(beside, &mut a, 3_u32).unwrap();
         exec.launch(&stream).unwrap();
-        assert_all(&a, 3, &bench.name);
-        assert_all(&b, 1, &bench.name);
-        assert_all(&c, 0, &bench.name);
+        assert_all(&a, 3, &fixture.name);
+        assert_all(&b, 1, &fixture.name);
+        assert_all(&c, 0, &fixture.name);
     }
 }
 
 #[test]
 fn a_node_in_a_body_is_changed_where_the_driver_does_it() {
-    for bench in everywhere_since((12, 3)) {
-        let stream = bench.stream();
+    for fixture in everywhere_since((12, 3)) {
+        let stream = fixture.stream();
         let (mut a, mut b, mut c) = (
             filled(&stream, N, 0),
             filled(&stream, N, 0),
             filled(&stream, N, 0),
         );
-        let (graph, in_body, beside) = conditional(&bench, &mut a, &mut c);
+        let (graph, in_body, beside) = conditional(&fixture, &mut a, &mut c);
         let exec = graph.instantiate().unwrap();
         // The node beside the conditional node writes this memory.
         assert!(is_race(exec.set_fill(in_body, &mut c, 3_u32)));
         let changed = exec.set_fill(in_body, &mut b, 5_u32);
-        if bench.simulator.is_some() {
+        if fixture.simulator.is_some() {
             assert_eq!(changed, Ok(()));
         }
         if changed.is_ok() {
@@ -86,14 +86,14 @@ fn a_node_in_a_body_is_changed_where_the_driver_does_it() {
             assert!(is_race(exec.set_fill(beside, &mut b, 3_u32)));
             exec.set_fill(beside, &mut a, 4_u32).unwrap();
             exec.launch(&stream).unwrap();
-            assert_all(&a, 4, &bench.name);
-            assert_all(&b, 5, &bench.name);
-            assert_all(&c, 0, &bench.name);
+            assert_all(&a, 4, &fixture.name);
+            assert_all(&b, 5, &fixture.name);
+            assert_all(&c, 0, &fixture.name);
         } else {
             exec.launch(&stream).unwrap();
-            assert_all(&a, 1, &bench.name);
-            assert_all(&b, 0, &bench.name);
-            assert_all(&c, 2, &bench.name);
+            assert_all(&a, 1, &fixture.name);
+            assert_all(&b, 0, &fixture.name);
+            assert_all(&c, 2, &fixture.name);
         }
     }
 }
@@ -104,11 +104,11 @@ fn an_edge_that_fails_leaves_no_node_without_it() {
         return;
     }
     for seed in 0..12 {
-        let bench = software(late(seed));
-        let (simulator, stream) = (bench.simulator.as_ref().unwrap(), bench.stream());
+        let fixture = software(late(seed));
+        let (simulator, stream) = (fixture.simulator.as_ref().unwrap(), fixture.stream());
         for failing in [1, 2] {
             let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 0));
-            let mut graph = Graph::new(&bench.context).unwrap();
+            let mut graph = Graph::new(&fixture.context).unwrap();
             let handle = graph.conditional_handle(Some(1)).unwrap();
             graph.add_fill(&[], &mut x, 1_u32).unwrap();
             let (_, mut body) = graph.add_if(&[], handle).unwrap();
@@ -135,14 +135,14 @@ fn an_edge_that_fails_leaves_no_node_without_it() {
 
 #[test]
 fn memory_used_in_a_body_creates_no_cycle() {
-    for bench in everywhere_since((12, 3)) {
-        let stream = bench.stream();
+    for fixture in everywhere_since((12, 3)) {
+        let stream = fixture.stream();
         let (mut x, mut y, mut z) = (
             filled(&stream, N, 7),
             filled(&stream, N, 0),
             filled(&stream, N, 0),
         );
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let handle = graph.conditional_handle(Some(1)).unwrap();
         let last = graph.add_copy(&[], &mut y, &x).unwrap();
         let (node, mut body) = graph.add_if(&[], handle).unwrap();
@@ -153,9 +153,9 @@ fn memory_used_in_a_body_creates_no_cycle() {
         let edges = graph.edges().unwrap();
         assert_eq!(edges, [(last.edge(), node.id()), (first.edge(), last.id())]);
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        assert_all(&y, 7, &bench.name);
-        assert_all(&z, 7, &bench.name);
-        assert_all(&x, 2, &bench.name);
+        assert_all(&y, 7, &fixture.name);
+        assert_all(&z, 7, &fixture.name);
+        assert_all(&x, 2, &fixture.name);
     }
 }
 
@@ -171,10 +171,10 @@ impl Drop for Asks {
 
 #[test]
 fn a_refused_closure_may_use_the_executable_in_its_drop() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         let (mut graph, mut other) = (
-            Graph::new(&bench.context).unwrap(),
-            Graph::new(&bench.context).unwrap(),
+            Graph::new(&fixture.context).unwrap(),
+            Graph::new(&fixture.context).unwrap(),
         );
         let gone = graph.add_host(&[], || {}).unwrap();
         let foreign = other.add_host(&[], || {}).unwrap();
@@ -192,7 +192,7 @@ fn a_refused_closure_may_use_the_executable_in_its_drop() {
             receiver
                 .recv_timeout(Duration::from_secs(20))
                 .expect("the update waits for itself");
-            assert_eq!(changing.join().unwrap(), Err(error), "{}", bench.name);
+            assert_eq!(changing.join().unwrap(), Err(error), "{}", fixture.name);
         }
     }
 }

@@ -30,8 +30,8 @@ impl Drop for Dropped {
 
 #[test]
 fn host_functions_are_called_once_in_the_order_of_their_stream() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let mut calls = Vec::new();
         for i in 0..50 {
@@ -49,8 +49,8 @@ fn host_functions_are_called_once_in_the_order_of_their_stream() {
 
 #[test]
 fn a_panic_of_a_host_function_is_an_error_of_its_call_alone() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let drops = Arc::new(AtomicUsize::new(0));
         let captured = Dropped(Arc::clone(&drops));
         let panicking = stream
@@ -75,37 +75,37 @@ fn a_panic_of_a_host_function_is_an_error_of_its_call_alone() {
 
 #[test]
 fn a_call_that_is_dropped_is_called_all_the_same() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let is_called = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&is_called);
         let call = stream.launch_host(move || seen.store(true, Ordering::SeqCst));
         drop(call.unwrap());
         stream.synchronize().unwrap();
-        assert!(is_called.load(Ordering::SeqCst), "{}", bench.name);
+        assert!(is_called.load(Ordering::SeqCst), "{}", fixture.name);
     }
 }
 
 #[test]
 fn drops_in_a_host_function_are_deferred_to_a_thread() {
     for seed in 0..8 {
-        let bench = software(late(seed));
-        let simulator = bench.simulator.clone().unwrap();
+        let fixture = software(late(seed));
+        let simulator = fixture.simulator.clone().unwrap();
         let baseline = simulator.live();
-        let stream = bench.stream();
-        let event = Event::new(&bench.context, EventFlags::empty()).unwrap();
-        let buffer = DeviceBuffer::<u32>::zeroed(&bench.stream(), 100).unwrap();
-        let pinned = PinnedBuffer::<u32>::zeroed(&bench.context, 100, PinnedFlags::empty());
+        let stream = fixture.stream();
+        let event = Event::new(&fixture.context, EventFlags::empty()).unwrap();
+        let buffer = DeviceBuffer::<u32>::zeroed(&fixture.stream(), 100).unwrap();
+        let pinned = PinnedBuffer::<u32>::zeroed(&fixture.context, 100, PinnedFlags::empty());
         let registered =
-            RegisteredBuffer::from_vec(&bench.context, vec![1_u32; 5000], RegisterFlags::empty());
-        let kernel = bench.kernel(COPY, "copy");
+            RegisteredBuffer::from_vec(&fixture.context, vec![1_u32; 5000], RegisterFlags::empty());
+        let kernel = fixture.kernel(COPY, "copy");
         let (pinned, registered) = (pinned.unwrap(), registered.unwrap());
-        let driver = bench.context.driver();
+        let driver = fixture.context.driver();
         let library = Library::load(driver, &Ptx::new(COPY).unwrap(), &JitOptions::new()).unwrap();
-        let of_library = library.kernel("copy").unwrap().function(&bench.context);
+        let of_library = library.kernel("copy").unwrap().function(&fixture.context);
         drop(library);
-        let pool = CachingPool::new(&bench.context);
-        drop(DeviceBuffer::<u32>::zeroed_in(&pool, &bench.stream(), 1000).unwrap());
+        let pool = CachingPool::new(&fixture.context);
+        drop(DeviceBuffer::<u32>::zeroed_in(&pool, &fixture.stream(), 1000).unwrap());
         let kernels = (kernel, of_library.unwrap());
         let own = (
             stream.clone(),
@@ -127,7 +127,7 @@ fn drops_in_a_host_function_are_deferred_to_a_thread() {
             live
         };
         until("all is given back", SECOND, || left() == baseline);
-        drop(bench);
+        drop(fixture);
         until("the context too", SECOND, || simulator.live().is_empty());
     }
 }
@@ -135,11 +135,11 @@ fn drops_in_a_host_function_are_deferred_to_a_thread() {
 #[test]
 fn a_host_function_may_drop_the_last_context_handle() {
     for seed in 0..8 {
-        let bench = software(late(seed));
-        let simulator = bench.simulator.clone().unwrap();
-        let stream = bench.stream();
-        let context = bench.context.clone();
-        drop(bench);
+        let fixture = software(late(seed));
+        let simulator = fixture.simulator.clone().unwrap();
+        let stream = fixture.stream();
+        let context = fixture.context.clone();
+        drop(fixture);
         let call = stream.clone().launch_host(move || drop((stream, context)));
         call.unwrap().wait().unwrap();
         until("all is given back", SECOND, || simulator.live().is_empty());
@@ -158,10 +158,10 @@ fn refused(trace: &[TraceEntry]) -> Vec<String> {
 /// This includes the staging block of its copies, which was in use.
 #[test]
 fn deferred_frees_precede_the_end_of_the_context() {
-    let bench = software(Builder::new().trace(true));
-    let simulator = bench.simulator.clone().unwrap();
-    let (stream, last) = (bench.stream(), bench.stream());
-    let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+    let fixture = software(Builder::new().trace(true));
+    let simulator = fixture.simulator.clone().unwrap();
+    let (stream, last) = (fixture.stream(), fixture.stream());
+    let own = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
     let pinned = PinnedBuffer::<u8>::zeroed(&own, 1, PinnedFlags::empty()).unwrap();
     drop(DeviceBuffer::from_host(&own.default_stream().unwrap(), &[1_u32]).unwrap());
     drop(own);
@@ -181,21 +181,21 @@ fn deferred_frees_precede_the_end_of_the_context() {
 
 #[test]
 fn closed_context_waits_for_late_releases() {
-    let bench = software(Builder::new().trace(true));
-    let simulator = bench.simulator.clone().unwrap();
+    let fixture = software(Builder::new().trace(true));
+    let simulator = fixture.simulator.clone().unwrap();
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let stream = bench.stream();
+            let stream = fixture.stream();
             while !is_over.load(Ordering::Acquire) {
                 let flags = PinnedFlags::empty();
-                let pinned = PinnedBuffer::<u8>::zeroed(&bench.context, 1, flags).unwrap();
+                let pinned = PinnedBuffer::<u8>::zeroed(&fixture.context, 1, flags).unwrap();
                 let call = stream.launch_host(move || drop(pinned)).unwrap();
                 call.wait().unwrap();
             }
         });
         for _ in 0..200 {
-            let own = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+            let own = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
             let stream = own.default_stream().unwrap();
             drop(DeviceBuffer::from_host(&stream, &[1_u32]).unwrap());
             drop(stream);
@@ -212,9 +212,9 @@ fn closed_context_waits_for_late_releases() {
 #[test]
 fn a_lost_device_releases_host_functions() {
     for seed in 0..6 {
-        let bench = software(late(seed));
-        let simulator = bench.simulator.clone().unwrap();
-        let stream = bench.stream();
+        let fixture = software(late(seed));
+        let simulator = fixture.simulator.clone().unwrap();
+        let stream = fixture.stream();
         let drops = Arc::new(AtomicUsize::new(0));
         let launch = || {
             let captured = Dropped(Arc::clone(&drops));
@@ -239,9 +239,9 @@ fn a_lost_device_releases_host_functions() {
 
 #[test]
 fn unqueued_host_function_is_dropped_without_a_call() {
-    let bench = software(Builder::new());
-    let simulator = bench.simulator.as_ref().unwrap();
-    let stream = bench.stream();
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let stream = fixture.stream();
     for name in ["cuLaunchHostFunc", "cuEventRecord"] {
         let drops = Arc::new(AtomicUsize::new(0));
         let captured = Dropped(Arc::clone(&drops));
@@ -260,12 +260,12 @@ fn unqueued_host_function_is_dropped_without_a_call() {
 
 #[test]
 fn stream_may_wait_for_host_function_of_another_reader() {
-    for bench in everywhere() {
-        let (first, second) = (bench.stream(), bench.stream());
+    for fixture in everywhere() {
+        let (first, second) = (fixture.stream(), fixture.stream());
         // The buffer is used on its owning stream, and later on another stream.
         let source = DeviceBuffer::from_host(&first, &[7_u32; 64]).unwrap();
         let mut other = DeviceBuffer::from_host(&second, &[0_u32; 64]).unwrap();
-        let copy = bench.kernel(COPY, "copy");
+        let copy = fixture.kernel(COPY, "copy");
         let config = LaunchConfig::for_num_elems(64).unwrap();
         // SAFETY: the kernel reads 64 words of the one and writes 64 of the other; each has 64.
         unsafe { first.launch(&copy, config, (&source, &mut other, 64_u32)) }.unwrap();
@@ -278,7 +278,7 @@ fn stream_may_wait_for_host_function_of_another_reader() {
         unsafe { second.launch(&copy, config, (&source, &mut result, 64_u32)) }.unwrap();
         // SAFETY: as above.
         unsafe { second.launch(&copy, config, (&other, &mut result, 64_u32)) }.unwrap();
-        assert_eq!(result.to_vec().unwrap(), [7; 64], "{}", bench.name);
+        assert_eq!(result.to_vec().unwrap(), [7; 64], "{}", fixture.name);
         // The first stream is released only now, after the read.
         open.send(()).unwrap();
         blocked.wait().unwrap();
@@ -288,11 +288,11 @@ fn stream_may_wait_for_host_function_of_another_reader() {
 
 #[test]
 fn queueing_threads_are_waited_for_separately() {
-    for bench in everywhere() {
-        let owner = bench.stream();
-        let (a, b) = (bench.stream(), bench.stream());
+    for fixture in everywhere() {
+        let owner = fixture.stream();
+        let (a, b) = (fixture.stream(), fixture.stream());
         let source = DeviceBuffer::from_host(&owner, &[3_u32; 16]).unwrap();
-        let copy = bench.kernel(COPY, "copy");
+        let copy = fixture.kernel(COPY, "copy");
         let config = LaunchConfig::for_num_elems(16).unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {

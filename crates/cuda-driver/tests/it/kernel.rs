@@ -61,9 +61,9 @@ fn tails(
 
 #[test]
 fn a_typed_kernel_a_tuple_and_a_list_do_the_same() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let mix = bench.kernel(MIX, "mix");
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let mix = fixture.kernel(MIX, "mix");
         let typed: Kernel<(Writes<u32>, Reads<u32>, u32)> = mix.typed().unwrap();
         let (x, y): (Vec<u32>, Vec<u32>) = (0..777).map(|i| (i * 3, i ^ 0x55)).unzip();
         let want: Vec<u32> = x
@@ -83,14 +83,14 @@ fn a_typed_kernel_a_tuple_and_a_list_do_the_same() {
         list.push(&mut x).push(&y).push(777_u32);
         // SAFETY: as above.
         unsafe { stream.launch(&mix, config, &list) }.unwrap();
-        assert_eq!(x.to_vec().unwrap(), want, "{}", bench.name);
+        assert_eq!(x.to_vec().unwrap(), want, "{}", fixture.name);
     }
 }
 
 #[test]
 fn a_signature_is_compared_when_the_kernel_is_typed() {
-    let bench = software(Builder::new());
-    let copy = bench.kernel(COPY, "copy");
+    let fixture = software(Builder::new());
+    let copy = fixture.kernel(COPY, "copy");
     let count = copy.typed::<(Reads<u32>, Writes<u32>)>().unwrap_err();
     let size = copy.typed::<(Reads<u32>, u32, u32)>().unwrap_err();
     let kernel = || "copy".to_owned();
@@ -118,9 +118,9 @@ fn a_signature_is_compared_when_the_kernel_is_typed() {
 /// Uses through an argument list are ordered across streams like those of a tuple.
 #[test]
 fn a_list_is_ordered_across_streams() {
-    for bench in everywhere() {
-        let (one, two) = (bench.stream(), bench.stream());
-        let copy = bench.kernel(COPY, "copy");
+    for fixture in everywhere() {
+        let (one, two) = (fixture.stream(), fixture.stream());
+        let copy = fixture.kernel(COPY, "copy");
         let n = 10_000_u32;
         let input: Vec<u32> = (0..n).collect();
         let input = DeviceBuffer::from_host(&one, &input).unwrap();
@@ -136,15 +136,15 @@ fn a_list_is_ordered_across_streams() {
         // SAFETY: as above.
         unsafe { two.launch(&copy, config, &second) }.unwrap();
         let want: Vec<u32> = (0..n).collect();
-        assert_eq!(output.to_vec().unwrap(), want, "{}", bench.name);
+        assert_eq!(output.to_vec().unwrap(), want, "{}", fixture.name);
     }
 }
 
 #[test]
 fn a_list_that_does_not_match_is_an_error() {
-    let bench = software(Builder::new());
-    let stream = bench.stream();
-    let copy = bench.kernel(COPY, "copy");
+    let fixture = software(Builder::new());
+    let stream = fixture.stream();
+    let copy = fixture.kernel(COPY, "copy");
     let input = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
     let mut list = ArgList::new();
     list.push(&input).push(4_u32);
@@ -156,9 +156,9 @@ fn a_list_that_does_not_match_is_an_error() {
 
 #[test]
 fn no_form_of_launch_allocates() {
-    let bench = software(Builder::new());
-    let (owner, other) = (bench.stream(), bench.stream());
-    let copy = bench.kernel(COPY, "copy");
+    let fixture = software(Builder::new());
+    let (owner, other) = (fixture.stream(), fixture.stream());
+    let copy = fixture.kernel(COPY, "copy");
     let typed: Kernel<(Reads<u32>, Writes<u32>, u32)> = copy.typed().unwrap();
     let input = DeviceBuffer::<u32>::zeroed(&owner, 8).unwrap();
     let mut output = DeviceBuffer::<u32>::zeroed(&owner, 8).unwrap();
@@ -166,7 +166,7 @@ fn no_form_of_launch_allocates() {
     let config = LaunchConfig::new(1, 8);
     // Every call fails before the software driver allocates, so only this crate is counted.
     let rule = cuda_sim::Rule::new(Status::CUDA_ERROR_INVALID_VALUE).function("cuLaunchKernel");
-    bench.simulator.as_ref().unwrap().add_rule(rule);
+    fixture.simulator.as_ref().unwrap().add_rule(rule);
     let mut launch = |with_typed: bool| {
         let args = (&input, &mut output, 8_u32);
         let _ = if with_typed {
@@ -200,11 +200,11 @@ fn no_form_of_launch_allocates() {
 #[test]
 fn no_launch_of_a_graph_allocates_however_many_buffers_it_uses() {
     for nodes in [1, 10] {
-        let bench = software(Builder::new());
-        let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
+        let fixture = software(Builder::new());
+        let (stream, copy) = (fixture.stream(), fixture.kernel(COPY, "copy"));
         let zeroed = |_| DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
         let mut buffers: Vec<_> = (0..2 * nodes).map(zeroed).collect();
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         for two in buffers.chunks_mut(2) {
             let [from, to] = two else { continue };
             let config = LaunchConfig::new(1, 8);
@@ -215,8 +215,8 @@ fn no_launch_of_a_graph_allocates_however_many_buffers_it_uses() {
         exec.launch(&stream).unwrap();
         // From now on the software driver fails at once, so only this crate is counted.
         let rule = cuda_sim::Rule::new(Status::CUDA_ERROR_INVALID_VALUE).function("cuGraphLaunch");
-        bench.simulator.as_ref().unwrap().add_rule(rule);
-        let driver = bench.context.driver().library();
+        fixture.simulator.as_ref().unwrap().add_rule(rule);
+        let driver = fixture.context.driver().library();
         let raw = || {
             // SAFETY: both are alive and used by this thread alone.
             let _ = unsafe { driver.cuGraphLaunch(exec.as_raw(), stream.as_raw()) };
@@ -235,17 +235,17 @@ fn no_launch_of_a_graph_allocates_however_many_buffers_it_uses() {
 /// Two threads raise the limit to different sizes at once; neither lowers the limit of the other.
 #[test]
 fn dynamic_shared_memory_above_48_kib_just_works() {
-    for bench in everywhere() {
-        let most = bench
+    for fixture in everywhere() {
+        let most = fixture
             .context
             .device()
             .max_shared_memory_per_block_optin()
             .unwrap();
-        assert!(most > 64 << 10, "{}: {most}", bench.name);
-        let function = bench.kernel(SHARED_TAIL, "shared_tail");
+        assert!(most > 64 << 10, "{}: {most}", fixture.name);
+        let function = fixture.kernel(SHARED_TAIL, "shared_tail");
         std::thread::scope(|scope| {
             for bytes in [most, 50 << 10, 64 << 10, 1024] {
-                let (kernel, stream) = (function.typed().unwrap(), bench.stream());
+                let (kernel, stream) = (function.typed().unwrap(), fixture.stream());
                 scope.spawn(move || {
                     for round in 0..10 {
                         assert_eq!(tails(&stream, &kernel, 3, bytes - 4 * round), [1, 2, 3]);
@@ -254,9 +254,9 @@ fn dynamic_shared_memory_above_48_kib_just_works() {
             }
         });
         // Another handle of the same function does not lower the limit.
-        let again = bench.kernel(SHARED_TAIL, "shared_tail").typed().unwrap();
-        assert_eq!(tails(&bench.stream(), &again, 1, 60 << 10), [1]);
-        let stream = bench.stream();
+        let again = fixture.kernel(SHARED_TAIL, "shared_tail").typed().unwrap();
+        assert_eq!(tails(&fixture.stream(), &again, 1, 60 << 10), [1]);
+        let stream = fixture.stream();
         let mut out = DeviceBuffer::<u32>::zeroed(&stream, 1).unwrap();
         let config = LaunchConfig::new(1, 32).with_shared_bytes(most + 4);
         // SAFETY: the launch fails.
@@ -271,9 +271,9 @@ fn dynamic_shared_memory_above_48_kib_just_works() {
 
 #[test]
 fn attributes_that_only_change_how_it_runs_leave_the_result() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let copy = bench.kernel(COPY, "copy");
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let copy = fixture.kernel(COPY, "copy");
         let n = 1000_u32;
         let want: Vec<u32> = (0..n).map(|i| i * i).collect();
         let input = DeviceBuffer::from_host(&stream, &want).unwrap();
@@ -305,12 +305,12 @@ fn attributes_that_only_change_how_it_runs_leave_the_result() {
             // SAFETY: the kernel reads n words of the one and writes n of the other.
             let result =
                 unsafe { stream.launch_with(&copy, config, &attributes, (&input, &mut output, n)) };
-            result.unwrap_or_else(|error| panic!("{}, {attributes:?}: {error}", bench.name));
+            result.unwrap_or_else(|error| panic!("{}, {attributes:?}: {error}", fixture.name));
             assert_eq!(
                 output.to_vec().unwrap(),
                 want,
                 "{}, {attributes:?}",
-                bench.name
+                fixture.name
             );
         }
     }
@@ -318,9 +318,9 @@ fn attributes_that_only_change_how_it_runs_leave_the_result() {
 
 #[test]
 fn invalid_attributes_are_errors_that_name_the_numbers() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let copy = bench.kernel(COPY, "copy");
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let copy = fixture.kernel(COPY, "copy");
         let input = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
         let mut output = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
         let mut launch = |attributes: &LaunchAttributes<'_>, blocks: u32| {
@@ -333,7 +333,7 @@ fn invalid_attributes_are_errors_that_name_the_numbers() {
             other => panic!("{other}"),
         };
         let attribute = DeviceAttribute::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH;
-        let has_clusters = bench.context.device().attribute(attribute).unwrap() != 0;
+        let has_clusters = fixture.context.device().attribute(attribute).unwrap() != 0;
         let most = if has_clusters { 16 } else { 1 };
         for (cluster, given) in [((64, 1, 1), 64), ((0, 1, 1), 0), ((3, 3, 2), 18)] {
             let error = launch(&LaunchAttributes::new().cluster(cluster), 64).unwrap_err();
@@ -359,12 +359,12 @@ fn invalid_attributes_are_errors_that_name_the_numbers() {
 
 #[test]
 fn attributes_of_a_function_match_its_source() {
-    for bench in everywhere() {
-        let function = bench.kernel(SHARED_TAIL, "shared_tail");
+    for fixture in everywhere() {
+        let function = fixture.kernel(SHARED_TAIL, "shared_tail");
         assert_eq!(function.static_shared_bytes().unwrap(), 0);
         assert_eq!(function.local_bytes().unwrap(), 0);
         assert_eq!(function.required_cluster().unwrap(), None);
-        assert!(function.registers().unwrap() > 0, "{}", bench.name);
+        assert!(function.registers().unwrap() > 0, "{}", fixture.name);
         function.set_shared_memory_carveout(Some(100)).unwrap();
         assert!(function.set_shared_memory_carveout(Some(101)).is_err());
         function.set_shared_memory_carveout(None).unwrap();
@@ -373,14 +373,14 @@ fn attributes_of_a_function_match_its_source() {
 
 #[test]
 fn occupancy_agrees_with_itself() {
-    for bench in everywhere() {
-        let function = bench.kernel(SHARED_TAIL, "shared_tail");
-        let device = bench.context.device();
+    for fixture in everywhere() {
+        let function = fixture.kernel(SHARED_TAIL, "shared_tail");
+        let device = fixture.context.device();
         let best = function.max_potential_block_size(|_| 0, 0).unwrap();
         assert!((1..=1024).contains(&best.block), "{best:?}");
         let active = function.max_active_blocks(best.block, 0).unwrap();
         let multiprocessors = device.multiprocessor_count().unwrap();
-        assert_eq!(best.min_grid, active * multiprocessors, "{}", bench.name);
+        assert_eq!(best.min_grid, active * multiprocessors, "{}", fixture.name);
         assert_eq!(
             function.max_potential_block_size(|_| 0, 128).unwrap().block,
             128
@@ -388,7 +388,7 @@ fn occupancy_agrees_with_itself() {
 
         // A block that uses all shared memory leaves none for a second block.
         let most = device.max_shared_memory_per_block_optin().unwrap() as usize;
-        let stream = bench.stream();
+        let stream = fixture.stream();
         tails(
             &stream,
             &function.typed().unwrap(),
@@ -399,7 +399,7 @@ fn occupancy_agrees_with_itself() {
             function.max_active_blocks(64, most).unwrap(),
             1,
             "{}",
-            bench.name
+            fixture.name
         );
         let asked = Cell::new(0_u32);
         let hungry = function
@@ -419,7 +419,7 @@ fn occupancy_agrees_with_itself() {
         assert!(
             available > 0 && available < most,
             "{}: {available}",
-            bench.name
+            fixture.name
         );
 
         let n = 100_000_u32;
@@ -431,23 +431,23 @@ fn occupancy_agrees_with_itself() {
 
 #[test]
 fn clusters_fit_on_a_device_where_there_are_any() {
-    for bench in everywhere() {
-        let (stream, function) = (bench.stream(), bench.kernel(COPY, "copy"));
+    for fixture in everywhere() {
+        let (stream, function) = (fixture.stream(), fixture.kernel(COPY, "copy"));
         let config = LaunchConfig::new(64, 1024);
         let most = function.max_cluster_size(&stream, config);
         let active = |blocks: u32| {
             let attributes = LaunchAttributes::new().cluster(blocks);
             function.max_active_clusters(&stream, config, &attributes)
         };
-        let device = bench.context.device();
+        let device = fixture.context.device();
         if device.compute_capability().unwrap().major < 9 {
-            assert!(most.is_err() && active(2).is_err(), "{}", bench.name);
+            assert!(most.is_err() && active(2).is_err(), "{}", fixture.name);
             continue;
         }
         // By default a cluster has at most 8 blocks, according to CUDA's programming guide.
-        assert_eq!(most.unwrap(), 8, "{}", bench.name);
+        assert_eq!(most.unwrap(), 8, "{}", fixture.name);
         let [two, four, eight] = [2, 4, 8].map(|blocks| active(blocks).unwrap());
-        assert!(two > four && four > eight && eight > 0, "{}", bench.name);
+        assert!(two > four && four > eight && eight > 0, "{}", fixture.name);
         // A multiprocessor runs at most two such blocks.
         assert!(two <= device.multiprocessor_count().unwrap());
         let refused = active(16).unwrap_err().status();
@@ -458,8 +458,8 @@ fn clusters_fit_on_a_device_where_there_are_any() {
 #[test]
 #[should_panic(expected = "from the closure")]
 fn a_panic_while_the_driver_asks_comes_out_of_the_call() {
-    let bench = software(Builder::new());
-    let function = bench.kernel(COPY, "copy");
+    let fixture = software(Builder::new());
+    let function = fixture.kernel(COPY, "copy");
     let _ = function.max_potential_block_size(|_| panic!("from the closure"), 0);
 }
 
@@ -468,13 +468,16 @@ fn a_panic_while_the_driver_asks_comes_out_of_the_call() {
 fn a_dependent_launch_sees_what_the_launch_before_it_wrote() {
     const PAIR: &str = include_str!("kernels/dependent.ptx");
     const N: u32 = 256 * 64;
-    for bench in everywhere() {
-        if bench.context.device().compute_capability().unwrap().major < 9 {
-            skip(&format!("on {}: before 9.0", bench.name));
+    for fixture in everywhere() {
+        if fixture.context.device().compute_capability().unwrap().major < 9 {
+            skip(&format!("on {}: before 9.0", fixture.name));
             continue;
         }
-        let stream = bench.stream();
-        let (first, second) = (bench.kernel(PAIR, "first"), bench.kernel(PAIR, "second"));
+        let stream = fixture.stream();
+        let (first, second) = (
+            fixture.kernel(PAIR, "first"),
+            fixture.kernel(PAIR, "second"),
+        );
         let mut x = DeviceBuffer::<u32>::zeroed(&stream, N as usize).unwrap();
         let mut y = DeviceBuffer::<u32>::zeroed(&stream, N as usize).unwrap();
         let config = LaunchConfig::new(N / 256, 256);
@@ -493,7 +496,7 @@ fn a_dependent_launch_sees_what_the_launch_before_it_wrote() {
                 *y = x.wrapping_mul(2).wrapping_add(7);
             }
         }
-        assert!(x.to_vec().unwrap() == of_x, "{}", bench.name);
-        assert!(y.to_vec().unwrap() == of_y, "{}", bench.name);
+        assert!(x.to_vec().unwrap() == of_x, "{}", fixture.name);
+        assert!(y.to_vec().unwrap() == of_y, "{}", fixture.name);
     }
 }

@@ -16,9 +16,9 @@ fn mixed(x: &[u32], y: &[u32]) -> Vec<u32> {
 
 #[test]
 fn a_launch_computes_what_the_host_computes() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let mix = bench.kernel(MIX, "mix");
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let mix = fixture.kernel(MIX, "mix");
         for n in [1_u32, 31, 256, 257, 10_000] {
             let x: Vec<u32> = (0..n).map(|i| i.wrapping_mul(2_654_435_761)).collect();
             let y: Vec<u32> = (0..n).map(|i| i ^ 0xdead_beef).collect();
@@ -32,7 +32,7 @@ fn a_launch_computes_what_the_host_computes() {
                 x_device.to_vec().unwrap(),
                 mixed(&x, &y),
                 "{}: n = {n}",
-                bench.name
+                fixture.name
             );
         }
     }
@@ -40,9 +40,9 @@ fn a_launch_computes_what_the_host_computes() {
 
 #[test]
 fn views_are_arguments_too() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let mix = bench.kernel(MIX, "mix");
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let mix = fixture.kernel(MIX, "mix");
         let x: Vec<u32> = (0..1000).collect();
         let y: Vec<u32> = (0..1000).map(|i| 3 * i).collect();
         let mut x_device = DeviceBuffer::from_host(&stream, &x).unwrap();
@@ -60,20 +60,20 @@ fn views_are_arguments_too() {
         .unwrap();
         let mut want = x.clone();
         want[100..300].copy_from_slice(&mixed(&x[100..300], &y[700..900]));
-        assert_eq!(x_device.to_vec().unwrap(), want, "{}", bench.name);
+        assert_eq!(x_device.to_vec().unwrap(), want, "{}", fixture.name);
     }
 }
 
 #[test]
 fn wrong_arguments_are_refused_before_the_launch() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let copy = bench.kernel(COPY, "copy");
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let copy = fixture.kernel(COPY, "copy");
         let input = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
         let mut output = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
         let config = LaunchConfig::for_num_elems(4).unwrap();
         stream.synchronize().unwrap();
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             simulator.reset_calls();
         }
         // SAFETY: none of these kernels runs: their arguments do not match.
@@ -103,7 +103,7 @@ fn wrong_arguments_are_refused_before_the_launch() {
             given_type: Some("u64"),
         };
         assert_eq!(size, Error::Argument(Box::new(wide)));
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             assert_eq!(
                 simulator.calls().values().sum::<u64>(),
                 0,
@@ -119,9 +119,9 @@ fn wrong_arguments_are_refused_before_the_launch() {
 
 #[test]
 fn configurations_beyond_a_limit_are_errors_that_name_it() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let copy = bench.kernel(COPY, "copy");
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let copy = fixture.kernel(COPY, "copy");
         let input = DeviceBuffer::<u32>::zeroed(&stream, 1).unwrap();
         let mut output = DeviceBuffer::<u32>::zeroed(&stream, 1).unwrap();
         let most = copy.max_threads_per_block();
@@ -154,7 +154,7 @@ fn configurations_beyond_a_limit_are_errors_that_name_it() {
                 (error.what(), error.given()),
                 (what, given),
                 "{}: {error}",
-                bench.name
+                fixture.name
             );
             assert!(error.to_string().contains("copy"), "{error}");
         }
@@ -173,8 +173,8 @@ fn configurations_beyond_a_limit_are_errors_that_name_it() {
 
 #[test]
 fn objects_of_another_context_are_errors() {
-    let bench = software(Builder::new().devices(2));
-    let other = bench
+    let fixture = software(Builder::new().devices(2));
+    let other = fixture
         .context
         .driver()
         .device(1)
@@ -182,8 +182,8 @@ fn objects_of_another_context_are_errors() {
         .primary_context()
         .unwrap();
     let theirs = other.default_stream().unwrap();
-    let ours = bench.stream();
-    let copy = bench.kernel(COPY, "copy");
+    let ours = fixture.stream();
+    let copy = fixture.kernel(COPY, "copy");
     let config = LaunchConfig::for_num_elems(1).unwrap();
     let input = DeviceBuffer::<u32>::zeroed(&ours, 1).unwrap();
     let mut output = DeviceBuffer::<u32>::zeroed(&theirs, 1).unwrap();
@@ -211,9 +211,9 @@ fn objects_of_another_context_are_errors() {
 
 #[test]
 fn old_drivers_take_the_parameters_from_the_ptx() {
-    let bench = software(Builder::new().version(12020));
-    let stream = bench.stream();
-    let mix = bench.kernel(MIX, "mix");
+    let fixture = software(Builder::new().version(12020));
+    let stream = fixture.stream();
+    let mix = fixture.kernel(MIX, "mix");
     let layout: Vec<_> = mix
         .parameters()
         .unwrap()
@@ -247,13 +247,13 @@ fn the_driver_and_the_ptx_agree_on_parameters() {
         .address_size 64
         .visible .entry k(.param .u8 a, .param .u16 b, .param .u64 .ptr .global .align 4 c, .param .f32 d,
             .param .align 16 .b8 e[48], .param .f64 f, .param .align 1 .b8 g[3], .param .u32 h) { ret; }";
-    for bench in everywhere() {
+    for fixture in everywhere() {
         let signatures = Ptx::new(ptx).unwrap().signatures().unwrap();
         assert_eq!(
-            bench.kernel(ptx, "k").parameters(),
+            fixture.kernel(ptx, "k").parameters(),
             Some(signatures[0].parameters.as_slice()),
             "{}",
-            bench.name
+            fixture.name
         );
     }
 }
@@ -295,10 +295,10 @@ fn values_arrive_wherever_the_kernel_has_its_parameters() {
             }}"
         )
     };
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         for align in [4, 8, 16] {
-            let kernel = bench.kernel(&ptx(align), "k");
+            let kernel = fixture.kernel(&ptx(align), "k");
             let mut out = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
             let floats = [1.5_f32, -2.5, 3.25, f32::MAX];
             let args = (200_u8, &mut out, 60_000_u16, floats, 0.1_f64);
@@ -307,7 +307,7 @@ fn values_arrive_wherever_the_kernel_has_its_parameters() {
             let [a, b, c, d] = floats.map(f32::to_bits);
             let e = 0.1_f64.to_bits();
             let expected = [200, 60_000, a, b, c, d, e as u32, (e >> 32) as u32];
-            assert_eq!(out.to_vec().unwrap(), expected, "{}, {align}", bench.name);
+            assert_eq!(out.to_vec().unwrap(), expected, "{}, {align}", fixture.name);
         }
     }
 }
@@ -315,9 +315,9 @@ fn values_arrive_wherever_the_kernel_has_its_parameters() {
 #[test]
 fn looking_up_a_kernel_makes_no_call_that_fails() {
     for version in [12020, 12040, 13000, 13050] {
-        let bench = software(Builder::new().version(version).trace(true));
-        bench.kernel(MIX, "mix");
-        let trace = bench.simulator.as_ref().unwrap().take_trace();
+        let fixture = software(Builder::new().version(version).trace(true));
+        fixture.kernel(MIX, "mix");
+        let trace = fixture.simulator.as_ref().unwrap().take_trace();
         let failed: Vec<_> = trace
             .iter()
             .filter(|entry| !entry.result.is_success())

@@ -27,7 +27,7 @@ fn cycles(full: u64, daily: u64) -> u64 {
 }
 
 /// State that the threads share.
-struct Fixture {
+struct Workload {
     contexts: [Context; 2],
     kernel: Function,
     pool: CachingPool,
@@ -38,7 +38,7 @@ struct Fixture {
     calls: Arc<AtomicU32>,
 }
 
-impl Fixture {
+impl Workload {
     fn new(one: &Context, two: Context, is_failing: bool) -> Self {
         let module = Module::load(one, &Ptx::new(COPY).unwrap()).unwrap();
         Self {
@@ -193,13 +193,13 @@ fn nothing_is_left(simulator: &Simulator) {
 
 #[test]
 fn a_million_cycles_on_eight_threads_leave_nothing() {
-    let bench = software(Builder::new().devices(2));
-    let simulator = bench.simulator.unwrap();
-    let two = bench.context.driver().device(1).unwrap();
-    let fixture = Fixture::new(&bench.context, two.primary_context().unwrap(), false);
-    fixture.run(cycles(1_000_000, 4_000), 1_000_000);
-    let calls = Arc::clone(&fixture.calls);
-    drop((fixture, bench.context, two));
+    let fixture = software(Builder::new().devices(2));
+    let simulator = fixture.simulator.unwrap();
+    let two = fixture.context.driver().device(1).unwrap();
+    let workload = Workload::new(&fixture.context, two.primary_context().unwrap(), false);
+    workload.run(cycles(1_000_000, 4_000), 1_000_000);
+    let calls = Arc::clone(&workload.calls);
+    drop((workload, fixture.context, two));
     nothing_is_left(&simulator);
     assert!(calls.load(Ordering::Relaxed) > 100);
     assert_eq!(Arc::strong_count(&calls), 1, "closures were leaked");
@@ -208,10 +208,10 @@ fn a_million_cycles_on_eight_threads_leave_nothing() {
 /// Runs the cycles while allocations and other calls fail at times.
 #[test]
 fn cycles_that_fail_half_way_leave_nothing() {
-    let bench = software(Builder::new().devices(2));
-    let simulator = bench.simulator.unwrap();
-    let two = bench.context.driver().device(1).unwrap();
-    let fixture = Fixture::new(&bench.context, two.primary_context().unwrap(), true);
+    let fixture = software(Builder::new().devices(2));
+    let simulator = fixture.simulator.unwrap();
+    let two = fixture.context.driver().device(1).unwrap();
+    let workload = Workload::new(&fixture.context, two.primary_context().unwrap(), true);
     let making = [
         "cuMemAllocAsync",
         "cuMemHostAlloc",
@@ -232,10 +232,10 @@ fn cycles_that_fail_half_way_leave_nothing() {
         let fails = Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function(call);
         simulator.add_rule(fails.random(0.05, seed));
     }
-    fixture.run(cycles(200_000, 4_000), 200_000);
-    assert!(fixture.failed.load(Ordering::Relaxed) > 100);
+    workload.run(cycles(200_000, 4_000), 200_000);
+    assert!(workload.failed.load(Ordering::Relaxed) > 100);
     simulator.clear_rules();
-    drop((fixture, bench.context, two));
+    drop((workload, fixture.context, two));
     nothing_is_left(&simulator);
 }
 
@@ -244,23 +244,23 @@ fn cycles_that_fail_half_way_leave_nothing() {
 #[test]
 #[ignore = "needs the GPU to itself"]
 fn a_gpu_gets_all_memory_back_by_itself() {
-    let Some(bench) = gpu() else {
+    let Some(fixture) = gpu() else {
         return;
     };
-    let two = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
-    let fixture = Fixture::new(&bench.context, two, false);
-    let free = |fixture: &Fixture| {
-        fixture.pool.trim_to(0);
-        for context in &fixture.contexts {
+    let two = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
+    let workload = Workload::new(&fixture.context, two, false);
+    let free = |workload: &Workload| {
+        workload.pool.trim_to(0);
+        for context in &workload.contexts {
             context.synchronize().unwrap();
         }
-        fixture.contexts[0].memory_info().unwrap().0
+        workload.contexts[0].memory_info().unwrap().0
     };
     // Lets the driver make the allocations that it keeps.
-    fixture.run(20_000, 20_000);
-    let before = free(&fixture);
-    fixture.run(100_000, 100_000);
-    let after = free(&fixture);
+    workload.run(20_000, 20_000);
+    let before = free(&workload);
+    workload.run(100_000, 100_000);
+    let after = free(&workload);
     println!("free before: {before} bytes, after: {after} bytes");
     // A difference of a few of the driver's pages of 2 MiB is not a leak: a leak in every hundredth
     // cycle would add up to 4 GiB.

@@ -8,11 +8,11 @@ use cuda_driver::memory::{ManagedAttachment, ManagedBuffer, MemoryLocation};
 use cuda_driver::prelude::*;
 use cuda_driver::stream::WaitCondition;
 
-use crate::support::{Bench, everywhere, new_stream, unpooled};
+use crate::support::{Fixture, everywhere, new_stream, unpooled};
 use crate::task::in_time;
 
 /// The objects that an operation on the legacy stream uses.
-struct Fixture {
+struct Operands {
     context: Context,
     legacy: Stream,
     /// A stream that waits for no other stream, and that no test waits for.
@@ -25,7 +25,7 @@ struct Fixture {
 
 type Operation = (
     &'static str,
-    fn(&mut Fixture) -> Result<Box<dyn Any>, Error>,
+    fn(&mut Operands) -> Result<Box<dyn Any>, Error>,
 );
 
 /// Operations that queue work on the legacy stream. Their results are kept until the stream is
@@ -101,10 +101,10 @@ const OPERATIONS: &[Operation] = &[
 
 /// Checks an operation. `legacy_first` is whether the legacy stream is known before the streams
 /// that it waits for.
-fn check(bench: &Bench, operation: Operation, legacy_first: bool) {
-    let context = bench.context.clone();
+fn check(fixture: &Fixture, operation: Operation, legacy_first: bool) {
+    let context = fixture.context.clone();
     let (name, queue) = operation;
-    let what = format!("{}, {name}, legacy first: {legacy_first}", bench.name);
+    let what = format!("{}, {name}, legacy first: {legacy_first}", fixture.name);
     in_time(&what.clone(), move || {
         let blocking = || Stream::new(&context, StreamFlags::empty(), 0).unwrap();
         let stream = || new_stream(&context);
@@ -115,7 +115,7 @@ fn check(bench: &Bench, operation: Operation, legacy_first: bool) {
         let mut result = DeviceBuffer::<u32>::zeroed(&own, 4).unwrap();
         let flag = unpooled(&own, &[0_u32]);
         let legacy = context.legacy_stream();
-        let mut fixture = Fixture {
+        let mut operands = Operands {
             own: stream(),
             buffer: DeviceBuffer::zeroed(&legacy, 4).unwrap(),
             words: unpooled(&own, &[0_u32]),
@@ -128,12 +128,12 @@ fn check(bench: &Bench, operation: Operation, legacy_first: bool) {
             .unwrap();
         let source = DeviceBuffer::from_host(&two, &[1_u32; 4]).unwrap();
         // The operation waits for `one`, and `two` waits for the operation.
-        let kept = queue(&mut fixture).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let kept = queue(&mut operands).unwrap_or_else(|error| panic!("{what}: {error}"));
         result.as_mut_slice().copy_from(&source.as_slice()).unwrap();
         assert_eq!(result.to_vec().unwrap(), [1; 4], "{what}");
         stream().write_value(&flag, 0, 1_u32).unwrap();
         one.synchronize().unwrap();
-        drop((kept, fixture));
+        drop((kept, operands));
     });
 }
 
@@ -142,10 +142,10 @@ fn check(bench: &Bench, operation: Operation, legacy_first: bool) {
 fn check_all(is_it: impl Fn(&str) -> bool) {
     let operations: Vec<_> = OPERATIONS.iter().filter(|it| is_it(it.0)).collect();
     assert!(!operations.is_empty());
-    for bench in everywhere() {
+    for fixture in everywhere() {
         for operation in &operations {
             for legacy_first in [true, false] {
-                check(&bench, **operation, legacy_first);
+                check(&fixture, **operation, legacy_first);
             }
         }
     }
@@ -180,9 +180,9 @@ fn other_work_on_the_legacy_stream_holds_up_no_copy() {
 
 #[test]
 fn an_idle_legacy_stream_makes_no_stream_wait() {
-    for bench in everywhere() {
-        let context = bench.context.clone();
-        in_time(&bench.name, move || {
+    for fixture in everywhere() {
+        let context = fixture.context.clone();
+        in_time(&fixture.name, move || {
             let blocking = || Stream::new(&context, StreamFlags::empty(), 0).unwrap();
             let own = new_stream(&context);
             let legacy = context.legacy_stream();

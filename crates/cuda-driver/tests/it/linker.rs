@@ -27,24 +27,24 @@ fn linker(context: &Context) -> Linker {
 
 #[test]
 fn functions_and_variables_are_found_across_modules() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         for order in [[CALLER, CALLEE], [CALLEE, CALLER]] {
-            let mut linker = linker(&bench.context);
+            let mut linker = linker(&fixture.context);
             for (index, text) in order.iter().enumerate() {
                 linker.add(&ptx(text), &format!("part {index}")).unwrap();
             }
             let linked = linker.complete().unwrap();
-            let module = Module::load(&bench.context, &linked.cubin).unwrap();
+            let module = Module::load(&fixture.context, &linked.cubin).unwrap();
             let weigh_all = module.function("weigh_all").unwrap();
             let sizes = weigh_all.parameters().unwrap().iter().map(|p| p.size);
-            assert!(sizes.eq([8, 4]), "{}", bench.name);
+            assert!(sizes.eq([8, 4]), "{}", fixture.name);
             let mut x = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
             // SAFETY: the kernel touches 4 words.
             unsafe { stream.launch(&weigh_all, LaunchConfig::new(1, 32), (&mut x, 4_u32)) }
                 .unwrap();
             let want: Vec<u32> = (1..=4).map(|x| 3 * x + 11 + 1000).collect();
-            assert_eq!(x.to_vec().unwrap(), want, "{}", bench.name);
+            assert_eq!(x.to_vec().unwrap(), want, "{}", fixture.name);
             // Both names refer to the same variable.
             let mut offset: Global<u32> = module.global("offset", &stream).unwrap();
             offset.copy_from_host(&[5]).unwrap();
@@ -52,31 +52,31 @@ fn functions_and_variables_are_found_across_modules() {
             // SAFETY: as above; the variable was written on the same stream.
             unsafe { stream.launch(&weigh_all, LaunchConfig::new(1, 32), (&mut x, 4_u32)) }
                 .unwrap();
-            assert_eq!(x.to_vec().unwrap(), [16; 4], "{}", bench.name);
+            assert_eq!(x.to_vec().unwrap(), [16; 4], "{}", fixture.name);
         }
     }
 }
 
 #[test]
 fn an_unlinked_half_does_not_load() {
-    for bench in everywhere() {
-        let error = Module::load(&bench.context, &ptx(CALLER)).unwrap_err();
-        assert!(matches!(error, Error::Jit(_)), "{}: {error}", bench.name);
+    for fixture in everywhere() {
+        let error = Module::load(&fixture.context, &ptx(CALLER)).unwrap_err();
+        assert!(matches!(error, Error::Jit(_)), "{}: {error}", fixture.name);
     }
 }
 
 #[test]
 fn linked_images_can_be_linked_again() {
-    for bench in everywhere() {
-        let mut first = linker(&bench.context);
+    for fixture in everywhere() {
+        let mut first = linker(&fixture.context);
         first.add(&ptx(CALLEE), "callee").unwrap();
         first.add(&ptx(CALLER), "caller").unwrap();
         let first = first.complete().unwrap();
-        let mut second = linker(&bench.context);
+        let mut second = linker(&fixture.context);
         second.add(&ptx(MIX), "mix").unwrap();
         let second = second.complete().unwrap();
         for (cubin, kernel) in [(&first.cubin, "weigh_all"), (&second.cubin, "mix")] {
-            let module = Module::load(&bench.context, cubin).unwrap();
+            let module = Module::load(&fixture.context, cubin).unwrap();
             assert_eq!(module.function(kernel).unwrap().name(), kernel);
         }
         let names: Vec<&str> = second
@@ -86,18 +86,18 @@ fn linked_images_can_be_linked_again() {
             .iter()
             .map(|signature| signature.kernel.as_str())
             .collect();
-        assert_eq!(names, ["mix"], "{}", bench.name);
+        assert_eq!(names, ["mix"], "{}", fixture.name);
     }
 }
 
 #[test]
 fn an_undefined_name_is_in_the_log() {
-    for bench in everywhere() {
-        let mut linker = linker(&bench.context);
+    for fixture in everywhere() {
+        let mut linker = linker(&fixture.context);
         linker.add(&ptx(CALLER), "caller").unwrap();
         let error = linker.complete().unwrap_err();
         let Error::Jit(jit) = &error else {
-            panic!("{}: {error}", bench.name)
+            panic!("{}: {error}", fixture.name)
         };
         let found = jit.log().diagnostics();
         let about = |name: &str| {
@@ -105,15 +105,19 @@ fn an_undefined_name_is_in_the_log() {
                 .iter()
                 .any(|one| one.severity.is_error() && one.message.contains(name))
         };
-        assert!(about("weigh") && about("offset"), "{}: {error}", bench.name);
+        assert!(
+            about("weigh") && about("offset"),
+            "{}: {error}",
+            fixture.name
+        );
         assert!(error.to_string().contains("cuLinkComplete"), "{error}");
     }
 }
 
 #[test]
 fn a_name_that_two_define_is_in_the_log() {
-    for bench in everywhere() {
-        let mut linker = linker(&bench.context);
+    for fixture in everywhere() {
+        let mut linker = linker(&fixture.context);
         let error = linker
             .add(&ptx(CALLEE), "first")
             .and_then(|linker| linker.add(&ptx(CALLEE), "second").map(drop))
@@ -122,23 +126,23 @@ fn a_name_that_two_define_is_in_the_log() {
         assert!(
             error.to_string().contains("weigh"),
             "{}: {error}",
-            bench.name
+            fixture.name
         );
     }
 }
 
 #[test]
 fn wrong_ptx_is_named_by_its_line() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         let wrong = MIX.replace("ld.param", "no.such.instruction");
-        let mut linker = linker(&bench.context);
+        let mut linker = linker(&fixture.context);
         let error = linker
             .add(&ptx(&format!("{wrong}\n}}")), "wrong")
             .map(drop)
             .and_then(|()| linker.complete().map(drop))
             .unwrap_err();
         let Error::Jit(jit) = &error else {
-            panic!("{}: {error}", bench.name)
+            panic!("{}: {error}", fixture.name)
         };
         assert!(
             jit.log()
@@ -146,7 +150,7 @@ fn wrong_ptx_is_named_by_its_line() {
                 .iter()
                 .any(|one| one.severity >= Severity::Error && one.line.is_some()),
             "{}: {error}",
-            bench.name
+            fixture.name
         );
     }
 }
@@ -160,16 +164,16 @@ fn files_are_linked_too() {
         std::fs::write(&path, text).unwrap();
         path
     });
-    for bench in everywhere() {
-        let mut linker = linker(&bench.context);
+    for fixture in everywhere() {
+        let mut linker = linker(&fixture.context);
         for path in [&caller, &callee] {
             // SAFETY: the file is PTX.
             unsafe { linker.add_file(LinkFile::Ptx, path) }.unwrap();
         }
         let linked = linker.complete().unwrap();
-        let module = Module::load(&bench.context, &linked.cubin).unwrap();
+        let module = Module::load(&fixture.context, &linked.cubin).unwrap();
         module.function("weigh_all").unwrap();
-        let mut linker = self::linker(&bench.context);
+        let mut linker = self::linker(&fixture.context);
         // SAFETY: the file does not exist, so nothing is read.
         let error = unsafe { linker.add_file(LinkFile::Cubin, dir.join("none")) }.unwrap_err();
         assert!(matches!(error, Error::File { .. }), "{error}");
@@ -184,11 +188,11 @@ fn files_are_linked_too() {
 /// this.
 #[test]
 fn a_host_function_may_drop_a_linker() {
-    let bench = software(Builder::new());
-    let simulator = bench.simulator.as_ref().unwrap();
-    let mut linker = linker(&bench.context);
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let mut linker = linker(&fixture.context);
     linker.add(&ptx(CALLEE), "callee").unwrap();
-    let call = bench.stream().launch_host(move || drop(linker)).unwrap();
+    let call = fixture.stream().launch_host(move || drop(linker)).unwrap();
     call.wait().unwrap();
     until("the link ends", Duration::from_secs(1), || {
         simulator.live().links == 0
@@ -197,14 +201,14 @@ fn a_host_function_may_drop_a_linker() {
 
 #[test]
 fn software_linker_reports_unsupported_input_without_leaks() {
-    let bench = software(Builder::new());
-    let mut linker = linker(&bench.context);
+    let fixture = software(Builder::new());
+    let mut linker = linker(&fixture.context);
     // SAFETY: the software device does not read the bytes.
     let cubin = unsafe { Cubin::from_bytes(b"\x7fELF".to_vec()) };
     let error = linker.add(&cubin, "machine code").unwrap_err();
     assert_eq!(error.status(), Some(Status::CUDA_ERROR_NOT_SUPPORTED));
     assert!(error.to_string().contains("links PTX only"), "{error}");
-    let simulator = bench.simulator.as_ref().unwrap();
+    let simulator = fixture.simulator.as_ref().unwrap();
     assert_eq!(simulator.live().links, 1);
     drop(linker);
     assert_eq!(simulator.live().links, 0);

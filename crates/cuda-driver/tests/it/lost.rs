@@ -10,15 +10,15 @@ use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
 use crate::process::{child_of, in_processes};
-use crate::support::Bench;
+use crate::support::Fixture;
 use crate::task::{block_on, until};
 
 const TRAP: &str = include_str!("kernels/trap.ptx");
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Queues a kernel that ends with a trap, on a GPU after some tenths of a second.
-fn queue_trap(bench: &Bench, kernel: &Function, stream: &Stream) {
-    let count = if bench.simulator.is_some() {
+fn queue_trap(fixture: &Fixture, kernel: &Function, stream: &Stream) {
+    let count = if fixture.simulator.is_some() {
         1000
     } else {
         30_000_000_u64
@@ -43,27 +43,27 @@ impl Drop for Dropped {
 #[test]
 #[ignore = "loses the device: runs in its own process"]
 fn child_with_everything_pending() {
-    let Some(bench) = child_of(Builder::new()) else {
+    let Some(fixture) = child_of(Builder::new()) else {
         return;
     };
-    let stream = bench.stream();
+    let stream = fixture.stream();
     let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 1 << 20).unwrap();
     let pinned =
-        || PinnedBuffer::<u32>::zeroed(&bench.context, 1 << 20, PinnedFlags::empty()).unwrap();
+        || PinnedBuffer::<u32>::zeroed(&fixture.context, 1 << 20, PinnedFlags::empty()).unwrap();
     let memory = [pinned(), pinned(), pinned()];
-    let event = Event::new(&bench.context, EventFlags::DISABLE_TIMING).unwrap();
+    let event = Event::new(&fixture.context, EventFlags::DISABLE_TIMING).unwrap();
     stream.synchronize().unwrap();
     // On the software device all of this is queued before anything runs.
     let drops = Arc::new(AtomicUsize::new(0));
     let captured = Dropped(Arc::clone(&drops));
     // Makes the first calls of their kinds before the trap.
     block_on(stream.completion(), 10 * SECOND).unwrap();
-    let kernel = bench.kernel(TRAP, "late_trap");
+    let kernel = fixture.kernel(TRAP, "late_trap");
     let (open, gate) = mpsc::channel::<()>();
     let blocked = stream.launch_host(move || {
         let _ = gate.recv_timeout(10 * SECOND);
     });
-    queue_trap(&bench, &kernel, &stream);
+    queue_trap(&fixture, &kernel, &stream);
     let call = stream.launch_host(move || {
         let _captured = captured;
         panic!("queued after a trap, so it must not run");
@@ -104,17 +104,17 @@ fn a_copy_in_flight_when_the_device_is_lost_keeps_its_memory() {
 #[test]
 #[ignore = "loses the device: runs in its own process"]
 fn child_with_a_copy_in_flight() {
-    let Some(bench) = child_of(Builder::new()) else {
+    let Some(fixture) = child_of(Builder::new()) else {
         return;
     };
-    let words = if bench.simulator.is_some() {
+    let words = if fixture.simulator.is_some() {
         1 << 18
     } else {
         1 << 28
     };
-    let (trapping, copying) = (bench.stream(), bench.stream());
+    let (trapping, copying) = (fixture.stream(), fixture.stream());
     let source = DeviceBuffer::filled(&copying, words, 7_u32).unwrap();
-    let zeroed = |len| PinnedBuffer::<u32>::zeroed(&bench.context, len, PinnedFlags::empty());
+    let zeroed = |len| PinnedBuffer::<u32>::zeroed(&fixture.context, len, PinnedFlags::empty());
     let mut pinned = zeroed(words).unwrap();
     // This memory was returned before and has a new owner now.
     let done = source.slice(..1024).unwrap();
@@ -123,8 +123,8 @@ fn child_with_a_copy_in_flight() {
     given_back.fill(1);
     let start = pinned.as_mut_ptr();
     copying.synchronize().unwrap();
-    let kernel = bench.kernel(TRAP, "late_trap");
-    queue_trap(&bench, &kernel, &trapping);
+    let kernel = fixture.kernel(TRAP, "late_trap");
+    queue_trap(&fixture, &kernel, &trapping);
     // Copies 1 GiB repeatedly until the trap, so that one copy is in flight when it occurs.
     let mut count = 0;
     let error = loop {

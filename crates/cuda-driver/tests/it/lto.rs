@@ -50,9 +50,9 @@ fn lto_ir_becomes_a_cubin_in_which_names_are_resolved() {
     let Some((nvrtc, library)) = tools() else {
         return;
     };
-    let bench = gpu();
-    let target = bench.as_ref().map_or(HOPPER, |bench| {
-        bench.context.device().compute_capability().unwrap()
+    let fixture = gpu();
+    let target = fixture.as_ref().map_or(HOPPER, |fixture| {
+        fixture.context.device().compute_capability().unwrap()
     });
     let mut linker = LtoLinker::new(&library, target, &["-O3"]).unwrap();
     for (name, source) in [("caller", CALLER), ("callee", CALLEE)] {
@@ -66,9 +66,9 @@ fn lto_ir_becomes_a_cubin_in_which_names_are_resolved() {
     assert!(bytes.windows(9).any(|window| window == b"weigh_all"));
     // Link-time optimization has inlined the function into its caller.
     assert!(!bytes.windows(10).any(|window| window == b".text._Z5w"));
-    let Some(bench) = bench else { return };
-    let stream = bench.stream();
-    let module = Module::load(&bench.context, &cubin).unwrap();
+    let Some(fixture) = fixture else { return };
+    let stream = fixture.stream();
+    let module = Module::load(&fixture.context, &cubin).unwrap();
     let weigh_all = module.function("weigh_all").unwrap();
     let mut x = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3]).unwrap();
     // SAFETY: the kernel touches three words.

@@ -14,7 +14,7 @@ use cuda_nvrtc::{Options, Program};
 use cuda_sim::Builder;
 
 use crate::nvrtc::{nvrtc, unused_folder};
-use crate::support::{Bench, gpu, skip, software};
+use crate::support::{Fixture, gpu, skip, software};
 
 /// `x[i] = weigh(x[i]) + offset`, where both are defined in another module.
 const CALLER: &str = r#"
@@ -50,9 +50,9 @@ fn check(stream: &Stream, function: &Function, what: &str) {
     }
 }
 
-fn check_module(bench: &Bench, module: &Module, what: &str) {
+fn check_module(fixture: &Fixture, module: &Module, what: &str) {
     let function = module.function("weigh_all").unwrap();
-    check(&bench.stream(), &function, what);
+    check(&fixture.stream(), &function, what);
 }
 
 /// NVIDIA's compiler, with a folder for its output that is removed when this is dropped.
@@ -64,7 +64,7 @@ struct Nvcc {
 
 impl Nvcc {
     /// Returns `None` if no compiler is installed.
-    fn find(bench: &Bench) -> Option<Self> {
+    fn find(fixture: &Fixture) -> Option<Self> {
         let roots = ["CUDA_PATH", "CUDA_HOME"].map(|name| env::var_os(name).map(PathBuf::from));
         let toolkits = roots
             .into_iter()
@@ -79,7 +79,7 @@ impl Nvcc {
             skip("there is no nvcc");
             return None;
         };
-        let capability = bench.context.device().compute_capability().unwrap();
+        let capability = fixture.context.device().compute_capability().unwrap();
         let folder = unused_folder();
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("caller.cu"), CALLER).unwrap();
@@ -127,37 +127,37 @@ fn bytes(path: &Path) -> Vec<u8> {
 
 #[test]
 fn cubins_and_fat_binaries_load_and_compute() {
-    let Some(bench) = gpu() else { return };
-    let Some(nvcc) = Nvcc::find(&bench) else {
+    let Some(fixture) = gpu() else { return };
+    let Some(nvcc) = Nvcc::find(&fixture) else {
         return;
     };
     let options = JitOptions::new();
-    let driver = bench.context.driver();
+    let driver = fixture.context.driver();
     let cubin_file = nvcc.compile("whole.cu", &["-cubin"], "whole.cubin");
     let fatbin_file = nvcc.compile("whole.cu", &["-fatbin"], "whole.fatbin");
     // SAFETY: NVIDIA's compiler has just produced the bytes.
     let cubin = unsafe { Cubin::from_bytes(bytes(&cubin_file)) };
     // SAFETY: as above.
     let fatbin = unsafe { Fatbin::from_bytes(bytes(&fatbin_file)) }.unwrap();
-    let module = Module::load(&bench.context, &cubin).unwrap();
-    check_module(&bench, &module, "a cubin");
-    let module = Module::load(&bench.context, &fatbin).unwrap();
-    check_module(&bench, &module, "a fat binary");
+    let module = Module::load(&fixture.context, &cubin).unwrap();
+    check_module(&fixture, &module, "a cubin");
+    let module = Module::load(&fixture.context, &fatbin).unwrap();
+    check_module(&fixture, &module, "a fat binary");
     for file in [&cubin_file, &fatbin_file] {
         // SAFETY: as above.
-        let module = unsafe { Module::load_file(&bench.context, file, &options) }.unwrap();
-        check_module(&bench, &module, "a file");
+        let module = unsafe { Module::load_file(&fixture.context, file, &options) }.unwrap();
+        check_module(&fixture, &module, "a file");
         // SAFETY: as above.
         let library = unsafe { Library::load_file(driver, file, &options) }.unwrap();
         let kernel = library.kernel("weigh_all").unwrap();
-        let function = kernel.function(&bench.context).unwrap();
-        check(&bench.stream(), &function, "a library");
+        let function = kernel.function(&fixture.context).unwrap();
+        check(&fixture.stream(), &function, "a library");
     }
     let library = Library::load(driver, &fatbin, &options).unwrap();
     let function = library.kernel("weigh_all").unwrap();
     check(
-        &bench.stream(),
-        &function.function(&bench.context).unwrap(),
+        &fixture.stream(),
+        &function.function(&fixture.context).unwrap(),
         "a library of a fat binary",
     );
     // The driver compiles a fat binary that contains only PTX.
@@ -165,14 +165,14 @@ fn cubins_and_fat_binaries_load_and_compute() {
     nvcc.run([code.as_str(), "-fatbin", "whole.cu", "-o", "ptx.fatbin"]);
     // SAFETY: as above.
     let fatbin = unsafe { Fatbin::from_bytes(bytes(&nvcc.folder.join("ptx.fatbin"))) }.unwrap();
-    let module = Module::load(&bench.context, &fatbin).unwrap();
-    check_module(&bench, &module, "a fat binary of PTX");
+    let module = Module::load(&fixture.context, &fatbin).unwrap();
+    check_module(&fixture, &module, "a fat binary of PTX");
 }
 
 #[test]
 fn every_kind_of_machine_code_is_linked() {
-    let Some(bench) = gpu() else { return };
-    let Some(nvcc) = Nvcc::find(&bench) else {
+    let Some(fixture) = gpu() else { return };
+    let Some(nvcc) = Nvcc::find(&fixture) else {
         return;
     };
     let relocatable = |source: &str, form: &str, file: &str| {
@@ -197,7 +197,7 @@ fn every_kind_of_machine_code_is_linked() {
     let caller = unsafe { Cubin::from_bytes(bytes(&caller)) };
     for (kind, file) in callees {
         for is_file in [true, false] {
-            let mut linker = Linker::new(&bench.context, &JitOptions::new()).unwrap();
+            let mut linker = Linker::new(&fixture.context, &JitOptions::new()).unwrap();
             linker.add(&caller, "caller").unwrap();
             if is_file {
                 // SAFETY: as above.
@@ -228,9 +228,9 @@ fn every_kind_of_machine_code_is_linked() {
                 }
             }
             let linked = linker.complete().unwrap();
-            let module = Module::load(&bench.context, &linked.cubin).unwrap();
+            let module = Module::load(&fixture.context, &linked.cubin).unwrap();
             check_module(
-                &bench,
+                &fixture,
                 &module,
                 &format!("{kind:?}, from a file: {is_file}"),
             );
@@ -241,22 +241,22 @@ fn every_kind_of_machine_code_is_linked() {
 #[test]
 fn cubins_of_the_runtime_compiler_are_linked() {
     let Some(nvrtc) = nvrtc() else { return };
-    let bench = gpu();
-    let options = |bench: &Bench| {
-        let arch = bench.context.device().arch().unwrap();
+    let fixture = gpu();
+    let options = |fixture: &Fixture| {
+        let arch = fixture.context.device().arch().unwrap();
         Options::new().arch(arch).relocatable(true)
     };
-    let cubin = |source: &str, bench: &Bench| {
+    let cubin = |source: &str, fixture: &Fixture| {
         let program = Program::new(&nvrtc, source);
-        program.compile_cubin(&options(bench)).unwrap().image
+        program.compile_cubin(&options(fixture)).unwrap().image
     };
-    if let Some(bench) = &bench {
-        let mut linker = Linker::new(&bench.context, &JitOptions::new()).unwrap();
-        linker.add(&cubin(CALLER, bench), "caller").unwrap();
-        linker.add(&cubin(CALLEE, bench), "callee").unwrap();
+    if let Some(fixture) = &fixture {
+        let mut linker = Linker::new(&fixture.context, &JitOptions::new()).unwrap();
+        linker.add(&cubin(CALLER, fixture), "caller").unwrap();
+        linker.add(&cubin(CALLEE, fixture), "callee").unwrap();
         let linked = linker.complete().unwrap();
-        let module = Module::load(&bench.context, &linked.cubin).unwrap();
-        check_module(bench, &module, "cubins");
+        let module = Module::load(&fixture.context, &linked.cubin).unwrap();
+        check_module(fixture, &module, "cubins");
     }
     // The software device names the kinds of image that it does not support.
     let software = software(Builder::new());

@@ -6,18 +6,18 @@ use cuda_driver::memory::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocati
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use crate::support::{Bench, COPY, everywhere, late_devices, skip, software};
+use crate::support::{COPY, Fixture, everywhere, late_devices, skip, software};
 
 const CONCURRENT: DeviceAttribute = DeviceAttribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS;
 
 /// Enough words that a kernel on a GPU runs longer than it takes to queue the next one.
 const N: u32 = 1 << 18;
 
-/// Returns the benches whose host may access managed memory while kernels run.
+/// Returns the fixtures whose host may access managed memory while kernels run.
 #[track_caller]
-fn concurrent(benches: impl Iterator<Item = Bench>) -> impl Iterator<Item = Bench> {
-    benches.filter(move |bench| {
-        let can = bench.context.device().attribute(CONCURRENT).unwrap() != 0;
+fn concurrent(fixtures: impl Iterator<Item = Fixture>) -> impl Iterator<Item = Fixture> {
+    fixtures.filter(move |fixture| {
+        let can = fixture.context.device().attribute(CONCURRENT).unwrap() != 0;
         if !can {
             skip("no concurrent managed access");
         }
@@ -26,15 +26,15 @@ fn concurrent(benches: impl Iterator<Item = Bench>) -> impl Iterator<Item = Benc
 }
 
 #[track_caller]
-fn schedules() -> impl Iterator<Item = Bench> {
+fn schedules() -> impl Iterator<Item = Fixture> {
     concurrent(late_devices(16))
 }
 
 #[test]
 fn the_host_sees_what_kernels_on_other_streams_have_written() {
-    for bench in schedules() {
-        let (owner, other) = (bench.stream(), bench.stream());
-        let kernel = bench.kernel(COPY, "copy");
+    for fixture in schedules() {
+        let (owner, other) = (fixture.stream(), fixture.stream());
+        let kernel = fixture.kernel(COPY, "copy");
         let words: Vec<u32> = (0..N).map(|i| i.wrapping_mul(31)).collect();
         let mut source = ManagedBuffer::<u32>::zeroed(&owner, N as usize).unwrap();
         source.host_mut().unwrap().copy_from_slice(&words);
@@ -43,27 +43,32 @@ fn the_host_sees_what_kernels_on_other_streams_have_written() {
         // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
         unsafe { other.launch(&kernel, config, (&source, &mut target, N)) }.unwrap();
         // The kernel is still reading; concurrent reads by the host are allowed.
-        assert_eq!(source.host().unwrap(), words, "{}", bench.name);
-        assert_eq!(target.host().unwrap(), words, "{}", bench.name);
+        assert_eq!(source.host().unwrap(), words, "{}", fixture.name);
+        assert_eq!(target.host().unwrap(), words, "{}", fixture.name);
         // Before a write the host waits for the kernel that reads.
         let mut second = DeviceBuffer::<u32>::zeroed(&other, N as usize).unwrap();
         // SAFETY: as above.
         unsafe { owner.launch(&kernel, config, (&target, &mut second, N)) }.unwrap();
         target.host_mut().unwrap().fill(7);
-        assert_eq!(second.to_vec().unwrap(), words, "{}", bench.name);
+        assert_eq!(second.to_vec().unwrap(), words, "{}", fixture.name);
         // The device reads what the host wrote, through the buffer itself.
         assert_eq!(
             target.to_vec().unwrap(),
             vec![7; N as usize],
             "{}",
-            bench.name
+            fixture.name
         );
         target.slice_mut(1..3).unwrap().fill(9).unwrap();
-        assert_eq!(target.host().unwrap()[..4], [7, 9, 9, 7], "{}", bench.name);
+        assert_eq!(
+            target.host().unwrap()[..4],
+            [7, 9, 9, 7],
+            "{}",
+            fixture.name
+        );
         drop(source);
         target.close().unwrap();
-        drop((second, kernel, owner, other, bench.context));
-        if let Some(simulator) = &bench.simulator {
+        drop((second, kernel, owner, other, fixture.context));
+        if let Some(simulator) = &fixture.simulator {
             let live = simulator.live();
             assert!(live.is_empty(), "{live}");
         }
@@ -72,9 +77,9 @@ fn the_host_sees_what_kernels_on_other_streams_have_written() {
 
 #[test]
 fn managed_memory_under_a_kernel_is_not_freed() {
-    for bench in schedules() {
-        let (owner, other) = (bench.stream(), bench.stream());
-        let kernel = bench.kernel(COPY, "copy");
+    for fixture in schedules() {
+        let (owner, other) = (fixture.stream(), fixture.stream());
+        let kernel = fixture.kernel(COPY, "copy");
         let source = ManagedBuffer::from_host(&owner, &vec![3_u32; N as usize]).unwrap();
         let mut target = DeviceBuffer::<u32>::zeroed(&other, N as usize).unwrap();
         // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
@@ -93,15 +98,15 @@ fn managed_memory_under_a_kernel_is_not_freed() {
             target.to_vec().unwrap(),
             vec![3; N as usize],
             "{}",
-            bench.name
+            fixture.name
         );
     }
 }
 
 #[test]
 fn host_access_needs_concurrent_managed_access() {
-    let bench = software(Builder::new().attribute(CONCURRENT, 0));
-    let mut buffer = ManagedBuffer::from_host(&bench.stream(), &[1_u32, 2, 3]).unwrap();
+    let fixture = software(Builder::new().attribute(CONCURRENT, 0));
+    let mut buffer = ManagedBuffer::from_host(&fixture.stream(), &[1_u32, 2, 3]).unwrap();
     for error in [buffer.host().unwrap_err(), buffer.host_mut().unwrap_err()] {
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
     }
@@ -110,22 +115,22 @@ fn host_access_needs_concurrent_managed_access() {
 
 #[test]
 fn managed_memory_of_no_elements_is_fine() {
-    for bench in everywhere() {
-        let mut empty = ManagedBuffer::<u64>::zeroed(&bench.stream(), 0).unwrap();
+    for fixture in everywhere() {
+        let mut empty = ManagedBuffer::<u64>::zeroed(&fixture.stream(), 0).unwrap();
         assert!(empty.host().unwrap().is_empty());
         assert!(empty.host_mut().unwrap().is_empty());
         empty.as_slice().advise(&Advice::ReadMostly).unwrap();
         assert_eq!(empty.as_slice().preferred_location().unwrap(), None);
-        let error = ManagedBuffer::<u64>::zeroed(&bench.stream(), usize::MAX).unwrap_err();
+        let error = ManagedBuffer::<u64>::zeroed(&fixture.stream(), usize::MAX).unwrap_err();
         assert!(matches!(error, Error::SizeOverflow { .. }), "{error}");
     }
 }
 
 #[test]
 fn advice_is_kept_and_taken_back() {
-    for bench in concurrent(everywhere()) {
-        let stream = bench.stream();
-        let here = MemoryLocation::Device(bench.context.device().clone());
+    for fixture in concurrent(everywhere()) {
+        let stream = fixture.stream();
+        let here = MemoryLocation::Device(fixture.context.device().clone());
         // Two pages of 64 KiB; only the second one gets advice.
         let half = (64 << 10) / 4;
         let buffer = ManagedBuffer::<u32>::zeroed(&stream, 2 * half).unwrap();
@@ -137,7 +142,7 @@ fn advice_is_kept_and_taken_back() {
             ),
             (false, None),
             "{}",
-            bench.name
+            fixture.name
         );
         assert_eq!(upper.accessed_by().unwrap(), []);
         let places = [
@@ -171,29 +176,29 @@ fn advice_is_kept_and_taken_back() {
         assert!(
             buffer.host().unwrap().iter().all(|&word| word == 0),
             "{}",
-            bench.name
+            fixture.name
         );
     }
 }
 
 #[test]
 fn advice_on_unmanaged_memory_is_an_error() {
-    for bench in everywhere() {
-        let buffer = DeviceBuffer::<u32>::zeroed(&bench.stream(), 100).unwrap();
+    for fixture in everywhere() {
+        let buffer = DeviceBuffer::<u32>::zeroed(&fixture.stream(), 100).unwrap();
         let error = buffer.as_slice().advise(&Advice::ReadMostly).unwrap_err();
         assert_eq!(
             error.status(),
             Some(Status::CUDA_ERROR_INVALID_VALUE),
             "{}",
-            bench.name
+            fixture.name
         );
     }
-    let (bench, other) = (software(Builder::new()), software(Builder::new()));
-    let buffer = ManagedBuffer::<u32>::zeroed(&bench.stream(), 100).unwrap();
+    let (fixture, other) = (software(Builder::new()), software(Builder::new()));
+    let buffer = ManagedBuffer::<u32>::zeroed(&fixture.stream(), 100).unwrap();
     let there = MemoryLocation::Device(other.context.device().clone());
     let view = buffer.as_slice();
     for error in [
-        view.prefetch(&there, &bench.stream()).unwrap_err(),
+        view.prefetch(&there, &fixture.stream()).unwrap_err(),
         view.prefetch(&MemoryLocation::Host, &other.stream())
             .unwrap_err(),
         view.advise(&Advice::PreferredLocation(there)).unwrap_err(),
@@ -204,15 +209,15 @@ fn advice_on_unmanaged_memory_is_an_error() {
 
 #[test]
 fn attached_memory_is_used_where_it_is_attached() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut buffer = ManagedBuffer::from_host(&stream, &[1_u32, 2, 3]).unwrap();
         // SAFETY: the buffer is used only on its owning stream, to which it is attached.
         unsafe { buffer.attach(&stream, ManagedAttachment::Single) }.unwrap();
         buffer.as_mut_slice().fill(8).unwrap();
-        assert_eq!(buffer.to_vec().unwrap(), [8; 3], "{}", bench.name);
+        assert_eq!(buffer.to_vec().unwrap(), [8; 3], "{}", fixture.name);
         // SAFETY: every stream may use the buffer.
         unsafe { buffer.attach(&stream, ManagedAttachment::Global) }.unwrap();
-        assert_eq!(buffer.to_vec().unwrap(), [8; 3], "{}", bench.name);
+        assert_eq!(buffer.to_vec().unwrap(), [8; 3], "{}", fixture.name);
     }
 }

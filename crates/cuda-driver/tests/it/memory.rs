@@ -7,13 +7,13 @@ use crate::support::everywhere;
 
 #[test]
 fn bytes_come_back_as_they_went() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         for len in [1_usize, 7, 4096, 1_000_003] {
             let source: Vec<u16> = (0..len).map(|i| (i as u16).wrapping_mul(31)).collect();
             let buffer = DeviceBuffer::from_host(&stream, &source).unwrap();
             assert_eq!(buffer.len(), len);
-            assert_eq!(buffer.to_vec().unwrap(), source, "{}", bench.name);
+            assert_eq!(buffer.to_vec().unwrap(), source, "{}", fixture.name);
             buffer.close().unwrap();
         }
         let zeros = DeviceBuffer::<[f32; 3]>::zeroed(&stream, 100).unwrap();
@@ -23,9 +23,9 @@ fn bytes_come_back_as_they_went() {
 
 #[test]
 fn a_buffer_of_no_elements_is_fine_and_calls_nothing() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        if let Some(simulator) = &bench.simulator {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        if let Some(simulator) = &fixture.simulator {
             simulator.reset_calls();
         }
         let mut empty = DeviceBuffer::<u64>::from_host(&stream, &[]).unwrap();
@@ -35,7 +35,7 @@ fn a_buffer_of_no_elements_is_fine_and_calls_nothing() {
         assert_eq!(DeviceBuffer::<u64>::zeroed(&stream, 0).unwrap().as_raw(), 0);
         assert_eq!(empty.slice(..).unwrap().len(), 0);
         empty.close().unwrap();
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             assert_eq!(
                 simulator.calls().values().sum::<u64>(),
                 0,
@@ -48,8 +48,8 @@ fn a_buffer_of_no_elements_is_fine_and_calls_nothing() {
 
 #[test]
 fn lengths_that_overflow_are_errors() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         for len in [usize::MAX, usize::MAX / 8 + 1, (1 << 61) + 1, 1 << 60] {
             let error = DeviceBuffer::<u64>::zeroed(&stream, len).unwrap_err();
             assert!(
@@ -62,8 +62,8 @@ fn lengths_that_overflow_are_errors() {
 
 #[test]
 fn copies_need_equal_lengths() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut buffer = DeviceBuffer::from_host(&stream, &[1_u8, 2, 3]).unwrap();
         let is_mismatch = |result: cuda_driver::Result<()>| {
             assert!(
@@ -82,8 +82,8 @@ fn copies_need_equal_lengths() {
 
 #[test]
 fn ranges_out_of_bounds_are_errors() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4, 5]).unwrap();
         assert!(buffer.slice(3..6).is_err());
         assert!(buffer.slice(6..).is_err());
@@ -121,25 +121,25 @@ fn ranges_out_of_bounds_are_errors() {
 
 #[test]
 fn halves_can_be_copied_between() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
         let (mut lower, upper) = buffer.as_mut_slice().split_at_mut(2).unwrap();
         lower.copy_from(&upper.as_slice()).unwrap();
-        assert_eq!(buffer.to_vec().unwrap(), [3, 4, 3, 4], "{}", bench.name);
+        assert_eq!(buffer.to_vec().unwrap(), [3, 4, 3, 4], "{}", fixture.name);
     }
 }
 
 #[test]
 fn nothing_is_left_when_all_is_dropped_in_any_order() {
-    for bench in everywhere() {
-        let Some(simulator) = bench.simulator else {
+    for fixture in everywhere() {
+        let Some(simulator) = fixture.simulator else {
             continue;
         };
-        let stream = Stream::new(&bench.context, StreamFlags::empty(), 0).unwrap();
+        let stream = Stream::new(&fixture.context, StreamFlags::empty(), 0).unwrap();
         let buffer = DeviceBuffer::from_host(&stream, &[1_u8; 100]).unwrap();
-        let event = Event::new(&bench.context, EventFlags::empty()).unwrap();
-        drop(bench.context);
+        let event = Event::new(&fixture.context, EventFlags::empty()).unwrap();
+        drop(fixture.context);
         drop(stream);
         drop(event);
         assert_eq!(buffer.to_vec().unwrap(), [1; 100]);

@@ -19,12 +19,12 @@ const VARIABLES: &str = include_str!("kernels/variables.ptx");
 
 #[test]
 fn ptx_that_is_garbage_empty_or_cut_off_is_an_error() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         let cut = &MIX[..MIX.find("mul.wide").unwrap()];
         for text in ["this is no PTX", "", "\u{1F980} {{{", cut] {
-            let error = Module::load(&bench.context, &Ptx::new(text).unwrap()).unwrap_err();
+            let error = Module::load(&fixture.context, &Ptx::new(text).unwrap()).unwrap_err();
             let Error::Jit(jit) = &error else {
-                panic!("{}: {text:?}: {error}", bench.name)
+                panic!("{}: {text:?}: {error}", fixture.name)
             };
             assert!(error.to_string().contains("cuModuleLoadDataEx"), "{error}");
             if text == cut {
@@ -32,30 +32,30 @@ fn ptx_that_is_garbage_empty_or_cut_off_is_an_error() {
             }
         }
         // The device is still usable.
-        Module::load(&bench.context, &Ptx::new(MIX).unwrap()).unwrap();
+        Module::load(&fixture.context, &Ptx::new(MIX).unwrap()).unwrap();
     }
 }
 
 #[test]
 fn a_wrong_line_is_named_by_the_log() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         let wrong = MIX.replace("st.global.u32 [%x], %u;", "st.global.u32 [%x], %nothing;");
         let line = 1 + wrong
             .lines()
             .position(|line| line.contains("%nothing"))
             .unwrap();
-        let error = Module::load(&bench.context, &Ptx::new(wrong).unwrap()).unwrap_err();
+        let error = Module::load(&fixture.context, &Ptx::new(wrong).unwrap()).unwrap_err();
         assert_eq!(
             error.status(),
             Some(Status::CUDA_ERROR_INVALID_PTX),
             "{}: {error}",
-            bench.name
+            fixture.name
         );
         let text = error.to_string();
         assert!(
             text.contains(&format!("line {line}")),
             "{}: {text}",
-            bench.name
+            fixture.name
         );
         // The same log as parsed diagnostics.
         let Error::Jit(jit) = &error else {
@@ -65,7 +65,7 @@ fn a_wrong_line_is_named_by_the_log() {
         let named = found
             .iter()
             .find(|one| one.line == u32::try_from(line).ok() && one.message.contains("%nothing"));
-        let named = named.unwrap_or_else(|| panic!("{}: {found:?}", bench.name));
+        let named = named.unwrap_or_else(|| panic!("{}: {found:?}", fixture.name));
         assert_eq!(named.severity, Severity::Error, "{named}");
         assert_eq!(named.file.as_deref(), Some("ptxas"), "{named}");
     }
@@ -74,8 +74,8 @@ fn a_wrong_line_is_named_by_the_log() {
 #[test]
 fn a_nul_byte_is_found_before_the_driver_sees_it() {
     assert_eq!(Ptx::new(b"ab\0c".to_vec()).unwrap_err().nul_position(), 2);
-    for bench in everywhere() {
-        let module = Module::load(&bench.context, &Ptx::new(MIX).unwrap()).unwrap();
+    for fixture in everywhere() {
+        let module = Module::load(&fixture.context, &Ptx::new(MIX).unwrap()).unwrap();
         let error = module.function("mi\0x").unwrap_err();
         assert!(
             matches!(error, Error::NulByte { position: 2, .. }),
@@ -86,8 +86,8 @@ fn a_nul_byte_is_found_before_the_driver_sees_it() {
 
 #[test]
 fn a_kernel_that_is_not_there_is_named() {
-    for bench in everywhere() {
-        let module = Module::load(&bench.context, &Ptx::new(MIX).unwrap()).unwrap();
+    for fixture in everywhere() {
+        let module = Module::load(&fixture.context, &Ptx::new(MIX).unwrap()).unwrap();
         assert!(module.function("").is_err());
         for name in ["Mix", "no_such_kernel"] {
             let error = module.function(name).unwrap_err();
@@ -107,9 +107,9 @@ fn a_kernel_that_is_not_there_is_named() {
 
 #[test]
 fn a_function_keeps_its_module_loaded() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let module = Module::load(&bench.context, &Ptx::new(MIX).unwrap()).unwrap();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let module = Module::load(&fixture.context, &Ptx::new(MIX).unwrap()).unwrap();
         let mix = module.function("mix").unwrap();
         drop(module);
         let mut x = DeviceBuffer::from_host(&stream, &[7_u32]).unwrap();
@@ -125,28 +125,28 @@ fn a_function_keeps_its_module_loaded() {
         .unwrap();
         // The kernel may not have run yet, so unloading waits for it.
         drop(mix);
-        assert_eq!(x.to_vec().unwrap(), [15], "{}", bench.name);
+        assert_eq!(x.to_vec().unwrap(), [15], "{}", fixture.name);
     }
 }
 
 #[test]
 fn a_module_whose_kernels_may_still_run_stays_loaded() {
-    let bench = software(late(5));
-    let simulator = bench.simulator.unwrap();
-    let module = Module::load(&bench.context, &Ptx::new(MIX).unwrap()).unwrap();
+    let fixture = software(late(5));
+    let simulator = fixture.simulator.unwrap();
+    let module = Module::load(&fixture.context, &Ptx::new(MIX).unwrap()).unwrap();
     simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuCtxSynchronize"));
     drop(module);
     assert_eq!(simulator.calls().get("cuModuleUnload"), None);
     simulator.clear_rules();
     // The module ends with its context and keeps nothing else alive.
-    drop(bench.context);
+    drop(fixture.context);
     assert!(simulator.live().is_empty(), "{}", simulator.live());
 }
 
 #[test]
 fn options_reach_the_compiler_and_the_code_still_computes() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let ptx = Ptx::new(MIX).unwrap();
         let options = JitOptions::new()
             .max_registers(32)
@@ -156,9 +156,9 @@ fn options_reach_the_compiler_and_the_code_still_computes() {
             .verbose(true)
             .cache_mode(JitCacheMode::L2)
             .fallback(JitFallback::Ptx);
-        let module = Module::load_with(&bench.context, &ptx, &options).unwrap();
+        let module = Module::load_with(&fixture.context, &ptx, &options).unwrap();
         let mix = module.function("mix").unwrap();
-        assert!(mix.registers().unwrap() <= 32, "{}", bench.name);
+        assert!(mix.registers().unwrap() <= 32, "{}", fixture.name);
         let mut x = DeviceBuffer::from_host(&stream, &[7_u32, 8]).unwrap();
         let y = DeviceBuffer::from_host(&stream, &[1_u32, 2]).unwrap();
         // SAFETY: the kernel touches two words of each.
@@ -170,17 +170,17 @@ fn options_reach_the_compiler_and_the_code_still_computes() {
             )
         }
         .unwrap();
-        assert_eq!(x.to_vec().unwrap(), [15, 18], "{}", bench.name);
+        assert_eq!(x.to_vec().unwrap(), [15, 18], "{}", fixture.name);
         // A driver that finds the code in its cache compiles nothing and logs nothing.
         let info = module.log().info();
-        if info.is_empty() && bench.simulator.is_none() {
+        if info.is_empty() && fixture.simulator.is_none() {
             skipped("the register usage in the GPU's log: the code was cached");
             continue;
         }
         assert!(
             info.as_str().contains("registers"),
             "{}: {info}",
-            bench.name
+            fixture.name
         );
         let found = module.log().diagnostics();
         assert!(
@@ -204,11 +204,11 @@ fn unknown_jit_options_fail_before_the_call() {
         (13000, JitOptions::new().binary_loader_threads(2)),
     ];
     for (version, options) in newer {
-        let bench = software(Builder::new().version(version));
+        let fixture = software(Builder::new().version(version));
         let ptx = Ptx::new(MIX).unwrap();
-        let error = Module::load_with(&bench.context, &ptx, &options).unwrap_err();
+        let error = Module::load_with(&fixture.context, &ptx, &options).unwrap_err();
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-        let calls = bench.simulator.as_ref().unwrap().calls();
+        let calls = fixture.simulator.as_ref().unwrap().calls();
         assert_eq!(calls.get("cuModuleLoadDataEx"), None, "{error}");
         let newest = software(Builder::new());
         let module = Module::load_with(&newest.context, &ptx, &options).unwrap();
@@ -218,11 +218,11 @@ fn unknown_jit_options_fail_before_the_call() {
 
 #[test]
 fn a_target_can_be_named() {
-    for bench in everywhere() {
-        let capability = bench.context.device().compute_capability().unwrap();
+    for fixture in everywhere() {
+        let capability = fixture.context.device().compute_capability().unwrap();
         let options = JitOptions::new().target(JitTarget::new(capability));
         let ptx = Ptx::new(COPY).unwrap();
-        let module = Module::load_with(&bench.context, &ptx, &options).unwrap();
+        let module = Module::load_with(&fixture.context, &ptx, &options).unwrap();
         let copy = module.function("copy").unwrap();
         let binary = copy.binary_version().unwrap();
         assert_eq!(binary, 10 * capability.major + capability.minor);
@@ -242,13 +242,13 @@ fn a_file_is_loaded_as_what_it_begins_as() {
     let fatbin = write("cut.fatbin", &0xBA55_ED50_u32.to_le_bytes());
     let neither = write("neither", b"MZ\0");
     let options = JitOptions::new();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         let load = |path: &std::path::Path| {
             // SAFETY: the file is PTX, or is refused before it reaches the driver.
-            unsafe { Module::load_file(&bench.context, path, &options) }
+            unsafe { Module::load_file(&fixture.context, path, &options) }
         };
         let copy = load(&ptx).unwrap().function("copy").unwrap();
-        assert_eq!(copy.parameters().unwrap().len(), 3, "{}", bench.name);
+        assert_eq!(copy.parameters().unwrap().len(), 3, "{}", fixture.name);
         let missing = dir.join("missing");
         let error = load(&missing).unwrap_err();
         let kind = io::ErrorKind::NotFound;
@@ -269,17 +269,17 @@ fn a_file_is_loaded_as_what_it_begins_as() {
 
 #[test]
 fn functions_are_enumerated_and_loaded_before_they_are_used() {
-    for bench in everywhere_since((12, 4)) {
-        let stream = bench.stream();
-        let module = Module::load(&bench.context, &Ptx::new(VARIABLES).unwrap()).unwrap();
+    for fixture in everywhere_since((12, 4)) {
+        let stream = fixture.stream();
+        let module = Module::load(&fixture.context, &Ptx::new(VARIABLES).unwrap()).unwrap();
         let functions = module.functions().unwrap();
         let mut names: Vec<&str> = functions.iter().map(Function::name).collect();
         names.sort_unstable();
-        assert_eq!(names, ["bump", "scale"], "{}", bench.name);
-        let mode = bench.context.driver().module_loading_mode().unwrap();
+        assert_eq!(names, ["bump", "scale"], "{}", fixture.name);
+        let mode = fixture.context.driver().module_loading_mode().unwrap();
         for function in &functions {
             // The result is the same with lazy and eager module loading.
-            assert!(function.is_loaded().unwrap(), "{}: {mode:?}", bench.name);
+            assert!(function.is_loaded().unwrap(), "{}: {mode:?}", fixture.name);
             function.load().unwrap();
             function.set_cache_config(CacheConfig::L1).unwrap();
             let wrong = function.set_cache_config(CacheConfig(77)).unwrap_err();
@@ -287,25 +287,25 @@ fn functions_are_enumerated_and_loaded_before_they_are_used() {
         }
         // The kernel uses the table of 4 words in constant memory.
         let constants = module.function("scale").unwrap().const_bytes();
-        assert_eq!(constants.unwrap(), 16, "{}", bench.name);
+        assert_eq!(constants.unwrap(), 16, "{}", fixture.name);
         // An enumerated function equals the one found by name, and keeps its module alive.
         let scale = module.function("scale").unwrap();
         let same = functions.iter().find(|one| one.name() == "scale").unwrap();
-        assert_eq!(same.as_raw(), scale.as_raw(), "{}", bench.name);
+        assert_eq!(same.as_raw(), scale.as_raw(), "{}", fixture.name);
         assert_eq!(same.parameters(), scale.parameters());
         let same = same.clone();
         drop((functions, module, scale));
         let mut words = DeviceBuffer::from_host(&stream, &[1_u32, 1, 1, 1]).unwrap();
         // SAFETY: the kernel scales 4 words.
         unsafe { stream.launch(&same, LaunchConfig::new(1, 4), (&mut words,)) }.unwrap();
-        assert_eq!(words.to_vec().unwrap(), [1, 2, 3, 4], "{}", bench.name);
+        assert_eq!(words.to_vec().unwrap(), [1, 2, 3, 4], "{}", fixture.name);
     }
 }
 
 #[test]
 fn a_driver_without_enumeration_names_the_call() {
-    let bench = software(Builder::new().version(12030));
-    let module = Module::load(&bench.context, &Ptx::new(MIX).unwrap()).unwrap();
+    let fixture = software(Builder::new().version(12030));
+    let module = Module::load(&fixture.context, &Ptx::new(MIX).unwrap()).unwrap();
     let error = module.functions().unwrap_err();
     let text = error.to_string();
     assert!(text.contains("cuModuleGetFunctionCount"), "{text}");

@@ -9,7 +9,7 @@ use cuda_driver::prelude::*;
 use cuda_nvrtc::{Cache, Nvrtc, Options, Program};
 use cuda_sim::Builder;
 
-use crate::support::{Bench, everywhere, software};
+use crate::support::{Fixture, everywhere, software};
 
 /// A kernel that adds 1 to each of `n` numbers, `UNROLL` of them per thread.
 const ADD: &str = r#"
@@ -68,8 +68,8 @@ impl Drop for Folder {
 }
 
 /// Tunes `add` and checks that every launch added 1 to each number.
-fn tune(bench: &Bench, tuner: &Tuner, options: &Options) -> (Result<Tuning, TuneError>, u32) {
-    let stream = bench.stream();
+fn tune(fixture: &Fixture, tuner: &Tuner, options: &Options) -> (Result<Tuning, TuneError>, u32) {
+    let stream = fixture.stream();
     let mut x = DeviceBuffer::<f32>::zeroed(&stream, N as usize).unwrap();
     let mut launched = 0;
     let tuning = tuner.tune(&stream, options, |candidate, kernel| {
@@ -86,7 +86,7 @@ fn tune(bench: &Bench, tuner: &Tuner, options: &Options) -> (Result<Tuning, Tune
         x.to_vec().unwrap(),
         vec![f32::from(launches); N as usize],
         "{}",
-        bench.name
+        fixture.name
     );
     (tuning, launched)
 }
@@ -105,20 +105,20 @@ fn source_is_compiled_for_the_device_and_runs() {
     let folder = Folder::new();
     let program = Program::new(&nvrtc, ADD).name("add.cu");
     let options = Options::new().define("UNROLL", 3);
-    for bench in everywhere() {
-        let straight = Module::compile(&bench.context, &program, &options).unwrap();
+    for fixture in everywhere() {
+        let straight = Module::compile(&fixture.context, &program, &options).unwrap();
         let cache = folder.open();
-        let kept = Module::compile_cached(&bench.context, &program, &options, &cache).unwrap();
+        let kept = Module::compile_cached(&fixture.context, &program, &options, &cache).unwrap();
         let again = folder.open();
-        let found = Module::compile_cached(&bench.context, &program, &options, &again).unwrap();
+        let found = Module::compile_cached(&fixture.context, &program, &options, &again).unwrap();
         let stats = again.stats();
         assert!(
             stats.hits > 0 && stats.misses == 0,
             "{}: {stats:?}",
-            bench.name
+            fixture.name
         );
         for module in [straight, kept, found] {
-            let stream = bench.stream();
+            let stream = fixture.stream();
             let add = module.function("add").unwrap();
             let before: Vec<f32> = (0..1000_u16).map(f32::from).collect();
             let mut x = DeviceBuffer::from_host(&stream, &before).unwrap();
@@ -126,9 +126,9 @@ fn source_is_compiled_for_the_device_and_runs() {
             // SAFETY: the kernel touches N numbers of `x`, which has N.
             unsafe { stream.launch(&add, config, (&mut x, N)) }.unwrap();
             let after: Vec<f32> = before.iter().map(|x| x + 1.0).collect();
-            assert_eq!(x.to_vec().unwrap(), after, "{}", bench.name);
+            assert_eq!(x.to_vec().unwrap(), after, "{}", fixture.name);
         }
-        let wrong = Module::compile(&bench.context, &program, &Options::new());
+        let wrong = Module::compile(&fixture.context, &program, &Options::new());
         let text = wrong.unwrap_err().to_string();
         assert!(
             text.contains("add.cu") && text.contains("\"UNROLL\" is undefined"),
@@ -141,16 +141,16 @@ fn source_is_compiled_for_the_device_and_runs() {
 fn each_candidate_is_tried_and_failures_are_listed() {
     let Some(nvrtc) = nvrtc() else { return };
     let program = Program::new(&nvrtc, ADD).name("add.cu");
-    for bench in everywhere() {
+    for fixture in everywhere() {
         let tuner = Tuner::new(&program, "add")
             .blocks([32, 4096, 128])
             .define("UNROLL", ["1", "2", "nothing"])
             .samples(3);
-        let (tuning, launched) = tune(&bench, &tuner, &Options::new());
+        let (tuning, launched) = tune(&fixture, &tuner, &Options::new());
         let tuning = tuning.unwrap();
         // Two block sizes with two constants ran, each once as a warm-up and three times for the
         // measurement.
-        assert_eq!(launched, 2 * 2 * 4, "{}", bench.name);
+        assert_eq!(launched, 2 * 2 * 4, "{}", fixture.name);
         assert_eq!(tuning.trials().len(), 9);
         assert!(!tuning.is_remembered());
         let times: Vec<_> = tuning
@@ -200,11 +200,11 @@ fn a_kernel_of_a_template_is_tuned_by_its_name_in_the_source() {
         .replace("extern \"C\"", "template <typename T>")
         .replace("float *", "T *");
     let program = Program::new(&nvrtc, source).name_expression("add<float>");
-    let bench = software(Builder::new());
+    let fixture = software(Builder::new());
     let tuner = Tuner::new(&program, "add<float>")
         .define("UNROLL", [4])
         .samples(1);
-    let (tuning, launched) = tune(&bench, &tuner, &Options::new());
+    let (tuning, launched) = tune(&fixture, &tuner, &Options::new());
     assert_eq!(tuning.unwrap().best().unwrap().block, 256);
     assert_eq!(launched, 2);
 }
@@ -215,7 +215,7 @@ fn if_every_candidate_fails_the_error_lists_them() {
     let folder = Folder::new();
     let cache = folder.open();
     let program = Program::new(&nvrtc, ADD);
-    for bench in everywhere() {
+    for fixture in everywhere() {
         let large = Tuner::new(&program, "add")
             .define("UNROLL", [1])
             .blocks([2048, 4096]);
@@ -231,7 +231,7 @@ fn if_every_candidate_fails_the_error_lists_them() {
             // The result is the same with a cache, because a failure of all candidates is not
             // stored.
             for tuner in [tuner.clone(), tuner.remember(&cache, "")] {
-                let (tuning, launched) = tune(&bench, &tuner, &Options::new());
+                let (tuning, launched) = tune(&fixture, &tuner, &Options::new());
                 let Err(TuneError::NothingRan(tuning)) = tuning else {
                     panic!("{tuning:?}")
                 };
@@ -256,8 +256,8 @@ fn a_candidate_that_loses_the_device_is_named() {
     let Some(nvrtc) = nvrtc() else { return };
     let source = "extern \"C\" __global__ void stray(float *x, float **y) { if (UNROLL == 2) x = y[0]; *x += 1.0f; }";
     let program = Program::new(&nvrtc, source);
-    let bench = software(Builder::new());
-    let stream = bench.stream();
+    let fixture = software(Builder::new());
+    let stream = fixture.stream();
     let mut x = DeviceBuffer::<f32>::zeroed(&stream, 1).unwrap();
     let y = DeviceBuffer::<u64>::zeroed(&stream, 1).unwrap();
     let tuner = Tuner::new(&program, "stray").define("UNROLL", [1, 2, 3]);
@@ -287,31 +287,34 @@ fn tuner_remembers_result_per_problem_and_device() {
     let header =
         |text: &str| Program::new(&nvrtc, format!("#include \"a.h\"\n{ADD}")).header("a.h", text);
     let program = header("#define A 1");
-    let bench = software(Builder::new());
-    let run =
-        |bench: &Bench, program: &Program, blocks: [u32; 2], problem: &str, options: &Options| {
-            let cache = folder.open();
-            let tuner = Tuner::new(program, "add")
-                .blocks(blocks)
-                .define("UNROLL", ["1", "2", "nothing"])
-                .samples(2)
-                .remember(&cache, problem);
-            let (tuning, launched) = tune(bench, &tuner, options);
-            let tuning = match tuning {
-                Err(TuneError::NothingRan(tuning)) => return tuning,
-                tuning => tuning.unwrap(),
-            };
-            assert_eq!(tuning.is_remembered(), launched == 0);
-            assert_eq!(tuning.to_string().contains("(remembered)"), launched == 0);
-            tuning
+    let fixture = software(Builder::new());
+    let run = |fixture: &Fixture,
+               program: &Program,
+               blocks: [u32; 2],
+               problem: &str,
+               options: &Options| {
+        let cache = folder.open();
+        let tuner = Tuner::new(program, "add")
+            .blocks(blocks)
+            .define("UNROLL", ["1", "2", "nothing"])
+            .samples(2)
+            .remember(&cache, problem);
+        let (tuning, launched) = tune(fixture, &tuner, options);
+        let tuning = match tuning {
+            Err(TuneError::NothingRan(tuning)) => return tuning,
+            tuning => tuning.unwrap(),
         };
+        assert_eq!(tuning.is_remembered(), launched == 0);
+        assert_eq!(tuning.to_string().contains("(remembered)"), launched == 0);
+        tuning
+    };
     let plain = Options::new();
     let blocks = [32, 4096];
-    let first = run(&bench, &program, blocks, "n = 1000", &plain);
+    let first = run(&fixture, &program, blocks, "n = 1000", &plain);
     assert!(!first.is_remembered());
-    let simulator = bench.simulator.as_ref().unwrap();
+    let simulator = fixture.simulator.as_ref().unwrap();
     simulator.reset_calls();
-    let again = run(&bench, &program, blocks, "n = 1000", &plain);
+    let again = run(&fixture, &program, blocks, "n = 1000", &plain);
     assert!(again.is_remembered());
     let calls = simulator.calls();
     assert!(
@@ -331,16 +334,22 @@ fn tuner_remembers_result_per_problem_and_device() {
     let traced = Options::new().line_info(true);
     let changed = Program::new(&nvrtc, ADD.replace("1.0f", "(n == 77u ? 2.0f : 1.0f)"));
     for (changed, tuning) in [
-        ("problem", run(&bench, &program, blocks, "n = 1001", &plain)),
+        (
+            "problem",
+            run(&fixture, &program, blocks, "n = 1001", &plain),
+        ),
         (
             "blocks",
-            run(&bench, &program, [32, 64], "n = 1000", &plain),
+            run(&fixture, &program, [32, 64], "n = 1000", &plain),
         ),
         (
             "options",
-            run(&bench, &program, blocks, "n = 1000", &traced),
+            run(&fixture, &program, blocks, "n = 1000", &traced),
         ),
-        ("source", run(&bench, &changed, blocks, "n = 1000", &plain)),
+        (
+            "source",
+            run(&fixture, &changed, blocks, "n = 1000", &plain),
+        ),
         ("device", run(&other, &program, blocks, "n = 1000", &plain)),
         ("driver", run(&older, &program, blocks, "n = 1000", &plain)),
     ] {
@@ -349,7 +358,7 @@ fn tuner_remembers_result_per_problem_and_device() {
     // The same machine code has the same cache key, and the first entry still exists.
     assert!(
         run(
-            &bench,
+            &fixture,
             &header("// A\n#define A 1"),
             blocks,
             "n = 1000",
@@ -366,5 +375,5 @@ fn tuner_remembers_result_per_problem_and_device() {
         bytes[middle] ^= 1;
         fs::write(&path, bytes).unwrap();
     }
-    assert!(!run(&bench, &program, blocks, "n = 1000", &plain).is_remembered());
+    assert!(!run(&fixture, &program, blocks, "n = 1000", &plain).is_remembered());
 }

@@ -8,7 +8,7 @@ use cuda_driver::memory::PitchedBuffer;
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use crate::support::{Bench, block, everywhere, gpu, late, new_stream, software};
+use crate::support::{Fixture, block, everywhere, gpu, late, new_stream, software};
 use crate::task::block_on;
 
 /// Two sizes of copies through the host: through one block, and in pieces on several threads.
@@ -23,21 +23,21 @@ fn words(len: usize) -> Vec<u32> {
 
 #[test]
 fn copies_and_fills_run_while_the_owning_stream_is_blocked() {
-    for (bench, len) in everywhere().flat_map(|bench| {
-        let name = bench.name.clone();
-        let context = bench.context.clone();
-        let simulator = bench.simulator;
+    for (fixture, len) in everywhere().flat_map(|fixture| {
+        let name = fixture.name.clone();
+        let context = fixture.context.clone();
+        let simulator = fixture.simulator;
         SIZES.map(|len| {
             let (name, context, simulator) = (name.clone(), context.clone(), simulator.clone());
-            let bench = Bench {
+            let fixture = Fixture {
                 name,
                 context,
                 simulator,
             };
-            (bench, len)
+            (fixture, len)
         })
     }) {
-        let (owner, other) = (bench.stream(), bench.stream());
+        let (owner, other) = (fixture.stream(), fixture.stream());
         let words = words(len);
         let source = DeviceBuffer::from_host(&owner, &words).unwrap();
         let mut target = DeviceBuffer::<u32>::zeroed(&owner, len).unwrap();
@@ -46,31 +46,31 @@ fn copies_and_fills_run_while_the_owning_stream_is_blocked() {
 
         target.fill_on(7, &other).unwrap();
         target.copy_to_host_on(&mut read, &other).unwrap();
-        assert!(read.iter().all(|&word| word == 7), "{}", bench.name);
+        assert!(read.iter().all(|&word| word == 7), "{}", fixture.name);
 
         target.set_zero_on(&other).unwrap();
         target.copy_to_host_on(&mut read, &other).unwrap();
-        assert!(read.iter().all(|&word| word == 0), "{}", bench.name);
+        assert!(read.iter().all(|&word| word == 0), "{}", fixture.name);
 
         let mut view = target.as_mut_slice();
         view.copy_from_on(&source.as_slice(), &other).unwrap();
         target.copy_to_host_on(&mut read, &other).unwrap();
-        assert!(read == words, "{}", bench.name);
+        assert!(read == words, "{}", fixture.name);
 
         let twice: Vec<u32> = words.iter().map(|word| word.wrapping_mul(2)).collect();
         target.copy_from_host_on(&twice, &other).unwrap();
         target.copy_to_host_on(&mut read, &other).unwrap();
-        assert!(read == twice, "{}", bench.name);
+        assert!(read == twice, "{}", fixture.name);
 
         open.send(()).expect("the calls ran on the other stream");
-        assert!(target.to_vec().unwrap() == twice, "{}", bench.name);
+        assert!(target.to_vec().unwrap() == twice, "{}", fixture.name);
     }
 }
 
 #[test]
 fn pitched_copies_run_while_the_owning_stream_is_blocked() {
-    for bench in everywhere() {
-        let (owner, other) = (bench.stream(), bench.stream());
+    for fixture in everywhere() {
+        let (owner, other) = (fixture.stream(), fixture.stream());
         let words = words(7 * 5 * 3);
         let source = PitchedBuffer::from_host(&owner, (7, 5, 3), &words).unwrap();
         let mut target = PitchedBuffer::<u32>::zeroed(&owner, (7, 5, 3)).unwrap();
@@ -80,21 +80,21 @@ fn pitched_copies_run_while_the_owning_stream_is_blocked() {
         view.copy_from_on(&source.as_slice(), &other).unwrap();
         let view = target.as_slice();
         view.copy_to_host_on(&mut read, &other).unwrap();
-        assert_eq!(read, words, "{}", bench.name);
+        assert_eq!(read, words, "{}", fixture.name);
         let mut view = target.as_mut_slice();
         view.copy_from_host_on(&vec![9; words.len()], &other)
             .unwrap();
         let view = target.as_slice();
         view.copy_to_host_on(&mut read, &other).unwrap();
-        assert_eq!(read, [9; 7 * 5 * 3], "{}", bench.name);
+        assert_eq!(read, [9; 7 * 5 * 3], "{}", fixture.name);
         open.send(()).expect("the calls ran on the other stream");
     }
 }
 
 #[test]
 fn copies_on_many_streams_keep_their_order() {
-    for bench in (0..16).map(|seed| software(late(seed))).chain(gpu()) {
-        let streams: Vec<Stream> = (0..4).map(|_| bench.stream()).collect();
+    for fixture in (0..16).map(|seed| software(late(seed))).chain(gpu()) {
+        let streams: Vec<Stream> = (0..4).map(|_| fixture.stream()).collect();
         let mut x = DeviceBuffer::<u32>::zeroed(&streams[0], 64).unwrap();
         let mut y = DeviceBuffer::<u32>::zeroed(&streams[1], 64).unwrap();
         let (mut on_host, mut other) = ([0; 64], [0; 64]);
@@ -115,17 +115,17 @@ fn copies_on_many_streams_keep_their_order() {
                 on_host.copy_from_slice(&words);
             }
         }
-        assert_eq!(x.to_vec().unwrap(), on_host, "{}", bench.name);
-        assert_eq!(y.to_vec().unwrap(), other, "{}", bench.name);
+        assert_eq!(x.to_vec().unwrap(), on_host, "{}", fixture.name);
+        assert_eq!(y.to_vec().unwrap(), other, "{}", fixture.name);
     }
 }
 
 #[test]
 fn a_peer_copy_runs_while_the_owning_stream_is_blocked() {
-    for bench in everywhere() {
-        let there = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+    for fixture in everywhere() {
+        let there = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
         let away = new_stream(&there);
-        let (owner, other) = (bench.stream(), bench.stream());
+        let (owner, other) = (fixture.stream(), fixture.stream());
         let words = words(1000);
         let source = DeviceBuffer::from_host(&away, &words).unwrap();
         let near = DeviceBuffer::from_host(&other, &words[1..]).unwrap();
@@ -135,7 +135,7 @@ fn a_peer_copy_runs_while_the_owning_stream_is_blocked() {
         let mut view = target.as_mut_slice();
         view.copy_from_peer_on(&source.as_slice(), &other).unwrap();
         target.copy_to_host_on(&mut read, &other).unwrap();
-        assert_eq!(read, words, "{}", bench.name);
+        assert_eq!(read, words, "{}", fixture.name);
         // Within one context this is an ordinary copy.
         let mut view = target.slice_mut(1..).unwrap();
         let transfer = view.copy_from_peer_async(&near.as_slice(), &other);
@@ -158,11 +158,11 @@ fn a_peer_copy_runs_while_the_owning_stream_is_blocked() {
 
 #[test]
 fn a_stream_of_another_context_is_refused() {
-    let bench = software(Builder::new());
-    let simulator = bench.simulator.as_ref().unwrap();
-    let elsewhere = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let elsewhere = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
     let stream = new_stream(&elsewhere);
-    let owner = bench.stream();
+    let owner = fixture.stream();
     let source = DeviceBuffer::from_host(&owner, &[1_u32; 10]).unwrap();
     let mut target = DeviceBuffer::<u32>::zeroed(&owner, 10).unwrap();
     let mut rows = PitchedBuffer::<u32>::zeroed(&owner, (5, 2)).unwrap();
@@ -193,8 +193,8 @@ fn a_stream_of_another_context_is_refused() {
 
 #[test]
 fn a_token_is_done_when_its_copy_is() {
-    for bench in everywhere() {
-        let (owner, other) = (bench.stream(), bench.stream());
+    for fixture in everywhere() {
+        let (owner, other) = (fixture.stream(), fixture.stream());
         let source = DeviceBuffer::from_host(&owner, &[5_u32; 100]).unwrap();
         let mut target = DeviceBuffer::<u32>::zeroed(&owner, 100).unwrap();
         let mut filled = DeviceBuffer::<u32>::zeroed(&owner, 100).unwrap();
@@ -204,7 +204,7 @@ fn a_token_is_done_when_its_copy_is() {
         let copy = view.copy_from_async(&source.as_slice(), &other).unwrap();
         let fill = filled.fill_async(3, &other).unwrap();
         let dropped = filled.fill_async(4, &other).unwrap();
-        assert_eq!(copy.context(), &bench.context);
+        assert_eq!(copy.context(), &fixture.context);
         assert!(!copy.is_done().unwrap() && !fill.is_done().unwrap());
         drop(dropped);
         // The buffers may be dropped before their copies.
@@ -212,16 +212,16 @@ fn a_token_is_done_when_its_copy_is() {
         open.send(()).unwrap();
         copy.wait().unwrap();
         block_on(fill, 10 * SECOND).unwrap();
-        assert_eq!(target.to_vec().unwrap(), [5; 100], "{}", bench.name);
-        assert_eq!(filled.to_vec().unwrap(), [4; 100], "{}", bench.name);
+        assert_eq!(target.to_vec().unwrap(), [5; 100], "{}", fixture.name);
+        assert_eq!(filled.to_vec().unwrap(), [4; 100], "{}", fixture.name);
     }
 }
 
 #[test]
 fn a_token_of_nothing_is_done_without_a_call() {
-    let bench = software(Builder::new());
-    let simulator = bench.simulator.as_ref().unwrap();
-    let stream = bench.stream();
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let stream = fixture.stream();
     let source = DeviceBuffer::<u32>::zeroed(&stream, 0).unwrap();
     let mut target = DeviceBuffer::<u32>::zeroed(&stream, 0).unwrap();
     simulator.reset_calls();
@@ -235,9 +235,9 @@ fn a_token_of_nothing_is_done_without_a_call() {
 
 #[test]
 fn a_token_reports_a_lost_device() {
-    let bench = software(late(1));
-    let simulator = bench.simulator.clone().unwrap();
-    let stream = bench.stream();
+    let fixture = software(late(1));
+    let simulator = fixture.simulator.clone().unwrap();
+    let stream = fixture.stream();
     let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 100).unwrap();
     let _open = block(&stream);
     let fill = buffer.fill_async(1, &stream).unwrap();

@@ -12,9 +12,9 @@ const N: u32 = 1 << 16;
 
 #[test]
 fn writer_follows_readers_on_two_streams() {
-    for bench in late_devices(32) {
-        let kernel = bench.kernel(COPY, "copy");
-        let streams: Vec<Stream> = (0..4).map(|_| bench.stream()).collect();
+    for fixture in late_devices(32) {
+        let kernel = fixture.kernel(COPY, "copy");
+        let streams: Vec<Stream> = (0..4).map(|_| fixture.stream()).collect();
         let mut source = filled(&streams[0], N, 1);
         let other = filled(&streams[3], N, 2);
         let (mut first, mut second) = (filled(&streams[1], N, 0), filled(&streams[2], N, 0));
@@ -24,26 +24,26 @@ fn writer_follows_readers_on_two_streams() {
         assert!(
             second.to_vec().unwrap().iter().all(|&word| word == 1),
             "{}",
-            bench.name
+            fixture.name
         );
         assert!(
             first.to_vec().unwrap().iter().all(|&word| word == 1),
             "{}",
-            bench.name
+            fixture.name
         );
         assert!(
             source.to_vec().unwrap().iter().all(|&word| word == 2),
             "{}",
-            bench.name
+            fixture.name
         );
     }
 }
 
 #[test]
 fn dropped_buffer_is_reused_after_its_readers() {
-    for bench in late_devices(32) {
-        let kernel = bench.kernel(COPY, "copy");
-        let (owner, reader) = (bench.stream(), bench.stream());
+    for fixture in late_devices(32) {
+        let kernel = fixture.kernel(COPY, "copy");
+        let (owner, reader) = (fixture.stream(), fixture.stream());
         let mut result = filled(&reader, N, 0);
         let source = filled(&owner, N, 1);
         launch_copy(&kernel, &reader, &source, &mut result).unwrap();
@@ -53,38 +53,38 @@ fn dropped_buffer_is_reused_after_its_readers() {
         assert!(
             result.to_vec().unwrap().iter().all(|&word| word == 1),
             "{}",
-            bench.name
+            fixture.name
         );
         assert!(
             next.to_vec().unwrap().iter().all(|&word| word == 9),
             "{}",
-            bench.name
+            fixture.name
         );
     }
 }
 
 #[test]
 fn a_stream_may_be_dropped_with_work_in_it() {
-    for bench in late_devices(32) {
-        let kernel = bench.kernel(COPY, "copy");
-        let owner = bench.stream();
+    for fixture in late_devices(32) {
+        let kernel = fixture.kernel(COPY, "copy");
+        let owner = fixture.stream();
         let (source, mut result) = (filled(&owner, N, 5), filled(&owner, N, 0));
-        let passing = bench.stream();
+        let passing = fixture.stream();
         launch_copy(&kernel, &passing, &source, &mut result).unwrap();
         drop(passing);
         assert!(
             result.to_vec().unwrap().iter().all(|&word| word == 5),
             "{}",
-            bench.name
+            fixture.name
         );
     }
 }
 
 #[test]
 fn reader_follows_halves_written_on_two_streams() {
-    for bench in late_devices(32) {
-        let kernel = bench.kernel(COPY, "copy");
-        let (owner, a, b) = (bench.stream(), bench.stream(), bench.stream());
+    for fixture in late_devices(32) {
+        let kernel = fixture.kernel(COPY, "copy");
+        let (owner, a, b) = (fixture.stream(), fixture.stream(), fixture.stream());
         let (ones, twos) = (filled(&owner, N, 1), filled(&owner, N, 2));
         let mut whole = filled(&owner, N, 0);
         let (lower, upper) = whole.as_mut_slice().split_at_mut(N as usize / 2).unwrap();
@@ -99,16 +99,16 @@ fn reader_follows_halves_written_on_two_streams() {
         });
         let words = whole.to_vec().unwrap();
         let (lower, upper) = words.split_at(N as usize / 2);
-        assert!(lower.iter().all(|&word| word == 1), "{}", bench.name);
-        assert!(upper.iter().all(|&word| word == 2), "{}", bench.name);
+        assert!(lower.iter().all(|&word| word == 1), "{}", fixture.name);
+        assert!(upper.iter().all(|&word| word == 2), "{}", fixture.name);
     }
 }
 
 #[test]
 fn a_chain_over_many_streams_is_as_on_one() {
-    for bench in late_devices(32) {
-        let mix = bench.kernel(MIX, "mix");
-        let streams: Vec<Stream> = (0..5).map(|_| bench.stream()).collect();
+    for fixture in late_devices(32) {
+        let mix = fixture.kernel(MIX, "mix");
+        let streams: Vec<Stream> = (0..5).map(|_| fixture.stream()).collect();
         let mut x = filled(&streams[0], N, 1);
         let mut y = filled(&streams[1], N, 3);
         let (mut x_host, mut y_host) = (1_u32, 3_u32);
@@ -129,25 +129,25 @@ fn a_chain_over_many_streams_is_as_on_one() {
         assert!(
             x.to_vec().unwrap().iter().all(|&word| word == x_host),
             "{}",
-            bench.name
+            fixture.name
         );
         assert!(
             y.to_vec().unwrap().iter().all(|&word| word == y_host),
             "{}",
-            bench.name
+            fixture.name
         );
     }
 }
 
 #[test]
 fn a_buffer_does_not_keep_all_streams_that_read_it() {
-    let bench = software(late(3));
-    let kernel = bench.kernel(COPY, "copy");
-    let owner = bench.stream();
+    let fixture = software(late(3));
+    let kernel = fixture.kernel(COPY, "copy");
+    let owner = fixture.stream();
     let source = DeviceBuffer::from_host(&owner, &[7_u32; 8]).unwrap();
     let mut most = 0;
     for _ in 0..500 {
-        let reader = bench.stream();
+        let reader = fixture.stream();
         let mut result = DeviceBuffer::<u32>::zeroed(&reader, 8).unwrap();
         // SAFETY: the kernel reads 8 words of the one and writes 8 of the other; each has 8.
         unsafe {
@@ -159,7 +159,7 @@ fn a_buffer_does_not_keep_all_streams_that_read_it() {
         }
         .unwrap();
         assert_eq!(result.to_vec().unwrap(), [7; 8]);
-        most = most.max(bench.simulator.as_ref().unwrap().live().streams);
+        most = most.max(fixture.simulator.as_ref().unwrap().live().streams);
     }
     assert!(most < 100, "{most} streams at a time");
 }

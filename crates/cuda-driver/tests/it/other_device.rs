@@ -6,7 +6,7 @@ use cuda_driver::memory::{Extent, PitchedBuffer};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use crate::support::{Bench, gpu, late, new_stream, skip, software};
+use crate::support::{Fixture, gpu, late, new_stream, skip, software};
 
 /// More than one page-locked block holds, so that a pageable copy has several pieces.
 const LARGE: usize = 3 << 20;
@@ -99,11 +99,11 @@ const COPIES: [(&str, Copy); 14] = [
 
 /// Two software devices, and the GPUs if there are several.
 #[track_caller]
-fn benches() -> impl Iterator<Item = Bench> {
+fn fixtures() -> impl Iterator<Item = Fixture> {
     let builders = [Builder::new(), late(1)];
     let software = builders.map(|builder| software(builder.devices(2)));
-    software.into_iter().chain(gpu().filter(|bench| {
-        let has_two = bench.context.driver().devices().unwrap().len() > 1;
+    software.into_iter().chain(gpu().filter(|fixture| {
+        let has_two = fixture.context.driver().devices().unwrap().len() > 1;
         if !has_two {
             skip("it needs two GPUs");
         }
@@ -112,19 +112,19 @@ fn benches() -> impl Iterator<Item = Bench> {
 }
 
 /// The primary context of the last device.
-fn other(bench: &Bench) -> Context {
-    let devices = bench.context.driver().devices().unwrap();
+fn other(fixture: &Fixture) -> Context {
+    let devices = fixture.context.driver().devices().unwrap();
     devices.last().unwrap().primary_context().unwrap()
 }
 
 #[test]
 fn copies_work_while_another_device_is_current() {
-    for bench in benches() {
-        let other = other(&bench);
+    for fixture in fixtures() {
+        let other = other(&fixture);
         let streams = [
-            ("own", bench.stream()),
-            ("legacy", bench.context.legacy_stream()),
-            ("per-thread", bench.context.per_thread_stream()),
+            ("own", fixture.stream()),
+            ("legacy", fixture.context.legacy_stream()),
+            ("per-thread", fixture.context.per_thread_stream()),
         ];
         let _current = other.make_current().unwrap();
         let mut failed = Vec::new();
@@ -133,12 +133,12 @@ fn copies_work_while_another_device_is_current() {
                 match copy(stream) {
                     Ok(words) => {
                         let is_right = !words.is_empty() && words.iter().all(|&word| word == 7);
-                        assert!(is_right, "{}, {kind}: {name}", bench.name);
+                        assert!(is_right, "{}, {kind}: {name}", fixture.name);
                     }
-                    Err(error) => failed.push(format!("{}, {kind}, {name}: {error}", bench.name)),
+                    Err(error) => failed.push(format!("{}, {kind}, {name}: {error}", fixture.name)),
                 }
-                let now = Context::current(bench.context.driver()).unwrap();
-                assert_eq!(now.as_ref(), Some(&other), "{}: {name}", bench.name);
+                let now = Context::current(fixture.context.driver()).unwrap();
+                assert_eq!(now.as_ref(), Some(&other), "{}: {name}", fixture.name);
             }
         }
         assert!(failed.is_empty(), "{}", failed.join("\n"));
@@ -147,11 +147,11 @@ fn copies_work_while_another_device_is_current() {
 
 #[test]
 fn peer_copies_work_while_either_device_is_current() {
-    for bench in benches() {
-        let other = other(&bench);
+    for fixture in fixtures() {
+        let other = other(&fixture);
         let there = new_stream(&other);
-        let (here, source) = (bench.stream(), filled(&there, SMALL, 7).unwrap());
-        for context in [&bench.context, &other] {
+        let (here, source) = (fixture.stream(), filled(&there, SMALL, 7).unwrap());
+        for context in [&fixture.context, &other] {
             let _current = context.make_current().unwrap();
             let mut middle = filled(&here, SMALL, 0).unwrap();
             let mut target = filled(&there, SMALL, 0).unwrap();
@@ -159,7 +159,7 @@ fn peer_copies_work_while_either_device_is_current() {
             view.copy_from_peer(&source.as_slice()).unwrap();
             let mut view = target.as_mut_slice();
             view.copy_from_peer(&middle.as_slice()).unwrap();
-            assert_eq!(target.to_vec().unwrap(), [7; SMALL], "{}", bench.name);
+            assert_eq!(target.to_vec().unwrap(), [7; SMALL], "{}", fixture.name);
         }
     }
 }
@@ -170,15 +170,15 @@ fn peer_copies_work_while_either_device_is_current() {
 fn copies_bind_no_context_without_need() {
     for (devices, is_current, calls) in [(1, false, [0, 0]), (2, false, [1, 0]), (2, true, [1, 1])]
     {
-        let bench = software(Builder::new().devices(devices));
-        let stream = bench.stream();
+        let fixture = software(Builder::new().devices(devices));
+        let stream = fixture.stream();
         let (mut to, from) = (
             filled(&stream, SMALL, 0).unwrap(),
             filled(&stream, SMALL, 7).unwrap(),
         );
-        let other = other(&bench);
+        let other = other(&fixture);
         let current = is_current.then(|| other.make_current().unwrap());
-        let simulator = bench.simulator.as_ref().unwrap();
+        let simulator = fixture.simulator.as_ref().unwrap();
         simulator.reset_calls();
         to.as_mut_slice().copy_from(&from.as_slice()).unwrap();
         let made = simulator.calls();

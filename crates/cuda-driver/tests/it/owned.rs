@@ -17,13 +17,13 @@ fn own(of: &Context) -> Context {
 
 #[test]
 fn a_context_of_our_own_does_all_that_the_primary_one_does() {
-    for bench in everywhere() {
-        let context = own(&bench.context);
-        assert_ne!(context, bench.context);
-        assert_ne!(context.as_raw(), bench.context.as_raw());
-        assert_ne!(context.id().unwrap(), bench.context.id().unwrap());
+    for fixture in everywhere() {
+        let context = own(&fixture.context);
+        assert_ne!(context, fixture.context);
+        assert_ne!(context.as_raw(), fixture.context.as_raw());
+        assert_ne!(context.id().unwrap(), fixture.context.id().unwrap());
         assert!(!context.is_primary() && !context.is_borrowed());
-        assert_eq!(context.device(), bench.context.device());
+        assert_eq!(context.device(), fixture.context.device());
         let kernel = Module::load(&context, &Ptx::new(MIX).unwrap())
             .unwrap()
             .function("mix")
@@ -52,16 +52,16 @@ fn a_context_of_our_own_does_all_that_the_primary_one_does() {
         end.synchronize().unwrap();
         end.elapsed_since(&begin).unwrap();
         let expected: Vec<u32> = words.iter().map(|word| 7 * word).collect();
-        assert_eq!(x.to_vec().unwrap(), expected, "{}", bench.name);
+        assert_eq!(x.to_vec().unwrap(), expected, "{}", fixture.name);
     }
 }
 
 #[test]
 fn objects_of_two_contexts_of_one_device_do_not_mix() {
-    for bench in everywhere() {
-        let context = own(&bench.context);
-        let (here, there) = (new_stream(&bench.context), new_stream(&context));
-        let kernel = bench.kernel(MIX, "mix");
+    for fixture in everywhere() {
+        let context = own(&fixture.context);
+        let (here, there) = (new_stream(&fixture.context), new_stream(&context));
+        let kernel = fixture.kernel(MIX, "mix");
         let of_there = Module::load(&context, &Ptx::new(MIX).unwrap())
             .unwrap()
             .function("mix")
@@ -86,7 +86,7 @@ fn objects_of_two_contexts_of_one_device_do_not_mix() {
             assert!(
                 matches!(error, Error::OtherContext { .. }),
                 "{}: {error}",
-                bench.name
+                fixture.name
             );
         }
         // Contexts may wait for each other's events.
@@ -98,9 +98,9 @@ fn objects_of_two_contexts_of_one_device_do_not_mix() {
 
 #[test]
 fn own_context_is_destroyed_once_with_its_last_object() {
-    let bench = software(Builder::new());
-    let simulator = bench.simulator.as_ref().unwrap();
-    let context = own(&bench.context);
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let context = own(&fixture.context);
     let stream = context.default_stream().unwrap();
     let buffer = DeviceBuffer::from_host(&stream, &[1_u8; 100]).unwrap();
     drop((context, stream));
@@ -113,23 +113,23 @@ fn own_context_is_destroyed_once_with_its_last_object() {
 
 #[test]
 fn close_reports_driver_errors_and_other_users() {
-    for bench in everywhere() {
-        let context = own(&bench.context);
+    for fixture in everywhere() {
+        let context = own(&fixture.context);
         context.default_stream().unwrap();
         context.close().unwrap();
-        let context = own(&bench.context);
+        let context = own(&fixture.context);
         let stream = new_stream(&context);
         let error = context.close().unwrap_err();
         assert!(matches!(error, Error::StillInUse { .. }), "{error}");
         assert!(error.to_string().contains("streams, memory"), "{error}");
         stream.synchronize().unwrap();
-        let Some(simulator) = &bench.simulator else {
+        let Some(simulator) = &fixture.simulator else {
             continue;
         };
         drop(stream);
         assert_eq!(simulator.live().contexts, 1);
         let fails = Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuCtxDestroy_v2");
-        let context = own(&bench.context);
+        let context = own(&fixture.context);
         simulator.add_rule(fails);
         let error = context.close().unwrap_err();
         assert_eq!(error.status(), Some(Status::CUDA_ERROR_UNKNOWN));
@@ -138,15 +138,15 @@ fn close_reports_driver_errors_and_other_users() {
 
 #[test]
 fn creating_a_context_keeps_the_current_one() {
-    let bench = software(Builder::new());
-    let driver = bench.context.driver();
+    let fixture = software(Builder::new());
+    let driver = fixture.context.driver();
     assert_eq!(Context::current(driver).unwrap(), None);
-    let context = own(&bench.context);
+    let context = own(&fixture.context);
     assert_eq!(Context::current(driver).unwrap(), None);
-    let simulator = bench.simulator.as_ref().unwrap();
+    let simulator = fixture.simulator.as_ref().unwrap();
     for call in ["cuCtxCreate_v2", "cuDeviceGetAttribute"] {
         simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function(call));
-        let error = Context::new(bench.context.device(), ContextFlags::empty()).unwrap_err();
+        let error = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap_err();
         assert_eq!(error.status(), Some(Status::CUDA_ERROR_OUT_OF_MEMORY));
         simulator.clear_rules();
     }
@@ -157,8 +157,8 @@ fn creating_a_context_keeps_the_current_one() {
 
 #[test]
 fn flags_are_those_that_a_context_was_made_with() {
-    for bench in everywhere() {
-        let device = bench.context.device();
+    for fixture in everywhere() {
+        let device = fixture.context.device();
         for flags in [
             ContextFlags::SCHED_SPIN,
             ContextFlags::SCHED_YIELD | ContextFlags::LMEM_RESIZE_TO_MAX,
@@ -167,7 +167,7 @@ fn flags_are_those_that_a_context_was_made_with() {
             let context = Context::new(device, flags).unwrap();
             // `MAP_HOST` is always on, and some drivers report it.
             let found = context.flags().unwrap() | ContextFlags::MAP_HOST;
-            assert_eq!(found, flags | ContextFlags::MAP_HOST, "{}", bench.name);
+            assert_eq!(found, flags | ContextFlags::MAP_HOST, "{}", fixture.name);
         }
         let two = ContextFlags::SCHED_SPIN | ContextFlags::SCHED_YIELD;
         let error = Context::new(device, two).unwrap_err();
@@ -177,8 +177,8 @@ fn flags_are_those_that_a_context_was_made_with() {
 
 #[test]
 fn a_call_that_the_driver_lacks_is_named() {
-    let bench = software(Builder::new().version(12000));
-    let context = own(&bench.context);
+    let fixture = software(Builder::new().version(12000));
+    let context = own(&fixture.context);
     context.id().unwrap();
     let error = context.set_flags(ContextFlags::SCHED_SPIN).unwrap_err();
     assert!(error.to_string().contains("cuCtxSetFlags"), "{error}");
@@ -190,8 +190,8 @@ fn a_call_that_the_driver_lacks_is_named() {
 
 #[test]
 fn limits_are_at_least_the_requested_ones() {
-    for bench in everywhere() {
-        let context = own(&bench.context);
+    for fixture in everywhere() {
+        let context = own(&fixture.context);
         for (limit, value) in [
             (Limit::STACK_SIZE, 4096),
             (Limit::PRINTF_FIFO_SIZE, 2 << 20),
@@ -199,7 +199,7 @@ fn limits_are_at_least_the_requested_ones() {
         ] {
             context.set_limit(limit, value).unwrap();
             let found = context.limit(limit).unwrap();
-            assert!(found >= value, "{}: {limit:?} is {found}", bench.name);
+            assert!(found >= value, "{}: {limit:?} is {found}", fixture.name);
         }
         let error = context.limit(Limit(1000)).unwrap_err();
         let status = error.status().unwrap();
@@ -209,15 +209,15 @@ fn limits_are_at_least_the_requested_ones() {
         ];
         assert!(expected.contains(&status), "{error}");
         // The other context has its own limit.
-        let of_primary = bench.context.limit(Limit::STACK_SIZE).unwrap();
-        assert!(of_primary < 4096, "{}: {of_primary}", bench.name);
+        let of_primary = fixture.context.limit(Limit::STACK_SIZE).unwrap();
+        assert!(of_primary < 4096, "{}: {of_primary}", fixture.name);
     }
 }
 
 #[test]
 fn the_preference_for_the_cache_is_kept() {
-    for bench in everywhere() {
-        let context = own(&bench.context);
+    for fixture in everywhere() {
+        let context = own(&fixture.context);
         assert_eq!(context.cache_config().unwrap(), CacheConfig::NONE);
         for config in [CacheConfig::SHARED, CacheConfig::L1, CacheConfig::EQUAL] {
             context.set_cache_config(config).unwrap();
@@ -232,8 +232,8 @@ fn the_preference_for_the_cache_is_kept() {
 
 #[test]
 fn primary_context_is_active_while_held_and_keeps_flags() {
-    let bench = software(Builder::new().devices(2));
-    let device = bench.context.driver().device(1).unwrap();
+    let fixture = software(Builder::new().devices(2));
+    let device = fixture.context.driver().device(1).unwrap();
     assert!(!device.primary_context_state().unwrap().is_active);
     let flags = ContextFlags::SCHED_BLOCKING_SYNC;
     device.set_primary_context_flags(flags).unwrap();
@@ -247,33 +247,33 @@ fn primary_context_is_active_while_held_and_keeps_flags() {
 
 #[test]
 fn a_reset_destroys_what_is_in_the_primary_context() {
-    let bench = software(Builder::new());
-    let simulator = bench.simulator.as_ref().unwrap();
-    let stream = bench.stream();
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let stream = fixture.stream();
     std::mem::forget(DeviceBuffer::from_host(&stream, &[1_u8; 100]).unwrap());
     std::mem::forget(stream);
     assert_eq!(simulator.live().streams, 1);
     // SAFETY: the context is no longer in use.
-    unsafe { bench.context.device().reset_primary_context() }.unwrap();
+    unsafe { fixture.context.device().reset_primary_context() }.unwrap();
     assert_eq!(simulator.live().streams, 0);
-    std::mem::forget(bench.context);
+    std::mem::forget(fixture.context);
 }
 
 #[test]
 fn the_last_handle_waits_for_the_work_of_its_context() {
     for seed in 0..4 {
-        let bench = software(late(seed).devices(2));
-        let simulator = bench.simulator.as_ref().unwrap();
-        let device = bench.context.driver().device(1).unwrap();
+        let fixture = software(late(seed).devices(2));
+        let simulator = fixture.simulator.as_ref().unwrap();
+        let device = fixture.context.driver().device(1).unwrap();
         for is_own in [true, false] {
             let context = if is_own {
-                own(&bench.context)
+                own(&fixture.context)
             } else {
                 device.primary_context().unwrap()
             };
-            let owner = bench.stream();
+            let owner = fixture.stream();
             let source = DeviceBuffer::from_host(&owner, &[1_u32; 100]).unwrap();
-            bench.context.synchronize().unwrap();
+            fixture.context.synchronize().unwrap();
             let mut target = DeviceBuffer::<u32>::zeroed(&new_stream(&context), 100).unwrap();
             target
                 .as_mut_slice()

@@ -78,9 +78,9 @@ fn words(out: &DeviceBuffer<u32>) -> [u32; 8] {
 
 #[test]
 fn padding_reaches_the_kernel_as_zeros() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let padded = bench.kernel(PADDED, "padded");
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let padded = fixture.kernel(PADDED, "padded");
         let mut out = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
         let want = words(&out);
         Item::with_dirty_padding(&out, |item| {
@@ -94,29 +94,29 @@ fn padding_reaches_the_kernel_as_zeros() {
         let args = Using::new((item,), (&mut out,));
         // SAFETY: the kernel writes 8 words to `out`.
         unsafe { stream.launch(&padded, LaunchConfig::new(1, 1), args) }.unwrap();
-        assert_eq!(out.to_vec().unwrap(), want, "{}", bench.name);
+        assert_eq!(out.to_vec().unwrap(), want, "{}", fixture.name);
     }
 }
 
 #[test]
 fn a_typed_kernel_takes_a_struct_with_padding() {
-    for bench in [software(late(1))].into_iter().chain(gpu()) {
-        let stream = bench.stream();
-        let padded: Kernel<(Item,)> = bench.kernel(PADDED, "padded").typed().unwrap();
+    for fixture in [software(late(1))].into_iter().chain(gpu()) {
+        let stream = fixture.stream();
+        let padded: Kernel<(Item,)> = fixture.kernel(PADDED, "padded").typed().unwrap();
         let mut out = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
         let want = words(&out);
         let item = Item::with_dirty_padding(&out, |item| *item);
         let args = Using::new((item,), (&mut out,));
         // SAFETY: the kernel writes 8 words to `out`.
         unsafe { padded.launch(&stream, LaunchConfig::new(1, 1), args) }.unwrap();
-        assert_eq!(out.to_vec().unwrap(), want, "{}", bench.name);
+        assert_eq!(out.to_vec().unwrap(), want, "{}", fixture.name);
         // A list of arguments takes it as well.
         let mut args = ArgList::new();
         args.push(item).uses(&mut out);
         // SAFETY: as above.
         unsafe { stream.launch(padded.function(), LaunchConfig::new(1, 1), &args) }.unwrap();
         drop(args);
-        assert_eq!(out.to_vec().unwrap(), want, "{}", bench.name);
+        assert_eq!(out.to_vec().unwrap(), want, "{}", fixture.name);
     }
 }
 
@@ -132,8 +132,8 @@ fn tuple_structs_keep_their_alignment() {
 
 #[test]
 fn device_pointers_are_addresses_with_a_type() {
-    let bench = software(late(1));
-    let stream = bench.stream();
+    let fixture = software(late(1));
+    let stream = fixture.stream();
     let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
     let whole: DevicePtr<u32> = buffer.device_ptr();
     assert_eq!(whole.as_raw(), buffer.as_raw());

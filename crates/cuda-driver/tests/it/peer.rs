@@ -45,13 +45,13 @@ fn second(one: &Context) -> Vec<Context> {
 /// the number of software drivers per process is limited.
 #[track_caller]
 fn pairs(seeds: u64) -> impl Iterator<Item = Pair> {
-    let benches = (0..seeds).map(|seed| software(late(seed).devices(2)));
-    benches.chain(gpu()).flat_map(|bench| {
-        second(&bench.context).into_iter().map(move |two| Pair {
-            name: format!("{}: {two:?}", bench.name),
-            one: bench.context.clone(),
+    let fixtures = (0..seeds).map(|seed| software(late(seed).devices(2)));
+    fixtures.chain(gpu()).flat_map(|fixture| {
+        second(&fixture.context).into_iter().map(move |two| Pair {
+            name: format!("{}: {two:?}", fixture.name),
+            one: fixture.context.clone(),
             two,
-            simulator: bench.simulator.clone(),
+            simulator: fixture.simulator.clone(),
         })
     })
 }
@@ -242,12 +242,12 @@ fn random_programs_over_two_contexts_do_what_they_do_in_turn() {
 
 #[test]
 fn peer_access_can_be_queried_and_switched() {
-    for bench in [software(Builder::new().devices(2))]
+    for fixture in [software(Builder::new().devices(2))]
         .into_iter()
         .chain(gpu())
     {
-        let driver = bench.context.driver();
-        let one = bench.context.device();
+        let driver = fixture.context.driver();
+        let one = fixture.context.device();
         assert!(!one.can_access_peer(one).unwrap());
         assert!(
             one.peer_attribute(one, PeerAttribute::ACCESS_SUPPORTED)
@@ -263,10 +263,10 @@ fn peer_access_can_be_queried_and_switched() {
         if attributes.has_access {
             let peer = Context::new(&two, ContextFlags::empty()).unwrap();
             for _ in 0..2 {
-                bench.context.enable_peer_access(&peer).unwrap();
+                fixture.context.enable_peer_access(&peer).unwrap();
             }
             for _ in 0..2 {
-                bench.context.disable_peer_access(&peer).unwrap();
+                fixture.context.disable_peer_access(&peer).unwrap();
             }
         }
     }
@@ -274,13 +274,13 @@ fn peer_access_can_be_queried_and_switched() {
 
 #[test]
 fn peers_of_another_driver_are_refused_without_a_call() {
-    let benches = [(); 2].map(|()| software(Builder::new().devices(2)));
-    let [one, two] = &benches;
+    let fixtures = [(); 2].map(|()| software(Builder::new().devices(2)));
+    let [one, two] = &fixtures;
     let (here, there) = (one.stream(), two.stream());
     let source = DeviceBuffer::from_host(&there, &[1_u8, 2]).unwrap();
     let mut target = DeviceBuffer::from_host(&here, &[7_u8, 7]).unwrap();
-    for bench in &benches {
-        bench.simulator.as_ref().unwrap().reset_calls();
+    for fixture in &fixtures {
+        fixture.simulator.as_ref().unwrap().reset_calls();
     }
     let results = [
         target.as_mut_slice().copy_from_peer(&source.as_slice()),
@@ -299,8 +299,8 @@ fn peers_of_another_driver_are_refused_without_a_call() {
         let error = result.unwrap_err();
         assert!(matches!(error, Error::OtherContext { .. }), "{error}");
     }
-    for bench in &benches {
-        let calls = bench.simulator.as_ref().unwrap().calls();
+    for fixture in &fixtures {
+        let calls = fixture.simulator.as_ref().unwrap().calls();
         assert!(calls.is_empty(), "{calls:?}");
     }
     assert_eq!(target.to_vec().unwrap(), [7, 7]);
@@ -308,9 +308,9 @@ fn peers_of_another_driver_are_refused_without_a_call() {
 
 #[test]
 fn peer_copies_need_equal_lengths() {
-    let bench = software(Builder::new().devices(2));
-    let two = second(&bench.context).pop().unwrap();
-    let source = DeviceBuffer::from_host(&bench.stream(), &[1_u8, 2, 3]).unwrap();
+    let fixture = software(Builder::new().devices(2));
+    let two = second(&fixture.context).pop().unwrap();
+    let source = DeviceBuffer::from_host(&fixture.stream(), &[1_u8, 2, 3]).unwrap();
     let mut target = DeviceBuffer::from_host(&new_stream(&two), &[7_u8, 7]).unwrap();
     let error = target
         .as_mut_slice()
@@ -324,7 +324,7 @@ fn peer_copies_need_equal_lengths() {
         }
     );
     // An empty copy succeeds without a driver call.
-    let empty = DeviceBuffer::<u8>::zeroed(&bench.stream(), 0).unwrap();
+    let empty = DeviceBuffer::<u8>::zeroed(&fixture.stream(), 0).unwrap();
     target
         .slice_mut(2..)
         .unwrap()

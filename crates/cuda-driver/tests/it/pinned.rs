@@ -6,27 +6,27 @@ use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{Bench, COPY, everywhere, software};
+use crate::support::{COPY, Fixture, everywhere, software};
 
-fn live_host_bytes(bench: &Bench) -> u64 {
-    bench.simulator.as_ref().unwrap().live().host_bytes
+fn live_host_bytes(fixture: &Fixture) -> u64 {
+    fixture.simulator.as_ref().unwrap().live().host_bytes
 }
 
 #[test]
 fn pinned_memory_is_a_slice() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         let mut zeros =
-            PinnedBuffer::<u32>::zeroed(&bench.context, 5, PinnedFlags::empty()).unwrap();
+            PinnedBuffer::<u32>::zeroed(&fixture.context, 5, PinnedFlags::empty()).unwrap();
         assert_eq!(*zeros, [0; 5]);
         zeros[3] = 7;
         assert_eq!(*zeros, [0, 0, 0, 7, 0]);
         let source: Vec<u64> = (0..1000).map(|i| i * i).collect();
         let flags = PinnedFlags::PORTABLE | PinnedFlags::DEVICE_MAP;
-        let copy = PinnedBuffer::from_host(&bench.context, &source, flags).unwrap();
+        let copy = PinnedBuffer::from_host(&fixture.context, &source, flags).unwrap();
         assert_eq!(*copy, *source);
         assert!(copy.flags().unwrap().contains(PinnedFlags::DEVICE_MAP));
         // Dropping it requires no current context and may happen on another thread.
-        let context = bench.context.clone();
+        let context = fixture.context.clone();
         thread::spawn(move || {
             assert_eq!(copy[999], 998_001);
             copy.close().unwrap();
@@ -34,22 +34,25 @@ fn pinned_memory_is_a_slice() {
         })
         .join()
         .unwrap();
-        if bench.simulator.is_some() {
-            assert_eq!(live_host_bytes(&bench), 0);
+        if fixture.simulator.is_some() {
+            assert_eq!(live_host_bytes(&fixture), 0);
         }
     }
 }
 
 #[test]
 fn kernels_reach_host_memory_at_its_device_address() {
-    for bench in everywhere() {
-        let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
+    for fixture in everywhere() {
+        let (stream, copy) = (fixture.stream(), fixture.kernel(COPY, "copy"));
         let source: Vec<u32> = (0..256).map(|i| i * 3 + 1).collect();
         let input =
-            PinnedBuffer::from_host(&bench.context, &source, PinnedFlags::DEVICE_MAP).unwrap();
-        let output =
-            RegisteredBuffer::from_vec(&bench.context, vec![0_u32; 256], RegisterFlags::DEVICE_MAP)
-                .unwrap();
+            PinnedBuffer::from_host(&fixture.context, &source, PinnedFlags::DEVICE_MAP).unwrap();
+        let output = RegisteredBuffer::from_vec(
+            &fixture.context,
+            vec![0_u32; 256],
+            RegisterFlags::DEVICE_MAP,
+        )
+        .unwrap();
         let addresses = (
             input.device_address().unwrap(),
             output.device_address().unwrap(),
@@ -65,25 +68,25 @@ fn kernels_reach_host_memory_at_its_device_address() {
         }
         .unwrap();
         stream.synchronize().unwrap();
-        assert_eq!(output.into_vec().unwrap(), source, "{}", bench.name);
+        assert_eq!(output.into_vec().unwrap(), source, "{}", fixture.name);
     }
 }
 
 #[test]
 fn a_registered_vec_comes_back_as_it_is() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         let mut vec = Vec::with_capacity(5000);
         vec.extend(0..4000_u16);
         let address = vec.as_ptr();
         let mut registered =
-            RegisteredBuffer::from_vec(&bench.context, vec, RegisterFlags::PORTABLE).unwrap();
+            RegisteredBuffer::from_vec(&fixture.context, vec, RegisterFlags::PORTABLE).unwrap();
         assert_eq!((registered.len(), registered.as_ptr()), (4000, address));
         registered[1] = 77;
         let vec = registered.into_vec().unwrap();
         assert_eq!((vec.as_ptr(), vec.capacity()), (address, 5000));
         assert_eq!((vec[0], vec[1], vec[3999]), (0, 77, 3999));
-        drop(RegisteredBuffer::from_vec(&bench.context, vec, RegisterFlags::empty()).unwrap());
-        if let Some(simulator) = &bench.simulator {
+        drop(RegisteredBuffer::from_vec(&fixture.context, vec, RegisterFlags::empty()).unwrap());
+        if let Some(simulator) = &fixture.simulator {
             let calls = simulator.calls();
             assert_eq!(calls["cuMemHostRegister_v2"], 2);
             assert_eq!(calls["cuMemHostUnregister"], 2);
@@ -93,9 +96,9 @@ fn a_registered_vec_comes_back_as_it_is() {
 
 #[test]
 fn a_vec_that_cannot_be_registered_comes_back_too() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         let vec = vec![1_u8, 2, 3];
-        let error = RegisteredBuffer::from_vec(&bench.context, vec, RegisterFlags::IO_MEMORY)
+        let error = RegisteredBuffer::from_vec(&fixture.context, vec, RegisterFlags::IO_MEMORY)
             .err()
             .unwrap();
         assert!(
@@ -106,12 +109,12 @@ fn a_vec_that_cannot_be_registered_comes_back_too() {
         assert_eq!(vec, [1, 2, 3]);
         let address = vec.as_ptr();
         let first =
-            RegisteredBuffer::from_vec(&bench.context, vec, RegisterFlags::empty()).unwrap();
+            RegisteredBuffer::from_vec(&fixture.context, vec, RegisterFlags::empty()).unwrap();
         // SAFETY: the three bytes must not be registered yet. They are, so the call fails without
         // effect.
         let again = unsafe {
             RegisteredBuffer::from_raw_parts(
-                &bench.context,
+                &fixture.context,
                 address.cast_mut(),
                 3,
                 RegisterFlags::empty(),
@@ -127,14 +130,14 @@ fn a_vec_that_cannot_be_registered_comes_back_too() {
 
 #[test]
 fn memory_that_cannot_be_unregistered_is_leaked() {
-    let bench = software(Builder::new());
+    let fixture = software(Builder::new());
     let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuMemHostUnregister");
-    bench.simulator.as_ref().unwrap().add_rule(rule);
+    fixture.simulator.as_ref().unwrap().add_rule(rule);
     let of = |byte: u8| {
         let vec = vec![byte; 100];
         let address = vec.as_ptr();
         let registered =
-            RegisteredBuffer::from_vec(&bench.context, vec, RegisterFlags::empty()).unwrap();
+            RegisteredBuffer::from_vec(&fixture.context, vec, RegisterFlags::empty()).unwrap();
         (registered, address)
     };
     let ((dropped, first), (closed, second)) = (of(1), of(2));
@@ -154,11 +157,11 @@ fn memory_that_cannot_be_unregistered_is_leaked() {
 
 #[test]
 fn pinned_memory_of_no_bytes_calls_nothing() {
-    for bench in everywhere() {
-        if let Some(simulator) = &bench.simulator {
+    for fixture in everywhere() {
+        if let Some(simulator) = &fixture.simulator {
             simulator.reset_calls();
         }
-        let context = &bench.context;
+        let context = &fixture.context;
         let empty = PinnedBuffer::<u64>::zeroed(context, 0, PinnedFlags::empty()).unwrap();
         assert_eq!((&*empty, empty.device_address().unwrap()), (&[][..], 0));
         assert!(empty.flags().unwrap().is_empty());
@@ -167,7 +170,7 @@ fn pinned_memory_of_no_bytes_calls_nothing() {
             RegisteredBuffer::<u64>::from_vec(context, Vec::new(), RegisterFlags::empty()).unwrap();
         assert_eq!(none.device_address().unwrap(), 0);
         assert!(none.into_vec().unwrap().is_empty());
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             assert!(simulator.calls().is_empty(), "{:?}", simulator.calls());
         }
     }
@@ -175,9 +178,9 @@ fn pinned_memory_of_no_bytes_calls_nothing() {
 
 #[test]
 fn pinned_memory_that_there_is_not_is_an_error_with_the_bytes() {
-    let bench = software(Builder::new().host_memory(1 << 20));
+    let fixture = software(Builder::new().host_memory(1 << 20));
     let error =
-        PinnedBuffer::<u16>::zeroed(&bench.context, 1 << 20, PinnedFlags::empty()).unwrap_err();
+        PinnedBuffer::<u16>::zeroed(&fixture.context, 1 << 20, PinnedFlags::empty()).unwrap_err();
     assert!(
         matches!(
             error,
@@ -188,7 +191,7 @@ fn pinned_memory_that_there_is_not_is_an_error_with_the_bytes() {
         ),
         "{error}"
     );
-    let error = PinnedBuffer::<u16>::zeroed(&bench.context, usize::MAX, PinnedFlags::empty());
+    let error = PinnedBuffer::<u16>::zeroed(&fixture.context, usize::MAX, PinnedFlags::empty());
     assert!(matches!(error, Err(Error::SizeOverflow { size: 2, .. })));
-    assert_eq!(live_host_bytes(&bench), 0);
+    assert_eq!(live_host_bytes(&fixture), 0);
 }

@@ -7,7 +7,7 @@ use cuda_driver::memory::{Extent, PitchedBuffer};
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{Bench, COPY, everywhere, late, software};
+use crate::support::{COPY, Fixture, everywhere, late, software};
 
 fn counted(extent: Extent) -> Vec<u32> {
     (0..extent.width * extent.height * extent.depth)
@@ -54,8 +54,8 @@ const EXTENTS: [(usize, usize, usize); 7] = [
 
 #[test]
 fn rows_come_back_as_they_went() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         for extent in EXTENTS.map(Extent::from) {
             let source = counted(extent);
             let buffer = PitchedBuffer::from_host(&stream, extent, &source).unwrap();
@@ -64,7 +64,7 @@ fn rows_come_back_as_they_went() {
             assert!(
                 buffer.to_vec().unwrap() == source,
                 "{extent} on {}",
-                bench.name
+                fixture.name
             );
             let zeros = PitchedBuffer::<u32>::zeroed(&stream, extent).unwrap();
             assert!(zeros.to_vec().unwrap().iter().all(|&element| element == 0));
@@ -83,8 +83,8 @@ fn random_box(random: &mut fastrand::Rng, extent: Extent) -> [Range<usize>; 3] {
 
 #[test]
 fn random_boxes_are_those_of_a_vec() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut random = fastrand::Rng::with_seed(11);
         for extent in [(61, 43, 1), (300, 70, 9), (17, 5, 230)].map(Extent::from) {
             let mut model = counted(extent);
@@ -105,9 +105,12 @@ fn random_boxes_are_those_of_a_vec() {
                         assert!(view.to_vec().unwrap() == cut(&model, extent, &part));
                     }
                     2 => {
-                        let mut pinned =
-                            PinnedBuffer::<u32>::zeroed(&bench.context, len, PinnedFlags::empty())
-                                .unwrap();
+                        let mut pinned = PinnedBuffer::<u32>::zeroed(
+                            &fixture.context,
+                            len,
+                            PinnedFlags::empty(),
+                        )
+                        .unwrap();
                         let view = buffer.region(x, y, z).unwrap();
                         view.copy_to_pinned(&mut pinned).unwrap();
                         assert!(*pinned == cut(&model, extent, &part));
@@ -116,7 +119,7 @@ fn random_boxes_are_those_of_a_vec() {
                         let source: Vec<u32> = (0..len).map(|_| random.u32(..)).collect();
                         let flags = RegisterFlags::empty();
                         let pinned =
-                            RegisteredBuffer::from_vec(&bench.context, source, flags).unwrap();
+                            RegisteredBuffer::from_vec(&fixture.context, source, flags).unwrap();
                         let mut view = buffer.region_mut(x, y, z).unwrap();
                         view.copy_from_pinned(&pinned).unwrap();
                         paste(&mut model, extent, &part, &pinned);
@@ -139,8 +142,8 @@ fn random_boxes_are_those_of_a_vec() {
 
 #[test]
 fn linear_memory_is_copied_as_rows() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let extent = Extent::from((40, 30));
         let source = counted(extent);
         let mut linear = DeviceBuffer::from_host(&stream, &source).unwrap();
@@ -163,15 +166,15 @@ fn linear_memory_is_copied_as_rows() {
         let mut model = source.clone();
         let moved = cut(&source, extent, &part);
         paste(&mut model, extent, &[20..37, 0..20, 0..1], &moved);
-        assert!(linear.to_vec().unwrap() == model, "{}", bench.name);
+        assert!(linear.to_vec().unwrap() == model, "{}", fixture.name);
     }
 }
 
 #[test]
 fn kernels_find_rows_at_the_pitch() {
-    for bench in everywhere() {
-        let (stream, copy) = (bench.stream(), bench.kernel(COPY, "copy"));
-        let other = bench.stream();
+    for fixture in everywhere() {
+        let (stream, copy) = (fixture.stream(), fixture.kernel(COPY, "copy"));
+        let other = fixture.stream();
         let source = counted(Extent::from((100, 3)));
         let input = PitchedBuffer::from_host(&stream, (100, 3), &source).unwrap();
         let words = input.pitch() / 4;
@@ -188,14 +191,14 @@ fn kernels_find_rows_at_the_pitch() {
         }
         .unwrap();
         let output = output.to_vec().unwrap();
-        assert_eq!(output[..100], source[100..200], "{}", bench.name);
+        assert_eq!(output[..100], source[100..200], "{}", fixture.name);
     }
 }
 
 #[test]
 fn boxes_out_of_bounds_and_other_extents_are_errors() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut buffer = PitchedBuffer::<u32>::zeroed(&stream, (6, 4, 2)).unwrap();
         let text = |region: Result<_, Error>| region.map(|_| ()).unwrap_err().to_string();
         assert_eq!(
@@ -232,9 +235,9 @@ fn boxes_out_of_bounds_and_other_extents_are_errors() {
 
 #[test]
 fn a_box_of_no_elements_is_fine_and_calls_nothing() {
-    let bench = software(Builder::new());
-    let stream = bench.stream();
-    let simulator = bench.simulator.as_ref().unwrap();
+    let fixture = software(Builder::new());
+    let stream = fixture.stream();
+    let simulator = fixture.simulator.as_ref().unwrap();
     simulator.reset_calls();
     for extent in [(0, 5, 5), (5, 0, 5), (5, 5, 0)] {
         let mut empty = PitchedBuffer::<u64>::from_host(&stream, extent, &[]).unwrap();
@@ -251,8 +254,8 @@ fn a_box_of_no_elements_is_fine_and_calls_nothing() {
 
 #[test]
 fn a_box_of_no_elements_has_regions_however_far_it_reaches() {
-    let bench = software(Builder::new());
-    let stream = bench.stream();
+    let fixture = software(Builder::new());
+    let stream = fixture.stream();
     for (width, height, depth) in [(4, 0, 5), (usize::MAX / 32, 0, 1), (1, usize::MAX / 32, 0)] {
         let extent = (width, height, depth);
         let empty = PitchedBuffer::<u64>::zeroed(&stream, extent).unwrap();
@@ -270,9 +273,9 @@ fn a_box_of_no_elements_has_regions_however_far_it_reaches() {
 fn failing_row_copies_lose_at_most_one_block() {
     for function in ["cuMemAllocPitch", "cuMemcpy2DAsync", "cuMemcpy3DAsync"] {
         for extent in [(10, 10, 3), (600, 500, 4)] {
-            let bench = software(late(4));
-            let simulator = bench.simulator.clone().unwrap();
-            let stream = bench.stream();
+            let fixture = software(late(4));
+            let simulator = fixture.simulator.clone().unwrap();
+            let stream = fixture.stream();
             let source = counted(Extent::from(extent));
             simulator.add_rule(
                 Rule::new(Status::CUDA_ERROR_UNKNOWN)
@@ -292,14 +295,14 @@ fn failing_row_copies_lose_at_most_one_block() {
             simulator.clear_rules();
             let buffer = PitchedBuffer::from_host(&stream, extent, &source).unwrap();
             assert!(buffer.to_vec().unwrap() == source);
-            drop((buffer, stream, bench));
+            drop((buffer, stream, fixture));
             let live = simulator.live();
             assert_eq!((live.allocations, live.streams), (0, 0));
             assert!(live.host_bytes <= 512 << 10, "{live:?}");
         }
     }
-    let bench = software(Builder::new().memory(2 << 20));
-    let error = PitchedBuffer::<u32>::zeroed(&bench.stream(), (1000, 1000)).unwrap_err();
+    let fixture = software(Builder::new().memory(2 << 20));
+    let error = PitchedBuffer::<u32>::zeroed(&fixture.stream(), (1000, 1000)).unwrap_err();
     assert!(
         matches!(
             error,
@@ -314,11 +317,11 @@ fn failing_row_copies_lose_at_most_one_block() {
 
 /// Fills a box of a 3-D buffer and compares all elements with a fill on the host.
 fn fill_a_box<T: DeviceRepr + PartialEq + std::fmt::Debug>(
-    bench: &Bench,
+    fixture: &Fixture,
     extent: (usize, usize, usize),
     value: T,
 ) {
-    let (owner, other) = (bench.stream(), bench.stream());
+    let (owner, other) = (fixture.stream(), fixture.stream());
     let (width, height, depth) = extent;
     let mut buffer = PitchedBuffer::<T>::zeroed(&owner, extent).unwrap();
     let mut want = vec![T::zeroed(); width * height * depth];
@@ -335,7 +338,7 @@ fn fill_a_box<T: DeviceRepr + PartialEq + std::fmt::Debug>(
             want[row + x.start..row + x.end].fill(value);
         }
     }
-    let what = format!("{}: {extent:?} of {value:?}", bench.name);
+    let what = format!("{}: {extent:?} of {value:?}", fixture.name);
     assert_eq!(buffer.to_vec().unwrap(), want, "{what}");
     buffer.fill(value).unwrap();
     assert_eq!(buffer.to_vec().unwrap(), vec![value; want.len()], "{what}");
@@ -349,18 +352,18 @@ fn fill_a_box<T: DeviceRepr + PartialEq + std::fmt::Debug>(
 
 #[test]
 fn fills_cover_the_box_and_nothing_else() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         for extent in [(1, 1, 1), (7, 1, 1), (7, 5, 1), (5, 8, 3), (64, 3, 4)] {
-            fill_a_box(&bench, extent, 0xA5_u8);
-            fill_a_box(&bench, extent, 0x1234_u16);
-            fill_a_box(&bench, extent, 0x1234_5678_u32);
+            fill_a_box(&fixture, extent, 0xA5_u8);
+            fill_a_box(&fixture, extent, 0x1234_u16);
+            fill_a_box(&fixture, extent, 0x1234_5678_u32);
             // The bytes of these do not repeat every 1, 2 or 4 bytes.
-            fill_a_box(&bench, extent, 0x1234_5678_9ABC_DEF0_u64);
-            fill_a_box(&bench, extent, [1_u8, 2, 3]);
-            fill_a_box(&bench, extent, [0x1111_u16, 0x2222, 0x3333]);
+            fill_a_box(&fixture, extent, 0x1234_5678_9ABC_DEF0_u64);
+            fill_a_box(&fixture, extent, [1_u8, 2, 3]);
+            fill_a_box(&fixture, extent, [0x1111_u16, 0x2222, 0x3333]);
         }
         // Rows of a linear buffer.
-        let stream = bench.stream();
+        let stream = fixture.stream();
         let mut linear = DeviceBuffer::<[u8; 3]>::zeroed(&stream, 12).unwrap();
         let rows = linear.as_mut_slice().into_rows(4).unwrap();
         rows.into_region(1..3, 1.., ..)
@@ -374,17 +377,17 @@ fn fills_cover_the_box_and_nothing_else() {
             } else {
                 [0; 3]
             };
-            assert_eq!(element, want, "{}: {index}", bench.name);
+            assert_eq!(element, want, "{}: {index}", fixture.name);
         }
     }
 }
 
 #[test]
 fn fills_of_no_elements_call_nothing() {
-    let bench = software(Builder::new());
-    let stream = bench.stream();
+    let fixture = software(Builder::new());
+    let stream = fixture.stream();
     let mut buffer = PitchedBuffer::<u64>::zeroed(&stream, (0, 5)).unwrap();
-    let simulator = bench.simulator.as_ref().unwrap();
+    let simulator = fixture.simulator.as_ref().unwrap();
     simulator.reset_calls();
     buffer.fill(9).unwrap();
     assert_eq!(simulator.calls().values().sum::<u64>(), 0);

@@ -5,7 +5,7 @@ use cuda_driver::launch::{ParamType, PreparedKernel};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use crate::support::{Bench, MIX, everywhere, software};
+use crate::support::{Fixture, MIX, everywhere, software};
 
 const N: u32 = 100;
 
@@ -18,19 +18,19 @@ fn signature() -> [ParamType; 3] {
     ]
 }
 
-fn prepared(bench: &Bench) -> PreparedKernel {
-    bench.kernel(MIX, "mix").prepare(&signature()).unwrap()
+fn prepared(fixture: &Fixture) -> PreparedKernel {
+    fixture.kernel(MIX, "mix").prepare(&signature()).unwrap()
 }
 
 #[test]
 fn one_list_of_arguments_is_launched_many_times() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let mix = prepared(&bench);
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let mix = prepared(&fixture);
         assert_eq!(mix.signature(), signature());
         assert_eq!(mix.function().name(), "mix");
         let mut x = DeviceBuffer::filled(&stream, N as usize, 1_u32).unwrap();
-        let y = DeviceBuffer::filled(&bench.stream(), N as usize, 5_u32).unwrap();
+        let y = DeviceBuffer::filled(&fixture.stream(), N as usize, 5_u32).unwrap();
         let config = LaunchConfig::for_num_elems(N).unwrap();
         let mut args = mix.args();
         args.push(&mut x).unwrap().push(&y).unwrap();
@@ -40,22 +40,22 @@ fn one_list_of_arguments_is_launched_many_times() {
             unsafe { mix.launch(&stream, config, &args) }.unwrap();
         }
         // The same list in a graph.
-        let graph = Graph::capture(&bench.context, |scope| {
+        let graph = Graph::capture(&fixture.context, |scope| {
             // SAFETY: as above.
             unsafe { mix.launch(scope, config, &args) }.map(drop)
         });
         drop(args);
-        assert_eq!(x.to_vec().unwrap(), [19; N as usize], "{}", bench.name);
+        assert_eq!(x.to_vec().unwrap(), [19; N as usize], "{}", fixture.name);
         let exec = graph.unwrap().instantiate().unwrap();
         exec.launch(&stream).unwrap();
-        assert_eq!(x.to_vec().unwrap(), [43; N as usize], "{}", bench.name);
+        assert_eq!(x.to_vec().unwrap(), [43; N as usize], "{}", fixture.name);
     }
 }
 
 #[test]
 fn a_signature_is_compared_with_the_kernel() {
-    let bench = software(Builder::new());
-    let mix = bench.kernel(MIX, "mix");
+    let fixture = software(Builder::new());
+    let mix = fixture.kernel(MIX, "mix");
     for wrong in [
         vec![ParamType::writes::<u32>(), ParamType::reads::<u32>()],
         vec![
@@ -72,9 +72,9 @@ fn a_signature_is_compared_with_the_kernel() {
 
 #[test]
 fn arguments_are_compared_with_the_signature() {
-    let bench = software(Builder::new());
-    let stream = bench.stream();
-    let mix = prepared(&bench);
+    let fixture = software(Builder::new());
+    let stream = fixture.stream();
+    let mix = prepared(&fixture);
     let text = |error: Error| error.to_string();
     let mut x = DeviceBuffer::<u32>::zeroed(&stream, N as usize).unwrap();
     let y = DeviceBuffer::<u32>::zeroed(&stream, N as usize).unwrap();
@@ -107,6 +107,6 @@ fn arguments_are_compared_with_the_signature() {
         "kernel mix takes 3 arguments, but the launch passes 4"
     );
     // SAFETY: the launch is refused.
-    let foreign = unsafe { prepared(&bench).launch(&stream, config, &args) }.unwrap_err();
+    let foreign = unsafe { prepared(&fixture).launch(&stream, config, &args) }.unwrap_err();
     assert!(matches!(foreign, Error::Unsupported { .. }), "{foreign}");
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use cuda_sim::{Builder, Schedule};
 
-use crate::support::{Bench, gpu, software};
+use crate::support::{Fixture, gpu, software};
 
 /// The device of a child process: `eager`, `late` or `gpu`.
 const WHERE: &str = "CUDA_DRIVER_TEST_LOSE";
@@ -40,7 +40,7 @@ pub(crate) fn in_processes(child: &str) {
 
 /// Returns the device of this child process, configured by `builder` if it is a software device;
 /// `None` in a process that is not a child.
-pub(crate) fn child_of(builder: Builder) -> Option<Bench> {
+pub(crate) fn child_of(builder: Builder) -> Option<Fixture> {
     match env::var(WHERE).ok()?.as_str() {
         "eager" => Some(software(builder)),
         "late" => Some(software(builder.schedule(Schedule::Late { seed: 3 }))),

@@ -46,19 +46,19 @@ fn expected(y: u32) -> u32 {
 
 #[test]
 fn one_function_runs_at_once_and_is_captured() {
-    for bench in everywhere() {
-        let stream = bench.stream();
-        let mix: Mix = bench.kernel(MIX, "mix").typed().unwrap();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let mix: Mix = fixture.kernel(MIX, "mix").typed().unwrap();
         let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 3));
         let calls = Arc::new(AtomicU32::new(0));
         all_calls(&stream, &mix, (&mut x, &mut y), &calls).unwrap();
         let all = |value| vec![value; N as usize];
-        assert_eq!(y.to_vec().unwrap(), all(expected(3)), "{}", bench.name);
+        assert_eq!(y.to_vec().unwrap(), all(expected(3)), "{}", fixture.name);
         stream.synchronize().unwrap();
         assert_eq!(calls.load(Ordering::Relaxed), 1);
 
         let mut words = filled(&stream, N, 4);
-        let graph = Graph::capture(&bench.context, |scope| {
+        let graph = Graph::capture(&fixture.context, |scope| {
             all_calls(scope, &mix, (&mut x, &mut words), &calls)
         });
         let graph = graph.unwrap();
@@ -68,7 +68,7 @@ fn one_function_runs_at_once_and_is_captured() {
         let once = expected(4);
         for expected in [once, expected(once)] {
             exec.launch(&stream).unwrap();
-            assert_eq!(words.to_vec().unwrap(), all(expected), "{}", bench.name);
+            assert_eq!(words.to_vec().unwrap(), all(expected), "{}", fixture.name);
         }
         stream.synchronize().unwrap();
         assert_eq!(calls.load(Ordering::Relaxed), 3);
@@ -77,16 +77,16 @@ fn one_function_runs_at_once_and_is_captured() {
 
 #[test]
 fn queues_return_their_context_and_the_node() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         fn context<Q: Queue>(queue: &Q) -> Context {
             queue.context().clone()
         }
-        let stream = bench.stream();
+        let stream = fixture.stream();
         let mut x = filled(&stream, N, 1);
-        assert_eq!(context(&stream), bench.context);
-        assert_eq!(context(&&stream), bench.context);
-        let (graph, node) = Graph::capture_with(&bench.context, |scope| {
-            assert_eq!(context(&*scope), bench.context);
+        assert_eq!(context(&stream), fixture.context);
+        assert_eq!(context(&&stream), fixture.context);
+        let (graph, node) = Graph::capture_with(&fixture.context, |scope| {
+            assert_eq!(context(&*scope), fixture.context);
             Queue::fill(&*scope, &mut x, 6_u32)
         })
         .unwrap();
@@ -100,8 +100,8 @@ fn queues_return_their_context_and_the_node() {
 
 #[test]
 fn calls_inside_add_node_stay_on_the_branch() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let (mut x, mut y) = (filled(&stream, N, 1), filled(&stream, N, 1));
         let order = Arc::new(AtomicU32::new(0));
         let push = |digit: u32| {
@@ -123,11 +123,11 @@ fn calls_inside_add_node_stay_on_the_branch() {
             // Runs after the host function inside.
             scope.host(push(2)).map(drop)
         };
-        let graph = Graph::capture(&bench.context, capture).unwrap();
+        let graph = Graph::capture(&fixture.context, capture).unwrap();
         graph.instantiate().unwrap().launch(&stream).unwrap();
         assert_eq!(x.to_vec().unwrap(), vec![3; N as usize]);
         assert_eq!(y.to_vec().unwrap(), vec![2; N as usize]);
         stream.synchronize().unwrap();
-        assert_eq!(order.load(Ordering::Relaxed), 12, "{}", bench.name);
+        assert_eq!(order.load(Ordering::Relaxed), 12, "{}", fixture.name);
     }
 }

@@ -7,7 +7,7 @@ use cuda_driver::prelude::*;
 use cuda_sim::{Builder, ReportKind};
 use cuda_sys::LaunchUse;
 
-use crate::support::{Bench, software};
+use crate::support::{Fixture, software};
 
 /// Writes 1 to `x` and `y`, and adds 1 to `z`.
 const KERNEL: &str = ".version 7.0
@@ -30,9 +30,9 @@ fn buffers(stream: &Stream) -> [DeviceBuffer<u32>; 3] {
 }
 
 /// Waits for the stream, and returns the lines and the texts of the reports.
-fn reports(bench: &Bench, stream: &Stream) -> Vec<(u32, String)> {
+fn reports(fixture: &Fixture, stream: &Stream) -> Vec<(u32, String)> {
     stream.synchronize().unwrap();
-    let reports = bench.simulator.as_ref().unwrap().take_reports();
+    let reports = fixture.simulator.as_ref().unwrap().take_reports();
     let kinds = |kind| matches!(kind, ReportKind::ReadOnlyWrite);
     assert!(
         reports.iter().all(|report| kinds(report.kind)),
@@ -46,13 +46,13 @@ fn reports(bench: &Bench, stream: &Stream) -> Vec<(u32, String)> {
 
 #[test]
 fn a_write_to_a_shared_buffer_is_reported_with_its_argument() {
-    let bench = software(Builder::new().check_read_only(true));
-    let (stream, touch) = (bench.stream(), bench.kernel(KERNEL, "touch"));
+    let fixture = software(Builder::new().check_read_only(true));
+    let (stream, touch) = (fixture.stream(), fixture.kernel(KERNEL, "touch"));
     let config = LaunchConfig::new(1, 1);
     let [mut x, mut y, mut z] = buffers(&stream);
     // SAFETY: none: the kernel writes `y` and `z`, which is the mistake. Nothing else uses them.
     unsafe { stream.launch(&touch, config, (&mut x, &y, &z)) }.unwrap();
-    let found = reports(&bench, &stream);
+    let found = reports(&fixture, &stream);
     let expected = [
         (10, "in argument 2, which was passed as `&`"),
         (12, "in argument 3, "),
@@ -70,26 +70,26 @@ fn a_write_to_a_shared_buffer_is_reported_with_its_argument() {
     // SAFETY: as above, for `z`.
     unsafe { stream.launch(&touch, config, &list) }.unwrap();
     drop(list);
-    let found = reports(&bench, &stream);
+    let found = reports(&fixture, &stream);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].1.contains("in argument 3, "), "{found:?}");
     // SAFETY: the kernel writes the buffers.
     unsafe { stream.launch(&touch, config, (&mut x, &mut y, &mut z)) }.unwrap();
-    assert_eq!(reports(&bench, &stream), []);
+    assert_eq!(reports(&fixture, &stream), []);
     assert_eq!(z.to_vec().unwrap(), [3, 0, 0, 0]);
 }
 
 #[test]
 fn memory_behind_an_address_is_checked_by_its_name() {
-    let bench = software(Builder::new().check_read_only(true));
-    let (stream, touch) = (bench.stream(), bench.kernel(KERNEL, "touch"));
+    let fixture = software(Builder::new().check_read_only(true));
+    let (stream, touch) = (fixture.stream(), fixture.kernel(KERNEL, "touch"));
     let config = LaunchConfig::new(1, 1);
     let [mut x, y, mut z] = buffers(&stream);
     let addresses = (x.as_raw(), y.as_raw(), z.as_raw());
     let args = Using::new(addresses, (&mut x, &y, &mut z));
     // SAFETY: none for `y`, which the kernel writes.
     unsafe { stream.launch(&touch, config, args) }.unwrap();
-    let found = reports(&bench, &stream);
+    let found = reports(&fixture, &stream);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(
         found[0].1.contains("that the launch names as `&`"),
@@ -98,18 +98,18 @@ fn memory_behind_an_address_is_checked_by_its_name() {
     // Memory that is not named is not checked.
     // SAFETY: the kernel writes three words, which nothing else uses.
     unsafe { stream.launch(&touch, config, addresses) }.unwrap();
-    assert_eq!(reports(&bench, &stream), []);
+    assert_eq!(reports(&fixture, &stream), []);
 }
 
 #[test]
 fn the_check_is_off_by_default() {
-    let bench = software(Builder::new());
-    let (stream, touch) = (bench.stream(), bench.kernel(KERNEL, "touch"));
+    let fixture = software(Builder::new());
+    let (stream, touch) = (fixture.stream(), fixture.kernel(KERNEL, "touch"));
     let [mut x, y, z] = buffers(&stream);
-    assert!(bench.context.driver().library().launch_uses().is_none());
+    assert!(fixture.context.driver().library().launch_uses().is_none());
     // SAFETY: none: the kernel writes `y` and `z`, which nothing else uses.
     unsafe { stream.launch(&touch, LaunchConfig::new(1, 1), (&mut x, &y, &z)) }.unwrap();
-    assert_eq!(reports(&bench, &stream), []);
+    assert_eq!(reports(&fixture, &stream), []);
     assert_eq!(z.to_vec().unwrap(), [1, 0, 0, 0]);
 }
 

@@ -21,8 +21,8 @@ fn config() -> LaunchConfig {
 
 #[test]
 fn a_shared_slice_is_a_part_of_its_buffer() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let buffer = Arc::new(DeviceBuffer::from_host(&stream, &words()).unwrap());
         let start = buffer.as_raw();
         let all = SharedSlice::from(Arc::clone(&buffer));
@@ -48,9 +48,9 @@ fn a_shared_slice_is_a_part_of_its_buffer() {
 
 #[test]
 fn shared_slices_are_arguments_and_copy_sources() {
-    for bench in everywhere() {
-        let (stream, other) = (bench.stream(), bench.stream());
-        let copy = bench.kernel(COPY, "copy");
+    for fixture in everywhere() {
+        let (stream, other) = (fixture.stream(), fixture.stream());
+        let copy = fixture.kernel(COPY, "copy");
         let typed: Kernel<(Reads<u32>, Writes<u32>, u32)> = copy.typed().unwrap();
         let shared = SharedSlice::from(DeviceBuffer::from_host(&stream, &words()).unwrap());
         let part = shared.slice(100..).unwrap();
@@ -76,7 +76,7 @@ fn shared_slices_are_arguments_and_copy_sources() {
         }
         // A captured graph keeps the memory of both uses.
         let (mut x, mut y) = (target(), target());
-        let graph = Graph::capture(&bench.context, |scope| {
+        let graph = Graph::capture(&fixture.context, |scope| {
             scope.copy(&mut x, &part)?;
             // SAFETY: as above.
             unsafe { scope.launch(&copy, config(), (&part, &mut y, n as u32)) }?;
@@ -86,16 +86,16 @@ fn shared_slices_are_arguments_and_copy_sources() {
         drop((shared, part));
         graph.instantiate().unwrap().launch(&other).unwrap();
         for buffer in [&x, &y] {
-            assert_eq!(buffer.to_vec().unwrap(), words()[100..], "{}", bench.name);
+            assert_eq!(buffer.to_vec().unwrap(), words()[100..], "{}", fixture.name);
         }
     }
 }
 
 #[test]
 fn an_alias_writes_its_part_only() {
-    for bench in everywhere() {
-        let (stream, other) = (bench.stream(), bench.stream());
-        let mix = bench.kernel(MIX, "mix");
+    for fixture in everywhere() {
+        let (stream, other) = (fixture.stream(), fixture.stream());
+        let mix = fixture.kernel(MIX, "mix");
         let shared = SharedSlice::from(DeviceBuffer::from_host(&stream, &words()).unwrap());
         let (low, high) = (shared.slice(..100).unwrap(), shared.slice(100..).unwrap());
         // SAFETY: no call receives overlapping views, and this is the only thread.
@@ -110,7 +110,7 @@ fn an_alias_writes_its_part_only() {
         // SAFETY: the kernel uses 100 words of each; each has 100.
         unsafe { stream.launch(&mix, config(), (first, part.as_slice(), 100_u32)) }.unwrap();
         let expected = [vec![15; 100], vec![1; N - 100]].concat();
-        assert_eq!(shared.to_vec().unwrap(), expected, "{}", bench.name);
+        assert_eq!(shared.to_vec().unwrap(), expected, "{}", fixture.name);
         // A view of the same elements in the same launch.
         // SAFETY: the kernel permits it: it reads element i of both before it writes element i.
         let alias = unsafe { low.alias_mut() }.unwrap();
@@ -123,8 +123,8 @@ fn an_alias_writes_its_part_only() {
 
 #[test]
 fn aliases_of_managed_memory_are_errors() {
-    let bench = software(Builder::new());
-    let stream = bench.stream();
+    let fixture = software(Builder::new());
+    let stream = fixture.stream();
     let managed = ManagedBuffer::from_host(&stream, &words()).unwrap();
     // SAFETY: this is the only thread, and the call fails.
     let error = unsafe { managed.alias_mut() }.unwrap_err();
@@ -144,10 +144,10 @@ fn aliases_of_managed_memory_are_errors() {
 
 #[test]
 fn memory_with_aliases_is_reused_without_the_lock() {
-    let bench = software(Builder::new());
-    let simulator = bench.simulator.as_ref().unwrap();
-    let stream = bench.stream();
-    let pool = CachingPool::new(&bench.context);
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let stream = fixture.stream();
+    let pool = CachingPool::new(&fixture.context);
     let mut first = DeviceBuffer::<u32>::zeroed_in(&pool, &stream, 64).unwrap();
     first.allow_aliases().unwrap();
     let address = first.as_raw();
@@ -168,9 +168,9 @@ fn memory_with_aliases_is_reused_without_the_lock() {
 
 #[test]
 fn an_argument_in_place_is_input_and_output() {
-    for bench in everywhere() {
-        let (stream, other) = (bench.stream(), bench.stream());
-        let mix = bench.kernel(MIX, "mix");
+    for fixture in everywhere() {
+        let (stream, other) = (fixture.stream(), fixture.stream());
+        let mix = fixture.kernel(MIX, "mix");
         let typed: Kernel<(Writes<u32>, Reads<u32>, u32)> = mix.typed().unwrap();
         let mut x = DeviceBuffer::from_host(&stream, &words()).unwrap();
         let same: InPlace<'_, u32> = x.in_place();
@@ -180,10 +180,10 @@ fn an_argument_in_place_is_input_and_output() {
         // SAFETY: as above.
         unsafe { typed.launch(&other, config(), (same, same, N as u32)) }.unwrap();
         let times = |factor: u32| words().iter().map(|word| word * factor).collect::<Vec<_>>();
-        assert_eq!(x.to_vec().unwrap(), times(9), "{}", bench.name);
+        assert_eq!(x.to_vec().unwrap(), times(9), "{}", fixture.name);
         // A part, and a graph.
         let address = x.as_raw();
-        let graph = Graph::capture(&bench.context, |scope| {
+        let graph = Graph::capture(&fixture.context, |scope| {
             let part = x.slice_mut(..100)?.in_place();
             assert_eq!(part.as_raw(), address);
             // SAFETY: as above, for 100 words.
@@ -196,6 +196,6 @@ fn an_argument_in_place_is_input_and_output() {
             .launch(&other)
             .unwrap();
         let expected = [&times(27)[..100], &times(9)[100..]].concat();
-        assert_eq!(x.to_vec().unwrap(), expected, "{}", bench.name);
+        assert_eq!(x.to_vec().unwrap(), expected, "{}", fixture.name);
     }
 }

@@ -17,7 +17,7 @@ use cuda_sys::image::Parameter;
 use fastrand::Rng;
 
 use crate::nvrtc::nvrtc;
-use crate::support::{Bench, gpu, software};
+use crate::support::{Fixture, gpu, software};
 
 /// The number of signatures with `CUDA_FULL=1`.
 const FULL: usize = 10_000;
@@ -258,28 +258,28 @@ fn mismatches(
 }
 
 /// Checks the program of a seed and returns the number of refused launches.
-fn check(bench: &Bench, nvrtc: &Nvrtc, seed: u64, count: usize) -> usize {
+fn check(fixture: &Fixture, nvrtc: &Nvrtc, seed: u64, count: usize) -> usize {
     let (kernels, source) = program_of(seed);
     let program = Program::new(nvrtc, source).name(format!("signatures-{seed}.cu"));
-    let module = if bench.simulator.is_some() {
-        let arch = bench.context.device().virtual_arch().unwrap();
+    let module = if fixture.simulator.is_some() {
+        let arch = fixture.context.device().virtual_arch().unwrap();
         let ptx = program.compile_ptx(&Options::new().arch(arch)).unwrap();
-        Module::load(&bench.context, &ptx.image).unwrap()
+        Module::load(&fixture.context, &ptx.image).unwrap()
     } else {
-        Module::compile(&bench.context, &program, &Options::new()).unwrap()
+        Module::compile(&fixture.context, &program, &Options::new()).unwrap()
     };
-    let stream = bench.stream();
+    let stream = fixture.stream();
     let mut rng = Rng::with_seed(seed ^ 0x5EED);
     let values: Vec<u32> = (0..64).map(|_| rng.u32(..)).collect();
     let words = DeviceBuffer::from_host(&stream, &values).unwrap();
     let mut out = DeviceBuffer::<u8>::zeroed(&stream, OUT).unwrap();
     let launches = || {
-        let simulator = bench.simulator.as_ref()?;
+        let simulator = fixture.simulator.as_ref()?;
         simulator.calls().get("cuLaunchKernel").copied()
     };
     let mut refused = 0;
     for kernel in kernels.iter().take(count) {
-        let what = format!("{}: seed {seed}, {}", bench.name, kernel.name);
+        let what = format!("{}: seed {seed}, {}", fixture.name, kernel.name);
         let function = module.function(&kernel.name).unwrap();
         if let Some(parameters) = function.parameters() {
             let mut end = 0_usize;
@@ -328,7 +328,7 @@ fn random_signatures_are_checked_and_arrive_byte_by_byte() {
     let programs = count.div_ceil(KERNELS);
     let start = Instant::now();
     let (next, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let run = |bench: &Bench| {
+    let run = |fixture: &Fixture| {
         loop {
             let program = next.fetch_add(1, Ordering::Relaxed);
             if program >= programs {
@@ -336,7 +336,7 @@ fn random_signatures_are_checked_and_arrive_byte_by_byte() {
             }
             let kernels = KERNELS.min(count - program * KERNELS);
             refused.fetch_add(
-                check(bench, &nvrtc, program as u64, kernels),
+                check(fixture, &nvrtc, program as u64, kernels),
                 Ordering::Relaxed,
             );
         }
@@ -356,10 +356,10 @@ fn random_signatures_are_checked_and_arrive_byte_by_byte() {
         assert!(refused >= 4 * count, "{refused}");
     };
     tell("the software device");
-    if let Some(bench) = gpu() {
+    if let Some(fixture) = gpu() {
         next.store(0, Ordering::Relaxed);
         refused.store(0, Ordering::Relaxed);
-        run(&bench);
-        tell(&bench.name);
+        run(&fixture);
+        tell(&fixture.name);
     }
 }

@@ -9,7 +9,7 @@ use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule, Simulator};
 
-use crate::support::{Bench, everywhere, late, software};
+use crate::support::{Fixture, everywhere, late, software};
 
 const KIB: usize = 1 << 10;
 /// Sizes: a single block, several chunks on one thread, chunks on several threads, and odd sizes.
@@ -50,38 +50,38 @@ const WAYS: [Way; 6] = [
 
 #[test]
 fn copies_of_all_sizes_come_back() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         for len in SIZES {
             let source = noise(len as u64, len);
             let buffer = DeviceBuffer::from_host(&stream, &source).unwrap();
             assert!(
                 buffer.to_vec().unwrap() == source,
                 "{len} on {}",
-                bench.name
+                fixture.name
             );
             let mut destination = vec![0; len];
             buffer.copy_to_host(&mut destination).unwrap();
-            assert!(destination == source, "{len} on {}", bench.name);
+            assert!(destination == source, "{len} on {}", fixture.name);
         }
     }
 }
 
 #[test]
 fn random_copies_on_many_threads_are_those_of_a_vec() {
-    for bench in everywhere() {
-        let bench = &bench;
+    for fixture in everywhere() {
+        let fixture = &fixture;
         thread::scope(|scope| {
             for seed in 0..4 {
-                scope.spawn(move || random_copies(bench, seed));
+                scope.spawn(move || random_copies(fixture, seed));
             }
         });
     }
 }
 
-fn random_copies(bench: &Bench, seed: u64) {
+fn random_copies(fixture: &Fixture, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
-    let stream = bench.stream();
+    let stream = fixture.stream();
     let len = 1 << 21;
     let mut model = noise(seed, len);
     let mut buffer = DeviceBuffer::from_host(&stream, &model).unwrap();
@@ -112,8 +112,8 @@ fn random_copies(bench: &Bench, seed: u64) {
 
 #[test]
 fn two_threads_copy_halves_of_one_buffer() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let source = noise(7, 3 << 20);
         let mut buffer = DeviceBuffer::<u8>::zeroed(&stream, source.len()).unwrap();
         let (mut lower, mut upper) = buffer.as_mut_slice().split_at_mut(1_000_001).unwrap();
@@ -131,27 +131,27 @@ fn two_threads_copy_halves_of_one_buffer() {
 
 #[test]
 fn elements_of_no_bytes_are_copied_without_a_call() {
-    let bench = software(Builder::new());
-    let stream = bench.stream();
-    bench.simulator.as_ref().unwrap().reset_calls();
+    let fixture = software(Builder::new());
+    let stream = fixture.stream();
+    fixture.simulator.as_ref().unwrap().reset_calls();
     let buffer = DeviceBuffer::from_host(&stream, &[[0_u8; 0]; 5]).unwrap();
     assert_eq!(buffer.to_vec().unwrap(), [[0_u8; 0]; 5]);
-    let pinned = PinnedBuffer::from_host(&bench.context, &[[0_u8; 0]; 3], PinnedFlags::empty());
+    let pinned = PinnedBuffer::from_host(&fixture.context, &[[0_u8; 0]; 3], PinnedFlags::empty());
     assert_eq!(*pinned.unwrap(), [[0_u8; 0]; 3]);
-    let calls = bench.simulator.as_ref().unwrap().calls();
+    let calls = fixture.simulator.as_ref().unwrap().calls();
     assert!(calls.is_empty(), "{calls:?}");
 }
 
 /// Returns a driver that also delays copies of pageable memory, as the specification permits.
-fn slowest(seed: u64) -> Bench {
+fn slowest(seed: u64) -> Fixture {
     software(late(seed).late_pageable_copies(true))
 }
 
 #[test]
 fn a_source_is_free_when_its_copy_returns() {
     for len in SIZES {
-        let bench = slowest(len as u64);
-        let stream = bench.stream();
+        let fixture = slowest(len as u64);
+        let stream = fixture.stream();
         let source = noise(1, len);
         let mut changed = source.clone();
         let buffer = DeviceBuffer::from_host(&stream, &changed).unwrap();
@@ -164,9 +164,9 @@ fn a_source_is_free_when_its_copy_returns() {
 #[test]
 fn a_destination_is_not_touched_after_a_copy_that_failed() {
     for function in ["cuStreamSynchronize", "cuEventSynchronize"] {
-        let bench = slowest(3);
-        let simulator = bench.simulator.as_ref().unwrap();
-        let stream = bench.stream();
+        let fixture = slowest(3);
+        let simulator = fixture.simulator.as_ref().unwrap();
+        let stream = fixture.stream();
         for len in [100, 3 << 20] {
             let buffer = DeviceBuffer::from_host(&stream, &vec![0x55_u8; len]).unwrap();
             // Ensures that only waits of the copy can fail.
@@ -182,7 +182,7 @@ fn a_destination_is_not_touched_after_a_copy_that_failed() {
             }
             let before = destination.clone();
             assert!(before.iter().all(|&byte| byte == 0x11), "{function}, {len}");
-            bench.context.synchronize().unwrap();
+            fixture.context.synchronize().unwrap();
             assert!(destination == before, "{function}, {len}");
             assert!(buffer.to_vec().unwrap() == vec![0x55; len]);
         }
@@ -206,10 +206,10 @@ fn run(way: Way, stream: &Stream) -> (cuda_driver::Result<Vec<u8>>, Vec<u8>) {
 
 /// Runs a copy with a fault, then one without; returns if the first failed, and the bytes left.
 fn with_fault(way: Way, function: &str, nth: u64) -> (bool, u64) {
-    let bench = software(late(nth));
-    let simulator: Simulator = bench.simulator.clone().unwrap();
+    let fixture = software(late(nth));
+    let simulator: Simulator = fixture.simulator.clone().unwrap();
     {
-        let stream = bench.stream();
+        let stream = fixture.stream();
         let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN).function(function);
         simulator.add_rule(rule.nth(nth));
         let (result, source) = run(way, &stream);
@@ -226,7 +226,7 @@ fn with_fault(way: Way, function: &str, nth: u64) -> (bool, u64) {
         let (result, source) = run(way, &stream);
         assert!(result.unwrap() == source, "{way:?} after {function} {nth}");
         drop(stream);
-        drop(bench);
+        drop(fixture);
         let live = simulator.live();
         assert_eq!(
             (live.streams, live.events, live.allocations),
@@ -273,8 +273,8 @@ fn failing_call_is_an_error_and_loses_at_most_one_block() {
 
 #[test]
 fn without_memory_to_lock_a_copy_is_an_error_with_the_bytes() {
-    let bench = software(Builder::new().host_memory(1000));
-    let stream = bench.stream();
+    let fixture = software(Builder::new().host_memory(1000));
+    let stream = fixture.stream();
     for (len, block) in [(10, 64 * KIB), (1 << 20, 1024 * KIB)] {
         let mut buffer = DeviceBuffer::<u8>::zeroed(&stream, len).unwrap();
         let error = buffer.copy_from_host(&vec![1; len]).unwrap_err();
@@ -293,8 +293,8 @@ fn without_memory_to_lock_a_copy_is_an_error_with_the_bytes() {
 #[test]
 fn one_block_is_enough_for_a_copy() {
     for seed in 0..8 {
-        let bench = software(late(seed).host_memory(1100 << 10));
-        let stream = bench.stream();
+        let fixture = software(late(seed).host_memory(1100 << 10));
+        let stream = fixture.stream();
         let source = noise(seed, 5 << 20);
         let buffer = DeviceBuffer::from_host(&stream, &source).unwrap();
         assert!(buffer.to_vec().unwrap() == source);
@@ -305,11 +305,11 @@ fn one_block_is_enough_for_a_copy() {
 /// or fails.
 #[test]
 fn copies_that_compete_for_a_few_blocks_are_whole_or_errors() {
-    let bench = software(Builder::new().host_memory(3400 << 10));
+    let fixture = software(Builder::new().host_memory(3400 << 10));
     let copies: u32 = thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
             .map(|seed| {
-                let stream = bench.stream();
+                let stream = fixture.stream();
                 scope.spawn(move || {
                     let source = noise(seed, 3 << 20);
                     let mut copies = 0;
@@ -337,12 +337,12 @@ fn copies_that_compete_for_a_few_blocks_are_whole_or_errors() {
 #[test]
 fn copies_under_way_end_before_their_blocks() {
     for seed in 0..4 {
-        let bench = software(late(seed));
-        let simulator = bench.simulator.clone().unwrap();
-        let stream = bench.stream();
+        let fixture = software(late(seed));
+        let simulator = fixture.simulator.clone().unwrap();
+        let stream = fixture.stream();
         let small = DeviceBuffer::from_host(&stream, &[1_u8; 100]).unwrap();
         let large = DeviceBuffer::from_host(&stream, &vec![2_u8; 1 << 20]).unwrap();
-        drop((bench, stream, small, large));
+        drop((fixture, stream, small, large));
         let live = simulator.live();
         assert!(live.is_empty(), "{live:?}");
     }
@@ -350,11 +350,11 @@ fn copies_under_way_end_before_their_blocks() {
 
 #[test]
 fn on_a_lost_device_copies_are_errors() {
-    let bench = software(late(5));
-    let stream = bench.stream();
+    let fixture = software(late(5));
+    let stream = fixture.stream();
     let source = vec![1_u8; 1 << 20];
     let mut buffer = DeviceBuffer::from_host(&stream, &source).unwrap();
-    let simulator = bench.simulator.as_ref().unwrap();
+    let simulator = fixture.simulator.as_ref().unwrap();
     simulator.lose_device(0, Status::CUDA_ERROR_ILLEGAL_ADDRESS);
     for len in [10, 1 << 20] {
         let mut destination = vec![7; len];
@@ -378,10 +378,10 @@ fn on_a_lost_device_copies_are_errors() {
 /// A stream that waits for the host must not delay copies on other streams.
 #[test]
 fn copies_wait_for_no_other_stream() {
-    for bench in everywhere() {
-        let (blocked, other) = (bench.stream(), bench.stream());
+    for fixture in everywhere() {
+        let (blocked, other) = (fixture.stream(), fixture.stream());
         let mut gate =
-            PinnedBuffer::<u32>::zeroed(&bench.context, 1, PinnedFlags::DEVICE_MAP).unwrap();
+            PinnedBuffer::<u32>::zeroed(&fixture.context, 1, PinnedFlags::DEVICE_MAP).unwrap();
         let source = noise(9, 3 << 20);
         let mut held: Vec<_> = (0..32)
             .map(|_| DeviceBuffer::<u8>::zeroed(&blocked, 1000).unwrap())
@@ -389,7 +389,7 @@ fn copies_wait_for_no_other_stream() {
         blocked.synchronize().unwrap();
         // SAFETY: the word stays allocated until the stream is done, which is awaited below.
         let status = unsafe {
-            bench.context.driver().library().cuStreamWaitValue32_v2(
+            fixture.context.driver().library().cuStreamWaitValue32_v2(
                 blocked.as_raw(),
                 gate.device_address().unwrap(),
                 1,
@@ -423,21 +423,21 @@ fn copies_wait_for_no_other_stream() {
 
 #[test]
 fn page_locked_memory_is_copied_directly() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let source: Vec<u32> = (0..200_000).map(|i| i ^ 0x5A5A).collect();
         let pinned =
-            PinnedBuffer::from_host(&bench.context, &source, PinnedFlags::empty()).unwrap();
+            PinnedBuffer::from_host(&fixture.context, &source, PinnedFlags::empty()).unwrap();
         let mut back =
-            RegisteredBuffer::from_vec(&bench.context, vec![0; 200_000], RegisterFlags::empty())
+            RegisteredBuffer::from_vec(&fixture.context, vec![0; 200_000], RegisterFlags::empty())
                 .unwrap();
         let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, source.len()).unwrap();
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             simulator.reset_calls();
         }
         buffer.copy_from_pinned(&pinned).unwrap();
         buffer.copy_to_pinned(&mut back).unwrap();
-        if let Some(simulator) = &bench.simulator {
+        if let Some(simulator) = &fixture.simulator {
             let calls: Vec<_> = simulator.calls().into_iter().collect();
             assert_eq!(
                 calls,
@@ -449,9 +449,9 @@ fn page_locked_memory_is_copied_directly() {
                 ]
             );
         }
-        assert_eq!(back.into_vec().unwrap(), source, "{}", bench.name);
+        assert_eq!(back.into_vec().unwrap(), source, "{}", fixture.name);
         let mut short =
-            PinnedBuffer::<u32>::zeroed(&bench.context, 7, PinnedFlags::empty()).unwrap();
+            PinnedBuffer::<u32>::zeroed(&fixture.context, 7, PinnedFlags::empty()).unwrap();
         for result in [
             buffer.copy_from_pinned(&short),
             buffer.copy_to_pinned(&mut short),
@@ -463,11 +463,11 @@ fn page_locked_memory_is_copied_directly() {
 
 #[test]
 fn page_locked_memory_of_a_copy_that_failed_is_never_freed() {
-    let bench = software(late(1));
-    let simulator = bench.simulator.as_ref().unwrap();
-    let stream = bench.stream();
+    let fixture = software(late(1));
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let stream = fixture.stream();
     let mut buffer = DeviceBuffer::<u8>::zeroed(&stream, 100).unwrap();
-    let new = || PinnedBuffer::<u8>::zeroed(&bench.context, 100, PinnedFlags::empty()).unwrap();
+    let new = || PinnedBuffer::<u8>::zeroed(&fixture.context, 100, PinnedFlags::empty()).unwrap();
     let (source, mut destination) = (new(), new());
     simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuStreamSynchronize"));
     let failed = Some(Status::CUDA_ERROR_UNKNOWN);
@@ -489,7 +489,7 @@ fn page_locked_memory_of_a_copy_that_failed_is_never_freed() {
         (100, failed)
     );
     drop(destination);
-    let vec = RegisteredBuffer::from_vec(&bench.context, vec![0_u8; 100], RegisterFlags::empty());
+    let vec = RegisteredBuffer::from_vec(&fixture.context, vec![0_u8; 100], RegisterFlags::empty());
     let vec = vec.unwrap();
     assert_eq!(buffer.copy_from_pinned(&vec).unwrap_err().status(), failed);
     assert_eq!(vec.into_vec().unwrap_err().status(), failed);

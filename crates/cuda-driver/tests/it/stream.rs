@@ -24,8 +24,8 @@ fn mix(kernel: &Function, stream: &Stream, x: &mut DeviceBuffer<u32>, y: &Device
 
 #[test]
 fn a_stream_reports_its_flags_and_priority() {
-    for bench in everywhere() {
-        let range = bench.context.stream_priority_range().unwrap();
+    for fixture in everywhere() {
+        let range = fixture.context.stream_priority_range().unwrap();
         let greatest = range.greatest;
         assert!(greatest <= range.least, "{range:?}");
         assert!(range.contains(greatest) && range.contains(range.least));
@@ -33,7 +33,7 @@ fn a_stream_reports_its_flags_and_priority() {
         assert_eq!(range.is_supported(), greatest < range.least);
         assert_eq!(StreamFlags::DEFAULT.bits(), 0);
         for flags in [StreamFlags::empty(), StreamFlags::NON_BLOCKING] {
-            let stream = Stream::new(&bench.context, flags, greatest).unwrap();
+            let stream = Stream::new(&fixture.context, flags, greatest).unwrap();
             assert_eq!(stream.flags().unwrap(), flags);
             assert_eq!(stream.priority().unwrap(), greatest);
             let fork = stream.fork().unwrap();
@@ -45,7 +45,8 @@ fn a_stream_reports_its_flags_and_priority() {
         }
         // A priority out of range is clamped.
         for priority in [i32::MIN, i32::MAX] {
-            let stream = Stream::new(&bench.context, StreamFlags::NON_BLOCKING, priority).unwrap();
+            let stream =
+                Stream::new(&fixture.context, StreamFlags::NON_BLOCKING, priority).unwrap();
             assert_eq!(stream.priority().unwrap(), range.clamp(priority));
         }
     }
@@ -53,20 +54,20 @@ fn a_stream_reports_its_flags_and_priority() {
 
 #[test]
 fn close_destroys_the_stream_if_it_is_the_last_handle() {
-    let bench = software(late(0));
-    let simulator = bench.simulator.as_ref().unwrap();
+    let fixture = software(late(0));
+    let simulator = fixture.simulator.as_ref().unwrap();
     let before = simulator.live().streams;
-    let stream = bench.stream();
+    let stream = fixture.stream();
     let buffer = DeviceBuffer::<u32>::zeroed(&stream, 1).unwrap();
     stream.close().unwrap();
     assert_eq!(simulator.live().streams, before + 1);
     assert_eq!(buffer.to_vec().unwrap(), [0]);
     drop(buffer);
     assert_eq!(simulator.live().streams, before);
-    bench.stream().close().unwrap();
+    fixture.stream().close().unwrap();
     assert_eq!(simulator.live().streams, before);
     let rule = cuda_sim::Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuStreamDestroy_v2");
-    let stream = bench.stream();
+    let stream = fixture.stream();
     simulator.add_rule(rule);
     let error = stream.close().unwrap_err();
     assert_eq!(error.status(), Some(Status::CUDA_ERROR_UNKNOWN));
@@ -74,27 +75,30 @@ fn close_destroys_the_stream_if_it_is_the_last_handle() {
 
 #[test]
 fn default_streams_are_each_one_for_all_handles_of_the_context() {
-    let bench = software(late(0));
-    let again = bench.context.device().primary_context().unwrap();
-    assert_eq!(bench.context.legacy_stream(), again.legacy_stream());
-    assert_eq!(bench.context.per_thread_stream(), again.per_thread_stream());
-    assert_ne!(bench.context.legacy_stream(), again.per_thread_stream());
+    let fixture = software(late(0));
+    let again = fixture.context.device().primary_context().unwrap();
+    assert_eq!(fixture.context.legacy_stream(), again.legacy_stream());
+    assert_eq!(
+        fixture.context.per_thread_stream(),
+        again.per_thread_stream()
+    );
+    assert_ne!(fixture.context.legacy_stream(), again.per_thread_stream());
     assert_ne!(
-        bench.context.legacy_stream(),
+        fixture.context.legacy_stream(),
         again.default_stream().unwrap()
     );
 }
 
 #[test]
 fn buffers_are_ordered_between_all_kinds_of_streams() {
-    for bench in late_devices(24) {
-        let kernel = bench.kernel(MIX, "mix");
+    for fixture in late_devices(24) {
+        let kernel = fixture.kernel(MIX, "mix");
         let streams = [
-            bench.stream(),
-            bench.context.legacy_stream(),
-            bench.context.per_thread_stream(),
-            Stream::new(&bench.context, StreamFlags::empty(), 0).unwrap(),
-            bench.context.default_stream().unwrap(),
+            fixture.stream(),
+            fixture.context.legacy_stream(),
+            fixture.context.per_thread_stream(),
+            Stream::new(&fixture.context, StreamFlags::empty(), 0).unwrap(),
+            fixture.context.default_stream().unwrap(),
         ];
         // Each kind of stream is the owning stream once and is used from every other kind.
         for owner in &streams {
@@ -104,17 +108,17 @@ fn buffers_are_ordered_between_all_kinds_of_streams() {
                 mix(&kernel, &streams[step * step % 5], &mut x, &y);
                 value = value.wrapping_mul(2).wrapping_add(3);
             }
-            assert_all(&x, value, &bench.name);
+            assert_all(&x, value, &fixture.name);
         }
     }
 }
 
 #[test]
 fn the_per_thread_stream_is_another_queue_on_each_thread() {
-    for bench in late_devices(24) {
-        let kernel = bench.kernel(MIX, "mix");
-        let stream = bench.context.per_thread_stream();
-        let owner = bench.stream();
+    for fixture in late_devices(24) {
+        let kernel = fixture.kernel(MIX, "mix");
+        let stream = fixture.context.per_thread_stream();
+        let owner = fixture.stream();
         // The owning stream is an ordinary stream once, and the per-thread stream of this thread
         // once.
         for mut x in [filled(&owner, N, 1), filled(&stream, N, 1)] {
@@ -129,9 +133,9 @@ fn the_per_thread_stream_is_another_queue_on_each_thread() {
                     value = value.wrapping_mul(2).wrapping_add(5);
                 }
             }
-            assert_all(&x, value, &bench.name);
+            assert_all(&x, value, &fixture.name);
             thread::scope(|scope| {
-                scope.spawn(|| assert_all(&x, value, &bench.name));
+                scope.spawn(|| assert_all(&x, value, &fixture.name));
             });
         }
     }
@@ -139,10 +143,10 @@ fn the_per_thread_stream_is_another_queue_on_each_thread() {
 
 #[test]
 fn a_buffer_of_an_ended_thread_is_freed_after_its_uses() {
-    for bench in late_devices(24) {
-        let kernel = bench.kernel(COPY, "copy");
-        let stream = bench.context.per_thread_stream();
-        let owner = bench.stream();
+    for fixture in late_devices(24) {
+        let kernel = fixture.kernel(COPY, "copy");
+        let stream = fixture.context.per_thread_stream();
+        let owner = fixture.stream();
         let mut result = filled(&owner, N, 0);
         let source = thread::scope(|scope| {
             let thread = scope.spawn(|| {
@@ -159,20 +163,20 @@ fn a_buffer_of_an_ended_thread_is_freed_after_its_uses() {
         // Freed on the per-thread stream of this thread, which has not waited for anything so far.
         drop(source);
         let next = filled(&stream, N, 9);
-        assert_all(&result, 7, &bench.name);
-        assert_all(&next, 9, &bench.name);
+        assert_all(&result, 7, &fixture.name);
+        assert_all(&next, 9, &fixture.name);
     }
 }
 
 #[test]
 fn calls_on_the_default_streams_of_c_need_nothing_current() {
-    let bench = software(late(5));
-    let simulator = bench.simulator.as_ref().unwrap();
+    let fixture = software(late(5));
+    let simulator = fixture.simulator.as_ref().unwrap();
     for stream in [
-        bench.context.legacy_stream(),
-        bench.context.per_thread_stream(),
+        fixture.context.legacy_stream(),
+        fixture.context.per_thread_stream(),
     ] {
-        let event = Event::new(&bench.context, EventFlags::empty()).unwrap();
+        let event = Event::new(&fixture.context, EventFlags::empty()).unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
                 event.record(&stream).unwrap();
@@ -188,7 +192,7 @@ fn calls_on_the_default_streams_of_c_need_nothing_current() {
         });
     }
     // Work on an ordinary stream needs no current context.
-    let stream = bench.stream();
+    let stream = fixture.stream();
     let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
     // Allocates the staging blocks first.
     buffer.copy_from_host(&[0; 4]).unwrap();
@@ -203,10 +207,10 @@ fn calls_on_the_default_streams_of_c_need_nothing_current() {
 
 #[test]
 fn unbindable_default_stream_fails_and_queues_nothing() {
-    let bench = software(late(6));
-    let kernel = bench.kernel(COPY, "copy");
-    let simulator = bench.simulator.as_ref().unwrap();
-    let stream = bench.context.legacy_stream();
+    let fixture = software(late(6));
+    let kernel = fixture.kernel(COPY, "copy");
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let stream = fixture.context.legacy_stream();
     let (input, mut output) = (filled(&stream, N, 1), filled(&stream, N, 2));
     simulator.add_rule(
         cuda_sim::Rule::new(Status::CUDA_ERROR_INVALID_CONTEXT).function("cuCtxGetCurrent"),
@@ -227,14 +231,14 @@ fn unbindable_default_stream_fails_and_queues_nothing() {
     let calls = simulator.calls();
     assert!(!calls.contains_key("cuLaunchKernel"), "{calls:?}");
     simulator.clear_rules();
-    assert_all(&output, 2, &bench.name);
+    assert_all(&output, 2, &fixture.name);
 }
 
 #[test]
 fn a_fork_begins_behind_and_a_join_waits_for_all() {
-    for bench in late_devices(24) {
-        let kernel = bench.kernel(MIX, "mix");
-        let stream = bench.stream();
+    for fixture in late_devices(24) {
+        let kernel = fixture.kernel(MIX, "mix");
+        let stream = fixture.stream();
         let (mut x, y) = (filled(&stream, N, 1), filled(&stream, N, 3));
         let (x_at, y_at) = (x.as_raw(), y.as_raw());
         let config = LaunchConfig::for_num_elems(N).unwrap();
@@ -248,14 +252,14 @@ fn a_fork_begins_behind_and_a_join_waits_for_all() {
         stream.join(&fork).unwrap();
         drop(fork);
         mix(&kernel, &stream, &mut x, &y);
-        assert_all(&x, 8 + 7 * 3, &bench.name);
+        assert_all(&x, 8 + 7 * 3, &fixture.name);
     }
 }
 
 #[test]
 fn attributes_are_as_they_were_set_and_copied() {
-    for bench in everywhere() {
-        let (stream, other) = (bench.stream(), bench.stream());
+    for fixture in everywhere() {
+        let (stream, other) = (fixture.stream(), fixture.stream());
         stream
             .set_synchronization_policy(SynchronizationPolicy::YIELD)
             .unwrap();
@@ -275,7 +279,7 @@ fn attributes_are_as_they_were_set_and_copied() {
                 Ok(kept) => assert_eq!(kept, window),
                 Err(error) => {
                     assert_eq!(error.status(), Some(Status::CUDA_ERROR_NOT_SUPPORTED));
-                    assert!(bench.simulator.is_some());
+                    assert!(fixture.simulator.is_some());
                 }
             }
         }
@@ -287,7 +291,7 @@ fn attributes_are_as_they_were_set_and_copied() {
         let error = stream.copy_attributes(&foreign).unwrap_err();
         assert!(matches!(error, Error::OtherContext { .. }), "{error}");
         // Memory synchronization domains require compute capability 9.0.
-        if bench.simulator.is_some() {
+        if fixture.simulator.is_some() {
             stream.set_mem_sync_domain(MemSyncDomain::Remote).unwrap();
             assert_eq!(stream.mem_sync_domain().unwrap(), MemSyncDomain::Remote);
             let map = MemSyncDomainMap {
@@ -296,14 +300,14 @@ fn attributes_are_as_they_were_set_and_copied() {
             };
             stream.set_mem_sync_domain_map(map).unwrap();
         }
-        assert_all(&buffer, 1, &bench.name);
+        assert_all(&buffer, 1, &fixture.name);
     }
 }
 
 #[test]
 fn a_pool_returns_its_streams_in_rotation() {
-    for bench in everywhere() {
-        let pool = StreamPool::new(&bench.context, 3, 0).unwrap();
+    for fixture in everywhere() {
+        let pool = StreamPool::new(&fixture.context, 3, 0).unwrap();
         let first: Vec<&Stream> = (0..3).map(|_| pool.next()).collect();
         assert_eq!(first, pool.streams().iter().collect::<Vec<_>>());
         assert_ne!(first[0], first[1]);
@@ -312,12 +316,12 @@ fn a_pool_returns_its_streams_in_rotation() {
         assert_eq!((0..3).map(|_| pool.next()).collect::<Vec<_>>(), first);
         let mut x = filled(pool.next(), N, 1);
         let y = filled(pool.next(), N, 3);
-        let kernel = bench.kernel(MIX, "mix");
+        let kernel = fixture.kernel(MIX, "mix");
         mix(&kernel, pool.next(), &mut x, &y);
         pool.synchronize().unwrap();
-        assert_all(&x, 5, &bench.name);
+        assert_all(&x, 5, &fixture.name);
         assert_eq!(
-            StreamPool::new(&bench.context, 0, 0)
+            StreamPool::new(&fixture.context, 0, 0)
                 .unwrap()
                 .streams()
                 .len(),
@@ -328,9 +332,9 @@ fn a_pool_returns_its_streams_in_rotation() {
 
 #[test]
 fn streams_wait_for_values_that_others_set() {
-    for bench in everywhere() {
-        let kernel = bench.kernel(MIX, "mix");
-        let (waiting, setting) = (bench.stream(), bench.stream());
+    for fixture in everywhere() {
+        let kernel = fixture.kernel(MIX, "mix");
+        let (waiting, setting) = (fixture.stream(), fixture.stream());
         let flags = unpooled(&setting, &[0_u32, 5]);
         let (mut x, y) = (filled(&waiting, N, 1), filled(&waiting, N, 3));
         let conditions = [
@@ -346,7 +350,7 @@ fn streams_wait_for_values_that_others_set() {
             assert!(!waiting.is_done().unwrap(), "{condition:?}");
             setting.write_value(&flags, 0, set).unwrap();
             value = value.wrapping_mul(2).wrapping_add(3);
-            assert_all(&x, value, &bench.name);
+            assert_all(&x, value, &fixture.name);
         }
         // 64-bit values, batched in one call.
         let wide = unpooled(&setting, &[1_u64 << 40, 0]);
@@ -378,17 +382,17 @@ fn streams_wait_for_values_that_others_set() {
 #[test]
 fn values_set_on_several_streams_follow_the_writer() {
     for seed in 0..64 {
-        let bench = software(late(seed));
-        let setting = [bench.stream(), bench.stream(), bench.stream()];
-        let waiting = bench.stream();
-        let flags = unpooled(&bench.stream(), &[0_u32; 4]);
+        let fixture = software(late(seed));
+        let setting = [fixture.stream(), fixture.stream(), fixture.stream()];
+        let waiting = fixture.stream();
+        let flags = unpooled(&fixture.stream(), &[0_u32; 4]);
         for (index, stream) in (0..).zip(&setting) {
             stream.write_value(&flags, index, 7_u32).unwrap();
         }
         waiting
             .wait_value(&flags, 3, WaitCondition::EQUAL, 0_u32)
             .unwrap();
-        bench.context.synchronize().unwrap();
+        fixture.context.synchronize().unwrap();
         assert_eq!(flags.to_vec().unwrap(), [7, 7, 7, 0], "seed {seed}");
     }
 }
@@ -396,8 +400,8 @@ fn values_set_on_several_streams_follow_the_writer() {
 #[test]
 fn memory_that_a_stream_waits_for_is_freed_behind_the_wait() {
     for seed in 0..16 {
-        let bench = software(late(seed));
-        let (waiting, setting) = (bench.stream(), bench.stream());
+        let fixture = software(late(seed));
+        let (waiting, setting) = (fixture.stream(), fixture.stream());
         let flag = unpooled(&setting, &[0_u32]);
         waiting
             .wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
@@ -413,10 +417,10 @@ fn memory_that_a_stream_waits_for_is_freed_behind_the_wait() {
 
 #[test]
 fn stream_may_wait_for_value_set_by_another_reader() {
-    for bench in late_devices(24) {
-        let kernel = bench.kernel(COPY, "copy");
+    for fixture in late_devices(24) {
+        let kernel = fixture.kernel(COPY, "copy");
         for flags in [StreamFlags::NON_BLOCKING, StreamFlags::empty()] {
-            let stream = || Stream::new(&bench.context, flags, 0).unwrap();
+            let stream = || Stream::new(&fixture.context, flags, 0).unwrap();
             let (first, second) = (stream(), stream());
             let source = filled(&first, N, 7);
             let mut result = filled(&second, N, 0);
@@ -429,7 +433,7 @@ fn stream_may_wait_for_value_set_by_another_reader() {
             unsafe { second.launch(&kernel, LaunchConfig::for_num_elems(N).unwrap(), args) }
                 .unwrap();
             second.write_value(&flag, 0, 1_u32).unwrap();
-            assert_all(&result, 7, &bench.name);
+            assert_all(&result, 7, &fixture.name);
             first.synchronize().unwrap();
         }
     }

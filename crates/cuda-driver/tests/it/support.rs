@@ -20,14 +20,14 @@ pub(crate) const MIX: &str = include_str!("kernels/mix.ptx");
 pub(crate) const COPY: &str = include_str!("kernels/copy.ptx");
 
 /// A context on a fresh device, with the name of its driver.
-pub(crate) struct Bench {
+pub(crate) struct Fixture {
     pub(crate) name: String,
     pub(crate) context: Context,
     /// The software driver, if the device is one.
     pub(crate) simulator: Option<Simulator>,
 }
 
-impl Bench {
+impl Fixture {
     pub(crate) fn of(driver: &Driver, simulator: Option<Simulator>) -> Self {
         let context = driver.device(0).unwrap().primary_context().unwrap();
         Self {
@@ -61,23 +61,23 @@ pub(crate) fn has_version(since: (u32, u32)) -> bool {
 }
 
 /// Returns a software device configured by `builder`.
-pub(crate) fn software(builder: Builder) -> Bench {
+pub(crate) fn software(builder: Builder) -> Fixture {
     let simulator = simulator(&builder);
     let driver = Driver::new(simulator.library().unwrap()).unwrap();
-    Bench::of(&driver, Some(simulator))
+    Fixture::of(&driver, Some(simulator))
 }
 
 /// Returns the GPU, if there is one. Otherwise reports the test as skipped, or fails if
 /// `CUDA_TEST_REQUIRE` is 1.
 #[track_caller]
-pub(crate) fn gpu() -> Option<Bench> {
-    Some(Bench::of(&gpu_driver()?, None))
+pub(crate) fn gpu() -> Option<Fixture> {
+    Some(Fixture::of(&gpu_driver()?, None))
 }
 
 /// Returns the usual test devices one at a time: an eager and two late software devices, and the
 /// GPU if there is one.
 #[track_caller]
-pub(crate) fn everywhere() -> impl Iterator<Item = Bench> {
+pub(crate) fn everywhere() -> impl Iterator<Item = Fixture> {
     [Builder::new(), late(1), late(2)]
         .into_iter()
         .map(software)
@@ -87,14 +87,14 @@ pub(crate) fn everywhere() -> impl Iterator<Item = Bench> {
 /// Returns the devices of [`everywhere`] if drivers are as new as `since`. If not, reports the test
 /// as skipped.
 #[track_caller]
-pub(crate) fn everywhere_since(since: (u32, u32)) -> impl Iterator<Item = Bench> {
+pub(crate) fn everywhere_since(since: (u32, u32)) -> impl Iterator<Item = Fixture> {
     has_version(since).then(everywhere).into_iter().flatten()
 }
 
 /// Returns software devices with `count` late schedules, and the GPU if there is one. They are
 /// created one at a time, because the number of software drivers per process is limited.
 #[track_caller]
-pub(crate) fn late_devices(count: u64) -> impl Iterator<Item = Bench> {
+pub(crate) fn late_devices(count: u64) -> impl Iterator<Item = Fixture> {
     (0..count).map(|seed| software(late(seed))).chain(gpu())
 }
 

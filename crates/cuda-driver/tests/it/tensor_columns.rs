@@ -6,7 +6,7 @@ use cuda_driver::tensor_map::{Im2col, TensorDataType, TensorLayout, TensorMap, T
 use cuda_nvrtc::{Options, Program};
 
 use crate::nvrtc::nvrtc;
-use crate::support::{Bench, skip};
+use crate::support::{Fixture, skip};
 use crate::tensor_map::{made, with_memory};
 
 /// Kernels for images of `$rank` dimensions. A block copies the column `blockIdx.x` of the pixels
@@ -327,13 +327,13 @@ const ALL: [Convolution; 10] = [
 /// Returns the kernels for each number of dimensions from 3 on; `None` if they cannot be compiled
 /// for a software device.
 #[track_caller]
-fn modules(bench: &Bench, nvrtc: &cuda_nvrtc::Nvrtc) -> Option<Vec<Module>> {
+fn modules(fixture: &Fixture, nvrtc: &cuda_nvrtc::Nvrtc) -> Option<Vec<Module>> {
     let mut modules = Vec::new();
     for rank in 3..=5 {
         let program = Program::new(nvrtc, source(rank)).name("columns.cu");
-        match Module::compile(&bench.context, &program, &Options::new()) {
-            Err(error) if bench.simulator.is_some() => {
-                skip(&format!("on {}: {error}", bench.name));
+        match Module::compile(&fixture.context, &program, &Options::new()) {
+            Err(error) if fixture.simulator.is_some() => {
+                skip(&format!("on {}: {error}", fixture.name));
                 return None;
             }
             module => modules.push(module.unwrap()),
@@ -352,8 +352,8 @@ fn pattern(count: usize, seed: usize) -> Vec<u8> {
 #[test]
 fn columns_are_what_the_loops_of_a_convolution_read() {
     let Some(nvrtc) = nvrtc() else { return };
-    for (bench, owner, _) in with_memory() {
-        let Some(modules) = modules(&bench, &nvrtc) else {
+    for (fixture, owner, _) in with_memory() {
+        let Some(modules) = modules(&fixture, &nvrtc) else {
             continue;
         };
         for conv in &ALL {
@@ -377,17 +377,17 @@ fn columns_are_what_the_loops_of_a_convolution_read() {
             let images = DeviceBuffer::from_host(&owner, &bytes).unwrap();
             let shape = DeviceBuffer::from_host(&owner, &conv.shape()).unwrap();
             let mut out = DeviceBuffer::filled(&owner, expected.len(), 0xaa_u8).unwrap();
-            let Some(map) = made(&bench, conv.map(&images.as_slice())) else {
+            let Some(map) = made(&fixture, conv.map(&images.as_slice())) else {
                 continue;
             };
             let load = modules[conv.rank - 3].function(&format!("load_{}", conv.rank));
             let args = (map.reads(images.as_slice()).unwrap(), &shape, &mut out);
             // SAFETY: the kernel reads the images through a map of their memory, reads the 18
             // numbers, and writes a block of bytes for each block of the grid.
-            unsafe { bench.stream().launch(&load.unwrap(), conv.config(), args) }.unwrap();
+            unsafe { fixture.stream().launch(&load.unwrap(), conv.config(), args) }.unwrap();
             let found = out.to_vec().unwrap();
             let wrong = (0..found.len()).find(|&i| found[i] != expected[i]);
-            assert_eq!(wrong, None, "{}: {conv:?}", bench.name);
+            assert_eq!(wrong, None, "{}: {conv:?}", fixture.name);
         }
     }
 }
@@ -395,8 +395,8 @@ fn columns_are_what_the_loops_of_a_convolution_read() {
 #[test]
 fn columns_are_written_where_the_loops_of_a_convolution_write() {
     let Some(nvrtc) = nvrtc() else { return };
-    for (bench, owner, _) in with_memory() {
-        let Some(modules) = modules(&bench, &nvrtc) else {
+    for (fixture, owner, _) in with_memory() {
+        let Some(modules) = modules(&fixture, &nvrtc) else {
             continue;
         };
         for conv in &ALL {
@@ -423,7 +423,7 @@ fn columns_are_written_where_the_loops_of_a_convolution_write() {
             let mut images = DeviceBuffer::filled(&owner, expected.len(), 0xaa_u8).unwrap();
             let shape = DeviceBuffer::from_host(&owner, &conv.shape()).unwrap();
             let columns = DeviceBuffer::from_host(&owner, &bytes).unwrap();
-            let Some(map) = made(&bench, conv.map(&images.as_slice())) else {
+            let Some(map) = made(&fixture, conv.map(&images.as_slice())) else {
                 continue;
             };
             let store = modules[conv.rank - 3].function(&format!("store_{}", conv.rank));
@@ -431,10 +431,15 @@ fn columns_are_written_where_the_loops_of_a_convolution_write() {
             let args = (writes, &shape, &columns);
             // SAFETY: the kernel writes the images through a map of their memory, and reads the 18
             // numbers and a block of bytes for each block of the grid.
-            unsafe { bench.stream().launch(&store.unwrap(), conv.config(), args) }.unwrap();
+            unsafe {
+                fixture
+                    .stream()
+                    .launch(&store.unwrap(), conv.config(), args)
+            }
+            .unwrap();
             let found = images.to_vec().unwrap();
             let wrong = (0..found.len()).find(|&i| found[i] != expected[i]);
-            assert_eq!(wrong, None, "{}: {conv:?}", bench.name);
+            assert_eq!(wrong, None, "{}: {conv:?}", fixture.name);
         }
     }
 }

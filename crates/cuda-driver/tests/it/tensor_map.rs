@@ -5,7 +5,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::tensor_map::*;
 use cuda_sim::Builder;
 
-use crate::support::{Bench, everywhere, skip, software};
+use crate::support::{Fixture, everywhere, skip, software};
 
 const F32: TensorDataType = TensorDataType::F32;
 
@@ -18,30 +18,30 @@ const BYTES: usize = 64 * 8 * 4 * 4;
 
 /// Returns devices that support tensor maps, each with a stream and a buffer of `BYTES` bytes.
 #[track_caller]
-pub(crate) fn with_memory() -> impl Iterator<Item = (Bench, Stream, DeviceBuffer<u8>)> {
-    let able = move |bench: &Bench| {
-        let capability = bench.context.device().compute_capability().unwrap();
+pub(crate) fn with_memory() -> impl Iterator<Item = (Fixture, Stream, DeviceBuffer<u8>)> {
+    let able = move |fixture: &Fixture| {
+        let capability = fixture.context.device().compute_capability().unwrap();
         if capability.major < 9 {
-            skip(&format!("on {}: {capability}", bench.name));
+            skip(&format!("on {}: {capability}", fixture.name));
         }
         capability.major >= 9
     };
-    everywhere().filter(able).map(|bench| {
-        let stream = bench.stream();
+    everywhere().filter(able).map(|fixture| {
+        let stream = fixture.stream();
         let memory = DeviceBuffer::zeroed(&stream, BYTES).unwrap();
-        (bench, stream, memory)
+        (fixture, stream, memory)
     })
 }
 
 /// Unwraps a new map; `None` if the software device does not support tensor maps.
 #[track_caller]
-pub(crate) fn made(bench: &Bench, map: Result<TensorMap, Error>) -> Option<TensorMap> {
+pub(crate) fn made(fixture: &Fixture, map: Result<TensorMap, Error>) -> Option<TensorMap> {
     match map {
         Err(error)
-            if bench.simulator.is_some()
+            if fixture.simulator.is_some()
                 && error.status() == Some(Status::CUDA_ERROR_NOT_SUPPORTED) =>
         {
-            skip(&format!("on {}: {error}", bench.name));
+            skip(&format!("on {}: {error}", fixture.name));
             None
         }
         map => Some(map.unwrap()),
@@ -82,7 +82,7 @@ fn multiple(what: &'static str, dimension: Option<usize>, given: u64, of: u64) -
 #[test]
 fn errors_name_the_limit_of_tiled_maps() {
     use TensorSwizzle as S;
-    for (bench, _, buffer) in with_memory() {
+    for (fixture, _, buffer) in with_memory() {
         let memory = buffer.as_slice();
         let tile: &[u32] = &[8, 8, 4];
         let of = |dims: &[u64]| TensorLayout::new(F32, dims);
@@ -208,7 +208,7 @@ fn errors_name_the_limit_of_tiled_maps() {
         ];
         for (layout, tile, expected) in cases {
             let found = limit(TensorMap::tiled(&memory, &layout, tile));
-            assert_eq!(found, expected, "{}: {layout:?}", bench.name);
+            assert_eq!(found, expected, "{}: {layout:?}", fixture.name);
         }
         let start = buffer.as_raw();
         let aside = buffer.slice(4..).unwrap();
@@ -330,9 +330,9 @@ fn devices_without_tensor_maps_say_so() {
 
 #[test]
 fn a_map_is_an_argument_with_its_own_memory_only() {
-    for (bench, stream, mut buffer) in with_memory() {
+    for (fixture, stream, mut buffer) in with_memory() {
         let map = TensorMap::tiled(&buffer.as_slice(), &fine(), &[8, 8, 4]);
-        let Some(mut map) = made(&bench, map) else {
+        let Some(mut map) = made(&fixture, map) else {
             continue;
         };
         let mut other = DeviceBuffer::<u8>::zeroed(&stream, BYTES).unwrap();
@@ -434,11 +434,11 @@ extern "C" __global__ void move_tile(const __grid_constant__ TensorMap from,
     fn tiles_are_copied_through_maps_and_beyond_the_edges_are_zeros() {
         let Some(nvrtc) = nvrtc() else { return };
         let program = Program::new(&nvrtc, MOVE).name("move.cu");
-        for (bench, owner, _) in with_memory() {
-            let module = Module::compile(&bench.context, &program, &Options::new());
+        for (fixture, owner, _) in with_memory() {
+            let module = Module::compile(&fixture.context, &program, &Options::new());
             let module = match module {
-                Err(error) if bench.simulator.is_some() => {
-                    skip(&format!("on {}: {error}", bench.name));
+                Err(error) if fixture.simulator.is_some() => {
+                    skip(&format!("on {}: {error}", fixture.name));
                     continue;
                 }
                 module => module.unwrap(),
@@ -451,7 +451,7 @@ extern "C" __global__ void move_tile(const __grid_constant__ TensorMap from,
                 TensorLayout::new(TensorDataType::U32, &[width as u64, height as u64])
             };
             let from_map = TensorMap::tiled(&from.as_slice(), &layout(FROM), &TILE);
-            let Some(from_map) = made(&bench, from_map) else {
+            let Some(from_map) = made(&fixture, from_map) else {
                 continue;
             };
             let to_map = TensorMap::tiled(&to.as_slice(), &layout(TO), &TILE).unwrap();
@@ -474,7 +474,7 @@ extern "C" __global__ void move_tile(const __grid_constant__ TensorMap from,
                 moved(&words, &mut expected, at, to_at);
                 let reads = from_map.reads(from.as_slice()).unwrap();
                 let writes = to_map.writes(to.as_mut_slice()).unwrap();
-                let stream = bench.stream(); // not the buffers' owning stream
+                let stream = fixture.stream(); // not the buffers' owning stream
                 let args = (reads, writes, at.0, at.1, to_at.0, to_at.1);
                 if index % 3 == 0 {
                     // SAFETY: the kernel reads `from` and writes `to` through maps of their memory.
@@ -490,7 +490,7 @@ extern "C" __global__ void move_tile(const __grid_constant__ TensorMap from,
                     unsafe { stream.launch(&function, config, &list) }.unwrap();
                 }
             }
-            assert_eq!(to.to_vec().unwrap(), expected, "{}", bench.name);
+            assert_eq!(to.to_vec().unwrap(), expected, "{}", fixture.name);
             assert_eq!(from.to_vec().unwrap(), words);
         }
     }

@@ -24,12 +24,12 @@ fn pinned(context: &Context, value: u32) -> PinnedBuffer<u32> {
 
 #[test]
 fn a_completed_transfer_returns_the_memory() {
-    for bench in everywhere() {
-        let (owner, copying) = (bench.stream(), bench.stream());
-        let kernel = bench.kernel(MIX, "mix");
+    for fixture in everywhere() {
+        let (owner, copying) = (fixture.stream(), fixture.stream());
+        let kernel = fixture.kernel(MIX, "mix");
         let mut x = DeviceBuffer::<u32>::zeroed(&owner, N).unwrap();
         let up = x
-            .copy_from_pinned_async(pinned(&bench.context, 5), &copying)
+            .copy_from_pinned_async(pinned(&fixture.context, 5), &copying)
             .unwrap();
         let y = DeviceBuffer::from_host(&owner, &vec![3_u32; N]).unwrap();
         let (config, n) = (LaunchConfig::for_num_elems(N as u32).unwrap(), N as u32);
@@ -39,10 +39,10 @@ fn a_completed_transfer_returns_the_memory() {
         assert!(source.iter().all(|&word| word == 5));
         let down = x.copy_to_pinned_async(source, &copying).unwrap();
         let result = block_on(down, 10 * SECOND).unwrap();
-        assert!(result.iter().all(|&word| word == 13), "{}", bench.name);
+        assert!(result.iter().all(|&word| word == 13), "{}", fixture.name);
         // Registered memory and views work as well, and the buffer may be dropped at once.
         let registered =
-            RegisteredBuffer::from_vec(&bench.context, vec![0_u32; 10], RegisterFlags::empty());
+            RegisteredBuffer::from_vec(&fixture.context, vec![0_u32; 10], RegisterFlags::empty());
         let view = x.slice(5..15).unwrap();
         let down = view.copy_to_pinned_async(registered.unwrap(), &copying);
         let down = down.unwrap();
@@ -55,10 +55,10 @@ fn a_completed_transfer_returns_the_memory() {
 
 #[test]
 fn a_transfer_of_nothing_calls_nothing() {
-    let bench = software(Builder::new());
-    let simulator = bench.simulator.as_ref().unwrap();
-    let stream = bench.stream();
-    let empty = || PinnedBuffer::<u32>::zeroed(&bench.context, 0, PinnedFlags::empty()).unwrap();
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let stream = fixture.stream();
+    let empty = || PinnedBuffer::<u32>::zeroed(&fixture.context, 0, PinnedFlags::empty()).unwrap();
     let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 0).unwrap();
     simulator.reset_calls();
     let up = buffer.copy_from_pinned_async(empty(), &stream).unwrap();
@@ -72,38 +72,38 @@ fn a_transfer_of_nothing_calls_nothing() {
 
 #[test]
 fn dropped_transfer_frees_after_its_copy_without_waiting() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
         // Staging blocks are whole pages, so the remainder counts other memory.
         let live = || {
-            let simulator = bench.simulator.as_ref();
+            let simulator = fixture.simulator.as_ref();
             simulator.map_or(0, |it| it.live().host_bytes % 4096)
         };
         assert_eq!(live(), 0);
         let open = block(&stream);
         let up = buffer
-            .copy_from_pinned_async(pinned(&bench.context, 9), &stream)
+            .copy_from_pinned_async(pinned(&fixture.context, 9), &stream)
             .unwrap();
         assert!(!up.is_done().unwrap());
         drop(up);
-        if bench.simulator.is_some() {
+        if fixture.simulator.is_some() {
             assert_eq!(live(), (N * 4) as u64 % 4096);
         }
         open.send(()).unwrap();
-        assert_eq!(buffer.to_vec().unwrap(), vec![9; N], "{}", bench.name);
+        assert_eq!(buffer.to_vec().unwrap(), vec![9; N], "{}", fixture.name);
         until("the memory is freed", 4 * SECOND, || live() == 0);
     }
 }
 
 #[test]
 fn a_polled_transfer_may_be_dropped_or_waited_for() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
         let open = block(&stream);
         let mut start = |value| -> Transfer<_> {
-            let memory = pinned(&bench.context, value);
+            let memory = pinned(&fixture.context, value);
             buffer.copy_from_pinned_async(memory, &stream).unwrap()
         };
         let (mut dropped, mut kept) = (start(1), start(2));
@@ -124,12 +124,12 @@ fn a_polled_transfer_may_be_dropped_or_waited_for() {
 
 #[test]
 fn a_transfer_that_cannot_start_returns_the_memory() {
-    let bench = software(late(1));
-    let simulator = bench.simulator.as_ref().unwrap();
-    let stream = bench.stream();
+    let fixture = software(late(1));
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let stream = fixture.stream();
     let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
     let other = software(Builder::new());
-    let short = PinnedBuffer::<u32>::zeroed(&bench.context, 3, PinnedFlags::empty()).unwrap();
+    let short = PinnedBuffer::<u32>::zeroed(&fixture.context, 3, PinnedFlags::empty()).unwrap();
     let error = buffer.copy_from_pinned_async(short, &stream).unwrap_err();
     assert_eq!(
         *error.error(),
@@ -143,7 +143,7 @@ fn a_transfer_that_cannot_start_returns_the_memory() {
     let error = buffer.copy_to_pinned_async(foreign, &stream).unwrap_err();
     assert!(matches!(error.error(), Error::OtherContext { .. }));
     let elsewhere = other.stream();
-    let own = pinned(&bench.context, 1);
+    let own = pinned(&fixture.context, 1);
     let error = buffer.copy_to_pinned_async(own, &elsewhere).unwrap_err();
     assert!(matches!(error.error(), Error::OtherContext { .. }));
     let rule = Rule::new(Status::CUDA_ERROR_INVALID_VALUE).function("cuMemcpyHtoDAsync_v2");
@@ -155,7 +155,7 @@ fn a_transfer_that_cannot_start_returns_the_memory() {
     // No event was recorded, so the stream was waited for.
     let rule = Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuEventRecord");
     simulator.add_rule(rule);
-    let up = buffer.copy_from_pinned_async(pinned(&bench.context, 4), &stream);
+    let up = buffer.copy_from_pinned_async(pinned(&fixture.context, 4), &stream);
     let up = up.unwrap();
     assert!(up.is_done().unwrap());
     up.wait().unwrap();
@@ -166,14 +166,14 @@ fn a_transfer_that_cannot_start_returns_the_memory() {
 #[test]
 fn memory_of_a_transfer_that_a_lost_device_ended_is_never_freed() {
     for builder in [Builder::new(), late(2)] {
-        let bench = software(builder);
-        let simulator = bench.simulator.clone().unwrap();
-        let stream = bench.stream();
+        let fixture = software(builder);
+        let simulator = fixture.simulator.clone().unwrap();
+        let stream = fixture.stream();
         let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
         let before = simulator.live().host_allocations;
         let _open = block(&stream);
         let mut start = || {
-            let memory = pinned(&bench.context, 1);
+            let memory = pinned(&fixture.context, 1);
             buffer.copy_from_pinned_async(memory, &stream).unwrap()
         };
         let (waited, awaited, dropped) = (start(), start(), start());
@@ -194,11 +194,11 @@ fn memory_of_a_transfer_that_a_lost_device_ended_is_never_freed() {
 
 #[test]
 fn a_scope_waits_for_its_copies_also_when_it_panics() {
-    for bench in everywhere() {
-        let stream = bench.stream();
+    for fixture in everywhere() {
+        let stream = fixture.stream();
         let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
-        let (up, mut down) = (pinned(&bench.context, 6), pinned(&bench.context, 0));
-        let mut part = pinned(&bench.context, 1);
+        let (up, mut down) = (pinned(&fixture.context, 6), pinned(&fixture.context, 0));
+        let mut part = pinned(&fixture.context, 1);
         let answer = stream
             .copy_scope(|scope| {
                 let view = &mut buffer.as_mut_slice();
@@ -210,7 +210,7 @@ fn a_scope_waits_for_its_copies_also_when_it_panics() {
             })
             .unwrap();
         assert!(answer);
-        assert!(down.iter().all(|&word| word == 6), "{}", bench.name);
+        assert!(down.iter().all(|&word| word == 6), "{}", fixture.name);
         assert_eq!(part[..20], [&[1; 5][..], &[6; 10], &[1; 5]].concat());
         buffer.copy_from_host(&vec![8; N]).unwrap();
         let panicked = panic::catch_unwind(AssertUnwindSafe(|| {
@@ -220,7 +220,7 @@ fn a_scope_waits_for_its_copies_also_when_it_panics() {
             })
         }));
         assert!(panicked.is_err());
-        assert!(down.iter().all(|&word| word == 8), "{}", bench.name);
+        assert!(down.iter().all(|&word| word == 8), "{}", fixture.name);
         let error =
             stream.copy_scope(|scope| scope.copy_to_host_part(&buffer.as_slice(), &mut down, 1..));
         let mismatch = Error::LengthMismatch {
@@ -241,9 +241,9 @@ fn a_scope_waits_for_its_copies_also_when_it_panics() {
 
 #[test]
 fn a_scope_that_copies_nothing_calls_nothing() {
-    let bench = software(Builder::new());
-    let simulator = bench.simulator.as_ref().unwrap();
-    let stream = bench.stream();
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let stream = fixture.stream();
     simulator.reset_calls();
     assert_eq!(stream.copy_scope(|_| Ok(5)), Ok(5));
     assert_eq!(simulator.calls().values().sum::<u64>(), 0);

@@ -16,10 +16,10 @@ const N: u32 = 1 << 8;
 #[test]
 fn others_wait_for_an_unfenced_use() {
     for seed in 0..16 {
-        let bench = software(late(seed));
-        let (simulator, owner) = (bench.simulator.as_ref().unwrap(), bench.stream());
-        let copy = bench.kernel(COPY, "copy");
-        let own = bench.context.per_thread_stream();
+        let fixture = software(late(seed));
+        let (simulator, owner) = (fixture.simulator.as_ref().unwrap(), fixture.stream());
+        let copy = fixture.kernel(COPY, "copy");
+        let own = fixture.context.per_thread_stream();
         // The buffers' owning streams are those of their first uses, so that only the uses are
         // recorded.
         let (source, other) = (filled(&own, N, 3), filled(&own, N, 5));
@@ -45,10 +45,10 @@ fn others_wait_for_an_unfenced_use() {
 
 #[test]
 fn waiting_for_an_unfenced_use_blocks_no_other_thread() {
-    let bench = software(Builder::new());
-    let (simulator, owner) = (bench.simulator.as_ref().unwrap(), bench.stream());
-    let copy = bench.kernel(COPY, "copy");
-    let own = bench.context.per_thread_stream();
+    let fixture = software(Builder::new());
+    let (simulator, owner) = (fixture.simulator.as_ref().unwrap(), fixture.stream());
+    let copy = fixture.kernel(COPY, "copy");
+    let own = fixture.context.per_thread_stream();
     let source = filled(&own, N, 3);
     let (mut x, mut y, mut z) = (
         filled(&own, N, 0),
@@ -56,9 +56,9 @@ fn waiting_for_an_unfenced_use_blocks_no_other_thread() {
         filled(&owner, N, 0),
     );
     let config = LaunchConfig::for_num_elems(N).unwrap();
-    let mut holder = Graph::new(&bench.context).unwrap();
+    let mut holder = Graph::new(&fixture.context).unwrap();
     holder.add_fill(&[], &mut x, 1_u32).unwrap();
-    let mut graph = Graph::new(&bench.context).unwrap();
+    let mut graph = Graph::new(&fixture.context).unwrap();
     graph.add_fill(&[], &mut z, 9_u32).unwrap();
     let exec = graph.instantiate().unwrap();
     owner.synchronize().unwrap();
@@ -80,7 +80,7 @@ fn waiting_for_an_unfenced_use_blocks_no_other_thread() {
             unsafe { owner.launch(copy, config, (x, y, N)) }.unwrap();
         });
         thread::sleep(Duration::from_millis(200));
-        exec.launch(&bench.stream()).unwrap();
+        exec.launch(&fixture.stream()).unwrap();
         go.send(()).unwrap();
     });
     assert_eq!(in_time.recv(), Ok(true));
@@ -92,15 +92,18 @@ fn waiting_for_an_unfenced_use_blocks_no_other_thread() {
 #[test]
 fn unfenced_use_in_another_context_does_not_fail_a_launch() {
     for seed in 0..4 {
-        let bench = software(late(seed));
-        let simulator = bench.simulator.as_ref().unwrap();
-        let copy = bench.kernel(COPY, "copy");
-        let other = Context::new(bench.context.device(), ContextFlags::empty()).unwrap();
-        let (own, peer) = (bench.context.per_thread_stream(), other.per_thread_stream());
-        let stream = bench.stream();
+        let fixture = software(late(seed));
+        let simulator = fixture.simulator.as_ref().unwrap();
+        let copy = fixture.kernel(COPY, "copy");
+        let other = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
+        let (own, peer) = (
+            fixture.context.per_thread_stream(),
+            other.per_thread_stream(),
+        );
+        let stream = fixture.stream();
         // The fences of the uses so far are recorded, because per-thread streams own the buffers.
         let (mut x, mut y, mut z) = (filled(&own, N, 3), filled(&own, N, 5), filled(&peer, N, 0));
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         graph.add_fill(&[], &mut x, 1_u32).unwrap();
         simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuEventRecord"));
         z.as_mut_slice().copy_from_peer(&y.as_slice()).unwrap();

@@ -15,43 +15,43 @@ const N: u32 = 1 << 14;
 
 #[test]
 fn separately_obtained_handles_share_one_tracker() {
-    for bench in late_devices(16) {
-        let kernel = bench.kernel(COPY, "copy");
-        let handle = || bench.context.device().primary_context().unwrap();
+    for fixture in late_devices(16) {
+        let kernel = fixture.kernel(COPY, "copy");
+        let handle = || fixture.context.device().primary_context().unwrap();
         let one = Stream::new(&handle(), StreamFlags::NON_BLOCKING, 0).unwrap();
         let two = Stream::new(&handle(), StreamFlags::NON_BLOCKING, 0).unwrap();
         let (mut source, three) = (filled(&one, N, 1), filled(&one, N, 3));
         launch_copy(&kernel, &one, &three, &mut source).unwrap();
         let mut target = filled(&two, N, 0);
         launch_copy(&kernel, &two, &source, &mut target).unwrap();
-        assert_all(&target, 3, &bench.name);
+        assert_all(&target, 3, &fixture.name);
     }
 }
 
 #[test]
 fn zeroes_are_there_before_another_stream_reads_them() {
-    for bench in late_devices(16) {
-        let kernel = bench.kernel(COPY, "copy");
-        let (one, two) = (bench.stream(), bench.stream());
+    for fixture in late_devices(16) {
+        let kernel = fixture.kernel(COPY, "copy");
+        let (one, two) = (fixture.stream(), fixture.stream());
         // The next buffer probably gets the same memory, filled with other data.
         drop(filled(&one, N, 9));
         let zeroes = DeviceBuffer::<u32>::zeroed(&one, N as usize).unwrap();
         let mut target = filled(&two, N, 7);
         launch_copy(&kernel, &two, &zeroes, &mut target).unwrap();
-        assert_all(&target, 0, &bench.name);
+        assert_all(&target, 0, &fixture.name);
     }
 }
 
 #[test]
 fn stream_created_after_launch_views_is_ordered() {
-    for bench in late_devices(16) {
-        let kernel = bench.kernel(COPY, "copy");
-        let owning = bench.stream();
+    for fixture in late_devices(16) {
+        let kernel = fixture.kernel(COPY, "copy");
+        let owning = fixture.stream();
         let (mut source, four) = (filled(&owning, N, 1), filled(&owning, N, 4));
         let mut target = filled(&owning, N, 0);
         launch_copy(&kernel, &owning, &four, &mut source).unwrap();
         let (from, to) = (source.as_slice(), target.as_mut_slice());
-        let late = bench.stream();
+        let late = fixture.stream();
         // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
         unsafe {
             late.launch(
@@ -62,7 +62,7 @@ fn stream_created_after_launch_views_is_ordered() {
         }
         .unwrap();
         launch_copy(&kernel, &owning, &target, &mut source).unwrap();
-        assert_all(&source, 4, &bench.name);
+        assert_all(&source, 4, &fixture.name);
     }
 }
 
@@ -71,10 +71,10 @@ fn stream_created_after_launch_views_is_ordered() {
 fn a_use_without_an_event_is_still_waited_for() {
     for seed in 0..16 {
         for nth in 1..6 {
-            let bench = software(late(seed));
-            let simulator = bench.simulator.as_ref().unwrap();
-            let kernel = bench.kernel(COPY, "copy");
-            let streams: Vec<Stream> = (0..3).map(|_| bench.stream()).collect();
+            let fixture = software(late(seed));
+            let simulator = fixture.simulator.as_ref().unwrap();
+            let kernel = fixture.kernel(COPY, "copy");
+            let streams: Vec<Stream> = (0..3).map(|_| fixture.stream()).collect();
             let (mut source, five) = (filled(&streams[0], N, 1), filled(&streams[2], N, 5));
             let mut targets = [filled(&streams[1], N, 0), filled(&streams[2], N, 0)];
             let rule = Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuEventRecord");
@@ -99,10 +99,10 @@ fn a_use_without_an_event_is_still_waited_for() {
 
 #[test]
 fn a_wait_that_fails_stops_the_call_that_needs_it() {
-    let bench = software(late(1));
-    let simulator = bench.simulator.as_ref().unwrap();
-    let kernel = bench.kernel(COPY, "copy");
-    let (owning, other) = (bench.stream(), bench.stream());
+    let fixture = software(late(1));
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let kernel = fixture.kernel(COPY, "copy");
+    let (owning, other) = (fixture.stream(), fixture.stream());
     let source = filled(&owning, N, 1);
     let mut target = filled(&other, N, 0);
     simulator.reset_calls();
@@ -123,10 +123,10 @@ fn a_wait_that_fails_stops_the_call_that_needs_it() {
 fn a_drop_that_cannot_wait_for_a_reader_leaves_the_memory_alone() {
     for seed in 0..16 {
         for call in ["cuStreamWaitEvent", "cuEventRecord", "cuEventCreate"] {
-            let bench = software(late(seed));
-            let simulator = bench.simulator.as_ref().unwrap();
-            let kernel = bench.kernel(COPY, "copy");
-            let (owning, reader) = (bench.stream(), bench.stream());
+            let fixture = software(late(seed));
+            let simulator = fixture.simulator.as_ref().unwrap();
+            let kernel = fixture.kernel(COPY, "copy");
+            let (owning, reader) = (fixture.stream(), fixture.stream());
             let mut target = filled(&reader, N, 0);
             let source = filled(&owning, N, 1);
             owning.synchronize().unwrap();
@@ -147,17 +147,17 @@ fn a_drop_that_cannot_wait_for_a_reader_leaves_the_memory_alone() {
 
 #[test]
 fn later_calls_do_not_report_errors_of_drops() {
-    let bench = software(Builder::new());
-    let simulator = bench.simulator.as_ref().unwrap();
-    let stream = bench.stream();
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let stream = fixture.stream();
     for call in ["cuMemFreeAsync", "cuEventDestroy_v2", "cuStreamDestroy_v2"] {
         simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function(call));
     }
     drop(filled(&stream, N, 1));
-    drop(Event::new(&bench.context, EventFlags::empty()).unwrap());
-    drop(bench.stream());
+    drop(Event::new(&fixture.context, EventFlags::empty()).unwrap());
+    drop(fixture.stream());
     simulator.clear_rules();
-    bench.context.synchronize().unwrap();
+    fixture.context.synchronize().unwrap();
     stream.synchronize().unwrap();
     assert_all(&filled(&stream, N, 6), 6, "after");
     // Only `close` reports such an error.
@@ -168,13 +168,13 @@ fn later_calls_do_not_report_errors_of_drops() {
 
 #[test]
 fn a_stream_that_cannot_be_made_changes_nothing() {
-    let bench = software(Builder::new());
-    let simulator = bench.simulator.as_ref().unwrap();
-    let (owning, kernel) = (bench.stream(), bench.kernel(COPY, "copy"));
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let (owning, kernel) = (fixture.stream(), fixture.kernel(COPY, "copy"));
     let (source, mut target) = (filled(&owning, N, 1), filled(&owning, N, 0));
     let fails = Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuStreamCreateWithPriority");
     simulator.add_rule(fails);
-    Stream::new(&bench.context, StreamFlags::empty(), 0).unwrap_err();
+    Stream::new(&fixture.context, StreamFlags::empty(), 0).unwrap_err();
     simulator.clear_rules();
     simulator.reset_calls();
     launch_copy(&kernel, &owning, &source, &mut target).unwrap();
@@ -183,12 +183,12 @@ fn a_stream_that_cannot_be_made_changes_nothing() {
 
 #[test]
 fn buffer_is_on_the_device_of_its_stream() {
-    let bench = software(Builder::new().devices(2));
-    let driver = bench.context.driver();
+    let fixture = software(Builder::new().devices(2));
+    let driver = fixture.context.driver();
     let other = driver.device(1).unwrap().primary_context().unwrap();
-    let ours = bench.stream();
+    let ours = fixture.stream();
     let theirs = other.default_stream().unwrap();
-    for current in [&bench.context, &other] {
+    for current in [&fixture.context, &other] {
         let _current = current.make_current().unwrap();
         for (stream, ordinal) in [(&ours, 0), (&theirs, 1)] {
             let buffer = filled(stream, N, 3);
@@ -201,11 +201,11 @@ fn buffer_is_on_the_device_of_its_stream() {
 
 #[test]
 fn thread_without_context_frees_memory_in_its_context() {
-    let bench = software(Builder::new().devices(2));
-    let other = bench.context.driver().device(1).unwrap();
+    let fixture = software(Builder::new().devices(2));
+    let other = fixture.context.driver().device(1).unwrap();
     let other = other.primary_context().unwrap();
-    let simulator = bench.simulator.as_ref().unwrap();
-    let (ours, theirs) = (bench.stream(), other.default_stream().unwrap());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let (ours, theirs) = (fixture.stream(), other.default_stream().unwrap());
     let buffers = [filled(&ours, N, 1), filled(&theirs, N, 2)];
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -223,10 +223,10 @@ fn thread_without_context_frees_memory_in_its_context() {
 
 #[test]
 fn unknown_statuses_are_kept_and_printed() {
-    let bench = software(Builder::new());
-    let simulator = bench.simulator.as_ref().unwrap();
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
     simulator.add_rule(Rule::new(Status(4242)).function("cuCtxSynchronize"));
-    let error = bench.context.synchronize().unwrap_err();
+    let error = fixture.context.synchronize().unwrap_err();
     assert_eq!(error.status(), Some(Status(4242)));
     assert!(error.to_string().contains("4242"), "{error}");
 }

@@ -50,10 +50,10 @@ fn owned(
 
 #[test]
 fn work_before_a_legacy_use_is_waited_for_separately() {
-    for bench in everywhere() {
-        let context = bench.context.clone();
+    for fixture in everywhere() {
+        let context = fixture.context.clone();
         let (open, gate) = mpsc::channel();
-        in_time(&bench.name, move || {
+        in_time(&fixture.name, move || {
             let blocking = || Stream::new(&context, StreamFlags::empty(), 0).unwrap();
             let (one, two) = (blocking(), blocking());
             let own = new_stream(&context);
@@ -75,11 +75,11 @@ fn work_before_a_legacy_use_is_waited_for_separately() {
 
 #[test]
 fn a_module_dropped_in_a_host_function_blocks_nothing() {
-    for bench in everywhere() {
-        let (stuck, stream, free) = (bench.stream(), bench.stream(), bench.stream());
+    for fixture in everywhere() {
+        let (stuck, stream, free) = (fixture.stream(), fixture.stream(), fixture.stream());
         let flag = unpooled(&stream, &[0_u32]);
         let (buffer, is_dropped) = owned(&stream, None);
-        let function = bench.kernel(COPY, "copy");
+        let function = fixture.kernel(COPY, "copy");
         stuck
             .wait_value(&flag, 0, WaitCondition::EQUAL, 1_u32)
             .unwrap();
@@ -87,7 +87,10 @@ fn a_module_dropped_in_a_host_function_blocks_nothing() {
         // blocked.
         stream.launch_host(move || drop(function)).unwrap();
         stream.launch_host(move || drop(buffer)).unwrap();
-        let what = format!("{}: the buffer is freed while the module waits", bench.name);
+        let what = format!(
+            "{}: the buffer is freed while the module waits",
+            fixture.name
+        );
         until(&what, LIMIT, || is_dropped.load(Ordering::SeqCst));
         free.write_value(&flag, 0, 1_u32).unwrap();
         free.synchronize().unwrap();
@@ -98,8 +101,8 @@ fn a_module_dropped_in_a_host_function_blocks_nothing() {
 #[test]
 fn the_end_of_a_primary_context_breaks_no_capture_in_the_next() {
     for builder in [Builder::new(), late(1)] {
-        let bench = software(builder);
-        let device = bench.context.device().clone();
+        let fixture = software(builder);
+        let device = fixture.context.device().clone();
         let other = Context::new(&device, cuda_driver::context::ContextFlags::empty()).unwrap();
         let stream = || new_stream(&other);
         let (stuck, free) = (stream(), stream());
@@ -111,13 +114,13 @@ fn the_end_of_a_primary_context_breaks_no_capture_in_the_next() {
         event.record(&stuck).unwrap();
         // The staging memory of this copy is freed after the copy, and the context after that, on a
         // worker thread.
-        let held = bench.stream();
+        let held = fixture.stream();
         let mut copy = DeviceBuffer::<u32>::zeroed(&held, 4).unwrap();
         held.wait(&event).unwrap();
         copy.copy_from_host(&[1; 4]).unwrap();
         drop((copy, held));
         let (dropped, all) = mpsc::channel();
-        let context = bench.context;
+        let context = fixture.context;
         let call = free.launch_host(move || {
             drop(context);
             dropped.send(()).unwrap();
@@ -145,13 +148,13 @@ fn the_end_of_a_primary_context_breaks_no_capture_in_the_next() {
 
 #[test]
 fn a_guard_dropped_in_a_host_function_frees_its_buffer() {
-    for bench in everywhere() {
-        let pinned = PinnedBuffer::from_host(&bench.context, &[1_u32; 4], PinnedFlags::empty());
+    for fixture in everywhere() {
+        let pinned = PinnedBuffer::from_host(&fixture.context, &[1_u32; 4], PinnedFlags::empty());
         // The guard borrows the buffer, and a host function must own it or borrow it for `'static`.
         let host: &'static _ = Box::leak(Box::new(GraphHostBuffer::new(pinned.unwrap()).unwrap()));
         let guard = host.read().unwrap();
         assert!(host.write().is_err());
-        let call = bench.stream().launch_host(move || drop(guard));
+        let call = fixture.stream().launch_host(move || drop(guard));
         call.unwrap().wait().unwrap();
         until("the guard releases the buffer", LIMIT, || {
             host.write().is_ok()
@@ -167,8 +170,8 @@ fn a_panic_that_panics_when_it_is_dropped_is_thrown_once() {
             panic::resume_unwind(Box::new("again"));
         }
     }
-    for bench in everywhere() {
-        let function = bench.kernel(COPY, "copy");
+    for fixture in everywhere() {
+        let function = fixture.kernel(COPY, "copy");
         let thrown = panic::catch_unwind(AssertUnwindSafe(|| {
             function.max_potential_block_size(|_| panic::panic_any(Bad), 0)
         }));

@@ -13,7 +13,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::stream::WaitCondition;
 use cuda_sim::Builder;
 
-use crate::support::{Bench, COPY, block, everywhere, late, new_stream, software, unpooled};
+use crate::support::{COPY, Fixture, block, everywhere, late, new_stream, software, unpooled};
 use crate::task::{LIMIT, block_on, in_time, until};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -89,15 +89,15 @@ fn gives_back(context: &Context) {
     });
 }
 
-fn other_context(bench: &Bench) -> Context {
-    Context::new(bench.context.device(), ContextFlags::empty()).unwrap()
+fn other_context(fixture: &Fixture) -> Context {
+    Context::new(fixture.context.device(), ContextFlags::empty()).unwrap()
 }
 
 #[test]
 fn a_blocked_context_holds_up_no_other_context() {
-    for bench in everywhere() {
-        let blocked = Blocked::new(&bench.context);
-        let other = other_context(&bench);
+    for fixture in everywhere() {
+        let blocked = Blocked::new(&fixture.context);
+        let other = other_context(&fixture);
         gives_back(&other);
         blocked.release();
         // The end of this context frees page-locked memory, for which the software device waits for
@@ -108,9 +108,9 @@ fn a_blocked_context_holds_up_no_other_context() {
 
 #[test]
 fn a_blocked_context_holds_up_no_other_driver() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         let other = software(late(7));
-        let blocked = Blocked::new(&bench.context);
+        let blocked = Blocked::new(&fixture.context);
         gives_back(&other.context);
         let stream = other.stream();
         let simulator = other.simulator.clone().unwrap();
@@ -127,10 +127,10 @@ fn a_blocked_context_holds_up_no_other_driver() {
 
 #[test]
 fn drops_in_another_context_are_not_deferred() {
-    let bench = software(Builder::new());
-    let simulator = bench.simulator.clone().unwrap();
-    let other = other_context(&bench);
-    let blocked = Blocked::new(&bench.context);
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.clone().unwrap();
+    let other = other_context(&fixture);
+    let blocked = Blocked::new(&fixture.context);
     let stream = new_stream(&other);
     let before = simulator.live().streams;
     drop(stream);
@@ -144,9 +144,9 @@ fn drops_in_another_context_are_not_deferred() {
 
 #[test]
 fn a_blocked_context_ends_behind_its_objects() {
-    let bench = software(Builder::new().trace(true));
-    let simulator = bench.simulator.clone().unwrap();
-    let own = other_context(&bench);
+    let fixture = software(Builder::new().trace(true));
+    let simulator = fixture.simulator.clone().unwrap();
+    let own = other_context(&fixture);
     let blocked = Blocked::new(&own);
     let (stream, event) = (
         new_stream(&own),
@@ -172,7 +172,7 @@ fn a_blocked_context_ends_behind_its_objects() {
 
 #[test]
 fn a_lost_device_is_reported_while_another_is_blocked() {
-    let bench = software(Builder::new());
+    let fixture = software(Builder::new());
     let other = software(late(3));
     let stream = other.stream();
     // A closure that is never called and whose drop blocks.
@@ -186,9 +186,9 @@ fn a_lost_device_is_reported_while_another_is_blocked() {
     let (open, gate) = mpsc::channel();
     let slow = Slow(gate);
     let never = third.stream().launch_host(move || drop(slow)).unwrap();
-    let blocked = Blocked::new(&bench.context);
+    let blocked = Blocked::new(&fixture.context);
     let lost = Status::CUDA_ERROR_LAUNCH_FAILED;
-    let lose = |bench: &Bench| bench.simulator.as_ref().unwrap().lose_device(0, lost);
+    let lose = |fixture: &Fixture| fixture.simulator.as_ref().unwrap().lose_device(0, lost);
     lose(&third);
     thread::sleep(SECOND / 5);
     let call = stream.launch_host(|| ()).unwrap();
@@ -201,11 +201,11 @@ fn a_lost_device_is_reported_while_another_is_blocked() {
 
 #[test]
 fn a_dropped_transfer_with_waiting_memory_blocks_nothing() {
-    let bench = software(late(5));
+    let fixture = software(late(5));
     let other = software(late(6));
-    let context = bench.context.clone();
+    let context = fixture.context.clone();
     let blocked = Blocked::new(&context);
-    let stream = bench.stream();
+    let stream = fixture.stream();
     let buffer = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
     let pinned = PinnedBuffer::<u32>::zeroed(&context, 4, PinnedFlags::empty()).unwrap();
     // The copy is still queued when the transfer is dropped. Otherwise this thread would free the
@@ -231,13 +231,14 @@ fn there_are_at_most_two_workers_for_a_context() {
         let names = threads.filter_map(|it| name(it.ok()?));
         names.filter(|it| it.starts_with("cuda-driver")).count()
     };
-    let bench = software(Builder::new());
-    let blocked = Blocked::new(&bench.context);
-    let stream = bench.stream();
+    let fixture = software(Builder::new());
+    let blocked = Blocked::new(&fixture.context);
+    let stream = fixture.stream();
     let before = workers();
     for _ in 0..50 {
-        let pinned = PinnedBuffer::<u32>::zeroed(&bench.context, 4, PinnedFlags::empty()).unwrap();
-        in_host_function(&stream, (bench.kernel(COPY, "copy"), pinned));
+        let pinned =
+            PinnedBuffer::<u32>::zeroed(&fixture.context, 4, PinnedFlags::empty()).unwrap();
+        in_host_function(&stream, (fixture.kernel(COPY, "copy"), pinned));
     }
     // Other tests run their own workers at the same time.
     let after = workers();

@@ -36,19 +36,19 @@ fn text<T, E: Display>(result: std::result::Result<T, E>) -> String {
 }
 
 /// A software device with a stream. The simulator lives as long as the device is used.
-struct Bench {
+struct Fixture {
     driver: Driver,
     context: Context,
     stream: Stream,
     simulator: Simulator,
 }
 
-fn bench(builder: Builder) -> Bench {
+fn fixture(builder: Builder) -> Fixture {
     let simulator = builder.build().unwrap();
     let driver = Driver::new(simulator.library().unwrap()).unwrap();
     let context = driver.device(0).unwrap().primary_context().unwrap();
     let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
-    Bench {
+    Fixture {
         driver,
         context,
         stream,
@@ -76,9 +76,9 @@ pub(crate) fn all() -> Texts {
 }
 
 fn arguments() -> Texts {
-    let bench = bench(Builder::new());
-    let stream = &bench.stream;
-    let mix = module(&bench.context, MIX).function("mix").unwrap();
+    let fixture = fixture(Builder::new());
+    let stream = &fixture.stream;
+    let mix = module(&fixture.context, MIX).function("mix").unwrap();
     let mut x = DeviceBuffer::<u32>::zeroed(stream, 4).unwrap();
     let y = DeviceBuffer::<u32>::zeroed(stream, 4).unwrap();
     let config = LaunchConfig::new(1, 4);
@@ -88,7 +88,7 @@ fn arguments() -> Texts {
             text(unsafe { stream.launch(&mix, config, ($($arg,)*)) })
         }};
     }
-    let scale = module(&bench.context, SCALE).function("scale").unwrap();
+    let scale = module(&fixture.context, SCALE).function("scale").unwrap();
     let mut floats = DeviceBuffer::<f32>::zeroed(stream, 4).unwrap();
     macro_rules! try_scale {
         ($($arg:expr),*) => {{
@@ -129,9 +129,9 @@ fn arguments() -> Texts {
 }
 
 fn configurations() -> Texts {
-    let bench = bench(Builder::new());
-    let stream = &bench.stream;
-    let mix = module(&bench.context, MIX).function("mix").unwrap();
+    let fixture = fixture(Builder::new());
+    let stream = &fixture.stream;
+    let mix = module(&fixture.context, MIX).function("mix").unwrap();
     let mut x = DeviceBuffer::<u32>::zeroed(stream, 4).unwrap();
     let y = DeviceBuffer::<u32>::zeroed(stream, 4).unwrap();
     let mut launch = |config, attributes: &LaunchAttributes<'_>| {
@@ -172,8 +172,8 @@ fn configurations() -> Texts {
 }
 
 fn lookups() -> Texts {
-    let bench = bench(Builder::new());
-    let (context, stream) = (&bench.context, &bench.stream);
+    let fixture = fixture(Builder::new());
+    let (context, stream) = (&fixture.context, &fixture.stream);
     let mix = module(context, MIX);
     let mut many = ".version 7.0\n.target sm_52\n.address_size 64\n".to_owned();
     for at in 0..13 {
@@ -183,7 +183,7 @@ fn lookups() -> Texts {
     let in_a_namespace = MIX.replace("mix(", "_ZN4math3mixEPjPKjj(");
     let instance = MIX.replace("mix(", "_Z3mixIjEvPT_PKS0_j(");
     let variables = module(context, VARIABLES);
-    let library = Library::load(&bench.driver, &Ptx::new(MIX).unwrap(), &JitOptions::new());
+    let library = Library::load(&fixture.driver, &Ptx::new(MIX).unwrap(), &JitOptions::new());
     vec![
         ("misspelled kernel", text(mix.function("mxi"))),
         (
@@ -216,8 +216,8 @@ fn lookups() -> Texts {
 }
 
 fn images() -> Texts {
-    let bench = bench(Builder::new().version(12080));
-    let context = &bench.context;
+    let fixture = fixture(Builder::new().version(12080));
+    let context = &fixture.context;
     let load = |ptx: &str| text(Module::load(context, &Ptx::new(ptx).unwrap()));
     let file = |path: &str| {
         // SAFETY: neither file is an image.
@@ -235,12 +235,12 @@ fn images() -> Texts {
 }
 
 fn memory() -> Texts {
-    let bench = bench(Builder::new().memory(64 << 20));
-    let stream = &bench.stream;
+    let fixture = fixture(Builder::new().memory(64 << 20));
+    let stream = &fixture.stream;
     let mut x = DeviceBuffer::<u32>::zeroed(stream, 4).unwrap();
     let y = DeviceBuffer::<u32>::zeroed(stream, 3).unwrap();
     let bytes = DeviceBuffer::<u8>::zeroed(stream, 9).unwrap();
-    let pool = CachingPool::with_limit(&bench.context, 4096);
+    let pool = CachingPool::with_limit(&fixture.context, 4096);
     vec![
         (
             "out of memory",
@@ -274,9 +274,9 @@ fn memory() -> Texts {
 }
 
 fn contexts() -> Texts {
-    let bench = bench(Builder::new().version(13000).devices(2));
-    let (context, ours) = (&bench.context, &bench.stream);
-    let other = bench.driver.device(1).unwrap().primary_context().unwrap();
+    let fixture = fixture(Builder::new().version(13000).devices(2));
+    let (context, ours) = (&fixture.context, &fixture.stream);
+    let other = fixture.driver.device(1).unwrap().primary_context().unwrap();
     let theirs = Stream::new(&other, StreamFlags::NON_BLOCKING, 0).unwrap();
     let mix = module(context, MIX).function("mix").unwrap();
     let copy = module(context, COPY).function("copy").unwrap();
@@ -286,7 +286,7 @@ fn contexts() -> Texts {
     let event = Event::new(&other, EventFlags::empty()).unwrap();
     let mut graph = Graph::new(context).unwrap();
     vec![
-        ("ordinal 7", text(bench.driver.device(7))),
+        ("ordinal 7", text(fixture.driver.device(7))),
         (
             "buffer of another device",
             // SAFETY: the launch fails: `y` belongs to another context.
@@ -306,8 +306,8 @@ fn contexts() -> Texts {
 }
 
 fn order() -> Texts {
-    let bench = bench(Builder::new().schedule(Schedule::Late { seed: 1 }));
-    let (context, stream) = (&bench.context, &bench.stream);
+    let fixture = fixture(Builder::new().schedule(Schedule::Late { seed: 1 }));
+    let (context, stream) = (&fixture.context, &fixture.stream);
     let event = |flags| Event::new(context, flags).unwrap();
     let (start, end) = (event(EventFlags::empty()), event(EventFlags::empty()));
     let untimed = event(EventFlags::DISABLE_TIMING);
@@ -335,11 +335,11 @@ fn order() -> Texts {
 
 /// Mistakes in kernels. The software device describes them in its reports.
 fn kernels() -> Texts {
-    let bench = bench(Builder::new().check_all(true).instruction_limit(100_000));
-    let (context, stream) = (&bench.context, &bench.stream);
+    let fixture = fixture(Builder::new().check_all(true).instruction_limit(100_000));
+    let (context, stream) = (&fixture.context, &fixture.stream);
     let config = LaunchConfig::new(1, 1);
     let with_reports = |mut text: String| {
-        for report in bench.simulator.take_reports() {
+        for report in fixture.simulator.take_reports() {
             write!(text, "\n{report}").unwrap();
         }
         text
@@ -377,9 +377,9 @@ fn kernels() -> Texts {
 }
 
 fn graphs() -> Texts {
-    let bench = bench(Builder::new());
-    let mut graph = Graph::new(&bench.context).unwrap();
-    let mut other = Graph::new(&bench.context).unwrap();
+    let fixture = fixture(Builder::new());
+    let mut graph = Graph::new(&fixture.context).unwrap();
+    let mut other = Graph::new(&fixture.context).unwrap();
     let (first, foreign) = (graph.add_empty(&[]).unwrap(), other.add_empty(&[]).unwrap());
     let second = graph.add_empty(&[first.edge()]).unwrap();
     let removed = graph.add_empty(&[]).unwrap();

@@ -274,20 +274,20 @@ fn a_refused_call_does_nothing() {
 
 #[test]
 fn a_mode_is_of_one_thread_and_one_driver() {
-    let benches = [test_device(Builder::new()), test_device(Builder::new())];
+    let fixtures = [test_device(Builder::new()), test_device(Builder::new())];
     let mut mode = RELAXED;
-    unsafe { ok(benches[0].cuThreadExchangeStreamCaptureMode(&raw mut mode)) };
+    unsafe { ok(fixtures[0].cuThreadExchangeStreamCaptureMode(&raw mut mode)) };
     assert_eq!(mode, GLOBAL);
     let exchange = |sim: &TestDevice| {
         let mut mode = LOCAL;
         unsafe { ok(sim.cuThreadExchangeStreamCaptureMode(&raw mut mode)) };
         mode
     };
-    assert_eq!(exchange(&benches[1]), GLOBAL);
-    assert_eq!(exchange(&benches[0]), RELAXED);
-    assert_eq!(exchange(&benches[0]), LOCAL);
+    assert_eq!(exchange(&fixtures[1]), GLOBAL);
+    assert_eq!(exchange(&fixtures[0]), RELAXED);
+    assert_eq!(exchange(&fixtures[0]), LOCAL);
     let elsewhere = thread::scope(|scope| {
-        let driver = benches[0].driver.table();
+        let driver = fixtures[0].driver.table();
         let work = move || {
             let mut mode = LOCAL;
             unsafe { ok(driver.cuThreadExchangeStreamCaptureMode(&raw mut mode)) };

@@ -10,7 +10,7 @@ mod reference;
 use cuda_driver::prelude::*;
 use cuda_nvrtc::Arch;
 
-use crate::support::{self, Bench, Source, numbers, unchecked};
+use crate::support::{self, Fixture, Source, numbers, unchecked};
 use list::{KERNELS, Kernel, Values};
 
 const INTEGERS: Source = Source::new(
@@ -88,21 +88,21 @@ impl Kernel {
     }
 
     /// Runs the kernel on `input` and returns its output.
-    fn run(&self, bench: &Bench, modules: &[Module; 2], input: &[u32]) -> Vec<u32> {
+    fn run(&self, fixture: &Fixture, modules: &[Module; 2], input: &[u32]) -> Vec<u32> {
         let kernel = self.of(modules).function(self.name).unwrap();
         let threads = blocks() * BLOCK;
-        let input = bench.upload(input);
-        let mut output = bench.zeroed::<u32>(threads * self.gives * self.size());
+        let input = fixture.upload(input);
+        let mut output = fixture.zeroed::<u32>(threads * self.gives * self.size());
         let config = LaunchConfig::new(blocks() as u32, BLOCK as u32);
         // SAFETY: the kernel reads and writes as many numbers for each thread as its entry in the
         // list says.
         unsafe {
-            bench
+            fixture
                 .stream
                 .launch(&kernel, config, (&input, &mut output, threads as u32))
         }
         .unwrap();
-        bench.values(&output, self.name)
+        fixture.values(&output, self.name)
     }
 
     /// Describes the first difference that exceeds the tolerance.
@@ -120,13 +120,13 @@ impl Kernel {
 }
 
 /// The modules of the integer kernels and of the others, from PTX for `arch`.
-fn modules(bench: &Bench, arch: Arch) -> [Module; 2] {
-    [&INTEGERS, &FLOATS].map(|source| bench.module_of_ptx(source, arch))
+fn modules(fixture: &Fixture, arch: Arch) -> [Module; 2] {
+    [&INTEGERS, &FLOATS].map(|source| fixture.module_of_ptx(source, arch))
 }
 
 /// The architecture for which the PTX is compiled.
-fn arch(bench: &Bench) -> Arch {
-    bench.context.device().virtual_arch().unwrap()
+fn arch(fixture: &Fixture) -> Arch {
+    fixture.context.device().virtual_arch().unwrap()
 }
 
 #[test]
@@ -137,11 +137,11 @@ fn the_same_ptx_gives_the_same_results() {
     // The results of the software devices, and their architectures.
     let mut results: Vec<(Arch, Vec<Vec<u32>>)> = Vec::new();
     let inputs: Vec<Vec<u32>> = KERNELS.iter().map(Kernel::input).collect();
-    for bench in unchecked() {
-        let modules = modules(&bench, arch(&bench));
+    for fixture in unchecked() {
+        let modules = modules(&fixture, arch(&fixture));
         let all = KERNELS.iter().zip(&inputs);
         let found: Vec<Vec<u32>> = all
-            .map(|(kernel, input)| kernel.run(&bench, &modules, input))
+            .map(|(kernel, input)| kernel.run(&fixture, &modules, input))
             .collect();
         for (k, kernel) in KERNELS.iter().enumerate() {
             if let Some(reference) = kernel.reference {
@@ -150,7 +150,7 @@ fn the_same_ptx_gives_the_same_results() {
                 if let Some(what) = kernel.difference(&found[k], &expected) {
                     wrong.push(format!(
                         "{} on {}, compared with the host: {what}",
-                        kernel.name, bench.name
+                        kernel.name, fixture.name
                     ));
                 }
             }
@@ -159,29 +159,29 @@ fn the_same_ptx_gives_the_same_results() {
             {
                 wrong.push(format!(
                     "{} on {}, compared with {first}: {what}",
-                    kernel.name, bench.name
+                    kernel.name, fixture.name
                 ));
             }
         }
-        results.push((arch(&bench), found));
+        results.push((arch(&fixture), found));
     }
     if !results.is_empty() {
         gpu = support::gpu();
     }
-    if let Some(bench) = gpu {
-        let own = bench.context.device().compute_capability().unwrap();
+    if let Some(fixture) = gpu {
+        let own = fixture.context.device().compute_capability().unwrap();
         let own = Arch::compute(own.major, own.minor);
         for (arch, software) in results.iter().filter(|(arch, _)| *arch <= own) {
             let mut same = 0;
-            let modules = modules(&bench, *arch);
+            let modules = modules(&fixture, *arch);
             for (k, kernel) in KERNELS.iter().enumerate() {
-                let found = kernel.run(&bench, &modules, &inputs[k]);
+                let found = kernel.run(&fixture, &modules, &inputs[k]);
                 same += usize::from(found == software[k]);
                 if let Some(what) = kernel.difference(&software[k], &found) {
                     let name = kernel.name;
                     wrong.push(format!(
                         "{name} by {arch}, the software device compared with {}: {what}",
-                        bench.name
+                        fixture.name
                     ));
                 }
             }

@@ -76,13 +76,13 @@ fn memory_by_element() {
                 .map(|x| [x, 0, 0])
         })
         .collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         for (elements, is_integer) in formats([37, 0, 0]) {
-            let buffer = bench.upload(&elements.bytes());
-            bench.stream.synchronize().unwrap();
+            let buffer = fixture.upload(&elements.bytes());
+            fixture.stream.synchronize().unwrap();
             let resource = memory(buffer.as_raw(), &elements);
             let flags = if is_integer { INTEGER } else { 0 };
-            let texture = Texture::new(&bench, &resource, &reading(CLAMP, flags));
+            let texture = Texture::new(&fixture, &resource, &reading(CLAMP, flags));
             let kernels = ["fetch", "fetch_int", "fetch_uint"];
             must_be_elements(&texture, kernels, &elements, is_integer, &points, &places);
         }
@@ -112,11 +112,11 @@ fn planes_by_element() {
         .iter()
         .map(|([x, y], _)| Some([place(CLAMP, *x, 13)?, place(CLAMP, *y, 7)?, 0]))
         .collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         for (elements, is_integer) in formats([13, 7, 0]) {
-            let array = Array::new(&bench, &elements, 0);
+            let array = Array::new(&fixture, &elements, 0);
             let flags = if is_integer { INTEGER } else { 0 };
-            let texture = Texture::new(&bench, &array.resource(), &reading(CLAMP, flags));
+            let texture = Texture::new(&fixture, &array.resource(), &reading(CLAMP, flags));
             let kernels = ["plane", "plane_int", "plane_uint"];
             must_be_elements(&texture, kernels, &elements, is_integer, &at, &places);
         }
@@ -133,13 +133,13 @@ fn address_modes() {
         BORDER => BORDER,
         _ => CLAMP,
     };
-    for bench in everywhere() {
-        let array = Array::new(&bench, &elements, 0);
+    for fixture in everywhere() {
+        let array = Array::new(&fixture, &elements, 0);
         for mode in [WRAP, CLAMP, MIRROR, BORDER] {
             for (flags, mode_meant) in [(0, element(mode)), (NORMALIZED, mode)] {
                 let mut desc = reading(mode, flags | INTEGER);
                 desc.borderColor = border.map(|value| f32::from_bits(value as u32));
-                let texture = Texture::new(&bench, &array.resource(), &desc);
+                let texture = Texture::new(&fixture, &array.resource(), &desc);
                 let scale = if flags == 0 { [1.0; 2] } else { [13.0, 7.0] };
                 let at: Vec<_> = points
                     .iter()
@@ -152,7 +152,7 @@ fn address_modes() {
                         Some((x, y)) => [0, 1, 2, 3].map(|c| elements.integer([x, y, 0], c) as i32),
                         None => border,
                     };
-                    assert_eq!(*found, expected, "{mode:?} {flags} on {}", bench.name);
+                    assert_eq!(*found, expected, "{mode:?} {flags} on {}", fixture.name);
                 }
             }
         }
@@ -172,11 +172,11 @@ fn rows_with_gaps() {
         .iter()
         .map(|(_, [x, y])| [*x, *y, 0.0, 0.0])
         .collect();
-    for bench in everywhere() {
-        let buffer = bench.upload(&bytes);
-        bench.stream.synchronize().unwrap();
+    for fixture in everywhere() {
+        let buffer = fixture.upload(&bytes);
+        fixture.stream.synchronize().unwrap();
         let resource = rows(buffer.as_raw(), &elements, pitch);
-        let texture = Texture::new(&bench, &resource, &reading(CLAMP, INTEGER));
+        let texture = Texture::new(&fixture, &resource, &reading(CLAMP, INTEGER));
         let found = look::<[u32; 4]>(&texture, "plane_uint", &at);
         for (found, ([x, y], _)) in found.iter().zip(&points) {
             let at = [x.clamp(&0, &20), y.clamp(&0, &8), &0].map(|at| *at as usize);
@@ -188,7 +188,7 @@ fn rows_with_gaps() {
 
 #[test]
 fn layers_and_spaces() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         for (extent, flags, kernel) in [
             ([17, 0, 0], 0, "line"),
             ([17, 0, 5], LAYERED, "lines"),
@@ -196,8 +196,8 @@ fn layers_and_spaces() {
             ([9, 8, 5], 0, "space"),
         ] {
             let elements = Elements::random(Format::F32, 2, extent, 22);
-            let array = Array::new(&bench, &elements, flags);
-            let texture = Texture::new(&bench, &array.resource(), &reading(CLAMP, 0));
+            let array = Array::new(&fixture, &elements, flags);
+            let texture = Texture::new(&fixture, &array.resource(), &reading(CLAMP, 0));
             let [width, height, depth] = elements.size();
             let places: Vec<[usize; 3]> = (0..width * height * depth)
                 .map(|at| [at % width, at / width % height, at / width / height])
@@ -235,7 +235,7 @@ pub(super) fn direction(face: usize, [s, t]: [f32; 2], long: f32) -> [f32; 3] {
 #[test]
 fn cubes() {
     let size = 8;
-    for bench in everywhere() {
+    for fixture in everywhere() {
         // With one level the gradient of the direction does not matter.
         for (layers, flags, kernel) in [
             (6, CUBEMAP, "cube"),
@@ -244,8 +244,8 @@ fn cubes() {
             (18, CUBEMAP | LAYERED, "cubes_grad"),
         ] {
             let elements = Elements::random(Format::F32, 1, [size, size, layers], 23);
-            let array = Array::new(&bench, &elements, flags);
-            let texture = Texture::new(&bench, &array.resource(), &reading(CLAMP, NORMALIZED));
+            let array = Array::new(&fixture, &elements, flags);
+            let texture = Texture::new(&fixture, &array.resource(), &reading(CLAMP, NORMALIZED));
             let places: Vec<[usize; 3]> = (0..size * size * layers)
                 .map(|at| [at % size, at / size % size, at / size / size])
                 .collect();
@@ -278,9 +278,9 @@ fn gathered_footprints() {
             [x + u, y + v, 0.0, 0.0]
         })
         .collect();
-    for bench in everywhere() {
-        let array = Array::new(&bench, &elements, GATHER);
-        let texture = Texture::new(&bench, &array.resource(), &reading(CLAMP, 0));
+    for fixture in everywhere() {
+        let array = Array::new(&fixture, &elements, GATHER);
+        let texture = Texture::new(&fixture, &array.resource(), &reading(CLAMP, 0));
         for (channel, kernel) in ["gather_0", "gather_1", "gather_2", "gather_3"]
             .into_iter()
             .enumerate()
@@ -306,9 +306,9 @@ fn elements_in_memory() {
     let at: Vec<_> = (0..30_u16)
         .map(|at| [f32::from(at % 6) + 0.5, f32::from(at / 6) + 0.5, 0.0, 0.0])
         .collect();
-    for bench in everywhere() {
-        let array = Array::new(&bench, &elements, 0);
-        let texture = Texture::new(&bench, &array.resource(), &reading(CLAMP, 0));
+    for fixture in everywhere() {
+        let array = Array::new(&fixture, &elements, 0);
+        let texture = Texture::new(&fixture, &array.resource(), &reading(CLAMP, 0));
         let found = look::<[f32; 4]>(&texture, "resident", &at);
         for (place, found) in found.iter().enumerate() {
             let [x, y] = [0, 1].map(|channel| elements.number([place % 6, place / 6, 0], channel));
@@ -331,10 +331,10 @@ fn a_view_of_layers_in_another_format() {
     view.format = CUresourceViewFormat::CU_RES_VIEW_FORMAT_UINT_4X8;
     (view.width, view.height, view.depth) = (6, 5, 7);
     (view.firstLayer, view.lastLayer) = (2, 4);
-    for bench in everywhere() {
-        let array = Array::new(&bench, &words, LAYERED);
+    for fixture in everywhere() {
+        let array = Array::new(&fixture, &words, LAYERED);
         let (resource, desc) = (array.resource(), reading(CLAMP, 0));
-        let texture = Texture::with_view(&bench, &resource, &desc, Some(&view));
+        let texture = Texture::with_view(&fixture, &resource, &desc, Some(&view));
         let places: Vec<[usize; 3]> = (0..90).map(|at| [at % 6, at / 6 % 5, at / 30]).collect();
         let at: Vec<_> = places
             .iter()
@@ -360,9 +360,9 @@ fn colours_become_light() {
         ..=0.04045 => value / 12.92,
         _ => ((value + 0.055) / 1.055).powf(2.4),
     };
-    for bench in everywhere() {
-        let array = Array::new(&bench, &elements, 0);
-        let texture = Texture::new(&bench, &array.resource(), &reading(CLAMP, SRGB));
+    for fixture in everywhere() {
+        let array = Array::new(&fixture, &elements, 0);
+        let texture = Texture::new(&fixture, &array.resource(), &reading(CLAMP, SRGB));
         let found = look::<[f32; 4]>(&texture, "line", &at);
         for (x, found) in found.iter().enumerate() {
             let mut expected = [0, 1, 2, 3].map(|channel| elements.number([x, 0, 0], channel));

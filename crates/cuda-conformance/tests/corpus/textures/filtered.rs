@@ -8,7 +8,7 @@ use super::owners::{
     Array, BORDER, CLAMP, CUBEMAP, LAYERED, MIRROR, NORMALIZED, Texture, WRAP, filtering, rows,
 };
 use super::{look, must_be_near};
-use crate::support::{Bench, everywhere, numbers};
+use crate::support::{Fixture, everywhere, numbers};
 
 /// The error bound of weights with 8 bits, in this number of dimensions.
 fn bound(elements: &Elements, border: f64, axes: usize) -> f64 {
@@ -37,7 +37,7 @@ fn points(elements: &Elements, axes: usize, seed: u64) -> Vec<([f64; 3], usize)>
 
 /// Compares the result of a kernel at random points with the filter.
 fn must_be_filtered(
-    bench: &Bench,
+    fixture: &Fixture,
     texture: &Texture<'_>,
     elements: &Elements,
     (mode, flags, border): (CUaddress_mode, u32, f32),
@@ -61,7 +61,7 @@ fn must_be_filtered(
     let bound = bound(elements, border.into(), axes);
     let what = format!(
         "{kernel} {mode:?} {flags} {:?} on {}",
-        elements.format, bench.name
+        elements.format, fixture.name
     );
     for (found, (at, layer)) in look::<[f32; 4]>(texture, kernel, &at).iter().zip(points) {
         let channels = 0..elements.channels;
@@ -74,9 +74,9 @@ fn must_be_filtered(
 
 #[test]
 fn planes_in_every_mode() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         let elements = Elements::random(Format::F32, 4, [15, 11, 0], 40);
-        let array = Array::new(&bench, &elements, 0);
+        let array = Array::new(&fixture, &elements, 0);
         for (mode, flags) in [
             (CLAMP, 0),
             (BORDER, 0),
@@ -88,16 +88,16 @@ fn planes_in_every_mode() {
             let border = 0.75;
             let mut desc = filtering(mode, flags);
             desc.borderColor = [border; 4];
-            let texture = Texture::new(&bench, &array.resource(), &desc);
+            let texture = Texture::new(&fixture, &array.resource(), &desc);
             let how = (mode, flags, border);
-            must_be_filtered(&bench, &texture, &elements, how, ("plane", 2));
+            must_be_filtered(&fixture, &texture, &elements, how, ("plane", 2));
         }
     }
 }
 
 #[test]
 fn every_shape() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         for (extent, flags, kernel, axes) in [
             ([33, 0, 0], 0, "line", 1),
             ([33, 0, 4], LAYERED, "lines", 1),
@@ -105,17 +105,17 @@ fn every_shape() {
             ([9, 7, 8], 0, "space", 3),
         ] {
             let elements = Elements::random(Format::F32, 1, extent, 41);
-            let array = Array::new(&bench, &elements, flags);
-            let texture = Texture::new(&bench, &array.resource(), &filtering(CLAMP, 0));
+            let array = Array::new(&fixture, &elements, flags);
+            let texture = Texture::new(&fixture, &array.resource(), &filtering(CLAMP, 0));
             let how = (CLAMP, 0, 0.0);
-            must_be_filtered(&bench, &texture, &elements, how, (kernel, axes));
+            must_be_filtered(&fixture, &texture, &elements, how, (kernel, axes));
         }
     }
 }
 
 #[test]
 fn every_format() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         for format in [
             Format::U8,
             Format::S8,
@@ -125,10 +125,10 @@ fn every_format() {
         ] {
             for channels in [1, 2, 4] {
                 let elements = Elements::random(format, channels, [12, 9, 0], 42);
-                let array = Array::new(&bench, &elements, 0);
-                let texture = Texture::new(&bench, &array.resource(), &filtering(CLAMP, 0));
+                let array = Array::new(&fixture, &elements, 0);
+                let texture = Texture::new(&fixture, &array.resource(), &filtering(CLAMP, 0));
                 let how = (CLAMP, 0, 0.0);
-                must_be_filtered(&bench, &texture, &elements, how, ("plane", 2));
+                must_be_filtered(&fixture, &texture, &elements, how, ("plane", 2));
             }
         }
     }
@@ -141,13 +141,13 @@ fn rows_of_memory() {
     for (row, line) in elements.bytes().chunks(80).enumerate() {
         bytes[row * 128..][..80].copy_from_slice(line);
     }
-    for bench in everywhere() {
-        let buffer = bench.upload(&bytes);
-        bench.stream.synchronize().unwrap();
+    for fixture in everywhere() {
+        let buffer = fixture.upload(&bytes);
+        fixture.stream.synchronize().unwrap();
         let resource = rows(buffer.as_raw(), &elements, 128);
-        let texture = Texture::new(&bench, &resource, &filtering(CLAMP, 0));
+        let texture = Texture::new(&fixture, &resource, &filtering(CLAMP, 0));
         let how = (CLAMP, 0, 0.0);
-        must_be_filtered(&bench, &texture, &elements, how, ("plane", 2));
+        must_be_filtered(&fixture, &texture, &elements, how, ("plane", 2));
     }
 }
 
@@ -167,9 +167,9 @@ fn faces_of_cubes() {
         })
         .collect();
     let bound = bound(&elements, 0.0, 2) + 1e-5;
-    for bench in everywhere() {
-        let array = Array::new(&bench, &elements, CUBEMAP);
-        let texture = Texture::new(&bench, &array.resource(), &filtering(CLAMP, NORMALIZED));
+    for fixture in everywhere() {
+        let array = Array::new(&fixture, &elements, CUBEMAP);
+        let texture = Texture::new(&fixture, &array.resource(), &filtering(CLAMP, NORMALIZED));
         let found = look::<[f32; 4]>(&texture, "cube", &at);
         for (found, (face, spot)) in found.iter().zip(&points) {
             let at = spot.map(|at| (f64::from(at) + 1.0) * 5.0);

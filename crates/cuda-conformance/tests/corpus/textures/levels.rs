@@ -32,7 +32,7 @@ fn levels(extent: [usize; 3], flags: u32, count: usize) -> Vec<Elements> {
 #[test]
 fn nearest_ones() {
     let mut random = numbers(60);
-    for bench in everywhere() {
+    for fixture in everywhere() {
         for (extent, flags, kernel, axes) in [
             ([32, 0, 0], 0, "line_lod", 1),
             ([32, 24, 0], 0, "plane_lod", 2),
@@ -41,10 +41,10 @@ fn nearest_ones() {
             ([32, 0, 3], LAYERED, "lines_lod", 1),
         ] {
             let all = levels(extent, flags, 4);
-            let mipmap = Mipmap::new(&bench, &all, flags);
+            let mipmap = Mipmap::new(&fixture, &all, flags);
             let mut desc = reading(WRAP, NORMALIZED);
             desc.maxMipmapLevelClamp = 10.0;
-            let texture = Texture::new(&bench, &mipmap.resource(), &desc);
+            let texture = Texture::new(&fixture, &mipmap.resource(), &desc);
             let chosen: Vec<(usize, [usize; 3], f32)> = (0..200)
                 .map(|_| {
                     let level = random.usize(0..4);
@@ -82,8 +82,8 @@ fn bias_and_bounds() {
     let all = levels([64, 64, 0], 0, 5);
     let details = [-3.0, 0.0, 1.0, 2.0, 3.0, 4.0, 9.0_f32];
     let at: Vec<_> = details.map(|detail| [0.3, 0.7, 0.0, detail]).into();
-    for bench in everywhere() {
-        let mipmap = Mipmap::new(&bench, &all, 0);
+    for fixture in everywhere() {
+        let mipmap = Mipmap::new(&fixture, &all, 0);
         for (bias, least, most) in [
             (0.0, 0.0, 10.0),
             (1.0, 0.0, 10.0),
@@ -95,7 +95,7 @@ fn bias_and_bounds() {
             let mut desc = reading(CLAMP, NORMALIZED);
             desc.mipmapLevelBias = bias;
             (desc.minMipmapLevelClamp, desc.maxMipmapLevelClamp) = (least, most);
-            let texture = Texture::new(&bench, &mipmap.resource(), &desc);
+            let texture = Texture::new(&fixture, &mipmap.resource(), &desc);
             let found = look::<[f32; 4]>(&texture, "plane_lod", &at);
             for (found, detail) in found.iter().zip(details) {
                 let level = (detail + bias).clamp(least, most).clamp(0.0, 4.0) as usize;
@@ -106,7 +106,7 @@ fn bias_and_bounds() {
                     0,
                 ];
                 let expected = [all[level].number(at, 0)];
-                let what = format!("{detail} + {bias} in {least}..{most} on {}", bench.name);
+                let what = format!("{detail} + {bias} in {least}..{most} on {}", fixture.name);
                 must_be_near(&found[..1], &expected, 0.0, &what);
             }
         }
@@ -125,14 +125,14 @@ fn between_levels() {
         })
         .collect();
     let range = all.iter().map(|level| level.range(0.0)).fold(0.0, f64::max);
-    for bench in everywhere() {
-        let mipmap = Mipmap::new(&bench, &all, 0);
+    for fixture in everywhere() {
+        let mipmap = Mipmap::new(&fixture, &all, 0);
         let mut desc = filtering(WRAP, NORMALIZED);
         desc.mipmapFilterMode = CUfilter_mode::CU_TR_FILTER_MODE_LINEAR;
         desc.maxMipmapLevelClamp = 10.0;
         // `CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION`
         desc.flags |= 0x20;
-        let texture = Texture::new(&bench, &mipmap.resource(), &desc);
+        let texture = Texture::new(&fixture, &mipmap.resource(), &desc);
         for (found, at) in look::<[f32; 4]>(&texture, "plane_lod", &at).iter().zip(&at) {
             let [x, y, _, detail] = at.map(f64::from);
             let value = |level: usize| {
@@ -148,7 +148,7 @@ fn between_levels() {
                 &found[..1],
                 &[expected],
                 bound,
-                &format!("{at:?} on {}", bench.name),
+                &format!("{at:?} on {}", fixture.name),
             );
         }
     }
@@ -174,13 +174,13 @@ fn by_gradients() {
         .iter()
         .map(|_| [(); 2].map(|()| random.f32()))
         .collect();
-    for bench in everywhere() {
+    for fixture in everywhere() {
         for (kernel, all) in [("plane_grad", &all), ("line_grad", &line)] {
             let size = all[0].size();
-            let mipmap = Mipmap::new(&bench, all, 0);
+            let mipmap = Mipmap::new(&fixture, all, 0);
             let mut desc = reading(CLAMP, NORMALIZED);
             desc.maxMipmapLevelClamp = 10.0;
-            let texture = Texture::new(&bench, &mipmap.resource(), &desc);
+            let texture = Texture::new(&fixture, &mipmap.resource(), &desc);
             let height = if kernel == "line_grad" {
                 size[0]
             } else {
@@ -218,17 +218,17 @@ fn by_gradients() {
 #[test]
 fn by_gradients_in_other_shapes() {
     let mut random = numbers(63);
-    for bench in everywhere() {
+    for fixture in everywhere() {
         for (extent, flags, kernel) in [
             ([32, 16, 32], 0, "space_grad"),
             ([32, 16, 3], LAYERED, "planes_grad"),
             ([32, 0, 3], LAYERED, "lines_grad"),
         ] {
             let all = levels(extent, flags, 4);
-            let mipmap = Mipmap::new(&bench, &all, flags);
+            let mipmap = Mipmap::new(&fixture, &all, flags);
             let mut desc = reading(CLAMP, NORMALIZED);
             desc.maxMipmapLevelClamp = 10.0;
-            let texture = Texture::new(&bench, &mipmap.resource(), &desc);
+            let texture = Texture::new(&fixture, &mipmap.resource(), &desc);
             let chosen: Vec<(usize, [usize; 3])> = (0..200)
                 .map(|_| {
                     let level = random.usize(0..4);
@@ -265,16 +265,16 @@ fn by_gradients_in_other_shapes() {
 
 #[test]
 fn cube_maps() {
-    for bench in everywhere() {
+    for fixture in everywhere() {
         for (layers, flags, kernel) in [
             (6, CUBEMAP, "cube_lod"),
             (12, CUBEMAP | LAYERED, "cubes_lod"),
         ] {
             let all = levels([16, 16, layers], flags, 3);
-            let mipmap = Mipmap::new(&bench, &all, flags);
+            let mipmap = Mipmap::new(&fixture, &all, flags);
             let mut desc = reading(CLAMP, NORMALIZED);
             desc.maxMipmapLevelClamp = 10.0;
-            let texture = Texture::new(&bench, &mipmap.resource(), &desc);
+            let texture = Texture::new(&fixture, &mipmap.resource(), &desc);
             for (level, elements) in all.iter().enumerate() {
                 let size = elements.size()[0];
                 let places: Vec<[usize; 3]> = (0..size * size * layers)
@@ -313,12 +313,12 @@ fn a_view_of_levels() {
     (view.width, view.height) = (32, 32);
     (view.firstMipmapLevel, view.lastMipmapLevel) = (1, 2);
     let at: Vec<_> = [0.0, 1.0, 5.0].map(|detail| [0.6, 0.2, 0.0, detail]).into();
-    for bench in everywhere() {
-        let mipmap = Mipmap::new(&bench, &all, 0);
+    for fixture in everywhere() {
+        let mipmap = Mipmap::new(&fixture, &all, 0);
         let mut desc = reading(CLAMP, NORMALIZED);
         desc.maxMipmapLevelClamp = 10.0;
         let resource = mipmap.resource();
-        let texture = Texture::with_view(&bench, &resource, &desc, Some(&view));
+        let texture = Texture::with_view(&fixture, &resource, &desc, Some(&view));
         let found = look::<[f32; 4]>(&texture, "plane_lod", &at);
         for (found, level) in found.iter().zip([1, 2, 2]) {
             let size = all[level].size()[0] as f32;

@@ -13,7 +13,7 @@ mod levels;
 mod owners;
 mod surfaces;
 
-use crate::support::{Bench, Source};
+use crate::support::{Fixture, Source};
 use cuda_driver::prelude::*;
 use owners::Texture;
 
@@ -21,15 +21,15 @@ const SOURCE: Source = Source::new("textures.cu", include_str!("../kernels/textu
 
 /// The result of a texture kernel for each point.
 fn look<O: DeviceRepr>(texture: &Texture<'_>, name: &str, points: &[[f32; 4]]) -> Vec<O> {
-    let bench: &Bench = texture.bench;
-    let kernel = bench.kernel(&SOURCE, name);
-    let (at, mut out) = (bench.upload(points), bench.zeroed::<O>(points.len()));
+    let fixture: &Fixture = texture.fixture;
+    let kernel = fixture.kernel(&SOURCE, name);
+    let (at, mut out) = (fixture.upload(points), fixture.zeroed::<O>(points.len()));
     let config = LaunchConfig::for_num_elems(points.len() as u32).unwrap();
     let args = (texture.raw, &at, &mut out, points.len() as u32);
     // SAFETY: the kernel reads a point and writes four words for each index below n ← both buffers
     // have n; the texture lives until the results are copied.
-    unsafe { bench.stream.launch(&kernel, config, args) }.unwrap();
-    bench.values(&out, name)
+    unsafe { fixture.stream.launch(&kernel, config, args) }.unwrap();
+    fixture.values(&out, name)
 }
 
 /// Checks that numbers are within `bound` of those that the host computed.

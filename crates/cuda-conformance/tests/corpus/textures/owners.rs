@@ -9,7 +9,7 @@ use cuda_sys::{
 };
 
 use super::elements::Elements;
-use crate::support::Bench;
+use crate::support::Fixture;
 
 pub(super) const LAYERED: u32 = 1;
 pub(super) const SURFACE: u32 = 2;
@@ -29,11 +29,11 @@ fn ok(status: CUresult) {
     assert_eq!(status, CUresult::CUDA_SUCCESS, "{status}");
 }
 
-/// The driver's functions; makes the context of the bench current.
-fn calls(bench: &Bench) -> &DriverLibrary {
-    let library = bench.context.driver().library();
-    // SAFETY: the context is alive ← the bench owns it.
-    ok(unsafe { library.cuCtxSetCurrent(bench.context.as_raw()) });
+/// The driver's functions; makes the context of the fixture current.
+fn calls(fixture: &Fixture) -> &DriverLibrary {
+    let library = fixture.context.driver().library();
+    // SAFETY: the context is alive ← the fixture owns it.
+    ok(unsafe { library.cuCtxSetCurrent(fixture.context.as_raw()) });
     library
 }
 
@@ -45,7 +45,7 @@ fn is_gone(status: CUresult) {
 
 /// An array, or a level of a mipmapped array.
 pub(super) struct Array<'b> {
-    bench: &'b Bench,
+    fixture: &'b Fixture,
     pub(super) raw: CUarray,
     is_level: bool,
 }
@@ -64,12 +64,12 @@ fn desc(elements: &Elements, flags: u32) -> CUDA_ARRAY3D_DESCRIPTOR {
 
 impl<'b> Array<'b> {
     /// Creates an array that holds `elements`.
-    pub(super) fn new(bench: &'b Bench, elements: &Elements, flags: u32) -> Self {
+    pub(super) fn new(fixture: &'b Fixture, elements: &Elements, flags: u32) -> Self {
         let mut raw = ptr::null_mut();
         // SAFETY: the pointers are to locals.
-        ok(unsafe { calls(bench).cuArray3DCreate_v2(&raw mut raw, &desc(elements, flags)) });
+        ok(unsafe { calls(fixture).cuArray3DCreate_v2(&raw mut raw, &desc(elements, flags)) });
         let array = Self {
-            bench,
+            fixture,
             raw,
             is_level: false,
         };
@@ -94,7 +94,7 @@ impl<'b> Array<'b> {
             copy.dstMemoryType = CUmemorytype::CU_MEMORYTYPE_HOST;
             (copy.dstHost, copy.dstPitch, copy.dstHeight) = (host.cast(), row, height);
         }
-        let calls = calls(self.bench);
+        let calls = calls(self.fixture);
         // SAFETY: the call takes no pointers.
         ok(unsafe { calls.cuCtxSynchronize() });
         // SAFETY: `host` points to as many bytes as the extent has ← both callers.
@@ -130,31 +130,31 @@ impl Drop for Array<'_> {
         if !self.is_level {
             // SAFETY: this value owns the array, and its uses are done ← results were copied
             // before.
-            is_gone(unsafe { calls(self.bench).cuArrayDestroy(self.raw) });
+            is_gone(unsafe { calls(self.fixture).cuArrayDestroy(self.raw) });
         }
     }
 }
 
 /// A mipmapped array that holds given levels.
 pub(super) struct Mipmap<'b> {
-    bench: &'b Bench,
+    fixture: &'b Fixture,
     raw: CUmipmappedArray,
 }
 
 impl<'b> Mipmap<'b> {
-    pub(super) fn new(bench: &'b Bench, levels: &[Elements], flags: u32) -> Self {
+    pub(super) fn new(fixture: &'b Fixture, levels: &[Elements], flags: u32) -> Self {
         let (mut raw, count) = (ptr::null_mut(), levels.len() as u32);
         let desc = desc(&levels[0], flags);
         // SAFETY: the pointers are to locals.
-        ok(unsafe { calls(bench).cuMipmappedArrayCreate(&raw mut raw, &desc, count) });
-        let mipmap = Self { bench, raw };
+        ok(unsafe { calls(fixture).cuMipmappedArrayCreate(&raw mut raw, &desc, count) });
+        let mipmap = Self { fixture, raw };
         for (number, elements) in levels.iter().enumerate() {
             let mut level = ptr::null_mut();
             let number = number as u32;
             // SAFETY: the pointers are to locals.
-            ok(unsafe { calls(bench).cuMipmappedArrayGetLevel(&raw mut level, raw, number) });
+            ok(unsafe { calls(fixture).cuMipmappedArrayGetLevel(&raw mut level, raw, number) });
             let level = Array {
-                bench,
+                fixture,
                 raw: level,
                 is_level: true,
             };
@@ -175,7 +175,7 @@ impl<'b> Mipmap<'b> {
 impl Drop for Mipmap<'_> {
     fn drop(&mut self) {
         // SAFETY: this value owns the array, and its uses are done ← results were copied before.
-        is_gone(unsafe { calls(self.bench).cuMipmappedArrayDestroy(self.raw) });
+        is_gone(unsafe { calls(self.fixture).cuMipmappedArrayDestroy(self.raw) });
     }
 }
 
@@ -223,21 +223,21 @@ pub(super) fn filtering(mode: CUaddress_mode, flags: u32) -> CUDA_TEXTURE_DESC {
 
 /// A texture object.
 pub(super) struct Texture<'b> {
-    pub(super) bench: &'b Bench,
+    pub(super) fixture: &'b Fixture,
     pub(super) raw: CUtexObject,
 }
 
 impl<'b> Texture<'b> {
     pub(super) fn new(
-        bench: &'b Bench,
+        fixture: &'b Fixture,
         resource: &CUDA_RESOURCE_DESC,
         texture: &CUDA_TEXTURE_DESC,
     ) -> Self {
-        Self::with_view(bench, resource, texture, None)
+        Self::with_view(fixture, resource, texture, None)
     }
 
     pub(super) fn with_view(
-        bench: &'b Bench,
+        fixture: &'b Fixture,
         resource: &CUDA_RESOURCE_DESC,
         texture: &CUDA_TEXTURE_DESC,
         view: Option<&CUDA_RESOURCE_VIEW_DESC>,
@@ -245,36 +245,36 @@ impl<'b> Texture<'b> {
         let mut raw = 0;
         let view = view.map_or(ptr::null(), ptr::from_ref);
         // SAFETY: the pointers are to live values, or null.
-        ok(unsafe { calls(bench).cuTexObjectCreate(&raw mut raw, resource, texture, view) });
-        Self { bench, raw }
+        ok(unsafe { calls(fixture).cuTexObjectCreate(&raw mut raw, resource, texture, view) });
+        Self { fixture, raw }
     }
 }
 
 impl Drop for Texture<'_> {
     fn drop(&mut self) {
         // SAFETY: this value owns the texture, and its uses are done ← results were copied before.
-        is_gone(unsafe { calls(self.bench).cuTexObjectDestroy(self.raw) });
+        is_gone(unsafe { calls(self.fixture).cuTexObjectDestroy(self.raw) });
     }
 }
 
 /// A surface object.
 pub(super) struct Surface<'b> {
-    bench: &'b Bench,
+    fixture: &'b Fixture,
     pub(super) raw: CUsurfObject,
 }
 
 impl<'b> Surface<'b> {
-    pub(super) fn new(bench: &'b Bench, array: &Array<'_>) -> Self {
+    pub(super) fn new(fixture: &'b Fixture, array: &Array<'_>) -> Self {
         let mut raw = 0;
         // SAFETY: the pointers are to locals.
-        ok(unsafe { calls(bench).cuSurfObjectCreate(&raw mut raw, &array.resource()) });
-        Self { bench, raw }
+        ok(unsafe { calls(fixture).cuSurfObjectCreate(&raw mut raw, &array.resource()) });
+        Self { fixture, raw }
     }
 }
 
 impl Drop for Surface<'_> {
     fn drop(&mut self) {
         // SAFETY: this value owns the surface, and its uses are done ← results were copied before.
-        is_gone(unsafe { calls(self.bench).cuSurfObjectDestroy(self.raw) });
+        is_gone(unsafe { calls(self.fixture).cuSurfObjectDestroy(self.raw) });
     }
 }

@@ -108,10 +108,10 @@ fn a_token_that_panics() {
     if !is(TOKEN) {
         return;
     }
-    let bench = software(Builder::new());
-    let driver = bench.context.driver();
+    let fixture = software(Builder::new());
+    let driver = fixture.context.driver();
     let mut raw = ptr::null_mut();
-    let device = bench.context.device().as_raw();
+    let device = fixture.context.device().as_raw();
     // SAFETY: the pointer is to a local.
     let status = unsafe { driver.library().cuCtxCreate_v2(&raw mut raw, 0, device) };
     assert_eq!(status, Status::CUDA_SUCCESS);
@@ -121,7 +121,7 @@ fn a_token_that_panics() {
     let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
     let buffer = DeviceBuffer::from_host(&stream, &[7_u32; 100]).unwrap();
     let mut pinned =
-        PinnedBuffer::<u32>::zeroed(&bench.context, 100, PinnedFlags::empty()).unwrap();
+        PinnedBuffer::<u32>::zeroed(&fixture.context, 100, PinnedFlags::empty()).unwrap();
     let copied = stream.copy_scope(|scope| {
         scope.copy_to_host(&buffer.as_slice(), &mut pinned)?;
         token.0.store(true, Ordering::SeqCst);

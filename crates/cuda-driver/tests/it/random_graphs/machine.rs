@@ -8,7 +8,7 @@ use cuda_driver::graph::{CaptureScope, Edge, GraphHostBuffer, NodeId};
 use cuda_driver::prelude::*;
 
 use super::program::{LINES, Model, Op, Program, STREAMS, Turn, WORDS};
-use crate::support::{Bench, MIX};
+use crate::support::{Fixture, MIX};
 
 pub(super) struct Machine<'a> {
     program: &'a Program,
@@ -34,10 +34,10 @@ enum Place<'p, 'c> {
 }
 
 impl World {
-    fn new(bench: &Bench, stream: &Stream, model: &Model) -> Self {
+    fn new(fixture: &Fixture, stream: &Stream, model: &Model) -> Self {
         let buffer = |words: &Vec<u32>| DeviceBuffer::from_host(stream, words).unwrap();
         let flags = PinnedFlags::default();
-        let host = PinnedBuffer::from_host(&bench.context, &model.host, flags).unwrap();
+        let host = PinnedBuffer::from_host(&fixture.context, &model.host, flags).unwrap();
         Self {
             buffers: model.buffers.iter().map(buffer).collect(),
             host: GraphHostBuffer::new(host).unwrap(),
@@ -155,13 +155,13 @@ impl World {
 }
 
 impl<'a> Machine<'a> {
-    pub(super) fn new(bench: &Bench, program: &'a Program) -> Self {
+    pub(super) fn new(fixture: &Fixture, program: &'a Program) -> Self {
         let model = Model::new();
-        let streams: Vec<Stream> = (0..STREAMS).map(|_| bench.stream()).collect();
-        let mut worlds = [0, 1].map(|at| World::new(bench, &streams[at], &model));
-        let mix = bench.kernel(MIX, "mix");
+        let streams: Vec<Stream> = (0..STREAMS).map(|_| fixture.stream()).collect();
+        let mut worlds = [0, 1].map(|at| World::new(fixture, &streams[at], &model));
+        let mix = fixture.kernel(MIX, "mix");
         let [built, captured] = &mut worlds;
-        let mut graph = Graph::new(&bench.context).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
         let mut nodes: Vec<NodeId> = Vec::new();
         let mut passing: Vec<NodeId> = Vec::new();
         for step in &program.steps {
@@ -194,7 +194,7 @@ impl<'a> Machine<'a> {
         }
         let execs = vec![
             graph.instantiate().unwrap(),
-            capture(bench, program, captured, &mix)
+            capture(fixture, program, captured, &mix)
                 .instantiate()
                 .unwrap(),
         ];
@@ -248,8 +248,8 @@ impl<'a> Machine<'a> {
     }
 }
 
-fn capture(bench: &Bench, program: &Program, world: &mut World, mix: &Function) -> Graph {
-    Graph::capture(&bench.context, |scope| {
+fn capture(fixture: &Fixture, program: &Program, world: &mut World, mix: &Function) -> Graph {
+    Graph::capture(&fixture.context, |scope| {
         let mut forks: Vec<CaptureScope<'_>> = Vec::new();
         for step in &program.steps {
             if step.line > forks.len() {

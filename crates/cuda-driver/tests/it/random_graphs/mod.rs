@@ -31,16 +31,16 @@ fn built_and_captured_random_graphs_match_the_model() {
     let start = Instant::now();
     (0..count).for_each(check);
     println!("{count} of {FULL} random graphs in {:?}", start.elapsed());
-    if let Some(bench) = gpu() {
+    if let Some(fixture) = gpu() {
         for seed in 0..ON_A_GPU {
-            run(seed, &mut Machine::new(&bench, &Program::new(seed)));
+            run(seed, &mut Machine::new(&fixture, &Program::new(seed)));
         }
     }
 }
 
 fn check(seed: u64) {
-    let bench = software(late(seed));
-    run(seed, &mut Machine::new(&bench, &Program::new(seed)));
+    let fixture = software(late(seed));
+    run(seed, &mut Machine::new(&fixture, &Program::new(seed)));
 }
 
 /// Runs both graphs with other uses between the launches, several times.

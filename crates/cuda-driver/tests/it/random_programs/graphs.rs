@@ -69,14 +69,14 @@ struct Run {
 
 impl Run {
     fn new(seed: u64) -> Result<Self, String> {
-        let bench = software(late(seed));
+        let fixture = software(late(seed));
         let mut this = Self {
             seed,
             random: fastrand::Rng::with_seed(seed),
-            pool: CachingPool::new(&bench.context),
-            streams: (0..3).map(|_| bench.stream()).collect(),
-            mix: bench.kernel(MIX, "mix"),
-            copy: bench.kernel(COPY, "copy"),
+            pool: CachingPool::new(&fixture.context),
+            streams: (0..3).map(|_| fixture.stream()).collect(),
+            mix: fixture.kernel(MIX, "mix"),
+            copy: fixture.kernel(COPY, "copy"),
             buffers: Vec::new(),
             values: Vec::new(),
             execs: Vec::new(),

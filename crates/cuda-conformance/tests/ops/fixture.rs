@@ -13,7 +13,7 @@ use test_drivers::{gpu_driver, simulator};
 const BATCH: usize = 16;
 
 /// A device, and the PTX dialect for it.
-pub(crate) struct Bench {
+pub(crate) struct Fixture {
     pub(crate) name: String,
     pub(crate) is_gpu: bool,
     pub(crate) dialect: Dialect,
@@ -30,33 +30,33 @@ pub(crate) fn is_full() -> bool {
 
 /// Software devices of two generations, each with its dialect, and the GPU with both dialects.
 #[track_caller]
-pub(crate) fn benches() -> Vec<Bench> {
-    let mut benches = vec![
+pub(crate) fn fixtures() -> Vec<Fixture> {
+    let mut fixtures = vec![
         software((9, 0), Dialect::Typed),
         software((10, 0), Dialect::Bits),
     ];
     if is_full() {
-        benches.push(software((7, 5), Dialect::Typed));
-        benches.push(software((8, 0), Dialect::Bits));
+        fixtures.push(software((7, 5), Dialect::Typed));
+        fixtures.push(software((8, 0), Dialect::Bits));
     }
     if let Some(driver) = gpu_driver() {
         for dialect in [Dialect::Typed, Dialect::Bits] {
-            benches.push(Bench::of(&driver, None, dialect));
+            fixtures.push(Fixture::of(&driver, None, dialect));
         }
     }
-    benches
+    fixtures
 }
 
-fn software((major, minor): (u32, u32), dialect: Dialect) -> Bench {
+fn software((major, minor): (u32, u32), dialect: Dialect) -> Fixture {
     let builder = Builder::new()
         .compute_capability(major, minor)
         .strict_ptx(true);
     let simulator = simulator(&builder);
     let driver = Driver::new(simulator.library().unwrap()).unwrap();
-    Bench::of(&driver, Some(simulator), dialect)
+    Fixture::of(&driver, Some(simulator), dialect)
 }
 
-impl Bench {
+impl Fixture {
     fn of(driver: &Driver, simulator: Option<Simulator>, dialect: Dialect) -> Self {
         let device = driver.device(0).unwrap();
         let capability = device.compute_capability().unwrap();
