@@ -188,6 +188,13 @@ impl Context {
         registry::find_or_add(device.driver(), is_it, make).map(Self::of)
     }
 
+    /// Returns the live contexts on `device`.
+    pub(crate) fn all_on(device: &Device) -> Vec<Self> {
+        let is_it = |context: &Identity| context.is_on(device.as_raw());
+        let found = registry::find_all(device.driver(), is_it);
+        found.into_iter().map(Self::of).collect()
+    }
+
     pub(super) fn of(inner: Arc<ContextInner>) -> Self {
         Self(inner, DropOutsideLocks)
     }

@@ -50,6 +50,10 @@ impl Identity {
         self.raw.context == raw
     }
 
+    pub(super) fn is_on(&self, device: CUdevice) -> bool {
+        self.raw.device == device
+    }
+
     /// Whether this is the primary context of `device`.
     pub(super) fn is_primary_of(&self, device: CUdevice) -> bool {
         self.is_primary && self.raw.device == device

@@ -57,6 +57,16 @@ pub(super) fn find(
     found.into_iter().find(|context| !context.is_gone())
 }
 
+/// Returns all live contexts of `driver` for which `is_it` holds.
+pub(super) fn find_all(
+    driver: &Driver,
+    is_it: impl Fn(&Identity) -> bool,
+) -> Vec<Arc<ContextInner>> {
+    let mut found = upgraded(&contexts(), driver, is_it);
+    found.retain(|context| !context.is_gone());
+    found
+}
+
 /// Returns whether `driver` has a live context for which `is_it` holds.
 pub(super) fn has(driver: &Driver, is_it: impl Fn(&Identity) -> bool) -> bool {
     let driver = driver.address();

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use cuda_sys::image::{Parameter, Signature};
 use cuda_sys::{CUdeviceptr, CUmod_st};
 
-use super::unload::{Report, report_of};
-use super::{Globals, LibraryInner, Unloading};
+use super::{Globals, LibraryInner};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::tracking::Tracker;
+use crate::tracking::{DestroyWhenIdle, Report, Tracker, report_of};
 use crate::types::JitLog;
 
 /// The code of a module, or of a library in one context.
@@ -64,7 +63,7 @@ impl Destroy for RawModule {
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
         // SAFETY: the module must be loaded, none of its kernels may run, and nothing may use its
-        // variables ← the handle owns the module, and `Unloading` has waited for both.
+        // variables ← the handle owns the module, and `DestroyWhenIdle` has waited for both.
         unsafe { call!(driver, cuModuleUnload(raw.0)) }
     }
 }
@@ -207,6 +206,6 @@ impl Drop for ModuleInner {
         let handle = unsafe { ManuallyDrop::take(&mut owned.handle) };
         let variables = owned.shared.take_trackers();
         let contexts = vec![self.context.clone()];
-        Unloading::new(handle, variables, contexts, owned.report.take()).start();
+        DestroyWhenIdle::new(handle, variables, contexts, owned.report.take()).start();
     }
 }

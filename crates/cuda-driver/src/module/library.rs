@@ -6,13 +6,13 @@ use std::sync::Arc;
 use cuda_sys::image::Signature;
 use cuda_sys::{CUlib_st, CUlibrary};
 
-use super::unload::{Report, report_of};
-use super::{ModuleInner, Shared, Unloading};
+use super::{ModuleInner, Shared};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
 use crate::lock::{Mutex, MutexGuard, rank};
+use crate::tracking::{DestroyWhenIdle, Report, report_of};
 use crate::types::JitLog;
 
 /// A loaded library.
@@ -36,7 +36,7 @@ impl Destroy for RawLibrary {
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
         // SAFETY: the library must be loaded, none of its kernels may run, and nothing may use its
-        // variables ← the handle owns the library, and `Unloading` has waited for both.
+        // variables ← the handle owns the library, and `DestroyWhenIdle` has waited for both.
         unsafe { call!(driver, cuLibraryUnload(raw.0)) }
     }
 }
@@ -113,6 +113,6 @@ impl Drop for LibraryInner {
         // SAFETY: the value must not be used or dropped again ← `self` is being dropped, and
         // dropping a `ManuallyDrop` has no effect.
         let handle = unsafe { ManuallyDrop::take(&mut self.handle) };
-        Unloading::new(handle, variables, contexts, self.report.take()).start();
+        DestroyWhenIdle::new(handle, variables, contexts, self.report.take()).start();
     }
 }

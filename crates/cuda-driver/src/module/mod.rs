@@ -7,7 +7,6 @@ mod library;
 mod loading_mode;
 mod log;
 mod options;
-mod unload;
 
 use std::any::Any;
 use std::fmt;
@@ -30,7 +29,6 @@ pub(crate) use library::LibraryInner;
 pub use loading_mode::LoadingMode;
 pub(crate) use log::Compilation;
 pub use options::{JitCacheMode, JitFallback, JitOptions, JitTarget, OptimizationLevel};
-pub(crate) use unload::Unloading;
 
 /// Device code loaded into a context. Cloning it creates another handle of the same code.
 ///

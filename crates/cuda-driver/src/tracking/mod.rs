@@ -31,6 +31,7 @@
 mod access;
 mod blocked;
 mod commit;
+mod destroy;
 mod lease;
 mod release;
 mod replay_record;
@@ -39,6 +40,7 @@ mod uses;
 
 pub(crate) use access::{Access, conflict};
 pub(crate) use blocked::{Blocked, retry};
+pub(crate) use destroy::{DestroyWhenIdle, Report, report_of};
 pub(crate) use lease::{GraphUser, GraphUsers};
 pub(crate) use replay_record::ReplayRecord;
 pub(crate) use scope::Scope;

@@ -94,15 +94,12 @@ fn a_signature_is_compared_when_the_kernel_is_typed() {
     let count = copy.typed::<(Reads<u32>, Writes<u32>)>().unwrap_err();
     let size = copy.typed::<(Reads<u32>, u32, u32)>().unwrap_err();
     let kernel = || "copy".to_owned();
-    let (expected, given) = (3, 2);
-    assert_eq!(
-        count,
-        Error::Argument(Box::new(ArgumentError::Count {
-            kernel: kernel(),
-            expected,
-            given
-        }))
-    );
+    let wrong_count = ArgumentError::Count {
+        kernel: kernel(),
+        expected: 3,
+        given: 2,
+    };
+    assert_eq!(count, Error::Argument(Box::new(wrong_count)));
     assert_eq!(
         size,
         Error::Argument(Box::new(ArgumentError::Mismatch {

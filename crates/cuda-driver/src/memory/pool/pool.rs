@@ -4,13 +4,14 @@ use std::fmt;
 use std::mem;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use cuda_sys::{
-    CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocation_st__bindgen_ty_1,
-    CUmemLocationType, CUmemPoolHandle_st, CUmemPoolProps, CUmemoryPool, Version,
+    CUdevice, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation,
+    CUmemLocation_st__bindgen_ty_1, CUmemLocationType, CUmemPool_attribute, CUmemPoolHandle_st,
+    CUmemPoolProps, CUmemoryPool, Version,
 };
 
+use crate::context::Context;
 use crate::device::Device;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
@@ -18,13 +19,14 @@ use crate::handle::{Destroy, Handle, SendPtr};
 use crate::memory::allocator::{Allocator, sealed};
 use crate::memory::{Block, Memory, Reclaim, Source};
 use crate::stream::Stream;
+use crate::tracking::{DestroyWhenIdle, Report, report_of};
 
 /// A pool of memory on a device. Cloning it returns another handle to the same pool.
 ///
 /// Each device has a pool from the start, its [default pool](Device::default_memory_pool). A pool
 /// that the program created is destroyed when its last handle is dropped and the last buffer that
-/// was allocated from it is freed. A pool that was [current](Self::make_current) is never destroyed,
-/// because buffers that do not name it may have its memory.
+/// was allocated from it is freed. As the driver may still have to execute these frees, destruction
+/// waits for all work in the contexts on the device.
 ///
 /// ```
 /// use cuda_driver::DeviceBuffer;
@@ -43,27 +45,68 @@ use crate::stream::Stream;
 pub struct MemoryPool(Arc<Inner>);
 
 struct Inner {
-    owner: Owner,
+    raw: RawPool,
+    /// `None` for the default pool of the device, which is never destroyed.
+    owned: Option<Handle<RawPool>>,
     device: Device,
-    /// Whether the pool may have been the current pool of its device.
-    was_current: AtomicBool,
+    /// Receives the result of the destruction, if the program asked for it.
+    report: Option<Report>,
 }
 
-enum Owner {
-    Made(Handle<RawPool>),
-    /// The default pool of the device, which is never destroyed.
-    Default(SendPtr<CUmemPoolHandle_st>),
+#[derive(Clone, Copy, Debug)]
+struct RawPool {
+    pool: SendPtr<CUmemPoolHandle_st>,
+    device: CUdevice,
 }
 
-struct RawPool;
+impl RawPool {
+    fn new(pool: CUmemoryPool, device: &Device) -> Self {
+        Self {
+            pool: SendPtr(pool),
+            device: device.as_raw(),
+        }
+    }
+
+    /// Makes the default pool of the device current if this pool is current.
+    fn replace_current(self, driver: &Driver) -> Result<(), DriverError> {
+        let mut current = ptr::null_mut();
+        // SAFETY: the pointer must be writable ← it points to a local variable.
+        unsafe { call!(driver, cuDeviceGetMemPool(&raw mut current, self.device)) }?;
+        if current != self.pool.0 {
+            return Ok(());
+        }
+        let mut default = ptr::null_mut();
+        // SAFETY: the pointer must be writable ← it points to a local variable.
+        unsafe {
+            call!(
+                driver,
+                cuDeviceGetDefaultMemPool(&raw mut default, self.device)
+            )
+        }?;
+        // SAFETY: the pool must be alive ← the default pool always is.
+        unsafe { call!(driver, cuDeviceSetMemPool(self.device, default)) }
+    }
+}
 
 impl Destroy for RawPool {
-    type Raw = SendPtr<CUmemPoolHandle_st>;
+    type Raw = Self;
 
-    unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the pool must be alive, and its memory freed ← the handle owns it, buffers keep
-        // it, and a pool that was current is never destroyed.
-        unsafe { call!(driver, cuMemPoolDestroy(raw.0)) }
+    /// Destroys the pool if all of its memory is free. If the pool was the current pool of its
+    /// device, buffers that do not name it may have its memory. Then the pool stays.
+    unsafe fn destroy(driver: &Driver, raw: Self) -> Result<(), DriverError> {
+        raw.replace_current(driver)?;
+        let mut used = 0_u64;
+        let attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT;
+        let value = (&raw mut used).cast();
+        // SAFETY: the pool must be alive, and the value a writable `u64` ← the handle owns the
+        // pool, and `used` is one.
+        unsafe { call!(driver, cuMemPoolGetAttribute(raw.pool.0, attribute, value)) }?;
+        if used > 0 {
+            return Ok(());
+        }
+        // SAFETY: the pool must be alive, and its memory freed ← the handle owns it, and the
+        // driver has just confirmed that none is in use.
+        unsafe { call!(driver, cuMemPoolDestroy(raw.pool.0)) }
     }
 }
 
@@ -85,9 +128,10 @@ impl Device {
             )
         }?;
         Ok(MemoryPool(Arc::new(Inner {
-            owner: Owner::Default(SendPtr(raw)),
+            raw: RawPool::new(raw, self),
+            owned: None,
             device: self.clone(),
-            was_current: AtomicBool::new(false),
+            report: None,
         })))
     }
 }
@@ -131,12 +175,14 @@ impl MemoryPool {
         let mut raw = ptr::null_mut();
         // SAFETY: the pointers must be valid ← they point to local variables.
         unsafe { call!(driver, cuMemPoolCreate(&raw mut raw, &raw const props)) }?;
+        let raw = RawPool::new(raw, device);
         // SAFETY: no other code may destroy the pool ← it was created just now.
-        let handle = unsafe { Handle::new(driver, SendPtr(raw)) };
+        let handle = unsafe { Handle::new(driver, raw) };
         Ok(Self(Arc::new(Inner {
-            owner: Owner::Made(handle),
+            raw,
+            owned: Some(handle),
             device: device.clone(),
-            was_current: AtomicBool::new(false),
+            report: None,
         })))
     }
 
@@ -149,17 +195,16 @@ impl MemoryPool {
     /// Returns the raw pool. It stays alive as long as a handle to it.
     #[must_use]
     pub fn as_raw(&self) -> CUmemoryPool {
-        self.0.as_raw()
+        self.0.raw.pool.0
     }
 
     /// `cuDeviceSetMemPool()`—Makes this the pool from which buffers on its device are allocated
     /// unless another pool is named. When the last handle of this pool is dropped, the default pool
-    /// becomes current again. A pool that was current is never destroyed: a few KiB of the driver
-    /// stay allocated.
+    /// becomes current again. If such a buffer still exists then, the pool is not destroyed: a few
+    /// KiB of the driver stay allocated.
     #[doc(alias = "cuDeviceSetMemPool")]
     pub fn make_current(&self) -> Result<()> {
         let device = self.device();
-        self.0.was_current.store(true, Ordering::Release);
         // SAFETY: the pool must be alive ← it is borrowed.
         Ok(unsafe {
             call!(
@@ -192,55 +237,30 @@ impl MemoryPool {
     /// created, and no buffer has memory of the pool, destroys the pool and returns the result of
     /// the driver, which a drop would swallow.
     ///
-    /// A buffer of the pool keeps it alive. Otherwise driver 580 crashes or hangs when the buffer is
-    /// freed.
+    /// A buffer of the pool keeps it alive, because driver 580 hangs when memory is freed after its
+    /// pool was destroyed. In a host function, or while a context on the device captures, the pool
+    /// is destroyed later, and this returns `Ok`.
     #[doc(alias = "cuMemPoolDestroy")]
     #[doc(alias = "cudaMemPoolDestroy")]
     pub fn close(self) -> Result<()> {
-        Arc::into_inner(self.0).map_or(Ok(()), |mut inner| Ok(inner.end()?))
-    }
-}
-
-impl Inner {
-    fn as_raw(&self) -> CUmemoryPool {
-        match &self.owner {
-            Owner::Made(handle) => handle.raw().0,
-            Owner::Default(raw) => raw.0,
-        }
-    }
-
-    /// Destroys the pool if the program created it and it was never current. If it is current, the
-    /// default pool becomes current.
-    fn end(&mut self) -> Result<(), DriverError> {
-        let raw = SendPtr(self.as_raw());
-        let Owner::Made(handle) = mem::replace(&mut self.owner, Owner::Default(raw)) else {
+        let Some(mut inner) = Arc::into_inner(self.0) else {
             return Ok(());
         };
-        if !*self.was_current.get_mut() {
-            return handle.close();
-        }
-        handle.abandon();
-        let (driver, device) = (self.device.driver(), self.device.as_raw());
-        let mut current = ptr::null_mut();
-        // SAFETY: the pointer must be writable ← it points to a local variable.
-        unsafe { call!(driver, cuDeviceGetMemPool(&raw mut current, device)) }?;
-        if current != raw.0 {
-            return Ok(());
-        }
-        let mut default = ptr::null_mut();
-        // SAFETY: the pointer must be writable ← it points to a local variable.
-        unsafe { call!(driver, cuDeviceGetDefaultMemPool(&raw mut default, device)) }?;
-        // SAFETY: the pool must be alive ← the default pool always is.
-        unsafe { call!(driver, cuDeviceSetMemPool(device, default)) }
+        report_of(|report| {
+            inner.report = Some(report);
+            drop(inner);
+        })
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if *self.was_current.get_mut() {
-            // A drop cannot report an error; `close` does.
-            let _ = self.end();
-        }
+        let Some(handle) = self.owned.take() else {
+            return;
+        };
+        // Its memory may have been used in any of these contexts.
+        let contexts = Context::all_on(&self.device);
+        DestroyWhenIdle::new(handle, Vec::new(), contexts, self.report.take()).start();
     }
 }
 

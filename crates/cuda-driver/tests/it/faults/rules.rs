@@ -143,6 +143,8 @@ const LEFT: &[(&str, Kinds, &str)] = &[
     ("cuMemFreeHost", &[("host allocations", 1)], ITSELF),
     ("cuMemFree_v2", &[("allocations", 1)], ITSELF),
     ("cuMemHostUnregister", &[("host allocations", 1)], ITSELF),
+    ("cuDeviceGetMemPool", &[("pools", 1)], ITSELF),
+    ("cuMemPoolGetAttribute", &[("pools", 1)], ITSELF),
     ("cuMemPoolDestroy", &[("pools", 1)], ITSELF),
     ("cuModuleUnload", &[("modules", 1)], ITSELF),
     ("cuStreamDestroy_v2", &[("streams", 1)], ITSELF),
@@ -172,6 +174,7 @@ const MEMORY: Kinds = &[("allocations", 1), ("host allocations", 1)];
 const CODE_OR_MEMORY: Kinds = &[
     ("modules", 1),
     ("libraries", 1),
+    ("pools", 1),
     ("allocations", 1),
     ("host allocations", 1),
 ];
@@ -302,8 +305,11 @@ pub(super) fn may_be_swallowed(scenario: &str, fault: &Fault) -> bool {
 
 /// Returns whether `left` may be leaked when this call fails.
 pub(super) fn may_be_left(fault: &Fault, left: &Left) -> bool {
-    let [(kind, count)] = left.0[..] else {
-        return false;
+    let (kind, count) = match left.0[..] {
+        [one] => one,
+        // A pool is not destroyed while it has memory that could not be freed.
+        [("pools", 1), one @ ("allocations", _)] | [one @ ("allocations", _), ("pools", 1)] => one,
+        _ => return false,
     };
     LEFT.iter().any(|(name, most, _)| {
         let is_within = |(it, most): &(&str, isize)| *it == kind && (1..=*most).contains(&count);

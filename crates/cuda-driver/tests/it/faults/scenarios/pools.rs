@@ -33,5 +33,6 @@ fn pools(fixture: &Fixture) -> Result<()> {
     drop(words);
     stream.synchronize()?;
     pool.trim_to(0)?;
-    pool.reset_statistics()
+    pool.reset_statistics()?;
+    pool.close()
 }

@@ -1,4 +1,4 @@
-//! Unloads code when nothing uses it any more.
+//! Destroys modules, libraries and memory pools when nothing uses them any more.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
@@ -8,31 +8,32 @@ use crate::error::{Error, Result};
 use crate::handle::{Destroy, Handle};
 use crate::tracking::Tracker;
 
-/// A module or a library to unload when the uses of its variables and all work in its contexts are
-/// complete.
-pub(crate) struct Unloading<T: Destroy> {
-    /// The trackers of its variables. Streams of any context may still copy from the variables.
+/// A module, a library or a memory pool to destroy when the uses of its variables and all work in
+/// its contexts are complete.
+pub(crate) struct DestroyWhenIdle<T: Destroy> {
+    /// The trackers of the variables of a module or a library. Streams of any context may still
+    /// copy from the variables.
     variables: Vec<Arc<Tracker>>,
-    /// The contexts in which its kernels may run. Their launches are queued, and nothing else keeps
-    /// track of them.
+    /// The contexts in which its kernels may run, or in which its memory may be freed. That work is
+    /// queued, and nothing else keeps track of it.
     contexts: Vec<Context>,
     /// Receives the result, if the program asked for it.
     report: Option<Report>,
     handle: Handle<T>,
 }
 
-/// The sending end for the result of an unload.
+/// The sending end for the result of a destruction.
 pub(crate) type Report = Sender<Result<()>>;
 
-/// Calls `drop_code`, which starts an unload that sends its result to the given report. Returns the
-/// result, or `Ok` if the unload was deferred.
-pub(crate) fn report_of(drop_code: impl FnOnce(Report)) -> Result<()> {
+/// Calls `drop_object`, which starts a destruction that sends its result to the given report.
+/// Returns the result, or `Ok` if the destruction was deferred.
+pub(crate) fn report_of(drop_object: impl FnOnce(Report)) -> Result<()> {
     let (report, result) = mpsc::channel();
-    drop_code(report);
+    drop_object(report);
     result.try_recv().unwrap_or(Ok(()))
 }
 
-impl<T: Destroy> Unloading<T>
+impl<T: Destroy> DestroyWhenIdle<T>
 where
     Handle<T>: Send,
 {
@@ -50,10 +51,11 @@ where
         }
     }
 
-    /// Unloads the code before this function returns. If this thread must not wait, another thread
-    /// unloads it. If a wait would invalidate captures, the code is unloaded when they have ended.
+    /// Destroys the object before this function returns. If this thread must not wait, another
+    /// thread destroys it. If a wait would invalidate captures, the object is destroyed when they
+    /// have ended.
     ///
-    /// If a wait fails, the code stays loaded until its context ends.
+    /// If a wait fails, the object is not destroyed.
     pub(crate) fn start(self) {
         // The work is queued with the context that is waited for first, so other contexts do not
         // wait for it.
@@ -81,7 +83,7 @@ where
 
     fn wait_for_contexts(mut self) {
         let Some(context) = self.contexts.pop() else {
-            // Unload on this thread, which is allowed to wait: the driver also waits here if a
+            // Destroy on this thread, which is allowed to wait: the driver also waits here if a
             // stream of the context waits for the host.
             send(self.report, self.handle.close().map_err(Error::from));
             return;
@@ -94,7 +96,7 @@ where
         });
     }
 
-    /// Leaves the code loaded, because it may still be in use.
+    /// Gives up the object without destroying it, because it may still be in use.
     fn abandon(self, error: Error) {
         for variable in &self.variables {
             Tracker::keep_context_while_used_elsewhere(variable);
@@ -104,10 +106,10 @@ where
     }
 }
 
-/// Sends the result of an unload, if the program still waits for it.
+/// Sends the result of a destruction, if the program still waits for it.
 fn send(report: Option<Report>, result: Result<()>) {
     if let Some(report) = report {
-        // It fails if the unload was deferred and nothing waits for its result.
+        // It fails if the destruction was deferred and nothing waits for its result.
         let _ = report.send(result);
     }
 }
