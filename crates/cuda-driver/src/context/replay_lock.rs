@@ -9,6 +9,8 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use smallvec::SmallVec;
+
 use crate::lock::{Mutex, MutexGuard, rank};
 
 /// A reentrant lock: one thread at a time holds it, and may lock it again.
@@ -25,6 +27,16 @@ pub(crate) struct ReplayGuard<'a> {
     lock: &'a ReplayLock,
     /// `None` if the thread held the lock already.
     guard: Option<MutexGuard<'a, ()>>,
+}
+
+/// The guards of several locks.
+pub(crate) struct ReplayGuards<'a>(SmallVec<[ReplayGuard<'a>; 2]>);
+
+impl Drop for ReplayGuards<'_> {
+    fn drop(&mut self) {
+        // In reverse order: a lock may be among them twice, and its first guard unlocks it.
+        while self.0.pop().is_some() {}
+    }
 }
 
 impl ReplayLock {
@@ -53,13 +65,11 @@ impl ReplayLock {
         self.holder.load(Ordering::Relaxed) == this_thread()
     }
 
-    /// Locks two of them. All threads do so in the same order, so they cannot deadlock.
-    pub(crate) fn lock_both<'a>(one: &'a Self, other: &'a Self) -> [ReplayGuard<'a>; 2] {
-        if ptr::from_ref(one) < ptr::from_ref(other) {
-            [one, other].map(Self::lock)
-        } else {
-            [other, one].map(Self::lock)
-        }
+    /// Locks several of them. All threads do so in the same order, so they cannot deadlock.
+    pub(crate) fn lock_all<'a>(locks: impl Iterator<Item = &'a Self>) -> ReplayGuards<'a> {
+        let mut locks: SmallVec<[&Self; 2]> = locks.collect();
+        locks.sort_unstable_by_key(|lock| ptr::from_ref(*lock).addr());
+        ReplayGuards(locks.into_iter().map(Self::lock).collect())
     }
 }
 
@@ -127,7 +137,7 @@ mod tests {
                 scope.spawn(move || {
                     for _ in 0..500 {
                         let (one, other) = if turn % 2 == 0 { (a, b) } else { (b, a) };
-                        let _both = ReplayLock::lock_both(one, other);
+                        let _both = ReplayLock::lock_all([one, other].into_iter());
                         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                     }
                 });

@@ -215,6 +215,7 @@ impl<T: DeviceRepr> GraphAllocation<T> {
             bytes: self.span_bytes(),
             graph: self.graph(),
             argument: 0,
+            peer: None,
         }
     }
 

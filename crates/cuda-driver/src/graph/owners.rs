@@ -76,6 +76,7 @@ impl Owners {
                 bytes,
                 graph,
                 argument: _,
+                peer: _,
             } = tracked;
             match memory {
                 Some(memory) => this.add(context, memory, access, address, bytes)?,

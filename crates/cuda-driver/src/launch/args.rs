@@ -5,12 +5,13 @@ use std::ptr;
 
 use cuda_sys::CUdeviceptr;
 
+use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::function::check::Layout;
 use crate::function::packing::{UNPACKED, c_layout, pack};
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, InPlace, ManagedBuffer, Memory,
-    PitchedBuffer, PitchedSlice, PitchedSliceMut, SharedSlice,
+    PeerSlice, PeerSliceMut, PitchedBuffer, PitchedSlice, PitchedSliceMut, SharedSlice,
 };
 use crate::tracking::{Access, Blocked, Scope};
 use crate::types::ArgType;
@@ -73,6 +74,8 @@ pub struct Tracked<'a> {
     pub(crate) graph: u64,
     /// The argument of the launch, counted from 1, or 0.
     pub(crate) argument: u8,
+    /// The context of the kernel, if the memory may belong to another context.
+    pub(crate) peer: Option<&'a Context>,
 }
 
 /// A kernel argument.
@@ -150,6 +153,7 @@ macro_rules! tracked_arg {
                         bytes: self.span_bytes(),
                         graph: 0,
                         argument: 0,
+                        peer: None,
                     })
                 }
             }
@@ -198,19 +202,68 @@ unsafe impl<T: DeviceRepr> KernelArg for &SharedSlice<T> {
             bytes: view.span_bytes(),
             graph: 0,
             argument: 0,
+            peer: None,
         })
     }
 }
 
+/// Implements [`KernelArg`] for a view of memory of another context.
+macro_rules! peer_arg {
+    ($($ty:ident)*) => {
+        $(
+            // SAFETY: `Value` must be what the kernel expects and `tracked` must cover it ← the
+            // kernel takes the address; `tracked` returns the memory of the buffer, which the view
+            // borrows for 'a as it borrows the context.
+            unsafe impl<'a, T: DeviceRepr> KernelArg for $ty<'a, T> {
+                type Value = CUdeviceptr;
+
+                const ARG_TYPE: ArgType = ArgType::Address;
+
+                #[inline]
+                fn value(&self) -> CUdeviceptr {
+                    self.view.as_raw()
+                }
+
+                fn tracked(&self) -> Option<Tracked<'_>> {
+                    Some(Tracked {
+                        memory: Some(self.view.memory),
+                        access: self.view.access,
+                        address: self.view.as_raw(),
+                        bytes: self.view.span_bytes(),
+                        graph: 0,
+                        argument: 0,
+                        peer: Some(self.context),
+                    })
+                }
+            }
+        )*
+    };
+}
+
+peer_arg! { PeerSlice PeerSliceMut }
+
 impl Tracked<'_> {
     /// Makes the stream of the launch wait for conflicting uses.
     pub(super) fn acquire(self, scope: &Scope<'_>) -> Result<(), Blocked<Error>> {
-        match self.memory {
-            Some(memory) => memory.tracker.acquire(scope, self.access),
-            None => Err(Blocked::Failed(Error::Unsupported {
+        let Some(memory) = self.memory else {
+            return Err(Blocked::Failed(Error::Unsupported {
                 what: "using memory of a graph outside of that graph",
-            })),
+            }));
+        };
+        match self.peer {
+            Some(context) if scope.stream.context() != memory.owning_stream().context() => {
+                scope.stream.expect_context(context, "a peer view")?;
+                memory.tracker.acquire_for_peer(scope, self.access)
+            }
+            _ => memory.tracker.acquire(scope, self.access),
         }
+    }
+
+    /// Returns the other context that the memory belongs to, or `None` if it belongs to the context
+    /// of the kernel.
+    pub(super) fn peer_context(&self) -> Option<&Context> {
+        let owner = self.memory?.owning_stream().context();
+        self.peer.filter(|context| *context != owner).map(|_| owner)
     }
 
     /// Records the use after the launch was queued.

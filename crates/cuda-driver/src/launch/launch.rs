@@ -3,11 +3,12 @@
 use super::{KernelArgs, LaunchAttributes, LaunchConfig, Values};
 use cuda_sys::{CUlaunchAttribute, LaunchUse};
 
+use crate::context::{Context, ReplayLock};
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
 use crate::stream::Stream;
-use crate::tracking::{Blocked, Scope};
+use crate::tracking::{Blocked, Scope, retry};
 
 /// Kernel launches.
 impl Stream {
@@ -131,7 +132,14 @@ impl Stream {
         attributes: Option<&LaunchAttributes<'_>>,
         args: A,
     ) -> Result<()> {
-        let mut scope = Scope::acquire(self, |scope| acquire(scope, &args))?;
+        let contexts = contexts_of_peers(self, &args);
+        let (_locks, mut scope) = retry(|| {
+            // A graph of any of these contexts may use the memory.
+            let locks = ReplayLock::lock_all(contexts.iter().map(Context::replay_lock));
+            let scope = Scope::new(self);
+            acquire(&scope, &args)?;
+            Ok::<_, Blocked<Error>>((locks, scope))
+        })?;
         if let Some(receive) = self.driver().library().launch_uses() {
             state_uses(receive, &args);
         }
@@ -239,10 +247,32 @@ impl Stream {
     }
 }
 
+/// Returns the contexts of the memory that the arguments refer to and of `stream`, or nothing if
+/// all memory belongs to the context of `stream`.
+fn contexts_of_peers<A: KernelArgs>(stream: &Stream, args: &A) -> Vec<Context> {
+    let mut contexts = Vec::new();
+    // The closure never fails.
+    let _ = args.each_tracked(&mut |tracked| {
+        contexts.extend(tracked.peer_context().cloned());
+        Ok(())
+    });
+    if !contexts.is_empty() {
+        contexts.push(stream.context().clone());
+    }
+    contexts
+}
+
 /// Makes the stream of `scope` wait for the uses that conflict with those of a launch.
 pub(super) fn acquire<A: KernelArgs>(scope: &Scope<'_>, args: &A) -> Result<(), Blocked<Error>> {
     scope.ready()?;
     args.each_tracked(&mut |tracked| {
+        if let Some(peer) = tracked.peer_context()
+            && !peer.replay_lock().is_held()
+        {
+            return Err(Error::Unsupported {
+                what: "using memory of another context except in a launch",
+            });
+        }
         if let Some(memory) = tracked.memory {
             scope.lock_if_leased(&memory.tracker);
         }

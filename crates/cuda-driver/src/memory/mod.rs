@@ -26,6 +26,7 @@ mod on_stream;
 #[cfg(feature = "derive")]
 pub(crate) mod padding;
 mod peer;
+mod peer_view;
 pub(crate) mod pinned;
 mod pointer;
 mod pool;
@@ -44,6 +45,7 @@ pub use caching::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
 pub use cuda_driver_derive::DeviceRepr;
 pub use device_ptr::DevicePtr;
 pub use managed::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
+pub use peer_view::{PeerSlice, PeerSliceMut};
 pub use pinned::{
     PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,
 };

@@ -7,7 +7,7 @@ use cuda_sys::CUdeviceptr;
 
 use super::on_stream::expect_context;
 use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, expect_len};
-use crate::context::ReplayLock;
+use crate::context::{Context, ReplayLock};
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
@@ -74,9 +74,10 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         let (to, from): (CUdeviceptr, CUdeviceptr) = (self.as_raw(), source.as_raw());
         let bytes = self.len() * size_of::<T>();
         let _current = stream.context().enter()?;
+        let contexts = [stream.context(), peer];
         let (_locks, mut scope) = retry(|| {
             // A graph may use the memory of either side.
-            let locks = ReplayLock::lock_both(stream.context().replay_lock(), peer.replay_lock());
+            let locks = ReplayLock::lock_all(contexts.into_iter().map(Context::replay_lock));
             let scope = Scope::new(stream);
             scope.ready()?;
             source

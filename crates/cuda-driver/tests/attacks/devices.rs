@@ -74,6 +74,43 @@ fn peer_copy_target_is_dropped() {
     });
 }
 
+/// Claim: a kernel of another context is a use of the memory behind its views. The memory is freed
+/// and handed out again, and a graph of the owning context writes it, before the kernel has run.
+#[test]
+fn memory_of_a_peer_view_is_dropped_and_replayed() {
+    Attack::new().with_two_contexts().run(|case| {
+        let (owner, there) = (case.stream(), case.other().stream());
+        let mut leased = case.filled(&owner, 0);
+        let mut graph = Graph::new(&case.context).unwrap();
+        graph.add_fill(&[], &mut leased, 50_u32).unwrap();
+        let executable = graph.instantiate().unwrap();
+        for round in 1..5 {
+            leased.fill(round).unwrap();
+            let dropped = case.filled(&owner, round);
+            let mut first = case.other().filled(&there, 0);
+            let mut second = case.other().filled(&there, 0);
+            case.hold_up(&there);
+            {
+                let context = &case.other().context;
+                let views = [&leased, &dropped].map(|it| it.as_slice().for_peer(context).unwrap());
+                let kernel = case.other().copy_kernel();
+                for (target, view) in [&mut first, &mut second].into_iter().zip(views) {
+                    let args = (view, target, case.n as u32);
+                    // SAFETY: the kernel reads n words of the one and writes n words of the other.
+                    unsafe { there.launch(kernel, case.config(), args) }.unwrap();
+                }
+            }
+            drop(dropped);
+            executable.launch(&owner).unwrap();
+            let next = case.filled(&owner, 90);
+            case.expect(&first, round);
+            case.expect(&second, round);
+            case.expect(&next, 90);
+            case.expect(&leased, 50);
+        }
+    });
+}
+
 /// Claim: a module is unloaded once no use of its variables is left. A variable is the source of a
 /// copy to another context; the variable and the module are dropped, and another module is loaded.
 #[test]

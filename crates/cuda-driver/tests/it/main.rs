@@ -64,6 +64,7 @@ mod owned;
 #[cfg(feature = "derive")]
 mod padding;
 mod peer;
+mod peer_view;
 mod pinned;
 mod pitched;
 mod pointer;

@@ -14,15 +14,15 @@ use crate::support::{
 const N: u32 = 1 << 16;
 
 /// Two contexts of one driver.
-struct Pair {
-    name: String,
-    one: Context,
-    two: Context,
-    simulator: Option<Simulator>,
+pub(crate) struct Pair {
+    pub(crate) name: String,
+    pub(crate) one: Context,
+    pub(crate) two: Context,
+    pub(crate) simulator: Option<Simulator>,
 }
 
 impl Pair {
-    fn kernels(&self, ptx: &str, name: &str) -> [Function; 2] {
+    pub(crate) fn kernels(&self, ptx: &str, name: &str) -> [Function; 2] {
         [&self.one, &self.two].map(|context| {
             let module = Module::load(context, &Ptx::new(ptx).unwrap()).unwrap();
             module.function(name).unwrap()
@@ -44,7 +44,7 @@ fn second(one: &Context) -> Vec<Context> {
 /// Returns pairs on late software devices and on the GPUs. They are created one at a time, because
 /// the number of software drivers per process is limited.
 #[track_caller]
-fn pairs(seeds: u64) -> impl Iterator<Item = Pair> {
+pub(crate) fn pairs(seeds: u64) -> impl Iterator<Item = Pair> {
     let fixtures = (0..seeds).map(|seed| software(late(seed).devices(2)));
     fixtures.chain(gpu()).flat_map(|fixture| {
         second(&fixture.context).into_iter().map(move |two| Pair {

@@ -108,13 +108,19 @@ impl MemoryMap {
     }
 
     /// The union of `maps`: the memory that a device with peers can access. The first map is the
-    /// device's own.
-    pub fn union(maps: &[Arc<Self>]) -> Self {
+    /// device's own. The union has a range of another map `maps[index]` if `is_shared` accepts
+    /// `index` and the first address of the range.
+    pub fn union(maps: &[Arc<Self>], is_shared: impl Fn(usize, u64) -> bool) -> Self {
         let mut all = Self::default();
         for (index, map) in maps.iter().enumerate() {
             // Access to virtual memory is granted per device and does not depend on peer access.
             let ranges = map.ranges.iter();
-            let shared = ranges.filter(|range| index == 0 || range.kind != RangeKind::Virtual);
+            let shared = ranges.filter(|range| match range.kind {
+                _ if index == 0 => true,
+                RangeKind::Virtual => false,
+                RangeKind::Device => is_shared(index, range.start),
+                RangeKind::Pinned | RangeKind::Managed => true,
+            });
             all.ranges.extend(shared.copied());
             all.freed.extend_from_slice(&map.freed);
             all.storage.extend(map.storage.iter().cloned());

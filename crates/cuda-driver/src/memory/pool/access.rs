@@ -1,12 +1,12 @@
 //! Access of devices to the memory of a pool.
 
-use cuda_sys::{CUmemAccess_flags, CUmemAccessDesc};
+use cuda_sys::{CUmemAccess_flags, CUmemAccessDesc, CUmemoryPool};
 
 use super::MemoryPool;
 use super::pool::location_of;
 use crate::device::Device;
 use crate::driver::call;
-use crate::error::Result;
+use crate::error::{DriverError, Result};
 
 /// The access of a device to the memory of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,21 +62,35 @@ impl MemoryPool {
     pub fn set_access(&self, device: &Device, access: PoolAccess) -> Result<()> {
         let driver = self.device().driver();
         driver.expect_handles_of(device.driver(), "the device")?;
-        let wanted = CUmemAccessDesc {
-            location: location_of(device),
-            flags: match access {
-                PoolAccess::None => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE,
-                PoolAccess::Read => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ,
-                PoolAccess::ReadWrite => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-            },
-        };
-        // SAFETY: the pointer must be valid and the pool alive ← it points to a local variable, and
-        // the pool is borrowed.
-        Ok(unsafe {
-            call!(
-                driver,
-                cuMemPoolSetAccess(self.as_raw(), &raw const wanted, 1)
-            )
-        }?)
+        // SAFETY: the pool must be alive ← it is borrowed.
+        Ok(unsafe { set_access(self.as_raw(), device, access) }?)
+    }
+}
+
+/// `cuMemPoolSetAccess()`—Sets the access of `device` to the memory of the pool.
+///
+/// # Safety
+///
+/// The pool is alive and belongs to the driver of `device`.
+pub(crate) unsafe fn set_access(
+    pool: CUmemoryPool,
+    device: &Device,
+    access: PoolAccess,
+) -> Result<(), DriverError> {
+    let wanted = CUmemAccessDesc {
+        location: location_of(device),
+        flags: match access {
+            PoolAccess::None => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE,
+            PoolAccess::Read => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ,
+            PoolAccess::ReadWrite => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        },
+    };
+    // SAFETY: the pointer must be valid and the pool alive ← it points to a local variable, and the
+    // caller guarantees the pool.
+    unsafe {
+        call!(
+            device.driver(),
+            cuMemPoolSetAccess(pool, &raw const wanted, 1)
+        )
     }
 }

@@ -1,7 +1,7 @@
 //! Memory pools of the driver, from which stream-ordered memory is allocated.
 //!
-//! In C a pool is destroyed by hand. Here a pool is destroyed with its last handle, and buffers do
-//! not keep it alive: the driver keeps the memory of live allocations.
+//! In C a pool is destroyed by hand. Here a pool is destroyed after its last handle was dropped and
+//! its last buffer was freed.
 
 mod pool;
 
@@ -9,6 +9,7 @@ mod access;
 mod attributes;
 
 pub use access::PoolAccess;
+pub(crate) use access::set_access;
 pub use attributes::{MemoryPoolStatistics, PoolReuse};
 pub use pool::MemoryPool;
 pub(crate) use pool::props_of;

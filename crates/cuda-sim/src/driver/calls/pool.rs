@@ -155,11 +155,13 @@ impl Call {
                 memory.deactivate();
                 return;
             }
+            // Freeing cannot fail: the allocation was listed, so the arena knows it.
             if let Kind::Pool(pool) = &allocation.kind {
                 pool.give(allocation.size);
+                allocation.device.free_pool_memory(dptr, by);
+            } else {
+                let _ = allocation.device.arena.free(dptr, by);
             }
-            // Freeing cannot fail: the allocation was listed, so the arena knows it.
-            let _ = allocation.device.arena.free(dptr, by);
         };
         // The memory is freed even if the device is lost by then.
         self.engine
@@ -232,8 +234,8 @@ impl Call {
         self.pool(pool.handle()).map(drop)
     }
 
-    /// `cuMemPoolSetAccess()`—Records the access only for queries: every device can access all
-    /// memory here.
+    /// `cuMemPoolSetAccess()`—Later launches on the device can access the memory of the pool, or no
+    /// longer can. Read-only access is recorded for queries; the device can write as well.
     fn mem_pool_set_access(
         &self,
         pool: Out<CUmemPoolHandle_st>,
@@ -258,8 +260,10 @@ impl Call {
                     _ => continue,
                 }
             }
-            let mut access = lock(&pool.access);
-            access.insert(device, wanted.flags);
+            lock(&pool.access).insert(device, wanted.flags);
+            if let Some(owner) = self.devices.get(pool.device) {
+                owner.share_pools_with(device);
+            }
         }
         Ok(())
     }

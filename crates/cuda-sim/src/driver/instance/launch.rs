@@ -7,9 +7,8 @@ use cuda_sys::LaunchUse;
 
 use crate::driver::instance::Instance;
 use crate::driver::objects::context::Context;
-use crate::driver::objects::device::Device;
 use crate::driver::objects::function::Function;
-use crate::driver::objects::launch::{Job, Shape};
+use crate::driver::objects::launch::{Job, Reachable, Shape};
 
 thread_local! {
     /// The memory of the next launch of this thread.
@@ -49,15 +48,16 @@ impl Instance {
         }
     }
 
-    /// Returns the devices whose memory kernels in this context may access, beginning with its own.
-    fn reachable(&self, context: &Context) -> Vec<Arc<Device>> {
-        let peers = context.peers();
-        let others = peers
-            .iter()
-            .filter_map(|&ordinal| self.devices.get(ordinal))
-            .cloned();
-        std::iter::once(Arc::clone(&context.device))
-            .chain(others)
-            .collect()
+    /// Returns the memory of other devices that kernels in this context may access.
+    fn reachable(&self, context: &Context) -> Reachable {
+        let (peers, own) = (context.peers(), context.device.ordinal);
+        let others = self.devices.iter().filter_map(|device| {
+            let is_peer = peers.contains(&device.ordinal);
+            let is_shared = device.ordinal != own && (is_peer || device.shares_pools_with(own));
+            is_shared.then(|| (Arc::clone(device), is_peer))
+        });
+        Reachable {
+            others: others.collect(),
+        }
     }
 }

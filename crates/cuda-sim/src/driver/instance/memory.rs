@@ -21,10 +21,14 @@ impl Instance {
             Kind::Pool(pool) => self.devices.get(pool.device),
             _ => None,
         };
+        let device = device.unwrap_or(&context.device);
+        if let Kind::Pool(pool) = &kind {
+            device.add_pool_memory(addr, pool);
+        }
         let is_there = Arc::new(Mutex::new(true));
         let allocation = Allocation {
             size,
-            device: Arc::clone(device.unwrap_or(&context.device)),
+            device: Arc::clone(device),
             kind,
             context: context.handle,
             id: crate::driver::handle::fresh(),
@@ -54,7 +58,7 @@ impl Instance {
             Kind::Device => allocation.device.arena.free(addr, by).is_ok(),
             Kind::Pool(pool) => {
                 pool.give(allocation.size);
-                allocation.device.arena.free(addr, by).is_ok()
+                allocation.device.free_pool_memory(addr, by)
             }
             Kind::Graph(memory) => {
                 memory.deactivate();

@@ -1,5 +1,6 @@
 //! Devices and their properties.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -39,6 +40,10 @@ pub(crate) struct Device {
     pub(in crate::driver) primary: Mutex<Primary>,
     pub(in crate::driver) default_pool: Arc<Pool>,
     pub(in crate::driver) pool: Mutex<Arc<Pool>>,
+    /// The pool of each allocation from a pool, by address, until the free was executed.
+    pool_memory: Mutex<BTreeMap<u64, Arc<Pool>>>,
+    /// The ordinals of the devices that were given access to a pool of this device.
+    sharing: Mutex<BTreeSet<usize>>,
 }
 
 impl Device {
@@ -64,7 +69,34 @@ impl Device {
             primary: Mutex::default(),
             pool: Mutex::new(Arc::clone(&default_pool)),
             default_pool,
+            pool_memory: Mutex::default(),
+            sharing: Mutex::default(),
         })
+    }
+
+    /// Records that the allocation at `addr` comes from `pool`.
+    pub(in crate::driver) fn add_pool_memory(&self, addr: u64, pool: &Arc<Pool>) {
+        lock(&self.pool_memory).insert(addr, Arc::clone(pool));
+    }
+
+    /// Frees an allocation from a pool.
+    pub(in crate::driver) fn free_pool_memory(&self, addr: u64, by: &'static str) -> bool {
+        lock(&self.pool_memory).remove(&addr);
+        self.arena.free(addr, by).is_ok()
+    }
+
+    /// Returns the pool of the allocation at `addr`, or `None` if it does not come from a pool.
+    pub(in crate::driver) fn pool_of(&self, addr: u64) -> Option<Arc<Pool>> {
+        lock(&self.pool_memory).get(&addr).cloned()
+    }
+
+    /// Records that the device with this ordinal was given access to a pool of this device.
+    pub(in crate::driver) fn share_pools_with(&self, ordinal: usize) {
+        lock(&self.sharing).insert(ordinal);
+    }
+
+    pub(in crate::driver) fn shares_pools_with(&self, ordinal: usize) -> bool {
+        lock(&self.sharing).contains(&ordinal)
     }
 
     pub(in crate::driver) fn primary(&self) -> MutexGuard<'_, Primary> {

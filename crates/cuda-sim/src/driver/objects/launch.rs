@@ -185,6 +185,32 @@ pub(in crate::driver) fn attributes_of(
 /// A function that receives the output of a kernel.
 type Print = Box<dyn Fn(&[u8]) + Send + Sync>;
 
+/// The memory of other devices that the kernels of a context can access.
+pub(in crate::driver) struct Reachable {
+    /// The devices, each with whether the context has peer access to it.
+    pub(in crate::driver) others: Vec<(Arc<Device>, bool)>,
+}
+
+impl Reachable {
+    /// Returns a map of the memory that kernels on `own` can currently access.
+    fn map(&self, own: &Device) -> Arc<MemoryMap> {
+        if self.others.is_empty() {
+            return own.map();
+        }
+        let others = self.others.iter().map(|(device, _)| device.map());
+        let maps: Vec<Arc<MemoryMap>> = std::iter::once(own.map()).chain(others).collect();
+        // Memory of a pool follows the access of the pool. Other memory, and variables of modules,
+        // follow the peer access of the context.
+        let is_shared = |index: usize, start: u64| {
+            let (device, is_peer) = &self.others[index - 1];
+            device
+                .pool_of(start)
+                .map_or(*is_peer, |pool| pool.is_accessible(own.ordinal))
+        };
+        Arc::new(MemoryMap::union(&maps, is_shared))
+    }
+}
+
 /// A queued launch.
 pub(in crate::driver) struct Job {
     pub(in crate::driver) image: Arc<std::sync::RwLock<vm::Image>>,
@@ -192,7 +218,7 @@ pub(in crate::driver) struct Job {
     pub(in crate::driver) shape: Shape,
     pub(in crate::driver) params: Vec<u8>,
     pub(in crate::driver) stack: u32,
-    pub(in crate::driver) reachable: Vec<Arc<Device>>,
+    pub(in crate::driver) reachable: Reachable,
     pub(in crate::driver) print: Print,
     pub(in crate::driver) limit: Option<u64>,
     pub(in crate::driver) device: Arc<Device>,
@@ -207,11 +233,7 @@ pub(in crate::driver) struct Job {
 impl Job {
     /// Returns a map of the memory that the device can currently access.
     fn map(&self) -> Arc<MemoryMap> {
-        let maps: Vec<Arc<MemoryMap>> = self.reachable.iter().map(|device| device.map()).collect();
-        match &maps[..] {
-            [own] => Arc::clone(own),
-            all => Arc::new(MemoryMap::union(all)),
-        }
+        self.reachable.map(&self.device)
     }
 
     pub(in crate::driver) fn run(&self) -> Result<(), DeviceFault> {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cuda_sys::{CUmemAccess_flags, CUmemLocation};
 
 use crate::driver::handle::fresh;
+use crate::lock::lock;
 
 /// A memory pool.
 #[derive(Debug)]
@@ -27,6 +28,14 @@ pub(in crate::driver) struct Pool {
 }
 
 impl Pool {
+    /// Whether the device with this ordinal can access the memory.
+    pub(in crate::driver) fn is_accessible(&self, device: usize) -> bool {
+        device == self.device || {
+            let access = lock(&self.access);
+            access.get(&device).is_some_and(|flags| flags.0 != 0)
+        }
+    }
+
     pub(in crate::driver) fn new(device: usize, is_default: bool) -> Self {
         Self {
             handle: fresh(),

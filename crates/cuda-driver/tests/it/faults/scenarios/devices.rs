@@ -2,15 +2,18 @@
 
 use cuda_driver::context::ContextFlags;
 use cuda_driver::device::{DevicePool, PeerAttribute};
+use cuda_driver::memory::Unpooled;
 use cuda_driver::prelude::*;
 
 use super::{Fixture, Result, Scenario, one, two};
+use crate::support::COPY;
 
 pub(super) const ALL: &[Scenario] = &[
     one("start", start),
     one("properties", properties),
     two("devices", devices),
     two("peers", peers),
+    two("peer views", peer_views),
 ];
 
 /// Starts from the driver library.
@@ -50,6 +53,24 @@ fn devices(fixture: &Fixture) -> Result<()> {
     assert_eq!(pool.contexts().len(), 2);
     assert!(pool.contexts().contains(pool.most_free_memory()?));
     Ok(())
+}
+
+fn peer_views(fixture: &Fixture) -> Result<()> {
+    let other = fixture.driver.device(1)?.primary_context()?;
+    let copy = Module::load(&other, &Ptx::new(COPY).unwrap())?.function("copy")?;
+    let (owner, there) = (fixture.context.default_stream()?, other.default_stream()?);
+    let mut plain = DeviceBuffer::<u32>::zeroed_in(&Unpooled, &owner, 16)?;
+    plain.fill(7)?;
+    let mut pooled = DeviceBuffer::<u32>::zeroed(&owner, 16)?;
+    let config = LaunchConfig::for_num_elems(16_u32)?;
+    let from = plain.as_slice().for_peer(&other)?;
+    let mut to = pooled.as_mut_slice();
+    let to = to.for_peer(&other)?;
+    // SAFETY: the kernel reads 16 words of the one and writes 16 of the other; each has 16.
+    unsafe { there.launch(&copy, config, (from, to, 16_u32)) }?;
+    plain.close()?;
+    assert_eq!(pooled.to_vec()?, [7; 16]);
+    pooled.close()
 }
 
 fn peers(fixture: &Fixture) -> Result<()> {
