@@ -85,7 +85,7 @@ impl Device {
         let module = cuda_ptx::parse(KERNELS).expect("the kernels parse");
         let program = Program::load(&[module], &target).expect("the kernels load");
         let arena = Arena::new(256 << 20).expect("an arena");
-        let image = Arc::new(program).instantiate(&arena).expect("an image");
+        let image = Image::new(&Arc::new(program), &arena).expect("an image");
         Self { arena, image }
     }
 

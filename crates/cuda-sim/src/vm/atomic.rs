@@ -1,15 +1,19 @@
 //! Atomic operations on memory. To add one, add a row to the table.
 
-use super::lanes::Over;
+use super::vector::Over;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use super::address::TAG;
 use super::check::{ObservedAccess, Observer};
-use super::code::{Ins, LaneFault};
+use super::code::Ins;
 use super::decode::{Class, half_add};
-use super::lanes::{LANES, Lane, MemoryOp};
+use super::lane_fault::LaneFault;
+use super::lanes::{Lane, MemoryOp};
 use super::rounding::{canonical, flush};
-use super::space::{Cell, Env, TAG, bits};
+use super::space::{Cell, Env};
+use super::vector::LANES;
+use super::vector::bits;
 use super::warp::Warp;
 
 /// The position of the operation in `Ins::c`.

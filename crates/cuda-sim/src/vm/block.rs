@@ -2,144 +2,18 @@
 
 use std::sync::Arc;
 
+use super::address::{SHARED, Window};
+use super::barrier::{Common, Meeting};
 use super::check::{Attendance, Watch, missed_barriers};
-use super::cluster::Meeting;
-use super::code::{BarrierAction, LaneFault};
-use super::lanes::LANES;
+use super::lane_fault::LaneFault;
 use super::run::Stop;
-use super::space::{Env, SHARED, Window};
+use super::space::Env;
 use super::stuck::stuck;
+use super::vector::LANES;
 use super::warp::Warp;
 
-/// The number of named barriers of a block.
-const BARRIERS: usize = 16;
 /// The number of instructions that a warp runs before the next warp of its block gets a turn.
 const WARP_SLICE: u64 = 1 << 16;
-
-/// One named barrier.
-#[derive(Clone, Debug, Default)]
-struct Barrier {
-    /// The lanes of each warp that have arrived.
-    arrived: Vec<u32>,
-    any_arrived: bool,
-    /// The number of threads to wait for; `None` means all.
-    expected: Option<u32>,
-    phase: u32,
-    popc: u32,
-    threads: u32,
-    /// The reduction results of the last two phases, indexed by parity: (true predicates, threads).
-    results: [(u32, u32); 2],
-}
-
-/// The state that the warps of a block share.
-#[derive(Debug, Default)]
-pub(super) struct Common {
-    barriers: Vec<Barrier>,
-    live: Vec<u32>,
-    /// The cluster's barrier, while this block runs.
-    pub(super) meeting: Meeting,
-    watch: Option<Arc<Watch>>,
-}
-
-impl Common {
-    fn reset(&mut self, warps: usize) {
-        self.barriers.resize_with(BARRIERS, Barrier::default);
-        for barrier in &mut self.barriers {
-            barrier.arrived.clear();
-            barrier.arrived.resize(warps, 0);
-            barrier.any_arrived = false;
-            barrier.popc = 0;
-            barrier.threads = 0;
-        }
-        self.live.clear();
-        self.live.resize(warps, 0);
-        self.meeting.reset();
-    }
-
-    /// The number of times that barrier `id` has been completed.
-    pub(super) fn phase(&self, id: u32) -> u32 {
-        self.barriers[id as usize % BARRIERS].phase
-    }
-
-    /// Records that the lanes `mask` of `warp` arrive; returns true if that completes the barrier.
-    pub(super) fn arrive(
-        &mut self,
-        id: u32,
-        warp: usize,
-        mask: u32,
-        expected: Option<u32>,
-        predicate: u32,
-    ) -> bool {
-        let barrier = &mut self.barriers[id as usize % BARRIERS];
-        barrier.arrived[warp] |= mask;
-        barrier.any_arrived = true;
-        barrier.expected = expected;
-        barrier.popc += (predicate & mask).count_ones();
-        barrier.threads += mask.count_ones();
-        Self::check(barrier, &self.live, self.watch.as_deref())
-    }
-
-    fn check(barrier: &mut Barrier, live: &[u32], watch: Option<&Watch>) -> bool {
-        let complete = match barrier.expected {
-            None => barrier
-                .arrived
-                .iter()
-                .zip(live)
-                .all(|(&arrived, &live)| live & !arrived == 0),
-            Some(expected) => {
-                let counts = barrier.arrived.iter().zip(live).map(|(&arrived, &live)| {
-                    if arrived != 0 && live & !arrived == 0 {
-                        LANES as u32
-                    } else {
-                        arrived.count_ones()
-                    }
-                });
-                counts.sum::<u32>() >= expected
-            }
-        };
-        if complete {
-            if let Some(watch) = watch {
-                watch.barrier(&barrier.arrived);
-            }
-            barrier.results[barrier.phase as usize & 1] = (barrier.popc, barrier.threads);
-            barrier.phase = barrier.phase.wrapping_add(1);
-            barrier.arrived.fill(0);
-            barrier.any_arrived = false;
-            barrier.popc = 0;
-            barrier.threads = 0;
-        }
-        complete
-    }
-
-    /// The lanes of each warp that have arrived at barrier `id`, and the number of threads that it
-    /// waits for (`None` means all).
-    pub(super) fn attendance(&self, id: u32) -> (&[u32], Option<u32>) {
-        let barrier = &self.barriers[id as usize % BARRIERS];
-        (&barrier.arrived, barrier.expected)
-    }
-
-    /// The result of the reduction of `phase`.
-    pub(super) fn result(&self, id: u32, phase: u32, action: BarrierAction) -> u32 {
-        let (popc, threads) = self.barriers[id as usize % BARRIERS].results[phase as usize & 1];
-        match action {
-            BarrierAction::And => u32::from(popc == threads),
-            BarrierAction::Or => u32::from(popc != 0),
-            _ => popc,
-        }
-    }
-
-    /// Records that only the lanes `live` of `warp` have not exited. `in_cluster` is the number of
-    /// this warp in the cluster.
-    pub(super) fn exited(&mut self, warp: usize, in_cluster: usize, live: u32) {
-        self.live[warp] = live;
-        self.meeting.exited(in_cluster, live);
-        for barrier in &mut self.barriers {
-            if barrier.any_arrived {
-                Self::check(barrier, &self.live, self.watch.as_deref());
-            }
-        }
-    }
-}
 
 /// A block whose execution can be suspended and resumed at any point.
 #[derive(Debug, Default)]
@@ -213,7 +87,7 @@ impl Block {
                 watch.forget_local(index, u32::MAX, 0, code.frame);
             }
             warp.attendance = checks.barriers.then(Box::<Attendance>::default);
-            image.lend_constants(warp);
+            warp.set_constants(image);
             warp.shared = shared;
             warp.ctaid = ctaid;
             self.common.live[index] = live;

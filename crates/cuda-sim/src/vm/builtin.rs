@@ -1,11 +1,13 @@
 //! Functions that the device provides: `vprintf`, `__assertfail`, `cudaGraphSetConditional`.
 
-use super::code::{Builtin, CallSite, LaneFault, Place};
+use super::access::{self, Translator};
+use super::code::{Builtin, CallSite, Place};
 use super::fault::FaultKind;
-use super::lanes::LANES;
-use super::lanes::{Over, each};
-use super::reach::{self, Reach};
-use super::space::{Env, bits};
+use super::lane_fault::LaneFault;
+use super::space::Env;
+use super::vector::LANES;
+use super::vector::bits;
+use super::vector::{Over, each};
 use super::warp::Warp;
 
 /// The longest string that is read from device memory, in bytes.
@@ -136,10 +138,10 @@ impl Warp {
 
     /// Reads `size` bytes, 1, 4 or 8, at a generic address, for the host.
     fn peek(&self, env: &Env<'_>, at: u64, lane: usize, size: u64) -> Result<u64, LaneFault> {
-        let host = Reach::default().host(self, env, at, size, size, lane)?;
-        // SAFETY: `host` must be the exposed, aligned address of `size` live bytes ← `Reach::host`
+        let host = Translator::default().translate(self, env, at, size, size, lane)?;
+        // SAFETY: `host` must be the exposed, aligned address of `size` live bytes ← `Translator::translate`
         // found them.
-        Ok(unsafe { reach::load(size, host) })
+        Ok(unsafe { access::load(size, host) })
     }
 
     /// Reads the bytes at a generic address up to a zero byte, or up to [`MAX_STRING`] bytes.

@@ -1,15 +1,19 @@
 //! Asynchronous copies, which a kernel starts and waits for later. Here each copy completes
 //! immediately, which is the earliest time that the ISA allows.
 
+use super::access::{Translator, clear, copy};
+use super::address::{RANK_SHIFT, SHARED, TAG};
 use super::atomic::{self, Shared};
 use super::check::{ObservedAccess, Observer};
-use super::code::{Ins, LaneFault};
+use super::code::Ins;
 use super::fault::FaultKind;
-use super::lanes::{LANES, MemoryOp};
+use super::lane_fault::LaneFault;
+use super::lanes::MemoryOp;
 use super::mbarrier;
-use super::reach::{Reach, clear, copy};
-use super::space::{Env, RANK_SHIFT, SHARED, TAG, bits};
+use super::space::Env;
 use super::sync::NOWHERE;
+use super::vector::LANES;
+use super::vector::bits;
 use super::warp::Warp;
 
 /// The unit of bulk copies in bytes.
@@ -23,17 +27,17 @@ impl MemoryOp for CopyAsync {
     fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let (to, from, len) = (w.get64(i.a), w.get64(i.b), w.get32(i.e));
         let size = i.imm;
-        let (mut source, mut target) = (Reach::default(), Reach::default());
+        let (mut source, mut target) = (Translator::default(), Translator::default());
         for lane in bits(m) {
             let len = u64::from(len[lane]).min(size);
-            let to = target.host(w, env, to[lane], size, size, lane)?;
+            let to = target.translate(w, env, to[lane], size, size, lane)?;
             if len > 0 {
-                let from = source.host(w, env, from[lane], len, size, lane)?;
-                // SAFETY: both ranges have `len` live bytes, at most `size` ← `Reach::host` checked
+                let from = source.translate(w, env, from[lane], len, size, lane)?;
+                // SAFETY: both ranges have `len` live bytes, at most `size` ← `Translator::translate` checked
                 // them.
                 unsafe { copy(to, from, len) };
             }
-            // SAFETY: these are the rest of the `size` live bytes ← `Reach::host` checked them.
+            // SAFETY: these are the rest of the `size` live bytes ← `Translator::translate` checked them.
             unsafe { clear(to + len, size - len) };
         }
         if let Some(mut observer) = Observer::new(w, env, i) {
@@ -92,12 +96,12 @@ impl MemoryOp for CopyBulk {
             if !bytes.is_multiple_of(UNIT) {
                 return Err(odd_size(bytes, UNIT, lane));
             }
-            let source = Reach::default().host(w, env, from[lane], bytes, UNIT, lane)?;
+            let source = Translator::default().translate(w, env, from[lane], bytes, UNIT, lane)?;
             for rank in targets(masks[lane]) {
                 let place = |address| rank.map_or(address, |rank| in_block(address, rank));
                 let at = place(to[lane]);
-                let target = Reach::default().host(w, env, at, bytes, UNIT, lane)?;
-                // SAFETY: both ranges have `bytes` live bytes ← `Reach::host` checked them.
+                let target = Translator::default().translate(w, env, at, bytes, UNIT, lane)?;
+                // SAFETY: both ranges have `bytes` live bytes ← `Translator::translate` checked them.
                 unsafe { copy(target, source, bytes) };
                 if let Some(mut observer) = Observer::new(w, env, i) {
                     observer.read(ObservedAccess::new(lane, from[lane], bytes));
@@ -131,9 +135,9 @@ impl<T: Shared> MemoryOp for ReduceBulk<T> {
             if !bytes.is_multiple_of(UNIT) {
                 return Err(odd_size(bytes, UNIT, lane));
             }
-            let source = Reach::default().host(w, env, from[lane], bytes, UNIT, lane)?;
-            let target = Reach::default().host(w, env, to[lane], bytes, UNIT, lane)?;
-            // SAFETY: both ranges have `bytes` live bytes, aligned to 16 ← `Reach::host` checked
+            let source = Translator::default().translate(w, env, from[lane], bytes, UNIT, lane)?;
+            let target = Translator::default().translate(w, env, to[lane], bytes, UNIT, lane)?;
+            // SAFETY: both ranges have `bytes` live bytes, aligned to 16 ← `Translator::translate` checked
             // them.
             unsafe { reduce::<T>(op, target, source, bytes) };
             if let Some(mut observer) = Observer::new(w, env, i) {
@@ -158,7 +162,7 @@ pub(super) unsafe fn reduce<T: Shared>(op: atomic::Op, to: u64, from: u64, bytes
     let size = size_of::<T>() as u64;
     for at in (0..bytes).step_by(size as usize) {
         // SAFETY: `from + at` is an aligned element of the live bytes ← the caller guarantees it.
-        let value = unsafe { super::reach::load(size, from + at) };
+        let value = unsafe { super::access::load(size, from + at) };
         let change = |old| atomic::apply(op, size as u32 * 8, old, value, 0);
         // SAFETY: as above, for `to + at`.
         unsafe { T::update(to + at, change) };
@@ -175,8 +179,8 @@ impl MemoryOp for ClearBulk {
             if !len[lane].is_multiple_of(8) {
                 return Err(odd_size(len[lane], 8, lane));
             }
-            let host = Reach::default().host(w, env, to[lane], len[lane], 8, lane)?;
-            // SAFETY: the range has `len[lane]` live bytes ← `Reach::host` checked them.
+            let host = Translator::default().translate(w, env, to[lane], len[lane], 8, lane)?;
+            // SAFETY: the range has `len[lane]` live bytes ← `Translator::translate` checked them.
             unsafe { clear(host, len[lane]) };
             if let Some(mut observer) = Observer::new(w, env, i) {
                 observer.write(ObservedAccess::new(lane, to[lane], len[lane]), true);

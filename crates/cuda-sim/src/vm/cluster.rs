@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use super::Image;
+use super::barrier::Meeting;
 use super::block::{Block, Turn};
-use super::code::LaneFault;
+use super::lane_fault::LaneFault;
 use super::space::Env;
 use super::warp::Warp;
 
@@ -15,53 +16,6 @@ use super::warp::Warp;
 const SLICE: u64 = 1 << 14;
 /// The largest number of blocks in a cluster.
 pub(super) const MAX_BLOCKS: u32 = 16;
-
-/// The barrier of a cluster: `barrier.cluster`.
-#[derive(Debug, Default)]
-pub(super) struct Meeting {
-    /// The lanes of each warp that have arrived.
-    arrived: Vec<u32>,
-    /// The lanes of each warp that have not exited.
-    live: Vec<u32>,
-}
-
-impl Meeting {
-    /// Clears the barrier: no lane has arrived.
-    pub(super) fn reset(&mut self) {
-        self.arrived.clear();
-        self.live.clear();
-    }
-
-    /// Adds a warp with these live lanes.
-    pub(super) fn add(&mut self, live: u32) {
-        self.arrived.push(0);
-        self.live.push(live);
-    }
-
-    /// Records that the lanes `mask` of `warp` arrive.
-    pub(super) fn arrive(&mut self, warp: usize, mask: u32) {
-        self.arrived[warp] |= mask;
-        self.check();
-    }
-
-    /// Whether lanes in `mask` of `warp` have arrived while others have not.
-    pub(super) fn waits(&self, warp: usize, mask: u32) -> bool {
-        self.arrived[warp] & mask != 0
-    }
-
-    /// Records that only the lanes `live` of `warp` have not exited.
-    pub(super) fn exited(&mut self, warp: usize, live: u32) {
-        self.live[warp] = live;
-        self.check();
-    }
-
-    fn check(&mut self) {
-        let mut all = self.arrived.iter().zip(&self.live);
-        if all.all(|(&arrived, &live)| live & !arrived == 0) {
-            self.arrived.fill(0);
-        }
-    }
-}
 
 /// A cluster whose execution can be suspended and resumed at any point.
 #[derive(Debug, Default)]

@@ -1,10 +1,10 @@
 //! Decoded code, which the interpreter executes.
 
-use super::fault::{Detail, FaultKind};
-use super::space::{Env, LOCAL, PARAM, SHARED, TAG};
+use super::barrier::BarrierAction;
+use super::lane_fault::LaneFault;
+use super::space::Env;
 use super::sync::SyncOp;
 use super::warp::Warp;
-use crate::report::{Access, MemorySpace};
 
 /// The location of an operand: a register of the current frame or, with the top bit set, a
 /// constant.
@@ -72,18 +72,6 @@ pub(super) struct BarrierOp {
     pub(super) negated: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BarrierAction {
-    Sync,
-    Arrive,
-    /// The number of true predicates, to `d`.
-    Popc,
-    /// Whether all predicates are true, to the predicate `d`.
-    And,
-    /// Whether any predicate is true, to the predicate `d`.
-    Or,
-}
-
 /// A decoded instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ins {
@@ -94,8 +82,8 @@ pub(super) struct Ins {
     pub(super) a: Slot,
     pub(super) b: Slot,
     /// A source. In memory accesses, four fields instead: the alignment (bits 0 to 7),
-    /// [`NARROW`](super::space::NARROW) (bit 8), the tag of the address (from
-    /// [`TAG_SHIFT`](super::space::TAG_SHIFT) on), and what the access defines above that.
+    /// [`NARROW`](super::address::NARROW) (bit 8), the tag of the address (from
+    /// [`TAG_SHIFT`](super::address::TAG_SHIFT) on), and what the access defines above that.
     pub(super) c: Slot,
     /// A further source, used by atomics.
     pub(super) e: Slot,
@@ -170,69 +158,5 @@ impl FunctionCode {
     /// The register words of one frame.
     pub(super) fn words(&self) -> u64 {
         words(self.r32, self.r64, self.preds)
-    }
-}
-
-/// The reason why lanes cannot continue.
-#[derive(Debug)]
-pub(super) struct LaneFault {
-    pub(super) kind: FaultKind,
-    pub(super) lane: u32,
-    pub(super) message: String,
-    /// Boxed, so that a `Result` stays small.
-    pub(super) more: Box<More>,
-}
-
-/// Further details of a [`LaneFault`].
-#[derive(Debug, Default)]
-pub(super) struct More {
-    /// The access that failed.
-    pub(super) access: Option<Access>,
-    pub(super) detail: Detail,
-}
-
-impl LaneFault {
-    pub(super) fn new(kind: FaultKind, mask: u32, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            lane: mask.trailing_zeros() & 31,
-            message: message.into(),
-            more: Box::default(),
-        }
-    }
-
-    /// Returns this fault with further details.
-    pub(super) fn with(self, access: Option<Access>, detail: Detail) -> Self {
-        let more = Box::new(More { access, detail });
-        Self { more, ..self }
-    }
-
-    /// Creates the fault of one lane.
-    pub(super) fn of(kind: FaultKind, lane: usize, message: impl Into<String>) -> Self {
-        Self::new(kind, 1 << (lane & 31), message)
-    }
-
-    /// Creates the fault of an access whose address is not a multiple of `align`.
-    pub(super) fn misaligned(at: u64, size: u64, align: u64, lane: usize) -> Self {
-        let message = format!("{:#x} is not a multiple of {align}", at & !TAG);
-        let lane_fault = Self::of(FaultKind::MisalignedAddress, lane, message);
-        lane_fault.with(Some(access(at, size)), Detail::None)
-    }
-}
-
-/// An access at a generic address.
-pub(super) fn access(at: u64, size: u64) -> Access {
-    Access {
-        space: match at & TAG {
-            SHARED => MemorySpace::Shared,
-            LOCAL => MemorySpace::Local,
-            PARAM => MemorySpace::Param,
-            _ => MemorySpace::Global,
-        },
-        address: match at & TAG {
-            SHARED | LOCAL | PARAM => at & !TAG,
-            _ => at,
-        },
-        size,
     }
 }

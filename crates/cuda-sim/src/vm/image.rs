@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
+use super::address::FUNCTION;
 use super::fault::LoadError;
 use super::program::{Global, Program, Symbol};
-use super::space::FUNCTION;
-use super::warp::Warp;
 use crate::memory::Arena;
 
 /// A loaded module: code and the addresses of its variables.
@@ -18,14 +17,19 @@ pub struct Image {
 }
 
 impl Image {
-    pub(super) fn new(program: Arc<Program>, arena: &Arena) -> Result<Self, LoadError> {
+    /// Allocates and initializes the variables of `program` in `arena`.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::OutOfMemory`] if the variables do not fit; nothing stays allocated in this
+    /// case.
+    pub fn new(program: &Arc<Program>, arena: &Arena) -> Result<Self, LoadError> {
         let mut image = Self {
             consts32: program.consts32.as_slice().into(),
             consts64: Arc::from([]),
-            program,
+            program: Arc::clone(program),
             addresses: Vec::new(),
         };
-        let program = Arc::clone(&image.program);
         for global in &program.globals {
             match arena.alloc(global.size, global.align) {
                 Some(address) => image.addresses.push(address),
@@ -74,14 +78,14 @@ impl Image {
         }
     }
 
-    /// Makes `warp` use the constants of this image.
-    pub(super) fn lend_constants(&self, warp: &mut Warp) {
-        if !Arc::ptr_eq(&warp.consts32, &self.consts32) {
-            warp.consts32 = Arc::clone(&self.consts32);
-        }
-        if !Arc::ptr_eq(&warp.consts64, &self.consts64) {
-            warp.consts64 = Arc::clone(&self.consts64);
-        }
+    /// The 32-bit constants of the code.
+    pub(super) fn consts32(&self) -> &Arc<[u32]> {
+        &self.consts32
+    }
+
+    /// The 64-bit constants of the code, with the addresses of this image's variables.
+    pub(super) fn consts64(&self) -> &Arc<[u64]> {
+        &self.consts64
     }
 
     /// The code.
@@ -101,7 +105,7 @@ impl Image {
         Some((*self.addresses.get(index)?, globals[index].size))
     }
 
-    /// Frees the variables in `arena`, which must be the arena that was passed to `instantiate`. A
+    /// Frees the variables in `arena`, which must be the arena that was passed to `new`. A
     /// second call does nothing.
     pub fn release(&mut self, arena: &Arena) {
         for address in self.addresses.drain(..) {

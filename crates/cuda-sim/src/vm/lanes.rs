@@ -1,35 +1,10 @@
 //! Operations on all lanes of a warp, compiled for baseline CPUs and for CPUs with wide vectors.
 
-use super::code::{CONST, Ins, LaneFault, LaneFn, MemoryFn, Slot};
+use super::code::{CONST, Ins, LaneFn, MemoryFn, Slot};
+use super::lane_fault::LaneFault;
 use super::space::Env;
+use super::vector::{LANES, Over, each};
 use super::warp::Warp;
-
-/// The number of lanes of a warp.
-pub(super) const LANES: usize = 32;
-
-/// One value for each lane. Unlike `std::array::from_fn`, it is inlined and compiled for the CPU
-/// features of its caller.
-#[inline(always)]
-pub(super) fn each<T: Copy + Default>(f: impl Fn(usize) -> T) -> [T; LANES] {
-    let mut all = [T::default(); LANES];
-    for (lane, one) in all.iter_mut().enumerate() {
-        *one = f(lane);
-    }
-    all
-}
-
-/// Applies a function to each lane.
-pub(super) trait Over<T> {
-    /// Applies `f` to each lane. Unlike `map`, it is compiled for the CPU features of its caller.
-    fn over<U: Copy + Default>(self, f: impl Fn(T) -> U) -> [U; LANES];
-}
-
-impl<T: Copy> Over<T> for [T; LANES] {
-    #[inline(always)]
-    fn over<U: Copy + Default>(self, f: impl Fn(T) -> U) -> [U; LANES] {
-        each(|lane| f(self[lane]))
-    }
-}
 
 /// A value that a register holds for each of 32 lanes.
 pub(super) trait Lane: Copy + Default {

@@ -4,12 +4,15 @@
 //! the expected arrivals of each phase (20), the pending bytes (21, signed) and the phase (3).
 //! `mbarrier.arrive` returns the word before the arrival.
 
+use super::access::Translator;
 use super::check::{ObservedAccess, Observer};
-use super::code::{Ins, LaneFault};
+use super::code::Ins;
 use super::fault::FaultKind;
-use super::lanes::{LANES, MemoryOp};
-use super::reach::Reach;
-use super::space::{Env, bits};
+use super::lane_fault::LaneFault;
+use super::lanes::MemoryOp;
+use super::space::Env;
+use super::vector::LANES;
+use super::vector::bits;
 use super::warp::Warp;
 use crate::vm::atomic::Shared;
 
@@ -146,7 +149,7 @@ fn operate(
         let message = format!("mbarrier at {:#x}: {why}", at & 0xffff_ffff);
         LaneFault::of(FaultKind::IllegalInstruction, lane, message)
     };
-    let host = Reach::default().host(w, env, at, 8, 8, lane)?;
+    let host = Translator::default().translate(w, env, at, 8, 8, lane)?;
     if op == Op::Init && !(1..=MAX).contains(&count) {
         return Err(wrong("its count must be from 1 to 1048575"));
     }
@@ -174,7 +177,7 @@ fn operate(
             Err(_) => word,
         }
     };
-    // SAFETY: `host` is the address of 8 live bytes, aligned to 8 ← `Reach::host` checked it.
+    // SAFETY: `host` is the address of 8 live bytes, aligned to 8 ← `Translator::translate` checked it.
     let before = unsafe { u64::update(host, change) };
     if op != Op::Init {
         let mut state = State::new(before);

@@ -24,7 +24,10 @@
 //! The type of a PTX register determines only its width. 8- and 16-bit values are kept
 //! zero-extended.
 
+mod access;
+mod address;
 mod atomic;
+mod barrier;
 mod block;
 mod builtin;
 mod bulk;
@@ -35,13 +38,14 @@ mod decode;
 mod fault;
 mod helpers;
 mod image;
+mod lane_fault;
 mod lanes;
 mod launch;
+mod launch_params;
 mod lines;
 mod matrix;
 mod mbarrier;
 mod program;
-mod reach;
 mod rounding;
 mod run;
 mod space;
@@ -53,13 +57,15 @@ pub(crate) mod tensor_map;
 #[cfg(test)]
 mod tests;
 mod texture;
+mod vector;
 mod warp;
 
 pub use builtin::is_of_the_device;
 pub use check::Checks;
 pub use fault::{Detail, Fault, FaultKind, LoadError};
 pub use image::Image;
-pub use launch::{LaunchParams, LaunchStats, launch};
+pub use launch::{LaunchStats, launch};
+pub use launch_params::LaunchParams;
 pub(crate) use program::product;
 pub use program::{Global, GlobalSpace, Kernel, Param, Program, TargetInfo};
 pub use texture::{AddressMode, Channel, Elements, Level, Sampler, Shape, Texture};

@@ -1,15 +1,10 @@
 //! A decoded module: kernels, variables and code.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::code::{CallSite, FunctionCode, Ins, Slot};
-use super::decode;
-use super::fault::LoadError;
-use super::image::Image;
 use super::lines::Lines;
 use super::matrix::{Product, Tile};
-use crate::memory::Arena;
 use crate::report::Place;
 
 /// The device that PTX is loaded for.
@@ -177,7 +172,7 @@ pub(super) struct Fixup {
     pub(super) offset: i64,
 }
 
-/// Decoded code, shared by every [`Image`] that is made from it.
+/// Decoded code, shared by every [`Image`](super::Image) that is made from it.
 #[derive(Debug, Default)]
 pub struct Program {
     pub(super) kernels: Vec<Kernel>,
@@ -204,16 +199,6 @@ pub struct Program {
 }
 
 impl Program {
-    /// Decodes `modules`, which may refer to each other's symbols as the JIT linker allows.
-    ///
-    /// # Errors
-    ///
-    /// [`LoadError`] for texts that the driver rejects with 218, 222 or 209, and for unresolved
-    /// symbols.
-    pub fn load(modules: &[cuda_ptx::Module<'_>], target: &TargetInfo) -> Result<Self, LoadError> {
-        decode::program(modules, target)
-    }
-
     /// The function that contains an instruction.
     fn function_of(&self, pc: u32) -> Option<&FunctionCode> {
         self.functions
@@ -252,15 +237,5 @@ impl Program {
     /// The variables of the module.
     pub fn globals(&self) -> &[Global] {
         &self.globals
-    }
-
-    /// Allocates and initializes the variables in `arena`.
-    ///
-    /// # Errors
-    ///
-    /// [`LoadError::OutOfMemory`] if the variables do not fit; nothing stays allocated in this
-    /// case.
-    pub fn instantiate(self: &Arc<Self>, arena: &Arena) -> Result<Image, LoadError> {
-        Image::new(Arc::clone(self), arena)
     }
 }

@@ -1,14 +1,16 @@
 //! The loop that executes a warp.
 
 use super::SLICE;
-use super::block::Common;
+use super::address::FUNCTION;
+use super::barrier::BarrierAction;
+use super::barrier::Common;
 use super::builtin;
 use super::check::divergent;
-use super::code::{
-    ALWAYS, BarrierAction, BarrierOp, Callee, Ins, Kind, LaneFault, MAX_WORDS, NEGATED, words,
-};
+use super::code::{ALWAYS, BarrierOp, Callee, Ins, Kind, MAX_WORDS, NEGATED, words};
 use super::fault::FaultKind;
-use super::space::{Env, FUNCTION, bits};
+use super::lane_fault::LaneFault;
+use super::space::Env;
+use super::vector::bits;
 use super::warp::{Base, Frame, Wait, Warp};
 
 /// The maximum number of open call frames.

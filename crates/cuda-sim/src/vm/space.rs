@@ -3,37 +3,19 @@
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::address::{LOCAL, NARROW, PARAM, RANK_SHIFT, SHARED, TAG, TAG_SHIFT, Window};
 use super::check::{Findings, ObservedAccess, Observer};
-use super::code::{Ins, LaneFault, access};
+use super::code::Ins;
 use super::fault::{Detail, FaultKind};
-use super::lanes::{LANES, Lane, MemoryOp, each};
-use super::launch::LaunchParams;
+use super::lane_fault::{LaneFault, access};
+use super::lanes::{Lane, MemoryOp};
+use super::launch_params::LaunchParams;
 use super::program::Program;
+use super::vector::bits;
+use super::vector::{LANES, each};
 use super::warp::Warp;
 use crate::lock::lock;
 use crate::memory::{MemoryMap, Range};
-
-/// The top byte of a generic address selects the space; 0 is device or host memory. Each space has
-/// its own bit, so that adding the tag of one space to an address in another gives an address in
-/// neither.
-pub(super) const SHARED: u64 = 1 << 56;
-/// The position of the block number in a shared-memory address: the rank in the cluster plus one; 0
-/// is the block's own memory.
-pub(super) const RANK_SHIFT: u32 = 24;
-/// The tag of generic addresses of local memory.
-pub(super) const LOCAL: u64 = 2 << 56;
-/// The tag of generic addresses of kernel parameters.
-pub(super) const PARAM: u64 = 4 << 56;
-/// The tag of function addresses; the function's number is added.
-pub(super) const FUNCTION: u64 = 8 << 56;
-/// The bits of an address that hold its tag.
-pub(super) const TAG: u64 = 0xff << 56;
-
-/// A bit of [`Ins::c`](super::code::Ins::c) in memory accesses: the address register is 32 bits
-/// wide.
-pub(super) const NARROW: u32 = 1 << 8;
-/// The position of the tag in `Ins::c` of memory accesses. The tag is added to the address.
-pub(super) const TAG_SHIFT: u32 = 9;
 
 /// The state of a launch that all blocks use.
 pub(super) struct Env<'a> {
@@ -77,39 +59,8 @@ impl Env<'_> {
     }
 }
 
-/// A range of generic addresses and its place in this process.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Window {
-    pub(super) start: u64,
-    pub(super) len: u64,
-    /// The exposed address of the byte at `start`.
-    pub(super) host: u64,
-}
-
 /// The number of ranges that a warp remembers.
 pub(super) const HITS: usize = 8;
-
-impl Window {
-    /// Whether `size` bytes at `address` are inside.
-    pub(super) fn holds(&self, address: u64, size: u64) -> bool {
-        let offset = address.wrapping_sub(self.start);
-        offset < self.len && size <= self.len - offset
-    }
-
-    /// Converts each element of `address` to an address in this process. Returns `None` unless those
-    /// of the lanes of `m` are inside and aligned.
-    #[inline(always)]
-    fn hosts(&self, address: &[u64; LANES], m: u32, size: u64, align: u64) -> Option<[u64; LANES]> {
-        let limit = self.len.checked_sub(size)?;
-        let mut bad = 0;
-        for (lane, &address) in address.iter().enumerate() {
-            let outside = address.wrapping_sub(self.start) > limit;
-            bad |= u32::from(outside | (address & align != 0)) << lane;
-        }
-        let distance = self.host.wrapping_sub(self.start);
-        (bad & m == 0).then(|| each(|lane| address[lane].wrapping_add(distance)))
-    }
-}
 
 /// A value in memory.
 pub(super) trait Cell: Copy + Default + PartialEq {
@@ -161,19 +112,6 @@ cell! {
     u16, u32, AtomicU16;
     u32, u32, AtomicU32;
     u64, u64, AtomicU64;
-}
-
-/// The lanes of a mask, one by one.
-pub(super) fn bits(mask: u32) -> impl Iterator<Item = usize> {
-    let mut rest = mask;
-    std::iter::from_fn(move || {
-        if rest == 0 {
-            return None;
-        }
-        let lane = rest.trailing_zeros() as usize;
-        rest &= rest - 1;
-        Some(lane)
-    })
 }
 
 impl Warp {

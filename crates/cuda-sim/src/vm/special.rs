@@ -1,14 +1,16 @@
 //! Special registers. To add one, add a row to the table.
 
-use super::lanes::{Over, each};
+use super::vector::{Over, each};
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::code::{Ins, Kind, LaneFault};
+use super::code::{Ins, Kind};
 use super::fault::FaultKind;
-use super::lanes::{LANES, MemoryOp, memory_fn};
+use super::lane_fault::LaneFault;
+use super::lanes::{MemoryOp, memory_fn};
 use super::space::Env;
+use super::vector::LANES;
 use super::warp::Warp;
 
 /// A special register.

@@ -1,9 +1,9 @@
 //! Diagnosis of deadlocked blocks.
 
-use super::block::Common;
+use super::barrier::Common;
 use super::check::threads;
-use super::code::LaneFault;
 use super::fault::{Detail, FaultKind};
+use super::lane_fault::LaneFault;
 use super::space::Env;
 use super::warp::{Wait, Warp};
 

@@ -1,10 +1,10 @@
 //! Warp-level operations that wait for all lanes of a member mask.
 
 use super::code::{Ins, Kind, Slot};
-use super::lanes::LANES;
-use super::lanes::{Over, each};
 use super::rounding::NAN32;
-use super::space::bits;
+use super::vector::LANES;
+use super::vector::bits;
+use super::vector::{Over, each};
 use super::warp::{Fragment, Wait, Warp};
 
 /// Marks an absent destination.

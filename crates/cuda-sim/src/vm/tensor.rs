@@ -1,17 +1,19 @@
 //! `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor`: copies of boxes of a tensor and of
 //! im2col columns of images.
 
+use super::access::{Translator, copy, load};
 use super::atomic::{self, Shared};
 use super::bulk::{barriers, in_block, masks, targets};
 use super::check::{ObservedAccess, Observer};
-use super::code::{Ins, LaneFault};
+use super::code::Ins;
 use super::decode::Class;
 use super::fault::FaultKind;
+use super::lane_fault::LaneFault;
 use super::lanes::MemoryOp;
 use super::mbarrier;
-use super::reach::{Reach, copy, load};
-use super::space::{Env, bits};
+use super::space::Env;
 use super::tensor_map::{BYTES, Element, MAX_RANK, TensorMap};
+use super::vector::bits;
 use super::warp::Warp;
 
 /// The bytes of a chunk, which a swizzle keeps together.
@@ -204,8 +206,15 @@ impl Transfer<'_, '_> {
         let map = &self.map;
         self.check_start()?;
         let row = map.row();
-        Reach::default().host(self.w, self.env, shared, map.bytes(), BOX_ALIGN, self.lane)?;
-        let (mut inside, mut outside) = (Reach::default(), Reach::default());
+        Translator::default().translate(
+            self.w,
+            self.env,
+            shared,
+            map.bytes(),
+            BOX_ALIGN,
+            self.lane,
+        )?;
+        let (mut inside, mut outside) = (Translator::default(), Translator::default());
         let mut walk = Walk::new(map, self.start);
         for number in 0..map.rows() {
             self.check_written(&walk.at[..map.rank])?;
@@ -218,7 +227,7 @@ impl Transfer<'_, '_> {
             }
             for chunk in (0..row).step_by(CHUNK as usize) {
                 let at = map.swizzle.place(shared + number * row + chunk);
-                let place = inside.host(self.w, self.env, at, CHUNK, CHUNK, self.lane)?;
+                let place = inside.translate(self.w, self.env, at, CHUNK, CHUNK, self.lane)?;
                 self.observe(at);
                 self.chunk(chunk, address, is_there, place, &mut outside)?;
             }
@@ -257,7 +266,7 @@ impl Transfer<'_, '_> {
         address: u64,
         is_there: bool,
         place: u64,
-        outside: &mut Reach,
+        outside: &mut Translator,
     ) -> Result<(), LaneFault> {
         let size = self.map.element.bytes();
         let columns = self.columns();
@@ -269,13 +278,13 @@ impl Transfer<'_, '_> {
                 if self.direction == Direction::Load {
                     // SAFETY: `place + at` is an element of the chunk of live bytes at `place` ←
                     // the caller guarantees it.
-                    unsafe { super::reach::store(size, place + at, 0) };
+                    unsafe { super::access::store(size, place + at, 0) };
                 }
                 continue;
             }
             let global = address.wrapping_add(column as u64 * size);
             let element = ObservedAccess::new(self.lane, global, size);
-            let global = outside.host(self.w, self.env, global, size, size, self.lane)?;
+            let global = outside.translate(self.w, self.env, global, size, size, self.lane)?;
             if let Some(mut observer) = Observer::new(self.w, self.env, self.ins) {
                 match self.direction {
                     Direction::Load => observer.read(element),
@@ -284,7 +293,7 @@ impl Transfer<'_, '_> {
                 }
             }
             match self.direction {
-                // SAFETY: both are live elements ← the caller guarantees `place`, and `Reach::host`
+                // SAFETY: both are live elements ← the caller guarantees `place`, and `Translator::translate`
                 // checked `global`.
                 Direction::Load => unsafe { copy(place + at, global, size) },
                 // SAFETY: as above.
@@ -301,7 +310,7 @@ impl Transfer<'_, '_> {
                     let value = unsafe { load(size, place + at) };
                     let change = |old| atomic::apply(op, size as u32 * 8, old, value, 0);
                     match size {
-                        // SAFETY: `global` is a live, aligned element ← `Reach::host` checked it.
+                        // SAFETY: `global` is a live, aligned element ← `Translator::translate` checked it.
                         2 => unsafe { u16::update(global, change) },
                         // SAFETY: as above.
                         4 => unsafe { u32::update(global, change) },
@@ -317,10 +326,10 @@ impl Transfer<'_, '_> {
 
 /// Reads the tensor map at the generic address `at`.
 fn read_map(w: &Warp, env: &Env<'_>, at: u64, lane: usize) -> Result<TensorMap, LaneFault> {
-    let host = Reach::default().host(w, env, at, BYTES as u64, 64, lane)?;
+    let host = Translator::default().translate(w, env, at, BYTES as u64, 64, lane)?;
     let mut bytes = [0; BYTES];
     for (index, place) in bytes.chunks_mut(8).enumerate() {
-        // SAFETY: these are 8 of the live bytes, aligned to 8 ← `Reach::host` checked them.
+        // SAFETY: these are 8 of the live bytes, aligned to 8 ← `Translator::translate` checked them.
         let word = unsafe { load(8, host + 8 * index as u64) };
         place.copy_from_slice(&word.to_le_bytes());
     }

@@ -1,13 +1,16 @@
 //! A warp: registers, and the fragments into which its lanes have diverged.
 
-use super::lanes::Over;
+use super::image::Image;
+use super::vector::Over;
 use std::sync::Arc;
 
-use super::block::Common;
+use super::address::Window;
+use super::barrier::Common;
 use super::check::{Attendance, Watch};
 use super::code::{FunctionCode, Place};
-use super::lanes::LANES;
-use super::space::{HITS, Window, bits};
+use super::space::HITS;
+use super::vector::LANES;
+use super::vector::bits;
 
 /// The start of a frame's registers and local variables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -182,6 +185,16 @@ impl Warp {
         }
         if self.preds.len() < preds {
             self.preds.resize(preds, 0);
+        }
+    }
+
+    /// Uses the constants of `image`.
+    pub(super) fn set_constants(&mut self, image: &Image) {
+        if !Arc::ptr_eq(&self.consts32, image.consts32()) {
+            self.consts32 = Arc::clone(image.consts32());
+        }
+        if !Arc::ptr_eq(&self.consts64, image.consts64()) {
+            self.consts64 = Arc::clone(image.consts64());
         }
     }
 

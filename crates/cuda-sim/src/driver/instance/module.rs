@@ -10,6 +10,7 @@ use crate::driver::objects::jit::{Code, code_of};
 use crate::driver::objects::module::Module;
 use crate::driver::status::Status;
 use crate::lock::lock;
+use crate::vm::Image;
 
 impl Instance {
     /// Loads a program into a context and allocates its variables.
@@ -19,10 +20,8 @@ impl Instance {
         context: &Arc<Context>,
         library: Option<u64>,
     ) -> Status<Arc<Module>> {
-        let image = code
-            .program
-            .instantiate(&context.device.arena)
-            .map_err(|error| code_of(&error))?;
+        let image = Image::new(&code.program, &context.device.arena);
+        let image = image.map_err(|error| code_of(&error))?;
         let module = Arc::new(Module {
             handle: fresh(),
             context: Arc::clone(context),

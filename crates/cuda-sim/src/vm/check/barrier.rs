@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 
 use crate::report::{Report, ReportKind};
 use crate::vm::code::{ALWAYS, BarrierOp, Kind};
-use crate::vm::lanes::LANES;
 use crate::vm::program::Program;
-use crate::vm::space::{Env, bits};
+use crate::vm::space::Env;
+use crate::vm::vector::LANES;
+use crate::vm::vector::bits;
 use crate::vm::warp::Warp;
 
 /// The barrier history of the lanes of a warp.

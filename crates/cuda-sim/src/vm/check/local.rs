@@ -1,7 +1,7 @@
 //! Tracks which bytes of local memory have been written.
 
-use crate::vm::lanes::LANES;
-use crate::vm::space::bits;
+use crate::vm::vector::LANES;
+use crate::vm::vector::bits;
 
 /// A bit for each byte of local memory of each thread in a block, which is set while the byte has
 /// not been written.

@@ -7,9 +7,12 @@ use cuda_sys::LaunchUse;
 use super::shared::{ELSEWHERE, Mark};
 use super::{Checks, State};
 use crate::report::{Access, Hazard, MemorySpace, Report, ReportKind};
-use crate::vm::code::{Ins, Kind, LaneFault, access};
-use crate::vm::lanes::{LANES, MemoryOp};
-use crate::vm::space::{Env, LOCAL, RANK_SHIFT, SHARED, TAG};
+use crate::vm::address::{LOCAL, RANK_SHIFT, SHARED, TAG};
+use crate::vm::code::{Ins, Kind};
+use crate::vm::lane_fault::{LaneFault, access};
+use crate::vm::lanes::MemoryOp;
+use crate::vm::space::Env;
+use crate::vm::vector::LANES;
 use crate::vm::warp::Warp;
 
 /// Observes the execution of one instruction.

@@ -9,8 +9,8 @@
 //! as a race, but some races are missed.
 
 use super::shared::Mark;
-use crate::vm::lanes::LANES;
-use crate::vm::space::bits;
+use crate::vm::vector::LANES;
+use crate::vm::vector::bits;
 
 /// The number of warps in a block.
 const WARPS: usize = 32;

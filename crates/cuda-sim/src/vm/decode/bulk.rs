@@ -3,13 +3,14 @@
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::{Decoded, unsupported};
+use crate::vm::address::SHARED;
 use crate::vm::atomic;
 use crate::vm::bulk::{ClearBulk, CopyAsync, CopyBulk, ReduceBulk};
 use crate::vm::code::{Kind, Slot};
-use crate::vm::lanes::{each, lanes, memory_fn};
+use crate::vm::lanes::{lanes, memory_fn};
 use crate::vm::mbarrier::Op;
-use crate::vm::space::SHARED;
 use crate::vm::sync::NOWHERE;
+use crate::vm::vector::each;
 use cuda_ptx::Operand;
 
 const SPACES: [&str; 4] = ["global", "shared", "shared::cta", "shared::cluster"];

@@ -3,8 +3,9 @@
 use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
 use super::{Decoded, unsupported};
-use crate::vm::lanes::{each, lanes};
-use crate::vm::space::RANK_SHIFT;
+use crate::vm::address::RANK_SHIFT;
+use crate::vm::lanes::lanes;
+use crate::vm::vector::each;
 
 /// The bits of a shared-memory address that identify a block.
 const RANK: u64 = 0xff << RANK_SHIFT;

@@ -7,8 +7,8 @@ use super::half;
 use super::{Decoded, unsupported};
 use crate::vm::code::Kind;
 use crate::vm::lanes::lanes;
-use crate::vm::lanes::{Over, each};
 use crate::vm::rounding::{self, Round, canonical, flush, flush_rounded};
+use crate::vm::vector::{Over, each};
 
 /// Bits of `Ins::imm` next to those of the rounding mode.
 const FTZ: u64 = 1 << 2;

@@ -6,7 +6,8 @@ use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::half::widen;
 use super::{Decoded, unsupported};
-use crate::vm::lanes::{Over, each, lanes};
+use crate::vm::lanes::lanes;
+use crate::vm::vector::{Over, each};
 
 /// Bits of `Ins::imm`: 5 bits of exponent and 2 of fraction instead of 4 and 3; negative results
 /// become zero.

@@ -3,7 +3,8 @@
 use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::{Decoded, invalid, unsupported};
-use crate::vm::lanes::{Bit, each, lanes};
+use crate::vm::lanes::{Bit, lanes};
+use crate::vm::vector::each;
 use cuda_ptx::{Literal, Operand};
 
 /// The number of parts into which an instruction divides a register of 32 bits.

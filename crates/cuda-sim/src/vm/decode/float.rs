@@ -6,10 +6,10 @@ use super::operation::FloatOp;
 use super::{Decoded, unsupported};
 use crate::vm::code::{Kind, Slot};
 use crate::vm::lanes::lanes;
-use crate::vm::lanes::{Over, each};
 use crate::vm::rounding::{
     self, NAN32, Round, canonical, flush, flush_rounded, fused32, fused64, saturate, saturate64,
 };
+use crate::vm::vector::{Over, each};
 
 /// Bits of `Ins::imm` next to those of the rounding mode.
 const FTZ: u64 = 4;

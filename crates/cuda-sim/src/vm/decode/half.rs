@@ -1,6 +1,6 @@
 //! Arithmetic on f16 and bf16, one or two values per register.
 
-use crate::vm::lanes::each;
+use crate::vm::vector::each;
 use half::{bf16, f16};
 
 use super::form::{Class, Form, Ty};

@@ -4,10 +4,10 @@ use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::memory::take_order;
 use super::{Decoded, unsupported};
+use crate::vm::address::SHARED;
 use crate::vm::code::{Kind, Slot};
 use crate::vm::lanes::{lanes, memory_fn};
 use crate::vm::mbarrier::{Op, Operate, pending};
-use crate::vm::space::SHARED;
 use cuda_ptx::Operand;
 
 impl<'a> FunctionDecoder<'a, '_> {

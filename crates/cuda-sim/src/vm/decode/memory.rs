@@ -1,6 +1,6 @@
 //! Moves, loads, stores, address conversions and atomics.
 
-use crate::vm::lanes::Over;
+use crate::vm::vector::Over;
 use std::sync::atomic::{Ordering, fence};
 
 use super::bulk::without_policy;
@@ -8,12 +8,14 @@ use super::form::{Class, Form, Ty};
 use super::function::{FunctionDecoder, Name};
 use super::operand::Sym;
 use super::{Decoded, invalid, unsupported};
+use crate::vm::address::{LOCAL, NARROW, PARAM, RANK_SHIFT, SHARED, TAG};
 use crate::vm::atomic;
 use crate::vm::check::Acquired;
 use crate::vm::code::{Kind, MemoryFn, Slot};
-use crate::vm::lanes::{Bit, Lane, each, lanes, memory_fn};
+use crate::vm::lanes::{Bit, Lane, lanes, memory_fn};
 use crate::vm::mbarrier::Op;
-use crate::vm::space::{LOCAL, Load, LoadParam, NARROW, PARAM, RANK_SHIFT, SHARED, Store, TAG};
+use crate::vm::space::{Load, LoadParam, Store};
+use crate::vm::vector::each;
 use cuda_ptx::{Base, Operand};
 
 /// Removes the modifiers, and the operand, that control caching of a load or store. The software

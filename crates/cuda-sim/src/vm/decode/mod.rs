@@ -40,7 +40,6 @@ mod tile;
 
 pub(super) use form::Class;
 pub(super) use half::{add as half_add, narrow as half_narrow};
-pub(super) use module::program;
 
 /// The reason why an instruction cannot be decoded.
 #[derive(Debug)]

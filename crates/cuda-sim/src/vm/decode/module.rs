@@ -141,11 +141,20 @@ fn check_target(module: &cuda_ptx::Module<'_>, target: &TargetInfo) -> Result<()
     })
 }
 
+impl Program {
+    /// Decodes `modules`, which may refer to each other's symbols as the JIT linker allows.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`] for texts that the driver rejects with 218, 222 or 209, and for unresolved
+    /// symbols.
+    pub fn load(modules: &[cuda_ptx::Module<'_>], target: &TargetInfo) -> Result<Self, LoadError> {
+        program(modules, target)
+    }
+}
+
 /// Decodes and links `modules`.
-pub(in crate::vm) fn program(
-    modules: &[cuda_ptx::Module<'_>],
-    target: &TargetInfo,
-) -> Result<Program, LoadError> {
+fn program(modules: &[cuda_ptx::Module<'_>], target: &TargetInfo) -> Result<Program, LoadError> {
     for module in modules {
         check_target(module, target)?;
     }

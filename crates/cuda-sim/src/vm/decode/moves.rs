@@ -4,8 +4,9 @@ use super::form::{Class, Form, Ty};
 use super::function::{FunctionDecoder, Name, Width};
 use super::{Decoded, invalid, unsupported};
 use crate::vm::code::Slot;
-use crate::vm::lanes::{Over, each, lanes};
+use crate::vm::lanes::lanes;
 use crate::vm::special;
+use crate::vm::vector::{Over, each};
 use cuda_ptx::Operand;
 
 impl<'a> FunctionDecoder<'a, '_> {

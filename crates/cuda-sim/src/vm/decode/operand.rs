@@ -3,10 +3,10 @@
 use super::form::{Class, Ty};
 use super::function::{FunctionDecoder, Name, Reg, Width};
 use super::{Decoded, invalid, unsupported};
+use crate::vm::address::{FUNCTION, LOCAL, NARROW, PARAM, SHARED, TAG_SHIFT};
 use crate::vm::code::{CONST, Slot};
 use crate::vm::lanes::lanes;
 use crate::vm::program::{Fixup, Symbol};
-use crate::vm::space::{FUNCTION, LOCAL, NARROW, PARAM, SHARED, TAG_SHIFT};
 use crate::vm::special;
 use cuda_ptx::{Base, Literal, Operand};
 

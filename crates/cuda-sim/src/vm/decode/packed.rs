@@ -5,8 +5,9 @@ use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
 use super::operation::{FloatOp, IntegerOp};
 use super::{Decoded, unsupported};
-use crate::vm::lanes::{each, lanes};
+use crate::vm::lanes::lanes;
 use crate::vm::rounding::{self, Round};
+use crate::vm::vector::each;
 
 /// Applies `f` to the lower and to the upper halves.
 #[inline(always)]

@@ -4,8 +4,9 @@ use super::form::{Class, Form, Ty};
 use super::function::FunctionDecoder;
 use super::{Decoded, half, unsupported};
 use crate::vm::code::{Kind, Slot};
-use crate::vm::lanes::{Bit, Over, lanes};
+use crate::vm::lanes::{Bit, lanes};
 use crate::vm::rounding::flush;
+use crate::vm::vector::Over;
 use cuda_ptx::Operand;
 
 const COMPARISONS: [&str; 18] = [

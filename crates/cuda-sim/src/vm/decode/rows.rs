@@ -4,10 +4,10 @@ use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
 use super::matrix::aligned;
 use super::{Decoded, invalid, unsupported};
+use crate::vm::address::SHARED;
 use crate::vm::code::Kind;
 use crate::vm::lanes::memory_fn;
 use crate::vm::matrix::{LoadRows, StoreRows, Transpose};
-use crate::vm::space::SHARED;
 use cuda_ptx::Operand;
 
 /// The parts that the three instructions have in common.

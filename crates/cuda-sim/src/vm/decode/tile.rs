@@ -4,10 +4,10 @@ use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
 use super::matrix::{Shape, aligned, take_elements, wmma_has};
 use super::{Decoded, unsupported};
+use crate::vm::address::SHARED;
 use crate::vm::code::{Kind, Slot};
 use crate::vm::lanes::{lanes, memory_fn};
 use crate::vm::matrix::{Element, Layout, LoadTile, Side, StoreTile, Tile};
-use crate::vm::space::SHARED;
 use cuda_ptx::Operand;
 
 impl<'a> FunctionDecoder<'a, '_> {

@@ -11,7 +11,7 @@ pub(super) use rows::{LoadRows, StoreRows, Transpose};
 pub(super) use tile::{LoadTile, StoreTile, Tile};
 
 use super::code::Slot;
-use super::lanes::LANES;
+use super::vector::LANES;
 use super::warp::Warp;
 
 /// The matrix of `d = a * b + c` that a fragment belongs to.

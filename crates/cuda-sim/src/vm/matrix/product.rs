@@ -4,7 +4,8 @@
 //! This is more accurate than the ISA requires, which leaves the order of the sums open.
 
 use super::{Element, Fragment};
-use crate::vm::code::{Ins, LaneFault};
+use crate::vm::code::Ins;
+use crate::vm::lane_fault::LaneFault;
 use crate::vm::lanes::MemoryOp;
 use crate::vm::rounding::{Round, fma64};
 use crate::vm::space::Env;

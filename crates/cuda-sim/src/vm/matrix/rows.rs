@@ -4,11 +4,13 @@
 //! the following ones hold the matrices. Lane `l` holds the elements `2 * (l % 4)` and `2 * (l % 4)
 //! + 1` of row `l / 4`.
 
+use crate::vm::access::Translator;
 use crate::vm::check::{ObservedAccess, Observer};
-use crate::vm::code::{Ins, LaneFault};
-use crate::vm::lanes::{LANES, MemoryOp, each};
-use crate::vm::reach::Reach;
+use crate::vm::code::Ins;
+use crate::vm::lane_fault::LaneFault;
+use crate::vm::lanes::MemoryOp;
 use crate::vm::space::{Cell, Env};
+use crate::vm::vector::{LANES, each};
 use crate::vm::warp::Warp;
 
 /// The bytes of a row.
@@ -27,9 +29,9 @@ fn place(lane: usize, e: usize, is_transposed: bool) -> (usize, usize) {
 /// The addresses in this process of the rows of `count` matrices.
 fn rows(w: &Warp, env: &Env<'_>, i: &Ins, count: usize) -> Result<Vec<u64>, LaneFault> {
     let address = w.get64(i.a);
-    let mut reach = Reach::default();
+    let mut translator = Translator::default();
     (0..8 * count)
-        .map(|lane| reach.host(w, env, address[lane], ROW, ROW, lane))
+        .map(|lane| translator.translate(w, env, address[lane], ROW, ROW, lane))
         .collect()
 }
 

@@ -1,11 +1,13 @@
 //! `wmma.load` and `wmma.store`: a matrix in memory.
 
 use super::{Element, Fragment};
+use crate::vm::access::{Translator, load, store};
 use crate::vm::check::{ObservedAccess, Observer};
-use crate::vm::code::{Ins, LaneFault, Slot};
-use crate::vm::lanes::{LANES, MemoryOp};
-use crate::vm::reach::{Reach, load, store};
+use crate::vm::code::{Ins, Slot};
+use crate::vm::lane_fault::LaneFault;
+use crate::vm::lanes::MemoryOp;
 use crate::vm::space::Env;
+use crate::vm::vector::LANES;
 use crate::vm::warp::Warp;
 
 /// A matrix in memory and the registers that hold it.
@@ -32,7 +34,7 @@ impl Tile {
         let (start, stride) = (w.get64(self.address), w.get32(self.stride));
         let bits = u64::from(self.fragment.element.bits());
         let count = self.fragment.element.count() as u64;
-        for lane in crate::vm::space::bits(m) {
+        for lane in crate::vm::vector::bits(m) {
             let stride = u64::from(stride[lane]) / count;
             for r in 0..self.fragment.slots.len() {
                 for e in 0..self.fragment.packed() {
@@ -62,16 +64,16 @@ impl Tile {
 
     fn load(&self, w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let mut values = vec![[0u64; LANES]; self.fragment.slots.len()];
-        let mut reach = Reach::default();
+        let mut translator = Translator::default();
         let bits = self.fragment.element.bits();
         let mut observer = Observer::new(w, env, i);
         self.each(w, m, |r, lane, shift, at, part| {
             let bytes = u64::from(bits.div_ceil(8));
-            let host = reach.host(w, env, at, bytes, bytes, lane)?;
+            let host = translator.translate(w, env, at, bytes, bytes, lane)?;
             if let Some(observer) = &mut observer {
                 observer.read(ObservedAccess::new(lane, at, bytes));
             }
-            // SAFETY: `host` is the address of `bytes` live and aligned bytes ← `Reach::host`
+            // SAFETY: `host` is the address of `bytes` live and aligned bytes ← `Translator::translate`
             // checked it.
             let value = unsafe { load(bytes, host) };
             let value = if bits < 8 { value >> part & 0xf } else { value };
@@ -100,16 +102,16 @@ impl Tile {
                 _ => w.get32(slot).map(u64::from),
             })
             .collect();
-        let mut reach = Reach::default();
+        let mut translator = Translator::default();
         let mut observer = Observer::new(w, env, i);
         self.each(w, m, |r, lane, shift, at, _| {
             let bytes = u64::from(bits / 8);
-            let host = reach.host(w, env, at, bytes, bytes, lane)?;
+            let host = translator.translate(w, env, at, bytes, bytes, lane)?;
             if let Some(observer) = &mut observer {
                 observer.write(ObservedAccess::new(lane, at, bytes), true);
             }
             let value = values[r][lane] >> shift;
-            // SAFETY: `host` is the address of `bytes` live and aligned bytes ← `Reach::host`
+            // SAFETY: `host` is the address of `bytes` live and aligned bytes ← `Translator::translate`
             // checked it.
             unsafe { store(bytes, host, value) };
             Ok(())

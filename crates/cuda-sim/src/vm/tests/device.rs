@@ -38,7 +38,7 @@ impl Device {
         let module = cuda_ptx::parse(&text).unwrap_or_else(|error| panic!("{error}"));
         let program = Arc::new(Program::load(&[module], target)?);
         let arena = Arena::new(64 << 20).unwrap().know_written(target.checked);
-        let image = program.instantiate(&arena)?;
+        let image = Image::new(&program, &arena)?;
         Ok(Self {
             arena,
             image,

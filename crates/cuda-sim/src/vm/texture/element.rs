@@ -3,9 +3,10 @@
 use half::f16;
 
 use super::{Channel, Elements, Level, Texture};
+use crate::vm::access::{Translator, load};
 use crate::vm::check::{ObservedAccess, Observer};
-use crate::vm::code::{Ins, LaneFault};
-use crate::vm::reach::{Reach, load};
+use crate::vm::code::Ins;
+use crate::vm::lane_fault::LaneFault;
 use crate::vm::space::Env;
 use crate::vm::warp::Warp;
 
@@ -15,7 +16,7 @@ pub(super) struct Reader<'a, 'e> {
     pub(super) env: &'a Env<'e>,
     pub(super) ins: &'a Ins,
     pub(super) lane: usize,
-    pub(super) reach: Reach,
+    pub(super) translator: Translator,
 }
 
 /// The bits of 1, the value of a missing fourth channel.
@@ -82,15 +83,15 @@ impl Reader<'_, '_> {
         let (bytes, size) = (elements.channel.bytes(), elements.bytes());
         let place = level.place(at, size);
         let host = self
-            .reach
-            .host(self.w, self.env, place, size, bytes, self.lane)?;
+            .translator
+            .translate(self.w, self.env, place, size, bytes, self.lane)?;
         if let Some(mut observer) = Observer::new(self.w, self.env, self.ins) {
             observer.read(ObservedAccess::new(self.lane, place, size));
         }
         let is_float = texture.is_float();
         let mut all = [0, 0, 0, one(is_float)];
         for (number, value) in all.iter_mut().enumerate().take(elements.channels as usize) {
-            // SAFETY: this is a channel of the live bytes, aligned to its size ← `Reach::host`
+            // SAFETY: this is a channel of the live bytes, aligned to its size ← `Translator::translate`
             // checked them.
             let bits = unsafe { load(bytes, host + bytes * number as u64) } as u32;
             *value = match normalized(elements.channel, bits) {

@@ -5,7 +5,7 @@
 
 use super::element::Reader;
 use super::{AddressMode, Level, Texture};
-use crate::vm::code::LaneFault;
+use crate::vm::lane_fault::LaneFault;
 
 /// An element along one dimension (`None` for the border) and its weight.
 pub(super) type Tap = (Option<u32>, f32);

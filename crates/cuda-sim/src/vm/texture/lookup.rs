@@ -6,10 +6,13 @@ use super::cube;
 use super::element::Reader;
 use super::filter::TexelPosition;
 use super::{Object, Sampler, Shape, Texture, refused};
-use crate::vm::code::{Ins, LaneFault};
-use crate::vm::lanes::{LANES, MemoryOp};
-use crate::vm::reach::Reach;
-use crate::vm::space::{Env, bits};
+use crate::vm::access::Translator;
+use crate::vm::code::Ins;
+use crate::vm::lane_fault::LaneFault;
+use crate::vm::lanes::MemoryOp;
+use crate::vm::space::Env;
+use crate::vm::vector::LANES;
+use crate::vm::vector::bits;
 use crate::vm::warp::Warp;
 
 /// The geometry that an instruction assumes of a texture or surface.
@@ -254,7 +257,7 @@ impl MemoryOp for LookupOp {
                 env,
                 ins: i,
                 lane,
-                reach: Reach::default(),
+                translator: Translator::default(),
             };
             let mut operands = Operands(sources.iter(), lane);
             let layer = if geometry.is_layered() {
@@ -333,7 +336,7 @@ impl MemoryOp for Gather {
                 env,
                 ins: i,
                 lane,
-                reach: Reach::default(),
+                translator: Translator::default(),
             };
             let at = Operands(sources.iter(), lane).floats(2);
             let position = texel(&texture, Geometry::Plane, 0, at);

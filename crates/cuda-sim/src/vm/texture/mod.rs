@@ -15,8 +15,8 @@ pub(super) use lookup::{Gather, Geometry, Lookup, LookupOp};
 pub(super) use query::{Query, QueryOp};
 pub(super) use surface::{LoadSurface, Mode, ReduceSurface, StoreSurface};
 
-use super::code::LaneFault;
 use super::fault::FaultKind;
+use super::lane_fault::LaneFault;
 
 /// The type of a channel of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,12 @@
 
 use super::lookup::Last;
 use super::{Elements, Object, Shape, refused};
-use crate::vm::code::{Ins, LaneFault};
-use crate::vm::lanes::{LANES, MemoryOp};
-use crate::vm::space::{Env, bits};
+use crate::vm::code::Ins;
+use crate::vm::lane_fault::LaneFault;
+use crate::vm::lanes::MemoryOp;
+use crate::vm::space::Env;
+use crate::vm::vector::LANES;
+use crate::vm::vector::bits;
 use crate::vm::warp::Warp;
 
 /// The queried property.

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use super::lookup::Geometry;
 use super::{Elements, Object, Shape, refused};
+use crate::vm::access::{Translator, load, store};
 use crate::vm::atomic::{self, Shared};
 use crate::vm::check::{ObservedAccess, Observer};
-use crate::vm::code::{Ins, LaneFault};
+use crate::vm::code::Ins;
 use crate::vm::fault::FaultKind;
-use crate::vm::lanes::{LANES, MemoryOp};
-use crate::vm::reach::{Reach, load, store};
-use crate::vm::space::{Env, bits};
+use crate::vm::lane_fault::LaneFault;
+use crate::vm::lanes::MemoryOp;
+use crate::vm::space::Env;
+use crate::vm::vector::LANES;
+use crate::vm::vector::bits;
 use crate::vm::warp::Warp;
 
 /// The effect of an access outside of the surface.
@@ -170,7 +173,7 @@ impl<'a> Access<'a> {
             return Ok(None);
         };
         let size = self.size();
-        let host = Reach::default().host(w, env, place, size, self.bytes, lane)?;
+        let host = Translator::default().translate(w, env, place, size, self.bytes, lane)?;
         Ok(Some((place, host)))
     }
 }
@@ -194,7 +197,7 @@ impl MemoryOp for LoadSurface {
             }
             for (number, found) in found.iter_mut().enumerate().take(access.values.len()) {
                 let at = host + access.bytes * number as u64;
-                // SAFETY: this is one of the live values, aligned to its size ← `Reach::host`
+                // SAFETY: this is one of the live values, aligned to its size ← `Translator::translate`
                 // checked the first one, and the others follow it.
                 found[lane] = unsafe { load(access.bytes, at) };
             }
@@ -239,7 +242,7 @@ impl MemoryOp for StoreSurface {
             }
             for (number, value) in values.iter().enumerate() {
                 let at = host + access.bytes * number as u64;
-                // SAFETY: this is one of the live values, aligned to its size ← `Reach::host`
+                // SAFETY: this is one of the live values, aligned to its size ← `Translator::translate`
                 // checked the first one, and the others follow it.
                 unsafe { store(access.bytes, at, value[lane]) };
             }
@@ -271,7 +274,7 @@ impl MemoryOp for ReduceSurface {
             }
             let value = values[lane];
             if access.bytes == 8 {
-                // SAFETY: `host` is a live, aligned value ← `Reach::host` checked it.
+                // SAFETY: `host` is a live, aligned value ← `Translator::translate` checked it.
                 unsafe { u64::update(host, |old| atomic::apply(op, 64, old, value, 0)) };
             } else {
                 // SAFETY: as above.

@@ -1,19 +1,20 @@
-//! Address lookup in memory, one address at a time, for instructions that access many.
+//! Accesses to memory at one address at a time, for instructions that access several ranges.
 
-use super::code::LaneFault;
-use super::space::{Cell, Env, LOCAL, TAG, Window};
+use super::address::{LOCAL, TAG, Window};
+use super::lane_fault::LaneFault;
+use super::space::{Cell, Env};
 use super::warp::Warp;
 
-/// Looks up addresses and remembers the range of the last one.
+/// Translates generic addresses to addresses in this process, and caches the range of the last one.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Reach {
+pub(super) struct Translator {
     window: Window,
 }
 
-impl Reach {
-    /// The address in this process of the `size` bytes at the generic address `at` of `lane`. The
-    /// address is exposed, live and a multiple of `align`.
-    pub(super) fn host(
+impl Translator {
+    /// Returns the address in this process of the `size` bytes at the generic address `at` of
+    /// `lane`. The address is exposed, live and a multiple of `align`.
+    pub(super) fn translate(
         &mut self,
         w: &Warp,
         env: &Env<'_>,
