@@ -73,6 +73,7 @@ mod process;
 mod queue;
 mod random_graphs;
 mod random_programs;
+mod raw_calls;
 mod read_only;
 mod settings;
 mod shared;
