@@ -32,6 +32,7 @@ mod pool;
 mod repr;
 mod shared;
 pub(crate) mod staging;
+mod storage;
 
 // Types of other modules that belong to this chapter of the API.
 pub use crate::transfer::{CopyScope, Transfer, TransferError};
@@ -46,6 +47,7 @@ pub use device_ptr::DevicePtr;
 pub use managed::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
 pub use pinned::{
     PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,
+    UninitPinned,
 };
 pub use pitched::{PitchedBuffer, PitchedSlice, PitchedSliceMut};
 pub use pointer::{MemoryType, PointerAttributes};
@@ -53,6 +55,7 @@ pub use pool::{MemoryPool, MemoryPoolStatistics, PoolAccess, PoolReuse};
 pub use repr::DeviceRepr;
 pub use shared::{InPlace, SharedSlice};
 pub use slice::{DeviceSlice, DeviceSliceMut};
+pub use storage::Storage;
 
 use std::ops::{Bound, RangeBounds};
 

@@ -80,12 +80,14 @@ mod shared;
 #[cfg(feature = "nvrtc")]
 mod signatures;
 mod staging;
+mod storage;
 mod stream;
 mod support;
 mod task;
 #[cfg(feature = "nvrtc")]
 mod tensor_columns;
 mod tensor_map;
+mod tensor_map_raw;
 mod traits;
 mod transfer;
 mod ui;
