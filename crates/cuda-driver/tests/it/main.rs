@@ -7,6 +7,7 @@ mod bad_input;
 #[cfg(feature = "nvrtc")]
 mod batch;
 mod borrowed;
+mod borrowed_capture;
 mod caching_pool;
 mod calls;
 mod capture;
