@@ -86,7 +86,9 @@ pub(crate) struct StreamState {
     kind: Kind,
     /// Whether a launch whose arguments need no wait may be queued without further work: on streams
     /// that were created, on drivers that do not ask for the memory of launches.
-    launches_directly: bool,
+    launches_directly: AtomicBool,
+    /// Whether other code may capture the stream. Then each call asks first whether it does.
+    may_capture: AtomicBool,
     launches: Arc<RecentLaunches>,
     /// Never reused in a process, unlike the handle.
     id: u64,
@@ -189,7 +191,10 @@ impl StreamState {
             raw,
             epoch: AtomicU64::new(0),
             kind,
-            launches_directly: kind == Kind::Own && driver.library().launch_uses().is_none(),
+            launches_directly: AtomicBool::new(
+                kind == Kind::Own && driver.library().launch_uses().is_none(),
+            ),
+            may_capture: AtomicBool::new(false),
             launches: launches.of_stream(raw.0),
             id: fresh_id(),
             is_blocking,
@@ -216,7 +221,19 @@ impl StreamState {
     }
 
     pub(crate) fn launches_directly(&self) -> bool {
-        self.launches_directly
+        self.launches_directly.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether other code may capture the stream.
+    #[inline]
+    pub(crate) fn may_capture(&self) -> bool {
+        self.may_capture.load(Ordering::Relaxed)
+    }
+
+    /// Makes each later call ask whether other code captures the stream.
+    pub(crate) fn allow_capture(&self) {
+        self.may_capture.store(true, Ordering::Relaxed);
+        self.launches_directly.store(false, Ordering::Relaxed);
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cuda_sys::{CUresult, Function, Version};
+use cuda_sys::{CUresult, Function, Version, calls};
 
 use super::loss::{DeviceLoss, LossId};
 
@@ -36,6 +36,19 @@ impl DriverError {
             is_gone: true,
             ..Self::new(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED, call, driver)
         }
+    }
+
+    /// Creates the error of a call that was not made, because other code captures the stream. The
+    /// driver returns this status only for other functions.
+    pub(crate) fn of_capture(driver: Version) -> Self {
+        let status = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        Self::new(status, calls::cuStreamIsCapturing, driver)
+    }
+
+    /// Returns whether [`of_capture`](Self::of_capture) created the error.
+    pub(crate) fn is_of_capture(&self) -> bool {
+        self.status == CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+            && self.call.name == calls::cuStreamIsCapturing.name
     }
 
     /// Attaches the report on the device, if this error means that the device is lost.

@@ -437,6 +437,11 @@ impl From<DriverError> for Error {
     fn from(error: DriverError) -> Self {
         if error.is_gone {
             Self::ContextGone { call: error.call() }
+        } else if error.is_of_capture() {
+            Self::Capturing {
+                what: "a call on a stream that other code captures, or for memory that was last used \
+                       there",
+            }
         } else {
             Self::Driver(error)
         }

@@ -70,6 +70,21 @@ impl Function {
         Err(self.argument_error(parameters, sizes, types))
     }
 
+    /// Fails if the kernel does not have `given` parameters, as far as they are known.
+    pub(crate) fn expect_parameters(&self, given: usize) -> Result<()> {
+        match &self.0.parameters {
+            Some(parameters) if parameters.len() != given => {
+                let (kernel, expected) = (self.name().to_owned(), parameters.len());
+                Err(Error::Argument(Box::new(ArgumentError::Count {
+                    kernel,
+                    expected,
+                    given,
+                })))
+            }
+            _ => Ok(()),
+        }
+    }
+
     #[cold]
     fn argument_error(
         &self,

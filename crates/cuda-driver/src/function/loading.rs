@@ -1,5 +1,6 @@
 //! The lookup of kernels in a module, and the time at which their code is loaded.
 
+use std::any::Any;
 use std::ffi::{CStr, CString, c_uint};
 use std::ptr;
 
@@ -7,7 +8,7 @@ use cuda_sys::image::Signature;
 use cuda_sys::{CUfunc_cache, CUfunction, CUfunctionLoadingState, CUresult};
 
 use super::Function;
-use crate::context::CacheConfig;
+use crate::context::{CacheConfig, Context};
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::module::Module;
@@ -121,6 +122,64 @@ pub(crate) fn not_found(
             kernels: kernels(),
         },
         _ => error.into(),
+    }
+}
+
+/// Kernels of other code.
+impl Function {
+    /// `cuFuncGetModule()`, `cuFuncGetName()`—Borrows a kernel of a module that other code loaded.
+    ///
+    /// `owner` keeps the module loaded, and is dropped after the last handle of the kernel and after
+    /// its launches are complete, as for [`Module::borrow_raw`].
+    ///
+    /// # Errors
+    ///
+    /// `CUDA_ERROR_INVALID_HANDLE` if the driver does not know the function. On a driver older than
+    /// CUDA 12.3, which does not report names, the name is empty.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is a function of a module that was loaded in `context`.
+    /// - The module is loaded as long as `owner` has not been dropped.
+    /// - The other requirements of [`Module::borrow_raw`] apply to the module.
+    #[doc(alias = "cuFuncGetModule")]
+    #[doc(alias = "cuFuncGetName")]
+    pub unsafe fn borrow_raw(
+        context: &Context,
+        raw: CUfunction,
+        owner: impl Any + Send + Sync,
+    ) -> Result<Self> {
+        let driver = context.driver();
+        let (mut module, mut name) = (ptr::null_mut(), ptr::null());
+        let _current = context.enter()?;
+        // SAFETY: the pointer must be writable and the function alive ← the pointer is to a local;
+        // the caller guarantees the latter as long as `owner` exists.
+        unsafe { call!(driver, cuFuncGetModule(&raw mut module, raw)) }?;
+        // SAFETY: as above.
+        let named = unsafe { call!(driver, cuFuncGetName(&raw mut name, raw)) };
+        let name = match named {
+            // SAFETY: the string must be alive while it is used ← it belongs to the driver and lives
+            // as long as the module.
+            Ok(()) => unsafe { CStr::from_ptr(name) }
+                .to_string_lossy()
+                .into_owned(),
+            Err(error) if error.status() == CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER => {
+                String::new()
+            }
+            Err(error) => return Err(error.into()),
+        };
+        // The driver returns no attributes of a function that is not loaded.
+        // SAFETY: the function must be alive ← as above.
+        let loaded = unsafe { call!(driver, cuFuncLoad(raw)) };
+        match loaded {
+            Err(error) if error.status() != CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER => {
+                return Err(error.into());
+            }
+            _ => {}
+        }
+        // SAFETY: the module must be loaded as long as `owner` exists ← the caller guarantees it.
+        let module = unsafe { Module::borrow_raw(context, module, owner) };
+        Self::new(module.inner(), raw, &name)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Kernel arguments: their values, and the memory that they refer to.
 
 use std::ffi::c_void;
+use std::fmt;
 use std::ptr;
 
 use cuda_sys::CUdeviceptr;
@@ -60,8 +61,9 @@ impl Values {
 }
 
 /// The memory that an argument refers to, and how the kernel accesses it.
-#[doc(hidden)]
-#[allow(missing_debug_implementations, reason = "it never leaves this crate")]
+///
+/// Only the arguments of this crate create such values. A [`KernelArg`] of another crate returns
+/// that of the argument that it contains.
 #[derive(Clone, Copy)]
 pub struct Tracked<'a> {
     /// `None` for memory of a graph, which only kernels of that graph can use.
@@ -80,6 +82,45 @@ pub struct Tracked<'a> {
 
 /// A kernel argument.
 ///
+/// A crate can implement the trait for a newtype around an argument, such as a tensor that contains
+/// a view. The newtype has to pass on `tracked`, which is what the launch is ordered by.
+///
+/// ```
+/// use cuda_driver::launch::{ArgType, KernelArg, Tracked};
+/// use cuda_driver::prelude::*;
+///
+/// /// A vector that a kernel reads.
+/// struct Input<'a>(DeviceSlice<'a, u32>);
+///
+/// // SAFETY: the value and the memory are those of the view.
+/// unsafe impl<'a> KernelArg for Input<'a> {
+///     type Value = <DeviceSlice<'a, u32> as KernelArg>::Value;
+///
+///     const ARG_TYPE: ArgType = <DeviceSlice<'a, u32> as KernelArg>::ARG_TYPE;
+///
+///     fn value(&self) -> Self::Value {
+///         self.0.value()
+///     }
+///
+///     fn tracked(&self) -> Option<Tracked<'_>> {
+///         self.0.tracked()
+///     }
+/// }
+///
+/// # let driver = Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// # let mix = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
+/// # let mix = Module::load(&context, &mix)?.function("mix")?;
+/// let mut x = DeviceBuffer::filled(&stream, 100, 1_u32)?;
+/// let y = DeviceBuffer::filled(&stream, 100, 5_u32)?;
+/// let config = LaunchConfig::for_num_elems(100)?;
+/// // SAFETY: the kernel computes `x[i] = 2 * x[i] + y[i]` for 100 words.
+/// unsafe { stream.launch(&mix, config, (&mut x, Input(y.as_slice()), 100_u32)) }?;
+/// assert_eq!(x.to_vec()?, [7; 100]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Safety
 ///
 /// `Value` is the representation that the kernel expects: its bytes are copied into the parameter
@@ -97,15 +138,14 @@ pub unsafe trait KernelArg {
     /// The type of the parameter as the kernel sees it.
     type Value: Copy;
 
-    /// The type in comparisons with the parameter of the kernel.
-    #[doc(hidden)]
+    /// The type in comparisons with the parameter of the kernel. `Other` fits every parameter of the
+    /// size of `Value`.
     const ARG_TYPE: ArgType = ArgType::Other;
 
     /// Returns the value that is passed to the kernel.
     fn value(&self) -> Self::Value;
 
-    /// Returns the memory that the kernel accesses through this argument.
-    #[doc(hidden)]
+    /// Returns the memory that the kernel accesses through this argument; `None` if there is none.
     #[inline]
     fn tracked(&self) -> Option<Tracked<'_>> {
         None
@@ -241,6 +281,12 @@ macro_rules! peer_arg {
 }
 
 peer_arg! { PeerSlice PeerSliceMut }
+
+impl fmt::Debug for Tracked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tracked({:#x}, {} bytes)", self.address, self.bytes)
+    }
+}
 
 impl Tracked<'_> {
     /// Makes the stream of the launch wait for conflicting uses.

@@ -5,13 +5,16 @@ use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ptr;
 
 use smallvec::SmallVec;
 
+use super::SliceArg;
 use super::args::{KernelArg, KernelArgs, Tracked, Values};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::function::check::Layout;
 use crate::function::packing::pack_next;
+use crate::memory::DeviceRepr;
 use crate::types::ArgType;
 
 /// Up to this many arguments are kept without heap memory.
@@ -85,21 +88,97 @@ impl<'a> ArgList<'a> {
     #[inline]
     pub fn push<A: KernelArg + Send + 'a>(&mut self, arg: A) -> &mut Self {
         const { assert!(align_of::<A::Value>() <= align_of::<Chunk>()) };
-        let size = size_of::<A::Value>();
-        let start = self.end.next_multiple_of(align_of::<A::Value>());
+        // The functions of the argument may be of another crate and panic, so the list is changed
+        // only after they have returned.
+        let value = arg.value();
+        self.add_uses(arg, u8::try_from(self.sizes.len() + 1).unwrap_or(0));
+        let (size, align) = (size_of::<A::Value>(), align_of::<A::Value>());
+        let to = self.add_value(size, align, A::ARG_TYPE);
+        // SAFETY: there must be aligned room for the value ← `add_value` returns room for its size,
+        // aligned to its alignment, which is at most that of a chunk.
+        unsafe { to.cast::<A::Value>().write(value) };
+        self
+    }
+
+    /// Appends an argument of which only the bytes are known: a struct whose type is described at
+    /// run time. `align` is the alignment of the parameter, as in C: a power of two up to 16. The
+    /// kernel's parameters are known from [`Function::parameters`](crate::Function::parameters).
+    ///
+    /// Memory to which the bytes refer is added by [`uses`](Self::uses).
+    ///
+    /// ```
+    /// use cuda_driver::launch::ArgList;
+    ///
+    /// let mut args = ArgList::new();
+    /// args.push(1_u8);
+    /// // A struct of a `u64` and a `u32`.
+    /// args.push_bytes(&[0; 16], 8)?;
+    /// assert_eq!(args.len(), 2);
+    /// assert!(args.push_bytes(&[0; 16], 3).is_err());
+    /// # Ok::<(), cuda_driver::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] if `align` is not a power of two, or is larger than 16.
+    pub fn push_bytes(&mut self, bytes: &[u8], align: usize) -> Result<&mut Self> {
+        if !align.is_power_of_two() || align > align_of::<Chunk>() {
+            return Err(Error::Unsupported {
+                what: "an argument whose alignment is not 1, 2, 4, 8 or 16",
+            });
+        }
+        let to = self.add_value(bytes.len(), align, ArgType::Other);
+        // SAFETY: both ranges must hold the bytes and must not overlap ← `add_value` returns room
+        // for them in the list, which is borrowed exclusively.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        Ok(self)
+    }
+
+    /// Appends a slice as two arguments: the address, and the length as a `u64`. Some compilers for
+    /// Rust pass slices to kernels in this way. If the kernel takes a slice as one parameter, `push`
+    /// the [`SliceArg`].
+    ///
+    /// ```
+    /// use cuda_driver::DeviceBuffer;
+    /// use cuda_driver::launch::ArgList;
+    ///
+    /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = context.default_stream()?;
+    /// let buffer = DeviceBuffer::<f32>::zeroed(&stream, 10)?;
+    /// let mut args = ArgList::new();
+    /// args.push_slice(buffer.as_slice().with_len());
+    /// assert_eq!(args.len(), 2);
+    /// # Ok::<(), cuda_driver::Error>(())
+    /// ```
+    pub fn push_slice<T: DeviceRepr>(&mut self, slice: SliceArg<'a, T>) -> &mut Self {
+        for (value, ty) in slice
+            .value()
+            .into_iter()
+            .zip([ArgType::Address, ArgType::U64])
+        {
+            let to = self.add_value(size_of::<u64>(), align_of::<u64>(), ty);
+            // SAFETY: there must be aligned room for the value ← `add_value` returns it.
+            unsafe { to.cast::<u64>().write(value) };
+        }
+        // The address is the last argument but one.
+        self.add_uses(slice, u8::try_from(self.sizes.len() - 1).unwrap_or(0))
+    }
+
+    /// Appends a value of `size` bytes, and returns the uninitialized room for it, aligned to
+    /// `align`. `align` is a power of two, and at most the alignment of a chunk.
+    #[inline]
+    fn add_value(&mut self, size: usize, align: usize, ty: ArgType) -> *mut u8 {
+        let start = self.end.next_multiple_of(align);
         self.end = start + size;
         while self.block.len() * size_of::<Chunk>() < self.end {
             self.block.push(Chunk(MaybeUninit::uninit()));
         }
-        let to = self.block.as_mut_ptr().wrapping_byte_add(start);
-        // SAFETY: there must be aligned room for the value ← the chunks reach to `end`, their
-        // alignment is asserted above, and `start` is a multiple of the value's alignment.
-        unsafe { to.cast::<A::Value>().write(arg.value()) };
-        self.packed = pack_next(self.packed, self.sizes.len(), size, A::ARG_TYPE);
+        self.packed = pack_next(self.packed, self.sizes.len(), size, ty);
         self.starts.push(start);
         self.sizes.push(size);
-        self.types.push(A::ARG_TYPE);
-        self.add_uses(arg, u8::try_from(self.sizes.len()).unwrap_or(0))
+        self.types.push(ty);
+        self.block.as_mut_ptr().wrapping_byte_add(start).cast()
     }
 
     /// Adds memory that the kernel uses but that is not an argument itself: a buffer or view whose

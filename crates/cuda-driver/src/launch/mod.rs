@@ -18,16 +18,18 @@ mod list;
 mod occupancy;
 mod prepared;
 mod queue;
+mod raw;
+mod slice_arg;
 mod using;
 
 // Types of other modules that belong to this chapter of the API.
 pub use crate::types::{
-    AccessProperty, ClusterScheduling, Dim3, LaunchConfig, LaunchesInFlight, MemSyncDomain,
-    PortableClusterMode, SharedMemoryMode,
+    AccessProperty, ArgType, ClusterScheduling, Dim3, LaunchConfig, LaunchesInFlight,
+    MemSyncDomain, PortableClusterMode, SharedMemoryMode,
 };
 
-pub use args::{KernelArg, KernelArgs};
-pub(crate) use args::{Tracked, Values, tracked_arg};
+pub use args::{KernelArg, KernelArgs, Tracked};
+pub(crate) use args::{Values, tracked_arg};
 pub use attributes::LaunchAttributes;
 #[cfg(feature = "derive")]
 pub use cuda_driver_derive::KernelArg;
@@ -37,4 +39,5 @@ pub use occupancy::BlockSize;
 pub use prepared::{ParamType, PreparedArgs, PreparedKernel};
 pub use queue::Queue;
 pub(crate) use queue::sealed as queue_sealed;
+pub use slice_arg::SliceArg;
 pub use using::Using;

@@ -6,6 +6,8 @@
 use std::any::Any;
 use std::mem::{self, ManuallyDrop};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use cuda_sys::CUdeviceptr;
 
@@ -14,6 +16,9 @@ use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::stream::Stream;
 use crate::tracking::{Access, Scope, Tracker};
+
+/// The interval at which memory that was dropped during a capture of other code asks for its end.
+const CAPTURE_TICK: Duration = Duration::from_millis(5);
 
 /// An allocation with the record of its uses. When it is dropped, its source determines how it is
 /// freed or returned.
@@ -309,8 +314,13 @@ impl Source {
     }
 
     /// Frees or returns a block after all uses. If waiting for the uses fails the memory is leaked,
-    /// because a use may still be running.
+    /// because a use may still be running. If other code captures a stream of these uses, the memory
+    /// is freed after the capture.
     pub(crate) fn take_back(self, block: Block) -> Result<(), DriverError> {
+        if block.tracker.is_in_capture() {
+            self.take_back_after_capture(block);
+            return Ok(());
+        }
         match self {
             Self::Nothing => Ok(()),
             Self::Ordered => block.free_in_order(),
@@ -323,6 +333,22 @@ impl Source {
             }
             Self::Other(owner) => owner.reclaim(block),
         }
+    }
+
+    /// Starts a thread that frees or returns the block when no capture of other code includes its
+    /// streams. A worker thread of the context must not wait for the end of such a capture. If no
+    /// thread can be started, the memory is leaked.
+    #[cold]
+    fn take_back_after_capture(self, block: Block) {
+        let wait = move || {
+            while block.tracker.is_in_capture() {
+                thread::sleep(CAPTURE_TICK);
+            }
+            // There is no caller to report the error to.
+            let _ = self.take_back(block);
+        };
+        let name = String::from("cuda-driver capture");
+        let _ = thread::Builder::new().name(name).spawn(wait);
     }
 }
 

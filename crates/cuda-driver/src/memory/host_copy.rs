@@ -90,6 +90,12 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// driver or to another context that is [borrowed](crate::Context::borrow_raw).
     pub fn copy_to_pinned(&self, destination: &mut impl PageLocked<T>) -> Result<()> {
         expect_len(self.len(), destination.len())?;
+        self.copy_to_locked(destination)
+    }
+
+    /// Copies the elements to `destination`, which has room for them. Does not access the elements
+    /// of `destination` on the host: they may be uninitialized.
+    pub(super) fn copy_to_locked(&self, destination: &mut impl PageLocked<T>) -> Result<()> {
         let owner = self.memory.owning_stream();
         expect_locked_for(owner.context(), destination.context(), "the destination")?;
         let bytes = self.len() * size_of::<T>();

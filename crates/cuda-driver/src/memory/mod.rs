@@ -33,6 +33,7 @@ mod pool;
 mod repr;
 mod shared;
 pub(crate) mod staging;
+mod storage;
 
 // Types of other modules that belong to this chapter of the API.
 pub use crate::transfer::{CopyScope, Transfer, TransferError};
@@ -48,6 +49,7 @@ pub use managed::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
 pub use peer_view::{PeerSlice, PeerSliceMut};
 pub use pinned::{
     PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,
+    UninitPinned,
 };
 pub use pitched::{PitchedBuffer, PitchedSlice, PitchedSliceMut};
 pub use pointer::{MemoryType, PointerAttributes};
@@ -55,6 +57,7 @@ pub use pool::{MemoryPool, MemoryPoolStatistics, PoolAccess, PoolReuse};
 pub use repr::DeviceRepr;
 pub use shared::{InPlace, SharedSlice};
 pub use slice::{DeviceSlice, DeviceSliceMut};
+pub use storage::Storage;
 
 use std::ops::{Bound, RangeBounds};
 

@@ -5,7 +5,8 @@ use crate::types::ArgType;
 /// A type whose values can be stored in device memory and passed to kernels.
 ///
 /// The trait is implemented for integers, floats and arrays of them, for [vectors](crate::vector),
-/// and, with the feature `half`, for `f16` and `bf16`. With the feature `derive`,
+/// with the feature `half` for `f16` and `bf16`, and with the feature `float8` for `F8E4M3` and
+/// `F8E5M2`. With the feature `derive`,
 /// `#[derive(DeviceRepr)]` implements it for a `#[repr(C)]` struct and checks that the struct has
 /// no padding. An implementation by hand looks like this:
 ///
@@ -75,3 +76,13 @@ unsafe impl DeviceRepr for half::f16 {}
 // SAFETY: the layouts must agree ← `bf16` has 16 bits and an alignment of 2 bytes, as
 // `__nv_bfloat16` has.
 unsafe impl DeviceRepr for half::bf16 {}
+
+#[cfg(feature = "float8")]
+#[diagnostic::do_not_recommend]
+// SAFETY: the layouts must agree ← `F8E4M3` has 8 bits, as `__nv_fp8_e4m3` has.
+unsafe impl DeviceRepr for float8::F8E4M3 {}
+
+#[cfg(feature = "float8")]
+#[diagnostic::do_not_recommend]
+// SAFETY: the layouts must agree ← `F8E5M2` has 8 bits, as `__nv_fp8_e5m2` has.
+unsafe impl DeviceRepr for float8::F8E5M2 {}

@@ -10,6 +10,7 @@ use std::ops::RangeBounds;
 use cuda_sys::CUdeviceptr;
 
 use super::{DeviceBuffer, DeviceRepr, Memory, resolve};
+use crate::context::Context;
 use crate::error::Result;
 use crate::tracking::Access;
 
@@ -109,6 +110,11 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
     #[must_use]
     pub fn as_raw(&self) -> CUdeviceptr {
         self.address
+    }
+
+    /// Returns the context of the memory.
+    pub(crate) fn context(&self) -> &'a Context {
+        self.memory.owning_stream().context()
     }
 
     /// Returns a view of the elements in `range`.

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{Error, Result};
 use crate::handle::{Handle, SendPtr};
-use crate::stream_state::{LEGACY, PER_THREAD, StreamState};
+use crate::stream_state::{Kind, LEGACY, PER_THREAD, StreamState};
 
 /// Streams that other code created.
 impl Stream {
@@ -42,7 +42,8 @@ impl Stream {
     /// - The stream is alive as long as `owner` has not been dropped.
     /// - The owner of the stream does not capture it while this crate queues work on it: not during
     ///   a call that names this handle or a buffer that was created or used on it, and not while
-    ///   such a buffer is dropped.
+    ///   such a buffer is dropped. After [`allow_capture`](Self::allow_capture), it only does not
+    ///   begin a capture during such a call.
     #[doc(alias = "cuStreamGetCtx")]
     pub unsafe fn borrow_raw(
         context: &Context,
@@ -79,6 +80,33 @@ impl Stream {
             state
         });
         Ok(Self::of_state(context, state))
+    }
+
+    /// `cuStreamIsCapturing()`—Allows that other code captures the stream. From now on each call on
+    /// any handle of the stream asks first whether it is being captured, and fails if it is. The
+    /// capture stays intact.
+    ///
+    /// The question takes a driver call: `cargo bench -p benches --bench launch_pairs` prints its
+    /// cost. It is not asked on other streams. It cannot be switched off again, because other code
+    /// may rely on it.
+    ///
+    /// Memory whose uses are on the stream is not used elsewhere during the capture either, because
+    /// no event can be recorded on the stream: that is the same error. If such a buffer is dropped,
+    /// its memory is freed after the capture.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] for a default stream of C: the legacy stream cannot be captured, and
+    /// each thread has its own per-thread stream.
+    #[doc(alias = "cuStreamIsCapturing")]
+    pub fn allow_capture(&self) -> Result<()> {
+        if self.state().kind() != Kind::Own {
+            return Err(Error::Unsupported {
+                what: "allowing captures of a default stream",
+            });
+        }
+        self.state().allow_capture();
+        Ok(())
     }
 
     /// Whether this stream is [borrowed](Self::borrow_raw) from other code.

@@ -4,7 +4,8 @@ use cuda_sys::{CUstream, CUstreamCaptureStatus};
 
 use super::Stream;
 use crate::driver::{Driver, call};
-use crate::error::Result;
+use crate::error::{DriverError, Result};
+use crate::stream_state::Kind;
 
 /// How a stream treats calls that queue work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,10 +31,12 @@ impl Stream {
     #[doc(alias = "cuStreamIsCapturing")]
     #[doc(alias = "cudaStreamIsCapturing")]
     pub fn capture_status(&self) -> Result<CaptureStatus> {
-        let _current = self.bind_for_query()?;
+        // Not by `bind_for_query`, which fails if the stream is being captured.
+        let is_default = self.state().kind() != Kind::Own;
+        let _current = is_default.then(|| self.context().enter()).transpose()?;
         // SAFETY: the stream must be alive, and its context current if it is a default stream ←
         // `self` is borrowed, and `_current` makes the context current.
-        unsafe { status_of(self.driver(), self.as_raw()) }
+        Ok(unsafe { status_of(self.driver(), self.as_raw()) }?)
     }
 }
 
@@ -42,7 +45,10 @@ impl Stream {
 /// # Safety
 ///
 /// The stream is alive. If it is a default stream, its context is current.
-pub(super) unsafe fn status_of(driver: &Driver, raw: CUstream) -> Result<CaptureStatus> {
+pub(super) unsafe fn status_of(
+    driver: &Driver,
+    raw: CUstream,
+) -> Result<CaptureStatus, DriverError> {
     let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
     // SAFETY: the stream must be alive and the pointer writable ← the caller guarantees the former;
     // the pointer is to a local.

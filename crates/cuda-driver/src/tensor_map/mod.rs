@@ -78,6 +78,10 @@ pub struct TensorMapArg<'a> {
     memory: DeviceSlice<'a, u8>,
 }
 
+/// A [`TensorMap`] without its memory, as a kernel argument: see [`TensorMap::untracked`].
+#[derive(Clone, Copy, Debug)]
+pub struct RawTensorMap([u64; 16]);
+
 impl TensorMap {
     /// `cuTensorMapEncodeTiled(layout, tile)`—Creates a map of a tensor in `memory`, for tiles with
     /// `tile` elements along each dimension.
@@ -92,7 +96,25 @@ impl TensorMap {
         layout: &TensorLayout,
         tile: &[u32],
     ) -> Result<Self> {
-        let (mut this, context) = Self::of(memory, layout, 9)?;
+        let (context, address) = (memory.context(), memory.as_raw());
+        Self::tiled_raw(context, address, memory.bytes(), layout, tile)
+    }
+
+    /// `cuTensorMapEncodeTiled(layout, tile)`—Creates the map of [`tiled`](Self::tiled) for the `bytes` bytes at
+    /// `address`. The driver does not access them.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`tiled`](Self::tiled) does.
+    #[doc(alias = "cuTensorMapEncodeTiled")]
+    pub fn tiled_raw(
+        context: &Context,
+        address: CUdeviceptr,
+        bytes: usize,
+        layout: &TensorLayout,
+        tile: &[u32],
+    ) -> Result<Self> {
+        let mut this = Self::of(context, (address, bytes), layout, 9)?;
         layout.check_tiled(this.address, this.bytes, tile)?;
         let _current = context.enter()?;
         // SAFETY: `dims`, `tile` and `steps` must have one entry per dimension, `strides` one less,
@@ -137,7 +159,25 @@ impl TensorMap {
         layout: &TensorLayout,
         im2col: &Im2col<'_>,
     ) -> Result<Self> {
-        let (mut this, context) = Self::of(memory, layout, 9)?;
+        let (context, address) = (memory.context(), memory.as_raw());
+        Self::im2col_raw(context, address, memory.bytes(), layout, im2col)
+    }
+
+    /// `cuTensorMapEncodeIm2col(layout, im2col)`—Creates the map of [`im2col`](Self::im2col) for the `bytes` bytes at
+    /// `address`. The driver does not access them.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`im2col`](Self::im2col) does.
+    #[doc(alias = "cuTensorMapEncodeIm2col")]
+    pub fn im2col_raw(
+        context: &Context,
+        address: CUdeviceptr,
+        bytes: usize,
+        layout: &TensorLayout,
+        im2col: &Im2col<'_>,
+    ) -> Result<Self> {
+        let mut this = Self::of(context, (address, bytes), layout, 9)?;
         layout.check_im2col(this.address, this.bytes, im2col)?;
         let _current = context.enter()?;
         // SAFETY: as in `tiled`; in addition there must be two offsets less than dimensions for
@@ -179,7 +219,25 @@ impl TensorMap {
         layout: &TensorLayout,
         wide: &Im2colWide,
     ) -> Result<Self> {
-        let (mut this, context) = Self::of(memory, layout, 10)?;
+        let (context, address) = (memory.context(), memory.as_raw());
+        Self::im2col_wide_raw(context, address, memory.bytes(), layout, wide)
+    }
+
+    /// `cuTensorMapEncodeIm2colWide(layout, wide)`—Creates the map of [`im2col_wide`](Self::im2col_wide) for the `bytes` bytes at
+    /// `address`. The driver does not access them.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`im2col_wide`](Self::im2col_wide) does.
+    #[doc(alias = "cuTensorMapEncodeIm2colWide")]
+    pub fn im2col_wide_raw(
+        context: &Context,
+        address: CUdeviceptr,
+        bytes: usize,
+        layout: &TensorLayout,
+        wide: &Im2colWide,
+    ) -> Result<Self> {
+        let mut this = Self::of(context, (address, bytes), layout, 10)?;
         layout.check_im2col_wide(this.address, this.bytes, wide)?;
         let (pixels, mode) = wide.pixels.raw();
         let _current = context.enter()?;
@@ -276,6 +334,14 @@ impl TensorMap {
         self.with(bytes)
     }
 
+    /// Returns the map as an argument without its memory, as a `u64` is an address without its
+    /// memory. A launch does not order the uses of the tensor: declare its memory with
+    /// [`ArgList::uses`](crate::launch::ArgList::uses) or [`Using`](crate::launch::Using).
+    #[must_use]
+    pub fn untracked(&self) -> RawTensorMap {
+        RawTensorMap(self.raw.0.opaque)
+    }
+
     /// The raw map, for calls that this crate does not wrap.
     #[must_use]
     pub fn as_raw(&self) -> &CUtensorMap {
@@ -300,13 +366,13 @@ impl TensorMap {
         })
     }
 
-    /// Creates a map that is not encoded yet. Also returns the context to encode it in.
-    fn of<'a, T: DeviceRepr>(
-        memory: &DeviceSlice<'a, T>,
+    /// Creates a map that is not encoded yet.
+    fn of(
+        context: &Context,
+        (address, bytes): (CUdeviceptr, usize),
         layout: &TensorLayout,
         major: u32,
-    ) -> Result<(Self, &'a Context)> {
-        let context = memory.memory.owning_stream().context();
+    ) -> Result<Self> {
         if context.device().compute_capability()?.major < major {
             return Err(Error::Unsupported {
                 what: if major == 9 {
@@ -316,13 +382,12 @@ impl TensorMap {
                 },
             });
         }
-        let this = Self {
+        Ok(Self {
             raw: Aligned(CUtensorMap { opaque: [0; 16] }),
-            address: memory.as_raw(),
-            bytes: memory.bytes() as u64,
+            address,
+            bytes: bytes as u64,
             align: layout.aligned_to(),
-        };
-        Ok((this, context))
+        })
     }
 }
 
@@ -350,6 +415,16 @@ unsafe impl KernelArg for TensorMapArg<'_> {
     }
 }
 
+// SAFETY: `Value` must be what the kernel expects ← the kernel takes the 128 bytes of the map. The
+// address in them is ordered by the caller of the launch, like an address that is passed as a `u64`.
+unsafe impl KernelArg for RawTensorMap {
+    type Value = [u64; 16];
+
+    fn value(&self) -> Self::Value {
+        self.0
+    }
+}
+
 // SAFETY: `SIZE` must be the size of the parameter ← it is the size of the map.
 unsafe impl KernelParam for TensorMap {
     const SIZE: usize = size_of::<CUtensorMap>();
@@ -357,6 +432,9 @@ unsafe impl KernelParam for TensorMap {
 
 // SAFETY: the sizes must be equal ← the value of the argument has the size of the map.
 unsafe impl Accepts<TensorMapArg<'_>> for TensorMap {}
+
+// SAFETY: as above.
+unsafe impl Accepts<RawTensorMap> for TensorMap {}
 
 impl fmt::Debug for TensorMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

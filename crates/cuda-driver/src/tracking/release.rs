@@ -23,6 +23,19 @@ impl Tracker {
         }
     }
 
+    /// Returns whether other code now captures a stream that may have uses of this memory: no event
+    /// can be recorded there before the capture ends.
+    pub(crate) fn is_in_capture(&self) -> bool {
+        if self.owner.state().is_captured() {
+            return true;
+        }
+        if !self.shared.get() {
+            return false;
+        }
+        let uses = self.lock();
+        uses.list.iter().any(|it| it.stream.is_captured())
+    }
+
     /// Returns the context of an incomplete unfenced use of this memory, if there is one.
     pub(crate) fn unfenced_context(&self) -> Option<KeptContext> {
         let owner = self.owner.context();

@@ -43,7 +43,7 @@ const UNKNOWN: u64 = u64::MAX;
 impl<'a> Scope<'a> {
     #[inline]
     pub(crate) fn new(stream: &'a Stream) -> Self {
-        if stream.state().kind() != Kind::Own {
+        if stream.state().kind() != Kind::Own || stream.state().may_capture() {
             return Self::of_default(stream);
         }
         Self {
@@ -54,7 +54,8 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Creates a scope on a default stream of C. Makes the context current.
+    /// Creates a scope on a default stream of C, or on a stream that other code may capture. Makes
+    /// the context current for a default stream.
     #[cold]
     fn of_default(stream: &'a Stream) -> Self {
         let bound = stream.queueing().map(Queueing::into_current).transpose();

@@ -2,27 +2,44 @@
 
 use cuda_sys::image::ParameterKind;
 
-/// The type of a kernel argument.
-#[doc(hidden)]
+/// The type of a kernel argument, as far as it is compared with the parameter of the kernel.
+///
+/// A newtype around an argument takes it from the inner type: see
+/// [`KernelArg::ARG_TYPE`](crate::launch::KernelArg::ARG_TYPE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ArgType {
     /// Any other type, such as a struct: it fits every parameter of its size.
     Other,
     /// The address of a buffer or view.
     Address,
+    /// `u8`.
     U8,
+    /// `u16`.
     U16,
+    /// `u32`.
     U32,
+    /// `u64`.
     U64,
+    /// `u128`.
     U128,
+    /// `usize`.
     Usize,
+    /// `i8`.
     I8,
+    /// `i16`.
     I16,
+    /// `i32`.
     I32,
+    /// `i64`.
     I64,
+    /// `i128`.
     I128,
+    /// `isize`.
     Isize,
+    /// `f32`.
     F32,
+    /// `f64`.
     F64,
 }
 

@@ -8,7 +8,7 @@ mod jit_log;
 mod launch_config;
 pub(crate) mod node;
 
-pub(crate) use arg_type::ArgType;
+pub use arg_type::ArgType;
 pub(crate) use enums::raw;
 pub use enums::{
     AccessProperty, ClusterScheduling, MemSyncDomain, PortableClusterMode, SharedMemoryMode,

@@ -119,3 +119,25 @@ fn structs_and_halves_reach_the_kernel_bit_by_bit() {
         assert_eq!(items.to_vec().unwrap(), [item, item], "{}", fixture.name);
     }
 }
+
+#[cfg(feature = "float8")]
+#[test]
+fn numbers_of_8_bits_are_elements_and_arguments() {
+    use cuda_driver::launch::KernelArg;
+    use float8::{F8E4M3, F8E5M2};
+
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let numbers = [0.5, -1.0, 448.0, 0.0].map(F8E4M3::from_f32);
+        let buffer = DeviceBuffer::from_host(&stream, &numbers).unwrap();
+        assert_eq!(buffer.to_vec().unwrap(), numbers);
+        // 1 sign bit, 4 bits of the exponent with a bias of 7, 3 bits of the mantissa.
+        let bytes = buffer.as_slice().cast::<u8>().unwrap().to_vec().unwrap();
+        assert_eq!(bytes, [0x30, 0xb8, 0x7e, 0]);
+        let mut other = DeviceBuffer::<F8E5M2>::zeroed(&stream, 3).unwrap();
+        other.fill(F8E5M2::from_f32(2.0)).unwrap();
+        let bytes = other.as_slice().cast::<u8>().unwrap().to_vec().unwrap();
+        assert_eq!(bytes, [0x40; 3]);
+        assert_eq!(numbers[0].value().to_bits(), 0x30);
+    }
+}

@@ -60,7 +60,7 @@ impl Drop for RawStream {
     }
 }
 
-fn borrowed(fixture: &Fixture, flags: StreamFlags) -> (Stream, Arc<AtomicUsize>) {
+pub(crate) fn borrowed(fixture: &Fixture, flags: StreamFlags) -> (Stream, Arc<AtomicUsize>) {
     let (stream, destroyed) = RawStream::new(&fixture.context, flags).borrow(&fixture.context);
     (stream.unwrap(), destroyed)
 }
@@ -239,6 +239,30 @@ fn a_borrowed_module_is_released_after_its_kernels() {
         drop(kernel);
         assert_all(&result, 8, &fixture.name);
         assert_eq!(unloaded.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[test]
+fn a_borrowed_kernel_keeps_its_owner() {
+    for fixture in late_devices(4) {
+        let owner = Arc::new(fixture.kernel(COPY, "copy"));
+        // SAFETY: `owner` keeps the module loaded, which has no variables.
+        let kernel =
+            unsafe { Function::borrow_raw(&fixture.context, owner.as_raw(), Arc::clone(&owner)) };
+        let kernel = kernel.unwrap();
+        assert_eq!(kernel.name(), "copy");
+        let sizes = |of: &Function| -> Vec<usize> {
+            let parameters = of.parameters().unwrap_or_default();
+            parameters.iter().map(|it| it.size).collect()
+        };
+        assert_eq!(sizes(&kernel), sizes(&owner));
+        let stream = fixture.stream();
+        let (source, mut result) = (filled(&stream, N, 8), filled(&stream, N, 0));
+        launch_copy(&kernel, &stream, &source, &mut result).unwrap();
+        assert_eq!(Arc::strong_count(&owner), 2);
+        drop(kernel);
+        assert_all(&result, 8, &fixture.name);
+        assert_eq!(Arc::strong_count(&owner), 1);
     }
 }
 

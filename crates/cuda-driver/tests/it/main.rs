@@ -7,6 +7,7 @@ mod bad_input;
 #[cfg(feature = "nvrtc")]
 mod batch;
 mod borrowed;
+mod borrowed_capture;
 mod caching_pool;
 mod calls;
 mod capture;
@@ -74,18 +75,21 @@ mod process;
 mod queue;
 mod random_graphs;
 mod random_programs;
+mod raw_calls;
 mod read_only;
 mod settings;
 mod shared;
 #[cfg(feature = "nvrtc")]
 mod signatures;
 mod staging;
+mod storage;
 mod stream;
 mod support;
 mod task;
 #[cfg(feature = "nvrtc")]
 mod tensor_columns;
 mod tensor_map;
+mod tensor_map_raw;
 mod traits;
 mod transfer;
 mod ui;

@@ -195,3 +195,53 @@ fn pinned_memory_that_there_is_not_is_an_error_with_the_bytes() {
     assert!(matches!(error, Err(Error::SizeOverflow { size: 2, .. })));
     assert_eq!(live_host_bytes(&fixture), 0);
 }
+
+#[test]
+fn uninitialized_memory_becomes_a_buffer_by_a_full_copy() {
+    for fixture in everywhere() {
+        let (context, stream) = (&fixture.context, fixture.stream());
+        let source: Vec<u32> = (0..100).collect();
+        let device = DeviceBuffer::from_host(&stream, &source).unwrap();
+        // The blocks through which `from_host` copies.
+        let bytes = |fixture: &Fixture| fixture.simulator.as_ref().map(|it| it.live().host_bytes);
+        let before = bytes(&fixture);
+        let new = |len| PinnedBuffer::<u32>::uninit(context, len, PinnedFlags::DEFAULT).unwrap();
+
+        let memory = new(100);
+        assert_eq!((memory.len(), memory.is_empty()), (100, false));
+        assert_eq!(memory.context(), context);
+        assert_ne!(memory.device_address().unwrap(), 0);
+        assert_eq!(*memory.init_from(&source).unwrap(), *source);
+        let copied = new(100).init_from_device(&device.as_slice()).unwrap();
+        assert_eq!(*copied, *source);
+        let mut memory = new(3);
+        for (place, value) in memory.as_uninit_mut().iter_mut().zip([7, 8, 9]) {
+            place.write(value);
+        }
+        assert!(memory.as_mut_ptr().is_aligned());
+        // SAFETY: all three elements were written.
+        assert_eq!(*unsafe { memory.assume_init() }, [7, 8, 9]);
+
+        let error = new(99).init_from(&source).unwrap_err();
+        assert!(matches!(error, Error::LengthMismatch { .. }), "{error}");
+        let error = new(101).init_from_device(&device.as_slice()).unwrap_err();
+        assert!(matches!(error, Error::LengthMismatch { .. }), "{error}");
+        assert!(new(0).init_from(&[]).unwrap().is_empty());
+        new(5).close().unwrap();
+        drop(copied);
+        assert_eq!(bytes(&fixture), before);
+    }
+}
+
+#[test]
+fn uninitialized_memory_of_a_failed_copy_is_never_freed() {
+    let fixture = software(Builder::new());
+    let stream = fixture.stream();
+    let device = DeviceBuffer::<u32>::zeroed(&stream, 16).unwrap();
+    let memory = PinnedBuffer::<u32>::uninit(&fixture.context, 16, PinnedFlags::DEFAULT).unwrap();
+    let simulator = fixture.simulator.as_ref().unwrap();
+    simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuMemcpyDtoHAsync"));
+    assert!(memory.init_from_device(&device.as_slice()).is_err());
+    // The copy may still be running.
+    assert_eq!(live_host_bytes(&fixture), 64);
+}

@@ -12,12 +12,12 @@ use std::slice;
 
 use cuda_sys::CUdeviceptr;
 
-use super::PageLocked;
 use super::locked::{Locked, sealed};
+use super::{PageLocked, UninitPinned};
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
-use crate::memory::{DeviceRepr, PinnedCachingPool, bytes_of};
+use crate::memory::{DeviceRepr, PinnedCachingPool};
 use crate::staging_pool::PinnedBlock;
 
 bitflags::bitflags! {
@@ -141,26 +141,35 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         flags: PinnedFlags,
         fill: impl FnOnce(*mut u8, usize),
     ) -> Result<Self> {
-        let bytes = bytes_of::<T>(len)?;
-        let handle = if bytes == 0 {
-            None
-        } else {
-            let handle = PinnedBlock::allocate(context, bytes, flags)?;
-            let start = handle.raw().start().cast::<T>();
-            if !start.is_aligned() {
-                return Err(Error::Misaligned {
-                    address: start.addr() as u64,
-                    align: align_of::<T>(),
-                });
-            }
-            fill(start.cast(), bytes);
-            Some(handle)
-        };
-        Ok(Self {
-            locked: Locked::new(context, handle),
+        let mut memory = UninitPinned::allocate(context, len, flags)?;
+        let bytes = memory.as_uninit_mut();
+        if !bytes.is_empty() && size_of::<T>() > 0 {
+            fill(bytes.as_mut_ptr().cast(), size_of_val(bytes));
+        }
+        // SAFETY: all elements must be initialized ← `fill` writes every byte.
+        Ok(unsafe { memory.assume_init() })
+    }
+
+    /// `cuMemHostAlloc(flags)`—Allocates `len` elements in `context`. The contents are undefined, so
+    /// the result does not dereference to a slice: see [`UninitPinned`].
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`zeroed`](Self::zeroed) does.
+    #[doc(alias = "cuMemHostAlloc")]
+    #[doc(alias = "cudaHostAlloc")]
+    pub fn uninit(context: &Context, len: usize, flags: PinnedFlags) -> Result<UninitPinned<T>> {
+        UninitPinned::allocate(context, len, flags)
+    }
+
+    /// Creates a buffer of `len` elements, all of which are initialized. The memory is aligned for
+    /// `T`, and empty only if there are no bytes.
+    pub(super) fn of_parts(locked: Locked<PinnedBlock>, len: usize) -> Self {
+        Self {
+            locked,
             len,
             elements: PhantomData,
-        })
+        }
     }
 
     /// Creates a buffer from memory of a pool.
@@ -179,11 +188,7 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
                 address: start.addr() as u64,
                 align: align_of::<T>(),
             }),
-            _ => Ok(Self {
-                locked,
-                len,
-                elements: PhantomData,
-            }),
+            _ => Ok(Self::of_parts(locked, len)),
         }
     }
 

@@ -8,10 +8,12 @@ mod block;
 mod buffer;
 mod locked;
 mod registered;
+mod uninit;
 
 pub use buffer::{PinnedBuffer, PinnedFlags};
 pub(crate) use locked::{Locked, LockedPool, sealed};
 pub use registered::{RegisterError, RegisterFlags, RegisteredBuffer};
+pub use uninit::UninitPinned;
 
 use std::ops::DerefMut;
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use cuda_sys::CUstream;
 
-use super::StreamFlags;
+use super::{CaptureStatus, StreamFlags, capturing};
 use crate::context::{Context, Current};
 use crate::driver::call;
 use crate::error::{DriverError, Result};
@@ -83,7 +83,7 @@ impl StreamState {
     #[inline]
     pub(crate) fn queueing<'a>(&self, context: &'a Context) -> Result<Queueing<'a>, DriverError> {
         let current = match self.kind() {
-            Kind::Own => None,
+            Kind::Own => self.bind_for_query(context)?,
             Kind::Legacy | Kind::PerThread => {
                 let current = self.bind_for_query(context)?;
                 if self.may_delay_others() {
@@ -105,17 +105,41 @@ impl StreamState {
     }
 
     /// Makes `context`, which must be the stream's, current for a call that needs it and queues
-    /// nothing.
+    /// nothing. Fails if other code captures the stream.
     #[inline]
     pub(crate) fn bind_for_query<'a>(
         &self,
         context: &'a Context,
     ) -> Result<Option<Current<'a>>, DriverError> {
         if self.kind() == Kind::Own {
+            if self.may_capture() {
+                self.expect_no_capture()?;
+            }
             Ok(None)
         } else {
             context.enter().map(Some)
         }
+    }
+
+    /// Fails if other code captures the stream.
+    #[cold]
+    fn expect_no_capture(&self) -> Result<(), DriverError> {
+        let driver = self.driver();
+        // SAFETY: the stream must be alive ← `self` owns it, or its owner.
+        match unsafe { capturing::status_of(driver, self.raw()) }? {
+            CaptureStatus::Inactive => Ok(()),
+            CaptureStatus::Active | CaptureStatus::Invalidated => {
+                Err(DriverError::of_capture(driver.version()))
+            }
+        }
+    }
+
+    /// Returns whether other code that may capture the stream does so now.
+    pub(crate) fn is_captured(&self) -> bool {
+        self.may_capture()
+            && self
+                .expect_no_capture()
+                .is_err_and(|error| error.is_of_capture())
     }
 
     /// Waits until all queued work is complete. Used where the program did not ask for the wait, so

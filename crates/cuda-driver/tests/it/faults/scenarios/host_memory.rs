@@ -8,6 +8,7 @@ use crate::support::COPY;
 
 pub(super) const ALL: &[Scenario] = &[
     one("pinned", pinned),
+    one("uninitialized pinned", uninitialized),
     one("registered", registered),
     one("transfers", transfers),
     one("dropped transfers", dropped),
@@ -38,6 +39,15 @@ fn pinned(fixture: &Fixture) -> Result<()> {
     buffer.copy_to_pinned(&mut memory)?;
     assert_eq!(memory[..], [5; N as usize]);
     memory.close()
+}
+
+fn uninitialized(fixture: &Fixture) -> Result<()> {
+    let buffer = filled(&fixture.stream()?, 3)?;
+    let memory = PinnedBuffer::uninit(&fixture.context, N as usize, PinnedFlags::DEFAULT)?;
+    memory.device_address()?;
+    let memory = memory.init_from_device(&buffer.as_slice())?;
+    assert_eq!(memory[..], [3; N as usize]);
+    PinnedBuffer::<u32>::uninit(&fixture.context, 4, PinnedFlags::DEFAULT)?.close()
 }
 
 fn registered(fixture: &Fixture) -> Result<()> {

@@ -11,6 +11,7 @@ use crate::support::{COPY, MIX};
 
 pub(super) const ALL: &[Scenario] = &[
     one("launches", launches),
+    one("raw calls", raw_calls),
     one("launch attributes", attributes),
     one("shared memory", shared),
     one("tensor maps", tensor_maps),
@@ -34,6 +35,27 @@ fn launches(fixture: &Fixture) -> Result<()> {
     unsafe { other.launch(&mix, config(), &args) }?;
     drop(args);
     expect(&x, 34)
+}
+
+/// Launches and copies with raw pointers.
+fn raw_calls(fixture: &Fixture) -> Result<()> {
+    let (stream, other) = (fixture.stream()?, fixture.stream()?);
+    let kernel = fixture.kernel(COPY, "copy")?;
+    let (source, mut target) = (filled(&stream, 5)?, filled(&stream, 0)?);
+    let (mut from, mut to, mut len) = (source.as_raw(), target.as_raw(), N);
+    let mut params = [
+        (&raw mut from).cast(),
+        (&raw mut to).cast(),
+        (&raw mut len).cast(),
+    ];
+    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+    unsafe { other.launch_raw(&kernel, config(), None, &mut params, (&source, &mut target)) }?;
+    expect(&target, 5)?;
+    let mut last = filled(&other, 0)?;
+    let (from, to, bytes) = (target.as_raw(), last.as_raw(), 4 * N as usize);
+    // SAFETY: both buffers have N words.
+    unsafe { stream.copy_raw(to, from, bytes, (&mut last, &target)) }?;
+    expect(&last, 5)
 }
 
 fn attributes(fixture: &Fixture) -> Result<()> {

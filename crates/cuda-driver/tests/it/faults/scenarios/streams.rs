@@ -122,5 +122,14 @@ fn borrowed(fixture: &Fixture) -> Result<()> {
     let (x, mut y) = (filled(&fixture.stream()?, 3)?, filled(&stream, 0)?);
     // SAFETY: the closure queues nothing.
     unsafe { stream.using((&x, &mut y), |_| ()) }?;
-    expect(&y, 0)
+    expect(&y, 0)?;
+    stream.allow_capture()?;
+    y.fill(4)?;
+    expect(&y, 4)?;
+    let kernel = fixture.kernel(COPY, "copy")?;
+    let owner = kernel.clone();
+    // SAFETY: `owner` keeps the module loaded, which has no variables.
+    let kernel = unsafe { Function::borrow_raw(&fixture.context, kernel.as_raw(), owner) }?;
+    copy(&stream, &kernel, &x, &mut y)?;
+    expect(&y, 3)
 }
