@@ -18,6 +18,7 @@ mod device;
 mod device_attributes;
 mod elsewhere;
 mod error;
+mod error_history;
 mod event;
 mod fatal;
 mod fault;

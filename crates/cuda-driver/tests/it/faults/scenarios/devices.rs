@@ -1,5 +1,6 @@
 //! Scenarios of drivers and devices.
 
+use cuda_driver::Version;
 use cuda_driver::context::ContextFlags;
 use cuda_driver::device::{DevicePool, PeerAttribute};
 use cuda_driver::prelude::*;
@@ -9,6 +10,7 @@ use super::{Fixture, Result, Scenario, one, two};
 pub(super) const ALL: &[Scenario] = &[
     one("start", start),
     one("properties", properties),
+    one("log", log),
     two("devices", devices),
     two("peers", peers),
 ];
@@ -27,6 +29,15 @@ fn start(fixture: &Fixture) -> Result<()> {
     assert_eq!(context, again);
     drop(again);
     context.close()
+}
+
+fn log(fixture: &Fixture) -> Result<()> {
+    if fixture.driver.version() < Version::new(12_090) {
+        return Ok(());
+    }
+    let mut position = fixture.driver.log_position()?;
+    assert_eq!(fixture.driver.log_since(&mut position)?, "");
+    Ok(())
 }
 
 fn properties(fixture: &Fixture) -> Result<()> {
