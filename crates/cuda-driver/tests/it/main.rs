@@ -13,6 +13,7 @@ mod capture;
 mod capture_nodes;
 mod closes;
 mod context;
+mod core_dump;
 mod current;
 mod device;
 mod device_attributes;

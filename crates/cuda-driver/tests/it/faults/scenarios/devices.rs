@@ -3,6 +3,7 @@
 use cuda_driver::Version;
 use cuda_driver::context::ContextFlags;
 use cuda_driver::device::{DevicePool, PeerAttribute};
+use cuda_driver::diagnostics::ToolRange;
 use cuda_driver::prelude::*;
 
 use super::{Fixture, Result, Scenario, one, two};
@@ -37,6 +38,7 @@ fn log(fixture: &Fixture) -> Result<()> {
     }
     let mut position = fixture.driver.log_position()?;
     assert_eq!(fixture.driver.log_since(&mut position)?, "");
+    drop(ToolRange::start(&fixture.context)?);
     Ok(())
 }
 
