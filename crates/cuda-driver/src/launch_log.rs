@@ -35,6 +35,23 @@ pub(crate) struct RecentLaunches {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NameId(u32);
 
+/// The name of an executable graph, which changes with its nodes.
+pub(crate) struct LaunchName(AtomicU32);
+
+impl LaunchName {
+    pub(crate) fn new(name: NameId) -> Self {
+        Self(AtomicU32::new(name.0))
+    }
+
+    pub(crate) fn get(&self) -> NameId {
+        NameId(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set(&self, name: NameId) {
+        self.0.store(name.0, Ordering::Relaxed);
+    }
+}
+
 /// The launches of all streams of a context.
 pub(crate) struct ContextLaunches {
     device: u32,

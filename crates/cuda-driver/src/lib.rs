@@ -31,6 +31,7 @@ pub mod graph;
 
 mod copy_threads;
 mod deferred;
+pub mod diagnostics;
 pub mod error;
 mod fence;
 mod global;

@@ -115,6 +115,8 @@ pub(crate) mod rank {
         LOSSES,
         /// The liveness tokens of a borrowed context.
         TOKENS,
+        /// The errors that the driver has returned.
+        ERROR_HISTORY,
     }
 
     /// Ranks of which a thread may hold several mutexes, locked by ascending address.

@@ -170,6 +170,7 @@ mod engine;
 mod journal;
 mod live;
 mod lock;
+mod log;
 #[doc(hidden)]
 pub mod memory;
 #[doc(hidden)]

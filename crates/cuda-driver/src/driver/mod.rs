@@ -21,7 +21,7 @@ use cuda_sys::{CUdevice, CUresult, DriverLibrary, DriverTable, Function, Version
 use once_cell::sync::OnceCell;
 
 use crate::deferred::Jobs;
-use crate::error::{DriverError, Error, Result};
+use crate::error::{DriverError, Error, History, Result};
 use crate::launch_log::DriverLaunches;
 use crate::lock::{self, Mutex, rank};
 
@@ -77,6 +77,8 @@ struct Inner {
     jobs: Arc<Jobs>,
     /// The launches to report if a device is lost.
     launches: DriverLaunches,
+    /// The errors that the driver has returned, if the program records them.
+    history: History,
 }
 
 impl Driver {
@@ -126,6 +128,7 @@ impl Driver {
             may_wait_for_host: AtomicBool::new(false),
             jobs: Arc::default(),
             launches: DriverLaunches::default(),
+            history: History::default(),
         };
         let driver = Self {
             inner: Arc::new(inner),
@@ -234,6 +237,11 @@ impl Driver {
         &self.inner.launches
     }
 
+    /// The errors that the driver has returned, if the program records them.
+    pub(crate) fn history(&self) -> &History {
+        &self.inner.history
+    }
+
     /// The deferred jobs of the context of this handle, or of the objects that belong to no
     /// context.
     #[inline]
@@ -268,13 +276,15 @@ impl Driver {
 
     #[cold]
     fn error(&self, status: CUresult, call: &'static Function) -> DriverError {
-        let error = DriverError::new(status, call, self.version());
-        match self.device {
+        let error = DriverError::new(status, call, self.version()).on_device(self.device);
+        let error = match self.device {
             Some(device) if error.is_sticky() => {
                 error.with_loss(self.launches().loss(device, &error))
             }
             _ => error,
-        }
+        };
+        self.inner.history.add(&error);
+        error
     }
 
     /// Returns an address that no other live driver has.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use cuda_sys::{CUresult, Function, Version, calls};
 
+use super::category;
 use super::loss::{DeviceLoss, LossId};
 
 /// A C call that returned a status other than success.
@@ -15,9 +16,13 @@ pub struct DriverError {
     call: &'static Function,
     driver: Version,
     loss: Option<LossId>,
+    /// The ordinal of the device; `u16::MAX` if the call did not concern a device.
+    device: u16,
     /// Set if the call was not made, because its borrowed context was declared dead.
     pub(super) is_gone: bool,
 }
+
+const NO_DEVICE: u16 = u16::MAX;
 
 impl DriverError {
     pub(crate) fn new(status: CUresult, call: &'static Function, driver: Version) -> Self {
@@ -26,7 +31,17 @@ impl DriverError {
             call,
             driver,
             loss: None,
+            device: NO_DEVICE,
             is_gone: false,
+        }
+    }
+
+    /// Adds the ordinal of the device that the call concerned.
+    pub(crate) fn on_device(self, ordinal: Option<u32>) -> Self {
+        let device = ordinal.and_then(|ordinal| u16::try_from(ordinal).ok());
+        Self {
+            device: device.unwrap_or(NO_DEVICE),
+            ..self
         }
     }
 
@@ -74,25 +89,17 @@ impl DriverError {
         self.driver
     }
 
+    /// The ordinal of the device, if the call was made for a context or an object of one.
+    #[must_use]
+    pub fn device(&self) -> Option<u32> {
+        (self.device != NO_DEVICE).then_some(self.device.into())
+    }
+
     /// Whether this process can no longer use the device. If so, every later call on the device
     /// returns the same status, and only a new process can use the device again.
     #[must_use]
     pub fn is_sticky(&self) -> bool {
-        matches!(
-            self.status,
-            CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
-                | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
-                | CUresult::CUDA_ERROR_ASSERT
-                | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
-                | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
-                | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
-                | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
-                | CUresult::CUDA_ERROR_INVALID_PC
-                | CUresult::CUDA_ERROR_LAUNCH_FAILED
-                | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
-                | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
-                | CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK
-        )
+        category::is_sticky(self.status)
     }
 
     /// The report on the lost device, if this error means that the device is lost. All such errors
@@ -105,7 +112,7 @@ impl DriverError {
 
 impl DriverError {
     /// Returns advice for an error whose status does not imply it.
-    fn next_step(&self) -> Option<&'static str> {
+    pub(super) fn next_step(&self) -> Option<&'static str> {
         if !self.call.name.starts_with("cuEventElapsedTime") {
             return None;
         }
@@ -128,6 +135,7 @@ impl fmt::Display for DriverError {
             call,
             driver,
             loss: _,
+            device: _,
             is_gone,
         } = self;
         if *is_gone {

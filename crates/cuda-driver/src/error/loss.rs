@@ -13,7 +13,8 @@ use crate::types::LaunchesInFlight;
 /// The report on a device that was lost to this process: the call that first reported the loss, and
 /// the launches that were in flight at that time.
 ///
-/// If a kernel launched through this crate caused the loss, the report lists its launch, unless
+/// If a kernel launched through this crate caused the loss, the report lists its launch, or that of
+/// its graph, unless
 /// more than 64 launches were in flight on its stream.
 #[derive(Clone)]
 pub struct DeviceLoss(Arc<Facts>);

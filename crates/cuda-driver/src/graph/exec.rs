@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, InstantiateError, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
+use crate::launch_log::{LaunchName, NameId};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::pending::{self, Entry, LateFence};
 use crate::stream::Stream;
@@ -84,6 +85,8 @@ pub(super) struct Inner {
     /// Whether the executable must be uploaded before the next launch. Changes only while `record`
     /// is locked.
     pub(super) needs_upload: AtomicBool,
+    /// The description of the executable in the list of recent launches.
+    launch_name: LaunchName,
     state: Mutex<State, { rank::EXECUTABLE }>,
     /// The graph that the executable was made from: the driver identifies the nodes of the
     /// executable by the nodes of that graph.
@@ -193,6 +196,7 @@ impl Graph {
             record,
             may_wait_for_host,
             needs_upload: AtomicBool::new(state.has_device_nodes()),
+            launch_name: LaunchName::new(name_of(context, &state)),
             state: Mutex::new(state),
             root: Arc::clone(&self.root),
         };
@@ -237,7 +241,9 @@ impl GraphExec {
                     cuGraphLaunch(self.as_raw(), stream.as_raw())
                 )
             }
-        })
+        })?;
+        stream.state().launches().record(inner.launch_name.get());
+        Ok(())
     }
 
     /// `cuGraphUpload()`—Queues on `stream` the transfers that the driver would otherwise make at
@@ -320,8 +326,9 @@ impl Inner {
         self.state.lock()
     }
 
-    /// Recomputes `may_wait_for_host` after a change.
-    pub(super) fn note_host_wait(&self, state: &State) {
+    /// Recomputes what depends on all nodes after a change.
+    pub(super) fn refresh(&self, state: &State) {
+        self.launch_name.set(name_of(self.root.context(), state));
         if !self.may_wait_for_host.load(Ordering::Acquire)
             && state.any(|owners| owners.may_wait_for_host())
         {
@@ -411,6 +418,11 @@ impl Parts {
         let others = all.iter().flat_map(|parts| &parts.others);
         inside.chain(others).cloned().collect()
     }
+}
+
+/// Returns the id of the description of an executable.
+fn name_of(context: &Context, state: &State) -> NameId {
+    context.launches().name(&state.described())
 }
 
 impl Drop for GraphExec {

@@ -409,6 +409,6 @@ pub(super) fn kernel_owners(
     function.check_arguments(args.sizes(), args.types())?;
     function.check_config(config)?;
     let mut owners = Owners::of_args(context, graph, args)?;
-    owners.retain(function.clone());
+    owners.set_kernel(function);
     Ok(owners)
 }

@@ -9,6 +9,7 @@ use super::conflicts::NodeAccess;
 use super::lease::Lease;
 use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
+use crate::function::Function;
 use crate::launch::{KernelArgs, Tracked};
 use crate::memory::Memory;
 use crate::pending::{Closure, KeepAlive};
@@ -27,6 +28,8 @@ pub(crate) struct Owners {
     inner: Vec<Arc<Self>>,
     /// The closures among the kept values.
     closures: Vec<Arc<Closure>>,
+    /// The kernel that the node launches, if it is a kernel node.
+    kernel: Option<Function>,
     /// Whether the node can wait for the host program.
     may_wait_for_host: bool,
 }
@@ -144,6 +147,17 @@ impl Owners {
         if let Some(Retained(all)) = Arc::get_mut(&mut self.retained) {
             all.push(value);
         }
+    }
+
+    /// Keeps the kernel that the node launches.
+    pub(super) fn set_kernel(&mut self, kernel: &Function) {
+        self.kernel = Some(kernel.clone());
+    }
+
+    /// Calls `f` with each kernel of the node, including those of the nodes of a child graph.
+    pub(super) fn each_kernel(&self, f: &mut dyn FnMut(&Function)) {
+        self.kernel.iter().for_each(&mut *f);
+        self.inner.iter().for_each(|inner| inner.each_kernel(f));
     }
 
     /// Keeps a closure.

@@ -78,6 +78,26 @@ impl State {
         owners.chain(&self.others).chain(&self.kept)
     }
 
+    /// Returns a description that names the first kernels, for the list of recent launches.
+    pub(super) fn described(&self) -> String {
+        /// The number of kernels that the description names.
+        const NAMED: usize = 4;
+        let mut names: Vec<String> = Vec::new();
+        self.each(|owners| {
+            owners.each_kernel(&mut |kernel| {
+                if !names.iter().any(|name| name == kernel.name()) {
+                    names.push(kernel.name().to_owned());
+                }
+            });
+        });
+        let more = if names.len() > NAMED { ", …" } else { "" };
+        names.truncate(NAMED);
+        match &*names {
+            [] => "a graph without kernels".to_owned(),
+            names => format!("a graph ({}{more})", names.join(", ")),
+        }
+    }
+
     pub(super) fn check_closures(&self) -> Result<()> {
         self.all().try_for_each(|owners| owners.check_closures())
     }

@@ -94,7 +94,7 @@ impl GraphExec {
             old.each(|owners| owners.detach(&inner.record));
         }
         drop(replay_guard);
-        inner.note_host_wait(&state);
+        inner.refresh(&state);
         drop(state);
         let error = result.err().map(|source| {
             let error = GraphUpdateError {
@@ -173,7 +173,7 @@ impl GraphExec {
         };
         old.detach(&inner.record);
         drop(replay_guard);
-        inner.note_host_wait(&state);
+        inner.refresh(&state);
         drop(graph);
         drop(state);
         let left = [old];

@@ -44,6 +44,7 @@ const LAYERS: &[&str] = &[
     "tensor_map",
     "vector",
     "graph",
+    "diagnostics",
     "jit",
     "nvrtc",
 ];

@@ -7,9 +7,10 @@ use std::path::Path;
 /// The root of the crate.
 const ROOT: &str = include_str!("../../src/lib.rs");
 /// The chapters of the API.
-const CHAPTERS: [&str; 10] = [
+const CHAPTERS: [&str; 11] = [
     "context",
     "device",
+    "diagnostics",
     "error",
     "event",
     "graph",

@@ -252,6 +252,9 @@ pub(super) fn dispatch(
     };
     let code = result.err().unwrap_or(CUresult::CUDA_SUCCESS);
     call.instance.journal.end(function, code);
+    if !code.is_success() {
+        call.instance.log.add(function, code);
+    }
     code
 }
 

@@ -7,7 +7,14 @@ use super::scenarios;
 use crate::support::skipped;
 
 /// Functions that no scenario calls, with the reasons.
-const NOT_REACHED: &[(&str, &str)] = &[];
+const NOT_REACHED: &[(&str, &str)] = &[
+    ("cuCoredumpGetAttribute", NO_CORE_DUMPS),
+    ("cuCoredumpGetAttributeGlobal", NO_CORE_DUMPS),
+    ("cuCoredumpSetAttribute", NO_CORE_DUMPS),
+    ("cuCoredumpSetAttributeGlobal", NO_CORE_DUMPS),
+];
+
+const NO_CORE_DUMPS: &str = "the software device writes no core dumps";
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
 

@@ -18,6 +18,7 @@ mod jit;
 mod launch;
 mod library;
 mod link;
+mod log;
 mod memory;
 mod memset;
 mod mipmap;
@@ -56,6 +57,7 @@ fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
         launch::Exports::<SLOT>::ENTRIES,
         library::Exports::<SLOT>::ENTRIES,
         link::Exports::<SLOT>::ENTRIES,
+        log::Exports::<SLOT>::ENTRIES,
         memory::Exports::<SLOT>::ENTRIES,
         memset::Exports::<SLOT>::ENTRIES,
         mipmap::Exports::<SLOT>::ENTRIES,

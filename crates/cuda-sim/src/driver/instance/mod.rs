@@ -39,6 +39,7 @@ use crate::engine::Engine;
 use crate::journal::Journal;
 use crate::live::Live;
 use crate::lock::lock;
+use crate::log::Log;
 
 /// A software driver.
 #[derive(Debug)]
@@ -48,6 +49,7 @@ pub(crate) struct Instance {
     initialized: AtomicBool,
     pub(crate) config: Config,
     pub(crate) journal: Journal,
+    pub(in crate::driver) log: Log,
     pub(crate) devices: Arc<[Arc<Device>]>,
     pub(in crate::driver) engine: Engine,
     pub(in crate::driver) contexts: Table<Context>,
@@ -87,6 +89,7 @@ impl Instance {
             slot: AtomicUsize::new(0),
             initialized: AtomicBool::new(false),
             journal: Journal::new(config.trace, config.rules.clone()),
+            log: Log::default(),
             engine: Engine::new(config.schedule),
             devices,
             config,

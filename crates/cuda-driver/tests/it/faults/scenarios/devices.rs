@@ -1,7 +1,9 @@
 //! Scenarios of drivers and devices.
 
+use cuda_driver::Version;
 use cuda_driver::context::ContextFlags;
 use cuda_driver::device::{DevicePool, PeerAttribute};
+use cuda_driver::diagnostics::ToolRange;
 use cuda_driver::memory::Unpooled;
 use cuda_driver::prelude::*;
 
@@ -11,6 +13,7 @@ use crate::support::COPY;
 pub(super) const ALL: &[Scenario] = &[
     one("start", start),
     one("properties", properties),
+    one("log", log),
     two("devices", devices),
     two("peers", peers),
     two("peer views", peer_views),
@@ -30,6 +33,16 @@ fn start(fixture: &Fixture) -> Result<()> {
     assert_eq!(context, again);
     drop(again);
     context.close()
+}
+
+fn log(fixture: &Fixture) -> Result<()> {
+    if fixture.driver.version() < Version::new(12_090) {
+        return Ok(());
+    }
+    let mut position = fixture.driver.log_position()?;
+    assert_eq!(fixture.driver.log_since(&mut position)?, "");
+    drop(ToolRange::start(&fixture.context)?);
+    Ok(())
 }
 
 fn properties(fixture: &Fixture) -> Result<()> {

@@ -1,0 +1,463 @@
+//! The type [`Error`].
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use cuda_sys::image::LoadableError;
+use cuda_sys::{CUresult, Function};
+
+use super::{
+    ArgumentError, DeviceLoss, DriverError, GraphUpdateError, InstantiateError, JitError,
+    LaunchConfigError, LoadError, LtoError, RangeError, TensorMapError, kernels,
+};
+use crate::types::Extent;
+
+/// The result of most calls of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The error type of this crate.
+///
+/// `Debug` prints the same text as `Display`, because `main` and `unwrap` show `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The driver's library could not be loaded.
+    Load(LoadError),
+    /// A C call failed.
+    Driver(DriverError),
+    /// An allocation failed for lack of memory.
+    OutOfMemory {
+        /// The number of bytes requested.
+        bytes: usize,
+        /// The call that failed.
+        source: DriverError,
+    },
+    /// An image could not be loaded, or images could not be linked.
+    Jit(Box<JitError>),
+    /// LTO-IR could not be linked.
+    Lto(Box<LtoError>),
+    /// A file could not be read.
+    File {
+        /// The path of the file.
+        path: PathBuf,
+        /// The reason.
+        kind: io::ErrorKind,
+    },
+    /// A file does not contain an image.
+    Image(Box<LoadableError>),
+    /// The arguments of a launch do not match the parameters of the kernel.
+    Argument(Box<ArgumentError>),
+    /// The grid, the block or the shared memory of a launch exceeds a limit.
+    LaunchConfig(Box<LaunchConfigError>),
+    /// The hardware cannot use a tensor map, or the map was made for other memory.
+    TensorMap(Box<TensorMapError>),
+    /// The driver has no device with this ordinal.
+    NoSuchDevice {
+        /// The ordinal requested.
+        ordinal: u32,
+        /// The number of devices.
+        count: u32,
+        /// The origin of the driver: a file, or the name of a software driver.
+        driver: String,
+    },
+    /// The module has no kernel with this name.
+    NoSuchFunction {
+        /// The name requested.
+        name: String,
+        /// The kernels of the module; `None` if neither the image nor the driver lists them.
+        kernels: Option<Vec<String>>,
+    },
+    /// The module has no variable with this name.
+    NoSuchGlobal {
+        /// The name requested.
+        name: String,
+    },
+    /// Another [`Global`](crate::jit::Global) of this variable exists.
+    GlobalInUse {
+        /// The name of the variable.
+        name: String,
+    },
+    /// A string contains a NUL byte, and cannot be passed to C.
+    NulByte {
+        /// The string that contains it.
+        what: &'static str,
+        /// The offset of the first NUL byte.
+        position: usize,
+    },
+    /// The size of an array in bytes does not fit in an address.
+    SizeOverflow {
+        /// The number of elements.
+        len: usize,
+        /// The size of one element in bytes.
+        size: usize,
+    },
+    /// The source and the destination of a copy have different lengths.
+    LengthMismatch {
+        /// The number of elements of the source.
+        source_len: usize,
+        /// The number of elements of the destination.
+        destination_len: usize,
+    },
+    /// The source and the destination of a two- or three-dimensional copy have different extents.
+    ExtentMismatch {
+        /// The extent of the source.
+        source_extent: Extent,
+        /// The extent of the destination.
+        destination_extent: Extent,
+    },
+    /// An address is not aligned for its element type.
+    Misaligned {
+        /// The address.
+        address: u64,
+        /// The alignment of an element in bytes.
+        align: usize,
+    },
+    /// Some flags require a guarantee from the caller, which a safe function cannot rely on.
+    UnsafeFlags {
+        /// The C function that takes the flags.
+        call: &'static Function,
+        /// The bits that are not allowed.
+        bits: u32,
+    },
+    /// A number of bytes is not a multiple of the element size.
+    Uneven {
+        /// The number of bytes.
+        bytes: usize,
+        /// The size of an element in bytes.
+        size: usize,
+    },
+    /// An allocation would exceed the limit of a caching pool.
+    PoolLimit {
+        /// The size in bytes of the block that the pool would have to allocate.
+        bytes: usize,
+        /// The limit of the pool in bytes.
+        limit: usize,
+        /// The number of bytes that the pool holds, in use and free.
+        reserved: usize,
+    },
+    /// The call was not made, because its context was [borrowed](crate::Context::borrow_raw) and
+    /// the owner has declared it dead.
+    ContextGone {
+        /// The call that was not made.
+        call: &'static Function,
+    },
+    /// The context was created by other code, and was not
+    /// [borrowed](crate::Context::borrow_raw).
+    ForeignContext,
+    /// An object cannot be closed while it is in use. It is released when its last user is dropped.
+    StillInUse {
+        /// The object.
+        what: &'static str,
+        /// The kinds of objects that may be using it.
+        by: &'static str,
+    },
+    /// The memory cannot be used while the host holds a guard of it. Drop the guard first.
+    HostGuardExists {
+        /// The memory.
+        what: &'static str,
+    },
+    /// Another thread changed a graph while it was being added to another graph as a child.
+    ChildChanged,
+    /// A node belongs to another graph, or to a graph from which the executable was not
+    /// instantiated.
+    OtherGraph,
+    /// A node was removed from its graph.
+    NodeGone,
+    /// An edge would create a cycle in a graph.
+    GraphCycle,
+    /// A graph could not be instantiated.
+    Instantiate(Box<InstantiateError>),
+    /// An executable graph could not be updated from another graph.
+    GraphUpdate(Box<GraphUpdateError>),
+    /// Two nodes of a graph would use the same memory, with no dependency between them.
+    GraphOrder {
+        /// The index of the other node, in the order in which nodes were added.
+        other: u32,
+    },
+    /// The operation would invalidate a [capture](crate::graph::Capture) in progress.
+    Capturing {
+        /// The operation.
+        what: &'static str,
+    },
+    /// The memory cannot be used by work of other code, because a graph uses it or it may have
+    /// aliases.
+    GraphMemory,
+    /// A graph does not free memory that it allocates.
+    GraphMemoryKept,
+    /// The graph has nodes that kernels can update, and has not been uploaded since it was
+    /// instantiated, or since the host changed one of these nodes.
+    NotUploaded,
+    /// The device, the driver or this crate does not support the operation.
+    Unsupported {
+        /// The operation.
+        what: &'static str,
+    },
+    /// A range, an index or a number does not fit the length of what it is applied to.
+    OutOfRange(Box<RangeError>),
+    /// A future was polled again after it returned its result.
+    AlreadyTaken {
+        /// The result.
+        what: &'static str,
+    },
+    /// A closure that the driver called panicked.
+    HostFunctionPanicked {
+        /// The message of the panic.
+        message: String,
+    },
+    /// Objects of different contexts, or of different drivers, were used together.
+    OtherContext {
+        /// The object that belongs to the other context or driver.
+        what: &'static str,
+        /// The argument of the launch that refers to the object, counted from 1.
+        argument: Option<u8>,
+        /// The context or driver of the object.
+        of: Box<str>,
+        /// The context or driver of the object that it was used with.
+        used_with: Box<str>,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load(error) => error.fmt(f),
+            Self::Driver(error) => fmt::Display::fmt(error, f),
+            Self::OutOfMemory { bytes, source } => {
+                write!(f, "{source} while allocating {bytes} bytes")
+            }
+            Self::Jit(error) => fmt::Display::fmt(error, f),
+            Self::Lto(error) => fmt::Display::fmt(error, f),
+            Self::File { path, kind } => {
+                write!(f, "could not read {}: {kind}", path.display())
+            }
+            Self::Image(error) => error.fmt(f),
+            Self::Argument(error) => error.fmt(f),
+            Self::LaunchConfig(error) => error.fmt(f),
+            Self::TensorMap(error) => error.fmt(f),
+            Self::NoSuchDevice {
+                ordinal,
+                count,
+                driver,
+            } => {
+                write!(
+                    f,
+                    "device {ordinal} does not exist: the driver {driver} has {count} devices, counted \
+                     from 0"
+                )
+            }
+            Self::NoSuchFunction { name, kernels } => {
+                write!(f, "the module has no kernel named {name:?}; ")?;
+                kernels::write_kernels(f, name, kernels.as_deref())
+            }
+            Self::NoSuchGlobal { name } => write!(
+                f,
+                "the module has no variable named {name:?}; C++ mangles its name if it is `static` or \
+                 in a namespace"
+            ),
+            Self::GlobalInUse { name } => {
+                write!(
+                    f,
+                    "another `Global` of the variable {name:?} exists; drop it first"
+                )
+            }
+            Self::NulByte { what, position } => {
+                write!(f, "{what} contains a NUL byte at offset {position}")
+            }
+            Self::SizeOverflow { len, size } => {
+                write!(
+                    f,
+                    "the size of {len} elements of {size} bytes overflows an address"
+                )
+            }
+            Self::LengthMismatch {
+                source_len,
+                destination_len,
+            } => write!(
+                f,
+                "the source has {source_len} elements, but the destination has {destination_len}; \
+                 copy a slice of the longer one"
+            ),
+            Self::ExtentMismatch {
+                source_extent,
+                destination_extent,
+            } => write!(
+                f,
+                "the extent of the source is {source_extent} elements, but that of the destination is \
+                 {destination_extent}"
+            ),
+            Self::Misaligned { address, align } => write!(
+                f,
+                "the address {address:#x} is not a multiple of {align}, the alignment of the \
+                 element type"
+            ),
+            Self::UnsafeFlags { call, bits } => {
+                write!(f, "{call} cannot be called safely with the flags {bits:#x}")
+            }
+            Self::Uneven { bytes, size } => {
+                write!(
+                    f,
+                    "{bytes} bytes is not a multiple of the element size, {size}"
+                )
+            }
+            Self::PoolLimit {
+                bytes,
+                limit,
+                reserved,
+            } => write!(
+                f,
+                "a block of {bytes} bytes exceeds the limit of the pool, which holds {reserved} \
+                 of {limit} bytes"
+            ),
+            Self::ContextGone { call } => write!(
+                f,
+                "{call} was not called: the owner of the borrowed context has declared it dead"
+            ),
+            Self::ForeignContext => f.write_str(
+                "the current context was created by other code; borrow it with \
+                 `Context::borrow_raw`",
+            ),
+            Self::StillInUse { what, by } => write!(
+                f,
+                "{what} is still in use by {by}; it is released when the last of them is dropped"
+            ),
+            Self::HostGuardExists { what } => {
+                write!(f, "the host still has a guard of {what}; drop the guard first")
+            }
+            Self::ChildChanged => f.write_str(
+                "another thread changed the child graph during the call; call again when it has \
+                 finished",
+            ),
+            Self::OtherGraph => f.write_str("the node belongs to another graph; pass a node of the graph that is changed, or that the executable was instantiated from"),
+            Self::NodeGone => f.write_str("the node was removed from its graph; add it again"),
+            Self::GraphCycle => f.write_str("the edge would create a cycle in the graph; its target already leads to its source"),
+            Self::Instantiate(error) => error.fmt(f),
+            Self::GraphUpdate(error) => error.fmt(f),
+            Self::GraphOrder { other } => write!(
+                f,
+                "node {other} uses the same memory, and neither node depends on the other; \
+                 add a dependency between them"
+            ),
+            Self::Capturing { what } => {
+                write!(f, "{what} is not possible while a capture is in progress")
+            }
+            Self::GraphMemory => f.write_str(
+                "a graph uses the memory, or it may have aliases, so work of other code cannot be \
+                 ordered with its other uses: copy the data to a buffer of its own",
+            ),
+            Self::GraphMemoryKept => {
+                f.write_str("a node allocates memory that no node of the graph frees")
+            }
+            Self::NotUploaded => f.write_str(
+                "kernels can update nodes of this graph: upload it after instantiating or \
+                 changing it, and before launching it",
+            ),
+            Self::Unsupported { what } => write!(f, "{what} is not supported"),
+            Self::OutOfRange(error) => error.fmt(f),
+            Self::AlreadyTaken { what } => write!(
+                f,
+                "{what} was already returned; do not poll a future again after it completes"
+            ),
+            Self::HostFunctionPanicked { message } => {
+                write!(f, "a host function panicked: {message}")
+            }
+            Self::OtherContext {
+                what,
+                argument,
+                of,
+                used_with,
+            } => {
+                match argument {
+                    Some(argument) => write!(f, "argument {argument} ({what})")?,
+                    None => f.write_str(what)?,
+                }
+                if of == used_with {
+                    write!(f, " belongs to another instance of {of}")?;
+                } else {
+                    write!(f, " belongs to {of}, but is used with {used_with}")?;
+                }
+                f.write_str("; create both in the same context")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::OutOfMemory { source, .. } => Some(source),
+            // The other variants print the error that they contain.
+            _ => None,
+        }
+    }
+}
+
+impl From<LoadError> for Error {
+    fn from(error: LoadError) -> Self {
+        Self::Load(error)
+    }
+}
+
+impl From<RangeError> for Error {
+    fn from(error: RangeError) -> Self {
+        Self::OutOfRange(Box::new(error))
+    }
+}
+
+impl From<TensorMapError> for Error {
+    fn from(error: TensorMapError) -> Self {
+        Self::TensorMap(Box::new(error))
+    }
+}
+
+impl From<DriverError> for Error {
+    fn from(error: DriverError) -> Self {
+        if error.is_gone {
+            Self::ContextGone { call: error.call() }
+        } else if error.is_of_capture() {
+            Self::Capturing {
+                what: "a call on a stream that other code captures, or for memory that was last used \
+                       there",
+            }
+        } else {
+            Self::Driver(error)
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Error {
+    /// The status code of the driver, if a driver call failed or was not made.
+    #[must_use]
+    pub fn status(&self) -> Option<CUresult> {
+        match self {
+            Self::ContextGone { .. } => Some(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
+            _ => Some(self.driver_error()?.status()),
+        }
+    }
+
+    /// The report on the lost device, if this error means that this process can no longer use the
+    /// device.
+    #[must_use]
+    pub fn loss(&self) -> Option<DeviceLoss> {
+        self.driver_error()?.loss()
+    }
+
+    /// Converts the error of an allocation; adds the number of bytes if memory ran out.
+    pub(crate) fn of_allocation(error: DriverError, bytes: usize) -> Self {
+        match error.status() {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Self::OutOfMemory {
+                bytes,
+                source: error,
+            },
+            _ => error.into(),
+        }
+    }
+}
+
+const _: () = assert!(size_of::<Error>() <= 64 && size_of::<DriverError>() <= 24);
