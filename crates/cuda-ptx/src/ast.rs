@@ -78,6 +78,8 @@ pub struct Variable<'a> {
     pub count: Option<u64>,
     /// The value of `.align` in bytes, if it is given.
     pub align: Option<u64>,
+    /// The alignment of the memory that a pointer parameter points to: `.ptr .align 16`.
+    pub target_align: Option<u64>,
     /// Whether it was declared with brackets.
     pub array: bool,
     /// Whether it has `.attribute(.managed)`.

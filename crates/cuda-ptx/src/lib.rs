@@ -19,8 +19,9 @@
 //! # Ok::<(), cuda_ptx::Error>(())
 //! ```
 //!
-//! [`Edits`] changes the text by the spans of the tree, and [`analysis`] proves for one launch which
-//! accesses of a kernel stay in their buffers.
+//! [`Edits`] changes the text by the spans of the tree, [`analysis`] proves for one launch which
+//! accesses of a kernel stay in their buffers, and [`instrument`](mod@instrument) rewrites a kernel
+//! so that the other accesses are checked when they run.
 //!
 //! [`Exports`] finds the definition that a name refers to when several modules are linked.
 
@@ -31,6 +32,7 @@ mod error;
 mod exports;
 mod flow;
 mod initial;
+pub mod instrument;
 mod lexer;
 mod parser;
 mod print;

@@ -398,6 +398,7 @@ impl<'a> Parser<'a> {
             vector: 1,
             count: Some(1),
             align: None,
+            target_align: None,
             array: false,
             managed: false,
             init: Vec::new(),
@@ -410,7 +411,9 @@ impl<'a> Parser<'a> {
                 (Kind::Dot, "align") => {
                     let align = self.int()?;
                     // In `.ptr .align 4` the alignment is that of the pointer's target.
-                    if variable.align.is_none() && variable.ty.is_empty() {
+                    if !variable.ty.is_empty() {
+                        variable.target_align = Some(align);
+                    } else if variable.align.is_none() {
                         if !align.is_power_of_two() || align > 1 << 20 {
                             let message = format!("Bad alignment {align}");
                             return Err(Self::error(token, message));

@@ -147,6 +147,39 @@ impl Analysis {
         }
     }
 
+    /// The name of the kernel.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The kernel, unless it is refused for every launch.
+    pub(crate) fn kernel(&self) -> Result<&Kernel, &Refused> {
+        self.kernel.as_ref()
+    }
+
+    /// The reason for which the kernel is refused for every launch.
+    pub fn refusal(&self) -> Option<Refusal> {
+        let refused = self.kernel.as_ref().err()?;
+        Some(Refusal {
+            kernel: self.name.clone(),
+            line: refused.line,
+            reason: refused.reason.clone(),
+        })
+    }
+
+    /// The bytes of the parameters that a verdict depends on: the parameter, the offset and the
+    /// size. All other bytes of scalars may change without changing it.
+    pub fn relevant(&self) -> Vec<(u32, u64, u32)> {
+        let kernel = self.kernel.as_ref();
+        kernel.map(Kernel::needed_params).unwrap_or_default()
+    }
+
+    /// The lines of `trap` and `brkpt` instructions, which end the whole context.
+    pub fn traps(&self) -> &[u32] {
+        let kernel = self.kernel.as_ref();
+        kernel.map(|kernel| kernel.traps.as_slice()).unwrap_or(&[])
+    }
+
     fn findings(
         &self,
         kernel: &Kernel,
@@ -208,6 +241,19 @@ fn settle(
     None
 }
 
+/// The reason for which an argument breaks the alignment that the kernel declares for it.
+fn misaligned(name: &str, align: u64, argument: &Argument) -> Option<String> {
+    let is_aligned = match argument.buffer_at(0) {
+        Some(buffer) => buffer.align.is_multiple_of(align),
+        None => {
+            let number = argument.number(0, 8);
+            number.is_none_or(|number| number.is_multiple_of(align))
+        }
+    };
+    let text = || format!("the memory at {name} is not aligned to {align}, as its .ptr declares");
+    (align > 1 && !is_aligned).then(text)
+}
+
 /// The reason for which a launch does not fit a kernel.
 fn mismatch(kernel: &Kernel, launch: &LaunchValues) -> Option<String> {
     let (given, expected) = (launch.arguments.len(), kernel.params.len());
@@ -231,6 +277,9 @@ fn mismatch(kernel: &Kernel, launch: &LaunchValues) -> Option<String> {
             return Some(format!(
                 "the addresses in {name} overlap, or are outside of it"
             ));
+        }
+        if let Some(reason) = misaligned(name, param.target_align, argument) {
+            return Some(reason);
         }
         let is_power = |(_, buffer): &(u64, Buffer)| buffer.align.is_power_of_two();
         if !argument.buffers.iter().all(is_power) {

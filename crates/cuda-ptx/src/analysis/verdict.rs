@@ -69,6 +69,8 @@ impl Display for Refusal {
     }
 }
 
+impl std::error::Error for Refusal {}
+
 /// The place that an access belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]

@@ -102,6 +102,8 @@ pub(super) struct Decoder<'a> {
     pub(super) guard: Option<Guard>,
     /// The line of the last instruction.
     pub(super) line: u32,
+    /// The index of the statement in the body.
+    pub(super) statement: u32,
 }
 
 /// The bits and the signedness of an integer type.

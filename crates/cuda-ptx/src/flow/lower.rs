@@ -7,7 +7,7 @@ use crate::ast::{Function, Instruction, Linkage, Module, Operand, Space, Stateme
 use super::decode::Decoder;
 use super::graph::Graph;
 use super::names::{Names, bits_of};
-use super::op::{Access, Block, Guard, Ins, Param, Var};
+use super::op::{Access, Block, Guard, Ins, Op, Param, Var};
 use super::{MAX_BLOCKS, MAX_OPS, Refused, ssa};
 
 /// A kernel in the form that the analysis uses.
@@ -26,6 +26,8 @@ pub(crate) struct Kernel {
     pub(crate) is_undefined: Vec<bool>,
     /// Whether an address or a branch depends on a value.
     pub(crate) is_needed: Vec<bool>,
+    /// The line of each `trap` and `brkpt`.
+    pub(crate) traps: Vec<u32>,
 }
 
 /// The end of a block before labels are resolved.
@@ -68,6 +70,7 @@ fn var(variable: &Variable<'_>, is_module: bool) -> Var {
         align: variable.align.unwrap_or(element).max(1),
         is_module: is_module && matches!(variable.space, Space::Global | Space::Const),
         param: None,
+        is_used: false,
     }
 }
 
@@ -78,6 +81,7 @@ struct Lowering<'a> {
     labels: HashMap<&'a str, u32>,
     tables: HashMap<&'a str, &'a [&'a str]>,
     ops: usize,
+    traps: Vec<u32>,
 }
 
 /// Lowers `function`, which is defined in `module`.
@@ -91,6 +95,13 @@ pub(crate) fn lower<'a>(
     if !function.entry {
         return Refused::new(function.line, "a function that is not a kernel");
     }
+    if function
+        .directives
+        .iter()
+        .any(|it| it.0 == "blocksareclusters")
+    {
+        return Refused::new(function.line, "a grid that is counted in clusters");
+    }
     let mut lowering = Lowering {
         decoder: Decoder {
             names: Names::new(),
@@ -100,11 +111,13 @@ pub(crate) fn lower<'a>(
             location: None,
             guard: None,
             line: function.line,
+            statement: 0,
         },
         blocks: Vec::new(),
         labels: HashMap::new(),
         tables: HashMap::new(),
         ops: 0,
+        traps: Vec::new(),
     };
     for variable in &module.variables {
         lowering.declare(variable, true);
@@ -121,10 +134,16 @@ pub(crate) fn lower<'a>(
             (var.param, var.size) = (Some(index as u32), Some(size));
         }
         let name = variable.name.to_owned();
-        params.push(Param { name, size });
+        let target_align = variable.target_align.unwrap_or(1);
+        params.push(Param {
+            name,
+            size,
+            target_align,
+        });
     }
     lowering.decoder.names.open();
-    for statement in body {
+    for (index, statement) in body.iter().enumerate() {
+        lowering.decoder.statement = index as u32;
         lowering.statement(statement)?;
     }
     lowering.end(End::Exit);
@@ -187,6 +206,9 @@ impl<'a> Lowering<'a> {
             predicate: self.decoder.predicate_source(predicate.name),
             negated: predicate.negated,
         });
+        if matches!(instruction.opcode, "trap" | "brkpt") {
+            self.traps.push(line);
+        }
         let end = match (instruction.opcode, instruction.operands.as_slice(), guard) {
             ("bra", [Operand::Name(label)], None) => End::Jump(label),
             ("bra", [Operand::Name(label)], Some(guard)) => End::Branch(guard, label),
@@ -273,44 +295,66 @@ impl<'a> Lowering<'a> {
         };
         let is_undefined = ssa::undefined(&blocks, &graph, values.len());
         let is_needed = ssa::needed(&blocks, &graph, values.len());
+        let mut vars = self.decoder.vars;
+        mark_used(&mut vars, &blocks, &graph);
         Ok(Kernel {
             name: function.name.to_owned(),
             line,
             params,
-            vars: self.decoder.vars,
+            vars,
             accesses: self.decoder.accesses,
             blocks,
             graph,
             values,
             is_undefined,
             is_needed,
+            traps: self.traps,
         })
+    }
+}
+
+/// Marks the variables whose addresses the code takes.
+fn mark_used(vars: &mut [Var], blocks: &[Block], graph: &Graph) {
+    let blocks = graph.order.iter().map(|&block| &blocks[block as usize]);
+    let sources = blocks
+        .flat_map(|block| &block.ins)
+        .flat_map(|ins| ins.sources);
+    for source in sources {
+        if let super::op::Source::Address(var, _) = source {
+            vars[var as usize].is_used = true;
+        }
     }
 }
 
 impl Kernel {
     /// The names of the variables of the module whose addresses the kernel uses.
     pub(crate) fn used_variables(&self) -> Vec<String> {
-        let mut is_used = vec![false; self.vars.len()];
-        let blocks = self
-            .graph
-            .order
-            .iter()
-            .map(|&block| &self.blocks[block as usize]);
-        for source in blocks
-            .flat_map(|block| &block.ins)
-            .flat_map(|ins| ins.sources)
-        {
-            if let super::op::Source::Address(var, _) = source {
-                is_used[var as usize] = true;
-            }
-        }
-        let used = self
-            .vars
-            .iter()
-            .zip(is_used)
-            .filter(|(_, is_used)| *is_used);
-        let module = used.filter(|(var, _)| var.is_module);
-        module.map(|(var, _)| var.name.clone()).collect()
+        let used = self.vars.iter().filter(|var| var.is_used && var.is_module);
+        used.map(|var| var.name.clone()).collect()
+    }
+
+    /// The parameter bytes that addresses or branches depend on: the parameter, the offset and the
+    /// size.
+    pub(crate) fn needed_params(&self) -> Vec<(u32, u64, u32)> {
+        let order = self.graph.order.iter();
+        let blocks = order.map(|&block| &self.blocks[block as usize]);
+        let ins = blocks.flat_map(|block| &block.ins);
+        let mut needed: Vec<_> = ins
+            .filter_map(|ins| match (ins.op, ins.target) {
+                (
+                    Op::Param {
+                        param,
+                        offset,
+                        size,
+                        ..
+                    },
+                    Some(target),
+                ) if self.is_needed[target as usize] => Some((param, offset, size)),
+                _ => None,
+            })
+            .collect();
+        needed.sort_unstable();
+        needed.dedup();
+        needed
     }
 }

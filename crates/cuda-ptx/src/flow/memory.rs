@@ -87,6 +87,8 @@ impl<'a> Decoder<'a> {
             },
         };
         let number = self.accesses.len() as u32;
+        let is_this = |other: &Operand<'a>| std::ptr::eq(other, operand);
+        let position = instruction.operands.iter().position(is_this);
         self.accesses.push(Access {
             kind,
             space,
@@ -97,6 +99,8 @@ impl<'a> Decoder<'a> {
             line: instruction.line,
             location: self.location,
             mnemonic: instruction.mnemonic(),
+            statement: self.statement,
+            operand: position.unwrap_or(0) as u32,
         });
         self.ins.push(Ins {
             op: Op::Access(number),

@@ -24,8 +24,11 @@ mod ssa;
 mod tests;
 
 pub(crate) use lower::{Kernel, lower};
+pub(crate) use names::{Name, Names, bits_of};
 pub use op::AccessKind;
-pub(crate) use op::{Access, Axis, Block, Guard, Ins, Op, Phi, Relation, Source, Special, Value};
+pub(crate) use op::{
+    Access, Axis, Block, Guard, Ins, Op, Phi, Relation, Source, Special, Value, Var,
+};
 
 use crate::ast::Space;
 

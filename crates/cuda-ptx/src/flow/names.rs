@@ -7,13 +7,13 @@ use super::op::Value;
 /// A register: its number and its width. The width is 1 for a predicate and 0 if a vector or an
 /// unknown type makes it unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reg {
-    pub(super) number: Value,
-    pub(super) bits: u32,
+pub(crate) struct Reg {
+    pub(crate) number: Value,
+    pub(crate) bits: u32,
 }
 
 /// The width of a scalar type, or 0.
-pub(super) fn bits_of(ty: &str) -> u32 {
+pub(crate) fn bits_of(ty: &str) -> u32 {
     match ty {
         "pred" => 1,
         "b8" | "u8" | "s8" => 8,
@@ -27,7 +27,7 @@ pub(super) fn bits_of(ty: &str) -> u32 {
 
 /// What a name refers to.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Name {
+pub(crate) enum Name {
     Reg(Reg),
     /// The number of a variable.
     Var(u32),
@@ -44,14 +44,14 @@ struct Scope<'a> {
 
 /// The names that are visible at one statement.
 #[derive(Debug)]
-pub(super) struct Names<'a> {
+pub(crate) struct Names<'a> {
     scopes: Vec<Scope<'a>>,
     /// The widths of all registers so far.
-    pub(super) widths: Vec<u32>,
+    pub(crate) widths: Vec<u32>,
 }
 
 impl<'a> Names<'a> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             scopes: vec![Scope::default()],
             // Number 0 is the undefined value.
@@ -59,30 +59,30 @@ impl<'a> Names<'a> {
         }
     }
 
-    pub(super) fn open(&mut self) {
+    pub(crate) fn open(&mut self) {
         self.scopes.push(Scope::default());
     }
 
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         if self.scopes.len() > 1 {
             self.scopes.pop();
         }
     }
 
     /// A register without a name.
-    pub(super) fn fresh(&mut self, bits: u32) -> Reg {
+    pub(crate) fn fresh(&mut self, bits: u32) -> Reg {
         let number = self.widths.len() as Value;
         self.widths.push(bits);
         Reg { number, bits }
     }
 
-    pub(super) fn declare_variable(&mut self, name: &'a str, variable: u32) {
+    pub(crate) fn declare_variable(&mut self, name: &'a str, variable: u32) {
         if let Some(scope) = self.scopes.last_mut() {
             scope.names.insert(name, Name::Var(variable));
         }
     }
 
-    pub(super) fn declare_register(&mut self, name: &'a str, bits: u32, count: Option<u32>) {
+    pub(crate) fn declare_register(&mut self, name: &'a str, bits: u32, count: Option<u32>) {
         let reg = self.fresh(bits);
         let Some(scope) = self.scopes.last_mut() else {
             return;
@@ -97,7 +97,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    pub(super) fn find(&mut self, name: &'a str) -> Option<Name> {
+    pub(crate) fn find(&mut self, name: &'a str) -> Option<Name> {
         let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
         for scope in self.scopes.iter_mut().rev() {
             if let Some(found) = scope.names.get(name).or_else(|| scope.used.get(name)) {

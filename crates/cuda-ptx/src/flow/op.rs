@@ -207,6 +207,10 @@ pub(crate) struct Access {
     pub(crate) location: Option<Location>,
     /// The opcode with its modifiers.
     pub(crate) mnemonic: String,
+    /// The index of the statement in the body of the kernel.
+    pub(crate) statement: u32,
+    /// The index of the operand that holds the address.
+    pub(crate) operand: u32,
 }
 
 /// A parameter of the kernel.
@@ -214,6 +218,8 @@ pub(crate) struct Access {
 pub(crate) struct Param {
     pub(crate) name: String,
     pub(crate) size: u64,
+    /// The alignment that the code relies on for the memory at the address in this parameter.
+    pub(crate) target_align: u64,
 }
 
 /// A variable whose address the kernel uses.
@@ -230,4 +236,6 @@ pub(crate) struct Var {
     pub(crate) is_module: bool,
     /// The number of the parameter if it is one.
     pub(crate) param: Option<u32>,
+    /// Whether code that a thread may reach takes the address.
+    pub(crate) is_used: bool,
 }

@@ -1,0 +1,295 @@
+//! Rewrites a kernel so that accesses which are not proven are checked when they run.
+//!
+//! ```text
+//!    mod     the rewriting of one kernel
+//!    site    the code around one instruction
+//!    zero    the zeros in place of what was not loaded
+//!    range   the code that compares an address with the ranges that it may be in
+//!    slice   the loads that checked addresses depend on
+//! ```
+//!
+//! A checked access compares its address with the byte range of its argument or variable. Outside
+//! of it, a load returns 0, and a store, a reduction or an atomic operation does nothing. A thread
+//! keeps its first violation in registers, and writes it to the record when it ends, unless another
+//! thread has done so. `trap` and `brkpt` become violations too, after which the thread ends.
+//!
+//! The address that is compared is in the register that the access uses. A load whose result an
+//! address depends on becomes volatile: the assembler must not load it once for the check and again
+//! for the access, because another thread may change it in between.
+
+mod range;
+mod site;
+mod slice;
+#[cfg(test)]
+mod tests;
+mod zero;
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::analysis::{Analysis, Refusal, Root};
+use crate::ast::{Function, Module, Statement};
+use crate::edit::Edits;
+use crate::flow::{Kernel, Op, Source};
+
+use site::Writer;
+
+/// The version of the layout of the record: see [`Record`].
+pub const RECORD_VERSION: u32 = 1;
+
+/// The number of 32-bit words of a record.
+pub const RECORD_WORDS: usize = 16;
+
+/// An access that is to be checked.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Check {
+    /// The index of the access in [`Contract::accesses`](crate::analysis::Contract::accesses).
+    pub access: usize,
+    /// The place that it has to stay in. If it is not known, each place that the access may use is
+    /// permitted.
+    pub root: Option<Root>,
+}
+
+/// A parameter that the rewritten kernel has after its own ones. Each has 8 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum ExtraParameter {
+    /// The address of the record, which is 0 in all words: see [`Record`].
+    Record,
+    /// The address of the memory with this index.
+    Base(usize),
+    /// The number of addresses, from that of the memory with this index on, at which an access of
+    /// `size` bytes stays inside: bytes + 1 - size, and 0 if that is negative. It is also 0 if
+    /// `is_write` is set and the kernel may only read the memory.
+    Limit {
+        /// The index of the memory.
+        memory: usize,
+        /// The size of the access in bytes.
+        size: u32,
+        /// Whether the access writes.
+        is_write: bool,
+    },
+    /// The same number for dynamic shared memory.
+    DynamicShared {
+        /// The size of the access in bytes.
+        size: u32,
+    },
+}
+
+impl ExtraParameter {
+    /// The value of a limit for this number of bytes.
+    pub fn limit(bytes: u64, size: u32) -> u64 {
+        bytes.saturating_add(1).saturating_sub(u64::from(size))
+    }
+}
+
+/// What a violation number in the record refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The line in the PTX text.
+    pub line: u32,
+    /// The access, by its index in the contract; `None` for a `trap` or `brkpt`.
+    pub access: Option<usize>,
+    /// The place that the access had to stay in, if it was known.
+    pub root: Option<Root>,
+}
+
+/// A rewritten kernel.
+#[derive(Clone, Debug)]
+pub struct Instrumented {
+    /// The text of the module. The kernel has its own name. The bodies of other functions are
+    /// empty.
+    pub text: String,
+    /// The parameters after those of the kernel.
+    pub parameters: Vec<ExtraParameter>,
+    /// The checked accesses and traps. The number in a record is the index plus 1.
+    pub sites: Vec<Site>,
+}
+
+/// A violation as a rewritten kernel records it.
+///
+/// The record is an array of [`RECORD_WORDS`] words of 32 bits. Version 1: word 0 is the number of
+/// the site, 0 if there was no violation; word 1 counts the threads with a violation; word 2 is the
+/// version; words 4 and 5 are the address, low half first; words 6 to 8 the block and words 9 to 11
+/// the thread. Words 2 to 11 belong to the first thread that wrote the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Record {
+    /// The index in [`Instrumented::sites`].
+    pub site: usize,
+    /// The number of threads with a violation.
+    pub threads: u32,
+    /// The address of the access.
+    pub address: u64,
+    /// The coordinates of the block.
+    pub block: [u32; 3],
+    /// The coordinates of the thread.
+    pub thread: [u32; 3],
+}
+
+impl Record {
+    /// Reads a record. Returns `None` if there was no violation, or if the version is unknown.
+    pub fn read(words: &[u32; RECORD_WORDS]) -> Option<Self> {
+        let site = words[0].checked_sub(1)? as usize;
+        (words[2] == RECORD_VERSION).then_some(Self {
+            site,
+            threads: words[1],
+            address: u64::from(words[4]) | u64::from(words[5]) << 32,
+            block: [words[6], words[7], words[8]],
+            thread: [words[9], words[10], words[11]],
+        })
+    }
+}
+
+/// The reason for which a kernel cannot be rewritten.
+fn refuse<T>(kernel: &str, line: u32, reason: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal {
+        kernel: kernel.to_owned(),
+        line,
+        reason: reason.into(),
+    })
+}
+
+/// Rewrites `function` of `module`, whose text is `text`, so that the accesses in `checks` are
+/// checked. `analysis` is that of the function.
+///
+/// `memories` are the buffers that the kernel may access. For a buffer whose address is in a
+/// parameter it is the root; for other memory it is `None`. [`ExtraParameter`] refers to them by
+/// index.
+///
+/// The rewritten kernel does for its checked accesses what the [module](self) describes. An access
+/// that is not in `checks` stays as it is: the caller relies on a proof.
+///
+/// # Errors
+///
+/// The reason and the line, if an access cannot be checked.
+///
+/// ```
+/// use cuda_ptx::analysis::{Analysis, Root};
+/// use cuda_ptx::instrument::{Check, instrument};
+///
+/// let text = ".version 8.0\n.target sm_80\n.address_size 64\n\
+///     .visible .entry k(.param .u64 x, .param .u64 at) {\n\
+///     .reg .b32 %r<2>; .reg .b64 %d<4>;\n\
+///     ld.param.u64 %d1, [x]; ld.param.u64 %d2, [at];\n\
+///     add.s64 %d3, %d1, %d2;\n\
+///     ld.global.u32 %r1, [%d3];\n\
+///     ret; }";
+/// let module = cuda_ptx::parse(text)?;
+/// let analysis = Analysis::of(&module, &module.functions[0]);
+/// let x = Root::Buffer { parameter: 0, offset: 0 };
+/// let check = Check { access: 0, root: Some(x.clone()) };
+/// let new = instrument(text, &module, &module.functions[0], &analysis, &[check], &[Some(x)])?;
+/// assert_eq!(new.sites[0].line, 8);
+/// assert_eq!(new.parameters.len(), 3);
+/// assert!(cuda_ptx::parse(&new.text).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn instrument<'a>(
+    text: &'a str,
+    module: &'a Module<'a>,
+    function: &'a Function<'a>,
+    analysis: &Analysis,
+    checks: &[Check],
+    memories: &[Option<Root>],
+) -> Result<Instrumented, Refusal> {
+    let name = function.name;
+    let kernel = match analysis.kernel() {
+        Ok(kernel) => kernel,
+        Err(refused) => return refuse(name, refused.line, refused.reason.clone()),
+    };
+    let (Some(body), Some(span), Some(params)) =
+        (&function.body, function.body_span, function.params_span)
+    else {
+        return refuse(name, function.line, "a kernel without parameters or body");
+    };
+    if let Some(variable) = kernel.used_variables().first() {
+        let reason = format!("the checked copy would have its own variable {variable}");
+        return refuse(name, function.line, reason);
+    }
+    expect_distinct(kernel)?;
+    let mut by_statement: BTreeMap<usize, Vec<(usize, &Check)>> = BTreeMap::new();
+    for check in checks {
+        let Some(access) = kernel.accesses.get(check.access) else {
+            return refuse(
+                name,
+                function.line,
+                "a check of an access that does not exist",
+            );
+        };
+        expect_defined(kernel, check.access)?;
+        by_statement
+            .entry(access.statement as usize)
+            .or_default()
+            .push((access.operand as usize, check));
+    }
+    let volatile = slice::loads(kernel, body, checks)?;
+    let mut writer = Writer::new(text, module, kernel, memories);
+    let mut edits = Edits::new(text);
+    writer.open_body(function);
+    for (index, statement) in body.iter().enumerate() {
+        let checks = by_statement.get(&index).map_or(&[][..], Vec::as_slice);
+        let Statement::Instruction(instruction) = statement else {
+            writer.statement(statement);
+            continue;
+        };
+        let is_volatile = volatile.contains(&index);
+        if let Some(new) = writer.instruction(instruction, checks, is_volatile)? {
+            let old = text.get(instruction.span.start..instruction.span.end);
+            let lines = old.unwrap_or_default().matches('\n').count();
+            edits.replace(instruction.span, new + &"\n".repeat(lines));
+        }
+    }
+    edits.insert(span.start + 1, writer.declarations());
+    edits.insert(span.end.saturating_sub(1), writer.end());
+    let comma = if function.params.is_empty() { "" } else { ", " };
+    let declared = writer.parameters();
+    edits.insert(params.end.saturating_sub(1), format!("{comma}{declared}"));
+    for other in &module.functions {
+        if let Some(span) = other.body_span.filter(|other| *other != span) {
+            edits.replace(span, "{ ret; }");
+        }
+    }
+    let Some(text) = edits.apply() else {
+        return refuse(name, function.line, "functions that overlap in the text");
+    };
+    Ok(Instrumented {
+        text,
+        parameters: writer.extra,
+        sites: writer.sites,
+    })
+}
+
+/// Fails if two variables that the kernel uses have one name, because the check refers to them by
+/// name.
+fn expect_distinct(kernel: &Kernel) -> Result<(), Refusal> {
+    let mut names = HashSet::new();
+    for var in &kernel.vars {
+        if !names.insert(var.name.as_str()) {
+            let reason = format!("two variables are named {}", var.name);
+            return refuse(&kernel.name, kernel.line, reason);
+        }
+    }
+    Ok(())
+}
+
+/// Fails if the address of an access may come from a register that was not set: each use of it may
+/// see another value.
+fn expect_defined(kernel: &Kernel, access: usize) -> Result<(), Refusal> {
+    let order = kernel.graph.order.iter();
+    let blocks = order.map(|&block| &kernel.blocks[block as usize]);
+    for ins in blocks.flat_map(|block| &block.ins) {
+        if ins.op != Op::Access(access as u32) {
+            continue;
+        }
+        let is_undefined = match ins.sources[0] {
+            Source::Value(value) => kernel.is_undefined[value as usize],
+            _ => false,
+        };
+        if is_undefined {
+            let line = kernel.accesses[access].line;
+            let reason = "the address depends on a register that may not have been set";
+            return refuse(&kernel.name, line, reason);
+        }
+    }
+    Ok(())
+}

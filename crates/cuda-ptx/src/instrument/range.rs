@@ -1,0 +1,150 @@
+//! Compares addresses with the ranges that they may be in.
+
+use std::fmt::Write;
+
+use crate::analysis::{Refusal, Root};
+use crate::ast::Space;
+use crate::flow::{Access, AccessKind, Var};
+
+use super::site::Writer;
+use super::{ExtraParameter, refuse};
+
+/// A range that an access may use.
+#[derive(Clone, Copy, Debug)]
+enum Place<'k> {
+    /// The memory with this index.
+    Memory(usize),
+    /// A variable; its address is converted to a generic one if the flag is set.
+    Variable(&'k Var, bool),
+}
+
+impl<'k> Writer<'_, 'k> {
+    /// The places that an access may use.
+    fn places(&self, access: &Access, root: Option<&Root>) -> Vec<Place<'k>> {
+        let is_generic = access.space.is_none();
+        let mut places = Vec::new();
+        if matches!(access.space, None | Some(Space::Global)) {
+            let memories = self.memories.iter().enumerate();
+            let fits = memories.filter(|(_, memory)| root.is_none() || memory.as_ref() == root);
+            places.extend(fits.map(|(index, _)| Place::Memory(index)));
+        }
+        let variables = self.kernel.vars.iter().filter(|var| {
+            let is_root = match root {
+                Some(Root::Variable(name)) => *name == var.name,
+                Some(_) => false,
+                None => true,
+            };
+            let fits = match access.space {
+                Some(space) => var.space == space,
+                None => matches!(var.space, Space::Shared | Space::Local),
+            };
+            is_root && fits && var.is_used && !var.is_module
+        });
+        places.extend(variables.map(|var| Place::Variable(var, is_generic)));
+        places
+    }
+
+    /// Appends code that sets the predicate `ok` if the bytes of an access at the address in the
+    /// register `address` are in one of its places, at a multiple of its size.
+    ///
+    /// `read`, for an asynchronous copy, is the number of bytes that it reads.
+    pub(super) fn compare(
+        &mut self,
+        out: &mut String,
+        access: &Access,
+        root: Option<&Root>,
+        (address, is_wide): (&str, bool),
+        ok: &str,
+        read: Option<&str>,
+    ) -> Result<(), Refusal> {
+        let places = self.places(access, root);
+        if places.is_empty() && root.is_some() {
+            let reason = "the place of the access is not known to the check";
+            return refuse(&self.kernel.name, access.line, reason);
+        }
+        let bits = if is_wide { 64 } else { 32 };
+        let (base, limit, end) = match is_wide {
+            true => (self.d(0), self.d(1), self.d(2)),
+            false => (self.r(0), self.r(1), self.r(2)),
+        };
+        let size = if read.is_some() { 0 } else { access.size };
+        let is_write = access.kind != AccessKind::Read;
+        let _ = write!(out, "setp.ne.b{bits} {ok}, {address}, {address}; ");
+        for place in places {
+            let bound = match place {
+                Place::Memory(memory) => {
+                    let start = self.parameter(ExtraParameter::Base(memory));
+                    let count = self.parameter(ExtraParameter::Limit {
+                        memory,
+                        size,
+                        is_write,
+                    });
+                    let _ = write!(out, "ld.param.u64 {base}, [{start}]; ");
+                    let _ = write!(out, "ld.param.u64 {limit}, [{count}]; ");
+                    limit.clone()
+                }
+                Place::Variable(var, is_generic) => {
+                    if is_write && matches!(var.space, Space::Const | Space::Param) {
+                        continue;
+                    }
+                    if !self.is_visible(&var.name) {
+                        continue;
+                    }
+                    let _ = write!(out, "mov.u{bits} {base}, {}; ", var.name);
+                    if is_generic {
+                        let space = match var.space {
+                            Space::Shared => "shared",
+                            _ => "local",
+                        };
+                        let _ = write!(out, "cvta.{space}.u64 {base}, {base}; ");
+                    }
+                    match (var.is_dynamic, var.size) {
+                        (true, _) => {
+                            let count = self.parameter(ExtraParameter::DynamicShared { size });
+                            let from = self.d(1);
+                            let _ = write!(out, "ld.param.u64 {from}, [{count}]; ");
+                            if !is_wide {
+                                let _ = write!(out, "cvt.u32.u64 {limit}, {from}; ");
+                            }
+                            limit.clone()
+                        }
+                        (false, Some(bytes)) => {
+                            let count = ExtraParameter::limit(bytes, size);
+                            if count > 1 << 31 {
+                                let reason = format!("the variable {} is too large", var.name);
+                                return refuse(&self.kernel.name, access.line, reason);
+                            }
+                            count.to_string()
+                        }
+                        // Another module may define it.
+                        (false, None) => continue,
+                    }
+                }
+            };
+            let _ = write!(out, "sub.s{bits} {base}, {address}, {base}; ");
+            match read {
+                None => {
+                    let _ = write!(out, "setp.lt.or.u{bits} {ok}, {base}, {bound}, {ok}; ");
+                }
+                Some(read) => {
+                    // Both ends are compared: the sum may wrap only if the start is outside.
+                    let inside = self.p(4);
+                    let _ = write!(out, "setp.lt.u64 {inside}, {base}, {bound}; ");
+                    let _ = write!(out, "cvt.u64.u32 {end}, {read}; ");
+                    let _ = write!(out, "add.s64 {base}, {base}, {end}; ");
+                    let _ = write!(out, "setp.lt.and.u64 {inside}, {base}, {bound}, {inside}; ");
+                    let _ = write!(out, "or.pred {ok}, {ok}, {inside}; ");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends code that clears `ok` unless the address is a multiple of the size.
+    pub(super) fn align(out: &mut String, scratch: &str, bits: u32, mask: u32, at: &str, ok: &str) {
+        if mask > 0 {
+            let _ = write!(out, "and.b{bits} {scratch}, {at}, {mask}; ");
+            let _ = write!(out, "setp.eq.and.b{bits} {ok}, {scratch}, 0, {ok}; ");
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! Writes the code around a checked instruction.
+
+use std::fmt::Write;
+
+use crate::analysis::{Refusal, Root};
+use crate::ast::{Base, Function, Instruction, Literal, Module, Operand, Predicate, Statement};
+use crate::flow::{Kernel, Name, Names, bits_of};
+
+use super::{Check, ExtraParameter, RECORD_VERSION, Site, refuse, slice};
+
+/// Writes the code of one kernel.
+pub(super) struct Writer<'a, 'k> {
+    pub(super) kernel: &'k Kernel,
+    pub(super) memories: &'k [Option<Root>],
+    /// The beginning of all names that it declares. No name of the text begins with it.
+    prefix: String,
+    names: Names<'a>,
+    /// The names of the variables that were declared so far.
+    variables: Vec<&'a str>,
+    pub(super) extra: Vec<ExtraParameter>,
+    pub(super) sites: Vec<Site>,
+}
+
+/// An operand whose address is checked.
+pub(super) struct Checked {
+    /// The register with the address.
+    pub(super) address: String,
+    is_wide: bool,
+    /// The predicate that the address is in range.
+    pub(super) ok: String,
+    site: usize,
+}
+
+impl<'a, 'k> Writer<'a, 'k> {
+    pub(super) fn new(
+        text: &str,
+        module: &'a Module<'a>,
+        kernel: &'k Kernel,
+        memories: &'k [Option<Root>],
+    ) -> Self {
+        let mut number = 0;
+        let prefix = loop {
+            let prefix = format!("chk{number}_");
+            if !text.contains(&prefix) {
+                break prefix;
+            }
+            number += 1;
+        };
+        let mut names = Names::new();
+        let mut variables = Vec::new();
+        for variable in &module.variables {
+            names.declare_variable(variable.name, 0);
+            variables.push(variable.name);
+        }
+        Self {
+            kernel,
+            memories,
+            prefix,
+            names,
+            variables,
+            extra: Vec::new(),
+            sites: Vec::new(),
+        }
+    }
+
+    /// Declares the parameters, and opens the scope of the body.
+    pub(super) fn open_body(&mut self, function: &'a Function<'a>) {
+        for variable in &function.params {
+            self.declare(variable.name);
+        }
+        self.names.open();
+    }
+
+    /// Follows the names that a statement declares.
+    pub(super) fn statement(&mut self, statement: &'a Statement<'a>) {
+        match statement {
+            Statement::Open => self.names.open(),
+            Statement::Close => self.names.close(),
+            Statement::Register(register) => {
+                let bits = match register.vector {
+                    1 => bits_of(register.ty),
+                    _ => 0,
+                };
+                let names = &mut self.names;
+                names.declare_register(register.name, bits, register.count);
+            }
+            Statement::Variable(variable) => self.declare(variable.name),
+            _ => {}
+        }
+    }
+
+    fn declare(&mut self, name: &'a str) {
+        self.names.declare_variable(name, 0);
+        self.variables.push(name);
+    }
+
+    /// Whether the name refers to the variable at the current statement, and not to a register.
+    pub(super) fn is_visible(&mut self, name: &str) -> bool {
+        let found = self.variables.iter().copied().find(|other| *other == name);
+        found.is_some_and(|name| matches!(self.names.find(name), Some(Name::Var(_))))
+    }
+
+    /// A 64-bit register.
+    pub(super) fn d(&self, number: u32) -> String {
+        format!("%{}d{number}", self.prefix)
+    }
+
+    /// A 32-bit register.
+    pub(super) fn r(&self, number: u32) -> String {
+        format!("%{}r{number}", self.prefix)
+    }
+
+    /// A predicate.
+    pub(super) fn p(&self, number: u32) -> String {
+        format!("%{}p{number}", self.prefix)
+    }
+
+    fn label(&self, what: &str) -> String {
+        format!("${}{what}", self.prefix)
+    }
+
+    /// The number of the first violation of the thread, or 0.
+    fn first(&self) -> String {
+        self.r(15)
+    }
+
+    /// The address of the first violation of the thread.
+    fn first_address(&self) -> String {
+        self.d(15)
+    }
+
+    /// The name of an extra parameter, which is added if it is new.
+    pub(super) fn parameter(&mut self, parameter: ExtraParameter) -> String {
+        let found = self.extra.iter().position(|other| *other == parameter);
+        let index = found.unwrap_or_else(|| {
+            self.extra.push(parameter);
+            self.extra.len() - 1
+        });
+        format!("{}a{index}", self.prefix)
+    }
+
+    /// The declarations of the extra parameters.
+    pub(super) fn parameters(&self) -> String {
+        let names =
+            (0..self.extra.len()).map(|index| format!(".param .u64 {}a{index}", self.prefix));
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The code at the beginning of the body.
+    pub(super) fn declarations(&self) -> String {
+        let prefix = &self.prefix;
+        let (first, address) = (self.first(), self.first_address());
+        format!(
+            " .reg .pred %{prefix}p<16>; .reg .b32 %{prefix}r<16>; .reg .b64 %{prefix}d<16>; \
+             mov.u32 {first}, 0; mov.u64 {address}, 0; "
+        )
+    }
+
+    /// The code at the end of the body, which writes the record.
+    pub(super) fn end(&mut self) -> String {
+        let record = self.parameter(ExtraParameter::Record);
+        let (done, write) = (self.label("done"), self.label("end"));
+        let (first, address, to) = (self.first(), self.first_address(), self.d(0));
+        let (word, none) = (self.r(0), self.p(0));
+        let mut out = format!(
+            " {write}: setp.eq.u32 {none}, {first}, 0; @{none} bra {done}; \
+             ld.param.u64 {to}, [{record}]; red.global.add.u32 [{to}+4], 1; \
+             atom.global.cas.b32 {word}, [{to}], 0, {first}; \
+             setp.ne.u32 {none}, {word}, 0; @{none} bra {done}; \
+             mov.u32 {word}, {RECORD_VERSION}; st.global.u32 [{to}+8], {word}; \
+             st.global.u64 [{to}+16], {address}; "
+        );
+        for (index, name) in ["%ctaid", "%tid"].into_iter().enumerate() {
+            for (axis, member) in ["x", "y", "z"].into_iter().enumerate() {
+                let at = 24 + 12 * index + 4 * axis;
+                let _ = write!(out, "mov.u32 {word}, {name}.{member}; ");
+                let _ = write!(out, "st.global.u32 [{to}+{at}], {word}; ");
+            }
+        }
+        let _ = write!(out, "{done}: ret; ");
+        out
+    }
+
+    pub(super) fn refuse<T>(&self, line: u32, reason: impl Into<String>) -> Result<T, Refusal> {
+        refuse(&self.kernel.name, line, reason)
+    }
+
+    /// The width of a register, or 0.
+    pub(super) fn bits(&mut self, name: &'a str) -> u32 {
+        match self.names.find(name) {
+            Some(Name::Reg(reg)) => reg.bits,
+            _ => 0,
+        }
+    }
+
+    /// The new text of an instruction, or `None` if it stays as it is.
+    pub(super) fn instruction(
+        &mut self,
+        instruction: &'a Instruction<'a>,
+        checks: &[(usize, &Check)],
+        is_volatile: bool,
+    ) -> Result<Option<String>, Refusal> {
+        match instruction.opcode {
+            "ret" | "exit" => return Ok(Some(self.leave(instruction))),
+            "trap" | "brkpt" => return Ok(Some(self.trap(instruction))),
+            _ => {}
+        }
+        let mut new = match is_volatile {
+            true => slice::volatile(instruction),
+            false => instruction.clone(),
+        };
+        if checks.is_empty() {
+            return Ok(is_volatile.then(|| new.to_string()));
+        }
+        let line = instruction.line;
+        let is_copy = instruction.opcode == "cp" && !instruction.has("mbarrier");
+        let is_supported = matches!(
+            instruction.opcode,
+            "ld" | "ldu"
+                | "st"
+                | "atom"
+                | "red"
+                | "prefetch"
+                | "prefetchu"
+                | "applypriority"
+                | "discard"
+        );
+        if !is_supported && !is_copy {
+            let mnemonic = instruction.mnemonic();
+            return self.refuse(line, format!("{mnemonic} cannot be checked"));
+        }
+        let mut out = String::new();
+        let mut checked = Vec::new();
+        for (number, (operand, check)) in checks.iter().enumerate() {
+            let is_source = is_copy && *operand == 1;
+            let read = if is_source {
+                instruction.operands.get(3)
+            } else {
+                None
+            };
+            let one = self.check(&mut out, instruction, *operand, check, number, read)?;
+            if let Some(operand) = new.operands.get_mut(*operand) {
+                *operand = Operand::Name("");
+            }
+            checked.push((*operand, one));
+        }
+        // `run`: the instruction is executed. `bad`: the check of one address failed.
+        let (run, bad, scratch) = (self.p(5), self.p(6), self.p(7));
+        let guard = self.guard(&mut out, instruction);
+        let _ = write!(out, "setp.eq.u32 {run}, {0}, {0}; ", self.first());
+        if let Some(guard) = &guard {
+            let _ = write!(out, "mov.pred {run}, {guard}; ");
+        }
+        for (_, one) in &checked {
+            self.record(&mut out, one, guard.as_deref(), &bad, &scratch);
+            let _ = write!(out, "and.pred {run}, {run}, {}; ", one.ok);
+        }
+        self.write_checked(&mut out, &new, &checked, &run);
+        self.zero(&mut out, instruction, guard.as_deref(), &run, &bad)?;
+        if is_copy {
+            self.zero_copy(&mut out, instruction, &checked, guard.as_deref(), &bad)?;
+        }
+        Ok(Some(out))
+    }
+
+    /// The predicate of an instruction in a register of its own, if it has one.
+    fn guard(&self, out: &mut String, instruction: &Instruction<'_>) -> Option<String> {
+        let Predicate { name, negated } = instruction.predicate?;
+        let guard = self.p(8);
+        let op = if negated { "not" } else { "mov" };
+        let _ = write!(out, "{op}.pred {guard}, {name}; ");
+        Some(guard)
+    }
+
+    /// Computes an address, and whether it is in range.
+    fn check(
+        &mut self,
+        out: &mut String,
+        instruction: &'a Instruction<'a>,
+        operand: usize,
+        check: &Check,
+        number: usize,
+        read: Option<&'a Operand<'a>>,
+    ) -> Result<Checked, Refusal> {
+        let kernel = self.kernel;
+        let line = instruction.line;
+        let Some(access) = kernel.accesses.get(check.access) else {
+            return self.refuse(line, "a check of an access that does not exist");
+        };
+        let Some(Operand::Address(base, offset)) = instruction.operands.get(operand) else {
+            return self.refuse(line, "an operand that is not an address");
+        };
+        if !access.is_simple || access.size == 0 || !access.size.is_power_of_two() {
+            return self.refuse(line, "an access whose bytes are not known");
+        }
+        let is_wide = match base {
+            Base::Name(name) => self.bits(name) != 32,
+            Base::Absolute => true,
+        };
+        let (bits, address) = match is_wide {
+            true => (64, self.d(8 + number as u32)),
+            false => (32, self.r(8 + number as u32)),
+        };
+        match base {
+            Base::Name(name) => {
+                let _ = write!(out, "mov.b{bits} {address}, {name}; ");
+            }
+            Base::Absolute => {
+                let _ = write!(out, "mov.b64 {address}, 0; ");
+            }
+        }
+        if *offset != 0 {
+            let _ = write!(out, "add.s{bits} {address}, {address}, {offset}; ");
+        }
+        let ok = self.p(9 + number as u32);
+        let size = match read {
+            Some(Operand::Literal(Literal::Int(size))) => Some(size.to_string()),
+            Some(Operand::Name(name)) if self.bits(name) == 32 => Some((*name).to_owned()),
+            Some(_) => return self.refuse(line, "a copy with an unknown source size"),
+            None => None,
+        };
+        let read = size.as_ref().map(|size| {
+            let read = self.r(3);
+            let _ = write!(out, "mov.b32 {read}, {size}; ");
+            read
+        });
+        if read.is_some() && !is_wide {
+            return self.refuse(line, "a copy from a short address");
+        }
+        let at = (address.as_str(), is_wide);
+        self.compare(out, access, check.root.as_ref(), at, &ok, read.as_deref())?;
+        if let Some(read) = &read {
+            // Nothing is read if the source size is 0. More than the copied bytes is not defined.
+            let _ = write!(out, "setp.eq.or.u32 {ok}, {read}, 0, {ok}; ");
+            let _ = write!(out, "setp.le.and.u32 {ok}, {read}, {}, {ok}; ", access.size);
+        }
+        let scratch = if is_wide { self.d(0) } else { self.r(0) };
+        Self::align(out, &scratch, bits, access.size - 1, &address, &ok);
+        self.sites.push(Site {
+            line,
+            access: Some(check.access),
+            root: check.root.clone(),
+        });
+        Ok(Checked {
+            address,
+            is_wide,
+            ok,
+            site: self.sites.len(),
+        })
+    }
+
+    /// Keeps a violation, if it is the first of the thread.
+    fn record(
+        &self,
+        out: &mut String,
+        one: &Checked,
+        guard: Option<&str>,
+        bad: &str,
+        scratch: &str,
+    ) {
+        let (first, address) = (self.first(), self.first_address());
+        let _ = write!(out, "not.pred {bad}, {}; ", one.ok);
+        if let Some(guard) = guard {
+            let _ = write!(out, "and.pred {bad}, {bad}, {guard}; ");
+        }
+        let _ = write!(out, "setp.eq.and.u32 {scratch}, {first}, 0, {bad}; ");
+        let _ = write!(out, "@{scratch} mov.u32 {first}, {}; ", one.site);
+        let conversion = if one.is_wide {
+            "mov.u64"
+        } else {
+            "cvt.u64.u32"
+        };
+        let _ = write!(out, "@{scratch} {conversion} {address}, {}; ", one.address);
+    }
+
+    /// Writes the instruction with its checked addresses.
+    fn write_checked(
+        &self,
+        out: &mut String,
+        new: &Instruction<'_>,
+        checked: &[(usize, Checked)],
+        run: &str,
+    ) {
+        let _ = write!(out, "@{run} {}", new.mnemonic());
+        for (index, operand) in new.operands.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            let _ = match checked.iter().find(|(operand, _)| *operand == index) {
+                Some((_, one)) => write!(out, "{comma} [{}]", one.address),
+                None => write!(out, "{comma} {operand}"),
+            };
+        }
+        out.push_str("; ");
+    }
+
+    /// The end of a thread.
+    fn leave(&self, instruction: &Instruction<'_>) -> String {
+        let end = self.label("end");
+        match instruction.predicate {
+            Some(Predicate { name, negated }) => {
+                let not = if negated { "!" } else { "" };
+                format!("@{not}{name} bra {end};")
+            }
+            None => format!("bra {end};"),
+        }
+    }
+
+    /// A violation that ends the thread.
+    fn trap(&mut self, instruction: &Instruction<'_>) -> String {
+        self.sites.push(Site {
+            line: instruction.line,
+            access: None,
+            root: None,
+        });
+        let (first, scratch) = (self.first(), self.p(7));
+        let mut out = String::new();
+        let guard = self.guard(&mut out, instruction);
+        let _ = write!(out, "setp.eq.u32 {scratch}, {first}, 0; ");
+        if let Some(guard) = &guard {
+            let _ = write!(out, "and.pred {scratch}, {scratch}, {guard}; ");
+        }
+        let _ = write!(out, "@{scratch} mov.u32 {first}, {}; ", self.sites.len());
+        let _ = write!(out, "{}", self.leave(instruction));
+        out
+    }
+}

@@ -1,0 +1,150 @@
+//! The loads whose results checked addresses depend on.
+//!
+//! The slice is one of names, without regard to the flow of control: it has more loads than
+//! necessary, and never fewer.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::analysis::Refusal;
+use crate::ast::{Base, Instruction, Operand, Statement};
+use crate::flow::Kernel;
+
+use super::{Check, refuse};
+
+/// Instructions whose first operand is not a destination.
+const NO_TARGET: &[&str] = &["st", "red", "bra", "brx", "prefetch", "prefetchu", "cp"];
+
+/// Calls `f` with each name in an operand.
+fn names<'a>(operand: &Operand<'a>, f: &mut impl FnMut(&'a str)) {
+    match operand {
+        Operand::Name(name) | Operand::Member(name, _) | Operand::Offset(name, _) => f(name),
+        Operand::Not(name) | Operand::Address(Base::Name(name), _) => f(name),
+        Operand::Literal(_) | Operand::Sink | Operand::Address(Base::Absolute, _) => {}
+        Operand::Pair(pair) => {
+            names(&pair.0, f);
+            names(&pair.1, f);
+        }
+        Operand::Vector(list) | Operand::Bracket(list) | Operand::List(list) => {
+            for operand in list {
+                names(operand, f);
+            }
+        }
+    }
+}
+
+/// Returns the statements that are loads which the checked addresses or a branch depend on.
+pub(super) fn loads(
+    kernel: &Kernel,
+    body: &[Statement<'_>],
+    checks: &[Check],
+) -> Result<HashSet<usize>, Refusal> {
+    if checks.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let instruction = |index: usize| match body.get(index) {
+        Some(Statement::Instruction(instruction)) => Some(instruction),
+        _ => None,
+    };
+    let mut open: Vec<&str> = Vec::new();
+    for check in checks {
+        let access = kernel.accesses.get(check.access);
+        let operand = access.and_then(|access| {
+            let instruction = instruction(access.statement as usize)?;
+            instruction.operands.get(access.operand as usize)
+        });
+        if let Some(operand) = operand {
+            names(operand, &mut |name| open.push(name));
+        }
+    }
+    // The statements that set each name.
+    let mut setters: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (index, statement) in body.iter().enumerate() {
+        let Statement::Instruction(instruction) = statement else {
+            continue;
+        };
+        // A compiler may turn a branch into a selection, and repeat that.
+        if matches!(instruction.opcode, "bra" | "brx" | "ret" | "exit") {
+            open.extend(instruction.predicate.map(|predicate| predicate.name));
+        }
+        if instruction.opcode == "brx"
+            && let Some(index) = instruction.operands.first()
+        {
+            names(index, &mut |name| open.push(name));
+        }
+        if let (Some(target), false) = (
+            instruction.operands.first(),
+            NO_TARGET.contains(&instruction.opcode),
+        ) {
+            names(target, &mut |name| {
+                setters.entry(name).or_default().push(index);
+            });
+        }
+    }
+    let mut seen: HashSet<&str> = open.iter().copied().collect();
+    let mut found = HashSet::new();
+    while let Some(name) = open.pop() {
+        for &index in setters.get(name).map_or(&[][..], Vec::as_slice) {
+            let Some(instruction) = instruction(index) else {
+                continue;
+            };
+            if is_volatile_load(kernel, instruction)? {
+                found.insert(index);
+            }
+            let mut add = |name| {
+                if seen.insert(name) {
+                    open.push(name);
+                }
+            };
+            if let Some(predicate) = instruction.predicate {
+                add(predicate.name);
+            }
+            for operand in &instruction.operands {
+                names(operand, &mut add);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whether an instruction that sets a register of the slice has to become a volatile load.
+fn is_volatile_load(kernel: &Kernel, instruction: &Instruction<'_>) -> Result<bool, Refusal> {
+    let is_private = ["param", "param::entry", "const", "local"]
+        .iter()
+        .any(|space| instruction.has(space));
+    let is_strong = ["volatile", "relaxed", "acquire", "mmio"]
+        .iter()
+        .any(|order| instruction.has(order));
+    match instruction.opcode {
+        "ld" | "ldu" if is_private || is_strong => Ok(false),
+        "ld" | "ldu" if instruction.has("v8") || instruction.has("b128") => refuse(
+            &kernel.name,
+            instruction.line,
+            "a checked address depends on a load that cannot be volatile",
+        ),
+        "ld" | "ldu" => Ok(true),
+        "ldmatrix" | "wmma" => refuse(
+            &kernel.name,
+            instruction.line,
+            "a checked address depends on a matrix",
+        ),
+        _ => Ok(false),
+    }
+}
+
+/// The volatile form of a weak load.
+pub(super) fn volatile<'a>(instruction: &Instruction<'a>) -> Instruction<'a> {
+    let mut new = instruction.clone();
+    new.opcode = "ld";
+    let is_kept = |modifier: &&str| {
+        let space = matches!(*modifier, "global" | "shared" | "shared::cta");
+        space || matches!(*modifier, "v2" | "v4")
+    };
+    let ty = instruction.modifiers.last().copied();
+    let mut modifiers = vec!["volatile"];
+    modifiers.extend(instruction.modifiers.iter().copied().filter(is_kept));
+    modifiers.extend(ty);
+    new.modifiers = modifiers;
+    // The operand after the address is a cache policy.
+    new.operands.truncate(2);
+    new
+}

@@ -1,0 +1,175 @@
+//! Rewritten texts: what is checked, what becomes volatile, and what is refused.
+
+use crate::analysis::{Analysis, Refusal, Root};
+use crate::{Statement, parse};
+
+use super::{Check, ExtraParameter, Instrumented, RECORD_WORDS, Record, instrument};
+
+const X: Root = Root::Buffer {
+    parameter: 0,
+    offset: 0,
+};
+
+/// Rewrites a kernel with the parameters `x` and `at`, in which all accesses are checked.
+fn rewrite(body: &str, root: Option<Root>) -> Result<Instrumented, Refusal> {
+    let text = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n\
+         .visible .global .align 4 .u32 counter;\n\
+         .visible .entry other() {{ trap; }}\n\
+         .visible .entry k(.param .u64 x, .param .u64 at) {{\n\
+         .reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<8>; .reg .b64 %d<8>;\n\
+         .shared .align 4 .b8 tile[64]; .local .align 4 .b8 own[16];\n\
+         ld.param.u64 %d1, [x]; ld.param.u64 %d2, [at]; add.s64 %d3, %d1, %d2;\n{body}\n}}"
+    );
+    let module = parse(&text).unwrap();
+    let function = module.functions.iter().find(|it| it.name == "k").unwrap();
+    let analysis = Analysis::of(&module, function);
+    let count = analysis.kernel().map_or(0, |kernel| kernel.accesses.len());
+    let checks: Vec<Check> = (0..count)
+        .map(|access| Check {
+            access,
+            root: root.clone(),
+        })
+        .collect();
+    let new = instrument(&text, &module, function, &analysis, &checks, &[Some(X)])?;
+    let again = parse(&new.text).unwrap_or_else(|error| panic!("{error}\n{}", new.text));
+    let function = again.functions.iter().find(|it| it.name == "k").unwrap();
+    assert_eq!(function.params.len(), 2 + new.parameters.len());
+    // Everything keeps its line.
+    assert_eq!(new.text.lines().count(), text.lines().count());
+    Ok(new)
+}
+
+/// The instructions of the kernel with this opcode, as text.
+fn instructions(new: &Instrumented, opcode: &str) -> Vec<String> {
+    let module = parse(&new.text).unwrap();
+    let function = module.functions.iter().find(|it| it.name == "k").unwrap();
+    let body = function.body.as_ref().unwrap();
+    let found = body.iter().filter_map(|statement| match statement {
+        Statement::Instruction(one) if one.opcode == opcode => Some(one.to_string()),
+        _ => None,
+    });
+    found.collect()
+}
+
+#[test]
+fn a_checked_access_is_guarded_by_its_own_address() {
+    let new = rewrite("st.global.u32 [%d3+8], %r1; ret;", Some(X)).unwrap();
+    let limit = ExtraParameter::Limit {
+        memory: 0,
+        size: 4,
+        is_write: true,
+    };
+    let expected = [ExtraParameter::Base(0), limit, ExtraParameter::Record];
+    assert_eq!(new.parameters, expected);
+    let stores = instructions(&new, "st");
+    assert_eq!(stores[0], "@%chk0_p5 st.global.u32 [%chk0_d8], %r1;");
+    assert!(new.text.contains("add.s64 %chk0_d8, %chk0_d8, 8;"));
+    assert_eq!(new.sites.len(), 1);
+    assert_eq!(new.sites[0].line, 10);
+}
+
+#[test]
+fn a_predicate_stays_a_condition_of_the_access() {
+    let new = rewrite("@!%p1 ld.global.v2.u32 {%r1, %r2}, [%d3]; ret;", Some(X)).unwrap();
+    assert!(new.text.contains("not.pred %chk0_p8, %p1;"));
+    let zeros = instructions(&new, "mov");
+    for register in ["%r1", "%r2"] {
+        let zero = format!("@%chk0_p6 mov.b32 {register}, 0;");
+        assert!(zeros.contains(&zero), "{zeros:?}");
+    }
+}
+
+#[test]
+fn loads_that_feed_a_checked_address_are_volatile() {
+    let body = "ld.global.nc.L1::evict_last.u64 %d4, [%d1]; ld.global.u64 %d6, [%d1+8];\n\
+                add.s64 %d5, %d4, %d2; st.global.u64 [%d5], %d6; ret;";
+    let new = rewrite(body, Some(X)).unwrap();
+    let loads = instructions(&new, "ld");
+    let has = |text: &str| loads.iter().any(|load| load.contains(text));
+    assert!(has("ld.volatile.global.u64 %d4"), "{loads:?}");
+    // The stored value is no part of an address.
+    assert!(has("ld.global.u64 %d6"), "{loads:?}");
+}
+
+#[test]
+fn unknown_roots_are_compared_with_every_place() {
+    let body = "mov.u64 %d4, tile; cvta.shared.u64 %d4, %d4; mov.u64 %d5, own;\n\
+                cvta.local.u64 %d5, %d5; st.u8 [%d3], %r1; ret;";
+    let new = rewrite(body, None).unwrap();
+    assert!(
+        new.text.contains("cvta.shared.u64 %chk0_d0"),
+        "{}",
+        new.text
+    );
+    assert!(new.text.contains("cvta.local.u64 %chk0_d0"), "{}", new.text);
+    assert!(new.parameters.contains(&ExtraParameter::Base(0)));
+}
+
+#[test]
+fn traps_and_ends_lead_to_the_record() {
+    let new = rewrite("@%p1 exit; @%p2 trap; ret;", None).unwrap();
+    assert!(instructions(&new, "trap").is_empty());
+    assert_eq!(instructions(&new, "ret").len(), 1);
+    assert_eq!(new.sites.len(), 1);
+    assert_eq!(new.sites[0].access, None);
+    // Other kernels lose their code.
+    assert!(new.text.contains(".entry other() { ret; }"));
+}
+
+#[test]
+fn a_register_cannot_take_the_place_of_a_variable() {
+    let body = "{ .reg .b64 tile; mov.u64 tile, %d3; st.shared.u32 [tile], %r1; }\n\
+                mov.u64 %d4, tile; st.shared.u32 [%d4], %r1; ret;";
+    let new = rewrite(body, None).unwrap();
+    let stores = instructions(&new, "mov");
+    let bases = stores
+        .iter()
+        .filter(|text| text.ends_with("%chk0_d0, tile;"));
+    assert_eq!(bases.count(), 1, "{stores:?}");
+}
+
+#[test]
+fn what_cannot_be_checked_is_refused_with_its_line() {
+    let refused = |body: &str| rewrite(body, None).unwrap_err();
+    let cases = [
+        (
+            "mov.u32 %r2, tile; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%r2]; ret;",
+            "cannot be checked",
+        ),
+        ("ld.global.u32 %r1, [counter]; ret;", "counter"),
+        (
+            "@%p1 mov.u64 %d4, %d3; ld.global.u32 %r1, [%d4]; ret;",
+            "may not have been set",
+        ),
+        ("call other; ret;", "call of a function"),
+    ];
+    for (body, reason) in cases {
+        let refusal = refused(body);
+        assert!(refusal.to_string().contains(reason), "{refusal}");
+        assert!(refusal.line > 0);
+    }
+}
+
+#[test]
+fn a_record_is_read_by_its_version() {
+    let mut words = [0; RECORD_WORDS];
+    assert_eq!(Record::read(&words), None);
+    words[..12].copy_from_slice(&[3, 7, 1, 0, 0x10, 0x7f, 1, 2, 3, 4, 5, 6]);
+    let record = Record::read(&words).unwrap();
+    assert_eq!((record.site, record.threads), (2, 7));
+    assert_eq!(record.address, 0x7f_0000_0010);
+    assert_eq!((record.block, record.thread), ([1, 2, 3], [4, 5, 6]));
+    words[2] = 2;
+    assert_eq!(Record::read(&words), None);
+}
+
+#[test]
+fn limits_count_the_addresses_of_whole_accesses() {
+    let limit = ExtraParameter::limit;
+    assert_eq!(
+        [limit(16, 4), limit(4, 4), limit(3, 4), limit(0, 4)],
+        [13, 1, 0, 0]
+    );
+    assert_eq!([limit(0, 0), limit(u64::MAX, 1)], [1, u64::MAX - 1]);
+}

@@ -1,0 +1,90 @@
+//! Writes zeros where an access was not executed because of its address.
+
+use std::fmt::Write;
+
+use crate::analysis::Refusal;
+use crate::ast::{Instruction, Literal, Operand};
+
+use super::site::{Checked, Writer};
+
+impl<'a> Writer<'a, '_> {
+    /// Sets the results to 0 if the instruction was not executed because of its address.
+    pub(super) fn zero(
+        &mut self,
+        out: &mut String,
+        instruction: &'a Instruction<'a>,
+        guard: Option<&str>,
+        run: &str,
+        bad: &str,
+    ) -> Result<(), Refusal> {
+        if !matches!(instruction.opcode, "ld" | "ldu" | "atom") {
+            return Ok(());
+        }
+        let Some(target) = instruction.operands.first() else {
+            return Ok(());
+        };
+        let _ = write!(out, "not.pred {bad}, {run}; ");
+        if let Some(guard) = guard {
+            let _ = write!(out, "and.pred {bad}, {bad}, {guard}; ");
+        }
+        let targets = match target {
+            Operand::Vector(targets) => targets.as_slice(),
+            target => std::slice::from_ref(target),
+        };
+        for target in targets {
+            match target {
+                Operand::Sink => {}
+                Operand::Name(name) => {
+                    let bits = self.bits(name);
+                    if !matches!(bits, 16 | 32 | 64) {
+                        let reason = format!("a load to {name}, which has an unusual type");
+                        return self.refuse(instruction.line, reason);
+                    }
+                    let _ = write!(out, "@{bad} mov.b{bits} {name}, 0; ");
+                }
+                _ => return self.refuse(instruction.line, "a load to an unusual operand"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills the destination of an asynchronous copy with zeros if only its source is out of range.
+    pub(super) fn zero_copy(
+        &mut self,
+        out: &mut String,
+        instruction: &'a Instruction<'a>,
+        checked: &[(usize, Checked)],
+        guard: Option<&str>,
+        bad: &str,
+    ) -> Result<(), Refusal> {
+        let find = |operand| checked.iter().find(|(other, _)| *other == operand);
+        let Some((_, source)) = find(1) else {
+            return Ok(());
+        };
+        let _ = write!(out, "not.pred {bad}, {}; ", source.ok);
+        let to = match (find(0), instruction.operands.first()) {
+            (Some((_, to)), _) => {
+                let _ = write!(out, "and.pred {bad}, {bad}, {}; ", to.ok);
+                format!("[{}]", to.address)
+            }
+            (None, Some(operand)) => operand.to_string(),
+            (None, None) => return Ok(()),
+        };
+        if let Some(guard) = guard {
+            let _ = write!(out, "and.pred {bad}, {bad}, {guard}; ");
+        }
+        let zero = self.r(0);
+        let vector = match instruction.operands.get(2) {
+            Some(Operand::Literal(Literal::Int(4))) => format!(".u32 {to}, {zero}"),
+            Some(Operand::Literal(Literal::Int(8))) => {
+                format!(".v2.u32 {to}, {{{zero}, {zero}}}")
+            }
+            Some(Operand::Literal(Literal::Int(16))) => {
+                format!(".v4.u32 {to}, {{{zero}, {zero}, {zero}, {zero}}}")
+            }
+            _ => return self.refuse(instruction.line, "a copy of an unusual size"),
+        };
+        let _ = write!(out, "mov.u32 {zero}, 0; @{bad} st.shared{vector}; ");
+        Ok(())
+    }
+}
