@@ -45,6 +45,12 @@ const SWALLOWED: &[(&str, Which, &[Status], &str)] = &[
     ("cuEventSynchronize", Any, &[], WAIT),
     // Calls for which the library has a fallback.
     ("cuThreadExchangeStreamCaptureMode", Any, &[], MODE),
+    (
+        "cuStreamIsCapturing",
+        Any,
+        &[],
+        "a drop asks, and the call that frees the memory asks again",
+    ),
     ("cuEventQuery", Any, &[], UNKNOWN),
     ("cuStreamQuery", Any, &[], UNKNOWN),
     ("cuEventRecord", Any, &[], TAIL),
