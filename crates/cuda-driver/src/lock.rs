@@ -66,6 +66,8 @@ pub(crate) mod rank {
         CACHE_CLASS,
         /// Held while a graph replay, or a use of memory that graphs lease, is ordered and queued.
         REPLAY,
+        /// The uses of memory by other code that are in progress in a context.
+        FOREIGN_USES,
         /// The tracked uses of one memory block.
         TRACKER,
         /// The replays of one executable graph.

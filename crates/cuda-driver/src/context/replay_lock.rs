@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
+use super::foreign_uses::{Conflict, ForeignUse, ForeignUses};
 use crate::lock::{Mutex, MutexGuard, rank};
 
 /// A reentrant lock: one thread at a time holds it, and may lock it again.
@@ -19,6 +20,7 @@ pub(crate) struct ReplayLock {
     mutex: Mutex<(), { rank::REPLAY }>,
     /// The identity of the thread that holds the lock; 0 if there is none.
     holder: AtomicUsize,
+    foreign: ForeignUses,
 }
 
 /// A guard: this thread holds the lock until it is dropped. The guards of a thread are dropped in
@@ -63,6 +65,36 @@ impl ReplayLock {
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.holder.load(Ordering::Relaxed) == this_thread()
+    }
+
+    /// Returns the uses by other code that are in progress.
+    pub(crate) fn foreign(&self) -> &ForeignUses {
+        &self.foreign
+    }
+
+    /// Begins a use by other code. The caller holds the lock.
+    pub(crate) fn begin_foreign(&self, memory: usize, is_write: bool) -> ForeignUse {
+        let begun = ForeignUse {
+            memory,
+            is_write,
+            thread: this_thread(),
+        };
+        self.foreign.begin(begun);
+        begun
+    }
+
+    /// Ends a use by other code.
+    pub(crate) fn end_foreign(&self, ended: ForeignUse) {
+        self.foreign.end(ended);
+    }
+
+    /// Returns whether a use by other code conflicts with an access of this thread. The caller holds
+    /// the lock.
+    pub(crate) fn foreign_conflict(&self, memory: usize, is_write: bool) -> Option<Conflict> {
+        if !self.foreign.are_there() {
+            return None;
+        }
+        self.foreign.conflict(memory, is_write, this_thread())
     }
 
     /// Locks several of them. All threads do so in the same order, so they cannot deadlock.

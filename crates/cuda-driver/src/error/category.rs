@@ -317,7 +317,7 @@ impl Error {
             | Self::Instantiate(_)
             | Self::GraphUpdate(_)
             | Self::GraphOrder { .. }
-            | Self::GraphMemory
+            | Self::UsedByOtherCode
             | Self::GraphMemoryKept
             | Self::NotUploaded
             | Self::Capturing { .. } => Category::Graph,

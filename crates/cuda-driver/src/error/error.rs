@@ -180,9 +180,9 @@ pub enum Error {
         /// The operation.
         what: &'static str,
     },
-    /// The memory cannot be used by work of other code, because a graph uses it or it may have
-    /// aliases.
-    GraphMemory,
+    /// Other code uses the memory in a closure of [`Stream::using`](crate::Stream::using) that this
+    /// thread runs, in a way that conflicts.
+    UsedByOtherCode,
     /// A graph does not free memory that it allocates.
     GraphMemoryKept,
     /// The graph has nodes that kernels can update, and has not been uploaded since it was
@@ -341,9 +341,9 @@ impl fmt::Display for Error {
             Self::Capturing { what } => {
                 write!(f, "{what} is not possible while a capture is in progress")
             }
-            Self::GraphMemory => f.write_str(
-                "a graph uses the memory, or it may have aliases, so work of other code cannot be \
-                 ordered with its other uses: copy the data to a buffer of its own",
+            Self::UsedByOtherCode => f.write_str(
+                "the memory is in use by the closure of `Stream::using` that this thread runs: make \
+                 the call after the closure has returned",
             ),
             Self::GraphMemoryKept => {
                 f.write_str("a node allocates memory that no node of the graph frees")

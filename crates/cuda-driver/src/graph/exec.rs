@@ -219,6 +219,8 @@ impl GraphExec {
     /// - [`Error::OtherContext`] if the stream is of another context.
     /// - [`Error::HostGuardExists`] while the host holds a guard of a host buffer that conflicts
     ///   with an access of the graph.
+    /// - [`Error::UsedByOtherCode`] inside a closure of [`Stream::using`] whose memory conflicts with
+    ///   that of the graph. On another thread the launch waits for the closure.
     /// - [`Error::NotUploaded`] if the graph has [device-updatable
     ///   nodes](Graph::set_device_updatable) and was not [uploaded](Self::upload) since the last
     ///   change.

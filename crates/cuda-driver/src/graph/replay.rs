@@ -31,7 +31,8 @@ impl ReplayRecord {
     /// # Errors
     ///
     /// [`Error::HostGuardExists`] if a guard on the host conflicts with the access to a host
-    /// buffer, or an error of the driver.
+    /// buffer; [`Error::UsedByOtherCode`] inside a closure of [`Stream::using`] that conflicts; or
+    /// an error of the driver.
     pub(crate) fn replay(
         &self,
         stream: &Stream,
@@ -51,6 +52,9 @@ impl ReplayRecord {
         scope.ready()?;
         // Taken here instead of through the scope, which would allocate memory for it.
         let guard = stream.context().replay_lock().lock();
+        if stream.context().replay_lock().foreign().are_there() {
+            self.expect_no_foreign_use(stream.context())?;
+        }
         let mut state = self.lock();
         if state.host_guards > 0 {
             return Err(Blocked::Failed(Error::HostGuardExists {

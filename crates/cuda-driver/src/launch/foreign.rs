@@ -2,11 +2,11 @@
 
 use cuda_sys::CUstream;
 
+use super::KernelArgs;
 use super::launch::{acquire, commit};
-use super::{KernelArgs, Tracked};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::stream::Stream;
-use crate::tracking::Scope;
+use crate::tracking::{ForeignScope, Scope};
 
 /// Work of other code.
 impl Stream {
@@ -41,14 +41,19 @@ impl Stream {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// No lock is held while `queue` runs, so it may use this crate, and wait for other threads.
+    /// No lock is held while `queue` runs, so it may use this crate, and wait for other threads. If
+    /// a graph uses the memory, or if it may have [aliases](crate::DeviceBuffer::allow_aliases), a
+    /// launch of the graph or a use of an alias that conflicts waits on other threads until `queue`
+    /// has returned. Inside `queue` it is an error, [`Error::UsedByOtherCode`], and so is any other
+    /// call that would have to wait for a closure on another thread.
     ///
     /// # Errors
     ///
     /// `queue` is not called if there is an error. [`Error::OtherContext`] if a buffer does not
-    /// belong to the context of the stream. [`Error::GraphMemory`] if a graph uses the memory, or if
-    /// it may have [aliases](crate::DeviceBuffer::allow_aliases): a replay or an alias could use it
-    /// while `queue` runs.
+    /// belong to the context of the stream.
+    ///
+    /// [`Error::OtherContext`]: crate::Error::OtherContext
+    /// [`Error::UsedByOtherCode`]: crate::Error::UsedByOtherCode
     ///
     /// # Safety
     ///
@@ -57,25 +62,29 @@ impl Stream {
     /// - When `queue` returns or panics, all of this work is queued on the stream, or on streams that
     ///   the stream has been made to wait for. The raw stream is not used for these buffers
     ///   afterwards.
-    /// - While `queue` runs, this memory is used in no other way that conflicts: not through copies of
-    ///   an [`InPlace`](crate::memory::InPlace) argument or new aliases.
+    /// - While `queue` runs, it does not use this memory through copies of an
+    ///   [`InPlace`](crate::memory::InPlace) argument among `uses`, and no first
+    ///   [alias](crate::DeviceBuffer::alias_mut) of this memory is made on any thread.
     /// - `queue` neither begins nor ends a capture of the stream.
     pub unsafe fn using<A: KernelArgs, R>(
         &self,
         uses: A,
         queue: impl FnOnce(CUstream) -> R,
     ) -> Result<R> {
-        let scope = Scope::acquire(self, |scope| {
-            uses.each_tracked(&mut expect_unleased)?;
-            acquire(scope, &uses)?;
-            // A graph may have leased the memory meanwhile. Then the scope may have taken the replay
-            // lock, which must not be held while `queue` runs.
-            Ok(uses.each_tracked(&mut expect_unleased)?)
+        let mut scope = Scope::acquire(self, |scope| acquire(scope, &uses))?;
+        let mut foreign = ForeignScope::new(self.context());
+        uses.each_tracked(&mut |tracked| {
+            if let Some(memory) = tracked.memory {
+                foreign.begin(&memory.tracker, tracked.access);
+            }
+            Ok(())
         })?;
-        // A graph that leases the memory from now on does not conflict: `uses` borrows the memory.
+        // From now on `foreign` excludes the uses that the lock excluded.
+        scope.unlock_replays();
         let recording = RecordOnDrop {
-            scope,
             uses: Some(uses),
+            _foreign: foreign,
+            scope,
         };
         let result = queue(self.as_raw());
         drop(recording);
@@ -83,19 +92,13 @@ impl Stream {
     }
 }
 
-/// Fails if replays or aliases may use the memory without a borrow.
-fn expect_unleased(tracked: Tracked<'_>) -> Result<()> {
-    match tracked.memory {
-        Some(memory) if memory.tracker.is_leased() => Err(Error::GraphMemory),
-        _ => Ok(()),
-    }
-}
-
 /// Records the uses when it is dropped: after the work was queued, and if queueing it panicked.
 struct RecordOnDrop<'a, A: KernelArgs> {
-    scope: Scope<'a>,
     /// `None` only while it is dropped.
     uses: Option<A>,
+    /// Dropped after the uses were recorded, while the scope may hold the replay lock.
+    _foreign: ForeignScope<'a>,
+    scope: Scope<'a>,
 }
 
 impl<A: KernelArgs> Drop for RecordOnDrop<'_, A> {

@@ -278,19 +278,16 @@ pub(super) fn acquire<A: KernelArgs>(scope: &Scope<'_>, args: &A) -> Result<(), 
         }
         Ok(())
     })?;
-    let mut unfenced = None;
+    let mut blocked = None;
     args.each_tracked(&mut |tracked| match tracked.acquire(scope) {
         Ok(()) => Ok(()),
         Err(Blocked::Failed(error)) => Err(error),
-        Err(Blocked::UnfencedUse(context)) => {
-            unfenced = Some(context);
+        Err(wait) => {
+            blocked = Some(wait);
             Ok(())
         }
     })?;
-    match unfenced {
-        Some(context) => Err(Blocked::UnfencedUse(context)),
-        None => Ok(()),
-    }
+    blocked.map_or(Ok(()), Err)
 }
 
 /// Tells a software driver which memory the next launch of this thread accesses, and how.

@@ -32,6 +32,7 @@ mod access;
 mod blocked;
 mod commit;
 mod destroy;
+mod foreign;
 mod lease;
 mod release;
 mod replay_record;
@@ -41,6 +42,7 @@ mod uses;
 pub(crate) use access::{Access, conflict};
 pub(crate) use blocked::{Blocked, retry};
 pub(crate) use destroy::{DestroyWhenIdle, Report, report_of};
+pub(crate) use foreign::ForeignScope;
 pub(crate) use lease::{GraphUser, GraphUsers};
 pub(crate) use replay_record::ReplayRecord;
 pub(crate) use scope::Scope;
@@ -186,6 +188,7 @@ impl Tracker {
         scope
             .stream
             .expect_context(self.owner.context(), "a buffer")?;
+        self.expect_no_foreign_use(scope, access)?;
         Ok(self.acquire_shared(scope, access)?)
     }
 
@@ -202,6 +205,7 @@ impl Tracker {
     ) -> Result<(), Blocked<Error>> {
         let driver = scope.stream.driver();
         driver.expect_handles_of(self.owner.context().driver(), "a buffer")?;
+        self.expect_no_foreign_use(scope, access)?;
         Ok(self.acquire_shared(scope, access)?)
     }
 

@@ -107,6 +107,13 @@ impl ReplayState {
             .filter_map(|slot| self.slots.get(*slot)?.tracker.clone())
     }
 
+    /// Returns the tracker with this address, if the executable uses its memory.
+    pub(crate) fn find(&self, address: usize) -> Option<Arc<Tracker>> {
+        let trackers = self.slots.iter().filter_map(|slot| slot.tracker.as_ref());
+        let mut trackers = trackers.filter(|it| Arc::as_ptr(it).addr() == address);
+        trackers.next().cloned()
+    }
+
     /// Unmarks all dirty memory after a replay has waited for it.
     pub(crate) fn clean(&mut self) {
         for slot in self.dirty.drain(..) {

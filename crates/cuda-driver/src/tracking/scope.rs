@@ -107,6 +107,13 @@ impl<'a> Scope<'a> {
             .get_or_init(|| stream.context().replay_lock().lock());
     }
 
+    /// Releases the replay lock, if this scope has taken it.
+    pub(crate) fn unlock_replays(&mut self) {
+        if let Some(more) = self.more.get_mut() {
+            drop(more.replay_guard.take());
+        }
+    }
+
     /// Takes the replay lock if uses of the memory take it. A call that uses several pieces of
     /// memory does this for all of them before it acquires the first: another thread may queue a
     /// use of that one between its acquisition and the lock.

@@ -28,6 +28,7 @@ fn acquire(tracker: &Tracker, scope: &Scope<'_>, access: Access) {
         Ok(()) => {}
         Err(Blocked::Failed(error)) => panic!("{error}"),
         Err(Blocked::UnfencedUse(_)) => panic!("an unfenced use"),
+        Err(Blocked::ForeignUse { .. }) => panic!("a use by other code"),
     }
 }
 

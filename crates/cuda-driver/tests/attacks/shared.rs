@@ -301,3 +301,39 @@ fn arguments_in_place_are_ordered() {
         }
     });
 }
+
+/// Claim: work that other code queues on shared memory runs alone, although it is queued without a
+/// lock, while other threads write the memory through aliases.
+#[test]
+fn work_of_other_code_beside_aliases() {
+    Attack::new().run(|case| {
+        let home = case.stream();
+        let x = aliased(&home, 7);
+        thread::scope(|scope| {
+            for value in 0..case.threads as u32 {
+                let (x, stream) = (&x, case.stream());
+                scope.spawn(move || {
+                    for _ in 0..4 {
+                        alias(x).fill_on(value, &stream).unwrap();
+                    }
+                });
+            }
+            for _ in 0..4 {
+                let stream = case.stream();
+                let mut target = filled(&stream, 0);
+                let (from, to, bytes) = (x.as_raw(), target.as_raw(), 4 * MANY);
+                let queue = |_| {
+                    thread::sleep(Duration::from_micros(300));
+                    // SAFETY: both buffers have MANY words, which the stream may use meanwhile.
+                    unsafe { stream.copy_raw(to, from, bytes, ()) }
+                };
+                // SAFETY: the copy is queued on the stream, reads `x` and writes `target`.
+                unsafe { stream.using((&*x, &mut target), queue) }
+                    .unwrap()
+                    .unwrap();
+                let words = target.to_vec().unwrap();
+                case.expect_words(&words, words[0]);
+            }
+        });
+    });
+}

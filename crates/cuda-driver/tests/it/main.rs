@@ -27,6 +27,7 @@ mod fault;
 mod faults;
 mod foreign;
 mod foreign_capture;
+mod foreign_graphs;
 #[cfg(feature = "nvrtc")]
 mod from_source;
 mod future;

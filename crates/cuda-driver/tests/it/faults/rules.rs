@@ -45,6 +45,12 @@ const SWALLOWED: &[(&str, Which, &[Status], &str)] = &[
     ("cuEventSynchronize", Any, &[], WAIT),
     // Calls for which the library has a fallback.
     ("cuThreadExchangeStreamCaptureMode", Any, &[], MODE),
+    (
+        "cuStreamIsCapturing",
+        Any,
+        &[],
+        "a drop asks, and the call that frees the memory asks again",
+    ),
     ("cuEventQuery", Any, &[], UNKNOWN),
     ("cuStreamQuery", Any, &[], UNKNOWN),
     ("cuEventRecord", Any, &[], TAIL),
@@ -71,6 +77,9 @@ const SWALLOWED_IN: &[(&str, &str, &[Status], &str)] = &[
     ("host functions", "cuCtxGetCurrent", &[], TAIL),
     ("host functions", "cuCtxPushCurrent_v2", &[], TAIL),
     ("legacy stream", "cuCtxGetCurrent", &[], DROP),
+    ("borrowed stream", "cuStreamIsCapturing", &[], DROP),
+    ("log", "cuCtxPushCurrent_v2", &[], DROP),
+    ("log", "cuProfilerStop", &[], DROP),
     ("per-thread stream", "cuCtxGetCurrent", &[], TAIL),
     ("per-thread stream", "cuCtxPushCurrent_v2", &[], TAIL),
     ("large copies", "cuCtxGetCurrent", &[], FEWER),

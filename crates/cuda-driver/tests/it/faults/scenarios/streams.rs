@@ -126,10 +126,9 @@ fn borrowed(fixture: &Fixture) -> Result<()> {
     stream.allow_capture()?;
     y.fill(4)?;
     expect(&y, 4)?;
-    let kernel = fixture.kernel(COPY, "copy")?;
-    let owner = kernel.clone();
+    let owner = fixture.kernel(COPY, "copy")?;
     // SAFETY: `owner` keeps the module loaded, which has no variables.
-    let kernel = unsafe { Function::borrow_raw(&fixture.context, kernel.as_raw(), owner) }?;
+    let kernel = unsafe { Function::borrow_raw(&fixture.context, owner.as_raw(), ()) }?;
     copy(&stream, &kernel, &x, &mut y)?;
     expect(&y, 3)
 }
