@@ -86,6 +86,8 @@ mod task;
 #[cfg(feature = "nvrtc")]
 mod tensor_columns;
 mod tensor_map;
+#[cfg(unix)]
+mod topology;
 mod traits;
 mod transfer;
 mod ui;
