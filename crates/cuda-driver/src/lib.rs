@@ -52,6 +52,7 @@ mod staging_pool;
 mod stream_attribute;
 mod stream_state;
 pub mod tensor_map;
+mod topology;
 mod tracking;
 mod transfer;
 pub mod vector;

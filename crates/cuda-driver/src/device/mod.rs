@@ -11,6 +11,9 @@ mod properties;
 
 // Types of other modules that belong to this chapter of the API.
 pub use crate::context::DevicePool;
+pub use crate::topology::{
+    Connection, NvLink, NvLinkRemote, PciPath, Topology, TopologyDevice, TopologySources,
+};
 
 pub use cuda_sys::CUdevice_attribute as DeviceAttribute;
 pub use device::{ComputeCapability, Device};

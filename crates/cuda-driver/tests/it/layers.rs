@@ -23,6 +23,7 @@ const LAYERS: &[&str] = &[
     "stream_state",
     "staging_pool",
     "device",
+    "topology",
     "context",
     "stream",
     "event",

@@ -93,6 +93,8 @@ mod task;
 mod tensor_columns;
 mod tensor_map;
 mod tensor_map_raw;
+#[cfg(unix)]
+mod topology;
 mod traits;
 mod transfer;
 mod ui;

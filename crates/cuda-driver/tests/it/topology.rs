@@ -1,0 +1,357 @@
+//! The connections of devices, on machines that are described by a folder in the form of `/sys` and
+//! by an NVML library in C. The software device has the PCI addresses `0000:01:00.0` and so on.
+
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cuda_driver::device::{NvLinkRemote, PciPath, Topology, TopologySources};
+use cuda_sim::Builder;
+
+use crate::support::{gpu, skip, software};
+
+/// A device of a machine.
+#[derive(Clone)]
+struct Gpu {
+    /// The bridges from the host bridge on.
+    bridges: String,
+    numa_node: i32,
+    cpus: &'static str,
+    /// The other end of each link: the PCI address, and whether it is a switch. `None` if the link
+    /// is inactive.
+    links: Vec<Option<(String, bool)>>,
+}
+
+impl Gpu {
+    fn at(bridges: &str, numa_node: i32, cpus: &'static str) -> Self {
+        Self {
+            bridges: bridges.to_owned(),
+            numa_node,
+            cpus,
+            links: Vec::new(),
+        }
+    }
+
+    /// Adds `count` links to the other device with this index.
+    fn linked(mut self, other: usize, count: usize) -> Self {
+        let end = (address(other), false);
+        self.links.extend(vec![Some(end); count]);
+        self
+    }
+
+    /// Adds 18 links to four switches.
+    fn switched(mut self) -> Self {
+        let switch = |link| (format!("0000:F{}:00.0", link % 4), true);
+        self.links.extend((0..18).map(|link| Some(switch(link))));
+        self
+    }
+}
+
+/// A machine with a folder for its files.
+struct Machine {
+    folder: PathBuf,
+    gpus: Vec<Gpu>,
+}
+
+fn address(index: usize) -> String {
+    format!("0000:{:02X}:00.0", index + 1)
+}
+
+impl Machine {
+    fn new(name: &str, gpus: Vec<Gpu>) -> Self {
+        let process = std::process::id();
+        let folder = std::env::temp_dir().join(format!("cuda-topology-{process}-{name}"));
+        let _ = fs::remove_dir_all(&folder);
+        let list = folder.join("sys/bus/pci/devices");
+        fs::create_dir_all(&list).unwrap();
+        for (index, gpu) in gpus.iter().enumerate() {
+            let address = address(index).to_ascii_lowercase();
+            let device = folder.join("sys/devices").join(&gpu.bridges).join(&address);
+            fs::create_dir_all(&device).unwrap();
+            fs::write(device.join("numa_node"), format!("{}\n", gpu.numa_node)).unwrap();
+            fs::write(device.join("local_cpulist"), format!("{}\n", gpu.cpus)).unwrap();
+            symlink(&device, list.join(&address)).unwrap();
+        }
+        Self { folder, gpus }
+    }
+
+    /// Returns the topology as files describe it, without NVML.
+    fn by_files(&self) -> Topology {
+        self.discover(&self.folder.join("no-nvml.so"))
+    }
+
+    /// Returns the topology with NVML, or `None` if there is no C compiler. `common_ancestor` is
+    /// what NVML returns for each pair.
+    fn by_nvml(&self, common_ancestor: u32) -> Option<Topology> {
+        let library = self.nvml(common_ancestor)?;
+        let topology = self.discover(&library);
+        assert_eq!(topology.nvml_error(), None);
+        Some(topology)
+    }
+
+    fn discover(&self, nvml: &Path) -> Topology {
+        let fixture = software(Builder::new().devices(self.gpus.len()));
+        let sysfs = self.folder.join("sys");
+        let sources = TopologySources::default()
+            .with_sysfs(&sysfs)
+            .with_nvml(nvml);
+        Topology::discover_with(fixture.context.driver(), &sources).unwrap()
+    }
+
+    /// Builds the NVML library of this machine.
+    fn nvml(&self, common_ancestor: u32) -> Option<PathBuf> {
+        let mut tables = format!("#define COUNT {}\n", self.gpus.len());
+        tables += "static const char *addresses[COUNT] = {";
+        for index in 0..self.gpus.len() {
+            write!(tables, "\"{}\",", address(index)).unwrap();
+        }
+        tables += "};\nstatic const struct link links[COUNT][19] = {";
+        for gpu in &self.gpus {
+            tables += "{";
+            for link in &gpu.links {
+                match link {
+                    Some((address, is_switch)) => {
+                        // NVML writes 8 digits for the domain.
+                        write!(
+                            tables,
+                            "{{1, \"0000{address}\", {}}},",
+                            1 + u32::from(*is_switch)
+                        )
+                    }
+                    None => write!(tables, "{{1, 0, 0}},"),
+                }
+                .unwrap();
+            }
+            tables += "},";
+        }
+        writeln!(tables, "}};\n#define ANCESTOR {common_ancestor}").unwrap();
+        let source = include_str!("topology/nvml.c").replace("/* tables */", &tables);
+        let (c, library) = (self.folder.join("nvml.c"), self.folder.join("nvml.so"));
+        fs::write(&c, source).unwrap();
+        let built = Command::new("cc")
+            .args(["-shared", "-fPIC", "-Wall", "-Werror", "-o"])
+            .args([&library, &c])
+            .output();
+        let Ok(output) = built else {
+            skip("no C compiler");
+            return None;
+        };
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{messages}");
+        Some(library)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Two pairs of devices behind switches, on two processors.
+fn two_processors() -> Vec<Gpu> {
+    [("00", 0, "0-3"), ("80", 1, "4-7")]
+        .iter()
+        .flat_map(|(bus, node, cpus)| {
+            let port = move |port| format!("pci0000:{bus}/0000:{bus}:01.0/up/{port}");
+            [port("a"), port("b")].map(|bridges| Gpu::at(&bridges, *node, cpus))
+        })
+        .collect()
+}
+
+#[test]
+fn files_of_the_system_give_paths_and_processors() {
+    let topology = Machine::new("files", two_processors()).by_files();
+    assert!(topology.nvml_error().unwrap().contains("no-nvml.so"));
+    let table = "      GPU0  GPU1  GPU2  GPU3  CPU Affinity  NUMA Affinity
+GPU0  X     PIX   SYS   SYS   0-3           0
+GPU1  PIX   X     SYS   SYS   0-3           0
+GPU2  SYS   SYS   X     PIX   4-7           1
+GPU3  SYS   SYS   PIX   X     4-7           1
+";
+    assert_eq!(topology.to_string(), table);
+    assert!(format!("{topology:#}").starts_with(table));
+    assert!(format!("{topology:#}").contains("\nPIX   one PCI Express switch\n"));
+    assert_eq!(topology.best_peer(2), Some(3));
+    assert_eq!(topology.best_peer(9), None);
+    assert_eq!(topology.devices_near_cpu(5), [2, 3]);
+    assert_eq!(topology.devices_near_cpu(8), [0; 0]);
+    // Each pair is together, so that only two connections are between the processors.
+    assert_eq!(topology.ring(), [0, 1, 2, 3]);
+    assert_eq!(topology.tree(3).unwrap(), [(2, 3), (0, 3), (1, 0)]);
+    assert_eq!(topology.tree(4), None);
+    let connection = topology.connection(0, 1).unwrap();
+    assert_eq!(connection.path, PciPath::Switch);
+    assert!(connection.peer.unwrap().has_access);
+    assert_eq!(topology.connection(0, 0).unwrap().peer, None);
+    assert_eq!(topology.connection(0, 4), None);
+}
+
+#[test]
+fn without_files_the_paths_are_unknown() {
+    let fixture = software(Builder::new().devices(2));
+    let nowhere = Path::new("/nowhere");
+    let sources = TopologySources::default()
+        .with_sysfs(nowhere)
+        .with_nvml(nowhere);
+    let topology = Topology::discover_with(fixture.context.driver(), &sources).unwrap();
+    let table = "      GPU0  GPU1  CPU Affinity  NUMA Affinity
+GPU0  X     N/A   N/A           N/A
+GPU1  N/A   X     N/A           N/A
+";
+    assert_eq!(topology.to_string(), table);
+    // The driver allows the access.
+    assert_eq!(topology.best_peer(0), Some(1));
+    assert!(!topology.to_dot().contains("--"));
+}
+
+#[test]
+#[cfg(feature = "nvml")]
+fn nvml_gives_links_between_devices() {
+    let mut gpus = two_processors();
+    // 0 and 3 have the most links, and one link is down.
+    gpus[0] = gpus[0].clone().linked(3, 4).linked(1, 2);
+    gpus[0].links.push(None);
+    gpus[1] = gpus[1].clone().linked(0, 2);
+    gpus[3] = gpus[3].clone().linked(0, 4);
+    let machine = Machine::new("links", gpus);
+    // NVML_TOPOLOGY_NODE
+    let Some(topology) = machine.by_nvml(40) else {
+        return;
+    };
+    let table = "      GPU0  GPU1  GPU2  GPU3  CPU Affinity  NUMA Affinity
+GPU0  X     NV2   NODE  NV4   0-3           0
+GPU1  NV2   X     NODE  NODE  0-3           0
+GPU2  NODE  NODE  X     NODE  4-7           1
+GPU3  NV4   NODE  NODE  X     4-7           1
+";
+    assert_eq!(topology.to_string(), table);
+    assert_eq!(topology.best_peer(0), Some(3));
+    assert_eq!(topology.best_peer(1), Some(0));
+    assert_eq!(topology.tree(2).unwrap(), [(0, 2), (3, 0), (1, 0)]);
+    let links = &topology.devices()[0].links;
+    assert_eq!(links.len(), 7);
+    let first = &links[0];
+    assert_eq!(
+        (first.index, first.is_active, first.version),
+        (0, true, Some((4, 0)))
+    );
+    assert_eq!(first.bytes_per_second, Some(26_562_000_000));
+    assert_eq!(first.remote, Some(NvLinkRemote::Device(3)));
+    assert_eq!(links[4].remote, Some(NvLinkRemote::Device(1)));
+    let down = &links[6];
+    assert_eq!(
+        (down.is_active, down.version, &down.remote),
+        (false, None, &None)
+    );
+    let dot = topology.to_dot();
+    assert!(
+        dot.contains("gpu0 -- gpu3 [label=\"NV4\", penwidth=5];"),
+        "{dot}"
+    );
+    let svg = topology.to_svg();
+    assert!(
+        svg.starts_with("<svg") && svg.ends_with("</svg>\n"),
+        "{svg}"
+    );
+    assert_eq!(svg.matches("<line ").count(), 6, "{svg}");
+    assert_eq!(svg.matches(">NV4</text>").count(), 1, "{svg}");
+}
+
+#[test]
+#[cfg(feature = "nvml")]
+fn switches_connect_all_devices() {
+    let bridges = |index| format!("pci0000:{index}0/0000:{index}0:01.0");
+    let gpu = |index| Gpu::at(&bridges(index), i32::from(index > 3), "0-7").switched();
+    let machine = Machine::new("switches", (0..8).map(gpu).collect());
+    let Some(topology) = machine.by_nvml(50) else {
+        return;
+    };
+    for from in 0..8 {
+        for to in (0..8).filter(|to| *to != from) {
+            assert_eq!(topology.connection(from, to).unwrap().nvlinks, 18);
+        }
+    }
+    let remote = topology.devices()[7].links[2].remote.clone();
+    assert_eq!(
+        remote,
+        Some(NvLinkRemote::Switch("00000000:F2:00.0".to_owned()))
+    );
+    assert_eq!(topology.ring(), [0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+/// On random machines, no other order of the devices makes a ring with a faster slowest connection,
+/// and no other device is a better peer.
+#[test]
+fn rings_and_peers_of_random_machines_are_the_best() {
+    let mut random = fastrand::Rng::with_seed(7);
+    for round in 0..12 {
+        let count = random.usize(2..=6);
+        let gpus = (0..count).map(|_| {
+            let (bus, up, port) = (random.u8(..2), random.u8(..2), random.u8(..3));
+            let bridges = format!("pci0000:{bus}0/0000:{bus}0:01.0/up{up}/{port}");
+            Gpu::at(&bridges, i32::from(bus), "0")
+        });
+        let gpus = gpus.collect();
+        let topology = Machine::new(&format!("random-{round}"), gpus).by_files();
+        let path = |from: u32, to: u32| topology.connection(from, to).unwrap().path;
+        for from in 0..count as u32 {
+            let best = topology.best_peer(from).unwrap();
+            let others = (0..count as u32).filter(|to| *to != from);
+            let shortest = others.map(|to| path(from, to)).min().unwrap();
+            assert_eq!(path(from, best), shortest, "{topology}");
+            let tree = topology.tree(from).unwrap();
+            assert_eq!(tree.len(), count - 1);
+            for (at, (child, parent)) in tree.iter().enumerate() {
+                let earlier = &tree[..at];
+                let is_inside = |it| it == from || earlier.iter().any(|(child, _)| *child == it);
+                assert!(is_inside(*parent) && !is_inside(*child), "{tree:?}");
+            }
+        }
+        let longest = |order: &[u32]| {
+            let next = order.iter().cycle().skip(1);
+            let steps = order.iter().zip(next);
+            steps.map(|(from, to)| path(*from, *to)).max()
+        };
+        let ring = topology.ring();
+        let mut order: Vec<u32> = (0..count as u32).collect();
+        for _ in 0..500 {
+            assert!(
+                longest(&ring) <= longest(&order),
+                "{ring:?}, {order:?}\n{topology}"
+            );
+            random.shuffle(&mut order);
+        }
+        let mut sorted = ring;
+        sorted.sort_unstable();
+        order.sort_unstable();
+        assert_eq!(sorted, order);
+    }
+}
+
+/// Compares with the table that `nvidia-smi topo -m` prints.
+#[test]
+fn the_table_is_that_of_nvidia_smi() {
+    let Some(fixture) = gpu() else { return };
+    let Ok(output) = Command::new("nvidia-smi").args(["topo", "-m"]).output() else {
+        return skip("no nvidia-smi");
+    };
+    let topology = Topology::discover(fixture.context.driver()).unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    for from in topology.devices() {
+        let name = format!("GPU{}", from.ordinal);
+        let mut rows = printed.lines().map(str::split_whitespace);
+        let row = rows.find_map(|mut row| (row.next() == Some(&name)).then_some(row));
+        let row: Vec<_> = row.unwrap_or_else(|| panic!("{printed}")).collect();
+        for to in topology.devices() {
+            let own = topology.connection(from.ordinal, to.ordinal).unwrap();
+            assert_eq!(
+                row[to.ordinal as usize],
+                own.to_string(),
+                "{printed}\n{topology}"
+            );
+        }
+    }
+}
