@@ -57,7 +57,7 @@ fn main() -> Result<()> {
     let stream = Stream::new(&contexts[0], StreamFlags::NON_BLOCKING, 0)?;
     let mut collected = DeviceBuffer::<u64>::zeroed(&stream, sums.len())?;
     for (mut target, sum) in collected.chunks_mut(1)?.zip(&sums) {
-        target.copy_from_peer(&sum.as_slice())?;
+        target.copy_from_peer(sum)?;
     }
     let got: u64 = collected.to_vec()?.iter().sum();
     let want: u64 = words.iter().map(|word| u64::from(*word)).sum();

@@ -40,3 +40,6 @@ macro_rules! launch {
         $crate::launch!($stream, ($($kernel).+)[$($config),*]($($arg),*))
     };
 }
+
+// The path of the macro alone, for the prelude: `crate::launch` is also a module.
+pub use launch;

@@ -20,7 +20,9 @@ use crate::{CompileError, Compiled, Error, Log, Nvrtc, Options, nesting, worker}
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let Ok(nvrtc) = cuda_nvrtc::Nvrtc::load() else { println!("skipped: no NVRTC"); return Ok(()) };
+/// # // Reports the skipped example, or fails if NVRTC is required.
+/// # let nvrtc = test_needs::found("NVRTC", cuda_nvrtc::Nvrtc::load());
+/// # let Some(nvrtc) = nvrtc else { return Ok(()) };
 /// use cuda_nvrtc::{Options, Program};
 ///
 /// let program = Program::new(&nvrtc, r#"

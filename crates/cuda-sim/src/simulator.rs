@@ -65,7 +65,8 @@ impl Simulator {
         // is compiled; the functions are static.
         let library = quietly(|| unsafe {
             DriverLibrary::from_proc_address(root, name, Arc::clone(&self.slot))
-        })?;
+        })?
+        .with_machine_code(false);
         Ok(match self.instance().config.checks.read_only {
             true => library.with_launch_uses(state_uses),
             false => library,

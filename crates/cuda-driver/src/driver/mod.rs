@@ -73,6 +73,9 @@ struct Inner {
     /// Set once work was queued that waits for the host: a wait for a value, or a host function.
     /// Never reset.
     may_wait_for_host: AtomicBool,
+    /// Whether machine code is tried. Reset when the driver rejects machine code that was made for its device.
+    #[cfg(feature = "nvrtc")]
+    loads_machine_code: AtomicBool,
     /// The deferred jobs of objects that belong to no context.
     jobs: Arc<Jobs>,
     /// The launches to report if a device is lost.
@@ -123,6 +126,8 @@ impl Driver {
             });
         }
         let inner = Inner {
+            #[cfg(feature = "nvrtc")]
+            loads_machine_code: AtomicBool::new(library.loads_machine_code()),
             library,
             primary_captures: Mutex::default(),
             may_wait_for_host: AtomicBool::new(false),
@@ -259,6 +264,22 @@ impl Driver {
         self.inner
             .may_wait_for_host
             .store(true, atomic::Ordering::Release);
+    }
+
+    /// Whether to compile to machine code for this driver, instead of PTX.
+    #[cfg(feature = "nvrtc")]
+    pub(crate) fn loads_machine_code(&self) -> bool {
+        self.inner
+            .loads_machine_code
+            .load(atomic::Ordering::Relaxed)
+    }
+
+    /// Records that the driver rejected machine code for its own device.
+    #[cfg(feature = "nvrtc")]
+    pub(crate) fn note_no_machine_code(&self) {
+        self.inner
+            .loads_machine_code
+            .store(false, atomic::Ordering::Relaxed);
     }
 
     #[inline]

@@ -8,6 +8,7 @@ mod error;
 
 mod call;
 mod category;
+mod convert;
 mod described;
 mod graph;
 mod history;

@@ -207,7 +207,7 @@ impl Queue for Stream {
         to: impl Into<DeviceSliceMut<'a, T>>,
         from: impl Into<DeviceSlice<'b, T>>,
     ) -> Result<()> {
-        to.into().copy_from_on(&from.into(), self)
+        to.into().copy_from_on(from, self)
     }
 
     fn fill<'a, T: DeviceRepr>(

@@ -108,7 +108,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         // SAFETY: the elements must be written before they are read ← they are filled below, on the
         // same stream.
         let mut clone = unsafe { Self::uninit(self.stream(), self.len) }?;
-        clone.as_mut_slice().copy_from(&self.as_slice())?;
+        clone.copy_from(self)?;
         Ok(clone)
     }
 
@@ -207,6 +207,31 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// the owning stream. See [`DeviceSliceMut::fill`].
     pub fn fill(&mut self, value: T) -> Result<()> {
         self.as_mut_slice().fill(value)
+    }
+
+    /// `cuMemcpyDtoDAsync()`—Queues a copy from another buffer or a view, on the owning stream of
+    /// this buffer. See [`DeviceSliceMut::copy_from`].
+    ///
+    /// ```
+    /// use cuda_driver::DeviceBuffer;
+    ///
+    /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = context.default_stream()?;
+    /// let x = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3])?;
+    /// let mut y = DeviceBuffer::<u32>::zeroed(&stream, 3)?;
+    /// y.copy_from(&x)?;
+    /// y.slice_mut(..2)?.copy_from(x.slice(1..)?)?;
+    /// assert_eq!(y.to_vec()?, [2, 3, 3]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`DeviceSliceMut::copy_from`] does.
+    #[doc(alias = "cuMemcpyDtoD")]
+    pub fn copy_from<'s>(&mut self, source: impl Into<DeviceSlice<'s, T>>) -> Result<()> {
+        self.as_mut_slice().copy_from(source)
     }
 
     /// `cuMemcpyHtoDAsync()`—Copies `source` into the buffer. Returns when `source` may be reused.

@@ -26,7 +26,7 @@ use crate::stream::Stream;
 /// let source = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3])?;
 /// let mut target = DeviceBuffer::<u32>::zeroed(&stream, 6)?;
 /// let (mut lower, mut upper) = target.as_mut_slice().split_at_mut(3)?;
-/// lower.copy_from_on(&source.as_slice(), &copies)?;
+/// lower.copy_from_on(&source, &copies)?;
 /// upper.fill_on(7, &copies)?;
 /// // `to_vec` runs on the owning stream, and waits for the copy and the fill.
 /// assert_eq!(target.to_vec()?, [1, 2, 3, 7, 7, 7]);
@@ -43,7 +43,12 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// belongs to another context.
     #[doc(alias = "cuMemcpyDtoDAsync")]
     #[doc(alias = "cudaMemcpyAsync")]
-    pub fn copy_from_on(&mut self, source: &DeviceSlice<'_, T>, stream: &Stream) -> Result<()> {
+    pub fn copy_from_on<'s>(
+        &mut self,
+        source: impl Into<DeviceSlice<'s, T>>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let source = source.into();
         expect_len(source.len(), self.len())?;
         if self.is_empty() || size_of::<T>() == 0 {
             return Ok(());
@@ -137,6 +142,20 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// Fails as [`DeviceSliceMut::fill_on`] does.
     pub fn fill_on(&mut self, value: T, stream: &Stream) -> Result<()> {
         self.as_mut_slice().fill_on(value, stream)
+    }
+
+    /// `cuMemcpyDtoDAsync(stream)`—Queues a copy from another buffer or a view on `stream`. See
+    /// [`DeviceSliceMut::copy_from_on`].
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`DeviceSliceMut::copy_from_on`] does.
+    pub fn copy_from_on<'s>(
+        &mut self,
+        source: impl Into<DeviceSlice<'s, T>>,
+        stream: &Stream,
+    ) -> Result<()> {
+        self.as_mut_slice().copy_from_on(source, stream)
     }
 
     /// `cuMemcpyHtoDAsync(stream)`—Copies `source` into the buffer on `stream`. Returns when

@@ -6,7 +6,7 @@
 use cuda_sys::CUdeviceptr;
 
 use super::on_stream::expect_context;
-use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, expect_len};
+use super::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, expect_len};
 use crate::context::{Context, ReplayLock};
 use crate::driver::call;
 use crate::error::{Error, Result};
@@ -36,7 +36,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// another driver.
     #[doc(alias = "cuMemcpyPeerAsync")]
     #[doc(alias = "cudaMemcpyPeerAsync")]
-    pub fn copy_from_peer(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
+    pub fn copy_from_peer<'s>(&mut self, source: impl Into<DeviceSlice<'s, T>>) -> Result<()> {
         self.copy_from_peer_on(source, self.memory.owning_stream())
     }
 
@@ -51,11 +51,12 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// than this view's buffer.
     #[doc(alias = "cuMemcpyPeerAsync")]
     #[doc(alias = "cudaMemcpyPeerAsync")]
-    pub fn copy_from_peer_on(
+    pub fn copy_from_peer_on<'s>(
         &mut self,
-        source: &DeviceSlice<'_, T>,
+        source: impl Into<DeviceSlice<'s, T>>,
         stream: &Stream,
     ) -> Result<()> {
+        let source = source.into();
         expect_context(stream, self.memory)?;
         let peer = source.memory.owning_stream().context();
         if peer == stream.context() {
@@ -69,7 +70,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
             return Ok(());
         }
         if peer.is_borrowed() {
-            return self.copy_through_host(source, stream);
+            return self.copy_through_host(&source, stream);
         }
         let (to, from): (CUdeviceptr, CUdeviceptr) = (self.as_raw(), source.as_raw());
         let bytes = self.len() * size_of::<T>();
@@ -122,6 +123,21 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
                 .upload(stream, &elements)?;
         }
         Ok(())
+    }
+}
+
+/// Copies between contexts.
+impl<T: DeviceRepr> DeviceBuffer<T> {
+    /// `cuMemcpyPeerAsync()`—Queues a copy from memory of any context of the same driver, on the
+    /// owning stream of this buffer. See [`DeviceSliceMut::copy_from_peer`].
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`DeviceSliceMut::copy_from_peer`] does.
+    #[doc(alias = "cuMemcpyPeer")]
+    #[doc(alias = "cudaMemcpyPeer")]
+    pub fn copy_from_peer<'s>(&mut self, source: impl Into<DeviceSlice<'s, T>>) -> Result<()> {
+        self.as_mut_slice().copy_from_peer(source)
     }
 }
 

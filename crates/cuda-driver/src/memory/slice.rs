@@ -211,7 +211,26 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
         DeviceSliceMut { ..*self }
     }
 
-    /// Returns a view of the elements in `range`.
+    /// Returns a read-only view of the elements in `range`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) with the range and the length.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<DeviceSlice<'_, T>> {
+        self.as_slice().slice(range)
+    }
+
+    /// Returns a writable view of the elements in `range`, for as long as this view is borrowed.
+    /// [`into_slice`](Self::into_slice) returns one that lives as long as this view.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) with the range and the length.
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<DeviceSliceMut<'_, T>> {
+        self.reborrow().into_slice(range)
+    }
+
+    /// Returns a view of the elements in `range`, in place of this one.
     ///
     /// # Errors
     ///
@@ -271,7 +290,7 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
     /// another context.
     #[doc(alias = "cuMemcpyDtoDAsync")]
     #[doc(alias = "cudaMemcpyAsync")]
-    pub fn copy_from(&mut self, source: &DeviceSlice<'_, T>) -> Result<()> {
+    pub fn copy_from<'s>(&mut self, source: impl Into<DeviceSlice<'s, T>>) -> Result<()> {
         self.copy_from_on(source, self.memory.owning_stream())
     }
 }
@@ -289,9 +308,27 @@ impl<'a, T: DeviceRepr> From<&'a DeviceBuffer<T>> for DeviceSlice<'a, T> {
     }
 }
 
+impl<'a, T: DeviceRepr> From<&DeviceSlice<'a, T>> for DeviceSlice<'a, T> {
+    fn from(view: &DeviceSlice<'a, T>) -> Self {
+        *view
+    }
+}
+
+impl<'a, T: DeviceRepr> From<&'a DeviceSliceMut<'_, T>> for DeviceSlice<'a, T> {
+    fn from(view: &'a DeviceSliceMut<'_, T>) -> Self {
+        view.as_slice()
+    }
+}
+
 impl<'a, T: DeviceRepr> From<&'a mut DeviceBuffer<T>> for DeviceSliceMut<'a, T> {
     fn from(buffer: &'a mut DeviceBuffer<T>) -> Self {
         buffer.as_mut_slice()
+    }
+}
+
+impl<'a, T: DeviceRepr> From<&'a mut DeviceSliceMut<'_, T>> for DeviceSliceMut<'a, T> {
+    fn from(view: &'a mut DeviceSliceMut<'_, T>) -> Self {
+        view.reborrow()
     }
 }
 

@@ -12,8 +12,8 @@ impl Module {
     /// Compiles `program` for the device of `context` and loads it.
     ///
     /// The program is compiled to a cubin, which loads without further compilation and
-    /// independently of the versions of NVRTC and the driver. If the driver does not accept the
-    /// cubin, the program is compiled to PTX. If NVRTC is older than the device, the program is
+    /// independently of the versions of NVRTC and the driver. For a driver that does not accept
+    /// cubins, such as the software device, the program is compiled to PTX. If NVRTC is older than the device, the program is
     /// compiled to PTX for the newest architecture that NVRTC supports. An architecture in
     /// `options` is replaced by that of the device.
     ///
@@ -77,12 +77,18 @@ impl<'a> Job<'a> {
     }
 
     pub(super) fn load(&self) -> Result<Module, CompileError> {
-        match self.cubin() {
-            Ok(cubin) => self.load_cubin(&cubin),
+        let device = self.context.device();
+        let loaded = if self.context.driver().loads_machine_code() {
+            self.cubin().and_then(|cubin| self.load_cubin(&cubin))
+        } else {
+            self.load_ptx(device.virtual_arch()?)
+        };
+        match loaded {
             Err(error) => match self.older_arch(&error)? {
                 Some(arch) => self.load_ptx(arch),
                 None => Err(error),
             },
+            module => module,
         }
     }
 
@@ -96,6 +102,7 @@ impl<'a> Job<'a> {
     pub(super) fn load_cubin(&self, cubin: &Compiled<Cubin>) -> Result<Module, CompileError> {
         match Module::load(self.context, &cubin.image) {
             Err(error) if error.status() == Some(Status::CUDA_ERROR_NO_BINARY_FOR_GPU) => {
+                self.context.driver().note_no_machine_code();
                 self.load_ptx(self.context.device().virtual_arch()?)
             }
             module => Ok(module?.with_names(&cubin.lowered_names)),

@@ -28,7 +28,7 @@ use crate::stream_state::StreamState;
 /// let source = DeviceBuffer::filled(&one, 1000, 7_u32)?;
 /// let mut target = DeviceBuffer::<u32>::zeroed(&other, 1000)?;
 /// // The copy is queued on `other`, the stream of `target`. It waits for the fill on `one`.
-/// target.as_mut_slice().copy_from(&source.as_slice())?;
+/// target.copy_from(&source)?;
 /// other.synchronize()?;
 /// assert!(other.is_done()?);
 /// assert_eq!(target.to_vec()?, [7; 1000]);

@@ -19,7 +19,7 @@ use crate::stream::Stream;
 /// let source = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3])?;
 /// let mut target = DeviceBuffer::<u32>::zeroed(&stream, 3)?;
 /// let copies = stream.fork()?;
-/// let transfer = target.as_mut_slice().copy_from_async(&source.as_slice(), &copies)?;
+/// let transfer = target.copy_from_async(&source, &copies)?;
 /// // Other work of the host, while the copy runs.
 /// transfer.wait()?;
 /// assert_eq!(target.to_vec()?, [1, 2, 3]);
@@ -34,9 +34,9 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// Fails as [`copy_from_on`](Self::copy_from_on) does.
     #[doc(alias = "cuMemcpyDtoDAsync")]
     #[doc(alias = "cudaMemcpyAsync")]
-    pub fn copy_from_async(
+    pub fn copy_from_async<'s>(
         &mut self,
-        source: &DeviceSlice<'_, T>,
+        source: impl Into<DeviceSlice<'s, T>>,
         stream: &Stream,
     ) -> Result<Transfer<()>> {
         self.copy_from_on(source, stream)?;
@@ -51,9 +51,9 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     /// Fails as [`copy_from_peer_on`](Self::copy_from_peer_on) does.
     #[doc(alias = "cuMemcpyPeerAsync")]
     #[doc(alias = "cudaMemcpyPeerAsync")]
-    pub fn copy_from_peer_async(
+    pub fn copy_from_peer_async<'s>(
         &mut self,
-        source: &DeviceSlice<'_, T>,
+        source: impl Into<DeviceSlice<'s, T>>,
         stream: &Stream,
     ) -> Result<Transfer<()>> {
         self.copy_from_peer_on(source, stream)?;
@@ -95,6 +95,20 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
 
 /// Copies and fills whose end the program can wait for.
 impl<T: DeviceRepr> DeviceBuffer<T> {
+    /// `cuMemcpyDtoDAsync(stream)`—Queues a copy from another buffer or a view on `stream`, and
+    /// returns a token to wait for. See [`DeviceSliceMut::copy_from_async`].
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`DeviceSliceMut::copy_from_on`] does.
+    pub fn copy_from_async<'s>(
+        &mut self,
+        source: impl Into<DeviceSlice<'s, T>>,
+        stream: &Stream,
+    ) -> Result<Transfer<()>> {
+        self.as_mut_slice().copy_from_async(source, stream)
+    }
+
     /// `cuMemsetD8Async(value, stream)`—Queues a fill of all elements with `value`, and returns a
     /// token to wait for. See [`DeviceSliceMut::fill_async`].
     ///

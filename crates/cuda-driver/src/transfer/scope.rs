@@ -149,9 +149,9 @@ impl<'scope> CopyScope<'scope, '_> {
     /// driver or to another context that is borrowed.
     #[doc(alias = "cuMemcpyDtoHAsync")]
     #[doc(alias = "cudaMemcpyAsync")]
-    pub fn copy_to_host<T: DeviceRepr, P: PageLocked<T>>(
+    pub fn copy_to_host<'s, T: DeviceRepr, P: PageLocked<T>>(
         &'scope self,
-        source: &DeviceSlice<'_, T>,
+        source: impl Into<DeviceSlice<'s, T>>,
         destination: &'scope mut P,
     ) -> Result<()> {
         self.copy_to_host_part(source, destination, ..)
@@ -163,12 +163,13 @@ impl<'scope> CopyScope<'scope, '_> {
     ///
     /// Fails as [`copy_to_host`](Self::copy_to_host) does. [`Error::OutOfRange`] if `range` is
     /// outside of the memory.
-    pub fn copy_to_host_part<T: DeviceRepr, P: PageLocked<T>>(
+    pub fn copy_to_host_part<'s, T: DeviceRepr, P: PageLocked<T>>(
         &'scope self,
-        source: &DeviceSlice<'_, T>,
+        source: impl Into<DeviceSlice<'s, T>>,
         destination: &'scope mut P,
         range: impl RangeBounds<usize>,
     ) -> Result<()> {
+        let source = source.into();
         expect_locked(self.stream, destination.context())?;
         let len = destination.len();
         let (start, len) = resolve(range, len)?;
@@ -192,9 +193,9 @@ impl<'scope> CopyScope<'scope, '_> {
     /// driver or to another context that is borrowed.
     #[doc(alias = "cuMemcpyHtoDAsync")]
     #[doc(alias = "cudaMemcpyAsync")]
-    pub fn copy_from_host<T: DeviceRepr, P: PageLocked<T>>(
+    pub fn copy_from_host<'s, T: DeviceRepr, P: PageLocked<T>>(
         &'scope self,
-        destination: &mut DeviceSliceMut<'_, T>,
+        destination: impl Into<DeviceSliceMut<'s, T>>,
         source: &'scope P,
     ) -> Result<()> {
         self.copy_from_host_part(destination, source, ..)
@@ -207,12 +208,13 @@ impl<'scope> CopyScope<'scope, '_> {
     ///
     /// Fails as [`copy_from_host`](Self::copy_from_host) does. [`Error::OutOfRange`] if `range` is
     /// outside of the memory.
-    pub fn copy_from_host_part<T: DeviceRepr, P: PageLocked<T>>(
+    pub fn copy_from_host_part<'s, T: DeviceRepr, P: PageLocked<T>>(
         &'scope self,
-        destination: &mut DeviceSliceMut<'_, T>,
+        destination: impl Into<DeviceSliceMut<'s, T>>,
         source: &'scope P,
         range: impl RangeBounds<usize>,
     ) -> Result<()> {
+        let mut destination = destination.into();
         expect_locked(self.stream, source.context())?;
         let len = source.len();
         let (start, len) = resolve(range, len)?;

@@ -11,7 +11,7 @@ use crate::support::{Attack, Case, Side};
 
 /// Copies all of `from` to `to`, which is in another context.
 fn copy_peer(to: &mut DeviceBuffer<u32>, from: &DeviceBuffer<u32>) {
-    to.as_mut_slice().copy_from_peer(&from.as_slice()).unwrap();
+    to.as_mut_slice().copy_from_peer(from.as_slice()).unwrap();
 }
 
 /// Claim: a copy to another context is a use of both buffers. Its source is freed to a caching
@@ -127,7 +127,7 @@ fn module_is_dropped_during_a_peer_copy_of_its_variable() {
             case.hold_up(&there);
             target
                 .as_mut_slice()
-                .copy_from_peer(&counter.as_slice())
+                .copy_from_peer(counter.as_slice())
                 .unwrap();
             drop(counter);
             drop(module);
@@ -157,7 +157,7 @@ fn module_is_dropped_during_a_peer_copy_to_its_variable() {
             case.hold_up(&there);
             counter
                 .as_mut_slice()
-                .copy_from_peer(&source.as_slice())
+                .copy_from_peer(source.as_slice())
                 .unwrap();
             drop((counter, module, source));
             let counter = load().global::<u32>("counter", &owner).unwrap();

@@ -143,7 +143,7 @@ fn other_device_still_works() {
             let kept = other.filled(&there, 6);
             let mut target = other.filled(&there, 5);
             let one = other.filled(&there, 1);
-            let _ = target.as_mut_slice().copy_from_peer(&source.as_slice());
+            let _ = target.as_mut_slice().copy_from_peer(source.as_slice());
             lose(case);
             drop((source, owner));
             let second = other.stream();

@@ -115,7 +115,7 @@ fn scope_parts_that_change_stay_in_bounds() {
             let view = source.slice(..4).unwrap();
             // A range that the scope rejects is an error, and nothing is copied.
             let _ = stream.copy_scope(|scope| {
-                let first = scope.copy_to_host_part(&view, &mut down, range);
+                let first = scope.copy_to_host_part(view, &mut down, range);
                 let mut view = target.slice_mut(..4).unwrap();
                 first.and(scope.copy_from_host_part(&mut view, &up, again))
             });

@@ -20,8 +20,8 @@ fn copy_scope_panics_behind_its_copies() {
         case.hold_up(&stream);
         panics("in the scope", || {
             let _: cuda_driver::Result<()> = stream.copy_scope(|scope| {
-                scope.copy_to_host(&source.as_slice(), &mut down)?;
-                scope.copy_from_host(&mut target.as_mut_slice(), &up)?;
+                scope.copy_to_host(source.as_slice(), &mut down)?;
+                scope.copy_from_host(target.as_mut_slice(), &up)?;
                 panic!("in the scope");
             });
         });
@@ -49,11 +49,11 @@ fn nested_copy_scopes_panic_behind_all_copies() {
         streams.iter().for_each(|stream| case.hold_up(stream));
         panics("innermost", || {
             let _: cuda_driver::Result<()> = streams[0].copy_scope(|outer| {
-                outer.copy_to_host(&sources[0].as_slice(), a)?;
+                outer.copy_to_host(sources[0].as_slice(), a)?;
                 streams[1].copy_scope(|middle| {
-                    middle.copy_to_host(&sources[1].as_slice(), b)?;
+                    middle.copy_to_host(sources[1].as_slice(), b)?;
                     streams[2].copy_scope(|inner| {
-                        inner.copy_to_host(&sources[2].as_slice(), c)?;
+                        inner.copy_to_host(sources[2].as_slice(), c)?;
                         panic!("innermost");
                     })
                 })

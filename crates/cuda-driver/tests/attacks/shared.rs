@@ -136,7 +136,7 @@ fn two_threads_copy_two_buffers_to_each_other() {
                     // SAFETY: the kernel uses MANY words of each ← both have as many.
                     unsafe { stream.launch(case.copy_kernel(), config(), args) }.unwrap();
                 } else {
-                    alias(to).copy_from_on(&from.as_slice(), &stream).unwrap();
+                    alias(to).copy_from_on(from.as_slice(), &stream).unwrap();
                 }
             };
             thread::scope(|scope| {

@@ -157,9 +157,9 @@ fn copy_source_is_written_and_dropped() {
             let mut source = case.filled(&owner, round);
             let (mut first, mut second) = (case.filled(&there, 0), case.filled(&there, 0));
             case.hold_up(&there);
-            first.as_mut_slice().copy_from(&source.as_slice()).unwrap();
+            first.as_mut_slice().copy_from(source.as_slice()).unwrap();
             source.fill(50).unwrap();
-            second.as_mut_slice().copy_from(&source.as_slice()).unwrap();
+            second.as_mut_slice().copy_from(source.as_slice()).unwrap();
             drop(source);
             let fresh = case.filled(&owner, 90);
             case.expect(&first, round);

@@ -210,12 +210,12 @@ fn scopes_on_two_streams_share_a_source() {
         let mut last = case.pinned(0);
         case.hold_up(&one);
         one.copy_scope(|outer| {
-            outer.copy_from_host(&mut buffer.as_mut_slice(), &up)?;
-            other.copy_scope(|inner| inner.copy_to_host(&buffer.as_slice(), &mut down))?;
+            outer.copy_from_host(buffer.as_mut_slice(), &up)?;
+            other.copy_scope(|inner| inner.copy_to_host(buffer.as_slice(), &mut down))?;
             case.expect_words(&down, 4);
             down.fill(1);
             buffer.fill(8)?;
-            outer.copy_to_host(&buffer.as_slice(), &mut last)
+            outer.copy_to_host(buffer.as_slice(), &mut last)
         })
         .unwrap();
         case.expect_words(&down, 1);

@@ -131,8 +131,8 @@ fn lengths_that_differ_are_errors_and_nothing_is_copied() {
             (buffer.copy_to_host(&mut host), 3, 4),
             (buffer.copy_from_pinned(&pinned), 4, 3),
             (buffer.copy_to_pinned(&mut pinned), 3, 4),
-            (buffer.as_mut_slice().copy_from(&other.as_slice()), 4, 3),
-            (buffer.as_mut_slice().copy_from_peer(&peer.as_slice()), 2, 3),
+            (buffer.as_mut_slice().copy_from(other.as_slice()), 4, 3),
+            (buffer.as_mut_slice().copy_from_peer(peer.as_slice()), 2, 3),
         ];
         for (result, source_len, destination_len) in results {
             assert_eq!(
@@ -187,7 +187,7 @@ fn within_one_context(one: &mut Side, two: &mut Side) -> Vec<(&'static str, Resu
     let pool = CachingPool::new(&two.context);
     let (x, y) = (&mut one.buffer, &two.buffer);
     let mut results = vec![
-        ("copy", x.as_mut_slice().copy_from(&y.as_slice())),
+        ("copy", x.as_mut_slice().copy_from(y.as_slice())),
         ("record", two.event.record(&one.stream)),
         (
             "pool",
@@ -273,13 +273,13 @@ fn object_of_another_driver_fails_without_a_call() {
         ("time", one.event.elapsed_since(&two.event).map(drop)),
         (
             "copy",
-            one.buffer.as_mut_slice().copy_from(&two.buffer.as_slice()),
+            one.buffer.as_mut_slice().copy_from(two.buffer.as_slice()),
         ),
         (
             "peer",
             one.buffer
                 .as_mut_slice()
-                .copy_from_peer(&two.buffer.as_slice()),
+                .copy_from_peer(two.buffer.as_slice()),
         ),
         ("from pinned", one.buffer.copy_from_pinned(&two.pinned)),
         ("to pinned", one.buffer.copy_to_pinned(&mut two.pinned)),

@@ -253,15 +253,15 @@ fn calls_in_a_dead_context_fail_without_the_driver() {
             ("copy_from_host", buffer.copy_from_host(&[0; 8])),
             (
                 "copy_from",
-                buffer.as_mut_slice().copy_from(&source.as_slice()),
+                buffer.as_mut_slice().copy_from(source.as_slice()),
             ),
             (
                 "copy_from_peer, from it",
-                elsewhere.as_mut_slice().copy_from_peer(&source.as_slice()),
+                elsewhere.as_mut_slice().copy_from_peer(source.as_slice()),
             ),
             (
                 "copy_from_peer, to it",
-                buffer.as_mut_slice().copy_from_peer(&elsewhere.as_slice()),
+                buffer.as_mut_slice().copy_from_peer(elsewhere.as_slice()),
             ),
             // SAFETY: the kernel reads 8 words of the one and writes 8 of the other; each has 8.
             ("launch", unsafe {
@@ -305,7 +305,7 @@ fn uses_by_a_dead_context_count_as_complete() {
             let stream = new_stream(&context);
             let mut copy = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
             copy.as_mut_slice()
-                .copy_from_peer(&source.as_slice())
+                .copy_from_peer(source.as_slice())
                 .unwrap();
             context.synchronize().unwrap();
         }
@@ -431,7 +431,7 @@ fn a_scope_ends_though_its_context_was_declared_dead_in_it() {
         let mut pinned = PinnedBuffer::<u32>::zeroed(&context, 100, flags).unwrap();
         stream
             .copy_scope(|scope| {
-                scope.copy_to_host(&buffer.as_slice(), &mut pinned)?;
+                scope.copy_to_host(buffer.as_slice(), &mut pinned)?;
                 context.synchronize()?;
                 token.store(false, Ordering::SeqCst);
                 Ok(())
@@ -482,7 +482,7 @@ fn host_waits_for_managed_memory_read_by_dead_context() {
             let stream = context.default_stream().unwrap();
             let mut copy = DeviceBuffer::<u32>::zeroed(&stream, 100).unwrap();
             copy.as_mut_slice()
-                .copy_from_peer(&source.as_slice())
+                .copy_from_peer(source.as_slice())
                 .unwrap();
             context.synchronize().unwrap();
         }

@@ -281,7 +281,7 @@ fn closures_fail_with_errors_of_the_caller() {
         let flags = PinnedFlags::empty();
         let mut target = PinnedBuffer::<u32>::zeroed(&fixture.context, N as usize, flags).unwrap();
         let copied = stream.try_copy_scope(|scope| {
-            scope.copy_to_host(&x.as_slice(), &mut target)?;
+            scope.copy_to_host(x.as_slice(), &mut target)?;
             Err::<(), _>(ProgramError::Own(5))
         });
         assert_eq!(copied, Err(ProgramError::Own(5)));

@@ -168,7 +168,7 @@ fn short_lived_threads_share_one_primary_context() {
                     drop((context, stream));
                     let mut other =
                         DeviceBuffer::<u32>::zeroed(&again.default_stream().unwrap(), 10).unwrap();
-                    other.as_mut_slice().copy_from(&buffer.as_slice()).unwrap();
+                    other.as_mut_slice().copy_from(buffer.as_slice()).unwrap();
                     assert_eq!(other.to_vec().unwrap(), [value; 10]);
                 }
             });
@@ -264,7 +264,7 @@ fn end_contexts(devices: &[Device], way: u32) {
     let source = DeviceBuffer::from_host(&streams[0], &[way; 64]).unwrap();
     let mut target = DeviceBuffer::<u32>::zeroed(&streams[1], 64).unwrap();
     let mut view = target.as_mut_slice();
-    view.copy_from_peer(&source.as_slice()).unwrap();
+    view.copy_from_peer(source.as_slice()).unwrap();
     match way % 5 {
         // The record of the peer copy holds the last handle.
         0 => drop((target, streams, two, one, source)),

@@ -64,12 +64,12 @@ fn unload_behind_copies(
     let mut counter_there = DeviceBuffer::<u32>::zeroed(&copying, 1).unwrap();
     let (factors, counter) = (variable("factors", &owning), variable("counter", &owning));
     let mut view = factors_there.as_mut_slice();
-    view.copy_from_peer(&factors.as_slice()).unwrap();
+    view.copy_from_peer(factors.as_slice()).unwrap();
     drop(factors);
     // The next owner of a variable takes over its recorded uses.
     let factors = is_retaken.then(|| variable("factors", &new_stream(&fixture.context)));
     let mut view = counter_there.as_mut_slice();
-    view.copy_from_peer(&counter.as_slice()).unwrap();
+    view.copy_from_peer(counter.as_slice()).unwrap();
     drop((variable, factors, counter));
     let before = fixture.simulator.as_ref().map(|it| count_calls(it, unload));
     let (dropped, is_dropped) = mpsc::channel();
@@ -143,7 +143,7 @@ fn a_capture_outlives_the_drop_of_a_copied_module() {
         let module = Module::load(&fixture.context, &ptx()).unwrap();
         let factors = module.global::<u32>("factors", &owning).unwrap();
         let mut view = there.as_mut_slice();
-        view.copy_from_peer(&factors.as_slice()).unwrap();
+        view.copy_from_peer(factors.as_slice()).unwrap();
         let capture = Capture::begin(&fixture.context).unwrap();
         let worker = thread::spawn(move || drop((factors, module)));
         open.send(()).unwrap();
@@ -181,7 +181,7 @@ fn a_module_stays_loaded_if_a_copy_cannot_be_awaited() {
     let module = Module::load(&one, &ptx()).unwrap();
     let factors = module.global::<u32>("factors", &new_stream(&one)).unwrap();
     let mut view = there.as_mut_slice();
-    view.copy_from_peer(&factors.as_slice()).unwrap();
+    view.copy_from_peer(factors.as_slice()).unwrap();
     simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuEventSynchronize"));
     // The context must not end either, because this would free the variable.
     drop((factors, module, one));
@@ -204,7 +204,7 @@ fn a_context_outlives_copied_memory_that_cannot_be_freed() {
     let source = DeviceBuffer::from_host(&new_stream(&one), &[1_u32, 2, 3, 4]).unwrap();
     there
         .as_mut_slice()
-        .copy_from_peer(&source.as_slice())
+        .copy_from_peer(source.as_slice())
         .unwrap();
     simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuStreamWaitEvent"));
     let worker = thread::spawn(move || drop((source, one)));
@@ -230,7 +230,7 @@ fn copied_by_a_dropped_context(fixture: &Fixture) -> (DeviceBuffer<u32>, Sender<
     copying.wait(&event).unwrap();
     there
         .as_mut_slice()
-        .copy_from_peer(&source.as_slice())
+        .copy_from_peer(source.as_slice())
         .unwrap();
     drop((there, copying, other));
     (source, open)
@@ -296,7 +296,7 @@ fn borrowed_memory_is_read_before_a_peer_copy_returns() {
         let source = DeviceBuffer::from_host(&new_stream(&borrowed), &words).unwrap();
         let mut there = DeviceBuffer::<u32>::zeroed(&copying, words.len()).unwrap();
         let worker = thread::spawn(move || {
-            let copied = there.as_mut_slice().copy_from_peer(&source.as_slice());
+            let copied = there.as_mut_slice().copy_from_peer(source.as_slice());
             copied.unwrap();
             (source, there)
         });
@@ -331,7 +331,7 @@ fn borrowed_memory_may_end_while_the_copy_is_queued() {
         let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
         there
             .as_mut_slice()
-            .copy_from_peer(&source.as_slice())
+            .copy_from_peer(source.as_slice())
             .unwrap();
         // All work queued in the context is done, as its owner promises.
         borrowed.synchronize().unwrap();

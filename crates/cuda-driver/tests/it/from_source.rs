@@ -57,6 +57,41 @@ fn from_source_finds_the_compiler_and_uses_the_cache() {
 }
 
 #[test]
+fn from_source_compiles_once() {
+    if nvrtc().is_none() {
+        return;
+    }
+    for fixture in everywhere() {
+        let folder = Folder::new();
+        let cache = folder.open();
+        let source = Source::from(SCALE).cache(&cache);
+        Module::from_source(&fixture.context, source).unwrap();
+        assert_eq!(cache.stats().misses, 1, "{}", fixture.name);
+    }
+}
+
+#[test]
+fn a_driver_without_machine_code_is_tried_once() {
+    if nvrtc().is_none() {
+        return;
+    }
+    // The library does not state that the software device loads PTX only.
+    let simulator = Builder::new().build().unwrap();
+    let library = simulator.library().unwrap().with_machine_code(true);
+    assert!(library.loads_machine_code());
+    let context = Driver::new(library)
+        .and_then(|driver| driver.device(0)?.primary_context())
+        .unwrap();
+    let folder = Folder::new();
+    let cache = folder.open();
+    for (source, misses) in [(SCALE.to_owned(), 2), (format!("{SCALE}\n"), 3)] {
+        let source = Source::from(source).cache(&cache);
+        Module::from_source(&context, source).unwrap();
+        assert_eq!(cache.stats().misses, misses);
+    }
+}
+
+#[test]
 fn a_module_finds_kernels_and_variables_by_expression() {
     let Some(nvrtc) = nvrtc() else { return };
     let folder = Folder::new();

@@ -134,7 +134,7 @@ fn launches_and_others(fixture: &Fixture) {
             }
             _ => y
                 .as_mut_slice()
-                .copy_from(&x.as_slice())
+                .copy_from(x.as_slice())
                 .map(|()| y_host = x_host)
                 .unwrap(),
         }

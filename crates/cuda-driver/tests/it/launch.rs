@@ -202,7 +202,7 @@ fn objects_of_another_context_are_errors() {
         "the kernel",
     );
     is_other(
-        output.as_mut_slice().copy_from(&input.as_slice()),
+        output.as_mut_slice().copy_from(input.as_slice()),
         "a buffer",
     );
     let event = Event::new(&other, EventFlags::empty()).unwrap();

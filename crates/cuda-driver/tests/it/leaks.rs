@@ -107,7 +107,7 @@ impl Workload {
                 let stream = Stream::new(one, StreamFlags::NON_BLOCKING, 0)?;
                 let source = DeviceBuffer::from_host(&stream, &words)?;
                 let mut copy = DeviceBuffer::<u32>::zeroed(&owner, words.len())?;
-                copy.as_mut_slice().copy_from(&source.as_slice())?;
+                copy.as_mut_slice().copy_from(source.as_slice())?;
                 drop((stream, source));
                 assert_eq!(copy.to_vec()?, words);
             }
@@ -139,7 +139,7 @@ impl Workload {
             6 => {
                 let source = DeviceBuffer::from_host_in(&self.pool, &owner, &words)?;
                 let mut there = DeviceBuffer::<u32>::zeroed(&two.default_stream()?, words.len())?;
-                there.as_mut_slice().copy_from_peer(&source.as_slice())?;
+                there.as_mut_slice().copy_from_peer(source.as_slice())?;
                 drop(source);
                 assert_eq!(there.to_vec()?, words);
             }

@@ -73,7 +73,7 @@ const OPERATIONS: &[Operation] = &[
     ("use of its buffer elsewhere", |it| {
         it.buffer.fill(7)?;
         let mut other = DeviceBuffer::<u32>::zeroed(&it.own, 4)?;
-        other.as_mut_slice().copy_from(&it.buffer.as_slice())?;
+        other.as_mut_slice().copy_from(it.buffer.as_slice())?;
         Ok(Box::new(other))
     }),
     ("value", |it| {
@@ -129,7 +129,7 @@ fn check(fixture: &Fixture, operation: Operation, legacy_first: bool) {
         let source = DeviceBuffer::from_host(&two, &[1_u32; 4]).unwrap();
         // The operation waits for `one`, and `two` waits for the operation.
         let kept = queue(&mut operands).unwrap_or_else(|error| panic!("{what}: {error}"));
-        result.as_mut_slice().copy_from(&source.as_slice()).unwrap();
+        result.as_mut_slice().copy_from(source.as_slice()).unwrap();
         assert_eq!(result.to_vec().unwrap(), [1; 4], "{what}");
         stream().write_value(&flag, 0, 1_u32).unwrap();
         one.synchronize().unwrap();

@@ -75,7 +75,7 @@ fn copies_need_equal_lengths() {
         is_mismatch(buffer.copy_from_host(&[0; 2]));
         is_mismatch(buffer.copy_to_host(&mut [0; 4]));
         let other = DeviceBuffer::<u8>::zeroed(&stream, 2).unwrap();
-        is_mismatch(buffer.as_mut_slice().copy_from(&other.as_slice()));
+        is_mismatch(buffer.as_mut_slice().copy_from(other.as_slice()));
         assert_eq!(buffer.to_vec().unwrap(), [1, 2, 3]);
     }
 }
@@ -125,7 +125,7 @@ fn halves_can_be_copied_between() {
         let stream = fixture.stream();
         let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4]).unwrap();
         let (mut lower, upper) = buffer.as_mut_slice().split_at_mut(2).unwrap();
-        lower.copy_from(&upper.as_slice()).unwrap();
+        lower.copy_from(upper.as_slice()).unwrap();
         assert_eq!(buffer.to_vec().unwrap(), [3, 4, 3, 4], "{}", fixture.name);
     }
 }
@@ -146,5 +146,48 @@ fn nothing_is_left_when_all_is_dropped_in_any_order() {
         drop(buffer);
         let live = simulator.live();
         assert!(live.is_empty(), "{live:?}");
+    }
+}
+
+#[test]
+fn copies_take_buffers_and_views() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let other = stream.fork().unwrap();
+        let host: Vec<u32> = (0..8).collect();
+        let x = DeviceBuffer::from_host(&stream, &host).unwrap();
+        let mut y = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
+        y.copy_from(&x).unwrap();
+        assert_eq!(y.to_vec().unwrap(), host, "{}", fixture.name);
+
+        // Views of views, by reference and by value.
+        let mut whole = y.as_mut_slice();
+        let mut half = whole.slice_mut(4..).unwrap();
+        half.slice_mut(..2)
+            .unwrap()
+            .copy_from(x.slice(..2).unwrap())
+            .unwrap();
+        half.slice_mut(2..)
+            .unwrap()
+            .copy_from_on(x.slice(..2).unwrap(), &other)
+            .unwrap();
+        assert_eq!(half.slice(1..3).unwrap().to_vec().unwrap(), [1, 0]);
+        assert!(half.slice(5..).is_err() && half.slice_mut(..5).is_err());
+        let want = [0, 1, 2, 3, 0, 1, 0, 1];
+        assert_eq!(whole.as_slice().to_vec().unwrap(), want);
+
+        let mut z = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
+        z.copy_from_on(&whole, &other).unwrap();
+        assert_eq!(z.to_vec().unwrap(), want, "{}", fixture.name);
+        z.copy_from_async(&x, &other).unwrap().wait().unwrap();
+        assert_eq!(z.to_vec().unwrap(), host);
+        // A writable view of a part of `y`, passed by reference to the trait `Queue`.
+        let mut part = y.slice_mut(..1).unwrap();
+        Queue::copy(&stream, &mut part, x.slice(7..).unwrap()).unwrap();
+        part.copy_from_peer(x.slice(6..7).unwrap()).unwrap();
+        assert_eq!(y.to_vec().unwrap()[..2], [6, 1]);
+        y.copy_from_peer(&z).unwrap();
+        assert_eq!(y.to_vec().unwrap(), host);
+        assert!(y.copy_from(x.slice(1..).unwrap()).is_err());
     }
 }

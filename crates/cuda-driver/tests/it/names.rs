@@ -59,6 +59,26 @@ fn the_prelude_has_the_names_of_the_root() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
+/// A module of a program with a name of the crate.
+mod of_a_program {
+    pub(super) mod launch {
+        pub(in super::super) const BLOCK: u32 = 64;
+    }
+}
+
+#[test]
+fn the_prelude_brings_no_module() {
+    use cuda_driver::prelude::*;
+    use of_a_program::*;
+    // Ambiguous if both globs import a module of this name. The macro is imported.
+    let launch = |stream: &Stream, kernel: &Function| {
+        // SAFETY: never called.
+        unsafe { launch!(stream, kernel[1, launch::BLOCK]()) }
+    };
+    let _: &dyn Fn(&Stream, &Function) -> cuda_driver::Result<()> = &launch;
+    assert_eq!(launch::BLOCK, 64);
+}
+
 /// An `impl` block with public methods.
 struct Block {
     /// The name of the type.

@@ -53,7 +53,7 @@ fn copies_and_fills_run_while_the_owning_stream_is_blocked() {
         assert!(read.iter().all(|&word| word == 0), "{}", fixture.name);
 
         let mut view = target.as_mut_slice();
-        view.copy_from_on(&source.as_slice(), &other).unwrap();
+        view.copy_from_on(source.as_slice(), &other).unwrap();
         target.copy_to_host_on(&mut read, &other).unwrap();
         assert!(read == words, "{}", fixture.name);
 
@@ -107,7 +107,7 @@ fn copies_on_many_streams_keep_their_order() {
                 .fill_on(step, stream)
                 .unwrap();
             on_host[part].fill(step);
-            y.as_mut_slice().copy_from_on(&x.as_slice(), next).unwrap();
+            y.as_mut_slice().copy_from_on(x.as_slice(), next).unwrap();
             other.copy_from_slice(&on_host);
             if step % 3 == 0 {
                 let words: Vec<u32> = other.iter().map(|word| word + 100).collect();
@@ -133,16 +133,16 @@ fn a_peer_copy_runs_while_the_owning_stream_is_blocked() {
         let open = block(&owner);
         let mut read = vec![0; 1000];
         let mut view = target.as_mut_slice();
-        view.copy_from_peer_on(&source.as_slice(), &other).unwrap();
+        view.copy_from_peer_on(source.as_slice(), &other).unwrap();
         target.copy_to_host_on(&mut read, &other).unwrap();
         assert_eq!(read, words, "{}", fixture.name);
         // Within one context this is an ordinary copy.
         let mut view = target.slice_mut(1..).unwrap();
-        let transfer = view.copy_from_peer_async(&near.as_slice(), &other);
+        let transfer = view.copy_from_peer_async(near.as_slice(), &other);
         transfer.unwrap().wait().unwrap();
         let mut view = target.slice_mut(..1).unwrap();
         let from = source.slice(9..10).unwrap();
-        let transfer = view.copy_from_peer_async(&from, &other).unwrap();
+        let transfer = view.copy_from_peer_async(from, &other).unwrap();
         block_on(transfer, 10 * SECOND).unwrap();
         target.copy_to_host_on(&mut read, &other).unwrap();
         assert_eq!(read[0], words[9]);
@@ -151,7 +151,7 @@ fn a_peer_copy_runs_while_the_owning_stream_is_blocked() {
 
         // A stream of the source's context is refused.
         let mut view = target.as_mut_slice();
-        let refused = view.copy_from_peer_on(&source.as_slice(), &away);
+        let refused = view.copy_from_peer_on(source.as_slice(), &away);
         assert!(matches!(refused, Err(Error::OtherContext { .. })));
     }
 }
@@ -174,7 +174,7 @@ fn a_stream_of_another_context_is_refused() {
     let results = [
         view.fill_on(1, &stream),
         view.set_zero_on(&stream),
-        view.copy_from_on(&source.as_slice(), &stream),
+        view.copy_from_on(source.as_slice(), &stream),
         view.copy_from_host_on(&[1; 10], &stream),
         view.as_slice().copy_to_host_on(&mut read, &stream),
         view.fill_async(1, &stream).map(drop),
@@ -201,7 +201,7 @@ fn a_token_is_done_when_its_copy_is() {
         owner.synchronize().unwrap();
         let open = block(&other);
         let mut view = target.as_mut_slice();
-        let copy = view.copy_from_async(&source.as_slice(), &other).unwrap();
+        let copy = view.copy_from_async(source.as_slice(), &other).unwrap();
         let fill = filled.fill_async(3, &other).unwrap();
         let dropped = filled.fill_async(4, &other).unwrap();
         assert_eq!(copy.context(), &fixture.context);
@@ -226,7 +226,7 @@ fn a_token_of_nothing_is_done_without_a_call() {
     let mut target = DeviceBuffer::<u32>::zeroed(&stream, 0).unwrap();
     simulator.reset_calls();
     let mut view = target.as_mut_slice();
-    let copy = view.copy_from_async(&source.as_slice(), &stream).unwrap();
+    let copy = view.copy_from_async(source.as_slice(), &stream).unwrap();
     assert!(copy.is_done().unwrap());
     copy.wait().unwrap();
     target.fill_async(1, &stream).unwrap().wait().unwrap();

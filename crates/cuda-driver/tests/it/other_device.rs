@@ -61,15 +61,15 @@ const COPIES: [(&str, Copy); 14] = [
         let (from, mut to) = (pinned(s, 7)?, pinned(s, 0)?);
         let mut buffer = filled(s, SMALL, 0)?;
         s.copy_scope(|scope| {
-            scope.copy_from_host(&mut buffer.as_mut_slice(), &from)?;
-            scope.copy_to_host(&buffer.as_slice(), &mut to)
+            scope.copy_from_host(buffer.as_mut_slice(), &from)?;
+            scope.copy_to_host(buffer.as_slice(), &mut to)
         })?;
         Ok(to.to_vec())
     }),
     ("a copy on the device", |s| {
         let mut to = filled(s, SMALL, 0)?;
         let from = filled(s, SMALL, 7)?;
-        to.as_mut_slice().copy_from(&from.as_slice())?;
+        to.as_mut_slice().copy_from(from.as_slice())?;
         to.to_vec()
     }),
     ("a fill with a pattern of 12 bytes", |s| {
@@ -156,9 +156,9 @@ fn peer_copies_work_while_either_device_is_current() {
             let mut middle = filled(&here, SMALL, 0).unwrap();
             let mut target = filled(&there, SMALL, 0).unwrap();
             let mut view = middle.as_mut_slice();
-            view.copy_from_peer(&source.as_slice()).unwrap();
+            view.copy_from_peer(source.as_slice()).unwrap();
             let mut view = target.as_mut_slice();
-            view.copy_from_peer(&middle.as_slice()).unwrap();
+            view.copy_from_peer(middle.as_slice()).unwrap();
             assert_eq!(target.to_vec().unwrap(), [7; SMALL], "{}", fixture.name);
         }
     }
@@ -180,7 +180,7 @@ fn copies_bind_no_context_without_need() {
         let current = is_current.then(|| other.make_current().unwrap());
         let simulator = fixture.simulator.as_ref().unwrap();
         simulator.reset_calls();
-        to.as_mut_slice().copy_from(&from.as_slice()).unwrap();
+        to.as_mut_slice().copy_from(from.as_slice()).unwrap();
         let made = simulator.calls();
         let count = |name| made.get(name).copied().unwrap_or_default();
         let counts = [count("cuCtxGetCurrent"), count("cuCtxPushCurrent_v2")];

@@ -78,7 +78,7 @@ fn objects_of_two_contexts_of_one_device_do_not_mix() {
             unsafe { there.launch(&kernel, config, (&mut x, &z, 4_u32)) },
             // SAFETY: as above.
             unsafe { there.launch(&of_there, config, (&mut x, &z, 4_u32)) },
-            x.as_mut_slice().copy_from(&y.as_slice()),
+            x.as_mut_slice().copy_from(y.as_slice()),
             event.record(&here),
         ];
         for result in results {
@@ -277,7 +277,7 @@ fn the_last_handle_waits_for_the_work_of_its_context() {
             let mut target = DeviceBuffer::<u32>::zeroed(&new_stream(&context), 100).unwrap();
             target
                 .as_mut_slice()
-                .copy_from_peer(&source.as_slice())
+                .copy_from_peer(source.as_slice())
                 .unwrap();
             drop((target, context));
             // The recorded use of the source keeps the context of the copy alive. The drop does not

@@ -84,18 +84,18 @@ fn bytes_are_copied_to_another_context_and_back() {
         let mut there = DeviceBuffer::<u32>::zeroed(&two, 600).unwrap();
         there
             .as_mut_slice()
-            .copy_from_peer(&source.slice(400..).unwrap())
+            .copy_from_peer(source.slice(400..).unwrap())
             .unwrap();
         let mut back = DeviceBuffer::<u32>::zeroed(&one, 600).unwrap();
         back.as_mut_slice()
-            .copy_from_peer(&there.as_slice())
+            .copy_from_peer(there.as_slice())
             .unwrap();
         assert_eq!(there.to_vec().unwrap(), words[400..], "{}", pair.name);
         assert_eq!(back.to_vec().unwrap(), words[400..], "{}", pair.name);
         // Within one context this is an ordinary copy.
         back.slice_mut(..100)
             .unwrap()
-            .copy_from_peer(&source.slice(..100).unwrap())
+            .copy_from_peer(source.slice(..100).unwrap())
             .unwrap();
         assert_eq!(back.slice(..100).unwrap().to_vec().unwrap(), words[..100]);
     }
@@ -115,7 +115,7 @@ fn peer_copy_is_ordered_with_uses_of_its_source() {
         launch_copy(&kernel, &writer, &seven, &mut source).unwrap();
         target
             .as_mut_slice()
-            .copy_from_peer(&source.as_slice())
+            .copy_from_peer(source.as_slice())
             .unwrap();
         // This runs at once, on another stream of the source's context.
         launch_copy(&kernel, &writer, &nine, &mut source).unwrap();
@@ -138,7 +138,7 @@ fn a_copy_waits_for_the_readers_of_its_target() {
         launch_copy(&kernel, &reader, &target, &mut read).unwrap();
         target
             .as_mut_slice()
-            .copy_from_peer(&source.as_slice())
+            .copy_from_peer(source.as_slice())
             .unwrap();
         assert_all(&read, 1, &pair.name);
         assert_all(&target, 5, &pair.name);
@@ -152,7 +152,7 @@ fn a_source_that_is_dropped_is_freed_behind_the_copy() {
         let (source, mut target) = (filled(&one, N, 3), filled(&two, N, 0));
         target
             .as_mut_slice()
-            .copy_from_peer(&source.as_slice())
+            .copy_from_peer(source.as_slice())
             .unwrap();
         drop(source);
         // This buffer probably gets the same memory, and is written at once.
@@ -172,7 +172,7 @@ fn the_copying_context_may_be_dropped_during_the_copy() {
             let mut target = filled(&new_stream(&pair.two), N, 0);
             target
                 .as_mut_slice()
-                .copy_from_peer(&source.as_slice())
+                .copy_from_peer(source.as_slice())
                 .unwrap();
             pair.two = pair.one.clone();
         }
@@ -224,7 +224,7 @@ fn random_programs_over_two_contexts_do_what_they_do_in_turn() {
                         (&mut twos[0][a], &ones[0][b])
                     };
                     to.0.as_mut_slice()
-                        .copy_from_peer(&from.0.as_slice())
+                        .copy_from_peer(from.0.as_slice())
                         .unwrap();
                     to.1 = from.1;
                 }
@@ -283,7 +283,7 @@ fn peers_of_another_driver_are_refused_without_a_call() {
         fixture.simulator.as_ref().unwrap().reset_calls();
     }
     let results = [
-        target.as_mut_slice().copy_from_peer(&source.as_slice()),
+        target.as_mut_slice().copy_from_peer(source.as_slice()),
         one.context.enable_peer_access(&two.context),
         one.context.disable_peer_access(&two.context),
         one.context
@@ -314,7 +314,7 @@ fn peer_copies_need_equal_lengths() {
     let mut target = DeviceBuffer::from_host(&new_stream(&two), &[7_u8, 7]).unwrap();
     let error = target
         .as_mut_slice()
-        .copy_from_peer(&source.as_slice())
+        .copy_from_peer(source.as_slice())
         .unwrap_err();
     assert_eq!(
         error,
@@ -328,7 +328,7 @@ fn peer_copies_need_equal_lengths() {
     target
         .slice_mut(2..)
         .unwrap()
-        .copy_from_peer(&empty.as_slice())
+        .copy_from_peer(empty.as_slice())
         .unwrap();
     assert_eq!(target.to_vec().unwrap(), [7, 7]);
 }

@@ -68,7 +68,7 @@ fn shared_slices_are_arguments_and_copy_sources() {
         unsafe { stream.launch(&copy, config(), &args) }.unwrap();
         drop(args);
         d.as_mut_slice()
-            .copy_from_on(&part.as_slice(), &other)
+            .copy_from_on(part.as_slice(), &other)
             .unwrap();
         stream.copy(&mut e, &part).unwrap();
         for (index, buffer) in [&a, &b, &c, &d, &e].into_iter().enumerate() {

@@ -201,11 +201,11 @@ fn a_scope_waits_for_its_copies_also_when_it_panics() {
         let mut part = pinned(&fixture.context, 1);
         let answer = stream
             .copy_scope(|scope| {
-                let view = &mut buffer.as_mut_slice();
-                scope.copy_from_host(view, &up)?;
-                scope.copy_to_host(&view.as_slice(), &mut down)?;
+                let mut view = buffer.as_mut_slice();
+                scope.copy_from_host(&mut view, &up)?;
+                scope.copy_to_host(view.as_slice(), &mut down)?;
                 let few = view.as_slice().slice(..10).unwrap();
-                scope.copy_to_host_part(&few, &mut part, 5..15)?;
+                scope.copy_to_host_part(few, &mut part, 5..15)?;
                 Ok(scope.stream() == &stream)
             })
             .unwrap();
@@ -215,21 +215,21 @@ fn a_scope_waits_for_its_copies_also_when_it_panics() {
         buffer.copy_from_host(&vec![8; N]).unwrap();
         let panicked = panic::catch_unwind(AssertUnwindSafe(|| {
             stream.copy_scope(|scope| -> cuda_driver::Result<()> {
-                scope.copy_to_host(&buffer.as_slice(), &mut down)?;
+                scope.copy_to_host(buffer.as_slice(), &mut down)?;
                 panic::resume_unwind(Box::new("on purpose"));
             })
         }));
         assert!(panicked.is_err());
         assert!(down.iter().all(|&word| word == 8), "{}", fixture.name);
         let error =
-            stream.copy_scope(|scope| scope.copy_to_host_part(&buffer.as_slice(), &mut down, 1..));
+            stream.copy_scope(|scope| scope.copy_to_host_part(buffer.as_slice(), &mut down, 1..));
         let mismatch = Error::LengthMismatch {
             source_len: N,
             destination_len: N - 1,
         };
         assert_eq!(error, Err(mismatch));
         let range =
-            stream.copy_scope(|scope| scope.copy_to_host_part(&buffer.as_slice(), &mut down, ..=N));
+            stream.copy_scope(|scope| scope.copy_to_host_part(buffer.as_slice(), &mut down, ..=N));
         let beyond = RangeError::Range {
             range: (Bound::Unbounded, Bound::Included(N)),
             len: N,

@@ -106,7 +106,7 @@ fn unfenced_use_in_another_context_does_not_fail_a_launch() {
         let mut graph = Graph::new(&fixture.context).unwrap();
         graph.add_fill(&[], &mut x, 1_u32).unwrap();
         simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuEventRecord"));
-        z.as_mut_slice().copy_from_peer(&y.as_slice()).unwrap();
+        z.as_mut_slice().copy_from_peer(y.as_slice()).unwrap();
         simulator.clear_rules();
         let config = LaunchConfig::for_num_elems(N).unwrap();
         // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.

@@ -109,7 +109,7 @@ fn a_wait_that_fails_stops_the_call_that_needs_it() {
     simulator.add_rule(Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function("cuStreamWaitEvent"));
     let error = launch_copy(&kernel, &other, &source, &mut target).unwrap_err();
     assert_eq!(error.status(), Some(Status::CUDA_ERROR_OUT_OF_MEMORY));
-    assert!(target.as_mut_slice().copy_from(&source.as_slice()).is_err());
+    assert!(target.as_mut_slice().copy_from(source.as_slice()).is_err());
     assert_eq!(count_calls(simulator, "cuLaunchKernel"), 0);
     assert_eq!(count_calls(simulator, "cuMemcpyDtoDAsync_v2"), 0);
     simulator.clear_rules();

@@ -65,7 +65,7 @@ fn work_before_a_legacy_use_is_waited_for_separately() {
             let source = DeviceBuffer::from_host(&two, &[1_u32; 4]).unwrap();
             // The allocation waits for `one`, and `two` waits for the allocation.
             let behind = DeviceBuffer::<u32>::zeroed(&context.legacy_stream(), 4).unwrap();
-            result.as_mut_slice().copy_from(&source.as_slice()).unwrap();
+            result.as_mut_slice().copy_from(source.as_slice()).unwrap();
             assert_eq!(result.to_vec().unwrap(), [1; 4]);
             open.send(()).unwrap();
             drop(behind);

@@ -223,7 +223,9 @@ fn images() -> Texts {
         // SAFETY: neither file is an image.
         text(unsafe { Module::load_file(context, path, &JitOptions::new()) })
     };
+    let nul = || Ok::<_, cuda_driver::Error>(Ptx::new(".version 7.0\0")?);
     vec![
+        ("NUL in PTX", text(nul())),
         ("not PTX", load("int main() { return 0; }")),
         (
             "PTX that is too new",
@@ -258,7 +260,7 @@ fn memory() -> Texts {
         ("host memory too short", text(x.copy_to_host(&mut [0; 3]))),
         (
             "buffers of two lengths",
-            text(x.as_mut_slice().copy_from(&y.as_slice())),
+            text(x.as_mut_slice().copy_from(y.as_slice())),
         ),
         ("view of odd size", text(bytes.as_slice().cast::<u32>())),
         (

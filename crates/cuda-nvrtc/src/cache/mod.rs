@@ -60,7 +60,9 @@ pub enum CacheMode {
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let Ok(nvrtc) = cuda_nvrtc::Nvrtc::load() else { println!("skipped: no NVRTC"); return Ok(()) };
+/// # // Reports the skipped example, or fails if NVRTC is required.
+/// # let nvrtc = test_needs::found("NVRTC", cuda_nvrtc::Nvrtc::load());
+/// # let Some(nvrtc) = nvrtc else { return Ok(()) };
 /// # let dir = tempfile::tempdir()?;
 /// # let dir = dir.path().join("cache");
 /// use cuda_nvrtc::{Cache, Options, Program, Ptx};

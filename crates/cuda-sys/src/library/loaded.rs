@@ -21,6 +21,8 @@ pub struct LoadedLibrary<T> {
     pub(super) _keep: Option<Box<dyn Any + Send + Sync>>,
     /// The function of a software driver that receives the memory of each launch.
     pub(super) launch_uses: Option<fn(&[LaunchUse])>,
+    /// Whether a driver may load machine code.
+    pub(super) loads_machine_code: bool,
 }
 
 impl<T> LoadedLibrary<T> {
@@ -31,6 +33,7 @@ impl<T> LoadedLibrary<T> {
             origin,
             _keep: None,
             launch_uses: None,
+            loads_machine_code: true,
         }
     }
 

@@ -22,6 +22,7 @@ use crate::{
 
 mod launch_use;
 mod loaded;
+mod machine_code;
 pub(crate) mod nvjitlink;
 #[cfg(feature = "nvrtc")]
 pub(crate) mod nvrtc;

@@ -123,7 +123,7 @@ fn a_token_that_panics() {
     let mut pinned =
         PinnedBuffer::<u32>::zeroed(&fixture.context, 100, PinnedFlags::empty()).unwrap();
     let copied = stream.copy_scope(|scope| {
-        scope.copy_to_host(&buffer.as_slice(), &mut pinned)?;
+        scope.copy_to_host(buffer.as_slice(), &mut pinned)?;
         token.0.store(true, Ordering::SeqCst);
         Ok(())
     });

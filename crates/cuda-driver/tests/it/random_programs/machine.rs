@@ -135,8 +135,8 @@ impl Machine {
             }
             Action::Copy { to, from, on } => {
                 self.with(to, |machine, mut to| match on {
-                    Some(on) => to.copy_from_on(&machine.view(from), &machine.streams[on]),
-                    None => to.copy_from(&machine.view(from)),
+                    Some(on) => to.copy_from_on(machine.view(from), &machine.streams[on]),
+                    None => to.copy_from(machine.view(from)),
                 })?;
             }
             Action::Set { to, value, on } => {
@@ -216,7 +216,7 @@ impl Machine {
         let mut pinned = PinnedBuffer::zeroed(&self.context, from.len, PinnedFlags::empty())?;
         let view = self.view(from);
         if scoped {
-            stream.copy_scope(|scope| scope.copy_to_host(&view, &mut pinned))?;
+            stream.copy_scope(|scope| scope.copy_to_host(view, &mut pinned))?;
         } else {
             pinned = view.copy_to_pinned_async(pinned, stream)?.wait()?;
         }
@@ -324,7 +324,7 @@ impl Machine {
         let mut to = lower.into_slice(..len).unwrap();
         let from = upper.as_slice().slice(..len).unwrap();
         let Some(stream) = stream else {
-            return to.copy_from(&from);
+            return to.copy_from(from);
         };
         let n = len as u32;
         // SAFETY: the kernel reads n words of `from` and reads and writes n words of `to`; each has

@@ -98,7 +98,7 @@ fn peers(fixture: &Fixture) -> Result<()> {
     let (owner, there) = (fixture.context.default_stream()?, other.default_stream()?);
     let source = DeviceBuffer::from_host(&owner, &[7_u32; 16])?;
     let mut target = DeviceBuffer::<u32>::zeroed(&there, 16)?;
-    target.as_mut_slice().copy_from_peer(&source.as_slice())?;
+    target.as_mut_slice().copy_from_peer(source.as_slice())?;
     drop(source);
     assert_eq!(target.to_vec()?, [7; 16]);
     fixture.context.disable_peer_access(&other)?;

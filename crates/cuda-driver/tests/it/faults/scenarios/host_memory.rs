@@ -104,8 +104,8 @@ fn scope(fixture: &Fixture) -> Result<()> {
     let (source, mut target) = (page_locked(fixture, 2)?, page_locked(fixture, 0)?);
     let mut buffer = filled(&stream, 0)?;
     stream.copy_scope(|scope| {
-        scope.copy_from_host(&mut buffer.as_mut_slice(), &source)?;
-        scope.copy_to_host(&buffer.as_slice(), &mut target)
+        scope.copy_from_host(buffer.as_mut_slice(), &source)?;
+        scope.copy_to_host(buffer.as_slice(), &mut target)
     })?;
     assert_eq!(target[..], [2; N as usize]);
     Ok(())

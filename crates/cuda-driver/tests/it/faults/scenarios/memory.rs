@@ -30,7 +30,7 @@ fn buffers(fixture: &Fixture) -> Result<()> {
     buffer.copy_from_host(&[4; N as usize])?;
     expect(&clone, 3)?;
     let (mut low, high) = buffer.as_mut_slice().split_at_mut(32).unwrap();
-    low.copy_from(&high.as_slice())?;
+    low.copy_from(high.as_slice())?;
     low.copy_from_host(&[4; 32])?;
     expect(&buffer, 4)?;
     clone.close()
@@ -117,7 +117,7 @@ fn chosen_streams(fixture: &Fixture) -> Result<()> {
     target.copy_to_host_on(&mut read, &other)?;
     assert_eq!(read, [3; N as usize]);
     let mut view = target.as_mut_slice();
-    view.copy_from_async(&source.as_slice(), &other)?.wait()?;
+    view.copy_from_async(source.as_slice(), &other)?.wait()?;
     expect(&target, 5)?;
     target.copy_from_host_on(&[6; N as usize], &other)?;
     expect(&target, 6)?;
