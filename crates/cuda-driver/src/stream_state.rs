@@ -16,6 +16,9 @@ use crate::fence::Fence;
 use crate::handle::{Destroy, Handle, SendPtr};
 use crate::launch_log::{ContextLaunches, RecentLaunches};
 use crate::lock::{Mutex, MutexGuard, rank};
+#[cfg(feature = "profile")]
+use crate::observer::Observer;
+use crate::observer::ObserverSlot;
 
 /// `CU_STREAM_LEGACY`
 pub(crate) const LEGACY: usize = 1;
@@ -34,6 +37,9 @@ pub(crate) struct ContextStreams {
     by_address: Mutex<HashMap<usize, Weak<StreamState>>, { rank::STREAMS_BY_ADDRESS }>,
     /// The legacy stream and the streams that it waits for.
     blocking: Mutex<Vec<Weak<StreamState>>, { rank::BLOCKING_STREAMS }>,
+    /// The observer of all streams of the program, also of streams that are created later.
+    #[cfg_attr(not(feature = "profile"), allow(dead_code, reason = "set by the profiler"))]
+    pub(crate) observer: ObserverSlot,
     /// Idle streams for internal work.
     pub(crate) side: Mutex<Vec<Arc<StreamState>>, { rank::SIDE_STREAMS }>,
 }
@@ -51,6 +57,28 @@ impl ContextStreams {
         self.by_address
             .lock()
             .insert(address, Arc::downgrade(stream));
+        self.inherit_observer(stream);
+    }
+
+    /// Gives a stream the observer of the context.
+    pub(crate) fn inherit_observer(&self, stream: &StreamState) {
+        #[cfg(feature = "profile")]
+        if self.observer.is_set() && !stream.observer.is_set() {
+            stream.set_observer(self.observer.get());
+        }
+        #[cfg(not(feature = "profile"))]
+        let _ = stream;
+    }
+
+    /// Returns the streams of the program.
+    #[cfg(feature = "profile")]
+    pub(crate) fn of_program(&self) -> Vec<Arc<StreamState>> {
+        let by_address = self.by_address.lock();
+        let mut streams: Vec<_> = by_address.values().filter_map(Weak::upgrade).collect();
+        drop(by_address);
+        let of_c = [&self.legacy, &self.per_thread];
+        streams.extend(of_c.iter().filter_map(|cell| cell.get()).map(Arc::clone));
+        streams
     }
 
     /// Returns the state of the stream `raw`, or creates it with `make`.
@@ -85,8 +113,11 @@ pub(crate) struct StreamState {
     epoch: AtomicU64,
     kind: Kind,
     /// Whether a launch whose arguments need no wait may be queued without further work: on streams
-    /// that were created, on drivers that do not ask for the memory of launches.
-    launches_directly: bool,
+    /// that were created and have no observer, on drivers that do not ask for the memory of
+    /// launches.
+    launches_directly: AtomicBool,
+    /// Sees the work that is queued, if there is a profiler.
+    observer: ObserverSlot,
     launches: Arc<RecentLaunches>,
     /// Never reused in a process, unlike the handle.
     id: u64,
@@ -122,6 +153,11 @@ pub(crate) struct Tail {
     pub(crate) completed: u64,
     /// The epochs that ended since, each with the event recorded after its work.
     pub(crate) checkpoints: Vec<(u64, Fence)>,
+}
+
+/// Returns whether a stream without an observer launches directly.
+fn can_launch_directly(kind: Kind, driver: &Driver) -> bool {
+    kind == Kind::Own && driver.library().launch_uses().is_none()
 }
 
 pub(crate) struct RawStream;
@@ -189,7 +225,8 @@ impl StreamState {
             raw,
             epoch: AtomicU64::new(0),
             kind,
-            launches_directly: kind == Kind::Own && driver.library().launch_uses().is_none(),
+            launches_directly: AtomicBool::new(can_launch_directly(kind, &driver)),
+            observer: ObserverSlot::default(),
             launches: launches.of_stream(raw.0),
             id: fresh_id(),
             is_blocking,
@@ -215,8 +252,22 @@ impl StreamState {
         &self.launches
     }
 
+    #[inline]
     pub(crate) fn launches_directly(&self) -> bool {
-        self.launches_directly
+        self.launches_directly.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn observer(&self) -> &ObserverSlot {
+        &self.observer
+    }
+
+    /// Sets the observer of the work on this stream.
+    #[cfg(feature = "profile")]
+    pub(crate) fn set_observer(&self, observer: Option<Arc<dyn Observer>>) {
+        let is_direct = observer.is_none() && can_launch_directly(self.kind, &self.driver);
+        self.observer.set(observer);
+        self.launches_directly.store(is_direct, Ordering::Relaxed);
     }
 
     #[inline]

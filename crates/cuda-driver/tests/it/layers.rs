@@ -20,6 +20,7 @@ const LAYERS: &[&str] = &[
     "driver",
     "handle",
     "fence",
+    "observer",
     "stream_state",
     "staging_pool",
     "device",
@@ -45,6 +46,7 @@ const LAYERS: &[&str] = &[
     "vector",
     "graph",
     "diagnostics",
+    "profile",
     "jit",
     "nvrtc",
 ];

@@ -72,6 +72,8 @@ mod pointer;
 mod pool;
 mod prepared;
 mod process;
+#[cfg(feature = "profile")]
+mod profile;
 mod queue;
 mod random_graphs;
 mod random_programs;
@@ -87,6 +89,8 @@ mod task;
 #[cfg(feature = "nvrtc")]
 mod tensor_columns;
 mod tensor_map;
+#[cfg(feature = "profile")]
+mod trace_check;
 mod traits;
 mod transfer;
 mod ui;
