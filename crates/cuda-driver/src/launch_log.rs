@@ -146,6 +146,11 @@ impl ContextLaunches {
         id
     }
 
+    /// Returns the name with this id.
+    pub(crate) fn text(&self, NameId(id): NameId) -> Option<Arc<str>> {
+        self.names.lock().list.get(id as usize).map(Arc::clone)
+    }
+
     /// Creates and registers the launches of a new stream.
     pub(crate) fn of_stream(&self, stream: CUstream) -> Arc<RecentLaunches> {
         let this = Arc::new(RecentLaunches::new(stream));

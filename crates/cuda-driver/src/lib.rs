@@ -46,8 +46,11 @@ mod lto;
 mod memop;
 #[cfg(feature = "nvrtc")]
 pub mod nvrtc;
+mod observer;
 mod pending;
 pub mod prelude;
+#[cfg(feature = "profile")]
+pub mod profile;
 mod staging_pool;
 mod stream_attribute;
 mod stream_state;

@@ -105,6 +105,11 @@ pub(crate) mod rank {
         COPY_FILLING,
         /// The first error of a copy.
         COPY_FAILED,
+        /// The observer of a stream.
+        OBSERVER,
+        /// What a profiler has recorded.
+        #[cfg_attr(not(feature = "profile"), allow(dead_code, reason = "locked by the profiler"))]
+        PROFILE,
         /// The contexts whose launches are listed if a device is lost.
         LAUNCH_CONTEXTS,
         /// The devices that were lost.

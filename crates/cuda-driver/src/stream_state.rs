@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use cuda_sys::{CUstream, CUstream_st};
@@ -16,6 +16,9 @@ use crate::fence::Fence;
 use crate::handle::{Destroy, Handle, SendPtr};
 use crate::launch_log::{ContextLaunches, RecentLaunches};
 use crate::lock::{Mutex, MutexGuard, rank};
+#[cfg(feature = "profile")]
+use crate::observer::Observer;
+use crate::observer::ObserverSlot;
 
 /// `CU_STREAM_LEGACY`
 pub(crate) const LEGACY: usize = 1;
@@ -34,6 +37,12 @@ pub(crate) struct ContextStreams {
     by_address: Mutex<HashMap<usize, Weak<StreamState>>, { rank::STREAMS_BY_ADDRESS }>,
     /// The legacy stream and the streams that it waits for.
     blocking: Mutex<Vec<Weak<StreamState>>, { rank::BLOCKING_STREAMS }>,
+    /// The observer of all streams of the program, also of streams that are created later.
+    #[cfg_attr(
+        not(feature = "profile"),
+        allow(dead_code, reason = "set by the profiler")
+    )]
+    pub(crate) observer: ObserverSlot,
     /// Idle streams for internal work.
     pub(crate) side: Mutex<Vec<Arc<StreamState>>, { rank::SIDE_STREAMS }>,
 }
@@ -51,6 +60,28 @@ impl ContextStreams {
         self.by_address
             .lock()
             .insert(address, Arc::downgrade(stream));
+        self.inherit_observer(stream);
+    }
+
+    /// Gives a stream the observer of the context.
+    pub(crate) fn inherit_observer(&self, stream: &StreamState) {
+        #[cfg(feature = "profile")]
+        if self.observer.is_set() && !stream.observer.is_set() {
+            stream.set_observer(self.observer.get());
+        }
+        #[cfg(not(feature = "profile"))]
+        let _ = stream;
+    }
+
+    /// Returns the streams of the program.
+    #[cfg(feature = "profile")]
+    pub(crate) fn of_program(&self) -> Vec<Arc<StreamState>> {
+        let by_address = self.by_address.lock();
+        let mut streams: Vec<_> = by_address.values().filter_map(Weak::upgrade).collect();
+        drop(by_address);
+        let of_c = [&self.legacy, &self.per_thread];
+        streams.extend(of_c.iter().filter_map(|cell| cell.get()).map(Arc::clone));
+        streams
     }
 
     /// Returns the state of the stream `raw`, or creates it with `make`.
@@ -84,11 +115,11 @@ pub(crate) struct StreamState {
     /// it.
     epoch: AtomicU64,
     kind: Kind,
-    /// Whether a launch whose arguments need no wait may be queued without further work: on streams
-    /// that were created, on drivers that do not ask for the memory of launches.
-    launches_directly: AtomicBool,
-    /// Whether other code may capture the stream. Then each call asks first whether it does.
-    may_capture: AtomicBool,
+    /// Why launches need further work even if their arguments need no wait: 0, or a combination of
+    /// `NOT_OWN`, `OBSERVED` and `CAPTURABLE`.
+    indirect: AtomicU8,
+    /// Sees the work that is queued, if there is a profiler.
+    observer: ObserverSlot,
     launches: Arc<RecentLaunches>,
     /// Never reused in a process, unlike the handle.
     id: u64,
@@ -124,6 +155,19 @@ pub(crate) struct Tail {
     pub(crate) completed: u64,
     /// The epochs that ended since, each with the event recorded after its work.
     pub(crate) checkpoints: Vec<(u64, Fence)>,
+}
+
+/// The stream was not created by this crate, or the driver asks for the memory of launches.
+const NOT_OWN: u8 = 1;
+/// An observer sees the work on the stream.
+#[cfg(feature = "profile")]
+const OBSERVED: u8 = 2;
+/// Other code may capture the stream.
+const CAPTURABLE: u8 = 4;
+
+/// Returns whether launches on a new stream need no further work if their arguments need no wait.
+fn can_launch_directly(kind: Kind, driver: &Driver) -> bool {
+    kind == Kind::Own && driver.library().launch_uses().is_none()
 }
 
 pub(crate) struct RawStream;
@@ -191,10 +235,12 @@ impl StreamState {
             raw,
             epoch: AtomicU64::new(0),
             kind,
-            launches_directly: AtomicBool::new(
-                kind == Kind::Own && driver.library().launch_uses().is_none(),
-            ),
-            may_capture: AtomicBool::new(false),
+            indirect: AtomicU8::new(if can_launch_directly(kind, &driver) {
+                0
+            } else {
+                NOT_OWN
+            }),
+            observer: ObserverSlot::default(),
             launches: launches.of_stream(raw.0),
             id: fresh_id(),
             is_blocking,
@@ -220,20 +266,37 @@ impl StreamState {
         &self.launches
     }
 
+    #[inline]
     pub(crate) fn launches_directly(&self) -> bool {
-        self.launches_directly.load(Ordering::Relaxed)
+        self.indirect.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns whether other code may capture the stream.
+    /// Returns whether other code may capture the stream. Then each call asks first whether it does.
     #[inline]
     pub(crate) fn may_capture(&self) -> bool {
-        self.may_capture.load(Ordering::Relaxed)
+        self.indirect.load(Ordering::Relaxed) & CAPTURABLE != 0
     }
 
     /// Makes each later call ask whether other code captures the stream.
     pub(crate) fn allow_capture(&self) {
-        self.may_capture.store(true, Ordering::Relaxed);
-        self.launches_directly.store(false, Ordering::Relaxed);
+        self.indirect.fetch_or(CAPTURABLE, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn observer(&self) -> &ObserverSlot {
+        &self.observer
+    }
+
+    /// Sets the observer of the work on this stream.
+    #[cfg(feature = "profile")]
+    pub(crate) fn set_observer(&self, observer: Option<Arc<dyn Observer>>) {
+        let is_observed = observer.is_some();
+        self.observer.set(observer);
+        if is_observed {
+            self.indirect.fetch_or(OBSERVED, Ordering::Relaxed);
+        } else {
+            self.indirect.fetch_and(!OBSERVED, Ordering::Relaxed);
+        }
     }
 
     #[inline]

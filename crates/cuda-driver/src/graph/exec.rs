@@ -20,6 +20,7 @@ use crate::error::{DriverError, Error, InstantiateError, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
 use crate::launch_log::{LaunchName, NameId};
 use crate::lock::{Mutex, MutexGuard, rank};
+use crate::observer::Work;
 use crate::pending::{self, Entry, LateFence};
 use crate::stream::Stream;
 use crate::tracking::ReplayRecord;
@@ -233,18 +234,33 @@ impl GraphExec {
             return Err(Error::NotUploaded);
         }
         let may_wait_for_host = inner.may_wait_for_host.load(Ordering::Acquire);
+        let name = inner.launch_name.get();
+        let text = stream
+            .state()
+            .observer()
+            .is_set()
+            .then(|| stream.context().launches().text(name));
+        let work = || {
+            Work::graph(
+                text.as_ref()
+                    .and_then(Option::as_deref)
+                    .unwrap_or("a graph"),
+            )
+        };
         inner.record.replay(stream, may_wait_for_host, || {
-            // SAFETY: executable and stream must be alive, what the nodes use must stay until the
-            // launch is done, and no other thread may use the executable ← both are borrowed; the
-            // owners are released only after the last launch; the record is locked.
-            unsafe {
-                call!(
-                    inner.handle.driver(),
-                    cuGraphLaunch(self.as_raw(), stream.as_raw())
-                )
-            }
+            stream.observed(work(), || {
+                // SAFETY: executable and stream must be alive, what the nodes use must stay until the
+                // launch is done, and no other thread may use the executable ← both are borrowed; the
+                // owners are released only after the last launch; the record is locked.
+                unsafe {
+                    call!(
+                        inner.handle.driver(),
+                        cuGraphLaunch(self.as_raw(), stream.as_raw())
+                    )
+                }
+            })
         })?;
-        stream.state().launches().record(inner.launch_name.get());
+        stream.state().launches().record(name);
         Ok(())
     }
 

@@ -7,8 +7,10 @@ use crate::context::{Context, ReplayLock};
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
+use crate::observer::{KernelLaunch, Work};
 use crate::stream::Stream;
 use crate::tracking::{Blocked, Scope, retry};
+use crate::types::WorkKind;
 
 /// Kernel launches.
 impl Stream {
@@ -119,7 +121,8 @@ impl Stream {
     }
 
     /// Does the work of [`queue`](Self::queue) if the stream may have to wait for something, or is
-    /// one of C's default streams, or if a software driver asks for the memory of launches.
+    /// one of C's default streams or has an observer, or if a software driver asks for the memory of
+    /// launches.
     ///
     /// # Safety
     ///
@@ -143,8 +146,16 @@ impl Stream {
         if let Some(receive) = self.driver().library().launch_uses() {
             state_uses(receive, &args);
         }
-        // SAFETY: the caller upholds the contract of `queue`, and `acquire` has queued the waits.
-        unsafe { self.call(function, config, attributes, &args) }?;
+        let launch = || {
+            // SAFETY: the caller upholds the contract of `queue`, and `acquire` has queued the
+            // waits.
+            unsafe { self.call(function, config, attributes, &args) }
+        };
+        if cfg!(feature = "profile") && self.state().observer().is_set() {
+            observed(self, function, config, &args, launch)?;
+        } else {
+            launch()?;
+        }
         commit(&mut scope, args);
         Ok(())
     }
@@ -260,6 +271,32 @@ fn contexts_of_peers<A: KernelArgs>(stream: &Stream, args: &A) -> Vec<Context> {
         contexts.push(stream.context().clone());
     }
     contexts
+}
+
+/// Calls `launch`, and reports it to the observer of the stream.
+#[cold]
+fn observed<A: KernelArgs>(
+    stream: &Stream,
+    function: &Function,
+    config: &LaunchConfig,
+    args: &A,
+    launch: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let mut bytes = 0;
+    // The closure never fails.
+    let _ = args.each_tracked(&mut |tracked| {
+        bytes += tracked.bytes;
+        Ok(())
+    });
+    let work = Work {
+        name: function.name(),
+        kernel: Some(KernelLaunch {
+            config: *config,
+            resources: &|| function.resources(config),
+        }),
+        ..Work::of_kind(WorkKind::Kernel, bytes)
+    };
+    stream.observe(&work, launch)
 }
 
 /// Makes the stream of `scope` wait for the uses that conflict with those of a launch.

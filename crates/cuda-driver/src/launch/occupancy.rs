@@ -11,6 +11,7 @@ use super::LaunchAttributes;
 use crate::driver::call;
 use crate::error::Result;
 use crate::function::Function;
+use crate::observer::KernelResources;
 use crate::stream::Stream;
 use crate::types::LaunchConfig;
 
@@ -272,6 +273,26 @@ unsafe extern "C" fn ask_shared(threads: c_int) -> usize {
         Err(panic) => {
             ask.panic.set(Some(panic));
             0
+        }
+    }
+}
+
+impl Function {
+    /// Returns the resources of the kernel, and its occupancy if it is launched with `config`. What
+    /// the driver does not report is 0.
+    pub(crate) fn resources(&self, config: &LaunchConfig) -> KernelResources {
+        let threads = u32::try_from(config.block.count()).unwrap_or(u32::MAX);
+        let blocks = self
+            .max_active_blocks(threads, config.shared_bytes as usize)
+            .unwrap_or(0);
+        let device = self.context().device();
+        let most = device.max_threads_per_multiprocessor().unwrap_or(0).max(1);
+        let active = u64::from(blocks) * u64::from(threads.div_ceil(WARP)) * u64::from(WARP);
+        KernelResources {
+            registers: self.registers().unwrap_or(0),
+            static_shared: self.static_shared_bytes().unwrap_or(0),
+            local: self.local_bytes().unwrap_or(0),
+            occupancy: active as f32 / most as f32,
         }
     }
 }

@@ -101,6 +101,7 @@ impl Memory {
             unsafe { call!(driver, cuMemAlloc_v2(&raw mut address, bytes)) }
         };
         status.map_err(|error| Error::of_allocation(error, bytes))?;
+        owner.memory_changed(bytes as i64);
         // SAFETY: the memory must come from `source`, and no other code may free it ← it was
         // allocated just now.
         Ok(unsafe { Self::of_source(owner, address, bytes, source) })
@@ -328,6 +329,7 @@ impl Source {
                 let owner = block.behind_all()?;
                 owner.state().synchronize(owner.context())?;
                 let _relaxed = owner.driver().relaxed();
+                owner.memory_changed(-(block.bytes as i64));
                 // SAFETY: as above, and the host has waited for the stream.
                 unsafe { call!(owner.driver(), cuMemFree_v2(block.address)) }
             }
@@ -392,6 +394,7 @@ impl Block {
         let owner = self.behind_all()?;
         let queueing = owner.queueing()?;
         let _relaxed = owner.driver().relaxed();
+        owner.memory_changed(-(self.bytes as i64));
         // SAFETY: the memory must be allocated and must not be used afterwards ← the block owns it,
         // and the stream has just been made to wait for every use on another stream.
         unsafe { call!(owner.driver(), cuMemFreeAsync(self.address, queueing.raw())) }

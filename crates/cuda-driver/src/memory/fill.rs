@@ -7,7 +7,9 @@ use cuda_sys::CUdeviceptr;
 use super::{DeviceRepr, DeviceSliceMut};
 use crate::driver::call;
 use crate::error::{DriverError, Result};
+use crate::observer::Work;
 use crate::stream::Stream;
+use crate::types::WorkKind;
 
 /// Fills with one value.
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
@@ -85,15 +87,17 @@ pub(super) unsafe fn fill_range(
     while done < bytes {
         let next = done.min(bytes - done);
         let to = address + done as CUdeviceptr;
-        // SAFETY: both ranges must be within the view and must not overlap ← the source is the
-        // first `next` bytes of the view, `next` is at most `done`, and the destination starts
-        // after the first `done` bytes.
-        unsafe {
-            call!(
-                stream.driver(),
-                cuMemcpyDtoDAsync_v2(to, address, next, stream.as_raw())
-            )
-        }?;
+        stream.observed(Work::of_kind(WorkKind::Fill, next), || {
+            // SAFETY: both ranges must be within the view and must not overlap ← the source is the
+            // first `next` bytes of the view, `next` is at most `done`, and the destination starts
+            // after the first `done` bytes.
+            unsafe {
+                call!(
+                    stream.driver(),
+                    cuMemcpyDtoDAsync_v2(to, address, next, stream.as_raw())
+                )
+            }
+        })?;
         done += next;
     }
     Ok(())
@@ -130,7 +134,8 @@ unsafe fn set(
     count: usize,
 ) -> Result<(), DriverError> {
     let (driver, raw) = (stream.driver(), stream.as_raw());
-    match *unit {
+    let work = Work::of_kind(WorkKind::Fill, count * unit.len());
+    stream.observed(work, || match *unit {
         [a, b, c, d] => {
             let word = u32::from_ne_bytes([a, b, c, d]);
             // SAFETY: the range must be writable and start at a multiple of the unit ← the caller
@@ -148,7 +153,7 @@ unsafe fn set(
             // SAFETY: as above.
             unsafe { call!(driver, cuMemsetD8Async(address, byte, count, raw)) }
         }
-    }
+    })
 }
 
 #[cfg(test)]

@@ -14,8 +14,10 @@ use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, expect_len, staging
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
+use crate::observer::Work;
 use crate::stream::Stream;
 use crate::tracking::Access;
+use crate::types::WorkKind;
 
 /// Copies to the host.
 impl<T: DeviceRepr> DeviceSlice<'_, T> {
@@ -105,15 +107,17 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         let device = self.as_raw();
         to_pinned(self.memory, self.access, destination, |to| {
             let _current = owner.bind_for_copy()?;
-            // SAFETY: both sides must hold `bytes` bytes until the copy has completed ← the lengths
-            // are equal and the view is within its allocation; `to_pinned` waits for the copy, and
-            // never frees the destination if the wait fails.
-            unsafe {
-                call!(
-                    owner.driver(),
-                    cuMemcpyDtoHAsync_v2(to, device, bytes, owner.as_raw())
-                )
-            }
+            owner.observed(Work::of_kind(WorkKind::CopyToHost, bytes), || {
+                // SAFETY: both sides must hold `bytes` bytes until the copy has completed ← the lengths
+                // are equal and the view is within its allocation; `to_pinned` waits for the copy, and
+                // never frees the destination if the wait fails.
+                unsafe {
+                    call!(
+                        owner.driver(),
+                        cuMemcpyDtoHAsync_v2(to, device, bytes, owner.as_raw())
+                    )
+                }
+            })
         })
     }
 }
@@ -179,15 +183,17 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         let device = self.as_raw();
         from_pinned(self.memory, self.access, source, |from| {
             let _current = owner.bind_for_copy()?;
-            // SAFETY: both sides must hold `bytes` bytes until the copy has completed ← the lengths
-            // are equal and the view is within its allocation; `from_pinned` waits for the copy,
-            // and never frees the source if the wait fails.
-            unsafe {
-                call!(
-                    owner.driver(),
-                    cuMemcpyHtoDAsync_v2(device, from, bytes, owner.as_raw())
-                )
-            }
+            owner.observed(Work::of_kind(WorkKind::CopyToDevice, bytes), || {
+                // SAFETY: both sides must hold `bytes` bytes until the copy has completed ← the lengths
+                // are equal and the view is within its allocation; `from_pinned` waits for the copy,
+                // and never frees the source if the wait fails.
+                unsafe {
+                    call!(
+                        owner.driver(),
+                        cuMemcpyHtoDAsync_v2(device, from, bytes, owner.as_raw())
+                    )
+                }
+            })
         })
     }
 }

@@ -11,7 +11,9 @@ use super::{
 };
 use crate::driver::call;
 use crate::error::Result;
+use crate::observer::Work;
 use crate::stream::Stream;
+use crate::types::WorkKind;
 
 /// Copies and fills on a stream of the caller's choice.
 ///
@@ -56,21 +58,23 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         let uses = [(source.memory, source.access), (self.memory, self.access)];
         Memory::use_all(stream, uses, || {
             let _current = stream.bind_for_copy()?;
-            // SAFETY: both ranges must be valid until the copy completes, and must not overlap ←
-            // the lengths are equal, and both views are within their allocations, whose frees wait
-            // for this use. The ranges do not overlap because this view is borrowed mutably, or
-            // because the caller of `alias_mut` guarantees it.
-            unsafe {
-                call!(
-                    stream.driver(),
-                    cuMemcpyDtoDAsync_v2(
-                        self.as_raw(),
-                        source.as_raw(),
-                        self.bytes(),
-                        stream.as_raw()
+            stream.observed(Work::of_kind(WorkKind::CopyOnDevice, self.bytes()), || {
+                // SAFETY: both ranges must be valid until the copy completes, and must not overlap ←
+                // the lengths are equal, and both views are within their allocations, whose frees wait
+                // for this use. The ranges do not overlap because this view is borrowed mutably, or
+                // because the caller of `alias_mut` guarantees it.
+                unsafe {
+                    call!(
+                        stream.driver(),
+                        cuMemcpyDtoDAsync_v2(
+                            self.as_raw(),
+                            source.as_raw(),
+                            self.bytes(),
+                            stream.as_raw()
+                        )
                     )
-                )
-            }
+                }
+            })
         })
     }
 

@@ -10,8 +10,10 @@ use super::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, expect_len};
 use crate::context::{Context, ReplayLock};
 use crate::driver::call;
 use crate::error::{Error, Result};
+use crate::observer::Work;
 use crate::stream::Stream;
 use crate::tracking::{Blocked, Scope, retry};
+use crate::types::WorkKind;
 
 /// Copies from memory of another context.
 impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
@@ -88,22 +90,24 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
             self.memory.tracker.acquire(&scope, self.access)?;
             Ok::<_, Blocked<Error>>((locks, scope))
         })?;
-        // SAFETY: both ranges must hold `bytes` bytes and belong to the given contexts, which
-        // must be alive ← the lengths are equal, both views are within their allocations, whose
-        // frees wait for this use, and both buffers are borrowed.
-        let queued = unsafe {
-            call!(
-                stream.driver(),
-                cuMemcpyPeerAsync(
-                    to,
-                    stream.context().as_raw(),
-                    from,
-                    peer.as_raw(),
-                    bytes,
-                    stream.as_raw()
+        let queued = stream.observed(Work::of_kind(WorkKind::CopyToPeer, bytes), || {
+            // SAFETY: both ranges must hold `bytes` bytes and belong to the given contexts, which
+            // must be alive ← the lengths are equal, both views are within their allocations, whose
+            // frees wait for this use, and both buffers are borrowed.
+            unsafe {
+                call!(
+                    stream.driver(),
+                    cuMemcpyPeerAsync(
+                        to,
+                        stream.context().as_raw(),
+                        from,
+                        peer.as_raw(),
+                        bytes,
+                        stream.as_raw()
+                    )
                 )
-            )
-        };
+            }
+        });
         self.memory.tracker.commit(&mut scope, self.access);
         source.memory.tracker.commit(&mut scope, source.access);
         Ok(queued?)

@@ -13,8 +13,10 @@ use crate::context::Context;
 use crate::driver::call;
 use crate::error::Result;
 use crate::fence::Fence;
+use crate::observer::Work;
 use crate::stream::Stream;
 use crate::stream_state::StreamState;
+use crate::types::WorkKind;
 
 /// A closure that was queued on a stream. It can be waited for, and reports whether the closure
 /// panicked. Dropping it does not cancel the closure.
@@ -59,15 +61,17 @@ impl Stream {
         let outcome = Arc::clone(&entry.outcome);
         let id = super::add(entry);
         let queued = self.state().queue_host_wait(context, || {
-            // SAFETY: the stream must be alive, and the function callable once with this data at
-            // any later time ← the stream is borrowed, and the function only looks up the entry
-            // with this id.
-            unsafe {
-                call!(
-                    self.driver(),
-                    cuLaunchHostFunc(self.as_raw(), Some(super::called), id.as_data())
-                )
-            }
+            self.observed(Work::of_kind(WorkKind::HostFunction, 0), || {
+                // SAFETY: the stream must be alive, and the function callable once with this data at
+                // any later time ← the stream is borrowed, and the function only looks up the entry
+                // with this id.
+                unsafe {
+                    call!(
+                        self.driver(),
+                        cuLaunchHostFunc(self.as_raw(), Some(super::called), id.as_data())
+                    )
+                }
+            })
         });
         if let Err(error) = queued {
             drop(super::take(id));

@@ -79,6 +79,7 @@ impl Stream {
             }
             state
         });
+        context.streams().inherit_observer(&state);
         Ok(Self::of_state(context, state))
     }
 

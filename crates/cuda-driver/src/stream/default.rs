@@ -41,6 +41,7 @@ impl Context {
             .streams()
             .legacy
             .get_or_init(|| StreamState::default_of(self, Kind::Legacy));
+        self.streams().inherit_observer(state);
         Stream::of_state(self, Arc::clone(state))
     }
 
@@ -58,6 +59,7 @@ impl Context {
             .streams()
             .per_thread
             .get_or_init(|| StreamState::default_of(self, Kind::PerThread));
+        self.streams().inherit_observer(state);
         Stream::of_state(self, Arc::clone(state))
     }
 

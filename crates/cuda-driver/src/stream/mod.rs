@@ -10,6 +10,7 @@ mod borrow;
 mod capturing;
 mod default;
 mod flags;
+mod observed;
 mod pool;
 mod priority;
 mod state;
@@ -18,6 +19,7 @@ mod state;
 pub use crate::memop::{StreamWord, ValueBatch, WaitCondition};
 pub use crate::pending::{Completion, HostCall};
 pub use crate::stream_attribute::{AccessPolicyWindow, MemSyncDomainMap, SynchronizationPolicy};
+pub use crate::types::WorkKind;
 
 pub use capturing::CaptureStatus;
 pub use flags::StreamFlags;

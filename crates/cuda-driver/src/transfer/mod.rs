@@ -24,8 +24,10 @@ use crate::memory::pinned::sealed::{Lock, TOKEN};
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, PageLocked, expect_len,
 };
+use crate::observer::Work;
 use crate::pending::{self, Completion, Entry, KeepAlive};
 use crate::stream::Stream;
+use crate::types::WorkKind;
 
 /// A copy in progress, with the page-locked memory that it reads or writes. For copies within the
 /// device and for fills, `P` is `()`.
@@ -308,14 +310,16 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         let bytes = self.len() * size_of::<T>();
         self.memory.use_on(stream, self.access, || {
             let _current = stream.bind_for_copy()?;
-            // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is within
-            // its allocation, whose free waits for this use; the caller guarantees it for `to`.
-            unsafe {
-                call!(
-                    stream.driver(),
-                    cuMemcpyDtoHAsync_v2(to.cast(), self.as_raw(), bytes, stream.as_raw())
-                )
-            }
+            stream.observed(Work::of_kind(WorkKind::CopyToHost, bytes), || {
+                // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is within
+                // its allocation, whose free waits for this use; the caller guarantees it for `to`.
+                unsafe {
+                    call!(
+                        stream.driver(),
+                        cuMemcpyDtoHAsync_v2(to.cast(), self.as_raw(), bytes, stream.as_raw())
+                    )
+                }
+            })
         })?;
         Ok(true)
     }
@@ -358,14 +362,16 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         let bytes = self.len() * size_of::<T>();
         self.memory.use_on(stream, self.access, || {
             let _current = stream.bind_for_copy()?;
-            // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is within
-            // its allocation, whose free waits for this use; the caller guarantees it for `from`.
-            unsafe {
-                call!(
-                    stream.driver(),
-                    cuMemcpyHtoDAsync_v2(self.as_raw(), from.cast(), bytes, stream.as_raw())
-                )
-            }
+            stream.observed(Work::of_kind(WorkKind::CopyToDevice, bytes), || {
+                // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is within
+                // its allocation, whose free waits for this use; the caller guarantees it for `from`.
+                unsafe {
+                    call!(
+                        stream.driver(),
+                        cuMemcpyHtoDAsync_v2(self.as_raw(), from.cast(), bytes, stream.as_raw())
+                    )
+                }
+            })
         })?;
         Ok(true)
     }

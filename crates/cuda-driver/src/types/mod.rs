@@ -7,6 +7,7 @@ mod in_flight;
 mod jit_log;
 mod launch_config;
 pub(crate) mod node;
+mod work;
 
 pub use arg_type::ArgType;
 pub(crate) use enums::raw;
@@ -18,3 +19,4 @@ pub use in_flight::LaunchesInFlight;
 pub use jit_log::JitLog;
 pub use launch_config::{Dim3, LaunchConfig};
 pub(crate) use node::{NodeId, NodeKind};
+pub use work::WorkKind;

@@ -20,6 +20,7 @@ const LAYERS: &[&str] = &[
     "driver",
     "handle",
     "fence",
+    "observer",
     "stream_state",
     "staging_pool",
     "device",
@@ -46,6 +47,7 @@ const LAYERS: &[&str] = &[
     "vector",
     "graph",
     "diagnostics",
+    "profile",
     "jit",
     "nvrtc",
 ];

@@ -75,6 +75,8 @@ mod pointer;
 mod pool;
 mod prepared;
 mod process;
+#[cfg(feature = "profile")]
+mod profile;
 mod queue;
 mod random_graphs;
 mod random_programs;
@@ -95,6 +97,8 @@ mod tensor_map;
 mod tensor_map_raw;
 #[cfg(unix)]
 mod topology;
+#[cfg(feature = "profile")]
+mod trace_check;
 mod traits;
 mod transfer;
 mod ui;

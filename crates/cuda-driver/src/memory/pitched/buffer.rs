@@ -10,9 +10,11 @@ use super::{PitchedSlice, PitchedSliceMut, Rows};
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::{DeviceRepr, Memory, Source, bytes_of};
+use crate::observer::Work;
 use crate::stream::Stream;
 use crate::tracking::Access;
 use crate::types::Extent;
+use crate::types::WorkKind;
 
 /// Rows of elements of `T` in device memory. Each row starts at an address at which the device
 /// reads and writes fast. The memory is freed when the buffer is dropped.
@@ -126,13 +128,15 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
         let bytes = buffer.pitch * buffer.extent.height * buffer.extent.depth;
         if buffer.memory.address != 0 {
             buffer.memory.use_on_owning_stream(Access::WRITE, || {
-                // SAFETY: the range must be allocated ← it is the whole allocation.
-                unsafe {
-                    call!(
-                        stream.driver(),
-                        cuMemsetD8Async(buffer.memory.address, 0, bytes, stream.as_raw())
-                    )
-                }
+                stream.observed(Work::of_kind(WorkKind::Fill, bytes), || {
+                    // SAFETY: the range must be allocated ← it is the whole allocation.
+                    unsafe {
+                        call!(
+                            stream.driver(),
+                            cuMemsetD8Async(buffer.memory.address, 0, bytes, stream.as_raw())
+                        )
+                    }
+                })
             })?;
         }
         Ok(buffer)

@@ -11,7 +11,9 @@ use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::memory::DeviceRepr;
 use crate::memory::fill::{fill_range, repeated};
+use crate::observer::Work;
 use crate::stream::Stream;
+use crate::types::WorkKind;
 
 /// Fills.
 ///
@@ -119,7 +121,8 @@ unsafe fn set_rows(stream: &Stream, rows: &Rows, unit: &[u8]) -> Result<(), Driv
     let (driver, raw) = (stream.driver(), stream.as_raw());
     let (address, pitch, height) = (rows.address, rows.pitch, rows.height);
     let width = rows.width / unit.len().max(1);
-    match *unit {
+    let work = Work::of_kind(WorkKind::Fill, rows.width * height);
+    stream.observed(work, || match *unit {
         [a, b, c, d] => {
             let word = u32::from_ne_bytes([a, b, c, d]);
             // SAFETY: the rows must be writable and start at multiples of the unit ← the caller
@@ -152,7 +155,7 @@ unsafe fn set_rows(stream: &Stream, rows: &Rows, unit: &[u8]) -> Result<(), Driv
                 )
             }
         }
-    }
+    })
 }
 
 /// Queues a fill of the first row with `value`, and copies of it to all other rows.

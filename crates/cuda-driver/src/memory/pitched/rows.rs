@@ -8,7 +8,9 @@ use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype};
 
 use crate::driver::call;
 use crate::error::DriverError;
+use crate::observer::Work;
 use crate::stream::Stream;
+use crate::types::WorkKind;
 
 /// A box of bytes on the device.
 #[derive(Clone, Copy, Debug)]
@@ -146,6 +148,12 @@ pub(crate) unsafe fn queue(
     extent: &Rows,
 ) -> Result<(), DriverError> {
     let _current = stream.bind_for_copy()?;
+    let kind = match (to, from) {
+        (Side::Device(_), Side::Host(_)) => WorkKind::CopyToDevice,
+        (Side::Host(_), _) => WorkKind::CopyToHost,
+        (Side::Device(_), Side::Device(_)) => WorkKind::CopyOnDevice,
+    };
+    let work = Work::of_kind(kind, extent.width * extent.height * extent.depth);
     let (src_type, src_host, src_device) = from.place();
     let (dst_type, dst_host, dst_device) = to.place();
     let (src_pitch, _) = from.steps(extent);
@@ -169,23 +177,27 @@ pub(crate) unsafe fn queue(
             WidthInBytes: extent.width,
             Height: extent.height,
         };
-        // SAFETY: both sides must hold the rows until the copy has completed ← the caller
-        // guarantees it; the driver reads the struct during the call.
-        return unsafe {
-            call!(
-                stream.driver(),
-                cuMemcpy2DAsync_v2(&raw const copy, stream.as_raw())
-            )
-        };
+        return stream.observed(work, || {
+            // SAFETY: both sides must hold the rows until the copy has completed ← the caller
+            // guarantees it; the driver reads the struct during the call.
+            unsafe {
+                call!(
+                    stream.driver(),
+                    cuMemcpy2DAsync_v2(&raw const copy, stream.as_raw())
+                )
+            }
+        });
     }
     let copy = copy_of(to, from, extent);
-    // SAFETY: as above.
-    unsafe {
-        call!(
-            stream.driver(),
-            cuMemcpy3DAsync_v2(&raw const copy, stream.as_raw())
-        )
-    }
+    stream.observed(work, || {
+        // SAFETY: as above.
+        unsafe {
+            call!(
+                stream.driver(),
+                cuMemcpy3DAsync_v2(&raw const copy, stream.as_raw())
+            )
+        }
+    })
 }
 
 /// Returns the driver's description of a copy of a box with the width, height and depth of

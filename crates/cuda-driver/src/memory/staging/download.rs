@@ -10,7 +10,9 @@ use super::filling::Filling;
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::pitched::{Side, queue};
+use crate::observer::Work;
 use crate::staging_pool::Slot;
+use crate::types::WorkKind;
 
 impl Copy<'_> {
     /// Downloads pieces until none is left. The device fills some blocks while threads empty
@@ -95,20 +97,25 @@ impl Copy<'_> {
     pub(super) unsafe fn queue_download(&self, slot: &Slot, piece: Range<usize>) -> Result<()> {
         let start = slot.start().cast();
         self.queue(|| match self.device {
-            // SAFETY: both sides must hold the bytes until the transfer has completed ← the caller
-            // guarantees it for the device memory, which is freed after its uses; the block is
-            // reused only when the transfer is known to have completed, or never.
-            Place::Linear(device) => unsafe {
-                call!(
-                    self.stream.driver(),
-                    cuMemcpyDtoHAsync_v2(
-                        start,
-                        device + piece.start as CUdeviceptr,
-                        piece.len(),
-                        self.stream.as_raw()
-                    )
-                )
-            },
+            Place::Linear(device) => {
+                self.stream
+                    .observed(Work::of_kind(WorkKind::CopyToHost, piece.len()), || {
+                        // SAFETY: both sides must hold the bytes until the transfer has completed ← the caller
+                        // guarantees it for the device memory, which is freed after its uses; the block is
+                        // reused only when the transfer is known to have completed, or never.
+                        unsafe {
+                            call!(
+                                self.stream.driver(),
+                                cuMemcpyDtoHAsync_v2(
+                                    start,
+                                    device + piece.start as CUdeviceptr,
+                                    piece.len(),
+                                    self.stream.as_raw()
+                                )
+                            )
+                        }
+                    })
+            }
             Place::Rows(rows) => rows.boxes(piece).try_for_each(|(offset, part)| {
                 let to = Side::Host(start.wrapping_byte_add(offset));
                 // SAFETY: as above; the boxes are contiguous in the block.

@@ -9,7 +9,9 @@ use super::copy::{Copy, Place, copy_bytes};
 use crate::driver::call;
 use crate::error::Result;
 use crate::memory::pitched::{Rows, Side, queue};
+use crate::observer::Work;
 use crate::staging_pool::Slot;
+use crate::types::WorkKind;
 
 /// The sizes for which the driver copies a contiguous range into its own command queue, byte by
 /// byte. The same bytes as two rows are fetched by the device, and the call takes this thread half
@@ -81,20 +83,25 @@ impl Copy<'_> {
                 // they do, as in the next arm; the two rows are the same contiguous bytes.
                 unsafe { queue(self.stream, Side::Device(rows), Side::Host(start), &rows) }
             }
-            // SAFETY: both sides must hold the bytes until the transfer has completed ← the caller
-            // guarantees it for the device memory, which is freed after its uses; the block is
-            // reused only after its event, or never.
-            Place::Linear(device) => unsafe {
-                call!(
-                    self.stream.driver(),
-                    cuMemcpyHtoDAsync_v2(
-                        device + piece.start as CUdeviceptr,
-                        start,
-                        piece.len(),
-                        self.stream.as_raw()
-                    )
-                )
-            },
+            Place::Linear(device) => {
+                self.stream
+                    .observed(Work::of_kind(WorkKind::CopyToDevice, piece.len()), || {
+                        // SAFETY: both sides must hold the bytes until the transfer has completed ← the caller
+                        // guarantees it for the device memory, which is freed after its uses; the block is
+                        // reused only after its event, or never.
+                        unsafe {
+                            call!(
+                                self.stream.driver(),
+                                cuMemcpyHtoDAsync_v2(
+                                    device + piece.start as CUdeviceptr,
+                                    start,
+                                    piece.len(),
+                                    self.stream.as_raw()
+                                )
+                            )
+                        }
+                    })
+            }
             Place::Rows(rows) => rows.boxes(piece).try_for_each(|(offset, part)| {
                 let from = Side::Host(start.wrapping_byte_add(offset));
                 // SAFETY: as above; the boxes are contiguous in the block.

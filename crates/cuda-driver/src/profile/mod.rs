@@ -1,0 +1,54 @@
+//! The profiler: how long kernels, copies, fills, graphs and host functions take, and when they
+//! run. C has no counterpart; it uses events (`cuEvent*`).
+//!
+//! A [`Profiler`] observes the streams of a context, or one stream. It records an event before and
+//! after each piece of work, and reads them later: nothing waits, and no work is reordered. A
+//! [`Profile`] holds the results, as a table for terminals, as JSON and CSV, as a timeline for
+//! Perfetto and Chrome, and as an HTML page.
+//!
+//! Without a profiler, streams cost the same as without this module.
+//!
+//! ```
+//! use cuda_driver::prelude::*;
+//! use cuda_driver::profile::Profiler;
+//!
+//! # let driver = Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+//! # let context = driver.device(0)?.primary_context()?;
+//! let profiler = Profiler::start(&context)?;
+//! let stream = context.default_stream()?;
+//! let words = profiler.range("setup", || DeviceBuffer::from_host(&stream, &[1_u32; 1000]))?;
+//! println!("{}", words.to_vec()?.len());
+//!
+//! let profile = profiler.finish()?;
+//! println!("{}", profile.table());
+//! std::fs::write(std::env::temp_dir().join("profile.html"), profile.html())?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What the times mean
+//!
+//! - The time of a piece of work is the time between two events around it. Events have a resolution
+//!   of about half a microsecond, and cost the stream a few microseconds: short kernels appear
+//!   longer than they are, and the gaps between them appear larger.
+//! - Work that threads queue on one stream at the same time may be attributed to each other.
+//! - A kernel that was launched with programmatic serialization does not overlap with the kernel
+//!   before it while a profiler is on.
+//! - The device and the host have different clocks. They are compared once, when the profiler
+//!   starts, with an error of some microseconds.
+//! - Work that is captured into a graph is not observed. The launch of the graph is.
+
+mod export;
+mod html;
+mod profiler;
+mod recorder;
+mod result;
+mod statistics;
+mod table;
+mod trace;
+
+pub use profiler::Profiler;
+pub use result::{MemoryChange, Operation, Profile, UserRange};
+pub use statistics::Summary;
+
+#[cfg(test)]
+mod tests;
