@@ -5,7 +5,7 @@
 //! view as an argument is ordered with all other uses of the memory.
 
 use super::pool::set_access;
-use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, PoolAccess};
+use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, MemoryAccess};
 use crate::context::Context;
 use crate::error::{Error, Result};
 
@@ -159,5 +159,5 @@ fn enable<T: DeviceRepr>(view: &DeviceSlice<'_, T>, context: &Context) -> Result
     }
     // SAFETY: the pool must be alive and belong to the driver ← memory of the pool is borrowed, and
     // the driver was checked.
-    Ok(unsafe { set_access(pool, context.device(), PoolAccess::ReadWrite) }?)
+    Ok(unsafe { set_access(pool, context.device(), MemoryAccess::ReadWrite) }?)
 }
