@@ -10,7 +10,7 @@ mod physical;
 mod reservation;
 
 pub use growable::GrowableBuffer;
-pub(super) use mapping::access_of;
 pub use mapping::Mapping;
+pub(super) use mapping::access_of;
 pub use physical::{PhysicalKind, PhysicalMemory};
 pub use reservation::Reservation;
