@@ -16,6 +16,7 @@ mod host;
 mod ipc;
 mod jit;
 mod launch;
+mod legacy_launch;
 mod library;
 mod link;
 mod memory;
@@ -54,6 +55,7 @@ fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
         host::Exports::<SLOT>::ENTRIES,
         ipc::Exports::<SLOT>::ENTRIES,
         launch::Exports::<SLOT>::ENTRIES,
+        legacy_launch::Exports::<SLOT>::ENTRIES,
         library::Exports::<SLOT>::ENTRIES,
         link::Exports::<SLOT>::ENTRIES,
         memory::Exports::<SLOT>::ENTRIES,
