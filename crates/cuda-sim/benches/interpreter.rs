@@ -80,6 +80,7 @@ impl Device {
             compute_capability: (9, 0),
             max_ptx: (9, 0),
             strict: true,
+            max_registers: None,
             checked: false,
         };
         let module = cuda_ptx::parse(KERNELS).expect("the kernels parse");

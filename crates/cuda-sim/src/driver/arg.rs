@@ -100,6 +100,7 @@ plain!(
     u64,
     usize,
     i32,
+    f32,
     cuda_sys::CUresult,
     cuda_sys::CUlimit,
     cuda_sys::CUfunc_cache,

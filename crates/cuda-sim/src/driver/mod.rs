@@ -22,6 +22,7 @@
 mod arg;
 mod attributes;
 pub(crate) mod calls;
+mod error_text;
 mod export;
 mod handle;
 pub(crate) mod instance;

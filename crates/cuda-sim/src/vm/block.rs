@@ -44,12 +44,12 @@ impl Block {
         self.next = 0;
         self.idle = 0;
         self.common.reset(self.count);
-        let words = (env.shared_bytes as usize).div_ceil(16);
+        let words = (env.shared_end as usize).div_ceil(16);
         self.shared.clear();
         self.shared.resize(words, u128::from_ne_bytes([0xcd; 16]));
         let shared = Window {
             start: SHARED,
-            len: u64::from(env.shared_bytes),
+            len: u64::from(env.shared_end),
             host: self.shared.as_mut_ptr().expose_provenance() as u64,
         };
         if self.warps.len() < self.count {
@@ -66,7 +66,7 @@ impl Block {
         let checks = env.findings.checks;
         self.common.watch = checks.of_accesses().then(|| {
             let watch = self.common.watch.take().unwrap_or_default();
-            watch.reset(self.count, env.shared_bytes, stride);
+            watch.reset(self.count, env.shared_end, stride);
             watch
         });
         for (index, warp) in self.warps[..self.count].iter_mut().enumerate() {

@@ -1,4 +1,5 @@
-//! Functions that the device provides: `vprintf`, `__assertfail`, `cudaGraphSetConditional`.
+//! Functions that the device provides: `vprintf`, `__assertfail`, `malloc`, `free` and
+//! `cudaGraphSetConditional`.
 
 use super::access::{self, Translator};
 use super::code::{Builtin, CallSite, Place};
@@ -18,6 +19,8 @@ pub(super) fn by_name(name: &str) -> Option<Builtin> {
     match name {
         "vprintf" => Some(Builtin::Printf),
         "__assertfail" => Some(Builtin::Assert),
+        "malloc" => Some(Builtin::Malloc),
+        "free" => Some(Builtin::Free),
         "cudaGraphSetConditional" => Some(Builtin::SetConditional),
         _ => None,
     }
@@ -29,10 +32,7 @@ pub fn is_of_the_device(name: &str) -> bool {
     by_name(name).is_some()
         || name.starts_with("cuda")
         || name.starts_with("__nv")
-        || matches!(
-            name,
-            "malloc" | "free" | "memcpy" | "memset" | "__cudaCDP2Malloc"
-        )
+        || matches!(name, "memcpy" | "memset" | "__cudaCDP2Malloc")
 }
 
 pub(super) fn call(
@@ -81,6 +81,29 @@ pub(super) fn call(
                 text(0)?
             );
             Err(LaneFault::new(FaultKind::Assert, m, message))
+        }
+        Builtin::Malloc => {
+            let sizes = argument(w, 0);
+            let mut addresses = [0; LANES];
+            for lane in bits(m) {
+                addresses[lane] = (env.launch.malloc)(sizes[lane]).unwrap_or(0);
+            }
+            if let Some(&place) = site.returns.first() {
+                w.set_place(place, m, &addresses);
+            }
+            Ok(())
+        }
+        Builtin::Free => {
+            let addresses = argument(w, 0);
+            for lane in bits(m) {
+                let address = addresses[lane];
+                if address != 0 && !(env.launch.free)(address) {
+                    let message =
+                        format!("free({address:#x}): no block of the device heap starts there");
+                    return Err(LaneFault::new(FaultKind::LaunchFailed, 1 << lane, message));
+                }
+            }
+            Ok(())
         }
         Builtin::SetConditional => {
             let (handles, values) = (argument(w, 0), argument(w, 1));

@@ -106,6 +106,8 @@ pub(super) enum Builtin {
     Printf,
     Assert,
     SetConditional,
+    Malloc,
+    Free,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -16,7 +16,7 @@ use super::image::Image;
 use super::lane_fault::LaneFault;
 use super::launch_params::LaunchParams;
 use super::program::product;
-use super::space::Env;
+use super::space::{Env, RESERVED_SHARED_ALIGN, RESERVED_SHARED_BYTES};
 use super::warp::{Fragment, Warp};
 use crate::lock::lock;
 
@@ -165,6 +165,7 @@ pub fn launch(
     }
     let static_shared = info.dynamic_start();
     let shared_bytes = static_shared + params.dynamic_shared;
+    let reserved_shared = shared_bytes.next_multiple_of(RESERVED_SHARED_ALIGN);
     let mut buffer = vec![0u128; params.params.len().div_ceil(16)];
     for (word, bytes) in buffer.iter_mut().zip(params.params.chunks(16)) {
         let mut whole = [0; 16];
@@ -192,6 +193,12 @@ pub fn launch(
         workspace_bytes: size_of_val(&workspace) as u64,
         static_shared,
         shared_bytes,
+        reserved_shared,
+        shared_end: if info.reserved_shared {
+            reserved_shared + RESERVED_SHARED_BYTES
+        } else {
+            shared_bytes
+        },
         cluster,
         explicit_cluster: params.cluster.or(info.cluster).is_some(),
         findings: &findings,

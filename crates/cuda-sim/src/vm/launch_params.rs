@@ -45,6 +45,10 @@ pub struct LaunchParams<'a> {
     pub cancel: Option<&'a AtomicBool>,
     /// The value of `%nsmid`.
     pub multiprocessors: u32,
+    /// Allocates memory of this size in the device heap; `None` if it does not fit.
+    pub malloc: &'a (dyn Fn(u64) -> Option<u64> + Sync),
+    /// Frees a block of the device heap; returns whether one starts at the address.
+    pub free: &'a (dyn Fn(u64) -> bool + Sync),
     /// Sets the value of the conditional node with this handle; returns whether the node exists.
     pub set_conditional: &'a (dyn Fn(u64, u32) -> bool + Sync),
     /// Returns the live texture of a handle.
@@ -77,6 +81,8 @@ impl<'a> LaunchParams<'a> {
             instruction_limit: None,
             cancel: None,
             multiprocessors: 16,
+            malloc: &|_| None,
+            free: &|_| false,
             set_conditional: &|_, _| false,
             textures: &|_| None,
             surfaces: &|_| None,

@@ -16,6 +16,8 @@ pub struct TargetInfo {
     pub max_ptx: (u32, u32),
     /// Fail to load code with unsupported instructions, instead of failing to launch it.
     pub strict: bool,
+    /// The largest number of registers of a thread (`CU_JIT_MAX_REGISTERS`), if it is limited.
+    pub max_registers: Option<u32>,
     /// Whether memory accesses are observed, for [`Checks`](super::Checks).
     pub checked: bool,
 }
@@ -44,6 +46,8 @@ pub struct Kernel {
     pub static_shared: u32,
     /// The alignment of dynamic shared memory, 16 or more.
     pub dynamic_align: u32,
+    /// Whether it asks for the address of the shared memory that is reserved for the system.
+    pub reserved_shared: bool,
     /// Bytes of local memory per thread.
     pub local_bytes: u32,
     /// The bytes of module-wide constants.

@@ -17,6 +17,13 @@ use super::warp::Warp;
 use crate::lock::lock;
 use crate::memory::{MemoryMap, Range};
 
+/// The number of bytes of shared memory that are reserved for the system in each block.
+pub(super) const RESERVED_SHARED_BYTES: u32 = 1024;
+/// The number of reserved bytes that the system uses.
+pub(super) const RESERVED_SHARED_USED: u32 = 288;
+/// The alignment of the reserved bytes.
+pub(super) const RESERVED_SHARED_ALIGN: u32 = 128;
+
 /// The state of a launch that all blocks use.
 pub(super) struct Env<'a> {
     pub(super) program: &'a Program,
@@ -31,6 +38,10 @@ pub(super) struct Env<'a> {
     /// The offset of dynamic shared memory.
     pub(super) static_shared: u32,
     pub(super) shared_bytes: u32,
+    /// The offset of the shared memory that is reserved for the system.
+    pub(super) reserved_shared: u32,
+    /// The end of shared memory, with the reserved part if the kernel asks for its address.
+    pub(super) shared_end: u32,
     /// Blocks of a cluster.
     pub(super) cluster: [u32; 3],
     /// Whether the launch or the kernel specifies clusters.

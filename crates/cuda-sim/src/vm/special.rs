@@ -9,7 +9,7 @@ use super::code::{Ins, Kind};
 use super::fault::FaultKind;
 use super::lane_fault::LaneFault;
 use super::lanes::{MemoryOp, memory_fn};
-use super::space::Env;
+use super::space::{Env, RESERVED_SHARED_BYTES, RESERVED_SHARED_USED};
 use super::vector::LANES;
 use super::warp::Warp;
 
@@ -21,6 +21,15 @@ pub(super) struct Special {
     /// Returns the kind of an instruction that reads it into a register of 64 bits (if the first
     /// argument is true) or 32 bits, for a CPU for which `wide_cpu` returns the second argument.
     kind: fn(bool, bool) -> Kind,
+}
+
+impl Special {
+    /// Whether it is an address in the shared memory that is reserved for the system.
+    pub(super) fn is_in_reserved_shared(&self) -> bool {
+        self.names
+            .iter()
+            .any(|name| name.starts_with("%reserved_smem_offset_"))
+    }
 }
 
 /// Declares the table of special registers. A row has the names of one register and its value in
@@ -94,6 +103,12 @@ registers! {
         "%lanemask_gt" => by_lane(|lane| !(u32::MAX >> (31 - lane)));
         "%total_smem_size" | "%aggr_smem_size" => all(env.shared_bytes);
         "%dynamic_smem_size" => all(env.launch.dynamic_shared);
+        // The reserved memory is unused but for what cooperative groups store at offset 1, and the
+        // manual does not state its size: these are the values of a GPU of architecture 8.6.
+        "%reserved_smem_offset_begin" | "%reserved_smem_offset_0" | "%reserved_smem_offset_1"
+            => all(env.reserved_shared);
+        "%reserved_smem_offset_end" => all(env.reserved_shared + RESERVED_SHARED_USED);
+        "%reserved_smem_offset_cap" => all(env.reserved_shared + RESERVED_SHARED_BYTES);
         // The address of the memory of a grid barrier, in two parts.
         "%envreg1" => all(env.workspace >> 32);
         "%envreg2" => all(env.workspace & 0xffff_ffff);

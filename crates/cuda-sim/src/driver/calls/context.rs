@@ -26,6 +26,8 @@ exports! {
     cuCtxCreate_v3 => ctx_create_v3;
     cuCtxCreate_v4 => ctx_create_v4;
     cuCtxDestroy | cuCtxDestroy_v2 => ctx_destroy;
+    cuCtxAttach => ctx_attach;
+    cuCtxDetach => ctx_detach;
     cuCtxGetCurrent => ctx_get_current;
     cuCtxSetCurrent => ctx_set_current;
     cuCtxPushCurrent | cuCtxPushCurrent_v2 => ctx_push_current;
@@ -114,6 +116,32 @@ impl Call {
             }
         });
         context.device.alive()
+    }
+
+    /// `cuCtxAttach()`—Increments the usage count of the current context.
+    fn ctx_attach(&self, pctx: Out<CUcontext>, flags: c_uint) -> Status {
+        pctx.required()?;
+        if flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        let context = self.current()?;
+        context.attached.fetch_add(1, Ordering::Relaxed);
+        pctx.set(pointer(context.handle))
+    }
+
+    /// `cuCtxDetach()`—Decrements the usage count of a context, which must be current, and destroys
+    /// the context when the count becomes 0.
+    fn ctx_detach(&self, ctx: Out<CUctx_st>) -> Status {
+        let context = self.current()?;
+        if context.handle != ctx.handle() {
+            return Err(INVALID_CONTEXT);
+        }
+        let count = &context.attached;
+        let lower = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        if lower.is_ok() {
+            return Ok(());
+        }
+        self.ctx_destroy(ctx)
     }
 
     fn ctx_get_current(&self, pctx: Out<CUcontext>) -> Status {

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use cuda_sys::{CUresult, CUuuid};
 
 use crate::driver::arg::{In, Out};
+use crate::driver::error_text;
 use crate::driver::export::{Call, exports};
 use crate::driver::status::{INVALID_VALUE, NOT_FOUND, Status};
 
@@ -25,7 +26,8 @@ fn texts() -> &'static HashMap<u32, (CString, CString)> {
         let text = |code: u32| {
             let result = CUresult(code);
             let name = CString::new(result.name()?).ok()?;
-            let words = CString::new(result.description().or(result.name())?).ok()?;
+            let words = error_text::text(code).or(result.description());
+            let words = CString::new(words.or(result.name())?).ok()?;
             Some((code, (name, words)))
         };
         (0..1000).filter_map(text).collect()

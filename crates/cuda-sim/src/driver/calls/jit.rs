@@ -35,7 +35,7 @@ impl Call {
         let text = image.typed::<c_char>().c_str()?;
         let logs = Logs::read(options, self.config.version)?;
         let start = Instant::now();
-        let result = self.program(text, device);
+        let result = self.program(text, device, logs.max_registers);
         let (info, words) = match &result {
             Ok(code) if logs.verbose => (verbose(code, device), ""),
             Ok(_) => (String::new(), ""),
@@ -61,7 +61,12 @@ impl Call {
         }
     }
 
-    fn program(&self, image: &CStr, device: &Device) -> Result<Code, CompileError> {
+    fn program(
+        &self,
+        image: &CStr,
+        device: &Device,
+        max_registers: Option<u32>,
+    ) -> Result<Code, CompileError> {
         let bytes = image.to_bytes();
         if MACHINE_CODE.iter().any(|magic| bytes.starts_with(magic)) {
             return Err(CompileError(
@@ -76,7 +81,7 @@ impl Call {
                 String::from("ptxas fatal   : the image is empty"),
             ));
         }
-        self.program_of(&link::texts(&text), device)
+        self.program_of(&link::texts(&text), device, max_registers)
             .map_err(|(code, words)| CompileError(code, words))
     }
 
@@ -85,6 +90,7 @@ impl Call {
         &self,
         texts: &[&str],
         device: &Device,
+        max_registers: Option<u32>,
     ) -> Result<Code, (CUresult, String)> {
         let modules = texts
             .iter()
@@ -98,6 +104,7 @@ impl Call {
             compute_capability: device.capability,
             max_ptx: cuda_sys::image::newest_ptx(driver).unwrap_or((0, 0)),
             strict: self.config.strict_ptx,
+            max_registers,
             checked: self.config.checks.of_accesses(),
         };
         let ptx_target = modules.iter().map(|module| module.target.sm).max();

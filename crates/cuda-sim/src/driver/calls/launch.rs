@@ -1,12 +1,14 @@
 //! Kernel launches.
 
 use std::ffi::{c_uint, c_void};
+use std::sync::Arc;
 
 use cuda_sys::{CUfunc_st, CUlaunchConfig, CUstream_st};
 
 use crate::driver::arg::{Arg, In, Out};
 use crate::driver::export::{Call, exports};
 use crate::driver::instance::take_stated_uses;
+use crate::driver::objects::function::Function;
 use crate::driver::objects::graph::attribute::{Attributes, write_device_node};
 use crate::driver::objects::graph::payload::{Kernel, Payload};
 use crate::driver::objects::launch::{Shape, attributes_of, pack};
@@ -27,28 +29,51 @@ impl Call {
         params: Out<*mut c_void>,
         extra: Out<*mut c_void>,
     ) -> Status {
-        let uses = take_stated_uses();
         let function = self.function(function)?;
+        let pack = || pack(&function, params, extra);
+        self.launch_with(&function, (shape, attributes), stream, pack)
+    }
+
+    /// Launches a kernel whose parameters are in one buffer.
+    pub(in crate::driver) fn launch_packed(
+        &self,
+        function: &Arc<Function>,
+        shape: Shape,
+        stream: u64,
+        params: Vec<u8>,
+    ) -> Status {
+        let attributes = Attributes::default();
+        self.launch_with(function, (shape, attributes), stream, || Ok(params))
+    }
+
+    fn launch_with(
+        &self,
+        function: &Arc<Function>,
+        (shape, attributes): (Shape, Attributes),
+        stream: u64,
+        params: impl FnOnce() -> Status<Vec<u8>>,
+    ) -> Status {
+        let uses = take_stated_uses();
         let stream = self.stream(stream)?;
         if function.module.context.handle != stream.context.handle {
             return Err(INVALID_HANDLE);
         }
-        if let Err(code) = shape.check(&function) {
+        if let Err(code) = shape.check(function) {
             self.invalidate_at(&stream);
             return Err(code);
         }
-        let params = pack(&function, params, extra)?;
+        let params = params()?;
         let is_of_graphs = attributes.is_of_graphs();
         if self.captured(&stream, || {
             let attributes = attributes.captured(stream.priority);
-            Kernel::new(&function, shape, &params, attributes).map(Payload::Kernel)
+            Kernel::new(function, shape, &params, attributes).map(Payload::Kernel)
         })? {
             return Ok(());
         }
         if is_of_graphs {
             return Err(NOT_SUPPORTED);
         }
-        let mut job = self.job(&function, shape, params);
+        let mut job = self.job(function, shape, params);
         job.uses = uses;
         self.enqueue(&stream, &[], move || job.run());
         Ok(())

@@ -28,6 +28,17 @@ exports! {
     cuLinkDestroy => link_destroy;
 }
 
+/// The functions of the device runtime library that this device provides as code: grid
+/// synchronization. Others are part of the interpreter, or missing: calls of those fail by name.
+const DEVICE_RUNTIME: &str = include_str!("device_runtime.ptx");
+
+/// Returns whether a link input is `libcudadevrt.a`, an archive. The contents are machine code and
+/// are not used.
+fn is_device_runtime(name: &str, bytes: &[u8]) -> bool {
+    let name = name.rsplit(['/', '\\']).next().unwrap_or(name);
+    bytes.starts_with(b"!<arch>\n") && name.contains("cudadevrt")
+}
+
 /// Returns the errors of the linker, one on each line: names with several definitions and names
 /// without a definition.
 fn link_errors(modules: &[(&str, cuda_ptx::Module<'_>)]) -> String {
@@ -228,6 +239,9 @@ impl Call {
             kind if kind.0 >= CUjitInputType::CU_JIT_NUM_INPUT_TYPES.0 => {
                 return Err(INVALID_VALUE);
             }
+            CUjitInputType::CU_JIT_INPUT_LIBRARY if is_device_runtime(&name, bytes) => {
+                vec![DEVICE_RUNTIME]
+            }
             _ => {
                 link.log_errors(&mut state, "error   : the software device links PTX only\n");
                 return Err(NOT_SUPPORTED);
@@ -265,7 +279,9 @@ impl Call {
                 return Err(UNKNOWN);
             }
             let texts: Vec<&str> = state.modules.iter().map(|(_, text)| &**text).collect();
-            if let Err((code, words)) = self.program_of(&texts, &link.device) {
+            if let Err((code, words)) =
+                self.program_of(&texts, &link.device, link.logs.0.max_registers)
+            {
                 link.log_errors(&mut state, &format!("{words}\n"));
                 return Err(code);
             }

@@ -16,6 +16,7 @@ mod host;
 mod ipc;
 mod jit;
 mod launch;
+mod legacy_launch;
 mod library;
 mod link;
 mod log;
@@ -55,6 +56,7 @@ fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
         host::Exports::<SLOT>::ENTRIES,
         ipc::Exports::<SLOT>::ENTRIES,
         launch::Exports::<SLOT>::ENTRIES,
+        legacy_launch::Exports::<SLOT>::ENTRIES,
         library::Exports::<SLOT>::ENTRIES,
         link::Exports::<SLOT>::ENTRIES,
         log::Exports::<SLOT>::ENTRIES,

@@ -40,6 +40,8 @@ impl Instance {
             cache: AtomicI32::new(0),
             shared: AtomicI32::new(0),
             is_alive: AtomicBool::new(true),
+            attached: AtomicU32::new(0),
+            heap: Arc::default(),
             peers: Mutex::default(),
         });
         self.contexts.insert(context.handle, Arc::clone(&context));
@@ -67,6 +69,7 @@ impl Instance {
             .drain(|object| object.context == context.handle);
         self.mipmaps.drain(|array| array.context == context.handle);
         self.arrays.drain(|array| array.context == context.handle);
+        context.heap.clear(&context.device);
         self.engine.close_group(context.group);
     }
 

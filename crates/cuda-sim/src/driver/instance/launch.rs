@@ -40,6 +40,7 @@ impl Instance {
             print: Box::new(self.printer()),
             limit: self.config.instruction_limit,
             device: Arc::clone(&context.device),
+            heap: (Arc::clone(&context.heap), context.heap_bytes()),
             conditionals: self.graphs.conditionals(),
             textures: Arc::clone(&self.textures),
             surfaces: Arc::clone(&self.surfaces),

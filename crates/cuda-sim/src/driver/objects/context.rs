@@ -8,6 +8,7 @@ use std::thread::ThreadId;
 use cuda_sys::CUlimit;
 
 use crate::driver::objects::device::Device;
+use crate::driver::objects::heap::Heap;
 use crate::engine::{GroupId, QueueId};
 use crate::lock::lock;
 
@@ -25,6 +26,10 @@ pub(in crate::driver) struct Context {
     pub(in crate::driver) cache: AtomicI32,
     pub(in crate::driver) shared: AtomicI32,
     pub(in crate::driver) is_alive: AtomicBool,
+    /// The number of `cuCtxAttach` calls that `cuCtxDetach` has not undone.
+    pub(in crate::driver) attached: AtomicU32,
+    /// The memory that kernels allocate with `malloc`.
+    pub(in crate::driver) heap: Arc<Heap>,
     /// The ordinals of the peer devices whose memory kernels of this context may access.
     pub(in crate::driver) peers: Mutex<HashSet<usize>>,
 }
@@ -61,6 +66,12 @@ impl Context {
             CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE => Some(0),
             _ => None,
         })
+    }
+
+    /// Returns the largest size of the device heap in bytes.
+    pub(in crate::driver) fn heap_bytes(&self) -> u64 {
+        let bytes = self.limit(CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE);
+        bytes.unwrap_or(0) as u64
     }
 
     /// Returns the minimum stack size of each thread of its kernels, in bytes.

@@ -134,6 +134,7 @@ impl Device {
         if report.status.is_none() || report.kind == ReportKind::Unsupported {
             eprintln!("cuda-sim: device {}: {report}", self.ordinal);
         }
+        report.append_to_file();
         let mut reports = lock(&self.reports);
         if reports.len() < REPORTS_KEPT {
             reports.push(report);

@@ -1,12 +1,13 @@
 //! Functions: the kernels of a module, with their settings.
 
 use std::ffi::CString;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::driver::handle::fresh;
 use crate::driver::objects::kernel::{OnDevice, Settings};
 use crate::driver::objects::module::Module;
 use crate::driver::status::{INVALID_HANDLE, INVALID_VALUE, Status};
+use crate::lock::lock;
 use crate::vm::Kernel;
 
 /// A kernel in a module.
@@ -19,6 +20,20 @@ pub(in crate::driver) struct Function {
     /// The settings of the kernel that apply in all contexts of the device.
     of_device: Arc<Settings>,
     name: CString,
+    legacy: Mutex<LegacyLaunch>,
+}
+
+/// The shape and the parameters of the next launch by `cuLaunchGrid`.
+#[derive(Clone, Debug, Default)]
+pub(in crate::driver) struct LegacyLaunch {
+    /// The shape of a block; zeros if it was not set.
+    pub(in crate::driver) block: [u32; 3],
+    /// The bytes of dynamic shared memory.
+    pub(in crate::driver) shared: u32,
+    /// The parameter buffer, as far as it was written.
+    pub(in crate::driver) params: Vec<u8>,
+    /// The size of the parameters that `cuParamSetSize` states.
+    pub(in crate::driver) param_bytes: usize,
 }
 
 impl Function {
@@ -37,7 +52,13 @@ impl Function {
             of_device: module.code.settings(index, module.context.device.ordinal),
             // PTX names cannot contain a NUL.
             name: CString::new(name.unwrap_or_default()).unwrap_or_default(),
+            legacy: Mutex::default(),
         }
+    }
+
+    /// Returns the settings of the next launch by `cuLaunchGrid`.
+    pub(in crate::driver) fn legacy(&self) -> MutexGuard<'_, LegacyLaunch> {
+        lock(&self.legacy)
     }
 
     /// Returns the static properties of the kernel.

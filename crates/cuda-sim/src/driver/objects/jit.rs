@@ -43,6 +43,8 @@ pub(in crate::driver) struct Logs {
     error: (Option<Out<c_char>>, usize, Option<usize>),
     pub(in crate::driver) wall_time: Option<usize>,
     pub(in crate::driver) verbose: bool,
+    /// The largest number of registers of a thread (`CU_JIT_MAX_REGISTERS`).
+    pub(in crate::driver) max_registers: Option<u32>,
 }
 
 /// Options and their values in the form of C.
@@ -78,6 +80,10 @@ impl Logs {
                     (logs.error.1, logs.error.2) = (size(), Some(index));
                 }
                 O::CU_JIT_WALL_TIME => logs.wall_time = Some(index),
+                O::CU_JIT_MAX_REGISTERS => {
+                    // 0 means no limit.
+                    logs.max_registers = Some(value.addr() as u32).filter(|&most| most > 0);
+                }
                 O::CU_JIT_LOG_VERBOSE => logs.verbose = value.addr() != 0,
                 name if name.0 >= options_of(version).0 => {
                     return Err(INVALID_VALUE);

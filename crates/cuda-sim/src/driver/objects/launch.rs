@@ -12,6 +12,7 @@ use crate::driver::objects::device::Device;
 use crate::driver::objects::function::Function;
 use crate::driver::objects::graph::attribute::Attributes;
 use crate::driver::objects::graph::conditional::Conditionals;
+use crate::driver::objects::heap::Heap;
 use crate::driver::objects::occupancy;
 use crate::driver::objects::stream::DeviceFault;
 use crate::driver::objects::surface::SurfaceObject;
@@ -222,6 +223,8 @@ pub(in crate::driver) struct Job {
     pub(in crate::driver) print: Print,
     pub(in crate::driver) limit: Option<u64>,
     pub(in crate::driver) device: Arc<Device>,
+    /// The heap of the context, and the limit of its size in bytes.
+    pub(in crate::driver) heap: (Arc<Heap>, u64),
     pub(in crate::driver) conditionals: Arc<Conditionals>,
     pub(in crate::driver) textures: Arc<Table<TextureObject>>,
     pub(in crate::driver) surfaces: Arc<Table<SurfaceObject>>,
@@ -252,6 +255,10 @@ impl Job {
         params.cancel = Some(&self.device.cancel);
         params.multiprocessors = self.device.limits.multiprocessors as u32;
         params.set_conditional = &set;
+        let (heap, heap_limit) = &self.heap;
+        let malloc = |size| heap.allocate(&self.device, size, *heap_limit);
+        let free = |address| heap.free(address);
+        (params.malloc, params.free) = (&malloc, &free);
         let texture = |handle| {
             let object = self.textures.get(handle)?;
             Some(Arc::clone(&object.texture))

@@ -10,6 +10,7 @@ pub(in crate::driver) mod edge;
 pub(in crate::driver) mod event;
 pub(in crate::driver) mod function;
 pub(in crate::driver) mod graph;
+pub(in crate::driver) mod heap;
 pub(in crate::driver) mod jit;
 pub(in crate::driver) mod kernel;
 pub(in crate::driver) mod launch;

@@ -163,9 +163,12 @@ impl<'a> FunctionDecoder<'a, '_> {
         if form
             .modifiers
             .iter()
-            .any(|name| super::convert8::TYPES.contains(name))
+            .any(|name| super::convert_small::TYPES.contains(name))
         {
-            return self.convert_bytes(form);
+            return self.convert_small(form);
+        }
+        if form.flag("pack") {
+            return self.convert_pack(form);
         }
         if form.flag("tf32") {
             return self.convert_tf32(form);

@@ -208,10 +208,34 @@ impl<'a> FunctionDecoder<'a, '_> {
             self.single_slow(op)?
         };
         if is_extreme && form.operands.len() == 4 {
-            return unsupported("third source");
+            return self.extreme_of_three(form, ty, kind, imm);
         }
         let (slots, d, widen) = self.float_operands(form, ty, op.sources())?;
         self.emit(kind, d, slots[0], slots[1], slots[2], imm);
+        self.finish(widen);
+        Ok(())
+    }
+
+    /// Decodes `min` and `max` of three f32, which apply the operation twice. With `.abs` the
+    /// sources are replaced by their absolute values.
+    fn extreme_of_three(&mut self, form: &mut Form<'a>, ty: Ty, kind: Kind, imm: u64) -> Decoded {
+        if ty.bits != 32 || imm & SAT != 0 {
+            return unsupported("third source");
+        }
+        let mut sources: [Slot; 3] = self.sources(&form.operands[1..4], ty)?;
+        if form.flag("abs") {
+            for source in &mut sources {
+                let magnitude = self.temp32();
+                let abs = lanes!(self.wide(), |a: u32| -> u32 { a & 0x7fff_ffff });
+                self.emit(abs, magnitude, *source, 0, 0, 0);
+                *source = magnitude;
+            }
+        }
+        let [a, b, c] = sources;
+        let of_two = self.temp32();
+        self.emit(kind, of_two, a, b, 0, imm);
+        let (d, widen) = self.dest(&form.operands[0], ty)?;
+        self.emit(kind, d, of_two, c, 0, imm);
         self.finish(widen);
         Ok(())
     }

@@ -2,20 +2,17 @@
 
 use std::collections::HashMap;
 
-use super::form::Ty;
+use super::declare::MAX_FRAME;
 use super::module::{Output, SharedLayout, invalid_at, layout, param_layout};
 use super::operand::Sym;
 use super::symbols::Names;
-use super::{DecodeError, Decoded, invalid, unsupported};
+use super::{DecodeError, Decoded, invalid};
 use crate::vm::code::{ALWAYS, Ins, Kind, Place, Slot};
 use crate::vm::fault::LoadError;
-use cuda_ptx::{Location, Register, Space, Statement, Variable};
+use cuda_ptx::{Location, Space, Statement, Variable};
 
 /// The largest parameter buffer of a kernel, in bytes.
 pub(super) const MAX_PARAMS: u32 = 32764;
-/// The largest local memory of one frame, in bytes.
-const MAX_FRAME: u64 = 512 << 10;
-
 /// The register file of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
@@ -34,6 +31,17 @@ pub(super) struct Reg {
     pub(super) slot: Slot,
 }
 
+/// A vector register, such as `.reg .v2 .f32 v`, or several that are numbered from 0.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct VectorReg {
+    /// The first element.
+    pub(super) first: Reg,
+    /// The number of elements.
+    pub(super) len: u32,
+    /// The number of numbered registers; `None` if the name has no number.
+    pub(super) count: Option<u32>,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Name {
     Reg(Reg),
@@ -41,11 +49,11 @@ pub(super) enum Name {
 }
 
 #[derive(Default)]
-struct Scope<'a> {
-    names: HashMap<&'a str, Name>,
+pub(super) struct Scope<'a> {
+    pub(super) names: HashMap<&'a str, Name>,
     /// For `%r<10>`: the first register and the number of registers.
-    numbered: HashMap<&'a str, (Reg, u32)>,
-    vectors: HashMap<&'a str, (Reg, u32)>,
+    pub(super) numbered: HashMap<&'a str, (Reg, u32)>,
+    pub(super) vectors: HashMap<&'a str, VectorReg>,
     id: usize,
     frame: u64,
 }
@@ -59,18 +67,18 @@ pub(super) enum Patch {
 pub(super) struct FunctionDecoder<'a, 'o> {
     pub(super) out: &'o mut Output,
     pub(super) names: &'o Names<'a>,
-    function: &'a cuda_ptx::Function<'a>,
+    pub(super) function: &'a cuda_ptx::Function<'a>,
     pub(super) index: usize,
-    scopes: Vec<Scope<'a>>,
+    pub(super) scopes: Vec<Scope<'a>>,
     parents: Vec<usize>,
     labels: HashMap<(usize, &'a str), u32>,
     pub(super) patches: Vec<(Patch, &'a str, usize, u32)>,
     pub(super) tables: HashMap<&'a str, Vec<&'a str>>,
     pub(super) sizes: HashMap<u32, u32>,
-    frame: u64,
-    max_frame: u64,
+    pub(super) frame: u64,
+    pub(super) max_frame: u64,
     /// The shared memory layout, if the function is a kernel.
-    shared: SharedLayout,
+    pub(super) shared: SharedLayout,
     pub(super) temps: [(Vec<Slot>, usize); 3],
     pub(super) guard: u32,
     pub(super) line: u32,
@@ -205,115 +213,6 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
         })
     }
 
-    /// Reserves space in the frame and declares the variable.
-    fn local(&mut self, variable: &Variable<'a>) -> Decoded<u32> {
-        let (size, align) = layout(variable);
-        if size > MAX_FRAME || align > MAX_FRAME {
-            return invalid("Too much local data");
-        }
-        let code = &mut self.out.program.functions[self.index];
-        code.local_align = code.local_align.max(align as u32);
-        self.frame = self.frame.next_multiple_of(align.max(4));
-        let offset = self.frame as u32;
-        self.frame += size;
-        self.max_frame = self.max_frame.max(self.frame);
-        self.sizes.insert(offset, size as u32);
-        self.declare(variable.name, Name::Sym(Sym::Local(offset)))?;
-        Ok(offset)
-    }
-
-    fn declare(&mut self, name: &'a str, what: Name) -> Decoded {
-        let Some(scope) = self.scopes.last_mut() else {
-            return Ok(());
-        };
-        if scope.names.insert(name, what).is_some() && name != "_" {
-            return invalid(format!("Duplicate definition of '{name}'"));
-        }
-        Ok(())
-    }
-
-    fn register(&mut self, ty: &str, count: u32) -> Decoded<Reg> {
-        let Some(ty) = Ty::parse(ty) else {
-            return invalid(format!("Unknown type '.{ty}'"));
-        };
-        let code = &mut self.out.program.functions[self.index];
-        let (width, counter, step) = match ty.width() {
-            1 => (Width::Pred, &mut code.preds, 1),
-            64 => (Width::W64, &mut code.r64, 1),
-            128 => (Width::W128, &mut code.r64, 2),
-            _ => (Width::W32, &mut code.r32, 1),
-        };
-        let slot = *counter;
-        *counter += count * step;
-        if *counter > 1 << 20 {
-            return invalid("Too many registers");
-        }
-        Ok(Reg {
-            width,
-            bits: ty.width(),
-            slot,
-        })
-    }
-
-    fn registers(&mut self, register: &Register<'a>) -> Decoded {
-        let count = register.count.unwrap_or(1);
-        let reg = self.register(register.ty, count * register.vector)?;
-        let Some(scope) = self.scopes.last_mut() else {
-            return Ok(());
-        };
-        if register.vector > 1 {
-            scope.vectors.insert(register.name, (reg, register.vector));
-        } else if register.count.is_some() {
-            scope.numbered.insert(register.name, (reg, count));
-        } else {
-            return self.declare(register.name, Name::Reg(reg));
-        }
-        Ok(())
-    }
-
-    pub(super) fn lookup(&self, name: &str) -> Option<Name> {
-        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
-        for scope in self.scopes.iter().rev() {
-            if let Some(&found) = scope.names.get(name) {
-                return Some(found);
-            }
-            // `%f1` may be number 1 of `%f<..>`, and `%f11` number 1 of `%f1<..>`.
-            for split in name.len() - digits..name.len() {
-                let (prefix, number) = name.split_at(split);
-                if number.len() > 1 && number.starts_with('0') {
-                    continue;
-                }
-                if let Some(&(first, count)) = scope.numbered.get(prefix)
-                    && let Ok(number) = number.parse::<u32>()
-                    && number < count
-                {
-                    let step = if first.width == Width::W128 { 2 } else { 1 };
-                    return Some(Name::Reg(Reg {
-                        slot: first.slot + number * step,
-                        ..first
-                    }));
-                }
-            }
-        }
-        self.names.symbols.get(name).copied().map(Name::Sym)
-    }
-
-    pub(super) fn lookup_member(&self, name: &str, member: &str) -> Option<Reg> {
-        let index = match member {
-            "x" | "r" => 0,
-            "y" | "g" => 1,
-            "z" | "b" => 2,
-            "w" | "a" => 3,
-            _ => return None,
-        };
-        let mut vectors = self.scopes.iter().rev();
-        let &(reg, count) = vectors.find_map(|scope| scope.vectors.get(name))?;
-        (index < count).then(|| Reg {
-            slot: reg.slot + index,
-            ..reg
-        })
-    }
-
     fn temp(&mut self, class: usize) -> Slot {
         let (slots, used) = &mut self.temps[class];
         if *used == slots.len() {
@@ -437,32 +336,6 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
             }
             Statement::CallTargets(..) | Statement::Prototype(..) => Ok(()),
             Statement::Instruction(instruction) => self.instruction(instruction),
-        }
-    }
-
-    fn variable(&mut self, variable: &Variable<'a>) -> Decoded {
-        self.line = variable.line;
-        match variable.space {
-            Space::Local | Space::Param => self.local(variable).map(|_| ()),
-            Space::Shared if variable.count.is_none() => {
-                let sym = Sym::DynamicShared(layout(variable).1);
-                self.declare(variable.name, Name::Sym(sym))
-            }
-            // The offset depends on the kernel that calls the function.
-            Space::Shared if !self.entry() => {
-                self.out.shared.push(layout(variable));
-                let sym = Sym::Common(self.out.shared.len() - 1);
-                self.declare(variable.name, Name::Sym(sym))
-            }
-            Space::Shared => {
-                let Some(start) = self.shared.place(layout(variable)) else {
-                    return invalid("Too much shared data");
-                };
-                self.declare(variable.name, Name::Sym(Sym::Shared(start)))
-            }
-            Space::Reg | Space::Global | Space::Const => {
-                unsupported("`.global` and `.const` variables inside a function")
-            }
         }
     }
 }

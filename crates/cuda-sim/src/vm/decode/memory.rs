@@ -1,6 +1,7 @@
 //! Moves, loads, stores, address conversions and atomics.
 
 use crate::vm::vector::Over;
+use std::borrow::Cow;
 use std::sync::atomic::{Ordering, fence};
 
 use super::bulk::without_policy;
@@ -112,7 +113,8 @@ impl<'a> FunctionDecoder<'a, '_> {
         })
     }
 
-    fn vector(form: &mut Form<'_>) -> usize {
+    /// Takes the number of elements of a vector; 1 without one.
+    pub(super) fn vector(form: &mut Form<'_>) -> usize {
         match form.one_of(&["v2", "v4", "v8"]) {
             Some("v2") => 2,
             Some("v4") => 4,
@@ -121,10 +123,32 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
     }
 
-    fn elements<'v>(operand: &'v Operand<'a>, count: usize) -> Decoded<&'v [Operand<'a>]> {
+    /// The elements of a vector register.
+    fn vector_members(&self, operand: &Operand<'a>) -> Option<Vec<Operand<'a>>> {
+        let Operand::Name(name) = *operand else {
+            return None;
+        };
+        let vector = self.lookup_vector(name)?;
+        let members = ["x", "y", "z", "w"].into_iter().take(vector.len as usize);
+        Some(
+            members
+                .map(|member| Operand::Member(name, member))
+                .collect(),
+        )
+    }
+
+    /// The `count` elements of an operand: a list in braces, or a vector register.
+    pub(super) fn elements<'v>(
+        &self,
+        operand: &'v Operand<'a>,
+        count: usize,
+    ) -> Decoded<Cow<'v, [Operand<'a>]>> {
         let elements = match operand {
-            Operand::Vector(elements) => &elements[..],
-            single => std::slice::from_ref(single),
+            Operand::Vector(elements) => Cow::Borrowed(&elements[..]),
+            single => match self.vector_members(single) {
+                Some(members) => Cow::Owned(members),
+                None => Cow::Borrowed(std::slice::from_ref(single)),
+            },
         };
         if elements.len() != count {
             return invalid("Bad vector size");
@@ -145,7 +169,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             return unsupported("type");
         }
         let wide = self.wide();
-        let elements = Self::elements(&form.operands[0], count)?;
+        let elements = self.elements(&form.operands[0], count)?;
         let bytes = ty.width() / 8;
         if let Operand::Address(Base::Name(name), offset) = &form.operands[1]
             && let Name::Sym(Sym::Param(start)) = self.named(name)?
@@ -199,7 +223,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     }
 
     /// A register that holds a copy of the value of `slot`.
-    fn copied(&mut self, slot: Slot, is_wide: bool) -> Slot {
+    pub(super) fn copied(&mut self, slot: Slot, is_wide: bool) -> Slot {
         let wide = self.wide();
         let (copy, kind) = if is_wide {
             (self.temp64(), lanes!(wide, |a: u64| -> u64 { a }))
@@ -232,7 +256,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let wide = self.wide();
         let (base, offset, bits) = self.address(&form.operands[0], tag)?;
         let bytes = ty.width() / 8;
-        for (index, element) in Self::elements(&form.operands[1], count)?.iter().enumerate() {
+        for (index, element) in self.elements(&form.operands[1], count)?.iter().enumerate() {
             let kind = Kind::Memory(match self.out.checked {
                 false => store_of::<false>(bytes, wide),
                 true => store_of::<true>(bytes, wide),
@@ -398,9 +422,9 @@ impl<'a> FunctionDecoder<'a, '_> {
             true => atomic_of::<true>(ty.width(), wide),
         });
         let bytes = ty.width() / 8;
-        let values = Self::elements(&form.operands[first + 1], count)?;
+        let values = self.elements(&form.operands[first + 1], count)?;
         let mut sources = Vec::new();
-        for value in values {
+        for value in values.iter() {
             let mut b = self.source(value, raw)?;
             if count > 1 && !reduces {
                 // The operand may be in a register that an earlier element overwrites.
@@ -418,7 +442,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             let (d, widen) = if reduces {
                 self.dest(&Operand::Sink, raw)?
             } else {
-                self.dest(&Self::elements(&form.operands[0], count)?[index], ty)?
+                self.dest(&self.elements(&form.operands[0], count)?[index], ty)?
             };
             let whole = if index == 0 { count as u32 } else { 1 };
             let at = offset.wrapping_add(u64::from(bytes) * index as u64);

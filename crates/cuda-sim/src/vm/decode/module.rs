@@ -19,6 +19,8 @@ pub(super) struct Output {
     pub(super) index64: HashMap<u64, u32>,
     pub(super) strict: bool,
     pub(super) wide: bool,
+    /// The limit of registers of a thread, if the program gives one.
+    max_registers: Option<u32>,
     /// Whether accesses are observed.
     pub(super) checked: bool,
     /// The references of each function.
@@ -35,6 +37,8 @@ pub(super) struct Uses {
     /// The numbers of shared variables; a kernel lays out its own immediately.
     pub(super) shared: BTreeSet<usize>,
     pub(super) indirect: bool,
+    /// Whether it asks for the address of reserved shared memory.
+    pub(super) reserved_shared: bool,
     /// The alignment that it requires of dynamic shared memory.
     pub(super) dynamic_align: u64,
     pub(super) callees: Vec<usize>,
@@ -99,9 +103,9 @@ const MAX_PLACES: usize = 1 << 22;
 const MAX_CONSTANT: u64 = 64 << 10;
 
 /// The architectures in the PTX manual.
-const TARGETS: [u32; 29] = [
+const TARGETS: [u32; 30] = [
     10, 11, 12, 13, 20, 30, 32, 35, 37, 50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90,
-    100, 101, 103, 110, 120,
+    100, 101, 103, 110, 120, 121,
 ];
 
 /// The newest architecture in the manual. All numbers from it on are accepted, because newer
@@ -164,6 +168,7 @@ fn program(modules: &[cuda_ptx::Module<'_>], target: &TargetInfo) -> Result<Prog
         index64: HashMap::new(),
         strict: target.strict,
         wide: wide_cpu(),
+        max_registers: target.max_registers,
         checked: target.checked,
         uses: Vec::new(),
         shared: Vec::new(),
@@ -264,6 +269,7 @@ fn kernel(
     let peak = peak.max().unwrap_or(0);
     let mut variables = reached.iter().flat_map(|&index| &out.uses[index].shared);
     let fits = variables.all(|&variable| shared.common(variable, &out.shared).is_some());
+    let reserved_shared = reached.iter().any(|&index| out.uses[index].reserved_shared);
     let dynamic_align = reached.iter().map(|&index| out.uses[index].dynamic_align);
     let dynamic_align = dynamic_align.max().unwrap_or(0).max(16);
     let fits = fits && dynamic_align <= MAX_SHARED;
@@ -316,13 +322,14 @@ fn kernel(
         param_bytes,
         static_shared: shared.end as u32,
         dynamic_align: dynamic_align as u32,
+        reserved_shared,
         local_bytes: code.frame,
         const_bytes: const_bytes as u32,
         max_threads: three("maxntid"),
         required_threads: three("reqntid"),
         cluster: three("reqnctapercluster"),
         max_cluster: three("maxclusterrank").map(|[most, ..]| most),
-        registers: pressure::registers(function, peak),
+        registers: pressure::registers(function, peak, out.max_registers),
         unsupported,
     });
     out.program.entries.push(index);

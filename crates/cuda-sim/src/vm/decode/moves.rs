@@ -12,7 +12,11 @@ use cuda_ptx::Operand;
 impl<'a> FunctionDecoder<'a, '_> {
     pub(super) fn mov(&mut self, form: &mut Form<'a>) -> Decoded {
         let ty = form.ty()?;
+        let count = Self::vector(form);
         form.arity(2)?;
+        if count > 1 {
+            return self.move_elements(form, ty, count);
+        }
         match (&form.operands[0], &form.operands[1]) {
             (Operand::Vector(parts), from) => return self.unpack(parts, from, ty),
             (to, Operand::Vector(parts)) => return self.pack(to, parts, ty),
@@ -39,7 +43,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         };
         if let Some(special) = found {
             let (d, widen) = self.dest(&form.operands[0], ty)?;
-            self.emit(special::read(special, ty.bits == 64, wide), d, 0, 0, 0, 0);
+            self.read_special(special, ty.bits == 64, d);
             self.finish(widen);
             return Ok(());
         }
@@ -49,6 +53,31 @@ impl<'a> FunctionDecoder<'a, '_> {
             lanes!(wide, |a: u32| -> u32 { a })
         };
         self.emit_plain(form, kind, ty, &[ty])
+    }
+
+    /// Decodes `mov.v2` and `mov.v4`, which copy each element.
+    fn move_elements(&mut self, form: &Form<'a>, ty: Ty, count: usize) -> Decoded {
+        if ty.class == Class::Pred || ty.width() > 64 {
+            return unsupported("type");
+        }
+        // A destination may be a source, so copy into temporaries first.
+        let mut slots = Vec::new();
+        for element in self.elements(&form.operands[1], count)?.iter() {
+            let from = self.source(element, ty)?;
+            slots.push(self.copied(from, ty.width() == 64));
+        }
+        let targets = self.elements(&form.operands[0], count)?;
+        for (element, from) in targets.iter().zip(slots) {
+            let (d, widen) = self.dest(element, ty)?;
+            let kind = if ty.width() == 64 {
+                lanes!(self.wide(), |a: u64| -> u64 { a })
+            } else {
+                lanes!(self.wide(), |a: u32| -> u32 { a })
+            };
+            self.emit(kind, d, from, 0, 0, 0);
+            self.finish(widen);
+        }
+        Ok(())
     }
 
     fn halves(&self, operand: &Operand<'a>) -> Decoded<Slot> {

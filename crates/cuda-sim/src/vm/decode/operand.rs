@@ -183,9 +183,15 @@ impl<'a> FunctionDecoder<'a, '_> {
     fn special(&mut self, special: &special::Special, ty: Ty) -> Decoded<Slot> {
         let wide = ty.width() == 64;
         let to = if wide { self.temp64() } else { self.temp32() };
+        self.read_special(special, wide, to);
+        Ok(to)
+    }
+
+    /// Emits an instruction that reads a special register into the slot `to`.
+    pub(super) fn read_special(&mut self, special: &special::Special, wide: bool, to: Slot) {
+        self.out.uses[self.index].reserved_shared |= special.is_in_reserved_shared();
         let kind = special::read(special, wide, self.wide());
         self.emit(kind, to, 0, 0, 0, 0);
-        Ok(to)
     }
 
     /// The value of a symbol: an address in its own space.

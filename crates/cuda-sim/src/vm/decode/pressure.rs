@@ -31,9 +31,13 @@ struct Interval {
 
 /// The 32-bit registers per thread of a kernel, from its [`peak`] and those of the functions that
 /// it calls.
-pub(super) fn registers(kernel: &cuda_ptx::Function<'_>, peak: u32) -> u32 {
+///
+/// `limit` is that of the program for all kernels; `.maxnreg` of a kernel overrides it.
+pub(super) fn registers(kernel: &cuda_ptx::Function<'_>, peak: u32, limit: Option<u32>) -> u32 {
     let wanted = peak.saturating_add(OVERHEAD);
-    wanted.min(bound(kernel)).clamp(RANGE.0, RANGE.1)
+    let is_own = kernel.directives.iter().any(|(name, _)| *name == "maxnreg");
+    let limit = limit.filter(|_| !is_own).unwrap_or(u32::MAX);
+    wanted.min(bound(kernel)).min(limit).clamp(RANGE.0, RANGE.1)
 }
 
 /// The largest number of words that are live at once in one function.
@@ -230,7 +234,11 @@ mod tests {
             let text = text(directives, &body);
             let kernel = cuda_ptx::parse(&text).unwrap();
             let kernel = &kernel.functions[0];
-            assert_eq!(registers(kernel, peak(kernel)), expected, "{directives}");
+            assert_eq!(
+                registers(kernel, peak(kernel), None),
+                expected,
+                "{directives}"
+            );
         }
     }
 }

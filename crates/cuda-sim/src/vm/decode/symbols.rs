@@ -151,7 +151,8 @@ fn commons<'a>(modules: &'a [cuda_ptx::Module<'a>]) -> HashMap<&'a str, (u64, u6
     all
 }
 
-fn global(variable: &Variable<'_>) -> Global {
+/// The variable without its initial value.
+pub(super) fn global(variable: &Variable<'_>) -> Global {
     let (size, align) = layout(variable);
     Global {
         name: variable.name.to_owned(),
@@ -176,50 +177,57 @@ pub(super) fn initial_values(
 ) -> Result<(), LoadError> {
     for &(number, index) in &names.globals {
         let variable = &module.variables[number];
-        if variable.init.is_empty() {
-            continue;
-        }
-        let Some(ty) = Ty::parse(variable.ty) else {
-            continue;
-        };
-        let element = (ty.width().max(8) / 8) as usize;
-        let mut bytes = Vec::new();
-        let mut relocations = Vec::new();
-        for &init in &variable.init {
-            let at = bytes.len() as u64;
-            match init {
-                Init::Literal(literal) => {
-                    let value = u128::from(FunctionDecoder::literal(literal, ty));
-                    bytes.extend_from_slice(&value.to_le_bytes()[..element]);
-                }
-                Init::Symbol {
-                    name, offset, byte, ..
-                } => {
-                    let target = match names.symbols.get(name) {
-                        Some(&Sym::Global(index)) => Symbol::Global(index),
-                        Some(&Sym::Function(index)) => Symbol::Function(index),
-                        _ => return Err(LoadError::Unresolved(name.to_owned())),
-                    };
-                    if element < 8 && byte.is_none() {
-                        let message = "Initial value is too narrow for an address";
-                        return Err(invalid_at(variable.line, message));
-                    }
-                    relocations.push(Relocation {
-                        at,
-                        target,
-                        offset,
-                        byte,
-                    });
-                    bytes.resize(bytes.len() + element, 0);
-                }
-            }
-        }
+        let resolve = |name: &str| names.symbols.get(name).copied();
+        let (init, relocations) = initial_value(variable, &resolve)?;
         let global = &mut out.program.globals[index];
-        if bytes.len() as u64 > global.size {
-            return Err(invalid_at(variable.line, "Too many initial values"));
-        }
-        global.init = bytes;
-        global.relocations = relocations;
+        (global.init, global.relocations) = (init, relocations);
     }
     Ok(())
+}
+
+/// The initial bytes of a variable, and the addresses in them. `resolve` finds the symbols that it
+/// names.
+pub(super) fn initial_value(
+    variable: &Variable<'_>,
+    resolve: &dyn Fn(&str) -> Option<Sym>,
+) -> Result<(Vec<u8>, Vec<Relocation>), LoadError> {
+    let mut bytes = Vec::new();
+    let mut relocations = Vec::new();
+    let Some(ty) = Ty::parse(variable.ty) else {
+        return Ok((bytes, relocations));
+    };
+    let element = (ty.width().max(8) / 8) as usize;
+    for &init in &variable.init {
+        let at = bytes.len() as u64;
+        match init {
+            Init::Literal(literal) => {
+                let value = u128::from(FunctionDecoder::literal(literal, ty));
+                bytes.extend_from_slice(&value.to_le_bytes()[..element]);
+            }
+            Init::Symbol {
+                name, offset, byte, ..
+            } => {
+                let target = match resolve(name) {
+                    Some(Sym::Global(index)) => Symbol::Global(index),
+                    Some(Sym::Function(index)) => Symbol::Function(index),
+                    _ => return Err(LoadError::Unresolved(name.to_owned())),
+                };
+                if element < 8 && byte.is_none() {
+                    let message = "Initial value is too narrow for an address";
+                    return Err(invalid_at(variable.line, message));
+                }
+                relocations.push(Relocation {
+                    at,
+                    target,
+                    offset,
+                    byte,
+                });
+                bytes.resize(bytes.len() + element, 0);
+            }
+        }
+    }
+    if bytes.len() as u64 > layout(variable).0 {
+        return Err(invalid_at(variable.line, "Too many initial values"));
+    }
+    Ok((bytes, relocations))
 }

@@ -15,6 +15,7 @@ pub(super) const TARGET: TargetInfo = TargetInfo {
     compute_capability: (9, 0),
     max_ptx: (9, 5),
     strict: true,
+    max_registers: None,
     checked: false,
 };
 

@@ -8,6 +8,7 @@ mod columns;
 mod control;
 mod device;
 mod floats;
+mod forms;
 mod helpers;
 mod hints;
 mod lines;
