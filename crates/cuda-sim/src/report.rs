@@ -1,6 +1,10 @@
 //! Reports of errors in kernels, copies and fills.
 
+use std::env;
 use std::fmt;
+use std::fs::File;
+use std::io::Write;
+use std::sync::OnceLock;
 
 use cuda_sys::CUresult;
 
@@ -33,6 +37,34 @@ pub struct Report {
     pub times: u64,
     /// A description of the error.
     pub message: String,
+}
+
+/// The environment variable with the path of a file that receives all reports of a process.
+const FILE_VARIABLE: &str = "CUDA_SIM_REPORTS";
+
+impl Report {
+    /// Appends this report as one line to the file that `CUDA_SIM_REPORTS` names, if it is set. The
+    /// launcher of the software device reads it.
+    pub(crate) fn append_to_file(&self) {
+        static FILE: OnceLock<Option<File>> = OnceLock::new();
+        let file = FILE.get_or_init(|| {
+            let path = env::var_os(FILE_VARIABLE).filter(|path| !path.is_empty())?;
+            match File::options().append(true).create(true).open(&path) {
+                Ok(file) => Some(file),
+                Err(error) => {
+                    let path = path.display();
+                    eprintln!("cuda-sim: cannot open {path}, which {FILE_VARIABLE} names: {error}");
+                    None
+                }
+            }
+        });
+        if let Some(mut file) = file.as_ref() {
+            let line = format!("device {}: {self}\n", self.device);
+            // One write for each line, so that the lines of several processes do not mix. An error
+            // is ignored, because the report is also printed.
+            let _ = file.write_all(line.as_bytes());
+        }
+    }
 }
 
 /// The kind of error that a [`Report`] describes.
