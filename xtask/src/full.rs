@@ -36,6 +36,7 @@ drivers     the tests of cuda-driver on software drivers of CUDA 12.0 to 13.5
 faults      every status code from every function that the safe layer calls, at three of its calls
 fuzz        libFuzzer on the software device: PTX, launches and calls, for 30 minutes (--minutes)
 graphs      20,000 random graphs, built and captured, on the late software device, against a model
+growable    20,000 random programs with growable buffers on the late software device, against vectors
 headers     every test, with bindings generated from the header of each CUDA release
 leaks       1,000,000 cycles of allocate, use, drop on 8 threads, 200,000 with failures: no leaks
 mutants     the programs of `order` with one fault in the library (--only): each must be detected
@@ -58,6 +59,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         Some("faults") => in_full(workspace, DRIVER, "it", "faults::")?,
         Some("fuzz") => fuzz(workspace, options.minutes)?,
         Some("graphs") => in_full(workspace, DRIVER, "it", "random_graphs")?,
+        Some("growable") => in_full(workspace, DRIVER, "it", "growable_random")?,
         Some("headers") => matrix::all_headers(workspace)?,
         Some("leaks") => in_full(workspace, DRIVER, "it", "leaks")?,
         Some("mutants") => mutants(workspace, &["--only", &options.only])?,

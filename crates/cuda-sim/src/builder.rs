@@ -172,6 +172,16 @@ impl Builder {
         self
     }
 
+    /// Sets whether `cuMemUnmap` waits for queued work, which is the default.
+    ///
+    /// The documentation only says that this call waits "for most use cases". With this off, queued
+    /// work that has not started finds the memory unmapped, and the device is lost. So a program
+    /// that relies on the wait fails.
+    pub fn unmap_waits(mut self, on: bool) -> Self {
+        self.config.unmap_waits = on;
+        self
+    }
+
     /// Keeps the output of `printf` in kernels for [`Simulator::take_output`] instead of writing it
     /// to standard output.
     pub fn capture_output(mut self, on: bool) -> Self {

@@ -25,6 +25,7 @@ pub(crate) struct Config {
     /// Device attributes that override the defaults.
     pub(crate) attributes: Vec<(CUdevice_attribute, i32)>,
     pub(crate) late_pageable: bool,
+    pub(crate) unmap_waits: bool,
     pub(crate) capture_output: bool,
     pub(crate) instruction_limit: Option<u64>,
     pub(crate) checks: Checks,
@@ -45,6 +46,7 @@ impl Default for Config {
             strict_ptx: false,
             attributes: Vec::new(),
             late_pageable: false,
+            unmap_waits: true,
             capture_output: false,
             instruction_limit: Some(INSTRUCTION_LIMIT),
             checks: Checks::default(),

@@ -93,6 +93,7 @@ chapters! {
     introduction: "introduction.md",
     getting_started: "getting-started.md",
     memory: "memory.md",
+    choosing_memory: "choosing-memory.md",
     streams: "streams.md",
     launching: "launching.md",
     graphs: "graphs.md",

@@ -32,6 +32,15 @@ pub enum RangeError {
         /// The parts: `chunks` or `rows`.
         parts: &'static str,
     },
+    /// A number is not a multiple of the number that it has to be a multiple of.
+    NotMultiple {
+        /// The number, with its unit.
+        what: &'static str,
+        /// The number given.
+        given: usize,
+        /// The required divisor.
+        of: usize,
+    },
     /// There are more items than a call accepts.
     TooMany {
         /// The items: `operations`, …
@@ -70,6 +79,9 @@ impl fmt::Display for RangeError {
                 "{len} elements cannot be divided into {parts} of {size} elements; the length must \
                  be a multiple of the size"
             ),
+            Self::NotMultiple { what, given, of } => {
+                write!(f, "{what} is {given}, which is not a multiple of {of}")
+            }
             Self::TooMany { what, given, most } => {
                 write!(f, "there are {given} {what}; at most {most} are allowed")
             }

@@ -16,8 +16,8 @@ use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::memory::pitched::{Rows, Side, copy_of};
 use crate::memory::{
-    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, PitchedBuffer, PitchedSlice,
-    PitchedSliceMut, SharedSlice, expect_len,
+    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, GrowableBuffer, Memory, PitchedBuffer,
+    PitchedSlice, PitchedSliceMut, SharedSlice, expect_len,
 };
 use crate::tracking::{Access, Tracker};
 use crate::types::Extent;
@@ -438,6 +438,18 @@ impl<'a, T: DeviceRepr> From<&'a SharedSlice<T>> for CopySource<'a, T> {
 
 impl<'a, T: DeviceRepr> From<&'a mut DeviceBuffer<T>> for CopyTarget<'a, T> {
     fn from(buffer: &'a mut DeviceBuffer<T>) -> Self {
+        buffer.as_mut_slice().into()
+    }
+}
+
+impl<'a, T: DeviceRepr> From<&'a GrowableBuffer<T>> for CopySource<'a, T> {
+    fn from(buffer: &'a GrowableBuffer<T>) -> Self {
+        buffer.as_slice().into()
+    }
+}
+
+impl<'a, T: DeviceRepr> From<&'a mut GrowableBuffer<T>> for CopyTarget<'a, T> {
+    fn from(buffer: &'a mut GrowableBuffer<T>) -> Self {
         buffer.as_mut_slice().into()
     }
 }

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::function::check::Layout;
 use crate::function::packing::{UNPACKED, c_layout, pack};
 use crate::memory::{
-    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, InPlace, ManagedBuffer, Memory,
-    PeerSlice, PeerSliceMut, PitchedBuffer, PitchedSlice, PitchedSliceMut, SharedSlice,
+    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, GrowableBuffer, InPlace, ManagedBuffer,
+    Memory, PeerSlice, PeerSliceMut, PitchedBuffer, PitchedSlice, PitchedSliceMut, SharedSlice,
 };
 use crate::tracking::{Access, Blocked, Scope};
 use crate::types::ArgType;
@@ -206,6 +206,8 @@ pub(crate) use tracked_arg;
 tracked_arg! {
     <> &DeviceBuffer<T>, |_| Access::READ;
     <> &mut DeviceBuffer<T>, |_| Access::WRITE;
+    <> &GrowableBuffer<T>, |_| Access::READ;
+    <> &mut GrowableBuffer<T>, |_| Access::WRITE;
     <> &ManagedBuffer<T>, |_| Access::READ;
     <> &mut ManagedBuffer<T>, |_| Access::WRITE;
     <> &PitchedBuffer<T>, |_| Access::READ;

@@ -8,7 +8,9 @@ use super::queue::sealed::TOKEN;
 use super::{LaunchAttributes, LaunchConfig, Queue};
 use crate::error::Result;
 use crate::function::Function;
-use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, InPlace, SharedSlice};
+use crate::memory::{
+    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, GrowableBuffer, InPlace, SharedSlice,
+};
 use crate::types::ArgType;
 use crate::types::node::node_kind;
 
@@ -131,8 +133,8 @@ macro_rules! view_parameter {
     };
 }
 
-view_parameter!(Reads: &DeviceBuffer<T>, DeviceSlice<'_, T>, &DeviceSlice<'_, T>, &SharedSlice<T>, InPlace<'_, T>);
-view_parameter!(Writes: &mut DeviceBuffer<T>, DeviceSliceMut<'_, T>, &mut DeviceSliceMut<'_, T>, InPlace<'_, T>);
+view_parameter!(Reads: &DeviceBuffer<T>, &GrowableBuffer<T>, DeviceSlice<'_, T>, &DeviceSlice<'_, T>, &SharedSlice<T>, InPlace<'_, T>);
+view_parameter!(Writes: &mut DeviceBuffer<T>, &mut GrowableBuffer<T>, DeviceSliceMut<'_, T>, &mut DeviceSliceMut<'_, T>, InPlace<'_, T>);
 
 macro_rules! signature {
     ($($parameter:ident $arg:ident)*) => {

@@ -40,6 +40,8 @@ pub(crate) enum Source {
     Plain,
     /// `cuMemAllocManaged`. The memory is freed as for `Plain`. The host may have slices of it.
     Managed,
+    /// Mapped physical memory, which its mappings take back. Peer access does not concern it.
+    Mapped(Arc<dyn Reclaim>),
     /// Memory that its owner takes back: a caching pool, a module, or other code.
     Other(Arc<dyn Reclaim>),
 }
@@ -154,9 +156,24 @@ impl Memory {
         }
     }
 
+    /// Changes the number of bytes. All of them must be memory that the context can use.
+    pub(super) fn set_bytes(&mut self, bytes: usize) {
+        self.bytes = bytes;
+    }
+
+    /// Changes how the memory is freed or returned.
+    pub(super) fn set_source(&mut self, source: Source) {
+        self.source = source;
+    }
+
     /// Returns `true` if the host may have slices of the memory.
     pub(crate) fn is_managed(&self) -> bool {
         matches!(self.source, Source::Managed)
+    }
+
+    /// Returns `true` if the memory is mapped, so that each device needs its own access rights.
+    pub(super) fn is_mapped(&self) -> bool {
+        matches!(self.source, Source::Mapped(_))
     }
 
     /// Returns the stream on which the memory is copied and freed.
@@ -245,7 +262,7 @@ impl Memory {
         // this is its last use.
         let (block, source) = unsafe { this.take() };
         match source {
-            Source::Other(owner) => owner.disown(&block),
+            Source::Mapped(owner) | Source::Other(owner) => owner.disown(&block),
             Source::Nothing | Source::Ordered | Source::Plain | Source::Managed => {}
         }
         block.behind_all()?;
@@ -331,7 +348,7 @@ impl Source {
                 // SAFETY: as above, and the host has waited for the stream.
                 unsafe { call!(owner.driver(), cuMemFree_v2(block.address)) }
             }
-            Self::Other(owner) => owner.reclaim(block),
+            Self::Mapped(owner) | Self::Other(owner) => owner.reclaim(block),
         }
     }
 

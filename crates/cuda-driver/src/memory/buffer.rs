@@ -441,6 +441,11 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         self.memory.into_raw()
     }
 
+    /// Changes the number of elements. The memory must hold at least that many.
+    pub(super) fn set_len(&mut self, len: usize) {
+        self.len = len;
+    }
+
     /// Creates a buffer of `len` elements. `memory` must hold at least that many.
     pub(crate) fn of_memory(memory: Memory, len: usize) -> Self {
         Self {

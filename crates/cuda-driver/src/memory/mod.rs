@@ -13,6 +13,7 @@ mod slice;
 
 pub(crate) mod pitched;
 
+mod access;
 mod allocation;
 mod allocator;
 mod caching;
@@ -22,6 +23,7 @@ mod device_ptr;
 mod fill;
 mod host_copy;
 mod managed;
+mod mapped;
 mod on_stream;
 #[cfg(feature = "derive")]
 pub(crate) mod padding;
@@ -39,6 +41,7 @@ mod storage;
 pub use crate::transfer::{CopyScope, Transfer, TransferError};
 pub use crate::types::Extent;
 
+pub use access::MemoryAccess;
 pub use allocator::{Allocator, Unpooled};
 pub use buffer::DeviceBuffer;
 pub use caching::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
@@ -46,6 +49,7 @@ pub use caching::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
 pub use cuda_driver_derive::DeviceRepr;
 pub use device_ptr::DevicePtr;
 pub use managed::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
+pub use mapped::{GrowableBuffer, Mapping, PhysicalKind, PhysicalMemory, Reservation};
 pub use peer_view::{PeerSlice, PeerSliceMut};
 pub use pinned::{
     PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,
@@ -53,7 +57,7 @@ pub use pinned::{
 };
 pub use pitched::{PitchedBuffer, PitchedSlice, PitchedSliceMut};
 pub use pointer::{MemoryType, PointerAttributes};
-pub use pool::{MemoryPool, MemoryPoolStatistics, PoolAccess, PoolReuse};
+pub use pool::{MemoryPool, MemoryPoolStatistics, PoolReuse};
 pub use repr::DeviceRepr;
 pub use shared::{InPlace, SharedSlice};
 pub use slice::{DeviceSlice, DeviceSliceMut};
@@ -61,6 +65,7 @@ pub use storage::Storage;
 
 use std::ops::{Bound, RangeBounds};
 
+use access::location_of;
 pub(crate) use allocation::{Block, Memory, Reclaim, Source};
 pub(crate) use cast::len_of_cast;
 pub(crate) use fill::repeated;

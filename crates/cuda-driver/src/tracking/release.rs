@@ -66,7 +66,7 @@ impl Tracker {
     }
 
     /// Returns whether a stream of another context may use this memory.
-    fn is_used_elsewhere(&self) -> bool {
+    pub(crate) fn is_used_elsewhere(&self) -> bool {
         let owner = self.owner.context();
         let uses = self.lock();
         let mut uses = uses.list.iter();

@@ -202,6 +202,7 @@ impl Attack {
             .schedule(schedule)
             .check_uninitialized(true)
             .check_freed(number % 2 == 1)
+            .unmap_waits(number % 2 == 1)
             .late_pageable_copies(number % 3 == 2 && !self.injects_failures);
         match self.memory {
             Some(bytes) => builder.memory(bytes),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use cuda_driver::context::ContextFlags;
 use cuda_driver::error::{Error, Status};
-use cuda_driver::memory::CachingPool;
+use cuda_driver::memory::{CachingPool, GrowableBuffer};
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule, Simulator};
 
@@ -92,7 +92,7 @@ impl Workload {
         if cycle % 500 == 499 {
             drop(Module::load(one, &Ptx::new(COPY).unwrap())?.function("copy")?);
         }
-        match random.u32(..9) {
+        match random.u32(..10) {
             0 => {
                 let mut zeroes = DeviceBuffer::<u32>::zeroed(&owner, words.len())?;
                 zeroes.fill(7)?;
@@ -168,6 +168,21 @@ impl Workload {
                 drop((exec, stream));
                 assert_eq!(copy.to_vec()?, words);
             }
+            // Memory that another stream reads while its buffer grows, and is dropped.
+            9 => {
+                let stream = Stream::new(one, StreamFlags::NON_BLOCKING, 0)?;
+                let mut source = GrowableBuffer::<u32>::new(&owner, 600_000)?;
+                source.grow_to(n as usize)?;
+                source.as_mut_slice().copy_from_host(&words)?;
+                let mut copy = DeviceBuffer::<u32>::zeroed(&stream, words.len())?;
+                copy.as_mut_slice().copy_from(&source.as_slice())?;
+                if cycle % 2 == 0 {
+                    source.grow_to(600_000)?;
+                    source.shrink_to(1)?;
+                }
+                drop((source, stream));
+                assert_eq!(copy.to_vec()?, words);
+            }
             _ => {
                 let _current = two.make_current()?;
                 let mut halves = DeviceBuffer::from_host(&owner, &words)?;
@@ -227,6 +242,10 @@ fn cycles_that_fail_half_way_leave_nothing() {
         "cuGraphInstantiateWithParams",
         "cuGraphLaunch",
         "cuEventRecord",
+        "cuMemAddressReserve",
+        "cuMemCreate",
+        "cuMemMap",
+        "cuMemSetAccess",
     ];
     for (seed, call) in (1..).zip(making) {
         let fails = Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function(call);

@@ -41,6 +41,8 @@ mod graph_flow;
 mod graph_owners;
 mod graph_remove;
 mod graph_update;
+mod growable;
+mod growable_random;
 mod host_function;
 mod kernel;
 mod launch;
@@ -55,6 +57,7 @@ mod lto;
 #[cfg(feature = "nvrtc")]
 mod machine_code;
 mod managed;
+mod mapped;
 mod memory;
 mod module;
 mod names;

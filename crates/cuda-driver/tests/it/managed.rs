@@ -6,7 +6,7 @@ use cuda_driver::memory::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocati
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use crate::support::{COPY, Fixture, everywhere, late_devices, skip, software};
+use crate::support::{COPY, Fixture, everywhere, has_version, late_devices, skip, software};
 
 const CONCURRENT: DeviceAttribute = DeviceAttribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS;
 
@@ -176,6 +176,32 @@ fn advice_is_kept_and_taken_back() {
         assert!(
             buffer.host().unwrap().iter().all(|&word| word == 0),
             "{}",
+            fixture.name
+        );
+    }
+}
+
+#[test]
+fn memory_is_advised_and_prefetched_to_a_numa_node() {
+    if !has_version((12, 2)) {
+        return;
+    }
+    for fixture in schedules() {
+        let stream = fixture.stream();
+        let node = fixture.context.device().host_numa_node().unwrap();
+        let node = MemoryLocation::HostNuma(node.unwrap_or(0));
+        let buffer = ManagedBuffer::from_host(&stream, &vec![3_u32; N as usize]).unwrap();
+        let view = buffer.as_slice();
+        let advice = Advice::PreferredLocation(node.clone());
+        view.advise(&advice).unwrap();
+        view.prefetch(&node, &stream).unwrap();
+        view.unadvise(&advice).unwrap();
+        assert!(buffer.host().unwrap().iter().all(|&word| word == 3));
+        let none = MemoryLocation::HostNuma(u32::MAX);
+        let error = view.prefetch(&none, &stream).unwrap_err();
+        assert!(
+            matches!(error, Error::Driver(_)),
+            "{}: {error}",
             fixture.name
         );
     }

@@ -4,7 +4,7 @@ use std::thread;
 
 use cuda_driver::Error;
 use cuda_driver::device::DeviceAttribute;
-use cuda_driver::memory::{MemoryPool, PoolAccess, PoolReuse};
+use cuda_driver::memory::{MemoryAccess, MemoryPool, PoolReuse};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
@@ -155,13 +155,17 @@ fn access_is_given_to_peers_and_taken_away() {
     let fixture = software(Builder::new().devices(2));
     let devices = fixture.context.driver().devices().unwrap();
     let pool = MemoryPool::new(&devices[0]).unwrap();
-    assert_eq!(pool.access(&devices[0]).unwrap(), PoolAccess::ReadWrite);
-    assert_eq!(pool.access(&devices[1]).unwrap(), PoolAccess::None);
-    for access in [PoolAccess::ReadWrite, PoolAccess::Read, PoolAccess::None] {
+    assert_eq!(pool.access(&devices[0]).unwrap(), MemoryAccess::ReadWrite);
+    assert_eq!(pool.access(&devices[1]).unwrap(), MemoryAccess::None);
+    for access in [
+        MemoryAccess::ReadWrite,
+        MemoryAccess::Read,
+        MemoryAccess::None,
+    ] {
         pool.set_access(&devices[1], access).unwrap();
         assert_eq!(pool.access(&devices[1]).unwrap(), access);
     }
-    assert!(pool.set_access(&devices[0], PoolAccess::None).is_err());
+    assert!(pool.set_access(&devices[0], MemoryAccess::None).is_err());
     // A stream of the other device cannot allocate from the pool.
     let context = devices[1].primary_context().unwrap();
     let stream = context.default_stream().unwrap();

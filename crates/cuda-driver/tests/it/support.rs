@@ -60,6 +60,16 @@ pub(crate) fn has_version(since: (u32, u32)) -> bool {
     !is_too_old
 }
 
+/// Returns whether the device has virtual memory. If not, reports the test as skipped.
+#[track_caller]
+pub(crate) fn has_virtual_memory(context: &Context) -> bool {
+    let has = context.device().has_virtual_memory().unwrap();
+    if !has {
+        skipped("the device has no virtual memory");
+    }
+    has
+}
+
 /// Returns a software device configured by `builder`.
 pub(crate) fn software(builder: Builder) -> Fixture {
     let simulator = simulator(&builder);

@@ -34,6 +34,12 @@ fn prop(device: i32) -> CUmemAllocationProp {
     prop
 }
 
+fn host_prop(kind: CUmemLocationType, node: i32) -> CUmemAllocationProp {
+    let mut prop = prop(node);
+    prop.location.type_ = kind;
+    prop
+}
+
 fn desc(device: i32, flags: F) -> CUmemAccessDesc {
     CUmemAccessDesc {
         location: location(device),
@@ -200,6 +206,41 @@ fn access_is_given_device_by_device() {
 }
 
 #[test]
+fn host_memory_is_mapped_like_device_memory() {
+    let sim = test_device(late(5));
+    let mut before = [0_usize; 2];
+    unsafe { ok(sim.cuMemGetInfo_v2(&raw mut before[0], &raw mut before[1])) };
+    let addr = sim.reserve(2 * MIB);
+    let (mut handle, mut flags) = (0, 9);
+    let host = host_prop(CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA, 0);
+    unsafe { ok(sim.cuMemCreate(&raw mut handle, 2 * MIB, &host, 0)) };
+    sim.map(addr, 2 * MIB, handle);
+    unsafe { ok(sim.cuMemGetAccess(&raw mut flags, &location(0), addr)) };
+    assert_eq!(flags, 0, "no device has access before it is granted");
+    sim.allow(addr, 2 * MIB, 0);
+    let mut now = [0_usize; 2];
+    unsafe {
+        ok(sim.cuMemsetD32_v2(addr, 0x3F80_0000, 4));
+        ok(sim.cuMemGetInfo_v2(&raw mut now[0], &raw mut now[1]));
+    }
+    assert_eq!(now, before, "the memory is not taken from the device");
+    let add = sim.function(sim.load(ADD), "add");
+    let out = sim.alloc(16);
+    let mut params = [addr, addr, out, 4];
+    ok(sim.launch(add, [1, 4], ptr::null_mut(), &mut params));
+    assert_eq!(sim.download::<f32>(out, 4), [2.0; 4]);
+    let mut kind = 0_u32;
+    let memory_type = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    unsafe { ok(sim.cuPointerGetAttribute((&raw mut kind).cast(), memory_type, addr)) };
+    assert_eq!(kind, 1, "CU_MEMORYTYPE_HOST");
+    let mut asked = prop(7);
+    unsafe { ok(sim.cuMemGetAllocationPropertiesFromHandle(&raw mut asked, handle)) };
+    assert_eq!(asked.location.type_, host.location.type_);
+    sim.end_of(addr, 2 * MIB, &[handle]);
+    ok(unsafe { sim.cuMemFree_v2(out) });
+}
+
+#[test]
 fn unmapped_memory_is_no_longer_used() {
     let sim = test_device(late(11));
     let addr = sim.reserve(4 * MIB);
@@ -226,6 +267,24 @@ fn unmapped_memory_is_no_longer_used() {
     sim.allow(one, 2 * MIB, 0);
     assert_eq!(sim.download::<u32>(one, 4), [0x66; 4]);
     sim.end_of(addr, 4 * MIB, &[handle]);
+}
+
+#[test]
+fn work_after_an_unmap_that_does_not_wait_faults() {
+    let sim = test_device(late(11).unmap_waits(false));
+    let addr = sim.reserve(2 * MIB);
+    let handle = sim.create(2 * MIB, 0);
+    sim.map(addr, 2 * MIB, handle);
+    sim.allow(addr, 2 * MIB, 0);
+    let stream = sim.stream(1);
+    unsafe {
+        ok(sim.cuMemsetD32Async(addr, 0x55, 4, stream));
+        ok(sim.cuMemUnmap(addr, 2 * MIB));
+        assert_eq!(
+            sim.cuStreamSynchronize(stream),
+            R::CUDA_ERROR_ILLEGAL_ADDRESS
+        );
+    }
 }
 
 #[test]
@@ -309,10 +368,14 @@ fn wrong_calls_are_refused() {
             CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         let status = sim.cuMemCreate(&raw mut made, 2 * MIB, &shared, 0);
         assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
-        let mut host = prop(0);
-        host.location.type_ = CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA;
-        let status = sim.cuMemCreate(&raw mut made, 2 * MIB, &host, 0);
-        assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
+        for host in [
+            host_prop(CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA, 1),
+            host_prop(CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT, 0),
+            host_prop(CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST, 0),
+        ] {
+            let status = sim.cuMemCreate(&raw mut made, 2 * MIB, &host, 0);
+            assert_eq!(status, BAD);
+        }
 
         let middle = addr + MIB as u64;
         for (at, size, offset, handle) in [

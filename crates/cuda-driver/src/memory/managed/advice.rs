@@ -2,11 +2,12 @@
 
 use std::ffi::c_int;
 
-use cuda_sys::{CUdevice, CUmem_advise, CUmem_range_attribute};
+use cuda_sys::{CUdevice, CUmem_advise, CUmem_range_attribute, CUmemLocation, CUmemLocationType};
 
 use crate::device::Device;
 use crate::driver::{Driver, call};
 use crate::error::Result;
+use crate::memory::access::{location, location_of};
 use crate::memory::{DeviceRepr, DeviceSlice};
 use crate::stream::Stream;
 
@@ -17,9 +18,22 @@ const CPU: CUdevice = -1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemoryLocation {
     /// Host memory.
+    #[doc(alias = "CU_MEM_LOCATION_TYPE_HOST")]
     Host,
+    /// The memory of one NUMA node of the host. If the host has no NUMA nodes, its memory is node 0.
+    #[doc(alias = "CU_MEM_LOCATION_TYPE_HOST_NUMA")]
+    HostNuma(u32),
     /// The memory of a device.
+    #[doc(alias = "CU_MEM_LOCATION_TYPE_DEVICE")]
     Device(Device),
+}
+
+/// A location in the form of the driver: as an ordinal, which every driver accepts, or as a struct,
+/// which drivers accept from CUDA 12.2 on.
+#[derive(Clone, Copy)]
+enum Place {
+    Ordinal(CUdevice),
+    Location(CUmemLocation),
 }
 
 /// Advice on how managed memory will be used. Advice changes the speed, never the results.
@@ -35,14 +49,32 @@ pub enum Advice {
 }
 
 impl MemoryLocation {
-    fn ordinal(&self, driver: &Driver) -> Result<CUdevice> {
-        match self {
-            Self::Host => Ok(CPU),
+    fn place(&self, driver: &Driver) -> Result<Place> {
+        Ok(match self {
+            Self::Host => Place::Ordinal(CPU),
+            Self::HostNuma(_) => Place::Location(self.raw(driver)?),
             Self::Device(device) => {
                 driver.expect_handles_of(device.driver(), "the device")?;
-                Ok(device.as_raw())
+                Place::Ordinal(device.as_raw())
             }
-        }
+        })
+    }
+
+    /// Returns the location as a struct.
+    pub(in crate::memory) fn raw(&self, driver: &Driver) -> Result<CUmemLocation> {
+        type T = CUmemLocationType;
+        Ok(match self {
+            Self::Host => location(T::CU_MEM_LOCATION_TYPE_HOST, 0),
+            // A number that does not fit names no node. The driver refuses -1.
+            Self::HostNuma(node) => location(
+                T::CU_MEM_LOCATION_TYPE_HOST_NUMA,
+                i32::try_from(*node).unwrap_or(-1),
+            ),
+            Self::Device(device) => {
+                driver.expect_handles_of(device.driver(), "the device")?;
+                location_of(device)
+            }
+        })
     }
 
     /// Returns the location with this ordinal, or `None` if the ordinal does not name a location.
@@ -63,24 +95,33 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// # Errors
     ///
     /// [`Error::OtherContext`](crate::Error::OtherContext) if `stream` belongs to another context
-    /// or `location` to another driver, or `CUDA_ERROR_INVALID_DEVICE` for a device without
-    /// concurrent managed access.
+    /// or `location` to another driver, `CUDA_ERROR_INVALID_DEVICE` for a device without concurrent
+    /// managed access, or `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` for a NUMA node if the driver is
+    /// older than CUDA 12.2.
     #[doc(alias = "cuMemPrefetchAsync")]
     #[doc(alias = "cudaMemPrefetchAsync")]
     pub fn prefetch(&self, location: &MemoryLocation, stream: &Stream) -> Result<()> {
-        let to = location.ordinal(stream.driver())?;
+        let to = location.place(stream.driver())?;
         if self.bytes() == 0 {
             return Ok(());
         }
-        self.memory.use_on(stream, self.access, || {
+        let (address, bytes) = (self.as_raw(), self.bytes());
+        self.memory.use_on(stream, self.access, || match to {
             // SAFETY: the range and the stream must be alive ← the range is that of the view, whose
             // memory is freed only after this use, and the stream is borrowed.
-            unsafe {
+            Place::Ordinal(to) => unsafe {
                 call!(
                     stream.driver(),
-                    cuMemPrefetchAsync(self.as_raw(), self.bytes(), to, stream.as_raw())
+                    cuMemPrefetchAsync(address, bytes, to, stream.as_raw())
                 )
-            }
+            },
+            // SAFETY: as above.
+            Place::Location(to) => unsafe {
+                call!(
+                    stream.driver(),
+                    cuMemPrefetchAsync_v2(address, bytes, to, 0, stream.as_raw())
+                )
+            },
         })
     }
 
@@ -126,18 +167,21 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
 
     fn set_advice(&self, advice: CUmem_advise, location: &MemoryLocation) -> Result<()> {
         let context = self.memory.owning_stream().context();
-        let ordinal = location.ordinal(context.driver())?;
-        if self.bytes() == 0 {
+        let (driver, place) = (context.driver(), location.place(context.driver())?);
+        let (address, bytes) = (self.as_raw(), self.bytes());
+        if bytes == 0 {
             return Ok(());
         }
         let _current = context.enter()?;
-        // SAFETY: the range must be alive ← it is the range of the view.
-        Ok(unsafe {
-            call!(
-                context.driver(),
-                cuMemAdvise(self.as_raw(), self.bytes(), advice, ordinal)
-            )
-        }?)
+        match place {
+            // SAFETY: the range must be alive ← it is the range of the view.
+            Place::Ordinal(at) => unsafe { call!(driver, cuMemAdvise(address, bytes, advice, at)) },
+            // SAFETY: as above.
+            Place::Location(at) => unsafe {
+                call!(driver, cuMemAdvise_v2(address, bytes, advice, at))
+            },
+        }?;
+        Ok(())
     }
 
     /// `cuMemRangeGetAttribute(READ_MOSTLY)`—Returns `true` if [`Advice::ReadMostly`] applies to

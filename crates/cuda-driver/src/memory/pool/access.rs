@@ -1,23 +1,12 @@
 //! Access of devices to the memory of a pool.
 
-use cuda_sys::{CUmemAccess_flags, CUmemAccessDesc, CUmemoryPool};
+use cuda_sys::{CUmemAccess_flags, CUmemoryPool};
 
 use super::MemoryPool;
-use super::pool::location_of;
 use crate::device::Device;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
-
-/// The access of a device to the memory of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PoolAccess {
-    /// The device has no access.
-    None,
-    /// The device can read.
-    Read,
-    /// The device can read and write.
-    ReadWrite,
-}
+use crate::memory::{MemoryAccess, location_of};
 
 /// Access of other devices.
 impl MemoryPool {
@@ -27,7 +16,7 @@ impl MemoryPool {
     ///
     /// [`Error::OtherContext`](crate::Error::OtherContext) if `device` belongs to another driver.
     #[doc(alias = "cuMemPoolGetAccess")]
-    pub fn access(&self, device: &Device) -> Result<PoolAccess> {
+    pub fn access(&self, device: &Device) -> Result<MemoryAccess> {
         let driver = self.device().driver();
         driver.expect_handles_of(device.driver(), "the device")?;
         let mut location = location_of(device);
@@ -40,11 +29,7 @@ impl MemoryPool {
                 cuMemPoolGetAccess(&raw mut flags, self.as_raw(), &raw mut location)
             )
         }?;
-        Ok(match flags {
-            CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE => PoolAccess::None,
-            CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ => PoolAccess::Read,
-            _ => PoolAccess::ReadWrite,
-        })
+        Ok(MemoryAccess::of_raw(flags))
     }
 
     /// `cuMemPoolSetAccess()`—Sets the access of `device` to the memory of the pool. The pool's own
@@ -54,12 +39,12 @@ impl MemoryPool {
     ///
     /// * [`Error::OtherContext`](crate::Error::OtherContext) if `device` belongs to another driver.
     /// * `CUDA_ERROR_INVALID_DEVICE` if `device` cannot access the pool's device, or if it is the
-    ///   pool's device and `access` is [`PoolAccess::None`].
+    ///   pool's device and `access` is [`MemoryAccess::None`].
     /// * `CUDA_ERROR_NOT_SUPPORTED` if it is the pool's device and `access` is
-    ///   [`PoolAccess::Read`].
+    ///   [`MemoryAccess::Read`].
     #[doc(alias = "cuMemPoolSetAccess")]
     #[doc(alias = "cudaMemPoolSetAccess")]
-    pub fn set_access(&self, device: &Device, access: PoolAccess) -> Result<()> {
+    pub fn set_access(&self, device: &Device, access: MemoryAccess) -> Result<()> {
         let driver = self.device().driver();
         driver.expect_handles_of(device.driver(), "the device")?;
         // SAFETY: the pool must be alive ← it is borrowed.
@@ -75,16 +60,9 @@ impl MemoryPool {
 pub(crate) unsafe fn set_access(
     pool: CUmemoryPool,
     device: &Device,
-    access: PoolAccess,
+    access: MemoryAccess,
 ) -> Result<(), DriverError> {
-    let wanted = CUmemAccessDesc {
-        location: location_of(device),
-        flags: match access {
-            PoolAccess::None => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE,
-            PoolAccess::Read => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ,
-            PoolAccess::ReadWrite => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        },
-    };
+    let wanted = access.to(device);
     // SAFETY: the pointer must be valid and the pool alive ← it points to a local variable, and the
     // caller guarantees the pool.
     unsafe {

@@ -8,7 +8,6 @@ mod pool;
 mod access;
 mod attributes;
 
-pub use access::PoolAccess;
 pub(crate) use access::set_access;
 pub use attributes::{MemoryPoolStatistics, PoolReuse};
 pub use pool::MemoryPool;

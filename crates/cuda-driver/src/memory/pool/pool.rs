@@ -6,9 +6,8 @@ use std::ptr;
 use std::sync::Arc;
 
 use cuda_sys::{
-    CUdevice, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation,
-    CUmemLocation_st__bindgen_ty_1, CUmemLocationType, CUmemPool_attribute, CUmemPoolHandle_st,
-    CUmemPoolProps, CUmemoryPool, Version,
+    CUdevice, CUmemAllocationHandleType, CUmemAllocationType, CUmemPool_attribute,
+    CUmemPoolHandle_st, CUmemPoolProps, CUmemoryPool, Version,
 };
 
 use crate::context::Context;
@@ -17,7 +16,7 @@ use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
 use crate::memory::allocator::{Allocator, sealed};
-use crate::memory::{Block, Memory, Reclaim, Source};
+use crate::memory::{Block, Memory, Reclaim, Source, location_of};
 use crate::stream::Stream;
 use crate::tracking::{DestroyWhenIdle, Report, report_of};
 
@@ -328,15 +327,6 @@ pub(crate) fn props_of(device: &Device, limit: usize) -> CUmemPoolProps {
         usage: 0,
         gpuDirectRDMACapable: 0,
         reserved: [0; 53],
-    }
-}
-
-pub(super) fn location_of(device: &Device) -> CUmemLocation {
-    CUmemLocation {
-        type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-        __bindgen_anon_1: CUmemLocation_st__bindgen_ty_1 {
-            id: device.as_raw(),
-        },
     }
 }
 

@@ -228,6 +228,8 @@ impl Left {
                 ("pools", live.pools),
                 ("allocations", live.allocations),
                 ("host allocations", live.host_allocations),
+                ("physical allocations", live.physical),
+                ("address ranges", live.address_ranges),
             ]
         };
         let pairs = of(before).into_iter().zip(of(after));

@@ -21,7 +21,10 @@ const SWALLOWED: &[(&str, Which, &[Status], &str)] = &[
     ("cuMemFreeHost", Any, &[], DROP),
     ("cuMemFree_v2", Any, &[], DROP),
     ("cuMemHostUnregister", Any, &[], DROP),
+    ("cuMemAddressFree", Any, &[], DROP),
     ("cuMemPoolDestroy", Any, &[], DROP),
+    ("cuMemRelease", Any, &[], DROP),
+    ("cuMemUnmap", Any, &[], DROP),
     ("cuModuleUnload", Any, &[], DROP),
     ("cuStreamDestroy_v2", Any, &[], DROP),
     (
@@ -154,7 +157,10 @@ const LEFT: &[(&str, Kinds, &str)] = &[
     ("cuMemHostUnregister", &[("host allocations", 1)], ITSELF),
     ("cuDeviceGetMemPool", &[("pools", 1)], ITSELF),
     ("cuMemPoolGetAttribute", &[("pools", 1)], ITSELF),
+    ("cuMemAddressFree", &[("address ranges", 1)], ITSELF),
     ("cuMemPoolDestroy", &[("pools", 1)], ITSELF),
+    ("cuMemRelease", &[("physical allocations", 1)], ITSELF),
+    ("cuMemUnmap", &[("address ranges", 1)], ITSELF),
     ("cuModuleUnload", &[("modules", 1)], ITSELF),
     ("cuStreamDestroy_v2", &[("streams", 1)], ITSELF),
     // Memory and code whose uses cannot be waited for are leaked.

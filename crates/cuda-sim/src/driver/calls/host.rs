@@ -264,6 +264,12 @@ impl Call {
                 self.location_device(ordinal)?;
                 Ok(ordinal)
             }
+            // The host has one NUMA node.
+            T::CU_MEM_LOCATION_TYPE_HOST_NUMA
+                if crate::driver::objects::pool::location_id(location) != 0 =>
+            {
+                Err(INVALID_VALUE)
+            }
             T::CU_MEM_LOCATION_TYPE_HOST
             | T::CU_MEM_LOCATION_TYPE_HOST_NUMA
             | T::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT => Ok(CPU),

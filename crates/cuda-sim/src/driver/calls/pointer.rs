@@ -56,9 +56,9 @@ impl Call {
                 start: mapped.start,
                 size: mapped.size,
                 context: 0,
-                device: mapped.device,
+                device: mapped.device.unwrap_or(0),
                 id: mapped.id,
-                is_host: false,
+                is_host: mapped.device.is_none(),
                 is_managed: false,
                 pool: None,
             })
@@ -105,7 +105,10 @@ impl Call {
                 CUmemorytype::CU_MEMORYTYPE_DEVICE
             }),
             A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER => data.typed::<CUdeviceptr>().set(ptr),
-            A::CU_POINTER_ATTRIBUTE_HOST_POINTER if known.is_host || known.is_managed => {
+            // The host has no access to virtual memory, wherever it is.
+            A::CU_POINTER_ATTRIBUTE_HOST_POINTER
+                if (known.is_host || known.is_managed) && !self.virtual_memory.contains(ptr) =>
+            {
                 data.typed::<u64>().set(ptr)
             }
             A::CU_POINTER_ATTRIBUTE_HOST_POINTER => Err(INVALID_VALUE),

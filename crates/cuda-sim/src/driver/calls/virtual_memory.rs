@@ -1,8 +1,9 @@
 //! Virtual memory: address ranges, physical memory, and access rights are managed separately.
 //!
 //! Physical memory lives as long as a handle of it is held or it is mapped. Access to a mapping is
-//! granted to each device separately, regardless of peer access. The memory must be device memory:
-//! host memory, sharing with other processes, and read-only access are rejected.
+//! granted to each device separately, regardless of peer access. The memory is in a device or in
+//! node 0 of the host. Access of the host, sharing with other processes, and read-only access are
+//! rejected.
 
 use std::ffi::{c_ulonglong, c_void};
 use std::sync::Arc;
@@ -83,22 +84,22 @@ impl Call {
         Ok(())
     }
 
-    /// Returns the properties and the device. Fails with `NOT_SUPPORTED` for other kinds of memory
-    /// than device memory.
-    fn checked(&self, prop: In<CUmemAllocationProp>) -> Status<(Prop, Arc<Device>)> {
+    /// Returns the properties, and the device of device memory. Fails with `NOT_SUPPORTED` for
+    /// memory that is not implemented.
+    fn checked(&self, prop: In<CUmemAllocationProp>) -> Status<(Prop, Option<Arc<Device>>)> {
         type T = CUmemLocationType;
         let mut prop = prop.get()?;
         if prop.type_ != CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED {
             return Err(INVALID_VALUE);
         }
-        match prop.location.type_ {
-            T::CU_MEM_LOCATION_TYPE_DEVICE => {}
-            T::CU_MEM_LOCATION_TYPE_HOST
-            | T::CU_MEM_LOCATION_TYPE_HOST_NUMA
-            | T::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT => return Err(NOT_SUPPORTED),
+        let device = match prop.location.type_ {
+            T::CU_MEM_LOCATION_TYPE_DEVICE => {
+                Some(Arc::clone(self.device(location_id(&prop.location))?))
+            }
+            T::CU_MEM_LOCATION_TYPE_HOST_NUMA if location_id(&prop.location) == 0 => None,
+            // The documentation excludes the other locations on the host.
             _ => return Err(INVALID_VALUE),
-        }
-        let device = Arc::clone(self.device(location_id(&prop.location))?);
+        };
         let wants_more = prop.requestedHandleTypes.0 != 0
             || prop.allocFlags.gpuDirectRDMACapable != 0
             || prop.allocFlags.usage != 0;
@@ -123,12 +124,16 @@ impl Call {
         if size == 0 || !is_granular(size) || flags != 0 {
             return Err(INVALID_VALUE);
         }
-        device.alive()?;
-        if !device.arena.charge(size, device.capacity()) {
-            return Err(OUT_OF_MEMORY);
+        if let Some(device) = &device {
+            device.alive()?;
+            if !device.arena.charge(size, device.capacity()) {
+                return Err(OUT_OF_MEMORY);
+            }
         }
         let Ok(backing) = Backing::new(size) else {
-            device.arena.refund(size);
+            if let Some(device) = &device {
+                device.arena.refund(size);
+            }
             return Err(OUT_OF_MEMORY);
         };
         let memory = Arc::new(Physical {
@@ -192,13 +197,15 @@ impl Call {
         Ok(())
     }
 
-    /// `cuMemUnmap()`—Waits for all work of all devices, which may still access the memory. (The
-    /// memory belongs to no context, and the documentation does not say for which work a driver
-    /// waits.)
+    /// `cuMemUnmap()`—Waits for all work of all devices, which may still access the memory, unless
+    /// the builder says otherwise. (The memory belongs to no context, and the documentation does not
+    /// say for which work a driver waits.)
     fn mem_unmap(&self, ptr: CUdeviceptr, size: usize) -> Status {
         let space = self.virtual_memory.space()?;
         self.virtual_memory.state().whole(ptr, size as u64)?;
-        self.drain();
+        if self.config.unmap_waits {
+            self.drain();
+        }
         let starts = {
             let mut state = self.virtual_memory.state();
             let starts = state.whole(ptr, size as u64)?;

@@ -28,11 +28,12 @@ pub(in crate::driver) struct State {
     pub(in crate::driver) handles: HashMap<u64, (usize, Arc<Physical>)>,
 }
 
-/// Physical memory of a device.
+/// Physical memory of a device or of the host.
 #[derive(Debug)]
 pub(in crate::driver) struct Physical {
     pub(in crate::driver) handle: u64,
-    pub(in crate::driver) device: Arc<Device>,
+    /// `None` for memory of the host.
+    pub(in crate::driver) device: Option<Arc<Device>>,
     pub(in crate::driver) backing: Backing,
     pub(in crate::driver) prop: Prop,
 }
@@ -67,7 +68,9 @@ impl fmt::Debug for Prop {
 
 impl Drop for Physical {
     fn drop(&mut self) {
-        self.device.arena.refund(self.backing.size());
+        if let Some(device) = &self.device {
+            device.arena.refund(self.backing.size());
+        }
     }
 }
 
@@ -88,7 +91,8 @@ pub(in crate::driver) struct Mapping {
 pub(in crate::driver) struct Mapped {
     pub(in crate::driver) start: u64,
     pub(in crate::driver) size: u64,
-    pub(in crate::driver) device: usize,
+    /// `None` for memory of the host.
+    pub(in crate::driver) device: Option<usize>,
     pub(in crate::driver) id: u64,
 }
 
@@ -116,7 +120,7 @@ impl VirtualMemory {
         Some(Mapped {
             start,
             size: mapping.size,
-            device: mapping.memory.device.ordinal,
+            device: mapping.memory.device.as_ref().map(|device| device.ordinal),
             id: mapping.memory.handle,
         })
     }

@@ -171,6 +171,9 @@ fn managed(fixture: &Fixture) -> Result<()> {
     view.accessed_by()?;
     view.prefetch(&device, &stream)?;
     view.last_prefetch_location()?;
+    let node = MemoryLocation::HostNuma(0);
+    view.advise(&Advice::AccessedBy(node.clone()))?;
+    view.prefetch(&node, &stream)?;
     let mut target = ManagedBuffer::from_host(&stream, &[0_u32; N as usize])?;
     // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
     unsafe { other.launch(&kernel, super::config(), (&source, &mut target, N)) }?;

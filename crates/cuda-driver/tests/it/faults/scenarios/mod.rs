@@ -8,6 +8,7 @@ mod graph_exec;
 mod graphs;
 mod host_memory;
 mod launches;
+mod mapped;
 mod memory;
 mod modules;
 mod pools;
@@ -25,6 +26,7 @@ pub(super) fn all() -> Vec<&'static Scenario> {
         devices::ALL,
         contexts::ALL,
         memory::ALL,
+        mapped::ALL,
         host_memory::ALL,
         pools::ALL,
         streams::ALL,

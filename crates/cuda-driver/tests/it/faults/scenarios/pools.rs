@@ -1,7 +1,7 @@
 //! Scenarios of the driver's memory pools.
 
 use cuda_driver::DeviceBuffer;
-use cuda_driver::memory::{MemoryPool, PoolAccess, PoolReuse};
+use cuda_driver::memory::{MemoryAccess, MemoryPool, PoolReuse};
 
 use super::{Fixture, Result, Scenario, two};
 
@@ -22,8 +22,8 @@ fn pools(fixture: &Fixture) -> Result<()> {
     pool.set_reuse(reuse)?;
     assert_eq!(pool.reuse()?, reuse);
     let other = fixture.driver.device(1)?;
-    pool.set_access(&other, PoolAccess::ReadWrite)?;
-    assert_eq!(pool.access(&other)?, PoolAccess::ReadWrite);
+    pool.set_access(&other, MemoryAccess::ReadWrite)?;
+    assert_eq!(pool.access(&other)?, MemoryAccess::ReadWrite);
     pool.make_current()?;
     assert!(pool.is_current()?);
     let default = device.default_memory_pool()?;
