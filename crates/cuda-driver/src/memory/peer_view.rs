@@ -4,6 +4,7 @@
 //! ordered the work of both devices. Here the view enables the access, and the launch that takes the
 //! view as an argument is ordered with all other uses of the memory.
 
+use super::mapped::access_of;
 use super::pool::set_access;
 use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, MemoryAccess};
 use crate::context::Context;
@@ -142,6 +143,15 @@ fn enable<T: DeviceRepr>(view: &DeviceSlice<'_, T>, context: &Context) -> Result
     }
     if view.is_empty() {
         return Ok(());
+    }
+    if view.memory.is_mapped() {
+        return match access_of(context.device(), view.as_raw())? {
+            MemoryAccess::ReadWrite => Ok(()),
+            _ => Err(Error::Unsupported {
+                what: "using mapped memory in a kernel of a device without access to it (grant it \
+                       with `GrowableBuffer::allow` or `Mapping::set_access`)",
+            }),
+        };
     }
     let attributes = view.pointer_attributes()?;
     let pool = attributes.pool_as_raw();

@@ -285,6 +285,37 @@ fn other_kinds_of_memory_and_other_devices_have_access() {
 }
 
 #[test]
+fn kernels_of_a_device_with_access_use_the_buffer() {
+    let fixture = software(late(3).devices(2).unmap_waits(false));
+    if !has_virtual_memory(&fixture.context) {
+        return;
+    }
+    let there = fixture.context.driver().device(1).unwrap();
+    let there = there.primary_context().unwrap();
+    let stream = crate::support::new_stream(&there);
+    let kernel = Module::load(&there, &Ptx::new(COPY).unwrap()).unwrap();
+    let kernel = kernel.function("copy").unwrap();
+    let mut buffer = GrowableBuffer::<u32>::new(&fixture.stream(), 1 << 20).unwrap();
+    buffer.grow_to(100).unwrap();
+    buffer.as_mut_slice().fill(7).unwrap();
+    let error = buffer.as_slice().for_peer(&there).unwrap_err();
+    assert!(
+        error.to_string().contains("GrowableBuffer::allow"),
+        "{error}"
+    );
+    buffer.allow(there.device()).unwrap();
+    let mut out = filled(&stream, 100, 0);
+    let input = buffer.as_slice().for_peer(&there).unwrap();
+    let config = LaunchConfig::for_num_elems(100).unwrap();
+    // SAFETY: the kernel reads 100 words of one buffer and writes as many of the other.
+    unsafe { stream.launch(&kernel, config, (input, &mut out, 100_u32)) }.unwrap();
+    // The memory is unmapped after the kernel of the other device.
+    buffer.shrink_to(0).unwrap();
+    drop(buffer);
+    assert_all(&out, 7, "the other device");
+}
+
+#[test]
 fn uninitialized_elements_may_be_written_first() {
     for fixture in devices() {
         let stream = fixture.stream();

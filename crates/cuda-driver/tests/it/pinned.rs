@@ -73,6 +73,31 @@ fn kernels_reach_host_memory_at_its_device_address() {
 }
 
 #[test]
+fn write_combined_memory_is_copied_in_both_directions() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let flags = PinnedFlags::WRITE_COMBINED | PinnedFlags::PORTABLE;
+        let mut source = PinnedBuffer::<u32>::zeroed(&fixture.context, 1000, flags).unwrap();
+        let known = source.flags().unwrap();
+        assert!(
+            known.contains(PinnedFlags::WRITE_COMBINED),
+            "{}",
+            fixture.name
+        );
+        for (word, value) in source.iter_mut().zip(0..) {
+            *word = 7 * value;
+        }
+        let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 1000).unwrap();
+        buffer.copy_from_pinned(&source).unwrap();
+        let expected: Vec<u32> = (0..1000).map(|value| 7 * value).collect();
+        assert_eq!(buffer.to_vec().unwrap(), expected, "{}", fixture.name);
+        buffer.fill(9).unwrap();
+        buffer.copy_to_pinned(&mut source).unwrap();
+        assert_eq!(source[..], [9; 1000], "{}", fixture.name);
+    }
+}
+
+#[test]
 fn a_registered_vec_comes_back_as_it_is() {
     for fixture in everywhere() {
         let mut vec = Vec::with_capacity(5000);

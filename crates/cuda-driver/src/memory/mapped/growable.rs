@@ -98,9 +98,10 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
                 size: size_of::<T>(),
             })?;
         let reservation = Reservation::new(device.driver(), bytes, granularity)?;
+        let source = Source::Mapped(Arc::new(Pages(Vec::new())));
         // SAFETY: the bytes must be usable memory ← there are none. `Drop` sets the source before
         // the memory is released, and `set_bytes` is called only for mapped memory.
-        let memory = unsafe { Memory::of_source(stream, reservation.as_raw(), 0, Source::Nothing) };
+        let memory = unsafe { Memory::of_source(stream, reservation.as_raw(), 0, source) };
         Ok(Self {
             buffer: DeviceBuffer::of_memory(memory, 0),
             pages: Vec::new(),
@@ -290,10 +291,13 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
     /// Gives the mappings to the memory, which unmaps them after all uses.
     fn set_source(&mut self) {
         let pages = mem::take(&mut self.pages);
-        if !pages.is_empty() {
-            let source = Source::Other(Arc::new(Pages(pages)));
-            self.buffer.memory.set_source(source);
-        }
+        let source = if pages.is_empty() {
+            // There is no memory to wait for.
+            Source::Nothing
+        } else {
+            Source::Mapped(Arc::new(Pages(pages)))
+        };
+        self.buffer.memory.set_source(source);
     }
 }
 
