@@ -151,6 +151,12 @@ impl ContextLaunches {
         self.names.lock().list.get(id as usize).map(Arc::clone)
     }
 
+    /// Returns all names.
+    pub(crate) fn all_names(&self) -> Vec<String> {
+        let names = self.names.lock();
+        names.list.iter().map(|name| name.to_string()).collect()
+    }
+
     /// Creates and registers the launches of a new stream.
     pub(crate) fn of_stream(&self, stream: CUstream) -> Arc<RecentLaunches> {
         let this = Arc::new(RecentLaunches::new(stream));

@@ -44,6 +44,7 @@ mod linker;
 mod lock;
 mod lto;
 mod memop;
+mod memory_ledger;
 #[cfg(feature = "nvrtc")]
 pub mod nvrtc;
 mod observer;

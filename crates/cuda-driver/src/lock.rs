@@ -124,6 +124,8 @@ pub(crate) mod rank {
         TOKENS,
         /// The errors that the driver has returned.
         ERROR_HISTORY,
+        /// The memory that the program holds.
+        MEMORY_LEDGER,
     }
 
     /// Ranks of which a thread may hold several mutexes, locked by ascending address.

@@ -74,7 +74,6 @@ impl ContextStreams {
     }
 
     /// Returns the streams of the program.
-    #[cfg(feature = "profile")]
     pub(crate) fn of_program(&self) -> Vec<Arc<StreamState>> {
         let by_address = self.by_address.lock();
         let mut streams: Vec<_> = by_address.values().filter_map(Weak::upgrade).collect();

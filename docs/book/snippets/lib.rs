@@ -102,6 +102,7 @@ chapters! {
     devices: "devices.md",
     async_work: "async.md",
     errors: "errors.md",
+    observing: "observing.md",
     performance: "performance.md",
     gallery: "gallery.md",
     from_cudarc: "from-cudarc.md",

@@ -15,6 +15,7 @@ use crate::fence::{EventPool, RawEvent};
 use crate::handle::Handle;
 use crate::launch_log::ContextLaunches;
 use crate::lock::DropOutsideLocks;
+use crate::memory_ledger::MemoryLedger;
 use crate::staging_pool::Staging;
 use crate::stream_state::ContextStreams;
 
@@ -217,6 +218,11 @@ impl Context {
 
     pub(crate) fn events(&self) -> &Arc<EventPool> {
         &self.0.events
+    }
+
+    /// The memory that the program holds, if it asks for that.
+    pub(crate) fn memory_ledger(&self) -> &MemoryLedger {
+        &self.0.memory_ledger
     }
 
     pub(crate) fn launches(&self) -> &ContextLaunches {

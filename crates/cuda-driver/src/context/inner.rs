@@ -9,6 +9,7 @@ use crate::driver::{Captures, Driver};
 use crate::error::Result;
 use crate::fence::EventPool;
 use crate::launch_log::ContextLaunches;
+use crate::memory_ledger::MemoryLedger;
 use crate::staging_pool::Staging;
 use crate::stream_state::ContextStreams;
 
@@ -27,6 +28,8 @@ pub(crate) struct ContextInner {
     pub(super) driver: Driver,
     pub(super) device: Device,
     pub(super) limits: Limits,
+    /// The memory that the program holds, if it asks for that.
+    pub(super) memory_ledger: MemoryLedger,
     /// The launches to report if the device is lost.
     pub(super) launches: Arc<ContextLaunches>,
 }
@@ -67,6 +70,7 @@ impl ContextInner {
             owner,
             device: device.clone(),
             limits,
+            memory_ledger: MemoryLedger::default(),
             launches,
         });
         Ok((identity, inner))

@@ -40,6 +40,15 @@ macro_rules! call {
 }
 pub(crate) use call;
 
+/// Emits an event of the crate `tracing`. Without the feature `tracing`, it is nothing.
+macro_rules! event {
+    ($level:ident, $($fields:tt)*) => {
+        #[cfg(feature = "tracing")]
+        ::tracing::$level!(target: "cuda_driver", $($fields)*);
+    };
+}
+pub(crate) use event;
+
 /// A CUDA driver: a library that was loaded and initialized. Cloning it creates another handle of
 /// the same driver.
 ///
@@ -305,6 +314,11 @@ impl Driver {
             _ => error,
         };
         self.inner.history.add(&error);
+        if error.is_sticky() {
+            event!(error, call = call.name, status = status.0, "fault: {error}");
+        } else if status != CUresult::CUDA_ERROR_NOT_READY {
+            event!(debug, call = call.name, status = status.0, "error: {error}");
+        }
         error
     }
 

@@ -4,7 +4,7 @@ use super::{KernelArgs, LaunchAttributes, LaunchConfig, Values};
 use cuda_sys::{CUlaunchAttribute, LaunchUse};
 
 use crate::context::{Context, ReplayLock};
-use crate::driver::call;
+use crate::driver::{call, event};
 use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
 use crate::observer::{KernelLaunch, Work};
@@ -189,6 +189,14 @@ impl Stream {
             }
         }
         self.state().launches().record(function.launch_name());
+        event!(
+            trace,
+            kernel = function.name(),
+            stream = self.as_raw().addr(),
+            blocks = config.grid.count(),
+            threads = config.block.count(),
+            "launch"
+        );
         Ok(())
     }
 

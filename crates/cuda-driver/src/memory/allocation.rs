@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::mem::{self, ManuallyDrop};
+use std::panic::Location;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -12,8 +13,9 @@ use std::time::Duration;
 use cuda_sys::CUdeviceptr;
 
 use crate::deferred::must_not_wait;
-use crate::driver::call;
+use crate::driver::{call, event};
 use crate::error::{DriverError, Error, Result};
+use crate::memory_ledger::{Entry, MemoryKind};
 use crate::stream::Stream;
 use crate::tracking::{Access, Scope, Tracker};
 
@@ -68,6 +70,7 @@ pub(crate) struct Block {
 
 impl Memory {
     /// Allocates `bytes` bytes. The contents are undefined.
+    #[track_caller]
     pub(crate) fn allocate(owner: &Stream, bytes: usize) -> Result<Self> {
         let source = Source::allocated(owner);
         // Without memory pools the driver call is `cuMemAlloc`, which would invalidate a stream
@@ -77,10 +80,12 @@ impl Memory {
     }
 
     /// Allocates `bytes` bytes outside of any memory pool. The contents are undefined.
+    #[track_caller]
     pub(crate) fn allocate_plain(owner: &Stream, bytes: usize) -> Result<Self> {
         Self::allocate_of(owner, bytes, Source::Plain)
     }
 
+    #[track_caller]
     fn allocate_of(owner: &Stream, bytes: usize, source: Source) -> Result<Self> {
         let mut address = 0;
         if bytes == 0 {
@@ -104,6 +109,13 @@ impl Memory {
         };
         status.map_err(|error| Error::of_allocation(error, bytes))?;
         owner.memory_changed(bytes as i64);
+        event!(
+            debug,
+            bytes,
+            address,
+            stream = owner.as_raw().addr(),
+            "allocate"
+        );
         // SAFETY: the memory must come from `source`, and no other code may free it ← it was
         // allocated just now.
         Ok(unsafe { Self::of_source(owner, address, bytes, source) })
@@ -121,6 +133,7 @@ impl Memory {
     ///
     /// The `bytes` bytes from `address` on are memory that the context of `owner` can use. The
     /// memory comes from `source`, and no other code frees or returns it.
+    #[track_caller]
     pub(crate) unsafe fn of_source(
         owner: &Stream,
         address: CUdeviceptr,
@@ -135,7 +148,34 @@ impl Memory {
         // SAFETY: the memory must be usable, from `source`, and freed by no other code, and the
         // tracker must know all its uses ← the caller guarantees the former, and all uses are on
         // `owner`.
-        unsafe { Self::of_block(block, source) }
+        let memory = unsafe { Self::of_block(block, source) };
+        memory.record();
+        memory
+    }
+
+    /// Records that the caller of this crate holds the memory, if its context asks for that.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn record(&self) {
+        let owner = self.owning_stream();
+        let ledger = owner.context().memory_ledger();
+        if !ledger.is_on() || self.bytes == 0 {
+            return;
+        }
+        let kind = match self.source {
+            Source::Nothing => return,
+            Source::Ordered => MemoryKind::StreamOrdered,
+            Source::Plain => MemoryKind::Unpooled,
+            Source::Managed => MemoryKind::Managed,
+            Source::Other(_) => MemoryKind::Owned,
+        };
+        let entry = Entry {
+            bytes: self.bytes,
+            location: Location::caller(),
+            kind,
+            stream: owner.as_raw().addr() as u64,
+        };
+        ledger.add(self.address, entry);
     }
 
     /// Creates an allocation from a block with the record of its uses.
@@ -283,6 +323,10 @@ impl Memory {
     ///
     /// `self` must not be used or dropped afterwards.
     unsafe fn take(&mut self) -> (Block, Source) {
+        let ledger = self.owning_stream().context().memory_ledger();
+        if ledger.is_on() && self.bytes > 0 {
+            ledger.remove(self.address);
+        }
         // SAFETY: the tracker must not be used again through `self` ← the caller guarantees it.
         let tracker = unsafe { ManuallyDrop::take(&mut self.tracker) };
         let block = Block {
@@ -347,6 +391,7 @@ impl Source {
                 owner.state().synchronize(owner.context())?;
                 let _relaxed = owner.driver().relaxed();
                 owner.memory_changed(-(block.bytes as i64));
+                event!(debug, bytes = block.bytes, address = block.address, "free");
                 // SAFETY: as above, and the host has waited for the stream.
                 unsafe { call!(owner.driver(), cuMemFree_v2(block.address)) }
             }
@@ -412,6 +457,7 @@ impl Block {
         let queueing = owner.queueing()?;
         let _relaxed = owner.driver().relaxed();
         owner.memory_changed(-(self.bytes as i64));
+        event!(debug, bytes = self.bytes, address = self.address, "free");
         // SAFETY: the memory must be allocated and must not be used afterwards ← the block owns it,
         // and the stream has just been made to wait for every use on another stream.
         unsafe { call!(owner.driver(), cuMemFreeAsync(self.address, queueing.raw())) }

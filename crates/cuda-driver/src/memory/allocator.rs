@@ -68,6 +68,7 @@ pub(crate) mod sealed {
 
         /// Allocates `bytes` bytes, at least one, whose owning stream is `owner`. The contents are
         /// undefined.
+        #[track_caller]
         fn allocate(&self, owner: &Stream, bytes: usize, token: Token) -> Result<Allocated>;
     }
 }
@@ -107,6 +108,7 @@ impl sealed::Allocate for Stream {
         owner.expect_context(self.context(), "the allocator")
     }
 
+    #[track_caller]
     fn allocate(
         &self,
         owner: &Stream,
@@ -124,6 +126,7 @@ impl sealed::Allocate for Unpooled {
         Ok(())
     }
 
+    #[track_caller]
     fn allocate(
         &self,
         owner: &Stream,

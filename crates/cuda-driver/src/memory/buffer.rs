@@ -59,6 +59,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) with the number of bytes requested, or
     /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if that number does not fit in an
     /// address.
+    #[track_caller]
     pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
         Self::zeroed_in(stream, stream, len)
     }
@@ -69,6 +70,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// # Errors
     ///
     /// Fails as [`zeroed`](Self::zeroed) does.
+    #[track_caller]
     pub fn filled(stream: &Stream, len: usize, value: T) -> Result<Self> {
         Self::filled_in(stream, stream, len, value)
     }
@@ -78,6 +80,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// # Errors
     ///
     /// Fails as [`zeroed`](Self::zeroed) and [`copy_from_host`](Self::copy_from_host) do.
+    #[track_caller]
     pub fn from_host(stream: &Stream, source: &[T]) -> Result<Self> {
         Self::from_host_in(stream, stream, source)
     }
@@ -94,6 +97,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// the data that another process or an earlier buffer left in the memory must not leak.)
     #[doc(alias = "cuMemAllocAsync")]
     #[doc(alias = "cudaMallocAsync")]
+    #[track_caller]
     pub unsafe fn uninit(stream: &Stream, len: usize) -> Result<Self> {
         // SAFETY: the contract of `uninit_in` must hold ← the caller upholds it.
         unsafe { Self::uninit_in(stream, stream, len) }
@@ -104,6 +108,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// # Errors
     ///
     /// Fails as [`uninit`](Self::uninit) and [`copy_from`](DeviceSliceMut::copy_from) do.
+    #[track_caller]
     pub fn try_clone(&self) -> Result<Self> {
         // SAFETY: the elements must be written before they are read ← they are filled below, on the
         // same stream.
@@ -312,6 +317,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// - [`Error::OtherContext`](crate::Error::OtherContext) if `stream` belongs to another device
     ///   than a [`MemoryPool`](crate::memory::MemoryPool), or to another context than another
     ///   allocator.
+    #[track_caller]
     pub fn zeroed_in(allocator: &impl Allocator, stream: &Stream, len: usize) -> Result<Self> {
         // SAFETY: the elements must be written before they are read ← they are filled below, on the
         // same stream.
@@ -325,6 +331,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// # Errors
     ///
     /// Fails as [`zeroed_in`](Self::zeroed_in) does.
+    #[track_caller]
     pub fn filled_in(
         allocator: &impl Allocator,
         stream: &Stream,
@@ -343,6 +350,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// # Errors
     ///
     /// Fails as [`zeroed_in`](Self::zeroed_in) and [`copy_from_host`](Self::copy_from_host) do.
+    #[track_caller]
     pub fn from_host_in(allocator: &impl Allocator, stream: &Stream, source: &[T]) -> Result<Self> {
         // SAFETY: the elements must be written before they are read ← they are filled below.
         let mut buffer = unsafe { Self::uninit_in(allocator, stream, source.len()) }?;
@@ -361,6 +369,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// No element may be read before it has been written, as for [`uninit`](Self::uninit).
     #[doc(alias = "cuMemAllocFromPoolAsync")]
     #[doc(alias = "cudaMallocFromPoolAsync")]
+    #[track_caller]
     pub unsafe fn uninit_in(
         allocator: &impl Allocator,
         stream: &Stream,
@@ -396,6 +405,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// * All `len` elements have been written.
     /// * No other code frees the memory.
     /// * Every use of the memory so far is on `stream`, or `stream` has been made to wait for it.
+    #[track_caller]
     pub unsafe fn from_raw(stream: &Stream, address: CUdeviceptr, len: usize) -> Result<Self> {
         let source = Source::allocated(stream);
         // SAFETY: the buffer must be the only owner that frees the memory ← the caller guarantees
@@ -421,6 +431,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// * While `owner` is alive, the memory is not freed, no other code writes it, and no other
     ///   code reads what is written through the buffer.
     /// * Every use of the memory so far is on `stream`, or `stream` has been made to wait for it.
+    #[track_caller]
     pub unsafe fn from_foreign(
         stream: &Stream,
         address: CUdeviceptr,
@@ -436,6 +447,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///
     /// The `len` elements from `address` on are memory that the context of `stream` can use. The
     /// memory comes from `source`, and no other code frees it.
+    #[track_caller]
     unsafe fn of_source(
         stream: &Stream,
         address: CUdeviceptr,

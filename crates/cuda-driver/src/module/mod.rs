@@ -88,6 +88,8 @@ impl Module {
     ) -> Result<Self> {
         let image = image.into();
         let driver = context.driver();
+        #[cfg(feature = "tracing")]
+        let _span = tracing::debug_span!(target: "cuda_driver", "load").entered();
         let mut compilation = Compilation::new(options, driver.version())?;
         let mut raw: CUmodule = ptr::null_mut();
         let current = context.enter()?;

@@ -4,6 +4,7 @@ use cuda_nvrtc::{Arch, Cache, Compiled, Cubin, Options, Output, Program, Ptx};
 
 use super::CompileError;
 use crate::context::Context;
+use crate::driver::event;
 use crate::error::Status;
 use crate::module::Module;
 
@@ -131,8 +132,14 @@ impl<'a> Job<'a> {
     }
 
     fn compile<T: Output>(&self, options: &Options) -> Result<Compiled<T>, CompileError> {
+        #[cfg(feature = "tracing")]
+        let _span = tracing::debug_span!(target: "cuda_driver", "compile").entered();
         Ok(match self.cache {
-            Some(cache) => cache.compile(self.program, options)?.compiled,
+            Some(cache) => {
+                let cached = cache.compile(self.program, options)?;
+                event!(debug, outcome = ?cached.outcome, "compile through the cache");
+                cached.compiled
+            }
             None => self.program.compile(options)?,
         })
     }

@@ -53,6 +53,7 @@ impl<I: Iterator<Item = T> + Clone, T: fmt::Display> fmt::Display for List<I> {
     }
 }
 
+/// Profiles for other programs.
 impl Profile {
     /// Returns the statistics, the operations, the ranges and the changes of memory as JSON. All
     /// times are nanoseconds.

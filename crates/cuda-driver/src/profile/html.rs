@@ -7,6 +7,7 @@ const PAGE: &str = include_str!("page.html");
 /// The place of the data in the page.
 const DATA: &str = "/*DATA*/null";
 
+/// Profiles as pages.
 impl Profile {
     /// Returns a page that shows the timeline and the statistics. It needs no other file.
     #[must_use]

@@ -37,11 +37,12 @@
 //!   starts, with an error of some microseconds.
 //! - Work that is captured into a graph is not observed. The launch of the graph is.
 
+mod result;
+
 mod export;
 mod html;
 mod profiler;
 mod recorder;
-mod result;
 mod statistics;
 mod table;
 mod trace;

@@ -21,6 +21,7 @@ pub struct Summary {
     kernel: Option<Kernel>,
 }
 
+/// Statistics.
 impl Profile {
     /// Returns the statistics of each kernel and each other kind of work, those with the longest
     /// total time first.

@@ -25,6 +25,7 @@ const HEADER: [&str; 13] = [
     "shared",
 ];
 
+/// Tables.
 impl Profile {
     /// Returns a table of the [statistics](Self::summaries), and below it one of the ranges.
     #[must_use]

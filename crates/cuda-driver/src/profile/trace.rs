@@ -41,6 +41,7 @@ impl fmt::Display for Micros {
     }
 }
 
+/// Timelines.
 impl Profile {
     /// Returns the timeline in the trace event format of Chrome. Open it in <https://ui.perfetto.dev>
     /// or `chrome://tracing`.

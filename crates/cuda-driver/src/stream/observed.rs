@@ -1,6 +1,7 @@
 //! Streams whose work is observed, for the profiler.
 
 use super::Stream;
+use crate::driver::event;
 use crate::observer::{Site, Work};
 use crate::types::WorkKind;
 
@@ -36,6 +37,14 @@ impl Stream {
         work: Work<'_>,
         queue: impl FnOnce() -> Result<R, E>,
     ) -> Result<R, E> {
+        event!(
+            trace,
+            kind = work.kind.name(),
+            name = work.name,
+            bytes = work.bytes,
+            stream = self.as_raw().addr(),
+            "work"
+        );
         if cfg!(feature = "profile") && self.state().observer().is_set() {
             self.observe(&work, queue)
         } else {

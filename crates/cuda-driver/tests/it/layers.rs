@@ -21,6 +21,7 @@ const LAYERS: &[&str] = &[
     "handle",
     "fence",
     "observer",
+    "memory_ledger",
     "stream_state",
     "staging_pool",
     "device",

@@ -63,6 +63,8 @@ mod module;
 mod names;
 #[cfg(feature = "nvrtc")]
 mod nvrtc;
+#[cfg(all(feature = "serde", feature = "tracing"))]
+mod observe;
 mod occupancy;
 mod on_stream;
 mod order;

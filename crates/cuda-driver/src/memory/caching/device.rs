@@ -124,6 +124,7 @@ impl sealed::Allocate for CachingPool {
         owner.expect_context(self.context(), "the pool")
     }
 
+    #[track_caller]
     fn allocate(
         &self,
         owner: &Stream,
@@ -136,6 +137,7 @@ impl sealed::Allocate for CachingPool {
         // must know all its uses ← the block was taken out of the pool just now, together with its
         // tracker.
         let memory = unsafe { Memory::of_block(block, source) };
+        memory.record();
         Ok(sealed::Allocated(memory))
     }
 }

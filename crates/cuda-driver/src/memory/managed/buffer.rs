@@ -76,6 +76,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     /// managed memory.
     #[doc(alias = "cuMemAllocManaged")]
     #[doc(alias = "cudaMallocManaged")]
+    #[track_caller]
     pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
         // SAFETY: the elements must be written before they are read ← they are filled below, on the
         // same stream.
@@ -89,6 +90,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     /// # Errors
     ///
     /// Fails as [`zeroed`](Self::zeroed) and [`DeviceSliceMut::copy_from_host`] do.
+    #[track_caller]
     pub fn from_host(stream: &Stream, source: &[T]) -> Result<Self> {
         // SAFETY: the elements must be written before they are read ← they are filled below.
         let mut this = unsafe { Self::uninit(stream, source.len()) }?;
@@ -99,6 +101,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     /// # Safety
     ///
     /// No element may be read before it has been written.
+    #[track_caller]
     unsafe fn uninit(stream: &Stream, len: usize) -> Result<Self> {
         let bytes = bytes_of::<T>(len)?;
         let context = stream.context();

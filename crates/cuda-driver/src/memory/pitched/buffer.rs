@@ -60,6 +60,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
     /// No element may be read before it has been written.
     #[doc(alias = "cuMemAllocPitch")]
     #[doc(alias = "cudaMallocPitch")]
+    #[track_caller]
     pub unsafe fn uninit(stream: &Stream, extent: impl Into<Extent>) -> Result<Self> {
         let extent = extent.into();
         let len = extent.len::<T>()?;
@@ -121,6 +122,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
     /// # Errors
     ///
     /// Fails as [`uninit`](Self::uninit) does.
+    #[track_caller]
     pub fn zeroed(stream: &Stream, extent: impl Into<Extent>) -> Result<Self> {
         // SAFETY: the elements must be written before they are read ← they are filled below, on the
         // same stream.
@@ -147,6 +149,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
     /// # Errors
     ///
     /// Fails as [`uninit`](Self::uninit) and [`PitchedSliceMut::copy_from_host`] do.
+    #[track_caller]
     pub fn from_host(stream: &Stream, extent: impl Into<Extent>, source: &[T]) -> Result<Self> {
         // SAFETY: the elements must be written before they are read ← they are filled below.
         let mut buffer = unsafe { Self::uninit(stream, extent) }?;

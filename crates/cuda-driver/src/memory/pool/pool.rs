@@ -290,6 +290,7 @@ impl sealed::Allocate for MemoryPool {
         }
     }
 
+    #[track_caller]
     fn allocate(
         &self,
         owner: &Stream,

@@ -1,0 +1,110 @@
+//! Snapshots for machines, with serde.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+use super::snapshot::{Snapshot, StreamSnapshot};
+use crate::device::DeviceProperties;
+use crate::error::{ErrorCount, ErrorHistory};
+use crate::memory_ledger::{MemoryReport, MemorySite};
+
+impl Serialize for Snapshot {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_struct("Snapshot", 9)?;
+        map.serialize_field("ordinal", &self.ordinal)?;
+        map.serialize_field("device", &Device(&self.device))?;
+        map.serialize_field("driver", &self.driver)?;
+        map.serialize_field("memory", &self.memory)?;
+        map.serialize_field("pool", &self.pool)?;
+        map.serialize_field("streams", &self.streams)?;
+        map.serialize_field("kernels", &self.kernels)?;
+        map.serialize_field("held", &self.held.as_ref().map(Held))?;
+        map.serialize_field("errors", &Errors(&self.errors))?;
+        map.end()
+    }
+}
+
+impl Serialize for StreamSnapshot {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let launches: Vec<&str> = self.launches.kernels().collect();
+        let mut map = serializer.serialize_struct("StreamSnapshot", 3)?;
+        map.serialize_field("handle", &self.handle)?;
+        map.serialize_field("is_done", &self.is_done)?;
+        map.serialize_field("launches", &launches)?;
+        map.end()
+    }
+}
+
+struct Device<'a>(&'a DeviceProperties);
+
+impl Serialize for Device<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let properties = self.0;
+        let capability = properties.compute_capability;
+        let mut map = serializer.serialize_struct("DeviceProperties", 6)?;
+        map.serialize_field("name", &properties.name)?;
+        map.serialize_field("uuid", &properties.uuid)?;
+        map.serialize_field("pci_bus_id", &properties.pci_bus_id)?;
+        map.serialize_field("compute_capability", &(capability.major, capability.minor))?;
+        map.serialize_field("total_memory", &properties.total_memory)?;
+        map.serialize_field("multiprocessor_count", &properties.multiprocessor_count)?;
+        map.end()
+    }
+}
+
+struct Held<'a>(&'a MemoryReport);
+
+impl Serialize for Held<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let sites: Vec<Site<'_>> = self.0.sites().iter().map(Site).collect();
+        let mut map = serializer.serialize_struct("MemoryReport", 4)?;
+        map.serialize_field("live", &self.0.live())?;
+        map.serialize_field("peak", &self.0.peak())?;
+        map.serialize_field("streams", self.0.streams())?;
+        map.serialize_field("sites", &sites)?;
+        map.end()
+    }
+}
+
+struct Site<'a>(&'a MemorySite);
+
+impl Serialize for Site<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_struct("MemorySite", 4)?;
+        map.serialize_field("location", &self.0.location().to_string())?;
+        map.serialize_field("kind", &self.0.kind().to_string())?;
+        map.serialize_field("count", &self.0.count())?;
+        map.serialize_field("bytes", &self.0.bytes())?;
+        map.end()
+    }
+}
+
+struct Errors<'a>(&'a ErrorHistory);
+
+impl Serialize for Errors<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.counts().iter().map(Count))
+    }
+}
+
+struct Count<'a>(&'a ErrorCount);
+
+impl Serialize for Count<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_struct("ErrorCount", 6)?;
+        map.serialize_field("status", &self.0.status().0)?;
+        map.serialize_field("name", &self.0.status().name())?;
+        map.serialize_field("call", self.0.call().name)?;
+        map.serialize_field("count", &self.0.count())?;
+        map.serialize_field("first", &seconds(self.0.first()))?;
+        map.serialize_field("last", &seconds(self.0.last()))?;
+        map.end()
+    }
+}
+
+/// Returns the seconds since 1970.
+fn seconds(time: SystemTime) -> f64 {
+    let since = time.duration_since(UNIX_EPOCH);
+    since.map_or(0.0, |since| since.as_secs_f64())
+}

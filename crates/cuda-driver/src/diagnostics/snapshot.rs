@@ -1,0 +1,112 @@
+//! A picture of a context and its device at one moment.
+
+use std::fmt;
+
+use crate::context::Context;
+use crate::device::DeviceProperties;
+use crate::error::{ErrorHistory, Result};
+use crate::memory_ledger::MemoryReport;
+use crate::types::LaunchesInFlight;
+
+/// A device, a context on it, and what they are doing: see [`Context::snapshot`].
+///
+/// With the feature `serde`, it can be serialized.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// The ordinal of the device.
+    pub ordinal: u32,
+    /// The properties of the device.
+    pub device: DeviceProperties,
+    /// The CUDA version of the driver.
+    pub driver: String,
+    /// The free and the total memory of the device in bytes.
+    pub memory: (usize, usize),
+    /// The bytes that are used and reserved in the default memory pool of the device; `None` if it
+    /// has no pools.
+    pub pool: Option<(u64, u64)>,
+    /// The streams of the context that the program uses.
+    pub streams: Vec<StreamSnapshot>,
+    /// The names of the kernels that the program has looked up, and of graphs.
+    pub kernels: Vec<String>,
+    /// The memory that the program holds, if it [tracks](Context::track_memory) it.
+    pub held: Option<MemoryReport>,
+    /// The errors that were [recorded](crate::Driver::record_errors).
+    pub errors: ErrorHistory,
+}
+
+/// A stream in a [`Snapshot`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StreamSnapshot {
+    /// The raw handle.
+    pub handle: u64,
+    /// Whether all work that is queued is complete.
+    pub is_done: bool,
+    /// The launches that are not known to be complete.
+    pub launches: LaunchesInFlight,
+}
+
+/// Snapshots.
+impl Context {
+    /// Returns a picture of the context and its device. Waits for nothing.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the queries: on a lost device, they fail with the fault.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        let device = self.device();
+        let pool = match self.limits().pools {
+            true => {
+                let statistics = device.default_memory_pool()?.statistics()?;
+                Some((statistics.used, statistics.reserved))
+            }
+            false => None,
+        };
+        let streams = self.streams().of_program();
+        let streams = streams.iter().map(|stream| StreamSnapshot {
+            handle: stream.raw().addr() as u64,
+            is_done: stream.is_done(self),
+            launches: self.launches().names_of(stream.launches()),
+        });
+        let mut streams: Vec<_> = streams.collect();
+        streams.sort_by_key(|stream| stream.handle);
+        Ok(Snapshot {
+            ordinal: device.ordinal(),
+            device: device.properties()?,
+            driver: self.driver().version().to_string(),
+            memory: self.memory_info()?,
+            pool,
+            streams,
+            kernels: self.launches().all_names(),
+            held: self.memory_ledger().is_on().then(|| self.memory_report()),
+            errors: self.driver().error_history(),
+        })
+    }
+}
+
+/// Lists the facts, one per line.
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (free, total) = self.memory;
+        writeln!(f, "device {}: {}", self.ordinal, self.device.name)?;
+        writeln!(f, "driver: CUDA {}", self.driver)?;
+        writeln!(f, "memory: {free} of {total} bytes are free")?;
+        if let Some((used, reserved)) = self.pool {
+            writeln!(f, "memory pool: {used} of {reserved} bytes are used")?;
+        }
+        writeln!(f, "kernels and graphs: {}", self.kernels.join(", "))?;
+        for stream in &self.streams {
+            let state = if stream.is_done { "idle" } else { "busy" };
+            write!(f, "Stream({:#x}): {state}", stream.handle)?;
+            match stream.launches.is_empty() {
+                true => writeln!(f)?,
+                false => writeln!(f, "; launches, latest first: {}", stream.launches)?,
+            }
+        }
+        if let Some(held) = &self.held {
+            writeln!(f, "held by the program: {held}")?;
+        }
+        write!(f, "{}", self.errors)
+    }
+}
