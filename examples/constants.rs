@@ -1,5 +1,5 @@
-//! Teaches: variables of a module: a table in constant memory that the host sets, and a counter that
-//! kernels update.
+//! Teaches: variables of a module: a table in constant memory that the host sets, and a counter
+//! that kernels update.
 //!
 //! Prints the number of verified elements, and the value of the counter.
 //!

@@ -1,8 +1,8 @@
 //! Teaches: querying the driver, the properties of its devices, and how they are connected.
 //!
 //! Prints the driver, the properties of each device, the connections of the devices, and the free
-//! memory. There is nothing to verify but that no more memory is free than there is. With a path, it
-//! writes a picture of the connections there.
+//! memory. It verifies that the free memory is at most the total memory. With a path, it writes a
+//! picture of the connections there.
 //!
 //! `cargo run -p examples --example device_query -- [topology.svg]`
 

@@ -1,7 +1,7 @@
 //! Teaches: building a graph node by node, with a child graph, and drawing the result.
 //!
-//! Prints the number of verified elements, and a line when the graph has run. With a path, it writes
-//! the graph in the language of Graphviz.
+//! Prints the number of verified elements, and a line when the graph has run. With a path, it
+//! writes the graph in the language of Graphviz.
 //!
 //! `cargo run -p examples --example draw_graph -- graph.dot`, then `dot -Tsvg graph.dot -o
 //! graph.svg`

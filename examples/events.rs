@@ -1,8 +1,8 @@
 //! Teaches: events: timing work on the device without its waiting for the host, and waiting for a
 //! part of the work of a stream.
 //!
-//! Prints the time and the rate of a copy to the device, of a kernel, and of a copy to the host, and
-//! the number of verified elements.
+//! Prints the time and the rate of a copy to the device, of a kernel, and of a copy to the host,
+//! and the number of verified elements.
 //!
 //! `cargo run -p examples --example events`
 

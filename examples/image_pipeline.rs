@@ -1,5 +1,5 @@
-//! Teaches: an asynchronous pipeline. One stream uploads images, one filters them, and one downloads
-//! the results, from and to page-locked memory; `.await` waits for the oldest image only.
+//! Teaches: an asynchronous pipeline. One stream uploads images, one filters them, and one
+//! downloads the results, from and to page-locked memory; `.await` waits for the oldest image only.
 //!
 //! No call orders the three streams: the library orders all uses of the same buffer.
 //!

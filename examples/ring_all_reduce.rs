@@ -47,8 +47,8 @@ fn main() -> Result<()> {
         streams.push(stream);
     }
 
-    // Each device adds a chunk of its neighbour to its own. Afterwards, device `rank` has the sum of
-    // chunk `rank + 1`.
+    // Each device adds a chunk of its neighbour to its own. Afterwards, device `rank` has the sum
+    // of chunk `rank + 1`.
     let config = LaunchConfig::for_num_elems(CHUNK)?;
     for step in 1..devices {
         for rank in 0..devices {

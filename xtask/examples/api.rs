@@ -5,8 +5,8 @@
 //!
 //! Four kinds of items are left out: those from generated files, which are reviewed in these files;
 //! derived implementations; the functions of implementations, which follow from the trait; and the
-//! methods that each type of the crate `bitflags` has. In a signature, types have no module, because
-//! the line of the type itself names it.
+//! methods that each type of the crate `bitflags` has. In a signature, types have no module,
+//! because the line of the type itself names it.
 
 use std::collections::HashSet;
 use std::error::Error;

@@ -70,7 +70,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> 
         .find(|name| !known.contains(&name.as_str()))
     {
         bail!(
-            "there is no step {unknown}; the steps are {}",
+            "{unknown} is not a step; the steps are {}",
             known.join(", ")
         );
     }

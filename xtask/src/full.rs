@@ -72,7 +72,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         Some("programs") => programs(workspace, true)?,
         Some("ptx") => in_full(workspace, "cuda-ptx", "it", "fuzz")?,
         Some("signatures") => in_full(workspace, DRIVER, "it", "signatures")?,
-        Some(unknown) => bail!("there is no check {unknown}; the checks are:\n{CHECKS}"),
+        Some(unknown) => bail!("{unknown} is not a check; the checks are:\n{CHECKS}"),
     }
     Ok(())
 }
@@ -122,8 +122,8 @@ pub(crate) fn mutants(workspace: &Workspace, args: &[&str]) -> Result<()> {
     workspace::run(script.args(args))
 }
 
-/// Runs third-party programs on the software device as a driver library. The reduced size leaves out
-/// one of the two builds of cudarc's tests, and those of its tests that compare times.
+/// Runs third-party programs on the software device as a driver library. The reduced size leaves
+/// out one of the two builds of cudarc's tests, and those of its tests that compare times.
 pub(crate) fn programs(workspace: &Workspace, is_full: bool) -> Result<()> {
     if !cfg!(target_os = "linux") {
         bail!("programs find the library through LD_LIBRARY_PATH: this check requires Linux");

@@ -130,7 +130,7 @@ pub(crate) fn nvrtc_in(lib: &Path) -> Result<PathBuf> {
         // The same folder contains the built-in functions, `libnvrtc-builtins.so.12.9`.
         name.starts_with("libnvrtc.so.") || name.starts_with("nvrtc64_") && !name.contains("alt")
     });
-    found.with_context(|| format!("there is no NVRTC in {}", lib.display()))
+    found.with_context(|| format!("no NVRTC was found in {}", lib.display()))
 }
 
 /// Tests the safe layer on all versions of the software driver, including kernels that NVRTC

@@ -19,7 +19,7 @@ const CONFIG: LaunchConfig = LaunchConfig {
 const LAUNCHED: &str = "the launch succeeds";
 
 /// Measures launches through cudarc. One stream means the context's default one, because cudarc
-/// records no events while there is no other.
+/// records events only if there is another one.
 pub(crate) fn rows(bench: &mut Bench, ptx: &str, streams: usize, is_tracking: bool) {
     let form = if is_tracking {
         "cudarc"

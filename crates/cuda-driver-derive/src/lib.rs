@@ -25,8 +25,8 @@ pub fn device_repr(input: TokenStream) -> TokenStream {
 /// padding, and `KernelParam` for the signatures of typed kernels.
 ///
 /// The struct must be `#[repr(C)]` or `#[repr(transparent)]` and `Copy`. All its fields must be
-/// `DeviceRepr`, or structs that derive `KernelArg` themselves. A launch copies the fields into a block of zero
-/// bytes, so it never reads the padding.
+/// `DeviceRepr`, or structs that derive `KernelArg` themselves. A launch copies the fields into a
+/// block of zero bytes, so it never reads the padding.
 ///
 /// A struct without padding derives `DeviceRepr` instead: it can then also be an element of a
 /// buffer.

@@ -107,7 +107,7 @@ pub(crate) mod rank {
         COPY_FAILED,
         /// The observer of a stream.
         OBSERVER,
-        /// What a profiler has recorded.
+        /// The operations that a profiler has recorded.
         #[cfg_attr(not(feature = "profile"), allow(dead_code, reason = "locked by the profiler"))]
         PROFILE,
         /// The contexts whose launches are listed if a device is lost.
@@ -258,8 +258,8 @@ pub(crate) fn check_call(function: &Function) {
     let _ = function;
 }
 
-/// Checks rule 3 when it is dropped. Each handle of a context has one, and each owner of an object of
-/// other code.
+/// Checks rule 3 when it is dropped. Each handle of a context has one, and each owner of an object
+/// of other code.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DropOutsideLocks;
 

@@ -147,8 +147,8 @@ impl Shelf {
         self.lock().free.push(slot);
     }
 
-    /// Returns a block that work on the stream with the id `stream` reads. If `record`, which records
-    /// its event on that stream, fails, the caller gets the block again.
+    /// Returns a block that work on the stream with the id `stream` reads. If `record`, which
+    /// records its event on that stream, fails, the caller gets the block again.
     ///
     /// The list is locked meanwhile. So the blocks of one stream complete in the order of the list.
     pub(crate) fn put_busy(

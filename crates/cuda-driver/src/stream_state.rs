@@ -270,7 +270,8 @@ impl StreamState {
         self.indirect.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns whether other code may capture the stream. Then each call asks first whether it does.
+    /// Returns whether other code may capture the stream. Then each call asks first whether it
+    /// does.
     #[inline]
     pub(crate) fn may_capture(&self) -> bool {
         self.indirect.load(Ordering::Relaxed) & CAPTURABLE != 0

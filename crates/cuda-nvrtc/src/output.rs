@@ -42,7 +42,7 @@ pub(crate) mod sealed {
         /// complete.
         unsafe fn from_nvrtc(bytes: Vec<u8>, token: Token) -> Option<Self>;
 
-        /// Attaches what the PTX of the same compilation says about the kernels.
+        /// Attaches the signatures of the kernels, which the PTX of the same compilation contains.
         ///
         /// # Safety
         ///

@@ -1,6 +1,5 @@
-//! The heap for precompiled headers
-//! ([`Options::precompiled_headers`](crate::Options::precompiled_headers)). NVRTC creates them
-//! in this heap, of which the process has one.
+//! The heap in which NVRTC creates precompiled headers
+//! ([`Options::precompiled_headers`](crate::Options::precompiled_headers)). Each process has one.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, TryLockError};
 

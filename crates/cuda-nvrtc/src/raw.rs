@@ -205,8 +205,8 @@ impl Drop for RawProgram<'_> {
     fn drop(&mut self) {
         if let Some(destroy) = self.nvrtc.table().nvrtcDestroyProgram {
             // SAFETY: the program must be alive and not be used again ← `self` owns it and is being
-            // dropped. The returned status is ignored because there is no way to recover from a
-            // failure.
+            // dropped. The returned status is ignored, because a failure cannot be reported from a
+            // drop.
             unsafe { destroy(&raw mut self.handle) };
         }
     }

@@ -29,8 +29,8 @@ impl StackGuard {
     /// bytes left.
     pub(crate) fn new() -> io::Result<Self> {
         let (lowest, guard) = stack()?;
-        // Before version 2.27, glibc counted its own guard as a part of the stack. It is left as it
-        // is.
+        // Before version 2.27, glibc counted its own guard as a part of the stack. The access to
+        // that guard is not changed.
         let page = 1 << 16;
         let start = (lowest + guard).next_multiple_of(page);
         let here = std::ptr::from_ref(&start).addr();

@@ -23,7 +23,7 @@ macro_rules! cpp_types {
     };
 }
 
-// In terms of the fundamental types, because `int64_t` and its like need a header.
+// The names are those of the fundamental types, because names such as `int64_t` need a header.
 cpp_types! {
     bool => "bool",
     i8 => "signed char",

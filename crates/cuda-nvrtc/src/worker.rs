@@ -164,7 +164,7 @@ mod locale {
 
 #[cfg(not(unix))]
 mod locale {
-    /// NVRTC has its own C library on this system, so there is no locale to restore.
+    /// NVRTC has its own C library on this system, so it does not change the locale of the process.
     pub(super) struct Guard;
 
     impl Guard {

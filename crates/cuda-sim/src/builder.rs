@@ -189,8 +189,9 @@ impl Builder {
         self
     }
 
-    /// Makes a kernel fail with `CUDA_ERROR_LAUNCH_TIMEOUT` once one of its blocks (or clusters) has
-    /// executed this many instructions. An instruction counts once for each warp that executes it.
+    /// Makes a kernel fail with `CUDA_ERROR_LAUNCH_TIMEOUT` once one of its blocks (or clusters)
+    /// has executed this many instructions. An instruction counts once for each warp that executes
+    /// it.
     ///
     /// The default is 2^30, which takes a core about 15 seconds. A kernel that spins forever, where
     /// a GPU hangs, therefore ends with an error that names the kernel and this limit.
@@ -200,7 +201,7 @@ impl Builder {
     }
 
     /// Lets kernels run forever: for persistent kernels, which end only when the host or another
-    /// kernel tells them to.
+    /// kernel sets a flag.
     pub fn without_instruction_limit(mut self) -> Self {
         self.config.instruction_limit = None;
         self
@@ -247,8 +248,8 @@ impl Builder {
     /// Reports writes to memory that a program passes to a launch as read-only, such as `&buffer`
     /// instead of `&mut buffer` in cuda-driver.
     ///
-    /// The kernel continues. Only programs that use cuda-driver state what a kernel may write. Nodes
-    /// of graphs are not checked, nor are copies of memory by kernels in bulk.
+    /// The kernel continues. Only programs that use cuda-driver state what a kernel may write.
+    /// Nodes of graphs are not checked, nor are copies of memory by kernels in bulk.
     pub fn check_read_only(mut self, on: bool) -> Self {
         self.config.checks.read_only = on;
         self
@@ -280,8 +281,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] if the process already holds the maximum number of software drivers, if there
-    /// is no address space for the device memory, or if a setting is invalid.
+    /// [`BuildError`] if the process already holds the maximum number of software drivers, if the
+    /// address space has no room for the device memory, or if a setting is invalid.
     pub fn build(self) -> Result<Simulator, BuildError> {
         let bad = |words: String| Err(BuildError::BadSetting(words));
         let config = self.config;

@@ -51,7 +51,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Returns whether there are no live objects.
+    /// Returns whether no object is live.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

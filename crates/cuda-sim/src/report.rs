@@ -11,8 +11,9 @@ use cuda_sys::CUresult;
 /// An error of a kernel, a copy or a fill: its kind, its place and how often it occurred.
 ///
 /// An error that ends a kernel, or prevents its launch, has a [`status`](Self::status), which the
-/// program gets as it would from a GPU. An error that only the checks of [`Builder`](crate::Builder) find has no status, and
-/// the kernel continues. `Display` prints one line.
+/// program gets as it would from a GPU. An error that only the checks of
+/// [`Builder`](crate::Builder) find has no status, and the kernel continues. `Display` prints one
+/// line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {

@@ -20,7 +20,7 @@ pub(crate) const VARIABLE: &str = "CUDA_SIM";
 /// | `schedule` | `eager`, or `late:SEED` |
 /// | `strict` | `1` rejects PTX with unimplemented instructions when it is loaded |
 /// | `limit` | the number of instructions after which a block fails, or `off` |
-/// | `check` | `all`, or some of `uninitialized`, `races`, `barriers`, `read_only`, `freed` with `+` between |
+/// | `check` | `all`, or `uninitialized`, `races`, `barriers`, `read_only`, `freed` joined by `+` |
 ///
 /// ```
 /// let simulator = "version=12.2,devices=2,schedule=late:7".parse::<cuda_sim::Builder>()?.build()?;

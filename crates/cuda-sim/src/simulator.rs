@@ -103,7 +103,7 @@ impl Simulator {
     }
 
     /// Limits the memory of device `ordinal` to this many bytes, including alignment padding.
-    /// Allocations beyond the limit fail. Does nothing if there is no such device.
+    /// Allocations beyond the limit fail. Does nothing if the device does not exist.
     pub fn limit_memory(&self, ordinal: usize, bytes: u64) {
         if let Some(device) = self.instance().devices.get(ordinal) {
             device.memory_limit.store(bytes, Ordering::Relaxed);
@@ -111,7 +111,7 @@ impl Simulator {
     }
 
     /// Loses device `ordinal` as a fault would: from now on every call that involves it returns
-    /// `code`. Does nothing if there is no such device.
+    /// `code`. Does nothing if the device does not exist.
     pub fn lose_device(&self, ordinal: usize, code: CUresult) {
         if let Some(device) = self.instance().devices.get(ordinal) {
             device.lose(code, String::from("`Simulator::lose_device` was called"));

@@ -69,7 +69,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let progress = Progress::start("bundle", "packages", packages.len());
     for package in &packages {
         let dir = workspace.package_dir(package);
-        let dir = dir.with_context(|| format!("there is no package {package}"))?;
+        let dir = dir.with_context(|| format!("the workspace has no package {package}"))?;
         let mut cargo = workspace.cargo(["test", "--release", "--no-run", "--all-features"]);
         let built = build(cargo.args(["-p", package]))?;
         programs.extend(built.into_iter().map(|program| (*package, program)));

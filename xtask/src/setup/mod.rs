@@ -7,10 +7,10 @@
 //! | set | folder | holds |
 //! |---|---|---|
 //! | `toolkit` | `include/`, `lib/` | the newest headers, NVRTC and libclang |
-//! | `headers-<version>` | `headers/<version>/` | the headers that bindings are generated from (`--all-headers`) |
+//! | `headers-<version>` | `headers/<version>/` | the input of the generator (`--all-headers`) |
 //! | `nvrtc-<version>` | `nvrtc/<version>/include`, `…/lib` | one NVRTC (`--nvrtc <version>`) |
 //! | `mdbook-0.5.4` | `mdbook/0.5.4/bin` | mdBook, for `ci --only book` |
-//! | `device-headers-12.9` | `device-headers/12.9/include` | headers for kernels, for NVRTC of CUDA 12 |
+//! | `device-headers-12.9` | `device-headers/12.9/include` | headers for kernels (NVRTC 12) |
 //!
 //! `versions.txt` in the folder of a set is a copy of the set's file. It is written last: a set is
 //! complete if the copy is equal.
@@ -74,7 +74,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         .collect();
     if let Some(unknown) = sets.iter().find(|set| !known.contains(&set.as_str())) {
         bail!(
-            "there is no pinned {unknown}; the pinned sets are {}",
+            "{unknown} is not a pinned set; the pinned sets are {}",
             known.join(", ")
         );
     }

@@ -30,7 +30,11 @@ fn documents_name_only_tests_that_exist() {
                 .map(|test| format!("{}: {test}", page.display())),
         );
     }
-    assert_eq!(problems, Vec::<String>::new(), "there are no such tests");
+    assert_eq!(
+        problems,
+        Vec::<String>::new(),
+        "documents name tests that do not exist"
+    );
 }
 
 /// Returns the Markdown files that Git does not ignore, relative to the root.
@@ -125,11 +129,11 @@ fn follow(
         return Err(format!("is outside of {BOOK}"));
     }
     if !root.join(&to).exists() {
-        return Err("there is no such file".to_owned());
+        return Err("the file does not exist".to_owned());
     }
     match (anchor, pages.get(&to)) {
         (Some(anchor), Some(page)) if !page.anchors.contains(anchor) => {
-            Err(format!("there is no such heading in {}", to.display()))
+            Err(format!("{} has no such heading", to.display()))
         }
         _ => Ok(()),
     }

@@ -12,7 +12,7 @@ use crate::{read, root};
 /// Returns a command that runs Python, or `None` if the test has to be skipped.
 fn python() -> Option<Command> {
     if Command::new("python3").arg("--version").output().is_err() {
-        test_needs::skip("there is no python3");
+        test_needs::skip("python3 is missing");
         return None;
     }
     Some(Command::new("python3"))
@@ -104,6 +104,6 @@ fn each_skip_names_tests_that_exist() {
                 .iter()
                 .any(|item| sources.contains(&format!("{item} {word}")))
         });
-        assert!(exists, "there is no test {test} in {package}");
+        assert!(exists, "{package} has no test {test}");
     }
 }

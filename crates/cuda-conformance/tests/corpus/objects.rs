@@ -23,7 +23,7 @@ struct Affine {
 
 // SAFETY: zero is a valid value of each field.
 unsafe impl bytemuck::Zeroable for Affine {}
-// SAFETY: the fields have 24, 4, 4 and 8 bytes, each at its natural alignment: there is no padding.
+// SAFETY: the fields have 24, 4, 4 and 8 bytes, each at its natural alignment, without padding.
 unsafe impl bytemuck::Pod for Affine {}
 // SAFETY: the struct is `repr(C)` with the fields of the kernel's struct, in the same order.
 unsafe impl DeviceRepr for Affine {}

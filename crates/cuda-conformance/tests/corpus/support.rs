@@ -234,7 +234,7 @@ fn software(nvrtc: &Nvrtc, (major, minor): (u32, u32), checks: bool) -> Fixture 
 }
 
 /// A new software device of each compute capability that the compiler supports, one at a time; none
-/// if there is no compiler.
+/// if no compiler is installed.
 ///
 /// Each one checks for mistakes of kernels that a GPU does not report; a report fails the test.
 #[track_caller]

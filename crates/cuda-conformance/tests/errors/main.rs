@@ -95,7 +95,7 @@ fn names_are_unique_and_records_are_of_calls() {
     for name in recorded().keys() {
         assert!(
             names.contains(name),
-            "{name} is in codes.txt, but there is no such call"
+            "codes.txt names {name}, but no call has that name"
         );
     }
     assert!(cases.len() >= 200, "{}", cases.len());

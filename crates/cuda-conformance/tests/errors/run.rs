@@ -34,7 +34,7 @@ pub(crate) fn software(cases: &[Case]) -> BTreeMap<String, String> {
     codes
 }
 
-/// The codes that the GPU returns for the first `count` calls, or `None` if there is no GPU.
+/// The codes that the GPU returns for the first `count` calls, or `None` without a GPU.
 pub(crate) fn gpu(count: usize) -> Option<BTreeMap<String, String>> {
     drop(gpu_driver()?);
     let mut codes = BTreeMap::new();

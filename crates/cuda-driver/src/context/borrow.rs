@@ -90,7 +90,7 @@ impl Context {
         let driver = self.driver().without_context();
         match registry::find(&driver, |context| context.is(raw)) {
             Some(other) => Err(Error::other_context(what, &Self::of(other), self)),
-            None => Err(Error::ForeignContext),
+            None => Err(Error::ForeignContext { of: what }),
         }
     }
 
@@ -108,7 +108,7 @@ impl Context {
                 retained.release()?;
                 context
             }
-            None => Err(Error::ForeignContext),
+            None => Err(Error::ForeignContext { of: "this thread" }),
         }
     }
 

@@ -88,8 +88,8 @@ impl ReplayLock {
         self.foreign.end(ended);
     }
 
-    /// Returns whether a use by other code conflicts with an access of this thread. The caller holds
-    /// the lock.
+    /// Returns whether a use by other code conflicts with an access of this thread. The caller
+    /// holds the lock.
     pub(crate) fn foreign_conflict(&self, memory: usize, is_write: bool) -> Option<Conflict> {
         if !self.foreign.are_there() {
             return None;

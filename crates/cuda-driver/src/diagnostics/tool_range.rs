@@ -8,8 +8,8 @@ use crate::error::Result;
 
 /// A range that profilers record, from its start until it is dropped.
 ///
-/// NVIDIA's tools can be told to record only such ranges: `nsys profile -c cudaProfilerApi`, or `ncu
-/// --profile-from-start off`.
+/// NVIDIA's tools have options to record only such ranges: `nsys profile -c cudaProfilerApi`, or
+/// `ncu --profile-from-start off`.
 #[must_use = "the range ends when it is dropped"]
 pub struct ToolRange {
     context: Context,

@@ -82,7 +82,8 @@ struct Inner {
     /// Set once work was queued that waits for the host: a wait for a value, or a host function.
     /// Never reset.
     may_wait_for_host: AtomicBool,
-    /// Whether machine code is tried. Reset when the driver rejects machine code that was made for its device.
+    /// Whether machine code is tried. Reset when the driver rejects machine code that was made for
+    /// its device.
     #[cfg(feature = "nvrtc")]
     loads_machine_code: AtomicBool,
     /// The deferred jobs of objects that belong to no context.

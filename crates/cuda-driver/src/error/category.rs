@@ -260,7 +260,7 @@ impl DriverError {
         Category::of(self.status()).unwrap_or(Category::Other)
     }
 
-    /// What a user can try, if there is something.
+    /// Returns what a user can try, if there is something.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self.next_step() {
@@ -307,7 +307,7 @@ impl Error {
             | Self::Uneven { .. }
             | Self::HostGuardExists { .. }
             | Self::PoolLimit { .. } => Category::Memory,
-            Self::ContextGone { .. } | Self::ForeignContext | Self::OtherContext { .. } => {
+            Self::ContextGone { .. } | Self::ForeignContext { .. } | Self::OtherContext { .. } => {
                 Category::Context
             }
             Self::ChildChanged
@@ -317,6 +317,7 @@ impl Error {
             | Self::Instantiate(_)
             | Self::GraphUpdate(_)
             | Self::GraphOrder { .. }
+            | Self::GraphOrderReversed { .. }
             | Self::UsedByOtherCode
             | Self::GraphMemoryKept
             | Self::NotUploaded
@@ -335,8 +336,8 @@ impl Error {
         }
     }
 
-    /// What a user can try, if a driver call failed and there is something. The other errors say it
-    /// in their text.
+    /// Returns what a user can try, if a driver call failed and there is something. The other
+    /// errors say it in their text.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {

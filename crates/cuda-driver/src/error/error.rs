@@ -144,7 +144,10 @@ pub enum Error {
     },
     /// The context was created by other code, and was not
     /// [borrowed](crate::Context::borrow_raw).
-    ForeignContext,
+    ForeignContext {
+        /// The object that belongs to the context, or the thread on which it is current.
+        of: &'static str,
+    },
     /// An object cannot be closed while it is in use. It is released when its last user is dropped.
     StillInUse {
         /// The object.
@@ -172,6 +175,12 @@ pub enum Error {
     GraphUpdate(Box<GraphUpdateError>),
     /// Two nodes of a graph would use the same memory, with no dependency between them.
     GraphOrder {
+        /// The index of the other node, in the order in which nodes were added.
+        other: u32,
+    },
+    /// Two nodes of a graph would use the same memory in the order in which they were added, but
+    /// the one that was added first depends on the other.
+    GraphOrderReversed {
         /// The index of the other node, in the order in which nodes were added.
         other: u32,
     },
@@ -313,9 +322,10 @@ impl fmt::Display for Error {
                 f,
                 "{call} was not called: the owner of the borrowed context has declared it dead"
             ),
-            Self::ForeignContext => f.write_str(
-                "the current context was created by other code; borrow it with \
-                 `Context::borrow_raw`",
+            Self::ForeignContext { of } => write!(
+                f,
+                "the context of {of} was created by other code; borrow that context with \
+                 `Context::borrow_raw`"
             ),
             Self::StillInUse { what, by } => write!(
                 f,
@@ -325,8 +335,8 @@ impl fmt::Display for Error {
                 write!(f, "the host still has a guard of {what}; drop the guard first")
             }
             Self::ChildChanged => f.write_str(
-                "another thread changed the child graph during the call; call again when it has \
-                 finished",
+                "another thread changed the child graph during the call; call again when that \
+                 thread has finished",
             ),
             Self::OtherGraph => f.write_str("the node belongs to another graph; pass a node of the graph that is changed, or that the executable was instantiated from"),
             Self::NodeGone => f.write_str("the node was removed from its graph; add it again"),
@@ -335,8 +345,14 @@ impl fmt::Display for Error {
             Self::GraphUpdate(error) => error.fmt(f),
             Self::GraphOrder { other } => write!(
                 f,
-                "node {other} uses the same memory, and neither node depends on the other; \
-                 add a dependency between them"
+                "this node and node {other} access the same memory, and neither depends on the \
+                 other; add a dependency between them to the graph"
+            ),
+            Self::GraphOrderReversed { other } => write!(
+                f,
+                "this node and node {other} would access the same memory in the order in which \
+                 they were added, but the earlier of the two depends on the later one; remove \
+                 that dependency first"
             ),
             Self::Capturing { what } => {
                 write!(f, "{what} is not possible while a capture is in progress")
@@ -432,7 +448,8 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// The status code of the driver, if a driver call failed or was not made.
+    /// The status code of the driver, if a driver call failed, or was not made because its context
+    /// was declared dead.
     #[must_use]
     pub fn status(&self) -> Option<CUresult> {
         match self {

@@ -16,7 +16,7 @@ use cuda_sys::{CUresult, Function};
 use super::{Category, DriverError};
 use crate::lock::{Mutex, rank};
 
-/// What an error history keeps: see [`Driver::record_errors`](crate::Driver::record_errors).
+/// The settings of an error history: see [`Driver::record_errors`](crate::Driver::record_errors).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct HistoryOptions {

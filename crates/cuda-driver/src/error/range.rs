@@ -13,7 +13,7 @@ pub enum RangeError {
         range: (Bound<usize>, Bound<usize>),
         /// The number of elements, rows or planes that exist.
         len: usize,
-        /// What the range counts: `elements`, `rows`, …
+        /// The unit of the range: `elements`, `rows`, …
         what: &'static str,
     },
     /// No element has this index.

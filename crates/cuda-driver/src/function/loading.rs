@@ -129,8 +129,8 @@ pub(crate) fn not_found(
 impl Function {
     /// `cuFuncGetModule()`, `cuFuncGetName()`—Borrows a kernel of a module that other code loaded.
     ///
-    /// `owner` keeps the module loaded, and is dropped after the last handle of the kernel and after
-    /// its launches are complete, as for [`Module::borrow_raw`].
+    /// `owner` keeps the module loaded, and is dropped after the last handle of the kernel and
+    /// after its launches are complete, as for [`Module::borrow_raw`].
     ///
     /// # Errors
     ///
@@ -158,8 +158,8 @@ impl Function {
         // SAFETY: as above.
         let named = unsafe { call!(driver, cuFuncGetName(&raw mut name, raw)) };
         let name = match named {
-            // SAFETY: the string must be alive while it is used ← it belongs to the driver and lives
-            // as long as the module.
+            // SAFETY: the string must be alive while it is used ← it belongs to the driver and
+            // lives as long as the module.
             Ok(()) => unsafe { CStr::from_ptr(name) }
                 .to_string_lossy()
                 .into_owned(),

@@ -14,11 +14,11 @@ impl Graph {
     /// `cuGraphAddBatchMemOpNode(batch)`—Adds a node that waits for values and writes values, as
     /// [`ValueBatch::queue`] does.
     ///
-    /// A write of a value is not ordered with waits for a value in the same buffer, either between
-    /// nodes or between streams. It is ordered with them if other nodes of this graph use that
-    /// buffer: [`Stream::write_value`](crate::Stream::write_value) then waits for the launches of
-    /// the graph, and deadlocks if a launch waits for that value. Values should therefore have a
-    /// buffer of their own.
+    /// As a rule, a write of a value is not ordered with waits for a value in the same buffer,
+    /// either between nodes or between streams. There is one exception: if nodes of this graph also
+    /// use the buffer in another way, [`Stream::write_value`](crate::Stream::write_value) waits for
+    /// the launches of the graph, and deadlocks if a launch waits for that value. Values should
+    /// therefore have a buffer of their own.
     ///
     /// # Errors
     ///

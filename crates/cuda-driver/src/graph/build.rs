@@ -7,7 +7,7 @@ use cuda_sys::CUgraphNode;
 
 use super::conflicts::NodeAccess;
 use super::params::{Adding, NodeParams, call_add};
-use super::parts::{NodeInfo, Parts, Place};
+use super::parts::{NodeIndex, NodeInfo, Parts};
 use super::{Graph, Owners, Root};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
@@ -87,7 +87,7 @@ impl Graph {
         }
         // This runs before the node exists: a later failure then leaves only superfluous edges
         // between the nodes around it.
-        let place = all[self.at].next_place()?;
+        let index = all[self.at].next_index()?;
         propagate(&mut all, self.at, driver, &accesses)?;
         let parts = &mut all[self.at];
         let raw_of = |kind: fn(&EdgeKind) -> bool| -> Vec<CUgraphNode> {
@@ -136,7 +136,7 @@ impl Graph {
             owners: Arc::new(owners),
             inside: Vec::new(),
         };
-        Ok(Node::new(parts.push(place, info, &accesses)))
+        Ok(Node::new(parts.push(index, info, &accesses)))
     }
 
     /// Notes the memory that a node allocates, as a write by that node.
@@ -183,7 +183,7 @@ impl Graph {
         let driver = self.root.context().driver();
         let mut all = self.root.lock();
         let parts = &mut all[self.at];
-        let (from, to) = (parts.place(edge.from)?, parts.place(to.into())?);
+        let (from, to) = (parts.index_of(edge.from)?, parts.index_of(to.into())?);
         match parts.check_edge(from, to)? {
             Some(known) if known == EdgeKind::Full || known == edge.kind => Ok(()),
             Some(_) => Err(Error::Unsupported {
@@ -208,7 +208,7 @@ impl NodeParams for EmptyNode {
 
 impl Parts {
     /// Returns the driver's handle of a node, or null if there is none.
-    pub(super) fn raw_of(&self, node: Place) -> CUgraphNode {
+    pub(super) fn raw_of(&self, node: NodeIndex) -> CUgraphNode {
         let info = self.nodes.get(node as usize);
         info.map_or(ptr::null_mut(), |it| it.raw.0)
     }
@@ -281,7 +281,7 @@ pub(super) fn propagate(
     let mut inner = at;
     while let Some((outer, node)) = all[inner].parent {
         let parts = &mut all[outer];
-        for other in parts.places() {
+        for other in parts.indices() {
             // Checked one by one, because each new edge orders further nodes.
             if let Some((from, to)) = parts.missing_edge(node, other, accesses) {
                 parts.add_edge(driver, from, to, EdgeKind::Full)?;

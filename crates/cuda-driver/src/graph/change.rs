@@ -11,7 +11,7 @@ use cuda_sys::CUgraphNode;
 use super::build::propagate;
 use super::conflicts::NodeAccess;
 use super::params::NodeParams;
-use super::parts::{Parts, Place};
+use super::parts::{NodeIndex, Parts};
 use super::{Graph, Owners};
 use crate::driver::Driver;
 use crate::error::{DriverError, Error, Result};
@@ -54,59 +54,58 @@ impl Graph {
         // Declared before the lock, so that the former owners are dropped after it is released.
         let mut owners = Arc::new(owners);
         let mut all = self.root.lock();
-        let place = all[self.at].place(node.id())?;
-        all[self.at].check_change(place, &accesses)?;
+        let index = all[self.at].index_of(node.id())?;
+        all[self.at].check_change(index, &accesses)?;
         // The edges come first: a later failure then leaves only superfluous edges.
         propagate(&mut all, self.at, driver, &accesses)?;
         let parts = &mut all[self.at];
-        for other in parts.places() {
+        for other in parts.indices() {
             // Checked one by one, because each new edge orders further nodes.
-            if let Some((from, to)) = parts.missing_edge(place, other, &accesses) {
+            if let Some((from, to)) = parts.missing_edge(index, other, &accesses) {
                 parts.add_edge(driver, from, to, EdgeKind::Full)?;
             }
         }
         let _current = context.enter()?;
         // SAFETY: the node must be alive, and its graph locked ← `all` locks the graph, which has
         // the node.
-        unsafe { params.change(driver, parts.raw_of(place)) }?;
-        parts.exchange_owners(place, &mut owners);
+        unsafe { params.change(driver, parts.raw_of(index)) }?;
+        parts.exchange_owners(index, &mut owners);
         Ok(())
     }
 }
 
 impl Parts {
-    /// Fails if a node must not get these accesses: if kernels change it, or if it would conflict
-    /// with an earlier node that depends on it, or with a later one that it depends on. The order
-    /// of conflicting nodes is always that in which they were added.
-    fn check_change(&self, node: Place, accesses: &[NodeAccess]) -> Result<()> {
+    /// Fails if a node must not get these accesses: if kernels change the node, or if the node
+    /// would conflict with an earlier node that depends on it, or with a later one on which it
+    /// depends. The order of conflicting nodes is always that in which they were added.
+    fn check_change(&self, node: NodeIndex, accesses: &[NodeAccess]) -> Result<()> {
         if self.device_nodes.iter().any(|(known, _)| *known == node) {
             return Err(Error::Unsupported {
                 what: "changing a device-updatable node of a graph",
             });
         }
         let topology = self.topology();
-        let leads = |from: Place, to: Place| {
+        let leads = |from: NodeIndex, to: NodeIndex| {
             let to = self.nodes.get(to as usize);
             to.is_some_and(|to| topology.is_before(from, &to.after, false))
         };
-        let is_reversed = |other: Place| {
+        let is_reversed = |other: NodeIndex| {
             let (earlier, later) = (node.min(other), node.max(other));
             let info = self.nodes.get(other as usize);
             other != node
                 && info.is_some_and(|info| !info.is_gone() && info.conflicts_with(accesses))
                 && leads(later, earlier)
         };
-        if self.has_edges_back && self.places().any(is_reversed) {
-            return Err(Error::Unsupported {
-                what: "giving a node memory that conflicts with a node added before it that depends \
-                       on it, or with one added after it that it depends on",
-            });
+        if self.has_edges_back
+            && let Some(other) = self.indices().find(|&other| is_reversed(other))
+        {
+            return Err(Error::GraphOrderReversed { other });
         }
         Ok(())
     }
 
     /// Replaces the owners of a node by `owners`, and returns the former ones there.
-    fn exchange_owners(&mut self, node: Place, owners: &mut Arc<Owners>) {
+    fn exchange_owners(&mut self, node: NodeIndex, owners: &mut Arc<Owners>) {
         if let Some(info) = self.nodes.get_mut(node as usize) {
             std::mem::swap(&mut info.owners, owners);
         }

@@ -90,8 +90,8 @@ impl Graph {
         after: &[Edge],
         handle: ConditionalHandle,
     ) -> Result<(Node<node_kind::Conditional>, Self)> {
-        let sort = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_IF;
-        let (node, bodies) = self.conditional(after, handle, sort, 1)?;
+        let kind = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_IF;
+        let (node, bodies) = self.conditional(after, handle, kind, 1)?;
         let [body] = exactly(bodies)?;
         Ok((node, body))
     }
@@ -109,8 +109,8 @@ impl Graph {
         after: &[Edge],
         handle: ConditionalHandle,
     ) -> Result<(Node<node_kind::Conditional>, [Self; 2])> {
-        let sort = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_IF;
-        let (node, bodies) = self.conditional(after, handle, sort, 2)?;
+        let kind = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_IF;
+        let (node, bodies) = self.conditional(after, handle, kind, 2)?;
         Ok((node, exactly(bodies)?))
     }
 
@@ -125,8 +125,8 @@ impl Graph {
         after: &[Edge],
         handle: ConditionalHandle,
     ) -> Result<(Node<node_kind::Conditional>, Self)> {
-        let sort = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_WHILE;
-        let (node, bodies) = self.conditional(after, handle, sort, 1)?;
+        let kind = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_WHILE;
+        let (node, bodies) = self.conditional(after, handle, kind, 1)?;
         let [body] = exactly(bodies)?;
         Ok((node, body))
     }
@@ -145,15 +145,15 @@ impl Graph {
         handle: ConditionalHandle,
         bodies: u32,
     ) -> Result<(Node<node_kind::Conditional>, Vec<Self>)> {
-        let sort = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_SWITCH;
-        self.conditional(after, handle, sort, bodies)
+        let kind = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_SWITCH;
+        self.conditional(after, handle, kind, bodies)
     }
 
     fn conditional(
         &mut self,
         after: &[Edge],
         handle: ConditionalHandle,
-        sort: CUgraphConditionalNodeType,
+        kind: CUgraphConditionalNodeType,
         count: u32,
     ) -> Result<(Node<node_kind::Conditional>, Vec<Self>)> {
         if handle.root != self.root.lock()[0].id {
@@ -165,7 +165,7 @@ impl Graph {
         params.type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL;
         params.__bindgen_anon_1.conditional = CUDA_CONDITIONAL_NODE_PARAMS {
             handle: handle.raw,
-            type_: sort,
+            type_: kind,
             size: count,
             phGraph_out: ptr::null_mut(),
             ctx: self.context().as_raw(),
@@ -180,7 +180,7 @@ impl Graph {
         let mut all = self.root.lock();
         // If this graph is itself a body, another thread may have removed its conditional node
         // meanwhile, and with it all nodes in the body.
-        all[self.at].place(id)?;
+        all[self.at].index_of(id)?;
         let mut bodies = Vec::new();
         for index in 0..count as usize {
             let raw = answer.phGraph_out.wrapping_add(index);

@@ -118,9 +118,9 @@ impl Segment {
     fn add(&mut self, node: u32, access: Access, does_not_wait: &impl Fn(u32) -> bool) {
         // A write replaces all accesses that it has waited for. A read replaces none, and neither
         // does a signal, because other nodes need not wait for it.
-        let stands = access.is_write() && !access.is_signal();
+        let replaces = access.is_write() && !access.is_signal();
         self.uses.retain(|(other, earlier)| {
-            !stands || does_not_wait(*other) || !conflict(*earlier, access)
+            !replaces || does_not_wait(*other) || !conflict(*earlier, access)
         });
         if !self.uses.contains(&(node, access)) {
             self.uses.push((node, access));

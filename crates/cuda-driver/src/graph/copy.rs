@@ -37,23 +37,23 @@ pub struct CopyTarget<'a, T: DeviceRepr> {
 
 /// One side of a copy.
 pub(super) struct End<'a> {
-    pub(super) place: Place<'a>,
+    pub(super) memory: CopyMemory<'a>,
     pub(super) access: Access,
     pub(super) extent: Extent,
     /// The size of the elements in bytes.
     bytes: usize,
 }
 
-pub(super) enum Place<'a> {
+pub(super) enum CopyMemory<'a> {
     Device(&'a Memory, Rows),
     /// Contiguous rows, one or more.
-    Host(HostPlace<'a>),
+    Host(HostSide<'a>),
     /// Memory that the graph with this number allocates.
     Own(u64, Rows),
 }
 
 /// Host memory that a copy reads or writes.
-pub(super) struct HostPlace<'a> {
+pub(super) struct HostSide<'a> {
     pub(super) start: *mut c_void,
     pub(super) context: &'a Context,
     pub(super) tracker: &'a Arc<Tracker>,
@@ -210,7 +210,7 @@ fn copy_node<T: DeviceRepr>(
     from: CopySource<'_, T>,
 ) -> Result<(CopyNode, Owners)> {
     let (to, from) = (to.end, from.end);
-    if let (Place::Host(to), Place::Host(from)) = (&to.place, &from.place)
+    if let (CopyMemory::Host(to), CopyMemory::Host(from)) = (&to.memory, &from.memory)
         && Arc::ptr_eq(to.tracker, from.tracker)
     {
         // Both sides are shared borrows of one buffer. CUDA does not document what such a copy
@@ -256,7 +256,7 @@ fn copy_node<T: DeviceRepr>(
 
 impl End<'_> {
     fn is_host(&self) -> bool {
-        matches!(self.place, Place::Host(_))
+        matches!(self.memory, CopyMemory::Host(_))
     }
 
     fn is_row(&self) -> bool {
@@ -266,8 +266,8 @@ impl End<'_> {
     /// Returns this side as the driver's copy takes it, and adds what it uses to `owners`.
     pub(super) fn side(self, context: &Context, graph: u64, owners: &mut Owners) -> Result<Side> {
         let bytes = self.bytes;
-        match self.place {
-            Place::Device(memory, rows) => {
+        match self.memory {
+            CopyMemory::Device(memory, rows) => {
                 owners.add(
                     context,
                     memory,
@@ -277,7 +277,7 @@ impl End<'_> {
                 )?;
                 Ok(Side::Device(rows))
             }
-            Place::Host(host) => {
+            CopyMemory::Host(host) => {
                 if host.context != context {
                     return Err(Error::other_context("a host buffer", host.context, context));
                 }
@@ -285,7 +285,7 @@ impl End<'_> {
                 owners.retain_boxed(host.memory);
                 Ok(Side::Host(host.start))
             }
-            Place::Own(own, rows) => {
+            CopyMemory::Own(own, rows) => {
                 if own != graph {
                     return Err(Error::OtherGraph);
                 }
@@ -297,36 +297,36 @@ impl End<'_> {
 }
 
 impl<'a, T: DeviceRepr> CopySource<'a, T> {
-    pub(super) fn of_host(host: HostPlace<'a>, len: usize) -> Self {
+    pub(super) fn of_host(host: HostSide<'a>, len: usize) -> Self {
         Self {
-            end: End::new::<T>(Place::Host(host), Access::READ, len),
+            end: End::new::<T>(CopyMemory::Host(host), Access::READ, len),
             elements: PhantomData,
         }
     }
 
     /// A source in memory that the graph allocates.
     pub(super) fn of_own(graph: u64, address: u64, len: usize) -> Self {
-        let place = Place::Own(graph, linear::<T>(address, len));
+        let memory = CopyMemory::Own(graph, linear::<T>(address, len));
         Self {
-            end: End::new::<T>(place, Access::READ, len),
+            end: End::new::<T>(memory, Access::READ, len),
             elements: PhantomData,
         }
     }
 }
 
 impl<'a, T: DeviceRepr> CopyTarget<'a, T> {
-    pub(super) fn of_host(host: HostPlace<'a>, len: usize) -> Self {
+    pub(super) fn of_host(host: HostSide<'a>, len: usize) -> Self {
         Self {
-            end: End::new::<T>(Place::Host(host), Access::WRITE, len),
+            end: End::new::<T>(CopyMemory::Host(host), Access::WRITE, len),
             elements: PhantomData,
         }
     }
 
     /// A destination in memory that the graph allocates.
     pub(super) fn of_own(graph: u64, address: u64, len: usize) -> Self {
-        let place = Place::Own(graph, linear::<T>(address, len));
+        let memory = CopyMemory::Own(graph, linear::<T>(address, len));
         Self {
-            end: End::new::<T>(place, Access::WRITE, len),
+            end: End::new::<T>(memory, Access::WRITE, len),
             elements: PhantomData,
         }
     }
@@ -337,9 +337,9 @@ impl<'a, T: DeviceRepr> CopyTarget<'a, T> {
 }
 
 impl<'a> End<'a> {
-    fn new<T>(place: Place<'a>, access: Access, len: usize) -> Self {
+    fn new<T>(memory: CopyMemory<'a>, access: Access, len: usize) -> Self {
         Self {
-            place,
+            memory,
             access,
             extent: row(len),
             // No overflow: memory of that length exists.
@@ -374,7 +374,7 @@ impl<'a, T: DeviceRepr> From<DeviceSlice<'a, T>> for CopySource<'a, T> {
     fn from(view: DeviceSlice<'a, T>) -> Self {
         Self {
             end: End::new::<T>(
-                Place::Device(view.memory, linear::<T>(view.as_raw(), view.len())),
+                CopyMemory::Device(view.memory, linear::<T>(view.as_raw(), view.len())),
                 view.access,
                 view.len(),
             ),
@@ -387,7 +387,7 @@ impl<'a, T: DeviceRepr> From<DeviceSliceMut<'a, T>> for CopyTarget<'a, T> {
     fn from(view: DeviceSliceMut<'a, T>) -> Self {
         Self {
             end: End::new::<T>(
-                Place::Device(view.memory, linear::<T>(view.as_raw(), view.len())),
+                CopyMemory::Device(view.memory, linear::<T>(view.as_raw(), view.len())),
                 view.access,
                 view.len(),
             ),
@@ -400,7 +400,7 @@ impl<'a, T: DeviceRepr> From<PitchedSlice<'a, T>> for CopySource<'a, T> {
     fn from(view: PitchedSlice<'a, T>) -> Self {
         Self {
             end: End {
-                place: Place::Device(view.memory, view.rows),
+                memory: CopyMemory::Device(view.memory, view.rows),
                 access: view.access,
                 extent: view.extent(),
                 bytes: view.rows.bytes(),
@@ -414,7 +414,7 @@ impl<'a, T: DeviceRepr> From<PitchedSliceMut<'a, T>> for CopyTarget<'a, T> {
     fn from(view: PitchedSliceMut<'a, T>) -> Self {
         Self {
             end: End {
-                place: Place::Device(view.memory, view.rows),
+                memory: CopyMemory::Device(view.memory, view.rows),
                 access: view.access,
                 extent: view.extent(),
                 bytes: view.rows.bytes(),

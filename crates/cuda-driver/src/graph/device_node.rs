@@ -7,7 +7,7 @@
 use cuda_sys::{CUgraphDeviceNode, CUlaunchAttributeID, CUlaunchAttributeValue};
 
 use super::Graph;
-use super::parts::{Parts, Place};
+use super::parts::{NodeIndex, Parts};
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::DeviceRepr;
@@ -95,11 +95,11 @@ impl Graph {
         let driver = self.root.context().driver();
         let mut all = self.root.lock();
         let parts = &mut all[self.at];
-        let place = parts.place(node.id())?;
-        if let Some(known) = parts.device_node(place) {
+        let index = parts.index_of(node.id())?;
+        if let Some(known) = parts.device_node(index) {
             return known.checked();
         }
-        let raw = parts.raw_of(place);
+        let raw = parts.raw_of(index);
         let words: Words = [1, 0, 0, 0, 0, 0, 0, 0];
         // SAFETY: every bit pattern must be a valid value, and the sizes must agree ← the union has
         // a field of plain bytes, as long as the array.
@@ -129,8 +129,8 @@ impl Graph {
                 handle = DeviceNode::of(value);
             }
         }
-        // The node is device-updatable now, even if there is no handle.
-        parts.device_nodes.push((place, handle.0));
+        // The node is device-updatable now, even if the driver returned no handle.
+        parts.device_nodes.push((index, handle.0));
         handle.checked()
     }
 }
@@ -154,7 +154,7 @@ impl DeviceNode {
 }
 
 impl Parts {
-    fn device_node(&self, node: Place) -> Option<DeviceNode> {
+    fn device_node(&self, node: NodeIndex) -> Option<DeviceNode> {
         let mut all = self.device_nodes.iter();
         all.find(|(known, _)| *known == node)
             .map(|(_, handle)| DeviceNode(*handle))
@@ -169,12 +169,12 @@ impl Parts {
     }
 
     /// Returns whether the node, or a node in its bodies, is device-updatable.
-    pub(super) fn is_device_updatable(all: &[Self], at: usize, node: Place) -> bool {
+    pub(super) fn is_device_updatable(all: &[Self], at: usize, node: NodeIndex) -> bool {
         let own = all.get(at).and_then(|parts| parts.device_node(node));
         let mut bodies = all.iter().enumerate();
         own.is_some()
             || bodies.any(|(body, parts)| {
-                let mut nodes = parts.places();
+                let mut nodes = parts.indices();
                 parts.parent == Some((at, node))
                     && nodes.any(|inner| Self::is_device_updatable(all, body, inner))
             })

@@ -220,8 +220,8 @@ impl GraphExec {
     /// - [`Error::OtherContext`] if the stream is of another context.
     /// - [`Error::HostGuardExists`] while the host holds a guard of a host buffer that conflicts
     ///   with an access of the graph.
-    /// - [`Error::UsedByOtherCode`] inside a closure of [`Stream::using`] whose memory conflicts with
-    ///   that of the graph. On another thread the launch waits for the closure.
+    /// - [`Error::UsedByOtherCode`] inside a closure of [`Stream::using`] whose memory conflicts
+    ///   with that of the graph. On another thread the launch waits for the closure.
     /// - [`Error::NotUploaded`] if the graph has [device-updatable
     ///   nodes](Graph::set_device_updatable) and was not [uploaded](Self::upload) since the last
     ///   change.
@@ -249,9 +249,10 @@ impl GraphExec {
         };
         inner.record.replay(stream, may_wait_for_host, || {
             stream.observed(work(), || {
-                // SAFETY: executable and stream must be alive, what the nodes use must stay until the
-                // launch is done, and no other thread may use the executable ← both are borrowed; the
-                // owners are released only after the last launch; the record is locked.
+                // SAFETY: executable and stream must be alive, what the nodes use must stay until
+                // the launch is done, and no other thread may use the executable ← both are
+                // borrowed; the owners are released only after the last launch; the record is
+                // locked.
                 unsafe {
                     call!(
                         inner.handle.driver(),
@@ -415,7 +416,7 @@ impl Parts {
     /// Returns the node with this handle, in the graph or in one of its bodies.
     pub(super) fn find(all: &[Self], raw: cuda_sys::CUgraphNode) -> Option<(NodeId, NodeKind)> {
         if raw.is_null() {
-            // Removed nodes have a null handle, so it would match them.
+            // Removed nodes have a null handle, so a null `raw` would match them.
             return None;
         }
         all.iter().find_map(|parts| {

@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::slice;
 use std::sync::{Arc, OnceLock};
 
-use super::copy::{CopySource, CopyTarget, HostPlace};
+use super::copy::{CopySource, CopyTarget, HostSide};
 use super::owners::OnFailure;
 use crate::deferred::is_inside_host_function;
 use crate::error::{DriverError, Error, Result};
@@ -123,8 +123,8 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
         self.memory.tracker.map_host(access)
     }
 
-    fn place(&self) -> HostPlace<'_> {
-        HostPlace {
+    fn side(&self) -> HostSide<'_> {
+        HostSide {
             start: self.memory.start.0,
             context: self.memory.owner.context(),
             tracker: &self.memory.tracker,
@@ -143,13 +143,13 @@ impl<T: DeviceRepr> OnFailure for Arc<HostMemory<T>> {
 
 impl<'a, T: DeviceRepr> From<&'a GraphHostBuffer<T>> for CopySource<'a, T> {
     fn from(buffer: &'a GraphHostBuffer<T>) -> Self {
-        Self::of_host(buffer.place(), buffer.len())
+        Self::of_host(buffer.side(), buffer.len())
     }
 }
 
 impl<'a, T: DeviceRepr> From<&'a GraphHostBuffer<T>> for CopyTarget<'a, T> {
     fn from(buffer: &'a GraphHostBuffer<T>) -> Self {
-        Self::of_host(buffer.place(), buffer.len())
+        Self::of_host(buffer.side(), buffer.len())
     }
 }
 
@@ -159,8 +159,8 @@ impl<T: DeviceRepr> Deref for HostRead<'_, T> {
     fn deref(&self) -> &[T] {
         let memory = self.memory;
         // SAFETY: `len` elements must be initialized, and not written while the slice lives ← they
-        // are the elements of a pinned buffer; while this guard exists there is no write guard and
-        // no launch that writes them.
+        // are the elements of a pinned buffer; while this guard exists, no write guard exists and
+        // no launch writes them.
         unsafe { slice::from_raw_parts(memory.start.0.cast(), memory.len) }
     }
 }
@@ -171,8 +171,8 @@ impl<T: DeviceRepr> Deref for HostWrite<'_, T> {
     fn deref(&self) -> &[T] {
         let memory = self.memory;
         // SAFETY: `len` elements must be initialized, and not written while the slice lives ← they
-        // are the elements of a pinned buffer; while this guard exists there is no other guard and
-        // no launch that uses them.
+        // are the elements of a pinned buffer; while this guard exists, no other guard exists and
+        // no launch uses them.
         unsafe { slice::from_raw_parts(memory.start.0.cast(), memory.len) }
     }
 }

@@ -128,7 +128,7 @@ impl Graph {
         let driver = self.context().driver();
         let all = self.root.lock();
         let parts = &all[self.at];
-        let raw = parts.raw_of(parts.place(node.id())?);
+        let raw = parts.raw_of(parts.index_of(node.id())?);
         for attribute in attributes {
             // SAFETY: the node must be a live kernel node ← it is one by its type; the graph is
             // locked and has it.
@@ -147,7 +147,7 @@ impl Graph {
     pub fn kernel_attributes(&self, node: Node<node_kind::Kernel>) -> Result<KernelAttributes> {
         let all = self.root.lock();
         let parts = &all[self.at];
-        let raw = parts.raw_of(parts.place(node.id())?);
+        let raw = parts.raw_of(parts.index_of(node.id())?);
         let get = |id: CUlaunchAttributeID| -> Result<[u32; 16]> {
             let mut value = CUlaunchAttributeValue { pad: [0; 64] };
             // SAFETY: the node must be a live kernel node and the pointer writable ← it is one by
@@ -194,7 +194,7 @@ impl GraphExec {
     /// # Safety
     ///
     /// The contract of [`Graph::add_kernel`] holds. Every node with a conflicting access to the
-    /// same memory depends on this one, or this one on it. If the node is
+    /// same memory depends on this node, or this node depends on it. If the node is
     /// [device-updatable](Graph::set_device_updatable), no kernel changes it during the call, and
     /// no other thread launches the executable.
     #[doc(alias = "cuGraphExecKernelNodeSetParams")]
@@ -220,8 +220,8 @@ impl GraphExec {
 
 /// Changes of kernels.
 impl Graph {
-    /// `cuGraphKernelNodeSetParams(node)`—Changes the kernel, the configuration and the arguments of
-    /// a kernel node of this graph. Its attributes stay the same.
+    /// `cuGraphKernelNodeSetParams(node)`—Changes the kernel, the configuration and the arguments
+    /// of a kernel node of this graph. Its attributes stay the same.
     ///
     /// Executables that were made from the graph do not change;
     /// [`GraphExec::update`](crate::GraphExec::update) applies the change to them, and
@@ -237,9 +237,9 @@ impl Graph {
     /// - [`Error::OtherGraph`] if the node is not in this graph, or if an argument is memory that a
     ///   graph allocates, and [`Error::NodeGone`] if the node was removed.
     /// - [`Error::Capturing`] while the graph is being captured.
-    /// - [`Error::Unsupported`] for a [device-updatable](Self::set_device_updatable) node, and if
-    ///   this node depends on a node that was added after it and that conflicts with it now, or
-    ///   such a node before it depends on it.
+    /// - [`Error::Unsupported`] for a [device-updatable](Self::set_device_updatable) node.
+    /// - [`Error::GraphOrderReversed`] if this node now conflicts with a node that was added
+    ///   earlier but depends on it, or that was added later but on which it depends.
     ///
     /// # Safety
     ///

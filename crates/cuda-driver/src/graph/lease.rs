@@ -16,9 +16,9 @@ pub(crate) struct Lease {
 impl Lease {
     /// Leases memory. The caller has a borrow that allows what the graph will do with the memory.
     ///
-    /// From now on each use of the memory takes the slow path, which accounts for replays: they
-    /// take no borrows. Because the caller holds the borrow, no conflicting use can be between
-    /// [`acquire`](Tracker::acquire) and [`commit`](Tracker::commit) at this point.
+    /// From now on each use of the memory takes the slow path, which accounts for replays, because
+    /// replays take no borrows. Because the caller holds the borrow, no conflicting use can be
+    /// between [`acquire`](Tracker::acquire) and [`commit`](Tracker::commit) at this point.
     ///
     /// # Errors
     ///

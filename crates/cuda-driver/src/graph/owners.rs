@@ -26,7 +26,7 @@ pub(crate) struct Owners {
     retained: Arc<Retained>,
     /// The owners of the nodes of a child graph.
     inner: Vec<Arc<Self>>,
-    /// The closures among the kept values.
+    /// The closures in `retained`.
     closures: Vec<Arc<Closure>>,
     /// The kernel that the node launches, if it is a kernel node.
     kernel: Option<Function>,

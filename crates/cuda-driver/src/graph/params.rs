@@ -7,8 +7,9 @@ use crate::driver::Driver;
 use crate::error::{DriverError, Result};
 use crate::types::node::node_kind::Kind;
 
-/// A number that no graph has. Memory that a graph allocates is valid only within its launches
-/// between two nodes, so changed nodes must not refer to it.
+/// Passed instead of the number of a graph when a node is changed. Memory that a graph allocates
+/// carries the number of that graph, so a changed node cannot refer to such memory, which is valid
+/// only between two nodes of one launch.
 pub(super) const NO_GRAPH: u64 = 0;
 
 /// The arguments of a driver call that adds a node.
@@ -27,7 +28,8 @@ pub(super) struct Changing<'a> {
     pub(super) node: CUgraphNode,
 }
 
-/// Calls `name(node, graph, after, count, …)`, as every driver call that adds a node begins.
+/// Calls `name` with the arguments with which every driver call that adds a node begins: the node,
+/// the graph, and the dependencies with their count.
 macro_rules! call_add {
     ($it:expr, $name:ident $(, $arg:expr)*) => {
         $crate::driver::call!(
@@ -38,7 +40,8 @@ macro_rules! call_add {
 }
 pub(super) use call_add;
 
-/// Calls `name(exec, node, …)`, as every driver call that changes a node begins.
+/// Calls `name` with the arguments with which every driver call that changes a node begins: the
+/// executable and the node.
 macro_rules! call_set {
     ($it:expr, $name:ident, $($arg:expr),*) => {
         $crate::driver::call!($it.driver, $name($it.exec, $it.node, $($arg),*))

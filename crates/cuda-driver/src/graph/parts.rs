@@ -15,8 +15,9 @@ use crate::handle::{Destroy, Handle, SendPtr};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::types::node::{Edge, EdgeKind, NodeId, NodeKind};
 
-/// The index of a node in its graph. [`Parts::next_place`] limits the number of nodes.
-pub(super) type Place = u32;
+/// The index of a node in its graph. [`Parts::next_index`] limits the number of nodes, so that it
+/// fits.
+pub(super) type NodeIndex = u32;
 
 pub(crate) struct RawGraph;
 
@@ -145,7 +146,7 @@ pub(crate) struct Parts {
     /// The number of allocations that no node frees yet.
     pub(crate) unfreed: usize,
     /// The device-updatable nodes and their handles. These nodes are never removed.
-    pub(super) device_nodes: Vec<(Place, u64)>,
+    pub(super) device_nodes: Vec<(NodeIndex, u64)>,
 }
 
 /// The tracked state of a node.
@@ -159,16 +160,16 @@ pub(crate) struct NodeInfo {
     pub(crate) inside: Vec<NodeAccess>,
 }
 
-/// Converts the index or the number of nodes. The cast cannot truncate, because `place_after`
-/// limits the number of nodes to `Place::MAX`.
-pub(super) fn index(place: usize) -> Place {
-    place as Place
+/// Converts the index or the number of nodes. The cast cannot truncate, because `index_after`
+/// limits the number of nodes to `NodeIndex::MAX`.
+pub(super) fn index(number: usize) -> NodeIndex {
+    number as NodeIndex
 }
 
 /// Returns the index of a node that follows `count` nodes.
-fn place_after(count: usize) -> Result<Place> {
-    match Place::try_from(count) {
-        Ok(place) if place < Place::MAX => Ok(place),
+fn index_after(count: usize) -> Result<NodeIndex> {
+    match NodeIndex::try_from(count) {
+        Ok(index) if index < NodeIndex::MAX => Ok(index),
         _ => Err(Error::Unsupported {
             what: "a graph of more than 4294967295 nodes",
         }),
@@ -215,7 +216,7 @@ impl Parts {
     }
 
     /// Returns the index of a node. Fails if it is in another graph or was removed.
-    pub(crate) fn place(&self, node: NodeId) -> Result<u32> {
+    pub(crate) fn index_of(&self, node: NodeId) -> Result<u32> {
         if node.graph != self.id {
             return Err(Error::OtherGraph);
         }
@@ -235,7 +236,7 @@ impl Parts {
     ) -> Result<Vec<(u32, EdgeKind)>> {
         let mut after: Vec<(u32, EdgeKind)> = Vec::with_capacity(given.len());
         for edge in given {
-            let from = self.place(edge.from)?;
+            let from = self.index_of(edge.from)?;
             match after.iter_mut().find(|(known, _)| *known == from) {
                 // Of two edges from one node, the stronger one counts.
                 Some((_, kind)) if edge.kind == EdgeKind::Full => *kind = EdgeKind::Full,
@@ -262,18 +263,23 @@ impl Parts {
     }
 
     /// Returns the index of the next node. Fails if the graph is full.
-    pub(super) fn next_place(&self) -> Result<Place> {
-        place_after(self.nodes.len())
+    pub(super) fn next_index(&self) -> Result<NodeIndex> {
+        index_after(self.nodes.len())
     }
 
     /// Returns the indices of all nodes.
-    pub(super) fn places(&self) -> Range<Place> {
+    pub(super) fn indices(&self) -> Range<NodeIndex> {
         0..index(self.nodes.len())
     }
 
     /// Adds a new node and its accesses to the tracked state. `index` is the result of
-    /// [`next_place`](Self::next_place).
-    pub(super) fn push(&mut self, index: Place, info: NodeInfo, accesses: &[NodeAccess]) -> NodeId {
+    /// [`next_index`](Self::next_index).
+    pub(super) fn push(
+        &mut self,
+        index: NodeIndex,
+        info: NodeInfo,
+        accesses: &[NodeAccess],
+    ) -> NodeId {
         let does_not_wait = |other: u32| {
             info.after
                 .iter()
@@ -378,7 +384,7 @@ impl Parts {
             graph: self.id,
             ..node
         };
-        self.place(copy).map(|_| copy)
+        self.index_of(copy).map(|_| copy)
     }
 }
 
@@ -433,14 +439,14 @@ impl Topology<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Error, Place, place_after};
+    use super::{Error, NodeIndex, index_after};
 
     #[test]
     fn a_graph_holds_at_most_the_nodes_that_have_an_index() {
-        let most = Place::MAX as usize;
-        assert_eq!(place_after(most - 1), Ok(Place::MAX - 1));
+        let most = NodeIndex::MAX as usize;
+        assert_eq!(index_after(most - 1), Ok(NodeIndex::MAX - 1));
         for count in [most, most + 1, 2 * most] {
-            let full = place_after(count);
+            let full = index_after(count);
             assert!(matches!(full, Err(Error::Unsupported { .. })), "{count}");
         }
     }

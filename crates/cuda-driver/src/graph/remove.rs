@@ -7,7 +7,7 @@ use cuda_sys::{CUresult, calls};
 
 use super::Graph;
 use super::conflicts::Conflicts;
-use super::parts::{NodeInfo, Parts, Place};
+use super::parts::{NodeIndex, NodeInfo, Parts};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::SendPtr;
@@ -44,7 +44,7 @@ impl Graph {
                 what: "removing a node",
             });
         }
-        let node = all[self.at].place(node.into())?;
+        let node = all[self.at].index_of(node.into())?;
         if Parts::is_device_updatable(&all, self.at, node) {
             return Err(Error::Unsupported {
                 what: "removing a device-updatable node",
@@ -85,7 +85,7 @@ impl Graph {
         let driver = self.root.context().driver();
         let mut all = self.root.lock();
         let parts = &mut all[self.at];
-        let (from, to) = (parts.place(edge.from)?, parts.place(to.into())?);
+        let (from, to) = (parts.index_of(edge.from)?, parts.index_of(to.into())?);
         parts.check_without(driver, from, to, edge.kind)?;
         parts.is_reshaped = true;
         // SAFETY: graph and nodes must be alive ← the graph is locked, and has both nodes.
@@ -98,11 +98,11 @@ impl Graph {
 }
 
 /// Empties the bodies of a node, and the bodies in them, and moves their state to `gone`.
-fn take_bodies(all: &mut [Parts], at: usize, node: Place, gone: &mut Vec<Parts>) {
+fn take_bodies(all: &mut [Parts], at: usize, node: NodeIndex, gone: &mut Vec<Parts>) {
     let is_body = |parts: &Parts| parts.parent == Some((at, node));
     while let Some(body) = all.iter().position(is_body) {
         let parts = all[body].take();
-        for inner in parts.places() {
+        for inner in parts.indices() {
             take_bodies(all, body, inner, gone);
         }
         gone.push(parts);
@@ -111,16 +111,16 @@ fn take_bodies(all: &mut [Parts], at: usize, node: Place, gone: &mut Vec<Parts>)
 
 impl Parts {
     /// Returns the edges that preserve the order of all other nodes when `node` is removed.
-    fn edges_around(&self, node: Place) -> Result<Vec<(Place, Place)>> {
+    fn edges_around(&self, node: NodeIndex) -> Result<Vec<(NodeIndex, NodeIndex)>> {
         let info = self.nodes.get(node as usize).ok_or(Error::OtherGraph)?;
         if matches!(info.kind, NodeKind::Alloc | NodeKind::Free) {
             return Err(Error::Unsupported {
                 what: "removing a node that allocates or frees memory",
             });
         }
-        // Later nodes may be ordered after still earlier ones only through the dependencies of this
-        // node. So all of its edges count, whatever their kind.
-        let before: Vec<Place> = info.after.iter().map(|(from, _)| *from).collect();
+        // A path through this node may be all that orders two other nodes. So all of its edges
+        // count, whatever their kind.
+        let before: Vec<NodeIndex> = info.after.iter().map(|(from, _)| *from).collect();
         let mut edges = Vec::new();
         for (to, next) in (0..).zip(&self.nodes) {
             if !next.after.iter().any(|(from, _)| *from == node) {
@@ -142,7 +142,7 @@ impl Parts {
     }
 
     /// Marks a node as removed and returns its former state.
-    fn take_out(&mut self, node: Place) -> Option<NodeInfo> {
+    fn take_out(&mut self, node: NodeIndex) -> Option<NodeInfo> {
         let info = self.nodes.get_mut(node as usize)?;
         let gone = NodeInfo {
             raw: SendPtr(ptr::null_mut()),
@@ -181,8 +181,8 @@ impl Parts {
     fn check_without(
         &mut self,
         driver: &Driver,
-        from: Place,
-        to: Place,
+        from: NodeIndex,
+        to: NodeIndex,
         kind: EdgeKind,
     ) -> Result<()> {
         let Some(info) = self.nodes.get_mut(to as usize) else {
@@ -204,14 +204,14 @@ impl Parts {
 
     /// Returns a node that is `from` or precedes it, and that conflicts with `to` or one of its
     /// dependents without being ordered with it.
-    fn unordered_conflict(&self, from: Place, to: Place) -> Option<Place> {
+    fn unordered_conflict(&self, from: NodeIndex, to: NodeIndex) -> Option<NodeIndex> {
         let topology = self.topology();
-        let leads = |one: Place, other: Place| {
+        let leads = |one: NodeIndex, other: NodeIndex| {
             let other = self.nodes.get(other as usize);
             other.is_some_and(|other| topology.is_before(one, &other.after, false))
         };
-        let all = self.places();
-        let later: Vec<Place> = all
+        let all = self.indices();
+        let later: Vec<NodeIndex> = all
             .clone()
             .filter(|node| *node == to || leads(to, *node))
             .collect();
@@ -219,7 +219,7 @@ impl Parts {
             .find(|node| {
                 let accesses = self.nodes.get(*node as usize).map(NodeInfo::accesses);
                 let accesses = accesses.unwrap_or_default();
-                let conflicts = |other: &Place| {
+                let conflicts = |other: &NodeIndex| {
                     let info = self.nodes.get(*other as usize);
                     info.is_some_and(|info| info.conflicts_with(&accesses))
                         && !topology.are_ordered(*node, *other)
@@ -236,8 +236,8 @@ impl Parts {
     unsafe fn disconnect(
         &self,
         driver: &Driver,
-        from: Place,
-        to: Place,
+        from: NodeIndex,
+        to: NodeIndex,
         kind: EdgeKind,
     ) -> Result<(), DriverError> {
         let (from, to) = (self.raw_of(from), self.raw_of(to));
@@ -273,10 +273,10 @@ mod tests {
     use std::ptr;
 
     use super::{EdgeKind, NodeKind, Parts, SendPtr, take_bodies};
+    use crate::graph::parts::NodeIndex;
     use crate::graph::parts::NodeInfo;
-    use crate::graph::parts::Place;
 
-    fn add(parts: &mut Parts, after: &[(Place, EdgeKind)]) {
+    fn add(parts: &mut Parts, after: &[(NodeIndex, EdgeKind)]) {
         let info = NodeInfo {
             raw: SendPtr(ptr::null_mut()),
             kind: NodeKind::Kernel,
@@ -284,8 +284,8 @@ mod tests {
             owners: std::sync::Arc::default(),
             inside: Vec::new(),
         };
-        let place = parts.next_place().unwrap();
-        parts.push(place, info, &[]);
+        let index = parts.next_index().unwrap();
+        parts.push(index, info, &[]);
     }
 
     #[test]

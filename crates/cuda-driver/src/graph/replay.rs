@@ -102,8 +102,8 @@ impl ReplayRecord {
         Ok(())
     }
 
-    /// Returns the fence after the last replay, or `None` if there was no replay or it is complete.
-    /// If the last replay is an unfenced use, waits for it. The caller holds no lock.
+    /// Returns the fence after the last replay, or `None` if there is none, or if the last replay
+    /// is complete. If it is an unfenced use, waits for it. The caller holds no lock.
     pub(crate) fn fence(&self, context: &Context) -> Result<Option<Fence>, DriverError> {
         retry(|| self.try_fence(context))
     }
@@ -214,8 +214,8 @@ impl ReplayRecord {
         }
     }
 
-    /// Removes one shared buffer of a peer. Returns the peer if it was the last one; it has to be
-    /// dropped without the lock.
+    /// Removes one shared buffer of a peer. Returns the peer if it shares no further buffer; it has
+    /// to be dropped without the lock.
     fn remove_peer(&self, peer: &Arc<Self>) -> Option<Arc<Self>> {
         let peers = &mut self.lock().peers;
         let at = peers.iter().position(|(it, _)| Arc::ptr_eq(it, peer))?;
@@ -225,9 +225,10 @@ impl ReplayRecord {
     }
 }
 
-/// Returns whether the work that was just queued in `scope` may be recorded as the last replay,
-/// which represents the earlier replays. If it was queued, they run before it. If it failed, its
-/// stream is made to wait for them; if that fails too, the previous replay stays recorded.
+/// Returns whether the launch that was just attempted in `scope` may be recorded as the last
+/// replay, which represents the earlier replays. If it succeeded, the driver runs the earlier
+/// replays before it. If it failed, a part of it may have been queued, so its stream is made to
+/// wait for them. If that fails too, the previous replay stays recorded.
 fn may_record(last: Option<&mut Use>, scope: &Scope<'_>, is_queued: bool) -> bool {
     match last {
         Some(last) if !is_queued => last.make_wait(scope, scope.stream.context(), 0).is_ok(),

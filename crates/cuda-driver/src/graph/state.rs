@@ -34,7 +34,7 @@ struct Nodes {
 }
 
 /// The position of a node: the index of its graph, and its index there.
-pub(super) type Place = (usize, usize);
+pub(super) type NodePosition = (usize, usize);
 
 impl State {
     /// Creates the state of an executable that is made from these graphs now.
@@ -103,24 +103,24 @@ impl State {
     }
 
     /// Returns the position of a node of the graph that the executable was made from.
-    pub(super) fn place(&self, node: NodeId) -> Result<Place> {
+    pub(super) fn position_of(&self, node: NodeId) -> Result<NodePosition> {
         let graph = self.graphs.iter().position(|graph| graph.id == node.graph);
-        let place = graph.map(|graph| (graph, node.index as usize));
-        place
-            .filter(|place| self.node(*place).is_some())
+        let position = graph.map(|graph| (graph, node.index as usize));
+        position
+            .filter(|position| self.node(*position).is_some())
             .ok_or(Error::OtherGraph)
     }
 
-    pub(super) fn node(&self, (graph, node): Place) -> Option<&NodeInfo> {
+    pub(super) fn node(&self, (graph, node): NodePosition) -> Option<&NodeInfo> {
         self.graphs.get(graph)?.nodes.get(node)
     }
 
-    pub(super) fn node_mut(&mut self, (graph, node): Place) -> Option<&mut NodeInfo> {
+    pub(super) fn node_mut(&mut self, (graph, node): NodePosition) -> Option<&mut NodeInfo> {
         self.graphs.get_mut(graph)?.nodes.get_mut(node)
     }
 
     /// Returns whether a node is device-updatable.
-    pub(super) fn is_device_updatable(&self, (graph, node): Place) -> bool {
+    pub(super) fn is_device_updatable(&self, (graph, node): NodePosition) -> bool {
         let graph = self.graphs.get(graph);
         graph.is_some_and(|graph| graph.device_nodes.contains(&node))
     }
@@ -132,9 +132,9 @@ impl State {
 
     /// Fails if a node that is not ordered with this one has a conflicting access. The check is
     /// repeated for the conditional nodes around it.
-    pub(super) fn check_order(&self, place: Place, owners: &Owners) -> Result<()> {
+    pub(super) fn check_order(&self, position: NodePosition, owners: &Owners) -> Result<()> {
         let accesses = owners.accesses();
-        let mut next = Some(place);
+        let mut next = Some(position);
         while let Some((at, this)) = next {
             let Some(graph) = self.graphs.get(at) else {
                 break;
@@ -258,8 +258,8 @@ mod tests {
                 owners: std::sync::Arc::default(),
                 inside: Vec::new(),
             };
-            let place = parts.next_place().unwrap();
-            parts.push(place, info, &[]);
+            let index = parts.next_index().unwrap();
+            parts.push(index, info, &[]);
         }
         parts
     }
@@ -278,8 +278,8 @@ mod tests {
         }
         let mut longer = graph();
         let last = longer.nodes[1].clone();
-        let place = longer.next_place().unwrap();
-        longer.push(place, last, &[]);
+        let index = longer.next_index().unwrap();
+        longer.push(index, last, &[]);
         assert!(!plain.is_paired_with(&State::new(&[longer])));
     }
 }

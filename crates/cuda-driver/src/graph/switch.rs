@@ -31,13 +31,14 @@ impl GraphExec {
     /// # Errors
     ///
     /// [`Error::OtherGraph`] and [`Error::NodeGone`] as for [`set_kernel`](Self::set_kernel),
-    /// [`Error::Unsupported`] if the node is [device-updatable](super::Graph::set_device_updatable).
+    /// [`Error::Unsupported`] if the node is
+    /// [device-updatable](super::Graph::set_device_updatable).
     #[doc(alias = "cuGraphNodeSetEnabled")]
     pub fn set_enabled<K: Switchable>(&self, node: Node<K>, is_enabled: bool) -> Result<()> {
         let state = self.inner().lock();
         // A kernel may be enabling or disabling the node at this moment, which the host cannot
         // detect.
-        if state.is_device_updatable(state.place(node.id())?) {
+        if state.is_device_updatable(state.position_of(node.id())?) {
             return Err(Error::Unsupported {
                 what: "enabling or disabling a device-updatable node",
             });

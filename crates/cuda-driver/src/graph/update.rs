@@ -143,17 +143,17 @@ impl GraphExec {
         // closure may use the executable.
         let owners = Arc::new(owners);
         let mut state = inner.lock();
-        let place = state.place(node)?;
+        let position = state.position_of(node)?;
         if P::CHECKS_ORDER {
-            state.check_order(place, &owners)?;
+            state.check_order(position, &owners)?;
         }
         let graph = inner.graph(node)?;
         let _current = context.enter()?;
         let replay_guard = context.replay_lock().lock();
         // The new owners are attached before the old ones are detached.
         owners.attach(&inner.record);
-        let is_device_updatable = state.is_device_updatable(place);
-        let info = state.node_mut(place).ok_or(Error::OtherGraph)?;
+        let is_device_updatable = state.is_device_updatable(position);
+        let info = state.node_mut(position).ok_or(Error::OtherGraph)?;
         let changing = Changing {
             driver: inner.handle.driver(),
             exec: self.as_raw(),
@@ -188,20 +188,20 @@ impl GraphExec {
     ) -> Result<()> {
         let inner = self.inner();
         let state = inner.lock();
-        let place = state.place(node)?;
+        let position = state.position_of(node)?;
         let _graph = inner.graph(node)?;
         let changing = Changing {
             driver: inner.handle.driver(),
             exec: self.as_raw(),
-            node: state.node(place).ok_or(Error::OtherGraph)?.raw.0,
+            node: state.node(position).ok_or(Error::OtherGraph)?.raw.0,
         };
         Ok(inner.record.alone(|| call(&changing))?)
     }
 }
 
 impl Inner {
-    /// Locks and returns the graph that the executable was made from, by whose nodes the driver
-    /// identifies those of the executable. Fails if `node` was removed from it.
+    /// Locks and returns the graph that the executable was made from: the driver identifies the
+    /// nodes of the executable by the nodes of that graph. Fails if `node` was removed from it.
     fn graph(&self, node: NodeId) -> Result<MutexGuard<'_, Vec<Parts>>> {
         let graph = self.root.lock();
         if graph[0].raw.0.is_null() {
@@ -210,7 +210,7 @@ impl Inner {
             });
         }
         let parts = graph.iter().find(|parts| parts.id == node.graph);
-        parts.ok_or(Error::NodeGone)?.place(node)?;
+        parts.ok_or(Error::NodeGone)?.index_of(node)?;
         Ok(graph)
     }
 }

@@ -138,8 +138,8 @@ pub unsafe trait KernelArg {
     /// The type of the parameter as the kernel sees it.
     type Value: Copy;
 
-    /// The type in comparisons with the parameter of the kernel. `Other` fits every parameter of the
-    /// size of `Value`.
+    /// The type in comparisons with the parameter of the kernel. `Other` fits every parameter of
+    /// the size of `Value`.
     const ARG_TYPE: ArgType = ArgType::Other;
 
     /// Returns the value that is passed to the kernel.
@@ -332,11 +332,11 @@ impl Tracked<'_> {
 
     /// Returns whether a launch that was queued in `epoch` leaves nothing to record.
     #[inline]
-    pub(super) fn is_recorded(&self, stream: u64, epoch: u64) -> bool {
+    pub(super) fn needs_no_record(&self, stream: u64, epoch: u64) -> bool {
         !self.access.is_signal()
             && self
                 .memory
-                .is_some_and(|it| it.tracker.is_recorded(stream, epoch))
+                .is_some_and(|it| it.tracker.needs_no_record(stream, epoch))
     }
 }
 
@@ -384,7 +384,7 @@ pub unsafe trait KernelArgs {
 
     /// Returns whether a launch that was queued in `epoch` leaves nothing to record.
     #[doc(hidden)]
-    fn are_recorded(&self, stream: u64, epoch: u64) -> bool;
+    fn need_no_record(&self, stream: u64, epoch: u64) -> bool;
 
     /// Calls `f` with the memory of each argument that refers to some.
     #[doc(hidden)]
@@ -448,9 +448,9 @@ macro_rules! kernel_args {
 
             #[inline(always)]
             #[allow(non_snake_case, unused_variables, reason = "a value has the name of its type; () has none")]
-            fn are_recorded(&self, stream: u64, epoch: u64) -> bool {
+            fn need_no_record(&self, stream: u64, epoch: u64) -> bool {
                 let ($($arg,)*) = self;
-                true $(&& $arg.tracked().is_none_or(|it| it.is_recorded(stream, epoch)))*
+                true $(&& $arg.tracked().is_none_or(|it| it.needs_no_record(stream, epoch)))*
             }
 
             #[allow(

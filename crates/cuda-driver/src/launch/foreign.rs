@@ -10,14 +10,14 @@ use crate::tracking::{ForeignScope, Scope};
 
 /// Work of other code.
 impl Stream {
-    /// Calls `queue` with the raw stream, for work that other code queues there: a C library such as
-    /// cuBLAS or NCCL, or raw calls.
+    /// Calls `queue` with the raw stream, for work that other code queues there: a C library such
+    /// as cuBLAS or NCCL, or raw calls.
     ///
     /// `uses` is a tuple of the buffers and views that this work uses, or an
     /// [`ArgList`](super::ArgList): `&buffer` if the work only reads it, and `&mut buffer` if it
-    /// writes it. Before `queue` is called, the stream is made to wait for conflicting uses on other
-    /// streams. Afterwards the uses are recorded, also if `queue` panics, so later conflicting uses
-    /// wait for them. [`as_raw`](Self::as_raw) alone orders nothing.
+    /// writes it. Before `queue` is called, the stream is made to wait for conflicting uses on
+    /// other streams. Afterwards the uses are recorded, also if `queue` panics, so later
+    /// conflicting uses wait for them. [`as_raw`](Self::as_raw) alone orders nothing.
     ///
     /// ```
     /// use cuda_driver::DeviceBuffer;
@@ -57,10 +57,10 @@ impl Stream {
     ///
     /// # Safety
     ///
-    /// - The work uses only memory that `uses` permits, and memory that the caller orders in another
-    ///   way.
-    /// - When `queue` returns or panics, all of this work is queued on the stream, or on streams that
-    ///   the stream has been made to wait for. The raw stream is not used for these buffers
+    /// - The work uses only memory that `uses` permits, and memory that the caller orders in
+    ///   another way.
+    /// - When `queue` returns or panics, all of this work is queued on the stream, or on streams
+    ///   that the stream has been made to wait for. The raw stream is not used for these buffers
     ///   afterwards.
     /// - While `queue` runs, it does not use this memory through copies of an
     ///   [`InPlace`](crate::memory::InPlace) argument among `uses`, and no first

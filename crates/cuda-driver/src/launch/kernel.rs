@@ -195,8 +195,8 @@ impl<P: KernelParams> Kernel<P> {
         &self.function
     }
 
-    /// `cuLaunchKernel(self, config, args)`—Queues the kernel on a stream, as [`Stream::launch`](crate::Stream::launch)
-    /// does, or captures the launch, as
+    /// `cuLaunchKernel(self, config, args)`—Queues the kernel on a stream, as
+    /// [`Stream::launch`](crate::Stream::launch) does, or captures the launch, as
     /// [`CaptureScope::launch`](crate::graph::CaptureScope::launch) does.
     ///
     /// # Errors

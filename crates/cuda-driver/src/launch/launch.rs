@@ -34,12 +34,12 @@ impl Stream {
     ///
     /// With these arguments the kernel only accesses memory that the arguments permit: it reads and
     /// writes within the lengths of the buffers, and writes only to buffers that were passed as
-    /// `&mut` or [in place](crate::memory::InPlace). If several arguments refer to the same elements,
-    /// the kernel permits it: for example, the parameters are not `__restrict__`. The arguments have
-    /// the types that the kernel expects. Only their sizes are checked, and floats against integers
-    /// if the image is PTX or was compiled by cuda-nvrtc.
-    /// Variables of the kernel's module that the kernel uses by name are not used at the same time
-    /// on other streams ([`Module::global`](crate::Module::global)).
+    /// `&mut` or [in place](crate::memory::InPlace). If several arguments refer to the same
+    /// elements, the kernel permits it: for example, the parameters are not `__restrict__`. The
+    /// arguments have the types that the kernel expects. Only their sizes are checked, and floats
+    /// against integers if the image is PTX or was compiled by cuda-nvrtc. Variables of the
+    /// kernel's module that the kernel uses by name are not used at the same time on other streams
+    /// ([`Module::global`](crate::Module::global)).
     #[doc(alias = "cuLaunchKernel")]
     #[doc(alias = "cudaLaunchKernel")]
     #[inline(always)]
@@ -114,15 +114,15 @@ impl Stream {
         // SAFETY: the caller upholds the contract of `queue`, and no argument needs a wait
         // (`are_in_order`).
         unsafe { self.call(function, &config, attributes, &args) }?;
-        if !args.are_recorded(id, state.epoch()) {
+        if !args.need_no_record(id, state.epoch()) {
             commit(&mut Scope::new(self), args);
         }
         Ok(())
     }
 
     /// Does the work of [`queue`](Self::queue) if the stream may have to wait for something, or is
-    /// one of C's default streams or has an observer, or if a software driver asks for the memory of
-    /// launches.
+    /// one of C's default streams or has an observer, or if a software driver asks for the memory
+    /// of launches.
     ///
     /// # Safety
     ///
@@ -319,7 +319,7 @@ pub(super) fn acquire<A: KernelArgs>(scope: &Scope<'_>, args: &A) -> Result<(), 
             });
         }
         if let Some(memory) = tracked.memory {
-            scope.lock_if_leased(&memory.tracker);
+            scope.lock_replays_if_needed(&memory.tracker);
         }
         Ok(())
     })?;
@@ -335,7 +335,7 @@ pub(super) fn acquire<A: KernelArgs>(scope: &Scope<'_>, args: &A) -> Result<(), 
     blocked.map_or(Ok(()), Err)
 }
 
-/// Tells a software driver which memory the next launch of this thread accesses, and how.
+/// Passes to a software driver which memory the next launch of this thread accesses, and how.
 #[cold]
 fn state_uses<A: KernelArgs>(receive: fn(&[LaunchUse]), args: &A) {
     let mut uses = Vec::new();
@@ -393,8 +393,8 @@ mod tests {
         }
     }
 
-    /// The memory of the first argument has no aliases yet. Another thread could write it through its
-    /// first alias as soon as it is acquired, unless the launch holds the lock by then.
+    /// The memory of the first argument has no aliases yet. Another thread could write it through
+    /// its first alias as soon as it is acquired, unless the launch holds the lock by then.
     #[test]
     fn the_lock_is_taken_before_the_first_argument() {
         let simulator = Builder::new().build().unwrap();

@@ -135,8 +135,8 @@ impl<'a> ArgList<'a> {
     }
 
     /// Appends a slice as two arguments: the address, and the length as a `u64`. Some compilers for
-    /// Rust pass slices to kernels in this way. If the kernel takes a slice as one parameter, `push`
-    /// the [`SliceArg`].
+    /// Rust pass slices to kernels in this way. If the kernel takes a slice as one parameter,
+    /// `push` the [`SliceArg`].
     ///
     /// ```
     /// use cuda_driver::DeviceBuffer;
@@ -250,8 +250,8 @@ unsafe impl KernelArgs for &ArgList<'_> {
         self.uses.iter().all(|it| it.is_in_order(stream))
     }
 
-    fn are_recorded(&self, stream: u64, epoch: u64) -> bool {
-        self.uses.iter().all(|it| it.is_recorded(stream, epoch))
+    fn need_no_record(&self, stream: u64, epoch: u64) -> bool {
+        self.uses.iter().all(|it| it.needs_no_record(stream, epoch))
     }
 
     fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()> {

@@ -57,8 +57,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// Fails as [`launch`](Self::launch) and [`launch_with`](Self::launch_with) do, except that only
-    /// the number of arguments is compared with the kernel's parameters.
+    /// Fails as [`launch`](Self::launch) and [`launch_with`](Self::launch_with) do, except that
+    /// only the number of arguments is compared with the kernel's parameters.
     ///
     /// # Safety
     ///
@@ -90,8 +90,8 @@ impl Stream {
     /// `cuMemcpyAsync(to, from, bytes)`—Queues a copy between two addresses, of device memory or of
     /// host memory. The driver finds out which they are.
     ///
-    /// `uses` declares memory that the copy uses, as for [`launch_raw`](Self::launch_raw). Pass `()`
-    /// for memory that the caller orders.
+    /// `uses` declares memory that the copy uses, as for [`launch_raw`](Self::launch_raw). Pass
+    /// `()` for memory that the caller orders.
     ///
     /// ```
     /// use cuda_driver::DeviceBuffer;
@@ -164,8 +164,8 @@ impl Stream {
         })
     }
 
-    /// Acquires the memory of `uses`, calls `queue`, and records the uses. They are recorded also if
-    /// `queue` fails, because a part of the work may have been queued.
+    /// Acquires the memory of `uses`, calls `queue`, and records the uses. They are recorded also
+    /// if `queue` fails, because a part of the work may have been queued.
     fn queue_raw<A: KernelArgs>(
         &self,
         uses: A,
@@ -218,8 +218,8 @@ unsafe impl<A: KernelArgs> KernelArgs for RawArgs<'_, A> {
     }
 
     #[inline]
-    fn are_recorded(&self, stream: u64, epoch: u64) -> bool {
-        self.uses.are_recorded(stream, epoch)
+    fn need_no_record(&self, stream: u64, epoch: u64) -> bool {
+        self.uses.need_no_record(stream, epoch)
     }
 
     fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()> {

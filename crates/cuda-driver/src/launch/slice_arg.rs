@@ -9,11 +9,13 @@ use super::args::{KernelArg, Tracked};
 use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory};
 use crate::tracking::Access;
 
-/// An address and a 64-bit length: the argument for a slice of a kernel that was compiled from Rust.
+/// An address and a 64-bit length: the argument for a slice of a kernel that was compiled from
+/// Rust.
 ///
 /// As one argument it is a struct of 16 bytes, which is how rustc passes `&[T]` to a `ptx-kernel`
-/// function. For compilers that pass two parameters, [`ArgList::push_slice`](super::ArgList::push_slice)
-/// appends both, and in a tuple one writes `(&buffer, buffer.len() as u64)`.
+/// function. For compilers that pass two parameters,
+/// [`ArgList::push_slice`](super::ArgList::push_slice) appends both, and in a tuple one writes
+/// `(&buffer, buffer.len() as u64)`.
 ///
 /// ```
 /// use cuda_driver::prelude::*;
@@ -54,7 +56,7 @@ impl<T: DeviceRepr> SliceArg<'_, T> {
         self.len
     }
 
-    /// Returns `true` if there are no elements.
+    /// Returns `true` if the slice has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -93,8 +95,8 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
     }
 }
 
-// SAFETY: `Value` must be what the kernel expects and `tracked` must cover it ← the kernel takes the
-// address and the length; `tracked` returns the memory of these elements, borrowed for 'a.
+// SAFETY: `Value` must be what the kernel expects and `tracked` must cover it ← the kernel takes
+// the address and the length; `tracked` returns the memory of these elements, borrowed for 'a.
 unsafe impl<T: DeviceRepr> KernelArg for SliceArg<'_, T> {
     type Value = [u64; 2];
 

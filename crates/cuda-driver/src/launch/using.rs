@@ -95,8 +95,8 @@ unsafe impl<A: KernelArgs, M: KernelArgs> KernelArgs for Using<A, M> {
     }
 
     #[inline]
-    fn are_recorded(&self, stream: u64, epoch: u64) -> bool {
-        self.args.are_recorded(stream, epoch) && self.memory.are_recorded(stream, epoch)
+    fn need_no_record(&self, stream: u64, epoch: u64) -> bool {
+        self.args.need_no_record(stream, epoch) && self.memory.need_no_record(stream, epoch)
     }
 
     fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()> {

@@ -222,8 +222,8 @@ impl Library {
 
 /// Unloading.
 impl Library {
-    /// `cuLibraryUnload()`—Drops this handle. If it was the last user of the code, waits as dropping
-    /// it does, unloads the code, and returns the error that a drop would swallow.
+    /// `cuLibraryUnload()`—Drops this handle. If it was the last user of the code, waits as
+    /// dropping it does, unloads the code, and returns the error that a drop would swallow.
     ///
     /// Other handles, kernels and functions of the library keep it loaded.
     /// Code that waits for the end of a capture, or for the end of the host function that this

@@ -34,7 +34,7 @@ pub(crate) struct Memory {
 
 /// The origin of memory, which determines how it is freed or returned.
 pub(crate) enum Source {
-    /// There is no memory.
+    /// The allocation has 0 bytes and no memory.
     Nothing,
     /// `cuMemAllocAsync` or `cuMemAllocFromPoolAsync`. The free is queued on the owning stream.
     Ordered,
@@ -123,7 +123,7 @@ impl Memory {
 
     /// Creates an allocation of 0 bytes without calling the driver.
     pub(crate) fn nothing(owner: &Stream) -> Self {
-        // SAFETY: the memory must come from `source` ← there is no memory.
+        // SAFETY: the memory must come from `source` ← an allocation of 0 bytes has none.
         unsafe { Self::of_source(owner, 0, 0, Source::Nothing) }
     }
 
@@ -261,7 +261,7 @@ impl Memory {
     {
         let mut scope = Scope::acquire(stream, |scope| {
             for (memory, _) in &uses {
-                scope.lock_if_leased(&memory.tracker);
+                scope.lock_replays_if_needed(&memory.tracker);
             }
             uses.iter()
                 .try_for_each(|(memory, access)| memory.tracker.acquire(scope, *access))
@@ -292,7 +292,7 @@ impl Memory {
     ///
     /// [`Error::StillInUse`] if a graph uses the memory. It is then freed with the last such graph.
     pub(crate) fn into_raw(self) -> Result<CUdeviceptr> {
-        if self.tracker.is_leased() && self.tracker.has_leases() {
+        if self.tracker.needs_replay_lock() && self.tracker.has_leases() {
             return Err(Error::StillInUse {
                 what: "the memory",
                 by: "graphs",
@@ -376,8 +376,8 @@ impl Source {
     }
 
     /// Frees or returns a block after all uses. If waiting for the uses fails the memory is leaked,
-    /// because a use may still be running. If other code captures a stream of these uses, the memory
-    /// is freed after the capture.
+    /// because a use may still be running. If other code captures a stream of these uses, the
+    /// memory is freed after the capture.
     pub(crate) fn take_back(self, block: Block) -> Result<(), DriverError> {
         if block.tracker.is_in_capture() {
             self.take_back_after_capture(block);
@@ -392,7 +392,9 @@ impl Source {
                 let _relaxed = owner.driver().relaxed();
                 owner.memory_changed(-(block.bytes as i64));
                 event!(debug, bytes = block.bytes, address = block.address, "free");
-                // SAFETY: as above, and the host has waited for the stream.
+                // SAFETY: the memory must be allocated and must not be used afterwards ← the block
+                // owns it, and the host has waited for the owning stream, which was made to wait
+                // for every use on another stream.
                 unsafe { call!(owner.driver(), cuMemFree_v2(block.address)) }
             }
             Self::Mapped(owner) | Self::Other(owner) => owner.reclaim(block),
@@ -408,7 +410,7 @@ impl Source {
             while block.tracker.is_in_capture() {
                 thread::sleep(CAPTURE_TICK);
             }
-            // There is no caller to report the error to.
+            // The error cannot be reported: the owner was dropped before.
             let _ = self.take_back(block);
         };
         let name = String::from("cuda-driver capture");
@@ -432,13 +434,13 @@ impl<T: Any + Send + Sync> Reclaim for Foreign<T> {
 }
 
 impl Block {
-    /// Leaves the memory to the graphs that use it. If there is no such graph, returns the source.
+    /// Leaves the memory to the graphs that use it. If no graph uses it, returns the source.
     fn leave(&self, source: Source) -> Option<Source> {
-        if self.tracker.is_leased() {
+        if self.tracker.needs_replay_lock() {
             let (address, bytes) = (self.address, self.bytes);
             self.tracker
                 .leave_to_leases(source, move |source, tracker| {
-                    // There is no caller to report the error to.
+                    // The error cannot be reported: the owner was dropped before.
                     let _ = source.take_back(Block {
                         address,
                         bytes,

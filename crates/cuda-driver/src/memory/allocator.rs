@@ -14,7 +14,7 @@ use crate::stream::Stream;
 /// |---|---|---|
 /// | [`Stream`]: the current pool of its device | `cuMemAllocAsync` | `cuMemFreeAsync` |
 /// | [`MemoryPool`](crate::memory::MemoryPool) | `cuMemAllocFromPoolAsync` | `cuMemFreeAsync` |
-/// | [`CachingPool`](crate::memory::CachingPool) | no call, if memory is cached | returned to the pool |
+/// | [`CachingPool`](crate::memory::CachingPool) | no call, if it has a block | keeps the block |
 /// | [`Unpooled`] | `cuMemAlloc` | `cuMemFree` |
 ///
 /// ```

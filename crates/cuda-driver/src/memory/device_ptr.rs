@@ -108,8 +108,8 @@ impl<T> Copy for DevicePtr<T> {}
 // SAFETY: all bits zero must be a valid value ← it is the null pointer.
 unsafe impl<T> bytemuck::Zeroable for DevicePtr<T> {}
 
-// SAFETY: any bit pattern must be a valid value, and there must be no padding ← it has the layout of
-// an integer, whose value nothing in safe code relies on.
+// SAFETY: any bit pattern must be a valid value, and there must be no padding ← it has the layout
+// of an integer, whose value nothing in safe code relies on.
 unsafe impl<T: 'static> bytemuck::Pod for DevicePtr<T> {}
 
 #[diagnostic::do_not_recommend]

@@ -56,7 +56,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         Ok(elements)
     }
 
-    /// Copies the elements to `destination` on `stream`, which belongs to the context of the memory.
+    /// Copies the elements to `destination` on `stream`, which belongs to the context of the
+    /// memory.
     ///
     /// # Safety
     ///
@@ -72,7 +73,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
             staging::download(
                 stream,
                 (self.memory, self.access),
-                staging::Place::Linear(self.as_raw()),
+                staging::DeviceSide::Linear(self.as_raw()),
                 destination.cast(),
                 bytes,
             )
@@ -108,9 +109,9 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         to_pinned(self.memory, self.access, destination, |to| {
             let _current = owner.bind_for_copy()?;
             owner.observed(Work::of_kind(WorkKind::CopyToHost, bytes), || {
-                // SAFETY: both sides must hold `bytes` bytes until the copy has completed ← the lengths
-                // are equal and the view is within its allocation; `to_pinned` waits for the copy, and
-                // never frees the destination if the wait fails.
+                // SAFETY: both sides must hold `bytes` bytes until the copy has completed ← the
+                // lengths are equal and the view is within its allocation; `to_pinned` waits for
+                // the copy, and never frees the destination if the wait fails.
                 unsafe {
                     call!(
                         owner.driver(),
@@ -129,8 +130,9 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     ///
     /// This thread copies `source` to page-locked blocks of the context, and the device copies from
     /// the blocks. Above 1 MiB worker threads help, and both steps overlap. The device may not have
-    /// started the copy when this method returns, so a later call reports a fault of earlier work.
-    /// If many copies are queued already, this method waits for the first of them.
+    /// started the copy when this method returns, so a fault of this copy, or of earlier work, is
+    /// reported by a later call. If many copies are queued already, this method waits for the first
+    /// of them.
     ///
     /// # Errors
     ///
@@ -154,7 +156,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
             staging::upload(
                 stream,
                 (self.memory, self.access),
-                staging::Place::Linear(self.as_raw()),
+                staging::DeviceSide::Linear(self.as_raw()),
                 source.as_ptr().cast(),
                 bytes,
             )
@@ -184,9 +186,9 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         from_pinned(self.memory, self.access, source, |from| {
             let _current = owner.bind_for_copy()?;
             owner.observed(Work::of_kind(WorkKind::CopyToDevice, bytes), || {
-                // SAFETY: both sides must hold `bytes` bytes until the copy has completed ← the lengths
-                // are equal and the view is within its allocation; `from_pinned` waits for the copy,
-                // and never frees the source if the wait fails.
+                // SAFETY: both sides must hold `bytes` bytes until the copy has completed ← the
+                // lengths are equal and the view is within its allocation; `from_pinned` waits for
+                // the copy, and never frees the source if the wait fails.
                 unsafe {
                     call!(
                         owner.driver(),

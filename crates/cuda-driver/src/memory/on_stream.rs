@@ -59,10 +59,10 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         Memory::use_all(stream, uses, || {
             let _current = stream.bind_for_copy()?;
             stream.observed(Work::of_kind(WorkKind::CopyOnDevice, self.bytes()), || {
-                // SAFETY: both ranges must be valid until the copy completes, and must not overlap ←
-                // the lengths are equal, and both views are within their allocations, whose frees wait
-                // for this use. The ranges do not overlap because this view is borrowed mutably, or
-                // because the caller of `alias_mut` guarantees it.
+                // SAFETY: both ranges must be valid until the copy completes, and must not overlap
+                // ← the lengths are equal, and both views are within their allocations, whose frees
+                // wait for this use. The ranges do not overlap because this view is borrowed
+                // mutably, or because the caller of `alias_mut` guarantees it.
                 unsafe {
                     call!(
                         stream.driver(),

@@ -1,8 +1,8 @@
 //! Views of memory for kernels of another context.
 //!
 //! In C, a kernel may use memory of another device once the program has enabled the access and has
-//! ordered the work of both devices. Here the view enables the access, and the launch that takes the
-//! view as an argument is ordered with all other uses of the memory.
+//! ordered the work of both devices. Here the view enables the access, and the launch that takes
+//! the view as an argument is ordered with all other uses of the memory.
 
 use super::mapped::access_of;
 use super::pool::set_access;

@@ -139,7 +139,7 @@ impl Context {
         let is_known = memory_type != 0;
         Ok(PointerAttributes {
             memory_type: is_known.then_some(MemoryType(memory_type)),
-            // The ordinal is negative if there is no device.
+            // The ordinal is negative if the memory belongs to no device.
             device_ordinal: Some(low(ordinal)).filter(|ordinal| is_known && *ordinal >> 31 == 0),
             device_address,
             host_address,

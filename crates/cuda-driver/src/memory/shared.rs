@@ -175,14 +175,14 @@ impl<T: DeviceRepr> fmt::Debug for SharedSlice<T> {
     }
 }
 
-/// Shared memory.
+/// Buffers with several owners.
 impl<T: DeviceRepr> DeviceBuffer<T> {
     /// Returns a writable view of all elements through a shared borrow, for memory that several
     /// owners share.
     ///
     /// Uses of the view are ordered with all other uses of the buffer, as writes. From the first
-    /// call on, each use of the buffer on any thread takes a lock of the context until it is
-    /// queued, so uses on several threads are ordered even though no borrow excludes them: each
+    /// call on, each use of the buffer on any thread holds a lock of the context until the use is
+    /// queued. So uses on several threads are ordered even though no borrow excludes them: each
     /// waits for those that were queued before it.
     ///
     /// ```
@@ -240,7 +240,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     }
 
     /// Prepares the buffer for [`alias_mut`](Self::alias_mut): from now on each use of the buffer
-    /// takes a lock of the context until it is queued.
+    /// holds a lock of the context until the use is queued.
     ///
     /// Call this before the buffer is shared with other threads.
     ///
@@ -333,7 +333,7 @@ impl<T: DeviceRepr> InPlace<'_, T> {
         self.len
     }
 
-    /// Returns `true` if there are no elements.
+    /// Returns `true` if the slice has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0

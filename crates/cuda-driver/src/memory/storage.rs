@@ -46,7 +46,7 @@ impl Storage {
         self.0.len()
     }
 
-    /// Returns the device address, or 0 if there are no bytes. See [`DeviceBuffer::as_raw`].
+    /// Returns the device address, or 0 if the buffer has 0 bytes. See [`DeviceBuffer::as_raw`].
     #[must_use]
     pub fn as_raw(&self) -> CUdeviceptr {
         self.0.as_raw()
@@ -100,8 +100,8 @@ impl Storage {
         SharedSlice::from(Arc::clone(&self.0)).slice(range)
     }
 
-    /// Returns a writable view of a range of bytes as elements of `T`, whatever other handles exist.
-    /// See [`DeviceBuffer::alias_mut`].
+    /// Returns a writable view of a range of bytes as elements of `T`, whatever other handles
+    /// exist. See [`DeviceBuffer::alias_mut`].
     ///
     /// # Errors
     ///

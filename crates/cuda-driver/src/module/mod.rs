@@ -162,8 +162,8 @@ impl Module {
     ///
     /// - `raw` is a module of the driver of `context`, and was loaded into `context`.
     /// - The module stays loaded as long as `owner` has not been dropped.
-    /// - A variable of the module is used through one [`Global`](crate::jit::Global) at a time: other
-    ///   code, and other borrows of the module, do not use it in the meantime.
+    /// - A variable of the module is used through one [`Global`](crate::jit::Global) at a time:
+    ///   other code, and other borrows of the module, do not use it in the meantime.
     #[must_use]
     pub unsafe fn borrow_raw(
         context: &Context,

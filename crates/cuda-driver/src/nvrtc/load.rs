@@ -14,9 +14,9 @@ impl Module {
     ///
     /// The program is compiled to a cubin, which loads without further compilation and
     /// independently of the versions of NVRTC and the driver. For a driver that does not accept
-    /// cubins, such as the software device, the program is compiled to PTX. If NVRTC is older than the device, the program is
-    /// compiled to PTX for the newest architecture that NVRTC supports. An architecture in
-    /// `options` is replaced by that of the device.
+    /// cubins, such as the software device, the program is compiled to PTX. If NVRTC is older than
+    /// the device, the program is compiled to PTX for the newest architecture that NVRTC supports.
+    /// An architecture in `options` is replaced by that of the device.
     ///
     /// [`function`](Self::function) and [`global`](Self::global) of the module also accept the
     /// [name expressions](Program::name_expression) of the program, such as `scale<float>`.

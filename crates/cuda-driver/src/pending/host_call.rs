@@ -27,7 +27,7 @@ pub struct HostCall {
     outcome: Arc<Outcome>,
     /// The event after the call, if one could be recorded.
     event: Option<Fence>,
-    /// The stream to wait for if there is no event.
+    /// The stream to wait for if `event` is `None`.
     stream: Option<Arc<StreamState>>,
     /// Declared last: it has to be dropped after the event and the stream.
     context: Context,
@@ -62,9 +62,9 @@ impl Stream {
         let id = super::add(entry);
         let queued = self.state().queue_host_wait(context, || {
             self.observed(Work::of_kind(WorkKind::HostFunction, 0), || {
-                // SAFETY: the stream must be alive, and the function callable once with this data at
-                // any later time ← the stream is borrowed, and the function only looks up the entry
-                // with this id.
+                // SAFETY: the stream must be alive, and the function callable once with this data
+                // at any later time ← the stream is borrowed, and the function only looks up the
+                // entry with this id.
                 unsafe {
                     call!(
                         self.driver(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::observer::KernelResources;
 use crate::types::{LaunchConfig, WorkKind};
 
-/// What a [`Profiler`](super::Profiler) has observed.
+/// The work that a [`Profiler`](super::Profiler) has observed.
 ///
 /// Times are counted from the start of the profiler.
 #[derive(Clone)]
@@ -153,7 +153,7 @@ impl Profile {
 }
 
 impl Operation {
-    /// What was queued.
+    /// Returns the kind of the queued work.
     #[must_use]
     pub fn kind(&self) -> WorkKind {
         self.kind

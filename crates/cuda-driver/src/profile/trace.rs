@@ -43,8 +43,8 @@ impl fmt::Display for Micros {
 
 /// Timelines.
 impl Profile {
-    /// Returns the timeline in the trace event format of Chrome. Open it in <https://ui.perfetto.dev>
-    /// or `chrome://tracing`.
+    /// Returns the timeline in the trace event format of Chrome. Open it in
+    /// <https://ui.perfetto.dev> or `chrome://tracing`.
     #[must_use]
     pub fn trace(&self) -> String {
         let mut text = Vec::new();

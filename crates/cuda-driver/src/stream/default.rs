@@ -71,7 +71,7 @@ impl Context {
         StreamState::create(self, CUstream_flags::CU_STREAM_NON_BLOCKING.0, 0)
     }
 
-    /// Returns a stream for internal work to the idle ones.
+    /// Puts a stream for internal work back among the idle ones.
     pub(crate) fn keep_side_stream(&self, stream: Arc<StreamState>) {
         self.streams().side.lock().push(stream);
     }

@@ -76,8 +76,8 @@ impl Stream {
 
     /// Returns the raw stream. It stays alive as long as any handle of the stream.
     ///
-    /// Work that other code queues on it is not ordered with the uses of buffers on other streams:
-    /// [`using`](Self::using) does that.
+    /// Work that other code queues on it is not ordered with the uses of buffers on other streams.
+    /// [`using`](Self::using) orders it.
     #[must_use]
     pub fn as_raw(&self) -> CUstream {
         self.state.raw()

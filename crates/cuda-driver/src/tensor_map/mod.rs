@@ -100,8 +100,8 @@ impl TensorMap {
         Self::tiled_raw(context, address, memory.bytes(), layout, tile)
     }
 
-    /// `cuTensorMapEncodeTiled(layout, tile)`—Creates the map of [`tiled`](Self::tiled) for the `bytes` bytes at
-    /// `address`. The driver does not access them.
+    /// `cuTensorMapEncodeTiled(layout, tile)`—Creates the map of [`tiled`](Self::tiled) for the
+    /// `bytes` bytes at `address`. The driver does not access them.
     ///
     /// # Errors
     ///
@@ -163,8 +163,8 @@ impl TensorMap {
         Self::im2col_raw(context, address, memory.bytes(), layout, im2col)
     }
 
-    /// `cuTensorMapEncodeIm2col(layout, im2col)`—Creates the map of [`im2col`](Self::im2col) for the `bytes` bytes at
-    /// `address`. The driver does not access them.
+    /// `cuTensorMapEncodeIm2col(layout, im2col)`—Creates the map of [`im2col`](Self::im2col) for
+    /// the `bytes` bytes at `address`. The driver does not access them.
     ///
     /// # Errors
     ///
@@ -223,8 +223,9 @@ impl TensorMap {
         Self::im2col_wide_raw(context, address, memory.bytes(), layout, wide)
     }
 
-    /// `cuTensorMapEncodeIm2colWide(layout, wide)`—Creates the map of [`im2col_wide`](Self::im2col_wide) for the `bytes` bytes at
-    /// `address`. The driver does not access them.
+    /// `cuTensorMapEncodeIm2colWide(layout, wide)`—Creates the map of
+    /// [`im2col_wide`](Self::im2col_wide) for the `bytes` bytes at `address`. The driver does not
+    /// access them.
     ///
     /// # Errors
     ///
@@ -416,7 +417,8 @@ unsafe impl KernelArg for TensorMapArg<'_> {
 }
 
 // SAFETY: `Value` must be what the kernel expects ← the kernel takes the 128 bytes of the map. The
-// address in them is ordered by the caller of the launch, like an address that is passed as a `u64`.
+// address in them is ordered by the caller of the launch, like an address that is passed as a
+// `u64`.
 unsafe impl KernelArg for RawTensorMap {
     type Value = [u64; 16];
 

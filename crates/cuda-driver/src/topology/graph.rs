@@ -20,8 +20,8 @@ impl Connection {
 impl Topology {
     /// Returns the ordinal of the device with the fastest connection from the device `ordinal`: the
     /// one with the most NVLink links, then one with direct access, then the one with the shortest
-    /// path through PCI Express, then the one with the lowest ordinal. `None` if there is no other
-    /// device.
+    /// path through PCI Express, then the one with the lowest ordinal. `None` if
+    /// the driver has one device only.
     #[must_use]
     pub fn best_peer(&self, ordinal: u32) -> Option<u32> {
         let from = self.index(ordinal)?;
@@ -73,7 +73,7 @@ impl Topology {
 
     /// Returns a tree of all devices with the device `root` at its root, as pairs of a device and
     /// its parent, parents first. Each device is reached over connections that are as fast as
-    /// possible. `None` if there is no device `root`.
+    /// possible. `None` if the driver has no device `root`.
     #[must_use]
     pub fn tree(&self, root: u32) -> Option<Vec<(u32, u32)>> {
         let mut inside = vec![self.index(root)?];

@@ -26,7 +26,7 @@ impl PciDevice {
             return Self::default();
         };
         let read = |name| fs::read_to_string(folder.join(name)).unwrap_or_default();
-        // Linux writes -1 if the firmware does not tell the node.
+        // Linux writes -1 if the firmware does not report the node.
         let numa_node = read("numa_node").trim().parse().ok();
         Self {
             path: pci_path(&folder),

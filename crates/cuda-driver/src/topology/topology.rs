@@ -87,8 +87,8 @@ pub struct Connection {
     /// The number of NVLink links between the devices. Through switches, it is the number of links
     /// of the device that has fewer.
     pub nvlinks: u32,
-    /// What the CUDA driver states about access from the first device to the second; `None` for the
-    /// connection of a device with itself.
+    /// The attributes of access from the first device to the second, as the CUDA driver states
+    /// them; `None` for the connection of a device with itself.
     pub peer: Option<PeerAttributes>,
 }
 
@@ -117,8 +117,8 @@ pub enum PciPath {
 impl Topology {
     /// Finds out how the devices of `driver` are connected.
     ///
-    /// Without NVML (see [`nvml_error`](Self::nvml_error)) there are no NVLink links. On systems
-    /// other than Linux without NVML, all paths are [`PciPath::Unknown`].
+    /// Without NVML (see [`nvml_error`](Self::nvml_error)) the numbers of NVLink links are 0. On
+    /// systems other than Linux without NVML, all paths are [`PciPath::Unknown`].
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ impl Topology {
     }
 }
 
-/// Where [`Topology::discover_with`] looks.
+/// The places where [`Topology::discover_with`] looks.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct TopologySources<'a> {
@@ -249,8 +249,8 @@ impl Topology {
         &self.devices
     }
 
-    /// Returns the connection from one device to another, by ordinal, or `None` if there is no such
-    /// device.
+    /// Returns the connection from one device to another, by ordinal, or `None` if a device
+    /// does not exist.
     #[must_use]
     pub fn connection(&self, from: u32, to: u32) -> Option<&Connection> {
         let index = |ordinal| self.devices.iter().position(|it| it.ordinal == ordinal);
@@ -258,7 +258,7 @@ impl Topology {
         self.connections.get(from * self.devices.len() + to)
     }
 
-    /// Returns why there is no information of NVML: the library was not found, or it failed.
+    /// Returns why NVML gave no information: the library was not found, or it failed.
     #[must_use]
     pub fn nvml_error(&self) -> Option<&str> {
         self.nvml.as_ref().err().map(String::as_str)

@@ -37,8 +37,9 @@ impl Access {
         signal: true,
     };
 
-    /// Combines the accesses of two nodes of a graph to one buffer. A buffer with both signal and
-    /// ordinary accesses is ordered like an ordinary one, as it is on streams.
+    /// Combines the accesses of two nodes of a graph to one buffer. The result is a signal only if
+    /// both are: a signal and an ordinary access together conflict with other signals, as they do
+    /// on streams. The result is an access to a part, because each node may use another part.
     pub(crate) const fn with(self, other: Self) -> Self {
         Self {
             write: self.write || other.write,
@@ -57,6 +58,14 @@ impl Access {
     /// Returns whether the access waits for a value or writes one.
     pub(crate) const fn is_signal(self) -> bool {
         self.signal
+    }
+
+    /// Returns this access as an ordinary one, which conflicts with signals as well.
+    pub(super) const fn without_signal(self) -> Self {
+        Self {
+            signal: false,
+            ..self
+        }
     }
 
     /// Returns this access for a part of a buffer that was split.

@@ -58,7 +58,8 @@ impl From<Blocked> for Blocked<Error> {
 /// Calls `attempt` until no unfenced use and no use by other code blocks it. After each unfenced
 /// use, waits for all work of its context; after each use by other code, for its closure.
 ///
-/// Neither the caller nor, after it has failed, `attempt` holds a lock.
+/// The caller must hold no lock, and `attempt` must have released its locks when it returns an
+/// error.
 pub(crate) fn retry<R, E: From<DriverError>>(
     mut attempt: impl FnMut() -> Result<R, Blocked<E>>,
 ) -> Result<R, E> {

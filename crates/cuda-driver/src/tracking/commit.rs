@@ -33,13 +33,21 @@ impl Tracker {
         // Declared before the guard, so that it is dropped after the lock is released.
         let mut removed = Removed::new();
         let mut uses = self.lock_for_commit(scope);
-        // The fence is recorded under this lock, or with exclusive access to the buffer. Either way
-        // it comes after every use that is already in the list.
+        // Whether the fence of this use comes after every use in the list. It does if it is still
+        // to be recorded, which happens under this lock. It also does if the access was exclusive,
+        // because then the list has not grown since `acquire`. Otherwise it may not: an earlier
+        // argument of the same call has recorded it.
         let is_last = !scope.has_fence() || access == Access::WRITE;
         let was_shared = self.shared.set();
         if !was_shared && access != Access::WRITE {
             // Since `acquire`, other threads may have made unrecorded uses on the owning stream.
-            uses.list.push(Use::placeholder(&self.owner, access.part));
+            // They may be writes if they can be on another part of the buffer.
+            let unrecorded = if access.part {
+                Access::WRITE
+            } else {
+                Access::READ
+            };
+            uses.list.push(Use::placeholder(&self.owner, unrecorded));
         }
         let mut new = self.new_use(scope, access, was_shared);
         new.supersede(&mut uses.list, scope, is_last, &mut removed);
@@ -55,7 +63,7 @@ impl Tracker {
     /// Locks the uses. If graphs use the memory, takes the replay lock first.
     fn lock_for_commit(&self, scope: &Scope<'_>) -> MutexGuard<'_, Uses> {
         let uses = self.lock();
-        if !self.is_leased() {
+        if !self.needs_replay_lock() {
             return uses;
         }
         // Lock order: the replay lock comes before the tracker. A graph may have leased the memory
@@ -67,8 +75,9 @@ impl Tracker {
 
     /// Creates the record of a use that was queued in `scope`.
     ///
-    /// The first use on another stream gets a fence only once something waits for it. A use that
-    /// waits for the host, or on a stream where other threads cannot record, gets its fence now.
+    /// The first use on another stream gets its fence when something waits for it. Every later use
+    /// gets its fence now. So does a signal, and a use on the per-thread stream, where no other
+    /// thread can record it later.
     fn new_use(&self, scope: &mut Scope<'_>, access: Access, was_shared: bool) -> Use {
         let mut new = Use::queued(scope, access);
         if scope.stream.context() != self.owner.context() {
@@ -95,7 +104,8 @@ impl Use {
         mut is_last: bool,
         removed: &mut Removed,
     ) {
-        let covers_waited = self.write && !self.signal && (is_last || self.fence.is_none());
+        let is_write = self.access.write && !self.access.signal;
+        let covers_waited = is_write && (is_last || self.fence.is_none());
         removed.extend(list.extract_if(.., |earlier| {
             if earlier.id == self.id {
                 self.absorb(earlier, scope, &mut is_last)
@@ -108,13 +118,14 @@ impl Use {
     /// Merges an earlier use on the same stream into this one, if every access that conflicts with
     /// the earlier use also conflicts with this one. Returns whether it did.
     fn absorb(&mut self, earlier: &Self, scope: &Scope<'_>, is_last: &mut bool) -> bool {
-        if earlier.write && !self.write || self.signal && !earlier.signal {
+        let (before, now) = (earlier.access, self.access);
+        if before.write && !now.write || now.signal && !before.signal {
             return false;
         }
         self.epoch = self.epoch.max(earlier.epoch);
         self.is_placeholder |= earlier.is_placeholder;
         // One entry now represents both uses, so it keeps the later of the two fences: another
-        // thread may have queued the use of the older entry after this one.
+        // thread may have queued the other use after this one, and committed it earlier.
         if !*is_last && let Some(own) = &self.fence {
             match earlier
                 .fence

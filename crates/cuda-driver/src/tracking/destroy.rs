@@ -51,14 +51,14 @@ where
         }
     }
 
-    /// Destroys the object before this function returns. If this thread must not wait, another
-    /// thread destroys it. If a wait would invalidate captures, the object is destroyed when they
-    /// have ended.
+    /// Destroys the object before this function returns, with two exceptions: if this thread must
+    /// not wait, another thread destroys the object; and if a wait would invalidate captures, the
+    /// object is destroyed when they have ended.
     ///
     /// If a wait fails, the object is not destroyed.
     pub(crate) fn start(self) {
-        // The work is queued with the context that is waited for first, so other contexts do not
-        // wait for it.
+        // If the wait is deferred, it runs on a worker thread of the context that it waits for
+        // first, so it delays no worker thread of another context.
         let driver = self.contexts.last().map(Context::driver);
         let driver = driver.unwrap_or(self.handle.driver()).clone();
         driver.run_or_defer_wait(move || self.wait_for_variables());

@@ -24,7 +24,7 @@ impl<'a> ForeignScope<'a> {
     /// Begins a use of the memory, if its uses take the replay lock. The memory was acquired in a
     /// scope that holds this lock since then.
     pub(crate) fn begin(&mut self, tracker: &Tracker, access: Access) {
-        if tracker.is_leased() {
+        if tracker.needs_replay_lock() {
             let lock = self.context.replay_lock();
             let begun = lock.begin_foreign(tracker.identity(), access.is_write());
             self.uses.push(begun);
@@ -46,14 +46,14 @@ impl Tracker {
         ptr::from_ref(self).addr()
     }
 
-    /// Takes the replay lock if uses of the memory take it, and fails if a use by other code that is
-    /// in progress conflicts.
+    /// Takes the replay lock if uses of the memory take it, and fails if a use by other code that
+    /// is in progress conflicts.
     pub(super) fn expect_no_foreign_use(
         &self,
         scope: &Scope<'_>,
         access: Access,
     ) -> Result<(), Blocked<Error>> {
-        if !self.is_leased() {
+        if !self.needs_replay_lock() {
             return Ok(());
         }
         scope.lock_replays();

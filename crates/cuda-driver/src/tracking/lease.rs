@@ -1,5 +1,5 @@
-//! Memory whose uses take the replay lock: memory leased by graphs, which can outlive its owner, and
-//! memory with writable aliases.
+//! Memory whose uses take the replay lock: memory leased by graphs, which can outlive its owner,
+//! and memory with writable aliases.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -63,11 +63,11 @@ impl GraphUsers {
 }
 
 impl Tracker {
-    /// Returns whether uses of the memory take the replay lock: a graph leases or has leased it, or
-    /// it may have aliases.
+    /// Returns whether uses of the memory take the replay lock: a graph leases or has leased the
+    /// memory, or the memory may have aliases.
     #[inline]
-    pub(crate) fn is_leased(&self) -> bool {
-        self.is_leased.load(Ordering::Acquire)
+    pub(crate) fn needs_replay_lock(&self) -> bool {
+        self.needs_replay_lock.load(Ordering::Acquire)
     }
 
     /// Adds a lease.
@@ -75,30 +75,31 @@ impl Tracker {
         // Declared before the guard, so that it is dropped after the lock is released.
         let mut removed = Removed::new();
         let mut uses = self.lock();
-        self.start_leased(&mut uses, &mut removed);
+        self.require_replay_lock(&mut uses, &mut removed);
         uses.graphs.get_or_insert_default().leases += 1;
     }
 
     /// Makes every later use take the replay lock: aliases, like replays, are used without a borrow
     /// that excludes other uses.
     pub(crate) fn allow_aliases(&self) {
-        if self.is_leased() {
+        if self.needs_replay_lock() {
             return;
         }
         // Declared before the guard, so that it is dropped after the lock is released.
         let mut removed = Removed::new();
         let mut uses = self.lock();
-        self.start_leased(&mut uses, &mut removed);
+        self.require_replay_lock(&mut uses, &mut removed);
     }
 
-    fn start_leased(&self, uses: &mut Uses, removed: &mut Removed) {
+    fn require_replay_lock(&self, uses: &mut Uses, removed: &mut Removed) {
         if !self.shared.set() {
             // As for the first use on another stream: uses on the owning stream were not recorded,
             // so one placeholder represents all of them.
             removed.extend(uses.list.drain(..));
-            uses.list.push(Use::placeholder(self.owning_stream(), true));
+            let placeholder = Use::placeholder(self.owning_stream(), Access::WRITE);
+            uses.list.push(placeholder);
         }
-        self.is_leased.store(true, Ordering::Release);
+        self.needs_replay_lock.store(true, Ordering::Release);
     }
 
     /// Removes a lease. If it was the last one, and the owner was dropped before, frees the memory.
@@ -118,8 +119,8 @@ impl Tracker {
         }
     }
 
-    /// Called when the owner is dropped. Returns the source of the memory if there are no leases;
-    /// otherwise the end of the last lease calls `free` with it.
+    /// Called when the owner is dropped. Returns the source of the memory if no graph leases it;
+    /// otherwise the end of the last lease calls `free` with the source.
     pub(crate) fn leave_to_leases<S: Send + 'static>(
         &self,
         source: S,

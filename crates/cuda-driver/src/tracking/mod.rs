@@ -70,12 +70,13 @@ pub(crate) struct Tracker {
     /// Whether uses are recorded: the buffer was used on another stream since it got its owner, or
     /// its owning stream is per-thread.
     shared: Shared,
-    /// Set once a graph has leased the memory or it may have aliases. Implies `shared`; both stay
-    /// set until the memory is handed over.
-    is_leased: AtomicBool,
-    /// The epoch of the last unrecorded use on the owning stream. It only grows.
+    /// Set once a graph has leased the memory, or once the memory may have aliases. Implies
+    /// `shared`. Both stay set until the memory is handed over.
+    needs_replay_lock: AtomicBool,
+    /// The epoch of the last unrecorded use on the owning stream. It only grows while the memory
+    /// has the same owner.
     owner_epoch: AtomicU64,
-    /// Declared before `owner`, which keeps the context alive, so it is dropped last.
+    /// Declared before `owner`, so that it is dropped first: `owner` keeps the context alive.
     uses: Mutex<Uses, { rank::TRACKER }>,
     owner: Stream,
 }
@@ -92,7 +93,8 @@ pub(crate) struct Uses {
     pub(crate) graphs: Option<Box<GraphUsers>>,
 }
 
-/// Whether the uses of a buffer are recorded, and if not, the id of its owning stream. It is one word, so that a use on the owning stream needs one load.
+/// Whether the uses of a buffer are recorded, and if not, the id of its owning stream. It is one
+/// word, so that a use on the owning stream needs one load.
 struct Shared(AtomicU64);
 
 impl Shared {
@@ -133,7 +135,7 @@ impl Tracker {
         let this = Self {
             owner_id: owner.state().id(),
             shared: Shared::not(owner.state().id()),
-            is_leased: AtomicBool::new(false),
+            needs_replay_lock: AtomicBool::new(false),
             owner_epoch: AtomicU64::new(0),
             uses: Mutex::default(),
             owner: owner.clone(),
@@ -148,7 +150,7 @@ impl Tracker {
         Arc::new(Self {
             owner_id: owner.state().id(),
             shared: Shared::yes(),
-            is_leased: AtomicBool::new(true),
+            needs_replay_lock: AtomicBool::new(true),
             owner_epoch: AtomicU64::new(0),
             uses: Mutex::default(),
             owner: owner.clone(),
@@ -167,14 +169,18 @@ impl Tracker {
         self.shared.is_only_used_on(stream)
     }
 
-    /// Returns whether a use on the owning stream in `epoch` leaves nothing to record.
+    /// Returns whether `commit` would change nothing for a use on `stream` in `epoch`, unless it is
+    /// a signal: the buffer is used only on that stream, and that epoch or a later one is stored.
     #[inline]
-    pub(crate) fn is_recorded(&self, stream: u64, epoch: u64) -> bool {
+    pub(crate) fn needs_no_record(&self, stream: u64, epoch: u64) -> bool {
         self.is_only_used_on(stream) && self.owner_epoch.load(Ordering::Relaxed) >= epoch
     }
 
     /// Acquires the memory for a use that is about to be queued: makes the stream of `scope` wait
     /// for all earlier uses that conflict with `access`. It may be repeated for the same use.
+    ///
+    /// A signal is recorded even on the owning stream. As an unrecorded use it would be represented
+    /// by a placeholder, for which the signals on other streams would wait.
     ///
     /// # Errors
     ///
@@ -212,7 +218,7 @@ impl Tracker {
     #[cold]
     fn acquire_shared(&self, scope: &Scope<'_>, access: Access) -> Result<(), Blocked> {
         scope.ready()?;
-        if self.is_leased() {
+        if self.needs_replay_lock() {
             // Excludes replays and aliases until the use is recorded.
             scope.lock_replays();
         }
@@ -229,7 +235,7 @@ impl Tracker {
             // them. A placeholder of an earlier attempt is replaced: its use may have failed, and
             // the owning stream may have more work since.
             removed.extend(uses.list.drain(..));
-            uses.list.push(Use::placeholder(&self.owner, true));
+            uses.list.push(Use::placeholder(&self.owner, Access::WRITE));
         }
         self.wait_for_list(&mut uses.list, scope, access)?;
         for user in uses.graph_users(access) {
@@ -351,7 +357,7 @@ impl Tracker {
     /// Forgets all uses and makes `owner` the owning stream. Returns the former state.
     fn move_to(&mut self, owner: &Stream) -> Former {
         let uses = mem::take(&mut *self.lock());
-        *self.is_leased.get_mut() = false;
+        *self.needs_replay_lock.get_mut() = false;
         let id = owner.state().id();
         self.shared.reset(id);
         let mut former = Former((uses, None));

@@ -63,7 +63,8 @@ impl ReplayRecord {
         }
     }
 
-    /// Returns the fence after the last replay, or `None` if there was no replay or it is complete.
+    /// Returns the fence after the last replay, or `None` if there is none, or if the last replay
+    /// is complete.
     pub(crate) fn try_fence(&self, context: &Context) -> Result<Option<Fence>, Blocked> {
         match &mut self.lock().last {
             Some(last) => last.fence_after(context),
@@ -140,7 +141,7 @@ impl ReplayState {
         access: Access,
     ) -> (Option<Use>, Option<Arc<Tracker>>) {
         let last = self.last.as_ref();
-        let last = last.map(|last| last.for_buffer(access.is_write()));
+        let last = last.map(|last| last.for_buffer(access.without_signal()));
         if mem::take(&mut self.slots[slot].is_dirty) {
             self.dirty.retain(|it| *it != slot);
         }

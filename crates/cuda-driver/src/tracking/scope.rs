@@ -114,12 +114,14 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Takes the replay lock if uses of the memory take it. A call that uses several pieces of
-    /// memory does this for all of them before it acquires the first: another thread may queue a
-    /// use of that one between its acquisition and the lock.
+    /// Takes the replay lock if uses of the memory need it. A call that uses several pieces of
+    /// memory does this for all of them before it acquires the first. Otherwise it could acquire a
+    /// first piece, whose uses do not need the lock yet, and then wait for the lock because of a
+    /// second piece. Meanwhile another thread could create an alias of the first piece and queue a
+    /// write.
     #[inline]
-    pub(crate) fn lock_if_leased(&self, tracker: &Tracker) {
-        if tracker.is_leased() {
+    pub(crate) fn lock_replays_if_needed(&self, tracker: &Tracker) {
+        if tracker.needs_replay_lock() {
             self.lock_replays();
         }
     }

@@ -93,8 +93,9 @@ fn signal_and_ordinary_accesses_combine_to_ordinary() {
     assert!(!conflict(Access::AWAIT.with(Access::AWAIT), Access::SIGNAL));
 }
 
-/// One thread has acquired memory with aliases, and is about to queue its use. Another thread, which
-/// acquires the memory meanwhile, waits until that use is recorded, and then for the use itself.
+/// One thread has acquired memory with aliases, and is about to queue its use. Another thread,
+/// which acquires the memory meanwhile, waits until that use is recorded, and then for the use
+/// itself.
 #[test]
 fn an_alias_waits_for_an_acquired_use() {
     for seed in 0..16 {

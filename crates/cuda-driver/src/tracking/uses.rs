@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Access, Blocked, Scope};
+use super::{Access, Blocked, Scope, conflict};
 use crate::context::{Context, KeptContext};
 use crate::fence::Fence;
 use crate::stream::Stream;
@@ -19,18 +19,20 @@ pub(crate) struct Use {
     pub(super) stream: Arc<StreamState>,
     /// The id of the queue.
     pub(crate) id: u64,
-    pub(super) write: bool,
-    pub(super) signal: bool,
+    pub(super) access: Access,
     /// Whether this is a placeholder for all unrecorded uses on the owning stream. The tracker
     /// knows the epoch of the last one.
     pub(super) is_placeholder: bool,
-    /// The epoch of the stream in which the use was queued, or an earlier one.
+    /// The epoch of the stream, read after the use was queued. For a placeholder, a lower bound,
+    /// which [`drop_stale_fence`](Self::drop_stale_fence) raises.
     pub(super) epoch: u64,
     /// The fence after the use. `None` if it is not recorded yet.
     pub(crate) fence: Option<Fence>,
     /// The number of this use among the unfenced uses of its context, or 0 if it is none of them.
     unfenced: u64,
-    /// The last epoch that `fence` covers.
+    /// The last epoch that `fence` covers. It is `u64::MAX` if the fence was recorded at the tail of
+    /// the stream: then it covers everything that was queued before. Otherwise the fence is an
+    /// earlier checkpoint.
     covers: u64,
     /// The ids of the streams that have waited for `fence`.
     pub(super) waited: Vec<u64>,
@@ -45,8 +47,7 @@ impl Use {
         let stream = Arc::clone(scope.stream.state());
         Self {
             id: scope.id,
-            write: access.write,
-            signal: access.signal,
+            access,
             is_placeholder: false,
             epoch: stream.epoch(),
             fence: None,
@@ -59,12 +60,11 @@ impl Use {
     }
 
     /// Creates a placeholder for all unrecorded uses on the owning stream.
-    pub(super) fn placeholder(owner: &Stream, write: bool) -> Self {
+    pub(super) fn placeholder(owner: &Stream, access: Access) -> Self {
         let stream = Arc::clone(owner.state());
         Self {
             id: stream.id(),
-            write,
-            signal: false,
+            access,
             is_placeholder: true,
             epoch: 0,
             fence: None,
@@ -78,12 +78,11 @@ impl Use {
 
     /// Returns a use of one buffer by this replay: `self` is the last replay in the record of an
     /// executable.
-    pub(crate) fn for_buffer(&self, write: bool) -> Self {
+    pub(crate) fn for_buffer(&self, access: Access) -> Self {
         Self {
             stream: Arc::clone(&self.stream),
             id: self.id,
-            write,
-            signal: false,
+            access,
             is_placeholder: false,
             epoch: self.epoch,
             fence: self.fence.clone(),
@@ -129,7 +128,7 @@ impl Use {
 
     /// Returns whether `access` conflicts with this use and has to wait for it.
     pub(super) fn conflicts_with(&self, access: Access) -> bool {
-        (self.write || access.write) && !(self.signal && access.signal)
+        conflict(self.access, access)
     }
 
     /// Returns whether the fence of this use has passed, so that nothing needs to wait for it.
@@ -137,8 +136,9 @@ impl Use {
         !self.may_have_later_uses() && self.fence.as_ref().is_some_and(Fence::is_done)
     }
 
-    /// Returns whether this placeholder may also represent uses that were queued after its fence: a
-    /// thread queues a use before it records the use.
+    /// Returns whether this placeholder may also represent uses that were queued after its fence.
+    /// That is so if the fence is a checkpoint in the past: a thread that has queued a use after
+    /// that checkpoint may not have recorded it yet.
     pub(super) fn may_have_later_uses(&self) -> bool {
         self.is_placeholder && self.fence.is_some() && self.covers != u64::MAX
     }

@@ -311,8 +311,9 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         self.memory.use_on(stream, self.access, || {
             let _current = stream.bind_for_copy()?;
             stream.observed(Work::of_kind(WorkKind::CopyToHost, bytes), || {
-                // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is within
-                // its allocation, whose free waits for this use; the caller guarantees it for `to`.
+                // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is
+                // within its allocation, whose free waits for this use; the caller guarantees it
+                // for `to`.
                 unsafe {
                     call!(
                         stream.driver(),
@@ -363,8 +364,9 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         self.memory.use_on(stream, self.access, || {
             let _current = stream.bind_for_copy()?;
             stream.observed(Work::of_kind(WorkKind::CopyToDevice, bytes), || {
-                // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is within
-                // its allocation, whose free waits for this use; the caller guarantees it for `from`.
+                // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is
+                // within its allocation, whose free waits for this use; the caller guarantees it
+                // for `from`.
                 unsafe {
                     call!(
                         stream.driver(),

@@ -68,8 +68,8 @@ impl Stream {
     /// copies may still be writing memory that the program would access again. A
     /// [`Transfer`](crate::memory::Transfer) owns its memory and returns an error instead.
     ///
-    /// The error type of `f` is [`Error`], so that the compiler need not be told the type of
-    /// `Ok(())`. [`try_copy_scope`](Self::try_copy_scope) accepts other error types.
+    /// The error type of `f` is [`Error`], so that `Ok(())` needs no type annotation.
+    /// [`try_copy_scope`](Self::try_copy_scope) accepts other error types.
     ///
     /// # Errors
     ///

@@ -21,8 +21,8 @@ impl LaunchesInFlight {
         self.stream
     }
 
-    /// Returns the names of the kernels, latest launch first. The launch of a graph has a name such as
-    /// `a graph (mix, copy)`.
+    /// Returns the names of the kernels, latest launch first. The launch of a graph has a name such
+    /// as `a graph (mix, copy)`.
     pub fn kernels(&self) -> impl ExactSizeIterator<Item = &str> {
         self.kernels.iter().map(|name| &**name)
     }

@@ -28,12 +28,13 @@ fn aliased(stream: &Stream, value: u32) -> Arc<DeviceBuffer<u32>> {
 /// A writable alias of a buffer from `aliased`.
 fn alias(buffer: &DeviceBuffer<u32>) -> DeviceSliceMut<'_, u32> {
     // SAFETY: one call must not receive overlapping views ← the programs below pass other buffers
-    // beside an alias; nothing relies on unchanged elements, and aliases are allowed from the start.
+    // beside an alias; nothing relies on unchanged elements, and aliases are allowed from the
+    // start.
     unsafe { buffer.alias_mut() }.unwrap()
 }
 
-/// A number whose conversion takes long: a launch converts its arguments between waiting for earlier
-/// uses and queueing the kernel.
+/// A number whose conversion takes long: a launch converts its arguments between waiting for
+/// earlier uses and queueing the kernel.
 struct Slow(u32);
 
 // SAFETY: `Value` must be what the kernel expects ← it takes the number. No work is queued.

@@ -161,7 +161,9 @@ impl Attack {
             return;
         };
         if self.two_contexts && driver.devices().is_ok_and(|devices| devices.len() < 2) {
-            skipped(&format!("{name}: on one GPU only, there is no second one"));
+            skipped(&format!(
+                "{name}: on one GPU, because the machine has no second one"
+            ));
         }
         for number in numbers {
             self.one(name, number, Some(&driver), program);

@@ -28,7 +28,7 @@ fn overflowing_size_is_an_error_in_every_allocation() {
             let pool = CachingPool::new(&fixture.context);
             let what = format!("{}: {len}", fixture.name);
             is_overflow(DeviceBuffer::<T>::zeroed(&stream, len).map(drop), &what);
-            // SAFETY: there is no memory to read, as the allocation fails.
+            // SAFETY: the memory is not read, because the allocation fails.
             let uninit = unsafe { DeviceBuffer::<T>::uninit(&stream, len) };
             is_overflow(uninit.map(drop), &what);
             is_overflow(

@@ -352,7 +352,8 @@ fn the_current_context_is_returned_if_it_is_known() {
                 // SAFETY: the context is alive.
                 let status = unsafe { driver.library().cuCtxSetCurrent(foreign.raw) };
                 assert_eq!(status, Status::CUDA_SUCCESS);
-                assert_eq!(Context::current(driver), Err(Error::ForeignContext));
+                let of = "this thread";
+                assert_eq!(Context::current(driver), Err(Error::ForeignContext { of }));
                 let borrowed = foreign.borrow(alive()).unwrap();
                 assert_eq!(Context::current(driver).unwrap().as_ref(), Some(&borrowed));
                 // SAFETY: the context is alive.

@@ -258,7 +258,8 @@ fn asking_for_a_context_of_other_code_breaks_no_capture() {
         // SAFETY: the pointer is to a local. The context becomes current.
         let status = unsafe { driver.library().cuCtxCreate_v2(&raw mut foreign, 0, device) };
         assert!(status.is_success());
-        assert_eq!(Context::current(driver), Err(Error::ForeignContext));
+        let of = "this thread";
+        assert_eq!(Context::current(driver), Err(Error::ForeignContext { of }));
         assert_eq!(pop(driver), foreign);
         assert!(capture.scope().is_capturing().unwrap(), "{}", fixture.name);
         capture.end().unwrap();

@@ -216,8 +216,8 @@ fn a_context_outlives_copied_memory_that_cannot_be_freed() {
     assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4]);
 }
 
-/// Queues a copy from memory of `fixture` into another context and drops all handles of that context
-/// before the copy runs. A message to the returned sender lets the copy run.
+/// Queues a copy from memory of `fixture` into another context and drops all handles of that
+/// context before the copy runs. A message to the returned sender lets the copy run.
 fn copied_by_a_dropped_context(fixture: &Fixture) -> (DeviceBuffer<u32>, Sender<()>) {
     let (holding, open) = blocked_stream(&fixture.context);
     let event = cuda_driver::Event::new(&fixture.context, EventFlags::DISABLE_TIMING).unwrap();

@@ -122,10 +122,10 @@ fn a_change_that_cannot_be_ordered_is_refused() {
         let second = graph.add_fill(&[], &mut y, 2_u32).unwrap();
         // The first node depends on the second, which conflicts with it after the change.
         graph.add_edge(second.edge(), first).unwrap();
-        let refused = graph.set_fill(first, &mut y, 3_u32).unwrap_err();
-        assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
-        let refused = graph.set_fill(second, &mut x, 3_u32).unwrap_err();
-        assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
+        let refused = graph.set_fill(first, &mut y, 3_u32);
+        assert_eq!(refused, Err(Error::GraphOrderReversed { other: 1 }));
+        let refused = graph.set_fill(second, &mut x, 3_u32);
+        assert_eq!(refused, Err(Error::GraphOrderReversed { other: 0 }));
         // Nothing has changed.
         graph.instantiate().unwrap().launch(&stream).unwrap();
         assert_all(&x, 1, &fixture.name);

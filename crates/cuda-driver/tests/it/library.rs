@@ -225,7 +225,7 @@ fn unknown_names_in_a_library_are_errors() {
         let error = mix.attribute(most, elsewhere.context.device()).unwrap_err();
         assert!(matches!(error, Error::OtherContext { .. }), "{error}");
         // A driver may defer compilation to the first use.
-        let wrong = Ptx::new("this is no PTX").unwrap();
+        let wrong = Ptx::new("not a PTX text").unwrap();
         let found = Library::load(driver, &wrong, &JitOptions::new())
             .and_then(|library| library.kernel("mix"))
             .and_then(|kernel| kernel.function(&fixture.context));

@@ -32,7 +32,7 @@ fn tools() -> Option<(Nvrtc, Arc<NvJitLinkLibrary>)> {
         Err(error) => {
             let required = env::var("CUDA_TEST_REQUIRE_NVJITLINK").is_ok_and(|value| value == "1");
             assert!(!required, "nvJitLink is missing: {error}");
-            skip("there is no nvJitLink");
+            skip("nvJitLink is missing");
             None
         }
     }

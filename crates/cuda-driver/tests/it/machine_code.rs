@@ -76,7 +76,7 @@ impl Nvcc {
             version.is_ok_and(|output| output.status.success())
         };
         let Some(program) = programs.find(works) else {
-            skip("there is no nvcc");
+            skip("nvcc is missing");
             return None;
         };
         let capability = fixture.context.device().compute_capability().unwrap();

@@ -5,7 +5,7 @@ use std::thread;
 
 use cuda_driver::prelude::*;
 
-use crate::support::{COPY, MIX, filled, late, late_devices, launch_copy, software};
+use crate::support::{COPY, MIX, assert_all, filled, late, late_devices, launch_copy, software};
 
 /// Enough words that a kernel on a GPU runs longer than it takes to queue the next one.
 const N: u32 = 1 << 16;
@@ -36,6 +36,20 @@ fn writer_follows_readers_on_two_streams() {
             "{}",
             fixture.name
         );
+    }
+}
+
+#[test]
+fn a_fill_on_the_owning_stream_follows_a_reader() {
+    for fixture in late_devices(32) {
+        let kernel = fixture.kernel(COPY, "copy");
+        let (owner, reader) = (fixture.stream(), fixture.stream());
+        let mut source = filled(&owner, N, 1);
+        let mut result = filled(&reader, N, 0);
+        launch_copy(&kernel, &reader, &source, &mut result).unwrap();
+        source.fill(2).unwrap();
+        assert_all(&result, 1, &fixture.name);
+        assert_all(&source, 2, &fixture.name);
     }
 }
 

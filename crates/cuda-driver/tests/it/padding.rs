@@ -56,8 +56,8 @@ impl Item {
 fn put<T, F>(item: &mut MaybeUninit<T>, offset: usize, value: F) {
     assert!(offset + size_of::<F>() <= size_of::<T>());
     let field = item.as_mut_ptr().wrapping_byte_add(offset).cast::<F>();
-    // SAFETY: the field must be writable and aligned ← it is within `item`, and the callers give the
-    // offset of a field of this type.
+    // SAFETY: the field must be writable and aligned ← it is within `item`, and the callers give
+    // the offset of a field of this type.
     unsafe { field.write(value) };
 }
 

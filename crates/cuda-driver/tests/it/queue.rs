@@ -39,7 +39,7 @@ fn all_calls<Q: Queue>(
     Ok(())
 }
 
-/// What `all_calls` computes.
+/// Returns the words that `all_calls` computes.
 fn expected(y: u32) -> u32 {
     (0..4).fold(5, |x, _| 2 * x + y)
 }

@@ -160,8 +160,8 @@ pub(crate) fn launch_copy(
 ) -> cuda_driver::Result<()> {
     assert_eq!(input.len(), output.len());
     let len = u32::try_from(input.len()).unwrap();
-    // SAFETY: the kernel must stay within the buffers ← the callers pass the kernel of `COPY`, which
-    // reads `len` words of `input` and writes `len` words of `output`.
+    // SAFETY: the kernel must stay within the buffers ← the callers pass the kernel of `COPY`,
+    // which reads `len` words of `input` and writes `len` words of `output`.
     unsafe {
         stream.launch(
             kernel,

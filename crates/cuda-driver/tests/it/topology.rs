@@ -82,7 +82,7 @@ impl Machine {
         self.discover(&self.folder.join("no-nvml.so"))
     }
 
-    /// Returns the topology with NVML, or `None` if there is no C compiler. `common_ancestor` is
+    /// Returns the topology with NVML, or `None` without a C compiler. `common_ancestor` is
     /// what NVML returns for each pair.
     fn by_nvml(&self, common_ancestor: u32) -> Option<Topology> {
         let library = self.nvml(common_ancestor)?;

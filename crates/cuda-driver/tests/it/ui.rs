@@ -7,7 +7,7 @@ use std::process::Command;
 fn invalid_programs_do_not_compile() {
     // Cargo sets `CARGO`; the test bundle for machines without Rust does not.
     if std::env::var_os("CARGO").is_none() {
-        crate::support::skipped("compile-fail tests: there is no cargo");
+        crate::support::skipped("compile-fail tests: cargo is missing");
         return;
     }
     if has_sources_of_std() {

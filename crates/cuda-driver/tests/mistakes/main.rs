@@ -1,8 +1,8 @@
 //! The full text of the error for each mistake that a newcomer makes, on the software device.
 //!
 //! - Launches: too few or too many arguments, an argument of another size (`u64`, `u8`, `f64`, a
-//!   number for a buffer) or of another type (`u32` for `f32`, a buffer for `f64`), an empty grid, a
-//!   block of 2,048 threads in one or two dimensions, a grid that is too high, too much dynamic
+//!   number for a buffer) or of another type (`u32` for `f32`, a buffer for `f64`), an empty grid,
+//!   a block of 2,048 threads in one or two dimensions, a grid that is too high, too much dynamic
 //!   shared memory, a large cluster, a part of a cluster, a signature that does not match.
 //! - Lookups: a misspelled kernel, mangled names (plain, in a namespace, of a template), a name of
 //!   many kernels, a kernel of a library, a NUL byte in a name, a missing variable, a variable of

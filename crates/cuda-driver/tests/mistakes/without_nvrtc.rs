@@ -14,7 +14,7 @@ use cuda_driver::prelude::*;
 const START: &str = "the error without NVRTC:\n";
 /// The line after the text.
 const END: &str = "\nthe end of the error";
-/// What the system's loader reports. The C library words it.
+/// The text of the system's loader, which is that of the C library.
 const LOADER: &str = ": cannot open shared object file: No such file or directory";
 
 /// Returns the text, or reports a skipped test if this machine has an NVRTC for all programs.

@@ -84,7 +84,7 @@ fn splits(arguments: &[CString]) -> bool {
 fn processors() -> [u64; 2] {
     let usable = thread::available_parallelism().map_or(0, |count| count.get() as u64);
     #[cfg(unix)]
-    // SAFETY: there are no requirements ← the call only returns a number.
+    // SAFETY: nothing is required ← the call only returns a number.
     let all = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     #[cfg(not(unix))]
     let all = 0_i64;

@@ -25,8 +25,8 @@ const SMALLEST_STACK: usize = 8 << 20;
 /// Options for the compilation of a [`Program`](crate::Program).
 ///
 /// If an option is set twice, the last value is used. Options that add to a list (defines, folders,
-/// numbers of warnings, raw options) keep all values. An option that the loaded NVRTC is too old
-/// for is [`Error::OptionTooNew`] at compilation.
+/// numbers of warnings, raw options) keep all values. If the loaded NVRTC is too old for an option,
+/// the compilation fails with [`Error::OptionTooNew`].
 ///
 /// ```
 /// use cuda_nvrtc::{Arch, CppStandard, Options};
@@ -109,7 +109,7 @@ impl Options {
         self.value("--fmad", on)
     }
 
-    /// `--ffinite-math-only`—Assumes that there are no NaNs and no infinities. NVRTC 13.4.
+    /// `--ffinite-math-only`—Assumes that no value is a NaN or infinite. NVRTC 13.4.
     pub fn finite_math_only(self, on: bool) -> Self {
         self.flag("--ffinite-math-only", on)
     }
@@ -353,10 +353,11 @@ impl Options {
 
     /// Sets the stack size of the compiler in bytes. The default is 256 MiB, the minimum 8 MiB.
     ///
-    /// The stack size limits how deeply a source may be nested: a source that might overflow the
-    /// stack is [`Error::TooDeep`]. The check does not cover expanded macros or headers on disk. If
-    /// macros or headers nest many thousand levels deep, as in generated code, set a larger stack.
-    /// This is virtual memory, of which only the used part is committed.
+    /// The stack size limits how deeply a source may be nested: if a source might overflow the
+    /// stack, the compilation fails with [`Error::TooDeep`]. The check does not cover expanded
+    /// macros or headers on disk. If macros or headers nest many thousand levels deep, as in
+    /// generated code, set a larger stack. This is virtual memory, of which only the used part is
+    /// committed.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack = Some(bytes);
         self

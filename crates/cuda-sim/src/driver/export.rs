@@ -23,7 +23,7 @@ thread_local! {
     static LAST_SLOT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The slot of the last call that this thread made.
+/// Returns the slot of the last call that this thread made.
 pub(super) fn last_slot() -> Option<usize> {
     LAST_SLOT.get()
 }
@@ -48,7 +48,7 @@ pub(super) trait Name {
 
 /// A method of [`Call`] with the parameters `P` (a tuple), which implements the C function `N`.
 pub(super) trait Method<N, P, const SLOT: usize>: Copy {
-    /// The C function: each parameter is the C type of the method's.
+    /// The C function. Each parameter has the C type that corresponds to its type in the method.
     type Shim;
     /// The C function of this slot.
     const SHIM: Self::Shim;
@@ -121,7 +121,8 @@ methods! {
     [A B C D E G H I J K L M O Q R S]
 }
 
-/// The value of the type of a method, which is known from the type alone.
+/// Returns the method whose type is `F`. Each function has a type of its own, without data, so the
+/// type determines the value.
 fn method<F: Copy>() -> F {
     const { assert!(size_of::<F>() == 0, "not the type of one method") };
     let place = std::ptr::NonNull::<F>::dangling();
@@ -131,7 +132,7 @@ fn method<F: Copy>() -> F {
     unsafe { place.read() }
 }
 
-/// The entry of a method for the C function `N`.
+/// Returns the entry for the C function `N`, which the given method implements.
 pub(super) const fn entry<const SLOT: usize, N, F, P>(_: F) -> Entry
 where
     N: Name,
@@ -143,7 +144,7 @@ where
     }
 }
 
-/// The C function `N` that calls a method.
+/// Returns the C function `N`, which calls the given method.
 pub(super) const fn shim<const SLOT: usize, N, F, P>(_: F) -> F::Shim
 where
     F: Method<N, P, SLOT>,

@@ -379,13 +379,13 @@ impl State {
     }
 
     fn make_ready(&mut self, op: OpId) {
-        let sort = match self.nodes.get(&op).and_then(|node| node.work.as_ref()) {
+        let kind = match self.nodes.get(&op).and_then(|node| node.work.as_ref()) {
             Some(Work::Device(_) | Work::Expand(_)) => Ready::Device,
             Some(Work::Host(_)) => Ready::Host,
             Some(Work::Poll(_)) => Ready::Poll,
             None => return,
         };
-        self.ready.insert(op, sort);
+        self.ready.insert(op, kind);
     }
 
     pub(super) fn complete(&mut self, op: OpId) {
@@ -418,9 +418,9 @@ impl State {
         if self.stopped {
             return Task::Stop;
         }
-        let sort = if host { Ready::Host } else { Ready::Device };
+        let kind = if host { Ready::Host } else { Ready::Device };
         if self.late.is_some() {
-            return match self.next_late(sort) {
+            return match self.next_late(kind) {
                 Some(op) => self.start(op),
                 None => Task::Sleep(self.nap(host)),
             };
@@ -431,7 +431,7 @@ impl State {
         match self
             .ready
             .iter()
-            .find(|&(_, &ready)| ready == sort)
+            .find(|&(_, &ready)| ready == kind)
             .map(|(&op, _)| op)
         {
             Some(op) => self.start(op),
@@ -440,11 +440,11 @@ impl State {
     }
 
     fn start(&mut self, op: OpId) -> Task {
-        let sort = self.ready.remove(&op);
+        let kind = self.ready.remove(&op);
         match self.nodes.get_mut(&op).and_then(|node| node.work.take()) {
             Some(Work::Device(work) | Work::Host(work)) => {
                 self.running
-                    .insert(op, (Instant::now(), sort == Some(Ready::Host)));
+                    .insert(op, (Instant::now(), kind == Some(Ready::Host)));
                 Task::Run(op, work)
             }
             Some(Work::Expand(work)) => {

@@ -121,7 +121,7 @@ fn memory_that_was_freed_is_caught() {
         let _ = sim.cuStreamSynchronize(stream);
         let status = sim.cuStreamSynchronize(other);
         let fault = sim.simulator.fault(0);
-        // If the launch ran before the free, there is no fault.
+        // The launch faults unless it ran before the free.
         assert_eq!(status.is_success(), fault.is_none());
         if let Some(fault) = fault {
             assert_eq!(status, R::CUDA_ERROR_ILLEGAL_ADDRESS);

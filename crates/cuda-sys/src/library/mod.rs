@@ -218,9 +218,9 @@ fn driver_version(
 
 /// Fills the table with every revision that a driver of `version` has.
 ///
-/// Each revision is requested with exactly its own version. There is no fallback to the library's
-/// exports: it would find functions that an emulated older driver hides, and a slot that holds
-/// another revision's function is undefined behaviour.
+/// Each revision is requested with exactly its own version. The library's
+/// exports are not searched: they contain functions that an emulated older driver hides, and a slot
+/// that holds another revision's function is undefined behaviour.
 ///
 /// # Safety
 ///

@@ -44,7 +44,7 @@ pub(crate) fn run(mut command: Command) -> Outcome {
     }
 }
 
-/// Compiles `source` to the shared library `name` in `dir`; `None` if there is no compiler.
+/// Compiles `source` to the shared library `name` in `dir`; `None` without a C compiler.
 pub(crate) fn shared_library(dir: &Path, name: &str, source: &str) -> Option<PathBuf> {
     let c = dir.join(format!("{name}.c"));
     let library = dir.join(format!("{name}.so"));

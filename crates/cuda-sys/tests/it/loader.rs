@@ -229,7 +229,7 @@ fn slots_hold_what_the_driver_gave_and_nothing_else() {
             driver.cuMemcpyHtoD_v2_ptds(0, ptr::null(), 0),
             CUresult(7002)
         );
-        // The first revision is another function: there is no fallback to it.
+        // The first revision is another function, and is not called instead.
         assert_eq!(driver.cuMemcpyHtoD(0, ptr::null(), 0), newer);
         // Functions newer than 12.2.
         assert_eq!(

@@ -84,8 +84,8 @@ impl Graph {
     /// modules and use streams as usual. Waiting for the whole context is an error; such a wait in
     /// a drop is deferred.
     ///
-    /// The error type of `calls` is [`Error`], so that the compiler need not be told the type of
-    /// `Ok(())`. [`try_capture`](Self::try_capture) accepts other error types.
+    /// The error type of `calls` is [`Error`], so that `Ok(())` needs no type annotation.
+    /// [`try_capture`](Self::try_capture) accepts other error types.
     ///
     /// # Errors
     ///

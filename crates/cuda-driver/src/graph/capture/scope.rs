@@ -267,8 +267,8 @@ impl<'c> CaptureScope<'c> {
         let parts = &mut all[self.session.at];
         // Not `after`: `add` may have captured other calls on this scope.
         let pending = self.pending(parts)?;
-        let place = parts.place(node.into())?;
-        let info = parts.nodes.get(place as usize).ok_or(Error::OtherGraph)?;
+        let index = parts.index_of(node.into())?;
+        let info = parts.nodes.get(index as usize).ok_or(Error::OtherGraph)?;
         let follows = |edge: &Edge| info.after.iter().any(|(from, _)| *from == edge.from.index);
         // If the node does not depend on all of them, the next one must still wait for the rest.
         let update = if pending.iter().all(follows) {

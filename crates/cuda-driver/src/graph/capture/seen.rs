@@ -116,7 +116,7 @@ impl Seen {
         owners: &mut Option<Owners>,
     ) -> Result<Option<u32>> {
         for (node, _) in &self.after {
-            if parts.place_of(*node).is_none() {
+            if parts.index_of_raw(*node).is_none() {
                 return parts.know(driver, *node, owners).map(Some);
             }
         }
@@ -125,10 +125,10 @@ impl Seen {
 }
 
 impl Parts {
-    fn place_of(&self, raw: CUgraphNode) -> Option<u32> {
+    fn index_of_raw(&self, raw: CUgraphNode) -> Option<u32> {
         // Most lookups are for the last node.
-        let place = self.nodes.iter().rposition(|node| node.raw.0 == raw)?;
-        Some(index(place))
+        let at = self.nodes.iter().rposition(|node| node.raw.0 == raw)?;
+        Some(index(at))
     }
 
     fn id_of(&self, index: u32) -> NodeId {
@@ -149,34 +149,37 @@ impl Parts {
         let mut open = vec![raw];
         loop {
             let Some(next) = open.last().copied() else {
-                return self.place_of(raw).ok_or(Error::OtherGraph);
+                return self.index_of_raw(raw).ok_or(Error::OtherGraph);
             };
-            if self.place_of(next).is_some() {
+            if self.index_of_raw(next).is_some() {
                 open.pop();
                 continue;
             }
             let before = before(driver, next)?;
-            let unknown = before.iter().filter(|(it, _)| self.place_of(*it).is_none());
+            let unknown = before
+                .iter()
+                .filter(|(it, _)| self.index_of_raw(*it).is_none());
             let unknown: Vec<CUgraphNode> = unknown.map(|(it, _)| *it).collect();
             if !unknown.is_empty() {
                 open.extend(unknown);
                 continue;
             }
             // The fallible calls come first, so that `owners` is still there if one fails.
-            let place_of_next = self.next_place()?;
+            let index_of_next = self.next_index()?;
             let kind = kind_of(driver, next)?;
             let owners = if next == raw { owners.take() } else { None };
             let owners = owners.unwrap_or_default();
             let accesses = owners.accesses();
-            let place = |(it, kind): &(CUgraphNode, EdgeKind)| Some((self.place_of(*it)?, *kind));
+            let by_index =
+                |(it, kind): &(CUgraphNode, EdgeKind)| Some((self.index_of_raw(*it)?, *kind));
             let info = NodeInfo {
                 raw: SendPtr(next),
                 kind,
-                after: before.iter().filter_map(place).collect(),
+                after: before.iter().filter_map(by_index).collect(),
                 owners: Arc::new(owners),
                 inside: Vec::new(),
             };
-            self.push(place_of_next, info, &accesses);
+            self.push(index_of_next, info, &accesses);
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::tracking::Tracker;
 /// * cached memory that was last used on the same stream,
 /// * cached memory of other streams that is no longer in use,
 /// * new memory,
-/// * if there is no room for new memory, cached memory that is still in use on another stream. The
+/// * if new memory cannot be allocated, cached memory that is still in use on another stream. The
 ///   new owner's stream then waits for everything that is queued on the other stream at that
 ///   moment.
 ///
@@ -87,7 +87,7 @@ impl CachingPool {
     }
 
     /// Returns the maximum number of bytes that the pool may reserve from the driver, or
-    /// `usize::MAX` if there is no limit.
+    /// `usize::MAX` without a limit.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.blocks().cache.limit()
@@ -170,8 +170,8 @@ impl Blocks {
             Err(error @ (Error::PoolLimit { .. } | Error::OutOfMemory { .. })) => error,
             Err(error) => return Err(error),
         };
-        // There is no room. Either a block that is in use on another stream is taken, or cached
-        // memory is freed.
+        // New memory cannot be allocated. Either a block that is in use on another stream is taken,
+        // or cached memory is freed.
         if let Some(block) = self.cache.take_if(class, |_| true) {
             return self.hand_over(block, class, stream);
         }
@@ -236,7 +236,7 @@ impl Blocks {
             if !owners.contains(owner) {
                 owners.push(owner.clone());
             }
-            // There is no caller to report the error to. Memory that cannot be freed leaks in the
+            // The error cannot be reported to a caller. Memory that cannot be freed leaks in the
             // driver and has no other effect.
             let _ = block.free();
         }
@@ -260,7 +260,7 @@ impl Drop for Owner {
         let blocks = self.0.cache.close();
         self.0.context.driver().run_or_defer(move || {
             for block in blocks {
-                // As in `Blocks::free`, there is no caller to report the error to.
+                // As in `Blocks::free`, the error cannot be reported to a caller.
                 let _ = block.free();
             }
         });

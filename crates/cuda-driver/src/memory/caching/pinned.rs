@@ -89,7 +89,7 @@ impl PinnedCachingPool {
     /// # Errors
     ///
     /// * [`Error::PoolLimit`] if the allocation would exceed the limit of the pool.
-    /// * [`Error::OutOfMemory`] with the number of bytes requested, if there is no room even after
+    /// * [`Error::OutOfMemory`] with the number of bytes requested, if memory runs out even after
     ///   all cached memory was freed.
     /// * [`Error::SizeOverflow`] if the size does not fit in an address.
     pub fn take<T: DeviceRepr>(&self, len: usize) -> Result<PinnedBuffer<T>> {
@@ -108,7 +108,7 @@ impl PinnedCachingPool {
     }
 
     /// Returns the maximum number of bytes that the pool may reserve from the driver, or
-    /// `usize::MAX` if there is no limit.
+    /// `usize::MAX` without a limit.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.blocks().cache.limit()

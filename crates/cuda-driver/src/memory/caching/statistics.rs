@@ -36,7 +36,7 @@ impl Statistics {
     }
 
     /// Returns the fraction of the allocations that did not call the driver, from 0 to 1. It is 0
-    /// if there were no allocations.
+    /// before the first allocation.
     #[must_use]
     pub fn hit_ratio(&self) -> f64 {
         match self.hits + self.misses {

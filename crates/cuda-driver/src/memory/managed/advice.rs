@@ -20,7 +20,8 @@ pub enum MemoryLocation {
     /// Host memory.
     #[doc(alias = "CU_MEM_LOCATION_TYPE_HOST")]
     Host,
-    /// The memory of one NUMA node of the host. If the host has no NUMA nodes, its memory is node 0.
+    /// The memory of one NUMA node of the host. If the host has no NUMA nodes, its memory is node
+    /// 0.
     #[doc(alias = "CU_MEM_LOCATION_TYPE_HOST_NUMA")]
     HostNuma(u32),
     /// The memory of a device.

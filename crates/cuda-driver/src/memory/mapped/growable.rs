@@ -70,7 +70,7 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
     /// # Errors
     ///
     /// - [`Error::SizeOverflow`] if the size of `max_len` elements does not fit in an address.
-    /// - [`Error::OutOfMemory`] if there is no free range of addresses of this size.
+    /// - [`Error::OutOfMemory`] if no range of addresses of this size is free.
     /// - `CUDA_ERROR_NOT_SUPPORTED` if the device has no virtual memory.
     pub fn new(stream: &Stream, max_len: usize) -> Result<Self> {
         let kind = PhysicalKind::of_device(stream.context().device());
@@ -212,7 +212,7 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
         }
         let tracker = &self.buffer.memory.tracker;
         // The exclusive borrow keeps graphs from leasing the memory from here on.
-        if tracker.is_leased() && tracker.has_leases() {
+        if tracker.needs_replay_lock() && tracker.has_leases() {
             return Err(Error::StillInUse {
                 what: "the growable buffer",
                 by: "graphs",
@@ -233,8 +233,9 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
         Ok(())
     }
 
-    /// `cuMemSetAccess(READWRITE)`—Gives `device` read and write access to the memory of the buffer,
-    /// now and after it has grown. The device of the owning stream has access from the start.
+    /// `cuMemSetAccess(READWRITE)`—Gives `device` read and write access to the memory of the
+    /// buffer, now and after it has grown. The device of the owning stream has access from the
+    /// start.
     ///
     /// # Errors
     ///

@@ -160,8 +160,8 @@ impl Mapping {
         Ok(DeviceBuffer::of_memory(memory, len))
     }
 
-    /// `cuMemUnmap()`—Unmaps the memory, as dropping the mapping does, and returns the error if that
-    /// fails. The addresses then stay in use.
+    /// `cuMemUnmap()`—Unmaps the memory, as dropping the mapping does, and returns the error if
+    /// that fails. The addresses then stay in use.
     #[doc(alias = "cuMemUnmap")]
     pub fn close(self) -> Result<()> {
         Ok(self.end()?)
@@ -221,7 +221,7 @@ impl Pages {
             let context = tracker.owning_stream().context().clone();
             let same = context.clone();
             context.when_quiet(move || match same.synchronize_quiet() {
-                // There is no caller to report an error to.
+                // An error cannot be reported to a caller.
                 Ok(()) => drop(self.unmap()),
                 Err(_) => mem::forget(self),
             });

@@ -13,7 +13,8 @@ use crate::handle::{Destroy, Handle};
 use crate::memory::resolve_of;
 
 /// A range of device addresses that the driver gives to no other allocation. It has no memory until
-/// [`PhysicalMemory`] is mapped to parts of it. Cloning it returns another handle to the same range.
+/// [`PhysicalMemory`] is mapped to parts of it. Cloning it returns another handle to the same
+/// range.
 ///
 /// The range is released after its last handle and its last [`Mapping`] are dropped.
 #[derive(Clone)]
@@ -70,13 +71,13 @@ impl Reservation {
         self.0.raw().1
     }
 
-    /// `cuMemMap(self + offset, memory)`—Maps all bytes of `memory`, from byte `offset` of the range
-    /// on. No device has access yet: see [`Mapping::set_access`].
+    /// `cuMemMap(self + offset, memory)`—Maps all bytes of `memory`, from byte `offset` of the
+    /// range on. No device has access yet: see [`Mapping::set_access`].
     ///
     /// # Errors
     ///
-    /// - [`Error::StillInUse`] if the memory is already mapped. Two mappings would be two buffers of
-    ///   the same bytes, whose uses are not ordered.
+    /// - [`Error::StillInUse`] if the memory is already mapped. Two mappings would be two buffers
+    ///   of the same bytes, whose uses are not ordered.
     /// - [`Error::OutOfRange`] if the range is too short, or `offset` is not a multiple of the
     ///   granularity.
     /// - [`Error::OtherContext`] if the memory belongs to another driver.

@@ -150,8 +150,8 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         Ok(unsafe { memory.assume_init() })
     }
 
-    /// `cuMemHostAlloc(flags)`—Allocates `len` elements in `context`. The contents are undefined, so
-    /// the result does not dereference to a slice: see [`UninitPinned`].
+    /// `cuMemHostAlloc(flags)`—Allocates `len` elements in `context`. The contents are undefined,
+    /// so the result does not dereference to a slice: see [`UninitPinned`].
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     }
 
     /// Creates a buffer of `len` elements, all of which are initialized. The memory is aligned for
-    /// `T`, and empty only if there are no bytes.
+    /// `T`, and empty only if the elements have no bytes.
     pub(super) fn of_parts(locked: Locked<PinnedBlock>, len: usize) -> Self {
         Self {
             locked,

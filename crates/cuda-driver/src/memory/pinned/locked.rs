@@ -30,8 +30,8 @@ pub(crate) mod sealed {
 
     /// The private supertrait of [`PageLocked`](crate::memory::PageLocked).
     pub trait Lock {
-        /// Returns the address of the first byte. The pointer is dangling, but not null, if there
-        /// are no bytes.
+        /// Returns the address of the first byte. The pointer is dangling, but not null, if the
+        /// memory has 0 bytes.
         fn start(&self) -> *mut c_void;
 
         /// Keeps the memory allocated for ever, because a transfer that reads it failed with
@@ -106,12 +106,12 @@ impl<K: Lockable> Locked<K> {
         }
     }
 
-    /// Returns the address of the first byte, or `None` if there are no bytes.
+    /// Returns the address of the first byte, or `None` if the memory has 0 bytes.
     pub(crate) fn start(&self) -> Option<*mut c_void> {
         self.handle.as_ref().map(|handle| K::start(handle.raw()))
     }
 
-    /// `cuMemHostGetDevicePointer_v2()`—Returns the device address, or 0 if there are no bytes.
+    /// `cuMemHostGetDevicePointer_v2()`—Returns the device address, or 0 if the memory has 0 bytes.
     pub(crate) fn device_address(&self) -> Result<CUdeviceptr> {
         let mut address = 0;
         if let Some(start) = self.start() {

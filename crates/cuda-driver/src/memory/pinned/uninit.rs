@@ -74,7 +74,7 @@ impl<T: DeviceRepr> UninitPinned<T> {
         self.len
     }
 
-    /// Returns `true` if there are no elements.
+    /// Returns `true` if the buffer has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -96,8 +96,8 @@ impl<T: DeviceRepr> UninitPinned<T> {
         self.locked.device_address()
     }
 
-    /// Returns the address of the first element, for raw calls that write the memory. It is dangling
-    /// if there are no elements.
+    /// Returns the address of the first element, for raw calls that write the memory. It is
+    /// dangling if the buffer has no elements.
     pub fn as_mut_ptr(&mut self) -> *mut T {
         let none = NonNull::<T>::dangling().as_ptr();
         self.locked.start().map_or(none, <*mut c_void>::cast)
@@ -154,7 +154,8 @@ impl<T: DeviceRepr> UninitPinned<T> {
         PinnedBuffer::of_parts(self.locked, self.len)
     }
 
-    /// `cuMemFreeHost()`—Frees the memory, as dropping it does, and returns the error if that fails.
+    /// `cuMemFreeHost()`—Frees the memory, as dropping it does, and returns the error if that
+    /// fails.
     #[doc(alias = "cuMemFreeHost")]
     pub fn close(mut self) -> Result<()> {
         Ok(self.locked.unlock()?)

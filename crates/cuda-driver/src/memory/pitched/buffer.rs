@@ -169,7 +169,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
         self.pitch
     }
 
-    /// Returns the device address, or 0 if there are no elements.
+    /// Returns the device address, or 0 if the buffer has no elements.
     ///
     /// The crate does not track uses of the raw address. The caller must order them with the
     /// tracked uses.

@@ -70,7 +70,8 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
         })
     }
 
-    /// Copies the elements to `destination` on `stream`, which belongs to the context of the memory.
+    /// Copies the elements to `destination` on `stream`, which belongs to the context of the
+    /// memory.
     ///
     /// # Safety
     ///

@@ -124,8 +124,8 @@ impl Side {
         }
     }
 
-    /// Returns the bytes from row to row and the rows from plane to plane, for a copy of the extent
-    /// of `rows`.
+    /// Returns the distance between rows in bytes, and the distance between planes in rows, for a
+    /// copy with the extent of `rows`.
     fn steps(self, rows: &Rows) -> (usize, usize) {
         match self {
             Self::Device(own) => (own.pitch, own.plane),

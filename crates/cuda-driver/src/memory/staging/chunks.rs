@@ -92,7 +92,7 @@ impl Chunks {
         self.is_non_temporal
     }
 
-    /// Returns the number of additional threads that the copy is worth.
+    /// Returns the number of additional threads that speed up a copy of this size.
     pub(super) fn workers(&self) -> usize {
         if !self.is_shared {
             return 0;

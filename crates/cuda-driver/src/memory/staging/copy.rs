@@ -26,7 +26,7 @@ use crate::tracking::{Access, Scope};
 pub(crate) unsafe fn upload(
     stream: &Stream,
     (memory, access): (&Memory, Access),
-    to: Place,
+    to: DeviceSide,
     source: *const u8,
     bytes: usize,
 ) -> Result<()> {
@@ -60,7 +60,7 @@ pub(crate) unsafe fn upload(
 pub(crate) unsafe fn download(
     stream: &Stream,
     (memory, access): (&Memory, Access),
-    from: Place,
+    from: DeviceSide,
     destination: *mut u8,
     bytes: usize,
 ) -> Result<()> {
@@ -97,10 +97,10 @@ pub(crate) unsafe fn upload_rows(
     to: &Rows,
     source: *const u8,
 ) -> Result<()> {
-    places(to).try_for_each(|(offset, place, bytes)| {
+    copies_of(to).try_for_each(|(offset, side, bytes)| {
         let source = source.wrapping_add(offset);
         // SAFETY: both sides must hold the bytes ← the caller guarantees it for all rows.
-        unsafe { upload(stream, (memory, access), place, source, bytes) }
+        unsafe { upload(stream, (memory, access), side, source, bytes) }
     })
 }
 
@@ -115,16 +115,16 @@ pub(crate) unsafe fn download_rows(
     from: &Rows,
     destination: *mut u8,
 ) -> Result<()> {
-    places(from).try_for_each(|(offset, place, bytes)| {
+    copies_of(from).try_for_each(|(offset, side, bytes)| {
         let destination = destination.wrapping_add(offset);
         // SAFETY: both sides must hold the bytes ← the caller guarantees it for all rows.
-        unsafe { download(stream, (memory, access), place, destination, bytes) }
+        unsafe { download(stream, (memory, access), side, destination, bytes) }
     })
 }
 
 /// Returns the copies that make up a copy of rows, each with its offset on the host and its size.
 /// There is one copy, or one for each row if a row does not fit in a block.
-fn places(rows: &Rows) -> impl Iterator<Item = (usize, Place, usize)> {
+fn copies_of(rows: &Rows) -> impl Iterator<Item = (usize, DeviceSide, usize)> {
     let (rows, all) = (*rows, rows.bytes());
     let count = match all {
         0 => 0,
@@ -133,18 +133,19 @@ fn places(rows: &Rows) -> impl Iterator<Item = (usize, Place, usize)> {
     };
     (0..count).map(move |row| {
         if rows.is_linear() {
-            (0, Place::Linear(rows.address), all)
+            (0, DeviceSide::Linear(rows.address), all)
         } else if count == 1 && rows.width <= LARGE {
-            (0, Place::Rows(rows), all)
+            (0, DeviceSide::Rows(rows), all)
         } else {
             let address = rows.row(row % rows.height, row / rows.height);
-            (row * rows.width, Place::Linear(address), rows.width)
+            (row * rows.width, DeviceSide::Linear(address), rows.width)
         }
     })
 }
 
-/// Runs `work` as one use of the memory. If graphs use the memory, each piece is a use of its own:
-/// a piece waits for the device, and replays on other threads must not be blocked for that time.
+/// Runs `work` as one use of the memory. If uses of the memory take the replay lock, each piece is
+/// a use of its own: a piece waits for the device, and the lock must not block replays on other
+/// threads for all that time.
 fn in_uses<'a>(
     copy: &mut Copy<'a>,
     memory: &'a Memory,
@@ -157,7 +158,7 @@ fn in_uses<'a>(
             work(copy, chunks)
         })
     };
-    if !memory.tracker.is_leased() {
+    if !memory.tracker.needs_replay_lock() {
         let mut scope = Scope::acquire(copy.stream, |scope| memory.tracker.acquire(scope, access))?;
         // Another thread may have leased the memory since the check.
         if !scope.has_locked_replays() {
@@ -171,8 +172,8 @@ fn in_uses<'a>(
 }
 
 /// Runs `work` on this thread and on worker threads until no piece is left. A default stream of C
-/// is a different queue on each thread, or depends on the context that is current on the thread. No
-/// worker threads are used for such a stream.
+/// is a different queue on each thread, or depends on the context that is current on the thread, so
+/// this thread runs all the work of such a stream.
 fn in_pieces(
     stream: &Stream,
     chunks: Chunks,
@@ -219,7 +220,7 @@ pub(super) unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize, is_n
 
 /// The location of the bytes of a copy on the device.
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum DeviceSide {
     /// A contiguous range.
     Linear(CUdeviceptr),
     /// Rows, each of which fits in a block.
@@ -230,7 +231,7 @@ pub(crate) enum Place {
 pub(super) struct Copy<'a> {
     pub(super) stream: &'a Stream,
     pub(super) shelf: &'a Shelf,
-    pub(super) device: Place,
+    pub(super) device: DeviceSide,
     pub(super) host: *mut u8,
     /// The memory, and the access that is recorded for each piece, if each piece is a use of its
     /// own; otherwise `None`.
@@ -243,7 +244,7 @@ unsafe impl Sync for Copy<'_> {}
 
 impl<'a> Copy<'a> {
     /// Creates a copy. The second value is `true` if the copy fits in a small block.
-    fn new(stream: &'a Stream, device: Place, host: *mut u8, bytes: usize) -> (Self, bool) {
+    fn new(stream: &'a Stream, device: DeviceSide, host: *mut u8, bytes: usize) -> (Self, bool) {
         let staging = stream.context().staging();
         let is_small = bytes <= SMALL;
         let shelf = if is_small {
@@ -264,8 +265,8 @@ impl<'a> Copy<'a> {
     /// Returns the pieces of the copy. For a copy of rows, a piece consists of whole rows.
     fn chunks(&self, bytes: usize, way: Way) -> Chunks {
         match self.device {
-            Place::Linear(_) => Chunks::new(bytes, 1, way),
-            Place::Rows(rows) => Chunks::new(bytes, rows.width, way),
+            DeviceSide::Linear(_) => Chunks::new(bytes, 1, way),
+            DeviceSide::Rows(rows) => Chunks::new(bytes, rows.width, way),
         }
     }
 

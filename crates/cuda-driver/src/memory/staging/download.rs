@@ -5,7 +5,7 @@ use std::ops::Range;
 use cuda_sys::CUdeviceptr;
 
 use super::chunks::Chunks;
-use super::copy::{Copy, Place, copy_bytes};
+use super::copy::{Copy, DeviceSide, copy_bytes};
 use super::filling::Filling;
 use crate::driver::call;
 use crate::error::{Error, Result};
@@ -97,12 +97,13 @@ impl Copy<'_> {
     pub(super) unsafe fn queue_download(&self, slot: &Slot, piece: Range<usize>) -> Result<()> {
         let start = slot.start().cast();
         self.queue(|| match self.device {
-            Place::Linear(device) => {
+            DeviceSide::Linear(device) => {
                 self.stream
                     .observed(Work::of_kind(WorkKind::CopyToHost, piece.len()), || {
-                        // SAFETY: both sides must hold the bytes until the transfer has completed ← the caller
-                        // guarantees it for the device memory, which is freed after its uses; the block is
-                        // reused only when the transfer is known to have completed, or never.
+                        // SAFETY: both sides must hold the bytes until the transfer has completed ←
+                        // the caller guarantees it for the device memory, which is freed after its
+                        // uses; the block is reused only when the transfer is known to have
+                        // completed, or never.
                         unsafe {
                             call!(
                                 self.stream.driver(),
@@ -116,7 +117,7 @@ impl Copy<'_> {
                         }
                     })
             }
-            Place::Rows(rows) => rows.boxes(piece).try_for_each(|(offset, part)| {
+            DeviceSide::Rows(rows) => rows.boxes(piece).try_for_each(|(offset, part)| {
                 let to = Side::Host(start.wrapping_byte_add(offset));
                 // SAFETY: as above; the boxes are contiguous in the block.
                 unsafe { queue(self.stream, to, Side::Device(part), &part) }

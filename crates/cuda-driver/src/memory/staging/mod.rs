@@ -11,7 +11,7 @@ mod filling;
 mod non_temporal;
 mod upload;
 
-pub(crate) use copy::{Place, download, download_rows, upload, upload_rows};
+pub(crate) use copy::{DeviceSide, download, download_rows, upload, upload_rows};
 
 use super::pinned::PinnedFlags;
 use crate::context::Context;
@@ -22,7 +22,8 @@ use crate::staging_pool::{PinnedBlock, Shelf, Slot};
 use crate::stream::{Queueing, Stream};
 
 impl Shelf {
-    /// Returns a block that the work queued last on `stream` reads.
+    /// Gives back a block that the work queued last on `stream` reads. The block is reused when
+    /// that work is complete.
     ///
     /// # Errors
     ///

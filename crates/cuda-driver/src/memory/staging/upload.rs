@@ -5,7 +5,7 @@ use std::ops::{Range, RangeInclusive};
 use cuda_sys::CUdeviceptr;
 
 use super::chunks::Chunks;
-use super::copy::{Copy, Place, copy_bytes};
+use super::copy::{Copy, DeviceSide, copy_bytes};
 use crate::driver::call;
 use crate::error::Result;
 use crate::memory::pitched::{Rows, Side, queue};
@@ -14,8 +14,8 @@ use crate::staging_pool::Slot;
 use crate::types::WorkKind;
 
 /// The sizes for which the driver copies a contiguous range into its own command queue, byte by
-/// byte. The same bytes as two rows are fetched by the device, and the call takes this thread half
-/// the time.
+/// byte. If the same bytes are described as two rows, the device fetches them, and the call takes
+/// half the time.
 const INLINE: RangeInclusive<usize> = 4 << 10..=16 << 10;
 
 impl Copy<'_> {
@@ -75,7 +75,7 @@ impl Copy<'_> {
         unsafe { copy_bytes(from, slot.start(), piece.len(), is_non_temporal) };
         let start = slot.start().cast();
         self.queue(|| match self.device {
-            Place::Linear(device)
+            DeviceSide::Linear(device)
                 if INLINE.contains(&piece.len()) && piece.len().is_multiple_of(2) =>
             {
                 let rows = Rows::halves(device + piece.start as CUdeviceptr, piece.len());
@@ -83,12 +83,12 @@ impl Copy<'_> {
                 // they do, as in the next arm; the two rows are the same contiguous bytes.
                 unsafe { queue(self.stream, Side::Device(rows), Side::Host(start), &rows) }
             }
-            Place::Linear(device) => {
+            DeviceSide::Linear(device) => {
                 self.stream
                     .observed(Work::of_kind(WorkKind::CopyToDevice, piece.len()), || {
-                        // SAFETY: both sides must hold the bytes until the transfer has completed ← the caller
-                        // guarantees it for the device memory, which is freed after its uses; the block is
-                        // reused only after its event, or never.
+                        // SAFETY: both sides must hold the bytes until the transfer has completed ←
+                        // the caller guarantees it for the device memory, which is freed after its
+                        // uses; the block is reused only after its event, or never.
                         unsafe {
                             call!(
                                 self.stream.driver(),
@@ -102,7 +102,7 @@ impl Copy<'_> {
                         }
                     })
             }
-            Place::Rows(rows) => rows.boxes(piece).try_for_each(|(offset, part)| {
+            DeviceSide::Rows(rows) => rows.boxes(piece).try_for_each(|(offset, part)| {
                 let from = Side::Host(start.wrapping_byte_add(offset));
                 // SAFETY: as above; the boxes are contiguous in the block.
                 unsafe { queue(self.stream, Side::Device(part), from, &part) }

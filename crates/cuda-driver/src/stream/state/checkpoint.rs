@@ -51,12 +51,12 @@ impl StreamState {
         then(&mut tails)
     }
 
-    /// Records a checkpoint on the legacy stream if it was used since the last one. Does nothing on
-    /// other streams.
+    /// Records a checkpoint on the legacy stream if that stream was used since its last one. Does
+    /// nothing on other streams.
     ///
     /// The record itself is work on the legacy stream. It is recorded after the checkpoints of
-    /// the other streams; otherwise these checkpoints would wait for it. It is omitted if there was no use: if one stream
-    /// waits for the host, the record would make all other streams wait too.
+    /// the other streams; otherwise these checkpoints would wait for it. It is omitted if there was
+    /// no use: if one stream waits for the host, the record would make all other streams wait too.
     fn checkpoint_legacy(&self, context: &Context, tail: &mut Tail) -> Result<(), DriverError> {
         if self.kind() != Kind::Legacy || !self.take_used() {
             return Ok(());
@@ -76,7 +76,7 @@ impl StreamState {
         if let Some((epoch, _)) = tail.checkpoints.drain(..done).next_back() {
             tail.completed = epoch + 1;
         }
-        // If the record fails, uses of this epoch are waited for through the next checkpoint or the
+        // If the record fails, a wait for a use of this epoch takes the next checkpoint or the
         // tail.
         let epoch = self.end_epoch();
         let event = self.record_at(context, tail)?;
@@ -98,8 +98,8 @@ impl StreamState {
         if !self.may_delay_others() {
             return then(&mut self.tail());
         }
-        // The step of `queueing`, under the locks that it takes: the tail of this stream is one of
-        // them.
+        // As in `queueing`, the other streams first get their checkpoints. The tail of this stream
+        // is one of those that are locked for that.
         self.with_tails(context, |tails| {
             let own = tails
                 .iter_mut()

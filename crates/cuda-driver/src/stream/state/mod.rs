@@ -1,11 +1,11 @@
 //! The part of a stream that dependency tracking needs: a queue with an id, a tail, and
 //! checkpoints.
 //!
-//! A use without an event of its own is waited for by an event at the tail of its stream. That is
-//! wrong if the tail comes after an operation that waits for the host: a value, or a host
-//! function. So an event, called a checkpoint, is recorded before each of those, and starts a new
-//! epoch of the stream. A use remembers the epoch in which it was queued, and a wait for the use
-//! waits for the checkpoint that ended that epoch.
+//! If a use has no event of its own, a wait for it takes an event at the tail of its stream. That
+//! is wrong if the tail comes after an operation that waits for the host: a wait for a value, or a
+//! host function. So an event, called a checkpoint, is recorded before each of those, and starts a
+//! new epoch of the stream. A use stores the epoch in which it was queued, and a wait for the use
+//! takes the checkpoint that ended that epoch.
 
 mod checkpoint;
 
@@ -74,12 +74,12 @@ impl StreamState {
     /// Prepares a call that queues work on this stream: returns the handle for it, and makes
     /// `context`, which must be the stream's, current if the handle needs that.
     ///
-    /// Work on the legacy stream waits for the blocking streams, and later work on those waits for
-    /// it. So if a stream may be waiting for the host, each blocking stream gets a checkpoint
-    /// first, so that earlier uses on it can still be waited for separately. A default stream
-    /// cannot be used without a current context, and only this function and
-    /// [`bind_for_query`](Self::bind_for_query) provide one, so no call that queues work can skip
-    /// the step.
+    /// Work on the legacy stream waits for the blocking streams, and later work on the blocking
+    /// streams waits for that work. So if a stream may be waiting for the host, each blocking
+    /// stream gets a checkpoint first, so that earlier uses on it can still be waited for
+    /// separately. A default stream cannot be used without a current context, and only this
+    /// function and [`bind_for_query`](Self::bind_for_query) provide one, so no call that queues
+    /// work can skip the step.
     #[inline]
     pub(crate) fn queueing<'a>(&self, context: &'a Context) -> Result<Queueing<'a>, DriverError> {
         let current = match self.kind() {

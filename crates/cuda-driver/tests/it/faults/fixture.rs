@@ -55,7 +55,7 @@ pub(super) enum Wrong {
     Error(String),
     /// The program returned no error.
     Swallowed,
-    /// The same program fails afterwards, without an injected fault.
+    /// The program fails again without an injected fault.
     Later(String),
     /// The program leaked something.
     Left(String),

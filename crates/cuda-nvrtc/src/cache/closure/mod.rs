@@ -323,7 +323,7 @@ fn is_plain_folder(path: &Path) -> bool {
         .is_ok_and(|metadata| metadata.is_dir())
 }
 
-/// Returns whether there is no file at `path`; `None` if that cannot be determined, or if it is
+/// Returns whether `path` does not exist; `None` if that cannot be determined, or if `path` is
 /// neither a file nor a folder.
 fn is_absent(path: &Path) -> Option<bool> {
     use std::io::ErrorKind;

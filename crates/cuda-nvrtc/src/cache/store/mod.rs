@@ -149,7 +149,8 @@ impl Store {
             if !locked {
                 return Ok(None);
             }
-            // The previous owner removed the file. A lock on a removed file excludes nobody else.
+            // The previous owner removed the file. A lock on a removed file excludes no other
+            // thread or process.
             if is_at(&file, &path) {
                 return Ok(Some(Lock { file, path }));
             }

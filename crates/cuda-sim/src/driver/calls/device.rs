@@ -203,7 +203,7 @@ impl Call {
     fn device_get_exec_affinity_support(
         &self,
         pi: Out<c_int>,
-        _sort: CUexecAffinityType,
+        _kind: CUexecAffinityType,
         dev: CUdevice,
     ) -> Status {
         self.device(dev)?;

@@ -32,7 +32,7 @@ pub(crate) enum Found {
     Function(usize),
     /// The function is newer than the requested version.
     TooOld,
-    /// There is no function of that name.
+    /// No function has that name.
     Unknown,
 }
 

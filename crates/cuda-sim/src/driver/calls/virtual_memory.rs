@@ -198,8 +198,8 @@ impl Call {
     }
 
     /// `cuMemUnmap()`—Waits for all work of all devices, which may still access the memory, unless
-    /// the builder says otherwise. (The memory belongs to no context, and the documentation does not
-    /// say for which work a driver waits.)
+    /// the builder says otherwise. (The memory belongs to no context, and the documentation does
+    /// not say for which work a driver waits.)
     fn mem_unmap(&self, ptr: CUdeviceptr, size: usize) -> Status {
         let space = self.virtual_memory.space()?;
         self.virtual_memory.state().whole(ptr, size as u64)?;

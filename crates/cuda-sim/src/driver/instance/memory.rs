@@ -67,7 +67,7 @@ impl Instance {
             Kind::Pinned(..) | Kind::Registered(_) | Kind::Managed(..) => {
                 let host = std::ptr::without_provenance(addr as usize);
                 let known = self.devices.iter();
-                // `filter` does not stop at a device that does not know the memory.
+                // Unregistered from every device, even after one that does not know the memory.
                 let known = known.filter(|device| device.arena.unregister_host(host).is_ok());
                 known.count() == self.devices.len()
             }

@@ -150,7 +150,7 @@ impl Instance {
             }
             None => {
                 use std::io::Write;
-                // There is no way to report that standard output is closed.
+                // It cannot be reported that standard output is closed.
                 let _ = std::io::stdout().lock().write_all(text);
             }
         }

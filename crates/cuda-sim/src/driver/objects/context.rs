@@ -23,7 +23,9 @@ pub(in crate::driver) struct Context {
     pub(in crate::driver) per_thread: Mutex<HashMap<ThreadId, QueueId>>,
     pub(in crate::driver) flags: AtomicU32,
     pub(in crate::driver) limits: Mutex<HashMap<u32, usize>>,
+    /// The `CUfunc_cache` that `cuCtxSetCacheConfig` has set.
     pub(in crate::driver) cache: AtomicI32,
+    /// The `CUsharedconfig` that `cuCtxSetSharedMemConfig` has set.
     pub(in crate::driver) shared: AtomicI32,
     pub(in crate::driver) is_alive: AtomicBool,
     /// The number of `cuCtxAttach` calls that `cuCtxDetach` has not undone.

@@ -126,7 +126,8 @@ impl Device {
         lock(&self.fault).clone()
     }
 
-    /// Keeps a report and prints it to stderr. Beyond [`REPORTS_KEPT`] reports are only printed.
+    /// Keeps a report and prints it to stderr. After [`REPORTS_KEPT`] reports, further ones are
+    /// only printed.
     pub(in crate::driver) fn report(&self, mut report: Report) {
         report.device = self.ordinal;
         // A report of an error that ends a kernel is not printed here, because the loss of the
@@ -157,7 +158,7 @@ impl Device {
             .min(self.memory_limit.load(Ordering::Relaxed))
     }
 
-    /// Allocates `size` bytes, or returns `None` if that exceeds the limit or there is no room.
+    /// Allocates `size` bytes, or returns `None` if that exceeds the limit or the free memory.
     pub(in crate::driver) fn allocate(&self, size: u64, align: u64) -> Option<u64> {
         if self.arena.used().checked_add(size)? > self.capacity() {
             return None;

@@ -10,7 +10,7 @@ use crate::driver::status::{INVALID_VALUE, Status};
 pub(in crate::driver) struct Edge {
     from_port: u8,
     to_port: u8,
-    sort: u8,
+    kind: u8,
 }
 
 impl Edge {
@@ -26,7 +26,7 @@ impl Edge {
         Ok(Self {
             from_port: data.from_port,
             to_port: data.to_port,
-            sort: data.type_,
+            kind: data.type_,
         })
     }
 
@@ -34,7 +34,7 @@ impl Edge {
         CUgraphEdgeData {
             from_port: self.from_port,
             to_port: self.to_port,
-            type_: self.sort,
+            type_: self.kind,
             reserved: [0; 5],
         }
     }

@@ -53,15 +53,17 @@ impl OnDevice<'_> {
         values.into_iter().find(|&value| value != UNSET)
     }
 
-    /// Returns the most threads of a block: the value of `.reqntid` or `.maxntid`, otherwise 1024.
+    /// Returns the largest number of threads of a block: the value of `.reqntid` or `.maxntid`,
+    /// otherwise 1024.
     ///
-    /// On a GPU the registers of the kernel limit it too. Only an assembler knows their number; the
-    /// number here is an estimate that may be too high, so it is not taken into account.
+    /// On a GPU the registers of the kernel are another limit. Only an assembler knows their
+    /// number; the number here is an estimate that may be too high, so it is not taken into
+    /// account.
     pub(in crate::driver) fn max_threads(self) -> u32 {
         self.kernel.thread_bound().unwrap_or(1024).clamp(1, 1024) as u32
     }
 
-    /// Returns the most blocks of a cluster.
+    /// Returns the largest number of blocks of a cluster.
     pub(in crate::driver) fn max_cluster(self) -> u64 {
         match self.set_value(|all| &all.non_portable_cluster) {
             None | Some(0) => 8,
@@ -69,7 +71,7 @@ impl OnDevice<'_> {
         }
     }
 
-    /// Returns the most dynamic shared memory of a launch in bytes.
+    /// Returns the largest dynamic shared memory of a launch in bytes.
     pub(in crate::driver) fn dynamic_shared_limit(self) -> i32 {
         let limits = &self.device.limits;
         // A kernel that has more static shared memory than the default limit opts in to the larger

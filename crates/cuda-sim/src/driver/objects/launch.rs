@@ -274,7 +274,7 @@ impl Job {
         params.report = &report;
         match vm::launch(&image, self.kernel, &params) {
             Ok(_) => Ok(()),
-            // The instance is being dropped, so there is no program left that could get the error.
+            // The instance is being dropped, so the program can no longer get the error.
             Err(_) if self.device.cancel.load(Ordering::Relaxed) => Ok(()),
             Err(fault) => {
                 if !fault.kind.before_start() {

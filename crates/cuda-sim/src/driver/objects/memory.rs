@@ -65,7 +65,7 @@ unsafe impl Sync for Block {}
 
 impl Block {
     /// Allocates `size` bytes, aligned to a page and filled with [`POISON`]. Returns `None` if
-    /// there is no memory.
+    /// the host has no memory left.
     pub(in crate::driver) fn new(size: u64) -> Option<Self> {
         let layout = Layout::from_size_align(usize::try_from(size).ok()?.max(1), 4096).ok()?;
         // SAFETY: the size must not be zero ← `max(1)` above ensures it.

@@ -82,7 +82,8 @@ impl Spaces {
         if addr == 0 {
             return Err(INVALID_VALUE);
         }
-        // Memory that a graph allocates is live once the graph has run.
+        // Memory that a graph will allocate counts too: its address is reserved, and it becomes
+        // live when the graph runs.
         let live = self
             .map(addr)
             .is_some_and(|map| map.find(addr, len).is_some())
@@ -98,7 +99,8 @@ impl Spaces {
     }
 
     /// Returns the address in this process of the `len` bytes at `addr`, with the map that keeps
-    /// them valid. Memory that `was_known` and no longer is has been freed, which is an error.
+    /// them valid. If the address `was_known` and is no longer known, its memory has been freed,
+    /// which is an error.
     fn host(
         &self,
         (addr, was_known): (u64, bool),

@@ -63,7 +63,7 @@ impl Side {
         self.addr + y * self.pitch + z * self.slice
     }
 
-    fn sort(self, spaces: &Spaces) -> CUmemorytype {
+    fn kind(self, spaces: &Spaces) -> CUmemorytype {
         if self.array.is_some() {
             CUmemorytype::CU_MEMORYTYPE_ARRAY
         } else if spaces.is_device(self.addr) {
@@ -75,10 +75,10 @@ impl Side {
 
     /// Returns the side in the form of C.
     fn raw(self, spaces: &Spaces) -> End {
-        let sort = self.sort(spaces);
+        let kind = self.kind(spaces);
         if let Some((handle, at)) = self.array {
             return End {
-                sort,
+                kind,
                 host: std::ptr::null(),
                 device: 0,
                 array: pointer(handle),
@@ -88,7 +88,7 @@ impl Side {
             };
         }
         End {
-            sort,
+            kind,
             host: std::ptr::with_exposed_provenance(self.addr as usize),
             device: self.addr,
             array: std::ptr::null_mut(),
@@ -124,7 +124,7 @@ impl Transfer {
     pub(in crate::driver) fn new(spaces: &Spaces, copy: &CUDA_MEMCPY3D) -> Status<Self> {
         let extent = [copy.WidthInBytes, copy.Height, copy.Depth];
         let src = End {
-            sort: copy.srcMemoryType,
+            kind: copy.srcMemoryType,
             host: copy.srcHost,
             device: copy.srcDevice,
             array: copy.srcArray,
@@ -133,7 +133,7 @@ impl Transfer {
             height: copy.srcHeight,
         };
         let dst = End {
-            sort: copy.dstMemoryType,
+            kind: copy.dstMemoryType,
             host: copy.dstHost,
             device: copy.dstDevice,
             array: copy.dstArray,
@@ -170,7 +170,7 @@ impl Transfer {
 
     /// Returns the kind of memory and the owning device of the destination and of the source.
     pub(in crate::driver) fn owners(&self, spaces: &Spaces) -> [(CUmemorytype, Option<usize>); 2] {
-        [self.dst, self.src].map(|side| (side.sort(spaces), spaces.owner(side.addr)))
+        [self.dst, self.src].map(|side| (side.kind(spaces), spaces.owner(side.addr)))
     }
 
     /// Returns the parameters in the form of C. A side in an array is described only by the array
@@ -182,7 +182,7 @@ impl Transfer {
             srcY: src.at[1],
             srcZ: src.at[2],
             srcLOD: 0,
-            srcMemoryType: src.sort,
+            srcMemoryType: src.kind,
             srcHost: src.host,
             srcDevice: src.device,
             srcArray: src.array,
@@ -193,7 +193,7 @@ impl Transfer {
             dstY: dst.at[1],
             dstZ: dst.at[2],
             dstLOD: 0,
-            dstMemoryType: dst.sort,
+            dstMemoryType: dst.kind,
             dstHost: dst.host.cast_mut(),
             dstDevice: dst.device,
             dstArray: dst.array,
@@ -233,7 +233,7 @@ pub(in crate::driver) fn transfer(
 
 /// A side in the form of C.
 struct End {
-    sort: CUmemorytype,
+    kind: CUmemorytype,
     host: *const c_void,
     device: CUdeviceptr,
     array: CUarray,
@@ -246,7 +246,7 @@ impl End {
     /// Resolves the side to an address. Fails with `INVALID_VALUE` for a side that the driver
     /// rejects.
     fn side(&self, spaces: &Spaces, extent: [usize; 3]) -> Status<Side> {
-        if self.sort == CUmemorytype::CU_MEMORYTYPE_ARRAY {
+        if self.kind == CUmemorytype::CU_MEMORYTYPE_ARRAY {
             let handle = self.array.addr() as u64;
             let array = spaces.array(handle).ok_or(INVALID_VALUE)?;
             array.check(self.at, extent)?;
@@ -255,7 +255,7 @@ impl End {
             side.array = Some((handle, self.at));
             return Ok(side);
         }
-        let base = match self.sort {
+        let base = match self.kind {
             CUmemorytype::CU_MEMORYTYPE_HOST => self.host.expose_provenance() as u64,
             CUmemorytype::CU_MEMORYTYPE_UNIFIED => self.device,
             CUmemorytype::CU_MEMORYTYPE_DEVICE if spaces.is_known(self.device) => self.device,

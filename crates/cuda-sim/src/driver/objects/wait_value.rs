@@ -111,10 +111,10 @@ impl MemOp {
     ) -> Status<Self> {
         type T = CUstreamBatchMemOpType;
         // SAFETY: the field of the union must be set ← every variant begins with it.
-        let sort = unsafe { params.operation };
+        let kind = unsafe { params.operation };
         let wide =
-            sort == T::CU_STREAM_MEM_OP_WAIT_VALUE_64 || sort == T::CU_STREAM_MEM_OP_WRITE_VALUE_64;
-        match sort {
+            kind == T::CU_STREAM_MEM_OP_WAIT_VALUE_64 || kind == T::CU_STREAM_MEM_OP_WRITE_VALUE_64;
+        match kind {
             T::CU_STREAM_MEM_OP_WAIT_VALUE_32 | T::CU_STREAM_MEM_OP_WAIT_VALUE_64 => {
                 // SAFETY: the field of the union must be set ← the operation says that it is.
                 let wait = unsafe { params.waitValue };

@@ -49,13 +49,13 @@ impl State {
         true
     }
 
-    /// The operation that a thread for operations of this kind starts now.
-    pub(super) fn next_late(&mut self, sort: Ready) -> Option<OpId> {
+    /// Returns the operation that a thread for operations of this kind starts now.
+    pub(super) fn next_late(&mut self, kind: Ready) -> Option<OpId> {
         if self.picked.is_none() {
             self.pick();
         }
         // A thread of the other kind takes the other operations.
-        self.picked.take_if(|op| self.ready.get(op) == Some(&sort))
+        self.picked.take_if(|op| self.ready.get(op) == Some(&kind))
     }
 
     /// Returns the time until the running operations no longer delay others; `None` if they delay

@@ -121,7 +121,7 @@ fn known(fixture: &Fixture) -> Result<()> {
     let status = unsafe { fixture.library.cuCtxPopCurrent(&raw mut popped) };
     assert_eq!(status, Status::CUDA_SUCCESS);
     match current {
-        Err(Error::ForeignContext) => Ok(()),
+        Err(Error::ForeignContext { .. }) => Ok(()),
         current => current.map(|current| panic!("the context is not foreign: {current:?}")),
     }
 }

@@ -49,17 +49,17 @@ impl Call {
     ) -> Status<u64> {
         node.required()?;
         let links = links(after, data, count)?;
-        let mut world = self.graphs.lock();
-        world.check_links(graph, &links)?;
+        let mut state = self.graphs.lock();
+        state.check_links(graph, &links)?;
         let before = fresh();
-        let payload = payload(&mut world)?;
+        let payload = payload(&mut state)?;
         let inner = payload.inner();
-        let added = world.add_checked(graph, links, payload);
+        let added = state.add_checked(graph, links, payload);
         if added.is_err() {
             // Graphs that were created for the failed node are removed; those that existed before
             // stay.
             for graph in inner.into_iter().filter(|&graph| graph > before) {
-                world.remove_graph(graph);
+                state.remove_graph(graph);
             }
         }
         node.set(pointer(added?))?;
@@ -69,14 +69,14 @@ impl Call {
     /// Creates the payload of an allocation node and stores its address in `addr`.
     fn allocation(
         &self,
-        world: &mut GraphState,
+        state: &mut GraphState,
         device: &Arc<Device>,
         graph: u64,
         bytes: usize,
         addr: &mut CUdeviceptr,
     ) -> Status<Payload> {
         let memory = self.graphs.reserve(device, bytes as u64, graph)?;
-        world.note_memory(&memory);
+        state.note_memory(&memory);
         *addr = memory.addr;
         Ok(Payload::Alloc(memory))
     }
@@ -169,7 +169,7 @@ impl Call {
         child: Out<CUgraph_st>,
     ) -> Status {
         let place = (node, graph.handle(), after, count);
-        let payload = |world: &mut GraphState| world.child(graph.handle(), child.handle(), false);
+        let payload = |state: &mut GraphState| state.child(graph.handle(), child.handle(), false);
         self.add(place, no_data(), payload).map(drop)
     }
 
@@ -213,9 +213,9 @@ impl Call {
         let device = self.pool_device(&values.poolProps)?;
         self.check_access(values.accessDescs, values.accessDescCount)?;
         let place = (node, graph.handle(), after, count);
-        self.add(place, no_data(), |world| {
+        self.add(place, no_data(), |state| {
             let (bytes, graph) = (values.bytesize, graph.handle());
-            self.allocation(world, &device, graph, bytes, &mut values.dptr)
+            self.allocation(state, &device, graph, bytes, &mut values.dptr)
         })?;
         params.set(values)
     }
@@ -230,7 +230,7 @@ impl Call {
     ) -> Status {
         let place = (node, graph.handle(), after, count);
         let payload =
-            |world: &mut GraphState| Ok(Payload::Free(world.memory_to_free(graph.handle(), dptr)?));
+            |state: &mut GraphState| Ok(Payload::Free(state.memory_to_free(graph.handle(), dptr)?));
         self.add(place, no_data(), payload).map(drop)
     }
 
@@ -283,7 +283,7 @@ impl Call {
                     _ => return Err(INVALID_VALUE),
                 };
                 let child = child.graph.addr() as u64;
-                self.add(place, data, |world| world.child(graph, child, moves))
+                self.add(place, data, |state| state.child(graph, child, moves))
                     .map(drop)
             }
             T::CU_GRAPH_NODE_TYPE_MEM_ALLOC => {
@@ -291,8 +291,8 @@ impl Call {
                 let mut alloc = unsafe { values.__bindgen_anon_1.alloc };
                 let device = self.pool_device(&alloc.poolProps)?;
                 self.check_access(alloc.accessDescs, alloc.accessDescCount)?;
-                self.add(place, data, |world| {
-                    self.allocation(world, &device, graph, alloc.bytesize, &mut alloc.dptr)
+                self.add(place, data, |state| {
+                    self.allocation(state, &device, graph, alloc.bytesize, &mut alloc.dptr)
                 })?;
                 values.__bindgen_anon_1.alloc = alloc;
                 params.set(values)
@@ -300,8 +300,8 @@ impl Call {
             T::CU_GRAPH_NODE_TYPE_MEM_FREE => {
                 // SAFETY: the field of the union must be set ← the type says that it is.
                 let free = unsafe { values.__bindgen_anon_1.free };
-                let payload = |world: &mut GraphState| {
-                    Ok(Payload::Free(world.memory_to_free(graph, free.dptr)?))
+                let payload = |state: &mut GraphState| {
+                    Ok(Payload::Free(state.memory_to_free(graph, free.dptr)?))
                 };
                 self.add(place, data, payload).map(drop)
             }
@@ -309,8 +309,8 @@ impl Call {
                 // SAFETY: the field of the union must be set ← the type says that it is.
                 let mut conditional = unsafe { values.__bindgen_anon_1.conditional };
                 let context = self.context(conditional.ctx.addr() as u64)?;
-                self.add(place, data, |world| {
-                    let payload = world.conditional(graph, &conditional, &context)?;
+                self.add(place, data, |state| {
+                    let payload = state.conditional(graph, &conditional, &context)?;
                     if let Payload::Conditional(made) = &payload {
                         conditional.phGraph_out = made.bodies.as_ptr().cast_mut().cast();
                     }

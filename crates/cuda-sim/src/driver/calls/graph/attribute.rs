@@ -23,8 +23,8 @@ fn kernel(payload: &Payload) -> Status<&Kernel> {
 
 impl Call {
     fn set_attributes(&self, node: u64, set: impl FnOnce(&mut Attributes) -> Status) -> Status {
-        let mut world = self.graphs.lock();
-        let node = world.node_mut(node)?;
+        let mut state = self.graphs.lock();
+        let node = state.node_mut(node)?;
         let mut changed = kernel(&node.payload)?.clone();
         set(&mut changed.attributes)?;
         changed.shape.cooperative = changed.attributes.cooperative;
@@ -63,8 +63,8 @@ impl Call {
         attribute: CUlaunchAttributeID,
         value: Out<CUlaunchAttributeValue>,
     ) -> Status {
-        let world = self.graphs.lock();
-        let kernel = kernel(&world.node(node.handle())?.payload)?;
+        let state = self.graphs.lock();
+        let kernel = kernel(&state.node(node.handle())?.payload)?;
         value.set(kernel.attributes.get(attribute)?)
     }
 
@@ -74,9 +74,9 @@ impl Call {
         src: Out<CUgraphNode_st>,
     ) -> Status {
         let from = {
-            let world = self.graphs.lock();
-            let source = kernel(&world.node(src.handle())?.payload)?;
-            let target = kernel(&world.node(dst.handle())?.payload)?;
+            let state = self.graphs.lock();
+            let source = kernel(&state.node(src.handle())?.payload)?;
+            let target = kernel(&state.node(dst.handle())?.payload)?;
             if source.context().handle != target.context().handle {
                 return Err(INVALID_VALUE);
             }

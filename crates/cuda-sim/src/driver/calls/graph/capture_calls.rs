@@ -72,20 +72,20 @@ impl Call {
         if stream.is_legacy() {
             return Err(CAPTURE_UNSUPPORTED);
         }
-        let mut world = self.graphs.lock();
-        if world.branches.contains_key(&stream.queue) {
+        let mut state = self.graphs.lock();
+        if state.branches.contains_key(&stream.queue) {
             return Err(ILLEGAL_STATE);
         }
         let id = fresh();
         let (graph, after) = match into {
             Some((graph, after)) => {
-                world.check_links(graph, &after)?;
-                if world.is_captured_into(graph) {
+                state.check_links(graph, &after)?;
+                if state.is_captured_into(graph) {
                     return Err(ILLEGAL_STATE);
                 }
                 (graph, after)
             }
-            None => (world.add_graph(Owner::Capture(id)), Vec::new()),
+            None => (state.add_graph(Owner::Capture(id)), Vec::new()),
         };
         let capture = Capture {
             graph,
@@ -94,8 +94,8 @@ impl Call {
             origin: stream.queue,
             is_over: Arc::default(),
         };
-        world.captures.insert(id, capture);
-        world
+        state.captures.insert(id, capture);
+        state
             .branches
             .insert(stream.queue, Branch::new(id, after, stream));
         Ok(())
@@ -127,13 +127,13 @@ impl Call {
     /// `cuStreamEndCapture()`—Ends a failed capture too, without a graph.
     fn stream_end_capture(&self, stream: Out<CUstream_st>, graph: Out<CUgraph>) -> Status {
         let stream = self.stream(stream.handle())?;
-        let mut world = self.graphs.lock();
-        let branch = world.branches.get(&stream.queue).ok_or(ILLEGAL_STATE)?;
+        let mut state = self.graphs.lock();
+        let branch = state.branches.get(&stream.queue).ok_or(ILLEGAL_STATE)?;
         graph.required()?;
         let (id, ends) = (branch.capture, branch.after.clone());
-        let capture = world.captures.get(&id).ok_or(ILLEGAL_STATE)?;
+        let capture = state.captures.get(&id).ok_or(ILLEGAL_STATE)?;
         if capture.origin != stream.queue {
-            world.invalidate(id);
+            state.invalidate(id);
             return Err(CAPTURE_UNMATCHED);
         }
         if capture.mode != RELAXED && capture.thread != thread::current().id() {
@@ -141,26 +141,26 @@ impl Call {
         }
         let made = capture.graph;
         let mut failed = (!capture.is_valid()).then_some(CAPTURE_INVALIDATED);
-        let mut branches = world
+        let mut branches = state
             .branches
             .values()
             .filter(|branch| branch.capture == id);
-        if failed.is_none() && !branches.all(|branch| world.all_reach(&branch.after, &ends)) {
+        if failed.is_none() && !branches.all(|branch| state.all_reach(&branch.after, &ends)) {
             failed = Some(CAPTURE_UNJOINED);
         }
         if let Some(code) = failed {
-            world.discard_capture(id);
+            state.discard_capture(id);
             graph.set(pointer(0))?;
             return Err(code);
         }
-        if let Some(capture) = world.captures.remove(&id) {
+        if let Some(capture) = state.captures.remove(&id) {
             // Its events share this flag and report that the capture is over.
             capture.invalidate();
         }
-        world.branches.retain(|_, branch| branch.capture != id);
+        state.branches.retain(|_, branch| branch.capture != id);
         // The graph may have been removed together with the graph that contains it.
         graph.set(pointer(0))?;
-        let made_graph = world.graph_mut(made)?;
+        let made_graph = state.graph_mut(made)?;
         if made_graph.owner == Owner::Capture(id) {
             made_graph.owner = Owner::User;
         }
@@ -171,15 +171,15 @@ impl Call {
     /// waits for is being captured fails, but invalidates no capture.
     fn capture_info(&self, stream: &Stream, outputs: &CaptureOutputs) -> Status {
         outputs.status.required()?;
-        let mut world = self.graphs.lock();
-        if !world.implied(stream).is_empty() {
+        let mut state = self.graphs.lock();
+        if !state.implied(stream).is_empty() {
             return Err(CAPTURE_IMPLICIT);
         }
-        let world = &mut *world;
-        let Some(branch) = world.branches.get_mut(&stream.queue) else {
+        let state = &mut *state;
+        let Some(branch) = state.branches.get_mut(&stream.queue) else {
             return outputs.status.set(State::CU_STREAM_CAPTURE_STATUS_NONE);
         };
-        let capture = world.captures.get(&branch.capture).ok_or(INVALID_VALUE)?;
+        let capture = state.captures.get(&branch.capture).ok_or(INVALID_VALUE)?;
         if !capture.is_valid() {
             return outputs
                 .status
@@ -283,14 +283,14 @@ impl Call {
         // SAFETY: the nodes must be readable ← the contract requires them to be writable as well.
         let nodes = unsafe { nodes.raw().cast_const().wrap() };
         let links = links(nodes, data, count)?;
-        let mut world = self.graphs.lock();
-        let branch = world.branches.get(&stream.queue).ok_or(ILLEGAL_STATE)?;
-        let capture = world.captures.get(&branch.capture).ok_or(ILLEGAL_STATE)?;
+        let mut state = self.graphs.lock();
+        let branch = state.branches.get(&stream.queue).ok_or(ILLEGAL_STATE)?;
+        let capture = state.captures.get(&branch.capture).ok_or(ILLEGAL_STATE)?;
         if !capture.is_valid() {
             return Err(CAPTURE_INVALIDATED);
         }
-        world.check_links(capture.graph, &links)?;
-        if let Some(branch) = world.branches.get_mut(&stream.queue) {
+        state.check_links(capture.graph, &links)?;
+        if let Some(branch) = state.branches.get_mut(&stream.queue) {
             if flags == 1 {
                 branch.after.clear();
             }

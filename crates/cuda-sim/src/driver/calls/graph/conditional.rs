@@ -39,8 +39,8 @@ impl Call {
             default: (flags & ASSIGN_DEFAULT != 0).then_some(default),
             context: context.handle,
         });
-        let mut world = self.graphs.lock();
-        let graph = world.graph_mut(graph.handle())?;
+        let mut state = self.graphs.lock();
+        let graph = state.graph_mut(graph.handle())?;
         self.graphs.conditionals.add(created, &cell);
         graph.conditionals.push((created, cell));
         handle.set(created)

@@ -37,23 +37,23 @@ impl Call {
 
     /// `cuGraphDestroy()`—Executable graphs and launches are not affected.
     fn graph_destroy(&self, graph: Out<CUgraph_st>) -> Status {
-        let mut world = self.graphs.lock();
+        let mut state = self.graphs.lock();
         let handle = graph.handle();
-        match world.graph(handle)?.owner {
-            Owner::User if world.is_captured_into(handle) => return Err(ILLEGAL_STATE),
+        match state.graph(handle)?.owner {
+            Owner::User if state.is_captured_into(handle) => return Err(ILLEGAL_STATE),
             Owner::User => {}
             Owner::Node(_) | Owner::Capture(_) => return Err(INVALID_VALUE),
         }
-        world.remove_graph(handle);
+        state.remove_graph(handle);
         Ok(())
     }
 
     fn graph_clone(&self, clone: Out<CUgraph>, original: Out<CUgraph_st>) -> Status {
         clone.required()?;
-        let mut world = self.graphs.lock();
-        world.graph(original.handle())?;
-        world.check_copyable(original.handle())?;
-        let copy = world.clone_graph(original.handle(), Owner::User)?;
+        let mut state = self.graphs.lock();
+        state.graph(original.handle())?;
+        state.check_copyable(original.handle())?;
+        let copy = state.clone_graph(original.handle(), Owner::User)?;
         clone.set(pointer(copy))
     }
 
@@ -64,26 +64,26 @@ impl Call {
         clone: Out<CUgraph_st>,
     ) -> Status {
         node.required()?;
-        let world = self.graphs.lock();
-        let graph = world.graph(clone.handle())?;
+        let state = self.graphs.lock();
+        let graph = state.graph(clone.handle())?;
         let found = graph.clone_of.get(&original.handle());
         let found = found.filter(|found| graph.nodes.contains_key(found));
         node.set(pointer(*found.ok_or(INVALID_VALUE)?))
     }
 
     fn graph_destroy_node(&self, node: Out<CUgraphNode_st>) -> Status {
-        let mut world = self.graphs.lock();
-        let graph_handle = world.graph_of_node(node.handle())?;
-        if world.is_captured_into(graph_handle) {
+        let mut state = self.graphs.lock();
+        let graph_handle = state.graph_of_node(node.handle())?;
+        if state.is_captured_into(graph_handle) {
             return Err(ILLEGAL_STATE);
         }
-        if world.graph(graph_handle)?.has_memory_nodes() {
+        if state.graph(graph_handle)?.has_memory_nodes() {
             return Err(NOT_SUPPORTED);
         }
-        if world.node(node.handle())?.payload.is_device_updatable() {
+        if state.node(node.handle())?.payload.is_device_updatable() {
             return Err(NOT_SUPPORTED);
         }
-        world.remove_node(node.handle())
+        state.remove_node(node.handle())
     }
 
     fn graph_child_graph_node_get_graph(
@@ -111,8 +111,8 @@ impl Call {
     }
 
     fn graph_exec_get_id(&self, exec: Out<CUgraphExec_st>, id: Out<c_uint>) -> Status {
-        let world = self.graphs.lock();
-        id.set(world.execs.get(&exec.handle()).ok_or(INVALID_VALUE)?.id)
+        let state = self.graphs.lock();
+        id.set(state.execs.get(&exec.handle()).ok_or(INVALID_VALUE)?.id)
     }
 
     fn graph_node_get_local_id(&self, node: Out<CUgraphNode_st>, id: Out<c_uint>) -> Status {
@@ -122,9 +122,9 @@ impl Call {
     /// `cuGraphNodeGetToolsId()`—The id is the number of the graph in the upper half and the number
     /// of the node in the lower half.
     fn graph_node_get_tools_id(&self, node: Out<CUgraphNode_st>, id: Out<c_ulonglong>) -> Status {
-        let world = self.graphs.lock();
-        let graph = world.graph(world.graph_of_node(node.handle())?)?.id;
-        let local = world.node(node.handle())?.local_id;
+        let state = self.graphs.lock();
+        let graph = state.graph(state.graph_of_node(node.handle())?)?.id;
+        let local = state.node(node.handle())?.local_id;
         id.set(u64::from(graph) << 32 | u64::from(local))
     }
 }

@@ -89,8 +89,8 @@ impl Call {
         nodes: Out<CUgraphNode>,
         count: Out<usize>,
     ) -> Status {
-        let world = self.graphs.lock();
-        let all: Vec<u64> = world.graph(graph.handle())?.nodes.keys().copied().collect();
+        let state = self.graphs.lock();
+        let all: Vec<u64> = state.graph(graph.handle())?.nodes.keys().copied().collect();
         put_nodes(&all, nodes, count)
     }
 
@@ -100,8 +100,8 @@ impl Call {
         nodes: Out<CUgraphNode>,
         count: Out<usize>,
     ) -> Status {
-        let world = self.graphs.lock();
-        let all = world.graph(graph.handle())?.nodes.iter();
+        let state = self.graphs.lock();
+        let all = state.graph(graph.handle())?.nodes.iter();
         let roots = all.filter(|(_, node)| node.after.is_empty());
         let roots: Vec<u64> = roots.map(|(&handle, _)| handle).collect();
         put_nodes(&roots, nodes, count)
@@ -135,8 +135,8 @@ impl Call {
         data: Option<Out<CUgraphEdgeData>>,
         count: Out<usize>,
     ) -> Status {
-        let world = self.graphs.lock();
-        let nodes = world.graph(graph.handle())?.nodes.iter();
+        let state = self.graphs.lock();
+        let nodes = state.graph(graph.handle())?.nodes.iter();
         let edges: Vec<(u64, u64, Edge)> = nodes
             .flat_map(|(&to, node)| node.after.iter().map(move |&(from, edge)| (from, to, edge)))
             .collect();
@@ -158,9 +158,9 @@ impl Call {
         })
     }
 
-    fn graph_node_get_type(&self, node: Out<CUgraphNode_st>, sort: Out<CUgraphNodeType>) -> Status {
-        sort.required()?;
-        sort.set(self.graphs.lock().node(node.handle())?.payload.sort())
+    fn graph_node_get_type(&self, node: Out<CUgraphNode_st>, kind: Out<CUgraphNodeType>) -> Status {
+        kind.required()?;
+        kind.set(self.graphs.lock().node(node.handle())?.payload.kind())
     }
 
     fn graph_node_get_dependencies(
@@ -241,10 +241,10 @@ impl Call {
         data: In<CUgraphEdgeData>,
         count: usize,
     ) -> Status {
-        let mut world = self.graphs.lock();
+        let mut state = self.graphs.lock();
         let mut new = std::collections::HashSet::new();
         let mut edges = Vec::new();
-        let nodes = &world.graph(graph.handle())?.nodes;
+        let nodes = &state.graph(graph.handle())?.nodes;
         for index in 0..count {
             let from = from.get_at(index)?.addr() as u64;
             let to = to.get_at(index)?.addr() as u64;
@@ -264,7 +264,7 @@ impl Call {
             edges.push((from, to, edge));
         }
         for (from, to, edge) in edges {
-            world.add_edge(from, to, edge)?;
+            state.add_edge(from, to, edge)?;
         }
         Ok(())
     }
@@ -287,8 +287,8 @@ impl Call {
         data: In<CUgraphEdgeData>,
         count: usize,
     ) -> Status {
-        let mut world = self.graphs.lock();
-        let model = world.graph(graph.handle())?;
+        let mut state = self.graphs.lock();
+        let model = state.graph(graph.handle())?;
         if count > 0 && model.has_memory_nodes() {
             return Err(INVALID_VALUE);
         }
@@ -304,7 +304,7 @@ impl Call {
             edges.push((from, to, edge));
         }
         for (from, to, edge) in edges {
-            world.remove_edge(from, to, edge)?;
+            state.remove_edge(from, to, edge)?;
         }
         Ok(())
     }

@@ -49,23 +49,23 @@ impl Call {
         if flags & DEVICE_LAUNCH != 0 {
             return Err(plain(NOT_SUPPORTED));
         }
-        let mut world = self.graphs.lock();
-        let source = world.graph(graph).map_err(plain)?;
+        let mut state = self.graphs.lock();
+        let source = state.graph(graph).map_err(plain)?;
         match source.owner {
             Owner::User => {}
             Owner::Node(_) => return Err(plain(NOT_SUPPORTED)),
             Owner::Capture(_) => return Err(plain(INVALID_VALUE)),
         }
         let unique = |payload: &Payload| payload.is_memory() || payload.is_device_updatable();
-        let is_unique = world.any_node(graph, &unique);
-        if is_unique && world.execs.values().any(|exec| exec.graph == graph) {
+        let is_unique = state.any_node(graph, &unique);
+        if is_unique && state.execs.values().any(|exec| exec.graph == graph) {
             return Err(plain(NOT_SUPPORTED));
         }
-        let template = world.template(graph);
+        let template = state.template(graph);
         let template = template.map_err(|(outcome, node)| (INVALID_VALUE, outcome, node))?;
-        for (handle, _) in &world.graph(graph).map_err(plain)?.conditionals {
+        for (handle, _) in &state.graph(graph).map_err(plain)?.conditionals {
             let uses = |payload: &Payload| matches!(payload, Payload::Conditional(conditional) if conditional.handle == *handle);
-            if !world.any_node(graph, &uses) {
+            if !state.any_node(graph, &uses) {
                 let unused = Outcome::CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
                 return Err((INVALID_VALUE, unused, 0));
             }
@@ -73,12 +73,12 @@ impl Call {
         let handle = fresh();
         let exec = Exec {
             graph,
-            id: world.next_id(),
+            id: state.next_id(),
             flags,
             template,
             last: None,
         };
-        world.execs.insert(handle, exec);
+        state.execs.insert(handle, exec);
         Ok(handle)
     }
 
@@ -159,8 +159,8 @@ impl Call {
     fn graph_launch(&self, exec: Out<CUgraphExec_st>, stream: Out<CUstream_st>) -> Status {
         let stream = self.stream(stream.handle())?;
         self.no_capture_on(&stream)?;
-        let mut world = self.graphs.lock();
-        self.launch_graph(&mut world, exec.handle(), &stream)
+        let mut state = self.graphs.lock();
+        self.launch_graph(&mut state, exec.handle(), &stream)
     }
 
     /// `cuGraphUpload()`—Everything that an upload would transfer is on the device already. Only
@@ -169,8 +169,8 @@ impl Call {
     fn graph_upload(&self, exec: Out<CUgraphExec_st>, stream: Out<CUstream_st>) -> Status {
         let stream = self.stream(stream.handle())?;
         self.uncapturable(&stream)?;
-        let mut world = self.graphs.lock();
-        let exec = world.execs.get_mut(&exec.handle()).ok_or(INVALID_VALUE)?;
+        let mut state = self.graphs.lock();
+        let exec = state.execs.get_mut(&exec.handle()).ok_or(INVALID_VALUE)?;
         let after: Vec<OpId> = exec.last.into_iter().collect();
         let nothing = Work::Device(Box::new(|| {}));
         exec.last = Some(self.engine.submit_aside(stream.queue, &after, nothing));
@@ -179,14 +179,14 @@ impl Call {
 
     /// `cuGraphExecDestroy()`—Launches in progress continue.
     fn graph_exec_destroy(&self, exec: Out<CUgraphExec_st>) -> Status {
-        let mut world = self.graphs.lock();
-        let removed = world.execs.remove(&exec.handle());
+        let mut state = self.graphs.lock();
+        let removed = state.execs.remove(&exec.handle());
         removed.map(drop).ok_or(INVALID_VALUE)
     }
 
     fn graph_exec_get_flags(&self, exec: Out<CUgraphExec_st>, flags: Out<cuuint64_t>) -> Status {
         flags.required()?;
-        let world = self.graphs.lock();
-        flags.set(world.execs.get(&exec.handle()).ok_or(INVALID_VALUE)?.flags)
+        let state = self.graphs.lock();
+        flags.set(state.execs.get(&exec.handle()).ok_or(INVALID_VALUE)?.flags)
     }
 }

@@ -58,8 +58,8 @@ impl Call {
     }
 
     fn user_object_retain(&self, object: Out<CUuserObject_st>, count: c_uint) -> Status {
-        let mut world = self.graphs.lock();
-        let owned = world
+        let mut state = self.graphs.lock();
+        let owned = state
             .objects
             .get_mut(&object.handle())
             .ok_or(INVALID_VALUE)?;
@@ -71,8 +71,8 @@ impl Call {
     }
 
     fn user_object_release(&self, object: Out<CUuserObject_st>, count: c_uint) -> Status {
-        let mut world = self.graphs.lock();
-        let owned = world
+        let mut state = self.graphs.lock();
+        let owned = state
             .objects
             .get_mut(&object.handle())
             .ok_or(INVALID_VALUE)?;
@@ -81,7 +81,7 @@ impl Call {
         }
         owned.count = owned.count.checked_sub(count).ok_or(INVALID_VALUE)?;
         if owned.count == 0 {
-            world.objects.remove(&object.handle());
+            state.objects.remove(&object.handle());
         }
         Ok(())
     }
@@ -93,12 +93,12 @@ impl Call {
         count: c_uint,
         flags: c_uint,
     ) -> Status {
-        let mut world = self.graphs.lock();
-        world.graph(graph.handle())?;
+        let mut state = self.graphs.lock();
+        state.graph(graph.handle())?;
         if !is_count(count) || flags & !MOVE != 0 {
             return Err(INVALID_VALUE);
         }
-        let owned = world
+        let owned = state
             .objects
             .get_mut(&object.handle())
             .ok_or(INVALID_VALUE)?;
@@ -106,10 +106,10 @@ impl Call {
         if flags & MOVE != 0 {
             owned.count = owned.count.checked_sub(count).ok_or(INVALID_VALUE)?;
             if owned.count == 0 {
-                world.objects.remove(&object.handle());
+                state.objects.remove(&object.handle());
             }
         }
-        let objects = &mut world.graph_mut(graph.handle())?.objects;
+        let objects = &mut state.graph_mut(graph.handle())?.objects;
         let entry = objects.entry(object.handle()).or_insert((kept, 0));
         entry.1 = entry.1.checked_add(count).ok_or(INVALID_VALUE)?;
         Ok(())
@@ -121,11 +121,11 @@ impl Call {
         object: Out<CUuserObject_st>,
         count: c_uint,
     ) -> Status {
-        let mut world = self.graphs.lock();
+        let mut state = self.graphs.lock();
         if !is_count(count) {
             return Err(INVALID_VALUE);
         }
-        let objects = &mut world.graph_mut(graph.handle())?.objects;
+        let objects = &mut state.graph_mut(graph.handle())?.objects;
         let entry = objects.get_mut(&object.handle()).ok_or(INVALID_VALUE)?;
         entry.1 = entry.1.checked_sub(count).ok_or(INVALID_VALUE)?;
         if entry.1 == 0 {

@@ -47,15 +47,15 @@ impl Call {
         read: impl FnOnce(&Payload) -> Option<T>,
     ) -> Status {
         to.required()?;
-        let world = self.graphs.lock();
-        to.set(read(&world.node(node.handle())?.payload).ok_or(INVALID_VALUE)?)
+        let state = self.graphs.lock();
+        to.set(read(&state.node(node.handle())?.payload).ok_or(INVALID_VALUE)?)
     }
 
     /// Sets the parameters of a node, whose type must stay the same.
     fn change_node(&self, node: Out<CUgraphNode_st>, mut payload: Payload) -> Status {
-        let mut world = self.graphs.lock();
-        let node = world.node_mut(node.handle())?;
-        if node.payload.sort() != payload.sort() {
+        let mut state = self.graphs.lock();
+        let node = state.node_mut(node.handle())?;
+        if node.payload.kind() != payload.kind() {
             return Err(INVALID_VALUE);
         }
         payload.keep_attributes(&node.payload)?;

@@ -38,17 +38,17 @@ exports! {
 
 impl Call {
     fn update(&self, exec: u64, graph: u64) -> Status<Result<(), RejectedUpdate>> {
-        let mut world = self.graphs.lock();
-        if world.graph(graph)?.is_child() {
+        let mut state = self.graphs.lock();
+        if state.graph(graph)?.is_child() {
             return Err(INVALID_VALUE);
         }
-        world.execs.get(&exec).ok_or(INVALID_VALUE)?;
-        let new = match world.template(graph) {
+        state.execs.get(&exec).ok_or(INVALID_VALUE)?;
+        let new = match state.template(graph) {
             Ok(new) => new,
             Err((_, node)) => return Ok(Err((UpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR, node, 0))),
         };
         let spaces = self.spaces();
-        let changed = world.execs.get_mut(&exec).ok_or(INVALID_VALUE)?;
+        let changed = state.execs.get_mut(&exec).ok_or(INVALID_VALUE)?;
         if changed.template.is_device_updatable() || new.is_device_updatable() {
             return Err(NOT_SUPPORTED);
         }
@@ -124,9 +124,9 @@ impl Call {
         work: impl FnOnce(&mut ExecNode, &Rules<'_>) -> Status<T>,
     ) -> Status<T> {
         let spaces = self.spaces();
-        let mut world = self.graphs.lock();
-        world.node(node.handle())?;
-        let exec = world.execs.get_mut(&exec.handle()).ok_or(INVALID_VALUE)?;
+        let mut state = self.graphs.lock();
+        state.node(node.handle())?;
+        let exec = state.execs.get_mut(&exec.handle()).ok_or(INVALID_VALUE)?;
         let rules = Rules::of(exec, &spaces);
         work(
             exec.template.find_mut(node.handle()).ok_or(INVALID_VALUE)?,
@@ -230,11 +230,11 @@ impl Call {
         child: Out<CUgraph_st>,
     ) -> Status {
         let spaces = self.spaces();
-        let mut world = self.graphs.lock();
-        world.node(node.handle())?;
-        world.graph(child.handle())?;
-        let new = world.template(child.handle()).map_err(|_| INVALID_VALUE)?;
-        let exec = world.execs.get_mut(&exec.handle()).ok_or(INVALID_VALUE)?;
+        let mut state = self.graphs.lock();
+        state.node(node.handle())?;
+        state.graph(child.handle())?;
+        let new = state.template(child.handle()).map_err(|_| INVALID_VALUE)?;
+        let exec = state.execs.get_mut(&exec.handle()).ok_or(INVALID_VALUE)?;
         let rules = Rules::of(exec, &spaces);
         let node = exec.template.find_mut(node.handle()).ok_or(INVALID_VALUE)?;
         let (Payload::Child(_), Some(inner)) = (&node.payload, node.inner.first_mut()) else {

@@ -19,8 +19,8 @@ use crate::driver::status::{
 };
 
 impl Instance {
-    /// Adds a node with the result of `payload` if `stream` is being captured. Returns whether it
-    /// is.
+    /// Adds a node with the result of `payload` if `stream` is being captured. Returns whether
+    /// `stream` is being captured.
     pub(in crate::driver) fn captured(
         &self,
         stream: &Stream,
@@ -29,46 +29,47 @@ impl Instance {
         if !self.graphs.is_capturing() {
             return Ok(false);
         }
-        let mut world = self.graphs.lock();
-        if world.capture_of(stream)?.is_none() {
-            world.check_implied(stream)?;
+        let mut state = self.graphs.lock();
+        if state.capture_of(stream)?.is_none() {
+            state.check_implied(stream)?;
             return Ok(false);
         }
         let payload = payload()?;
-        world.append(stream, payload)?;
+        state.append(stream, payload)?;
         Ok(true)
     }
 
-    /// Fails for a call that is not allowed on a stream that is being captured, or that is
-    /// potentially unsafe during captures.
+    /// Checks a call that cannot be captured and is potentially unsafe. If `stream` is being
+    /// captured, fails and invalidates that capture. Otherwise fails, and invalidates, as
+    /// [`potentially_unsafe`](Self::potentially_unsafe) does.
     pub(in crate::driver) fn uncapturable(&self, stream: &Stream) -> Status {
         if !self.graphs.is_capturing() {
             return Ok(());
         }
-        let mut world = self.graphs.lock();
-        if let Some(capture) = world.capture_of(stream)? {
-            world.invalidate(capture);
+        let mut state = self.graphs.lock();
+        if let Some(capture) = state.capture_of(stream)? {
+            state.invalidate(capture);
             return Err(CAPTURE_UNSUPPORTED);
         }
-        world.check_implied(stream)?;
-        drop(world);
+        state.check_implied(stream)?;
+        drop(state);
         self.potentially_unsafe()
     }
 
-    /// Fails if a stream of the context is being captured, which makes synchronization of the whole
-    /// context illegal.
+    /// Fails, and invalidates the captures, if streams of the context are being captured: then the
+    /// whole context cannot be synchronized.
     pub(in crate::driver) fn no_capture_in(&self, context: &Context) -> Status {
         if !self.graphs.is_capturing() {
             return Ok(());
         }
-        let world = self.graphs.lock();
-        let branches = world.branches.values();
+        let state = self.graphs.lock();
+        let branches = state.branches.values();
         let captures: Vec<u64> = branches
             .filter(|branch| branch.context == context.handle)
             .map(|branch| branch.capture)
             .collect();
         for &capture in &captures {
-            world.invalidate(capture);
+            state.invalidate(capture);
         }
         if captures.is_empty() {
             Ok(())
@@ -80,9 +81,9 @@ impl Instance {
     /// Invalidates the capture in which a stream takes part, if any.
     pub(in crate::driver) fn invalidate_at(&self, stream: &Stream) {
         if self.graphs.is_capturing() {
-            let world = self.graphs.lock();
-            if let Ok(Some(capture)) = world.capture_of(stream) {
-                world.invalidate(capture);
+            let state = self.graphs.lock();
+            if let Ok(Some(capture)) = state.capture_of(stream) {
+                state.invalidate(capture);
             }
         }
     }
@@ -96,12 +97,12 @@ impl Instance {
         if !self.graphs.is_capturing() {
             return;
         }
-        let mut world = self.graphs.lock();
-        let branches = world.branches.values();
+        let mut state = self.graphs.lock();
+        let branches = state.branches.values();
         let ours = branches.filter(|branch| branch.context == context.handle);
         let captures: Vec<u64> = ours.map(|branch| branch.capture).collect();
         for capture in captures {
-            world.discard_capture(capture);
+            state.discard_capture(capture);
         }
     }
 
@@ -111,22 +112,22 @@ impl Instance {
         if !self.graphs.is_capturing() {
             return;
         }
-        let mut world = self.graphs.lock();
-        let Some(branch) = world.branches.remove(&stream.queue) else {
+        let mut state = self.graphs.lock();
+        let Some(branch) = state.branches.remove(&stream.queue) else {
             return;
         };
-        let Some(capture) = world.captures.get(&branch.capture) else {
+        let Some(capture) = state.captures.get(&branch.capture) else {
             return;
         };
         if capture.origin == stream.queue {
-            world.discard_capture(branch.capture);
+            state.discard_capture(branch.capture);
             return;
         }
-        let others = world.branches.values();
+        let others = state.branches.values();
         let others = others.filter(|other| other.capture == branch.capture);
         let ends: Vec<Link> = others.flat_map(|other| other.after.clone()).collect();
-        if !world.all_reach(&branch.after, &ends) {
-            world.invalidate(branch.capture);
+        if !state.all_reach(&branch.after, &ends) {
+            state.invalidate(branch.capture);
         }
     }
 
@@ -144,16 +145,16 @@ impl Instance {
         if !self.graphs.is_capturing() {
             return Ok(false);
         }
-        let mut world = self.graphs.lock();
-        let Some(capture) = world.capture_of(stream)? else {
-            world.check_implied(stream)?;
+        let mut state = self.graphs.lock();
+        let Some(capture) = state.capture_of(stream)? else {
+            state.check_implied(stream)?;
             return Ok(false);
         };
-        let after = world
+        let after = state
             .branches
             .get(&stream.queue)
             .map(|branch| branch.after.clone());
-        let is_over = world
+        let is_over = state
             .captures
             .get(&capture)
             .map(|capture| Arc::clone(&capture.is_over));
@@ -182,48 +183,48 @@ impl Instance {
         if is_external {
             return self.captured(stream, || Ok(Payload::Wait(Arc::clone(event))));
         }
-        let mut world = self.graphs.lock();
-        let own = world.capture_of(stream)?;
+        let mut state = self.graphs.lock();
+        let own = state.capture_of(stream)?;
         match (own, record) {
             (None, Some(Record::Captured(marked))) => {
                 let is_valid = |found: &Capture| found.is_valid();
-                if !world.captures.get(&marked.capture).is_some_and(is_valid) {
+                if !state.captures.get(&marked.capture).is_some_and(is_valid) {
                     return Err(marked.error());
                 }
                 let CapturedRecord { capture, after, .. } = marked;
                 if stream.is_legacy() {
-                    world.invalidate(capture);
+                    state.invalidate(capture);
                     return Err(CAPTURE_IMPLICIT);
                 }
                 let branch = Branch::new(capture, after, stream);
-                world.branches.insert(stream.queue, branch);
+                state.branches.insert(stream.queue, branch);
                 Ok(true)
             }
             (None, _) => {
-                world.check_implied(stream)?;
+                state.check_implied(stream)?;
                 Ok(false)
             }
             (Some(own), Some(Record::Captured(CapturedRecord { capture, after, .. })))
                 if own == capture =>
             {
-                if let Some(branch) = world.branches.get_mut(&stream.queue) {
+                if let Some(branch) = state.branches.get_mut(&stream.queue) {
                     branch.follow(&after);
                 }
                 Ok(true)
             }
             (Some(own), Some(Record::Captured(CapturedRecord { capture, .. }))) => {
-                world.invalidate(own);
-                if world.captures.contains_key(&capture) {
-                    world.invalidate(capture);
+                state.invalidate(own);
+                if state.captures.contains_key(&capture) {
+                    state.invalidate(capture);
                     return Err(CAPTURE_MERGE);
                 }
                 Err(CAPTURE_ISOLATION)
             }
             (Some(own), Some(Record::Queued(_))) => {
-                world.invalidate(own);
+                state.invalidate(own);
                 Err(CAPTURE_ISOLATION)
             }
-            // The event was never recorded, so there is no dependency.
+            // The event was never recorded, so it adds no dependency.
             (Some(_), None) => Ok(true),
         }
     }
@@ -239,17 +240,17 @@ impl Instance {
         if !self.graphs.is_capturing() {
             return Ok(None);
         }
-        let mut world = self.graphs.lock();
-        let Some(capture) = world.capture_of(stream)? else {
-            world.check_implied(stream)?;
+        let mut state = self.graphs.lock();
+        let Some(capture) = state.capture_of(stream)? else {
+            state.check_implied(stream)?;
             return Ok(None);
         };
-        let graph = world.captures.get(&capture).ok_or(INVALID_VALUE)?.graph;
+        let graph = state.captures.get(&capture).ok_or(INVALID_VALUE)?.graph;
         let device = self.devices.get(device).ok_or(INVALID_DEVICE)?;
         let memory = self.graphs.reserve(device, size, graph)?;
         let addr = memory.addr;
-        world.note_memory(&memory);
-        world.append(stream, Payload::Alloc(memory))?;
+        state.note_memory(&memory);
+        state.append(stream, Payload::Alloc(memory))?;
         Ok(Some(addr))
     }
 
@@ -259,28 +260,29 @@ impl Instance {
         if !self.graphs.is_capturing() {
             return Ok(false);
         }
-        let mut world = self.graphs.lock();
-        let Some(capture) = world.capture_of(stream)? else {
-            world.check_implied(stream)?;
+        let mut state = self.graphs.lock();
+        let Some(capture) = state.capture_of(stream)? else {
+            state.check_implied(stream)?;
             return Ok(false);
         };
-        let graph = world.captures.get(&capture).ok_or(INVALID_VALUE)?.graph;
-        let memory = world.memory_to_free(graph, addr)?;
-        world.append(stream, Payload::Free(memory))?;
+        let graph = state.captures.get(&capture).ok_or(INVALID_VALUE)?.graph;
+        let memory = state.memory_to_free(graph, addr)?;
+        state.append(stream, Payload::Free(memory))?;
         Ok(true)
     }
 
-    /// Fails if `stream` is being captured. Used for calls that cannot be captured but are safe
-    /// during other captures: launches of graphs, and blocking copies and fills.
+    /// Fails, and invalidates the capture, if `stream` is being captured. Used for calls that
+    /// cannot be captured but are safe during other captures: launches of graphs, and blocking
+    /// copies and fills.
     pub(in crate::driver) fn no_capture_on(&self, stream: &Stream) -> Status {
         if !self.graphs.is_capturing() {
             return Ok(());
         }
-        let mut world = self.graphs.lock();
-        if let Some(capture) = world.capture_of(stream)? {
-            world.invalidate(capture);
+        let mut state = self.graphs.lock();
+        if let Some(capture) = state.capture_of(stream)? {
+            state.invalidate(capture);
             return Err(CAPTURE_UNSUPPORTED);
         }
-        world.check_implied(stream)
+        state.check_implied(stream)
     }
 }

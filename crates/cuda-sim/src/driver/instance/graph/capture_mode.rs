@@ -48,8 +48,7 @@ impl Instance {
         before.ok().flatten().unwrap_or(GLOBAL)
     }
 
-    /// Fails if a capture conflicts with a potentially unsafe call, and breaks all captures that
-    /// do.
+    /// Fails if captures conflict with a potentially unsafe call, and invalidates all of them.
     pub(in crate::driver) fn potentially_unsafe(&self) -> Status {
         if !self.graphs.is_capturing() {
             return Ok(());

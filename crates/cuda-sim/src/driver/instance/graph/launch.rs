@@ -149,7 +149,7 @@ impl Layout<'_> {
                 };
                 let choice = Choice {
                     cell: Arc::clone(&conditional.cell),
-                    sort: conditional.sort,
+                    kind: conditional.kind,
                     bodies: node.inner.iter().map(body).collect(),
                     device: Arc::clone(&conditional.context.device),
                 };
@@ -186,11 +186,11 @@ impl Instance {
     /// Queues a launch of an executable graph.
     pub(in crate::driver) fn launch_graph(
         &self,
-        world: &mut GraphState,
+        state: &mut GraphState,
         exec: u64,
         stream: &Stream,
     ) -> Status {
-        let exec = world.execs.get_mut(&exec).ok_or(INVALID_VALUE)?;
+        let exec = state.execs.get_mut(&exec).ok_or(INVALID_VALUE)?;
         let [allocated, freed] = exec.template.memory();
         let is = |addr: u64| {
             self.find_allocation(addr, |start, allocation| {

@@ -77,7 +77,7 @@ impl GraphState {
             return Err(INVALID_VALUE);
         }
         if moves {
-            if !self.graph(child)?.is_users() {
+            if !self.graph(child)?.is_of_user() {
                 return Err(INVALID_VALUE);
             }
             return Ok(Payload::Child(child));

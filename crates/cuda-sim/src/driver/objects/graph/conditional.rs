@@ -113,7 +113,7 @@ impl GraphState {
         Ok(Payload::Conditional(Conditional {
             handle: params.handle,
             cell,
-            sort: params.type_,
+            kind: params.type_,
             bodies: bodies.into(),
             context: Arc::clone(context),
         }))
@@ -124,7 +124,7 @@ impl GraphState {
 #[derive(Clone)]
 pub(in crate::driver) struct Choice {
     pub(in crate::driver) cell: Arc<Cell>,
-    pub(in crate::driver) sort: CUgraphConditionalNodeType,
+    pub(in crate::driver) kind: CUgraphConditionalNodeType,
     pub(in crate::driver) bodies: Arc<[Vec<Proto>]>,
     pub(in crate::driver) device: Arc<Device>,
 }
@@ -141,8 +141,8 @@ impl Choice {
             return Plan::default();
         }
         let value = self.cell.value.load(Ordering::Acquire);
-        let repeats = self.sort == T::CU_GRAPH_COND_TYPE_WHILE;
-        let index = match self.sort {
+        let repeats = self.kind == T::CU_GRAPH_COND_TYPE_WHILE;
+        let index = match self.kind {
             T::CU_GRAPH_COND_TYPE_SWITCH => value as usize,
             // With the value 0, an `if` runs its `else` body if it has one, and a `while` ends.
             _ if value == 0 => 1,

@@ -164,7 +164,7 @@ impl Payload {
         // SAFETY: all-zero bytes must be a valid value of the struct ← it contains only integers
         // and a union of plain structs of integers, pointers and optional function pointers.
         let mut all: CUgraphNodeParams = unsafe { std::mem::zeroed() };
-        all.type_ = self.sort();
+        all.type_ = self.kind();
         let params = &mut all.__bindgen_anon_1;
         match self {
             Self::Kernel(kernel) => params.kernel = v3_of(&kernel.raw()),
@@ -226,7 +226,7 @@ impl Payload {
             Self::Conditional(conditional) => {
                 params.conditional = CUDA_CONDITIONAL_NODE_PARAMS {
                     handle: conditional.handle,
-                    type_: conditional.sort,
+                    type_: conditional.kind,
                     size: conditional.bodies.len() as u32,
                     phGraph_out: conditional.bodies.as_ptr().cast_mut().cast(),
                     ctx: pointer(conditional.context.handle),

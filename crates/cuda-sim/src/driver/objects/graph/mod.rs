@@ -35,11 +35,12 @@ use crate::lock::lock;
 /// The graphs of a driver.
 #[derive(Debug, Default)]
 pub(in crate::driver) struct Store {
-    world: Mutex<GraphState>,
+    state: Mutex<GraphState>,
     /// The number of captures in progress. Every call reads it.
     captures: AtomicUsize,
     pub(in crate::driver) reaper: Arc<Reaper>,
     pub(in crate::driver) conditionals: Arc<Conditionals>,
+    /// The amount of memory that graphs use, by the ordinal of the device.
     footprints: Mutex<HashMap<usize, Arc<memory::Footprint>>>,
 }
 
@@ -61,7 +62,7 @@ pub(in crate::driver) struct GraphState {
 
 /// A lock guard of the [`GraphState`].
 pub(in crate::driver) struct Locked<'a> {
-    world: MutexGuard<'a, GraphState>,
+    state: MutexGuard<'a, GraphState>,
     store: &'a Store,
 }
 
@@ -69,19 +70,19 @@ impl Deref for Locked<'_> {
     type Target = GraphState;
 
     fn deref(&self) -> &GraphState {
-        &self.world
+        &self.state
     }
 }
 
 impl DerefMut for Locked<'_> {
     fn deref_mut(&mut self) -> &mut GraphState {
-        &mut self.world
+        &mut self.state
     }
 }
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        let captures = self.world.captures.len();
+        let captures = self.state.captures.len();
         self.store.captures.store(captures, Ordering::Release);
     }
 }
@@ -89,7 +90,7 @@ impl Drop for Locked<'_> {
 impl Store {
     pub(in crate::driver) fn lock(&self) -> Locked<'_> {
         Locked {
-            world: lock(&self.world),
+            state: lock(&self.state),
             store: self,
         }
     }
@@ -106,13 +107,13 @@ impl Store {
 
     /// Adds the live objects to `live`.
     pub(in crate::driver) fn count(&self, live: &mut Live) {
-        let world = self.lock();
-        live.graphs = world
+        let state = self.lock();
+        live.graphs = state
             .graphs
             .values()
-            .filter(|graph| graph.is_users())
+            .filter(|graph| graph.is_of_user())
             .count();
-        live.graph_execs = world.execs.len();
+        live.graph_execs = state.execs.len();
         live.user_objects = self.reaper.live();
     }
 }

@@ -59,7 +59,8 @@ pub(in crate::driver) struct Graph {
 }
 
 impl Graph {
-    pub(in crate::driver) fn is_users(&self) -> bool {
+    /// Returns whether the program made the graph, and owns it.
+    pub(in crate::driver) fn is_of_user(&self) -> bool {
         self.owner == Owner::User
     }
 

@@ -155,7 +155,7 @@ pub(in crate::driver) struct Operations {
 
 impl Operations {
     /// Returns the type of each operation in the form of C.
-    pub(in crate::driver) fn sorts(&self) -> impl Iterator<Item = CUstreamBatchMemOpType> {
+    pub(in crate::driver) fn kinds(&self) -> impl Iterator<Item = CUstreamBatchMemOpType> {
         // SAFETY: the field of the union must be set ← every struct of the union begins with it.
         self.raw.iter().map(|op| unsafe { op.operation })
     }
@@ -172,7 +172,7 @@ impl std::fmt::Debug for Operations {
 pub(in crate::driver) struct Conditional {
     pub(in crate::driver) handle: u64,
     pub(in crate::driver) cell: Arc<Cell>,
-    pub(in crate::driver) sort: CUgraphConditionalNodeType,
+    pub(in crate::driver) kind: CUgraphConditionalNodeType,
     /// The handles of the bodies, stored as C reads them: handles are pointers.
     pub(in crate::driver) bodies: Arc<[usize]>,
     pub(in crate::driver) context: Arc<Context>,
@@ -211,7 +211,7 @@ impl Payload {
         })
     }
 
-    pub(in crate::driver) fn sort(&self) -> CUgraphNodeType {
+    pub(in crate::driver) fn kind(&self) -> CUgraphNodeType {
         type T = CUgraphNodeType;
         match self {
             Self::Kernel(_) => T::CU_GRAPH_NODE_TYPE_KERNEL,

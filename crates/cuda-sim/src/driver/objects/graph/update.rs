@@ -55,10 +55,10 @@ pub(in crate::driver) fn may_become(
         }
         (Payload::Copy(old), Payload::Copy(new)) => {
             let (before, after) = (&old.params.0, &new.params.0);
-            let sorts = before.srcMemoryType != after.srcMemoryType
+            let kinds = before.srcMemoryType != after.srcMemoryType
                 || before.dstMemoryType != after.dstMemoryType;
             let places = old.transfer.owners(rules.spaces) != new.transfer.owners(rules.spaces);
-            unless(sorts || places, changed)
+            unless(kinds || places, changed)
         }
         (Payload::Fill(old), Payload::Fill(new)) => {
             let (before, after) = (old.fill, new.fill);
@@ -72,7 +72,7 @@ pub(in crate::driver) fn may_become(
             )
         }
         (Payload::Operations(old), Payload::Operations(new)) => {
-            let differs = !old.sorts().eq(new.sorts());
+            let differs = !old.kinds().eq(new.kinds());
             unless(differs || old.context.handle != new.context.handle, changed)
         }
         (Payload::Alloc(old), Payload::Alloc(new)) | (Payload::Free(old), Payload::Free(new)) => {
@@ -82,10 +82,10 @@ pub(in crate::driver) fn may_become(
             )
         }
         (Payload::Conditional(old), Payload::Conditional(new)) => {
-            let differs = old.sort != new.sort || old.bodies.len() != new.bodies.len();
+            let differs = old.kind != new.kind || old.bodies.len() != new.bodies.len();
             unless(differs, changed)
         }
-        _ if old.sort() == new.sort() => Ok(()),
+        _ if old.kind() == new.kind() => Ok(()),
         _ => Err(UpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED),
     }
 }
@@ -119,7 +119,7 @@ impl Template {
             return Err((topology, 0, 0));
         }
         for (old, new) in self.nodes.iter().zip(&new.nodes) {
-            if old.payload.sort() != new.payload.sort() {
+            if old.payload.kind() != new.payload.kind() {
                 let why = UpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
                 return Err((why, new.source, 0));
             }
