@@ -41,6 +41,8 @@ pub enum MemoryKind {
     Unpooled,
     /// Managed memory (`cuMemAllocManaged`).
     Managed,
+    /// Physical memory at a reserved address (`cuMemMap`).
+    Mapped,
     /// A memory pool, a caching pool, a variable of a module, or other code.
     Owned,
 }

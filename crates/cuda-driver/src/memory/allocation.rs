@@ -167,6 +167,7 @@ impl Memory {
             Source::Ordered => MemoryKind::StreamOrdered,
             Source::Plain => MemoryKind::Unpooled,
             Source::Managed => MemoryKind::Managed,
+            Source::Mapped(_) => MemoryKind::Mapped,
             Source::Other(_) => MemoryKind::Owned,
         };
         let entry = Entry {

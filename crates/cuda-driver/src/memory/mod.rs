@@ -20,6 +20,7 @@ mod caching;
 mod cast;
 mod chunks;
 mod device_ptr;
+mod exchange;
 mod fill;
 mod host_copy;
 mod managed;
