@@ -111,6 +111,7 @@ impl fmt::Display for MemoryKind {
             Self::StreamOrdered => "stream-ordered",
             Self::Unpooled => "unpooled",
             Self::Managed => "managed",
+            Self::Mapped => "mapped",
             Self::Owned => "owned by a pool, a module or other code",
         })
     }

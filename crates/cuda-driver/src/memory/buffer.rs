@@ -10,9 +10,7 @@ use std::ops::RangeBounds;
 use cuda_sys::CUdeviceptr;
 
 use super::allocator::sealed::TOKEN;
-use super::{
-    Allocator, DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, PageLocked, Source, bytes_of,
-};
+use super::{Allocator, DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, PageLocked, bytes_of};
 use crate::error::Result;
 use crate::stream::Stream;
 
@@ -382,6 +380,23 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
             allocator.allocate(stream, bytes, TOKEN)?.0
         };
         Ok(Self::of_memory(memory, len))
+    }
+}
+
+/// Parts.
+impl<T: DeviceRepr> DeviceBuffer<T> {
+    /// Changes the number of elements. The memory must hold at least that many.
+    pub(super) fn set_len(&mut self, len: usize) {
+        self.len = len;
+    }
+
+    /// Creates a buffer of `len` elements. `memory` must hold at least that many.
+    pub(crate) fn of_memory(memory: Memory, len: usize) -> Self {
+        Self {
+            memory,
+            len,
+            elements: PhantomData,
+        }
     }
 }
 

@@ -99,18 +99,4 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     pub fn into_raw(self) -> Result<CUdeviceptr> {
         self.memory.into_raw()
     }
-
-    /// Changes the number of elements. The memory must hold at least that many.
-    pub(super) fn set_len(&mut self, len: usize) {
-        self.len = len;
-    }
-
-    /// Creates a buffer of `len` elements. `memory` must hold at least that many.
-    pub(crate) fn of_memory(memory: Memory, len: usize) -> Self {
-        Self {
-            memory,
-            len,
-            elements: PhantomData,
-        }
-    }
 }
