@@ -2,7 +2,7 @@
 
 pub use crate::event::EventFlags;
 pub use crate::jit::Cubin;
-pub use crate::launch::{ArgList, LaunchAttributes, Queue, Reads, Writes};
+pub use crate::launch::{ArgList, KernelArg, LaunchAttributes, Queue, Reads, Writes};
 // `crate::launch` is also a module, which must not come with the macro.
 pub use crate::launch_macro::launch;
 pub use crate::memory::{PinnedFlags, RegisterFlags, RegisteredBuffer, Transfer};

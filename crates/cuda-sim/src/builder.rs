@@ -36,7 +36,8 @@ pub struct Builder {
 }
 
 /// The reason why a software driver could not be built.
-#[derive(Debug)]
+///
+/// `Debug` prints the same text as `Display`, because `main` and `unwrap` show `Debug`.
 #[non_exhaustive]
 pub enum BuildError {
     /// The process already holds the maximum number of software drivers; drop one first.
@@ -48,6 +49,13 @@ pub enum BuildError {
     NoAddressSpace(io::Error),
     /// A setting has an invalid value; the text names the setting, the value and the limits.
     BadSetting(String),
+}
+
+// `main` and `unwrap` show `Debug`.
+impl fmt::Debug for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl fmt::Display for BuildError {

@@ -21,7 +21,8 @@ pub struct Choice {
 }
 
 /// No driver could be chosen.
-#[derive(Debug)]
+///
+/// `Debug` prints the same text as `Display`, because `main` and `unwrap` show `Debug`.
 #[non_exhaustive]
 pub enum ChoiceError {
     /// The environment variable `CUDA_DRIVER_LIBRARY` names a file that cannot be used.
@@ -42,6 +43,13 @@ pub enum ChoiceError {
     Build(BuildError),
     /// The software device was built but its functions could not be loaded.
     Load(LoadError),
+}
+
+// `main` and `unwrap` show `Debug`.
+impl fmt::Debug for ChoiceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl fmt::Display for ChoiceError {

@@ -21,7 +21,9 @@ impl fmt::Display for Attempt {
 }
 
 /// The reason why no library could be loaded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// `Debug` prints the same text as `Display`, because `main` and `unwrap` show `Debug`.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoadError {
     /// NVIDIA has no such library for this operating system.
@@ -74,6 +76,12 @@ pub enum LoadError {
         /// The status that it returned: 0 if the call succeeded but returned an invalid version.
         code: u32,
     },
+}
+
+impl fmt::Debug for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 // Implemented by hand, because a derive macro would build a Rust parser before this crate and

@@ -296,7 +296,9 @@ impl Error {
         match self {
             Self::Driver(error) | Self::OutOfMemory { source: error, .. } => error.category(),
             Self::Load(_) => Category::Initialization,
-            Self::Jit(_) | Self::Lto(_) | Self::Image(_) => Category::Compile,
+            Self::Compile { .. } | Self::Jit(_) | Self::Lto(_) | Self::Image(_) => {
+                Category::Compile
+            }
             Self::File { .. } => Category::System,
             Self::LaunchConfig(_) | Self::Argument(_) => Category::Launch,
             Self::NoSuchDevice { .. } => Category::Device,

@@ -37,6 +37,12 @@ pub enum Error {
     Jit(Box<JitError>),
     /// LTO-IR could not be linked.
     Lto(Box<LtoError>),
+    /// CUDA C++ could not be compiled and loaded; the error of
+    /// [`Module::from_source`](crate::Module::from_source), converted by `?`.
+    Compile {
+        /// The text of the error, with the messages of the compiler.
+        message: Box<str>,
+    },
     /// A file could not be read.
     File {
         /// The path of the file.
@@ -237,6 +243,7 @@ impl fmt::Display for Error {
             }
             Self::Jit(error) => fmt::Display::fmt(error, f),
             Self::Lto(error) => fmt::Display::fmt(error, f),
+            Self::Compile { message } => f.write_str(message),
             Self::File { path, kind } => {
                 write!(f, "could not read {}: {kind}", path.display())
             }

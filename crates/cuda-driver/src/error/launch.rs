@@ -79,8 +79,13 @@ impl fmt::Display for ArgumentError {
                 let bytes = format!("{expected} byte{}", plural(expected));
                 match letter(parameter.kind) {
                     Some(letter) => {
-                        let bits = 8 * expected;
-                        write!(f, ", but the parameter is `.{letter}{bits}` ({bytes})")?;
+                        let ptx = format!("`.{letter}{}`", 8 * expected);
+                        match in_cpp(parameter) {
+                            Some(cpp) => {
+                                write!(f, ", but the parameter is {cpp} ({ptx}, {bytes})")?;
+                            }
+                            None => write!(f, ", but the parameter is {ptx} ({bytes})")?,
+                        }
                     }
                     None => write!(f, ", but the parameter has {bytes}")?,
                 }
@@ -115,6 +120,18 @@ fn letter(kind: ParameterKind) -> Option<char> {
         ParameterKind::Signed => Some('s'),
         ParameterKind::Float => Some('f'),
         ParameterKind::Unknown | ParameterKind::Array => None,
+    }
+}
+
+/// Returns the types in C++ that NVIDIA's compilers translate to the type of a parameter in PTX.
+fn in_cpp(parameter: &Parameter) -> Option<&'static str> {
+    use ParameterKind::{Float, Signed, Unsigned};
+    match (parameter.kind, parameter.size) {
+        (Float, 4) => Some("`float`"),
+        (Float, 8) => Some("`double`"),
+        (Unsigned | Signed, 4) => Some("`int` or `unsigned`"),
+        (Unsigned | Signed, 8) => Some("a pointer or a 64-bit integer"),
+        _ => None,
     }
 }
 

@@ -130,7 +130,8 @@ pub struct Tracked<'a> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a kernel",
     label = "not a kernel argument",
-    note = "pass a buffer by reference: `&buffer` if the kernel reads it, `&mut buffer` if it writes it",
+    note = "pass a number by value, and a buffer by reference: `&buffer` if the kernel reads it, `&mut buffer` if it writes it",
+    note = "a slice or a `Vec` is memory of the host: copy it to a `DeviceBuffer` first",
     note = "pass a struct of your own by value after `#[derive(Clone, Copy, DeviceRepr)]` (feature `derive`) and `#[repr(C)]`",
     note = "an `Option` has no layout in CUDA C++: pass a null address as `0_u64` instead of `None`"
 )]

@@ -15,23 +15,21 @@ use crate::types::ArgType;
 /// addresses a struct contains, so those buffers are named here, as `&buffer` or as `&mut buffer`.
 ///
 /// ```no_run
-/// # use cuda_driver::{DeviceBuffer, DeviceRepr, Function, LaunchConfig, Stream};
-/// # use cuda_driver::launch::Using;
-/// # use cuda_driver::memory::DevicePtr;
+/// use cuda_driver::launch::Using;
+/// use cuda_driver::memory::DevicePtr;
+/// use cuda_driver::prelude::*;
+///
+/// # #[cfg(feature = "derive")]
+/// # mod with_the_feature_derive {
+/// #     use super::*;
 /// #[repr(C)]
-/// #[derive(Clone, Copy)]
+/// #[derive(Clone, Copy, DeviceRepr)] // the feature `derive`
 /// struct Batch {
 ///     points: DevicePtr<f32>,
 ///     sums: DevicePtr<f32>,
 ///     scale: f32,
 ///     count: u32,
 /// }
-/// # // SAFETY: addresses, integers and a float without padding.
-/// # unsafe impl bytemuck::Zeroable for Batch {}
-/// # // SAFETY: as above.
-/// # unsafe impl bytemuck::Pod for Batch {}
-/// # // SAFETY: `repr(C)`.
-/// # unsafe impl DeviceRepr for Batch {}
 ///
 /// # fn f(stream: &Stream, kernel: &Function, points: &DeviceBuffer<f32>, sums: &mut DeviceBuffer<f32>)
 /// #     -> cuda_driver::Result<()> {
@@ -44,6 +42,7 @@ use crate::types::ArgType;
 /// let args = Using::new((batch,), (points, sums));
 /// // SAFETY: the kernel takes the struct, reads `points` and writes `sums`.
 /// unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(1000)?, args) }
+/// # }
 /// # }
 /// ```
 ///

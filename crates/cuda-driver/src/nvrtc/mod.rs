@@ -2,16 +2,19 @@
 //! ([`Module::from_source`](crate::Module::from_source)), the architecture to compile for, and the
 //! [`Tuner`].
 
+// On the page of `Module`, rustdoc lists the methods in the order of these modules.
+mod source;
+
 mod choice;
 mod load;
 mod remembered;
-mod source;
 mod tune;
 mod tuning;
 
 use std::fmt;
 
-use cuda_nvrtc::Arch;
+// A program that compiles and launches needs no dependency on cuda-nvrtc.
+pub use cuda_nvrtc::{Arch, Cache, CacheMode, CppType, CudaHeaders, Nvrtc, Options, Program};
 
 pub use source::Source;
 pub use tune::{TuneError, Tuner};
@@ -42,6 +45,19 @@ pub enum CompileError {
     /// device.
     #[error(transparent)]
     Driver(#[from] crate::Error),
+}
+
+/// A function that compiles and launches can return [`crate::Result`]. The text stays; only
+/// [`CompileError`] gives access to the messages of the compiler one by one.
+impl From<CompileError> for crate::Error {
+    fn from(error: CompileError) -> Self {
+        match error {
+            CompileError::Driver(error) => error,
+            other => Self::Compile {
+                message: other.to_string().into(),
+            },
+        }
+    }
 }
 
 impl fmt::Debug for CompileError {

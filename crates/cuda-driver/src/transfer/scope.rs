@@ -93,7 +93,7 @@ impl Stream {
     /// # let stream = context.default_stream()?;
     /// let text = "1 2 x";
     /// let buffer = DeviceBuffer::from_host(&stream, &[1.0_f32, 2.0, 3.0])?;
-    /// let mut pinned = PinnedBuffer::<f32>::zeroed(&context, 3, PinnedFlags::empty())?;
+    /// let mut pinned = PinnedBuffer::<f32>::zeroed(&context, 3, PinnedFlags::DEFAULT)?;
     /// let parsed = stream.try_copy_scope(|scope| {
     ///     scope.copy_to_host(&buffer.as_slice(), &mut pinned)?;
     ///     // While the copy runs, other work of the host, which fails in its own way.

@@ -88,10 +88,12 @@ impl LaunchConfig {
         }
     }
 
-    /// Sets the dynamic shared memory of each block to `bytes` bytes.
+    /// Sets the dynamic shared memory of each block to `bytes` bytes, which may have any integer
+    /// type. A number that does not fit in a `u32` is stored as `u32::MAX`, which is more than any
+    /// device has: the launch fails.
     #[must_use]
-    pub fn with_shared_bytes(mut self, bytes: u32) -> Self {
-        self.shared_bytes = bytes;
+    pub fn with_shared_bytes(mut self, bytes: impl TryInto<u32>) -> Self {
+        self.shared_bytes = bytes.try_into().unwrap_or(u32::MAX);
         self
     }
 
@@ -117,11 +119,24 @@ impl LaunchConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::Dim3;
+    use super::{Dim3, LaunchConfig};
 
     #[test]
     fn dimensions_that_are_not_given_are_1() {
         assert_eq!(Dim3::from((2, 3)).count(), 6);
         assert_eq!(Dim3::default(), Dim3::from(1));
+    }
+
+    #[test]
+    fn shared_bytes_take_any_integer() {
+        let config = LaunchConfig::new(1, 1);
+        assert_eq!(config.with_shared_bytes(1024_usize).shared_bytes, 1024);
+        assert_eq!(config.with_shared_bytes(1024).shared_bytes, 1024);
+        for config in [
+            config.with_shared_bytes(1_u64 << 32),
+            config.with_shared_bytes(-1),
+        ] {
+            assert_eq!(config.shared_bytes, u32::MAX);
+        }
     }
 }

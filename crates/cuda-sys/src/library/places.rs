@@ -129,6 +129,13 @@ impl Wanted {
                 }
             };
             let name = path.display().to_string();
+            if path.is_dir() {
+                tried.push(Attempt {
+                    library: name,
+                    reason: "this is a folder; name the file of the library in it".to_owned(),
+                });
+                continue;
+            }
             // SAFETY: running the initializers of the library must be sound ← the user of this
             // process named the file, or it has the name of NVIDIA's library and is in a folder to
             // which no other user can write, or the system's loader finds it.

@@ -227,6 +227,11 @@ fn an_explicit_place_is_not_checked() {
         let text = search(&tree, variable, "other");
         is_found(&tree, &text, "other/lib64");
     }
+    let text = search(&tree, "CUDA_NVRTC_LIBRARY", "other/lib64");
+    assert!(
+        text.contains("other/lib64: this is a folder; name the file of the library in it"),
+        "{text}"
+    );
     let file = format!("other/lib64/{NVRTC}");
     let text = search(&tree, "CUDA_NVRTC_LIBRARY", &file);
     is_found(&tree, &text, "other/lib64");

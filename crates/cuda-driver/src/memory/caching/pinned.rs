@@ -33,7 +33,7 @@ use crate::staging_pool::PinnedBlock;
 /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
 /// # let context = driver.device(0)?.primary_context()?;
 /// # let stream = context.default_stream()?;
-/// let pool = PinnedCachingPool::new(&context, PinnedFlags::empty());
+/// let pool = PinnedCachingPool::new(&context, PinnedFlags::DEFAULT);
 /// let staged = PinnedBuffer::from_host_in(&pool, &[1_u32, 2, 3])?;
 /// let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 3)?;
 /// buffer.copy_from_pinned(&staged)?;

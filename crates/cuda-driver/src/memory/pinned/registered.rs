@@ -59,7 +59,7 @@ impl RegisterFlags {
 /// # let context = driver.device(0)?.primary_context()?;
 /// # let stream = context.default_stream()?;
 /// let words: Vec<u32> = (0..1000).collect();
-/// let registered = RegisteredBuffer::from_vec(&context, words, RegisterFlags::empty())?;
+/// let registered = RegisteredBuffer::from_vec(&context, words, RegisterFlags::DEFAULT)?;
 /// let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 1000)?;
 /// buffer.copy_from_pinned(&registered)?;
 /// let words = registered.into_vec()?;
