@@ -35,9 +35,7 @@ fn work(fixture: &Fixture, stream: &Stream) {
     for _ in 0..5 {
         launch_copy(&copy, stream, &from, &mut to).unwrap();
     }
-    to.as_mut_slice()
-        .copy_from_on(&from.as_slice(), stream)
-        .unwrap();
+    to.as_mut_slice().copy_from_on(&from, stream).unwrap();
     to.as_slice().copy_to_pinned(&mut pinned).unwrap();
     stream.launch_host(|| ()).unwrap().wait().unwrap();
     let mut graph = Graph::new(&fixture.context).unwrap();
@@ -130,9 +128,7 @@ fn a_profiler_waits_for_nothing_and_keeps_the_order() {
         drop(simulator.take_trace());
         for _ in 0..20 {
             launch_copy(&copy, &stream, &from, &mut to).unwrap();
-            to.as_mut_slice()
-                .copy_from_on(&from.as_slice(), &stream)
-                .unwrap();
+            to.as_mut_slice().copy_from_on(&from, &stream).unwrap();
         }
         let names: Vec<_> = simulator
             .take_trace()
