@@ -43,6 +43,7 @@ const LAYERS: &[&str] = &[
     "transfer",
     "tensor_map",
     "vector",
+    "dlpack",
     "graph",
     "diagnostics",
     "jit",
