@@ -12,7 +12,7 @@ use std::thread;
 
 use benches::{COUNTS, Pairs, empty_kernels, null_driver};
 use cuda_driver::Kernel;
-use cuda_driver::launch::{ArgList, Reads, Writes};
+use cuda_driver::launch::{ArgList, ParamType, Reads, Writes};
 use cuda_driver::prelude::*;
 
 /// A stream, with the kernels and the buffers that are launched on it.
@@ -198,6 +198,72 @@ impl Setup {
             unsafe { stream.launch(function, LaunchConfig::new(1, 32), &list) }.expect(LAUNCHED);
         })
     }
+
+    /// Launches the same list again and again.
+    fn reused_list(&mut self, number: u32) -> Pairs {
+        let mut buffers = self.more_buffers();
+        let mut list = ArgList::new();
+        for buffer in &mut buffers {
+            list.push(buffer);
+        }
+        while list.len() < 12 {
+            list.push(7_u64);
+        }
+        self.pairs(number, 12, |stream, function, _| {
+            // SAFETY: the kernel does nothing.
+            unsafe { stream.launch(function, LaunchConfig::new(1, 32), &list) }.expect(LAUNCHED);
+        })
+    }
+
+    /// Launches the same arguments of a prepared kernel again and again.
+    fn prepared(&mut self, number: u32) -> Pairs {
+        let mut buffers = self.more_buffers();
+        let mut signature = vec![ParamType::writes::<u64>(); 8];
+        signature.extend([ParamType::value::<u64>(); 4]);
+        let kernel = self.functions[2].prepare(&signature);
+        let kernel = kernel.expect("the kernel has 12 parameters");
+        let mut args = kernel.args();
+        for buffer in &mut buffers {
+            args.push(buffer).expect("a buffer");
+        }
+        for value in 0..4_u64 {
+            args.push(value).expect("a number");
+        }
+        self.pairs(number, 12, |stream, _, _| {
+            // SAFETY: the kernel does nothing.
+            unsafe { kernel.launch(stream, LaunchConfig::new(1, 32), &args) }.expect(LAUNCHED);
+        })
+    }
+
+    /// Returns 8 buffers on the stream of the setup.
+    fn more_buffers(&self) -> Vec<DeviceBuffer<u64>> {
+        (0..8)
+            .map(|_| DeviceBuffer::zeroed(&self.stream, 1).expect("8 bytes"))
+            .collect()
+    }
+
+    /// Returns a setup whose stream is borrowed from this one.
+    fn borrowed(&self, allows_capture: bool) -> cuda_driver::Result<Self> {
+        let context = self.stream.context();
+        let mut raw = ptr::null_mut();
+        let current = context.make_current()?;
+        let library = context.driver().library();
+        // SAFETY: the pointer is to a local.
+        let status = unsafe { library.cuStreamCreate(&raw mut raw, 1) };
+        assert!(status.is_success());
+        drop(current);
+        // SAFETY: the stream is never destroyed, and nothing captures it.
+        let stream = unsafe { Stream::borrow_raw(context, raw, ()) }?;
+        if allows_capture {
+            stream.allow_capture()?;
+        }
+        let buffers = (0..8).map(|_| DeviceBuffer::zeroed(&stream, 1));
+        Ok(Self {
+            functions: empty_kernels(context)?,
+            buffers: buffers.collect::<cuda_driver::Result<_>>()?,
+            stream,
+        })
+    }
 }
 
 /// Measures every form on one stream, then the tuple and the typed kernel while more objects are
@@ -238,6 +304,24 @@ fn rows(driver: &Driver, number: u32, is_null: bool) -> cuda_driver::Result<Vec<
     add("typed", 12, one, setup.typed(number), bar(15.0, 15.0));
     add("list", 12, one, setup.list(number, 12), None);
     add("list", 64, one, setup.list(number, 64), None);
+    add(
+        "list, reused",
+        12,
+        one,
+        setup.reused_list(number),
+        bar(25.0, 30.0),
+    );
+    add(
+        "prepared, reused",
+        12,
+        one,
+        setup.prepared(number),
+        bar(25.0, 30.0),
+    );
+    for (situation, allows_capture) in [("borrowed stream", false), ("may be captured", true)] {
+        let mut borrowed = setup.borrowed(allows_capture)?;
+        add("typed", 12, situation, borrowed.typed(number), None);
+    }
 
     let others: cuda_driver::Result<Vec<Setup>> = (1..8).map(|_| Setup::new(&context)).collect();
     let mut others = others?;

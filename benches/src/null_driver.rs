@@ -1,11 +1,12 @@
 //! A driver whose calls succeed at once and do nothing.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cuda_sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUdriverProcAddressQueryResult,
-    CUfunction, CUfunction_attribute, CUresult, DriverLibrary, GetProcAddress, LoadError,
+    CUfunction, CUfunction_attribute, CUresult, CUstream, DriverLibrary, GetProcAddress, LoadError,
     cuuint64_t,
 };
 
@@ -45,7 +46,9 @@ pub(crate) unsafe extern "C" fn get_proc_address(
         b"cuDevicePrimaryCtxRetain" => retain as _,
         b"cuCtxGetCurrent" => get_current as _,
         b"cuGetProcAddress" => get_proc_address as _,
-        b"cuStreamCreate" | b"cuStreamCreateWithPriority" => handle as _,
+        b"cuStreamCreate" | b"cuStreamCreateWithPriority" => stream as _,
+        b"cuStreamGetCtx" => stream_context as _,
+        b"cuStreamGetFlags" => stream_flags as _,
         b"cuEventCreate" | b"cuModuleLoadData" | b"cuModuleLoadDataEx" => handle as _,
         b"cuGraphCreate" | b"cuGraphAddKernelNode" => handle as _,
         b"cuGraphInstantiateWithParams" => handle as _,
@@ -111,7 +114,29 @@ pub(crate) unsafe extern "C" fn device(device: *mut CUdevice, _ordinal: c_int) -
     unsafe { answer(device, 0) }
 }
 
-/// Creates a stream, an event, a module, a graph, a node or an executable.
+/// Creates a stream, which has a handle of its own.
+pub(crate) unsafe extern "C" fn stream(stream: *mut *mut c_void) -> CUresult {
+    static NEXT: AtomicUsize = AtomicUsize::new(16);
+    let next = NEXT.fetch_add(16, Ordering::Relaxed);
+    // SAFETY: the pointer must be writable ← cuda.h's contract.
+    unsafe { answer(stream, ptr::without_provenance_mut(next)) }
+}
+
+pub(crate) unsafe extern "C" fn stream_context(
+    _stream: CUstream,
+    context: *mut CUcontext,
+) -> CUresult {
+    // SAFETY: the pointer must be writable ← cuda.h's contract.
+    unsafe { answer(context, ptr::without_provenance_mut(1)) }
+}
+
+/// Every stream is `NON_BLOCKING`.
+pub(crate) unsafe extern "C" fn stream_flags(_stream: CUstream, flags: *mut c_uint) -> CUresult {
+    // SAFETY: the pointer must be writable ← cuda.h's contract.
+    unsafe { answer(flags, 1) }
+}
+
+/// Creates an event, a module, a graph, a node or an executable.
 pub(crate) unsafe extern "C" fn handle(handle: *mut *mut c_void) -> CUresult {
     // SAFETY: the pointer must be writable ← cuda.h's contract.
     unsafe { answer(handle, ptr::without_provenance_mut(16)) }

@@ -32,6 +32,8 @@ pub mod graph;
 mod copy_threads;
 mod deferred;
 pub mod diagnostics;
+#[cfg(feature = "dlpack")]
+pub mod dlpack;
 pub mod error;
 mod fence;
 mod global;

@@ -324,7 +324,8 @@ impl Error {
             | Self::GraphMemoryKept
             | Self::NotUploaded
             | Self::Capturing { .. } => Category::Graph,
-            Self::TensorMap(_)
+            Self::Exchange(_)
+            | Self::TensorMap(_)
             | Self::NoSuchFunction { .. }
             | Self::NoSuchGlobal { .. }
             | Self::NulByte { .. }

@@ -8,8 +8,8 @@ use cuda_sys::image::LoadableError;
 use cuda_sys::{CUresult, Function};
 
 use super::{
-    ArgumentError, DeviceLoss, DriverError, GraphUpdateError, InstantiateError, JitError,
-    LaunchConfigError, LoadError, LtoError, RangeError, TensorMapError, kernels,
+    ArgumentError, DeviceLoss, DriverError, ExchangeError, GraphUpdateError, InstantiateError,
+    JitError, LaunchConfigError, LoadError, LtoError, RangeError, TensorMapError, kernels,
 };
 use crate::types::Extent;
 
@@ -56,6 +56,8 @@ pub enum Error {
     Argument(Box<ArgumentError>),
     /// The grid, the block or the shared memory of a launch exceeds a limit.
     LaunchConfig(Box<LaunchConfigError>),
+    /// A tensor cannot be exchanged with another library.
+    Exchange(Box<ExchangeError>),
     /// The hardware cannot use a tensor map, or the map was made for other memory.
     TensorMap(Box<TensorMapError>),
     /// The driver has no device with this ordinal.
@@ -250,6 +252,7 @@ impl fmt::Display for Error {
             Self::Image(error) => error.fmt(f),
             Self::Argument(error) => error.fmt(f),
             Self::LaunchConfig(error) => error.fmt(f),
+            Self::Exchange(error) => error.fmt(f),
             Self::TensorMap(error) => error.fmt(f),
             Self::NoSuchDevice {
                 ordinal,
@@ -424,6 +427,12 @@ impl From<LoadError> for Error {
 impl From<RangeError> for Error {
     fn from(error: RangeError) -> Self {
         Self::OutOfRange(Box::new(error))
+    }
+}
+
+impl From<ExchangeError> for Error {
+    fn from(error: ExchangeError) -> Self {
+        Self::Exchange(Box::new(error))
     }
 }
 

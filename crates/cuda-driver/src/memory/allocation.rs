@@ -60,6 +60,10 @@ pub(crate) trait Reclaim: Send + Sync {
 /// Memory of other code, which is released when the value is dropped.
 struct Foreign<T>(#[allow(dead_code, reason = "only dropped")] T);
 
+/// Memory of other code, which a worker thread releases by dropping the value.
+#[cfg(feature = "dlpack")]
+struct Deferred<T>(#[allow(dead_code, reason = "only dropped")] T);
+
 /// An allocation without its source, as it remains after its owner has given it up.
 pub(crate) struct Block {
     pub(crate) address: CUdeviceptr,
@@ -367,6 +371,13 @@ impl Source {
         Self::Other(Arc::new(Foreign(owner)))
     }
 
+    /// Returns the source of memory of other code, which a worker thread releases after all uses, by
+    /// dropping `owner`.
+    #[cfg(feature = "dlpack")]
+    pub(crate) fn foreign_deferred(owner: impl Any + Send + Sync) -> Self {
+        Self::Other(Arc::new(Deferred(owner)))
+    }
+
     /// Returns the source of an ordinary allocation whose owning stream is `owner`.
     pub(crate) fn allocated(owner: &Stream) -> Self {
         if owner.context().limits().pools {
@@ -407,12 +418,14 @@ impl Source {
     /// thread can be started, the memory is leaked.
     #[cold]
     fn take_back_after_capture(self, block: Block) {
+        // If the thread cannot be started, the closure is dropped, but not the owner of the memory.
+        let this = ManuallyDrop::new(self);
         let wait = move || {
             while block.tracker.is_in_capture() {
                 thread::sleep(CAPTURE_TICK);
             }
             // The error cannot be reported: the owner was dropped before.
-            let _ = self.take_back(block);
+            let _ = ManuallyDrop::into_inner(this).take_back(block);
         };
         let name = String::from("cuda-driver capture");
         let _ = thread::Builder::new().name(name).spawn(wait);
@@ -427,6 +440,24 @@ impl<T: Any + Send + Sync> Reclaim for Foreign<T> {
             mem::forget(self);
         }
         waited
+    }
+
+    fn disown(self: Arc<Self>, _: &Block) {
+        mem::forget(self);
+    }
+}
+
+/// A worker thread waits for all uses and then drops the owner, which releases the memory.
+#[cfg(feature = "dlpack")]
+impl<T: Any + Send + Sync> Reclaim for Deferred<T> {
+    fn reclaim(self: Arc<Self>, block: Block) -> Result<(), DriverError> {
+        let driver = block.tracker.owning_stream().driver().clone();
+        driver.defer_wait(move || {
+            if block.tracker.synchronize(Access::WRITE).is_err() {
+                mem::forget(self);
+            }
+        });
+        Ok(())
     }
 
     fn disown(self: Arc<Self>, _: &Block) {

@@ -65,6 +65,24 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         unsafe { Self::of_source(stream, address, len, source) }
     }
 
+    /// Creates a buffer as [`from_foreign`](Self::from_foreign) does. Dropping it does not wait: a
+    /// worker thread drops `owner` after all uses.
+    ///
+    /// # Safety
+    ///
+    /// The requirements of [`from_foreign`](Self::from_foreign) apply.
+    #[cfg(feature = "dlpack")]
+    pub(crate) unsafe fn from_foreign_deferred(
+        stream: &Stream,
+        address: CUdeviceptr,
+        len: usize,
+        owner: impl Any + Send + Sync,
+    ) -> Result<Self> {
+        let source = Source::foreign_deferred(owner);
+        // SAFETY: the memory must stay valid until the owner is dropped ← the caller guarantees it.
+        unsafe { Self::of_source(stream, address, len, source) }
+    }
+
     /// # Safety
     ///
     /// The `len` elements from `address` on are memory that the context of `stream` can use. The

@@ -46,6 +46,7 @@ const LAYERS: &[&str] = &[
     "transfer",
     "tensor_map",
     "vector",
+    "dlpack",
     "graph",
     "diagnostics",
     "profile",

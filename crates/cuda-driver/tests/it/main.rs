@@ -18,6 +18,8 @@ mod core_dump;
 mod current;
 mod device;
 mod device_attributes;
+#[cfg(feature = "dlpack")]
+mod dlpack;
 mod elsewhere;
 mod error;
 mod error_history;
