@@ -67,6 +67,8 @@ enum Task {
     Arm(platforms::Options),
     /// Compile the libraries for macOS and for Windows with MSVC
     Targets,
+    /// Package the software device as a driver library, for programs of others
+    Dist,
 }
 
 fn main() -> ExitCode {
@@ -97,6 +99,7 @@ fn run(workspace: &Workspace, task: &Task) -> Result<ExitCode> {
         Task::Valgrind(options) => platforms::run(workspace, "valgrind", options)?,
         Task::Wine(options) => platforms::run(workspace, "wine", options)?,
         Task::Arm(options) => platforms::run(workspace, "arm", options)?,
+        Task::Dist => workspace::run(&mut setup::script(workspace, "xtask/dist/build.py")?)?,
         Task::Targets => platforms::run(workspace, "targets", &platforms::Options::default())?,
     }
     Ok(ExitCode::SUCCESS)

@@ -99,6 +99,7 @@ chapters! {
     graphs: "graphs.md",
     compiling: "compiling.md",
     testing: "testing.md",
+    other_programs: "other-programs.md",
     devices: "devices.md",
     async_work: "async.md",
     errors: "errors.md",

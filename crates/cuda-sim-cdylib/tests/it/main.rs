@@ -2,6 +2,8 @@
 
 #![cfg(target_os = "linux")]
 
+mod wheel;
+
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
