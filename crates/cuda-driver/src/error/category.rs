@@ -300,7 +300,8 @@ impl Error {
                 Category::Compile
             }
             Self::File { .. } => Category::System,
-            Self::LaunchConfig(_) | Self::Argument(_) => Category::Launch,
+            Self::LaunchConfig(_) | Self::Argument(_) | Self::SafeLaunch(_) => Category::Launch,
+            Self::Violation(_) => Category::Kernel,
             Self::NoSuchDevice { .. } => Category::Device,
             Self::SizeOverflow { .. }
             | Self::LengthMismatch { .. }

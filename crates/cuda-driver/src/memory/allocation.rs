@@ -12,6 +12,9 @@ use std::time::Duration;
 
 use cuda_sys::CUdeviceptr;
 
+#[cfg(feature = "dlpack")]
+use super::foreign::Deferred;
+use super::foreign::Foreign;
 use crate::deferred::must_not_wait;
 use crate::driver::{call, event};
 use crate::error::{DriverError, Error, Result};
@@ -56,13 +59,6 @@ pub(crate) trait Reclaim: Send + Sync {
     /// Gives the memory up, because other code will free it.
     fn disown(self: Arc<Self>, block: &Block);
 }
-
-/// Memory of other code, which is released when the value is dropped.
-struct Foreign<T>(#[allow(dead_code, reason = "only dropped")] T);
-
-/// Memory of other code, which a worker thread releases by dropping the value.
-#[cfg(feature = "dlpack")]
-struct Deferred<T>(#[allow(dead_code, reason = "only dropped")] T);
 
 /// An allocation without its source, as it remains after its owner has given it up.
 pub(crate) struct Block {
@@ -429,39 +425,6 @@ impl Source {
         };
         let name = String::from("cuda-driver capture");
         let _ = thread::Builder::new().name(name).spawn(wait);
-    }
-}
-
-/// The host waits for all uses and then drops the owner, which releases the memory.
-impl<T: Any + Send + Sync> Reclaim for Foreign<T> {
-    fn reclaim(self: Arc<Self>, block: Block) -> Result<(), DriverError> {
-        let waited = block.tracker.synchronize(Access::WRITE);
-        if waited.is_err() {
-            mem::forget(self);
-        }
-        waited
-    }
-
-    fn disown(self: Arc<Self>, _: &Block) {
-        mem::forget(self);
-    }
-}
-
-/// A worker thread waits for all uses and then drops the owner, which releases the memory.
-#[cfg(feature = "dlpack")]
-impl<T: Any + Send + Sync> Reclaim for Deferred<T> {
-    fn reclaim(self: Arc<Self>, block: Block) -> Result<(), DriverError> {
-        let driver = block.tracker.owning_stream().driver().clone();
-        driver.defer_wait(move || {
-            if block.tracker.synchronize(Access::WRITE).is_err() {
-                mem::forget(self);
-            }
-        });
-        Ok(())
-    }
-
-    fn disown(self: Arc<Self>, _: &Block) {
-        mem::forget(self);
     }
 }
 

@@ -22,6 +22,7 @@ mod chunks;
 mod device_ptr;
 mod exchange;
 mod fill;
+mod foreign;
 mod host_copy;
 mod managed;
 mod mapped;

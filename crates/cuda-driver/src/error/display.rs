@@ -1,0 +1,180 @@
+//! The messages of [`Error`].
+
+use std::fmt;
+
+use super::{Error, kernels};
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load(error) => error.fmt(f),
+            Self::Driver(error) => fmt::Display::fmt(error, f),
+            Self::OutOfMemory { bytes, source } => {
+                write!(f, "{source} while allocating {bytes} bytes")
+            }
+            Self::Jit(error) => fmt::Display::fmt(error, f),
+            Self::Lto(error) => fmt::Display::fmt(error, f),
+            Self::Compile { message } => f.write_str(message),
+            Self::File { path, kind } => {
+                write!(f, "could not read {}: {kind}", path.display())
+            }
+            Self::Image(error) => error.fmt(f),
+            Self::Argument(error) => error.fmt(f),
+            Self::LaunchConfig(error) => error.fmt(f),
+            Self::Exchange(error) => error.fmt(f),
+            Self::SafeLaunch(error) => error.fmt(f),
+            Self::Violation(violation) => violation.fmt(f),
+            Self::TensorMap(error) => error.fmt(f),
+            Self::NoSuchDevice {
+                ordinal,
+                count,
+                driver,
+            } => {
+                write!(
+                    f,
+                    "device {ordinal} does not exist: the driver {driver} has {count} devices, counted \
+                     from 0"
+                )
+            }
+            Self::NoSuchFunction { name, kernels } => {
+                write!(f, "the module has no kernel named {name:?}; ")?;
+                kernels::write_kernels(f, name, kernels.as_deref())
+            }
+            Self::NoSuchGlobal { name } => write!(
+                f,
+                "the module has no variable named {name:?}; C++ mangles its name if it is `static` or \
+                 in a namespace"
+            ),
+            Self::GlobalInUse { name } => {
+                write!(
+                    f,
+                    "another `Global` of the variable {name:?} exists; drop it first"
+                )
+            }
+            Self::NulByte { what, position } => {
+                write!(f, "{what} contains a NUL byte at offset {position}")
+            }
+            Self::SizeOverflow { len, size } => {
+                write!(
+                    f,
+                    "the size of {len} elements of {size} bytes overflows an address"
+                )
+            }
+            Self::LengthMismatch {
+                source_len,
+                destination_len,
+            } => write!(
+                f,
+                "the source has {source_len} elements, but the destination has {destination_len}; \
+                 copy a slice of the longer one"
+            ),
+            Self::ExtentMismatch {
+                source_extent,
+                destination_extent,
+            } => write!(
+                f,
+                "the extent of the source is {source_extent} elements, but that of the destination is \
+                 {destination_extent}"
+            ),
+            Self::Misaligned { address, align } => write!(
+                f,
+                "the address {address:#x} is not a multiple of {align}, the alignment of the \
+                 element type"
+            ),
+            Self::UnsafeFlags { call, bits } => {
+                write!(f, "{call} cannot be called safely with the flags {bits:#x}")
+            }
+            Self::Uneven { bytes, size } => {
+                write!(
+                    f,
+                    "{bytes} bytes is not a multiple of the element size, {size}"
+                )
+            }
+            Self::PoolLimit {
+                bytes,
+                limit,
+                reserved,
+            } => write!(
+                f,
+                "a block of {bytes} bytes exceeds the limit of the pool, which holds {reserved} \
+                 of {limit} bytes"
+            ),
+            Self::ContextGone { call } => write!(
+                f,
+                "{call} was not called: the owner of the borrowed context has declared it dead"
+            ),
+            Self::ForeignContext { of } => write!(
+                f,
+                "the context of {of} was created by other code; borrow that context with \
+                 `Context::borrow_raw`"
+            ),
+            Self::StillInUse { what, by } => write!(
+                f,
+                "{what} is still in use by {by}; it is released when the last of them is dropped"
+            ),
+            Self::HostGuardExists { what } => {
+                write!(f, "the host still has a guard of {what}; drop the guard first")
+            }
+            Self::ChildChanged => f.write_str(
+                "another thread changed the child graph during the call; call again when that \
+                 thread has finished",
+            ),
+            Self::OtherGraph => f.write_str("the node belongs to another graph; pass a node of the graph that is changed, or that the executable was instantiated from"),
+            Self::NodeGone => f.write_str("the node was removed from its graph; add it again"),
+            Self::GraphCycle => f.write_str("the edge would create a cycle in the graph; its target already leads to its source"),
+            Self::Instantiate(error) => error.fmt(f),
+            Self::GraphUpdate(error) => error.fmt(f),
+            Self::GraphOrder { other } => write!(
+                f,
+                "this node and node {other} access the same memory, and neither depends on the \
+                 other; add a dependency between them to the graph"
+            ),
+            Self::GraphOrderReversed { other } => write!(
+                f,
+                "this node and node {other} would access the same memory in the order in which \
+                 they were added, but the earlier of the two depends on the later one; remove \
+                 that dependency first"
+            ),
+            Self::Capturing { what } => {
+                write!(f, "{what} is not possible while a capture is in progress")
+            }
+            Self::UsedByOtherCode => f.write_str(
+                "the memory is in use by the closure of `Stream::using` that this thread runs: make \
+                 the call after the closure has returned",
+            ),
+            Self::GraphMemoryKept => {
+                f.write_str("a node allocates memory that no node of the graph frees")
+            }
+            Self::NotUploaded => f.write_str(
+                "kernels can update nodes of this graph: upload it after instantiating or \
+                 changing it, and before launching it",
+            ),
+            Self::Unsupported { what } => write!(f, "{what} is not supported"),
+            Self::OutOfRange(error) => error.fmt(f),
+            Self::AlreadyTaken { what } => write!(
+                f,
+                "{what} was already returned; do not poll a future again after it completes"
+            ),
+            Self::HostFunctionPanicked { message } => {
+                write!(f, "a host function panicked: {message}")
+            }
+            Self::OtherContext {
+                what,
+                argument,
+                of,
+                used_with,
+            } => {
+                match argument {
+                    Some(argument) => write!(f, "argument {argument} ({what})")?,
+                    None => f.write_str(what)?,
+                }
+                if of == used_with {
+                    write!(f, " belongs to another instance of {of}")?;
+                } else {
+                    write!(f, " belongs to {of}, but is used with {used_with}")?;
+                }
+                f.write_str("; create both in the same context")
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Memory of other code, and when its owner is dropped.
+
+use std::any::Any;
+use std::mem;
+use std::sync::Arc;
+
+use super::allocation::{Block, Reclaim};
+use crate::error::DriverError;
+use crate::tracking::Access;
+
+/// Memory of other code, which is released when the value is dropped.
+pub(super) struct Foreign<T>(#[allow(dead_code, reason = "only dropped")] pub(super) T);
+
+/// Memory of other code, which a worker thread releases by dropping the value.
+#[cfg(feature = "dlpack")]
+pub(super) struct Deferred<T>(#[allow(dead_code, reason = "only dropped")] pub(super) T);
+
+/// The host waits for all uses and then drops the owner, which releases the memory.
+impl<T: Any + Send + Sync> Reclaim for Foreign<T> {
+    fn reclaim(self: Arc<Self>, block: Block) -> Result<(), DriverError> {
+        let waited = block.tracker.synchronize(Access::WRITE);
+        if waited.is_err() {
+            mem::forget(self);
+        }
+        waited
+    }
+
+    fn disown(self: Arc<Self>, _: &Block) {
+        mem::forget(self);
+    }
+}
+
+/// A worker thread waits for all uses and then drops the owner, which releases the memory.
+#[cfg(feature = "dlpack")]
+impl<T: Any + Send + Sync> Reclaim for Deferred<T> {
+    fn reclaim(self: Arc<Self>, block: Block) -> Result<(), DriverError> {
+        let driver = block.tracker.owning_stream().driver().clone();
+        driver.defer_wait(move || {
+            if block.tracker.synchronize(Access::WRITE).is_err() {
+                mem::forget(self);
+            }
+        });
+        Ok(())
+    }
+
+    fn disown(self: Arc<Self>, _: &Block) {
+        mem::forget(self);
+    }
+}
