@@ -16,7 +16,7 @@ fn a_kernel_is_launched_by_parameters_set_one_by_one() {
     let (da, db, out) = (
         sim.upload(&a),
         sim.upload(&a),
-        sim.upload(&vec![0.0_f32; 40]),
+        sim.upload(&[0.0_f32; 40]),
     );
     let add = sim.function(sim.load(ADD), "add");
     unsafe {
