@@ -80,8 +80,8 @@ fn main() -> Result<()> {
             let (m, n, k, of_a, of_b) = shape;
             let flags = (u32::from(of_a), u32::from(of_b));
             let args = (c, a, b, m as u32, n as u32, k as u32, flags.0, flags.1);
-            // SAFETY: the kernel writes m * n numbers of `c`, reads m * k of `a` and k * n of `b`; the
-            // buffers have these lengths.
+            // SAFETY: the kernel writes m * n numbers of `c`, reads m * k of `a` and k * n of `b`;
+            // the buffers have these lengths.
             unsafe { stream.launch(&matmul, config(m * n)?, args) }
         };
 

@@ -1,5 +1,5 @@
-//! The time until the first context exists, through the safe layer and by raw calls; and the time to
-//! find a context that exists.
+//! The time until the first context exists, through the safe layer and by raw calls; and the time
+//! to find a context that exists.
 //!
 //! A process has one first context, so each measurement of it runs in a process of its own, in
 //! turn. Runs on the GPU or, without one, on the software device.
@@ -45,7 +45,7 @@ fn raw() -> Result<()> {
     Ok(())
 }
 
-/// The same through the safe layer.
+/// Does the same work through the safe layer.
 fn safe() -> Result<()> {
     let library = cuda_sim::gpu_or_software()?.into_library();
     let start = Instant::now();

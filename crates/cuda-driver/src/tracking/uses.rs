@@ -30,8 +30,8 @@ pub(crate) struct Use {
     pub(crate) fence: Option<Fence>,
     /// The number of this use among the unfenced uses of its context, or 0 if it is none of them.
     unfenced: u64,
-    /// The last epoch that `fence` covers. It is `u64::MAX` if the fence was recorded at the tail of
-    /// the stream: then it covers everything that was queued before. Otherwise the fence is an
+    /// The last epoch that `fence` covers. It is `u64::MAX` if the fence was recorded at the tail
+    /// of the stream: then it covers everything that was queued before. Otherwise the fence is an
     /// earlier checkpoint.
     covers: u64,
     /// The ids of the streams that have waited for `fence`.

@@ -100,7 +100,7 @@ fn a_grid_synchronizes_through_the_device_runtime() {
     unsafe { ok(sim.cuLaunchCooperativeKernel(sums, 6, 1, 1, 33, 1, 1, 0, stream, list)) };
     ok(sim.sync());
     assert_eq!(sim.download::<u32>(out, 6), [21; 6]);
-    // Without a cooperative launch there is no handle, and synchronizing returns an error.
+    // A launch that is not cooperative has no handle, and synchronizing returns an error.
     ok(sim.launch(sums, [1, 1], stream, &mut [parts, out]));
     ok(sim.sync());
     assert_eq!(sim.download::<u32>(out, 1), [1001]);
