@@ -52,6 +52,8 @@ mod pending;
 pub mod prelude;
 #[cfg(feature = "profile")]
 pub mod profile;
+mod reports;
+pub mod safe;
 mod staging_pool;
 mod stream_attribute;
 mod stream_state;

@@ -74,6 +74,16 @@ pub(crate) mod rank {
         REPLAYS,
         /// The page-locked blocks for copies from and to pageable memory.
         STAGING,
+        /// The kernels of a module that were analysed.
+        SAFE_KERNELS,
+        /// The results of the analysis of a kernel, or its checked copies.
+        SAFE_CACHE,
+        /// The violation of one checked launch.
+        SAFE_RECORD,
+        /// The checked launches of a stream without a report.
+        REPORTS,
+        /// The reports of a stream, while it has handles.
+        STREAM_REPORTS,
         /// The events recorded on a stream, in order.
         STREAM_TAIL,
         /// The events of a context that are free to be used again.

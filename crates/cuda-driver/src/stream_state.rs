@@ -19,6 +19,7 @@ use crate::lock::{Mutex, MutexGuard, rank};
 #[cfg(feature = "profile")]
 use crate::observer::Observer;
 use crate::observer::ObserverSlot;
+use crate::reports::Reports;
 
 /// `CU_STREAM_LEGACY`
 pub(crate) const LEGACY: usize = 1;
@@ -128,6 +129,9 @@ pub(crate) struct StreamState {
     /// Used only for the legacy stream: whether it was used since its last checkpoint.
     is_used: AtomicBool,
     tail: Mutex<Tail, { rank::STREAM_TAIL }>,
+    /// The reports of checked launches. The handles of the stream own them: a report owns memory,
+    /// and that owns this state.
+    reports: Mutex<Weak<Reports>, { rank::STREAM_REPORTS }>,
     /// `None` for the default streams of C, which are never destroyed.
     handle: Option<Handle<RawStream>>,
     driver: Driver,
@@ -245,9 +249,20 @@ impl StreamState {
             is_blocking,
             is_used: AtomicBool::new(false),
             tail: Mutex::default(),
+            reports: Mutex::default(),
             handle,
             driver,
         }
+    }
+
+    /// Returns the reports that all handles of this stream share.
+    pub(crate) fn reports(&self) -> Arc<Reports> {
+        let mut shared = self.reports.lock();
+        shared.upgrade().unwrap_or_else(|| {
+            let reports = Arc::default();
+            *shared = Arc::downgrade(&reports);
+            reports
+        })
     }
 
     /// The handle for calls that queue nothing, and for calls inside

@@ -298,7 +298,8 @@ impl Error {
             Self::Load(_) => Category::Initialization,
             Self::Jit(_) | Self::Lto(_) | Self::Image(_) => Category::Compile,
             Self::File { .. } => Category::System,
-            Self::LaunchConfig(_) | Self::Argument(_) => Category::Launch,
+            Self::LaunchConfig(_) | Self::Argument(_) | Self::SafeLaunch(_) => Category::Launch,
+            Self::Violation(_) => Category::Kernel,
             Self::NoSuchDevice { .. } => Category::Device,
             Self::SizeOverflow { .. }
             | Self::LengthMismatch { .. }

@@ -9,7 +9,8 @@ use cuda_sys::{CUresult, Function};
 
 use super::{
     ArgumentError, DeviceLoss, DriverError, GraphUpdateError, InstantiateError, JitError,
-    LaunchConfigError, LoadError, LtoError, RangeError, TensorMapError, kernels,
+    LaunchConfigError, LoadError, LtoError, RangeError, SafeLaunchError, TensorMapError, Violation,
+    kernels,
 };
 use crate::types::Extent;
 
@@ -50,6 +51,11 @@ pub enum Error {
     Argument(Box<ArgumentError>),
     /// The grid, the block or the shared memory of a launch exceeds a limit.
     LaunchConfig(Box<LaunchConfigError>),
+    /// A kernel cannot be launched safely.
+    SafeLaunch(Box<SafeLaunchError>),
+    /// A checked kernel was about to access memory outside of its arguments, or trapped. The access
+    /// was not made, and the context is usable.
+    Violation(Box<Violation>),
     /// The hardware cannot use a tensor map, or the map was made for other memory.
     TensorMap(Box<TensorMapError>),
     /// The driver has no device with this ordinal.
@@ -243,6 +249,8 @@ impl fmt::Display for Error {
             Self::Image(error) => error.fmt(f),
             Self::Argument(error) => error.fmt(f),
             Self::LaunchConfig(error) => error.fmt(f),
+            Self::SafeLaunch(error) => error.fmt(f),
+            Self::Violation(violation) => violation.fmt(f),
             Self::TensorMap(error) => error.fmt(f),
             Self::NoSuchDevice {
                 ordinal,

@@ -18,6 +18,7 @@ mod launch;
 mod loss;
 mod lto;
 mod range;
+mod safe;
 mod tensor;
 
 pub use call::DriverError;
@@ -34,4 +35,5 @@ pub use loss::DeviceLoss;
 pub(crate) use loss::LossId;
 pub use lto::LtoError;
 pub use range::RangeError;
+pub use safe::{SafeLaunchError, Violation, ViolationKind};
 pub use tensor::TensorMapError;

@@ -135,6 +135,10 @@ impl Function {
         self.context().driver()
     }
 
+    pub(crate) fn code(&self) -> &ModuleInner {
+        &self.0.module
+    }
+
     /// Returns the context of the kernel's module.
     #[must_use]
     pub fn context(&self) -> &Context {

@@ -36,6 +36,7 @@ mod params;
 mod parts;
 mod remove;
 mod replay;
+mod safe;
 mod state;
 mod switch;
 mod update;

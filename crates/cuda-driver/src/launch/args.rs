@@ -124,9 +124,9 @@ pub struct Tracked<'a> {
 /// # Safety
 ///
 /// `Value` is the representation that the kernel expects: its bytes are copied into the parameter
-/// block. The memory that `tracked` returns lives as long as every borrow in `Self`, even after the
-/// value itself is dropped, and covers all memory that `Value` points to. The functions queue no
-/// work.
+/// block, and all of them are initialized. `value` returns the same value at each call. The memory
+/// that `tracked` returns lives as long as every borrow in `Self`, even after the value itself is
+/// dropped, and covers all memory that `Value` points to. The functions queue no work.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a kernel",
     label = "not a kernel argument",
@@ -323,7 +323,7 @@ impl Tracked<'_> {
 
     /// Returns whether the use needs no wait on the stream with this id.
     #[inline]
-    pub(super) fn is_in_order(&self, stream: u64) -> bool {
+    pub(crate) fn is_in_order(&self, stream: u64) -> bool {
         !self.access.is_signal()
             && self
                 .memory
@@ -332,7 +332,7 @@ impl Tracked<'_> {
 
     /// Returns whether a launch that was queued in `epoch` leaves nothing to record.
     #[inline]
-    pub(super) fn needs_no_record(&self, stream: u64, epoch: u64) -> bool {
+    pub(crate) fn needs_no_record(&self, stream: u64, epoch: u64) -> bool {
         !self.access.is_signal()
             && self
                 .memory

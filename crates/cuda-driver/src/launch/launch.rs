@@ -95,7 +95,7 @@ impl Stream {
     // Inlined because the facts known at the call site (whether there are attributes, and the types
     // of the arguments) save a third of the work.
     #[inline(always)]
-    pub(super) unsafe fn queue<A: KernelArgs>(
+    pub(crate) unsafe fn queue<A: KernelArgs>(
         &self,
         function: &Function,
         config: LaunchConfig,

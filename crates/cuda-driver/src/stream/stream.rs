@@ -9,6 +9,7 @@ use super::{Queueing, StreamFlags};
 use crate::context::{Context, Current};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
+use crate::reports::Reports;
 use crate::stream_state::StreamState;
 
 /// A queue of work. Work on one stream runs in order; different streams run concurrently.
@@ -39,6 +40,8 @@ pub struct Stream {
     /// Declared before `context`: the stream has to be dropped before its context.
     state: Arc<StreamState>,
     context: Context,
+    /// The reports of checked launches, which `synchronize` returns.
+    reports: Arc<Reports>,
 }
 
 impl Stream {
@@ -63,9 +66,23 @@ impl Stream {
 
     pub(crate) fn of_state(context: &Context, state: Arc<StreamState>) -> Self {
         Self {
+            reports: state.reports(),
             state,
             context: context.clone(),
         }
+    }
+
+    /// Returns a handle that does not keep the reports, for memory that a report owns.
+    pub(crate) fn detached(&self) -> Self {
+        Self {
+            reports: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// The reports of checked launches on this stream.
+    pub(crate) fn reports(&self) -> &Reports {
+        &self.reports
     }
 
     /// Returns the context of the stream.
@@ -88,10 +105,16 @@ impl Stream {
     /// # Errors
     ///
     /// The fault of any kernel that was still running: see [`DriverError::is_sticky`].
+    /// [`Error::Violation`] if a [safe launch](Self::launch_safe) on this stream had a violation
+    /// that was not reported yet.
     #[doc(alias = "cuStreamSynchronize")]
     #[doc(alias = "cudaStreamSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
-        Ok(self.state.synchronize_explicitly(&self.context)?)
+        self.state.synchronize_explicitly(&self.context)?;
+        match self.reports.take() {
+            Some(violation) => Err(Error::Violation(Box::new(violation))),
+            None => Ok(()),
+        }
     }
 
     /// `cuStreamQuery()`—Returns whether all work that is queued on the stream is complete.
@@ -193,7 +216,9 @@ impl Stream {
         let Self {
             state,
             context: _context,
+            reports,
         } = self;
+        drop(reports);
         Ok(Arc::into_inner(state).map_or(Ok(()), StreamState::close)?)
     }
 

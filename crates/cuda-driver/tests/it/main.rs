@@ -87,6 +87,7 @@ mod random_graphs;
 mod random_programs;
 mod raw_calls;
 mod read_only;
+mod safe;
 mod settings;
 mod shared;
 #[cfg(feature = "nvrtc")]

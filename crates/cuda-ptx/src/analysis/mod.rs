@@ -174,6 +174,21 @@ impl Analysis {
         kernel.map(Kernel::needed_params).unwrap_or_default()
     }
 
+    /// The sizes of the parameters in bytes.
+    pub fn parameters(&self) -> Vec<u64> {
+        let kernel = self.kernel.iter();
+        kernel
+            .flat_map(|kernel| &kernel.params)
+            .map(|param| param.size)
+            .collect()
+    }
+
+    /// The names of the variables of the module that the kernel uses.
+    pub fn variables(&self) -> Vec<String> {
+        let kernel = self.kernel.as_ref();
+        kernel.map(Kernel::used_variables).unwrap_or_default()
+    }
+
     /// The lines of `trap` and `brkpt` instructions, which end the whole context.
     pub fn traps(&self) -> &[u32] {
         let kernel = self.kernel.as_ref();

@@ -1,0 +1,180 @@
+//! Errors of safe launches.
+
+use std::fmt;
+
+/// An access outside of its argument, which a checked kernel did not make, or a `trap`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Violation {
+    /// The kernel.
+    pub kernel: String,
+    /// What the thread was about to do.
+    pub kind: ViolationKind,
+    /// The line of the instruction in the PTX text.
+    pub ptx_line: u32,
+    /// The file and the line of the source, as in `file.cu:12`, if the PTX text has them.
+    pub source: Option<String>,
+    /// `blockIdx` of the thread.
+    pub block: [u32; 3],
+    /// `threadIdx` of the thread.
+    pub thread: [u32; 3],
+    /// The address of the access; an offset in shared or local memory.
+    pub address: u64,
+    /// The size of the access in bytes.
+    pub bytes: u32,
+    /// The argument that the address belongs to, or the nearest one, counted from 1. `None` if the
+    /// access is not one to global memory.
+    pub argument: Option<usize>,
+    /// The size of the argument in bytes.
+    pub argument_bytes: u64,
+    /// The distance in bytes from the beginning of the argument.
+    pub offset: i128,
+    /// The number of threads with a violation.
+    pub threads: u32,
+}
+
+/// What a thread was about to do when it was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ViolationKind {
+    /// A load.
+    Read,
+    /// A store or a reduction.
+    Write,
+    /// An atomic operation.
+    Atomic,
+    /// `trap` or `brkpt`.
+    Trap,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = match self.kind {
+            ViolationKind::Read => "reads",
+            ViolationKind::Write => "writes",
+            ViolationKind::Atomic => "updates",
+            ViolationKind::Trap => "traps",
+        };
+        write!(f, "kernel {} {verb}", self.kernel)?;
+        if self.kind != ViolationKind::Trap {
+            write!(f, " {} bytes at {:#x}", self.bytes, self.address)?;
+            match self.argument {
+                None => f.write_str(", outside of its variable or misaligned")?,
+                Some(argument) => self.place(f, argument)?,
+            }
+        }
+        write!(f, "; PTX line {}", self.ptx_line)?;
+        if let Some(source) = &self.source {
+            write!(f, ", {source}")?;
+        }
+        let ([x, y, z], [a, b, c]) = (self.block, self.thread);
+        write!(f, ", block ({x}, {y}, {z}), thread ({a}, {b}, {c})")?;
+        write!(f, "; {} threads with a violation", self.threads)
+    }
+}
+
+impl Violation {
+    fn place(&self, f: &mut fmt::Formatter<'_>, argument: usize) -> fmt::Result {
+        let end = self.offset.saturating_add(self.bytes.into());
+        let bytes = i128::from(self.argument_bytes);
+        if self.offset < 0 {
+            let before = self.offset.unsigned_abs();
+            write!(f, ", {before} bytes before argument {argument}")
+        } else if end > bytes {
+            let after = end - bytes;
+            write!(
+                f,
+                ", {after} bytes beyond the end of argument {argument}, which has {bytes} bytes"
+            )
+        } else {
+            write!(
+                f,
+                ", at offset {} of argument {argument}, which is misaligned or only read",
+                self.offset
+            )
+        }
+    }
+}
+
+/// A kernel or a launch that cannot be made safely.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SafeLaunchError {
+    /// The PTX text has a syntax error, as far as this crate knows the language.
+    Syntax {
+        /// The message with the line.
+        message: String,
+    },
+    /// The kernel contains something that can be neither proven nor checked, or the arguments do
+    /// not fit it.
+    Refused {
+        /// The kernel.
+        kernel: String,
+        /// The line in the PTX text.
+        line: u32,
+        /// The reason.
+        reason: String,
+    },
+    /// A condition of the contract of a kernel does not hold.
+    Contract {
+        /// The kernel.
+        kernel: String,
+        /// The condition.
+        condition: String,
+    },
+    /// Not all accesses are proven, and the launch was to be refused in this case.
+    NotProven {
+        /// The accesses without a proof, one per line.
+        accesses: String,
+    },
+    /// The kernel uses a variable of its module that is not among the arguments.
+    Variable {
+        /// The kernel.
+        kernel: String,
+        /// The variable.
+        variable: String,
+        /// Whether the kernel writes to it.
+        is_written: bool,
+    },
+}
+
+impl fmt::Display for SafeLaunchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax { message } => write!(f, "the PTX text cannot be analysed: {message}"),
+            Self::Refused {
+                kernel,
+                line,
+                reason,
+            } => write!(
+                f,
+                "kernel {kernel} cannot be launched safely: PTX line {line}: {reason}; use the \
+                 unsafe launch"
+            ),
+            Self::Contract { kernel, condition } => {
+                write!(f, "kernel {kernel} requires {condition}")
+            }
+            Self::NotProven { accesses } => {
+                write!(
+                    f,
+                    "not every access is proven, and checks are not allowed: {accesses}"
+                )
+            }
+            Self::Variable {
+                kernel,
+                variable,
+                is_written,
+            } => {
+                let (verb, borrow) = match is_written {
+                    true => ("writes", "&mut"),
+                    false => ("uses", "&"),
+                };
+                write!(
+                    f,
+                    "kernel {kernel} {verb} the variable {variable} of its module; pass its \
+                     `{borrow} Global` along with `Using`"
+                )
+            }
+        }
+    }
+}

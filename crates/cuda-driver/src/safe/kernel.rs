@@ -1,0 +1,394 @@
+//! Modules and kernels with their PTX text.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use cuda_ptx::analysis::{Analysis, Refusal};
+use cuda_sys::CUdeviceptr;
+use cuda_sys::image::Ptx;
+
+use super::contract::Contract;
+use super::launch::not_proven;
+use super::memories;
+use super::plan::{Plan, Plans, key};
+use super::variant::Variants;
+use crate::context::Context;
+use crate::error::{Error, Result, SafeLaunchError};
+use crate::function::Function;
+
+use crate::launch::KernelArgs;
+use crate::lock::{Mutex, rank};
+use crate::module::{JitOptions, Module};
+use crate::types::LaunchConfig;
+
+/// A [`Module`] that keeps its PTX text, so that its kernels can be launched safely.
+///
+/// ```
+/// use cuda_driver::prelude::*;
+/// use cuda_driver::safe::SafeModule;
+///
+/// # let driver = Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// # let ptx = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
+/// // The kernel computes `x[i] = 2 * x[i] + y[i]` for `i` below `n`.
+/// let module = SafeModule::load(&context, &ptx)?;
+/// let mix = module.kernel("mix")?;
+/// let mut x = DeviceBuffer::filled(&stream, 100, 1_u32)?;
+/// let y = DeviceBuffer::filled(&stream, 100, 5_u32)?;
+/// let config = LaunchConfig::for_num_elems(100)?;
+/// stream.launch_safe(&mix, config, (&mut x, &y, 100_u32))?;
+/// assert_eq!(x.to_vec()?, [7; 100]);
+///
+/// // `n` is larger than the buffers. The accesses beyond their ends are not made, and reported.
+/// let launch = stream.launch_safe(&mix, config, (&mut x, &y, 101_u32))?;
+/// let violation = launch.wait().unwrap_err();
+/// assert!(violation.to_string().contains("4 bytes beyond the end of argument"));
+/// assert_eq!(x.to_vec()?, [19; 100]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct SafeModule {
+    module: Module,
+    shared: Arc<Shared>,
+}
+
+/// The text and the kernels that were looked up, without a handle of the module.
+struct Shared {
+    text: Arc<str>,
+    options: JitOptions,
+    kernels: Mutex<HashMap<String, Arc<Inner>>, { rank::SAFE_KERNELS }>,
+}
+
+/// A kernel of a [`SafeModule`]: see [`Stream::launch_safe`](crate::Stream::launch_safe). It keeps
+/// the module loaded, and is cheap to clone.
+#[derive(Clone)]
+pub struct SafeKernel {
+    pub(super) function: Function,
+    pub(super) unproven: Unproven,
+    pub(super) inner: Arc<Inner>,
+}
+
+/// What a launch does if not every access is proven.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Unproven {
+    /// Launches a copy of the kernel in which these accesses are checked when they run.
+    #[default]
+    Check,
+    /// Fails with [`SafeLaunchError::NotProven`].
+    Reject,
+}
+
+/// What is known about a kernel, apart from handles.
+pub(super) struct Inner {
+    pub(super) text: Arc<str>,
+    pub(super) options: JitOptions,
+    pub(super) analysis: Analysis,
+    /// The sizes of the parameters.
+    pub(super) sizes: Vec<usize>,
+    /// The parts of the arguments that a proof depends on.
+    pub(super) relevant: Vec<(u32, u64, u32)>,
+    /// Whether the kernel contains `trap`, which would end the context.
+    pub(super) has_traps: bool,
+    /// Whether the kernel uses variables of its module.
+    pub(super) has_variables: bool,
+    pub(super) plans: Plans,
+    pub(super) variants: Variants,
+    /// The addresses and sizes of the variables that the kernel uses.
+    variables: OnceLock<Vec<(String, CUdeviceptr, usize)>>,
+}
+
+impl SafeModule {
+    /// `cuModuleLoadDataEx(ptx)`—Loads PTX into `context`, as [`Module::load`] does, and keeps the
+    /// text.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Module::load`] does.
+    #[doc(alias = "cuModuleLoadDataEx")]
+    pub fn load(context: &Context, ptx: &Ptx) -> Result<Self> {
+        Self::load_with(context, ptx, &JitOptions::new())
+    }
+
+    /// `cuModuleLoadDataEx(ptx, options)`—Loads PTX with options for the driver's compiler. They
+    /// also apply to the checked copies of kernels.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Module::load_with`] does.
+    #[doc(alias = "cuModuleLoadDataEx")]
+    pub fn load_with(context: &Context, ptx: &Ptx, options: &JitOptions) -> Result<Self> {
+        let module = Module::load_with(context, ptx, options)?;
+        let text = ptx.as_c_str().to_str().map_err(|error| {
+            let message = error.to_string();
+            refused(SafeLaunchError::Syntax { message })
+        })?;
+        let shared = Shared {
+            text: text.into(),
+            options: options.clone(),
+            kernels: Mutex::default(),
+        };
+        Ok(Self {
+            module,
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// `cuModuleGetFunction(name)`—Returns a kernel, which is analysed when it is looked up first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchFunction`] if the module has no kernel with this name, and
+    /// [`Error::SafeLaunch`] if no launch of the kernel can be safe, with the reason and the line.
+    #[doc(alias = "cuModuleGetFunction")]
+    pub fn kernel(&self, name: &str) -> Result<SafeKernel> {
+        let function = self.module.function(name)?;
+        let known = self.shared.kernels.lock().get(name).cloned();
+        let inner = match known {
+            Some(known) => known,
+            None => {
+                let inner = Arc::new(Inner::new(&self.shared, name)?);
+                let mut kernels = self.shared.kernels.lock();
+                Arc::clone(kernels.entry(name.to_owned()).or_insert(inner))
+            }
+        };
+        Ok(SafeKernel {
+            function,
+            unproven: Unproven::Check,
+            inner,
+        })
+    }
+
+    /// Returns the module.
+    #[must_use]
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+}
+
+impl Inner {
+    fn new(shared: &Shared, name: &str) -> Result<Self> {
+        let module = cuda_ptx::parse(&shared.text).map_err(|error| {
+            let message = error.to_string();
+            refused(SafeLaunchError::Syntax { message })
+        })?;
+        let mut found = module
+            .functions
+            .iter()
+            .filter(|function| function.name == name && function.body.is_some());
+        let (Some(function), None) = (found.next(), found.next()) else {
+            return Err(refused(SafeLaunchError::Refused {
+                kernel: name.to_owned(),
+                line: 0,
+                reason: String::from("the text has not exactly one definition of the kernel"),
+            }));
+        };
+        let analysis = Analysis::of(&module, function);
+        if let Some(refusal) = analysis.refusal() {
+            return Err(of_refusal(refusal));
+        }
+        let sizes = analysis.parameters();
+        let sizes: Option<Vec<usize>> = sizes
+            .into_iter()
+            .map(|size| usize::try_from(size).ok())
+            .collect();
+        Ok(Self {
+            text: Arc::clone(&shared.text),
+            options: shared.options.clone(),
+            relevant: analysis.relevant(),
+            has_traps: !analysis.traps().is_empty(),
+            has_variables: !analysis.variables().is_empty(),
+            analysis,
+            sizes: sizes.unwrap_or_default(),
+            plans: Plans::default(),
+            variants: Variants::default(),
+            variables: OnceLock::new(),
+        })
+    }
+
+    /// Returns the plan of a launch, which is made if it is new.
+    pub(super) fn plan<A: KernelArgs>(
+        &self,
+        config: &LaunchConfig,
+        args: &A,
+        memories: &memories::Memories,
+    ) -> Result<Arc<Plan>> {
+        let key = key(self, config, args, memories);
+        if let Some(plan) = self.plans.find(&key) {
+            return Ok(plan);
+        }
+        let plan = Plan::new(self, config, args, memories, key).map_err(of_refusal)?;
+        let plan = Arc::new(plan);
+        self.plans.add(Arc::clone(&plan));
+        Ok(plan)
+    }
+}
+
+impl SafeKernel {
+    /// Returns the kernel with another behaviour for launches that are not proven.
+    #[must_use]
+    pub fn with_unproven(mut self, unproven: Unproven) -> Self {
+        self.unproven = unproven;
+        self
+    }
+
+    /// Returns the function, for unsafe launches.
+    #[must_use]
+    pub fn function(&self) -> &Function {
+        &self.function
+    }
+
+    /// Returns what a launch with this configuration needs from its arguments. The sizes of the
+    /// buffers do not matter. `Display` prints it, with lines.
+    ///
+    /// ```
+    /// use cuda_driver::prelude::*;
+    /// use cuda_driver::safe::SafeModule;
+    ///
+    /// # let driver = Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = context.default_stream()?;
+    /// # let ptx = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
+    /// let mix = SafeModule::load(&context, &ptx)?.kernel("mix")?;
+    /// let mut x = DeviceBuffer::filled(&stream, 100, 1_u32)?;
+    /// let y = DeviceBuffer::filled(&stream, 100, 5_u32)?;
+    /// let config = LaunchConfig::for_num_elems(100)?;
+    /// let contract = mix.contract(config, (&mut x, &y, 100_u32))?;
+    /// assert!(contract.is_proven());
+    /// assert_eq!(contract.needed_bytes(1), 400);
+    /// assert!(contract.to_string().contains("4·n ≤ bytes(x), writes, PTX line"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] if the arguments do not match the parameters, and
+    /// [`Error::SafeLaunch`] if the launch cannot be safe.
+    pub fn contract<A: KernelArgs>(&self, config: LaunchConfig, args: A) -> Result<Contract> {
+        self.check_sizes(&args)?;
+        let memories = memories::collect(&args);
+        let plan = self.inner.plan(&config, &args, &memories)?;
+        Ok(Contract(plan.contract.clone()))
+    }
+
+    /// Fails unless the arguments have the sizes and types of the parameters.
+    #[inline]
+    pub(super) fn check_sizes<A: KernelArgs>(&self, args: &A) -> Result<()> {
+        self.function
+            .check_packed(args.packed(), args.sizes(), args.types())?;
+        if self.inner.sizes == args.sizes() {
+            return Ok(());
+        }
+        Err(refused(SafeLaunchError::Refused {
+            kernel: self.function.name().to_owned(),
+            line: 0,
+            reason: format!(
+                "the arguments have {:?} bytes, and the parameters in the PTX text {:?}",
+                args.sizes(),
+                self.inner.sizes
+            ),
+        }))
+    }
+
+    /// Returns the function if the launch is proven, for a graph that replays it.
+    pub(crate) fn proven<A: KernelArgs>(
+        &self,
+        config: &LaunchConfig,
+        args: &A,
+    ) -> Result<&Function> {
+        self.check_sizes(args)?;
+        let memories = memories::collect(args);
+        let plan = self.inner.plan(config, args, &memories)?;
+        self.check_variables(&plan, &memories)?;
+        if !plan.is_met(&memories) {
+            return Err(refused(not_proven(&plan, &memories)));
+        }
+        if self.inner.has_traps {
+            return Err(refused(SafeLaunchError::Refused {
+                kernel: self.function.name().to_owned(),
+                line: self.inner.analysis.traps().first().copied().unwrap_or(0),
+                reason: String::from("`trap` would end the context at a replay of the graph"),
+            }));
+        }
+        Ok(&self.function)
+    }
+
+    /// Fails unless all variables that the kernel uses are among the arguments.
+    pub(super) fn check_variables(&self, plan: &Plan, memories: &memories::Memories) -> Result<()> {
+        if plan.contract.variables.is_empty() {
+            return Ok(());
+        }
+        for (name, address, bytes) in self.variables(plan)? {
+            let is_written = plan.writes(name);
+            let is_passed = memories.iter().any(|memory| {
+                let is_same = memory.address == *address && memory.bytes == *bytes as u64;
+                is_same && (memory.is_writable || !is_written)
+            });
+            if !is_passed {
+                return Err(refused(SafeLaunchError::Variable {
+                    kernel: self.function.name().to_owned(),
+                    variable: name.clone(),
+                    is_written,
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    /// The addresses and sizes of the variables that the kernel uses.
+    fn variables(&self, plan: &Plan) -> Result<&[(String, CUdeviceptr, usize)]> {
+        if let Some(known) = self.inner.variables.get() {
+            return Ok(known);
+        }
+        let module = self.function.code();
+        let _current = module.context().enter()?;
+        let mut variables = Vec::new();
+        for name in &plan.contract.variables {
+            let c_name = CString::new(name.as_str()).map_err(|error| Error::NulByte {
+                what: "the name of the variable",
+                position: error.nul_position(),
+            })?;
+            let (address, bytes) = module.variable(&c_name).map_err(|_| {
+                refused(SafeLaunchError::Variable {
+                    kernel: self.function.name().to_owned(),
+                    variable: name.clone(),
+                    is_written: plan.writes(name),
+                })
+            })?;
+            variables.push((name.clone(), address, bytes));
+        }
+        Ok(self.inner.variables.get_or_init(|| variables))
+    }
+}
+
+/// An [`Error::SafeLaunch`].
+pub(super) fn refused(error: SafeLaunchError) -> Error {
+    Error::SafeLaunch(Box::new(error))
+}
+
+pub(super) fn of_refusal(refusal: Refusal) -> Error {
+    refused(SafeLaunchError::Refused {
+        kernel: refusal.kernel,
+        line: refusal.line,
+        reason: refusal.reason,
+    })
+}
+
+impl fmt::Debug for SafeModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SafeModule({:?})", self.module.as_raw())
+    }
+}
+
+impl fmt::Debug for SafeKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "SafeKernel({}, {:?})",
+            self.function.name(),
+            self.unproven
+        )
+    }
+}

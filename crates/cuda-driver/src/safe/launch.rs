@@ -1,0 +1,189 @@
+//! Launches without `unsafe`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cuda_ptx::instrument::RECORD_WORDS;
+
+use super::kernel::{SafeKernel, Unproven, refused};
+use super::memories::{self, Memories};
+use super::plan::{Plan, key};
+use super::record::LaunchRecord;
+use super::variant::CheckedArgs;
+use crate::error::{Error, Result, SafeLaunchError};
+use crate::launch::KernelArgs;
+use crate::memory::DeviceBuffer;
+use crate::reports::Report;
+use crate::stream::Stream;
+use crate::types::LaunchConfig;
+
+/// A safe launch that was queued: see [`Stream::launch_safe`].
+///
+/// It can be dropped. A violation is then reported by the next
+/// [`Stream::synchronize`] of the stream.
+pub struct SafeLaunch {
+    stream: Stream,
+    /// The record of a checked launch.
+    record: Option<Arc<dyn Report>>,
+}
+
+/// Safe launches.
+impl Stream {
+    /// `cuLaunchKernel(kernel, config, args)`—Queues a kernel on this stream. This is not `unsafe`:
+    /// the kernel reads and writes only memory that `args` permits.
+    ///
+    /// `args` are those of [`launch`](Self::launch): `&buffer` if the kernel reads, `&mut buffer` if
+    /// it writes. If the analysis proves from the values of this launch that every access stays in
+    /// its buffer, the kernel is launched as it is. Otherwise a copy is launched in which the other
+    /// accesses are checked when they run: outside of its argument, a load returns 0, and a store or
+    /// an atomic operation does nothing. The first such access of a launch is a [`Violation`], which
+    /// [`SafeLaunch::wait`] or the next [`synchronize`](Self::synchronize) of this stream returns,
+    /// once. The context stays usable. `trap` becomes a violation too.
+    ///
+    /// The first launch with new numbers, sizes of the grid or alignments evaluates the analysis;
+    /// later ones only compare the sizes of the buffers. The first launch that needs checks compiles
+    /// the copy.
+    ///
+    /// A variable of the module that the kernel uses has to be passed as
+    /// [`&Global`](crate::jit::Global) or `&mut Global`, with [`Using`](crate::launch::Using).
+    ///
+    /// [`Violation`]: crate::error::Violation
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SafeLaunch`] if the kernel can be neither proven nor checked, or if it is not proven
+    /// and [`Unproven::Reject`] was set. Otherwise fails as [`launch`](Self::launch) does.
+    #[doc(alias = "cuLaunchKernel")]
+    #[doc(alias = "cudaLaunchKernel")]
+    pub fn launch_safe<A: KernelArgs>(
+        &self,
+        kernel: &SafeKernel,
+        config: LaunchConfig,
+        args: A,
+    ) -> Result<SafeLaunch> {
+        kernel.check_sizes(&args)?;
+        let memories = memories::collect(&args);
+        let inner = &kernel.inner;
+        let key = key(inner, &config, &args, &memories);
+        let is_plain = !inner.has_traps && !inner.has_variables;
+        if !is_plain || !inner.plans.prove(&key, &memories) {
+            return self.launch_slowly(kernel, config, args, &memories);
+        }
+        // SAFETY: the sizes must match the parameters ← `check_sizes`. The kernel must access only
+        // what `args` permit ← the plan has this launch's values, and proves that each access stays
+        // within the bytes of its argument, which writes only if the argument may be written; it
+        // has no variables of its module. The arguments may overlap only as the borrows permit, and
+        // what a race leaves in memory is a valid value of any element, as no proof depends on it.
+        unsafe { self.queue(&kernel.function, config, None, args) }?;
+        Ok(self.queued(None))
+    }
+
+    /// Does the work of [`launch_safe`](Self::launch_safe) for a launch with a new shape, with
+    /// checks or with variables.
+    #[cold]
+    fn launch_slowly<A: KernelArgs>(
+        &self,
+        kernel: &SafeKernel,
+        config: LaunchConfig,
+        args: A,
+        memories: &Memories,
+    ) -> Result<SafeLaunch> {
+        self.expect_context(kernel.function.context(), "the kernel")?;
+        kernel.function.check_config(&config)?;
+        let plan = kernel.inner.plan(&config, &args, memories)?;
+        kernel.check_variables(&plan, memories)?;
+        if plan.is_met(memories) && !kernel.inner.has_traps {
+            // SAFETY: as in `launch_safe`; the variables of the module are among the arguments.
+            unsafe { self.queue(&kernel.function, config, None, args) }?;
+            return Ok(self.queued(None));
+        }
+        if kernel.unproven == Unproven::Reject && !plan.is_met(memories) {
+            return Err(refused(not_proven(&plan, memories)));
+        }
+        let checks = plan.checks(memories);
+        let variant = kernel.inner.variants.get(kernel, checks, memories)?;
+        let mut record = DeviceBuffer::<u32>::zeroed(&self.detached(), RECORD_WORDS)?;
+        let parameters = &variant.parameters;
+        let all = CheckedArgs::new(args, parameters, memories, &config, &mut record);
+        let function = &variant.function;
+        function.check_packed(all.packed(), all.sizes(), all.types())?;
+        // SAFETY: the sizes must match the parameters ← compared above. The copy must access only
+        // what `all` permits ← an access that the plan does not prove is compared with the ranges
+        // of the arguments before it is made; the record is the last argument.
+        unsafe { self.queue(function, config, None, all) }?;
+        let record = LaunchRecord::new(record, plan, &variant, memories.clone());
+        let record: Arc<dyn Report> = Arc::new(record);
+        self.reports().add(Arc::clone(&record));
+        Ok(self.queued(Some(record)))
+    }
+
+    fn queued(&self, record: Option<Arc<dyn Report>>) -> SafeLaunch {
+        SafeLaunch {
+            stream: self.clone(),
+            record,
+        }
+    }
+}
+
+/// The error for a launch that is not proven.
+pub(super) fn not_proven(plan: &Plan, memories: &Memories) -> SafeLaunchError {
+    let checks = plan.checks(memories);
+    let accesses = checks.iter().filter_map(|check| {
+        let access = plan.contract.accesses.get(check.access)?;
+        let reason = match &access.outcome {
+            cuda_ptx::analysis::Outcome::Checked { reason, .. } => reason.to_string(),
+            cuda_ptx::analysis::Outcome::Proven { high, .. } => {
+                format!("it needs {high} bytes, and a buffer that it may access in this way")
+            }
+            _ => String::new(),
+        };
+        let (mnemonic, line) = (&access.mnemonic, access.line);
+        Some(format!("{mnemonic}, PTX line {line}: {reason}"))
+    });
+    let accesses: Vec<String> = accesses.collect();
+    SafeLaunchError::NotProven {
+        accesses: format!("kernel {}: {}", plan.contract.kernel, accesses.join("; ")),
+    }
+}
+
+impl SafeLaunch {
+    /// Waits for the launch, and returns its violation if it has not been reported yet.
+    ///
+    /// A launch that was proven waits for everything that is queued on its stream.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Violation`], and the errors of [`Stream::synchronize`] except violations of other
+    /// launches.
+    pub fn wait(&self) -> Result<()> {
+        let Some(record) = &self.record else {
+            return Ok(self
+                .stream
+                .state()
+                .synchronize_explicitly(self.stream.context())?);
+        };
+        let violation = record.take();
+        self.stream.reports().remove(record);
+        match violation {
+            Some(violation) => Err(Error::Violation(Box::new(violation))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether accesses of this launch are checked when they run. Otherwise all are proven.
+    #[must_use]
+    pub fn is_checked(&self) -> bool {
+        self.record.is_some()
+    }
+}
+
+impl fmt::Debug for SafeLaunch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "SafeLaunch({:?}, checked: {})",
+            self.stream,
+            self.is_checked()
+        )
+    }
+}

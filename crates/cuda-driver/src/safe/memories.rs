@@ -1,0 +1,176 @@
+//! The memory among the arguments of a launch, and the values that a proof depends on.
+
+use std::slice;
+
+use cuda_ptx::analysis::{Argument, Buffer, Root};
+use smallvec::SmallVec;
+
+use crate::error::Result;
+use crate::launch::KernelArgs;
+
+/// Memory that a launch may access.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MemoryArg {
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+    pub(super) is_writable: bool,
+    /// The parameter whose value is the address, from 0.
+    pub(super) parameter: Option<u32>,
+}
+
+impl MemoryArg {
+    /// The root of addresses that are derived from the parameter.
+    pub(super) fn root(&self) -> Option<Root> {
+        self.parameter.map(|parameter| Root::Buffer {
+            parameter,
+            offset: 0,
+        })
+    }
+
+    /// The power of two that divides the address, up to 256, as an exponent.
+    pub(super) fn align(&self) -> u32 {
+        self.address.trailing_zeros().min(8)
+    }
+}
+
+/// The size of buffers for the analysis.
+pub(super) const UNLIMITED: u64 = 1 << 62;
+
+pub(super) type Memories = SmallVec<[MemoryArg; 16]>;
+
+/// A value of at most 8 bytes at `offset` of an argument, or `None` if it is not in the argument.
+///
+/// # Safety
+///
+/// `size` initialized bytes are at `argument`, and stay unchanged during the call.
+unsafe fn word(argument: *const u8, size: usize, offset: u64, count: u32) -> Option<u64> {
+    let start = usize::try_from(offset).ok()?;
+    let count = count as usize;
+    let end = start.checked_add(count)?;
+    if end > size || count > 8 {
+        return None;
+    }
+    // SAFETY: the bytes must be initialized and unchanged ← the caller guarantees it for all bytes
+    // of the argument, and the range is within it.
+    let bytes = unsafe { slice::from_raw_parts(argument.wrapping_add(start), count) };
+    let mut word = [0; 8];
+    word.get_mut(..count)?.copy_from_slice(bytes);
+    Some(u64::from_le_bytes(word))
+}
+
+/// Collects the memory of the arguments.
+pub(super) fn collect<A: KernelArgs>(args: &A) -> Memories {
+    let mut memories = Memories::new();
+    // The closure never fails.
+    let _ = args.each_tracked(&mut |tracked| -> Result<()> {
+        memories.push(MemoryArg {
+            address: tracked.address,
+            bytes: tracked.bytes as u64,
+            is_writable: tracked.access.is_write(),
+            parameter: u32::from(tracked.argument).checked_sub(1),
+        });
+        Ok(())
+    });
+    let sizes = args.sizes();
+    args.with_pointers(|pointers| {
+        for memory in &mut memories {
+            // The memory belongs to the parameter only if the parameter is its address, and
+            // nothing else. An argument of no bytes may have any address.
+            let is_address = memory.parameter.is_some_and(|parameter| {
+                let index = parameter as usize;
+                let (Some(&size), Some(&pointer)) = (sizes.get(index), pointers.get(index)) else {
+                    return false;
+                };
+                // SAFETY: there must be `size` initialized bytes ← `with_pointers` gives pointers
+                // to the values, whose sizes are `sizes`, and all bytes of a value are initialized.
+                let value = unsafe { word(pointer.cast_const().cast(), size, 0, 8) };
+                size == 8 && value == Some(memory.address) && memory.address != 0
+            });
+            if !is_address {
+                memory.parameter = None;
+            }
+        }
+    });
+    // One parameter has one address.
+    for index in 0..memories.len() {
+        let (before, rest) = memories.split_at_mut(index);
+        if let Some(this) = rest.first_mut()
+            && this.parameter.is_some()
+            && before.iter().any(|other| other.parameter == this.parameter)
+        {
+            this.parameter = None;
+        }
+    }
+    memories
+}
+
+/// The value of a parameter of at most 8 bytes, extended by zeros.
+pub(super) fn value<A: KernelArgs>(args: &A, parameter: u32) -> Option<u64> {
+    let index = parameter as usize;
+    let size = *args.sizes().get(index)?;
+    args.with_pointers(|pointers| {
+        let pointer = pointers.get(index)?.cast_const().cast();
+        // SAFETY: as in `collect`.
+        unsafe { word(pointer, size, 0, u32::try_from(size).ok()?) }
+    })
+}
+
+/// The kind of each parameter: 0 for a value, and 1 + the alignment for memory.
+pub(super) fn kind(memories: &Memories, parameter: u32) -> u64 {
+    let found = memories
+        .iter()
+        .find(|memory| memory.parameter == Some(parameter));
+    found.map_or(0, |memory| 1 + u64::from(memory.align()))
+}
+
+/// Appends the values that a proof depends on.
+pub(super) fn append_relevant<A: KernelArgs, const N: usize>(
+    args: &A,
+    memories: &Memories,
+    relevant: &[(u32, u64, u32)],
+    key: &mut SmallVec<[u64; N]>,
+) {
+    let sizes = args.sizes();
+    args.with_pointers(|pointers| {
+        for &(parameter, offset, count) in relevant {
+            let index = parameter as usize;
+            if kind(memories, parameter) != 0 {
+                continue;
+            }
+            let (Some(&size), Some(&pointer)) = (sizes.get(index), pointers.get(index)) else {
+                continue;
+            };
+            // SAFETY: as in `collect`.
+            let value = unsafe { word(pointer.cast_const().cast(), size, offset, count) };
+            key.push(value.unwrap_or(0));
+        }
+    });
+}
+
+/// The arguments as the analysis takes them. Each buffer is larger than any offset that the
+/// analysis can prove, so that the result is a size to compare with, and it may be written.
+pub(super) fn arguments<A: KernelArgs>(args: &A, memories: &Memories) -> Vec<Argument> {
+    let sizes = args.sizes();
+    args.with_pointers(|pointers| {
+        let arguments = sizes.iter().zip(pointers.iter()).enumerate();
+        let arguments = arguments.map(|(index, (&size, &pointer))| {
+            let found = memories
+                .iter()
+                .find(|memory| memory.parameter == u32::try_from(index).ok());
+            match found {
+                Some(memory) => Argument::buffer(Buffer {
+                    bytes: UNLIMITED,
+                    align: 1 << memory.align(),
+                    is_writable: true,
+                }),
+                None => {
+                    // SAFETY: as in `collect`.
+                    let bytes = unsafe { slice::from_raw_parts(pointer.cast_const().cast(), size) };
+                    let bytes: &[u8] = bytes;
+                    Argument::scalar(bytes)
+                }
+            }
+        });
+        arguments.collect()
+    })
+}

@@ -1,0 +1,21 @@
+//! Safe launches: kernels that are launched without `unsafe`, because their accesses are proven to
+//! stay in their arguments, or are checked when they run.
+//!
+//! C has nothing like it. [`SafeModule`] keeps the PTX text of a module, [`SafeKernel`] is a kernel
+//! of it with its analysis, and [`Stream::launch_safe`](crate::Stream::launch_safe) launches it.
+//! A kernel without PTX text can have a [`LaunchContract`] instead. docs/safe-launch.md has the exact claim, what is trusted, and what is refused.
+
+mod contract;
+mod kernel;
+mod launch;
+mod memories;
+mod plan;
+mod promise;
+mod record;
+mod variant;
+
+pub use crate::error::{SafeLaunchError, Violation, ViolationKind};
+pub use contract::Contract;
+pub use kernel::{SafeKernel, SafeModule, Unproven};
+pub use launch::SafeLaunch;
+pub use promise::{ContractKernel, LaunchContract, LaunchShape};

@@ -1,0 +1,209 @@
+//! What the analysis found for one shape of a launch, and the cache of these results.
+
+use std::sync::Arc;
+
+use cuda_ptx::analysis::{
+    AccessKind, Contract, LaunchValues, Outcome, Reason, Refusal, Root, Verdict,
+};
+use cuda_ptx::instrument::Check;
+use smallvec::SmallVec;
+
+use super::kernel::Inner;
+use super::memories::{Memories, UNLIMITED, append_relevant, arguments, kind};
+use crate::launch::KernelArgs;
+use crate::lock::{Mutex, rank};
+use crate::types::LaunchConfig;
+
+/// The values that a proof depends on, except the sizes of buffers.
+pub(super) type Key = SmallVec<[u64; 32]>;
+
+/// The number of shapes of launches that a kernel remembers.
+const MOST: usize = 64;
+
+/// The result for one shape.
+#[derive(Debug)]
+pub(super) struct Plan {
+    key: Key,
+    /// The bytes that an argument must have, and whether it is written.
+    needs: Vec<(u32, u64, bool)>,
+    /// Whether every access is proven if the needs are met.
+    is_proven: bool,
+    pub(super) contract: Contract,
+}
+
+/// The plans of a kernel.
+#[derive(Default)]
+pub(super) struct Plans(Mutex<Vec<Arc<Plan>>, { rank::SAFE_CACHE }>);
+
+/// Returns the key of a launch.
+pub(super) fn key<A: KernelArgs>(
+    kernel: &Inner,
+    config: &LaunchConfig,
+    args: &A,
+    memories: &Memories,
+) -> Key {
+    let LaunchConfig {
+        grid,
+        block,
+        shared_bytes,
+    } = *config;
+    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    let mut key = Key::new();
+    key.push(pair(grid.x, grid.y));
+    key.push(pair(grid.z, block.x));
+    key.push(pair(block.y, block.z));
+    key.push(shared_bytes.into());
+    let count = kernel.sizes.len() as u32;
+    for first in (0..count).step_by(8) {
+        let kinds = (first..count.min(first + 8)).map(|parameter| kind(memories, parameter));
+        key.push(kinds.fold(0, |word, kind| word << 8 | kind));
+    }
+    append_relevant(args, memories, &kernel.relevant, &mut key);
+    key
+}
+
+impl Plans {
+    /// Returns the plan with this key.
+    pub(super) fn find(&self, key: &Key) -> Option<Arc<Plan>> {
+        let plans = self.0.lock();
+        plans.iter().find(|plan| plan.key == *key).cloned()
+    }
+
+    /// Returns whether a plan with this key proves that the original kernel stays in this memory.
+    /// Allocates nothing.
+    pub(super) fn prove(&self, key: &Key, memories: &Memories) -> bool {
+        let plans = self.0.lock();
+        let found = plans.iter().find(|plan| plan.key == *key);
+        found.is_some_and(|plan| plan.is_met(memories))
+    }
+
+    pub(super) fn add(&self, plan: Arc<Plan>) {
+        let mut plans = self.0.lock();
+        if plans.len() >= MOST {
+            plans.remove(0);
+        }
+        plans.push(plan);
+    }
+}
+
+impl Plan {
+    /// Evaluates the analysis for a launch.
+    pub(super) fn new<A: KernelArgs>(
+        kernel: &Inner,
+        config: &LaunchConfig,
+        args: &A,
+        memories: &Memories,
+        key: Key,
+    ) -> Result<Self, Refusal> {
+        let LaunchConfig {
+            grid,
+            block,
+            shared_bytes,
+        } = *config;
+        let verdict = kernel.analysis.evaluate(&LaunchValues {
+            grid: [grid.x, grid.y, grid.z],
+            block: [block.x, block.y, block.z],
+            dynamic_shared: shared_bytes,
+            arguments: arguments(args, memories),
+        });
+        let mut contract = match verdict {
+            Verdict::Proven(contract) | Verdict::Checked(contract) => contract,
+            Verdict::Refused(refusal) => return Err(refusal),
+        };
+        // The size that the analysis got is none of the program.
+        for access in &mut contract.accesses {
+            if let Outcome::Checked { reason, .. } = &mut access.outcome
+                && matches!(
+                    reason,
+                    Reason::OutOfRange {
+                        bytes: UNLIMITED,
+                        ..
+                    }
+                )
+            {
+                *reason = Reason::NoBound;
+            }
+        }
+        let mut needs: Vec<(u32, u64, bool)> = Vec::new();
+        let mut is_proven = true;
+        for access in &contract.accesses {
+            match &access.outcome {
+                Outcome::Unreached => {}
+                Outcome::Proven { root, high, .. } => {
+                    let Root::Buffer { parameter, .. } = root else {
+                        continue;
+                    };
+                    let is_write = access.kind != AccessKind::Read;
+                    match needs.iter_mut().find(|need| need.0 == *parameter) {
+                        Some(need) => {
+                            need.1 = need.1.max(*high);
+                            need.2 |= is_write;
+                        }
+                        None => needs.push((*parameter, *high, is_write)),
+                    }
+                }
+                // Outcomes of later versions prove nothing.
+                _ => is_proven = false,
+            }
+        }
+        Ok(Self {
+            key,
+            needs,
+            is_proven,
+            contract,
+        })
+    }
+
+    /// Whether the original kernel stays in this memory.
+    pub(super) fn is_met(&self, memories: &Memories) -> bool {
+        let is_met = |&(parameter, bytes, is_written): &(u32, u64, bool)| {
+            let mut found = memories.iter();
+            let found = found.find(|memory| memory.parameter == Some(parameter));
+            found.is_some_and(|memory| bytes <= memory.bytes && (memory.is_writable || !is_written))
+        };
+        self.is_proven && self.needs.iter().all(is_met)
+    }
+
+    /// The accesses that need a check with this memory.
+    pub(super) fn checks(&self, memories: &Memories) -> Vec<Check> {
+        let mut checks = Vec::new();
+        for (access, report) in self.contract.accesses.iter().enumerate() {
+            let root = match &report.outcome {
+                Outcome::Unreached => continue,
+                Outcome::Proven { root, high, .. } => {
+                    let Root::Buffer { parameter, .. } = root else {
+                        continue;
+                    };
+                    let mut found = memories.iter();
+                    let found = found.find(|memory| memory.parameter == Some(*parameter));
+                    let is_write = report.kind != AccessKind::Read;
+                    let is_met = found.is_some_and(|memory| {
+                        *high <= memory.bytes && (memory.is_writable || !is_write)
+                    });
+                    if is_met {
+                        continue;
+                    }
+                    Some(root.clone())
+                }
+                Outcome::Checked { root, .. } => root.clone(),
+                _ => None,
+            };
+            checks.push(Check { access, root });
+        }
+        checks
+    }
+
+    /// Whether an access may write to a variable of the module.
+    pub(super) fn writes(&self, variable: &str) -> bool {
+        self.contract.accesses.iter().any(|access| {
+            let is_here = match &access.outcome {
+                Outcome::Unreached => false,
+                Outcome::Proven { root, .. } => {
+                    matches!(root, Root::Variable(name) if name == variable)
+                }
+                _ => true,
+            };
+            is_here && access.kind != AccessKind::Read
+        })
+    }
+}

@@ -1,0 +1,297 @@
+//! Kernels whose author states under which conditions they stay in their arguments.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use cuda_sys::image::Ptx;
+
+use super::kernel::refused;
+use super::memories::{self, Memories, value};
+use crate::error::{Error, Result, SafeLaunchError};
+use crate::function::Function;
+
+use crate::launch::queue_sealed::TOKEN;
+use crate::launch::{Accepts, Kernel, KernelArgs, KernelParams, Queue};
+use crate::types::node::node_kind;
+use crate::types::{Dim3, LaunchConfig};
+
+/// A [`Kernel`] with a [`LaunchContract`]. Its launches are not `unsafe`: they fail if a condition
+/// does not hold.
+///
+/// ```
+/// use cuda_driver::prelude::*;
+/// use cuda_driver::safe::{ContractKernel, LaunchContract};
+///
+/// # let driver = Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// # let ptx = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
+/// let mix = Module::load(&context, &ptx)?.function("mix")?;
+/// let contract = LaunchContract::from_ptx(&ptx, "mix")?
+///     .requires("n <= x.len()", |launch| launch.number(3) <= launch.len::<u32>(1))
+///     .requires("n <= y.len()", |launch| launch.number(3) <= launch.len::<u32>(2));
+/// // SAFETY: the kernel computes `x[i] = 2 * x[i] + y[i]` for `i` below `n`, and nothing else.
+/// let mix: ContractKernel<(Writes<u32>, Reads<u32>, u32)> = unsafe { mix.with_contract(contract) }?;
+///
+/// let mut x = DeviceBuffer::filled(&stream, 100, 1_u32)?;
+/// let y = DeviceBuffer::filled(&stream, 100, 5_u32)?;
+/// let config = LaunchConfig::for_num_elems(100)?;
+/// mix.launch(&stream, config, (&mut x, &y, 100_u32))?;
+/// assert_eq!(x.to_vec()?, [7; 100]);
+/// let error = mix.launch(&stream, config, (&mut x, &y, 101_u32)).unwrap_err();
+/// assert!(error.to_string().contains("n <= x.len()"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ContractKernel<P: KernelParams> {
+    kernel: Kernel<P>,
+    contract: LaunchContract,
+}
+
+/// The conditions under which a kernel stays in its arguments.
+#[derive(Clone, Default)]
+pub struct LaunchContract {
+    block: Option<Dim3>,
+    most_threads: Option<u64>,
+    shared_bytes: Option<RangeInclusive<u32>>,
+    conditions: Vec<(Arc<str>, Arc<Condition>)>,
+}
+
+/// Whether a launch fulfils a condition.
+type Condition = dyn for<'a> Fn(&LaunchShape<'a>) -> bool + Send + Sync;
+
+/// The configuration and the arguments of a launch, for the conditions of a [`LaunchContract`].
+/// Arguments are counted from 1.
+#[derive(Debug)]
+pub struct LaunchShape<'a> {
+    config: LaunchConfig,
+    memories: &'a Memories,
+    numbers: &'a [Option<u64>],
+}
+
+impl LaunchContract {
+    /// Returns a contract without conditions.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the conditions that the PTX text of a kernel states: `.reqntid` and `.maxntid`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SafeLaunch`] if the text cannot be parsed, and [`Error::NoSuchFunction`] if it has
+    /// no kernel with this name.
+    pub fn from_ptx(ptx: &Ptx, kernel: &str) -> Result<Self> {
+        let syntax = |message: String| refused(SafeLaunchError::Syntax { message });
+        let text = ptx.as_c_str().to_str();
+        let text = text.map_err(|error| syntax(error.to_string()))?;
+        let module = cuda_ptx::parse(text).map_err(|error| syntax(error.to_string()))?;
+        let mut functions = module.functions.iter();
+        let Some(function) = functions.find(|it| it.name == kernel && it.body.is_some()) else {
+            let kernels = module.functions.iter().filter(|it| it.entry);
+            return Err(Error::NoSuchFunction {
+                name: kernel.to_owned(),
+                kernels: Some(kernels.map(|it| it.name.to_owned()).collect()),
+            });
+        };
+        let mut contract = Self::new();
+        for (name, sizes) in &function.directives {
+            let size = |axis: usize| sizes.get(axis).map_or(1, |&size| size);
+            let product = size(0).saturating_mul(size(1)).saturating_mul(size(2));
+            match *name {
+                "reqntid" => {
+                    let [x, y, z] = [0, 1, 2].map(|axis| u32::try_from(size(axis)).unwrap_or(0));
+                    contract.block = Some(Dim3 { x, y, z });
+                }
+                "maxntid" => contract.most_threads = Some(product),
+                _ => {}
+            }
+        }
+        Ok(contract)
+    }
+
+    /// Requires blocks of this size.
+    #[must_use]
+    pub fn block(mut self, block: impl Into<Dim3>) -> Self {
+        self.block = Some(block.into());
+        self
+    }
+
+    /// Requires dynamic shared memory of a size in this range.
+    #[must_use]
+    pub fn shared_bytes(mut self, bytes: RangeInclusive<u32>) -> Self {
+        self.shared_bytes = Some(bytes);
+        self
+    }
+
+    /// Requires that `condition` returns `true`. `text` is its description in errors.
+    #[must_use]
+    pub fn requires(
+        mut self,
+        text: impl Into<Arc<str>>,
+        condition: impl for<'a> Fn(&LaunchShape<'a>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.conditions.push((text.into(), Arc::new(condition)));
+        self
+    }
+
+    /// Returns the first condition that does not hold.
+    fn broken(&self, launch: &LaunchShape<'_>) -> Option<String> {
+        let LaunchConfig {
+            block,
+            shared_bytes,
+            ..
+        } = launch.config;
+        let size = |block: Dim3| format!("({}, {}, {})", block.x, block.y, block.z);
+        if let Some(wanted) = self.block.filter(|wanted| *wanted != block) {
+            return Some(format!(
+                "blocks of {} threads; the launch has {}",
+                size(wanted),
+                size(block)
+            ));
+        }
+        let threads = block.count();
+        if let Some(most) = self.most_threads.filter(|most| threads > *most) {
+            return Some(format!(
+                "at most {most} threads per block; the launch has {threads}"
+            ));
+        }
+        if let Some(range) = &self.shared_bytes
+            && !range.contains(&shared_bytes)
+        {
+            let (least, most) = (range.start(), range.end());
+            return Some(format!(
+                "{least} to {most} bytes of dynamic shared memory; the launch has {shared_bytes}"
+            ));
+        }
+        let mut conditions = self.conditions.iter();
+        let broken = conditions.find(|(_, condition)| !condition(launch));
+        broken.map(|(text, _)| text.to_string())
+    }
+}
+
+impl LaunchShape<'_> {
+    /// Returns the grid, the block and the dynamic shared memory.
+    #[must_use]
+    pub fn config(&self) -> LaunchConfig {
+        self.config
+    }
+
+    /// Returns the number of bytes of the memory of an argument; 0 if it has none.
+    #[must_use]
+    pub fn bytes(&self, argument: usize) -> u64 {
+        let parameter = argument
+            .checked_sub(1)
+            .and_then(|index| u32::try_from(index).ok());
+        let mut all = self.memories.iter();
+        let found = all.find(|memory| parameter.is_some() && memory.parameter == parameter);
+        found.map_or(0, |memory| memory.bytes)
+    }
+
+    /// Returns the number of elements of type `T` in the memory of an argument.
+    #[must_use]
+    pub fn len<T>(&self, argument: usize) -> u64 {
+        self.bytes(argument) / (size_of::<T>() as u64).max(1)
+    }
+
+    /// Returns the value of an argument of at most 8 bytes, extended by zeros; [`u64::MAX`] if it is
+    /// longer, or if there is no such argument.
+    #[must_use]
+    pub fn number(&self, argument: usize) -> u64 {
+        let number = argument
+            .checked_sub(1)
+            .and_then(|index| *self.numbers.get(index)?);
+        number.unwrap_or(u64::MAX)
+    }
+}
+
+/// Launch contracts.
+impl Function {
+    /// Returns this kernel with the types of its parameters and the conditions of its launches.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`typed`](Self::typed) does.
+    ///
+    /// # Safety
+    ///
+    /// Each launch with arguments of the types `P` that fulfils the contract meets the requirements
+    /// of [`Queue::launch`], on streams and in captures: whatever is in the buffers, and also if
+    /// several arguments share memory [in place](crate::memory::InPlace).
+    pub unsafe fn with_contract<P: KernelParams>(
+        &self,
+        contract: LaunchContract,
+    ) -> Result<ContractKernel<P>> {
+        Ok(ContractKernel {
+            kernel: self.typed()?,
+            contract,
+        })
+    }
+}
+
+impl<P: KernelParams> ContractKernel<P> {
+    /// `cuLaunchKernel(self, config, args)`—Queues the kernel on a stream, or captures the launch,
+    /// as [`Kernel::launch`] does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SafeLaunch`] with the condition that does not hold. Otherwise fails as
+    /// [`Kernel::launch`] does.
+    #[doc(alias = "cuLaunchKernel")]
+    #[doc(alias = "cudaLaunchKernel")]
+    pub fn launch<Q: Queue, A: KernelArgs>(
+        &self,
+        queue: &Q,
+        config: LaunchConfig,
+        args: A,
+    ) -> Result<Q::Queued<node_kind::Kernel>>
+    where
+        P: Accepts<A>,
+    {
+        let function = self.kernel.function();
+        let memories = memories::collect(&args);
+        let mut numbers = smallvec::SmallVec::<[Option<u64>; 16]>::new();
+        let count = u32::try_from(args.sizes().len()).unwrap_or(0);
+        numbers.extend((0..count).map(|index| value(&args, index)));
+        let launch = LaunchShape {
+            config,
+            memories: &memories,
+            numbers: &numbers,
+        };
+        if let Some(condition) = self.contract.broken(&launch) {
+            return Err(refused(SafeLaunchError::Contract {
+                kernel: function.name().to_owned(),
+                condition,
+            }));
+        }
+        // SAFETY: the sizes must match the parameters ← `typed` has compared those of `P`, and `P`
+        // accepts `A`. The kernel must meet the requirements of `Queue::launch` ← the author of the
+        // contract guarantees it for launches that fulfil the conditions, as this one does.
+        unsafe { queue.launch_checked(function, config, None, args, TOKEN) }
+    }
+
+    /// Returns the kernel without its contract, for unsafe launches.
+    #[must_use]
+    pub fn kernel(&self) -> &Kernel<P> {
+        &self.kernel
+    }
+}
+
+impl fmt::Debug for LaunchContract {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts = self.conditions.iter().map(|(text, _)| text);
+        f.debug_struct("LaunchContract")
+            .field("block", &self.block)
+            .field("most_threads", &self.most_threads)
+            .field("shared_bytes", &self.shared_bytes)
+            .field("conditions", &texts.collect::<Vec<_>>())
+            .finish()
+    }
+}
+
+impl<P: KernelParams> fmt::Debug for ContractKernel<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ContractKernel({:?}, {:?})", self.kernel, self.contract)
+    }
+}

@@ -1,0 +1,135 @@
+//! Safe launches in graphs, and launch contracts.
+
+use cuda_driver::Error;
+use cuda_driver::prelude::*;
+use cuda_driver::safe::{ContractKernel, LaunchContract, SafeLaunchError, SafeModule};
+use cuda_sim::Builder;
+
+use super::{GATHER, HEAD, STORE, kernel};
+use crate::support::{Fixture, MIX, assert_all, everywhere, filled, software};
+
+fn mix(fixture: &Fixture) -> cuda_driver::safe::SafeKernel {
+    let ptx = Ptx::new(MIX).unwrap();
+    let module = SafeModule::load(&fixture.context, &ptx).unwrap();
+    module.kernel("mix").unwrap()
+}
+
+#[test]
+fn proven_launches_are_captured_and_replayed() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let mix = mix(&fixture);
+        let (mut x, y) = (filled(&stream, 100, 1), filled(&stream, 100, 5));
+        let config = LaunchConfig::for_num_elems(100).unwrap();
+        let (mut graph, ()) = Graph::try_capture(&fixture.context, |scope| {
+            scope.launch_safe(&mix, config, (&mut x, &y, 100_u32))?;
+            Ok::<(), Error>(())
+        })
+        .unwrap();
+        let node = graph
+            .add_kernel_safe(&[], &mix, config, (&mut x, &y, 100_u32))
+            .unwrap();
+        let late = [node.edge()];
+        graph
+            .add_kernel_safe(&late, &mix, config, (&mut x, &y, 100_u32))
+            .unwrap();
+        let exec = graph.instantiate().unwrap();
+        for expected in [43, 379] {
+            exec.launch(&stream).unwrap();
+            assert_all(&x, expected, &fixture.name);
+        }
+    }
+}
+
+#[test]
+fn a_graph_takes_only_proven_launches() {
+    let fixture = software(Builder::new());
+    let stream = fixture.stream();
+    let (mix, gather) = (mix(&fixture), kernel(&fixture, GATHER, "gather"));
+    let (mut x, y) = (filled(&stream, 100, 1), filled(&stream, 100, 5));
+    let config = LaunchConfig::for_num_elems(100).unwrap();
+    let mut graph = Graph::new(&fixture.context).unwrap();
+    let is_refused = |result: cuda_driver::Result<_>| match result {
+        Err(Error::SafeLaunch(error)) => matches!(*error, SafeLaunchError::NotProven { .. }),
+        other => panic!("{:?}", other.map(|_: cuda_driver::graph::Node<_>| ())),
+    };
+    assert!(is_refused(graph.add_kernel_safe(
+        &[],
+        &mix,
+        config,
+        (&mut x, &y, 101_u32)
+    )));
+    assert!(is_refused(graph.add_kernel_safe(
+        &[],
+        &mix,
+        config,
+        (&x, &y, 100_u32)
+    )));
+    let index = DeviceBuffer::<u64>::zeroed(&stream, 100).unwrap();
+    let args = (&mut x, &y, &index, 100_u32);
+    assert!(is_refused(graph.add_kernel_safe(
+        &[],
+        &gather,
+        config,
+        args
+    )));
+    let trap = ".visible .entry stop(.param .u32 n) { .reg .pred %p; .reg .b32 %r;
+        ld.param.u32 %r, [n]; setp.eq.u32 %p, %r, 0; @%p trap; ret; }";
+    let stop = kernel(&fixture, trap, "stop");
+    let error = graph
+        .add_kernel_safe(&[], &stop, config, (1_u32,))
+        .unwrap_err();
+    assert!(error.to_string().contains("trap"), "{error}");
+}
+
+#[test]
+fn a_contract_is_checked_at_every_launch() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let text = format!("{HEAD}{STORE}").replacen(") {", ")\n.reqntid 32\n{", 1);
+        let ptx = Ptx::new(text).unwrap();
+        let store = Module::load(&fixture.context, &ptx).unwrap();
+        let store = store.function("store").unwrap();
+        let contract = LaunchContract::from_ptx(&ptx, "store")
+            .unwrap()
+            .shared_bytes(0..=64)
+            .requires("at < x.len()", |launch| {
+                launch.config().grid.x == 1 && launch.number(2) + 4 <= launch.bytes(1)
+            });
+        // SAFETY: all threads write the word at the byte `at` of `x`, which a condition compares
+        // with its size; this test passes multiples of 4.
+        let store: ContractKernel<(Writes<u32>, u64, u32)> =
+            unsafe { store.with_contract(contract) }.unwrap();
+        let mut x = filled(&stream, 4, 9);
+        let config = LaunchConfig::new(1, 32);
+        store
+            .launch(&stream, config, (&mut x, 12_u64, 1_u32))
+            .unwrap();
+        assert_eq!(x.to_vec().unwrap(), [9, 9, 9, 1]);
+        let mut broken = |config, at: u64| match store.launch(&stream, config, (&mut x, at, 2_u32))
+        {
+            Err(Error::SafeLaunch(error)) => error.to_string(),
+            other => panic!("{other:?}"),
+        };
+        assert!(broken(config, 16).contains("at < x.len()"));
+        assert!(broken(LaunchConfig::new(1, 64), 0).contains("blocks of (32, 1, 1)"));
+        let text = broken(config.with_shared_bytes(65), 0);
+        assert!(text.contains("0 to 64 bytes of dynamic"), "{text}");
+        assert_eq!(store.kernel().function().name(), "store");
+        assert_eq!(x.to_vec().unwrap(), [9, 9, 9, 1], "{}", fixture.name);
+    }
+}
+
+#[test]
+fn a_contract_reads_the_directives_of_the_text() {
+    let text = format!("{HEAD}{STORE}").replacen(") {", ")\n.maxntid 8, 4, 2\n{", 1);
+    let ptx = Ptx::new(text).unwrap();
+    let contract = LaunchContract::from_ptx(&ptx, "store").unwrap();
+    assert!(format!("{contract:?}").contains("most_threads: Some(64)"));
+    let same = LaunchContract::new().block((8, 4));
+    assert!(format!("{same:?}").contains("Dim3 { x: 8, y: 4, z: 1 }"));
+    let error = LaunchContract::from_ptx(&ptx, "load").unwrap_err();
+    assert!(matches!(error, Error::NoSuchFunction { .. }), "{error}");
+    let error = LaunchContract::from_ptx(&Ptx::new("no text").unwrap(), "k").unwrap_err();
+    assert!(matches!(error, Error::SafeLaunch(_)), "{error}");
+}

@@ -1,0 +1,371 @@
+//! Planted defects: mutants of kernels that are proven, launched twice on software devices. The
+//! plain launch says which of them access memory outside of their arguments, according to the
+//! software device. The safe launch must report each of those, and must not fault itself.
+//!
+//! `CUDA_FULL=1` runs until 500 defects were found, and `CUDA_SEED=n` runs one mutant.
+
+use std::env;
+
+use cuda_driver::memory::Unpooled;
+use cuda_driver::prelude::*;
+use cuda_driver::safe::SafeModule;
+use cuda_driver::{Error, Result};
+use cuda_ptx::{Edits, Instruction, Literal, Operand, Statement, parse};
+use cuda_sim::{Builder, Report, ReportKind};
+use fastrand::Rng;
+
+use crate::support::{Fixture, software};
+
+const TEXT: &str = include_str!("../../../../cuda-ptx/tests/it/kernels/known.ptx");
+
+/// The number of defects that a run finds, and that with `CUDA_FULL=1`.
+const DEFECTS: u32 = 40;
+const FULL_DEFECTS: u32 = 500;
+
+/// A kernel, the bytes of its buffers (negative if it only reads them), and its numbers.
+struct Kernel {
+    name: &'static str,
+    buffers: &'static [i64],
+    numbers: &'static [u32],
+    grid: (u32, u32),
+    block: (u32, u32),
+    shared: u32,
+}
+
+const fn of(
+    name: &'static str,
+    buffers: &'static [i64],
+    numbers: &'static [u32],
+    grid: (u32, u32),
+    block: (u32, u32),
+) -> Kernel {
+    Kernel {
+        name,
+        buffers,
+        numbers,
+        grid,
+        block,
+        shared: 0,
+    }
+}
+
+const KERNELS: &[Kernel] = &[
+    of("vector_add", &[-400, -400, 400], &[100], (2, 1), (64, 1)),
+    of(
+        "vector_add_unguarded",
+        &[-512, -512, 512],
+        &[],
+        (2, 1),
+        (64, 1),
+    ),
+    of("stencil", &[-1280, 1280], &[20, 16], (2, 2), (16, 8)),
+    of("grid_stride", &[-1200, 1200], &[300], (2, 1), (64, 1)),
+    of(
+        "matmul",
+        &[-1600, -1600, 1600],
+        &[20, 20, 20],
+        (2, 2),
+        (16, 16),
+    ),
+    of("matmul_naive", &[-400, -400, 400], &[10], (1, 1), (16, 16)),
+    of("transpose", &[-4800, 4800], &[40, 30], (2, 1), (32, 8)),
+    Kernel {
+        shared: 256,
+        ..of("reduction", &[-400, 8], &[100], (2, 1), (64, 1))
+    },
+    of("gather", &[-400, -400, 400], &[100], (2, 1), (64, 1)),
+    of("vectors", &[-416, 416], &[100], (2, 1), (64, 1)),
+    of("unrolled", &[-52, 512], &[13], (2, 1), (64, 1)),
+    of("clamped", &[-400, 400], &[100], (2, 1), (64, 1)),
+    of("divided", &[-384, 800], &[96, 200], (4, 1), (64, 1)),
+    of("local_array", &[-32, 512], &[5], (2, 1), (64, 1)),
+];
+
+/// A mutant: the text, the kernel, and what was changed.
+struct Mutant {
+    text: String,
+    kernel: &'static Kernel,
+    change: String,
+    numbers: Vec<u32>,
+    buffers: Vec<i64>,
+}
+
+fn mutant(seed: u64) -> Mutant {
+    let mut rng = Rng::with_seed(seed);
+    let kernel = &KERNELS[rng.usize(..KERNELS.len())];
+    let mut mutant = Mutant {
+        text: TEXT.to_owned(),
+        kernel,
+        change: String::new(),
+        numbers: kernel.numbers.to_vec(),
+        buffers: kernel.buffers.to_vec(),
+    };
+    match rng.u32(..10) {
+        0 if !mutant.numbers.is_empty() => {
+            let index = rng.usize(..mutant.numbers.len());
+            let more = [1, 2, 7, 64, 1 << 20, 1 << 31, u32::MAX][rng.usize(..7)];
+            mutant.numbers[index] = mutant.numbers[index].wrapping_add(more);
+            mutant.change = format!("number {index} + {more}");
+        }
+        0 | 1 => {
+            let index = rng.usize(..mutant.buffers.len());
+            let fewer = [1, 2, 4][rng.usize(..3)];
+            let bytes = &mut mutant.buffers[index];
+            *bytes -= bytes.signum() * fewer * 4;
+            mutant.change = format!("buffer {index} is {fewer} words shorter");
+        }
+        2 => {
+            let index = rng.usize(..mutant.buffers.len());
+            mutant.buffers[index] = -mutant.buffers[index].abs();
+            mutant.change = format!("buffer {index} is only read");
+        }
+        _ => change_text(&mut mutant, &mut rng),
+    }
+    mutant
+}
+
+/// Changes one instruction of the kernel.
+fn change_text(mutant: &mut Mutant, rng: &mut Rng) {
+    let module = parse(TEXT).unwrap();
+    let mut functions = module.functions.iter();
+    let function = functions.find(|it| it.name == mutant.kernel.name).unwrap();
+    let instructions = function.body.iter().flatten().filter_map(|it| match it {
+        Statement::Instruction(one) => Some(one),
+        _ => None,
+    });
+    let mut candidates: Vec<Instruction<'_>> = Vec::new();
+    let mut spans = Vec::new();
+    for one in instructions {
+        for new in changes(one, rng) {
+            candidates.push(new);
+            spans.push((one.span, one.to_string()));
+        }
+    }
+    let index = rng.usize(..candidates.len());
+    let (span, old) = &spans[index];
+    let new = candidates[index].to_string();
+    let mut edits = Edits::new(TEXT);
+    edits.replace(*span, new.clone());
+    mutant.text = edits.apply().unwrap();
+    mutant.change = format!("line {}: {old} becomes {new}", candidates[index].line);
+}
+
+/// Variants of an instruction.
+fn changes<'a>(one: &Instruction<'a>, rng: &mut Rng) -> Vec<Instruction<'a>> {
+    let mut all = Vec::new();
+    let mut add = |change: &dyn Fn(&mut Instruction<'a>)| {
+        let mut new = one.clone();
+        change(&mut new);
+        if new != *one {
+            all.push(new);
+        }
+    };
+    let by = [1_i64, -1, 2, 4, 32, -4, 1 << 31][rng.usize(..7)];
+    for index in 0..one.operands.len() {
+        add(&|new| match &mut new.operands[index] {
+            Operand::Literal(Literal::Int(value)) => *value = value.wrapping_add_signed(by),
+            Operand::Address(_, offset) if new.opcode != "ld" || !one.has("param") => *offset += by,
+            _ => {}
+        });
+    }
+    match one.opcode {
+        "bra" if one.predicate.is_some() => {
+            // A missing guard, and an inverted one.
+            add(&|new| {
+                new.opcode = "mov";
+                new.modifiers = vec!["u32"];
+                new.operands = vec![Operand::Name("%r1"), Operand::Name("%r1")];
+            });
+            add(&|new| {
+                if let Some(predicate) = &mut new.predicate {
+                    predicate.negated = !predicate.negated;
+                }
+            });
+        }
+        "setp" => {
+            for relation in ["lt", "le", "gt", "ge", "eq", "ne"] {
+                add(&|new| new.modifiers[0] = relation);
+            }
+        }
+        "add" | "sub" => {
+            for opcode in ["add", "sub", "xor"] {
+                add(&|new| {
+                    new.opcode = opcode;
+                    if opcode == "xor" {
+                        new.modifiers = vec![if one.has("s64") { "b64" } else { "b32" }];
+                    }
+                });
+            }
+        }
+        "mul" | "mad" | "shl" | "shr" | "and" | "rem" | "min" | "max" => {
+            for index in 1..one.operands.len() {
+                for other in 1..one.operands.len() {
+                    add(&|new| new.operands[index] = one.operands[other].clone());
+                }
+            }
+        }
+        _ => {}
+    }
+    all.retain(|new| {
+        !matches!(one.modifiers.last(), Some(&("f32" | "f64" | "pred")))
+            || new.opcode == "ld"
+            || new.opcode == "st"
+    });
+    all
+}
+
+/// The result of a run: whether the launch was accepted, the reports, and all words.
+struct Run {
+    launched: Result<bool>,
+    reports: Vec<Report>,
+    words: Vec<Vec<u32>>,
+}
+
+fn run(mutant: &Mutant, is_safe: bool) -> Run {
+    let builder = Builder::new()
+        .check_read_only(true)
+        .instruction_limit(3_000_000);
+    let fixture = software(builder);
+    let stream = fixture.stream();
+    let ptx = Ptx::new(mutant.text.as_str()).unwrap();
+    let mut buffers: Vec<DeviceBuffer<u32>> = Vec::new();
+    for bytes in &mutant.buffers {
+        let len = (bytes.unsigned_abs() / 4) as usize;
+        let words: Vec<u32> = (0..len as u32)
+            .map(|at| at.wrapping_mul(37) % 100)
+            .collect();
+        let mut buffer = DeviceBuffer::zeroed_in(&Unpooled, &stream, len).unwrap();
+        buffer.copy_from_host(&words).unwrap();
+        buffers.push(buffer);
+    }
+    let launched = launch(mutant, is_safe, &fixture, &stream, &ptx, &mut buffers);
+    let reports = fixture.simulator.as_ref().unwrap().take_reports();
+    let words = buffers
+        .iter()
+        .map(|buffer| buffer.to_vec().unwrap_or_default());
+    Run {
+        launched,
+        reports,
+        words: words.collect(),
+    }
+}
+
+/// Returns whether the launch was checked.
+fn launch(
+    mutant: &Mutant,
+    is_safe: bool,
+    fixture: &Fixture,
+    stream: &Stream,
+    ptx: &Ptx,
+    buffers: &mut [DeviceBuffer<u32>],
+) -> Result<bool> {
+    let module = SafeModule::load(&fixture.context, ptx)?;
+    let mut args = ArgList::new();
+    for (buffer, bytes) in buffers.iter_mut().zip(&mutant.buffers) {
+        if *bytes < 0 {
+            args.push(&*buffer);
+        } else {
+            args.push(buffer);
+        }
+    }
+    for number in &mutant.numbers {
+        args.push(*number);
+    }
+    let Kernel { grid, block, .. } = *mutant.kernel;
+    let config = LaunchConfig::new(grid, block).with_shared_bytes(mutant.kernel.shared);
+    if !is_safe {
+        let function = module.module().function(mutant.kernel.name)?;
+        // SAFETY: none: the kernel may access anything. The software device stops it.
+        unsafe { stream.launch(&function, config, &args) }?;
+        stream.synchronize()?;
+        return Ok(false);
+    }
+    let kernel = module.kernel(mutant.kernel.name)?;
+    let launch = stream.launch_safe(&kernel, config, &args)?;
+    launch.wait()?;
+    stream.synchronize()?;
+    Ok(launch.is_checked())
+}
+
+/// Whether a report is one of memory that the arguments do not permit.
+fn is_foreign(report: &Report) -> bool {
+    matches!(
+        report.kind,
+        ReportKind::OutOfBounds
+            | ReportKind::UseAfterFree
+            | ReportKind::Misaligned
+            | ReportKind::ReadOnlyWrite
+    )
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    mutants: u32,
+    /// Mutants that access foreign memory: reported, and refused before the launch.
+    reported: u32,
+    refused: u32,
+    /// Other mutants: those that were proven, and those that only the safe launch found, because
+    /// the memory belongs to another argument.
+    proven: u32,
+    found_alone: u32,
+    endless: u32,
+}
+
+#[test]
+fn planted_defects_are_detected() {
+    let full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
+    let one: Option<u64> = env::var("CUDA_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let wanted = if full { FULL_DEFECTS } else { DEFECTS };
+    let mut counts = Counts::default();
+    let mut seed = one.unwrap_or(0);
+    while counts.reported + counts.refused < wanted {
+        check(seed, &mut counts);
+        if one.is_some() {
+            break;
+        }
+        seed += 1;
+        assert!(seed < 40 * u64::from(wanted), "too few defects: {counts:?}");
+    }
+    println!("{counts:?}");
+    if one.is_none() && !full {
+        println!("CUDA_FULL=1 runs until {FULL_DEFECTS} defects");
+    }
+}
+
+fn check(seed: u64, counts: &mut Counts) {
+    let mutant = mutant(seed);
+    let what = format!(
+        "CUDA_SEED={seed}: {}, {}",
+        mutant.kernel.name, mutant.change
+    );
+    let plain = run(&mutant, false);
+    let safe = run(&mutant, true);
+    counts.mutants += 1;
+    let foreign = plain.reports.iter().find(|report| is_foreign(report));
+    // The safe launch never leaves its arguments.
+    let faults: Vec<_> = safe.reports.iter().filter(|it| is_foreign(it)).collect();
+    assert!(faults.is_empty(), "{what}: {faults:?}");
+    match (&safe.launched, foreign) {
+        (Err(Error::Violation(_)), Some(_)) => counts.reported += 1,
+        (Err(Error::SafeLaunch(_)), Some(_)) => counts.refused += 1,
+        (Err(Error::Violation(_)), None) => counts.found_alone += 1,
+        (Err(Error::SafeLaunch(_)), None) => {}
+        // An endless loop in both, or in the copy, which executes more instructions.
+        (Err(Error::Driver(_)), None) => counts.endless += 1,
+        (Err(Error::Driver(error)), Some(_)) => {
+            let is_endless = safe.reports.iter().any(|it| it.kind == ReportKind::Fault);
+            assert!(is_endless, "{what}: {error}");
+            counts.endless += 1;
+        }
+        (Ok(is_checked), None) => {
+            counts.proven += u32::from(!is_checked);
+            if plain.launched.is_ok() {
+                assert_eq!(plain.words, safe.words, "{what}");
+            }
+        }
+        (other, Some(report)) => panic!("{what}: not reported: {report}; {other:?}"),
+        (other, None) => panic!("{what}: {other:?}"),
+    }
+}

@@ -1,0 +1,127 @@
+//! When violations are reported: once, by the launch or by the next synchronization of its stream.
+
+use cuda_driver::prelude::*;
+use cuda_driver::safe::ViolationKind;
+use cuda_sim::Builder;
+
+use super::{STORE, kernel, violation};
+use crate::support::{assert_all, block, everywhere, filled, software};
+
+#[test]
+fn a_violation_is_reported_by_the_launch_once() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let store = kernel(&fixture, STORE, "store");
+        let mut x = filled(&stream, 4, 9);
+        let config = LaunchConfig::new(1, 1);
+        let mut launch = |at: u64| {
+            stream
+                .launch_safe(&store, config, (&mut x, at, 1_u32))
+                .unwrap()
+        };
+        let (first, second) = (launch(100), launch(200));
+        let offset = |launch: &cuda_driver::safe::SafeLaunch| violation(launch.wait()).offset;
+        assert_eq!((offset(&second), offset(&first)), (200, 100));
+        first.wait().unwrap();
+        second.wait().unwrap();
+        stream.synchronize().unwrap();
+    }
+}
+
+#[test]
+fn violations_are_reported_by_the_stream_once_each() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let other = fixture.stream();
+        let store = kernel(&fixture, STORE, "store");
+        let mut x = filled(&stream, 4, 9);
+        let config = LaunchConfig::new(1, 1);
+        for at in [100_u64, 4, 200] {
+            drop(stream.launch_safe(&store, config, (&mut x, at, 1_u32)));
+        }
+        // Neither another stream nor another call reports them.
+        other.synchronize().unwrap();
+        assert_eq!(x.to_vec().unwrap(), [9, 1, 9, 9]);
+        fixture.context.synchronize().unwrap();
+        let again = stream.clone();
+        assert_eq!(violation(again.synchronize()).offset, 100);
+        assert_eq!(violation(stream.synchronize()).offset, 200);
+        stream.synchronize().unwrap();
+    }
+}
+
+#[test]
+fn launches_without_a_wait_keep_their_reports() {
+    let fixture = software(Builder::new());
+    let stream = fixture.stream();
+    let store = kernel(&fixture, STORE, "store");
+    let mut x = filled(&stream, 4, 9);
+    let config = LaunchConfig::new(1, 1);
+    for number in 0..300_u64 {
+        // Each tenth launch has a violation.
+        let at = if number % 10 == 7 { 400 + number } else { 0 };
+        let part = x.slice_mut(..).unwrap();
+        let at = if at == 0 { 16 } else { 4 * at };
+        drop(stream.launch_safe(&store, config, (part, at, 1_u32)));
+    }
+    let mut found = 0;
+    while let Err(error) = stream.synchronize() {
+        assert!(matches!(error, cuda_driver::Error::Violation(_)), "{error}");
+        found += 1;
+    }
+    assert_eq!(found, 300);
+}
+
+#[test]
+fn a_launch_is_not_waited_for_until_its_report_is_asked_for() {
+    let fixture = software(Builder::new());
+    let stream = fixture.stream();
+    let store = kernel(&fixture, STORE, "store");
+    let mut x = filled(&stream, 4, 9);
+    let config = LaunchConfig::new(1, 1);
+    let sender = block(&stream);
+    let launch = stream
+        .launch_safe(&store, config, (&mut x, 16_u64, 1_u32))
+        .unwrap();
+    assert!(!stream.is_done().unwrap());
+    drop(sender);
+    violation(launch.wait());
+}
+
+/// Traps in the thread `at`; the other threads count.
+const TRAP: &str = ".visible .entry trap_at(.param .u64 out, .param .u32 at) {
+    .reg .pred %p; .reg .b32 %r<3>; .reg .b64 %d;
+    ld.param.u64 %d, [out];
+    ld.param.u32 %r1, [at];
+    mov.u32 %r2, %tid.x;
+    setp.eq.u32 %p, %r1, %r2;
+    @%p trap;
+    bar.sync 0;
+    red.global.add.u32 [%d], 1;
+    ret;
+}
+";
+
+#[test]
+fn a_trap_is_a_violation_and_the_context_survives() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let kernel = kernel(&fixture, TRAP, "trap_at");
+        let mut out = filled(&stream, 1, 0);
+        let config = LaunchConfig::new(1, 96);
+        let launch = stream
+            .launch_safe(&kernel, config, (&mut out, 40_u32))
+            .unwrap();
+        let violation = violation(launch.wait());
+        assert_eq!(violation.kind, ViolationKind::Trap);
+        assert_eq!((violation.ptx_line, violation.thread), (10, [40, 0, 0]));
+        assert!(
+            violation.to_string().contains("trap_at traps"),
+            "{violation}"
+        );
+        assert_all(&out, 95, &fixture.name);
+        let launch = stream.launch_safe(&kernel, config, (&mut out, 200_u32));
+        launch.unwrap().wait().unwrap();
+        assert_all(&out, 191, &fixture.name);
+    }
+}
