@@ -27,6 +27,7 @@ mod managed;
 mod modules;
 mod panics;
 mod pools;
+mod safe;
 mod set_up;
 mod shared;
 mod streams;

@@ -1,0 +1,263 @@
+//! Safe launches of kernels that try to leave their arguments. None of these programs has `unsafe`.
+
+use std::thread;
+
+use cuda_driver::prelude::*;
+use cuda_driver::safe::{SafeKernel, SafeModule};
+use cuda_driver::{Error, Result};
+
+use crate::support::{Attack, Case};
+
+/// `store`: `x[at[i]] = i`. `save`: `to[0] = x`. `follow`: writes to the address in `from[0]`, which
+/// it loads again for each thread. `arrays`: stores to a shared and to a local array at `at[i]`.
+const KERNELS: &str = ".version 7.0
+.target sm_75
+.address_size 64
+.visible .entry store(.param .u64 x, .param .u64 at, .param .u32 n) {
+    .reg .pred %p; .reg .b32 %r<3>; .reg .b64 %d<6>;
+    ld.param.u64 %d1, [x];
+    ld.param.u64 %d2, [at];
+    ld.param.u32 %r1, [n];
+    mov.u32 %r2, %tid.x;
+    setp.ge.u32 %p, %r2, %r1;
+    @%p ret;
+    mul.wide.u32 %d3, %r2, 8;
+    add.s64 %d3, %d2, %d3;
+    ld.global.u64 %d4, [%d3];
+    add.s64 %d4, %d1, %d4;
+    st.global.u32 [%d4], %r2;
+    ret;
+}
+.visible .entry save(.param .u64 x, .param .u64 to) {
+    .reg .b64 %d<3>;
+    ld.param.u64 %d1, [x];
+    ld.param.u64 %d2, [to];
+    st.global.u64 [%d2], %d1;
+    ret;
+}
+.visible .entry follow(.param .u64 from) {
+    .reg .b32 %r<3>; .reg .b64 %d<6>;
+    ld.param.u64 %d1, [from];
+    mov.u32 %r1, %tid.x;
+    ld.global.u64 %d2, [%d1];
+    mul.wide.u32 %d3, %r1, 4;
+    add.s64 %d2, %d2, %d3;
+    st.u32 [%d2], %r1;
+    atom.add.u32 %r2, [%d2], 1;
+    ret;
+}
+.visible .entry arrays(.param .u64 out, .param .u64 at) {
+    .reg .b32 %r<4>; .reg .b64 %d<6>;
+    .shared .align 8 .b8 tile[64];
+    .local .align 8 .b8 own[64];
+    ld.param.u64 %d1, [out];
+    ld.param.u64 %d2, [at];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %d3, %r1, 8;
+    add.s64 %d2, %d2, %d3;
+    ld.global.u64 %d4, [%d2];
+    mov.u64 %d5, tile;
+    add.s64 %d5, %d5, %d4;
+    st.shared.u32 [%d5], %r1;
+    mov.u64 %d5, own;
+    add.s64 %d5, %d5, %d4;
+    st.local.u32 [%d5], %r1;
+    ld.local.u32 %r2, [%d5];
+    mul.wide.u32 %d3, %r1, 4;
+    add.s64 %d1, %d1, %d3;
+    st.global.u32 [%d1], %r2;
+    ret;
+}
+";
+
+fn kernel(case: &Case, name: &str) -> SafeKernel {
+    let ptx = Ptx::new(KERNELS).unwrap();
+    let module = SafeModule::load(&case.context, &ptx).unwrap();
+    module.kernel(name).unwrap()
+}
+
+/// Whether the call succeeded or had a violation.
+fn has_violation(result: Result<()>) -> bool {
+    match result {
+        Ok(()) => false,
+        Err(Error::Violation(_)) => true,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Claim: a part of a buffer is the limit, not the buffer. Stores leave a part on both sides, while
+/// other parts of the buffer are borrowed and used on another stream.
+#[test]
+fn stores_leave_a_part_of_a_buffer() {
+    Attack::new().run(|case| {
+        let (stream, other) = (case.stream(), case.stream());
+        let store = kernel(case, "store");
+        let mut x = DeviceBuffer::filled(&stream, 96, 7_u32).unwrap();
+        let at = [
+            0_u64,
+            124,
+            128,
+            4,
+            u64::MAX - 3,
+            1 << 40,
+            126,
+            0_u64.wrapping_sub(128),
+        ];
+        let at = DeviceBuffer::from_host(&stream, &at).unwrap();
+        let (before, rest) = x.as_mut_slice().split_at_mut(32).unwrap();
+        let (part, after) = rest.split_at_mut(32).unwrap();
+        case.hold_up(&stream);
+        let config = LaunchConfig::new(1, 8);
+        let launch = stream
+            .launch_safe(&store, config, (part, &at, 8_u32))
+            .unwrap();
+        let mut copy = DeviceBuffer::<u32>::zeroed(&other, 64).unwrap();
+        let (mut low, mut high) = copy.as_mut_slice().split_at_mut(32).unwrap();
+        low.copy_from_on(&before.as_slice(), &other).unwrap();
+        high.copy_from_on(&after.as_slice(), &other).unwrap();
+        assert!(has_violation(launch.wait()));
+        assert_eq!(copy.to_vec().unwrap(), [7; 64]);
+        let mut expected = [7; 96];
+        (expected[32], expected[63], expected[33]) = (0, 1, 3);
+        assert_eq!(x.to_vec().unwrap(), expected);
+    });
+}
+
+/// Claim: arguments that are the same memory permit nothing else. The kernel overwrites the offsets
+/// that its other threads load.
+#[test]
+fn arguments_overlap_in_place() {
+    Attack::new().run(|case| {
+        let stream = case.stream();
+        let store = kernel(case, "store");
+        let guard = DeviceBuffer::filled(&stream, 64, 7_u32).unwrap();
+        let offsets: Vec<u64> = (0..64).map(|at| at * 8 + 4).collect();
+        let mut x = DeviceBuffer::from_host(&stream, &offsets).unwrap();
+        for _ in 0..8 {
+            let same = x.in_place();
+            let config = LaunchConfig::new(1, 64);
+            let launch = stream.launch_safe(&store, config, (same, same, 64_u32));
+            has_violation(launch.unwrap().wait());
+        }
+        assert_eq!(guard.to_vec().unwrap(), [7; 64]);
+    });
+}
+
+/// Claim: a pointer in memory permits nothing by itself. A kernel saves the address of a buffer,
+/// which is freed; another buffer may get the same address.
+#[test]
+fn a_saved_address_is_used_after_the_buffer_was_freed() {
+    Attack::new().run(|case| {
+        let stream = case.stream();
+        let (save, follow) = (kernel(case, "save"), kernel(case, "follow"));
+        let mut saved = DeviceBuffer::<u64>::zeroed(&stream, 1).unwrap();
+        let one = LaunchConfig::new(1, 1);
+        let mut x = DeviceBuffer::filled(&stream, 64, 7_u32).unwrap();
+        stream
+            .launch_safe(&save, one, (&mut x, &mut saved))
+            .unwrap();
+        drop(x);
+        let y = DeviceBuffer::filled(&stream, 64, 8_u32).unwrap();
+        let config = LaunchConfig::new(1, 64);
+        let launch = stream.launch_safe(&follow, config, (&mut saved,)).unwrap();
+        assert!(has_violation(launch.wait()));
+        assert_eq!(y.to_vec().unwrap(), [8; 64]);
+        // Its own address: the stores change the address that other threads load.
+        let address = saved.as_raw();
+        saved.copy_from_host(&[address]).unwrap();
+        let launch = stream.launch_safe(&follow, config, (&mut saved,)).unwrap();
+        has_violation(launch.wait());
+        assert_eq!(y.to_vec().unwrap(), [8; 64]);
+    });
+}
+
+/// Claim: everything may be dropped at once. A checked launch is queued behind a delay, and its
+/// arguments, the kernel, the module, the launch and the stream are dropped.
+#[test]
+fn everything_is_dropped_behind_a_checked_launch() {
+    Attack::new().run(|case| {
+        for round in 0..6 {
+            let stream = case.stream();
+            let store = kernel(case, "store");
+            let mut x = DeviceBuffer::filled(&stream, 16, 7_u32).unwrap();
+            let at = DeviceBuffer::from_host(&stream, &[0_u64, 64, 4]).unwrap();
+            case.hold_up(&stream);
+            let config = LaunchConfig::new(1, 4);
+            let launch = stream
+                .launch_safe(&store, config, (&mut x, &at, 3_u32))
+                .unwrap();
+            match round % 3 {
+                0 => drop((x, at, store, launch, stream)),
+                1 => drop((stream, launch, store, at, x)),
+                _ => {
+                    drop((x, at, store, launch));
+                    assert!(has_violation(stream.synchronize()));
+                }
+            }
+        }
+    });
+}
+
+/// Claim: shared and local memory end at their variables. Local memory also holds what the compiler
+/// keeps there.
+#[test]
+fn arrays_are_left_in_both_directions() {
+    Attack::new().run(|case| {
+        let stream = case.stream();
+        let arrays = kernel(case, "arrays");
+        let offsets: Vec<u64> = (0..32_u64)
+            .map(|lane| match lane % 4 {
+                0 => lane,
+                1 => 0_u64.wrapping_sub(4 * lane),
+                2 => 60 + lane,
+                _ => 1 << lane,
+            })
+            .collect();
+        let at = DeviceBuffer::from_host(&stream, &offsets).unwrap();
+        let mut out = DeviceBuffer::filled(&stream, 32, 99_u32).unwrap();
+        let config = LaunchConfig::new(2, 32);
+        let launch = stream
+            .launch_safe(&arrays, config, (&mut out, &at))
+            .unwrap();
+        assert!(has_violation(launch.wait()));
+        let expected: Vec<u32> = (0..32_u32)
+            .map(|lane| {
+                let offset = offsets[lane as usize];
+                if offset.is_multiple_of(4) && offset <= 60 {
+                    lane
+                } else {
+                    0
+                }
+            })
+            .collect();
+        assert_eq!(out.to_vec().unwrap(), expected);
+    });
+}
+
+/// Claim: threads may share a kernel. Each launches it with buffers of other sizes, so that proofs
+/// of one thread are found by another.
+#[test]
+fn threads_launch_one_kernel_with_other_sizes() {
+    Attack::new().run(|case| {
+        let store = kernel(case, "store");
+        thread::scope(|scope| {
+            for number in 1..=4_usize {
+                let (store, stream) = (&store, case.stream());
+                scope.spawn(move || {
+                    let words = 4 * number;
+                    let mut x = DeviceBuffer::filled(&stream, words, 7_u32).unwrap();
+                    let at: Vec<u64> = (0..16).map(|at| at * 4).collect();
+                    let at = DeviceBuffer::from_host(&stream, &at[..words]).unwrap();
+                    for count in [words, words + 1, 1, words] {
+                        let config = LaunchConfig::new(1, 32);
+                        let args = (&mut x, &at, count as u32);
+                        let launch = stream.launch_safe(store, config, args).unwrap();
+                        assert_eq!(has_violation(launch.wait()), count > words);
+                    }
+                    let expected: Vec<u32> = (0..words as u32).collect();
+                    assert_eq!(x.to_vec().unwrap(), expected);
+                });
+            }
+        });
+    });
+}
