@@ -13,11 +13,7 @@ fn a_kernel_is_launched_by_parameters_set_one_by_one() {
     let sim = test_device(Builder::new());
     let n = 40_u32;
     let a: Vec<f32> = (0..n).map(|i| i as f32).collect();
-    let (da, db, out) = (
-        sim.upload(&a),
-        sim.upload(&a),
-        sim.upload(&[0.0_f32; 40]),
-    );
+    let (da, db, out) = (sim.upload(&a), sim.upload(&a), sim.upload(&[0.0_f32; 40]));
     let add = sim.function(sim.load(ADD), "add");
     unsafe {
         ok(sim.cuFuncSetBlockShape(add, 8, 1, 1));
