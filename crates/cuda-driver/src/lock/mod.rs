@@ -307,6 +307,7 @@ mod checks {
         "cuMemHostUnregister",
         "cuMemPoolDestroy",
         "cuMemPoolTrimTo",
+        "cuMemUnmap",
         "cuMemcpy",
         "cuMemcpy2D",
         "cuMemcpy2DUnaligned",

@@ -107,7 +107,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// The owning stream is made to wait for all uses on other streams, so `cuMemFreeAsync` on the
     /// owning stream is the right way to free the memory. If the device has no memory pools, wait
     /// for the owning stream and call `cuMemFree`. The owner of memory from
-    /// [`from_foreign`](Self::from_foreign) is leaked.
+    /// [`from_foreign`](Self::from_foreign), and a [`Mapping`](crate::memory::Mapping), are leaked.
     ///
     /// # Errors
     ///

@@ -1,5 +1,7 @@
 //! Buffers that grow in place.
 
+use std::time::{Duration, Instant};
+
 use cuda_driver::Error;
 use cuda_driver::error::{RangeError, Status};
 use cuda_driver::graph::Graph;
@@ -67,7 +69,7 @@ fn growing_does_not_wait_for_kernels() {
         // SAFETY: the kernel reads 100 words of one buffer and writes as many of the other.
         unsafe { copy.launch(&two, config, (&buffer, &mut out, 100)) }.unwrap();
         // The kernel waits for the host, so a call that waited for it would not return in time.
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         buffer.grow_to(1 << 22).unwrap();
         assert!(start.elapsed().as_secs() < 15, "{}", fixture.name);
         // SAFETY: as above.
@@ -141,7 +143,7 @@ fn shrinking_is_refused_while_a_graph_uses_the_buffer() {
         assert_all(&out, 2, &fixture.name);
         exec.close().unwrap();
         stream.synchronize().unwrap();
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         while let Err(error) = buffer.shrink_to(0) {
             assert!(matches!(error, Error::StillInUse { .. }), "{error}");
             assert!(start.elapsed().as_secs() < 10);
@@ -327,4 +329,42 @@ fn uninitialized_elements_may_be_written_first() {
         buffer.as_mut_slice().copy_from_host(&[1, 2, 3]).unwrap();
         assert_eq!(buffer.to_vec().unwrap(), [1, 2, 3]);
     }
+}
+
+/// Prints the cost of a step. `bundle/run.sh` runs tests with names like this one alone.
+#[test]
+#[ignore = "needs the GPU to itself"]
+fn a_gpu_buffer_grows_in_small_steps_by_itself() {
+    let Some(fixture) = gpu() else {
+        return;
+    };
+    let (one, two) = (fixture.stream(), fixture.stream());
+    let copy = fixture.kernel(COPY, "copy");
+    let (free, _) = fixture.context.memory_info().unwrap();
+    let most = (64 << 30).min(free / 4 * 3);
+    let mut buffer = GrowableBuffer::<u32>::new(&one, most / 4).unwrap();
+    let step = words(&buffer);
+    buffer.grow_to(step).unwrap();
+    buffer.as_mut_slice().fill(3).unwrap();
+    let mut out = filled(&two, 1000, 0);
+    let (mut steps, mut growing) = (0, Duration::ZERO);
+    while buffer.len() + step <= buffer.max_len() {
+        let config = LaunchConfig::for_num_elems(1000).unwrap();
+        // SAFETY: the kernel reads the first 1000 words, and writes as many of the other buffer.
+        unsafe { two.launch(&copy, config, (&buffer, &mut out, 1000_u32)) }.unwrap();
+        let start = Instant::now();
+        // SAFETY: only the last of the new elements are read, and they are written first.
+        unsafe { buffer.grow_uninit_to(buffer.len() + step) }.unwrap();
+        growing += start.elapsed();
+        steps += 1;
+    }
+    let last = buffer.len() - step;
+    buffer.slice_mut(last..).unwrap().fill(5).unwrap();
+    assert!(buffer.slice(last..).unwrap().to_vec().unwrap() == vec![5; step]);
+    assert_all(&out, 3, &fixture.name);
+    println!(
+        "{steps} steps of {} KiB, {:.1} µs each",
+        buffer.granularity() >> 10,
+        growing.as_secs_f64() * 1e6 / f64::from(steps)
+    );
 }

@@ -176,7 +176,7 @@ impl Workload {
                 source.as_mut_slice().copy_from_host(&words)?;
                 let mut copy = DeviceBuffer::<u32>::zeroed(&stream, words.len())?;
                 copy.as_mut_slice().copy_from(&source.as_slice())?;
-                if cycle % 2 == 0 {
+                if cycle.is_multiple_of(2) {
                     source.grow_to(600_000)?;
                     source.shrink_to(1)?;
                 }
