@@ -81,7 +81,9 @@ pub enum RawTensor {
     Unversioned(NonNull<DLManagedTensor>),
 }
 
-/// A tensor that this crate exports, with its shape, its strides and its owner.
+/// A tensor that this crate exports, with its shape, its strides and its owner. The tensor is the
+/// first field, so the addresses of both are the same.
+#[repr(C)]
 struct Exported<O> {
     tensor: DLManagedTensorVersioned,
     dims: Box<[i64]>,
@@ -153,11 +155,9 @@ fn export<T: Element, O: Send + Sync + 'static>(
     let exported: NonNull<Exported<O>> = NonNull::from(exported);
     // SAFETY: the struct must be valid, and used by no other code ← it was leaked just now.
     unsafe { (*exported.as_ptr()).tensor.manager_ctx = exported.as_ptr().cast() };
-    // SAFETY: the field must be within the allocation ← the struct is valid.
-    let tensor = unsafe { &raw mut (*exported.as_ptr()).tensor };
-    // SAFETY: the tensor must be valid, and nothing else may release it ← it was made just now, and
-    // its deleter may be called on any thread, because the owner is `Send`.
-    unsafe { DlTensor::from_raw(NonNull::new_unchecked(tensor)) }
+    // SAFETY: the tensor must be valid, and nothing else may release it ← it was made just now and is
+    // the first field; its deleter may be called on any thread, because the owner is `Send`.
+    unsafe { DlTensor::from_raw(exported.cast()) }
 }
 
 /// A buffer that a consumer uses on its stream. Dropping it never waits.

@@ -266,7 +266,8 @@ fn tensors_that_cannot_be_imported_are_released_once() {
         let stream = fixture.stream();
         let memory = filled(&stream, 16, 0);
         type Change = fn(&mut DLManagedTensorVersioned, &mut [i64; 4]);
-        let cases: [(Change, fn(&Error) -> bool); 7] = [
+        type Check = fn(&Error) -> bool;
+        let cases: [(Change, Check); 7] = [
             (
                 |it, _| it.version.major = 2,
                 |error| error.to_string().contains("DLPack 2.3"),
@@ -298,9 +299,11 @@ fn tensors_that_cannot_be_imported_are_released_once() {
         ];
         for (change, is_expected) in cases {
             let (raw, released) = produced(&memory, change);
-            // SAFETY: the tensor is valid, and is not imported.
-            let imported = unsafe { DlTensor::from_raw(raw) }
-                .and_then(|it| unsafe { it.into_buffer::<u32>(&stream) });
+            // SAFETY: the tensor is valid.
+            let tensor = unsafe { DlTensor::from_raw(raw) };
+            // SAFETY: the tensor is refused.
+            let import = |it: DlTensor| unsafe { it.into_buffer::<u32>(&stream) };
+            let imported = tensor.and_then(import);
             let error = imported.unwrap_err();
             assert!(is_expected(&error), "{error}");
             assert_eq!(released.load(Ordering::SeqCst), 1);
