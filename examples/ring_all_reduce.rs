@@ -66,7 +66,7 @@ fn main() -> Result<()> {
             let chunk = (rank + devices - step) % devices;
             let (own, neighbour) = pair(&mut vectors, rank);
             let sum = neighbour[chunk].as_slice();
-            own[chunk].as_mut_slice().copy_from_peer(&sum)?;
+            own[chunk].as_mut_slice().copy_from_peer(sum)?;
         }
     }
 

@@ -113,8 +113,8 @@ fn stores_leave_a_part_of_a_buffer() {
             .unwrap();
         let mut copy = DeviceBuffer::<u32>::zeroed(&other, 64).unwrap();
         let (mut low, mut high) = copy.as_mut_slice().split_at_mut(32).unwrap();
-        low.copy_from_on(&before.as_slice(), &other).unwrap();
-        high.copy_from_on(&after.as_slice(), &other).unwrap();
+        low.copy_from_on(before.as_slice(), &other).unwrap();
+        high.copy_from_on(after.as_slice(), &other).unwrap();
         assert!(has_violation(launch.wait()));
         assert_eq!(copy.to_vec().unwrap(), [7; 64]);
         let mut expected = [7; 96];

@@ -175,7 +175,7 @@ impl Workload {
                 source.grow_to(n as usize)?;
                 source.as_mut_slice().copy_from_host(&words)?;
                 let mut copy = DeviceBuffer::<u32>::zeroed(&stream, words.len())?;
-                copy.as_mut_slice().copy_from(&source.as_slice())?;
+                copy.as_mut_slice().copy_from(source.as_slice())?;
                 if cycle.is_multiple_of(2) {
                     source.grow_to(600_000)?;
                     source.shrink_to(1)?;
