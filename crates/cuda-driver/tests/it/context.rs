@@ -44,7 +44,7 @@ fn every_load_returns_the_same_driver() {
 
 #[test]
 fn the_primary_context_is_released_once_with_its_last_handle() {
-    let simulator = Builder::new().build().unwrap();
+    let simulator = crate::support::built(&Builder::new());
     let driver = Driver::new(simulator.library().unwrap()).unwrap();
     let device = driver.device(0).unwrap();
     let context = device.primary_context().unwrap();
@@ -298,7 +298,7 @@ fn end_contexts(devices: &[Device], way: u32) {
 
 #[test]
 fn all_drivers_of_one_library_are_one() {
-    let simulator = Builder::new().build().unwrap();
+    let simulator = crate::support::built(&Builder::new());
     let library = Arc::new(simulator.library().unwrap());
     let drivers = [(); 2].map(|()| Driver::new(Arc::clone(&library)).unwrap());
     let contexts = drivers.each_ref().map(|driver| {

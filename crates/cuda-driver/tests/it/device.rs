@@ -13,7 +13,7 @@ use crate::support::{everywhere, software};
 
 #[test]
 fn an_ordinal_out_of_range_is_an_error_that_counts() {
-    let simulator = Builder::new().devices(2).build().unwrap();
+    let simulator = crate::support::built(&Builder::new().devices(2));
     let driver = Driver::new(simulator.library().unwrap()).unwrap();
     assert_eq!(driver.devices().unwrap().len(), 2);
     for ordinal in [2, 1000, u32::MAX] {

@@ -332,7 +332,7 @@ fn device(attributes: impl IntoIterator<Item = (A, i32)>) -> Device {
     for (attribute, value) in attributes {
         builder = builder.attribute(attribute, value);
     }
-    let simulator = builder.build().unwrap();
+    let simulator = crate::support::built(&builder);
     let driver = Driver::new(simulator.library().unwrap()).unwrap();
     driver.device(0).unwrap()
 }

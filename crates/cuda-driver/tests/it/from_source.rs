@@ -76,7 +76,7 @@ fn a_driver_without_machine_code_is_tried_once() {
         return;
     }
     // The library does not state that the software device loads PTX only.
-    let simulator = Builder::new().build().unwrap();
+    let simulator = crate::support::built(&Builder::new());
     let library = simulator.library().unwrap().with_machine_code(true);
     assert!(library.loads_machine_code());
     let context = Driver::new(library)

@@ -116,7 +116,7 @@ fn the_check_is_off_by_default() {
 #[test]
 fn a_driver_can_ask_for_the_memory_of_each_launch() {
     static RECEIVED: Mutex<Vec<LaunchUse>> = Mutex::new(Vec::new());
-    let simulator = Builder::new().build().unwrap();
+    let simulator = crate::support::built(&Builder::new());
     let library = simulator.library().unwrap();
     let library = library.with_launch_uses(|uses| RECEIVED.lock().unwrap().extend(uses));
     let driver = Driver::new(library).unwrap();

@@ -102,7 +102,7 @@ fn a_flush_needs_the_ability_of_the_device() {
 #[test]
 fn an_error_has_the_version_of_its_driver() {
     for version in [12_040, 13_050] {
-        let simulator = Builder::new().version(version).build().unwrap();
+        let simulator = crate::support::built(&Builder::new().version(version));
         let driver = Driver::new(simulator.library().unwrap()).unwrap();
         let device = driver.device(0).unwrap();
         let error = device
