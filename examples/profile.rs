@@ -1,9 +1,11 @@
 //! Teaches: where the time goes: a profile of the training of a small network.
 //!
 //! Each step copies a batch on one stream, computes on another, and updates the weights with a
-//! graph. Prints a table, and compares the trained weights with those that the host computes. With
-//! a folder, writes a page (`profile.html`), a timeline for <https://ui.perfetto.dev>
-//! (`profile.json`) and the statistics (`profile.csv`) there.
+//! graph.
+//!
+//! Prints a table, and that the trained weights are those that the host computes. With a folder, it
+//! writes a page (`profile.html`), a timeline for <https://ui.perfetto.dev> (`profile.json`) and the
+//! statistics (`profile.csv`) there.
 //!
 //! `cargo run -p examples --example profile -- FOLDER`
 

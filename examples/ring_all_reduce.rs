@@ -5,8 +5,9 @@
 //! its neighbour. The program states no order: each launch waits for the chunks that it uses, so
 //! all devices work at the same time.
 //!
-//! Prints the number of devices and of verified elements. `cargo run -p examples --example
-//! ring_all_reduce` uses all GPUs, or four software devices.
+//! Prints the number of devices and of verified elements. Uses all GPUs, or four software devices.
+//!
+//! `cargo run -p examples --example ring_all_reduce`
 
 use cuda_driver::context::DevicePool;
 use cuda_driver::prelude::*;
