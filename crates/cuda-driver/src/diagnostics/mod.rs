@@ -1,7 +1,8 @@
 //! What a program can learn about its use of the device: past errors, the log of the driver,
 //! the memory that it holds, core dumps, and a snapshot of all of it.
 //!
-//! Everything here is off at first, and costs nothing until a program turns it on.
+//! What records something is off at first. While it is off, it costs one load per error or
+//! allocation.
 
 mod core_dump;
 mod errors;

@@ -110,7 +110,7 @@ pub enum SafeLaunchError {
     Refused {
         /// The kernel.
         kernel: String,
-        /// The line in the PTX text.
+        /// The line in the PTX text, or 0 if the reason does not concern one line.
         line: u32,
         /// The reason.
         reason: String,
@@ -124,7 +124,7 @@ pub enum SafeLaunchError {
     },
     /// Not all accesses are proven, and the launch was to be refused in this case.
     NotProven {
-        /// The accesses without a proof, one per line.
+        /// The kernel, and its accesses without a proof, separated by `; `.
         accesses: String,
     },
     /// The kernel uses a variable of its module that is not among the arguments.
@@ -146,11 +146,13 @@ impl fmt::Display for SafeLaunchError {
                 kernel,
                 line,
                 reason,
-            } => write!(
-                f,
-                "kernel {kernel} cannot be launched safely: PTX line {line}: {reason}; use the \
-                 unsafe launch"
-            ),
+            } => {
+                write!(f, "kernel {kernel} cannot be launched safely: ")?;
+                match line {
+                    0 => f.write_str(reason),
+                    _ => write!(f, "PTX line {line}: {reason}; use the unsafe launch"),
+                }
+            }
             Self::Contract { kernel, condition } => {
                 write!(f, "kernel {kernel} requires {condition}")
             }

@@ -182,7 +182,9 @@ impl Inner {
             return Err(refused(SafeLaunchError::Refused {
                 kernel: name.to_owned(),
                 line: 0,
-                reason: String::from("the text has not exactly one definition of the kernel"),
+                reason: String::from(
+                    "the PTX text does not define the kernel exactly once; use the unsafe launch",
+                ),
             }));
         };
         let analysis = Analysis::of(&module, function);
@@ -285,7 +287,8 @@ impl SafeKernel {
             kernel: self.function.name().to_owned(),
             line: 0,
             reason: format!(
-                "the arguments have {:?} bytes, and the parameters in the PTX text {:?}",
+                "the arguments have {:?} bytes, but the parameters in the PTX text have {:?}; pass \
+                 arguments of these sizes",
                 args.sizes(),
                 self.inner.sizes
             ),

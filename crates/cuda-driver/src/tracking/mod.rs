@@ -185,7 +185,8 @@ impl Tracker {
     /// # Errors
     ///
     /// [`Error::OtherContext`] if the buffer belongs to another context;
-    /// [`Blocked::UnfencedUse`] if the caller has to [start again](Scope::acquire).
+    /// [`Blocked::UnfencedUse`] or [`Blocked::ForeignUse`] if the caller has to
+    /// [start again](Scope::acquire).
     #[inline]
     pub(crate) fn acquire(&self, scope: &Scope<'_>, access: Access) -> Result<(), Blocked<Error>> {
         if self.is_only_used_on(scope.id) && !access.signal {

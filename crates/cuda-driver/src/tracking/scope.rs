@@ -74,7 +74,8 @@ impl<'a> Scope<'a> {
     }
 
     /// Creates a scope on `stream` in which `acquire` has acquired all memory that a call uses. If
-    /// an unfenced use is in the way, waits for it and calls `acquire` again.
+    /// `acquire` meets a conflicting use that is unfenced or made by a closure of other code, waits
+    /// for that use and calls `acquire` again.
     ///
     /// The caller holds no lock. Between acquiring and committing the uses, the scope may hold the
     /// replay lock.
