@@ -66,8 +66,8 @@ impl Driver {
     /// Starts to record the errors that calls of this driver return, through any of its handles.
     /// What was recorded before is discarded.
     ///
-    /// Recording is off at first, and then costs one load per error. It never costs anything for a
-    /// call that succeeds.
+    /// Recording is off at first. While it is off, it costs one load per error. It never costs
+    /// anything for a call that succeeds.
     ///
     /// ```
     /// use cuda_driver::DeviceBuffer;

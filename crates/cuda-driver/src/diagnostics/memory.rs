@@ -8,8 +8,8 @@ impl Context {
     /// Starts to record which places of the program hold device memory, or stops. What was recorded
     /// before is discarded.
     ///
-    /// Buffers that exist already are not recorded. Recording is off at first, and then costs one
-    /// load per allocation.
+    /// Buffers that exist already are not recorded. Recording is off at first. While it is off, it
+    /// costs one load per allocation.
     ///
     /// ```
     /// use cuda_driver::DeviceBuffer;

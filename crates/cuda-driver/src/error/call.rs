@@ -53,8 +53,10 @@ impl DriverError {
         }
     }
 
-    /// Creates the error of a call that was not made, because other code captures the stream. The
-    /// driver returns this status only for other functions.
+    /// Creates the error of a call that was not made, because other code captures the stream.
+    ///
+    /// `cuStreamIsCapturing` itself never returns this status, so the pair of function and status
+    /// marks these errors.
     pub(crate) fn of_capture(driver: Version) -> Self {
         let status = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         Self::new(status, calls::cuStreamIsCapturing, driver)

@@ -110,7 +110,7 @@ impl fmt::Display for Error {
             ),
             Self::StillInUse { what, by } => write!(
                 f,
-                "{what} is still in use by {by}; it is released when the last of them is dropped"
+                "{what} is still in use by {by}, which must be dropped first"
             ),
             Self::HostGuardExists { what } => {
                 write!(f, "the host still has a guard of {what}; drop the guard first")

@@ -162,7 +162,8 @@ pub enum Error {
         /// The object that belongs to the context, or the thread on which it is current.
         of: &'static str,
     },
-    /// An object cannot be closed while it is in use. It is released when its last user is dropped.
+    /// An object cannot be closed, changed or mapped again while it is in use. If the failed call
+    /// took the object by value, the object is released when its last user is dropped.
     StillInUse {
         /// The object.
         what: &'static str,

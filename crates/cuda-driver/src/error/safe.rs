@@ -50,9 +50,9 @@ pub enum ViolationKind {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = match self.kind {
-            ViolationKind::Read => "reads",
-            ViolationKind::Write => "writes",
-            ViolationKind::Atomic => "updates",
+            ViolationKind::Read => "tried to read",
+            ViolationKind::Write => "tried to write",
+            ViolationKind::Atomic => "tried to update",
             ViolationKind::Trap => "traps",
         };
         write!(f, "kernel {} {verb}", self.kernel)?;
@@ -89,7 +89,8 @@ impl Violation {
         } else {
             write!(
                 f,
-                ", at offset {} of argument {argument}, which is misaligned or only read",
+                ", at offset {} of argument {argument}: the address is misaligned, or the argument \
+                 is only read (passed as `&`)",
                 self.offset
             )
         }

@@ -6,6 +6,9 @@ use cuda_ptx::analysis::{AccessReport, Outcome};
 
 /// The preconditions of one launch of a kernel, and its accesses without a proof. Returned by
 /// [`SafeKernel::contract`](super::SafeKernel::contract); `Display` prints them with their lines.
+///
+/// The analysis derives them. The author of a kernel promises those of a
+/// [`LaunchContract`](super::LaunchContract).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contract(pub(super) cuda_ptx::analysis::Contract);
 

@@ -110,7 +110,7 @@ impl Plan {
             Verdict::Proven(contract) | Verdict::Checked(contract) => contract,
             Verdict::Refused(refusal) => return Err(refusal),
         };
-        // The size that the analysis got is none of the program.
+        // `UNLIMITED` is not a size of the program, so no message may name it.
         for access in &mut contract.accesses {
             if let Outcome::Checked { reason, .. } = &mut access.outcome
                 && matches!(
@@ -142,7 +142,7 @@ impl Plan {
                         None => needs.push((*parameter, *high, is_write)),
                     }
                 }
-                // Outcomes of later versions prove nothing.
+                // `Checked`, and outcomes that later versions add.
                 _ => is_proven = false,
             }
         }

@@ -136,8 +136,7 @@ fn shrinking_is_refused_while_a_graph_uses_the_buffer() {
         let error = buffer.shrink_to(0).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the growable buffer is still in use by graphs; it is released when the last of them \
-             is dropped"
+            "the growable buffer is still in use by graphs, which must be dropped first"
         );
         assert_eq!(buffer.len(), 200);
         assert_all(&out, 2, &fixture.name);
