@@ -11,8 +11,8 @@ use crate::stream::Stream;
 
 /// The entries of `__cuda_array_interface__`, version 3.
 ///
-/// The array is valid as long as the buffer, which the program has to keep alive, and the consumer
-/// orders its work behind [`stream`](Self::stream).
+/// The array is valid as long as the buffer, so the program has to keep the buffer alive. The
+/// consumer has to order its work behind [`stream`](Self::stream).
 ///
 /// ```
 /// use cuda_driver::DeviceBuffer;

@@ -18,7 +18,8 @@ use crate::stream::Stream;
 use crate::stream_state::Kind;
 use crate::tracking::{Access, Scope};
 
-/// The interval at which a tensor that was released during a capture asks for its end.
+/// The interval at which a thread asks whether a capture has ended, if a tensor was released during
+/// that capture.
 const CAPTURE_TICK: Duration = Duration::from_millis(5);
 
 /// The stream on which the consumer of a tensor will use it.

@@ -255,7 +255,7 @@ impl<T: Element> Imported<T> {
     ///
     /// [`Error::Exchange`] if the tensor is read-only.
     pub fn into_buffer(self) -> Result<DeviceBuffer<T>> {
-        self.expect_writable("a buffer, which can be written,")?;
+        self.expect_writable("a `DeviceBuffer`, which is always writable,")?;
         Ok(self.buffer)
     }
 

@@ -144,7 +144,7 @@ const ROWS: &[Row] = {
         (304, C::System, OK, "check the limits of the process, such as memory, threads and open files"),
         (400, C::Argument, OK, OBJECT_ENDED),
         (401, C::State, OK, "bring the object into the state that the call requires"),
-        (402, C::State, OK, "use the revision of the query that returns more"),
+        (402, C::State, OK, "call the newer revision of this function, such as `_v2`, which returns all data"),
         (500, C::Argument, OK, "check the spelling; C++ mangles names that are not `extern \"C\"`"),
         (600, C::State, OK, "wait for the work first, for example with `Stream::synchronize`"),
         (700, C::Kernel, STICKY, FIND_FAULT),

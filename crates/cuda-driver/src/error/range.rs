@@ -83,7 +83,10 @@ impl fmt::Display for RangeError {
                 write!(f, "{what} is {given}, which is not a multiple of {of}")
             }
             Self::TooMany { what, given, most } => {
-                write!(f, "there are {given} {what}; at most {most} are allowed")
+                write!(
+                    f,
+                    "the number of {what} is {given}; at most {most} is allowed"
+                )
             }
         }
     }

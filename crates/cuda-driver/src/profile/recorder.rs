@@ -18,12 +18,13 @@ use crate::handle::Handle;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::observer::{Observer, Site, Ticket, Work};
 
-/// After this time, the times of a stream refer to a later event: the driver reports milliseconds
-/// as `f32`, which has a resolution of 60 ns at one second.
+/// The longest time in nanoseconds from the event to which the times of a stream refer. After it, a
+/// newer event takes the place of that event: the driver reports milliseconds as `f32`, which has a
+/// resolution of 60 ns at one second.
 const NEW_ANCHOR: i64 = 1_000_000_000;
-/// The number of pending operations of a stream from which on each further one reads some of them.
+/// Once a stream has more pending operations than this, each new one also reads some of them.
 const READ_FROM: usize = 256;
-/// How many operations are read then.
+/// The number of operations that each new one then reads.
 const READ_AT_ONCE: usize = 4;
 
 pub(super) struct Recorder {

@@ -88,7 +88,8 @@ pub(super) struct Inner {
     pub(super) analysis: Analysis,
     /// The sizes of the parameters.
     pub(super) sizes: Vec<usize>,
-    /// The parts of the arguments that a proof depends on.
+    /// The parts of the arguments that a proof depends on: the index of the parameter, the offset
+    /// in it, and the number of bytes.
     pub(super) relevant: Vec<(u32, u64, u32)>,
     /// Whether the kernel contains `trap`, which would end the context.
     pub(super) has_traps: bool,

@@ -71,9 +71,10 @@ impl Stream {
         }
         // SAFETY: the sizes must match the parameters ← `check_sizes`. The kernel must access only
         // what `args` permit ← the plan has this launch's values, and proves that each access stays
-        // within the bytes of its argument, which writes only if the argument may be written; it
-        // has no variables of its module. The arguments may overlap only as the borrows permit, and
-        // what a race leaves in memory is a valid value of any element, as no proof depends on it.
+        // within the bytes of its argument, and that an access writes only if the argument may be
+        // written; the kernel has no variables of its module. The arguments may overlap only as the
+        // borrows permit, and what a race leaves in memory is a valid value of any element, as no
+        // proof depends on it.
         unsafe { self.queue(&kernel.function, config, None, args) }?;
         Ok(self.queued(None))
     }
@@ -149,7 +150,7 @@ pub(super) fn not_proven(plan: &Plan, memories: &Memories) -> SafeLaunchError {
 impl SafeLaunch {
     /// Waits for the launch, and returns its violation if it has not been reported yet.
     ///
-    /// A launch that was proven waits for everything that is queued on its stream.
+    /// For a launch that was proven, waits for everything that is queued on its stream.
     ///
     /// # Errors
     ///

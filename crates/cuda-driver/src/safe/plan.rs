@@ -24,7 +24,8 @@ const MOST: usize = 64;
 #[derive(Debug)]
 pub(super) struct Plan {
     key: Key,
-    /// The bytes that an argument must have, and whether it is written.
+    /// For each argument that the kernel accesses: the index of its parameter, the bytes that it
+    /// must have, and whether it is written.
     needs: Vec<(u32, u64, bool)>,
     /// Whether every access is proven if the needs are met.
     is_proven: bool,

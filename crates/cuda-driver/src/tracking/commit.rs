@@ -41,7 +41,7 @@ impl Tracker {
         let was_shared = self.shared.set();
         if !was_shared && access != Access::WRITE {
             // Since `acquire`, other threads may have made unrecorded uses on the owning stream.
-            // They may be writes if they can be on another part of the buffer.
+            // If this access is to a part of the buffer, they may be writes to another part.
             let unrecorded = if access.part {
                 Access::WRITE
             } else {

@@ -21,8 +21,8 @@ impl<'a> ForeignScope<'a> {
         }
     }
 
-    /// Begins a use of the memory, if its uses take the replay lock. The memory was acquired in a
-    /// scope that holds this lock since then.
+    /// Begins a use of the memory, if uses of this memory take the replay lock. The caller has
+    /// acquired the memory in a scope that still holds that lock.
     pub(crate) fn begin(&mut self, tracker: &Tracker, access: Access) {
         if tracker.needs_replay_lock() {
             let lock = self.context.replay_lock();

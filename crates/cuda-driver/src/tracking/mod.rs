@@ -7,7 +7,7 @@
 //! of the owning stream, or for the checkpoint after the last use there. From then on the buffer is
 //! shared: each use leaves a fence and waits for the earlier uses that conflict with it (the
 //! happens-before edges between streams). A read conflicts with writes, and a write conflicts with
-//! all uses.
+//! all uses. Two signals do not conflict.
 //!
 //! The per-thread default stream is one queue per thread, and only that thread can record an event
 //! there. So each use on it records its fence at once, and a buffer that it owns counts as shared
@@ -144,8 +144,8 @@ impl Tracker {
         this
     }
 
-    /// Creates a tracker for host memory that only graphs use, and the host through guards. `owner`
-    /// only determines the context.
+    /// Creates a tracker for host memory that is used only by graphs, and by the host through
+    /// guards. `owner` only determines the context.
     pub(crate) fn of_host(owner: &Stream) -> Arc<Self> {
         Arc::new(Self {
             owner_id: owner.state().id(),

@@ -111,7 +111,7 @@ impl Use {
     }
 
     /// Returns whether this use is unfenced: only a wait for its whole context shows that it is
-    /// complete. Another thread cannot record an event on a per-thread stream later.
+    /// complete, because no other thread can record an event on a per-thread stream later.
     fn is_unfenced(&self) -> bool {
         self.fence.is_none() && self.stream.kind() == Kind::PerThread
     }
@@ -143,9 +143,9 @@ impl Use {
         self.is_placeholder && self.fence.is_some() && self.covers != u64::MAX
     }
 
-    /// Makes the stream of `scope` wait for this use, unless it is the same stream or has waited
-    /// already. `owner` is the context of the buffer, and `owner_epoch` the epoch of the last
-    /// unrecorded use on the owning stream.
+    /// Makes the stream of `scope` wait for this use, unless the use is on that stream, or the
+    /// stream has already waited for it. `owner` is the context of the buffer, and `owner_epoch` the
+    /// epoch of the last unrecorded use on the owning stream.
     pub(crate) fn make_wait(
         &mut self,
         scope: &Scope<'_>,

@@ -173,7 +173,7 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
         }
         if len > self.max_len {
             return Err(Error::from(RangeError::TooMany {
-                what: "elements in a growable buffer",
+                what: "requested elements of the growable buffer",
                 given: len,
                 most: self.max_len,
             }));

@@ -239,7 +239,8 @@ impl Reclaim for Pages {
     }
 
     fn disown(self: Arc<Self>, _: &Block) {
-        // Other code uses the addresses at any later time.
+        // Other code owns the addresses now, and may use them at any time. So they are never
+        // unmapped.
         mem::forget(self);
     }
 }
