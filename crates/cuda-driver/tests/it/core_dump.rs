@@ -122,7 +122,7 @@ fn core_dumps_are_set_and_read_back() {
     assert!(
         error
             .to_string()
-            .contains("1024 bytes in the name of the core dump; at most 1023")
+            .contains("the core dump is 1024; at most 1023 is allowed")
     );
     let error = driver.set_core_dumps(&CoreDumps::to("a\0b")).unwrap_err();
     assert!(
