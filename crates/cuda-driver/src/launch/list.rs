@@ -149,7 +149,7 @@ impl<'a> ArgList<'a> {
     /// let mut args = ArgList::new();
     /// args.push_slice(buffer.as_slice().with_len());
     /// assert_eq!(args.len(), 2);
-    /// # Ok::<(), cuda_driver::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn push_slice<T: DeviceRepr>(&mut self, slice: SliceArg<'a, T>) -> &mut Self {
         for (value, ty) in slice

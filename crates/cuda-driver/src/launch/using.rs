@@ -15,13 +15,12 @@ use crate::types::ArgType;
 /// addresses a struct contains, so those buffers are named here, as `&buffer` or as `&mut buffer`.
 ///
 /// ```no_run
+/// # #[cfg(feature = "derive")]
+/// # mod with_the_feature_derive {
 /// use cuda_driver::launch::Using;
 /// use cuda_driver::memory::DevicePtr;
 /// use cuda_driver::prelude::*;
 ///
-/// # #[cfg(feature = "derive")]
-/// # mod with_the_feature_derive {
-/// #     use super::*;
 /// #[repr(C)]
 /// #[derive(Clone, Copy, DeviceRepr)] // the feature `derive`
 /// struct Batch {

@@ -19,7 +19,7 @@ use crate::error::Result;
 /// let topology = Topology::discover(&driver)?;
 /// println!("{topology}");
 /// assert_eq!(topology.best_peer(0), Some(1));
-/// # Ok::<(), cuda_driver::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
