@@ -14,7 +14,7 @@ use crate::stream::Stream;
 /// Observes the work that is queued on the streams of a context, or on one stream, until it is
 /// dropped or [finished](Self::finish).
 ///
-/// See the [module](self) for an example, and for what the times mean.
+/// See the [module](crate::profile) for an example, and for what the times mean.
 pub struct Profiler {
     /// Declared first: its events have to be dropped before the context.
     recorder: Arc<Recorder>,
