@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
 
 use cuda_driver::diagnostics::MemoryKind;
 use cuda_driver::error::HistoryOptions;
@@ -182,9 +183,23 @@ fn a_snapshot_lists_streams_kernels_memory_and_errors() {
     assert!(snapshot.streams.iter().all(|it| it.is_done));
 }
 
-/// A subscriber that keeps the events as text, and the names of the spans.
-#[derive(Clone, Default)]
-struct Texts(Arc<Mutex<Vec<String>>>);
+/// A subscriber that keeps the events of one thread as text, and the names of the spans.
+///
+/// It is the subscriber of the whole process. With a subscriber of this thread only, `tracing`
+/// switches an event off for good if a test on another thread is the first to reach it.
+#[derive(Clone)]
+struct Texts {
+    thread: ThreadId,
+    list: Arc<Mutex<Vec<String>>>,
+}
+
+impl Texts {
+    fn push(&self, text: String) {
+        if thread::current().id() == self.thread {
+            self.list.lock().unwrap().push(text);
+        }
+    }
+}
 
 struct Fields(String);
 
@@ -201,7 +216,7 @@ impl Subscriber for Texts {
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
         let name = span.metadata().name();
-        self.0.lock().unwrap().push(format!("SPAN {name}"));
+        self.push(format!("SPAN {name}"));
         Id::from_u64(1)
     }
 
@@ -212,7 +227,7 @@ impl Subscriber for Texts {
     fn event(&self, event: &TracingEvent<'_>) {
         let mut fields = Fields(event.metadata().level().to_string());
         event.record(&mut fields);
-        self.0.lock().unwrap().push(fields.0);
+        self.push(fields.0);
     }
 
     fn enter(&self, _: &Id) {}
@@ -224,8 +239,12 @@ impl Subscriber for Texts {
 fn tracing_sees_loads_allocations_copies_launches_and_faults() {
     let fixture = software(Builder::new());
     let stream = fixture.stream();
-    let texts = Texts::default();
-    tracing::subscriber::with_default(texts.clone(), || {
+    let texts = Texts {
+        thread: thread::current().id(),
+        list: Arc::default(),
+    };
+    tracing::subscriber::set_global_default(texts.clone()).unwrap();
+    {
         let copy = fixture.kernel(COPY, "copy");
         let (from, mut to) = (filled(&stream, 64, 1), filled(&stream, 64, 2));
         launch_copy(&copy, &stream, &from, &mut to).unwrap();
@@ -236,8 +255,8 @@ fn tracing_sees_loads_allocations_copies_launches_and_faults() {
         // software device.
         unsafe { stream.launch(&copy, LaunchConfig::new(1, 1), (64_u64, 64_u64, 1_u32)) }.unwrap();
         stream.synchronize().unwrap_err();
-    });
-    let texts = texts.0.lock().unwrap();
+    }
+    let texts = texts.list.lock().unwrap();
     let handle = stream.as_raw().addr();
     for expected in [
         "SPAN load".to_owned(),
