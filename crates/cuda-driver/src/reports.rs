@@ -1,5 +1,5 @@
-//! Reports of checked launches that nobody has asked for yet, which the next synchronization of
-//! their stream returns.
+//! Reports of checked launches that `SafeLaunch::wait` has not returned. The next synchronization
+//! of their stream returns them.
 
 use std::fmt;
 use std::sync::Arc;

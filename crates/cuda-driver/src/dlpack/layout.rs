@@ -84,7 +84,7 @@ pub(super) unsafe fn read(tensor: &DLTensor) -> Result<(Vec<usize>, Vec<usize>)>
             .map_err(|_| wrong("a length or a stride is negative"))
     };
     if ptr::eq(tensor.shape, ptr::null()) {
-        return Err(wrong("there is no shape"));
+        return Err(wrong("the shape is missing"));
     }
     let shape = numbers(tensor.shape)?;
     let strides = if tensor.strides.is_null() {

@@ -17,7 +17,7 @@ pub enum ExchangeError {
     Type {
         /// The code, the bits and the lanes in the tensor, as in `DLDataType`.
         given: (u8, u8, u16),
-        /// Those of the type that was asked for.
+        /// The code, the bits and the lanes of the requested type.
         expected: (u8, u8, u16),
     },
     /// The struct has another major version.
@@ -27,7 +27,7 @@ pub enum ExchangeError {
     },
     /// The shape or the strides do not describe memory of the buffer.
     Layout {
-        /// What is wrong.
+        /// The reason.
         what: &'static str,
     },
     /// The memory is read-only.

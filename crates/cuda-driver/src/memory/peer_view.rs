@@ -61,7 +61,7 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
     /// * [`Error::OtherContext`] if the contexts belong to different drivers.
     /// * [`Error::Unsupported`] if one of the contexts is
     ///   [borrowed](crate::Context::borrow_raw): its owner may destroy it at any time, and could
-    ///   not wait for a kernel in the other context.
+    ///   not wait for a kernel in the other context. Also for managed memory.
     /// * `CUDA_ERROR_INVALID_DEVICE` or `CUDA_ERROR_PEER_ACCESS_UNSUPPORTED` unless
     ///   [`Device::can_access_peer`](crate::Device::can_access_peer) returns `true`. Memory that
     ///   does not come from a pool cannot be used in another context on the same device.
@@ -141,6 +141,11 @@ fn enable<T: DeviceRepr>(view: &DeviceSlice<'_, T>, context: &Context) -> Result
             what: "using memory in a kernel of another context if one of the contexts is borrowed",
         });
     }
+    if view.memory.is_managed() {
+        return Err(Error::Unsupported {
+            what: "using managed memory in a kernel of another context",
+        });
+    }
     if view.is_empty() {
         return Ok(());
     }
@@ -153,15 +158,9 @@ fn enable<T: DeviceRepr>(view: &DeviceSlice<'_, T>, context: &Context) -> Result
             }),
         };
     }
-    let attributes = view.pointer_attributes()?;
-    let pool = attributes.pool_as_raw();
+    let pool = view.pointer_attributes()?.pool_as_raw();
     if pool.is_null() {
-        return if attributes.is_managed {
-            // All devices access managed memory.
-            Ok(())
-        } else {
-            context.enable_peer_access(owner)
-        };
+        return context.enable_peer_access(owner);
     }
     if owner.device() == context.device() {
         // The device of a pool always has access.

@@ -31,7 +31,7 @@ fn wait_until(mut is_true: impl FnMut() -> bool) {
     }
 }
 
-/// A tensor in the hands of a consumer in C.
+/// A tensor that a consumer in C owns.
 struct Held(NonNull<DLManagedTensorVersioned>);
 
 // SAFETY: the struct may be used from any thread, as DLPack requires.

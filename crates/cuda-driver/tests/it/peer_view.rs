@@ -5,7 +5,7 @@ use std::thread;
 
 use cuda_driver::Error;
 use cuda_driver::context::ContextFlags;
-use cuda_driver::memory::{PeerSlice, Unpooled};
+use cuda_driver::memory::{ManagedBuffer, PeerSlice, Unpooled};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
@@ -210,6 +210,16 @@ fn misuse_of_a_peer_view_is_an_error() {
         assert_all(&own, 1, &pair.name);
         assert_all(&target, 0, &pair.name);
     }
+}
+
+#[test]
+fn views_of_managed_memory_are_refused() {
+    let fixture = software(Builder::new().devices(2));
+    let two = fixture.context.driver().device(1).unwrap();
+    let two = two.primary_context().unwrap();
+    let mut managed = ManagedBuffer::<u32>::zeroed(&fixture.stream(), 4).unwrap();
+    let error = managed.as_mut_slice().for_peer(&two).unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
 }
 
 #[test]
