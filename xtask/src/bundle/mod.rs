@@ -21,7 +21,7 @@ use crate::workspace::{Workspace, describe, files_below};
 const RUNNER: &str = include_str!("run.sh");
 
 /// The packages that use CUDA.
-const PACKAGES: [&str; 8] = [
+const PACKAGES: [&str; 9] = [
     "cuda-sys",
     "cuda-driver",
     "cuda-nvrtc",
@@ -29,6 +29,7 @@ const PACKAGES: [&str; 8] = [
     "cuda-conformance",
     "examples",
     "build-script",
+    "nccl",
     "benches",
 ];
 

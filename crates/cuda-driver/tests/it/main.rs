@@ -75,6 +75,7 @@ mod owned;
 #[cfg(feature = "derive")]
 mod padding;
 mod peer;
+mod peer_rate;
 mod peer_view;
 mod pinned;
 mod pitched;

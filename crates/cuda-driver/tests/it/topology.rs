@@ -355,3 +355,44 @@ fn the_table_is_that_of_nvidia_smi() {
         }
     }
 }
+
+/// Compares with the links that `nvidia-smi nvlink -s` prints.
+#[cfg(feature = "nvml")]
+#[test]
+fn links_are_those_of_nvidia_smi() {
+    let Some(fixture) = gpu() else { return };
+    let output = Command::new("nvidia-smi").args(["nvlink", "-s"]).output();
+    let Ok(output) = output else {
+        return skip("no nvidia-smi");
+    };
+    let driver = fixture.context.driver();
+    let topology = Topology::discover(driver).unwrap();
+    assert_eq!(topology.nvml_error(), None);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    for device in topology.devices() {
+        let uuid = driver.device(device.ordinal).unwrap().uuid().unwrap();
+        let uuid: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        // `GPU 0: NVIDIA H200 (UUID: GPU-…)`, then a line for each link: its speed in GB/s, or
+        // `<inactive>`.
+        let mut lines = printed.lines().skip_while(|line| {
+            let line = line.replace('-', "");
+            !line.contains(&uuid)
+        });
+        let links = lines.by_ref().skip(1);
+        let links = links.take_while(|line| !line.starts_with("GPU"));
+        let links: Vec<_> = links.filter(|line| line.contains("Link ")).collect();
+        let own: Vec<_> = device.links.iter().filter(|it| it.is_active).collect();
+        let active = links.iter().filter(|line| line.contains("GB/s")).count();
+        assert_eq!(own.len(), active, "{printed}\n{topology}");
+        for link in own {
+            let prefix = format!("Link {}:", link.index);
+            let line = links.iter().find(|line| line.trim().starts_with(&prefix));
+            let line = line.unwrap_or_else(|| panic!("no {prefix} in {printed}"));
+            let speed = link.bytes_per_second.unwrap() as f64 / 1e9;
+            assert!(
+                line.contains(&format!(": {speed:.3} GB/s")),
+                "{speed} {line}"
+            );
+        }
+    }
+}
