@@ -8,7 +8,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::generated::CHECK;
 use crate::workspace::{self, Workspace};
-use crate::{api, book, full, functions, matrix, regen_bindings, setup, test, tidy, untested};
+use crate::{
+    api, book, full, functions, matrix, python, regen_bindings, setup, test, tidy, untested,
+};
 
 /// Options of `ci`.
 #[derive(Debug, clap::Args)]
@@ -46,6 +48,7 @@ const STEPS: &[Step] = &[
     ("api", |ws| api::run(ws, CHECK)),
     ("bindings", |ws| regen_bindings::run(ws, CHECK)),
     ("apart", apart),
+    ("python", python::run),
     ("headers", matrix::some_headers),
     ("nvrtc", matrix::some_nvrtc),
     ("drivers", matrix::some_drivers),

@@ -10,6 +10,7 @@ mod generated;
 mod matrix;
 mod platforms;
 mod progress;
+mod python;
 mod regen_bindings;
 mod setup;
 mod source;

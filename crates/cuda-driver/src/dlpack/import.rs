@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 
 use super::Element;
 use super::array_interface::stream_argument;
-use super::layout::{compact_strides, read, span};
+use super::layout::{is_compact, read, span};
 use super::raw::{DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor};
 use crate::error::{Error, ExchangeError, Result};
 use crate::memory::{DeviceBuffer, DeviceSlice, DeviceSliceMut};
@@ -224,7 +224,7 @@ impl<T: Element> Imported<T> {
     /// elements that are not part of the tensor.
     #[must_use]
     pub fn is_compact(&self) -> bool {
-        self.strides == compact_strides(&self.shape)
+        is_compact(&self.shape, &self.strides)
     }
 
     /// Returns whether the memory must not be written.

@@ -37,6 +37,14 @@ pub(super) fn compact_strides(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
+/// Returns whether a tensor is compact and row-major. The stride of a dimension with one element has
+/// no meaning, and producers set it to different values.
+pub(super) fn is_compact(shape: &[usize], strides: &[usize]) -> bool {
+    let compact = compact_strides(shape);
+    let mut dims = shape.iter().zip(strides.iter().zip(&compact));
+    shape.contains(&0) || dims.all(|(length, (given, expected))| *length == 1 || given == expected)
+}
+
 /// Returns the number of elements from the first to the last one of a tensor.
 ///
 /// # Errors
@@ -97,7 +105,7 @@ pub(super) unsafe fn read(tensor: &DLTensor) -> Result<(Vec<usize>, Vec<usize>)>
 
 #[cfg(test)]
 mod tests {
-    use super::{compact_len, compact_strides, span};
+    use super::{compact_len, compact_strides, is_compact, span};
 
     #[test]
     fn spans_reach_to_the_last_element() {
@@ -116,5 +124,15 @@ mod tests {
         assert_eq!(compact_strides(&[2, 3, 4]), [12, 4, 1]);
         assert!(compact_len(&[2, 3], 6).is_ok());
         assert!(compact_len(&[2, usize::MAX], 6).is_err());
+    }
+
+    #[test]
+    fn strides_of_single_elements_do_not_matter() {
+        assert!(is_compact(&[1, 3], &[1, 1]));
+        assert!(is_compact(&[2, 1, 3], &[3, 77, 1]));
+        assert!(is_compact(&[4, 0], &[5, 6]));
+        assert!(is_compact(&[], &[]));
+        assert!(!is_compact(&[2, 3], &[1, 2]));
+        assert!(!is_compact(&[2, 3], &[4, 1]));
     }
 }

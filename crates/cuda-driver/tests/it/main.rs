@@ -15,6 +15,7 @@ mod capture_nodes;
 mod closes;
 mod context;
 mod core_dump;
+mod cublas;
 mod current;
 mod device;
 mod device_attributes;
