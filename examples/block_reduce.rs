@@ -34,7 +34,7 @@ const BLOCK: usize = 128;
 
 fn main() -> Result<()> {
     let session = Session::open()?;
-    let sums = session.load("block_reduce.cu", SOURCE)?.function("sums")?;
+    let sums = session.load("block_reduce.cu", SOURCE)?.kernel("sums")?;
 
     let blocks = 64;
     let numbers: Vec<i32> = (0..(blocks * BLOCK) as i32)
@@ -45,9 +45,7 @@ fn main() -> Result<()> {
     let mut totals = DeviceBuffer::<i32>::zeroed(stream, blocks)?;
     let mut running = DeviceBuffer::<i32>::zeroed(stream, numbers.len())?;
     let config = LaunchConfig::new(blocks as u32, BLOCK as u32);
-    // SAFETY: the kernel reads one int of `input` per thread, and writes one int of `running` per
-    // thread and one of `totals` per block; the buffers have these lengths.
-    unsafe { stream.launch(&sums, config, (&input, &mut totals, &mut running))? };
+    stream.launch_safe(&sums, config, (&input, &mut totals, &mut running))?;
 
     let in_blocks = || numbers.chunks(BLOCK);
     let want_totals: Vec<i32> = in_blocks().map(|block| block.iter().sum()).collect();

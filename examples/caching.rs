@@ -1,6 +1,6 @@
 //! Teaches: caching compiled kernels on disk, so that only the first run of a program compiles.
 //!
-//! `Module::from_source` uses the cache of the user by itself. This program has a cache of its own,
+//! `SafeModule::from_source` uses the cache of the user by itself. This program has a cache of its own,
 //! in a temporary folder.
 //!
 //! Prints the time of each way to load a kernel, the statistics of the cache, and the number of
@@ -10,8 +10,8 @@
 
 use std::time::Instant;
 
+use cuda_driver::nvrtc::{Cache, Options, Source};
 use cuda_driver::prelude::*;
-use cuda_nvrtc::{Cache, Nvrtc, Options, Program};
 use examples::{Result, Session, verify_equal};
 
 const SOURCE: &str = r#"
@@ -24,8 +24,6 @@ extern "C" __global__ void fill(unsigned *x, unsigned n) {
 fn main() -> Result<()> {
     let session = Session::open()?;
     let (context, stream) = (&session.context, &session.stream);
-    let nvrtc = Nvrtc::load()?;
-    let program = Program::new(&nvrtc, SOURCE).name("fill.cu");
     let folder = tempfile::tempdir()?;
     let cache = Cache::open(folder.path());
     if let Some(problem) = cache.problem() {
@@ -37,7 +35,8 @@ fn main() -> Result<()> {
         let start = Instant::now();
         let options = Options::new().define("STRIDE", stride.to_string());
         let before = cache.stats();
-        let module = Module::compile_cached(context, &program, &options, &cache)?;
+        let source = Source::new(SOURCE).name("fill.cu").options(options);
+        let module = SafeModule::from_source(context, source.cache(&cache))?;
         let was_found = cache.stats().misses == before.misses;
         let how = if was_found { "found" } else { "compiled" };
         println!("caching: STRIDE={stride}: {how} in {:?}", start.elapsed());
@@ -47,9 +46,8 @@ fn main() -> Result<()> {
 
         let n = 1000_u32;
         let mut x = DeviceBuffer::<u32>::zeroed(stream, n as usize)?;
-        let fill = module.function("fill")?;
-        // SAFETY: the kernel writes n words of `x`.
-        unsafe { stream.launch(&fill, LaunchConfig::for_num_elems(n)?, (&mut x, n))? };
+        let fill = module.kernel("fill")?;
+        stream.launch_safe(&fill, LaunchConfig::for_num_elems(n)?, (&mut x, n))?;
         let want: Vec<u32> = (0..n).map(|i| i * stride).collect();
         verify_equal("caching", &x.to_vec()?, &want)?;
     }

@@ -5,6 +5,7 @@
 //!
 //! `cargo run -p examples --example constants`
 
+use cuda_driver::launch::Using;
 use cuda_driver::prelude::*;
 use examples::{Result, Session, verify, verify_equal};
 
@@ -28,24 +29,26 @@ __global__ void polynomial(const float *x, float *y, unsigned n) {
 fn main() -> Result<()> {
     let session = Session::open()?;
     let stream = &session.stream;
-    let module = Module::from_source(&session.context, SOURCE)?;
-    let polynomial = module.function("polynomial")?;
+    let safe = SafeModule::from_source(&session.context, SOURCE)?;
+    let polynomial = safe.kernel("polynomial")?;
+    let module = safe.module();
 
     // Both variables are used on `stream`, so their uses run in the order of the calls.
     let mut coefficients = module.global::<f32>("coefficients", stream)?;
     println!("constants: the source sets {:?}", coefficients.to_vec()?);
     let table = [-2.0_f32, 1.0, 0.5, 0.25];
     coefficients.copy_from_host(&table)?;
-    let negative = module.global::<u32>("negative", stream)?;
+    let mut negative = module.global::<u32>("negative", stream)?;
 
     let n = 10_000_u32;
     let x: Vec<f32> = (0..n).map(|i| i as f32 / 1000.0 - 5.0).collect();
     let x_device = DeviceBuffer::from_host(stream, &x)?;
     let mut y = DeviceBuffer::<f32>::zeroed(stream, n as usize)?;
     let config = LaunchConfig::for_num_elems(n)?;
-    // SAFETY: the kernel reads n floats of `x` and writes n of `y`. It uses both variables of the
-    // module, on their stream.
-    unsafe { stream.launch(&polynomial, config, (&x_device, &mut y, n))? };
+    // A kernel that is launched without `unsafe` gets its variables along with the arguments.
+    let variables = (&coefficients, &mut negative);
+    let args = Using::new((&x_device, &mut y, n), variables);
+    stream.launch_safe(&polynomial, config, args)?;
 
     let value = |x: &f32| {
         table

@@ -16,7 +16,7 @@ fn main() -> Result<()> {
     let Session {
         context, stream, ..
     } = Session::open()?;
-    let add = Module::load(&context, &Ptx::new(PTX)?)?.function("vector_add")?;
+    let add = SafeModule::load(&context, &Ptx::new(PTX)?)?.kernel("vector_add")?;
     let n = 1 << 12;
     let zeroed = || DeviceBuffer::<f32>::zeroed(&stream, n as usize);
     let (mut a, mut b, mut sum) = (zeroed()?, zeroed()?, zeroed()?);
@@ -24,15 +24,13 @@ fn main() -> Result<()> {
     let config = LaunchConfig::for_num_elems(n)?;
 
     let mut inner = Graph::new(&context)?;
-    // SAFETY: the kernel reads n floats of `a` and of `sum` and writes n of `more`; each has n.
-    unsafe { inner.add_kernel(&[], &add, config, (&a, &sum, &mut more, n)) }?;
+    inner.add_kernel_safe(&[], &add, config, (&a, &sum, &mut more, n))?;
 
     // Nodes that share memory depend on each other, so only one edge is named here.
     let mut graph = Graph::new(&context)?;
     graph.add_fill(&[], &mut a, 1.0)?;
     graph.add_fill(&[], &mut b, 2.0)?;
-    // SAFETY: the kernel reads n floats of `a` and of `b` and writes n of `sum`; each has n.
-    unsafe { graph.add_kernel(&[], &add, config, (&a, &b, &mut sum, n)) }?;
+    graph.add_kernel_safe(&[], &add, config, (&a, &b, &mut sum, n))?;
     graph.add_child(&[], &inner)?;
     let copy = graph.add_copy(&[], &mut result, &more)?;
     graph.add_host(&[copy.edge()], || println!("a launch is done"))?;

@@ -34,13 +34,13 @@ fn main() -> Result<()> {
         Err(error) => return Err(error.into()),
         Ok(_) => return Err("a wrong program was compiled".into()),
     }
-    let module = Module::from_source(context, SOURCE)?;
+    let module = SafeModule::from_source(context, SOURCE)?;
 
     // A kernel that does not exist: the error lists those that do.
-    let kernel = match module.function("cuont") {
+    let kernel = match module.kernel("cuont") {
         Err(error @ Error::NoSuchFunction { .. }) => {
             println!("errors: {error}");
-            module.function("count")?
+            module.kernel("count")?
         }
         other => other?,
     };
@@ -49,27 +49,26 @@ fn main() -> Result<()> {
     let n = 1000_u32;
     let mut x = DeviceBuffer::<u32>::zeroed(stream, n as usize)?;
     let config = LaunchConfig::for_num_elems(n)?;
-    // SAFETY: the launch fails, because the second argument is missing.
-    expect("a missing argument", unsafe {
-        stream.launch(&kernel, config, (&mut x,))
-    })?;
-    // SAFETY: the launch fails, because the second argument has 8 bytes.
-    expect("a wrong type", unsafe {
-        stream.launch(&kernel, config, (&mut x, u64::from(n)))
-    })?;
+    let launch = stream.launch_safe(&kernel, config, (&mut x,));
+    expect("a missing argument", launch)?;
+    let launch = stream.launch_safe(&kernel, config, (&mut x, u64::from(n)));
+    expect("a wrong type", launch)?;
 
     // A block that is too large: the program launches smaller blocks.
     let large = LaunchConfig::new(1, n.next_multiple_of(4096));
-    // SAFETY: the kernel writes n words of `x`, which has n.
-    match unsafe { stream.launch(&kernel, large, (&mut x, n)) } {
+    let launch = match stream.launch_safe(&kernel, large, (&mut x, n)) {
         Err(error @ Error::LaunchConfig(_)) => {
             println!("errors: {error}");
-            // SAFETY: as above.
-            unsafe { stream.launch(&kernel, config, (&mut x, n)) }?;
+            stream.launch_safe(&kernel, config, (&mut x, n))?
         }
         other => other?,
-    }
+    };
+    launch.wait()?;
     verify_equal("errors", &x.to_vec()?, &(0..n).collect::<Vec<_>>())?;
+
+    // A kernel that leaves its buffer: a checked copy of it runs, which does not write there.
+    let launch = stream.launch_safe(&kernel, config, (&mut x, n + 1))?;
+    expect("a write behind the buffer", launch.wait())?;
 
     // Copies between different lengths: nothing is copied.
     expect("a copy of another length", x.copy_from_host(&[1, 2, 3]))?;
@@ -88,16 +87,16 @@ fn main() -> Result<()> {
     }
 
     if session.is_software() || std::env::args().nth(1).as_deref() == Some("fault") {
-        fault(stream, &kernel, config)?;
+        fault(stream, kernel.function(), config)?;
     }
     Ok(())
 }
 
 /// Prints the error of a call that has to fail.
-fn expect(what: &str, result: cuda_driver::Result<()>) -> Result<()> {
+fn expect<T>(what: &str, result: cuda_driver::Result<T>) -> Result<()> {
     match result {
         Err(error) => println!("errors: {error}"),
-        Ok(()) => return Err(format!("{what} was accepted").into()),
+        Ok(_) => return Err(format!("{what} was accepted").into()),
     }
     Ok(())
 }

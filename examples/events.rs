@@ -19,7 +19,7 @@ extern "C" __global__ void roots(const float *in, float *out, unsigned n) {
 fn main() -> Result<()> {
     let session = Session::open()?;
     let (context, stream) = (&session.context, &session.stream);
-    let roots = Module::from_source(context, SOURCE)?.function("roots")?;
+    let roots = SafeModule::from_source(context, SOURCE)?.kernel("roots")?;
 
     let n: u32 = if session.is_software() {
         200_000
@@ -38,8 +38,7 @@ fn main() -> Result<()> {
     let sending = input.copy_from_pinned_async(source, stream)?;
     let sent = stream.record_event()?;
     let config = LaunchConfig::for_num_elems(n)?;
-    // SAFETY: the kernel reads n floats of `input` and writes n of `output`.
-    unsafe { stream.launch(&roots, config, (&input, &mut output, n))? };
+    stream.launch_safe(&roots, config, (&input, &mut output, n))?;
     let computed = stream.record_event()?;
     let receiving = output.copy_to_pinned_async(target, stream)?;
     let received = stream.record_event()?;

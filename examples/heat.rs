@@ -27,8 +27,6 @@ extern "C" __global__ void step(const float *from, float *to, unsigned n, float 
     to[at] = here;
 }
 "#;
-/// The kernel, with the types of its parameters.
-type Step = Kernel<(Reads<f32>, Writes<f32>, u32, f32)>;
 const RATE: f32 = 0.24;
 /// The number of graph launches before each of the three pictures. A launch is two steps.
 const LAUNCHES: [u32; 3] = [0, 15, 85];
@@ -36,9 +34,7 @@ const LAUNCHES: [u32; 3] = [0, 15, 85];
 fn main() -> Result<()> {
     let session = Session::open()?;
     let (context, stream) = (&session.context, &session.stream);
-    let step: Step = Module::from_source(context, SOURCE)?
-        .function("step")?
-        .typed()?;
+    let step = SafeModule::from_source(context, SOURCE)?.kernel("step")?;
 
     let n: u32 = if session.is_software() { 160 } else { 512 };
     let plate = plate(n);
@@ -89,17 +85,14 @@ fn main() -> Result<()> {
 /// uses the same buffers.
 fn two_steps<Q: Queue>(
     queue: &Q,
-    step: &Step,
+    step: &SafeKernel,
     even: &mut DeviceBuffer<f32>,
     odd: &mut DeviceBuffer<f32>,
     n: u32,
 ) -> cuda_driver::Result<()> {
     let config = LaunchConfig::new((n.div_ceil(16), n.div_ceil(16)), (16, 16));
-    // SAFETY: the kernel reads n * n floats of `even` and writes n * n of `odd`; each has as many.
-    unsafe { step.launch(queue, config, (&*even, &mut *odd, n, RATE)) }?;
-    // SAFETY: as above, for the buffers in the other order.
-    unsafe { step.launch(queue, config, (&*odd, &mut *even, n, RATE)) }?;
-    Ok(())
+    step.launch(queue, config, (&*even, &mut *odd, n, RATE))?;
+    step.launch(queue, config, (&*odd, even, n, RATE))
 }
 
 /// Returns the temperatures at the start: a hot ring, two hot bars and a cold disc.

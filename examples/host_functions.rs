@@ -21,14 +21,13 @@ extern "C" __global__ void triple(unsigned *x, unsigned n) {
 fn main() -> Result<()> {
     let session = Session::open()?;
     let stream = &session.stream;
-    let triple = Module::from_source(&session.context, SOURCE)?.function("triple")?;
+    let triple = SafeModule::from_source(&session.context, SOURCE)?.kernel("triple")?;
 
     let n = 10_000_u32;
     let mut x = DeviceBuffer::filled(stream, n as usize, 1_u32)?;
     let (done, steps) = mpsc::channel();
     for step in 1..=4 {
-        // SAFETY: the kernel reads and writes n words of `x`.
-        unsafe { stream.launch(&triple, LaunchConfig::for_num_elems(n)?, (&mut x, n))? };
+        stream.launch_safe(&triple, LaunchConfig::for_num_elems(n)?, (&mut x, n))?;
         // A thread of the driver calls the closure, which must not use CUDA itself.
         let done = done.clone();
         stream.launch_host(move || {

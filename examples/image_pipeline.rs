@@ -52,8 +52,8 @@ fn main() -> Result<()> {
 async fn run() -> Result<()> {
     let session = Session::open()?;
     let context = &session.context;
-    let module = Module::from_source(context, SOURCE)?;
-    let (blur, edges) = (module.function("blur")?, module.function("edges")?);
+    let module = SafeModule::from_source(context, SOURCE)?;
+    let (blur, edges) = (module.kernel("blur")?, module.kernel("edges")?);
     let stream = || Stream::new(context, StreamFlags::NON_BLOCKING, 0);
     let (upload, compute, download) = (stream()?, stream()?, stream()?);
 
@@ -76,10 +76,8 @@ async fn run() -> Result<()> {
         let mut smooth = DeviceBuffer::<u8>::zeroed(&compute, pixels)?;
         let mut outline = DeviceBuffer::<u8>::zeroed(&compute, pixels)?;
         let sent = image.copy_from_pinned_async(source, &upload)?;
-        // SAFETY: the kernel reads size * size bytes of `image` and writes as many of `smooth`.
-        unsafe { compute.launch(&blur, config, (&image, &mut smooth, size, size))? };
-        // SAFETY: as above, for `smooth` and `outline`.
-        unsafe { compute.launch(&edges, config, (&smooth, &mut outline, size, size))? };
+        compute.launch_safe(&blur, config, (&image, &mut smooth, size, size))?;
+        compute.launch_safe(&edges, config, (&smooth, &mut outline, size, size))?;
         let smooth = smooth.copy_to_pinned_async(pinned()?, &download)?;
         let outline = outline.copy_to_pinned_async(pinned()?, &download)?;
 

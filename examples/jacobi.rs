@@ -30,7 +30,7 @@ const WEIGHTS: [f32; 2] = [0.75, 1.0];
 
 fn main() -> Result<()> {
     let session = Session::open()?;
-    let sweep = session.load("jacobi.cu", SOURCE)?.function("sweep")?;
+    let sweep = session.load("jacobi.cu", SOURCE)?.kernel("sweep")?;
     let stream = &session.stream;
 
     let size = (N * N) as usize;
@@ -44,9 +44,7 @@ fn main() -> Result<()> {
     // The calls on the scope become nodes of the graph; nothing runs yet.
     let (graph, node) = Graph::capture_with(&session.context, |scope| {
         let args = (&u, &f, &mut next, N, WEIGHTS[0]);
-        // SAFETY: the kernel reads N * N floats of `u` and of `f` and writes N * N of `next`; each
-        // has N * N.
-        let node = unsafe { scope.launch(&sweep, config, args) }?;
+        let node = scope.launch_safe(&sweep, config, args)?;
         scope.copy(&mut u, &next)?;
         Ok(node)
     })?;
@@ -55,8 +53,9 @@ fn main() -> Result<()> {
         exec.launch(stream)?;
     }
     // Changes the weight of the node. Launches under way keep the old one.
+    let args = (&u, &f, &mut next, N, WEIGHTS[1]);
     // SAFETY: the kernel uses the same memory as before; the copy depends on this node.
-    unsafe { exec.set_kernel(node, &sweep, config, (&u, &f, &mut next, N, WEIGHTS[1])) }?;
+    unsafe { exec.set_kernel(node, sweep.function(), config, args) }?;
     for _ in 0..SWEEPS {
         exec.launch(stream)?;
     }

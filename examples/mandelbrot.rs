@@ -34,7 +34,7 @@ const LIMIT: u32 = 100;
 fn main() -> Result<()> {
     let session = Session::open()?;
     let (context, stream) = (&session.context, &session.stream);
-    let mandelbrot = Module::from_source(context, SOURCE)?.function("mandelbrot")?;
+    let mandelbrot = SafeModule::from_source(context, SOURCE)?.kernel("mandelbrot")?;
 
     let (width, height): (u32, u32) = match session.is_software() {
         true => (480, 320),
@@ -43,8 +43,7 @@ fn main() -> Result<()> {
     let mut steps = DeviceBuffer::<u32>::zeroed(stream, (width * height) as usize)?;
     let config = LaunchConfig::new((width.div_ceil(16), height.div_ceil(16)), (16, 16));
     let start = stream.record_event()?;
-    // SAFETY: the kernel writes width * height words of `steps`, which has as many.
-    unsafe { stream.launch(&mandelbrot, config, (&mut steps, width, height, LIMIT))? };
+    stream.launch_safe(&mandelbrot, config, (&mut steps, width, height, LIMIT))?;
     let end = stream.record_event()?;
     let steps = steps.to_vec()?;
     println!(

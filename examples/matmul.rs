@@ -29,7 +29,7 @@ const TILE: u32 = 16;
 
 fn main() -> Result<()> {
     let session = Session::open()?;
-    let matmul = session.load("matmul.cu", SOURCE)?.function("matmul")?;
+    let matmul = session.load("matmul.cu", SOURCE)?.kernel("matmul")?;
 
     // Not a multiple of the tile size, so that partial tiles are tested too.
     let n: u32 = 250;
@@ -45,9 +45,7 @@ fn main() -> Result<()> {
     let blocks = n.div_ceil(TILE);
     let config = LaunchConfig::new((blocks, blocks), (TILE, TILE));
     let start = stream.record_event()?;
-    // SAFETY: the kernel reads n * n floats of `a` and of `b` and writes n * n floats of `c`; each
-    // has n * n.
-    unsafe { stream.launch(&matmul, config, (&a_device, &b_device, &mut c_device, n))? };
+    stream.launch_safe(&matmul, config, (&a_device, &b_device, &mut c_device, n))?;
     let end = stream.record_event()?;
     end.synchronize()?;
     println!("matmul: {n} x {n} in {:?}", end.elapsed_since(&start)?);

@@ -36,13 +36,12 @@ fn main() -> Result<()> {
         .iter()
         .zip(words.chunks(total.div_ceil(contexts.len())))
     {
-        let add_up = Module::from_source(context, SOURCE)?.function("add_up")?;
+        let add_up = SafeModule::from_source(context, SOURCE)?.kernel("add_up")?;
         let stream = Stream::new(context, StreamFlags::NON_BLOCKING, 0)?;
         let words = DeviceBuffer::from_host(&stream, part)?;
         let mut sum = DeviceBuffer::<u64>::zeroed(&stream, 1)?;
         let args = (&words, &mut sum, part.len() as u32);
-        // SAFETY: the kernel reads all words of `words`, and adds to the one number of `sum`.
-        unsafe { stream.launch(&add_up, LaunchConfig::new(64, 256), args)? };
+        stream.launch_safe(&add_up, LaunchConfig::new(64, 256), args)?;
         let device = context.device();
         println!(
             "multi_device: {} words on device {}",

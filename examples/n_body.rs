@@ -48,7 +48,7 @@ const STEPS: u32 = 150;
 fn main() -> Result<()> {
     let session = Session::open()?;
     let (context, stream) = (&session.context, &session.stream);
-    let step = Module::from_source(context, SOURCE)?.function("step")?;
+    let step = SafeModule::from_source(context, SOURCE)?.kernel("step")?;
 
     let n: u32 = if session.is_software() { 256 } else { 8192 };
     let (bodies, velocities) = galaxies(n);
@@ -60,9 +60,7 @@ fn main() -> Result<()> {
     let start = Instant::now();
     for _ in 0..STEPS {
         let config = LaunchConfig::new(n / TILE, TILE);
-        // SAFETY: the kernel reads n bodies of `from`, writes n of `to`, and updates n vectors of
-        // `velocity`; n is a multiple of the tile size.
-        unsafe { stream.launch(&step, config, (&from, &mut to, &mut velocity, n, DT))? };
+        stream.launch_safe(&step, config, (&from, &mut to, &mut velocity, n, DT))?;
         std::mem::swap(&mut from, &mut to);
         tracks.push(from.to_vec()?);
     }

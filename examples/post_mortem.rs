@@ -28,12 +28,11 @@ fn main() -> Result<()> {
     context.track_memory(true);
 
     let module = session.load("count.cu", SOURCE)?;
-    let kernel = module.function("count")?;
+    let kernel = module.kernel("count")?;
     let n = 1000_u32;
     let mut x = DeviceBuffer::<u32>::zeroed(stream, n as usize)?;
     let config = LaunchConfig::for_num_elems(n)?;
-    // SAFETY: the kernel writes n words of `x`, which has n.
-    unsafe { stream.launch(&kernel, config, (&mut x, n)) }?;
+    stream.launch_safe(&kernel, config, (&mut x, n))?;
     verify_equal("post_mortem", &x.to_vec()?, &(0..n).collect::<Vec<_>>())?;
 
     // An error with advice, and with what the driver wrote to its log.
@@ -55,7 +54,7 @@ fn main() -> Result<()> {
     println!("{}", context.snapshot()?);
 
     if session.is_software() || std::env::args().nth(1).as_deref() == Some("fault") {
-        fault(&session, &kernel, config)?;
+        fault(&session, kernel.function(), config)?;
     }
     for error in driver.error_history().errors() {
         let has_backtrace = error.backtrace().is_some();

@@ -72,9 +72,9 @@ fn main() -> Result<()> {
     let session = Session::open()?;
     let (context, stream) = (&session.context, &session.stream);
     let module = session.load("network.cu", SOURCE)?;
-    let matmul = module.function("matmul")?;
+    let matmul = module.kernel("matmul")?;
     let [relu, subtract, mask, update] =
-        ["relu", "subtract", "mask", "update"].map(|name| module.function(name));
+        ["relu", "subtract", "mask", "update"].map(|name| module.kernel(name));
     let (relu, subtract, mask, update) = (relu?, subtract?, mask?, update?);
     let config = |n: usize| LaunchConfig::for_num_elems(n as u64);
     let multiply =
@@ -82,9 +82,7 @@ fn main() -> Result<()> {
             let (m, n, k, of_a, of_b) = shape;
             let flags = (u32::from(of_a), u32::from(of_b));
             let args = (c, a, b, m as u32, n as u32, k as u32, flags.0, flags.1);
-            // SAFETY: the kernel writes m * n numbers of `c`, reads m * k of `a` and k * n of `b`;
-            // the buffers have these lengths.
-            unsafe { stream.launch(&matmul, config(m * n)?, args) }
+            stream.launch_safe(&matmul, config(m * n)?, args)
         };
 
     let copies = Stream::new(context, StreamFlags::NON_BLOCKING, 0)?;
@@ -101,15 +99,8 @@ fn main() -> Result<()> {
     let pairs = [(&mut first, &of_first), (&mut second, &of_second)];
     for (weights, gradient) in pairs {
         let n = weights.len();
-        // SAFETY: the kernel reads n numbers of `gradient`, and reads and writes n of `weights`.
-        unsafe {
-            graph.add_kernel(
-                &[],
-                &update,
-                config(n)?,
-                (weights, gradient, n as u32, RATE),
-            )
-        }?;
+        let args = (weights, gradient, n as u32, RATE);
+        graph.add_kernel_safe(&[], &update, config(n)?, args)?;
     }
     let learn = graph.instantiate()?;
 
@@ -125,19 +116,17 @@ fn main() -> Result<()> {
             profiler.range("forward", || -> Result<()> {
                 multiply(&mut hidden, &x, &first, TO_HIDDEN)?;
                 let n = hidden.len();
-                // SAFETY: the kernel reads and writes n numbers of `hidden`.
-                unsafe { stream.launch(&relu, config(n)?, (&mut hidden, n as u32)) }?;
-                Ok(multiply(&mut outputs, &hidden, &second, TO_OUTPUTS)?)
+                stream.launch_safe(&relu, config(n)?, (&mut hidden, n as u32))?;
+                multiply(&mut outputs, &hidden, &second, TO_OUTPUTS)?;
+                Ok(())
             })?;
             profiler.range("backward", || -> Result<()> {
                 let n = outputs.len();
-                // SAFETY: the kernel reads n numbers of both, and writes n of `outputs`.
-                unsafe { stream.launch(&subtract, config(n)?, (&mut outputs, &t, n as u32)) }?;
+                stream.launch_safe(&subtract, config(n)?, (&mut outputs, &t, n as u32))?;
                 multiply(&mut of_second, &hidden, &outputs, OF_OUTPUT_WEIGHTS)?;
                 multiply(&mut back, &outputs, &second, BACK_TO_HIDDEN)?;
                 let n = back.len();
-                // SAFETY: the kernel reads n numbers of both, and writes n of `back`.
-                unsafe { stream.launch(&mask, config(n)?, (&mut back, &hidden, n as u32)) }?;
+                stream.launch_safe(&mask, config(n)?, (&mut back, &hidden, n as u32))?;
                 multiply(&mut of_first, &x, &back, OF_HIDDEN_WEIGHTS)?;
                 Ok(learn.launch(stream)?)
             })

@@ -29,7 +29,7 @@ const BLOCK: u32 = 256;
 
 fn main() -> Result<()> {
     let session = Session::open()?;
-    let reduce = session.load("reduction.cu", SOURCE)?.function("reduce")?;
+    let reduce = session.load("reduction.cu", SOURCE)?.kernel("reduce")?;
 
     // Small integers, so that every order of additions gives the same sum.
     let n: u32 = 1_000_003;
@@ -42,15 +42,8 @@ fn main() -> Result<()> {
     while left > 1 {
         let blocks = left.div_ceil(2 * BLOCK);
         let mut output = DeviceBuffer::<f32>::zeroed(stream, blocks as usize)?;
-        // SAFETY: the kernel reads `left` floats of `input`, which has `left`, and writes one float
-        // of `output` per block, of which there are `blocks`.
-        unsafe {
-            stream.launch(
-                &reduce,
-                LaunchConfig::new(blocks, BLOCK),
-                (&input, &mut output, left),
-            )?
-        };
+        let config = LaunchConfig::new(blocks, BLOCK);
+        stream.launch_safe(&reduce, config, (&input, &mut output, left))?;
         // Drops the old input. The device frees it after the launch that reads it; the host does
         // not wait.
         input = output;

@@ -40,7 +40,7 @@ fn main() -> Result<()> {
     let mut vectors = Vec::new();
     for (rank, context) in contexts.iter().enumerate() {
         let stream = Stream::new(context, StreamFlags::NON_BLOCKING, 0)?;
-        kernels.push(Module::from_source(context, SOURCE)?.function("add")?);
+        kernels.push(SafeModule::from_source(context, SOURCE)?.kernel("add")?);
         let chunks = (0..devices)
             .map(|chunk| DeviceBuffer::from_host(&stream, &words(rank, chunk)))
             .collect::<Result<Vec<_>, _>>()?;
@@ -57,8 +57,7 @@ fn main() -> Result<()> {
             let (own, neighbour) = pair(&mut vectors, rank);
             let y = neighbour[chunk].as_slice().for_peer(&contexts[rank])?;
             let args = (&mut own[chunk], y, CHUNK);
-            // SAFETY: the kernel reads and writes CHUNK words of `x`, and reads CHUNK words of `y`.
-            unsafe { streams[rank].launch(&kernels[rank], config, args)? };
+            streams[rank].launch_safe(&kernels[rank], config, args)?;
         }
     }
     // The sums go around the ring.

@@ -35,7 +35,7 @@ extern "C" __global__ void sort(unsigned *words, unsigned n) {
 fn main() -> Result<()> {
     let session = Session::open()?;
     let (device, stream) = (&session.device, &session.stream);
-    let sort = Module::from_source(&session.context, SOURCE)?.function("sort")?;
+    let sort = SafeModule::from_source(&session.context, SOURCE)?.kernel("sort")?;
 
     let n = 16_384_u32;
     let bytes = 4 * n;
@@ -48,8 +48,7 @@ fn main() -> Result<()> {
     let mut on_device = DeviceBuffer::from_host(stream, &words)?;
     // The launch raises the limit of the kernel to what the configuration asks for.
     let config = LaunchConfig::new(1, 1024).with_shared_bytes(bytes);
-    // SAFETY: the kernel reads and writes n words, and uses n words of shared memory.
-    unsafe { stream.launch(&sort, config, (&mut on_device, n))? };
+    stream.launch_safe(&sort, config, (&mut on_device, n))?;
 
     let mut want = words;
     want.sort_unstable();
@@ -57,9 +56,8 @@ fn main() -> Result<()> {
 
     // More than the device has is an error that names the limit.
     let too_much = config.with_shared_bytes(limit + 1024);
-    // SAFETY: nothing runs.
-    match unsafe { stream.launch(&sort, too_much, (&mut on_device, n)) } {
-        Ok(()) => Err("a launch with too much shared memory was accepted".into()),
+    match stream.launch_safe(&sort, too_much, (&mut on_device, n)) {
+        Ok(_) => Err("a launch with too much shared memory was accepted".into()),
         Err(error) => {
             println!("shared_memory: {error}");
             Ok(())

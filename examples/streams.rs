@@ -28,8 +28,8 @@ const JOBS: usize = 8;
 fn main() -> Result<()> {
     let session = Session::open()?;
     let context = &session.context;
-    let module = Module::from_source(context, SOURCE)?;
-    let (iterate, add) = (module.function("iterate")?, module.function("add")?);
+    let module = SafeModule::from_source(context, SOURCE)?;
+    let (iterate, add) = (module.kernel("iterate")?, module.kernel("add")?);
     let steps: u32 = if session.is_software() {
         1000
     } else {
@@ -47,15 +47,13 @@ fn main() -> Result<()> {
         for job in 0..JOBS {
             let stream = &streams[job % count];
             let mut part = DeviceBuffer::filled(stream, WIDTH as usize, job as f32)?;
-            // SAFETY: the kernel reads and writes one float for each of its WIDTH threads.
-            unsafe { stream.launch(&iterate, config, (&mut part, steps))? };
+            stream.launch_safe(&iterate, config, (&mut part, steps))?;
             parts.push(part);
         }
         // Each addition waits for the stream that writes its part. No call here says so.
         let mut sum = DeviceBuffer::<f32>::zeroed(last, WIDTH as usize)?;
         for part in &parts {
-            // SAFETY: the kernel reads one float of `part` and updates one of `sum` per thread.
-            unsafe { last.launch(&add, config, (&mut sum, part))? };
+            last.launch_safe(&add, config, (&mut sum, part))?;
         }
         results.push(sum.to_vec()?);
         println!("streams: {:?} on {name}", start.elapsed());

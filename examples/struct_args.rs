@@ -49,7 +49,7 @@ struct World {
 fn main() -> Result<()> {
     let session = Session::open()?;
     let stream = &session.stream;
-    let fall = Module::from_source(&session.context, SOURCE)?.function("fall")?;
+    let fall = SafeModule::from_source(&session.context, SOURCE)?.kernel("fall")?;
 
     let world = World {
         dt: 0.01,
@@ -66,8 +66,7 @@ fn main() -> Result<()> {
     let mut on_device = DeviceBuffer::from_host(stream, &particles)?;
     for _ in 0..50 {
         let config = LaunchConfig::for_num_elems(world.count)?;
-        // SAFETY: the kernel reads and writes `world.count` particles; the buffer has as many.
-        unsafe { stream.launch(&fall, config, (&mut on_device, world))? };
+        stream.launch_safe(&fall, config, (&mut on_device, world))?;
         particles
             .iter_mut()
             .for_each(|particle| particle.fall(world));

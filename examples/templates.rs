@@ -7,9 +7,8 @@
 
 use std::fmt::Debug;
 
-use cuda_driver::nvrtc::Source;
+use cuda_driver::nvrtc::{CppType, Source};
 use cuda_driver::prelude::*;
-use cuda_nvrtc::CppType;
 use examples::{Result, Session, verify_equal};
 
 const SOURCE: &str = r#"
@@ -25,7 +24,7 @@ fn main() -> Result<()> {
         .name_expression("scale<float>")
         .name_expression("scale<double>")
         .name_expression("scale<int>");
-    let module = Module::from_source(&session.context, source)?;
+    let module = SafeModule::from_source(&session.context, source)?;
 
     let n = 10_000_u16;
     let (small, large) = (0..n).map(|i| (f32::from(i), f64::from(i) * 1e9)).unzip();
@@ -35,23 +34,18 @@ fn main() -> Result<()> {
 }
 
 /// Multiplies `values` by `factor` with the instance of the kernel for `T`.
-fn scale<T>(session: &Session, module: &Module, values: Vec<T>, factor: T) -> Result<()>
+fn scale<T>(session: &Session, module: &SafeModule, values: Vec<T>, factor: T) -> Result<()>
 where
     T: CppType + DeviceRepr + Debug + PartialEq + std::ops::Mul<Output = T>,
 {
     // `scale<float>` for `f32`.
     let name = format!("scale<{}>", T::NAME);
-    let kernel = module.function(&name)?;
+    let kernel = module.kernel(&name)?;
     let mut x = DeviceBuffer::from_host(&session.stream, &values)?;
     let n = values.len() as u32;
-    // SAFETY: the kernel reads and writes n elements of `x`, which has n elements of this type.
-    unsafe {
-        session.stream.launch(
-            &kernel,
-            LaunchConfig::for_num_elems(n)?,
-            (&mut x, factor, n),
-        )?
-    };
+    let config = LaunchConfig::for_num_elems(n)?;
+    let stream = &session.stream;
+    stream.launch_safe(&kernel, config, (&mut x, factor, n))?;
     let want: Vec<T> = values.into_iter().map(|value| value * factor).collect();
     verify_equal(&name, &x.to_vec()?, &want)
 }

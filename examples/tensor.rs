@@ -30,7 +30,7 @@ struct Tensor {
 #[derive(Debug)]
 struct Backend {
     stream: Stream,
-    kernels: HashMap<&'static str, (usize, Function)>,
+    kernels: HashMap<&'static str, (usize, SafeKernel)>,
     pool: CachingPool,
 }
 
@@ -47,8 +47,8 @@ impl Backend {
                 "#
             );
         }
-        let module = Module::from_source(&session.context, source)?;
-        let kernel = |(name, inputs, _)| Ok((name, (inputs, module.function(name)?)));
+        let module = SafeModule::from_source(&session.context, source)?;
+        let kernel = |(name, inputs, _)| Ok((name, (inputs, module.kernel(name)?)));
         Ok(Self {
             stream: session.stream.clone(),
             kernels: OPERATIONS.into_iter().map(kernel).collect::<Result<_>>()?,
@@ -63,7 +63,7 @@ impl Backend {
     }
 
     /// Returns the kernel of the operation `name`, and the number of elements of its tensors.
-    fn kernel(&self, name: &str, inputs: &[&Tensor]) -> Result<(&Function, u32)> {
+    fn kernel(&self, name: &str, inputs: &[&Tensor]) -> Result<(&SafeKernel, u32)> {
         let found = self.kernels.get(name);
         let (_, kernel) = found
             .filter(|(count, _)| *count == inputs.len())
@@ -75,7 +75,7 @@ impl Backend {
         Ok((kernel, u32::try_from(len)?))
     }
 
-    /// Queues the operation `name`. Safe, because it checks what the kernel relies on.
+    /// Queues the operation `name`.
     fn apply(&self, name: &str, inputs: &[&Tensor]) -> Result<Tensor> {
         let (kernel, n) = self.kernel(name, inputs)?;
         let mut out = DeviceBuffer::<f32>::zeroed_in(&self.pool, &self.stream, n as usize)?;
@@ -84,11 +84,8 @@ impl Backend {
             args.push(&*input.storage);
         }
         args.push(&mut out).push(n);
-        // SAFETY: the kernel reads n floats of as many inputs as it has, and writes n of `out`.
-        unsafe {
-            self.stream
-                .launch(kernel, LaunchConfig::for_num_elems(n)?, &args)?
-        };
+        let config = LaunchConfig::for_num_elems(n)?;
+        self.stream.launch_safe(kernel, config, &args)?;
         drop(args);
         let storage = Arc::new(out);
         Ok(Tensor { storage })
@@ -114,11 +111,8 @@ impl Backend {
             args.push(&*other.storage);
         }
         args.push(out).push(n);
-        // SAFETY: the kernel reads n floats of as many inputs as it has, and writes n of `storage`.
-        unsafe {
-            self.stream
-                .launch(kernel, LaunchConfig::for_num_elems(n)?, &args)?
-        };
+        let config = LaunchConfig::for_num_elems(n)?;
+        self.stream.launch_safe(kernel, config, &args)?;
         Ok(())
     }
 }

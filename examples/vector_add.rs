@@ -14,7 +14,7 @@ fn main() -> Result<()> {
     let Session {
         context, stream, ..
     } = Session::open()?;
-    let vector_add = Module::load(&context, &Ptx::new(PTX)?)?.function("vector_add")?;
+    let vector_add = SafeModule::load(&context, &Ptx::new(PTX)?)?.kernel("vector_add")?;
 
     let n = 1_000_000;
     let a: Vec<f32> = (0..n).map(|i| i as f32).collect();
@@ -25,14 +25,8 @@ fn main() -> Result<()> {
     let mut c_device = DeviceBuffer::<f32>::zeroed(&stream, n as usize)?;
 
     let config = LaunchConfig::for_num_elems(n)?;
-    // SAFETY: the kernel reads n floats of `a` and of `b` and writes n floats of `c`; each has n.
-    unsafe {
-        stream.launch(
-            &vector_add,
-            config,
-            (&a_device, &b_device, &mut c_device, n),
-        )?
-    };
+    let args = (&a_device, &b_device, &mut c_device, n);
+    stream.launch_safe(&vector_add, config, args)?;
 
     let c = c_device.to_vec()?;
     let reference: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();

@@ -56,15 +56,15 @@ impl Session {
         self.software
     }
 
-    /// Compiles CUDA C++ for this device and loads the module.
+    /// Compiles CUDA C++ for this device and loads the module, for launches without `unsafe`.
     ///
     /// # Errors
     ///
     /// Fails if NVRTC cannot be loaded, if the source does not compile, or if the driver refuses
     /// the module.
-    pub fn load(&self, name: &str, source: &str) -> Result<Module> {
+    pub fn load(&self, name: &str, source: &str) -> Result<SafeModule> {
         let source = Source::new(source).name(name);
-        Ok(Module::from_source(&self.context, source)?)
+        Ok(SafeModule::from_source(&self.context, source)?)
     }
 }
 

@@ -29,6 +29,8 @@ pub mod launch;
 
 pub mod graph;
 
+pub mod safe;
+
 mod copy_threads;
 mod deferred;
 pub mod diagnostics;
@@ -55,7 +57,6 @@ pub mod prelude;
 #[cfg(feature = "profile")]
 pub mod profile;
 mod reports;
-pub mod safe;
 mod staging_pool;
 mod stream_attribute;
 mod stream_state;

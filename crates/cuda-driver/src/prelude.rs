@@ -6,6 +6,7 @@ pub use crate::launch::{ArgList, KernelArg, LaunchAttributes, Queue, Reads, Writ
 // `crate::launch` is also a module, which must not come with the macro.
 pub use crate::launch_macro::launch;
 pub use crate::memory::{PinnedFlags, RegisterFlags, RegisteredBuffer, Transfer};
+pub use crate::safe::{SafeKernel, SafeModule};
 pub use crate::stream::StreamFlags;
 pub use crate::{
     Context, Device, DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Dim3, Driver, Event,

@@ -115,6 +115,14 @@ impl Builder {
         self
     }
 
+    /// Raises the number of devices to `count`, unless it is 0.
+    pub(crate) fn at_least(mut self, count: usize) -> Self {
+        if self.config.devices > 0 {
+            self.config.devices = self.config.devices.max(count);
+        }
+        self
+    }
+
     /// Sets the compute capability of the devices, 7.5 to 12.x.
     pub fn compute_capability(mut self, major: u32, minor: u32) -> Self {
         self.config.capability = (major, minor);

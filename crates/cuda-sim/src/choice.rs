@@ -170,16 +170,39 @@ impl fmt::Display for Choice {
 /// [`ChoiceError`] if `CUDA_SIM` or `CUDA_DRIVER_LIBRARY` has a value that cannot be used, or if
 /// the software device is needed and cannot be built.
 pub fn gpu_or_software() -> Result<Choice, ChoiceError> {
+    gpus_or_software(1)
+}
+
+/// Returns the system's driver if it has at least `devices` devices, otherwise a software driver
+/// with as many. For programs that need several devices.
+///
+/// The environment variables apply as for [`gpu_or_software`]. A number of devices in `CUDA_SIM`
+/// other than 0 that is smaller than `devices` is raised to it.
+///
+/// ```
+/// let choice = cuda_sim::gpus_or_software(2)?;
+/// println!("{choice}");
+/// # Ok::<(), cuda_sim::ChoiceError>(())
+/// ```
+///
+/// # Errors
+///
+/// Fails as [`gpu_or_software`] does.
+pub fn gpus_or_software(devices: usize) -> Result<Choice, ChoiceError> {
     if let Some(text) = setting()? {
-        return Choice::software(text.parse()?, format!("requested by {VARIABLE}={text}"));
+        let builder = text.parse::<Builder>()?.at_least(devices);
+        return Choice::software(builder, format!("requested by {VARIABLE}={text}"));
     }
     let is_named = cuda_places::variable(DRIVER_VARIABLE).is_some();
     let no_gpu = match DriverLibrary::system() {
         Ok(library) => match count(&library) {
             Ok(0) => String::from("the driver has no device"),
-            Ok(devices) => {
+            Ok(found) if found < devices => {
+                format!("the driver has {found} of {devices} devices")
+            }
+            Ok(found) => {
                 let reason = format!(
-                    "{}, CUDA {}, devices: {devices}",
+                    "{}, CUDA {}, devices: {found}",
                     library.origin(),
                     library.version()
                 );
@@ -205,7 +228,7 @@ pub fn gpu_or_software() -> Result<Choice, ChoiceError> {
             first.trim_end_matches("; tried:").to_owned()
         }
     };
-    Choice::software(Builder::new(), no_gpu)
+    Choice::software(Builder::new().at_least(devices), no_gpu)
 }
 
 /// The value of `CUDA_SIM`, if it is set and not empty.
@@ -222,7 +245,7 @@ fn setting() -> Result<Option<String>, ChoiceError> {
 }
 
 /// Initializes the driver and returns its number of devices.
-fn count(library: &DriverLibrary) -> Result<i32, CUresult> {
+fn count(library: &DriverLibrary) -> Result<usize, CUresult> {
     let checked = |status: CUresult| {
         if status.is_success() {
             Ok(())
@@ -235,5 +258,5 @@ fn count(library: &DriverLibrary) -> Result<i32, CUresult> {
     let mut count = 0;
     // SAFETY: the pointer must be writable ← `count` is a local.
     checked(unsafe { library.cuDeviceGetCount(&raw mut count) })?;
-    Ok(count)
+    Ok(usize::try_from(count).unwrap_or_default())
 }

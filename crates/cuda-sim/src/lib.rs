@@ -182,7 +182,7 @@ mod simulator;
 pub mod vm;
 
 pub use builder::{BuildError, Builder};
-pub use choice::{Choice, ChoiceError, gpu_or_software};
+pub use choice::{Choice, ChoiceError, gpu_or_software, gpus_or_software};
 pub use cuda_sys::{CUdevice_attribute, CUresult};
 pub use engine::Schedule;
 pub use journal::{Rule, TraceEntry};

@@ -1,10 +1,12 @@
 //! Nodes that wait for values in memory and write values.
 
-use cuda_sys::{CUDA_BATCH_MEM_OP_NODE_PARAMS, CUcontext, CUstreamBatchMemOpParams};
+use cuda_sys::{CUDA_BATCH_MEM_OP_NODE_PARAMS, CUcontext, CUgraphNode, CUstreamBatchMemOpParams};
 
+use super::change::ChangeNode;
 use super::params::{Adding, Changing, NodeParams, SetNodeParams, call_add, call_set};
 use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
+use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::memop::ValueBatch;
 use crate::types::node::{Edge, Node, node_kind};
@@ -63,6 +65,28 @@ impl GraphExec {
     }
 }
 
+/// Changes of waits for values and writes of values.
+impl Graph {
+    /// `cuGraphBatchMemOpNodeSetParams(node)`—Changes what a batch node of this graph waits for and
+    /// writes. See [`set_kernel`](Self::set_kernel) for the edges and for executables.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`add_batch`](Self::add_batch) that are not about edges, and those of
+    /// [`set_kernel`](Self::set_kernel) about the node.
+    #[doc(alias = "cuGraphBatchMemOpNodeSetParams")]
+    pub fn set_batch(
+        &mut self,
+        node: Node<node_kind::BatchMemOp>,
+        batch: ValueBatch<'_>,
+    ) -> Result<()> {
+        let (mut params, owners) = batch_node(self.context(), batch)?;
+        // SAFETY: the node must use only what `owners` keeps ← it holds the memory of all
+        // operations.
+        unsafe { self.change(node, owners, &mut params) }
+    }
+}
+
 /// The parameters of a batch node.
 struct BatchNode {
     ops: Vec<CUstreamBatchMemOpParams>,
@@ -90,6 +114,21 @@ impl NodeParams for BatchNode {
         // as it counts ← the caller guarantees the former for those of `it`; the operations are in
         // the vector `ops`, which the driver copies.
         unsafe { call_add!(it, cuGraphAddBatchMemOpNode, &raw const params) }
+    }
+}
+
+impl ChangeNode for BatchNode {
+    unsafe fn change(&mut self, driver: &Driver, node: CUgraphNode) -> Result<(), DriverError> {
+        let params = self.params();
+        // SAFETY: the node must be valid, and `params` must describe as many operations as it
+        // counts ← the caller guarantees the former; the operations are in the vector `ops`, which
+        // the driver copies.
+        unsafe {
+            call!(
+                driver,
+                cuGraphBatchMemOpNodeSetParams(node, &raw const params)
+            )
+        }
     }
 }
 

@@ -1,14 +1,19 @@
 //! Child graphs, and clones of graphs.
 
+use std::mem;
 use std::ptr;
 use std::sync::Arc;
 
-use cuda_sys::CUgraph_st;
+use cuda_sys::{
+    CUDA_CHILD_GRAPH_NODE_PARAMS, CUgraph_st, CUgraphChildGraphNodeOwnership, CUgraphNode,
+    CUgraphNodeParams, CUgraphNodeType,
+};
 
+use super::change::ChangeNode;
 use super::params::{Adding, Changing, NodeParams, SetNodeParams, call_add, call_set};
 use super::parts::{NodeInfo, Parts};
 use super::{Graph, GraphExec, Owners};
-use crate::driver::call;
+use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::SendPtr;
 use crate::types::node::{Edge, Node, node_kind};
@@ -176,6 +181,31 @@ impl GraphExec {
     }
 }
 
+/// Changes of child graphs.
+impl Graph {
+    /// `cuGraphNodeSetParams(node)`—Replaces the graph of a child node by a clone of `child`, which
+    /// may have other nodes and edges than the old one (CUDA 12.2 and newer). See
+    /// [`set_kernel`](Self::set_kernel) for the edges and for executables.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Driver`] if the driver is older than CUDA 12.2.
+    /// - [`Error::OtherContext`] if `child` is of another context, and [`Error::GraphMemoryKept`] if a node of `child` allocates memory that none
+    ///   of its nodes frees.
+    /// - The errors of [`try_clone`](Self::try_clone), and those of
+    ///   [`set_kernel`](Self::set_kernel) about the node.
+    #[doc(alias = "cuGraphNodeSetParams")]
+    #[doc(alias = "cudaGraphNodeSetParams")]
+    pub fn set_child(&mut self, node: Node<node_kind::Child>, child: &Self) -> Result<()> {
+        // Works on a clone, which no other thread can change.
+        let child = child.try_clone()?;
+        let (raw, owners, _) = self.of_child(&child)?;
+        // SAFETY: the node must use only what `owners` keeps ← they are the owners of the child's
+        // nodes.
+        unsafe { self.change(node, owners, &mut ChildNode(raw)) }
+    }
+}
+
 /// The parameters of a child node: a graph that no other thread uses.
 struct ChildNode(SendPtr<CUgraph_st>);
 
@@ -187,6 +217,22 @@ impl NodeParams for ChildNode {
         // SAFETY: pointers and graphs must be valid and not in use by another thread ← the caller
         // guarantees it for those of `it`; `add_child` has locked the child graph.
         unsafe { call_add!(it, cuGraphAddChildGraphNode, child) }
+    }
+}
+
+impl ChangeNode for ChildNode {
+    unsafe fn change(&mut self, driver: &Driver, node: CUgraphNode) -> Result<(), DriverError> {
+        // The call that is specific to child nodes changes executables only.
+        // SAFETY: zero must be a valid value of every field ← they are integers and null pointers.
+        let mut params: CUgraphNodeParams = unsafe { mem::zeroed() };
+        params.type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH;
+        params.__bindgen_anon_1.graph = CUDA_CHILD_GRAPH_NODE_PARAMS {
+            graph: self.0.0,
+            ownership: CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE,
+        };
+        // SAFETY: node and graph must be valid ← the caller guarantees it for the node; no other
+        // code has the clone that `set_child` has made.
+        unsafe { call!(driver, cuGraphNodeSetParams(node, &raw mut params)) }
     }
 }
 

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
+use cuda_sys::CUgraphNode;
+
+use super::change::ChangeNode;
 use super::params::{Adding, Changing, NodeParams, SetNodeParams, call_add, call_set};
 use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
+use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::event::Event;
 use crate::types::node::{Edge, Node, node_kind};
@@ -90,6 +94,48 @@ impl GraphExec {
     }
 }
 
+/// Changes of event nodes.
+impl Graph {
+    /// `cuGraphEventRecordNodeSetEvent(node)`—Changes the event that a node of this graph records.
+    /// Executables that exist already are not affected.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherContext`] if the event is of another context, and the errors of
+    /// [`set_kernel`](Self::set_kernel) about the node.
+    #[doc(alias = "cuGraphEventRecordNodeSetEvent")]
+    #[doc(alias = "cudaGraphEventRecordNodeSetEvent")]
+    pub fn set_event_record(
+        &mut self,
+        node: Node<node_kind::EventRecord>,
+        event: &Arc<Event>,
+    ) -> Result<()> {
+        let owners = event_owners(self.context(), event)?;
+        // SAFETY: the node must use only what `owners` keeps ← it keeps the event.
+        unsafe { self.change(node, owners, &mut RecordNode(event)) }
+    }
+
+    /// `cuGraphEventWaitNodeSetEvent(node)`—Changes the event that a node of this graph waits for.
+    /// Executables that exist already are not affected.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`set_event_record`](Self::set_event_record).
+    #[doc(alias = "cuGraphEventWaitNodeSetEvent")]
+    #[doc(alias = "cudaGraphEventWaitNodeSetEvent")]
+    pub fn set_event_wait(
+        &mut self,
+        node: Node<node_kind::EventWait>,
+        event: &Arc<Event>,
+    ) -> Result<()> {
+        let mut owners = event_owners(self.context(), event)?;
+        // The work before the event may wait for the host program.
+        owners.note_host_wait();
+        // SAFETY: the node must use only what `owners` keeps ← it keeps the event.
+        unsafe { self.change(node, owners, &mut WaitNode(event)) }
+    }
+}
+
 /// The parameters of a node that records an event.
 struct RecordNode<'a>(&'a Event);
 
@@ -104,6 +150,15 @@ impl NodeParams for RecordNode<'_> {
         // SAFETY: pointers, graph and event must be valid ← the caller guarantees it for those of
         // `it`; the event is borrowed.
         unsafe { call_add!(it, cuGraphAddEventRecordNode, event) }
+    }
+}
+
+impl ChangeNode for RecordNode<'_> {
+    unsafe fn change(&mut self, driver: &Driver, node: CUgraphNode) -> Result<(), DriverError> {
+        let event = self.0.as_raw();
+        // SAFETY: node and event must be valid ← the caller guarantees it for the node; the event
+        // is borrowed.
+        unsafe { call!(driver, cuGraphEventRecordNodeSetEvent(node, event)) }
     }
 }
 
@@ -124,6 +179,15 @@ impl NodeParams for WaitNode<'_> {
         // SAFETY: pointers, graph and event must be valid ← the caller guarantees it for those of
         // `it`; the event is borrowed.
         unsafe { call_add!(it, cuGraphAddEventWaitNode, event) }
+    }
+}
+
+impl ChangeNode for WaitNode<'_> {
+    unsafe fn change(&mut self, driver: &Driver, node: CUgraphNode) -> Result<(), DriverError> {
+        let event = self.0.as_raw();
+        // SAFETY: node and event must be valid ← the caller guarantees it for the node; the event
+        // is borrowed.
+        unsafe { call!(driver, cuGraphEventWaitNodeSetEvent(node, event)) }
     }
 }
 

@@ -154,6 +154,10 @@ pub trait Queue: sealed::Sealed {
         args: A,
         token: sealed::Token,
     ) -> Result<Self::Queued<node_kind::Kernel>>;
+
+    /// Returns the stream, if this is one.
+    #[doc(hidden)]
+    fn as_stream(&self, token: sealed::Token) -> Option<&Stream>;
 }
 
 /// The part of [`Queue`] that only this crate can use.
@@ -234,6 +238,10 @@ impl Queue for Stream {
         // SAFETY: the contract of `queue` must hold ← the caller upholds it.
         unsafe { self.queue(function, config, attributes, args) }
     }
+
+    fn as_stream(&self, _: sealed::Token) -> Option<&Stream> {
+        Some(self)
+    }
 }
 
 /// A borrowed queue is a queue, so generic code may pass `&queue` for a parameter that is itself a
@@ -301,5 +309,9 @@ impl<Q: Queue> Queue for &Q {
     ) -> Result<Self::Queued<node_kind::Kernel>> {
         // SAFETY: the contract of `launch_checked` must hold ← the caller upholds it.
         unsafe { (**self).launch_checked(function, config, attributes, args, token) }
+    }
+
+    fn as_stream(&self, token: sealed::Token) -> Option<&Stream> {
+        (**self).as_stream(token)
     }
 }

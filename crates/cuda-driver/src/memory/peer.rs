@@ -132,6 +132,41 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
 
 /// Copies between contexts.
 impl<T: DeviceRepr> DeviceBuffer<T> {
+    /// `cuMemAllocAsync()`, `cuMemcpyPeerAsync()`—Allocates a buffer and queues a copy of `source`
+    /// into it, which is memory of this or of any other context of the same driver. `stream`
+    /// becomes the owning stream of the new buffer.
+    ///
+    /// ```
+    /// use cuda_driver::prelude::*;
+    ///
+    /// # let driver = Driver::new(cuda_sim::Builder::new().devices(2).build()?.library()?)?;
+    /// # let [first, second] = [driver.device(0)?, driver.device(1)?];
+    /// # let first = first.primary_context()?.default_stream()?;
+    /// # let second = second.primary_context()?.default_stream()?;
+    /// // The streams belong to two devices.
+    /// let x = DeviceBuffer::from_host(&first, &[1.0_f32, 2.0, 3.0])?;
+    /// let y = DeviceBuffer::from_device(&second, x.slice(1..)?)?;
+    /// assert_eq!(y.to_vec()?, [2.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`zeroed`](Self::zeroed) and [`DeviceSliceMut::copy_from_peer`] do.
+    #[doc(alias = "cuMemcpyPeerAsync")]
+    #[doc(alias = "cuMemcpyDtoDAsync")]
+    #[doc(alias = "cudaMemcpyPeerAsync")]
+    #[doc(alias = "clone_dtod")]
+    #[track_caller]
+    pub fn from_device<'s>(stream: &Stream, source: impl Into<DeviceSlice<'s, T>>) -> Result<Self> {
+        let source = source.into();
+        // SAFETY: the elements must be written before they are read ← they are filled below, on the
+        // same stream; if that fails, the buffer is dropped.
+        let mut copy = unsafe { Self::uninit(stream, source.len()) }?;
+        copy.copy_from_peer(source)?;
+        Ok(copy)
+    }
+
     /// `cuMemcpyPeerAsync()`—Queues a copy from memory of any context of the same driver, on the
     /// owning stream of this buffer. See [`DeviceSliceMut::copy_from_peer`].
     ///

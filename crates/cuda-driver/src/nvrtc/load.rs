@@ -1,12 +1,14 @@
 //! Compiles a program and loads it as a module in one call, directly or through a disk cache.
 
 use cuda_nvrtc::{Arch, Cache, Compiled, Cubin, Options, Output, Program, Ptx};
+use cuda_sys::image::newest_ptx;
 
 use super::CompileError;
 use crate::context::Context;
 use crate::driver::event;
 use crate::error::Status;
 use crate::module::Module;
+use crate::safe::SafeModule;
 
 /// Available with the feature `nvrtc`.
 impl Module {
@@ -116,6 +118,33 @@ impl<'a> Job<'a> {
         Ok(module.with_names(&ptx.lowered_names))
     }
 
+    /// Compiles the program to PTX, and loads the PTX with the lines of the source.
+    ///
+    /// A driver does not load PTX of an NVRTC that is newer than itself. Most texts are valid in
+    /// an older version of PTX as well: only the number in their first line differs.
+    pub(super) fn load_safe(&self) -> Result<SafeModule, CompileError> {
+        let options = self.options.clone().line_info(true);
+        let compile = |arch| self.compile::<Ptx>(&options.clone().arch(arch));
+        let context = self.context;
+        let ptx = match compile(context.device().virtual_arch()?) {
+            Err(error) => match self.older_arch(&error)? {
+                Some(arch) => compile(arch)?,
+                None => return Err(error),
+            },
+            Ok(ptx) => ptx,
+        };
+        let module = SafeModule::load(context, &ptx.image).or_else(|error| {
+            let is_too_new = error.status() == Some(Status::CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+            let newest = newest_ptx(context.driver().version()).filter(|_| is_too_new);
+            let older = newest.and_then(|newest| with_version(&ptx.image, newest));
+            // If the text needs its version, the first error has the better advice.
+            older
+                .and_then(|older| SafeModule::load(context, &older).ok())
+                .ok_or(error)
+        })?;
+        Ok(module.with_names(&ptx.lowered_names))
+    }
+
     /// Returns the newest virtual architecture that both NVRTC and the device support, if `error`
     /// is that NVRTC does not support the architecture of the device.
     fn older_arch(&self, error: &CompileError) -> crate::Result<Option<Arch>> {
@@ -143,4 +172,14 @@ impl<'a> Job<'a> {
             None => self.program.compile(options)?,
         })
     }
+}
+
+/// Returns the text with another number in its `.version` directive.
+fn with_version(ptx: &Ptx, (major, minor): (u32, u32)) -> Option<Ptx> {
+    let text = ptx.to_text();
+    let mut lines: Vec<&str> = text.lines().collect();
+    let version = format!(".version {major}.{minor}");
+    let mut found = lines.iter_mut();
+    *found.find(|line| line.trim_start().starts_with(".version"))? = &version;
+    Ptx::new(lines.join("\n")).ok()
 }

@@ -8,6 +8,7 @@ mod source;
 mod choice;
 mod load;
 mod remembered;
+mod safe;
 mod tune;
 mod tuning;
 

@@ -10,7 +10,8 @@ use super::load::Job;
 use crate::context::Context;
 use crate::module::Module;
 
-/// CUDA C++ source for [`Module::from_source`], with its name expressions and options.
+/// CUDA C++ source for [`Module::from_source`] and [`SafeModule::from_source`], with its name
+/// expressions and options.
 ///
 /// A `&str` or a `String` is a source without options. A template needs a name expression, by which
 /// the module then finds the kernel:
@@ -30,6 +31,8 @@ use crate::module::Module;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// [`SafeModule::from_source`]: crate::safe::SafeModule::from_source
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Source {
@@ -104,7 +107,12 @@ impl Source {
         self
     }
 
-    fn load(self, context: &Context) -> Result<Module, CompileError> {
+    /// Calls `load` with the program, for the device of `context`.
+    pub(super) fn load_with<M>(
+        self,
+        context: &Context,
+        load: impl FnOnce(&Job<'_>) -> Result<M, CompileError>,
+    ) -> Result<M, CompileError> {
         let includes = self.includes();
         let nvrtc = match &self.nvrtc {
             Some(nvrtc) => nvrtc.clone(),
@@ -133,7 +141,7 @@ impl Source {
             }
         }
         let cache = self.cache.unwrap_or_else(system_cache);
-        let module = Job::new(context, &program, &options, Some(&cache))?.load();
+        let module = load(&Job::new(context, &program, &options, Some(&cache))?);
         match (module, not_found) {
             (Err(CompileError::Nvrtc(compile)), Some(headers))
                 if compile.missing_header().is_some() =>
@@ -199,6 +207,9 @@ impl Module {
     /// the source includes any header, and uses the disk cache of this user ([`Cache::system`]). A
     /// [`Source`] can replace each of these, and adds options and name expressions.
     ///
+    /// [`SafeModule::from_source`](crate::safe::SafeModule::from_source) loads kernels that are
+    /// launched without `unsafe`.
+    ///
     /// # Errors
     ///
     /// [`CompileError::Nvrtc`] if NVRTC was not found or the source does not compile,
@@ -206,7 +217,7 @@ impl Module {
     /// [`CompileError::Driver`] if the driver does not load the module. A failure of the cache is
     /// not an error.
     pub fn from_source(context: &Context, source: impl Into<Source>) -> Result<Self, CompileError> {
-        source.into().load(context)
+        source.into().load_with(context, |job| job.load())
     }
 }
 

@@ -23,7 +23,8 @@ use crate::lock::{Mutex, rank};
 use crate::module::{JitOptions, Module};
 use crate::types::LaunchConfig;
 
-/// A [`Module`] that keeps its PTX text, so that its kernels can be launched safely.
+/// A [`Module`] that keeps its PTX text, so that its kernels can be launched safely. With the
+/// feature `nvrtc`, `SafeModule::from_source` compiles CUDA C++.
 ///
 /// ```
 /// use cuda_driver::prelude::*;
@@ -146,6 +147,7 @@ impl SafeModule {
     #[doc(alias = "cuModuleGetFunction")]
     pub fn kernel(&self, name: &str) -> Result<SafeKernel> {
         let function = self.module.function(name)?;
+        let name = self.module.name_in_image(name);
         let known = self.shared.kernels.lock().get(name).cloned();
         let inner = match known {
             Some(known) => known,
@@ -160,6 +162,13 @@ impl SafeModule {
             unproven: Unproven::Check,
             inner,
         })
+    }
+
+    /// Adds the name expressions with which the text was compiled.
+    #[cfg(feature = "nvrtc")]
+    pub(crate) fn with_names(mut self, names: &[(String, String)]) -> Self {
+        self.module = self.module.with_names(names);
+        self
     }
 
     /// Returns the module.

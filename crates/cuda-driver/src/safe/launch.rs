@@ -11,7 +11,8 @@ use super::plan::{Plan, key};
 use super::record::LaunchRecord;
 use super::variant::CheckedArgs;
 use crate::error::{Error, Result, SafeLaunchError};
-use crate::launch::KernelArgs;
+use crate::launch::queue_sealed::TOKEN;
+use crate::launch::{KernelArgs, Queue};
 use crate::memory::DeviceBuffer;
 use crate::reports::Report;
 use crate::stream::Stream;
@@ -123,6 +124,36 @@ impl Stream {
             stream: self.clone(),
             record,
         }
+    }
+}
+
+/// Launches.
+impl SafeKernel {
+    /// `cuLaunchKernel(self, config, args)`—Queues this kernel on a stream as
+    /// [`Stream::launch_safe`] does, or captures it as
+    /// [`CaptureScope::launch_safe`](crate::graph::CaptureScope::launch_safe) does.
+    ///
+    /// The next [`Stream::synchronize`] returns the violation of a launch on a stream.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the two functions.
+    #[doc(alias = "cuLaunchKernel")]
+    #[doc(alias = "cudaLaunchKernel")]
+    pub fn launch<Q: Queue, A: KernelArgs>(
+        &self,
+        queue: &Q,
+        config: LaunchConfig,
+        args: A,
+    ) -> Result<()> {
+        if let Some(stream) = queue.as_stream(TOKEN) {
+            return stream.launch_safe(self, config, args).map(drop);
+        }
+        let function = self.proven(&config, &args)?;
+        // SAFETY: the kernel must use only what the arguments permit, at every replay, whatever is
+        // in the buffers ← `proven`: the proof relies on no contents of memory, and the arguments
+        // of the node stay the same. A capture adds full edges only.
+        unsafe { queue.launch(function, config, args) }.map(drop)
     }
 }
 

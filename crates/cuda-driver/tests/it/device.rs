@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{self, AtomicUsize};
 
 use cuda_driver::Error;
 use cuda_driver::context::ContextFlags;
@@ -259,4 +261,61 @@ fn a_pool_is_shared_by_threads() {
             }
         });
     }
+}
+
+#[test]
+fn a_pool_divides_work_among_its_devices() {
+    let fixture = software(Builder::new().devices(3));
+    let pool = DevicePool::new(fixture.context.driver()).unwrap();
+    for len in [0_u32, 1, 2, 3, 4, 11] {
+        let items: Vec<u32> = (0..len).collect();
+        let parts = pool.divide(&items, |context, part| {
+            let buffer = DeviceBuffer::from_host(&context.default_stream()?, part)?;
+            Ok::<_, Error>((context.device().ordinal(), buffer.to_vec()?))
+        });
+        let (ordinals, parts): (Vec<_>, Vec<_>) = parts.unwrap().into_iter().unzip();
+        assert_eq!(ordinals, [0, 1, 2]);
+        let lens = [0, 1, 2].map(|part| parts[part].len());
+        assert!(lens.iter().max().unwrap() - lens.iter().min().unwrap() <= 1);
+        assert_eq!(parts.concat(), items);
+    }
+    // All threads end before the first error is returned.
+    let calls = AtomicUsize::new(0);
+    let error = pool.divide(&[0_u8; 3], |context, _| {
+        calls.fetch_add(1, atomic::Ordering::Relaxed);
+        match context.device().ordinal() {
+            0 => Ok(()),
+            ordinal => Err(ordinal),
+        }
+    });
+    assert_eq!((error, calls.into_inner()), (Err(1), 3));
+    let panics = catch_unwind(AssertUnwindSafe(|| {
+        pool.divide(&[0_u8; 3], |_, _| -> Result<(), ()> {
+            panic!("in a thread")
+        })
+    }));
+    assert_eq!(
+        *panics.unwrap_err().downcast::<&str>().unwrap(),
+        "in a thread"
+    );
+}
+
+#[test]
+fn a_buffer_is_made_from_memory_of_any_device() {
+    let fixture = software(Builder::new().devices(2));
+    let second = fixture.context.driver().device(1).unwrap();
+    let second = second.primary_context().unwrap();
+    let stream = fixture.stream();
+    let source = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3]).unwrap();
+    for context in [&fixture.context, &second] {
+        let stream = context.default_stream().unwrap();
+        let copy = DeviceBuffer::from_device(&stream, source.slice(1..).unwrap()).unwrap();
+        assert_eq!(copy.stream().context(), context);
+        assert_eq!(copy.to_vec().unwrap(), [2, 3]);
+        let none = DeviceBuffer::from_device(&stream, source.slice(3..).unwrap()).unwrap();
+        assert!(none.is_empty());
+    }
+    let other = software(Builder::new());
+    let error = DeviceBuffer::from_device(&other.stream(), &source).unwrap_err();
+    assert!(matches!(error, Error::OtherContext { .. }), "{error}");
 }

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use cuda_driver::Version;
 use cuda_driver::error::Error;
 use cuda_driver::prelude::*;
+use cuda_driver::stream::ValueBatch;
+use cuda_sim::Builder;
 
-use crate::support::{MIX, everywhere, gpu, late, software};
+use crate::support::{MIX, block, everywhere, gpu, has_version, late, software, unpooled};
 
 const N: u32 = 1 << 8;
 
@@ -110,6 +113,88 @@ fn changed_nodes_are_ordered_with_conflicting_ones() {
         assert_all(&z, 3, name);
         assert_all(&x, 4, name);
     }
+}
+
+#[test]
+fn changed_events_and_values_are_used() {
+    for fixture in everywhere() {
+        let (stream, blocked) = (fixture.stream(), fixture.stream());
+        let event = || Arc::new(Event::new(&fixture.context, EventFlags::DISABLE_TIMING).unwrap());
+        let (unused, recorded, awaited) = (event(), event(), event());
+        let flag = unpooled(&stream, &[0_u32]);
+        let write = |value: u32| ValueBatch::new().write(&flag, 0, value).unwrap();
+        let mut graph = Graph::new(&fixture.context).unwrap();
+        let wait = graph.add_event_wait(&[], &unused).unwrap();
+        let batch = graph.add_batch(&[wait.edge()], write(5)).unwrap();
+        let record = graph.add_event_record(&[batch.edge()], &unused).unwrap();
+        graph.set_event_wait(wait, &awaited).unwrap();
+        graph.set_batch(batch, write(6)).unwrap();
+        graph.set_event_record(record, &recorded).unwrap();
+        let exec = graph.instantiate().unwrap();
+
+        let release = block(&blocked);
+        recorded.record(&blocked).unwrap();
+        awaited.record(&blocked).unwrap();
+        exec.launch(&stream).unwrap();
+        // The launch waits for the event that the blocked stream has not reached.
+        assert!(!stream.is_done().unwrap(), "{}", fixture.name);
+        drop(release);
+        recorded.synchronize().unwrap();
+        assert_eq!(flag.to_vec().unwrap(), [6], "{}", fixture.name);
+        // The record of the graph replaced that of the blocked stream.
+        let release = block(&blocked);
+        recorded.record(&blocked).unwrap();
+        assert!(!recorded.is_done().unwrap(), "{}", fixture.name);
+        exec.launch(&stream).unwrap();
+        stream.synchronize().unwrap();
+        assert!(recorded.is_done().unwrap(), "{}", fixture.name);
+        drop(release);
+    }
+}
+
+#[test]
+fn a_child_node_gets_a_graph_of_another_shape() {
+    if !has_version((12, 2)) {
+        return;
+    }
+    for fixture in (0..8).map(|seed| software(late(seed))).chain(gpu()) {
+        let (stream, name) = (fixture.stream(), &fixture.name);
+        if fixture.context.driver().version() < Version::new(12_020) {
+            continue;
+        }
+        let [mut x, mut y, mut z, mut copy] = [(); 4].map(|()| filled(&stream, 0));
+        let graph = || Graph::new(&fixture.context).unwrap();
+        let (mut old, mut new, mut outer) = (graph(), graph(), graph());
+        old.add_fill(&[], &mut x, 1_u32).unwrap();
+        new.add_fill(&[], &mut y, 2_u32).unwrap();
+        new.add_copy(&[], &mut z, &y).unwrap();
+        let child = outer.add_child(&[], &old).unwrap();
+        // The new graph writes what this node reads.
+        outer.add_copy(&[], &mut copy, &z).unwrap();
+        assert_eq!(outer.edges().unwrap(), []);
+        let before = outer.instantiate().unwrap();
+        outer.set_child(child, &new).unwrap();
+        assert_eq!(outer.edges().unwrap().len(), 1);
+        drop((old, new));
+        outer.instantiate().unwrap().launch(&stream).unwrap();
+        assert_all(&copy, 2, name);
+        assert_all(&x, 0, name);
+        before.launch(&stream).unwrap();
+        assert_all(&x, 1, name);
+    }
+}
+
+#[test]
+fn an_old_driver_cannot_exchange_child_graphs() {
+    let fixture = software(Builder::new().version(12_010));
+    let (mut outer, inner) = (
+        Graph::new(&fixture.context).unwrap(),
+        Graph::new(&fixture.context).unwrap(),
+    );
+    let child = outer.add_child(&[], &inner).unwrap();
+    let error = outer.set_child(child, &inner).unwrap_err().to_string();
+    assert!(error.contains("cuGraphNodeSetParams"), "{error}");
+    assert!(error.contains("CUDA 12.2"), "{error}");
 }
 
 #[test]

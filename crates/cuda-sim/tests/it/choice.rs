@@ -5,8 +5,13 @@ use std::env;
 use std::ffi::OsStr;
 use std::process::Command;
 
+use cuda_sys::DriverLibrary;
+
 /// The environment variable that is set in processes which choose a device and print it.
 const CHOOSER: &str = "CUDA_SIM_TEST_CHOOSER";
+
+/// The environment variable with the number of devices that the process asks for.
+const DEVICES: &str = "CUDA_SIM_TEST_DEVICES";
 
 /// The line that a process with these variables prints: its choice, and whether that is a software
 /// device.
@@ -34,6 +39,11 @@ fn chooser() {
     if env::var_os(CHOOSER).is_none() {
         return;
     }
+    if let Ok(devices) = env::var(DEVICES) {
+        let choice = cuda_sim::gpus_or_software(devices.parse().unwrap()).unwrap();
+        println!("CHOSE {}", count(choice.library()));
+        return;
+    }
     match cuda_sim::gpu_or_software() {
         Ok(choice) => {
             println!("CHOSE {} {choice}", choice.is_software());
@@ -42,6 +52,26 @@ fn chooser() {
         }
         Err(error) => println!("CHOSE error {error}"),
     }
+}
+
+/// The number of devices of a driver.
+fn count(library: &DriverLibrary) -> i32 {
+    // SAFETY: no pointers; the flags must be 0 ← they are.
+    assert!(unsafe { library.cuInit(0) }.is_success());
+    let mut count = 0;
+    // SAFETY: the pointer must be writable ← `count` is a local.
+    assert!(unsafe { library.cuDeviceGetCount(&raw mut count) }.is_success());
+    count
+}
+
+#[test]
+fn a_program_gets_as_many_devices_as_it_needs() {
+    let with = |setting, devices| choose(&[("CUDA_SIM", setting), (DEVICES, devices)]);
+    assert_eq!(with("1", "2"), "2");
+    assert_eq!(with("devices=3", "2"), "3");
+    // Without a setting there are software devices, unless the machine has as many GPUs.
+    let count: u32 = choose(&[(DEVICES, "5")]).parse().unwrap();
+    assert!(count >= 5, "{count}");
 }
 
 #[test]

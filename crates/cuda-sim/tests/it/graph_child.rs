@@ -50,6 +50,46 @@ fn a_child_with_other_parameters_brings_its_user_objects() {
 }
 
 #[test]
+fn a_child_is_replaced_by_a_graph_of_another_shape() {
+    let sim = test_device(Builder::new());
+    let data = sim.upload(&[1_u32, 1]);
+    let (graph, old, new) = (sim.graph(), sim.graph(), sim.graph());
+    let fill = sim.fill(old, &[], words(data, 5, 1));
+    let first = sim.fill(new, &[], words(data, 6, 2));
+    sim.fill(new, &[first], words(data, 7, 1));
+    let mut node = ptr::null_mut();
+    let mut params: CUgraphNodeParams = unsafe { std::mem::zeroed() };
+    params.type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH;
+    let mut child = CUDA_CHILD_GRAPH_NODE_PARAMS {
+        graph: new,
+        ownership: CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE,
+    };
+    params.__bindgen_anon_1.graph = child;
+    let stream = sim.stream(1);
+    unsafe {
+        ok(sim.cuGraphAddChildGraphNode(&raw mut node, graph, ptr::null(), 0, old));
+        ok(sim.cuGraphNodeSetParams(node, &raw mut params));
+        ok(sim.cuGraphDestroy(new));
+        let exec = sim.instantiate(graph);
+        ok(sim.cuGraphLaunch(exec, stream));
+        ok(sim.cuStreamSynchronize(stream));
+        assert_eq!(sim.download::<u32>(data, 2), [7, 6]);
+        ok(sim.cuGraphExecDestroy(exec));
+        // A node of another type, and a graph that contains the node.
+        child.graph = graph;
+        params.__bindgen_anon_1.graph = child;
+        assert_eq!(sim.cuGraphNodeSetParams(node, &raw mut params), INVALID);
+        child.graph = old;
+        params.__bindgen_anon_1.graph = child;
+        assert_eq!(sim.cuGraphNodeSetParams(fill, &raw mut params), INVALID);
+        ok(sim.cuGraphDestroy(graph));
+        ok(sim.cuGraphDestroy(old));
+    }
+    let live = sim.simulator.live();
+    assert_eq!((live.graphs, live.graph_execs), (0, 0));
+}
+
+#[test]
 fn graphs_are_nested_so_deep_and_no_deeper() {
     let sim = test_device(Builder::new());
     let mut params: CUgraphNodeParams = unsafe { std::mem::zeroed() };

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::function::Function;
 use crate::launch::{KernelArgs, LaunchAttributes, Queue, queue_sealed as sealed};
 use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut};
+use crate::stream::Stream;
 use crate::types::LaunchConfig;
 use crate::types::node::{Node, node_kind};
 
@@ -70,5 +71,8 @@ impl Queue for CaptureScope<'_> {
     ) -> Result<Node<node_kind::Kernel>> {
         // SAFETY: the contract of `capture_launch` must hold ← the caller upholds it.
         unsafe { self.capture_launch(function, &config, attributes, &args) }
+    }
+    fn as_stream(&self, _: sealed::Token) -> Option<&Stream> {
+        None
     }
 }

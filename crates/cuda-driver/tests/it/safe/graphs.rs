@@ -5,7 +5,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::safe::{ContractKernel, LaunchContract, SafeLaunchError, SafeModule};
 use cuda_sim::Builder;
 
-use super::{GATHER, HEAD, STORE, kernel};
+use super::{GATHER, HEAD, STORE, kernel, violation};
 use crate::support::{Fixture, MIX, assert_all, everywhere, filled, software};
 
 fn mix(fixture: &Fixture) -> cuda_driver::safe::SafeKernel {
@@ -38,6 +38,38 @@ fn proven_launches_are_captured_and_replayed() {
             exec.launch(&stream).unwrap();
             assert_all(&x, expected, &fixture.name);
         }
+    }
+}
+
+#[test]
+fn a_safe_kernel_runs_or_is_captured() {
+    type Words = DeviceBuffer<u32>;
+    fn twice<Q: Queue>(
+        queue: &Q,
+        mix: &SafeKernel,
+        (x, y): (&mut Words, &Words),
+        n: u32,
+    ) -> cuda_driver::Result<()> {
+        let config = LaunchConfig::for_num_elems(n)?;
+        mix.launch(queue, config, (&mut *x, y, n))?;
+        mix.launch(&queue, config, (x, y, n))
+    }
+    for fixture in everywhere() {
+        let (context, stream) = (&fixture.context, fixture.stream());
+        let mix = mix(&fixture);
+        let (mut x, y) = (filled(&stream, 100, 1), filled(&stream, 100, 5));
+        twice(&stream, &mix, (&mut x, &y), 100).unwrap();
+        assert_all(&x, 19, &fixture.name);
+        let graph = Graph::capture(context, |scope| twice(scope, &mix, (&mut x, &y), 100));
+        let exec = graph.unwrap().instantiate().unwrap();
+        exec.launch(&stream).unwrap();
+        assert_all(&x, 91, &fixture.name);
+
+        // Beyond the end: checked on a stream, refused in a capture.
+        twice(&stream, &mix, (&mut x, &y), 101).unwrap();
+        assert_eq!(violation(stream.synchronize()).offset, 400);
+        let graph = Graph::capture(context, |scope| twice(scope, &mix, (&mut x, &y), 101));
+        assert!(matches!(graph, Err(Error::SafeLaunch(_))), "{graph:?}");
     }
 }
 

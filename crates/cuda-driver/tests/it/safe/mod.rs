@@ -5,6 +5,8 @@ mod launches;
 mod memory;
 mod mutants;
 mod reports;
+#[cfg(feature = "nvrtc")]
+mod source;
 
 use cuda_driver::safe::{SafeKernel, SafeModule, Violation};
 use cuda_driver::{Error, Ptx, Result};

@@ -99,7 +99,9 @@ fn peers(fixture: &Fixture) -> Result<()> {
     let source = DeviceBuffer::from_host(&owner, &[7_u32; 16])?;
     let mut target = DeviceBuffer::<u32>::zeroed(&there, 16)?;
     target.as_mut_slice().copy_from_peer(source.as_slice())?;
-    drop(source);
+    let copy = DeviceBuffer::from_device(&there, &source)?;
+    assert_eq!(copy.to_vec()?, [7; 16]);
+    drop((source, copy));
     assert_eq!(target.to_vec()?, [7; 16]);
     fixture.context.disable_peer_access(&other)?;
     fixture.context.disable_peer_access(&other)?;

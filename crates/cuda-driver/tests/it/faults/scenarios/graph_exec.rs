@@ -1,9 +1,10 @@
 //! Scenarios that change executable graphs.
 
-use cuda_driver::memory::Unpooled;
 use std::sync::Arc;
 
+use cuda_driver::Version;
 use cuda_driver::graph::node_kind;
+use cuda_driver::memory::Unpooled;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{ValueBatch, WaitCondition};
 
@@ -89,6 +90,14 @@ fn others(fixture: &Fixture) -> Result<()> {
     exec.launch(&stream)?;
     expect(&x, 10)?;
     assert_eq!(flags.to_vec()?, [2, 0]);
+    graph.set_event_wait(waited, &two)?;
+    graph.set_event_record(recorded, &two)?;
+    graph.set_batch(batch, batch_of(3)?)?;
+    if fixture.driver.version() >= Version::new(12_020) {
+        graph.set_child(inner, &other_child)?;
+    }
+    graph.instantiate()?.launch(&stream)?;
+    assert_eq!(flags.to_vec()?, [3, 0]);
     Ok(())
 }
 

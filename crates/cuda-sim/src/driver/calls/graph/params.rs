@@ -3,7 +3,8 @@
 use cuda_sys::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
     CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS,
-    CUdeviceptr, CUevent, CUevent_st, CUgraphNode_st, CUgraphNodeParams,
+    CUdeviceptr, CUevent, CUevent_st, CUgraphChildGraphNodeOwnership, CUgraphNode_st,
+    CUgraphNodeParams, CUgraphNodeType,
 };
 
 use crate::driver::arg::{In, Out};
@@ -271,6 +272,18 @@ impl Call {
         node: Out<CUgraphNode_st>,
         params: Out<CUgraphNodeParams>,
     ) -> Status {
-        self.change_node(node, self.plain_payload(&params.get()?)?)
+        let params = params.get()?;
+        if params.type_ == CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH {
+            // SAFETY: the field of the union must be set ← the type says that it is.
+            let child = unsafe { params.__bindgen_anon_1.graph };
+            if child.ownership
+                != CUgraphChildGraphNodeOwnership::CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE
+            {
+                return Err(INVALID_VALUE);
+            }
+            let child = child.graph.addr() as u64;
+            return self.graphs.lock().exchange_child(node.handle(), child);
+        }
+        self.change_node(node, self.plain_payload(&params)?)
     }
 }

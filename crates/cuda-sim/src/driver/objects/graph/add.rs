@@ -85,4 +85,18 @@ impl GraphState {
         self.check_copyable(child)?;
         Ok(Payload::Child(self.clone_graph(child, Owner::User)?))
     }
+    /// Replaces the graph in a child graph node by a clone of `child`.
+    pub(in crate::driver) fn exchange_child(&mut self, node: u64, child: u64) -> Status {
+        let Payload::Child(old) = self.node(node)?.payload else {
+            return Err(INVALID_VALUE);
+        };
+        let graph = self.graph_of_node(node)?;
+        let payload = self.child(graph, child, false)?;
+        for inner in payload.inner() {
+            self.graph_mut(inner)?.owner = Owner::Node(node);
+        }
+        self.node_mut(node)?.payload = payload;
+        self.remove_graph(old);
+        Ok(())
+    }
 }
