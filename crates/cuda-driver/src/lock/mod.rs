@@ -130,6 +130,8 @@ pub(crate) mod rank {
         LAUNCH_STREAMS,
         /// The names of the kernels in the list of launches.
         LAUNCH_NAMES,
+        /// The modules of a context.
+        LOADED_MODULES,
         /// The reports of lost devices.
         LOSSES,
         /// The liveness tokens of a borrowed context.
