@@ -98,6 +98,7 @@ mod staging;
 mod storage;
 mod stream;
 mod support;
+mod suspects;
 mod task;
 #[cfg(feature = "nvrtc")]
 mod tensor_columns;
