@@ -8,7 +8,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::generated::CHECK;
 use crate::workspace::{self, Workspace};
-use crate::{api, book, full, functions, matrix, regen_bindings, setup, test, tidy, untested};
+use crate::{
+    api, book, full, functions, matrix, observing, regen_bindings, setup, test, tidy, untested,
+};
 
 /// Options of `ci`.
 #[derive(Debug, clap::Args)]
@@ -50,6 +52,7 @@ const STEPS: &[Step] = &[
     ("nvrtc", matrix::some_nvrtc),
     ("drivers", matrix::some_drivers),
     ("programs", |ws| full::programs(ws, false)),
+    ("traces", |ws| observing::traces(ws, false)),
     ("mutants", |ws| full::mutants(ws, &["--few", "2"])),
     ("rebuild", rebuild),
     // The program of the README, in a crate outside of the workspace.

@@ -8,6 +8,8 @@ mod bad_input;
 mod batch;
 mod borrowed;
 mod borrowed_capture;
+#[cfg(feature = "profile")]
+mod browser;
 mod caching_pool;
 mod calls;
 mod capture;
