@@ -2,7 +2,8 @@
 //! to find a context that exists.
 //!
 //! A process has one first context, so each measurement of it runs in a process of its own, in
-//! turn. Runs on the GPU or, without one, on the software device.
+//! turn. Runs on the null driver, on the software device, and on a GPU if there is one. On a GPU,
+//! both ways begin with loading the driver's library.
 
 use std::env;
 use std::hint::black_box;
@@ -10,27 +11,60 @@ use std::process::Command;
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use benches::null_driver;
 use cuda_driver::Driver;
+use cuda_sim::Builder;
+use cuda_sys::DriverLibrary;
 
 /// The number of processes for each of the two.
 const PROCESSES: usize = 15;
 /// How often the context that exists is looked up.
 const LOOKUPS: u32 = 1_000_000;
+/// The variable that makes a process measure one way on one driver, such as `raw GPU`.
+const ROLE: &str = "FIRST_CONTEXT";
+
+const DRIVERS: [&str; 3] = ["null driver", "software device", "GPU"];
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Result<()> {
-    // The second argument of cargo is `--bench`.
-    match env::var("FIRST_CONTEXT").as_deref() {
-        Ok("raw") => raw(),
-        Ok(_) => safe(),
-        Err(_) => compare(),
+    let is_test = env::args().any(|argument| argument == "--test");
+    match env::var(ROLE) {
+        Ok(role) => {
+            let (way, name) = role.split_once(' ').ok_or("the role has two parts")?;
+            let time = if way == "raw" {
+                raw(name)?
+            } else {
+                safe(name)?.0
+            };
+            println!("{}", time.as_nanos());
+            Ok(())
+        }
+        Err(_) => DRIVERS.iter().try_for_each(|name| {
+            let sizes = if is_test {
+                (1, 1000)
+            } else {
+                (PROCESSES, LOOKUPS)
+            };
+            compare(name, sizes)
+        }),
     }
 }
 
+/// Returns the null driver or a software device.
+fn library(name: &str) -> Result<DriverLibrary> {
+    Ok(match name {
+        "null driver" => null_driver()?,
+        _ => Builder::new().build()?.library()?,
+    })
+}
+
 /// `cuInit` and the primary context, by raw calls.
-fn raw() -> Result<()> {
-    let library = cuda_sim::gpu_or_software()?.into_library();
+fn raw(name: &str) -> Result<Duration> {
+    if name == "GPU" {
+        return raw_gpu();
+    }
+    let library = library(name)?;
     let start = Instant::now();
     // SAFETY: the flags must be 0.
     let initialized = unsafe { library.cuInit(0) };
@@ -41,48 +75,134 @@ fn raw() -> Result<()> {
     let retained = unsafe { library.cuDevicePrimaryCtxRetain(&raw mut context, device) };
     let elapsed = start.elapsed();
     assert!(initialized.is_success() && found.is_success() && retained.is_success());
-    println!("{}", elapsed.as_nanos());
-    Ok(())
+    Ok(elapsed)
+}
+
+/// Does the work of a C program: loads the library, finds three functions and calls them.
+#[cfg(target_os = "linux")]
+fn raw_gpu() -> Result<Duration> {
+    use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+    use std::mem::transmute;
+
+    unsafe extern "C" {
+        fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void;
+        fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+    }
+    type Init = unsafe extern "C" fn(c_uint) -> c_int;
+    type Get = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
+    type Retain = unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int;
+    /// `RTLD_NOW`
+    const NOW: c_int = 2;
+
+    let start = Instant::now();
+    // SAFETY: the name ends with NUL, and the driver may be loaded at any time.
+    let library = unsafe { dlopen(c"libcuda.so.1".as_ptr(), NOW) };
+    if library.is_null() {
+        return Err("libcuda.so.1 cannot be loaded".into());
+    }
+    let find = |name: &CStr| {
+        // SAFETY: the library is loaded, and the name ends with NUL.
+        let found = unsafe { dlsym(library, name.as_ptr()) };
+        assert!(!found.is_null(), "{name:?}");
+        found
+    };
+    // SAFETY: the function has this signature.
+    let init = unsafe { transmute::<*mut c_void, Init>(find(c"cuInit")) };
+    // SAFETY: as above.
+    let get = unsafe { transmute::<*mut c_void, Get>(find(c"cuDeviceGet")) };
+    // SAFETY: as above.
+    let retain = unsafe { transmute::<*mut c_void, Retain>(find(c"cuDevicePrimaryCtxRetain")) };
+    let (mut device, mut context) = (0, ptr::null_mut());
+    // SAFETY: the flags must be 0.
+    let initialized = unsafe { init(0) };
+    if initialized != 0 {
+        return Err(format!("cuInit returns {initialized}").into());
+    }
+    // SAFETY: the pointer is to a local.
+    let found = unsafe { get(&raw mut device, 0) };
+    // SAFETY: as above.
+    let retained = unsafe { retain(&raw mut context, device) };
+    let elapsed = start.elapsed();
+    assert_eq!((found, retained), (0, 0));
+    Ok(elapsed)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn raw_gpu() -> Result<Duration> {
+    Err("the raw calls on a GPU are measured only on Linux".into())
 }
 
 /// Does the same work through the safe layer.
-fn safe() -> Result<()> {
-    let library = cuda_sim::gpu_or_software()?.into_library();
+fn safe(name: &str) -> Result<(Duration, Driver)> {
+    let loaded = if name == "GPU" {
+        None
+    } else {
+        Some(library(name)?)
+    };
     let start = Instant::now();
-    let context = Driver::new(library)?.device(0)?.primary_context()?;
+    let driver = match loaded {
+        Some(library) => Driver::new(library)?,
+        None => Driver::load()?,
+    };
+    let context = driver.device(0)?.primary_context()?;
     let elapsed = start.elapsed();
-    println!("{}", elapsed.as_nanos());
     drop(context);
-    Ok(())
+    Ok((elapsed, driver))
 }
 
-fn compare() -> Result<()> {
+fn compare(name: &str, (processes, lookups): (usize, u32)) -> Result<()> {
+    println!("\n{name}");
+    let program = env::current_exe()?;
     let mut times = [Vec::new(), Vec::new()];
-    for _ in 0..PROCESSES {
-        for (kind, times) in ["raw", "safe"].iter().zip(&mut times) {
-            let program = env::current_exe()?;
-            let output = Command::new(program).env("FIRST_CONTEXT", kind).output()?;
+    for _ in 0..processes {
+        for (way, times) in ["raw", "safe"].iter().zip(&mut times) {
+            let output = Command::new(&program)
+                .env(ROLE, format!("{way} {name}"))
+                .output()?;
+            if !output.status.success() {
+                let why = String::from_utf8_lossy(&output.stderr);
+                println!("skipped: {}", why.lines().next().unwrap_or_default());
+                return Ok(());
+            }
             let text = String::from_utf8(output.stdout)?;
             times.push(Duration::from_nanos(text.trim().parse()?));
         }
     }
     let [raw, safe] = times.map(|mut times| {
         times.sort();
-        times[PROCESSES / 2]
+        times[processes / 2]
     });
+    let more = safe.saturating_sub(raw);
+    let is_kept = more <= Duration::from_millis(2) || more * 100 <= raw;
     println!(
-        "first context, median of {PROCESSES} processes: raw calls {raw:?}, safe layer {safe:?}"
+        "first context, median of {processes} processes: raw calls {raw:?}, safe layer {safe:?}; \
+         {more:?} more, bar of 1 % or 2 ms {}",
+        if is_kept { "kept" } else { "MISSED" }
     );
 
-    let choice = cuda_sim::gpu_or_software()?;
-    println!("{choice}");
-    let device = Driver::new(choice.into_library())?.device(0)?;
+    let (_, driver) = self::safe(name)?;
+    let device = driver.device(0)?;
     let context = device.primary_context()?;
-    let start = Instant::now();
-    for _ in 0..LOOKUPS {
-        drop(black_box(device.primary_context()?));
-    }
-    println!("a context that exists: {:?}", start.elapsed() / LOOKUPS);
+    // The median of parts, so that an interruption counts in one part only.
+    let mut parts: Vec<Duration> = (0..20)
+        .map(|_| {
+            let start = Instant::now();
+            for _ in 0..lookups / 20 {
+                drop(black_box(device.primary_context()));
+            }
+            start.elapsed() / (lookups / 20)
+        })
+        .collect();
+    parts.sort();
+    let time = parts[10];
+    println!(
+        "a context that exists: {time:?}, bar of 100 ns {}",
+        if time.as_nanos() <= 100 {
+            "kept"
+        } else {
+            "MISSED"
+        }
+    );
     drop(context);
     Ok(())
 }

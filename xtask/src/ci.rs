@@ -9,7 +9,8 @@ use anyhow::{Context, Result, bail};
 use crate::generated::CHECK;
 use crate::workspace::{self, Workspace};
 use crate::{
-    api, book, full, functions, matrix, python, regen_bindings, setup, test, tidy, untested,
+    api, book, full, functions, matrix, observing, python, regen_bindings, setup, test, tidy,
+    untested,
 };
 
 /// Options of `ci`.
@@ -53,6 +54,7 @@ const STEPS: &[Step] = &[
     ("nvrtc", matrix::some_nvrtc),
     ("drivers", matrix::some_drivers),
     ("programs", |ws| full::programs(ws, false)),
+    ("traces", |ws| observing::traces(ws, false)),
     ("mutants", |ws| full::mutants(ws, &["--few", "2"])),
     ("rebuild", rebuild),
     // The program of the README, in a crate outside of the workspace.

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 
 use crate::progress::Progress;
 use crate::workspace::{self, Workspace};
-use crate::{api, matrix, setup};
+use crate::{api, matrix, observing, setup};
 
 /// Options of `full`.
 #[derive(Debug, clap::Args)]
@@ -46,7 +46,9 @@ ops         every instruction form on 32,768 threads and four compute capabiliti
 order       120,000 random programs on the late software device, against a sequential model
 programs    the tests of cudarc, and NVIDIA's packages for Python, on the software device
 ptx         200,000 random kernels: no thread leaves the bounds that the analysis of cuda-ptx proves
-signatures  10,000 kernels with random parameter lists: mismatches are refused, arguments arrive";
+signatures  10,000 kernels with random parameter lists: mismatches are refused, arguments arrive
+sizes       the size of a small program with and without the features that observe it
+traces      1,000,000 events of the profiler, within 1 GiB and 10 s; traces and pages in a browser";
 
 /// `cargo xtask full NAME`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
@@ -74,6 +76,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         Some("programs") => programs(workspace, true)?,
         Some("ptx") => in_full(workspace, "cuda-ptx", "it", "fuzz")?,
         Some("signatures") => in_full(workspace, DRIVER, "it", "signatures")?,
+        Some("sizes") => observing::sizes(workspace)?,
+        Some("traces") => observing::traces(workspace, true)?,
         Some(unknown) => bail!("{unknown} is not a check; the checks are:\n{CHECKS}"),
     }
     Ok(())

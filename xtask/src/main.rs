@@ -8,6 +8,7 @@ mod full;
 mod functions;
 mod generated;
 mod matrix;
+mod observing;
 mod platforms;
 mod progress;
 mod python;

@@ -57,6 +57,16 @@ pub(crate) struct ContextLaunches {
     device: u32,
     names: Mutex<Names, { rank::LAUNCH_NAMES }>,
     streams: Mutex<Vec<Arc<RecentLaunches>>, { rank::LAUNCH_STREAMS }>,
+    modules: Mutex<Vec<LoadedModule>, { rank::LOADED_MODULES }>,
+}
+
+/// A module that is loaded.
+#[derive(Clone)]
+pub(crate) struct LoadedModule {
+    /// The address of the handle.
+    pub(crate) handle: u64,
+    /// The kernels, if the image lists them.
+    pub(crate) kernels: Arc<[String]>,
 }
 
 #[derive(Default)]
@@ -130,6 +140,7 @@ impl ContextLaunches {
             device,
             names: Mutex::default(),
             streams: Mutex::default(),
+            modules: Mutex::default(),
         }
     }
 
@@ -155,6 +166,24 @@ impl ContextLaunches {
     pub(crate) fn all_names(&self) -> Vec<String> {
         let names = self.names.lock();
         names.list.iter().map(|name| name.to_string()).collect()
+    }
+
+    pub(crate) fn add_module(&self, module: LoadedModule) {
+        self.modules.lock().push(module);
+    }
+
+    /// Removes the module with this handle, which is about to be unloaded.
+    pub(crate) fn remove_module(&self, handle: u64) {
+        let mut modules = self.modules.lock();
+        let at = modules.iter().position(|module| module.handle == handle);
+        let removed = at.map(|at| modules.remove(at));
+        drop(modules);
+        drop(removed);
+    }
+
+    /// Returns the modules that are loaded, in the order in which they were loaded.
+    pub(crate) fn modules(&self) -> Vec<LoadedModule> {
+        self.modules.lock().clone()
     }
 
     /// Creates and registers the launches of a new stream.

@@ -18,6 +18,7 @@ use crate::lock::{Mutex, rank};
 pub struct MemoryReport {
     sites: Vec<MemorySite>,
     streams: Vec<(u64, usize)>,
+    pools: Vec<MemoryOrigin>,
     live: usize,
     peak: usize,
 }
@@ -31,7 +32,16 @@ pub struct MemorySite {
     bytes: usize,
 }
 
-/// The origin of device memory.
+/// The live allocations that come from one pool, or from no pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryOrigin {
+    kind: MemoryKind,
+    pool: u64,
+    count: usize,
+    bytes: usize,
+}
+
+/// The kind of the origin of device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum MemoryKind {
@@ -43,7 +53,11 @@ pub enum MemoryKind {
     Managed,
     /// Physical memory at a reserved address (`cuMemMap`).
     Mapped,
-    /// A memory pool, a caching pool, a variable of a module, or other code.
+    /// A memory pool that the program named (`cuMemAllocFromPoolAsync`).
+    Pool,
+    /// A caching pool.
+    CachingPool,
+    /// Other code.
     Owned,
 }
 
@@ -58,6 +72,12 @@ impl MemoryReport {
     #[must_use]
     pub fn streams(&self) -> &[(u64, usize)] {
         &self.streams
+    }
+
+    /// The pools and the other origins of the memory, those with the most bytes first.
+    #[must_use]
+    pub fn pools(&self) -> &[MemoryOrigin] {
+        &self.pools
     }
 
     /// The number of live allocations.
@@ -105,6 +125,33 @@ impl MemorySite {
     }
 }
 
+impl MemoryOrigin {
+    /// The kind of the origin.
+    #[must_use]
+    pub fn kind(&self) -> MemoryKind {
+        self.kind
+    }
+
+    /// The raw handle of a [memory pool](MemoryKind::Pool), or a number for each caching pool. The
+    /// other kinds have 0.
+    #[must_use]
+    pub fn pool(&self) -> u64 {
+        self.pool
+    }
+
+    /// The number of live allocations.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Their size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 impl fmt::Display for MemoryKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -112,12 +159,14 @@ impl fmt::Display for MemoryKind {
             Self::Unpooled => "unpooled",
             Self::Managed => "managed",
             Self::Mapped => "mapped",
-            Self::Owned => "owned by a pool, a module or other code",
+            Self::Pool => "memory pool",
+            Self::CachingPool => "caching pool",
+            Self::Owned => "owned by other code",
         })
     }
 }
 
-/// Lists the places, one per line.
+/// Lists the places, then the streams and the pools, one per line.
 impl fmt::Display for MemoryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -135,6 +184,21 @@ impl fmt::Display for MemoryReport {
                 bytes,
             } = site;
             write!(f, "\n{bytes:>14} bytes in {count} from {location} ({kind})")?;
+        }
+        for (stream, bytes) in &self.streams {
+            write!(f, "\n{bytes:>14} bytes of Stream({stream:#x})")?;
+        }
+        for origin in &self.pools {
+            let MemoryOrigin {
+                kind,
+                pool,
+                count,
+                bytes,
+            } = origin;
+            write!(f, "\n{bytes:>14} bytes in {count}: {kind}")?;
+            if *pool != 0 {
+                write!(f, " {pool:#x}")?;
+            }
         }
         Ok(())
     }
@@ -160,6 +224,8 @@ pub(crate) struct Entry {
     pub(crate) bytes: usize,
     pub(crate) location: &'static Location<'static>,
     pub(crate) kind: MemoryKind,
+    /// The handle of the pool, or 0.
+    pub(crate) pool: u64,
     /// The address of the owning stream.
     pub(crate) stream: u64,
 }
@@ -202,7 +268,17 @@ impl MemoryLedger {
         drop(inner);
         let mut sites: HashMap<_, MemorySite> = HashMap::new();
         let mut streams: HashMap<u64, usize> = HashMap::new();
+        let mut pools: HashMap<_, MemoryOrigin> = HashMap::new();
         for entry in entries {
+            let origin = MemoryOrigin {
+                kind: entry.kind,
+                pool: entry.pool,
+                count: 0,
+                bytes: 0,
+            };
+            let origin = pools.entry((entry.kind, entry.pool)).or_insert(origin);
+            origin.count += 1;
+            origin.bytes += entry.bytes;
             *streams.entry(entry.stream).or_default() += entry.bytes;
             let site = MemorySite {
                 location: entry.location,
@@ -221,9 +297,12 @@ impl MemoryLedger {
         });
         let mut streams: Vec<_> = streams.into_iter().collect();
         streams.sort_by_key(|(stream, bytes)| (std::cmp::Reverse(*bytes), *stream));
+        let mut pools: Vec<_> = pools.into_values().collect();
+        pools.sort_by_key(|it| (std::cmp::Reverse(it.bytes), it.kind, it.pool));
         MemoryReport {
             sites,
             streams,
+            pools,
             live,
             peak,
         }

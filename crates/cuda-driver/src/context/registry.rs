@@ -31,14 +31,16 @@ pub(super) fn find_or_add(
     make: impl FnOnce() -> Result<(Identity, Arc<ContextInner>)>,
 ) -> Result<Arc<ContextInner>> {
     // Declared before the lock, so that these handles are dropped after it is released: one of them
-    // may be the last handle of its context by then.
-    let found: Vec<Arc<ContextInner>>;
+    // may be the last handle of its context by then. It allocates only if a context is gone.
+    let mut gone: Vec<Arc<ContextInner>> = Vec::new();
     let mut contexts = contexts();
-    contexts.retain(|known| known.context.strong_count() > 0);
-    found = upgraded(&contexts, driver, is_it);
-    if let Some(live) = found.iter().find(|context| !context.is_gone()) {
-        return Ok(Arc::clone(live));
+    for context in live(&contexts, driver, is_it) {
+        if !context.is_gone() {
+            return Ok(context);
+        }
+        gone.push(context);
     }
+    contexts.retain(|known| known.context.strong_count() > 0);
     let (identity, made) = make()?;
     contexts.push(Known {
         driver: driver.address(),
@@ -53,7 +55,7 @@ pub(super) fn find(
     driver: &Driver,
     is_it: impl Fn(&Identity) -> bool,
 ) -> Option<Arc<ContextInner>> {
-    let found = upgraded(&contexts(), driver, is_it);
+    let found: Vec<_> = live(&contexts(), driver, is_it).collect();
     found.into_iter().find(|context| !context.is_gone())
 }
 
@@ -62,7 +64,7 @@ pub(super) fn find_all(
     driver: &Driver,
     is_it: impl Fn(&Identity) -> bool,
 ) -> Vec<Arc<ContextInner>> {
-    let mut found = upgraded(&contexts(), driver, is_it);
+    let mut found: Vec<_> = live(&contexts(), driver, is_it).collect();
     found.retain(|context| !context.is_gone());
     found
 }
@@ -77,16 +79,14 @@ pub(super) fn has(driver: &Driver, is_it: impl Fn(&Identity) -> bool) -> bool {
 
 /// Returns the live contexts of `driver` for which `is_it` holds. The others are not upgraded,
 /// because a temporary handle may turn out to be the last one when it is dropped.
-fn upgraded(
+fn live(
     contexts: &[Known],
     driver: &Driver,
     is_it: impl Fn(&Identity) -> bool,
-) -> Vec<Arc<ContextInner>> {
+) -> impl Iterator<Item = Arc<ContextInner>> {
     let driver = driver.address();
     let matching = contexts
         .iter()
-        .filter(|known| known.driver == driver && is_it(&known.identity));
-    matching
-        .filter_map(|known| known.context.upgrade())
-        .collect()
+        .filter(move |known| known.driver == driver && is_it(&known.identity));
+    matching.filter_map(|known| known.context.upgrade())
 }

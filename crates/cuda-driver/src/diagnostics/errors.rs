@@ -12,10 +12,12 @@ use crate::error::{Error, ErrorHistory, HistoryOptions, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogPosition(CUlogIterator);
 
-/// An error with what the driver wrote to its log during the call: see [`Driver::explain`].
+/// An error with the name of the device, and what the driver wrote to its log during the call: see
+/// [`Driver::explain`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct ExplainedError {
     error: Error,
+    device: Option<(u32, String)>,
     log: String,
 }
 
@@ -24,6 +26,13 @@ impl ExplainedError {
     #[must_use]
     pub fn error(&self) -> &Error {
         &self.error
+    }
+
+    /// The ordinal and the name of the device, if the call that failed concerned a device.
+    #[must_use]
+    pub fn device(&self) -> Option<(u32, &str)> {
+        let (ordinal, name) = self.device.as_ref()?;
+        Some((*ordinal, name))
     }
 
     /// The lines that were written to the log of the driver during the call, also by other threads.
@@ -37,6 +46,9 @@ impl ExplainedError {
 impl fmt::Display for ExplainedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.error, f)?;
+        if let Some((ordinal, name)) = self.device() {
+            write!(f, "\ndevice {ordinal}: {name}")?;
+        }
         if let Some(advice) = self.error.advice() {
             write!(f, "\nadvice: {advice}")?;
         }
@@ -142,8 +154,8 @@ impl Driver {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Calls `call`. If it fails, adds the lines that were written to the driver's log in the
-    /// meantime, and advice.
+    /// Calls `call`. If it fails, adds the name of the device, the lines that were written to the
+    /// driver's log in the meantime, and advice.
     ///
     /// Drivers older than CUDA 12.9 have no log; the error then has none.
     ///
@@ -164,8 +176,14 @@ impl Driver {
         let before = has_log.then(|| self.log_position().ok()).flatten();
         call().map_err(|error| {
             let log = before.and_then(|mut position| self.log_since(&mut position).ok());
+            let ordinal = error.driver_error().and_then(|error| error.device());
+            let device = ordinal.and_then(|ordinal| {
+                let name = self.device(ordinal).and_then(|device| device.name());
+                Some((ordinal, name.ok()?))
+            });
             ExplainedError {
                 error,
+                device,
                 log: log.unwrap_or_default(),
             }
         })

@@ -1,5 +1,7 @@
 //! Reports on the device memory that a program holds.
 
+use std::fmt;
+
 use crate::context::Context;
 use crate::memory_ledger::MemoryReport;
 
@@ -35,9 +37,64 @@ impl Context {
     /// still held.
     ///
     /// A buffer keeps its context alive. So a program that expects nothing to be left asks here
-    /// before it drops its last handle of the context.
+    /// before it drops its last handle of the context, or uses
+    /// [`check_leaks`](Self::check_leaks).
     #[must_use]
     pub fn memory_report(&self) -> MemoryReport {
         self.memory_ledger().report()
+    }
+
+    /// Reports leaks: calls `report` when the returned value is dropped, if the program then still
+    /// holds memory that was allocated since [`track_memory`](Self::track_memory). Starts to track
+    /// memory, unless it is tracked already.
+    ///
+    /// A leaked buffer keeps its context alive for ever, so no report can be made when the context
+    /// ends. Create the check before the buffers: variables are dropped in reverse order.
+    ///
+    /// ```
+    /// use cuda_driver::DeviceBuffer;
+    ///
+    /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = context.default_stream()?;
+    /// let check = context.check_leaks(|report| eprintln!("leaked: {report}"));
+    /// std::mem::forget(DeviceBuffer::<f32>::zeroed(&stream, 1000)?);
+    /// // Prints the file and the line of the buffer.
+    /// drop(check);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check_leaks(&self, report: impl FnOnce(&MemoryReport) + Send + 'static) -> LeakCheck {
+        if !self.memory_ledger().is_on() {
+            self.track_memory(true);
+        }
+        LeakCheck {
+            context: self.clone(),
+            report: Some(Box::new(report)),
+        }
+    }
+}
+
+/// Reports memory that is held when it is dropped: see [`Context::check_leaks`].
+#[must_use = "the check is made when it is dropped"]
+pub struct LeakCheck {
+    context: Context,
+    /// Taken when it is called.
+    report: Option<Box<dyn FnOnce(&MemoryReport) + Send>>,
+}
+
+impl Drop for LeakCheck {
+    fn drop(&mut self) {
+        let held = self.context.memory_report();
+        if let Some(report) = self.report.take()
+            && held.count() > 0
+        {
+            report(&held);
+        }
+    }
+}
+
+impl fmt::Debug for LeakCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LeakCheck({:?})", self.context)
     }
 }

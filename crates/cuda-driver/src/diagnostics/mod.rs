@@ -14,7 +14,8 @@ mod tool_range;
 
 pub use core_dump::{CoreDumpFlags, CoreDumps};
 pub use errors::{ExplainedError, LogPosition};
-pub use snapshot::{Snapshot, StreamSnapshot};
+pub use memory::LeakCheck;
+pub use snapshot::{ModuleSnapshot, Snapshot, StreamSnapshot};
 pub use tool_range::ToolRange;
 
-pub use crate::memory_ledger::{MemoryKind, MemoryReport, MemorySite};
+pub use crate::memory_ledger::{MemoryKind, MemoryOrigin, MemoryReport, MemorySite};

@@ -4,23 +4,34 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-use super::snapshot::{Snapshot, StreamSnapshot};
+use super::snapshot::{ModuleSnapshot, Snapshot, StreamSnapshot};
 use crate::device::DeviceProperties;
 use crate::error::{ErrorCount, ErrorHistory};
-use crate::memory_ledger::{MemoryReport, MemorySite};
+use crate::memory_ledger::{MemoryOrigin, MemoryReport, MemorySite};
 
 impl Serialize for Snapshot {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_struct("Snapshot", 9)?;
+        let mut map = serializer.serialize_struct("Snapshot", 11)?;
         map.serialize_field("ordinal", &self.ordinal)?;
         map.serialize_field("device", &Device(&self.device))?;
         map.serialize_field("driver", &self.driver)?;
         map.serialize_field("memory", &self.memory)?;
         map.serialize_field("pool", &self.pool)?;
+        map.serialize_field("contexts", &self.contexts)?;
         map.serialize_field("streams", &self.streams)?;
+        map.serialize_field("modules", &self.modules)?;
         map.serialize_field("kernels", &self.kernels)?;
         map.serialize_field("held", &self.held.as_ref().map(Held))?;
         map.serialize_field("errors", &Errors(&self.errors))?;
+        map.end()
+    }
+}
+
+impl Serialize for ModuleSnapshot {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_struct("ModuleSnapshot", 2)?;
+        map.serialize_field("handle", &self.handle)?;
+        map.serialize_field("kernels", &self.kernels)?;
         map.end()
     }
 }
@@ -58,11 +69,26 @@ struct Held<'a>(&'a MemoryReport);
 impl Serialize for Held<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let sites: Vec<Site<'_>> = self.0.sites().iter().map(Site).collect();
-        let mut map = serializer.serialize_struct("MemoryReport", 4)?;
+        let pools: Vec<Origin<'_>> = self.0.pools().iter().map(Origin).collect();
+        let mut map = serializer.serialize_struct("MemoryReport", 5)?;
         map.serialize_field("live", &self.0.live())?;
         map.serialize_field("peak", &self.0.peak())?;
         map.serialize_field("streams", self.0.streams())?;
+        map.serialize_field("pools", &pools)?;
         map.serialize_field("sites", &sites)?;
+        map.end()
+    }
+}
+
+struct Origin<'a>(&'a MemoryOrigin);
+
+impl Serialize for Origin<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_struct("MemoryOrigin", 4)?;
+        map.serialize_field("kind", &self.0.kind().to_string())?;
+        map.serialize_field("pool", &self.0.pool())?;
+        map.serialize_field("count", &self.0.count())?;
+        map.serialize_field("bytes", &self.0.bytes())?;
         map.end()
     }
 }

@@ -25,8 +25,12 @@ pub struct Snapshot {
     /// The bytes that are used and reserved in the default memory pool of the device; `None` if it
     /// has no pools.
     pub pool: Option<(u64, u64)>,
+    /// The raw handles of the contexts on the device that the program uses.
+    pub contexts: Vec<u64>,
     /// The streams of the context that the program uses.
     pub streams: Vec<StreamSnapshot>,
+    /// The modules that are loaded into the context.
+    pub modules: Vec<ModuleSnapshot>,
     /// The names of the kernels that the program has looked up, and of graphs.
     pub kernels: Vec<String>,
     /// The memory that the program holds, if it [tracks](Context::track_memory) it.
@@ -45,6 +49,16 @@ pub struct StreamSnapshot {
     pub is_done: bool,
     /// The launches that are not known to be complete.
     pub launches: LaunchesInFlight,
+}
+
+/// A module in a [`Snapshot`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ModuleSnapshot {
+    /// The raw handle.
+    pub handle: u64,
+    /// The names of the kernels, if the image is PTX. Machine code does not list them.
+    pub kernels: Vec<String>,
 }
 
 /// Snapshots.
@@ -71,13 +85,22 @@ impl Context {
         });
         let mut streams: Vec<_> = streams.collect();
         streams.sort_by_key(|stream| stream.handle);
+        let contexts = Context::all_on(device).into_iter();
+        let contexts = contexts.map(|it| it.as_raw().addr() as u64).collect();
+        let modules = self.launches().modules().into_iter();
+        let modules = modules.map(|module| ModuleSnapshot {
+            handle: module.handle,
+            kernels: module.kernels.to_vec(),
+        });
         Ok(Snapshot {
             ordinal: device.ordinal(),
             device: device.properties()?,
             driver: self.driver().version().to_string(),
             memory: self.memory_info()?,
             pool,
+            contexts,
             streams,
+            modules: modules.collect(),
             kernels: self.launches().all_names(),
             held: self.memory_ledger().is_on().then(|| self.memory_report()),
             errors: self.driver().error_history(),
@@ -94,6 +117,18 @@ impl fmt::Display for Snapshot {
         writeln!(f, "memory: {free} of {total} bytes are free")?;
         if let Some((used, reserved)) = self.pool {
             writeln!(f, "memory pool: {used} of {reserved} bytes are used")?;
+        }
+        write!(f, "contexts:")?;
+        for context in &self.contexts {
+            write!(f, " {context:#x}")?;
+        }
+        writeln!(f)?;
+        for module in &self.modules {
+            write!(f, "Module({:#x})", module.handle)?;
+            match module.kernels.is_empty() {
+                true => writeln!(f)?,
+                false => writeln!(f, ": {}", module.kernels.join(", "))?,
+            }
         }
         writeln!(f, "kernels and graphs: {}", self.kernels.join(", "))?;
         for stream in &self.streams {

@@ -154,10 +154,15 @@ impl fmt::Display for DriverError {
             );
         }
         write!(f, "{call}: {status}")?;
+        let loss = self.loss();
+        // The report of a loss names the device.
+        if let (Some(device), None) = (self.device(), &loss) {
+            write!(f, " on device {device}")?;
+        }
         if let Some(step) = self.next_step() {
             write!(f, "; {step}")?;
         }
-        match self.loss() {
+        match loss {
             Some(loss) => write!(f, "; {loss}"),
             None if self.is_sticky() => f.write_str("; this process can no longer use the device"),
             None => Ok(()),

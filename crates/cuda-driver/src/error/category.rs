@@ -370,9 +370,65 @@ impl Error {
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+    use std::{env, fs};
+
     use cuda_sys::CUresult;
 
     use super::{Category, ROWS, advice};
+
+    /// Returns the status codes of a header, with their names.
+    fn codes_of(header: &str) -> Vec<(&str, u32)> {
+        let (_, list) = header.split_once("typedef enum cudaError_enum").unwrap();
+        let (list, _) = list.split_once('}').unwrap();
+        let codes = list.lines().filter_map(|line| {
+            let (name, value) = line.trim().split_once('=')?;
+            let value = value.split([',', '/']).next()?;
+            Some((name.trim(), value.trim().parse().ok()?))
+        });
+        codes.collect()
+    }
+
+    /// Returns the names of the codes of a header that have no category.
+    fn without_category(header: &str) -> Vec<&str> {
+        let codes = codes_of(header).into_iter();
+        let missing = codes.filter(|(_, code)| Category::of(CUresult(*code)).is_none());
+        missing.map(|(name, _)| name).collect()
+    }
+
+    /// Returns the headers of this machine: those that `cargo xtask setup` has downloaded, and that
+    /// of a toolkit.
+    fn headers() -> Vec<PathBuf> {
+        let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/cuda-setup");
+        let releases = fs::read_dir(setup.join("headers")).into_iter().flatten();
+        let mut folders: Vec<_> = releases.flatten().map(|it| it.path()).collect();
+        folders.push(setup.join("include"));
+        folders.extend(env::var_os("CUDA_SYS_HEADERS").map(PathBuf::from));
+        folders.extend(env::var_os("CUDA_PATH").map(|it| PathBuf::from(it).join("include")));
+        let files = folders.iter().map(|folder| folder.join("cuda.h"));
+        files.filter(|file| file.is_file()).collect()
+    }
+
+    /// Unlike the test of the bindings, this one also finds a code in a header from which no
+    /// bindings were generated.
+    #[test]
+    fn every_code_of_every_header_has_a_category() {
+        let headers = headers();
+        if headers.is_empty() {
+            return test_needs::skip("no CUDA header was found");
+        }
+        for path in headers {
+            let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
+            let count = codes_of(&text).len();
+            assert!(count > 90, "{}: {count} codes", path.display());
+            let missing = without_category(&text);
+            assert!(missing.is_empty(), "{}: {missing:?}", path.display());
+            println!("{count} codes in {}", path.display());
+
+            let newer = text.replacen("CUDA_SUCCESS ", "CUDA_ERROR_NEW = 998,\nCUDA_SUCCESS ", 1);
+            assert_eq!(without_category(&newer), ["CUDA_ERROR_NEW"]);
+        }
+    }
 
     #[test]
     fn every_status_code_has_a_category() {

@@ -369,9 +369,13 @@ mod tests {
     use cuda_sim::Builder;
 
     use super::{Scope, acquire};
+    use crate::Ptx;
     use crate::driver::Driver;
-    use crate::launch::{KernelArg, Tracked};
+    use crate::launch::{KernelArg, LaunchConfig, Tracked};
+    #[cfg(debug_assertions)]
+    use crate::lock::locked;
     use crate::memory::DeviceBuffer;
+    use crate::module::Module;
     use crate::stream::{Stream, StreamFlags};
 
     /// An argument without memory that notes whether the thread holds the replay lock whenever the
@@ -415,5 +419,35 @@ mod tests {
         assert_eq!(held, [false, false, true, true]);
         drop(scope);
         assert!(!context.replay_lock().is_held());
+    }
+
+    /// Nothing that observes a program locks a mutex in a launch while it is off.
+    #[cfg(debug_assertions)]
+    #[test]
+    fn a_launch_locks_no_mutex_while_nothing_is_observed() {
+        let simulator = Builder::new().build().unwrap();
+        let driver = Driver::new(simulator.library().unwrap()).unwrap();
+        let context = driver.device(0).unwrap().primary_context().unwrap();
+        let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0).unwrap();
+        let ptx = include_str!("../../tests/it/kernels/copy.ptx");
+        let module = Module::load(&context, &Ptx::new(ptx).unwrap()).unwrap();
+        let copy = module.function("copy").unwrap();
+        let from = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
+        let mut to = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
+        let mut locks_of_a_launch = || {
+            let before = locked();
+            // SAFETY: the kernel copies 8 words, and both buffers have 8.
+            unsafe { stream.launch(&copy, LaunchConfig::new(1, 8), (&from, &mut to, 8_u32)) }
+                .unwrap();
+            locked() - before
+        };
+        assert_eq!(locks_of_a_launch(), 0);
+        #[cfg(feature = "profile")]
+        {
+            let profiler = crate::profile::Profiler::start(&context).unwrap();
+            assert!(locks_of_a_launch() > 0);
+            drop(profiler);
+            assert_eq!(locks_of_a_launch(), 0);
+        }
     }
 }

@@ -26,6 +26,8 @@ use cuda_sys::Function;
 
 #[cfg(debug_assertions)]
 use self::checks::Held;
+#[cfg(all(test, debug_assertions))]
+pub(crate) use self::checks::locked;
 
 /// The ranks of the mutexes. A thread locks them in the order of this list.
 pub(crate) mod rank {
@@ -130,6 +132,8 @@ pub(crate) mod rank {
         LAUNCH_STREAMS,
         /// The names of the kernels in the list of launches.
         LAUNCH_NAMES,
+        /// The modules of a context.
+        LOADED_MODULES,
         /// The reports of lost devices.
         LOSSES,
         /// The liveness tokens of a borrowed context.
@@ -332,6 +336,15 @@ mod checks {
 
     thread_local! {
         static HELD: RefCell<Vec<Lock>> = const { RefCell::new(Vec::new()) };
+        /// How often this thread has locked a mutex.
+        #[cfg(test)]
+        static LOCKED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    }
+
+    /// Returns how often this thread has locked a mutex.
+    #[cfg(test)]
+    pub(crate) fn locked() -> u64 {
+        LOCKED.get()
     }
 
     #[derive(Clone, Copy)]
@@ -355,6 +368,8 @@ mod checks {
                 address,
                 place: Location::caller(),
             };
+            #[cfg(test)]
+            LOCKED.set(LOCKED.get() + 1);
             // The list may already be destroyed while the thread ends; then nothing is checked.
             let _ = HELD.try_with(|held| {
                 let mut held = held.borrow_mut();

@@ -58,6 +58,12 @@ pub(crate) trait Reclaim: Send + Sync {
 
     /// Gives the memory up, because other code will free it.
     fn disown(self: Arc<Self>, block: &Block);
+
+    /// The kind of this owner for reports of the memory that a program holds, and the handle of the
+    /// pool if it is one.
+    fn origin(&self) -> (MemoryKind, u64) {
+        (MemoryKind::Owned, 0)
+    }
 }
 
 /// An allocation without its source, as it remains after its owner has given it up.
@@ -162,18 +168,19 @@ impl Memory {
         if !ledger.is_on() || self.bytes == 0 {
             return;
         }
-        let kind = match self.source {
+        let (kind, pool) = match &self.source {
             Source::Nothing => return,
-            Source::Ordered => MemoryKind::StreamOrdered,
-            Source::Plain => MemoryKind::Unpooled,
-            Source::Managed => MemoryKind::Managed,
-            Source::Mapped(_) => MemoryKind::Mapped,
-            Source::Other(_) => MemoryKind::Owned,
+            Source::Ordered => (MemoryKind::StreamOrdered, 0),
+            Source::Plain => (MemoryKind::Unpooled, 0),
+            Source::Managed => (MemoryKind::Managed, 0),
+            Source::Mapped(_) => (MemoryKind::Mapped, 0),
+            Source::Other(owner) => owner.origin(),
         };
         let entry = Entry {
             bytes: self.bytes,
             location: Location::caller(),
             kind,
+            pool,
             stream: owner.as_raw().addr() as u64,
         };
         ledger.add(self.address, entry);

@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
+use crate::launch_log::LoadedModule;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::tracking::{DestroyWhenIdle, Report, Tracker, report_of};
 use crate::types::JitLog;
@@ -75,6 +76,11 @@ impl ModuleInner {
         log: JitLog,
         signatures: Option<Vec<Signature>>,
     ) -> Arc<Self> {
+        let names = signatures.iter().flatten().map(|it| it.kernel.clone());
+        context.launches().add_module(LoadedModule {
+            handle: address_of(&handle),
+            kernels: names.collect(),
+        });
         let owned = Owned {
             shared: Shared::default(),
             handle: ManuallyDrop::new(handle),
@@ -183,6 +189,10 @@ impl ModuleInner {
     }
 }
 
+fn address_of(handle: &Handle<RawModule>) -> u64 {
+    handle.raw().0.addr() as u64
+}
+
 /// Finds the parameters of a kernel in `signatures`.
 pub(crate) fn find_signature<'a>(
     signatures: &'a [Signature],
@@ -204,6 +214,7 @@ impl Drop for ModuleInner {
         // SAFETY: the value must not be used or dropped again ← `self` is being dropped, and
         // dropping a `ManuallyDrop` has no effect.
         let handle = unsafe { ManuallyDrop::take(&mut owned.handle) };
+        self.context.launches().remove_module(address_of(&handle));
         let variables = owned.shared.take_trackers();
         let contexts = vec![self.context.clone()];
         DestroyWhenIdle::new(handle, variables, contexts, owned.report.take()).start();

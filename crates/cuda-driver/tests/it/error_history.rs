@@ -118,6 +118,9 @@ fn explain_adds_advice_and_the_log_of_the_driver() {
             "{}: {text}",
             fixture.name
         );
+        let name = fixture.context.device().name().unwrap();
+        assert_eq!(error.device(), Some((0, &*name)));
+        assert!(text.contains(&format!("\ndevice 0: {name}")), "{text}");
         if fixture.simulator.is_some() {
             assert!(error.log().contains("out of memory"), "{text}");
             assert!(text.contains("\ndriver: [CUDA][E] cuMemAlloc"), "{text}");
@@ -162,6 +165,11 @@ fn errors_name_their_category_advice_and_device() {
         (Category::Memory, Category::Memory)
     );
     assert_eq!(call.device(), Some(1));
+    let text = error.to_string();
+    assert!(
+        text.contains("on device 1 while allocating 1125899906842624 bytes"),
+        "{text}"
+    );
     assert!(error.is_out_of_memory() && call.is_out_of_memory() && !error.is_sticky());
     assert!(error.advice().unwrap().contains("free memory"));
 

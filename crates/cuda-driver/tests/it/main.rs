@@ -8,6 +8,8 @@ mod bad_input;
 mod batch;
 mod borrowed;
 mod borrowed_capture;
+#[cfg(feature = "profile")]
+mod browser;
 mod caching_pool;
 mod calls;
 mod capture;
@@ -100,6 +102,7 @@ mod staging;
 mod storage;
 mod stream;
 mod support;
+mod suspects;
 mod task;
 #[cfg(feature = "nvrtc")]
 mod tensor_columns;

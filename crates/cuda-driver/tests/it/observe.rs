@@ -88,8 +88,8 @@ fn each_kind_of_memory_names_its_place() {
         .collect();
     let expected = [
         (0, MemoryKind::Unpooled),
-        (1, MemoryKind::Owned),
-        (2, MemoryKind::Owned),
+        (1, MemoryKind::Pool),
+        (2, MemoryKind::CachingPool),
         (3, MemoryKind::Managed),
         (4, MemoryKind::Unpooled),
         (5, MemoryKind::StreamOrdered),
@@ -101,9 +101,102 @@ fn each_kind_of_memory_names_its_place() {
             .iter()
             .all(|it| it.location().file().ends_with("observe.rs"))
     );
+    let unpooled = 512 + pitched.pitch();
+    let mut pools: Vec<_> = report.pools().iter().collect();
+    pools.sort_by_key(|it| it.kind());
+    let found: Vec<_> = pools
+        .iter()
+        .map(|it| (it.kind(), it.count(), it.bytes()))
+        .collect();
+    let expected = [
+        (MemoryKind::StreamOrdered, 1, 512),
+        (MemoryKind::Unpooled, 2, unpooled),
+        (MemoryKind::Managed, 1, 512),
+        (MemoryKind::Pool, 1, 512),
+        (MemoryKind::CachingPool, 1, 512),
+    ];
+    assert_eq!(found, expected, "{report}");
+    assert_eq!(pools[3].pool(), pool.as_raw().addr() as u64);
+    assert!(pools[4].pool() != 0 && pools[0].pool() == 0);
+    let line = format!("512 bytes in 1: memory pool {:#x}", pools[3].pool());
+    assert!(report.to_string().contains(&line), "{report}");
     drop((plain, pooled, cached, managed, pitched, clone));
     // A block that the caching pool keeps is not held by the program.
     assert_eq!(context.memory_report().live(), 0);
+}
+
+#[test]
+fn memory_is_listed_by_stream_and_by_pool() {
+    for fixture in everywhere() {
+        let (one, two, context) = (fixture.stream(), fixture.stream(), &fixture.context);
+        let pools = [(); 2].map(|()| MemoryPool::new(context.device()).unwrap());
+        context.track_memory(true);
+        let in_pool = |pool, stream, len| DeviceBuffer::<u8>::zeroed_in(pool, stream, len).unwrap();
+        let held = [
+            in_pool(&pools[0], &one, 1000),
+            in_pool(&pools[0], &two, 500),
+            in_pool(&pools[1], &two, 200),
+        ];
+        let report = context.memory_report();
+        let address = |stream: &Stream| stream.as_raw().addr() as u64;
+        assert_eq!(
+            report.streams(),
+            [(address(&one), 1000), (address(&two), 700)],
+            "{}",
+            fixture.name
+        );
+        let found: Vec<_> = report
+            .pools()
+            .iter()
+            .map(|it| (it.kind(), it.pool(), it.count(), it.bytes()))
+            .collect();
+        let handle = |pool: &MemoryPool| pool.as_raw().addr() as u64;
+        let expected = [
+            (MemoryKind::Pool, handle(&pools[0]), 2, 1500),
+            (MemoryKind::Pool, handle(&pools[1]), 1, 200),
+        ];
+        assert_eq!(found, expected);
+        let json = serde_json::to_value(context.snapshot().unwrap()).unwrap();
+        assert_eq!(json["held"]["pools"][0]["bytes"], 1500);
+        let text = report.to_string();
+        let line = format!("700 bytes of Stream({:#x})", address(&two));
+        assert!(text.contains(&line), "{text}");
+        drop(held);
+        assert!(context.memory_report().pools().is_empty());
+    }
+}
+
+#[test]
+fn leaks_are_reported_when_the_check_ends() {
+    for fixture in everywhere() {
+        let (stream, context) = (fixture.stream(), &fixture.context);
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let check = |name: &'static str| {
+            let reports = Arc::clone(&reports);
+            context.check_leaks(move |it| reports.lock().unwrap().push((name, it.clone())))
+        };
+        let clean = check("clean");
+        drop(filled(&stream, 64, 1));
+        drop(clean);
+        assert!(reports.lock().unwrap().is_empty(), "{}", fixture.name);
+
+        let check = check("leaky");
+        let line = line!() + 1;
+        let leaked = DeviceBuffer::<u32>::zeroed(&stream, 100).unwrap();
+        let (address, len) = (leaked.as_raw(), leaked.len());
+        std::mem::forget(leaked);
+        drop(check);
+        let reports = reports.lock().unwrap();
+        let [(name, report)] = &reports[..] else {
+            panic!("{reports:?}")
+        };
+        assert_eq!(
+            (*name, report.live(), report.count()),
+            ("leaky", 4 * len, 1)
+        );
+        assert_eq!(report.sites()[0].location().line(), line);
+        assert_ne!(address, 0);
+    }
 }
 
 #[test]
@@ -157,6 +250,11 @@ fn a_snapshot_lists_streams_kernels_memory_and_errors() {
         "{own:?}"
     );
     assert!(snapshot.kernels.contains(&"copy".to_owned()));
+    assert_eq!(snapshot.contexts, [context.as_raw().addr() as u64]);
+    let [module] = &snapshot.modules[..] else {
+        panic!("{snapshot:?}")
+    };
+    assert_eq!(module.kernels, ["copy"]);
     assert_eq!(snapshot.held.as_ref().unwrap().live(), 512);
     assert_eq!(snapshot.errors.total(), 1);
     assert!(snapshot.pool.unwrap().1 >= 512);
@@ -172,6 +270,11 @@ fn a_snapshot_lists_streams_kernels_memory_and_errors() {
     assert_eq!(json["held"]["live"], 512);
     assert_eq!(json["errors"][0]["name"], "CUDA_ERROR_OUT_OF_MEMORY");
     assert_eq!(json["device"]["name"], snapshot.device.name);
+    assert_eq!(json["modules"][0]["handle"], module.handle);
+    assert!(
+        text.contains(&format!("Module({:#x}): copy", module.handle)),
+        "{text}"
+    );
     let streams = json["streams"].as_array().unwrap();
     assert!(
         streams.iter().any(|it| it["launches"][0] == "copy"),
@@ -179,8 +282,10 @@ fn a_snapshot_lists_streams_kernels_memory_and_errors() {
     );
     drop((gate, held));
     stream.synchronize().unwrap();
+    // The module is unloaded with its last kernel.
+    drop(copy);
     let snapshot = context.snapshot().unwrap();
-    assert!(snapshot.streams.iter().all(|it| it.is_done));
+    assert!(snapshot.streams.iter().all(|it| it.is_done) && snapshot.modules.is_empty());
 }
 
 /// A subscriber that keeps the events of one thread as text, and the names of the spans.

@@ -1,7 +1,6 @@
 //! The profiler, on software devices and on a GPU.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use cuda_driver::stream::WorkKind;
 use cuda_sim::Builder;
 
 use crate::support::{
-    COPY, Fixture, count_calls, everywhere, filled, late, launch_copy, new_stream, skip, software,
+    COPY, Fixture, count_calls, everywhere, filled, late, launch_copy, new_stream, software,
 };
 use crate::trace_check;
 
@@ -25,7 +24,7 @@ fn counts(profile: &Profile) -> BTreeMap<WorkKind, usize> {
 }
 
 /// Queues work of each kind on `stream`.
-fn work(fixture: &Fixture, stream: &Stream) {
+pub(crate) fn work(fixture: &Fixture, stream: &Stream) {
     let copy = fixture.kernel(COPY, "copy");
     let mut pinned =
         PinnedBuffer::<u32>::zeroed(&fixture.context, 1024, PinnedFlags::empty()).unwrap();
@@ -400,42 +399,4 @@ fn a_stream_that_other_code_captures_is_not_timed() {
                 .all(|it| it.duration().is_none())
         );
     }
-}
-
-/// Returns the browser of this machine, if it has one that runs without a screen.
-fn browser() -> Option<&'static str> {
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let is_there = |name: &&str| Command::new(name).arg("--version").output().is_ok();
-    names.into_iter().find(is_there)
-}
-
-#[test]
-fn the_page_is_drawn_by_a_browser() {
-    let Some(browser) = browser() else {
-        return skip("no browser can show the page");
-    };
-    let fixture = software(Builder::new());
-    let profiler = Profiler::start(&fixture.context).unwrap();
-    let stream = fixture.stream();
-    profiler.range("<range>", || work(&fixture, &stream));
-    let profile = profiler.finish().unwrap();
-    let folder = std::env::temp_dir().join(format!("cuda-driver-page-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let page = folder.join("profile.html");
-    std::fs::write(&page, profile.html()).unwrap();
-    let output = Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
-        .arg(format!("--user-data-dir={}", folder.display()))
-        .arg(format!("file://{}", page.display()))
-        .output()
-        .unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    // The script sets this at its end.
-    let drawn = format!("data-drawn=\"{}\"", profile.operations().len());
-    assert!(text.contains(&drawn), "{drawn} is not in: {text}");
-    assert!(
-        text.contains("<td>a graph (copy)</td>"),
-        "the table is missing: {text}"
-    );
 }

@@ -1,6 +1,7 @@
 //! The caching pool of device memory.
 
 use std::fmt;
+use std::ptr;
 use std::sync::Arc;
 
 use super::cache::Cache;
@@ -10,6 +11,7 @@ use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
 use crate::memory::allocation::{Block, Memory, Reclaim, Source};
 use crate::memory::allocator::{Allocator, sealed};
+use crate::memory_ledger::MemoryKind;
 use crate::stream::Stream;
 use crate::tracking::Tracker;
 
@@ -252,6 +254,10 @@ impl Reclaim for Blocks {
 
     fn disown(self: Arc<Self>, block: &Block) {
         self.cache.lost(class_of(block.bytes));
+    }
+
+    fn origin(&self) -> (MemoryKind, u64) {
+        (MemoryKind::CachingPool, ptr::from_ref(self).addr() as u64)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::error::{DriverError, Error, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
 use crate::memory::allocator::{Allocator, sealed};
 use crate::memory::{Block, Memory, Reclaim, Source, location_of};
+use crate::memory_ledger::MemoryKind;
 use crate::stream::Stream;
 use crate::tracking::{DestroyWhenIdle, Report, report_of};
 
@@ -272,6 +273,10 @@ impl Reclaim for Inner {
     fn disown(self: Arc<Self>, _: &Block) {
         // Other code frees the memory at any later time.
         mem::forget(self);
+    }
+
+    fn origin(&self) -> (MemoryKind, u64) {
+        (MemoryKind::Pool, self.raw.pool.0.addr() as u64)
     }
 }
 
