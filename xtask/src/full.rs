@@ -33,6 +33,7 @@ const CHECKS: &str = "\
 api         cargo-semver-checks: changes of the API since a Git revision (--baseline) that break users
 attacks     programs that attack the safe API, on 24 schedules, in release mode and under AddressSanitizer
 defects     500 planted defects in kernels that are launched safely: each must be reported
+devices     1,000,000 operations of 16 threads on several GPUs or software devices, against a model
 drivers     the tests of cuda-driver on software drivers of CUDA 12.0 to 13.5
 faults      every status code from every function that the safe layer calls, at three of its calls
 fuzz        libFuzzer on the software device: PTX, launches and calls, for 30 minutes (--minutes)
@@ -59,6 +60,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         Some("api") => api::semver(workspace, &options.baseline)?,
         Some("attacks") => attacks(workspace)?,
         Some("defects") => in_full(workspace, DRIVER, "it", "safe::mutants")?,
+        Some("devices") => in_full(workspace, DRIVER, "stress", "random_operations")?,
         Some("drivers") => matrix::all_drivers(workspace)?,
         Some("faults") => in_full(workspace, DRIVER, "it", "faults::")?,
         Some("fuzz") => fuzz(workspace, options.minutes)?,
