@@ -141,7 +141,7 @@ fn the_search_lists_what_it_tried() {
 }
 
 #[test]
-#[ignore = "run by the_search_lists_what_it_tried, in a process of its own"]
+#[ignore = "run by the_search_lists_what_it_tried, in its own process"]
 fn load_and_print() {
     match Nvrtc::load() {
         Ok(nvrtc) => println!("loaded {}", nvrtc.origin()),

@@ -41,7 +41,7 @@ fn a_time_out_ends_a_long_compilation() {
 
 /// Runs in a new process: NVRTC parses one program at a time, and continues with this one.
 #[test]
-fn a_time_out_holds_in_the_parser_too() {
+fn timeout_also_stops_the_parser() {
     let Some(_) = nvrtc().filter(|nvrtc| nvrtc.version() >= FLOW) else {
         return;
     };
@@ -62,7 +62,7 @@ fn a_time_out_holds_in_the_parser_too() {
 
 /// NVRTC's parser takes minutes for this source, and does not check for a cancellation.
 #[test]
-#[ignore = "run by a_time_out_holds_in_the_parser_too, in a process of its own"]
+#[ignore = "run by timeout_also_stops_the_parser, in its own process"]
 fn time_out_in_the_parser() {
     let nvrtc = Nvrtc::load().unwrap();
     let (open, close) = ("A<".repeat(20_000), ">".repeat(20_000));
@@ -185,7 +185,7 @@ fn a_name_expression_too_deep_for_the_stack_is_refused() {
 }
 
 #[test]
-fn a_stack_is_never_smaller_than_what_sources_are_checked_for() {
+fn stack_size_below_the_minimum_is_raised() {
     let Some(nvrtc) = nvrtc() else { return };
     let source = format!(
         "__device__ int a = {}1{};",
@@ -217,7 +217,7 @@ fn the_locale_is_left_as_found() {
 
 #[cfg(unix)]
 #[test]
-#[ignore = "run by the_locale_is_left_as_found, in a process of its own"]
+#[ignore = "run by the_locale_is_left_as_found, in its own process"]
 fn compile_and_compare_locales() {
     use std::ffi::{CStr, CString};
     use std::ptr;

@@ -83,7 +83,7 @@ fn dangerous_sources_are_errors() {
 }
 
 #[test]
-#[ignore = "run by dangerous_sources_are_errors, in a process of its own"]
+#[ignore = "run by dangerous_sources_are_errors, in its own process"]
 fn compile_dangerous_sources() {
     let nvrtc = Nvrtc::load().unwrap();
     for (piece, source) in dangerous() {
@@ -115,7 +115,7 @@ fn accepted_sources_do_not_overflow_the_stack() {
 /// The nesting costs by which sources are judged match those of NVRTC: it parses sources that are
 /// just accepted.
 #[test]
-#[ignore = "run by accepted_sources_do_not_overflow_the_stack, in a process of its own"]
+#[ignore = "run by accepted_sources_do_not_overflow_the_stack, in its own process"]
 fn compile_the_deepest_accepted() {
     let nvrtc = Nvrtc::load().unwrap();
     // The smallest stack, so that the other costs of a compilation matter most.
@@ -152,7 +152,7 @@ fn headers_and_name_expressions_are_checked() {
 }
 
 #[test]
-#[ignore = "run by headers_and_name_expressions_are_checked, in a process of its own"]
+#[ignore = "run by headers_and_name_expressions_are_checked, in its own process"]
 fn compile_dangerous_parts() {
     let nvrtc = Nvrtc::load().unwrap();
     for piece in ["A<", "sizeof ", "(int)", "x ? x : ", "x = "] {
@@ -216,8 +216,8 @@ const UNSEEN: usize = 100_000;
 const UNSEEN_PLACE: &str = "CUDA_NESTING_PLACE";
 const UNSEEN_STACK: &str = "CUDA_NESTING_STACK";
 
-/// The check neither expands macros nor reads headers on disk: README.md, Known holes. If this test
-/// fails because the sources are rejected or compile, that paragraph is out of date.
+/// The check neither expands macros nor reads headers on disk: README.md, Known limitations. If
+/// this test fails because the sources are rejected or compile, that paragraph is out of date.
 #[test]
 #[cfg(unix)]
 fn macros_and_headers_on_disk_can_overflow_the_stack() {
@@ -245,7 +245,7 @@ fn macros_and_headers_on_disk_can_overflow_the_stack() {
 }
 
 #[test]
-#[ignore = "run by macros_and_headers_on_disk_can_overflow_the_stack, in a process of its own"]
+#[ignore = "run by macros_and_headers_on_disk_can_overflow_the_stack, in its own process"]
 fn compile_unseen() {
     let nvrtc = Nvrtc::load().unwrap();
     let stack: usize = env::var(UNSEEN_STACK).unwrap().parse().unwrap();

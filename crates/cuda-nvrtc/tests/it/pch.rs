@@ -52,7 +52,7 @@ fn a_small_pch_heap_is_reported_with_the_needed_size() {
 }
 
 #[test]
-#[ignore = "run by a_small_pch_heap_is_reported_with_the_needed_size, in a process of its own"]
+#[ignore = "run by a_small_pch_heap_is_reported_with_the_needed_size, in its own process"]
 fn grow_the_heap() {
     let Some(nvrtc) = nvrtc() else { return };
     let before = nvrtc.pch_heap_size().unwrap();
@@ -122,7 +122,7 @@ fn the_heap_is_not_replaced_under_a_compilation() {
 }
 
 #[test]
-#[ignore = "run by the_heap_is_not_replaced_under_a_compilation, in a process of its own"]
+#[ignore = "run by the_heap_is_not_replaced_under_a_compilation, in its own process"]
 fn set_the_heap_while_compiling() {
     let Some(nvrtc) = nvrtc() else { return };
     let size = nvrtc.pch_heap_size().unwrap();
