@@ -9,6 +9,7 @@ use cuda_nvrtc::{Error, Nvrtc, Options, Program};
 use test_needs::skip;
 
 use crate::at_hand::{every_nvrtc, nvrtc};
+use crate::process::{ignored, run_ignored};
 
 /// Constructs that nest without an open bracket, and the number of levels that crashes the process
 /// unless the source is rejected.
@@ -57,22 +58,21 @@ fn dangerous() -> Vec<(String, String)> {
 
 /// Starts an ignored test of this file in a new process.
 fn child(test: &str, library: &str) -> Command {
-    let mut command = Command::new(env::current_exe().unwrap());
+    let mut command = ignored(test);
+    use_library(&mut command, library);
     command
-        .args(["--exact", test, "--ignored", "--nocapture"])
+}
+
+/// Makes the process of `command` use this NVRTC only.
+fn use_library(command: &mut Command, library: &str) {
+    command
         .env("CUDA_NVRTC_LIBRARY", library)
         .env("CUDA_TEST_NVRTC_DIR", "");
-    command
 }
 
 /// Runs an ignored test of this file in a new process, and returns its output.
 fn in_a_child(test: &str, library: &str) -> String {
-    let output = child(test, library).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &*String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {text}", output.status);
-    assert!(text.contains("1 passed"), "{text}");
-    text
+    run_ignored(test, |command| use_library(command, library))
 }
 
 #[test]
