@@ -13,8 +13,7 @@ pub trait Output: sealed::Output + crate::cache::image::Stored {}
 
 pub(crate) mod sealed {
     use super::{Error, Getter, Nvrtc, Options, Ptx};
-    pub use crate::token::Token;
-    pub(crate) use crate::token::TOKEN;
+    pub(crate) use crate::token::{TOKEN, Token};
 
     pub trait Output: Sized + Send + 'static {
         /// The name of the kind, for messages and cache keys.

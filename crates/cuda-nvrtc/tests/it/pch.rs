@@ -41,7 +41,11 @@ fn a_small_pch_heap_is_reported_with_the_needed_size() {
         return;
     };
     let text = run_ignored("pch::grow_the_heap", |_| {});
-    assert!(text.contains("written at last"), "{}: {text}", nvrtc.version());
+    assert!(
+        text.contains("written at last"),
+        "{}: {text}",
+        nvrtc.version()
+    );
 }
 
 #[test]
