@@ -1,6 +1,6 @@
 //! Teaches: CUDA's own headers. A block-wide reduction and a scan from CUB, compiled at run time.
 //!
-//! `Module::from_source` finds the headers beside NVRTC, in a toolkit, or in NVRTC itself.
+//! `Module::from_source` finds the headers next to NVRTC, in a toolkit, or in NVRTC itself.
 //!
 //! Prints the number of verified sums and running sums.
 //!

@@ -1,6 +1,6 @@
 //! Teaches: caching compiled kernels on disk, so that only the first run of a program compiles.
 //!
-//! `SafeModule::from_source` uses the cache of the user by itself. This program has a cache of its own,
+//! `SafeModule::from_source` uses the cache of the user by itself. This program has its own cache,
 //! in a temporary folder.
 //!
 //! Prints the time of each way to load a kernel, the statistics of the cache, and the number of

@@ -4,8 +4,8 @@
 //! graph.
 //!
 //! Prints a table, and that the trained weights are those that the host computes. With a folder, it
-//! writes a page (`profile.html`), a timeline for <https://ui.perfetto.dev> (`profile.json`) and the
-//! statistics (`profile.csv`) there.
+//! writes a page (`profile.html`), a timeline for <https://ui.perfetto.dev> (`profile.json`) and
+//! the statistics (`profile.csv`) there.
 //!
 //! `cargo run -p examples --example profile -- FOLDER`
 

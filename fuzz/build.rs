@@ -72,7 +72,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         writeln!(
             arms,
             "{count} => {{ {args} \
-             // SAFETY: pointers must be valid for what the function reads and writes ← the maker's are.\n\
+             // SAFETY: pointers must be valid for what the function reads and writes ← the maker's
+             // are.\n\
              unsafe {{ driver.{name}({}) }} }}",
             values.join(", ")
         )?;

@@ -1,9 +1,9 @@
 //! The time until the first context exists, through the safe layer and by raw calls; and the time
 //! to find a context that exists.
 //!
-//! A process has one first context, so each measurement of it runs in a process of its own, in
-//! turn. Runs on the null driver, on the software device, and on a GPU if there is one. On a GPU,
-//! both ways begin with loading the driver's library.
+//! A process has one first context, so each measurement of it runs in its own process, in turn.
+//! Runs on the null driver, on the software device, and on a GPU if there is one. On a GPU, both
+//! ways begin with loading the driver's library.
 
 use std::env;
 use std::hint::black_box;

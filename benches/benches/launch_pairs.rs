@@ -284,7 +284,13 @@ fn rows(driver: &Driver, number: u32, is_null: bool) -> cuda_driver::Result<Vec<
     };
     let one = "one stream";
     add("table", 12, one, setup.table(number), None);
-    add("raw, one block", 12, one, setup.raw_block(number), None);
+    add(
+        "raw, one packed buffer",
+        12,
+        one,
+        setup.raw_block(number),
+        None,
+    );
     add(
         "tuple",
         0,

@@ -1,5 +1,6 @@
-//! A double-buffered pipeline, host to device to host, beside a kernel: by hand with raw calls and
-//! events, and with the safe layer, which adds the dependencies. GPU only; prints the ratio.
+//! A double-buffered pipeline, host to device to host, that overlaps a kernel: by hand with raw
+//! calls and events, and with the safe layer, which adds the dependencies. GPU only; prints the
+//! ratio.
 
 use std::error::Error;
 use std::ffi::c_void;

@@ -114,7 +114,7 @@ pub(crate) unsafe extern "C" fn device(device: *mut CUdevice, _ordinal: c_int) -
     unsafe { answer(device, 0) }
 }
 
-/// Creates a stream, which has a handle of its own.
+/// Creates a stream, which has its own handle.
 pub(crate) unsafe extern "C" fn stream(stream: *mut *mut c_void) -> CUresult {
     static NEXT: AtomicUsize = AtomicUsize::new(16);
     let next = NEXT.fetch_add(16, Ordering::Relaxed);

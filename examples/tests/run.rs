@@ -47,7 +47,7 @@ const PICTURES: [(&str, &[u8]); 4] = [
 
 const GALLERY: &str = include_str!("../../docs/book/src/gallery.md");
 
-/// Returns the path of an example, which cargo builds beside this test.
+/// Returns the path of an example, which cargo builds next to this test.
 fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().and_then(|deps| deps.parent()).unwrap();

@@ -1,5 +1,5 @@
-//! `ci`: all checks that must pass before a change is merged, in the order of how soon they fail.
-//! The workflow runs each step, or a few of them, as a job of its own.
+//! `ci`: all checks that must pass before a change is merged, ordered so that the checks that fail
+//! fastest run first. The workflow runs each step, or a few of them, as a job of its own.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

@@ -69,7 +69,7 @@ enum Task {
     Arm(platforms::Options),
     /// Compile the libraries for macOS and for Windows with MSVC
     Targets,
-    /// Package the software device as a driver library, for programs of others
+    /// Package the software device as a driver library, for third-party programs
     Dist,
 }
 

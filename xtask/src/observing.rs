@@ -1,4 +1,4 @@
-//! Checks of what programs can observe: traces in a viewer of others, and the size of programs.
+//! Checks of what programs can observe: traces in a third-party viewer, and the size of programs.
 
 use std::fs;
 use std::path::PathBuf;

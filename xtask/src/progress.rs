@@ -14,7 +14,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// The progress of the task that is running.
 static RUNNING: Mutex<Option<Steps>> = Mutex::new(None);
 
-/// How cargo and pip begin a line about work that is not worth keeping.
+/// The first words of progress lines of cargo and pip. Such a line is shown, but not kept in the
+/// output.
 const PASSING: [&str; 11] = [
     "Building ",
     "Checking ",

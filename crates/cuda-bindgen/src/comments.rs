@@ -151,7 +151,7 @@ mod tests {
     use super::{as_doc, clean, groups};
 
     #[test]
-    fn nothing_that_markdown_reads_as_code_or_link_is_left() {
+    fn markdown_markup_in_comments_is_escaped() {
         let text =
             clean("    int x[4]; // indented\n ```\n [link] <b> see ::cuInit https://example.org");
         assert!(text.lines().all(|line| !line.starts_with(' ')));

@@ -200,7 +200,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_named_toolkit_is_not_checked_and_others_are() {
+    fn only_toolkits_that_the_user_named_are_unchecked() {
         use std::fs::Permissions;
         use std::os::unix::fs::PermissionsExt;
         let temp = tempfile::tempdir().unwrap();

@@ -119,7 +119,7 @@ pub(crate) fn method_name(kernel: &str) -> String {
 }
 
 /// Returns the code for the images and kernels of `file`. The images are in files whose names begin
-/// with `stem`, beside that of the code.
+/// with `stem`, next to that of the code.
 pub(crate) fn rust(file: &str, stem: &str, images: &[Image], methods: &[Method]) -> String {
     // Writing to a `String` does not fail.
     let mut code = String::new();

@@ -8,8 +8,8 @@
 /// [`Dim3`](crate::Dim3). The kernel is a variable or a field; any other expression must be in
 /// parentheses.
 ///
-/// It expands to a call of the `unsafe` function [`Stream::launch`](crate::Stream::launch); see
-/// there for the safety contract, the result and the errors.
+/// It expands to a call of the `unsafe` function [`Stream::launch`](crate::Stream::launch), whose
+/// documentation has the safety contract, the result and the errors.
 ///
 /// ```
 /// use cuda_driver::{DeviceBuffer, Module, Ptx, launch};

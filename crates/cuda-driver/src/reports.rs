@@ -25,7 +25,8 @@ pub(crate) struct Reports {
     count: AtomicUsize,
 }
 
-/// The number of launches without a report that was taken. The next launch waits for the oldest.
+/// The largest number of checked launches whose reports were not taken. One more launch waits for
+/// the oldest.
 const MOST: usize = 64;
 
 impl Reports {

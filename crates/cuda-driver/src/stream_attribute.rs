@@ -1,7 +1,7 @@
 //! Attributes of a stream (`cuStreamGetAttribute`, `cuStreamSetAttribute`). Kernels that are
 //! launched on the stream inherit them.
 //!
-//! Unlike C's union, each attribute has a method and a type of its own.
+//! Unlike C's union, each attribute has its own method and type.
 
 use cuda_sys::{
     CUaccessPolicyWindow, CUaccessProperty, CUdeviceptr, CUlaunchMemSyncDomain,

@@ -38,7 +38,7 @@ pub(crate) struct ContextStreams {
     by_address: Mutex<HashMap<usize, Weak<StreamState>>, { rank::STREAMS_BY_ADDRESS }>,
     /// The legacy stream and the streams that it waits for.
     blocking: Mutex<Vec<Weak<StreamState>>, { rank::BLOCKING_STREAMS }>,
-    /// The observer of all streams of the program, also of streams that are created later.
+    /// The observer of all streams of the program, including those that are created later.
     #[cfg_attr(
         not(feature = "profile"),
         allow(dead_code, reason = "set by the profiler")

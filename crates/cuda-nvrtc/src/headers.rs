@@ -46,7 +46,7 @@ pub struct CudaHeaders {
 impl CudaHeaders {
     /// Finds headers that match `nvrtc`.
     ///
-    /// Searches the folders beside NVRTC, the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual
+    /// Searches the folders next to NVRTC, the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual
     /// places, and `cuda-setup` in the target folder around the program. Headers of NVRTC's own
     /// version come first, then those that NVRTC 13.3 or newer contains, which are written to the
     /// user's cache folder once, then those of another minor version.
@@ -259,7 +259,7 @@ fn places(nvrtc: &Nvrtc) -> Vec<Place> {
     let lib = Path::new(nvrtc.origin()).parent();
     if let Some(root) = lib.and_then(Path::parent).filter(|root| root.is_absolute()) {
         places.push(implicit(root.join("include")));
-        // conda has the headers of each target in a folder of its own.
+        // conda has the headers of each target in its own folder.
         places.push(implicit(root.join(CONDA_HEADERS)));
         // Each Python package of CUDA 12 has its own folder.
         if let Some(packages) = root.parent() {

@@ -16,6 +16,7 @@ mod pch;
 mod program;
 mod raw;
 mod stack_guard;
+mod token;
 mod type_name;
 mod worker;
 

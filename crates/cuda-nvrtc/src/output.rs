@@ -13,16 +13,7 @@ pub trait Output: sealed::Output + crate::cache::image::Stored {}
 
 pub(crate) mod sealed {
     use super::{Error, Getter, Nvrtc, Options, Ptx};
-
-    /// A value that only this crate can make.
-    ///
-    /// Functions of a supertrait can be called through a public bound (`T: Output`) even where the
-    /// supertrait has no public path. So each of them takes a token, which no other crate has.
-    #[derive(Clone, Copy, Debug)]
-    pub struct Token(());
-
-    /// The token of this crate.
-    pub(crate) const TOKEN: Token = Token(());
+    pub(crate) use crate::token::{TOKEN, Token};
 
     pub trait Output: Sized + Send + 'static {
         /// The name of the kind, for messages and cache keys.

@@ -89,7 +89,7 @@ mod tests {
             // Another user's group, and one that has another member.
             (1000, 1001, false),
             (1001, 1001, false),
-            // A shared group, also if it is the user's primary group.
+            // A shared group, even if it is the user's primary group.
             (100, 1000, false),
             (1500, 1002, false),
             // The primary group of a second user.

@@ -32,7 +32,7 @@
 //!
 //! # Testing a kernel
 //!
-//! Each test has a device of its own. Accesses outside of allocated memory are faults, as on a GPU.
+//! Each test has its own device. Accesses outside of allocated memory are faults, as on a GPU.
 //! [`Builder::check_all`] also reports errors that a GPU does not detect: reads of uninitialized
 //! bytes, races in shared memory, barriers that some threads miss, and accesses to freed memory. A
 //! [`Report`] names the kernel, the block, the thread, the line of the PTX and, with NVRTC's

@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn chances_come_out() {
+    fn random_choices_have_their_probability() {
         let mut random = Random::new(1);
         let hits = (0..100_000).filter(|_| random.chance(0.25)).count();
         assert!((24_000..26_000).contains(&hits), "{hits}");

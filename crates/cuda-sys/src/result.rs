@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_code_is_data() {
+    fn unknown_status_codes_are_kept_as_numbers() {
         assert_eq!(CUresult(123_456).to_string(), "unknown status 123456");
         assert_eq!(
             CUresult(2).to_string(),

@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let x = stream.clone_htod(&host)?;
     let mut y = stream.alloc_zeros::<f32>(1000)?;
 
-    // The second half on a stream of its own.
+    // The second half on its own stream.
     let side = stream.fork()?;
     let (x_low, x_high) = x.split_at(500);
     let (mut y_low, mut y_high) = y.split_at_mut(500);

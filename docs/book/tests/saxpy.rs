@@ -1,4 +1,4 @@
-//! Tests of the kernel `saxpy`, each on a software device of its own.
+//! Tests of the kernel `saxpy`, each on its own software device.
 
 use cuda_driver::prelude::*;
 use cuda_driver::{Error, Result};

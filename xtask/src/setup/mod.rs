@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_go_to_their_places() {
+    fn files_are_installed_in_their_folders() {
         let placed = |inside: &str, set| {
             let place = place(Path::new(inside), set)?;
             Some(place.to_string_lossy().replace('\\', "/"))

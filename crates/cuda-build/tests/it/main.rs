@@ -47,7 +47,7 @@ fn has_nvrtc() -> bool {
     test_needs::found("NVRTC", Nvrtc::load()).is_some()
 }
 
-/// Runs the test `child` of this program in a process of its own, and returns its output.
+/// Runs the test `child` of this program in its own process, and returns its output.
 fn run(program: &Path, child: &str, folder: &Folder, variables: &[(&str, &str)]) -> String {
     let output = Command::new(program)
         .args(["--exact", child, "--ignored", "--nocapture"])

@@ -1,6 +1,6 @@
 //! Building on a machine without NVRTC, from committed PTX.
 //!
-//! The tests run a copy of this program in a folder of its own, with no environment, so that it
+//! The tests run a copy of this program in its own folder, with no environment, so that it
 //! finds only what the machine has installed for all programs.
 
 use std::env;
@@ -14,7 +14,7 @@ const SOURCE: &str = "struct P { int x; };\n\
                       extern \"C\" __global__ void scale(float *x, const P *p) {}\n\
                       template <typename T> __global__ void fill(T *x, T value) {}\n";
 
-/// The tests run this one in a process of its own. It generates code from `k.cu` in the folder of
+/// The tests run this one in its own process. It generates code from `k.cu` in the folder of
 /// the package, as a build script does.
 #[test]
 #[ignore = "only as a child process"]
@@ -141,7 +141,7 @@ fn committed_ptx_gives_the_same_methods() {
     );
 }
 
-/// A variable that names an unusable file is an error, also where PTX is committed.
+/// A variable that names an unusable file is an error, even where PTX is committed.
 #[test]
 fn a_wrong_variable_is_an_error() {
     let folder = Folder::new(&[("k.cu", SOURCE), ("k.ptx", "")]);

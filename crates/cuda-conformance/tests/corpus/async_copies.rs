@@ -1,4 +1,4 @@
-//! Copies that run beside the kernel's own work: pipelines, barriers, bulk copies.
+//! Copies that overlap the kernel's own work: pipelines, barriers, bulk copies.
 
 use cuda_driver::prelude::*;
 

@@ -42,7 +42,7 @@ fn an_assertion() {
 }
 
 #[test]
-fn an_assertion_that_holds() {
+fn true_assertion_has_no_effect() {
     for fixture in simulated() {
         // SAFETY: the kernel has the signature that `map` requires.
         let output: Vec<i32> = unsafe { fixture.map(&SOURCE, "asserts", &[9, 8, 7]) };

@@ -210,7 +210,7 @@ fn bytes_and_shorts() {
 }
 
 #[test]
-fn arrays_woven_into_structs() {
+fn arrays_are_interleaved_into_structs() {
     let n = 333_usize;
     for fixture in everywhere() {
         let kernel = fixture.kernel(&SOURCE, "weave");

@@ -78,7 +78,7 @@ fn floats() {
 }
 
 #[test]
-fn there_are_enough() {
+fn every_group_has_enough_cases() {
     let all = table::all();
     let names: BTreeSet<&str> = all.iter().map(|one| one.name.as_str()).collect();
     println!("{} instructions in {} cases", names.len(), all.len());

@@ -39,7 +39,7 @@ pub(crate) enum Conflict {
 impl ForeignUses {
     /// Returns whether there may be uses. Exact while this thread holds the replay lock.
     #[inline]
-    pub(crate) fn are_there(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.count.load(Ordering::Acquire) > 0
     }
 

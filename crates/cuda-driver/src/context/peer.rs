@@ -11,7 +11,7 @@ impl Context {
     /// `cuCtxEnablePeerAccess(peer)`—Lets kernels of this context use memory of `peer`, on another
     /// device.
     ///
-    /// The access is one-way: the other direction needs a call of its own. If the access is enabled
+    /// The access is one-way: the other direction needs its own call. If the access is enabled
     /// already, the call succeeds. It applies to memory of `cuMemAlloc`; stream-ordered memory,
     /// such as that of [`DeviceBuffer`](crate::DeviceBuffer), follows the access settings of its
     /// memory pool. [Copies](crate::DeviceSliceMut::copy_from_peer) need neither.

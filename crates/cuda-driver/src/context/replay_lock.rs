@@ -2,8 +2,8 @@
 //!
 //! Replays use the buffers of a graph without borrowing them. So the borrow checker does not
 //! prevent another thread from using such a buffer after a replay has waited for the other uses,
-//! but before the replay is queued. Each context has one lock, which is taken by replays and by
-//! uses of memory that graphs lease, and by nothing else.
+//! but before the replay is queued. Each context has one lock. Replays take it, and so does every
+//! use of memory in the locked state: memory that a graph has leased, or that may have aliases.
 
 use std::cell::Cell;
 use std::ptr;
@@ -91,7 +91,7 @@ impl ReplayLock {
     /// Returns whether a use by other code conflicts with an access of this thread. The caller
     /// holds the lock.
     pub(crate) fn foreign_conflict(&self, memory: usize, is_write: bool) -> Option<Conflict> {
-        if !self.foreign.are_there() {
+        if !self.foreign.any() {
             return None;
         }
         self.foreign.conflict(memory, is_write, this_thread())
@@ -129,7 +129,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn one_thread_holds_it_and_may_lock_again() {
+    fn replay_lock_is_exclusive_and_reentrant() {
         let (lock, inside, most) = (
             ReplayLock::default(),
             AtomicUsize::new(0),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn two_locks_are_taken_in_one_order() {
+    fn two_replay_locks_are_locked_in_address_order() {
         let (a, b) = (ReplayLock::default(), ReplayLock::default());
         let count = AtomicUsize::new(0);
         thread::scope(|scope| {

@@ -3,7 +3,7 @@
 //!
 //! A call such as `cuMemFree` waits for all work in its context, which can take as long as the
 //! program likes. So the deferred jobs of one context never wait for those of another: each context
-//! has a queue of its own, and each driver has one for objects that belong to no context. The
+//! has its own queue, and each driver has one for objects that belong to no context. The
 //! thread of a queue is started for its first job, and ends when it has been idle for [`IDLE`].
 //!
 //! A queue has two lanes, so there are at most two threads for each context:

@@ -225,7 +225,7 @@ fn get(
     let read = |attribute| -> Result<Vec<u8>> {
         let mut size = 0;
         call(attribute, ptr::null_mut(), &raw mut size)?;
-        // Larger than any value, in case that the driver does not report the size.
+        // Larger than any value, in case the driver does not report the size.
         let mut bytes = vec![0_u8; size.max(LONGEST + 1)];
         let mut size = if size == 0 { bytes.len() } else { size };
         call(attribute, bytes.as_mut_ptr().cast(), &raw mut size)?;

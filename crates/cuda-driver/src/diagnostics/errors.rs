@@ -35,8 +35,8 @@ impl ExplainedError {
         Some((*ordinal, name))
     }
 
-    /// The lines that were written to the log of the driver during the call, also by other threads.
-    /// Empty if the driver wrote none or has no log.
+    /// The lines that were written to the log of the driver during the call, including those of
+    /// other threads. Empty if the driver wrote none or has no log.
     #[must_use]
     pub fn log(&self) -> &str {
         &self.log

@@ -87,8 +87,7 @@ const FIND_FAULT: &str = "start a new process; run the program on the software d
                           CUDA_SIM=check=all, or under compute-sanitizer, to find the access";
 const MPS: &str = "check that the MPS control daemon runs, and read its log";
 const CAPTURE: &str = "end the capture first, or make the call on a stream that is not captured";
-const REPLACE: &str =
-    "start a new process; if the error returns, run the diagnostics of the device (dcgmi diag)";
+const REPLACE: &str = "start a new process; if the error occurs again, run the diagnostics of the device (dcgmi diag)";
 
 /// The table, ordered by code.
 #[rustfmt::skip]
@@ -143,7 +142,7 @@ const ROWS: &[Row] = {
         (303, C::System, OK, "check the dependencies of the library"),
         (304, C::System, OK, "check the limits of the process, such as memory, threads and open files"),
         (400, C::Argument, OK, OBJECT_ENDED),
-        (401, C::State, OK, "bring the object into the state that the call requires"),
+        (401, C::State, OK, "check the order of the calls: a capture, for example, must have begun before it ends"),
         (402, C::State, OK, "call the newer revision of this function, such as `_v2`, which returns all data"),
         (500, C::Argument, OK, "check the spelling; C++ mangles names that are not `extern \"C\"`"),
         (600, C::State, OK, "wait for the work first, for example with `Stream::synchronize`"),

@@ -30,19 +30,21 @@ impl fmt::Display for Error {
                 count,
                 driver,
             } => {
-                write!(
-                    f,
-                    "device {ordinal} does not exist: the driver {driver} has {count} devices, counted \
-                     from 0"
-                )
+                write!(f, "device {ordinal} does not exist: ")?;
+                match count {
+                    0 => f.write_str("there are no devices")?,
+                    1 => f.write_str("there is 1 device, with ordinal 0")?,
+                    _ => write!(f, "there are {count} devices, 0 to {}", count - 1)?,
+                }
+                write!(f, " (driver: {driver})")
             }
             Self::NoSuchFunction { name, kernels } => {
-                write!(f, "the module has no kernel named {name:?}; ")?;
+                write!(f, "the image has no kernel named {name:?}; ")?;
                 kernels::write_kernels(f, name, kernels.as_deref())
             }
             Self::NoSuchGlobal { name } => write!(
                 f,
-                "the module has no variable named {name:?}; C++ mangles its name if it is `static` or \
+                "the image has no variable named {name:?}; C++ mangles its name if it is `static` or \
                  in a namespace"
             ),
             Self::GlobalInUse { name } => {

@@ -32,7 +32,7 @@ pub enum ExchangeError {
     },
     /// The memory is read-only.
     ReadOnly {
-        /// What would allow writing it.
+        /// The call or the change that would allow writing it.
         what: &'static str,
     },
     /// The number does not name a stream.

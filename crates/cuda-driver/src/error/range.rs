@@ -32,7 +32,7 @@ pub enum RangeError {
         /// The parts: `chunks` or `rows`.
         parts: &'static str,
     },
-    /// A number is not a multiple of the number that it has to be a multiple of.
+    /// A number is not a multiple of the required divisor.
     NotMultiple {
         /// The number, with its unit.
         what: &'static str,

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Violation {
     /// The kernel.
     pub kernel: String,
-    /// What the thread was about to do.
+    /// The access that the thread was stopped before.
     pub kind: ViolationKind,
     /// The line of the instruction in the PTX text.
     pub ptx_line: u32,
@@ -33,7 +33,7 @@ pub struct Violation {
     pub threads: u32,
 }
 
-/// What a thread was about to do when it was stopped.
+/// The kind of instruction that a thread was stopped before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ViolationKind {
@@ -69,7 +69,10 @@ impl fmt::Display for Violation {
         }
         let ([x, y, z], [a, b, c]) = (self.block, self.thread);
         write!(f, ", block ({x}, {y}, {z}), thread ({a}, {b}, {c})")?;
-        write!(f, "; {} threads with a violation", self.threads)
+        match self.threads {
+            1 => f.write_str("; no other thread has a violation"),
+            all => write!(f, "; {all} threads have a violation"),
+        }
     }
 }
 

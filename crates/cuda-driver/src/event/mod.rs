@@ -77,42 +77,6 @@ impl Event {
         })
     }
 
-    /// Borrows an event that other code created: another library, or raw calls.
-    ///
-    /// The handle refers to `raw` itself. `owner` keeps the event alive, and is dropped with the
-    /// handle.
-    ///
-    /// # Safety
-    ///
-    /// - `raw` is an event of the driver of `context`, and was created in `context`.
-    /// - The event is alive as long as `owner` has not been dropped.
-    /// - The owner of the event does not record it in a capture while this handle exists.
-    #[must_use]
-    pub unsafe fn borrow_raw(
-        context: &Context,
-        raw: CUevent,
-        owner: impl Any + Send + Sync,
-    ) -> Self {
-        // SAFETY: the event must be alive as long as `owner` exists ← the caller guarantees it.
-        let handle = unsafe { Handle::foreign(context.driver(), SendPtr(raw), owner) };
-        Self {
-            handle,
-            context: context.clone(),
-        }
-    }
-
-    /// Returns the context of the event.
-    #[must_use]
-    pub fn context(&self) -> &Context {
-        &self.context
-    }
-
-    /// Returns the raw event. It stays alive as long as this value.
-    #[must_use]
-    pub fn as_raw(&self) -> CUevent {
-        self.handle.raw().0
-    }
-
     /// `cuEventRecord(stream)`—Records the event after the work that is queued on `stream` now.
     ///
     /// # Errors
@@ -220,12 +184,51 @@ impl Event {
         Ok(milliseconds)
     }
 
+    /// Returns the context of the event.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
     /// `cuEventDestroy()`—Destroys the event and returns the result of the driver. Streams that
     /// wait for the event still do.
     #[doc(alias = "cuEventDestroy")]
     #[doc(alias = "cudaEventDestroy")]
     pub fn close(self) -> Result<()> {
         Ok(self.handle.close()?)
+    }
+}
+
+/// Events of other code.
+impl Event {
+    /// Borrows an event that other code created: another library, or raw calls.
+    ///
+    /// The handle refers to `raw` itself. `owner` keeps the event alive, and is dropped with the
+    /// handle.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is an event of the driver of `context`, and was created in `context`.
+    /// - The event is alive as long as `owner` has not been dropped.
+    /// - The owner of the event does not record it in a capture while this handle exists.
+    #[must_use]
+    pub unsafe fn borrow_raw(
+        context: &Context,
+        raw: CUevent,
+        owner: impl Any + Send + Sync,
+    ) -> Self {
+        // SAFETY: the event must be alive as long as `owner` exists ← the caller guarantees it.
+        let handle = unsafe { Handle::foreign(context.driver(), SendPtr(raw), owner) };
+        Self {
+            handle,
+            context: context.clone(),
+        }
+    }
+
+    /// Returns the raw event. It stays alive as long as this value.
+    #[must_use]
+    pub fn as_raw(&self) -> CUevent {
+        self.handle.raw().0
     }
 }
 

@@ -113,7 +113,8 @@ impl Function {
     /// Returns the parameters of the kernel, as described by the driver or the image.
     ///
     /// `None` if neither describes them: that is the case on a driver older than CUDA 12.4 for an
-    /// image without [signatures](cuda_sys::image::Signature). Arguments are not checked then.
+    /// image without [signatures](cuda_sys::image::Signature). In that case arguments are not
+    /// checked.
     #[must_use]
     pub fn parameters(&self) -> Option<&[Parameter]> {
         self.0.parameters.as_deref()

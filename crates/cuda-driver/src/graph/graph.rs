@@ -70,40 +70,6 @@ impl Graph {
         Ok(unsafe { Self::of_raw(context, raw) })
     }
 
-    /// Takes ownership of a graph that the driver has just created. None of its nodes are tracked.
-    ///
-    /// # Safety
-    ///
-    /// `raw` is a live graph of this context, and nothing else uses or destroys it.
-    pub(crate) unsafe fn of_raw(context: &Context, raw: CUgraph) -> Self {
-        // SAFETY: the handle must be the only owner of `raw` ← the caller guarantees it.
-        let handle = unsafe { Handle::new(context.driver(), SendPtr(raw)) };
-        Self {
-            root: Arc::new(Root::new(handle, context)),
-            at: 0,
-        }
-    }
-
-    /// Returns the context in which the graph runs.
-    #[must_use]
-    pub fn context(&self) -> &Context {
-        self.root.context()
-    }
-
-    /// Returns the raw graph. It stays alive until this graph, all handles to its bodies and all
-    /// executables of it are dropped.
-    ///
-    /// Nodes that are added through it by other code are not tracked: the caller keeps alive what
-    /// they use, and adds their edges.
-    #[must_use]
-    pub fn as_raw(&self) -> CUgraph {
-        self.root.lock()[self.at].raw.0
-    }
-
-    pub(crate) fn id(&self) -> u64 {
-        self.root.lock()[self.at].id
-    }
-
     /// Returns the number of nodes.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -116,6 +82,12 @@ impl Graph {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns the context in which the graph runs.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        self.root.context()
     }
 
     /// `cuGraphDestroy()`—Drops this handle. If it was the last one, destroys the graph and returns
@@ -135,6 +107,36 @@ impl Graph {
                 by: "other handles of it, such as executables and bodies of conditional nodes",
             }),
         }
+    }
+
+    /// Returns the raw graph. It stays alive until this graph, all handles to its bodies and all
+    /// executables of it are dropped.
+    ///
+    /// Nodes that are added through it by other code are not tracked: the caller keeps alive what
+    /// they use, and adds their edges.
+    #[must_use]
+    pub fn as_raw(&self) -> CUgraph {
+        self.root.lock()[self.at].raw.0
+    }
+}
+
+impl Graph {
+    /// Takes ownership of a graph that the driver has just created. None of its nodes are tracked.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a live graph of this context, and nothing else uses or destroys it.
+    pub(crate) unsafe fn of_raw(context: &Context, raw: CUgraph) -> Self {
+        // SAFETY: the handle must be the only owner of `raw` ← the caller guarantees it.
+        let handle = unsafe { Handle::new(context.driver(), SendPtr(raw)) };
+        Self {
+            root: Arc::new(Root::new(handle, context)),
+            at: 0,
+        }
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.root.lock()[self.at].id
     }
 }
 

@@ -91,7 +91,7 @@ impl Graph {
             bytesize: bytes,
             dptr: 0,
         });
-        // SAFETY: the node must use only what the owners keep ← it uses no memory of others.
+        // SAFETY: the node must use only what the owners keep ← it uses no other memory.
         let added = unsafe { self.add(after, Owners::default(), &mut params) };
         let node = added.map_err(|error| match error {
             Error::Driver(error) => Error::of_allocation(error, bytes),

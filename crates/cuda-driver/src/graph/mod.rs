@@ -9,20 +9,23 @@
 //! Every method here that calls the driver can fail with [`Error::Driver`](crate::Error::Driver);
 //! `# Errors` sections list the other errors.
 
+// On the page of `Graph`, rustdoc lists the methods in the order of these modules.
 mod graph;
 
 mod exec;
+
+mod capture;
+
+mod kernel;
 
 mod copy;
 mod event;
 mod fill;
 mod host;
-mod kernel;
 mod memory;
 
 mod batch;
 mod build;
-mod capture;
 mod change;
 mod child;
 mod conditional;

@@ -52,7 +52,7 @@ impl ReplayRecord {
         scope.ready()?;
         // Taken here instead of through the scope, which would allocate memory for it.
         let guard = stream.context().replay_lock().lock();
-        if stream.context().replay_lock().foreign().are_there() {
+        if stream.context().replay_lock().foreign().any() {
             self.expect_no_foreign_use(stream.context())?;
         }
         let mut state = self.lock();

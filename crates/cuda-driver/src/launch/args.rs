@@ -83,7 +83,7 @@ pub struct Tracked<'a> {
 /// A kernel argument.
 ///
 /// A crate can implement the trait for a newtype around an argument, such as a tensor that contains
-/// a view. The newtype has to pass on `tracked`, which is what the launch is ordered by.
+/// a view. The newtype has to pass on `tracked`, by which the launch is ordered.
 ///
 /// ```
 /// use cuda_driver::launch::{ArgType, KernelArg, Tracked};

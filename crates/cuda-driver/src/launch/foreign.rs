@@ -16,7 +16,7 @@ impl Stream {
     /// `uses` is a tuple of the buffers and views that this work uses, or an
     /// [`ArgList`](super::ArgList): `&buffer` if the work only reads it, and `&mut buffer` if it
     /// writes it. Before `queue` is called, the stream is made to wait for conflicting uses on
-    /// other streams. Afterwards the uses are recorded, also if `queue` panics, so later
+    /// other streams. Afterwards the uses are recorded, even if `queue` panics, so later
     /// conflicting uses wait for them. [`as_raw`](Self::as_raw) alone orders nothing.
     ///
     /// ```
@@ -43,9 +43,9 @@ impl Stream {
     ///
     /// No lock is held while `queue` runs, so it may use this crate, and wait for other threads. If
     /// a graph uses the memory, or if it may have [aliases](crate::DeviceBuffer::allow_aliases), a
-    /// launch of the graph or a use of an alias that conflicts waits on other threads until `queue`
-    /// has returned. Inside `queue` it is an error, [`Error::UsedByOtherCode`], and so is any other
-    /// call that would have to wait for a closure on another thread.
+    /// conflicting launch of the graph or use of an alias by another thread waits until `queue` has
+    /// returned. On the thread that runs `queue` it fails with [`Error::UsedByOtherCode`], as does
+    /// any other call there that would have to wait for a closure on another thread.
     ///
     /// # Errors
     ///

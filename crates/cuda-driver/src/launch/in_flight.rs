@@ -17,7 +17,8 @@ impl Stream {
     /// Returns the launches on this stream that are not known to be complete: those since the last
     /// successful wait for the stream or its context, at most 64.
     ///
-    /// Graph launches and launches of other code are not included.
+    /// A launch of a graph is one entry, such as `a graph (mix, copy)`. Launches of other code are
+    /// not included.
     #[must_use]
     pub fn launches_in_flight(&self) -> LaunchesInFlight {
         let launches = self.context().launches();

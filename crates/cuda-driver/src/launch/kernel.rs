@@ -189,12 +189,6 @@ impl Function {
 }
 
 impl<P: KernelParams> Kernel<P> {
-    /// The function without the types of its parameters.
-    #[must_use]
-    pub fn function(&self) -> &Function {
-        &self.function
-    }
-
     /// `cuLaunchKernel(self, config, args)`—Queues the kernel on a stream, as
     /// [`Stream::launch`](crate::Stream::launch) does, or captures the launch, as
     /// [`CaptureScope::launch`](crate::graph::CaptureScope::launch) does.
@@ -245,6 +239,12 @@ impl<P: KernelParams> Kernel<P> {
     {
         // SAFETY: as in `launch`; the caller guarantees what `attributes` require.
         unsafe { queue.launch_checked(&self.function, config, Some(attributes), args, TOKEN) }
+    }
+
+    /// The function without the types of its parameters.
+    #[must_use]
+    pub fn function(&self) -> &Function {
+        &self.function
     }
 }
 

@@ -37,7 +37,7 @@ use crate::types::node::node_kind;
 /// # let mix = Module::load(&context, &mix)?.function("mix")?.typed()?;
 /// let mut x = DeviceBuffer::filled(&stream, 100, 1_u32)?;
 /// let y = DeviceBuffer::filled(&stream, 100, 5_u32)?;
-/// // Runs at once.
+/// // Queued now.
 /// twice(&stream, &mix, &mut x, &y)?;
 /// assert_eq!(x.to_vec()?, [19; 100]);
 /// // Runs each time that the graph is launched.

@@ -1,4 +1,4 @@
-//! Launches and copies with raw pointers, for run-times that keep their own argument arrays and
+//! Launches and copies with raw pointers, for runtimes that keep their own argument arrays and
 //! memory.
 //!
 //! As in C, the values and the addresses are taken as they are. Unlike in C, the memory that a call
@@ -147,8 +147,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// Fails as [`copy_raw`](Self::copy_raw) does; also `CUDA_ERROR_INVALID_VALUE` if a pitch is
-    /// smaller than the width.
+    /// Fails as [`copy_raw`](Self::copy_raw) does, and with `CUDA_ERROR_INVALID_VALUE` if a pitch
+    /// is smaller than the width.
     ///
     /// # Safety
     ///

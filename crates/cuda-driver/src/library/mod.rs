@@ -55,9 +55,10 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// [`Error::Jit`](crate::Error::Jit) with the log of the driver's compiler. The driver may also
-    /// postpone compilation, and then this error without the log, until the first use in a context.
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if the driver is too old for an option.
+    /// [`Error::Jit`](crate::Error::Jit) with the log of the driver's compiler. The driver may
+    /// postpone compilation until the first use in a context; that call then returns the error,
+    /// without the log. [`Error::Unsupported`](crate::Error::Unsupported) if the driver is too old
+    /// for an option.
     #[doc(alias = "cuLibraryLoadData")]
     #[doc(alias = "cudaLibraryLoadData")]
     pub fn load<'a>(

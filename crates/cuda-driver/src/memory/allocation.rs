@@ -22,7 +22,8 @@ use crate::memory_ledger::{Entry, MemoryKind};
 use crate::stream::Stream;
 use crate::tracking::{Access, Scope, Tracker};
 
-/// The interval at which memory that was dropped during a capture of other code asks for its end.
+/// How often memory that was dropped during a capture of other code checks whether the capture has
+/// ended.
 const CAPTURE_TICK: Duration = Duration::from_millis(5);
 
 /// An allocation with the record of its uses. When it is dropped, its source determines how it is
@@ -159,7 +160,8 @@ impl Memory {
         memory
     }
 
-    /// Records that the caller of this crate holds the memory, if its context asks for that.
+    /// Adds the memory to the ledger of its context, with the caller of this crate as its holder,
+    /// if [`Context::track_memory`](crate::Context::track_memory) is on.
     #[inline]
     #[track_caller]
     pub(crate) fn record(&self) {
@@ -374,8 +376,8 @@ impl Source {
         Self::Other(Arc::new(Foreign(owner)))
     }
 
-    /// Returns the source of memory of other code, which a worker thread releases after all uses, by
-    /// dropping `owner`.
+    /// Returns the source of memory of other code, which a worker thread releases after all uses,
+    /// by dropping `owner`.
     #[cfg(feature = "dlpack")]
     pub(crate) fn foreign_deferred(owner: impl Any + Send + Sync) -> Self {
         Self::Other(Arc::new(Deferred(owner)))

@@ -1,6 +1,6 @@
 //! Allocators: the places that device memory comes from.
 //!
-//! In C each place has a call of its own. Here [`DeviceBuffer`](super::DeviceBuffer) has one set of
+//! In C each place has its own call. Here [`DeviceBuffer`](super::DeviceBuffer) has one set of
 //! constructors for all of them.
 
 use super::Memory;

@@ -18,15 +18,14 @@ use crate::tracking::Access;
 /// A read-only view of elements that keeps its buffer alive, together with other views. It is to
 /// [`DeviceSlice`] as `Arc<[T]>` is to `&[T]`.
 ///
-/// `&view` is a kernel argument and the source of a copy, also in a graph. The memory is freed when
-/// the last view and the last graph that uses it are dropped.
+/// `&view` is a kernel argument and the source of a copy, on streams and in graphs. The memory is
+/// freed when the last view and the last graph that uses it are dropped.
 ///
 /// ```
 /// use cuda_driver::{DeviceBuffer, Graph};
 /// use cuda_driver::memory::SharedSlice;
 ///
-/// /// A row of a matrix: a view beside the storage that it is a part of.
-/// struct Row {
+/// /// A row of a matrix: a view, together with the storage that it is a part of. struct Row {
 ///     elements: SharedSlice<f32>,
 /// }
 ///

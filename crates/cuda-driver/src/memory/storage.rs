@@ -1,7 +1,7 @@
 //! Untyped device memory with several owners, for tensor libraries.
 //!
-//! In C a tensor is an address beside a reference count of the library. Here the count decides
-//! whether the memory can be borrowed exclusively.
+//! In C a tensor is an address and a reference count of the library. Here the count decides whether
+//! the memory can be borrowed exclusively.
 
 use std::fmt;
 use std::ops::RangeBounds;

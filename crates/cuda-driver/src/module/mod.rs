@@ -152,6 +152,21 @@ impl Module {
         Self::load_with(context, image_of(&image)?, options)
     }
 
+    /// The log of the driver's compiler from loading the module.
+    #[must_use]
+    pub fn log(&self) -> &JitLog {
+        self.inner.log()
+    }
+
+    /// The context of the module.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        self.inner.context()
+    }
+}
+
+/// Modules of other code.
+impl Module {
     /// Borrows a module that other code loaded: another library, or raw calls.
     ///
     /// The handle refers to `raw` itself. `owner` keeps the module loaded. It is dropped after the
@@ -181,6 +196,14 @@ impl Module {
         }
     }
 
+    /// The raw module. It stays loaded as long as any handle or function of it exists.
+    #[must_use]
+    pub fn as_raw(&self) -> CUmodule {
+        self.raw.0
+    }
+}
+
+impl Module {
     /// Adds the name expressions with which the image was compiled.
     #[cfg(feature = "nvrtc")]
     pub(crate) fn with_names(mut self, names: &[(String, String)]) -> Self {
@@ -197,24 +220,6 @@ impl Module {
 
     pub(crate) fn inner(&self) -> &Arc<ModuleInner> {
         &self.inner
-    }
-
-    /// The log of the driver's compiler from loading the module.
-    #[must_use]
-    pub fn log(&self) -> &JitLog {
-        self.inner.log()
-    }
-
-    /// The context of the module.
-    #[must_use]
-    pub fn context(&self) -> &Context {
-        self.inner.context()
-    }
-
-    /// The raw module. It stays loaded as long as any handle or function of it exists.
-    #[must_use]
-    pub fn as_raw(&self) -> CUmodule {
-        self.raw.0
     }
 }
 

@@ -2,7 +2,7 @@
 
 use cuda_nvrtc::{Compiled, Cubin};
 
-use super::CompileError;
+use super::error::CompileError;
 use super::load::Job;
 use crate::error::{Error, Result};
 use crate::function::Function;

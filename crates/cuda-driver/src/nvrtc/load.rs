@@ -3,7 +3,7 @@
 use cuda_nvrtc::{Arch, Cache, Compiled, Cubin, Options, Output, Program, Ptx};
 use cuda_sys::image::newest_ptx;
 
-use super::CompileError;
+use super::error::CompileError;
 use crate::context::Context;
 use crate::driver::event;
 use crate::error::Status;

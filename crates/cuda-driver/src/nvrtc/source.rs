@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use cuda_nvrtc::{Cache, CudaHeaders, Nvrtc, Options, Program};
 
-use super::CompileError;
+use super::error::CompileError;
 use super::load::Job;
 use crate::context::Context;
 use crate::module::Module;
@@ -155,7 +155,8 @@ impl Source {
         }
     }
 
-    /// Returns whether a text may include a header. CUDA's headers are searched for only then.
+    /// Returns whether a text may include a header. Only in that case CUDA's headers are searched
+    /// for.
     fn includes(&self) -> bool {
         let texts = self.headers.iter().map(|(_, text)| text);
         let mut texts = texts.chain([&self.text]);

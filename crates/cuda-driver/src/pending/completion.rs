@@ -84,7 +84,7 @@ impl Completion {
     /// Creates a completion of the work that `prepare` makes an internal stream wait for. `prepare`
     /// returns an event that is complete once that work is.
     ///
-    /// Each completion uses an internal stream of its own, so that it delays neither the work nor
+    /// Each completion uses its own internal stream, so that it delays neither the work nor
     /// other completions.
     fn new(context: &Context, prepare: impl FnOnce(&StreamState) -> Result<Fence>) -> Self {
         let queue = || {

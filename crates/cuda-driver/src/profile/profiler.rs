@@ -24,7 +24,7 @@ pub struct Profiler {
 }
 
 impl Profiler {
-    /// Starts to observe all streams of `context`, also those that are created later.
+    /// Starts to observe all streams of `context`, including those that are created later.
     ///
     /// # Errors
     ///

@@ -10,9 +10,9 @@ use cuda_ptx::analysis::{AccessReport, Outcome};
 /// The analysis derives them. The author of a kernel promises those of a
 /// [`LaunchContract`](super::LaunchContract).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contract(pub(super) cuda_ptx::analysis::Contract);
+pub struct InferredContract(pub(super) cuda_ptx::analysis::Contract);
 
-impl Contract {
+impl InferredContract {
     /// Returns whether every access is proven if the preconditions hold.
     #[must_use]
     pub fn is_proven(&self) -> bool {
@@ -38,7 +38,7 @@ impl Contract {
     }
 }
 
-impl fmt::Display for Contract {
+impl fmt::Display for InferredContract {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }

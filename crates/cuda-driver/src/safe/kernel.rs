@@ -9,7 +9,7 @@ use cuda_ptx::analysis::{Analysis, Refusal};
 use cuda_sys::CUdeviceptr;
 use cuda_sys::image::Ptx;
 
-use super::contract::Contract;
+use super::contract::InferredContract;
 use super::launch::not_proven;
 use super::memories;
 use super::plan::{Plan, Plans, key};
@@ -72,7 +72,7 @@ pub struct SafeKernel {
     pub(super) inner: Arc<Inner>,
 }
 
-/// What a launch does if not every access is proven.
+/// The behaviour of a launch for which not every access is proven.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Unproven {
     /// Launches a copy of the kernel in which these accesses are checked when they run.
@@ -82,7 +82,7 @@ pub enum Unproven {
     Reject,
 }
 
-/// What is known about a kernel, apart from handles.
+/// The facts about a kernel, without its handles.
 pub(super) struct Inner {
     pub(super) text: Arc<str>,
     pub(super) options: JitOptions,
@@ -278,11 +278,15 @@ impl SafeKernel {
     ///
     /// [`Error::Argument`] if the arguments do not match the parameters, and
     /// [`Error::SafeLaunch`] if the launch cannot be safe.
-    pub fn contract<A: KernelArgs>(&self, config: LaunchConfig, args: A) -> Result<Contract> {
+    pub fn contract<A: KernelArgs>(
+        &self,
+        config: LaunchConfig,
+        args: A,
+    ) -> Result<InferredContract> {
         self.check_sizes(&args)?;
         let memories = memories::collect(&args);
         let plan = self.inner.plan(&config, &args, &memories)?;
-        Ok(Contract(plan.contract.clone()))
+        Ok(InferredContract(plan.contract.clone()))
     }
 
     /// Fails unless the arguments have the sizes and types of the parameters.

@@ -33,17 +33,17 @@ impl Stream {
     /// `cuLaunchKernel(kernel, config, args)`—Queues a kernel on this stream. This is not `unsafe`:
     /// the kernel reads and writes only memory that `args` permits.
     ///
-    /// `args` are those of [`launch`](Self::launch): `&buffer` if the kernel reads, `&mut buffer` if
-    /// it writes. If the analysis proves from the values of this launch that every access stays in
-    /// its buffer, the kernel is launched as it is. Otherwise a copy is launched in which the other
-    /// accesses are checked when they run: outside of its argument, a load returns 0, and a store or
-    /// an atomic operation does nothing. The first such access of a launch is a [`Violation`], which
-    /// [`SafeLaunch::wait`] or the next [`synchronize`](Self::synchronize) of this stream returns,
-    /// once. The context stays usable. `trap` becomes a violation too.
+    /// `args` are those of [`launch`](Self::launch): `&buffer` if the kernel reads, `&mut buffer`
+    /// if it writes. If the analysis proves from the values of this launch that every access stays
+    /// in its buffer, the kernel is launched as it is. Otherwise a copy is launched in which the
+    /// other accesses are checked when they run: outside of its argument, a load returns 0, and a
+    /// store or an atomic operation does nothing. The first such access of a launch is a
+    /// [`Violation`], which [`SafeLaunch::wait`] or the next [`synchronize`](Self::synchronize) of
+    /// this stream returns, once. The context stays usable. `trap` becomes a violation too.
     ///
     /// The first launch with new numbers, sizes of the grid or alignments evaluates the analysis;
-    /// later ones only compare the sizes of the buffers. The first launch that needs checks compiles
-    /// the copy.
+    /// later ones only compare the sizes of the buffers. The first launch that needs checks
+    /// compiles the copy.
     ///
     /// A variable of the module that the kernel uses has to be passed as
     /// [`&Global`](crate::jit::Global) or `&mut Global`, with [`Using`](crate::launch::Using).
@@ -52,8 +52,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// [`Error::SafeLaunch`] if the kernel can be neither proven nor checked, or if it is not proven
-    /// and [`Unproven::Reject`] was set. Otherwise fails as [`launch`](Self::launch) does.
+    /// [`Error::SafeLaunch`] if the kernel can be neither proven nor checked, or if it is not
+    /// proven and [`Unproven::Reject`] was set. Otherwise fails as [`launch`](Self::launch) does.
     #[doc(alias = "cuLaunchKernel")]
     #[doc(alias = "cudaLaunchKernel")]
     pub fn launch_safe<A: KernelArgs>(

@@ -2,8 +2,9 @@
 //! stay in their arguments, or are checked when they run.
 //!
 //! C has nothing like it. [`SafeModule`] keeps the PTX text of a module, [`SafeKernel`] is a kernel
-//! of it with its analysis, and [`Stream::launch_safe`](crate::Stream::launch_safe) launches it.
-//! A kernel without PTX text can have a [`LaunchContract`] instead. docs/safe-launch.md has the exact claim, what is trusted, and what is refused.
+//! of it with its analysis, and [`Stream::launch_safe`](crate::Stream::launch_safe) launches it. A
+//! kernel without PTX text can have a [`LaunchContract`] instead. docs/safe-launch.md has the exact
+//! claim, what is trusted, and what is refused.
 
 mod contract;
 mod kernel;
@@ -15,7 +16,7 @@ mod record;
 mod variant;
 
 pub use crate::error::{SafeLaunchError, Violation, ViolationKind};
-pub use contract::Contract;
+pub use contract::InferredContract;
 pub use kernel::{SafeKernel, SafeModule, Unproven};
 pub use launch::SafeLaunch;
 pub use promise::{ContractKernel, LaunchContract, LaunchShape};

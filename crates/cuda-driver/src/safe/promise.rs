@@ -195,8 +195,8 @@ impl LaunchShape<'_> {
         self.bytes(argument) / (size_of::<T>() as u64).max(1)
     }
 
-    /// Returns the value of an argument of at most 8 bytes, extended by zeros; [`u64::MAX`] if it is
-    /// longer, or if there is no such argument.
+    /// Returns the value of an argument of at most 8 bytes, extended by zeros; [`u64::MAX`] if it
+    /// is longer, or if there is no such argument.
     #[must_use]
     pub fn number(&self, argument: usize) -> u64 {
         let number = argument
@@ -217,7 +217,7 @@ impl Function {
     /// # Safety
     ///
     /// Each launch with arguments of the types `P` that fulfils the contract meets the requirements
-    /// of [`Queue::launch`], on streams and in captures: whatever is in the buffers, and also if
+    /// of [`Queue::launch`], on streams and in captures: whatever is in the buffers, and even if
     /// several arguments share memory [in place](crate::memory::InPlace).
     pub unsafe fn with_contract<P: KernelParams>(
         &self,

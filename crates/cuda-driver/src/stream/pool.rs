@@ -1,4 +1,4 @@
-//! A fixed set of streams that are handed out in turn. C has no counterpart.
+//! A fixed set of streams that are handed out round-robin. C has no counterpart.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -57,7 +57,7 @@ impl StreamPool {
     ///
     /// # Errors
     ///
-    /// The first fault. The remaining streams are not waited for then.
+    /// The first fault. After a fault, the remaining streams are not waited for.
     pub fn synchronize(&self) -> Result<()> {
         self.streams.iter().try_for_each(Stream::synchronize)
     }

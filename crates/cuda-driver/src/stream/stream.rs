@@ -64,42 +64,6 @@ impl Stream {
         Ok(Self::of_state(context, state))
     }
 
-    pub(crate) fn of_state(context: &Context, state: Arc<StreamState>) -> Self {
-        Self {
-            reports: state.reports(),
-            state,
-            context: context.clone(),
-        }
-    }
-
-    /// Returns a handle that does not keep the reports, for memory that a report owns.
-    pub(crate) fn detached(&self) -> Self {
-        Self {
-            reports: Arc::default(),
-            ..self.clone()
-        }
-    }
-
-    /// The reports of checked launches on this stream.
-    pub(crate) fn reports(&self) -> &Reports {
-        &self.reports
-    }
-
-    /// Returns the context of the stream.
-    #[must_use]
-    pub fn context(&self) -> &Context {
-        &self.context
-    }
-
-    /// Returns the raw stream. It stays alive as long as any handle of the stream.
-    ///
-    /// Work that other code queues on it is not ordered with the uses of buffers on other streams.
-    /// [`using`](Self::using) orders it.
-    #[must_use]
-    pub fn as_raw(&self) -> CUstream {
-        self.state.raw()
-    }
-
     /// `cuStreamSynchronize()`—Waits until all work that is queued on the stream is complete.
     ///
     /// # Errors
@@ -161,6 +125,32 @@ impl Stream {
         Ok(self.state.wait(&self.context, event.raw())?)
     }
 
+    /// Returns the context of the stream.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// `cuStreamDestroy()`—Drops this handle. If it was the last user of the stream, destroys the
+    /// stream and returns the result of the driver.
+    ///
+    /// Other handles, and buffers that were used on the stream, keep it alive. Work that is queued
+    /// runs to its end.
+    #[doc(alias = "cuStreamDestroy")]
+    #[doc(alias = "cudaStreamDestroy")]
+    pub fn close(self) -> Result<()> {
+        let Self {
+            state,
+            context: _context,
+            reports,
+        } = self;
+        drop(reports);
+        Ok(Arc::into_inner(state).map_or(Ok(()), StreamState::close)?)
+    }
+}
+
+/// Properties.
+impl Stream {
     /// `cuStreamGetPriority()`—Returns the priority. 0 is the default; a lower number is more
     /// urgent.
     #[doc(alias = "cuStreamGetPriority")]
@@ -205,21 +195,36 @@ impl Stream {
         Ok(id)
     }
 
-    /// `cuStreamDestroy()`—Drops this handle. If it was the last user of the stream, destroys the
-    /// stream and returns the result of the driver.
+    /// Returns the raw stream. It stays alive as long as any handle of the stream.
     ///
-    /// Other handles, and buffers that were used on the stream, keep it alive. Work that is queued
-    /// runs to its end.
-    #[doc(alias = "cuStreamDestroy")]
-    #[doc(alias = "cudaStreamDestroy")]
-    pub fn close(self) -> Result<()> {
-        let Self {
+    /// Work that other code queues on it is not ordered with the uses of buffers on other streams.
+    /// [`using`](Self::using) orders it.
+    #[must_use]
+    pub fn as_raw(&self) -> CUstream {
+        self.state.raw()
+    }
+}
+
+impl Stream {
+    pub(crate) fn of_state(context: &Context, state: Arc<StreamState>) -> Self {
+        Self {
+            reports: state.reports(),
             state,
-            context: _context,
-            reports,
-        } = self;
-        drop(reports);
-        Ok(Arc::into_inner(state).map_or(Ok(()), StreamState::close)?)
+            context: context.clone(),
+        }
+    }
+
+    /// Returns a handle that does not keep the reports, for memory that a report owns.
+    pub(crate) fn detached(&self) -> Self {
+        Self {
+            reports: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// The reports of checked launches on this stream.
+    pub(crate) fn reports(&self) -> &Reports {
+        &self.reports
     }
 
     /// Makes the context current if this stream's handle needs that, for a call that queues

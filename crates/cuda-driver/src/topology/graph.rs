@@ -39,8 +39,8 @@ impl Topology {
     }
 
     /// Returns the ordinals of all devices in an order for a ring: each sends to the next one, and
-    /// the last one to the first. The slowest connection of the ring is as fast as possible.
-    /// Among such rings, it is one with the most NVLink links, and then one with the most connections
+    /// the last one to the first. The slowest connection of the ring is as fast as possible. Among
+    /// such rings, it is one with the most NVLink links, and then one with the most connections
     /// with direct access. With more than 8 devices, the order is found by always going to the best
     /// device that is left, which need not be the best ring.
     #[must_use]

@@ -1,4 +1,4 @@
-//! What the management library NVML tells about the connections of devices.
+//! The connections of devices, as the management library NVML reports them.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! PCI devices in the files of Linux.
+//! PCI devices, as Linux describes them in sysfs.
 
 use std::fs;
 use std::path::{Component, Path};

@@ -60,7 +60,8 @@ impl Tracker {
         }
     }
 
-    /// Locks the uses. If graphs use the memory, takes the replay lock first.
+    /// Locks the uses. If the memory is in the locked state (leased by a graph, or with aliases),
+    /// takes the replay lock first.
     fn lock_for_commit(&self, scope: &Scope<'_>) -> MutexGuard<'_, Uses> {
         let uses = self.lock();
         if !self.needs_replay_lock() {

@@ -23,8 +23,9 @@
 //! Memory that may have [aliases](crate::DeviceBuffer::alias_mut) is used without a borrow that
 //! excludes other uses, so its uses take the same lock.
 //!
-//! A copy between contexts is the only use from another context. It is recorded like any other use
-//! and keeps its context alive. Streams of all contexts can wait for its fence.
+//! Two kinds of calls use memory from another context: copies between contexts, and launches with a
+//! peer view. Such a use is recorded like any other and keeps its context alive. Streams of all
+//! contexts can wait for its fence.
 //!
 //! `docs/stream-ordering.md` describes the states of a buffer and works through a race.
 
@@ -67,8 +68,8 @@ mod tests;
 pub(crate) struct Tracker {
     /// The id of `owner`, cached.
     owner_id: u64,
-    /// Whether uses are recorded: the buffer was used on another stream since it got its owner, or
-    /// its owning stream is per-thread.
+    /// Whether uses are recorded. Set by the first use on another stream, by a signal, and when the
+    /// buffer enters the locked state; set from the start if the owning stream is per-thread.
     shared: Shared,
     /// Set once a graph has leased the memory, or once the memory may have aliases. Implies
     /// `shared`. Both stay set until the memory is handed over.
@@ -199,7 +200,8 @@ impl Tracker {
         Ok(self.acquire_shared(scope, access)?)
     }
 
-    /// Does the same as [`acquire`](Self::acquire) for a copy on a stream of another context.
+    /// Does the same as [`acquire`](Self::acquire) for a copy or a launch on a stream of another
+    /// context.
     ///
     /// # Errors
     ///

@@ -12,8 +12,9 @@ use crate::stream_state::Kind;
 /// The uses of one call, which is a launch or a copy. They share one fence.
 ///
 /// While the scope lives, the context is current if calls on the stream need that. If the call uses
-/// memory that graphs lease, the scope holds the replay lock of the context; the thread must then
-/// wait neither for the device nor for other threads of the program.
+/// memory in the locked state (leased by a graph, or with aliases), the scope holds the replay lock
+/// of the context; the thread must then wait neither for the device nor for other threads of the
+/// program.
 pub(crate) struct Scope<'a> {
     pub(crate) stream: &'a Stream,
     /// The id of `stream`, cached; `NOWHERE` if the context could not be made current.

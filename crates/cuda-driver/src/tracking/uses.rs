@@ -144,8 +144,8 @@ impl Use {
     }
 
     /// Makes the stream of `scope` wait for this use, unless the use is on that stream, or the
-    /// stream has already waited for it. `owner` is the context of the buffer, and `owner_epoch` the
-    /// epoch of the last unrecorded use on the owning stream.
+    /// stream has already waited for it. `owner` is the context of the buffer, and `owner_epoch`
+    /// the epoch of the last unrecorded use on the owning stream.
     pub(crate) fn make_wait(
         &mut self,
         scope: &Scope<'_>,

@@ -45,7 +45,7 @@ pub struct CopyScope<'scope, 'env: 'scope> {
 /// Asynchronous copies that borrow their memory.
 impl Stream {
     /// `cuStreamSynchronize()`—Calls `f` with a scope in which copies can borrow page-locked memory
-    /// of the program. Waits for the copies before it returns, also if `f` panics.
+    /// of the program. Waits for the copies before it returns, even if `f` panics.
     ///
     /// ```
     /// use cuda_driver::{DeviceBuffer, PinnedBuffer};

@@ -63,7 +63,7 @@ fn forgotten_host_read_refuses_writers_only() {
 /// Claim: work outside of a capture is not affected by it. A capture is forgotten: buffers,
 /// modules, copies and host memory still work, drops do not hang, and other captures are possible.
 #[test]
-fn forgotten_capture_stops_nothing_else() {
+fn forgotten_capture_blocks_no_other_work() {
     Attack::new().leaks().run(|case| {
         let stream = case.stream();
         let (mut a, b) = (case.filled(&stream, 1), case.filled(&stream, 2));

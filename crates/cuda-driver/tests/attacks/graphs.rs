@@ -20,7 +20,7 @@ fn mixing(case: &Case, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) -> Grap
 
 /// Claim: launches of one executable run one after the other, on any streams.
 #[test]
-fn launches_on_several_streams_run_in_turn() {
+fn launches_on_several_streams_run_one_after_another() {
     Attack::new().run(|case| {
         let streams: Vec<_> = (0..3).map(|_| case.stream()).collect();
         let (mut x, y) = (case.filled(&streams[0], 0), case.filled(&streams[0], 1));

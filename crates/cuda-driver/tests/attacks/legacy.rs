@@ -56,7 +56,7 @@ fn expect_progress(case: &Case, meddle: impl FnOnce(&Stream)) {
 /// Claim: uses on blocking streams can be waited for separately, although the legacy stream waits
 /// for a blocked stream. An event is recorded on the legacy stream.
 #[test]
-fn event_in_the_legacy_stream_holds_nothing_up() {
+fn event_in_the_legacy_stream_blocks_no_other_work() {
     Attack::new().run(|case| {
         let event = case.event();
         expect_progress(case, |legacy| event.record(legacy).unwrap());
@@ -65,7 +65,7 @@ fn event_in_the_legacy_stream_holds_nothing_up() {
 
 /// Attacks the claim above by creating a completion of the legacy stream.
 #[test]
-fn completion_of_the_legacy_stream_holds_nothing_up() {
+fn completion_of_the_legacy_stream_blocks_no_other_work() {
     Attack::new().run(|case| {
         expect_progress(case, |legacy| drop(legacy.completion()));
     });
@@ -73,7 +73,7 @@ fn completion_of_the_legacy_stream_holds_nothing_up() {
 
 /// Attacks the claim above by joining the legacy stream to another one.
 #[test]
-fn join_with_the_legacy_stream_holds_nothing_up() {
+fn join_with_the_legacy_stream_blocks_no_other_work() {
     Attack::new().run(|case| {
         let own = case.stream();
         expect_progress(case, |legacy| own.join(legacy).unwrap());
@@ -82,7 +82,7 @@ fn join_with_the_legacy_stream_holds_nothing_up() {
 
 /// Attacks the claim above by forking a stream from the legacy stream.
 #[test]
-fn fork_of_the_legacy_stream_holds_nothing_up() {
+fn fork_of_the_legacy_stream_blocks_no_other_work() {
     Attack::new().run(|case| {
         expect_progress(case, |legacy| drop(legacy.fork().unwrap()));
     });
@@ -97,7 +97,7 @@ fn filling(case: &Case, buffer: &mut DeviceBuffer<u32>) -> GraphExec {
 
 /// Attacks the claim above by allocating from a pool on the legacy stream.
 #[test]
-fn allocation_in_the_legacy_stream_holds_nothing_up() {
+fn allocation_in_the_legacy_stream_blocks_no_other_work() {
     Attack::new().run(|case| {
         let pool = MemoryPool::new(case.context.device()).unwrap();
         expect_progress(case, |legacy| {
@@ -108,7 +108,7 @@ fn allocation_in_the_legacy_stream_holds_nothing_up() {
 
 /// Attacks the claim above by uploading an executable on the legacy stream.
 #[test]
-fn upload_in_the_legacy_stream_holds_nothing_up() {
+fn upload_in_the_legacy_stream_blocks_no_other_work() {
     Attack::new().run(|case| {
         let stream = case.stream();
         let mut buffer = case.filled(&stream, 0);
@@ -119,7 +119,7 @@ fn upload_in_the_legacy_stream_holds_nothing_up() {
 
 /// Attacks the claim above by launching an executable on the legacy stream.
 #[test]
-fn graph_in_the_legacy_stream_holds_nothing_up() {
+fn graph_in_the_legacy_stream_blocks_no_other_work() {
     Attack::new().run(|case| {
         let stream = case.stream();
         let mut buffer = case.filled(&stream, 0);
@@ -131,7 +131,7 @@ fn graph_in_the_legacy_stream_holds_nothing_up() {
 
 /// Attacks the claim above by launching a kernel on the legacy stream.
 #[test]
-fn kernel_in_the_legacy_stream_holds_nothing_up() {
+fn kernel_in_the_legacy_stream_blocks_no_other_work() {
     Attack::new().run(|case| {
         let stream = case.stream();
         let (mut buffer, one) = (case.filled(&stream, 0), case.filled(&stream, 1));
@@ -145,7 +145,7 @@ fn kernel_in_the_legacy_stream_holds_nothing_up() {
 
 /// Attacks the claim above by queueing a host function, a copy and words on the legacy stream.
 #[test]
-fn calls_on_the_legacy_stream_hold_nothing_up() {
+fn calls_on_the_legacy_stream_block_no_other_work() {
     Attack::new().run(|case| {
         let stream = case.stream();
         let one = case.filled(&stream, 1);
@@ -165,7 +165,7 @@ fn calls_on_the_legacy_stream_hold_nothing_up() {
 /// Attacks the claim above without queueing anything in the legacy stream while the other stream is
 /// blocked; but the program has used the legacy stream before.
 #[test]
-fn legacy_stream_that_was_used_before_holds_nothing_up() {
+fn used_legacy_stream_blocks_no_other_work() {
     Attack::new().run(|case| {
         let legacy = case.context.legacy_stream();
         let mut buffer = case.filled(&legacy, 1);
@@ -179,7 +179,7 @@ fn legacy_stream_that_was_used_before_holds_nothing_up() {
 /// all kinds are dropped in a host function while a stream that uses them is blocked. Owners of
 /// another context must be freed in time.
 #[test]
-fn held_up_stream_stops_no_other_deferred_drop() {
+fn blocked_stream_delays_no_other_deferred_drop() {
     Attack::new().with_two_contexts().run(|case| {
         let (held, writer, host) = (case.stream(), case.stream(), case.stream());
         // Not the owning stream of a buffer that is dropped, because that stream waits for the uses

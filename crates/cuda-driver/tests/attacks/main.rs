@@ -2,7 +2,7 @@
 //! calls are launches of the kernels in `support`, with valid arguments, and aliases that these
 //! kernels permit.
 //!
-//! Each program names the claim that it attacks. It runs in a process of its own, on up to 24
+//! Each program names the claim that it attacks. It runs in its own process, on up to 24
 //! adversarial schedules of the software device with its checks on, and on the GPU if there is one.
 //! A broken claim shows as wrong words, as a report of the software device's checks, as leaked
 //! objects, as a hang, or as a crash of the process.

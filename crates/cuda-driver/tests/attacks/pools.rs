@@ -104,7 +104,7 @@ fn pools_are_dropped_before_their_blocks() {
 
 /// Claim: trimming a pool frees the unused blocks, after the work that still reads them.
 #[test]
-fn trimming_spares_what_is_read() {
+fn trimming_keeps_memory_in_use() {
     Attack::new().run(|case| {
         let (stream, reader) = (case.stream(), case.stream());
         let pool = CachingPool::new(&case.context);

@@ -8,8 +8,9 @@ use cuda_driver::{Error, Result};
 
 use crate::support::{Attack, Case};
 
-/// `store`: `x[at[i]] = i`. `save`: `to[0] = x`. `follow`: writes to the address in `from[0]`, which
-/// it loads again for each thread. `arrays`: stores to a shared and to a local array at `at[i]`.
+/// `store`: `x[at[i]] = i`. `save`: `to[0] = x`. `follow`: writes to the address in `from[0]`,
+/// which it loads again for each thread. `arrays`: stores to a shared and to a local array at
+/// `at[i]`.
 const KERNELS: &str = ".version 7.0
 .target sm_75
 .address_size 64

@@ -60,7 +60,7 @@ fn mix(case: &Case, stream: &Stream, x: &DeviceBuffer<u32>, y: &DeviceBuffer<u32
 
 /// Claim: uses through aliases on several threads and streams run one after the other.
 #[test]
-fn aliases_on_several_threads_run_in_turn() {
+fn aliases_on_several_threads_run_one_after_another() {
     Attack::new().run(|case| {
         let home = case.stream();
         let (x, one) = (aliased(&home, 0), filled(&home, 1));

@@ -1,4 +1,4 @@
-//! Runs a program in a process of its own, on adversarial schedules, and checks for the effects of
+//! Runs a program in its own process, on adversarial schedules, and checks for the effects of
 //! a broken promise.
 
 use std::any::type_name;

@@ -99,7 +99,7 @@ fn batches_without_owners_run_in_lock_step() {
 /// Claim: words outside of the memory, or in memory on which streams cannot wait, are errors, and
 /// nothing is queued.
 #[test]
-fn words_that_are_not_there_are_refused() {
+fn words_out_of_bounds_are_refused() {
     Attack::new().run(|case| {
         let stream = case.stream();
         let flags = words(&stream);

@@ -192,7 +192,7 @@ fn chunks_are_pieces_of_a_buffer() {
 }
 
 #[test]
-fn bytes_are_seen_as_other_types_if_they_can_be() {
+fn cast_views_need_matching_size_and_alignment() {
     for fixture in everywhere() {
         let stream = fixture.stream();
         let mut bytes = DeviceBuffer::from_host(&stream, &[1_u8, 0, 0, 0, 2, 0, 0, 0, 3]).unwrap();
@@ -218,7 +218,7 @@ fn bytes_are_seen_as_other_types_if_they_can_be() {
 }
 
 #[test]
-fn a_clone_is_apart() {
+fn a_clone_does_not_share_memory() {
     for fixture in everywhere() {
         let stream = fixture.stream();
         let mut buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3]).unwrap();
@@ -301,7 +301,7 @@ fn every_allocator_has_every_constructor() {
 }
 
 #[test]
-fn a_stream_of_another_context_is_no_allocator() {
+fn stream_of_another_context_cannot_allocate() {
     let fixture = software(Builder::new().devices(2));
     let devices = fixture.context.driver().devices().unwrap();
     let other = devices[1].primary_context().unwrap();

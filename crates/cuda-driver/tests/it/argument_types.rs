@@ -71,7 +71,7 @@ fn floats_and_integers_are_not_confused() {
 }
 
 #[test]
-fn types_that_say_only_their_size_fit_every_parameter() {
+fn types_known_only_by_size_match_every_parameter() {
     for fixture in everywhere() {
         let stream = fixture.stream();
         let mut out = DeviceBuffer::<u32>::zeroed(&stream, 2).unwrap();

@@ -13,7 +13,7 @@ use crate::support::{COPY, everywhere};
 const ECHO: &str = include_str!("kernels/echo.ptx");
 
 #[test]
-fn the_macro_launches_what_a_tuple_launches() {
+fn macro_and_tuple_launch_the_same() {
     struct Kernels {
         copy: Function,
     }

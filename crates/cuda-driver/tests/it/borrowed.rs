@@ -88,7 +88,7 @@ fn copied(context: &Context, words: &[u32]) -> Vec<u32> {
 }
 
 #[test]
-fn a_borrowed_context_does_what_others_do_and_is_left_alone() {
+fn borrowed_context_works_and_is_not_destroyed() {
     for fixture in everywhere() {
         let foreign = Foreign::new(&fixture);
         let context = foreign.borrow(alive()).unwrap();
@@ -107,7 +107,7 @@ fn a_borrowed_context_does_what_others_do_and_is_left_alone() {
 }
 
 #[test]
-fn two_borrows_of_one_context_are_one() {
+fn two_borrows_of_one_context_are_equal() {
     for fixture in everywhere() {
         let foreign = Foreign::new(&fixture);
         let (one, two) = (
@@ -318,7 +318,7 @@ fn uses_by_a_dead_context_count_as_complete() {
 }
 
 #[test]
-fn a_borrow_with_a_dead_token_is_an_error_and_so_is_one_of_two() {
+fn dead_token_fails_all_borrows_of_the_context() {
     for fixture in everywhere() {
         let foreign = Foreign::new(&fixture);
         let dead = Arc::new(AtomicBool::new(false));

@@ -12,7 +12,7 @@ use crate::support::{COPY, everywhere, late, late_devices, launch_copy, software
 const N: u32 = 1 << 14;
 
 #[test]
-fn a_block_that_comes_back_is_handed_out_without_a_call() {
+fn returned_block_is_reused_without_a_call() {
     for fixture in everywhere() {
         let stream = fixture.stream();
         let pool = CachingPool::new(&fixture.context);
@@ -83,7 +83,7 @@ fn a_block_under_its_reader_is_not_written_by_the_next_owner() {
 }
 
 #[test]
-fn a_stream_gets_what_is_idle_before_what_is_new() {
+fn idle_blocks_are_used_before_new_memory() {
     for fixture in everywhere() {
         let (one, other) = (fixture.stream(), fixture.stream());
         let pool = CachingPool::new(&fixture.context);
@@ -111,7 +111,7 @@ fn a_stream_gets_what_is_idle_before_what_is_new() {
 }
 
 #[test]
-fn the_limit_holds() {
+fn pool_does_not_exceed_its_limit() {
     for fixture in everywhere() {
         let stream = fixture.stream();
         let pool = CachingPool::with_limit(&fixture.context, 4096);
@@ -311,7 +311,7 @@ fn page_locked_memory_is_handed_out_again() {
 }
 
 #[test]
-fn page_locked_memory_keeps_to_the_limit() {
+fn pinned_pool_does_not_exceed_its_limit() {
     for fixture in everywhere() {
         let pool = PinnedCachingPool::with_limit(&fixture.context, PinnedFlags::DEVICE_MAP, 1024);
         drop(pool.take::<u8>(300).unwrap());

@@ -57,7 +57,7 @@ fn captured_buffers_may_be_dropped_before_1000_launches() {
 }
 
 #[test]
-fn lines_run_beside_each_other_and_wait_where_they_share_memory() {
+fn branches_run_concurrently_unless_they_share_memory() {
     for fixture in everywhere() {
         let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, mut y, mut z) = (
@@ -354,7 +354,7 @@ fn broken_capture_ends_graph_but_not_executables() {
 }
 
 #[test]
-fn captures_of_other_code_are_followed() {
+fn nodes_added_by_raw_calls_are_ordered() {
     for fixture in everywhere() {
         let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, y) = (filled(&stream, N, 0), filled(&stream, N, 2));

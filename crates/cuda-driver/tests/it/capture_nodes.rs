@@ -127,7 +127,7 @@ fn closures_children_events_and_host_memory_are_captured() {
 }
 
 #[test]
-fn captured_nodes_are_updated_like_others() {
+fn captured_nodes_can_be_updated() {
     for fixture in everywhere() {
         let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, y, z) = (

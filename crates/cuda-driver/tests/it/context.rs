@@ -71,7 +71,7 @@ fn the_primary_context_is_released_once_with_its_last_handle() {
 }
 
 #[test]
-fn calls_put_back_what_was_current() {
+fn calls_restore_the_current_context() {
     for fixture in everywhere() {
         let context = fixture.context.clone();
         // A new thread has no current context.
@@ -297,7 +297,7 @@ fn end_contexts(devices: &[Device], way: u32) {
 }
 
 #[test]
-fn all_drivers_of_one_library_are_one() {
+fn drivers_of_one_library_are_equal() {
     let simulator = crate::support::built(&Builder::new());
     let library = Arc::new(simulator.library().unwrap());
     let drivers = [(); 2].map(|()| Driver::new(Arc::clone(&library)).unwrap());

@@ -45,7 +45,7 @@ fn on_a_thread(fixture: &Fixture, test: impl FnOnce(&Driver, [Context; 3]) + Sen
 }
 
 #[test]
-fn guards_make_current_and_put_back_in_any_order() {
+fn guards_set_and_restore_the_context_in_any_order() {
     for fixture in everywhere() {
         on_a_thread(&fixture, |driver, [one, two, three]| {
             let raw = [one.as_raw(), two.as_raw(), three.as_raw()];

@@ -70,7 +70,7 @@ fn an_attribute_that_the_driver_does_not_know_is_an_error() {
 }
 
 #[test]
-fn capability_is_what_the_device_was_built_with() {
+fn device_has_the_capability_of_its_builder() {
     let fixture = software(Builder::new().compute_capability(8, 0));
     assert_eq!(
         fixture

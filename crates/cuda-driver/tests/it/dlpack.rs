@@ -229,7 +229,7 @@ fn an_import_is_released_once_after_its_uses() {
 }
 
 #[test]
-fn strided_and_read_only_imports_say_so() {
+fn strided_and_read_only_imports_are_marked() {
     for fixture in everywhere() {
         let stream = fixture.stream();
         let words: Vec<u32> = (0..32).collect();

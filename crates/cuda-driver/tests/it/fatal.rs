@@ -206,7 +206,7 @@ fn child_asserts() {
 }
 
 #[test]
-fn a_lost_device_leaves_the_other_usable() {
+fn other_device_is_usable_after_a_loss() {
     in_processes("fatal::child_of_two_devices");
 }
 

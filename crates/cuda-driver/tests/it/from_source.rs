@@ -202,7 +202,7 @@ fn old_nvrtc(folder: &Folder) -> Option<Nvrtc> {
             skip("no NVRTC 12.4");
             return None;
         }
-        // A copy: with a link the loader would find the headers beside the original.
+        // A copy: with a link the loader would find the headers next to the original.
         fs::copy(lib.join(name), dir.join(name)).unwrap();
     }
     // SAFETY: the file must be NVRTC ← it is the one that the setup has fetched.

@@ -92,7 +92,7 @@ fn the_last_waker_is_woken_once() {
 }
 
 #[test]
-fn futures_do_not_hold_up_one_another() {
+fn futures_do_not_block_each_other() {
     for fixture in everywhere() {
         let (blocked, free) = (fixture.stream(), fixture.stream());
         let flag = support::unpooled(&free, &[0_u32]);

@@ -174,7 +174,7 @@ fn bad_edges_are_errors_and_change_nothing() {
 }
 
 #[test]
-fn child_graphs_and_copies_of_graphs_do_what_the_original_does() {
+fn child_graphs_and_clones_compute_the_same() {
     for fixture in everywhere() {
         let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 3));

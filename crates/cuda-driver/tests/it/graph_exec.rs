@@ -31,7 +31,7 @@ fn mixing(fixture: &Fixture, x: &mut DeviceBuffer<u32>, y: &DeviceBuffer<u32>) -
 }
 
 #[test]
-fn a_launch_is_one_call_unless_something_was_done_in_between() {
+fn launch_is_one_call_unless_its_memory_was_used() {
     let fixture = software(Builder::new());
     let simulator = fixture.simulator.as_ref().unwrap();
     let calls = |f: &dyn Fn()| {
@@ -118,7 +118,7 @@ fn threads_launch_executables_that_share_memory() {
 }
 
 #[test]
-fn nodes_get_other_parameters_from_the_next_launch_on() {
+fn changed_parameters_apply_from_the_next_launch_on() {
     for fixture in everywhere() {
         let stream = fixture.stream();
         let mix = fixture.kernel(MIX, "mix");
@@ -269,7 +269,7 @@ fn a_panic_of_a_closure_leaves_the_stream_usable() {
 }
 
 #[test]
-fn host_memory_is_the_hosts_or_the_graphs() {
+fn host_guards_exclude_conflicting_launches() {
     for seed in 0..8 {
         host_memory(&software(late(seed)));
     }

@@ -110,7 +110,7 @@ fn executables_have_their_flags() {
 }
 
 #[test]
-fn a_captured_wait_holds_up_the_launch() {
+fn captured_wait_delays_the_launch() {
     for fixture in everywhere() {
         let (stream, other, third) = (fixture.stream(), fixture.stream(), fixture.stream());
         let flag = unpooled(&stream, &[0_u32]);

@@ -65,7 +65,7 @@ fn memory_of_updated_body_conflicts_with_other_nodes() {
 }
 
 #[test]
-fn a_node_in_a_body_is_changed_where_the_driver_does_it() {
+fn body_nodes_change_if_the_driver_supports_it() {
     for fixture in everywhere_since((12, 3)) {
         let stream = fixture.stream();
         let (mut a, mut b, mut c) = (
@@ -75,14 +75,14 @@ fn a_node_in_a_body_is_changed_where_the_driver_does_it() {
         );
         let (graph, in_body, beside) = conditional(&fixture, &mut a, &mut c);
         let exec = graph.instantiate().unwrap();
-        // The node beside the conditional node writes this memory.
+        // The node outside of the conditional node writes this memory.
         assert!(is_race(exec.set_fill(in_body, &mut c, 3_u32)));
         let changed = exec.set_fill(in_body, &mut b, 5_u32);
         if fixture.simulator.is_some() {
             assert_eq!(changed, Ok(()));
         }
         if changed.is_ok() {
-            // Now the node beside must not write this memory, and may write the old one.
+            // Now the node outside must not write this memory, and may write the old one.
             assert!(is_race(exec.set_fill(beside, &mut b, 3_u32)));
             exec.set_fill(beside, &mut a, 4_u32).unwrap();
             exec.launch(&stream).unwrap();

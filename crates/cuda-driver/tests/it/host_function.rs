@@ -74,7 +74,7 @@ fn a_panic_of_a_host_function_is_an_error_of_its_call_alone() {
 }
 
 #[test]
-fn a_call_that_is_dropped_is_called_all_the_same() {
+fn dropped_future_does_not_cancel_its_function() {
     for fixture in everywhere() {
         let stream = fixture.stream();
         let is_called = Arc::new(AtomicBool::new(false));

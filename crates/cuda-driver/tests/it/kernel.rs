@@ -267,7 +267,7 @@ fn dynamic_shared_memory_above_48_kib_just_works() {
 }
 
 #[test]
-fn attributes_that_only_change_how_it_runs_leave_the_result() {
+fn performance_attributes_do_not_change_the_result() {
     for fixture in everywhere() {
         let stream = fixture.stream();
         let copy = fixture.kernel(COPY, "copy");
@@ -427,7 +427,7 @@ fn occupancy_agrees_with_itself() {
 }
 
 #[test]
-fn clusters_fit_on_a_device_where_there_are_any() {
+fn cluster_occupancy_is_positive_on_cluster_devices() {
     for fixture in everywhere() {
         let (stream, function) = (fixture.stream(), fixture.kernel(COPY, "copy"));
         let config = LaunchConfig::new(64, 1024);
@@ -454,7 +454,7 @@ fn clusters_fit_on_a_device_where_there_are_any() {
 
 #[test]
 #[should_panic(expected = "from the closure")]
-fn a_panic_while_the_driver_asks_comes_out_of_the_call() {
+fn panic_in_an_occupancy_callback_reaches_the_caller() {
     let fixture = software(Builder::new());
     let function = fixture.kernel(COPY, "copy");
     let _ = function.max_potential_block_size(|_| panic!("from the closure"), 0);

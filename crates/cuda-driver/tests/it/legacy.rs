@@ -154,27 +154,27 @@ fn check_all(is_it: impl Fn(&str) -> bool) {
 const OWN_TESTS: [&str; 4] = ["record", "completion", "join", "fork"];
 
 #[test]
-fn a_record_on_the_legacy_stream_holds_up_no_earlier_copy() {
+fn record_on_the_legacy_stream_blocks_no_earlier_copy() {
     check_all(|name| name == "record");
 }
 
 #[test]
-fn a_completion_of_the_legacy_stream_holds_up_no_copy() {
+fn completion_on_the_legacy_stream_blocks_no_copy() {
     check_all(|it| it == "completion");
 }
 
 #[test]
-fn a_join_of_the_legacy_stream_holds_up_no_earlier_copy() {
+fn join_of_the_legacy_stream_blocks_no_earlier_copy() {
     check_all(|name| name == "join");
 }
 
 #[test]
-fn a_fork_of_the_legacy_stream_holds_up_no_earlier_copy() {
+fn fork_of_the_legacy_stream_blocks_no_earlier_copy() {
     check_all(|name| name == "fork");
 }
 
 #[test]
-fn other_work_on_the_legacy_stream_holds_up_no_copy() {
+fn other_work_on_the_legacy_stream_blocks_no_copy() {
     check_all(|name| !OWN_TESTS.contains(&name));
 }
 

@@ -132,7 +132,7 @@ fn a_name_that_two_define_is_in_the_log() {
 }
 
 #[test]
-fn wrong_ptx_is_named_by_its_line() {
+fn invalid_ptx_error_names_the_line() {
     for fixture in everywhere() {
         let wrong = MIX.replace("ld.param", "no.such.instruction");
         let mut linker = linker(&fixture.context);

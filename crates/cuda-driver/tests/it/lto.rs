@@ -118,7 +118,7 @@ fn lto_errors_contain_the_log_of_the_linker() {
 }
 
 #[test]
-fn a_library_that_is_not_there_is_an_error_with_what_was_tried() {
+fn missing_library_error_lists_the_searched_places() {
     // No release has this version.
     let error = NvJitLinkLibrary::system(99).unwrap_err();
     let fine = match &error {

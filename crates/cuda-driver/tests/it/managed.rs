@@ -127,7 +127,7 @@ fn managed_memory_of_no_elements_is_fine() {
 }
 
 #[test]
-fn advice_is_kept_and_taken_back() {
+fn advice_is_recorded_and_removed() {
     for fixture in concurrent(everywhere()) {
         let stream = fixture.stream();
         let here = MemoryLocation::Device(fixture.context.device().clone());

@@ -6,7 +6,7 @@ use cuda_driver::prelude::*;
 use crate::support::everywhere;
 
 #[test]
-fn bytes_come_back_as_they_went() {
+fn downloaded_bytes_equal_the_uploaded_ones() {
     for fixture in everywhere() {
         let stream = fixture.stream();
         for len in [1_usize, 7, 4096, 1_000_003] {
@@ -22,7 +22,7 @@ fn bytes_come_back_as_they_went() {
 }
 
 #[test]
-fn a_buffer_of_no_elements_is_fine_and_calls_nothing() {
+fn empty_buffers_make_no_driver_calls() {
     for fixture in everywhere() {
         let stream = fixture.stream();
         if let Some(simulator) = &fixture.simulator {

@@ -37,7 +37,7 @@ fn ptx_that_is_garbage_empty_or_cut_off_is_an_error() {
 }
 
 #[test]
-fn a_wrong_line_is_named_by_the_log() {
+fn log_names_the_invalid_line() {
     for fixture in everywhere() {
         let wrong = MIX.replace("st.global.u32 [%x], %u;", "st.global.u32 [%x], %nothing;");
         let line = 1 + wrong
@@ -85,7 +85,7 @@ fn a_nul_byte_is_found_before_the_driver_sees_it() {
 }
 
 #[test]
-fn a_kernel_that_is_not_there_is_named() {
+fn missing_kernel_error_has_its_name() {
     for fixture in everywhere() {
         let module = Module::load(&fixture.context, &Ptx::new(MIX).unwrap()).unwrap();
         assert!(module.function("").is_err());
@@ -230,7 +230,7 @@ fn a_target_can_be_named() {
 }
 
 #[test]
-fn a_file_is_loaded_as_what_it_begins_as() {
+fn file_format_is_detected_by_its_first_bytes() {
     let dir = std::env::temp_dir().join(format!("cuda-driver-module-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
     let write = |name: &str, bytes: &[u8]| {

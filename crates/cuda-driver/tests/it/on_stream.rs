@@ -218,7 +218,7 @@ fn a_token_is_done_when_its_copy_is() {
 }
 
 #[test]
-fn a_token_of_nothing_is_done_without_a_call() {
+fn empty_token_is_done_without_a_call() {
     let fixture = software(Builder::new());
     let simulator = fixture.simulator.as_ref().unwrap();
     let stream = fixture.stream();

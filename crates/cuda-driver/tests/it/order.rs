@@ -119,7 +119,7 @@ fn reader_follows_halves_written_on_two_streams() {
 }
 
 #[test]
-fn a_chain_over_many_streams_is_as_on_one() {
+fn chain_over_many_streams_computes_as_on_one() {
     for fixture in late_devices(32) {
         let mix = fixture.kernel(MIX, "mix");
         let streams: Vec<Stream> = (0..5).map(|_| fixture.stream()).collect();

@@ -117,7 +117,7 @@ fn peer_copy_is_ordered_with_uses_of_its_source() {
             .as_mut_slice()
             .copy_from_peer(source.as_slice())
             .unwrap();
-        // This runs at once, on another stream of the source's context.
+        // This does not wait: it is on another stream of the source's context.
         launch_copy(&kernel, &writer, &nine, &mut source).unwrap();
         assert_all(&target, 7, &pair.name);
         assert_all(&source, 9, &pair.name);
@@ -192,7 +192,7 @@ fn the_copying_context_may_be_dropped_during_the_copy() {
 /// Runs random kernels and copies in two contexts with two streams each, and compares the results
 /// with the same arithmetic on the host.
 #[test]
-fn random_programs_over_two_contexts_do_what_they_do_in_turn() {
+fn random_programs_over_two_contexts_match_sequential_model() {
     for (program, pair) in pairs(60).enumerate() {
         let mut random = fastrand::Rng::with_seed(program as u64);
         let kernels = pair.kernels(MIX, "mix");

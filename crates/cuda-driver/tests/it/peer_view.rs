@@ -100,7 +100,7 @@ fn memory_is_freed_behind_a_kernel_of_another_context() {
 /// Runs random kernels in two contexts with two streams each on memory of both, and compares the
 /// results with the same arithmetic on the host.
 #[test]
-fn random_kernels_over_two_contexts_do_what_they_do_in_turn() {
+fn random_kernels_over_two_contexts_match_sequential_model() {
     for (program, pair) in pairs(60).enumerate() {
         let mut random = fastrand::Rng::with_seed(program as u64);
         let kernels = pair.kernels(MIX, "mix");

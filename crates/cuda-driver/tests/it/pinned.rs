@@ -98,7 +98,7 @@ fn write_combined_memory_is_copied_in_both_directions() {
 }
 
 #[test]
-fn a_registered_vec_comes_back_as_it_is() {
+fn registered_vec_is_returned_unchanged() {
     for fixture in everywhere() {
         let mut vec = Vec::with_capacity(5000);
         vec.extend(0..4000_u16);
@@ -120,7 +120,7 @@ fn a_registered_vec_comes_back_as_it_is() {
 }
 
 #[test]
-fn a_vec_that_cannot_be_registered_comes_back_too() {
+fn vec_is_returned_if_registering_fails() {
     for fixture in everywhere() {
         let vec = vec![1_u8, 2, 3];
         let error = RegisteredBuffer::from_vec(&fixture.context, vec, RegisterFlags::IO_MEMORY)
@@ -181,7 +181,7 @@ fn memory_that_cannot_be_unregistered_is_leaked() {
 }
 
 #[test]
-fn pinned_memory_of_no_bytes_calls_nothing() {
+fn empty_pinned_memory_makes_no_driver_calls() {
     for fixture in everywhere() {
         if let Some(simulator) = &fixture.simulator {
             simulator.reset_calls();
@@ -202,7 +202,7 @@ fn pinned_memory_of_no_bytes_calls_nothing() {
 }
 
 #[test]
-fn pinned_memory_that_there_is_not_is_an_error_with_the_bytes() {
+fn failed_pinned_allocation_reports_its_size() {
     let fixture = software(Builder::new().host_memory(1 << 20));
     let error =
         PinnedBuffer::<u16>::zeroed(&fixture.context, 1 << 20, PinnedFlags::empty()).unwrap_err();

@@ -53,7 +53,7 @@ const EXTENTS: [(usize, usize, usize); 7] = [
 ];
 
 #[test]
-fn rows_come_back_as_they_went() {
+fn downloaded_rows_equal_the_uploaded_ones() {
     for fixture in everywhere() {
         let stream = fixture.stream();
         for extent in EXTENTS.map(Extent::from) {
@@ -234,7 +234,7 @@ fn boxes_out_of_bounds_and_other_extents_are_errors() {
 }
 
 #[test]
-fn a_box_of_no_elements_is_fine_and_calls_nothing() {
+fn empty_boxes_make_no_driver_calls() {
     let fixture = software(Builder::new());
     let stream = fixture.stream();
     let simulator = fixture.simulator.as_ref().unwrap();
@@ -253,7 +253,7 @@ fn a_box_of_no_elements_is_fine_and_calls_nothing() {
 }
 
 #[test]
-fn a_box_of_no_elements_has_regions_however_far_it_reaches() {
+fn empty_box_has_regions_of_any_offset() {
     let fixture = software(Builder::new());
     let stream = fixture.stream();
     for (width, height, depth) in [(4, 0, 5), (usize::MAX / 32, 0, 1), (1, usize::MAX / 32, 0)] {
@@ -383,7 +383,7 @@ fn fills_cover_the_box_and_nothing_else() {
 }
 
 #[test]
-fn fills_of_no_elements_call_nothing() {
+fn empty_fills_make_no_driver_calls() {
     let fixture = software(Builder::new());
     let stream = fixture.stream();
     let mut buffer = PitchedBuffer::<u64>::zeroed(&stream, (0, 5)).unwrap();

@@ -88,7 +88,7 @@ fn an_address_of_managed_memory_is_of_both() {
 }
 
 #[test]
-fn an_address_that_the_driver_does_not_know_is_no_error() {
+fn unknown_addresses_are_reported_without_an_error() {
     for fixture in everywhere() {
         let local = 5_u32;
         for address in [ptr::from_ref(&local).addr() as u64, 0, 64] {

@@ -86,7 +86,7 @@ fn statistics_follow_what_is_allocated() {
 }
 
 #[test]
-fn a_threshold_keeps_memory_over_a_wait() {
+fn release_threshold_keeps_memory_after_a_wait() {
     for fixture in fixtures() {
         let stream = fixture.stream();
         let pool = MemoryPool::new(fixture.context.device()).unwrap();
@@ -106,7 +106,7 @@ fn a_threshold_keeps_memory_over_a_wait() {
 }
 
 #[test]
-fn the_current_pool_is_where_buffers_come_from() {
+fn buffers_are_allocated_from_the_current_pool() {
     for fixture in [Builder::new().devices(2)].map(software) {
         let stream = fixture.stream();
         let device = fixture.context.device();
@@ -151,7 +151,7 @@ fn a_limit_is_an_error_with_the_bytes() {
 }
 
 #[test]
-fn access_is_given_to_peers_and_taken_away() {
+fn peer_access_is_granted_and_revoked() {
     let fixture = software(Builder::new().devices(2));
     let devices = fixture.context.driver().devices().unwrap();
     let pool = MemoryPool::new(&devices[0]).unwrap();

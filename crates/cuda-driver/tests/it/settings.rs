@@ -159,7 +159,7 @@ fn the_promotion_is_part_of_a_tensor_map() {
 }
 
 #[test]
-fn planes_are_rows_per_plane_apart() {
+fn region_keeps_the_plane_stride_of_its_buffer() {
     for fixture in everywhere() {
         let buffer = PitchedBuffer::<u32>::zeroed(&fixture.stream(), (5, 4, 3)).unwrap();
         let whole = buffer.as_slice();

@@ -49,7 +49,7 @@ const WAYS: [Way; 6] = [
 ];
 
 #[test]
-fn copies_of_all_sizes_come_back() {
+fn copies_of_all_sizes_keep_their_bytes() {
     for fixture in everywhere() {
         let stream = fixture.stream();
         for len in SIZES {
@@ -272,7 +272,7 @@ fn failing_call_is_an_error_and_loses_at_most_one_block() {
 }
 
 #[test]
-fn without_memory_to_lock_a_copy_is_an_error_with_the_bytes() {
+fn copy_without_staging_memory_reports_the_size() {
     let fixture = software(Builder::new().host_memory(1000));
     let stream = fixture.stream();
     for (len, block) in [(10, 64 * KIB), (1 << 20, 1024 * KIB)] {
@@ -304,7 +304,7 @@ fn one_block_is_enough_for_a_copy() {
 /// If blocks are scarce, copies and the threads of one copy compete for them: each copy is complete
 /// or fails.
 #[test]
-fn copies_that_compete_for_a_few_blocks_are_whole_or_errors() {
+fn copies_competing_for_blocks_complete_or_fail() {
     let fixture = software(Builder::new().host_memory(3400 << 10));
     let copies: u32 = thread::scope(|scope| {
         let threads: Vec<_> = (0..4)

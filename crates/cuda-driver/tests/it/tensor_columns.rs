@@ -350,7 +350,7 @@ fn pattern(count: usize, seed: usize) -> Vec<u8> {
 }
 
 #[test]
-fn columns_are_what_the_loops_of_a_convolution_read() {
+fn im2col_reads_the_elements_of_a_convolution() {
     let Some(nvrtc) = nvrtc() else { return };
     for (fixture, owner, _) in with_memory() {
         let Some(modules) = modules(&fixture, &nvrtc) else {
@@ -393,7 +393,7 @@ fn columns_are_what_the_loops_of_a_convolution_read() {
 }
 
 #[test]
-fn columns_are_written_where_the_loops_of_a_convolution_write() {
+fn im2col_writes_the_elements_of_a_convolution() {
     let Some(nvrtc) = nvrtc() else { return };
     for (fixture, owner, _) in with_memory() {
         let Some(modules) = modules(&fixture, &nvrtc) else {

@@ -303,7 +303,7 @@ fn errors_name_the_limit_of_im2col_maps() {
 }
 
 #[test]
-fn devices_without_tensor_maps_say_so() {
+fn tensor_maps_fail_on_devices_without_them() {
     let old = software(Builder::new().compute_capability(8, 9));
     let memory = DeviceBuffer::<u8>::zeroed(&old.stream(), BYTES).unwrap();
     let error = TensorMap::tiled(&memory.as_slice(), &fine(), &[8, 8, 4]).unwrap_err();

@@ -54,7 +54,7 @@ fn a_completed_transfer_returns_the_memory() {
 }
 
 #[test]
-fn a_transfer_of_nothing_calls_nothing() {
+fn empty_transfers_make_no_driver_calls() {
     let fixture = software(Builder::new());
     let simulator = fixture.simulator.as_ref().unwrap();
     let stream = fixture.stream();
@@ -193,7 +193,7 @@ fn memory_of_a_transfer_that_a_lost_device_ended_is_never_freed() {
 }
 
 #[test]
-fn a_scope_waits_for_its_copies_also_when_it_panics() {
+fn a_scope_waits_for_its_copies_even_if_it_panics() {
     for fixture in everywhere() {
         let stream = fixture.stream();
         let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
@@ -240,7 +240,7 @@ fn a_scope_waits_for_its_copies_also_when_it_panics() {
 }
 
 #[test]
-fn a_scope_that_copies_nothing_calls_nothing() {
+fn scope_without_copies_makes_no_driver_calls() {
     let fixture = software(Builder::new());
     let simulator = fixture.simulator.as_ref().unwrap();
     let stream = fixture.stream();

@@ -44,7 +44,7 @@ fn others_wait_for_an_unfenced_use() {
 }
 
 #[test]
-fn waiting_for_an_unfenced_use_blocks_no_other_thread() {
+fn wait_for_an_unfenced_use_blocks_no_other_thread() {
     let fixture = software(Builder::new());
     let (simulator, owner) = (fixture.simulator.as_ref().unwrap(), fixture.stream());
     let copy = fixture.kernel(COPY, "copy");

@@ -94,7 +94,7 @@ fn other_context(fixture: &Fixture) -> Context {
 }
 
 #[test]
-fn a_blocked_context_holds_up_no_other_context() {
+fn a_blocked_context_delays_no_other_context() {
     for fixture in everywhere() {
         let blocked = Blocked::new(&fixture.context);
         let other = other_context(&fixture);
@@ -107,7 +107,7 @@ fn a_blocked_context_holds_up_no_other_context() {
 }
 
 #[test]
-fn a_blocked_context_holds_up_no_other_driver() {
+fn a_blocked_context_delays_no_other_driver() {
     for fixture in everywhere() {
         let other = software(late(7));
         let blocked = Blocked::new(&fixture.context);

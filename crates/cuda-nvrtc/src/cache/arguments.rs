@@ -18,7 +18,7 @@ pub(super) struct Arguments<'a> {
     pub(super) include_dirs: Vec<&'a [u8]>,
     /// The values of `--pre-include`, in order.
     pub(super) pre_includes: Vec<&'a [u8]>,
-    /// Whether quoted names are searched for beside the text that contains them.
+    /// Whether quoted names are searched for in the folder of the text that contains them.
     pub(super) searches_own_folder: bool,
 }
 

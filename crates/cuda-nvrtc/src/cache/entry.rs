@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_comes_back_whole() {
+    fn an_entry_is_read_as_it_was_written() {
         let key = digest(b"key");
         let bytes = entry().to_bytes(&key);
         let back = Entry::<Ptx>::from_bytes(&key, &bytes).unwrap();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parameters_of_a_cubin_come_back_whole() {
+    fn parameters_of_a_cubin_are_read_as_they_were_written() {
         let parameters = KINDS.iter().enumerate().map(|(index, kind)| Parameter {
             offset: 8 * index,
             size: 4,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_an_entry() {
+    fn other_bytes_are_not_an_entry() {
         let key = digest(b"key");
         let bytes = entry().to_bytes(&key);
         let read = |bytes: &[u8]| Entry::<Ptx>::from_bytes(&key, bytes);

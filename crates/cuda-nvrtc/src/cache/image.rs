@@ -2,7 +2,7 @@
 
 use cuda_sys::image::{Cubin, LtoIr, OptixIr, Ptx, Signature, TileIr};
 
-use crate::output::sealed::Token;
+use crate::token::Token;
 
 /// An image that the cache can store. Its functions take a [`Token`], like those of all sealed
 /// traits.

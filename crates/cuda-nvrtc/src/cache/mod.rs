@@ -72,8 +72,8 @@ const LIMIT: u64 = 1 << 30;
 /// the source and its name, the headers in memory, the options and name expressions in their order,
 /// the current folder (it is in debug information), the environment variables that NVRTC reads, and
 /// the compiler, compared by the content of its files. In addition, every file that the compiler
-/// may have read must have the same content, and every path where it looked for a header in vain
-/// must still have no file.
+/// may have read must have the same content, and every path where it looked for a header and found
+/// none must still have no file.
 ///
 /// NVRTC does not report which files it read. The cache scans the texts for a superset of them, and
 /// does not store a compilation for which it cannot find one ([`Refusal`]). The content of a file
@@ -103,7 +103,7 @@ const LIMIT: u64 = 1 << 30;
 ///   Nor is, on a network file system whose server's clock is more than 2 s behind, a file that
 ///   changes twice within one tick of that clock.
 /// - Without Unix permissions, the cache does not check who can write to its folder: use a folder
-///   of your own. Programs that include a header from disk are not stored then.
+///   of your own. In that case, programs that include a header from disk are not stored.
 /// - No other thread may change the process's working folder or environment during compilation.
 #[derive(Clone, Debug)]
 pub struct Cache {

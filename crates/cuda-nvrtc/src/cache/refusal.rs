@@ -15,7 +15,8 @@ pub enum Refusal {
     HasInclude,
     /// `#include_next` or `__has_include_next`.
     IncludeNext,
-    /// `#line` sets a file name, and a quoted `#include` might be searched for beside that file.
+    /// `#line` sets a file name, and a quoted `#include` might be searched for in the folder of
+    /// that file.
     LineDirective,
     /// A text contains `??=` or `??/`, which older C++ standards read as `#` and `\`, or a `\`
     /// before a lone carriage return.

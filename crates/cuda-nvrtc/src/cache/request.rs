@@ -19,7 +19,7 @@ pub(super) struct Request<'a> {
     pub(super) include_dirs: Vec<PathBuf>,
     /// Headers to include before the source.
     pub(super) pre_includes: Vec<Vec<u8>>,
-    /// Whether quoted names are searched for beside the text that contains them.
+    /// Whether quoted names are searched for in the folder of the text that contains them.
     pub(super) searches_own_folder: bool,
     /// The current folder of the process. Relative names refer to it, and debug information
     /// contains it.

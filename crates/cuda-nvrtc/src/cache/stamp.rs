@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_file_has_one() {
+    fn old_files_have_a_stamp() {
         let path = std::env::current_exe().unwrap();
         let metadata = fs::metadata(&path).unwrap();
         let stamp = Stamp::of(&metadata).unwrap();

@@ -67,7 +67,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_hit_is_what_a_compilation_gives() {
+fn a_cache_hit_equals_a_compilation() {
     fn check<T: Output + Clone + PartialEq + std::fmt::Debug>(folder: &Folder, nvrtc: &Nvrtc) {
         let options = Options::new().arch(arch(nvrtc)).line_info(true);
         let program = scale(nvrtc);

@@ -48,7 +48,7 @@ fn ptx_is_for_the_architecture_and_has_the_kernel() {
 }
 
 #[test]
-fn without_an_architecture_ptx_is_for_the_oldest_or_nearly() {
+fn default_architecture_is_the_oldest_or_compute_52() {
     for nvrtc in every_nvrtc() {
         let text = saxpy(&nvrtc)
             .compile_ptx(&Options::new())

@@ -79,7 +79,7 @@ fn an_error_reads_as_the_compiler_wrote_it() {
 }
 
 #[test]
-fn warnings_are_there_on_success() {
+fn warnings_are_returned_on_success() {
     for nvrtc in every_nvrtc() {
         let source = "__global__ void k() {\n  int unused;\n}";
         let program = Program::new(&nvrtc, source).name("w.cu");
@@ -134,7 +134,7 @@ fn errors_in_headers_templates_and_files_that_are_missing() {
 }
 
 #[test]
-fn the_assembler_has_words_too() {
+fn messages_of_the_assembler_are_parsed() {
     let Some(nvrtc) = nvrtc() else { return };
     let source = "__global__ void k() { asm(\"bogus.op;\"); }";
     let error = refused(&nvrtc, source, &Options::new().arch(Arch::sm(9, 0)));

@@ -34,7 +34,7 @@ fn included_files_are_followed_through_headers_and_folders() {
     let names = ["beside.h", "include/far.h", "include/not_taken.h"];
     assert_eq!(files, names.map(|name| dir.join(name)).into());
 
-    // Without the folder only the header beside the source is found.
+    // Without the folder only the header next to the source is found.
     let files = program.included_files(&Options::new()).unwrap();
     assert_eq!(files, [dir.join("beside.h")]);
 }

@@ -7,6 +7,7 @@ use std::process::Command;
 use cuda_nvrtc::{Error, LoadError, Nvrtc, Options, Program, Version};
 
 use crate::at_hand::nvrtc;
+use crate::process::run_ignored;
 
 /// A shared library, built by the C compiler.
 #[cfg(unix)]
@@ -122,18 +123,9 @@ fn an_nvrtc_without_functions() {
 fn the_search_lists_what_it_tried() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("libgone.so");
-    let output = Command::new(env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "library::load_and_print",
-            "--ignored",
-            "--nocapture",
-        ])
-        .env("CUDA_NVRTC_LIBRARY", &path)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}");
+    let text = run_ignored("library::load_and_print", |command| {
+        command.env("CUDA_NVRTC_LIBRARY", &path);
+    });
     assert!(text.contains("NVRTC could not be loaded; tried:"), "{text}");
     assert!(text.contains(&path.display().to_string()), "{text}");
     assert!(text.contains("CUDA_NVRTC_LIBRARY is set to "), "{text}");
@@ -141,7 +133,7 @@ fn the_search_lists_what_it_tried() {
 }
 
 #[test]
-#[ignore = "run by the_search_lists_what_it_tried, in a process of its own"]
+#[ignore = "run by the_search_lists_what_it_tried, in its own process"]
 fn load_and_print() {
     match Nvrtc::load() {
         Ok(nvrtc) => println!("loaded {}", nvrtc.origin()),

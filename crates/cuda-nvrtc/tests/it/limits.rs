@@ -1,13 +1,12 @@
 //! Cancellation, time-outs, the stack and the locale.
 
-use std::env;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cuda_nvrtc::{Arch, CancelToken, Error, Nvrtc, Options, Program, Version};
 
 use crate::at_hand::{every_nvrtc, nvrtc};
+use crate::process::run_ignored;
 
 const FLOW: Version = Version::new(12080);
 
@@ -41,28 +40,16 @@ fn a_time_out_ends_a_long_compilation() {
 
 /// Runs in a new process: NVRTC parses one program at a time, and continues with this one.
 #[test]
-fn a_time_out_holds_in_the_parser_too() {
+fn timeout_also_stops_the_parser() {
     let Some(_) = nvrtc().filter(|nvrtc| nvrtc.version() >= FLOW) else {
         return;
     };
-    let output = Command::new(env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "limits::time_out_in_the_parser",
-            "--ignored",
-            "--nocapture",
-        ])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &*String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
-    assert!(text.contains("1 passed"), "{text}");
+    run_ignored("limits::time_out_in_the_parser", |_| {});
 }
 
 /// NVRTC's parser takes minutes for this source, and does not check for a cancellation.
 #[test]
-#[ignore = "run by a_time_out_holds_in_the_parser_too, in a process of its own"]
+#[ignore = "run by timeout_also_stops_the_parser, in its own process"]
 fn time_out_in_the_parser() {
     let nvrtc = Nvrtc::load().unwrap();
     let (open, close) = ("A<".repeat(20_000), ">".repeat(20_000));
@@ -185,7 +172,7 @@ fn a_name_expression_too_deep_for_the_stack_is_refused() {
 }
 
 #[test]
-fn a_stack_is_never_smaller_than_what_sources_are_checked_for() {
+fn stack_size_below_the_minimum_is_raised() {
     let Some(nvrtc) = nvrtc() else { return };
     let source = format!(
         "__device__ int a = {}1{};",
@@ -200,24 +187,12 @@ fn a_stack_is_never_smaller_than_what_sources_are_checked_for() {
 #[cfg(unix)]
 #[test]
 fn the_locale_is_left_as_found() {
-    let output = Command::new(env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "limits::compile_and_compare_locales",
-            "--ignored",
-            "--nocapture",
-        ])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &*String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
-    assert!(text.contains("1 passed"), "{text}");
+    run_ignored("limits::compile_and_compare_locales", |_| {});
 }
 
 #[cfg(unix)]
 #[test]
-#[ignore = "run by the_locale_is_left_as_found, in a process of its own"]
+#[ignore = "run by the_locale_is_left_as_found, in its own process"]
 fn compile_and_compare_locales() {
     use std::ffi::{CStr, CString};
     use std::ptr;

@@ -16,4 +16,5 @@ mod options;
 mod pch;
 #[cfg(target_os = "linux")]
 mod planted;
+mod process;
 mod ui;

@@ -36,7 +36,7 @@ fn a_template_is_instantiated_under_the_name_that_the_ptx_has() {
 }
 
 #[test]
-fn a_name_that_is_none_is_an_error_with_the_compilers_words() {
+fn unknown_name_expression_is_a_compile_error() {
     for nvrtc in every_nvrtc() {
         let program =
             Program::new(&nvrtc, "__global__ void k() {}").name_expression("nothing<int>");

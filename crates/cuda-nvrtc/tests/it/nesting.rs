@@ -9,6 +9,7 @@ use cuda_nvrtc::{Error, Nvrtc, Options, Program};
 use test_needs::skip;
 
 use crate::at_hand::{every_nvrtc, nvrtc};
+use crate::process::{ignored, run_ignored};
 
 /// Constructs that nest without an open bracket, and the number of levels that crashes the process
 /// unless the source is rejected.
@@ -57,22 +58,21 @@ fn dangerous() -> Vec<(String, String)> {
 
 /// Starts an ignored test of this file in a new process.
 fn child(test: &str, library: &str) -> Command {
-    let mut command = Command::new(env::current_exe().unwrap());
+    let mut command = ignored(test);
+    use_library(&mut command, library);
     command
-        .args(["--exact", test, "--ignored", "--nocapture"])
+}
+
+/// Makes the process of `command` use this NVRTC only.
+fn use_library(command: &mut Command, library: &str) {
+    command
         .env("CUDA_NVRTC_LIBRARY", library)
         .env("CUDA_TEST_NVRTC_DIR", "");
-    command
 }
 
 /// Runs an ignored test of this file in a new process, and returns its output.
 fn in_a_child(test: &str, library: &str) -> String {
-    let output = child(test, library).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &*String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {text}", output.status);
-    assert!(text.contains("1 passed"), "{text}");
-    text
+    run_ignored(test, |command| use_library(command, library))
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn dangerous_sources_are_errors() {
 }
 
 #[test]
-#[ignore = "run by dangerous_sources_are_errors, in a process of its own"]
+#[ignore = "run by dangerous_sources_are_errors, in its own process"]
 fn compile_dangerous_sources() {
     let nvrtc = Nvrtc::load().unwrap();
     for (piece, source) in dangerous() {
@@ -115,7 +115,7 @@ fn accepted_sources_do_not_overflow_the_stack() {
 /// The nesting costs by which sources are judged match those of NVRTC: it parses sources that are
 /// just accepted.
 #[test]
-#[ignore = "run by accepted_sources_do_not_overflow_the_stack, in a process of its own"]
+#[ignore = "run by accepted_sources_do_not_overflow_the_stack, in its own process"]
 fn compile_the_deepest_accepted() {
     let nvrtc = Nvrtc::load().unwrap();
     // The smallest stack, so that the other costs of a compilation matter most.
@@ -152,7 +152,7 @@ fn headers_and_name_expressions_are_checked() {
 }
 
 #[test]
-#[ignore = "run by headers_and_name_expressions_are_checked, in a process of its own"]
+#[ignore = "run by headers_and_name_expressions_are_checked, in its own process"]
 fn compile_dangerous_parts() {
     let nvrtc = Nvrtc::load().unwrap();
     for piece in ["A<", "sizeof ", "(int)", "x ? x : ", "x = "] {
@@ -216,8 +216,8 @@ const UNSEEN: usize = 100_000;
 const UNSEEN_PLACE: &str = "CUDA_NESTING_PLACE";
 const UNSEEN_STACK: &str = "CUDA_NESTING_STACK";
 
-/// The check neither expands macros nor reads headers on disk: README.md, Known holes. If this test
-/// fails because the sources are rejected or compile, that paragraph is out of date.
+/// The check neither expands macros nor reads headers on disk: README.md, Known limitations. If
+/// this test fails because the sources are rejected or compile, that paragraph is out of date.
 #[test]
 #[cfg(unix)]
 fn macros_and_headers_on_disk_can_overflow_the_stack() {
@@ -245,7 +245,7 @@ fn macros_and_headers_on_disk_can_overflow_the_stack() {
 }
 
 #[test]
-#[ignore = "run by macros_and_headers_on_disk_can_overflow_the_stack, in a process of its own"]
+#[ignore = "run by macros_and_headers_on_disk_can_overflow_the_stack, in its own process"]
 fn compile_unseen() {
     let nvrtc = Nvrtc::load().unwrap();
     let stack: usize = env::var(UNSEEN_STACK).unwrap().parse().unwrap();

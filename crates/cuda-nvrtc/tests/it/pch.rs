@@ -1,7 +1,5 @@
 //! Precompiled headers.
 
-use std::env;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,6 +7,7 @@ use cuda_nvrtc::{CancelToken, Error, Options, PchStatus, Program, Version};
 
 use crate::at_hand::{every_nvrtc, nvrtc};
 use crate::limits::heavy;
+use crate::process::run_ignored;
 
 const FIRST: Version = Version::new(12080);
 
@@ -41,18 +40,16 @@ fn a_small_pch_heap_is_reported_with_the_needed_size() {
     let Some(nvrtc) = nvrtc().filter(|nvrtc| nvrtc.version() >= FIRST) else {
         return;
     };
-    let output = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "pch::grow_the_heap", "--ignored", "--nocapture"])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let all = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {text}{all}", nvrtc.version());
-    assert!(text.contains("written at last"), "{text}{all}");
+    let text = run_ignored("pch::grow_the_heap", |_| {});
+    assert!(
+        text.contains("written at last"),
+        "{}: {text}",
+        nvrtc.version()
+    );
 }
 
 #[test]
-#[ignore = "run by a_small_pch_heap_is_reported_with_the_needed_size, in a process of its own"]
+#[ignore = "run by a_small_pch_heap_is_reported_with_the_needed_size, in its own process"]
 fn grow_the_heap() {
     let Some(nvrtc) = nvrtc() else { return };
     let before = nvrtc.pch_heap_size().unwrap();
@@ -106,23 +103,16 @@ fn the_heap_is_not_replaced_under_a_compilation() {
     let Some(nvrtc) = nvrtc().filter(|nvrtc| nvrtc.version() >= FIRST) else {
         return;
     };
-    let output = Command::new(env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "pch::set_the_heap_while_compiling",
-            "--ignored",
-            "--nocapture",
-        ])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let all = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {text}{all}", nvrtc.version());
-    assert!(text.contains("refused and then set"), "{text}{all}");
+    let text = run_ignored("pch::set_the_heap_while_compiling", |_| {});
+    assert!(
+        text.contains("refused and then set"),
+        "{}: {text}",
+        nvrtc.version()
+    );
 }
 
 #[test]
-#[ignore = "run by the_heap_is_not_replaced_under_a_compilation, in a process of its own"]
+#[ignore = "run by the_heap_is_not_replaced_under_a_compilation, in its own process"]
 fn set_the_heap_while_compiling() {
     let Some(nvrtc) = nvrtc() else { return };
     let size = nvrtc.pch_heap_size().unwrap();

@@ -8,7 +8,7 @@ use super::round::Round;
 use super::symbols::Kind;
 use super::verdict::{Outcome, Reason, Root};
 
-/// What was found out about one access.
+/// The result for one access.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
     pub(super) outcome: Outcome,

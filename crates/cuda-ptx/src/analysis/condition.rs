@@ -17,7 +17,7 @@ pub(super) enum Condition {
         relation: Relation,
         /// The integers that are compared.
         exact: (Form, Form),
-        /// What they are if nothing wraps.
+        /// The two sides if nothing wraps.
         guess: (Form, Form),
     },
     /// Equality, or its opposite, modulo 2^bits.
@@ -110,7 +110,7 @@ impl Condition {
                     (Relation::Le, true) | (Relation::Gt, false) => below(a, b, 0),
                     (Relation::Gt, true) | (Relation::Le, false) => below(b, a, 1),
                     (Relation::Ge, true) | (Relation::Lt, false) => below(b, a, 0),
-                    // Equality has a variant of its own.
+                    // Equality has its own variant.
                     (Relation::Eq | Relation::Ne, _) => None,
                 };
                 facts.extend(new.map(|form| prover.symbols.tightened(form)));

@@ -46,7 +46,7 @@ impl Argument {
         Self::scalar([0; 8]).with_buffer(0, buffer)
     }
 
-    /// The same argument with the address of `buffer` in the 8 bytes at `offset`.
+    /// Returns the argument with the address of `buffer` in the 8 bytes at `offset`.
     #[must_use]
     pub fn with_buffer(mut self, offset: u64, buffer: Buffer) -> Self {
         self.buffers.push((offset, buffer));

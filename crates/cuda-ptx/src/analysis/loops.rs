@@ -83,8 +83,8 @@ fn unknown_phis<'k>(round: &Round<'k>, header: u32) -> Vec<(Symbol, &'k [u32], u
     unknown.collect()
 }
 
-/// What the symbols of a header are after one more step along the edge from `pred`, as far as it
-/// is known.
+/// Returns the known values of the symbols of a header after one more step along the edge from
+/// `pred`.
 fn next(
     round: &mut Round<'_>,
     header: u32,

@@ -47,12 +47,13 @@ pub use verdict::{
 
 /// The number of steps of one evaluation after which the analysis gives up.
 const MAX_STEPS: u64 = 60_000;
-/// The number of walks in which the guesses of one pass must settle.
+/// The number of rounds (walks over the kernel) in which the guesses of one pass must reach a fixed
+/// point.
 const MAX_ROUNDS: u32 = 10;
-/// How often guesses are made.
+/// The number of passes. Each makes new guesses, with what the passes before it have proven.
 const PASSES: u32 = 3;
 
-/// What the analysis keeps of a kernel for all its launches.
+/// The analysis of a kernel, for all its launches.
 ///
 /// ```
 /// use cuda_ptx::analysis::{Analysis, Argument, Buffer, LaunchValues};

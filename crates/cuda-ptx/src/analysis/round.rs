@@ -1,4 +1,5 @@
-//! One walk over a kernel: the values of all operations as forms, and the facts at each block.
+//! A round, which is one walk over a kernel: the values of all operations as forms, and the facts
+//! at each block.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ const MAX_FACTS: usize = 80;
 /// The largest number of alternatives of a choice.
 const MAX_ALTERNATIVES: usize = 4;
 
-/// What is known about a value.
+/// The facts about a value.
 #[derive(Clone, Debug)]
 pub(super) enum Known {
     /// It depends on a register that was never set, so it may differ from use to use.
@@ -27,7 +28,7 @@ pub(super) enum Known {
     Predicate(Rc<Condition>),
 }
 
-/// What the loops of a kernel are assumed to do.
+/// The assumptions about the loops of a kernel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Assumptions {
     /// The step of each phi that grows by the same number in each iteration.
@@ -37,7 +38,7 @@ pub(super) struct Assumptions {
 }
 
 impl Assumptions {
-    /// These assumptions and new ones, or `None` if there is no new one.
+    /// Returns these assumptions and the new ones, or `None` if none is new.
     pub(super) fn with(&self, guesses: BTreeMap<u32, Vec<Form>>) -> Option<Self> {
         let mut all = self.clone();
         let mut is_new = false;
@@ -57,14 +58,14 @@ impl Assumptions {
 /// The access with this number, at this address, under these facts.
 pub(super) type Visit<'v> = &'v mut dyn FnMut(&mut Round<'_>, u32, Option<Form>, &[Form]);
 
-/// The state of a walk.
+/// The state of one round.
 pub(super) struct Round<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) launch: &'a LaunchValues,
     pub(super) symbols: &'a mut Symbols,
     pub(super) work: &'a Cell<u64>,
     pub(super) assumptions: &'a Assumptions,
-    /// Tells the choices of this walk from those of others.
+    /// Distinguishes the choices of this round from those of other rounds.
     pub(super) number: u32,
     pub(super) known: Vec<Option<Known>>,
     pub(super) facts: Vec<Rc<Vec<Form>>>,

@@ -9,7 +9,7 @@ use crate::flow::Axis;
 
 use super::form::{Form, Symbol, floor_div, gcd};
 
-/// What a symbol stands for. Two symbols are equal if their kinds are.
+/// The quantity that a symbol represents. Two symbols are equal if their kinds are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     /// A coordinate of the thread in its block.
@@ -40,7 +40,7 @@ pub(super) struct Alternative {
     pub(super) facts: Vec<Form>,
 }
 
-/// What is known about a symbol.
+/// The facts about a symbol.
 #[derive(Clone, Debug)]
 pub(super) struct Info {
     pub(super) kind: Kind,

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use crate::ast::{Location, Space};
 pub use crate::flow::AccessKind;
 
-/// What the analysis says about one launch of one kernel.
+/// The result of the analysis for one launch of one kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Every access stays in its buffer or variable.
@@ -86,7 +86,7 @@ pub enum Root {
     Variable(String),
 }
 
-/// What the analysis found for one access.
+/// The result of the analysis for one access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -175,7 +175,7 @@ pub struct AccessReport {
     pub location: Option<Location>,
     /// The opcode with its modifiers.
     pub mnemonic: String,
-    /// What it does.
+    /// Whether it reads, writes or updates.
     pub kind: AccessKind,
     /// The state space; `None` for a generic address.
     pub space: Option<Space>,
@@ -185,7 +185,8 @@ pub struct AccessReport {
     pub outcome: Outcome,
 }
 
-/// What a buffer must be, so that the proven accesses to it stay inside.
+/// The size and the alignment that a buffer must have, so that the proven accesses to it stay
+/// inside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Precondition {
     /// The name of the parameter, with an offset if the address is not at its beginning.
@@ -194,7 +195,7 @@ pub struct Precondition {
     pub root: Root,
     /// The smallest size in bytes.
     pub bytes: u64,
-    /// The same as an expression in the scalar parameters.
+    /// The number of bytes, as an expression in the scalar parameters.
     pub expression: String,
     /// The smallest alignment.
     pub align: u64,
@@ -212,7 +213,7 @@ pub struct Precondition {
 pub struct Contract {
     /// The name of the kernel.
     pub kernel: String,
-    /// What the buffers must be.
+    /// The requirements on the buffers.
     pub preconditions: Vec<Precondition>,
     /// All accesses, in the order of the text.
     pub accesses: Vec<AccessReport>,

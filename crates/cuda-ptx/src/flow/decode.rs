@@ -1,7 +1,8 @@
 //! Turns one instruction into operations.
 //!
-//! An instruction that is not modelled exactly gives its destinations an unknown value. One that
-//! may access memory in a way that is not modelled, or that is not known, refuses the kernel.
+//! An instruction that is not modelled exactly gives its destinations an unknown value. A kernel is
+//! refused if it has an instruction that is unknown, or that may access memory in a way that is not
+//! modelled.
 
 use crate::ast::{Instruction, Literal, Location, Operand};
 
@@ -9,7 +10,8 @@ use super::Refused;
 use super::names::{Name, Names, Reg, bits_of};
 use super::op::{Access, Axis, Guard, Ins, Op, Source, Special, UNDEFINED, Var};
 
-/// Instructions that access no memory. Their first operand is their destination if they have one.
+/// Instructions that access no memory, do not branch, and write nothing but their first operand.
+/// Sorted.
 const PURE: &[&str] = &[
     "abs",
     "activemask",
@@ -167,7 +169,7 @@ impl<'a> Decoder<'a> {
         self.clobber_within(target, None);
     }
 
-    /// The same for registers that hold an integer in `range`.
+    /// Works as [`clobber`](Self::clobber) for registers that hold an integer in `range`.
     pub(super) fn clobber_within(&mut self, target: &Operand<'a>, range: Option<(i128, i128)>) {
         match target {
             Operand::Vector(operands) => {

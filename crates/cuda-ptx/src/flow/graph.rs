@@ -53,7 +53,7 @@ impl Graph {
         self.dominates(to, from)
     }
 
-    /// Whether the edge goes backwards in the order. If it is no back edge, the graph is
+    /// Whether the edge goes backwards in the order. If it is not a back edge, the graph is
     /// irreducible.
     pub(crate) fn is_retreating(&self, from: u32, to: u32) -> bool {
         self.position[to as usize] <= self.position[from as usize]

@@ -237,7 +237,7 @@ impl<'a> Lowering<'a> {
         let count = self.blocks.len();
         let mut blocks: Vec<Block> = Vec::new();
         blocks.resize_with(count, Block::default);
-        // Each conditional edge gets a block of its own, which the condition dominates.
+        // Each conditional edge gets its own block, which the condition dominates.
         let edge = |blocks: &mut Vec<Block>, from: usize, guard: Guard, to: Option<u32>| {
             let number = blocks.len() as u32;
             blocks.push(Block {

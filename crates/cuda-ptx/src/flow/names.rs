@@ -25,7 +25,7 @@ pub(crate) fn bits_of(ty: &str) -> u32 {
     }
 }
 
-/// What a name refers to.
+/// The object that a name refers to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Name {
     Reg(Reg),

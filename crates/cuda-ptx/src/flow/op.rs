@@ -177,7 +177,7 @@ pub(crate) struct Block {
     pub(crate) succs: Vec<u32>,
 }
 
-/// What an access does.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum AccessKind {

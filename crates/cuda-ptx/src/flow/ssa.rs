@@ -189,7 +189,7 @@ struct Renaming<'a> {
     widths: &'a [u32],
     /// The current value of each register.
     current: Vec<Value>,
-    /// What to restore when a block of the dominator tree is left.
+    /// The values to restore when a block of the dominator tree is left.
     undo: Vec<(Value, Value)>,
     values: Vec<(u32, u32)>,
 }

@@ -49,7 +49,7 @@ pub struct Check {
     pub root: Option<Root>,
 }
 
-/// A parameter that the rewritten kernel has after its own ones. Each has 8 bytes.
+/// A parameter that the rewriting appends to those of the kernel. Each has 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ExtraParameter {
@@ -68,7 +68,8 @@ pub enum ExtraParameter {
         /// Whether the access writes.
         is_write: bool,
     },
-    /// The same number for dynamic shared memory.
+    /// The number of offsets in dynamic shared memory at which an access of `size` bytes stays
+    /// inside.
     DynamicShared {
         /// The size of the access in bytes.
         size: u32,
@@ -82,7 +83,7 @@ impl ExtraParameter {
     }
 }
 
-/// What a violation number in the record refers to.
+/// The instruction that a violation number in the record refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     /// The line in the PTX text.

@@ -263,7 +263,7 @@ impl<'a, 'k> Writer<'a, 'k> {
         Ok(Some(out))
     }
 
-    /// The predicate of an instruction in a register of its own, if it has one.
+    /// The predicate of an instruction in its own register, if it has one.
     fn guard(&self, out: &mut String, instruction: &Instruction<'_>) -> Option<String> {
         let Predicate { name, negated } = instruction.predicate?;
         let guard = self.p(8);

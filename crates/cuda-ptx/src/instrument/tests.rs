@@ -88,7 +88,7 @@ fn loads_that_feed_a_checked_address_are_volatile() {
     let loads = instructions(&new, "ld");
     let has = |text: &str| loads.iter().any(|load| load.contains(text));
     assert!(has("ld.volatile.global.u64 %d4"), "{loads:?}");
-    // The stored value is no part of an address.
+    // The stored value is not part of an address.
     assert!(has("ld.global.u64 %d6"), "{loads:?}");
 }
 
@@ -130,7 +130,7 @@ fn a_register_cannot_take_the_place_of_a_variable() {
 }
 
 #[test]
-fn what_cannot_be_checked_is_refused_with_its_line() {
+fn uncheckable_accesses_are_refused_with_their_line() {
     let refused = |body: &str| rewrite(body, None).unwrap_err();
     let cases = [
         (

@@ -32,7 +32,7 @@ fn is_exact(name: &str, sizes: &[u64], launch: impl Fn(Vec<Argument>) -> LaunchV
     }
 }
 
-/// The same for a kernel with these scalars after its buffers.
+/// Works as [`is_exact`] for a kernel with these scalars after its buffers.
 fn is_exact_with(name: &str, sizes: &[u64], scalars: &[i32], grid: [u32; 3], block: [u32; 3]) {
     is_exact(name, sizes, |mut arguments| {
         arguments.extend(scalars.iter().map(|&value| int(value)));

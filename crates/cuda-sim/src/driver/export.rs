@@ -121,7 +121,7 @@ methods! {
     [A B C D E G H I J K L M O Q R S]
 }
 
-/// Returns the method whose type is `F`. Each function has a type of its own, without data, so the
+/// Returns the method whose type is `F`. Each function has its own type, without data, so the
 /// type determines the value.
 fn method<F: Copy>() -> F {
     const { assert!(size_of::<F>() == 0, "not the type of one method") };

@@ -16,10 +16,10 @@
 //! - [`Schedule::Eager`] starts each operation as soon as it is ready, on a few threads;
 //! - [`Schedule::Late`] starts nothing until the program waits for an operation. Then operations
 //!   run one at a time, each picked at random (by the seed) from those that are ready. The
-//!   probability of picking an operation that the waiter does not need is drawn anew for each wait,
-//!   so some waits run the bare minimum and leave everything else for later. A query of unfinished
-//!   work reports "not ready" a few times and then counts as a short wait, so that polling loops
-//!   end.
+//!   probability of picking an operation that the waiter does not need is drawn again for each
+//!   wait, so some waits run the bare minimum and leave everything else for later. A query of
+//!   unfinished work reports "not ready" a few times and then counts as a short wait, so that
+//!   polling loops end.
 //!
 //! If one thread submits and waits, the seed of the late schedule determines the whole order. An
 //! operation that takes very long (a host function that blocks until the program does something)

@@ -68,7 +68,11 @@ pub struct AccessError {
 
 impl fmt::Display for AccessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes at {:#x}: {}", self.len, self.addr, self.place)
+        write!(
+            f,
+            "invalid access to {} bytes at {:#x}: {}",
+            self.len, self.addr, self.place
+        )
     }
 }
 

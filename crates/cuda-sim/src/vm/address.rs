@@ -39,8 +39,8 @@ impl Window {
         offset < self.len && size <= self.len - offset
     }
 
-    /// Converts each element of `address` to an address in this process. Returns `None` unless those
-    /// of the lanes of `m` are inside and aligned.
+    /// Converts each element of `address` to an address in this process. Returns `None` unless
+    /// those of the lanes of `m` are inside and aligned.
     #[inline(always)]
     pub(super) fn hosts(
         &self,

@@ -162,8 +162,8 @@ impl Warp {
     /// Reads `size` bytes, 1, 4 or 8, at a generic address, for the host.
     fn peek(&self, env: &Env<'_>, at: u64, lane: usize, size: u64) -> Result<u64, LaneFault> {
         let host = Translator::default().translate(self, env, at, size, size, lane)?;
-        // SAFETY: `host` must be the exposed, aligned address of `size` live bytes ← `Translator::translate`
-        // found them.
+        // SAFETY: `host` must be the exposed, aligned address of `size` live bytes ←
+        // `Translator::translate` found them.
         Ok(unsafe { access::load(size, host) })
     }
 

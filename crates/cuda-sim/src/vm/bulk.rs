@@ -33,11 +33,12 @@ impl MemoryOp for CopyAsync {
             let to = target.translate(w, env, to[lane], size, size, lane)?;
             if len > 0 {
                 let from = source.translate(w, env, from[lane], len, size, lane)?;
-                // SAFETY: both ranges have `len` live bytes, at most `size` ← `Translator::translate` checked
-                // them.
+                // SAFETY: both ranges have `len` live bytes, at most `size` ←
+                // `Translator::translate` checked them.
                 unsafe { copy(to, from, len) };
             }
-            // SAFETY: these are the rest of the `size` live bytes ← `Translator::translate` checked them.
+            // SAFETY: these are the rest of the `size` live bytes ← `Translator::translate` checked
+            // them.
             unsafe { clear(to + len, size - len) };
         }
         if let Some(mut observer) = Observer::new(w, env, i) {
@@ -101,7 +102,8 @@ impl MemoryOp for CopyBulk {
                 let place = |address| rank.map_or(address, |rank| in_block(address, rank));
                 let at = place(to[lane]);
                 let target = Translator::default().translate(w, env, at, bytes, UNIT, lane)?;
-                // SAFETY: both ranges have `bytes` live bytes ← `Translator::translate` checked them.
+                // SAFETY: both ranges have `bytes` live bytes ← `Translator::translate` checked
+                // them.
                 unsafe { copy(target, source, bytes) };
                 if let Some(mut observer) = Observer::new(w, env, i) {
                     observer.read(ObservedAccess::new(lane, from[lane], bytes));
@@ -137,8 +139,8 @@ impl<T: Shared> MemoryOp for ReduceBulk<T> {
             }
             let source = Translator::default().translate(w, env, from[lane], bytes, UNIT, lane)?;
             let target = Translator::default().translate(w, env, to[lane], bytes, UNIT, lane)?;
-            // SAFETY: both ranges have `bytes` live bytes, aligned to 16 ← `Translator::translate` checked
-            // them.
+            // SAFETY: both ranges have `bytes` live bytes, aligned to 16 ← `Translator::translate`
+            // checked them.
             unsafe { reduce::<T>(op, target, source, bytes) };
             if let Some(mut observer) = Observer::new(w, env, i) {
                 observer.read(ObservedAccess::new(lane, from[lane], bytes));

@@ -56,7 +56,7 @@ fn spare_cluster() -> Cluster {
 }
 
 fn keep_spare(cluster: Cluster) {
-    // The thread-local storage is gone while the thread ends; the cluster is dropped then.
+    // The thread-local storage is gone while the thread ends; in that case the cluster is dropped.
     let _ = SPARE.try_with(|spare| {
         let mut spare = spare.borrow_mut();
         if spare.len() < 4 {
@@ -342,7 +342,7 @@ impl Shared<'_> {
                     format!(
                         "a block has executed {limit} instructions, the instruction limit of the \
                          software device; raise it with `Builder::instruction_limit` or \
-                         `CUDA_SIM=limit=…`, or switch it off for kernels that run on and on, with \
+                         `CUDA_SIM=limit=…`, or switch it off for kernels that run indefinitely, with \
                          `Builder::without_instruction_limit` or `CUDA_SIM=limit=off`"
                     )
                 };

@@ -177,7 +177,8 @@ fn operate(
             Err(_) => word,
         }
     };
-    // SAFETY: `host` is the address of 8 live bytes, aligned to 8 ← `Translator::translate` checked it.
+    // SAFETY: `host` is the address of 8 live bytes, aligned to 8 ← `Translator::translate` checked
+    // it.
     let before = unsafe { u64::update(host, change) };
     if op != Op::Init {
         let mut state = State::new(before);

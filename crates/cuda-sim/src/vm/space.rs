@@ -259,18 +259,18 @@ impl Warp {
                 error.to_string()
             }
             SHARED => format!(
-                "{size} bytes at {offset:#x} of shared memory, which has {} bytes",
+                "invalid access to {size} bytes at {offset:#x} of shared memory, which has {} bytes",
                 self.shared.len
             ),
             LOCAL => format!(
-                "{size} bytes at {offset:#x} of local memory, which has {} bytes",
+                "invalid access to {size} bytes at {offset:#x} of local memory, which has {} bytes",
                 self.stride
             ),
             PARAM => format!(
-                "{size} bytes at {offset:#x} of the parameters, which have {} bytes",
+                "invalid access to {size} bytes at {offset:#x} of the parameters, which have {} bytes",
                 env.params.len
             ),
-            _ => format!("{size} bytes at {at:#x}: not a valid address"),
+            _ => format!("invalid access to {size} bytes at {at:#x}: not a valid address"),
         };
         let lane_fault = LaneFault::of(FaultKind::IllegalAddress, lane, message);
         lane_fault.with(Some(access(at, size)), detail)

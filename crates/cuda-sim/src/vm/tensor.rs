@@ -293,8 +293,8 @@ impl Transfer<'_, '_> {
                 }
             }
             match self.direction {
-                // SAFETY: both are live elements ← the caller guarantees `place`, and `Translator::translate`
-                // checked `global`.
+                // SAFETY: both are live elements ← the caller guarantees `place`, and
+                // `Translator::translate` checked `global`.
                 Direction::Load => unsafe { copy(place + at, global, size) },
                 // SAFETY: as above.
                 Direction::Store => unsafe { copy(global, place + at, size) },
@@ -310,7 +310,8 @@ impl Transfer<'_, '_> {
                     let value = unsafe { load(size, place + at) };
                     let change = |old| atomic::apply(op, size as u32 * 8, old, value, 0);
                     match size {
-                        // SAFETY: `global` is a live, aligned element ← `Translator::translate` checked it.
+                        // SAFETY: `global` is a live, aligned element ← `Translator::translate`
+                        // checked it.
                         2 => unsafe { u16::update(global, change) },
                         // SAFETY: as above.
                         4 => unsafe { u32::update(global, change) },
@@ -329,7 +330,8 @@ fn read_map(w: &Warp, env: &Env<'_>, at: u64, lane: usize) -> Result<TensorMap, 
     let host = Translator::default().translate(w, env, at, BYTES as u64, 64, lane)?;
     let mut bytes = [0; BYTES];
     for (index, place) in bytes.chunks_mut(8).enumerate() {
-        // SAFETY: these are 8 of the live bytes, aligned to 8 ← `Translator::translate` checked them.
+        // SAFETY: these are 8 of the live bytes, aligned to 8 ← `Translator::translate` checked
+        // them.
         let word = unsafe { load(8, host + 8 * index as u64) };
         place.copy_from_slice(&word.to_le_bytes());
     }

@@ -122,7 +122,7 @@ pub(crate) struct TensorMap {
     pub(crate) strides: [u64; MAX_RANK - 1],
     /// The size of the box; for images only the number of channels.
     pub(crate) extent: [u16; MAX_RANK],
-    /// The step between copied elements of the box: 1 of this many is copied.
+    /// The step between copied elements of the box: every n-th element is copied.
     pub(crate) steps: [u8; MAX_RANK],
     /// The image parameters, for an im2col map.
     pub(crate) columns: Option<Columns>,

@@ -25,7 +25,7 @@ fn the_nth_call_fails() {
 }
 
 #[test]
-fn rules_come_and_go() {
+fn rules_can_be_added_and_removed() {
     let sim = test_device(Builder::new());
     sim.simulator.add_rule(
         Rule::new(R::CUDA_ERROR_UNKNOWN)

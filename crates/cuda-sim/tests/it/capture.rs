@@ -205,7 +205,7 @@ fn capture_continues_in_a_graph() {
 }
 
 #[test]
-fn a_captured_launch_is_what_it_was_on_its_stream() {
+fn captured_launch_computes_as_on_a_stream() {
     type A = CUlaunchAttributeID;
     let sim = test_device(Builder::new());
     let data = sim.upload(&[1_u32]);

@@ -85,7 +85,7 @@ fn errors_of_arguments_do_not_invalidate() {
 }
 
 #[test]
-fn blocking_copies_run_beside_a_capture() {
+fn blocking_copies_do_not_affect_a_capture() {
     let sim = test_device(Builder::new());
     let word = sim.upload(&[3_u32]);
     let stream = sim.stream(1);

@@ -159,7 +159,7 @@ fn stale_addresses_are_distinguished_from_wild_ones() {
 }
 
 #[test]
-fn memory_that_waits_is_given_in_need() {
+fn deferred_memory_is_reused_if_memory_is_short() {
     let sim = test_device(Builder::new().memory(8 << 20).check_freed(true));
     for _ in 0..20 {
         let data = sim.alloc(3 << 20);

@@ -135,7 +135,7 @@ fn a_setting_that_is_not_unicode_is_an_error() {
 }
 
 #[test]
-fn without_anything_set_there_is_always_a_device() {
+fn default_choice_always_has_a_device() {
     let line = choose::<&str>(&[]);
     let software = line.starts_with("true Running on the software device: ");
     let gpu = line.starts_with("false Running on the GPU: ");

@@ -103,7 +103,7 @@ fn a_destroyed_context_destroys_its_objects() {
 }
 
 #[test]
-fn a_context_of_another_driver_is_none() {
+fn context_of_another_driver_is_invalid() {
     let one = test_device(Builder::new());
     let two = test_device(Builder::new());
     let status = unsafe { two.cuCtxSetCurrent(one.context) };

@@ -9,7 +9,7 @@ use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUmemorytype};
 use crate::support::{OK, late, ok, test_device};
 
 #[test]
-fn there_and_back() {
+fn copies_to_the_device_and_back_keep_the_bytes() {
     for sim in [test_device(Builder::new()), test_device(late(1))] {
         let values: Vec<u32> = (0..1000).map(|i| i * i).collect();
         let one = sim.upload(&values);

@@ -153,7 +153,7 @@ fn a_kernel_without_end_runs_into_its_limit() {
 
 /// Two frames of this many registers are 400,000 words for each thread.
 #[test]
-fn registers_of_frames_that_no_stack_holds_are_a_fault() {
+fn frames_beyond_the_stack_limit_are_a_fault() {
     let sim = test_device(Builder::new());
     let text = ".version 7.0\n.target sm_75\n.address_size 64\n\
                 .func deep() { .reg .b64 %rd<100000>; mov.u64 %rd1, 1; ret; }\n\

@@ -82,7 +82,7 @@ fn a_predicate_is_stored_in_no_other_register() {
 }
 
 #[test]
-fn memory_of_another_devices_pool_is_given_back_there() {
+fn memory_is_returned_to_the_pool_of_its_device() {
     let sim = test_device(Builder::new().devices(2));
     let before = sim.simulator.live();
     let (mut second, mut pool, mut addr) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);

@@ -122,7 +122,7 @@ fn graphs_are_nested_so_deep_and_no_deeper() {
 }
 
 #[test]
-fn a_graph_that_was_not_taken_over_is_still_the_programs() {
+fn child_graph_not_moved_still_belongs_to_the_program() {
     let sim = test_device(Builder::new());
     let data = sim.upload(&[1_u32; 2]);
     let affine = sim.function(sim.load(WORDS), "affine");

@@ -166,7 +166,7 @@ fn nested_body_with_host_node_is_not_instantiated() {
 }
 
 #[test]
-fn more_bodies_than_there_is_room_for_are_an_error() {
+fn too_many_bodies_are_an_error() {
     let sim = test_device(Builder::new());
     let graph = sim.graph();
     let switch = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_SWITCH;

@@ -109,7 +109,7 @@ impl Fixture {
 }
 
 #[test]
-fn a_node_opts_in_and_never_out() {
+fn device_updatable_cannot_be_unset() {
     let fixture = Fixture::new();
     let node = fixture.node;
     assert_eq!(fixture.get(node), [0, 0]);
@@ -157,7 +157,7 @@ fn updatable_nodes_cannot_be_removed_or_copied() {
 }
 
 #[test]
-fn there_is_one_executable_at_a_time_and_no_copy() {
+fn device_updatable_graph_has_one_executable_and_no_clone() {
     let fixture = Fixture::new();
     let sim = &fixture.sim;
     ok(fixture.set(fixture.node, 1).0);

@@ -97,7 +97,7 @@ fn a_fault_in_a_graph_loses_the_device() {
 }
 
 #[test]
-fn nodes_of_an_executable_change_and_rest() {
+fn nodes_of_an_executable_can_change_or_be_disabled() {
     let sim = test_device(Builder::new());
     let affine = sim.function(sim.load(WORDS), "affine");
     let data = sim.upload(&[1_u32; 4]);
@@ -344,7 +344,7 @@ unsafe extern "C" fn released(_: *mut c_void) {
 }
 
 #[test]
-fn a_destructor_may_wait_for_what_its_thread_holds() {
+fn destructor_may_lock_what_its_thread_has_locked() {
     let sim = test_device(Builder::new());
     let (graph, mut object) = (sim.graph(), ptr::null_mut());
     let nowhere = ptr::null_mut();

@@ -140,7 +140,7 @@ fn memory_left_by_a_graph_is_freed_outside() {
 }
 
 #[test]
-fn a_launch_may_free_what_the_last_one_left() {
+fn a_launch_may_free_memory_of_the_last_launch() {
     let sim = test_device(late(3));
     let graph = sim.graph();
     let (node, addr) = alloc(&sim, graph, 64);

@@ -91,7 +91,7 @@ impl Op {
 }
 
 #[test]
-fn random_graphs_do_what_their_edges_say() {
+fn random_graphs_run_in_the_order_of_their_edges() {
     for seed in 0..60 {
         let mut dice = Dice(seed);
         let sim = test_device(late(seed));

@@ -33,7 +33,7 @@ fn goes_on(sim: &TestDevice, call: impl FnOnce()) -> bool {
 }
 
 #[test]
-fn an_allocation_in_the_legacy_stream_holds_up_nothing() {
+fn legacy_stream_allocation_blocks_nothing() {
     for sim in [test_device(Builder::new()), test_device(late(3))] {
         let mut pool = ptr::null_mut();
         unsafe { ok(sim.cuDeviceGetDefaultMemPool(&raw mut pool, 0)) };
@@ -56,7 +56,7 @@ fn an_allocation_in_the_legacy_stream_holds_up_nothing() {
 }
 
 #[test]
-fn an_upload_in_the_legacy_stream_holds_up_nothing() {
+fn legacy_stream_upload_blocks_nothing() {
     for sim in [test_device(Builder::new()), test_device(late(3))] {
         let graph = sim.graph();
         let exec = sim.instantiate(graph);
@@ -89,7 +89,7 @@ fn an_upload_has_a_place_in_the_legacy_stream() {
 }
 
 #[test]
-fn a_fill_in_the_legacy_stream_holds_up_blocking_streams() {
+fn fill_in_the_legacy_stream_blocks_blocking_streams() {
     let sim = test_device(Builder::new());
     let data = sim.alloc(64);
     assert!(!goes_on(&sim, || unsafe {

@@ -112,7 +112,7 @@ fn a_visible_variable_overrides_a_weak_one() {
 }
 
 #[test]
-fn a_variable_of_one_module_hides_none_that_is_visible() {
+fn local_variable_does_not_hide_a_visible_one() {
     let sim = test_device(Builder::new());
     let own = format!(".global .align 4 .u32 x = 4; {}", reader("a"));
     let visible = format!(".visible .global .align 4 .u32 x = 1; {}", reader("b"));

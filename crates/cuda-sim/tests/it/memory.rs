@@ -24,7 +24,7 @@ fn free_bytes(sim: &TestDevice) -> usize {
 }
 
 #[test]
-fn free_memory_comes_back() {
+fn freed_memory_is_reused() {
     let sim = test_device(Builder::new().memory(64 << 20));
     let before = free_bytes(&sim);
     assert_eq!(before, 64 << 20);
@@ -150,7 +150,7 @@ fn a_range_is_found_from_inside() {
 }
 
 #[test]
-fn pointers_say_what_they_are() {
+fn pointer_attributes_describe_the_memory() {
     let sim = test_device(Builder::new());
     let device = sim.alloc(256);
     let pinned = sim.pinned(256).addr() as u64;
@@ -228,7 +228,7 @@ fn stream_ordered_memory_is_valid_in_its_order() {
 }
 
 #[test]
-fn pools_count_what_is_used() {
+fn pools_count_used_memory() {
     let sim = test_device(Builder::new());
     let mut pool = ptr::null_mut();
     unsafe { ok(sim.cuDeviceGetDefaultMemPool(&raw mut pool, 0)) };

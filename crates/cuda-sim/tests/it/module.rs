@@ -39,7 +39,7 @@ fn load(sim: &TestDevice, image: &CStr) -> (R, String) {
 }
 
 #[test]
-fn wrong_images_are_refused_with_words() {
+fn invalid_images_are_refused_with_a_log() {
     let sim = test_device(Builder::new());
     let head = ".version 8.0\n.target sm_75\n.address_size 64\n";
     for (image, status, words) in [
@@ -137,7 +137,7 @@ fn functions_and_variables_are_found_by_name() {
 }
 
 #[test]
-fn functions_say_what_they_need() {
+fn function_attributes_report_resource_needs() {
     let sim = test_device(Builder::new());
     let module = sim.load(ADD);
     let (add, scale) = (
@@ -237,7 +237,7 @@ fn short_rows_of_initial_values_are_filled_up() {
 }
 
 #[test]
-fn arrays_of_any_dimensions_are_taken_or_refused() {
+fn arrays_of_any_dimensions_are_loaded_or_refused() {
     let sim = test_device(Builder::new());
     for declaration in [
         "x[][4294967296][4294967296] = {{{1}}}",

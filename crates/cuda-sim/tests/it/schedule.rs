@@ -41,7 +41,7 @@ fn a_seed_repeats_its_order() {
 }
 
 #[test]
-fn nothing_runs_until_somebody_waits() {
+fn queued_work_runs_only_when_waited_for() {
     let sim = test_device(late(9));
     let (one, two) = (sim.stream(1), sim.stream(1));
     let word = sim.pinned(4).cast::<u32>();
@@ -60,7 +60,7 @@ fn nothing_runs_until_somebody_waits() {
 }
 
 #[test]
-fn waits_that_are_over_are_as_many_as_one_likes() {
+fn completed_waits_are_not_limited_in_number() {
     let sim = test_device(late(3));
     let (word, stream) = (sim.upload(&[1_u32]), sim.stream(1));
     for _ in 0..10_000 {
@@ -72,7 +72,7 @@ fn waits_that_are_over_are_as_many_as_one_likes() {
 }
 
 #[test]
-fn a_wait_does_not_always_run_the_rest() {
+fn a_wait_may_leave_unrelated_work_queued() {
     let left: BTreeSet<usize> = (0..32)
         .map(|seed| {
             let sim = test_device(late(seed));
@@ -127,7 +127,7 @@ unsafe extern "C" fn block(gate: *mut c_void) {
 unsafe extern "C" fn nothing(_: *mut c_void) {}
 
 #[test]
-fn a_blocked_host_function_holds_up_no_other_stream() {
+fn a_blocked_host_function_blocks_no_other_stream() {
     for seed in 0..24 {
         let sim = test_device(late(seed));
         let (blocked, beside, working) = (sim.stream(1), sim.stream(1), sim.stream(1));

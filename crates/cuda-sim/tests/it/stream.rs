@@ -167,7 +167,7 @@ fn a_kernel_may_wait_for_a_copy_on_another_stream() {
 }
 
 #[test]
-fn streams_say_what_they_are() {
+fn stream_queries_return_flags_and_priority() {
     let sim = test_device(Builder::new());
     let mut stream = ptr::null_mut();
     let (mut flags, mut priority, mut context) = (9, 9, ptr::null_mut());

@@ -137,7 +137,7 @@ fn surfaces_are_of_arrays_made_for_them() {
 }
 
 #[test]
-fn descriptions_come_back() {
+fn descriptors_are_returned_as_given() {
     let sim = test_device(Builder::new());
     let array = sim.array_of(&desc([8, 4, 6], U32, 1, LAYERED));
     let mut texture = reading(CUaddress_mode::CU_TR_ADDRESS_MODE_BORDER, INTEGER);
@@ -194,7 +194,7 @@ fn descriptions_come_back() {
 }
 
 #[test]
-fn levels_of_a_mipmapped_array() {
+fn mipmapped_arrays_have_the_expected_extents() {
     let sim = test_device(Builder::new());
     // The extent, the flags, the requested number of levels, and the extents of the levels that
     // result.

@@ -77,7 +77,7 @@ fn a_plane_between_its_elements() {
 
 /// Any coordinate reads an element or the border; infinite coordinates are at the edges.
 #[test]
-fn coordinates_that_are_no_places() {
+fn extreme_coordinates_follow_the_address_mode() {
     let sim = test_device(Builder::new());
     let values: Vec<f32> = (1..=12_u8).map(f32::from).collect();
     let array = sim.array_of(&desc([4, 3, 0], F32, 1, 0));
@@ -260,7 +260,7 @@ fn unsupported_texture_instructions_fail_by_name() {
 }
 
 #[test]
-fn forms_that_are_not_there_fail_by_name() {
+fn missing_instruction_forms_fail_by_name() {
     let vector = "{%r0, %r1, %r2, %r3}";
     for (name, operands) in [
         ("tex.2d.v4.f16.f32", "V, [%t, {%x, %x}]"),

@@ -159,7 +159,10 @@ fn the_checker_reports_a_peer_copy_of_an_unloaded_module() {
         assert_eq!(report.kind, ReportKind::UseAfterFree, "{report}");
         assert_eq!(report.access.map(|access| access.address), Some(addr));
         let text = report.to_string();
-        assert!(text.starts_with("copy: 16 bytes at"), "{text}");
+        assert!(
+            text.starts_with("copy: invalid access to 16 bytes at"),
+            "{text}"
+        );
         assert!(
             text.contains("freed by the unloading of its module"),
             "{text}"

@@ -31,7 +31,7 @@ fn query(
 }
 
 #[test]
-fn a_driver_has_what_its_version_has_and_no_more() {
+fn driver_has_exactly_the_functions_of_its_version() {
     let mut counts = Vec::new();
     for version in [12000, 12020, 12040, 13000, 13050] {
         let (_simulator, driver) = bare(Builder::new().version(version));
@@ -160,7 +160,7 @@ fn a_dropped_driver_returns_deinitialized() {
 }
 
 #[test]
-fn drivers_do_not_know_each_other() {
+fn drivers_reject_handles_of_each_other() {
     let (old, old_driver) = bare(Builder::new().version(12000).devices(3));
     let (_new, new_driver) = bare(Builder::new().version(13050));
     assert_eq!(old_driver.version().number(), 12000);

@@ -120,7 +120,7 @@ fn pieces_at_neighbouring_addresses_are_one_memory() {
 }
 
 #[test]
-fn memory_is_the_same_wherever_it_is_mapped() {
+fn memory_mapped_twice_has_the_same_bytes() {
     let sim = test_device(Builder::new());
     let addr = sim.reserve(4 * MIB);
     let (one, two) = (addr, addr + 2 * MIB as u64);
@@ -163,7 +163,7 @@ fn memory_is_the_same_wherever_it_is_mapped() {
 }
 
 #[test]
-fn access_is_given_device_by_device() {
+fn access_is_granted_per_device() {
     let sim = test_device(Builder::new().devices(2));
     let mut other = ptr::null_mut();
     unsafe { ok(sim.cuDevicePrimaryCtxRetain(&raw mut other, 1)) };

@@ -74,7 +74,7 @@ mod tests {
     use super::{Fatbin, FatbinError, Loadable, LoadableError};
 
     #[test]
-    fn bytes_are_what_they_begin_as() {
+    fn image_format_is_detected_by_its_first_bytes() {
         let of = |bytes: &[u8]| {
             // SAFETY: the bytes must be an image if a driver loads them ← no driver loads them.
             unsafe { Loadable::from_bytes(bytes.to_vec()) }

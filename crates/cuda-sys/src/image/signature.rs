@@ -32,7 +32,7 @@ pub enum ParameterKind {
     Unknown,
     /// `.b32`: a number or any other value of this size.
     Bits,
-    /// `.u32`. Pointers are unsigned integers, and compilers also declare signed ones so.
+    /// `.u32`. Compilers also declare pointers and signed integers as unsigned ones.
     Unsigned,
     /// `.s32`.
     Signed,
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_lie_as_the_types_and_alignments_say() {
+    fn parameter_offsets_follow_sizes_and_alignments() {
         let text = "// .entry commented(.param .u8 x)\n/* .entry too( */ .version 8.4\n\
             .visible .entry _Z1kPf( .param .u64 .ptr .global .align 16 a, .param .u32 n, .param .f64 d )\n{ ret; }\n\
             .visible .entry s(\n\t.param .align 8 .b8 s_param_0[24],\n\t.param .u8 c,\n\t.param.align 4.b8 v[12]\n)\n\
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_parameter_lists_are_none() {
+    fn invalid_parameter_lists_give_no_signature() {
         let text = ".entry k(.param .align 8 .b8 s[24], .param .u64 p) { ret; }";
         assert!(read(text).is_some());
         for end in 0..text.len() {

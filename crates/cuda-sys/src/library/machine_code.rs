@@ -3,8 +3,8 @@
 use crate::DriverLibrary;
 
 impl DriverLibrary {
-    /// States whether the driver loads machine code (cubins). A software driver may load PTX only;
-    /// stated here, it need not be found out by compiling a cubin in vain. `true` is the default.
+    /// States whether the driver loads machine code (cubins). `true` is the default. A software
+    /// driver may load only PTX; stating that here saves an attempt to compile and load a cubin.
     #[must_use]
     pub fn with_machine_code(self, loads_machine_code: bool) -> Self {
         Self {

@@ -247,7 +247,7 @@ impl Search<'_> {
         let Some(dir) = self.trusted(dir) else { return };
         for name in self.names {
             // The link is not resolved: both its folder and its target were checked, and the
-            // libraries that this one needs may be beside the link.
+            // libraries that this one needs may be next to the link.
             let path = dir.join(name);
             if self.trusted(&path).is_some_and(|real| real.is_file()) {
                 self.found.push(Candidate::Load(path));

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tools_speak_too() {
+    fn messages_of_other_tools_are_parsed() {
         let found = diagnostics(
             "ptxas info    : Used 10 registers\n ptxas error   : too much shared data\nptxas application ptx \
              input, line 65; error   : Unknown modifier '.op'\nptxas fatal   : Ptx assembly aborted due to \
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_diagnostic() {
+    fn other_lines_are_not_diagnostics() {
         for log in [
             "",
             "\n\n",

@@ -84,7 +84,7 @@ fn a_file_that_is_not_a_library_is_reported() {
 }
 
 #[test]
-fn a_library_without_the_functions_of_a_driver_is_none() {
+fn library_without_driver_functions_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let version = "int cuDriverGetVersion(int *v) { *v = 12020; return 0; }";
     let init = "int cuInit(unsigned flags) { return 0; }";
@@ -212,7 +212,7 @@ fn functions_are_requested_at_their_own_version() {
     clippy::multiple_unsafe_ops_per_block,
     reason = "one reason holds for every call"
 )]
-fn slots_hold_what_the_driver_gave_and_nothing_else() {
+fn slots_hold_the_addresses_that_the_driver_returned() {
     let dir = tempfile::tempdir().unwrap();
     let Some(path) = shared_library(dir.path(), "fake", FAKE) else {
         return;

@@ -50,7 +50,7 @@ fn a_missing_nvrtc_differs_from_a_wrong_library() {
 }
 
 #[test]
-fn a_version_that_is_none_is_refused() {
+fn invalid_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (name, body, expected) in [
         ("fails", "return 7;", "nvrtcVersion failed with status 7"),
@@ -126,7 +126,7 @@ fn a_refused_nvrtc_whose_code_ran_stays_loaded() {
 }
 
 #[test]
-fn functions_that_a_release_lacks_are_none() {
+fn missing_functions_of_a_release_are_none() {
     let dir = tempfile::tempdir().unwrap();
     let source = version_function("*major = 12; *minor = 3; return 0;")
         + "int nvrtcGetPTXSize(void *program, unsigned long *size) { *size = 77; return 5; }";
@@ -230,7 +230,7 @@ fn loader_path_precedes_toolkit() {
 /// Otherwise a user who can write to the working directory of a program could choose the code that
 /// it loads.
 #[test]
-fn a_variable_that_is_set_to_nothing_names_no_folder() {
+fn empty_variable_names_no_folder() {
     let dir = tempfile::tempdir().unwrap();
     let site = "lib/python3.12/site-packages/nvidia/cu13/lib";
     for lib in ["lib64", site, &format!(".local/{site}")] {

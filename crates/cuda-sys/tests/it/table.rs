@@ -30,7 +30,7 @@ fn each_row_has_the_field_of_its_name() {
 }
 
 #[test]
-fn fields_lie_where_their_rows_say() {
+fn fields_have_the_offsets_of_their_rows() {
     for (function, offset) in [
         (calls::cuInit, offset_of!(DriverTable, cuInit)),
         (

@@ -24,7 +24,7 @@ type Change = Box<dyn Fn(u64, &[u64]) -> u64>;
 struct Form {
     name: String,
     ty: Ty,
-    /// The number of sources besides the old value.
+    /// The number of sources, without the old value.
     count: usize,
     /// Whether `red` has the operation too.
     reduces: bool,

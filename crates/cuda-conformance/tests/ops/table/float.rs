@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use crate::number::{Format, Mode, Number};
 use crate::operation::{Operation, Reference, Rule, Ty};
 
-/// The modifiers that change sources and results besides rounding.
+/// The modifiers, except rounding, that change sources and results.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub(crate) format: Format,

@@ -111,6 +111,60 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         })
     }
 
+    /// Returns the context in which the memory was allocated.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        self.locked.context()
+    }
+
+    /// `cuMemHostGetFlags()`—Returns the flags of the allocation as the driver reports them. They
+    /// are empty for a length of 0.
+    #[doc(alias = "cuMemHostGetFlags")]
+    pub fn flags(&self) -> Result<PinnedFlags> {
+        let mut bits = 0;
+        if let Some(start) = self.locked.start() {
+            let _current = self.context().enter()?;
+            // SAFETY: `bits` must be writable and `start` must be page-locked memory ← `bits` is a
+            // local variable, and `self` owns the memory.
+            unsafe {
+                call!(
+                    self.context().driver(),
+                    cuMemHostGetFlags(&raw mut bits, start)
+                )
+            }?;
+        }
+        Ok(PinnedFlags::from_bits_retain(bits))
+    }
+
+    /// `cuMemHostGetDevicePointer()`—Returns the address at which kernels access the memory, or 0
+    /// for a length of 0.
+    ///
+    /// The crate does not order uses of this address with accesses of the host.
+    ///
+    /// # Errors
+    ///
+    /// `CUDA_ERROR_INVALID_VALUE` if the memory is not mapped for kernels.
+    #[doc(alias = "cuMemHostGetDevicePointer")]
+    pub fn device_address(&self) -> Result<CUdeviceptr> {
+        self.locked.device_address()
+    }
+
+    /// `cuMemFreeHost()`—Frees the memory, as dropping the buffer does, and returns the error if
+    /// that fails.
+    ///
+    /// # Errors
+    ///
+    /// The error of an earlier copy, if that copy failed and may still be reading the memory. The
+    /// memory is then not freed.
+    #[doc(alias = "cuMemFreeHost")]
+    #[doc(alias = "cudaFreeHost")]
+    pub fn close(mut self) -> Result<()> {
+        Ok(self.locked.unlock()?)
+    }
+}
+
+/// Constructors with a pool, and without a value.
+impl<T: DeviceRepr> PinnedBuffer<T> {
     /// Takes `len` elements from a pool and fills them with zero bits.
     ///
     /// # Errors
@@ -133,6 +187,20 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         Ok(buffer)
     }
 
+    /// `cuMemHostAlloc(flags)`—Allocates `len` elements in `context`. The contents are undefined,
+    /// so the result does not dereference to a slice: see [`UninitPinned`].
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`zeroed`](Self::zeroed) does.
+    #[doc(alias = "cuMemHostAlloc")]
+    #[doc(alias = "cudaHostAlloc")]
+    pub fn uninit(context: &Context, len: usize, flags: PinnedFlags) -> Result<UninitPinned<T>> {
+        UninitPinned::allocate(context, len, flags)
+    }
+}
+
+impl<T: DeviceRepr> PinnedBuffer<T> {
     /// Allocates the memory and calls `fill` with its address and size. `fill` must write every
     /// byte. It is not called if the size is 0.
     fn filled(
@@ -148,18 +216,6 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         }
         // SAFETY: all elements must be initialized ← `fill` writes every byte.
         Ok(unsafe { memory.assume_init() })
-    }
-
-    /// `cuMemHostAlloc(flags)`—Allocates `len` elements in `context`. The contents are undefined,
-    /// so the result does not dereference to a slice: see [`UninitPinned`].
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`zeroed`](Self::zeroed) does.
-    #[doc(alias = "cuMemHostAlloc")]
-    #[doc(alias = "cudaHostAlloc")]
-    pub fn uninit(context: &Context, len: usize, flags: PinnedFlags) -> Result<UninitPinned<T>> {
-        UninitPinned::allocate(context, len, flags)
     }
 
     /// Creates a buffer of `len` elements, all of which are initialized. The memory is aligned for
@@ -190,57 +246,6 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
             }),
             _ => Ok(Self::of_parts(locked, len)),
         }
-    }
-
-    /// Returns the context in which the memory was allocated.
-    #[must_use]
-    pub fn context(&self) -> &Context {
-        self.locked.context()
-    }
-
-    /// `cuMemHostGetDevicePointer()`—Returns the address at which kernels access the memory, or 0
-    /// for a length of 0.
-    ///
-    /// The crate does not order uses of this address with accesses of the host.
-    ///
-    /// # Errors
-    ///
-    /// `CUDA_ERROR_INVALID_VALUE` if the memory is not mapped for kernels.
-    #[doc(alias = "cuMemHostGetDevicePointer")]
-    pub fn device_address(&self) -> Result<CUdeviceptr> {
-        self.locked.device_address()
-    }
-
-    /// `cuMemHostGetFlags()`—Returns the flags of the allocation as the driver reports them. They
-    /// are empty for a length of 0.
-    #[doc(alias = "cuMemHostGetFlags")]
-    pub fn flags(&self) -> Result<PinnedFlags> {
-        let mut bits = 0;
-        if let Some(start) = self.locked.start() {
-            let _current = self.context().enter()?;
-            // SAFETY: `bits` must be writable and `start` must be page-locked memory ← `bits` is a
-            // local variable, and `self` owns the memory.
-            unsafe {
-                call!(
-                    self.context().driver(),
-                    cuMemHostGetFlags(&raw mut bits, start)
-                )
-            }?;
-        }
-        Ok(PinnedFlags::from_bits_retain(bits))
-    }
-
-    /// `cuMemFreeHost()`—Frees the memory, as dropping the buffer does, and returns the error if
-    /// that fails.
-    ///
-    /// # Errors
-    ///
-    /// The error of an earlier copy, if that copy failed and may still be reading the memory. The
-    /// memory is then not freed.
-    #[doc(alias = "cuMemFreeHost")]
-    #[doc(alias = "cudaFreeHost")]
-    pub fn close(mut self) -> Result<()> {
-        Ok(self.locked.unlock()?)
     }
 
     fn as_ptr(&self) -> *mut T {

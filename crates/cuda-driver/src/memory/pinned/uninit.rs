@@ -1,6 +1,6 @@
 //! Page-locked memory that has not been written.
 //!
-//! In C all memory may be uninitialized. Here it has a type of its own, which gives no access to
+//! In C all memory may be uninitialized. Here it has its own type, which gives no access to
 //! the elements before all of them have been written.
 
 use std::ffi::c_void;
@@ -116,7 +116,7 @@ impl<T: DeviceRepr> UninitPinned<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::LengthMismatch`] unless both have the same length. The memory is freed then.
+    /// [`Error::LengthMismatch`] unless both have the same length; the memory is then freed.
     pub fn init_from(mut self, source: &[T]) -> Result<PinnedBuffer<T>> {
         expect_len(source.len(), self.len)?;
         let to = self.as_mut_ptr();

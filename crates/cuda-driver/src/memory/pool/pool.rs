@@ -169,35 +169,6 @@ impl MemoryPool {
         Self::create(device, bytes)
     }
 
-    fn create(device: &Device, limit: usize) -> Result<Self> {
-        let driver = device.driver();
-        let props = props_of(device, limit);
-        let mut raw = ptr::null_mut();
-        // SAFETY: the pointers must be valid ← they point to local variables.
-        unsafe { call!(driver, cuMemPoolCreate(&raw mut raw, &raw const props)) }?;
-        let raw = RawPool::new(raw, device);
-        // SAFETY: no other code may destroy the pool ← it was created just now.
-        let handle = unsafe { Handle::new(driver, raw) };
-        Ok(Self(Arc::new(Inner {
-            raw,
-            owned: Some(handle),
-            device: device.clone(),
-            report: None,
-        })))
-    }
-
-    /// Returns the device of the memory.
-    #[must_use]
-    pub fn device(&self) -> &Device {
-        &self.0.device
-    }
-
-    /// Returns the raw pool. It stays alive as long as a handle to it.
-    #[must_use]
-    pub fn as_raw(&self) -> CUmemoryPool {
-        self.0.raw.pool.0
-    }
-
     /// `cuDeviceSetMemPool()`—Makes this the pool from which buffers on its device are allocated
     /// unless another pool is named. When the last handle of this pool is dropped, the default pool
     /// becomes current again. If such a buffer still exists then, the pool is not destroyed: a few
@@ -228,6 +199,37 @@ impl MemoryPool {
             )
         }?;
         Ok(raw == self.as_raw())
+    }
+
+    /// Returns the device of the memory.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// Returns the raw pool. It stays alive as long as a handle to it.
+    #[must_use]
+    pub fn as_raw(&self) -> CUmemoryPool {
+        self.0.raw.pool.0
+    }
+}
+
+impl MemoryPool {
+    fn create(device: &Device, limit: usize) -> Result<Self> {
+        let driver = device.driver();
+        let props = props_of(device, limit);
+        let mut raw = ptr::null_mut();
+        // SAFETY: the pointers must be valid ← they point to local variables.
+        unsafe { call!(driver, cuMemPoolCreate(&raw mut raw, &raw const props)) }?;
+        let raw = RawPool::new(raw, device);
+        // SAFETY: no other code may destroy the pool ← it was created just now.
+        let handle = unsafe { Handle::new(driver, raw) };
+        Ok(Self(Arc::new(Inner {
+            raw,
+            owned: Some(handle),
+            device: device.clone(),
+            report: None,
+        })))
     }
 }
 

@@ -1,12 +1,11 @@
-//! Copies between pageable memory and the device, through the page-locked blocks of the context.
+//! The parts that copies in both directions share.
 
 use std::ptr;
 
 use cuda_sys::CUdeviceptr;
 
-use super::chunks::{Chunks, Way};
-use super::filling::Filling;
 use super::non_temporal;
+use super::pieces::{Direction, Pieces};
 use crate::copy_threads;
 use crate::error::{DriverError, Error, Result};
 use crate::memory::Memory;
@@ -16,115 +15,9 @@ use crate::stream::Stream;
 use crate::stream_state::Kind;
 use crate::tracking::{Access, Scope};
 
-/// Copies `bytes` bytes from `source` to `to`, which lies in `memory`, on `stream`. The source has
-/// been read when this function returns; the device receives the bytes when the stream reaches the
-/// copy.
-///
-/// # Safety
-///
-/// Both sides hold `bytes` bytes. No code writes the source during the call.
-pub(crate) unsafe fn upload(
-    stream: &Stream,
-    (memory, access): (&Memory, Access),
-    to: DeviceSide,
-    source: *const u8,
-    bytes: usize,
-) -> Result<()> {
-    let (mut copy, is_small) = Copy::new(stream, to, source.cast_mut(), bytes);
-    let _current = copy.stream.bind_for_query()?;
-    if !is_small {
-        // SAFETY: both sides must hold the bytes of each piece, and no code may write the source ←
-        // the caller guarantees both.
-        let work = |copy: &Copy<'_>, chunks: &Chunks| unsafe { copy.upload_pieces(chunks) };
-        return in_uses(&mut copy, memory, access, (bytes, Way::ToDevice), &work);
-    }
-    let slot = copy.take()?;
-    // SAFETY: as above; and a small block holds `bytes` bytes.
-    let queued = memory.use_on(stream, access, || unsafe {
-        copy.queue_upload(&slot, 0..bytes, false)
-    });
-    if queued.is_err() {
-        copy.shelf.lose(slot);
-        return queued;
-    }
-    Ok(copy.shelf.put_behind(slot, copy.stream)?)
-}
-
-/// Copies `bytes` bytes from `from`, which lies in `memory`, to `destination`, on `stream`. The
-/// copy has completed when this function returns. On an error some of the bytes may have been
-/// copied.
-///
-/// # Safety
-///
-/// Both sides hold `bytes` bytes. No other code uses the destination during the call.
-pub(crate) unsafe fn download(
-    stream: &Stream,
-    (memory, access): (&Memory, Access),
-    from: DeviceSide,
-    destination: *mut u8,
-    bytes: usize,
-) -> Result<()> {
-    let (mut copy, is_small) = Copy::new(stream, from, destination, bytes);
-    let _current = copy.stream.bind_for_query()?;
-    if !is_small {
-        let filling = Filling::default();
-        // SAFETY: both sides must hold the bytes of each piece, and no other code may use the
-        // destination ← the caller guarantees both.
-        let work =
-            |copy: &Copy<'_>, chunks: &Chunks| unsafe { copy.download_pieces(chunks, &filling) };
-        return in_uses(&mut copy, memory, access, (bytes, Way::ToHost), &work);
-    }
-    let slot = copy.take()?;
-    // SAFETY: as above; and a small block holds `bytes` bytes.
-    let queued = memory.use_on(stream, access, || unsafe {
-        copy.queue_download(&slot, 0..bytes)
-    });
-    let wait = || copy.stream.state().synchronize(copy.stream.context());
-    let done = queued.and_then(|()| Ok(wait()?));
-    // SAFETY: if `done` is `Ok`, the block must hold the bytes ← the copy was queued and the stream
-    // has been waited for; if either failed, `done` is the error.
-    unsafe { copy.finish_download(slot, done, 0..bytes, false) }
-}
-
-/// Works as [`upload`] with rows on the device. The rows of the source are contiguous.
-///
-/// # Safety
-///
-/// The requirements of [`upload`] apply to all rows.
-pub(crate) unsafe fn upload_rows(
-    stream: &Stream,
-    (memory, access): (&Memory, Access),
-    to: &Rows,
-    source: *const u8,
-) -> Result<()> {
-    copies_of(to).try_for_each(|(offset, side, bytes)| {
-        let source = source.wrapping_add(offset);
-        // SAFETY: both sides must hold the bytes ← the caller guarantees it for all rows.
-        unsafe { upload(stream, (memory, access), side, source, bytes) }
-    })
-}
-
-/// Works as [`download`] with rows on the device. The rows of the destination are contiguous.
-///
-/// # Safety
-///
-/// The requirements of [`download`] apply to all rows.
-pub(crate) unsafe fn download_rows(
-    stream: &Stream,
-    (memory, access): (&Memory, Access),
-    from: &Rows,
-    destination: *mut u8,
-) -> Result<()> {
-    copies_of(from).try_for_each(|(offset, side, bytes)| {
-        let destination = destination.wrapping_add(offset);
-        // SAFETY: both sides must hold the bytes ← the caller guarantees it for all rows.
-        unsafe { download(stream, (memory, access), side, destination, bytes) }
-    })
-}
-
 /// Returns the copies that make up a copy of rows, each with its offset on the host and its size.
 /// There is one copy, or one for each row if a row does not fit in a block.
-fn copies_of(rows: &Rows) -> impl Iterator<Item = (usize, DeviceSide, usize)> {
+pub(super) fn copies_of(rows: &Rows) -> impl Iterator<Item = (usize, DeviceSide, usize)> {
     let (rows, all) = (*rows, rows.bytes());
     let count = match all {
         0 => 0,
@@ -146,16 +39,16 @@ fn copies_of(rows: &Rows) -> impl Iterator<Item = (usize, DeviceSide, usize)> {
 /// Runs `work` as one use of the memory. If uses of the memory take the replay lock, each piece is
 /// a use of its own: a piece waits for the device, and the lock must not block replays on other
 /// threads for all that time.
-fn in_uses<'a>(
+pub(super) fn in_uses<'a>(
     copy: &mut Copy<'a>,
     memory: &'a Memory,
     access: Access,
-    (bytes, way): (usize, Way),
-    work: &(impl Fn(&Copy<'_>, &Chunks) -> Result<()> + Sync),
+    (bytes, direction): (usize, Direction),
+    work: &(impl Fn(&Copy<'_>, &Pieces) -> Result<()> + Sync),
 ) -> Result<()> {
     let all = |copy: &Copy<'_>| {
-        in_pieces(copy.stream, copy.chunks(bytes, way), &|chunks| {
-            work(copy, chunks)
+        in_pieces(copy.stream, copy.pieces(bytes, direction), &|pieces| {
+            work(copy, pieces)
         })
     };
     if !memory.tracker.needs_replay_lock() {
@@ -176,32 +69,32 @@ fn in_uses<'a>(
 /// this thread runs all the work of such a stream.
 fn in_pieces(
     stream: &Stream,
-    chunks: Chunks,
-    work: &(impl Fn(&Chunks) -> Result<()> + Sync),
+    pieces: Pieces,
+    work: &(impl Fn(&Pieces) -> Result<()> + Sync),
 ) -> Result<()> {
     let is_short = |error: &Error| matches!(error, Error::OutOfMemory { .. });
-    let help = || match work(&chunks) {
+    let help = || match work(&pieces) {
         // A worker that gets no block leaves the remaining pieces to other threads.
-        Err(error) if !is_short(&error) => chunks.fail(error),
+        Err(error) if !is_short(&error) => pieces.fail(error),
         _ => {}
     };
     let workers = match stream.state().kind() {
-        Kind::Own => chunks.workers(),
+        Kind::Own => pieces.workers(),
         Kind::Legacy | Kind::PerThread => 0,
     };
-    let mut result = copy_threads::run_with_workers(workers, &help, || work(&chunks));
+    let mut result = copy_threads::run_with_workers(workers, &help, || work(&pieces));
     let is_short = match &result {
-        Ok(()) => !chunks.are_taken(),
+        Ok(()) => !pieces.are_taken(),
         Err(error) => is_short(error),
     };
     if is_short {
         // The workers held all available blocks, and have finished.
-        result = work(&chunks);
+        result = work(&pieces);
     }
     if let Err(error) = result {
-        chunks.fail(error);
+        pieces.fail(error);
     }
-    chunks.result()
+    pieces.result()
 }
 
 /// # Safety
@@ -244,7 +137,12 @@ unsafe impl Sync for Copy<'_> {}
 
 impl<'a> Copy<'a> {
     /// Creates a copy. The second value is `true` if the copy fits in a small block.
-    fn new(stream: &'a Stream, device: DeviceSide, host: *mut u8, bytes: usize) -> (Self, bool) {
+    pub(super) fn new(
+        stream: &'a Stream,
+        device: DeviceSide,
+        host: *mut u8,
+        bytes: usize,
+    ) -> (Self, bool) {
         let staging = stream.context().staging();
         let is_small = bytes <= SMALL;
         let shelf = if is_small {
@@ -263,10 +161,10 @@ impl<'a> Copy<'a> {
     }
 
     /// Returns the pieces of the copy. For a copy of rows, a piece consists of whole rows.
-    fn chunks(&self, bytes: usize, way: Way) -> Chunks {
+    fn pieces(&self, bytes: usize, direction: Direction) -> Pieces {
         match self.device {
-            DeviceSide::Linear(_) => Chunks::new(bytes, 1, way),
-            DeviceSide::Rows(rows) => Chunks::new(bytes, rows.width, way),
+            DeviceSide::Linear(_) => Pieces::new(bytes, 1, direction),
+            DeviceSide::Rows(rows) => Pieces::new(bytes, rows.width, direction),
         }
     }
 

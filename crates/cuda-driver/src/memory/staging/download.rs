@@ -1,18 +1,75 @@
-//! The pieces of a copy to the host.
+//! Copies to the host.
 
 use std::ops::Range;
 
 use cuda_sys::CUdeviceptr;
 
-use super::chunks::Chunks;
-use super::copy::{Copy, DeviceSide, copy_bytes};
+use super::copy::{Copy, DeviceSide, copies_of, copy_bytes, in_uses};
 use super::filling::Filling;
+use super::pieces::{Direction, Pieces};
 use crate::driver::call;
 use crate::error::{Error, Result};
-use crate::memory::pitched::{Side, queue};
+use crate::memory::Memory;
+use crate::memory::pitched::{Rows, Side, queue};
 use crate::observer::Work;
 use crate::staging_pool::Slot;
+use crate::stream::Stream;
+use crate::tracking::Access;
 use crate::types::WorkKind;
+
+/// Copies `bytes` bytes from `from`, which lies in `memory`, to `destination`, on `stream`. The
+/// copy has completed when this function returns. On an error some of the bytes may have been
+/// copied.
+///
+/// # Safety
+///
+/// Both sides hold `bytes` bytes. No other code uses the destination during the call.
+pub(crate) unsafe fn download(
+    stream: &Stream,
+    (memory, access): (&Memory, Access),
+    from: DeviceSide,
+    destination: *mut u8,
+    bytes: usize,
+) -> Result<()> {
+    let (mut copy, is_small) = Copy::new(stream, from, destination, bytes);
+    let _current = copy.stream.bind_for_query()?;
+    if !is_small {
+        let filling = Filling::default();
+        // SAFETY: both sides must hold the bytes of each piece, and no other code may use the
+        // destination ← the caller guarantees both.
+        let work =
+            |copy: &Copy<'_>, pieces: &Pieces| unsafe { copy.download_pieces(pieces, &filling) };
+        return in_uses(&mut copy, memory, access, (bytes, Direction::ToHost), &work);
+    }
+    let slot = copy.take()?;
+    // SAFETY: as above; and a small block holds `bytes` bytes.
+    let queued = memory.use_on(stream, access, || unsafe {
+        copy.queue_download(&slot, 0..bytes)
+    });
+    let wait = || copy.stream.state().synchronize(copy.stream.context());
+    let done = queued.and_then(|()| Ok(wait()?));
+    // SAFETY: if `done` is `Ok`, the block must hold the bytes ← the copy was queued and the stream
+    // has been waited for; if either failed, `done` is the error.
+    unsafe { copy.finish_download(slot, done, 0..bytes, false) }
+}
+
+/// Works as [`download`] with rows on the device. The rows of the destination are contiguous.
+///
+/// # Safety
+///
+/// The requirements of [`download`] apply to all rows.
+pub(crate) unsafe fn download_rows(
+    stream: &Stream,
+    (memory, access): (&Memory, Access),
+    from: &Rows,
+    destination: *mut u8,
+) -> Result<()> {
+    copies_of(from).try_for_each(|(offset, side, bytes)| {
+        let destination = destination.wrapping_add(offset);
+        // SAFETY: both sides must hold the bytes ← the caller guarantees it for all rows.
+        unsafe { download(stream, (memory, access), side, destination, bytes) }
+    })
+}
 
 impl Copy<'_> {
     /// Downloads pieces until none is left. The device fills some blocks while threads empty
@@ -20,17 +77,17 @@ impl Copy<'_> {
     ///
     /// # Errors
     ///
-    /// Fails if no block can be taken. Other errors are recorded in `chunks`.
+    /// Fails if no block can be taken. Other errors are recorded in `pieces`.
     ///
     /// # Safety
     ///
     /// Both sides hold the bytes of the pieces. No other code uses the destination during the call.
-    pub(super) unsafe fn download_pieces(&self, chunks: &Chunks, filling: &Filling) -> Result<()> {
+    pub(super) unsafe fn download_pieces(&self, pieces: &Pieces, filling: &Filling) -> Result<()> {
         loop {
             let mut refused = Ok(());
-            while filling.len() < chunks.ahead() {
+            while filling.len() < pieces.ahead() {
                 // SAFETY: the source must hold the pieces ← the caller guarantees it.
-                match unsafe { self.begin_download(chunks) } {
+                match unsafe { self.begin_download(pieces) } {
                     Ok(Some(next)) => filling.push(next),
                     Ok(None) => break,
                     // The copy continues with the blocks that it has.
@@ -43,15 +100,15 @@ impl Copy<'_> {
             let Some((slot, piece)) = filling.pop() else {
                 // Other threads may have emptied the blocks in the meantime, and pieces may be
                 // left.
-                return if chunks.are_taken() { Ok(()) } else { refused };
+                return if pieces.are_taken() { Ok(()) } else { refused };
             };
             let done = slot.wait().map_err(Error::from);
             // SAFETY: if `done` is `Ok`, the block must hold the piece ← its event has been waited
             // for; if the wait failed, `done` is the error.
             let finished =
-                unsafe { self.finish_download(slot, done, piece, chunks.is_non_temporal()) };
+                unsafe { self.finish_download(slot, done, piece, pieces.is_non_temporal()) };
             if let Err(error) = finished {
-                chunks.fail(error);
+                pieces.fail(error);
             }
         }
     }
@@ -62,12 +119,12 @@ impl Copy<'_> {
     /// # Safety
     ///
     /// The source holds the bytes of the pieces.
-    unsafe fn begin_download(&self, chunks: &Chunks) -> Result<Option<(Slot, Range<usize>)>> {
-        if chunks.are_taken() {
+    unsafe fn begin_download(&self, pieces: &Pieces) -> Result<Option<(Slot, Range<usize>)>> {
+        if pieces.are_taken() {
             return Ok(None);
         }
         let slot = self.take()?;
-        let Some(piece) = chunks.next() else {
+        let Some(piece) = pieces.next() else {
             self.shelf.put(slot);
             return Ok(None);
         };
@@ -83,7 +140,7 @@ impl Copy<'_> {
         });
         if let Err(error) = queued {
             self.shelf.lose(slot);
-            chunks.fail(error);
+            pieces.fail(error);
             return Ok(None);
         }
         Ok(Some((slot, piece)))

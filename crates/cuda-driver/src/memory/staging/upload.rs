@@ -1,16 +1,19 @@
-//! The pieces of a copy to the device.
+//! Copies to the device.
 
 use std::ops::{Range, RangeInclusive};
 
 use cuda_sys::CUdeviceptr;
 
-use super::chunks::Chunks;
-use super::copy::{Copy, DeviceSide, copy_bytes};
+use super::copy::{Copy, DeviceSide, copies_of, copy_bytes, in_uses};
+use super::pieces::{Direction, Pieces};
 use crate::driver::call;
 use crate::error::Result;
+use crate::memory::Memory;
 use crate::memory::pitched::{Rows, Side, queue};
 use crate::observer::Work;
 use crate::staging_pool::Slot;
+use crate::stream::Stream;
+use crate::tracking::Access;
 use crate::types::WorkKind;
 
 /// The sizes for which the driver copies a contiguous range into its own command queue, byte by
@@ -18,38 +21,96 @@ use crate::types::WorkKind;
 /// half the time.
 const INLINE: RangeInclusive<usize> = 4 << 10..=16 << 10;
 
+/// Copies `bytes` bytes from `source` to `to`, which lies in `memory`, on `stream`. The source has
+/// been read when this function returns; the device receives the bytes when the stream reaches the
+/// copy.
+///
+/// # Safety
+///
+/// Both sides hold `bytes` bytes. No code writes the source during the call.
+pub(crate) unsafe fn upload(
+    stream: &Stream,
+    (memory, access): (&Memory, Access),
+    to: DeviceSide,
+    source: *const u8,
+    bytes: usize,
+) -> Result<()> {
+    let (mut copy, is_small) = Copy::new(stream, to, source.cast_mut(), bytes);
+    let _current = copy.stream.bind_for_query()?;
+    if !is_small {
+        // SAFETY: both sides must hold the bytes of each piece, and no code may write the source ←
+        // the caller guarantees both.
+        let work = |copy: &Copy<'_>, pieces: &Pieces| unsafe { copy.upload_pieces(pieces) };
+        return in_uses(
+            &mut copy,
+            memory,
+            access,
+            (bytes, Direction::ToDevice),
+            &work,
+        );
+    }
+    let slot = copy.take()?;
+    // SAFETY: as above; and a small block holds `bytes` bytes.
+    let queued = memory.use_on(stream, access, || unsafe {
+        copy.queue_upload(&slot, 0..bytes, false)
+    });
+    if queued.is_err() {
+        copy.shelf.lose(slot);
+        return queued;
+    }
+    Ok(copy.shelf.put_behind(slot, copy.stream)?)
+}
+
+/// Works as [`upload`] with rows on the device. The rows of the source are contiguous.
+///
+/// # Safety
+///
+/// The requirements of [`upload`] apply to all rows.
+pub(crate) unsafe fn upload_rows(
+    stream: &Stream,
+    (memory, access): (&Memory, Access),
+    to: &Rows,
+    source: *const u8,
+) -> Result<()> {
+    copies_of(to).try_for_each(|(offset, side, bytes)| {
+        let source = source.wrapping_add(offset);
+        // SAFETY: both sides must hold the bytes ← the caller guarantees it for all rows.
+        unsafe { upload(stream, (memory, access), side, source, bytes) }
+    })
+}
+
 impl Copy<'_> {
     /// Uploads pieces until none is left.
     ///
     /// # Errors
     ///
-    /// Fails if no block can be taken. Other errors are recorded in `chunks`.
+    /// Fails if no block can be taken. Other errors are recorded in `pieces`.
     ///
     /// # Safety
     ///
     /// Both sides hold the bytes of the pieces. No code writes the source during the call.
-    pub(super) unsafe fn upload_pieces(&self, chunks: &Chunks) -> Result<()> {
+    pub(super) unsafe fn upload_pieces(&self, pieces: &Pieces) -> Result<()> {
         // The piece is taken before the block. A thread without a piece must not wait for a block,
         // because the stream may wait for what that thread does next.
-        while let Some(piece) = chunks.next() {
+        while let Some(piece) = pieces.next() {
             let slot = match self.take() {
                 Ok(slot) => slot,
                 Err(error) => {
-                    chunks.give_back(piece);
+                    pieces.give_back(piece);
                     return Err(error);
                 }
             };
             // SAFETY: both sides and the block must hold the piece ← the caller guarantees it for
             // both sides, and a piece is at most as large as a block.
-            match unsafe { self.queue_upload(&slot, piece, chunks.is_non_temporal()) } {
+            match unsafe { self.queue_upload(&slot, piece, pieces.is_non_temporal()) } {
                 Ok(()) => {
                     if let Err(error) = self.shelf.put_behind(slot, self.stream) {
-                        chunks.fail(error);
+                        pieces.fail(error);
                     }
                 }
                 Err(error) => {
                     self.shelf.lose(slot);
-                    chunks.fail(error);
+                    pieces.fail(error);
                 }
             }
         }

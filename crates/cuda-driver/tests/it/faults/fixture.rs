@@ -195,7 +195,7 @@ fn check_left(
         }
         let left = Left::between(before, &live);
         let is_allowed = fault.is_some_and(|fault| rules::may_be_left(fault, &left));
-        // Objects that may be left are often left for good, so waiting longer for them is in vain.
+        // Objects that may be left often stay forever, so the test does not wait longer for them.
         // All others are freed soon, but a worker thread may get no processor for a while.
         let patience = if is_allowed {
             Duration::from_millis(5)

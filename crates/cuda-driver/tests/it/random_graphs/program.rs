@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// The number of device buffers; there is one host buffer besides.
+/// The number of device buffers; there is also one host buffer.
 pub(super) const BUFFERS: usize = 4;
 /// The number of words in each buffer.
 pub(super) const WORDS: usize = 48;

@@ -235,7 +235,7 @@ fn variables_of_the_module_have_to_be_passed() {
         .launch_safe(&show, LaunchConfig::new(1, 1), args)
         .unwrap();
     assert_eq!(out.to_vec().unwrap(), [8]);
-    // A checked copy would have a variable of its own.
+    // A checked copy would have its own variable.
     let mut none = out.slice_mut(..0).unwrap();
     let args = Using::new((&mut none,), (&counter,));
     let error = refusal(stream.launch_safe(&show, LaunchConfig::new(1, 1), args));

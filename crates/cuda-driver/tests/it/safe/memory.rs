@@ -97,7 +97,7 @@ fn an_address_from_memory_permits_only_arguments() {
         let mut saved = DeviceBuffer::<u64>::zeroed(&stream, 1).unwrap();
         let launch = stream.launch_safe(&save, config, (&x, &mut saved));
         assert!(!launch.unwrap().is_checked());
-        // `x` is no argument of this launch.
+        // `x` is not an argument of this launch.
         let launch = stream.launch_safe(&used, config, (&saved, &mut y)).unwrap();
         let found = violation(launch.wait());
         assert_eq!(found.address, x.as_raw());

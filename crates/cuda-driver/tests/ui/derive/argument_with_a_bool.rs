@@ -1,4 +1,4 @@
-//! Every bit pattern of a field must be valid, also in a struct that is only an argument.
+//! Every bit pattern of a field must be valid, even in a struct that is only an argument.
 
 use cuda_driver::launch::KernelArg;
 

@@ -204,7 +204,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Returns whether there is a file at `path`, and reads it if so.
+    /// Returns whether there is a file at `path`. If there is one, reads it.
     fn probe(&mut self, path: &Path) -> Result<bool, Refusal> {
         if cfg!(not(unix)) {
             return Err(Refusal::System);

@@ -30,7 +30,7 @@ fn a_note_is_found_by_its_words_alone() {
 }
 
 #[test]
-fn a_note_that_was_altered_or_cut_off_is_none() {
+fn altered_or_truncated_notes_are_ignored() {
     let folder = Folder::new();
     let cache = folder.open();
     cache.note(&WORDS, b"content");

@@ -52,7 +52,7 @@ fn operations_on_forms_are_those_on_their_values() {
 }
 
 #[test]
-fn an_overflow_gives_nothing() {
+fn overflow_gives_no_form() {
     let large = Form::symbol(0).scale(i128::MAX).unwrap();
     assert_eq!(large.scale(2), None);
     assert_eq!(large.add(&large), None);

@@ -106,7 +106,7 @@ fn many_loops_and_values_end() {
 }
 
 #[test]
-fn an_analysis_that_gives_up_says_so() {
+fn analysis_reports_that_it_gave_up() {
     // Each step chooses between two values that a later one depends on.
     let mut choices = String::from("mov.u32 %r2, %tid.x;\nmov.u32 %r3, %ctaid.x;\n");
     for number in 0..2000 {

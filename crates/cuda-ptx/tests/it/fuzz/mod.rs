@@ -21,7 +21,7 @@ const FULL_PROGRAMS: u64 = 200_000;
 const STEPS: u32 = 300;
 const LAUNCHES: u32 = 1;
 
-/// What was seen in all programs.
+/// Statistics of all programs.
 #[derive(Debug, Default)]
 struct Counts {
     accesses: u64,

@@ -81,7 +81,7 @@ fn sampler(desc: &CUDA_TEXTURE_DESC, resource: Resource, elements: &Elements) ->
     let mut address = [AddressMode::Clamp; 3];
     for (mode, given) in address.iter_mut().zip(desc.addressMode) {
         *mode = address_mode(given)?;
-        // The documentation says that these modes become `Clamp` then. Cube maps are excluded,
+        // The documentation says that these modes then become `Clamp`. Cube maps are excluded,
         // because their coordinates are directions.
         let repeats = matches!(mode, AddressMode::Wrap | AddressMode::Mirror);
         if repeats && !has(NORMALIZED) && !is_cube || has(SEAMLESS) {

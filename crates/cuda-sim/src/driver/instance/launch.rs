@@ -17,7 +17,8 @@ thread_local! {
 
 /// Stores what a program states about the memory of the next launch of this thread.
 pub(crate) fn state_uses(uses: &[LaunchUse]) {
-    // The thread-local storage is gone while the thread ends. The launch is not checked then.
+    // The thread-local storage is gone while the thread ends. In that case the launch is not
+    // checked.
     let _ = STATED.try_with(|stated| stated.replace(uses.to_vec()));
 }
 

@@ -95,7 +95,7 @@ fn pack_buffer(size: usize, extra: Out<*mut c_void>) -> Status<Vec<u8>> {
     if len < size {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the buffer must be valid for the size beside it ← the contract of
+    // SAFETY: the buffer must be valid for the size that comes with it ← the contract of
     // CU_LAUNCH_PARAM_BUFFER_POINTER.
     let buffer: Out<u8> = unsafe { Arg::wrap(start.cast()) };
     Ok(buffer.bytes(size)?.to_vec())

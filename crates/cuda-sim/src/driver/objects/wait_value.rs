@@ -169,8 +169,8 @@ impl MemOp {
             } => {
                 let device = Arc::clone(device);
                 Work::Poll(Box::new(move || {
-                    // The wait ends if the device is lost, and also if the memory was freed,
-                    // because its value can no longer change.
+                    // The wait ends if the device is lost or the memory was freed, because its
+                    // value can no longer change.
                     device.alive().is_err()
                         || spaces
                             .load(word.addr, word.wide)

@@ -233,8 +233,8 @@ impl<'a> Observer<'a> {
         self.find(ReportKind::UninitializedRead, touch, None, message);
     }
 
-    /// Reports a write to memory that the program has passed as read-only, unless it has also passed
-    /// it as writable.
+    /// Reports a write to memory that the program has passed as read-only, unless it has also
+    /// passed it as writable.
     fn must_be_writable(&self, touch: ObservedAccess) {
         let (start, end) = (touch.at, touch.at.saturating_add(touch.size));
         let overlaps = |it: &&LaunchUse| {

@@ -27,7 +27,7 @@ impl Completion {
         match form.one_of(&["mbarrier::complete_tx::bytes", "bulk_group"]) {
             Some("bulk_group") => Ok(Self::Group),
             Some(_) => Ok(Self::Barrier),
-            None => unsupported("completion"),
+            None => unsupported("this completion mechanism"),
         }
     }
 }
@@ -96,17 +96,17 @@ impl<'a> FunctionDecoder<'a, '_> {
 
     fn copy_async(&mut self, form: &mut Form<'a>) -> Decoded {
         if form.one_of(&SPACES[1..3]).is_none() || !form.flag("global") {
-            return unsupported("spaces");
+            return unsupported("these state spaces");
         }
         let operands = without_policy(form);
         form.one_of(&["L2::64B", "L2::128B", "L2::256B"]);
         let (to, from, size, rest) = match operands {
             [to, from, Operand::Literal(size), rest @ ..] => (to, from, *size, rest),
-            _ => return unsupported("operands"),
+            _ => return unsupported("these operands"),
         };
         let size = Self::literal(size, Ty::U32);
         if !matches!(size, 4 | 8 | 16) {
-            return unsupported("size");
+            return unsupported("this size");
         }
         let len = match rest {
             [] => self.const32(size as u32),
@@ -124,7 +124,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 }
                 None => self.source(operand, Ty::U32)?,
             },
-            _ => return unsupported("operands"),
+            _ => return unsupported("these operands"),
         };
         let a = self.whole_address(to, SHARED)?;
         let b = self.whole_address(from, 0)?;
@@ -149,7 +149,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 form.flag("global");
                 let operands = without_policy(form);
                 if operands.len() != 2 {
-                    return unsupported("operands");
+                    return unsupported("these operands");
                 }
                 return Ok(());
             }
@@ -160,7 +160,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             None => {}
         }
         let (Some(to), Some(from)) = (form.one_of(&SPACES), form.one_of(&SPACES)) else {
-            return unsupported("spaces");
+            return unsupported("these state spaces");
         };
         let completion = Completion::take(form)?;
         let expected = match to {
@@ -174,18 +174,18 @@ impl<'a> FunctionDecoder<'a, '_> {
                 | ("shared::cluster", "shared::cta")
         );
         if completion != expected || !known {
-            return unsupported("spaces");
+            return unsupported("these state spaces");
         }
         let is_multicast = form.flag("multicast::cluster");
         let operands = without_policy(form);
         let [target, source, size, rest @ ..] = operands else {
-            return unsupported("operands");
+            return unsupported("these operands");
         };
         let (barrier, mask) = match (completion, is_multicast, rest) {
             (Completion::Group, false, []) => (None, None),
             (Completion::Barrier, false, [barrier]) => (Some(barrier), None),
             (Completion::Barrier, true, [barrier, mask]) => (Some(barrier), Some(mask)),
-            _ => return unsupported("operands"),
+            _ => return unsupported("these operands"),
         };
         let kind = if reduces {
             Some(self.reduction(form)?)
@@ -247,10 +247,10 @@ fn reduction_of(form: &mut Form<'_>) -> Decoded<(atomic::Op, u32)> {
     form.flag("noftz");
     let names = ["add", "min", "max", "and", "or", "xor", "inc", "dec"];
     let Some(name) = form.one_of(&names) else {
-        return unsupported("operation");
+        return unsupported("this operation");
     };
     match atomic::Op::parse(name, ty.class, ty.bits, ty.packed) {
         Some(op) => Ok((op, ty.width())),
-        None => unsupported("the operation on this type"),
+        None => unsupported("this operation on this type"),
     }
 }

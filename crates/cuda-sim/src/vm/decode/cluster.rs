@@ -23,7 +23,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             Ty::U64 => lanes!(wide, |a: u64, rank: u32| -> u64 {
                 a & !RANK | u64::from(rank.saturating_add(1).min(0xff)) << RANK_SHIFT
             }),
-            _ => return unsupported("type"),
+            _ => return unsupported("this type"),
         };
         self.emit_plain(form, kind, ty, &[ty, Ty::U32])
     }
@@ -46,7 +46,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 });
                 w.put32(i.d, m, &value);
             }),
-            _ => return unsupported("type"),
+            _ => return unsupported("this type"),
         };
         self.emit_plain(form, kind, Ty::U32, &[ty])
     }

@@ -136,16 +136,16 @@ impl<'a> FunctionDecoder<'a, '_> {
                     Width::Pred => Ok(Place::Pred(reg.slot)),
                     Width::W32 => Ok(Place::R32(reg.slot)),
                     Width::W64 => Ok(Place::R64(reg.slot)),
-                    Width::W128 => unsupported("128-bit argument"),
+                    Width::W128 => unsupported("a 128-bit argument"),
                 },
                 Name::Sym(Sym::Local(offset)) => Ok(Place::Local {
                     offset,
                     size: self.sizes.get(&offset).copied().unwrap_or(0),
                 }),
-                Name::Sym(_) => unsupported("argument form"),
+                Name::Sym(_) => unsupported("this form of argument"),
             },
             Operand::Sink => Ok(Place::R64(self.temp64())),
-            _ => unsupported("argument form"),
+            _ => unsupported("this form of argument"),
         }
     }
 
@@ -253,7 +253,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                     (Some("popc"), Class::Unsigned) => BarrierAction::Popc,
                     (Some("and"), Class::Pred) => BarrierAction::And,
                     (Some("or"), Class::Pred) => BarrierAction::Or,
-                    _ => return unsupported("reduction"),
+                    _ => return unsupported("this reduction"),
                 };
                 let [to, middle @ .., predicate] = form.operands else {
                     return invalid("Arguments mismatch for instruction 'bar'");

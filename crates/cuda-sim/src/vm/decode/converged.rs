@@ -54,7 +54,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             Some("down") => Shuffle::Down,
             Some("bfly") => Shuffle::Bfly,
             Some(_) => Shuffle::Idx,
-            None => return unsupported("no mode"),
+            None => return unsupported("without `.up`, `.down`, `.bfly` or `.idx`"),
         };
         form.arity(5)?;
         let a = self.source(&form.operands[1], Ty::B32)?;
@@ -75,7 +75,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             Some("any") => (Vote::Any, Ty::PRED),
             Some("uni") => (Vote::Uni, Ty::PRED),
             Some(_) => (Vote::Ballot, Ty::B32),
-            None => return unsupported("no mode"),
+            None => return unsupported("without `.all`, `.any`, `.uni` or `.ballot`"),
         };
         form.arity(3)?;
         let (a, negated) = match &form.operands[1] {
@@ -97,7 +97,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let op = match form.one_of(&["any", "all"]) {
             Some("any") => SyncOp::MatchAny { wide },
             Some(_) => SyncOp::MatchAll { wide },
-            None => return unsupported("no mode"),
+            None => return unsupported("without `.any` or `.all`"),
         };
         form.arity(3)?;
         let a = self.source(&form.operands[1], ty)?;
@@ -127,10 +127,10 @@ impl<'a> FunctionDecoder<'a, '_> {
                 abs: form.flag("abs"),
                 nan: form.flag("NaN"),
             },
-            _ => return unsupported("reduction"),
+            _ => return unsupported("this reduction"),
         };
         if ty.bits != 32 {
-            return unsupported("type");
+            return unsupported("this type");
         }
         form.arity(3)?;
         let a = self.source(&form.operands[1], ty)?;

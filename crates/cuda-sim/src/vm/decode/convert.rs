@@ -200,13 +200,13 @@ impl<'a> FunctionDecoder<'a, '_> {
             }
         }
         if matches!(from.class, Class::Bits | Class::Pred) || from.packed {
-            return unsupported("type");
+            return unsupported("this type");
         }
         if to.packed {
             return self.convert_pair(form, from, to, imm);
         }
         if matches!(to.class, Class::Bits | Class::Pred) {
-            return unsupported("type");
+            return unsupported("this type");
         }
         let kind = match self.convert_fast(
             from,
@@ -312,7 +312,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     /// Decodes `cvt.rn.f16x2.f32 d, a, b`: `a` becomes the upper half.
     fn convert_pair(&mut self, form: &mut Form<'a>, from: Ty, to: Ty, imm: u64) -> Decoded {
         if from.class != Class::Float || from.bits != 32 {
-            return unsupported("type");
+            return unsupported("this type");
         }
         form.arity(3)?;
         let [a, b] = self.sources(&form.operands[1..3], from)?;
@@ -357,7 +357,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     fn convert_tf32(&mut self, form: &mut Form<'a>) -> Decoded {
         let ty = form.ty()?;
         if (ty.class, ty.bits) != (Class::Float, 32) {
-            return unsupported("type");
+            return unsupported("this type");
         }
         let wide = self.wide();
         let relu = form.flag("relu");
@@ -375,7 +375,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             }
             (Some("rz"), false) => lanes!(wide, |a: u32| -> u32 { tf32(a, 0, false) }),
             (Some("rz"), true) => lanes!(wide, |a: u32| -> u32 { tf32(a, 0, true) }),
-            _ => return unsupported("rounding"),
+            _ => return unsupported("this rounding mode"),
         };
         self.emit_plain(form, kind, Ty::B32, &[Ty::B32])
     }

@@ -210,24 +210,24 @@ impl<'a> FunctionDecoder<'a, '_> {
         // The type of the result is the first one.
         let widens = other < small;
         let Some(name) = form.one_of(&TYPES) else {
-            return unsupported("type");
+            return unsupported("this type");
         };
         let other = form.ty()?;
         if name == SCALES {
             return self.convert_scales(form, other, widens);
         }
         let Some(index) = FORMATS.iter().position(|format| format.name == name) else {
-            return unsupported("type");
+            return unsupported("this type");
         };
         if !form.flag("rn") {
-            return unsupported("rounding");
+            return unsupported("this rounding mode");
         }
         let relu = if form.flag("relu") { RELU } else { 0 };
         let imm = relu | (index as u64) << FORMAT;
         let small = Ty::new(Class::Bits, FORMATS[index].step * 2);
         if widens {
             if (other.class, other.bits, other.packed) != (Class::Float, 16, true) {
-                return unsupported("type");
+                return unsupported("this type");
             }
             let kind = lanes!(self.wide(), with w, i, m {
                 let step = format_of(i.imm).step;
@@ -244,7 +244,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             return Ok(());
         }
         if !form.flag("satfinite") {
-            return unsupported("no `.satfinite`");
+            return unsupported("without `.satfinite`");
         }
         let [a, b] = self.pair_of_floats(form, other)?;
         let kind = lanes!(self.wide(), with w, i, m {
@@ -267,7 +267,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         if widens {
             let is_pair = (other.class, other.packed) == (Class::Brain, true);
             if !is_pair || !form.flag("rn") {
-                return unsupported("type or rounding");
+                return unsupported("this type or rounding mode");
             }
             let kind = lanes!(self.wide(), |a: u32| -> u32 {
                 scale_value(a >> 8) << 16 | scale_value(a)
@@ -275,12 +275,12 @@ impl<'a> FunctionDecoder<'a, '_> {
             return self.emit_plain(form, kind, Ty::B32, &[pair]);
         }
         if (other.class, other.bits) == (Class::Float, 16) {
-            return unsupported("type");
+            return unsupported("this type");
         }
         let up = match form.one_of(&["rz", "rp"]) {
             Some("rz") => 0,
             Some(_) => UP,
-            None => return unsupported("rounding"),
+            None => return unsupported("this rounding mode"),
         };
         let imm = up | if form.flag("satfinite") { FINITE } else { 0 };
         let [a, b] = self.pair_of_floats(form, other)?;
@@ -307,7 +307,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             }
             (Class::Float, 16, true) => false,
             (Class::Brain, 16, true) => true,
-            _ => return unsupported("type"),
+            _ => return unsupported("this type"),
         };
         form.arity(2)?;
         let from = self.source(&form.operands[1], Ty::B32)?;
@@ -333,7 +333,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     /// is shifted in above them.
     pub(super) fn convert_pack(&mut self, form: &mut Form<'a>) -> Decoded {
         if !form.flag("sat") || !form.flag("s32") {
-            return unsupported("no `.sat` or `.s32`");
+            return unsupported("without `.sat` or `.s32`");
         }
         let found = form
             .modifiers
@@ -341,11 +341,11 @@ impl<'a> FunctionDecoder<'a, '_> {
             .position(|name| pack_type(name).is_some());
         let to = found.and_then(|index| pack_type(form.modifiers.remove(index)));
         let Some((bits, is_signed)) = to else {
-            return unsupported("type");
+            return unsupported("this type");
         };
         let is_whole = bits == 16;
         if is_whole == form.flag("b32") {
-            return unsupported("third source");
+            return unsupported("a third source");
         }
         form.arity(if is_whole { 3 } else { 4 })?;
         let [a, b] = self.sources(&form.operands[1..3], Ty::new(Class::Signed, 32))?;

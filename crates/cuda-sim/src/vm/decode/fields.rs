@@ -21,11 +21,11 @@ impl<'a> FunctionDecoder<'a, '_> {
         let ty = form.ty()?;
         let left = form.flag("l");
         if !left && !form.flag("r") {
-            return unsupported("no direction");
+            return unsupported("without `.l` or `.r`");
         }
         let clamps = form.flag("clamp");
         if !clamps && !form.flag("wrap") {
-            return unsupported("no mode");
+            return unsupported("without `.clamp` or `.wrap`");
         }
         let kind = match (left, clamps) {
             (true, true) => lanes!(wide, |a: u32, b: u32, c: u32| -> u32 {
@@ -61,7 +61,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             (true, 64) => lanes!(wide, |a: u64, b: u32, c: u32| -> u64 {
                 field(a, b, c, 64, true)
             }),
-            _ => return unsupported("type"),
+            _ => return unsupported("this type"),
         };
         self.emit_plain(form, kind, ty, &[ty, Ty::U32, Ty::U32])
     }
@@ -88,7 +88,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 });
                 w.put64(i.d, m, &value);
             }),
-            _ => return unsupported("type"),
+            _ => return unsupported("this type"),
         };
         self.emit_plain(form, kind, ty, &[ty, ty, Ty::U32, Ty::U32])
     }
@@ -102,7 +102,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         } else if form.flag("wrap") {
             lanes!(wide, |a: u32, b: u32| -> u32 { mask(a & 31, b & 31) })
         } else {
-            return unsupported("no mode");
+            return unsupported("without `.clamp` or `.wrap`");
         };
         self.emit_plain(form, kind, ty, &[ty, ty])
     }
@@ -113,7 +113,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let ty = form.ty()?;
         let clamps = form.flag("clamp");
         if !clamps && !form.flag("wrap") {
-            return unsupported("no mode");
+            return unsupported("without `.clamp` or `.wrap`");
         }
         let kind = match (ty.signed(), clamps) {
             (true, true) => lanes!(wide, |a: u32, b: u32| -> u32 {
@@ -229,7 +229,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let first = form.ty()?;
         let upper = parts == Parts::Two && form.flag("hi");
         if parts == Parts::Two && !upper && !form.flag("lo") {
-            return unsupported("no `.lo` or `.hi`");
+            return unsupported("without `.lo` or `.hi`");
         }
         let to = match first.signed() || second.signed() {
             true => Ty::new(Class::Signed, 32),
@@ -258,7 +258,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let is_sum = form.flag("add");
         let (second, first, to) = (form.ty()?, form.ty()?, form.ty()?);
         if first.signed() != second.signed() {
-            return unsupported("types");
+            return unsupported("these types");
         }
         let kind = lanes!(self.wide(), with w, i, m {
             let (a, b, c) = (w.get32(i.a), w.get32(i.b), w.get32(i.c));

@@ -172,7 +172,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     pub(super) fn float(&mut self, form: &mut Form<'a>, op: FloatOp) -> Decoded {
         let ty = form.ty()?;
         if ty.class != Class::Float || ty.bits < 32 {
-            return unsupported("type");
+            return unsupported("this type");
         }
         let double = ty.bits == 64;
         let round = form.one_of(&["rn", "rz", "rm", "rp"]);
@@ -193,7 +193,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             | if nan { NAN } else { 0 };
         if ty.packed {
             if approx || sat || nan {
-                return unsupported("modifier");
+                return unsupported("this modifier on packed values");
             }
             return self.packed_floats(form, op, imm);
         }
@@ -220,7 +220,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     /// sources are replaced by their absolute values.
     fn extreme_of_three(&mut self, form: &mut Form<'a>, ty: Ty, kind: Kind, imm: u64) -> Decoded {
         if ty.bits != 32 || imm & SAT != 0 {
-            return unsupported("third source");
+            return unsupported("a third source");
         }
         let mut sources: [Slot; 3] = self.sources(&form.operands[1..4], ty)?;
         if form.flag("abs") {

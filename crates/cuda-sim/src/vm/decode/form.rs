@@ -127,7 +127,7 @@ impl<'a> Form<'a> {
             .rposition(|text| Ty::parse(text).is_some());
         match index.and_then(|index| Ty::parse(self.modifiers.remove(index))) {
             Some(ty) => Ok(ty),
-            None => unsupported("no type"),
+            None => unsupported("without a type"),
         }
     }
 

@@ -15,7 +15,7 @@ macro_rules! any {
             16 => any!(@one $wide, u16, |$($a),+| $body),
             32 => any!(@one $wide, u32, |$($a),+| $body),
             64 => any!(@one $wide, u64, |$($a),+| $body),
-            _ => return unsupported("type"),
+            _ => return unsupported("this type"),
         }
     };
     (@one $wide:expr, $t:ty, |$a:ident| $body:expr) => {
@@ -41,7 +41,7 @@ macro_rules! signed {
             (true, 16) => any!(@one $wide, i16, |$($a),+| $body),
             (true, 32) => any!(@one $wide, i32, |$($a),+| $body),
             (true, 64) => any!(@one $wide, i64, |$($a),+| $body),
-            _ => return unsupported("type"),
+            _ => return unsupported("this type"),
         }
     };
 }
@@ -156,7 +156,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                             a.checked_div(b).unwrap_or(!0)
                         })
                     }
-                    _ => return unsupported("type"),
+                    _ => return unsupported("this type"),
                 };
                 (kind, &two[..])
             }
@@ -171,7 +171,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                     16 => lanes!(wide, |a: i16| -> i16 { a.wrapping_abs() }),
                     32 => lanes!(wide, |a: i32| -> i32 { a.wrapping_abs() }),
                     64 => lanes!(wide, |a: i64| -> i64 { a.wrapping_abs() }),
-                    _ => return unsupported("type"),
+                    _ => return unsupported("this type"),
                 };
                 (kind, &two[..1])
             }
@@ -193,7 +193,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             }
         };
         if ty.class == Class::Bits {
-            return unsupported("type");
+            return unsupported("this type");
         }
         self.emit_plain(form, kind, ty, from)
     }
@@ -217,10 +217,10 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
         let high = form.flag("hi");
         if multiplies && !high && !form.flag("lo") {
-            return unsupported("no `.lo` or `.hi`");
+            return unsupported("without `.lo` or `.hi`");
         }
         if ty.bits != 32 && ty.bits != 64 {
-            return unsupported("type");
+            return unsupported("this type");
         }
         let from = [ty; 3];
         form.arity(if multiplies { 4 } else { 3 })?;
@@ -320,10 +320,10 @@ impl<'a> FunctionDecoder<'a, '_> {
             LogicOp::CountOnes | LogicOp::LeadingZeros | LogicOp::ReverseBits
         );
         if counts && !matches!((ty.class, ty.bits), (Class::Bits, 32 | 64)) {
-            return unsupported("type");
+            return unsupported("this type");
         }
         if ty.packed || matches!(ty.class, Class::Float | Class::Brain) {
-            return unsupported("type");
+            return unsupported("this type");
         }
         self.emit_plain(form, kind, to, from)
     }
@@ -355,7 +355,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             (_, true, 16) => lanes!(wide, |a: i16, b: u32| -> i16 { a >> b.min(15) }),
             (_, true, 32) => lanes!(wide, |a: i32, b: u32| -> i32 { a >> b.min(31) }),
             (_, true, 64) => lanes!(wide, |a: i64, b: u32| -> i64 { a >> b.min(63) }),
-            _ => return unsupported("type"),
+            _ => return unsupported("this type"),
         };
         self.emit_plain(form, kind, ty, &[ty, Ty::U32])
     }
@@ -392,7 +392,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 let a = a ^ (a >> 63);
                 if a == 0 { !0 } else { a.leading_zeros() }
             }),
-            _ => return unsupported("type"),
+            _ => return unsupported("this type"),
         };
         self.emit_plain(form, kind, Ty::U32, &[ty])
     }

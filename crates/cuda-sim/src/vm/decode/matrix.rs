@@ -34,7 +34,7 @@ impl Shape {
     pub(super) fn take(form: &mut Form<'_>) -> Decoded<Self> {
         let shapes = form.modifiers.iter().map(|text| Self::parse(text));
         let Some((index, shape)) = shapes.enumerate().find_map(|(i, s)| Some((i, s?))) else {
-            return unsupported("no shape");
+            return unsupported("without a shape");
         };
         form.modifiers.remove(index);
         Ok(shape)
@@ -189,14 +189,14 @@ impl<'a> FunctionDecoder<'a, '_> {
         aligned(form)?;
         let shape = Shape::take(form)?;
         if !form.flag("row") || !form.flag("col") {
-            return unsupported("layout");
+            return unsupported("this layout");
         }
         let types = take_elements(form);
         let Ok(types) = <[Element; 4]>::try_from(types) else {
-            return unsupported("types");
+            return unsupported("these types");
         };
         if !mma_has(shape, types) {
-            return unsupported("types of this shape");
+            return unsupported("these types with this shape");
         }
         let options = options(form, types[1])?;
         self.product(form, shape, types, Layout::Mma, options)
@@ -208,7 +208,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         // The fragments do not depend on the layouts in memory.
         for _ in 0..2 {
             if form.one_of(&["row", "col"]).is_none() {
-                return unsupported("layout");
+                return unsupported("this layout");
             }
         }
         let shape = Shape::take(form)?;
@@ -216,7 +216,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let types = match types[..] {
             [d, c] => [d, Element::F16, Element::F16, c],
             [d, a, b, c] => [d, a, b, c],
-            _ => return unsupported("types"),
+            _ => return unsupported("these types"),
         };
         use Element as E;
         let [d, a, b, c] = types;
@@ -227,7 +227,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             _ => (d, c) == (E::S32, E::S32),
         };
         if !sums || a != b || !wmma_has(shape, a) {
-            return unsupported("types of this shape");
+            return unsupported("these types with this shape");
         }
         let options = options(form, a)?;
         self.product(form, shape, types, Layout::Opaque, options)
@@ -259,7 +259,7 @@ fn options(form: &mut Form<'_>, a: Element) -> Decoded<(bool, Round, BitOp)> {
         bits = match form.one_of(&["and", "xor"]) {
             Some("and") => BitOp::And,
             Some(_) => BitOp::Xor,
-            None => return unsupported("operation on bits"),
+            None => return unsupported("this operation on bits"),
         };
         if !form.flag("popc") {
             return unsupported("without `.popc`");

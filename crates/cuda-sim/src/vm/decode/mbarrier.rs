@@ -24,10 +24,10 @@ impl<'a> FunctionDecoder<'a, '_> {
             "pending_count",
         ];
         let Some(name) = form.one_of(&names) else {
-            return unsupported("operation");
+            return unsupported("this operation");
         };
         if !form.flag("b64") {
-            return unsupported("type");
+            return unsupported("this type");
         }
         if name == "pending_count" {
             let kind = lanes!(self.wide(), |a: u64| -> u32 { pending(a) });
@@ -97,12 +97,12 @@ impl<'a> FunctionDecoder<'a, '_> {
             // An arrival at a barrier of another block returns no state.
             [Operand::Address(..), ..] => (None, form.operands),
             [state, rest @ ..] => (Some(state), rest),
-            [] => return unsupported("operands"),
+            [] => return unsupported("these operands"),
         };
         let (address, number) = match rest {
             [address] => (address, None),
             [address, number] => (address, Some(number)),
-            _ => return unsupported("operands"),
+            _ => return unsupported("these operands"),
         };
         let mut count = self.const32(1);
         let mut bytes = self.const32(0);
@@ -110,7 +110,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             let slot = self.source(number, Ty::U32)?;
             *if expects { &mut bytes } else { &mut count } = slot;
         } else if expects {
-            return unsupported("no byte count");
+            return unsupported("without a byte count");
         }
         let a = self.whole_address(address, tag)?;
         let (d, widen) = match state {
@@ -130,7 +130,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             [passed, address, which] => (passed, address, which),
             // The time limit of the wait is only a hint.
             [passed, address, which, _] if tries => (passed, address, which),
-            _ => return unsupported("operands"),
+            _ => return unsupported("these operands"),
         };
         let a = self.whole_address(address, tag)?;
         let none = self.const32(0);

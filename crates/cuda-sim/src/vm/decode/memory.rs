@@ -163,10 +163,10 @@ impl<'a> FunctionDecoder<'a, '_> {
         let tag = Self::space(form)?;
         let count = Self::vector(form);
         if form.operands.len() != 2 {
-            return unsupported("cache policy");
+            return unsupported("a cache policy");
         }
         if ty.bits > 64 || ty.class == Class::Pred {
-            return unsupported("type");
+            return unsupported("this type");
         }
         let wide = self.wide();
         let elements = self.elements(&form.operands[0], count)?;
@@ -245,10 +245,10 @@ impl<'a> FunctionDecoder<'a, '_> {
         let tag = Self::space(form)?;
         let count = Self::vector(form);
         if form.operands.len() != 2 {
-            return unsupported("cache policy");
+            return unsupported("a cache policy");
         }
         if ty.bits > 64 || ty.class == Class::Pred {
-            return unsupported("type");
+            return unsupported("this type");
         }
         if order.release {
             self.fence();
@@ -276,14 +276,14 @@ impl<'a> FunctionDecoder<'a, '_> {
             return Ok(None);
         }
         if !form.flag("mbarrier::complete_tx::bytes") {
-            return unsupported("completion");
+            return unsupported("this completion mechanism");
         }
         match form.operands {
             [rest @ .., barrier] => {
                 form.operands = rest;
                 Ok(Some(barrier))
             }
-            [] => unsupported("operands"),
+            [] => unsupported("these operands"),
         }
     }
 
@@ -331,10 +331,10 @@ impl<'a> FunctionDecoder<'a, '_> {
             Some("shared" | "shared::cta" | "shared::cluster") => SHARED,
             Some("local") => LOCAL,
             Some(_) => 0,
-            None => return unsupported("space"),
+            None => return unsupported("this state space"),
         };
         if ty != Ty::U64 {
-            return unsupported("type");
+            return unsupported("this type");
         }
         form.arity(2)?;
         let a = self.source(&form.operands[1], ty)?;
@@ -381,7 +381,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 });
                 Bit::put(w, i.d, m, value);
             }),
-            None => return unsupported("space"),
+            None => return unsupported("this state space"),
         };
         self.emit_plain(form, kind, Ty::PRED, &[Ty::U64])
     }
@@ -403,14 +403,14 @@ impl<'a> FunctionDecoder<'a, '_> {
             "add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec",
         ];
         let Some(name) = form.one_of(&names) else {
-            return unsupported("operation");
+            return unsupported("this operation");
         };
         let Some(op) = atomic::Op::parse(name, ty.class, ty.bits, ty.packed) else {
-            return unsupported("the operation on this type");
+            return unsupported("this operation on this type");
         };
         let swaps = name == "cas";
         if swaps && count > 1 {
-            return unsupported("vector");
+            return unsupported("this vector size");
         }
         let first = usize::from(!reduces);
         form.arity(first + 2 + usize::from(swaps))?;

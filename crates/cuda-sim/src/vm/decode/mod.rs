@@ -1,9 +1,9 @@
 //! Decodes the syntax tree into executable code.
 //!
-//! Each PTX instruction becomes one or more [`Ins`](super::code::Ins). An instruction that is not in
-//! the PTX manual makes loading fail. One that is, but is not implemented here, becomes an
-//! instruction that fails when it is executed, and its kernel states it, so that no launch of the
-//! kernel starts. Both messages name the PTX instruction.
+//! Each PTX instruction becomes one or more [`Ins`](super::code::Ins). An instruction that is not
+//! in the PTX manual makes loading fail. One that is in the manual, but is not implemented here,
+//! becomes an instruction that fails when it is executed. Its kernel is marked, so that every
+//! launch of the kernel fails before it starts. Both messages name the PTX instruction.
 
 mod bulk;
 mod cluster;

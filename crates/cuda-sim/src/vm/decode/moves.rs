@@ -58,7 +58,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     /// Decodes `mov.v2` and `mov.v4`, which copy each element.
     fn move_elements(&mut self, form: &Form<'a>, ty: Ty, count: usize) -> Decoded {
         if ty.class == Class::Pred || ty.width() > 64 {
-            return unsupported("type");
+            return unsupported("this type");
         }
         // A destination may be a source, so copy into temporaries first.
         let mut slots = Vec::new();
@@ -87,7 +87,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         {
             return Ok(reg.slot);
         }
-        unsupported("128-bit operand")
+        unsupported("a 128-bit operand")
     }
 
     fn mov128(&mut self, form: &Form<'a>) -> Decoded {
@@ -140,7 +140,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                     let value = w.get32(i.a).over(|a| a >> i.imm & 0xff);
                     w.put32(i.d, m, &value);
                 }),
-                _ => return unsupported("vector size"),
+                _ => return unsupported("this vector size"),
             };
             self.emit(kind, part, from, 0, 0, u64::from(index * bits));
             slots.push(part);
@@ -173,7 +173,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
         let bits = ty.width() / parts.len() as u32;
         if bits < 8 || (ty.width() == 64 && bits < 16) {
-            return unsupported("vector size");
+            return unsupported("this vector size");
         }
         let mut slots = Vec::new();
         for part in parts {

@@ -12,7 +12,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     pub(super) fn multiply(&mut self, form: &mut Form<'a>, ty: Ty, adds: bool) -> Decoded {
         let wide = self.wide();
         let Some(part) = form.one_of(&["lo", "hi", "wide"]) else {
-            return unsupported("no `.lo`, `.hi` or `.wide`");
+            return unsupported("without `.lo`, `.hi` or `.wide`");
         };
         if part == "wide" {
             let to = Ty::new(ty.class, ty.bits * 2);
@@ -49,7 +49,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 (false, 32, true) => lanes!(wide, |a: u32, b: u32, c: u64| -> u64 {
                     (u64::from(a) * u64::from(b)).wrapping_add(c)
                 }),
-                _ => return unsupported("type"),
+                _ => return unsupported("this type"),
             };
             let from = [ty, ty, to];
             return self.emit_plain(form, kind, to, &from[..if adds { 3 } else { 2 }]);
@@ -85,7 +85,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             (false, 64) => lanes!(wide, |a: u64, b: u64, c: u64| -> u64 {
                 (((u128::from(a) * u128::from(b)) >> 64) as u64).wrapping_add(c)
             }),
-            _ => return unsupported("type"),
+            _ => return unsupported("this type"),
         };
         self.emit_plain(form, kind, ty, &[ty; 3])
     }
@@ -133,7 +133,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 });
                 return self.emit_plain(form, kind, ty, &three);
             }
-            _ => return unsupported("type"),
+            _ => return unsupported("this type"),
         };
         self.emit_plain(form, kind, ty, &three[..2])
     }
@@ -167,6 +167,6 @@ pub(super) fn product_kind(wide: bool, ty: Ty, high: bool) -> Decoded<Kind> {
         (_, false, 64) => lanes!(wide, |a: u64, b: u64| -> u64 {
             ((u128::from(a) * u128::from(b)) >> 64) as u64
         }),
-        _ => return unsupported("type"),
+        _ => return unsupported("this type"),
     })
 }

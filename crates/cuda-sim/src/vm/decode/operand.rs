@@ -102,7 +102,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             return self.predicate(operand);
         }
         if ty.width() > 64 {
-            return unsupported("128-bit operand");
+            return unsupported("a 128-bit operand");
         }
         let wide = ty.width() == 64;
         match operand {
@@ -143,7 +143,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 }
             }
             Operand::Sink => unsupported("operand `_` as a source"),
-            _ => unsupported("operand form"),
+            _ => unsupported("this form of operand"),
         }
     }
 
@@ -220,7 +220,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             )),
             Sym::Global(index) if wide => Ok(self.address_const(Symbol::Global(index), offset)),
             Sym::Function(index) if wide => Ok(self.const64(FUNCTION + index as u64)),
-            Sym::Global(_) | Sym::Function(_) => unsupported("32-bit address"),
+            Sym::Global(_) | Sym::Function(_) => unsupported("a 32-bit address"),
             Sym::DynamicShared(align) => {
                 let uses = &mut self.out.uses[self.index];
                 uses.dynamic_align = uses.dynamic_align.max(align);
@@ -273,7 +273,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 }
                 _ => invalid(format!("'{name}' is not a predicate")),
             },
-            _ => unsupported("operand form"),
+            _ => unsupported("this form of operand"),
         }
     }
 
@@ -297,7 +297,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 Some(reg) => reg,
                 None => return invalid(format!("Unknown symbol '{name}.{member}'")),
             },
-            _ => return unsupported("operand form"),
+            _ => return unsupported("this form of operand"),
         };
         let fits = match (reg.width, ty.class, ty.width()) {
             (Width::Pred, Class::Pred, _) | (Width::W64, _, 64) => true,
@@ -337,7 +337,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     /// `tag` is the tag of the instruction's space; 0 for generic, global and constant memory.
     pub(super) fn address(&mut self, operand: &Operand<'a>, tag: u64) -> Decoded<(Slot, u64, u32)> {
         let Operand::Address(base, offset) = operand else {
-            return unsupported("address form");
+            return unsupported("this form of address");
         };
         let bits = ((tag >> 56) as u32) << TAG_SHIFT;
         match base {

@@ -114,7 +114,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             (IntegerOp::Max, true, 32, true) => lanes!(wide, |a: u32, b: u32| -> u32 {
                 signed_halves(a, b, |a, b| a.max(b).max(0))
             }),
-            _ => return unsupported("type"),
+            _ => return unsupported("this type"),
         };
         self.emit_plain(form, kind, Ty::B32, &[Ty::B32; 2])
     }

@@ -21,7 +21,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         ];
         while form.one_of(&names).is_some() {}
         let Some(to) = form.operands.first() else {
-            return unsupported("operands");
+            return unsupported("these operands");
         };
         let (d, widen) = self.dest(to, Ty::B64)?;
         let kind = lanes!(self.wide(), with w, i, m {

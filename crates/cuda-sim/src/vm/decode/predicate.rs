@@ -23,7 +23,7 @@ macro_rules! ordered {
             "le" | "ls" => lanes!($wide, |a: $t, b: $t| -> Bit { Bit(a <= b) }),
             "gt" | "hi" => lanes!($wide, |a: $t, b: $t| -> Bit { Bit(a > b) }),
             "ge" | "hs" => lanes!($wide, |a: $t, b: $t| -> Bit { Bit(a >= b) }),
-            _ => return unsupported("comparison"),
+            _ => return unsupported("this comparison"),
         }
     };
 }
@@ -75,7 +75,7 @@ macro_rules! unordered {
             "nan" => lanes!($wide, |a: $t, b: $t| -> Bit {
                 Bit(a.is_nan() || b.is_nan())
             }),
-            _ => return unsupported("comparison"),
+            _ => return unsupported("this comparison"),
         }
     };
 }
@@ -108,7 +108,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             (Class::Unsigned | Class::Bits, 16) => ordered!(wide, op, u16),
             (Class::Unsigned | Class::Bits, 32) => ordered!(wide, op, u32),
             (Class::Unsigned | Class::Bits, 64) => ordered!(wide, op, u64),
-            (Class::Signed, _) if unsigned_name => return unsupported("comparison"),
+            (Class::Signed, _) if unsigned_name => return unsupported("this comparison"),
             (Class::Signed, 16) => ordered!(wide, op, i16),
             (Class::Signed, 32) => ordered!(wide, op, i32),
             (Class::Signed, 64) => ordered!(wide, op, i64),
@@ -120,7 +120,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 b = self.half_to_single(b, ty, ftz, upper);
                 unordered!(wide, op, f32, same)
             }
-            _ => return unsupported("type"),
+            _ => return unsupported("this type"),
         };
         self.emit(kind, p, a, b, 0, 0);
         Ok(())
@@ -155,7 +155,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     fn comparing(form: &mut Form<'a>) -> Decoded<(&'static str, bool)> {
         match form.one_of(&COMPARISONS) {
             Some(op) => Ok((op, form.flag("ftz"))),
-            None => unsupported("no comparison"),
+            None => unsupported("without a comparison"),
         }
     }
 
@@ -247,10 +247,10 @@ impl<'a> FunctionDecoder<'a, '_> {
             (Class::Unsigned | Class::Signed, 16) if !to.packed => 0xffff,
             (Class::Float, 16) => 0x3c00,
             (Class::Brain, 16) => 0x3f80,
-            _ => return unsupported("type"),
+            _ => return unsupported("this type"),
         };
         if to.packed && !from.packed || from.packed && to.width() != 32 {
-            return unsupported("type");
+            return unsupported("this type");
         }
         let (d, widen) = self.dest(&form.operands[0], to)?;
         let (yes, no) = (self.const32(one), self.const32(0));
@@ -290,7 +290,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     pub(super) fn selp(&mut self, form: &mut Form<'a>) -> Decoded {
         let ty = form.ty()?;
         if ty.class == Class::Pred || ty.bits < 16 {
-            return unsupported("type");
+            return unsupported("this type");
         }
         let kind = self.select_kind(ty.width());
         self.emit_plain(form, kind, ty, &[ty, ty, Ty::PRED])
@@ -308,7 +308,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             (Class::Signed, 32) => lanes!(wide, |a: i32| -> Bit { Bit(a >= 0) }),
             (Class::Float, 32) if ftz => lanes!(wide, |a: f32| -> Bit { Bit(flush(a) >= 0.0) }),
             (Class::Float, 32) => lanes!(wide, |a: f32| -> Bit { Bit(a >= 0.0) }),
-            _ => return unsupported("type"),
+            _ => return unsupported("this type"),
         };
         self.emit(kind, p, c, 0, 0, 0);
         let [a, b] = self.sources(&form.operands[1..3], ty)?;
@@ -342,14 +342,14 @@ impl<'a> FunctionDecoder<'a, '_> {
                         lanes!(wide, |a: $t| -> Bit { Bit(a.is_normal() || a == 0.0) })
                     }
                     Some("subnormal") => lanes!(wide, |a: $t| -> Bit { Bit(a.is_subnormal()) }),
-                    _ => return unsupported("test"),
+                    _ => return unsupported("this test"),
                 }
             };
         }
         let kind = match (ty.class, ty.bits) {
             (Class::Float, 32) => test!(f32),
             (Class::Float, 64) => test!(f64),
-            _ => return unsupported("type"),
+            _ => return unsupported("this type"),
         };
         self.emit_plain(form, kind, Ty::PRED, &[ty])
     }

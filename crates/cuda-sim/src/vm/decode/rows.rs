@@ -26,14 +26,14 @@ impl<'a> Rows<'a> {
     fn take(form: &mut Form<'a>, count: Option<usize>) -> Decoded<Self> {
         aligned(form)?;
         if !form.flag("m8n8") {
-            return unsupported("shape");
+            return unsupported("this shape");
         }
         let count = match (form.one_of(&["x1", "x2", "x4"]), count) {
             (Some("x1"), _) => 1,
             (Some("x2"), _) => 2,
             (Some(_), _) => 4,
             (None, Some(count)) => count,
-            (None, None) => return unsupported("number of matrices"),
+            (None, None) => return unsupported("this number of matrices"),
         };
         let is_transposed = form.flag("trans");
         let tag = match form.one_of(&["shared", "shared::cta"]) {
@@ -41,11 +41,11 @@ impl<'a> Rows<'a> {
             None => 0,
         };
         if !form.flag("b16") {
-            return unsupported("type");
+            return unsupported("this type");
         }
         form.arity(2)?;
         let [to, from] = form.operands else {
-            return unsupported("operands");
+            return unsupported("these operands");
         };
         Ok(Self {
             to,

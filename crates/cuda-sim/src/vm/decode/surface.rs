@@ -32,11 +32,11 @@ struct Parts<'v, 'a> {
 
 fn parts<'a>(form: &mut Form<'a>, access: SurfaceOp) -> Decoded<Parts<'a, 'a>> {
     if !form.flag("b") {
-        return unsupported("conversion");
+        return unsupported("this conversion");
     }
     let geometry = FunctionDecoder::geometry(form)?;
     if matches!(geometry, Geometry::Cube | Geometry::Cubes) {
-        return unsupported("geometry");
+        return unsupported("this geometry");
     }
     let name = form.one_of(&Mode::NAMES).unwrap_or("trap");
     let number = Mode::NAMES.iter().position(|&other| other == name);
@@ -52,7 +52,7 @@ fn parts<'a>(form: &mut Form<'a>, access: SurfaceOp) -> Decoded<Parts<'a, 'a>> {
     let (place, value) = match form.operands {
         [value, Operand::Bracket(place)] if access == SurfaceOp::Load => (place, value),
         [Operand::Bracket(place), value] if access != SurfaceOp::Load => (place, value),
-        _ => return unsupported("operands"),
+        _ => return unsupported("these operands"),
     };
     Ok(Parts {
         geometry,
@@ -72,23 +72,23 @@ impl<'a> FunctionDecoder<'a, '_> {
         let op = if access == SurfaceOp::Reduce {
             let is_integer = matches!(ty.class, Class::Unsigned | Class::Signed | Class::Bits);
             if !is_integer || !matches!(ty.bits, 32 | 64) {
-                return unsupported("type");
+                return unsupported("this type");
             }
             let name = form.one_of(&["add", "min", "max", "and", "or"]);
             let op = name.and_then(|name| atomic::Op::parse(name, ty.class, ty.bits, false));
             match op {
                 Some(op) if count == 1 => op as u64,
-                _ => return unsupported("operation"),
+                _ => return unsupported("this operation"),
             }
         } else {
             if ty.class != Class::Bits || ty.bits > 64 || bytes * count as u32 > 16 {
-                return unsupported("type");
+                return unsupported("this type");
             }
             0
         };
         form.done()?;
         let [handle, at] = parts.place else {
-            return unsupported("operands");
+            return unsupported("these operands");
         };
         let handle = self.object(handle)?;
         let values = match parts.value {

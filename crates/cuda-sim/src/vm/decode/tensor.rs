@@ -19,7 +19,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             Some("3d") => 3,
             Some("4d") => 4,
             Some(_) => 5,
-            None => return unsupported("no dimensions"),
+            None => return unsupported("without a number of dimensions"),
         };
         // Other modes stay among the modifiers and are rejected there.
         let mode = form.one_of(&["tile", "im2col", "im2col_no_offs"]);
@@ -30,25 +30,25 @@ impl<'a> FunctionDecoder<'a, '_> {
         }
         if form.flag("prefetch") {
             if !form.flag("L2") || !form.flag("global") || is_of_images != has_offsets {
-                return unsupported("spaces");
+                return unsupported("these state spaces");
             }
             let operands = without_policy(form);
             form.done()?;
             return match operands {
                 [_] if !has_offsets => Ok(()),
                 [_, Operand::Vector(offsets)] if has_offsets && offsets.len() + 2 == rank => Ok(()),
-                _ => unsupported("operands"),
+                _ => unsupported("these operands"),
             };
         }
         let loads = match form.one_of(&["global", "shared::cta", "shared::cluster"]) {
             Some("global") => {
                 if !form.flag("shared::cta") {
-                    return unsupported("spaces");
+                    return unsupported("these state spaces");
                 }
                 false
             }
             Some(_) if form.flag("global") => true,
-            _ => return unsupported("spaces"),
+            _ => return unsupported("these state spaces"),
         };
         let expected = if loads {
             Completion::Barrier
@@ -56,7 +56,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             Completion::Group
         };
         if Completion::take(form)? != expected {
-            return unsupported("completion");
+            return unsupported("this completion mechanism");
         }
         let direction = match (loads, reduces) {
             (true, false) => Direction::Load,
@@ -65,13 +65,13 @@ impl<'a> FunctionDecoder<'a, '_> {
                 let name = form.one_of(&OPERATIONS);
                 match OPERATIONS.iter().position(|&other| Some(other) == name) {
                     Some(number) => Direction::Reduce(number as u64),
-                    None => return unsupported("operation"),
+                    None => return unsupported("this operation"),
                 }
             }
-            (true, true) => return unsupported("spaces"),
+            (true, true) => return unsupported("these state spaces"),
         };
         if is_of_images && loads != has_offsets {
-            return unsupported("mode");
+            return unsupported("this mode");
         }
         let is_multicast = loads && form.flag("multicast::cluster");
         let operands = without_policy(form);
@@ -91,7 +91,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 (shared, tensor, Some(barrier), Some(mask))
             }
             (false, _, [tensor, shared]) => (shared, tensor, None, None),
-            _ => return unsupported("operands"),
+            _ => return unsupported("these operands"),
         };
         let (map, mut slots) = self.tensor_place(tensor, rank)?;
         if has_offsets && offsets.len() + 2 != rank {
@@ -120,10 +120,10 @@ impl<'a> FunctionDecoder<'a, '_> {
     /// Decodes `[map, {x, y}]`: the address of the map, and the coordinates.
     fn tensor_place(&mut self, operand: &Operand<'a>, rank: usize) -> Decoded<(Slot, Vec<Slot>)> {
         let Operand::Bracket(parts) = operand else {
-            return unsupported("address of a tensor");
+            return unsupported("this address of a tensor");
         };
         let [map, Operand::Vector(coordinates)] = &parts[..] else {
-            return unsupported("address of a tensor");
+            return unsupported("this address of a tensor");
         };
         if coordinates.len() != rank {
             return super::invalid("Bad vector size");
@@ -131,7 +131,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let map = match map {
             Operand::Name(name) => Operand::Address(Base::Name(name), 0),
             Operand::Offset(name, offset) => Operand::Address(Base::Name(name), *offset),
-            _ => return unsupported("address of a tensor"),
+            _ => return unsupported("this address of a tensor"),
         };
         let map = self.whole_address(&map, 0)?;
         let mut slots = Vec::new();

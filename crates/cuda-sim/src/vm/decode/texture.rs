@@ -50,7 +50,7 @@ impl<'a> FunctionDecoder<'a, '_> {
         let number = name.and_then(|name| Geometry::NAMES.iter().position(|&other| other == name));
         match number {
             Some(number) => Ok(Geometry::of_number(number)),
-            None => unsupported("geometry"),
+            None => unsupported("this geometry"),
         }
     }
 
@@ -139,17 +139,17 @@ impl<'a> FunctionDecoder<'a, '_> {
             }
             lookup = Lookup::Integer;
         } else if of_coordinates != F32 {
-            return unsupported("coordinates");
+            return unsupported("these coordinates");
         }
         if !form.flag("v4") || !matches!(ty.class, Class::Float | Class::Signed | Class::Unsigned) {
-            return unsupported("vector");
+            return unsupported("this vector size");
         }
         if ty.bits != 32 || ty.packed {
-            return unsupported("type");
+            return unsupported("this type");
         }
         let (to, place, rest) = match form.operands {
             [to, Operand::Bracket(place), rest @ ..] => (to, place, rest),
-            _ => return unsupported("operands"),
+            _ => return unsupported("these operands"),
         };
         let [handle, at] = &place[..] else {
             return unsupported("a separate sampler");
@@ -182,21 +182,21 @@ impl<'a> FunctionDecoder<'a, '_> {
         let name = form.one_of(&Gather::CHANNELS);
         let channel = name.and_then(|name| Gather::CHANNELS.iter().position(|&one| one == name));
         let Some(channel) = channel else {
-            return unsupported("channel");
+            return unsupported("without a channel");
         };
         let geometry = Self::geometry(form)?;
         let (of_coordinates, ty) = (form.ty()?, form.ty()?);
         if geometry != Geometry::Plane || of_coordinates != F32 {
-            return unsupported("geometry");
+            return unsupported("this geometry");
         }
         if !form.flag("v4") || ty.bits != 32 || ty.packed {
-            return unsupported("vector");
+            return unsupported("this vector size");
         }
         let [to, Operand::Bracket(place)] = form.operands else {
             return unsupported("offsets or a depth comparison");
         };
         let [handle, at] = &place[..] else {
-            return unsupported("separate sampler");
+            return unsupported("a separate sampler");
         };
         form.done()?;
         let handle = self.object(handle)?;

@@ -62,17 +62,17 @@ impl<'a> FunctionDecoder<'a, '_> {
             Some("a") => Side::A,
             Some("b") => Side::B,
             Some(_) => Side::Sum,
-            None => return unsupported("no matrix name"),
+            None => return unsupported("without the name of a matrix"),
         };
         aligned(form)?;
         let by_column = is_by_column(form)?;
         let shape = Shape::take(form)?;
         let tag = Self::tile_space(form);
         let [element] = take_elements(form)[..] else {
-            return unsupported("type");
+            return unsupported("this type");
         };
         if !has(side, shape, element) {
-            return unsupported("type of this shape");
+            return unsupported("this type with this shape");
         }
         let (rows, columns) = shape.of(side, element);
         let packed = if by_column { rows } else { columns } * element.count();
@@ -96,17 +96,17 @@ impl<'a> FunctionDecoder<'a, '_> {
 
     fn wmma_store(&mut self, form: &mut Form<'a>) -> Decoded {
         if !form.flag("d") {
-            return unsupported("no matrix name");
+            return unsupported("without the name of a matrix");
         }
         aligned(form)?;
         let by_column = is_by_column(form)?;
         let shape = Shape::take(form)?;
         let tag = Self::tile_space(form);
         let [element] = take_elements(form)[..] else {
-            return unsupported("type");
+            return unsupported("this type");
         };
         if !has(Side::Sum, shape, element) {
-            return unsupported("type of this shape");
+            return unsupported("this type with this shape");
         }
         let packed = if by_column { shape.m } else { shape.n };
         let (to, from, stride) = operands(form)?;
@@ -132,14 +132,14 @@ fn operands<'a>(
     match form.operands {
         [to, from] => Ok((to, from, None)),
         [to, from, stride] => Ok((to, from, Some(stride))),
-        _ => unsupported("operands"),
+        _ => unsupported("these operands"),
     }
 }
 
 fn is_by_column(form: &mut Form<'_>) -> Decoded<bool> {
     match form.one_of(&["row", "col"]) {
         Some(layout) => Ok(layout == "col"),
-        None => unsupported("layout"),
+        None => unsupported("this layout"),
     }
 }
 

@@ -73,8 +73,8 @@ impl Tile {
             if let Some(observer) = &mut observer {
                 observer.read(ObservedAccess::new(lane, at, bytes));
             }
-            // SAFETY: `host` is the address of `bytes` live and aligned bytes ← `Translator::translate`
-            // checked it.
+            // SAFETY: `host` is the address of `bytes` live and aligned bytes ←
+            // `Translator::translate` checked it.
             let value = unsafe { load(bytes, host) };
             let value = if bits < 8 { value >> part & 0xf } else { value };
             values[r][lane] |= value << shift;
@@ -111,8 +111,8 @@ impl Tile {
                 observer.write(ObservedAccess::new(lane, at, bytes), true);
             }
             let value = values[r][lane] >> shift;
-            // SAFETY: `host` is the address of `bytes` live and aligned bytes ← `Translator::translate`
-            // checked it.
+            // SAFETY: `host` is the address of `bytes` live and aligned bytes ←
+            // `Translator::translate` checked it.
             unsafe { store(bytes, host, value) };
             Ok(())
         })

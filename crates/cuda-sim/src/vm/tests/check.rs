@@ -275,7 +275,7 @@ fn a_flag_behind_a_fence_orders() {
 }
 
 #[test]
-fn named_barriers_order_those_who_come() {
+fn named_barriers_order_the_arriving_threads() {
     // Warps 0 and 1 share a barrier; warp 2 reads what warp 0 wrote without sharing a barrier with
     // it.
     let body = |last: u32| {
@@ -361,7 +361,7 @@ fn threads_that_skip_a_barrier_are_reported() {
 }
 
 #[test]
-fn threads_that_return_early_miss_nothing() {
+fn early_returns_do_not_break_barriers() {
     // Threads return immediately, after work of their own, or out of a loop of barriers.
     nothing(
         "setp.ge.u32 %p0, %t, 40; @%p0 ret; bar.sync 0; st.global.u32 [%at], %t; bar.sync 0;",

@@ -314,7 +314,7 @@ fn invalid_columns_are_faults() {
 }
 
 #[test]
-fn forms_that_there_are_not_are_refused() {
+fn unknown_forms_are_refused() {
     let loads = |rank: usize, copies: &str, strict: bool| {
         let target = TargetInfo { strict, ..TARGET };
         Device::load(&kernel(rank, copies), &target)

@@ -3,7 +3,7 @@
 use super::device::{Device, Numbers};
 
 #[test]
-fn hints_leave_what_an_instruction_does() {
+fn hints_do_not_change_results() {
     let text = ".visible .entry op(.param .u64 in, .param .u64 out) {
         .reg .b32 %v, %w, %t; .reg .b64 %in, %out, %at, %p<4>;
         griddepcontrol.wait;

@@ -114,7 +114,7 @@ fn movmatrix_transposes() {
 }
 
 #[test]
-fn lanes_that_have_parted_wait_for_each_other() {
+fn diverged_lanes_wait_for_each_other() {
     let mut numbers = Numbers(4);
     let input: Vec<u32> = (0..128).map(|_| numbers.next() as u32).collect();
     let text = "{ .reg .pred %p; .reg .b32 %i; mov.u32 %i, %t;

@@ -91,8 +91,8 @@ impl Reader<'_, '_> {
         let is_float = texture.is_float();
         let mut all = [0, 0, 0, one(is_float)];
         for (number, value) in all.iter_mut().enumerate().take(elements.channels as usize) {
-            // SAFETY: this is a channel of the live bytes, aligned to its size ← `Translator::translate`
-            // checked them.
+            // SAFETY: this is a channel of the live bytes, aligned to its size ←
+            // `Translator::translate` checked them.
             let bits = unsafe { load(bytes, host + bytes * number as u64) } as u32;
             *value = match normalized(elements.channel, bits) {
                 Some(value) if is_float && texture.sampler.srgb && number < 3 => {

@@ -197,8 +197,8 @@ impl MemoryOp for LoadSurface {
             }
             for (number, found) in found.iter_mut().enumerate().take(access.values.len()) {
                 let at = host + access.bytes * number as u64;
-                // SAFETY: this is one of the live values, aligned to its size ← `Translator::translate`
-                // checked the first one, and the others follow it.
+                // SAFETY: this is one of the live values, aligned to its size ←
+                // `Translator::translate` checked the first one, and the others follow it.
                 found[lane] = unsafe { load(access.bytes, at) };
             }
         }
@@ -242,8 +242,8 @@ impl MemoryOp for StoreSurface {
             }
             for (number, value) in values.iter().enumerate() {
                 let at = host + access.bytes * number as u64;
-                // SAFETY: this is one of the live values, aligned to its size ← `Translator::translate`
-                // checked the first one, and the others follow it.
+                // SAFETY: this is one of the live values, aligned to its size ←
+                // `Translator::translate` checked the first one, and the others follow it.
                 unsafe { store(access.bytes, at, value[lane]) };
             }
         }

@@ -8,9 +8,9 @@ use crate::lock::{Mutex, MutexGuard, rank};
 use crate::staging_pool::{LARGE, SMALL};
 
 /// The remaining pieces of one copy, and its first error.
-pub(super) struct Chunks {
+pub(super) struct Pieces {
     bytes: usize,
-    chunk: usize,
+    piece_bytes: usize,
     /// Whether the copy is large enough for worker threads.
     is_shared: bool,
     /// Whether the copied bytes bypass the processor caches.
@@ -24,58 +24,59 @@ pub(super) struct Chunks {
 
 /// The largest copy to the device, in bytes, that one thread does alone: waking workers would cost
 /// more.
-const ALONE_TO_DEVICE: usize = LARGE;
+const SINGLE_THREAD_UPLOAD_MAX: usize = LARGE;
 /// The largest copy to the host, in bytes, that one thread does alone.
-const ALONE_TO_HOST: usize = 512 << 10;
+const SINGLE_THREAD_DOWNLOAD_MAX: usize = 512 << 10;
 /// The number of bytes of a shared copy for each additional thread.
-const SHARE: usize = 512 << 10;
+const BYTES_PER_THREAD: usize = 512 << 10;
 /// The minimum number of pieces of a copy to the host, so that its two steps overlap. Small copies
 /// have fewer pieces, so that no piece is too small.
-const PIECES: usize = 8;
-/// From this size on, copies to the host go through the caches: each thread's caches hold the block
-/// that it is copying.
-const IN_CACHES: usize = 4 << 20;
-/// From this size on, saving driver calls and events matters more than giving pieces to many
-/// threads early.
-const LONG: usize = 32 << 20;
-/// From this size on, copies to the device through the caches were faster (docs/performance.md): no
-/// part of the source is in a cache, and the threads are limited by reading it.
-const BEYOND: usize = 128 << 20;
+const MIN_PIECES: usize = 8;
+/// From this size on, copies to the host use ordinary stores, which go through the caches: each
+/// thread's caches hold the block that it is copying.
+const TEMPORAL_DOWNLOAD_MIN: usize = 4 << 20;
+/// From this size on, pieces are as large as possible: saving driver calls and events matters more
+/// than giving pieces to many threads early.
+const LARGE_COPY_MIN: usize = 32 << 20;
+/// From this size on, copies to the device are faster with ordinary stores, which go through the
+/// caches (docs/performance.md): no part of the source is in a cache, and the threads are limited
+/// by reading it.
+const TEMPORAL_UPLOAD_MIN: usize = 128 << 20;
 
 /// The direction of a copy.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Way {
+pub(super) enum Direction {
     ToDevice,
     ToHost,
 }
 
-impl Chunks {
+impl Pieces {
     /// Divides `bytes` bytes into pieces whose sizes are multiples of `unit`, which is at most the
     /// size of a block.
-    pub(super) fn new(bytes: usize, unit: usize, way: Way) -> Self {
-        let share = |pieces| bytes.div_ceil(pieces).next_multiple_of(SMALL);
-        let is_shared = match way {
-            Way::ToDevice => bytes > ALONE_TO_DEVICE,
-            Way::ToHost => bytes > ALONE_TO_HOST,
+    pub(super) fn new(bytes: usize, unit: usize, direction: Direction) -> Self {
+        let divided_by = |pieces| bytes.div_ceil(pieces).next_multiple_of(SMALL);
+        let is_shared = match direction {
+            Direction::ToDevice => bytes > SINGLE_THREAD_UPLOAD_MAX,
+            Direction::ToHost => bytes > SINGLE_THREAD_DOWNLOAD_MAX,
         };
-        let chunk = match way {
-            _ if bytes >= LONG => LARGE,
+        let piece_bytes = match direction {
+            _ if bytes >= LARGE_COPY_MIN => LARGE,
             // Queuing a piece takes as long as copying half of it.
-            Way::ToDevice if is_shared => LARGE / 2,
+            Direction::ToDevice if is_shared => LARGE / 2,
             // The device transfers the piece while this thread continues.
-            Way::ToDevice => LARGE,
-            Way::ToHost if is_shared => share(PIECES).clamp(LARGE / 4, LARGE / 2),
+            Direction::ToDevice => LARGE,
+            Direction::ToHost if is_shared => divided_by(MIN_PIECES).clamp(LARGE / 4, LARGE / 2),
             // The device fills one block while this thread empties another.
-            Way::ToHost => share(4).clamp(2 * SMALL, LARGE / 4),
+            Direction::ToHost => divided_by(4).clamp(2 * SMALL, LARGE / 4),
         };
-        let chunk = (chunk / unit).max(1) * unit;
+        let piece_bytes = (piece_bytes / unit).max(1) * unit;
         Self {
             bytes,
-            chunk,
+            piece_bytes,
             is_shared,
-            is_non_temporal: match way {
-                Way::ToDevice => is_shared && bytes < BEYOND,
-                Way::ToHost => is_shared && bytes < IN_CACHES,
+            is_non_temporal: match direction {
+                Direction::ToDevice => is_shared && bytes < TEMPORAL_UPLOAD_MIN,
+                Direction::ToHost => is_shared && bytes < TEMPORAL_DOWNLOAD_MIN,
             },
             next: AtomicUsize::new(0),
             returned: Mutex::default(),
@@ -97,7 +98,7 @@ impl Chunks {
         if !self.is_shared {
             return 0;
         }
-        (self.bytes / SHARE).min(self.bytes.div_ceil(self.chunk) - 1)
+        (self.bytes / BYTES_PER_THREAD).min(self.bytes.div_ceil(self.piece_bytes) - 1)
     }
 
     /// Returns `true` if no piece is left. If pieces are left, other threads may take them at any
@@ -111,10 +112,10 @@ impl Chunks {
         let start = self
             .next
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |start| {
-                (start < self.bytes).then(|| start.saturating_add(self.chunk))
+                (start < self.bytes).then(|| start.saturating_add(self.piece_bytes))
             });
         match start {
-            Ok(start) => Some(start..start.saturating_add(self.chunk).min(self.bytes)),
+            Ok(start) => Some(start..start.saturating_add(self.piece_bytes).min(self.bytes)),
             Err(_) => self.returned().pop(),
         }
     }
@@ -148,7 +149,7 @@ impl Chunks {
 
 #[cfg(test)]
 mod tests {
-    use super::{Chunks, LARGE, Way};
+    use super::{Direction, LARGE, Pieces};
 
     #[test]
     fn pieces_cover_the_copy_and_fit_in_a_block() {
@@ -163,10 +164,10 @@ mod tests {
             (3 * 400_000, 400_000),
             (5 * LARGE, LARGE),
         ] {
-            for way in [Way::ToDevice, Way::ToHost] {
-                let chunks = Chunks::new(bytes, unit, way);
+            for direction in [Direction::ToDevice, Direction::ToHost] {
+                let pieces = Pieces::new(bytes, unit, direction);
                 let mut end = 0;
-                while let Some(piece) = chunks.next() {
+                while let Some(piece) = pieces.next() {
                     assert_eq!((piece.start, piece.len() % unit), (end, 0));
                     assert!((1..=LARGE).contains(&piece.len()), "{bytes}: {piece:?}");
                     end = piece.end;
@@ -178,13 +179,13 @@ mod tests {
 
     #[test]
     fn returned_pieces_can_be_taken_again() {
-        let chunks = Chunks::new(3 * LARGE, 1, Way::ToDevice);
-        let pieces: Vec<_> = std::iter::from_fn(|| chunks.next()).collect();
-        assert!(chunks.are_taken());
-        chunks.give_back(pieces[1].clone());
-        assert!(!chunks.are_taken());
-        assert_eq!(chunks.next(), Some(pieces[1].clone()));
-        assert!(chunks.are_taken());
-        assert_eq!(chunks.next(), None);
+        let pieces = Pieces::new(3 * LARGE, 1, Direction::ToDevice);
+        let taken: Vec<_> = std::iter::from_fn(|| pieces.next()).collect();
+        assert!(pieces.are_taken());
+        pieces.give_back(taken[1].clone());
+        assert!(!pieces.are_taken());
+        assert_eq!(pieces.next(), Some(taken[1].clone()));
+        assert!(pieces.are_taken());
+        assert_eq!(pieces.next(), None);
     }
 }
