@@ -7,6 +7,7 @@ use crate::context::{Context, ReplayLock};
 use crate::driver::{call, event};
 use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
+use crate::memory::{RecordedMemory, RecordedUse, Recorder, recorder_of};
 use crate::observer::{KernelLaunch, Work};
 use crate::stream::Stream;
 use crate::tracking::{Blocked, Scope, retry};
@@ -39,7 +40,9 @@ impl Stream {
     /// arguments have the types that the kernel expects. Only their sizes are checked, and floats
     /// against integers if the image is PTX or was compiled by cuda-nvrtc. Variables of the
     /// kernel's module that the kernel uses by name are not used at the same time on other streams
-    /// ([`Module::global`](crate::Module::global)).
+    /// ([`Module::global`](crate::Module::global)). If an [eager
+    /// capture](crate::graph::EagerCapture) captures the launch, the contract of
+    /// [`Graph::add_kernel`](crate::Graph::add_kernel) applies.
     #[doc(alias = "cuLaunchKernel")]
     #[doc(alias = "cudaLaunchKernel")]
     #[inline(always)]
@@ -135,6 +138,10 @@ impl Stream {
         attributes: Option<&LaunchAttributes<'_>>,
         args: A,
     ) -> Result<()> {
+        if let Some(recorder) = recorder_of(self, "a launch")? {
+            // SAFETY: the caller upholds the contract of `queue`, which is that of `record`.
+            return unsafe { self.record(&*recorder, function, config, attributes, &args) };
+        }
         let contexts = contexts_of_peers(self, &args);
         let (_locks, mut scope) = retry(|| {
             // A graph of any of these contexts may use the memory.
@@ -158,6 +165,42 @@ impl Stream {
         }
         commit(&mut scope, args);
         Ok(())
+    }
+
+    /// Captures a launch.
+    ///
+    /// # Safety
+    ///
+    /// The requirements of [`queue`](Self::queue) apply to each launch of the graph.
+    unsafe fn record<A: KernelArgs>(
+        &self,
+        recorder: &dyn Recorder,
+        function: &Function,
+        config: &LaunchConfig,
+        attributes: Option<&LaunchAttributes<'_>>,
+        args: &A,
+    ) -> Result<()> {
+        let attributes = match attributes {
+            Some(attributes) => {
+                function.check_cluster(config, attributes.cluster_blocks())?;
+                Some(attributes.for_capture(self.context())?)
+            }
+            None => None,
+        };
+        recorder.call(recorded_uses(args)?, Some(function), &mut |on| {
+            args.with_pointers(|pointers| {
+                let values = Values::pointers(pointers);
+                match attributes {
+                    // SAFETY: there must be a pointer to a value of each parameter's size, and the
+                    // kernel must use only its memory ← the caller guarantees both.
+                    None => unsafe { on.call_launch(function, config, values) },
+                    // SAFETY: as above.
+                    Some(attributes) => unsafe {
+                        on.call_launch_ex(function, config, attributes, values)
+                    },
+                }
+            })
+        })
     }
 
     /// # Safety
@@ -305,6 +348,24 @@ fn observed<A: KernelArgs>(
         ..Work::of_kind(WorkKind::Kernel, bytes)
     };
     stream.observe(&work, launch)
+}
+
+/// Returns the uses of memory for a recorder.
+pub(super) fn recorded_uses<A: KernelArgs>(args: &A) -> Result<Vec<RecordedUse>> {
+    let mut uses = Vec::new();
+    args.each_tracked(&mut |tracked| {
+        uses.push(RecordedUse {
+            memory: match tracked.memory {
+                Some(memory) => RecordedMemory::of(memory),
+                None => RecordedMemory::OfGraph(tracked.graph),
+            },
+            access: tracked.access,
+            address: tracked.address,
+            bytes: tracked.bytes,
+        });
+        Ok(())
+    })?;
+    Ok(uses)
 }
 
 /// Makes the stream of `scope` wait for the uses that conflict with those of a launch.

@@ -15,6 +15,7 @@ use cuda_sys::CUdeviceptr;
 #[cfg(feature = "dlpack")]
 use super::foreign::Deferred;
 use super::foreign::Foreign;
+use super::recorder::{Part, recorder_of};
 use crate::deferred::must_not_wait;
 use crate::driver::{call, event};
 use crate::error::{DriverError, Error, Result};
@@ -75,9 +76,15 @@ pub(crate) struct Block {
 }
 
 impl Memory {
-    /// Allocates `bytes` bytes. The contents are undefined.
+    /// Allocates `bytes` bytes. The contents are undefined. In an eager capture, nodes of the graph
+    /// allocate and free them.
     #[track_caller]
     pub(crate) fn allocate(owner: &Stream, bytes: usize) -> Result<Self> {
+        if bytes > 0
+            && let Some(recorder) = recorder_of(owner, "an allocation")?
+        {
+            return recorder.allocate(owner, bytes);
+        }
         let source = Source::allocated(owner);
         // Without memory pools the driver call is `cuMemAlloc`, which would invalidate a stream
         // capture. The program did not name that call, so it is made in relaxed capture mode.
@@ -88,6 +95,7 @@ impl Memory {
     /// Allocates `bytes` bytes outside of any memory pool. The contents are undefined.
     #[track_caller]
     pub(crate) fn allocate_plain(owner: &Stream, bytes: usize) -> Result<Self> {
+        owner.expect_direct("an allocation outside of any pool")?;
         Self::allocate_of(owner, bytes, Source::Plain)
     }
 
@@ -125,6 +133,28 @@ impl Memory {
         // SAFETY: the memory must come from `source`, and no other code may free it ← it was
         // allocated just now.
         Ok(unsafe { Self::of_source(owner, address, bytes, source) })
+    }
+
+    /// Creates an allocation of memory that nodes of the graph with this number allocate and free.
+    /// `owner` is told when it is dropped.
+    #[track_caller]
+    pub(crate) fn of_graph(
+        stream: &Stream,
+        (address, bytes): (CUdeviceptr, usize),
+        graph: u64,
+        owner: Arc<dyn Reclaim>,
+    ) -> Self {
+        let block = Block {
+            address,
+            bytes,
+            tracker: Tracker::of_graph(stream, graph),
+        };
+        // SAFETY: the memory must be usable, from `source`, and freed by no other code, and the
+        // tracker must know all its uses ← the tracker refuses every use, and the recorder of the
+        // graph captures only uses between the nodes that allocate and free the memory.
+        let memory = unsafe { Self::of_block(block, Source::Other(owner)) };
+        memory.record();
+        memory
     }
 
     /// Creates an allocation of 0 bytes without calling the driver.
@@ -233,41 +263,45 @@ impl Memory {
     /// Calls [`use_on`](Self::use_on) with the owning stream.
     pub(crate) fn use_on_owning_stream<E>(
         &self,
+        call: &'static str,
         access: Access,
         queue: impl FnOnce() -> Result<(), E>,
     ) -> Result<()>
     where
         Error: From<E>,
     {
-        self.use_on(self.owning_stream(), access, queue)
+        self.use_on(self.owning_stream(), call, access, queue)
     }
 
     /// Queues a use of this memory on `stream`: waits for conflicting uses, calls `queue`, and
     /// records the use. The use is recorded even if `queue` fails, because a part of it may have
-    /// been queued.
+    /// been queued. `call` is the name of the call in the error if an eager capture captures the
+    /// calls on `stream`; [`queue_all`](Self::queue_all) is for calls that can be captured.
     pub(crate) fn use_on<E>(
         &self,
         stream: &Stream,
+        call: &'static str,
         access: Access,
         queue: impl FnOnce() -> Result<(), E>,
     ) -> Result<()>
     where
         Error: From<E>,
     {
-        Self::use_all(stream, [(self, access)], queue)
+        Self::use_all(stream, call, [(self, access)], queue)
     }
 
     /// Queues a call on `stream` that uses several allocations: as [`use_on`](Self::use_on) does
     /// for one of them.
     pub(crate) fn use_all<E, const N: usize>(
         stream: &Stream,
+        call: &'static str,
         uses: [(&Self, Access); N],
         queue: impl FnOnce() -> Result<(), E>,
     ) -> Result<()>
     where
         Error: From<E>,
     {
-        let mut scope = Scope::acquire(stream, |scope| {
+        let mut scope = Scope::acquire(stream, call, |scope| {
             for (memory, _) in &uses {
                 scope.lock_replays_if_needed(&memory.tracker);
             }
@@ -279,6 +313,27 @@ impl Memory {
             memory.tracker.commit(&mut scope, access);
         }
         Ok(queued?)
+    }
+
+    /// Queues a call on `stream` that uses parts of several allocations, as
+    /// [`use_all`](Self::use_all) does, or captures it if an eager capture captures the calls on
+    /// `stream`. `queue` receives the stream on which it makes its driver calls.
+    pub(crate) fn queue_all<const N: usize>(
+        stream: &Stream,
+        call: &'static str,
+        parts: [Part<'_>; N],
+        queue: impl FnOnce(&Stream) -> Result<(), DriverError>,
+    ) -> Result<()> {
+        if let Some(recorder) = recorder_of(stream, call)? {
+            let uses = parts.iter().map(Part::recorded).collect();
+            let mut queue = Some(queue);
+            // The recorder calls the closure once.
+            return recorder.call(uses, None, &mut |on| {
+                queue.take().map_or(Ok(()), |queue| queue(on))
+            });
+        }
+        let uses = parts.map(|part| (part.memory, part.access));
+        Self::use_all(stream, call, uses, || queue(stream))
     }
 
     /// Frees or returns the memory after all uses. If a graph uses the memory, it is freed with the
@@ -299,7 +354,11 @@ impl Memory {
     /// # Errors
     ///
     /// [`Error::StillInUse`] if a graph uses the memory. It is then freed with the last such graph.
+    /// [`Error::MemoryOfCapture`] if a graph allocates it.
     pub(crate) fn into_raw(self) -> Result<CUdeviceptr> {
+        if self.tracker.graph() != 0 {
+            return Err(Error::MemoryOfCapture);
+        }
         if self.tracker.needs_replay_lock() && self.tracker.has_leases() {
             return Err(Error::StillInUse {
                 what: "the memory",

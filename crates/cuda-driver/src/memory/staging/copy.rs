@@ -16,6 +16,9 @@ use crate::stream::Stream;
 use crate::stream_state::Kind;
 use crate::tracking::{Access, Scope};
 
+/// The name of these copies in errors. The callers refuse captured calls by their own names.
+const CALL: &str = "a copy from or to host memory";
+
 /// Copies `bytes` bytes from `source` to `to`, which lies in `memory`, on `stream`. The source has
 /// been read when this function returns; the device receives the bytes when the stream reaches the
 /// copy.
@@ -30,6 +33,7 @@ pub(crate) unsafe fn upload(
     source: *const u8,
     bytes: usize,
 ) -> Result<()> {
+    stream.expect_direct(CALL)?;
     let (mut copy, is_small) = Copy::new(stream, to, source.cast_mut(), bytes);
     let _current = copy.stream.bind_for_query()?;
     if !is_small {
@@ -40,7 +44,7 @@ pub(crate) unsafe fn upload(
     }
     let slot = copy.take()?;
     // SAFETY: as above; and a small block holds `bytes` bytes.
-    let queued = memory.use_on(stream, access, || unsafe {
+    let queued = memory.use_on(stream, CALL, access, || unsafe {
         copy.queue_upload(&slot, 0..bytes, false)
     });
     if queued.is_err() {
@@ -64,6 +68,7 @@ pub(crate) unsafe fn download(
     destination: *mut u8,
     bytes: usize,
 ) -> Result<()> {
+    stream.expect_direct(CALL)?;
     let (mut copy, is_small) = Copy::new(stream, from, destination, bytes);
     let _current = copy.stream.bind_for_query()?;
     if !is_small {
@@ -76,7 +81,7 @@ pub(crate) unsafe fn download(
     }
     let slot = copy.take()?;
     // SAFETY: as above; and a small block holds `bytes` bytes.
-    let queued = memory.use_on(stream, access, || unsafe {
+    let queued = memory.use_on(stream, CALL, access, || unsafe {
         copy.queue_download(&slot, 0..bytes)
     });
     let wait = || copy.stream.state().synchronize(copy.stream.context());
@@ -159,7 +164,9 @@ fn in_uses<'a>(
         })
     };
     if !memory.tracker.needs_replay_lock() {
-        let mut scope = Scope::acquire(copy.stream, |scope| memory.tracker.acquire(scope, access))?;
+        let mut scope = Scope::acquire(copy.stream, CALL, |scope| {
+            memory.tracker.acquire(scope, access)
+        })?;
         // Another thread may have leased the memory since the check.
         if !scope.has_locked_replays() {
             let copied = all(copy);
@@ -275,7 +282,7 @@ impl<'a> Copy<'a> {
         let _queueing = self.stream.queueing()?;
         let _current = self.stream.bind_for_copy()?;
         match self.use_per_piece {
-            Some((memory, access)) => memory.use_on(self.stream, access, queue),
+            Some((memory, access)) => memory.use_on(self.stream, CALL, access, queue),
             None => Ok(queue()?),
         }
     }
