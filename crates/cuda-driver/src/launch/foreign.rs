@@ -3,7 +3,8 @@
 use cuda_sys::CUstream;
 
 use super::KernelArgs;
-use super::launch::{acquire, commit, recorded_uses};
+use super::launch::{acquire, commit};
+use super::recorded::recorded_uses;
 use crate::error::{Error, Result};
 use crate::memory::recorder_of;
 use crate::stream::Stream;

@@ -7,7 +7,7 @@ use crate::context::{Context, ReplayLock};
 use crate::driver::{call, event};
 use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
-use crate::memory::{RecordedMemory, RecordedUse, Recorder, recorder_of};
+use crate::memory::recorder_of;
 use crate::observer::{KernelLaunch, Work};
 use crate::stream::Stream;
 use crate::tracking::{Blocked, Scope, retry};
@@ -167,42 +167,6 @@ impl Stream {
         Ok(())
     }
 
-    /// Captures a launch.
-    ///
-    /// # Safety
-    ///
-    /// The requirements of [`queue`](Self::queue) apply to each launch of the graph.
-    unsafe fn record<A: KernelArgs>(
-        &self,
-        recorder: &dyn Recorder,
-        function: &Function,
-        config: &LaunchConfig,
-        attributes: Option<&LaunchAttributes<'_>>,
-        args: &A,
-    ) -> Result<()> {
-        let attributes = match attributes {
-            Some(attributes) => {
-                function.check_cluster(config, attributes.cluster_blocks())?;
-                Some(attributes.for_capture(self.context())?)
-            }
-            None => None,
-        };
-        recorder.call(recorded_uses(args)?, Some(function), &mut |on| {
-            args.with_pointers(|pointers| {
-                let values = Values::pointers(pointers);
-                match attributes {
-                    // SAFETY: there must be a pointer to a value of each parameter's size, and the
-                    // kernel must use only its memory ← the caller guarantees both.
-                    None => unsafe { on.call_launch(function, config, values) },
-                    // SAFETY: as above.
-                    Some(attributes) => unsafe {
-                        on.call_launch_ex(function, config, attributes, values)
-                    },
-                }
-            })
-        })
-    }
-
     /// # Safety
     ///
     /// The requirements of [`queue`](Self::queue) apply, and the stream has waited for all
@@ -348,24 +312,6 @@ fn observed<A: KernelArgs>(
         ..Work::of_kind(WorkKind::Kernel, bytes)
     };
     stream.observe(&work, launch)
-}
-
-/// Returns the uses of memory for a recorder.
-pub(super) fn recorded_uses<A: KernelArgs>(args: &A) -> Result<Vec<RecordedUse>> {
-    let mut uses = Vec::new();
-    args.each_tracked(&mut |tracked| {
-        uses.push(RecordedUse {
-            memory: match tracked.memory {
-                Some(memory) => RecordedMemory::of(memory),
-                None => RecordedMemory::OfGraph(tracked.graph),
-            },
-            access: tracked.access,
-            address: tracked.address,
-            bytes: tracked.bytes,
-        });
-        Ok(())
-    })?;
-    Ok(uses)
 }
 
 /// Makes the stream of `scope` wait for the uses that conflict with those of a launch.

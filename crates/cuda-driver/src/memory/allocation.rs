@@ -15,7 +15,7 @@ use cuda_sys::CUdeviceptr;
 #[cfg(feature = "dlpack")]
 use super::foreign::Deferred;
 use super::foreign::Foreign;
-use super::recorder::{Part, recorder_of};
+use super::recorder::recorder_of;
 use crate::deferred::must_not_wait;
 use crate::driver::{call, event};
 use crate::error::{DriverError, Error, Result};
@@ -76,8 +76,7 @@ pub(crate) struct Block {
 }
 
 impl Memory {
-    /// Allocates `bytes` bytes. The contents are undefined. In an eager capture, nodes of the graph
-    /// allocate and free them.
+    /// Allocates `bytes` bytes, or captures the allocation. The contents are undefined.
     #[track_caller]
     pub(crate) fn allocate(owner: &Stream, bytes: usize) -> Result<Self> {
         if bytes > 0
@@ -133,28 +132,6 @@ impl Memory {
         // SAFETY: the memory must come from `source`, and no other code may free it ← it was
         // allocated just now.
         Ok(unsafe { Self::of_source(owner, address, bytes, source) })
-    }
-
-    /// Creates an allocation of memory that nodes of the graph with this number allocate and free.
-    /// `owner` is told when it is dropped.
-    #[track_caller]
-    pub(crate) fn of_graph(
-        stream: &Stream,
-        (address, bytes): (CUdeviceptr, usize),
-        graph: u64,
-        owner: Arc<dyn Reclaim>,
-    ) -> Self {
-        let block = Block {
-            address,
-            bytes,
-            tracker: Tracker::of_graph(stream, graph),
-        };
-        // SAFETY: the memory must be usable, from `source`, and freed by no other code, and the
-        // tracker must know all its uses ← the tracker refuses every use, and the recorder of the
-        // graph captures only uses between the nodes that allocate and free the memory.
-        let memory = unsafe { Self::of_block(block, Source::Other(owner)) };
-        memory.record();
-        memory
     }
 
     /// Creates an allocation of 0 bytes without calling the driver.
@@ -275,8 +252,7 @@ impl Memory {
 
     /// Queues a use of this memory on `stream`: waits for conflicting uses, calls `queue`, and
     /// records the use. The use is recorded even if `queue` fails, because a part of it may have
-    /// been queued. `call` is the name of the call in the error if an eager capture captures the
-    /// calls on `stream`; [`queue_all`](Self::queue_all) is for calls that can be captured.
+    /// been queued. An eager capture refuses the call by the name `call`.
     pub(crate) fn use_on<E>(
         &self,
         stream: &Stream,
@@ -313,27 +289,6 @@ impl Memory {
             memory.tracker.commit(&mut scope, access);
         }
         Ok(queued?)
-    }
-
-    /// Queues a call on `stream` that uses parts of several allocations, as
-    /// [`use_all`](Self::use_all) does, or captures it if an eager capture captures the calls on
-    /// `stream`. `queue` receives the stream on which it makes its driver calls.
-    pub(crate) fn queue_all<const N: usize>(
-        stream: &Stream,
-        call: &'static str,
-        parts: [Part<'_>; N],
-        queue: impl FnOnce(&Stream) -> Result<(), DriverError>,
-    ) -> Result<()> {
-        if let Some(recorder) = recorder_of(stream, call)? {
-            let uses = parts.iter().map(Part::recorded).collect();
-            let mut queue = Some(queue);
-            // The recorder calls the closure once.
-            return recorder.call(uses, None, &mut |on| {
-                queue.take().map_or(Ok(()), |queue| queue(on))
-            });
-        }
-        let uses = parts.map(|part| (part.memory, part.access));
-        Self::use_all(stream, call, uses, || queue(stream))
     }
 
     /// Frees or returns the memory after all uses. If a graph uses the memory, it is freed with the

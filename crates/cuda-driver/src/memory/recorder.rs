@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cuda_sys::{CUdeviceptr, CUstream};
 
-use super::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory};
+use super::{Block, DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, Reclaim, Source};
 use crate::error::{DriverError, Error, Result};
 use crate::stream::Stream;
 use crate::tracking::{Access, Tracker};
@@ -113,6 +113,51 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
             address: self.address,
             bytes: self.bytes(),
         }
+    }
+}
+
+impl Memory {
+    /// Queues a call on `stream` that uses parts of several allocations, as
+    /// [`use_all`](Self::use_all) does, or captures it if an eager capture captures the calls on
+    /// `stream`. `queue` receives the stream on which it makes its driver calls.
+    pub(crate) fn queue_all<const N: usize>(
+        stream: &Stream,
+        call: &'static str,
+        parts: [Part<'_>; N],
+        queue: impl FnOnce(&Stream) -> Result<(), DriverError>,
+    ) -> Result<()> {
+        if let Some(recorder) = recorder_of(stream, call)? {
+            let uses = parts.iter().map(Part::recorded).collect();
+            let mut queue = Some(queue);
+            // The recorder calls the closure once.
+            return recorder.call(uses, None, &mut |on| {
+                queue.take().map_or(Ok(()), |queue| queue(on))
+            });
+        }
+        let uses = parts.map(|part| (part.memory, part.access));
+        Self::use_all(stream, call, uses, || queue(stream))
+    }
+
+    /// Creates an allocation of memory that nodes of the graph with this number allocate and free.
+    /// `owner` is told when it is dropped.
+    #[track_caller]
+    pub(crate) fn of_graph(
+        stream: &Stream,
+        (address, bytes): (CUdeviceptr, usize),
+        graph: u64,
+        owner: Arc<dyn Reclaim>,
+    ) -> Self {
+        let block = Block {
+            address,
+            bytes,
+            tracker: Tracker::of_graph(stream, graph),
+        };
+        // SAFETY: the memory must be usable, from `source`, and freed by no other code, and the
+        // tracker must know all its uses ← the tracker refuses every use, and the recorder of the
+        // graph captures only uses between the nodes that allocate and free the memory.
+        let memory = unsafe { Self::of_block(block, Source::Other(owner)) };
+        memory.record();
+        memory
     }
 }
 

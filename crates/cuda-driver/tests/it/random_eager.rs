@@ -91,11 +91,7 @@ fn program(random: &mut Rng) -> Vec<Op> {
             _ => {}
         }
     }
-    for slot in KEPT..ALL {
-        if exists[slot] {
-            ops.push(Op::Drop(slot));
-        }
-    }
+    ops.extend((KEPT..ALL).filter(|slot| exists[*slot]).map(Op::Drop));
     ops
 }
 
@@ -181,12 +177,12 @@ fn write(
             let y = all[*y].as_ref().unwrap();
             let (to, from) = (x.as_raw(), y.as_raw());
             let library = stream.context().driver().library();
+            let queue = |raw| {
+                // SAFETY: both buffers have as many bytes.
+                unsafe { library.cuMemcpyDtoDAsync_v2(to, from, 4 * WORDS, raw) }
+            };
             // SAFETY: the copy reads `y` and writes `x`, on the stream that it receives.
-            let status = unsafe {
-                stream.using((x, y), |raw| {
-                    library.cuMemcpyDtoDAsync_v2(to, from, 4 * WORDS, raw)
-                })
-            }?;
+            let status = unsafe { stream.using((x, y), queue) }?;
             assert!(status.is_success());
             Ok(())
         }
