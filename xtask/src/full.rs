@@ -35,6 +35,7 @@ attacks     programs that attack the safe API, on 24 schedules, in release mode 
 defects     500 planted defects in kernels that are launched safely: each must be reported
 devices     1,000,000 operations of 16 threads on several GPUs or software devices, against a model
 drivers     the tests of cuda-driver on software drivers of CUDA 12.0 to 13.5
+eager       20,000 random programs, captured and eager; 10,000 replays of 300 launches
 faults      every status code from every function that the safe layer calls, at three of its calls
 fuzz        libFuzzer on the software device: PTX, launches and calls, for 30 minutes (--minutes)
 graphs      20,000 random graphs, built and captured, on the late software device, against a model
@@ -62,6 +63,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         Some("defects") => in_full(workspace, DRIVER, "it", "safe::mutants")?,
         Some("devices") => in_full(workspace, DRIVER, "stress", "random_operations")?,
         Some("drivers") => matrix::all_drivers(workspace)?,
+        Some("eager") => in_full(workspace, DRIVER, "it", "eager")?,
         Some("faults") => in_full(workspace, DRIVER, "it", "faults::")?,
         Some("fuzz") => fuzz(workspace, options.minutes)?,
         Some("graphs") => in_full(workspace, DRIVER, "it", "random_graphs")?,

@@ -228,7 +228,9 @@ impl Stream {
     ) -> Result<()> {
         let at = At::new(memory.into(), index)?;
         let tracker = &at.view.memory.tracker;
-        let mut scope = Scope::acquire(self, |scope| tracker.acquire(scope, Access::AWAIT))?;
+        let mut scope = Scope::acquire(self, "Stream::wait_value", |scope| {
+            tracker.acquire(scope, Access::AWAIT)
+        })?;
         self.driver().note_host_wait();
         self.state().queue_host_wait(self.context(), || {
             // SAFETY: the stream and the word must be valid until it has waited ← the stream is
@@ -259,7 +261,9 @@ impl Stream {
     ) -> Result<()> {
         let at = At::new(memory.into(), index)?;
         let tracker = &at.view.memory.tracker;
-        let mut scope = Scope::acquire(self, |scope| tracker.acquire(scope, Access::SIGNAL))?;
+        let mut scope = Scope::acquire(self, "Stream::write_value", |scope| {
+            tracker.acquire(scope, Access::SIGNAL)
+        })?;
         // SAFETY: the stream and the word must be valid until it has written ← the stream is
         // borrowed and its work runs to the end, and the free of the memory waits for this use.
         unsafe { value.write(self.driver(), self.as_raw(), at.address, WRITE) }?;
@@ -346,7 +350,7 @@ impl<'a> ValueBatch<'a> {
             return Ok(());
         }
         let count = self.count()?;
-        let mut scope = Scope::acquire(stream, |scope| {
+        let mut scope = Scope::acquire(stream, "ValueBatch::queue", |scope| {
             self.uses
                 .iter()
                 .try_for_each(|word| word.memory.tracker.acquire(scope, word.access))

@@ -72,6 +72,7 @@ impl Stream {
 
     /// `cuStreamSetAttribute()`—Sets an attribute to a raw value.
     fn set_attribute(&self, attribute: CUstreamAttrID, value: &CUstreamAttrValue) -> Result<()> {
+        self.expect_direct("a change of an attribute of the stream")?;
         let _current = self.bind_for_query()?;
         // SAFETY: the pointer must be readable and the stream alive ← `value` is a reference, and
         // `self` owns the stream.
@@ -211,6 +212,7 @@ impl Stream {
     #[doc(alias = "cuStreamCopyAttributes")]
     pub fn copy_attributes(&self, from: &Self) -> Result<()> {
         self.expect_context(from.context(), "the stream")?;
+        self.expect_direct("Stream::copy_attributes")?;
         let _current = match self.bind_for_query()? {
             Some(current) => Some(current),
             None => from.bind_for_query()?,

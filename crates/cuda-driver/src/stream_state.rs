@@ -116,8 +116,10 @@ pub(crate) struct StreamState {
     epoch: AtomicU64,
     kind: Kind,
     /// Why launches need further work even if their arguments need no wait: 0, or a combination of
-    /// `NOT_OWN`, `OBSERVED` and `CAPTURABLE`.
+    /// `NOT_OWN`, `OBSERVED`, `CAPTURABLE` and `RECORDED`.
     indirect: AtomicU8,
+    /// Whether an eager capture of this stream exists.
+    has_recorder: AtomicBool,
     /// Sees the work that is queued, if there is a profiler.
     observer: ObserverSlot,
     launches: Arc<RecentLaunches>,
@@ -167,6 +169,8 @@ const NOT_OWN: u8 = 1;
 const OBSERVED: u8 = 2;
 /// Other code may capture the stream.
 const CAPTURABLE: u8 = 4;
+/// An eager capture captures the calls on the stream.
+const RECORDED: u8 = 8;
 
 /// Returns whether launches on a new stream need no further work if their arguments need no wait.
 fn can_launch_directly(kind: Kind, driver: &Driver) -> bool {
@@ -243,6 +247,7 @@ impl StreamState {
             } else {
                 NOT_OWN
             }),
+            has_recorder: AtomicBool::new(false),
             observer: ObserverSlot::default(),
             launches: launches.of_stream(raw.0),
             id: fresh_id(),
@@ -295,6 +300,32 @@ impl StreamState {
     /// Makes each later call ask whether other code captures the stream.
     pub(crate) fn allow_capture(&self) {
         self.indirect.fetch_or(CAPTURABLE, Ordering::Relaxed);
+    }
+
+    /// Returns whether an eager capture captures the calls on the stream.
+    #[inline]
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.indirect.load(Ordering::Relaxed) & RECORDED != 0
+    }
+
+    /// Sets whether an eager capture captures the calls on the stream.
+    pub(crate) fn set_recorded(&self, is_recorded: bool) {
+        if is_recorded {
+            self.indirect.fetch_or(RECORDED, Ordering::Relaxed);
+        } else {
+            self.indirect.fetch_and(!RECORDED, Ordering::Relaxed);
+        }
+    }
+
+    /// Claims the stream for an eager capture. Returns `false` if another one exists.
+    pub(crate) fn claim_recorder(&self) -> bool {
+        !self.has_recorder.swap(true, Ordering::AcqRel)
+    }
+
+    /// Ends the claim of an eager capture.
+    pub(crate) fn release_recorder(&self) {
+        self.set_recorded(false);
+        self.has_recorder.store(false, Ordering::Release);
     }
 
     #[inline]

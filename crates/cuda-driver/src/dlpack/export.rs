@@ -193,9 +193,12 @@ fn give_back<T: Element>(buffer: DeviceBuffer<T>, consumer: Consumer) {
         return give_back_after_capture(buffer, stream);
     }
     // Work of the consumer on its stream is a use of the memory.
-    let used = buffer
-        .memory
-        .use_on(&stream, Access::WRITE, || Ok::<(), Error>(()));
+    let used = buffer.memory.use_on(
+        &stream,
+        "the release of an exported tensor",
+        Access::WRITE,
+        || Ok::<(), Error>(()),
+    );
     if used.is_err() {
         release_when_idle(buffer.stream().context().clone(), buffer);
     }
@@ -230,10 +233,13 @@ fn release_when_idle(context: Context, owner: impl Send + 'static) {
 
 /// Makes the stream of the consumer wait for all uses of the memory.
 fn order(memory: &Memory, access: Access, consumer: &Consumer) -> Result<()> {
+    if memory.tracker.graph() != 0 {
+        return Err(Error::MemoryOfCapture);
+    }
     let Some(stream) = &consumer.0 else {
         return Ok(());
     };
-    Scope::acquire(stream, |scope| {
+    Scope::acquire(stream, "the export of a tensor", |scope| {
         scope.ready()?;
         scope.lock_replays_if_needed(&memory.tracker);
         memory.tracker.acquire(scope, access)

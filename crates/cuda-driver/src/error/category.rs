@@ -323,6 +323,9 @@ impl Error {
             | Self::UsedByOtherCode
             | Self::GraphMemoryKept
             | Self::NotUploaded
+            | Self::EagerCapture { .. }
+            | Self::OutlivesCapture { .. }
+            | Self::MemoryOfCapture
             | Self::Capturing { .. } => Category::Graph,
             Self::Exchange(_)
             | Self::TensorMap(_)

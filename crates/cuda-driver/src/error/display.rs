@@ -140,6 +140,33 @@ impl fmt::Display for Error {
             Self::Capturing { what } => {
                 write!(f, "{what} is not possible while a capture is in progress")
             }
+            Self::EagerCapture {
+                call,
+                is_elsewhere: false,
+            } => write!(
+                f,
+                "{call} cannot be captured, and this thread captures the calls on the stream; \
+                 call it before or after the capture, on another stream, or in \
+                 `EagerCapture::outside`"
+            ),
+            Self::EagerCapture {
+                call,
+                is_elsewhere: true,
+            } => write!(
+                f,
+                "{call} uses a stream whose calls another thread captures; use another stream, or \
+                 wait for the end of the capture"
+            ),
+            Self::OutlivesCapture { buffers, bytes } => write!(
+                f,
+                "{buffers} buffer(s) of {bytes} bytes in total were created in the capture and \
+                 still exist at its end; drop them before the end, or create them before the \
+                 capture or in `EagerCapture::outside`"
+            ),
+            Self::MemoryOfCapture => f.write_str(
+                "the buffer was created in an eager capture, and only calls that the same capture \
+                 captures can use it; create it in `EagerCapture::outside` to use it elsewhere",
+            ),
             Self::UsedByOtherCode => f.write_str(
                 "the memory is in use by the closure of `Stream::using` that this thread runs: make \
                  the call after the closure has returned",

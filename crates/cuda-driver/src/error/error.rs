@@ -204,6 +204,24 @@ pub enum Error {
         /// The operation.
         what: &'static str,
     },
+    /// The calls on a stream are being captured by an
+    /// [eager capture](crate::graph::EagerCapture), which cannot capture this one.
+    EagerCapture {
+        /// The call.
+        call: &'static str,
+        /// Whether another thread captures the calls on the stream.
+        is_elsewhere: bool,
+    },
+    /// Buffers that were created in an [eager capture](crate::graph::EagerCapture) still exist at
+    /// its end. Their memory belongs to the graph, which has to free it.
+    OutlivesCapture {
+        /// The number of these buffers.
+        buffers: usize,
+        /// Their size in bytes.
+        bytes: usize,
+    },
+    /// The memory belongs to a graph that is being captured, or to one whose capture has ended.
+    MemoryOfCapture,
     /// Other code uses the memory in a closure of [`Stream::using`](crate::Stream::using) that this
     /// thread runs, in a way that conflicts.
     UsedByOtherCode,

@@ -87,6 +87,7 @@ impl Event {
     #[doc(alias = "cudaEventRecord")]
     pub fn record(&self, stream: &Stream) -> Result<()> {
         stream.expect_context(&self.context, "the event")?;
+        stream.expect_direct("Event::record")?;
         let queueing = stream.queueing()?;
         // SAFETY: the event and the stream must be alive ← both are borrowed.
         Ok(unsafe {
@@ -259,6 +260,7 @@ impl Stream {
     #[doc(alias = "cuStreamWaitEvent")]
     #[doc(alias = "cudaStreamWaitEvent")]
     pub fn wait(&self, event: &Event) -> Result<()> {
+        self.expect_direct("Stream::wait")?;
         self.driver()
             .expect_handles_of(event.context().driver(), "the event")?;
         Ok(self.state().wait(self.context(), event.as_raw())?)

@@ -3,7 +3,7 @@
 use cuda_sys::{CUDA_BATCH_MEM_OP_NODE_PARAMS, CUcontext, CUgraphNode, CUstreamBatchMemOpParams};
 
 use super::change::ChangeNode;
-use super::params::{Adding, Changing, NodeParams, SetNodeParams, call_add, call_set};
+use super::params::{Adding, Changing, NO_GRAPH, NodeParams, SetNodeParams, call_add, call_set};
 use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
 use crate::driver::{Driver, call};
@@ -147,7 +147,7 @@ fn batch_node(context: &Context, batch: ValueBatch<'_>) -> Result<(BatchNode, Ow
     batch.count()?;
     let mut owners = Owners::default();
     let ops = batch.into_parts(|memory, access, address, bytes| {
-        owners.add(context, memory, access, address, bytes)
+        owners.add((context, NO_GRAPH), memory, access, address, bytes)
     })?;
     if ops.is_empty() {
         return Err(Error::Unsupported {

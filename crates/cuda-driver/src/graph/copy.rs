@@ -269,7 +269,7 @@ impl End<'_> {
         match self.memory {
             CopyMemory::Device(memory, rows) => {
                 owners.add(
-                    context,
+                    (context, graph),
                     memory,
                     self.access,
                     rows.address,

@@ -229,6 +229,7 @@ impl GraphExec {
     #[doc(alias = "cudaGraphLaunch")]
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         stream.expect_context(self.context(), "the graph")?;
+        stream.expect_direct("GraphExec::launch")?;
         let inner = &*self.inner;
         if inner.needs_upload.load(Ordering::Acquire) {
             return Err(Error::NotUploaded);
@@ -275,6 +276,7 @@ impl GraphExec {
     #[doc(alias = "cudaGraphUpload")]
     pub fn upload(&self, stream: &Stream) -> Result<()> {
         stream.expect_context(self.context(), "the graph")?;
+        stream.expect_direct("GraphExec::upload")?;
         let queueing = stream.queueing()?;
         let inner = &*self.inner;
         let upload = || -> Result<(), DriverError> {

@@ -22,16 +22,25 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for managed memory, which the host may access at any time.
+    /// [`Error::Unsupported`] for managed memory, which the host may access at any time, and
+    /// [`Error::MemoryOfCapture`] for memory that nodes of a graph allocate.
     pub(crate) fn new(memory: &Memory) -> Result<Self> {
-        if memory.is_managed() {
+        Self::of_tracker(&memory.tracker, memory.is_managed())
+    }
+
+    /// Leases memory, as [`new`](Self::new) does, by its tracker.
+    pub(crate) fn of_tracker(tracker: &Arc<Tracker>, is_managed: bool) -> Result<Self> {
+        if is_managed {
             return Err(Error::Unsupported {
                 what: "using managed memory in a graph",
             });
         }
-        memory.tracker.add_lease();
+        if tracker.graph() != 0 {
+            return Err(Error::MemoryOfCapture);
+        }
+        tracker.add_lease();
         Ok(Self {
-            tracker: ManuallyDrop::new(Arc::clone(&memory.tracker)),
+            tracker: ManuallyDrop::new(Arc::clone(tracker)),
         })
     }
 

@@ -222,6 +222,16 @@ impl<T: DeviceRepr> GraphAllocation<T> {
     pub(crate) fn graph(&self) -> u64 {
         self.node.id().graph
     }
+
+    /// Returns a second handle. The caller makes sure that only one of them is freed.
+    pub(super) fn second_handle(&self) -> Self {
+        Self {
+            address: self.address,
+            len: self.len,
+            node: self.node,
+            elements: PhantomData,
+        }
+    }
 }
 
 impl<'a, T: DeviceRepr> From<&'a GraphAllocation<T>> for CopySource<'a, T> {

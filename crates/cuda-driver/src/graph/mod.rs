@@ -47,7 +47,7 @@ mod update;
 // Types of other modules that belong to this chapter of the API.
 pub use crate::types::node::{Edge, EdgeKind, Node, NodeId, NodeKind, node_kind};
 
-pub use capture::{Capture, CaptureScope};
+pub use capture::{Capture, CaptureScope, EagerCapture};
 pub use conditional::ConditionalHandle;
 pub use copy::{CopySource, CopyTarget};
 pub use device_node::DeviceNode;

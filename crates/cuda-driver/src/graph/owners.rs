@@ -7,11 +7,12 @@ use cuda_sys::CUdeviceptr;
 
 use super::conflicts::NodeAccess;
 use super::lease::Lease;
+use super::params::NO_GRAPH;
 use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
 use crate::launch::{KernelArgs, Tracked};
-use crate::memory::Memory;
+use crate::memory::{Memory, RecordedMemory, RecordedUse};
 use crate::pending::{Closure, KeepAlive};
 use crate::tracking::{Access, ReplayRecord, Tracker};
 
@@ -82,7 +83,7 @@ impl Owners {
                 peer: _,
             } = tracked;
             match memory {
-                Some(memory) => this.add(context, memory, access, address, bytes)?,
+                Some(memory) => this.add((context, number), memory, access, address, bytes)?,
                 None if graph == number => this.add_own(access, address, bytes),
                 None => return Err(Error::OtherGraph),
             }
@@ -91,11 +92,46 @@ impl Owners {
         Ok(this)
     }
 
-    /// Adds memory for a graph in `context`. The memory was borrowed in a way that allows this
-    /// access.
+    /// Returns the owners for a captured call with these uses, in `context` and in the graph with
+    /// this number.
+    pub(super) fn of_recorded(
+        context: &Context,
+        number: u64,
+        uses: Vec<RecordedUse>,
+    ) -> Result<Self> {
+        let mut this = Self::default();
+        for RecordedUse {
+            memory,
+            access,
+            address,
+            bytes,
+        } in uses
+        {
+            let memory = match memory {
+                RecordedMemory::OfGraph(graph) if graph == number => Used::Own,
+                RecordedMemory::OfGraph(_) => return Err(Error::OtherGraph),
+                RecordedMemory::Buffer { tracker, .. } if tracker.graph() == number => Used::Own,
+                RecordedMemory::Buffer {
+                    tracker,
+                    is_managed,
+                } => {
+                    let of = tracker.owning_stream().context();
+                    if of != context {
+                        return Err(Error::other_context("a buffer", of, context));
+                    }
+                    Used::Device(Lease::of_tracker(&tracker, is_managed)?)
+                }
+            };
+            this.push(memory, access, address, bytes);
+        }
+        Ok(this)
+    }
+
+    /// Adds memory for the graph with this number in `context`. The memory was borrowed in a way
+    /// that allows this access.
     pub(crate) fn add(
         &mut self,
-        context: &Context,
+        (context, number): (&Context, u64),
         memory: &Memory,
         access: Access,
         address: CUdeviceptr,
@@ -105,7 +141,13 @@ impl Owners {
         if of != context {
             return Err(Error::other_context("a buffer", of, context));
         }
-        let memory = Used::Device(Lease::new(memory)?);
+        // A graph that allocates no memory may have the number 0.
+        let is_own = number != NO_GRAPH && memory.tracker.graph() == number;
+        let memory = if is_own {
+            Used::Own
+        } else {
+            Used::Device(Lease::new(memory)?)
+        };
         self.push(memory, access, address, bytes);
         Ok(())
     }

@@ -4,7 +4,9 @@ use cuda_sys::CUstream;
 
 use super::KernelArgs;
 use super::launch::{acquire, commit};
-use crate::error::Result;
+use super::recorded::recorded_uses;
+use crate::error::{Error, Result};
+use crate::memory::recorder_of;
 use crate::stream::Stream;
 use crate::tracking::{ForeignScope, Scope};
 
@@ -47,10 +49,14 @@ impl Stream {
     /// returned. On the thread that runs `queue` it fails with [`Error::UsedByOtherCode`], as does
     /// any other call there that would have to wait for a closure on another thread.
     ///
+    /// If an [eager capture](crate::graph::EagerCapture) captures the calls on the stream, `queue`
+    /// receives the stream on which the capture is made, and the graph leases the memory of `uses`.
+    ///
     /// # Errors
     ///
     /// `queue` is not called if there is an error. [`Error::OtherContext`] if a buffer does not
-    /// belong to the context of the stream.
+    /// belong to the context of the stream. In an eager capture, `queue` has been called if the
+    /// error is that the work has invalidated the capture.
     ///
     /// [`Error::OtherContext`]: crate::Error::OtherContext
     /// [`Error::UsedByOtherCode`]: crate::Error::UsedByOtherCode
@@ -66,12 +72,26 @@ impl Stream {
     ///   [`InPlace`](crate::memory::InPlace) argument among `uses`, and no first
     ///   [alias](crate::DeviceBuffer::alias_mut) of this memory is made on any thread.
     /// - `queue` neither begins nor ends a capture of the stream.
+    /// - The work is queued on the stream that `queue` receives, not on another handle of the
+    ///   stream. If an eager capture captures it, the first requirement holds for each launch of
+    ///   the graph, whatever has been written to the memory by then.
     pub unsafe fn using<A: KernelArgs, R>(
         &self,
         uses: A,
         queue: impl FnOnce(CUstream) -> R,
     ) -> Result<R> {
-        let mut scope = Scope::acquire(self, |scope| acquire(scope, &uses))?;
+        if let Some(recorder) = recorder_of(self, "Stream::using")? {
+            let mut queue = Some(queue);
+            let mut result = None;
+            recorder.foreign(recorded_uses(&uses)?, &mut |raw| {
+                // The recorder calls the closure once.
+                result = queue.take().map(|queue| queue(raw));
+            })?;
+            return result.ok_or(Error::Unsupported {
+                what: "a capture that skips the work of other code",
+            });
+        }
+        let mut scope = Scope::acquire(self, "Stream::using", |scope| acquire(scope, &uses))?;
         let mut foreign = ForeignScope::new(self.context());
         uses.each_tracked(&mut |tracked| {
             if let Some(memory) = tracked.memory {

@@ -7,6 +7,7 @@ use crate::context::{Context, ReplayLock};
 use crate::driver::{call, event};
 use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
+use crate::memory::recorder_of;
 use crate::observer::{KernelLaunch, Work};
 use crate::stream::Stream;
 use crate::tracking::{Blocked, Scope, retry};
@@ -39,7 +40,9 @@ impl Stream {
     /// arguments have the types that the kernel expects. Only their sizes are checked, and floats
     /// against integers if the image is PTX or was compiled by cuda-nvrtc. Variables of the
     /// kernel's module that the kernel uses by name are not used at the same time on other streams
-    /// ([`Module::global`](crate::Module::global)).
+    /// ([`Module::global`](crate::Module::global)). If an [eager
+    /// capture](crate::graph::EagerCapture) captures the launch, the contract of
+    /// [`Graph::add_kernel`](crate::Graph::add_kernel) applies.
     #[doc(alias = "cuLaunchKernel")]
     #[doc(alias = "cudaLaunchKernel")]
     #[inline(always)]
@@ -135,6 +138,10 @@ impl Stream {
         attributes: Option<&LaunchAttributes<'_>>,
         args: A,
     ) -> Result<()> {
+        if let Some(recorder) = recorder_of(self, "a launch")? {
+            // SAFETY: the caller upholds the contract of `queue`, which is that of `record`.
+            return unsafe { self.record(&*recorder, function, config, attributes, &args) };
+        }
         let contexts = contexts_of_peers(self, &args);
         let (_locks, mut scope) = retry(|| {
             // A graph of any of these contexts may use the memory.

@@ -19,6 +19,7 @@ mod occupancy;
 mod prepared;
 mod queue;
 mod raw;
+mod recorded;
 mod slice_arg;
 mod using;
 

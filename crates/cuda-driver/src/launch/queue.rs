@@ -5,7 +5,7 @@ use super::{KernelArgs, LaunchAttributes, LaunchConfig};
 use crate::context::Context;
 use crate::error::Result;
 use crate::function::Function;
-use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut};
+use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut, recorder_of};
 use crate::stream::Stream;
 use crate::types::node::node_kind;
 
@@ -223,7 +223,10 @@ impl Queue for Stream {
     }
 
     fn host(&self, function: impl Fn() + Send + Sync + 'static) -> Result<()> {
-        self.launch_host(function).map(drop)
+        match recorder_of(self, "Queue::host")? {
+            Some(recorder) => recorder.host(Box::new(function)),
+            None => self.launch_host(function).map(drop),
+        }
     }
 
     #[inline(always)]

@@ -64,7 +64,8 @@ impl Stream {
     ///
     /// - Each pointer is to an initialized value of the size and the type that the kernel expects.
     /// - The kernel accesses only memory that `uses` permits, and memory that the caller keeps
-    ///   allocated and orders in another way.
+    ///   allocated and orders in another way. If an [eager capture](crate::graph::EagerCapture)
+    ///   captures the launch, this holds for each launch of the graph.
     /// - The other requirements of [`launch`](Self::launch), and with attributes those of
     ///   [`launch_with`](Self::launch_with), apply.
     #[doc(alias = "cuLaunchKernel")]
@@ -133,7 +134,7 @@ impl Stream {
         bytes: usize,
         uses: A,
     ) -> Result<()> {
-        self.queue_raw(uses, || {
+        self.queue_raw("Stream::copy_raw", uses, || {
             let _current = self.bind_for_copy()?;
             // SAFETY: the ranges must be valid until the copy is complete ← the caller guarantees
             // it.
@@ -156,7 +157,7 @@ impl Stream {
     #[doc(alias = "cuMemcpy2DAsync")]
     #[doc(alias = "cudaMemcpy2DAsync")]
     pub unsafe fn copy_rows_raw<A: KernelArgs>(&self, copy: &CUDA_MEMCPY2D, uses: A) -> Result<()> {
-        self.queue_raw(uses, || {
+        self.queue_raw("Stream::copy_rows_raw", uses, || {
             let _current = self.bind_for_copy()?;
             // SAFETY: the rows must be valid until the copy is complete, and the struct readable ←
             // the caller guarantees the former; `copy` is borrowed.
@@ -168,10 +169,11 @@ impl Stream {
     /// if `queue` fails, because a part of the work may have been queued.
     fn queue_raw<A: KernelArgs>(
         &self,
+        call: &'static str,
         uses: A,
         queue: impl FnOnce() -> Result<(), DriverError>,
     ) -> Result<()> {
-        let mut scope = Scope::acquire(self, |scope| acquire(scope, &uses))?;
+        let mut scope = Scope::acquire(self, call, |scope| acquire(scope, &uses))?;
         let queued = queue();
         commit(&mut scope, uses);
         Ok(queued?)

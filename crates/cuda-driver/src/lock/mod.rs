@@ -64,6 +64,8 @@ pub(crate) mod rank {
         GRAPH_HANDLE,
         /// The streams that a capture has forked to.
         CAPTURE_FORKS,
+        /// The buffers that were created in an eager capture.
+        CAPTURE_TEMPORARIES,
         /// The free blocks of one size in a caching pool.
         CACHE_CLASS,
         /// Held while a graph replay, or a use of memory that graphs lease, is ordered and queued.

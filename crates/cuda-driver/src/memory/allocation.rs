@@ -15,6 +15,7 @@ use cuda_sys::CUdeviceptr;
 #[cfg(feature = "dlpack")]
 use super::foreign::Deferred;
 use super::foreign::Foreign;
+use super::recorder::recorder_of;
 use crate::deferred::must_not_wait;
 use crate::driver::{call, event};
 use crate::error::{DriverError, Error, Result};
@@ -76,9 +77,14 @@ pub(crate) struct Block {
 }
 
 impl Memory {
-    /// Allocates `bytes` bytes. The contents are undefined.
+    /// Allocates `bytes` bytes, or captures the allocation. The contents are undefined.
     #[track_caller]
     pub(crate) fn allocate(owner: &Stream, bytes: usize) -> Result<Self> {
+        if bytes > 0
+            && let Some(recorder) = recorder_of(owner, "an allocation")?
+        {
+            return recorder.allocate(owner, bytes);
+        }
         let source = Source::allocated(owner);
         // Without memory pools the driver call is `cuMemAlloc`, which would invalidate a stream
         // capture. The program did not name that call, so it is made in relaxed capture mode.
@@ -89,6 +95,7 @@ impl Memory {
     /// Allocates `bytes` bytes outside of any memory pool. The contents are undefined.
     #[track_caller]
     pub(crate) fn allocate_plain(owner: &Stream, bytes: usize) -> Result<Self> {
+        owner.expect_direct("an allocation outside of any pool")?;
         Self::allocate_of(owner, bytes, Source::Plain)
     }
 
@@ -235,41 +242,44 @@ impl Memory {
     /// Calls [`use_on`](Self::use_on) with the owning stream.
     pub(crate) fn use_on_owning_stream<E>(
         &self,
+        call: &'static str,
         access: Access,
         queue: impl FnOnce() -> Result<(), E>,
     ) -> Result<()>
     where
         Error: From<E>,
     {
-        self.use_on(self.owning_stream(), access, queue)
+        self.use_on(self.owning_stream(), call, access, queue)
     }
 
     /// Queues a use of this memory on `stream`: waits for conflicting uses, calls `queue`, and
     /// records the use. The use is recorded even if `queue` fails, because a part of it may have
-    /// been queued.
+    /// been queued. An eager capture refuses the call by the name `call`.
     pub(crate) fn use_on<E>(
         &self,
         stream: &Stream,
+        call: &'static str,
         access: Access,
         queue: impl FnOnce() -> Result<(), E>,
     ) -> Result<()>
     where
         Error: From<E>,
     {
-        Self::use_all(stream, [(self, access)], queue)
+        Self::use_all(stream, call, [(self, access)], queue)
     }
 
     /// Queues a call on `stream` that uses several allocations: as [`use_on`](Self::use_on) does
     /// for one of them.
     pub(crate) fn use_all<E, const N: usize>(
         stream: &Stream,
+        call: &'static str,
         uses: [(&Self, Access); N],
         queue: impl FnOnce() -> Result<(), E>,
     ) -> Result<()>
     where
         Error: From<E>,
     {
-        let mut scope = Scope::acquire(stream, |scope| {
+        let mut scope = Scope::acquire(stream, call, |scope| {
             for (memory, _) in &uses {
                 scope.lock_replays_if_needed(&memory.tracker);
             }
@@ -301,7 +311,11 @@ impl Memory {
     /// # Errors
     ///
     /// [`Error::StillInUse`] if a graph uses the memory. It is then freed with the last such graph.
+    /// [`Error::MemoryOfCapture`] if a graph allocates it.
     pub(crate) fn into_raw(self) -> Result<CUdeviceptr> {
+        if self.tracker.graph() != 0 {
+            return Err(Error::MemoryOfCapture);
+        }
         if self.tracker.needs_replay_lock() && self.tracker.has_leases() {
             return Err(Error::StillInUse {
                 what: "the memory",

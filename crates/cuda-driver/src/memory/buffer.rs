@@ -349,6 +349,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// Fails as [`zeroed_in`](Self::zeroed_in) and [`copy_from_host`](Self::copy_from_host) do.
     #[track_caller]
     pub fn from_host_in(allocator: &impl Allocator, stream: &Stream, source: &[T]) -> Result<Self> {
+        stream.expect_direct("DeviceBuffer::from_host")?;
         // SAFETY: the elements must be written before they are read ← they are filled below.
         let mut buffer = unsafe { Self::uninit_in(allocator, stream, source.len()) }?;
         buffer.copy_from_host(source)?;

@@ -4,7 +4,7 @@
 
 use cuda_sys::CUdeviceptr;
 
-use super::{DeviceRepr, DeviceSliceMut};
+use super::{DeviceRepr, DeviceSliceMut, Memory};
 use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::observer::Work;
@@ -53,7 +53,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         if value.is_empty() || len == 0 {
             return Ok(());
         }
-        self.memory.use_on(stream, self.access, || {
+        Memory::queue_all(stream, "DeviceSliceMut::fill", [self.part()], |stream| {
             // SAFETY: the range must be writable by this thread alone ← it is the range of a
             // mutable view.
             unsafe { fill_range(stream, self.as_raw(), value, value.len() * len) }

@@ -35,6 +35,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if no block can be page-locked.
     pub fn copy_to_host(&self, destination: &mut [T]) -> Result<()> {
         expect_len(self.len(), destination.len())?;
+        let owner = self.memory.owning_stream();
+        owner.expect_direct("DeviceSlice::copy_to_host")?;
         // SAFETY: the destination must be writable for all elements ← it has the same length, and
         // is borrowed mutably.
         unsafe { self.download(self.memory.owning_stream(), destination.as_mut_ptr()) }
@@ -46,6 +48,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     ///
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if no block can be page-locked.
     pub fn to_vec(self) -> Result<Vec<T>> {
+        let owner = self.memory.owning_stream();
+        owner.expect_direct("DeviceSlice::to_vec")?;
         let mut elements = Vec::with_capacity(self.len());
         // SAFETY: the destination must be writable for all elements ← the capacity is at least the
         // length.
@@ -144,6 +148,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
 
     /// Copies `source` over the elements on `stream`, which belongs to the context of the memory.
     pub(super) fn upload(&mut self, stream: &Stream, source: &[T]) -> Result<()> {
+        stream.expect_direct("DeviceSliceMut::copy_from_host")?;
         expect_len(source.len(), self.len())?;
         let bytes = size_of_val(source);
         if bytes == 0 {
@@ -211,7 +216,7 @@ pub(super) fn to_pinned<T: DeviceRepr>(
 ) -> Result<()> {
     let start = destination.start();
     let mut failed = None;
-    let queued = memory.use_on_owning_stream(access, || {
+    let queued = memory.use_on_owning_stream("copy_to_pinned", access, || {
         queue(start).inspect_err(|error| failed = Some(*error))
     });
     let result = queued.and_then(|()| {
@@ -240,7 +245,9 @@ pub(super) fn from_pinned<T: DeviceRepr>(
         keep_other(source.context(), memory.owning_stream().context());
         source.poison(*error, TOKEN);
     };
-    memory.use_on_owning_stream(access, || queue(source.start()).inspect_err(give_up))?;
+    memory.use_on_owning_stream("copy_from_pinned", access, || {
+        queue(source.start()).inspect_err(give_up)
+    })?;
     let done = memory
         .owning_stream()
         .state()

@@ -34,6 +34,7 @@ mod peer_view;
 pub(crate) mod pinned;
 mod pointer;
 mod pool;
+mod recorder;
 mod repr;
 mod shared;
 pub(crate) mod staging;
@@ -72,6 +73,7 @@ pub(crate) use allocation::{Block, Memory, Reclaim, Source};
 pub(crate) use cast::len_of_cast;
 pub(crate) use fill::repeated;
 pub(crate) use pool::props_of;
+pub(crate) use recorder::{RecordedMemory, RecordedUse, Recorder, Registered, recorder_of};
 
 use crate::error::{Error, RangeError, Result};
 

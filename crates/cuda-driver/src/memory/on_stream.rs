@@ -4,7 +4,8 @@
 //! memory. Here a copy or a fill runs on the owning stream of its destination unless one of these
 //! methods names another stream. Either way it is ordered with the other uses of both sides.
 
-use super::pitched::{Side, queue};
+use super::pitched::{Rows, Side, queue};
+use super::recorder::Part;
 use super::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, PitchedSlice, PitchedSliceMut,
     expect_len,
@@ -55,8 +56,8 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         if self.is_empty() || size_of::<T>() == 0 {
             return Ok(());
         }
-        let uses = [(source.memory, source.access), (self.memory, self.access)];
-        Memory::use_all(stream, uses, || {
+        let parts = [source.part(), self.part()];
+        Memory::queue_all(stream, "DeviceSliceMut::copy_from", parts, |stream| {
             let _current = stream.bind_for_copy()?;
             stream.observed(Work::of_kind(WorkKind::CopyOnDevice, self.bytes()), || {
                 // SAFETY: both ranges must be valid until the copy completes, and must not overlap
@@ -203,8 +204,17 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
             return Ok(());
         }
         let (to, from) = (Side::Device(self.rows), Side::Device(source.rows));
-        let uses = [(source.memory, source.access), (self.memory, self.access)];
-        Memory::use_all(stream, uses, || {
+        let part = |memory, access, rows: Rows| Part {
+            memory,
+            access,
+            address: rows.address,
+            bytes: rows.span_bytes(),
+        };
+        let parts = [
+            part(source.memory, source.access, source.rows),
+            part(self.memory, self.access, self.rows),
+        ];
+        Memory::queue_all(stream, "PitchedSliceMut::copy_from", parts, |stream| {
             // SAFETY: both sides must hold the rows until the copy has completed, and must not
             // overlap ← the extents are equal, and both views are within their allocations, whose
             // frees wait for this use. The ranges do not overlap because this view is borrowed

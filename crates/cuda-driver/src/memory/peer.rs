@@ -60,6 +60,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     ) -> Result<()> {
         let source = source.into();
         expect_context(stream, self.memory)?;
+        stream.expect_direct("DeviceSliceMut::copy_from_peer")?;
         let peer = source.memory.owning_stream().context();
         if peer == stream.context() {
             return self.copy_from_on(source, stream);

@@ -180,6 +180,7 @@ impl Stream {
     #[must_use]
     pub fn completion(&self) -> Completion {
         Completion::new(self.context(), |side| {
+            self.expect_direct("Stream::completion")?;
             let event = self.state().record(self.context())?;
             side.wait_at_once(self.context(), event.raw())?;
             Ok(event)

@@ -54,6 +54,7 @@ impl Stream {
     #[doc(alias = "cuStreamAddCallback")]
     #[doc(alias = "cudaStreamAddCallback")]
     pub fn launch_host(&self, function: impl FnOnce() + Send + 'static) -> Result<HostCall> {
+        self.expect_direct("Stream::launch_host")?;
         let context = self.context();
         self.driver().note_host_wait();
         let mut entry = Entry::new(context);

@@ -13,6 +13,7 @@ mod flags;
 mod observed;
 mod pool;
 mod priority;
+mod recording;
 mod state;
 
 // Types of other modules that belong to this chapter of the API.
@@ -25,5 +26,6 @@ pub use capturing::CaptureStatus;
 pub use flags::StreamFlags;
 pub use pool::StreamPool;
 pub use priority::PriorityRange;
+pub(crate) use recording::Recording;
 pub(crate) use state::Queueing;
 pub use stream::Stream;

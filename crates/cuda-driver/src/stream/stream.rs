@@ -74,6 +74,7 @@ impl Stream {
     #[doc(alias = "cuStreamSynchronize")]
     #[doc(alias = "cudaStreamSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
+        self.expect_direct("Stream::synchronize")?;
         self.state.synchronize_explicitly(&self.context)?;
         match self.reports.take() {
             Some(violation) => Err(Error::Violation(Box::new(violation))),
@@ -89,6 +90,7 @@ impl Stream {
     #[doc(alias = "cuStreamQuery")]
     #[doc(alias = "cudaStreamQuery")]
     pub fn is_done(&self) -> Result<bool> {
+        self.expect_direct("Stream::is_done")?;
         let _current = self.bind_for_query()?;
         let asked = self.state.mark_complete_after(|| {
             // SAFETY: the stream must be alive ← `self` owns it.
@@ -104,6 +106,7 @@ impl Stream {
     /// `cuEventRecord()`, `cuStreamWaitEvent()`—Creates a stream with the same flags and priority.
     /// Its work waits for everything that is queued on this stream so far.
     pub fn fork(&self) -> Result<Self> {
+        self.expect_direct("Stream::fork")?;
         let fork = Self::new(&self.context, self.flags()?, self.priority()?)?;
         fork.join(self)?;
         Ok(fork)
@@ -119,6 +122,8 @@ impl Stream {
     ///
     /// [`Error::OtherContext`] if `other` belongs to another driver.
     pub fn join(&self, other: &Self) -> Result<()> {
+        self.expect_direct("Stream::join")?;
+        other.expect_direct("Stream::join")?;
         self.driver()
             .expect_handles_of(other.driver(), "the stream")?;
         let event = other.state.record(&other.context)?;

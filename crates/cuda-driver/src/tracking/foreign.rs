@@ -47,7 +47,7 @@ impl Tracker {
     }
 
     /// Takes the replay lock if uses of the memory take it, and fails if a use by other code that
-    /// is in progress conflicts.
+    /// is in progress conflicts, or if the memory belongs to a graph.
     pub(super) fn expect_no_foreign_use(
         &self,
         scope: &Scope<'_>,
@@ -55,6 +55,9 @@ impl Tracker {
     ) -> Result<(), Blocked<Error>> {
         if !self.needs_replay_lock() {
             return Ok(());
+        }
+        if self.graph() != 0 {
+            return Err(Blocked::Failed(Error::MemoryOfCapture));
         }
         scope.lock_replays();
         expect_none(

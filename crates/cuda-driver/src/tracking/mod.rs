@@ -74,6 +74,8 @@ pub(crate) struct Tracker {
     /// Set once a graph has leased the memory, or once the memory may have aliases. Implies
     /// `shared`. Both stay set until the memory is handed over.
     needs_replay_lock: AtomicBool,
+    /// The number of the graph whose nodes allocate and free the memory, or 0 if no graph does.
+    graph: u64,
     /// The epoch of the last unrecorded use on the owning stream. It only grows while the memory
     /// has the same owner.
     owner_epoch: AtomicU64,
@@ -137,6 +139,7 @@ impl Tracker {
             owner_id: owner.state().id(),
             shared: Shared::not(owner.state().id()),
             needs_replay_lock: AtomicBool::new(false),
+            graph: 0,
             owner_epoch: AtomicU64::new(0),
             uses: Mutex::default(),
             owner: owner.clone(),
@@ -152,10 +155,31 @@ impl Tracker {
             owner_id: owner.state().id(),
             shared: Shared::yes(),
             needs_replay_lock: AtomicBool::new(true),
+            graph: 0,
             owner_epoch: AtomicU64::new(0),
             uses: Mutex::default(),
             owner: owner.clone(),
         })
+    }
+
+    /// Creates a tracker for memory that nodes of a graph allocate and free. Only nodes of that
+    /// graph can use it: [`acquire`](Self::acquire) fails.
+    pub(crate) fn of_graph(owner: &Stream, graph: u64) -> Arc<Self> {
+        Arc::new(Self {
+            owner_id: owner.state().id(),
+            shared: Shared::yes(),
+            // Makes each use take the path with the check.
+            needs_replay_lock: AtomicBool::new(true),
+            graph,
+            owner_epoch: AtomicU64::new(0),
+            uses: Mutex::default(),
+            owner: owner.clone(),
+        })
+    }
+
+    /// Returns the number of the graph whose nodes allocate the memory, or 0 if no graph does.
+    pub(crate) fn graph(&self) -> u64 {
+        self.graph
     }
 
     /// The stream on which the buffer is copied and freed.
@@ -186,6 +210,7 @@ impl Tracker {
     /// # Errors
     ///
     /// [`Error::OtherContext`] if the buffer belongs to another context;
+    /// [`Error::MemoryOfCapture`] if nodes of a graph allocate the memory;
     /// [`Blocked::UnfencedUse`] or [`Blocked::ForeignUse`] if the caller has to
     /// [start again](Scope::acquire).
     #[inline]

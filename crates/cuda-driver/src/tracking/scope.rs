@@ -80,11 +80,18 @@ impl<'a> Scope<'a> {
     ///
     /// The caller holds no lock. Between acquiring and committing the uses, the scope may hold the
     /// replay lock.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EagerCapture`], which names `call`, if an eager capture captures the calls on the
+    /// stream.
     #[inline]
     pub(crate) fn acquire(
         stream: &'a Stream,
+        call: &'static str,
         acquire: impl Fn(&Self) -> Result<(), Blocked<Error>>,
     ) -> Result<Self> {
+        stream.expect_direct(call)?;
         retry(|| {
             let scope = Self::new(stream);
             acquire(&scope)?;

@@ -246,7 +246,10 @@ fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
             memory: Some(memory),
         })
     };
-    if let Err(error) = expect_locked(stream, memory.context()) {
+    let checked = stream
+        .expect_direct("an asynchronous copy of page-locked memory")
+        .and_then(|()| expect_locked(stream, memory.context()));
+    if let Err(error) = checked {
         return give_back(error, memory);
     }
     let is_elsewhere = memory.context() != stream.context();
@@ -308,20 +311,25 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
             return Ok(false);
         }
         let bytes = self.len() * size_of::<T>();
-        self.memory.use_on(stream, self.access, || {
-            let _current = stream.bind_for_copy()?;
-            stream.observed(Work::of_kind(WorkKind::CopyToHost, bytes), || {
-                // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is
-                // within its allocation, whose free waits for this use; the caller guarantees it
-                // for `to`.
-                unsafe {
-                    call!(
-                        stream.driver(),
-                        cuMemcpyDtoHAsync_v2(to.cast(), self.as_raw(), bytes, stream.as_raw())
-                    )
-                }
-            })
-        })?;
+        self.memory.use_on(
+            stream,
+            "an asynchronous copy to page-locked memory",
+            self.access,
+            || {
+                let _current = stream.bind_for_copy()?;
+                stream.observed(Work::of_kind(WorkKind::CopyToHost, bytes), || {
+                    // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is
+                    // within its allocation, whose free waits for this use; the caller guarantees it
+                    // for `to`.
+                    unsafe {
+                        call!(
+                            stream.driver(),
+                            cuMemcpyDtoHAsync_v2(to.cast(), self.as_raw(), bytes, stream.as_raw())
+                        )
+                    }
+                })
+            },
+        )?;
         Ok(true)
     }
 
@@ -361,20 +369,30 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
             return Ok(false);
         }
         let bytes = self.len() * size_of::<T>();
-        self.memory.use_on(stream, self.access, || {
-            let _current = stream.bind_for_copy()?;
-            stream.observed(Work::of_kind(WorkKind::CopyToDevice, bytes), || {
-                // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is
-                // within its allocation, whose free waits for this use; the caller guarantees it
-                // for `from`.
-                unsafe {
-                    call!(
-                        stream.driver(),
-                        cuMemcpyHtoDAsync_v2(self.as_raw(), from.cast(), bytes, stream.as_raw())
-                    )
-                }
-            })
-        })?;
+        self.memory.use_on(
+            stream,
+            "an asynchronous copy from page-locked memory",
+            self.access,
+            || {
+                let _current = stream.bind_for_copy()?;
+                stream.observed(Work::of_kind(WorkKind::CopyToDevice, bytes), || {
+                    // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is
+                    // within its allocation, whose free waits for this use; the caller guarantees it
+                    // for `from`.
+                    unsafe {
+                        call!(
+                            stream.driver(),
+                            cuMemcpyHtoDAsync_v2(
+                                self.as_raw(),
+                                from.cast(),
+                                bytes,
+                                stream.as_raw()
+                            )
+                        )
+                    }
+                })
+            },
+        )?;
         Ok(true)
     }
 

@@ -11,6 +11,7 @@
 
 mod contexts;
 mod devices;
+mod eager;
 mod forgotten;
 mod forgotten_guards;
 mod futures;

@@ -23,6 +23,8 @@ mod device;
 mod device_attributes;
 #[cfg(feature = "dlpack")]
 mod dlpack;
+mod eager_capture;
+mod eager_refusals;
 mod elsewhere;
 mod error;
 mod error_history;
@@ -89,6 +91,7 @@ mod process;
 #[cfg(feature = "profile")]
 mod profile;
 mod queue;
+mod random_eager;
 mod random_graphs;
 mod random_programs;
 mod raw_calls;

@@ -5,10 +5,13 @@
 //! relaxed, so calls that this crate makes internally do not break them. Waiting for the whole
 //! context would break them; it is deferred or refused while a capture is under way.
 
+mod calls;
+mod eager;
 mod queue;
 mod scope;
 mod seen;
 
+pub use eager::EagerCapture;
 pub use scope::CaptureScope;
 
 use std::fmt;
@@ -26,6 +29,7 @@ use crate::fence::{RawEvent, UNTIMED};
 use crate::handle::Handle;
 use crate::lock::{Mutex, rank};
 use crate::stream::{Stream, StreamFlags};
+use crate::stream_state::StreamState;
 use crate::types::node::Edge;
 
 /// A capture under way, for programs that cannot put the captured calls into a closure; others use
@@ -305,7 +309,9 @@ impl Capture {
     }
 
     fn prepare(context: &Context) -> Result<(Stream, Handle<RawEvent>, Capturing)> {
-        let origin = Stream::new(context, StreamFlags::NON_BLOCKING, 0)?;
+        // Not `Stream::new`: no observer must see the calls on this stream.
+        let state = StreamState::create(context, StreamFlags::NON_BLOCKING.bits(), 0)?;
+        let origin = Stream::of_state(context, state);
         let event = context.create_event(UNTIMED)?;
         Ok((origin, event, Capturing::new(context)))
     }

@@ -14,6 +14,7 @@ use crate::error::{DriverError, Error, Result};
 use crate::event::Event;
 use crate::function::Function;
 use crate::graph::build::propagate;
+use crate::graph::conflicts::NodeAccess;
 use crate::graph::kernel::kernel_owners;
 use crate::graph::parts::Parts;
 use crate::graph::{CopySource, CopyTarget, Graph, Owners};
@@ -55,8 +56,8 @@ use crate::types::node::{Edge, Node, NodeId, node_kind};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct CaptureScope<'c> {
-    session: &'c Session,
-    stream: Stream,
+    pub(super) session: &'c Session,
+    pub(super) stream: Stream,
     /// The order of the calls on a branch is that of one thread, so a scope is not `Sync`.
     one_thread: PhantomData<Cell<()>>,
 }
@@ -377,18 +378,8 @@ impl<'c> CaptureScope<'c> {
         let mut owners = Some(owners);
         let _current = context.enter()?;
         let mut all = root.lock();
-        let pending = self.pending(&mut all[*at])?;
-        propagate(&mut all, *at, driver, &accesses)?;
+        self.order(&mut all, &accesses)?;
         let parts = &mut all[*at];
-        let edges = parts.edges(&pending, &accesses)?;
-        let is_missing = |from: &u32| !pending.iter().any(|edge| edge.from.index == *from);
-        let missing = edges.iter().map(|(from, _)| *from).filter(is_missing);
-        let mut missing: Vec<CUgraphNode> = missing
-            .filter_map(|from| Some(parts.nodes.get(from as usize)?.raw.0))
-            .collect();
-        if !missing.is_empty() {
-            self.update(&mut missing, Update::CU_STREAM_ADD_CAPTURE_DEPENDENCIES)?;
-        }
         let called = call(&self.stream);
         // A call that failed may still have captured a node.
         let added = match seen::look(&self.stream) {
@@ -406,6 +397,25 @@ impl<'c> CaptureScope<'c> {
             index,
         };
         Ok(id)
+    }
+
+    /// Makes the next node on the branch depend on the nodes that conflict with these accesses. The
+    /// graph is locked, and the context is current.
+    pub(super) fn order(&self, all: &mut [Parts], accesses: &[NodeAccess]) -> Result<()> {
+        let at = self.session.at;
+        let pending = self.pending(&mut all[at])?;
+        propagate(all, at, self.stream.driver(), accesses)?;
+        let parts = &mut all[at];
+        let edges = parts.edges(&pending, accesses)?;
+        let is_missing = |from: &u32| !pending.iter().any(|edge| edge.from.index == *from);
+        let missing = edges.iter().map(|(from, _)| *from).filter(is_missing);
+        let mut missing: Vec<CUgraphNode> = missing
+            .filter_map(|from| Some(parts.nodes.get(from as usize)?.raw.0))
+            .collect();
+        if !missing.is_empty() {
+            self.update(&mut missing, Update::CU_STREAM_ADD_CAPTURE_DEPENDENCIES)?;
+        }
+        Ok(())
     }
 
     /// Returns the edges of the next node. The graph is locked.

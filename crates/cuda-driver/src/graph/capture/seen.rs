@@ -124,6 +124,32 @@ impl Seen {
     }
 }
 
+impl Seen {
+    /// Adds the nodes that a call has just added to the tracked state. If there is exactly one, it
+    /// gets `owners`. Returns the indices of the last nodes, or nothing if there are no new nodes.
+    /// The graph is locked.
+    pub(super) fn learn(
+        &self,
+        parts: &mut Parts,
+        driver: &Driver,
+        owners: &mut Option<Owners>,
+    ) -> Result<Vec<u32>> {
+        let raw = self.after.iter().map(|(node, _)| *node);
+        let unknown = |node: &CUgraphNode| parts.index_of_raw(*node).is_none();
+        let new: Vec<CUgraphNode> = raw.filter(unknown).collect();
+        let is_single = match *new {
+            [node] => before(driver, node)?
+                .iter()
+                .all(|(it, _)| parts.index_of_raw(*it).is_some()),
+            _ => false,
+        };
+        let mut none = None;
+        let owners = if is_single { owners } else { &mut none };
+        let known = new.into_iter();
+        known.map(|it| parts.know(driver, it, owners)).collect()
+    }
+}
+
 impl Parts {
     fn index_of_raw(&self, raw: CUgraphNode) -> Option<u32> {
         // Most lookups are for the last node.

@@ -133,6 +133,7 @@ impl sealed::Allocate for CachingPool {
         bytes: usize,
         _: sealed::Token,
     ) -> Result<sealed::Allocated> {
+        owner.expect_direct("an allocation from a caching pool")?;
         let block = self.blocks().allocate(owner, class_of(bytes))?;
         let source = Source::Other(Arc::clone(self.blocks()) as Arc<dyn Reclaim>);
         // SAFETY: the block must belong to the pool, no other code may return it, and the tracker

@@ -107,23 +107,24 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
             return Ok(());
         }
         let (address, bytes) = (self.as_raw(), self.bytes());
-        self.memory.use_on(stream, self.access, || match to {
-            // SAFETY: the range and the stream must be alive ← the range is that of the view, whose
-            // memory is freed only after this use, and the stream is borrowed.
-            Place::Ordinal(to) => unsafe {
-                call!(
-                    stream.driver(),
-                    cuMemPrefetchAsync(address, bytes, to, stream.as_raw())
-                )
-            },
-            // SAFETY: as above.
-            Place::Location(to) => unsafe {
-                call!(
-                    stream.driver(),
-                    cuMemPrefetchAsync_v2(address, bytes, to, 0, stream.as_raw())
-                )
-            },
-        })
+        self.memory
+            .use_on(stream, "DeviceSlice::prefetch", self.access, || match to {
+                // SAFETY: the range and the stream must be alive ← the range is that of the view, whose
+                // memory is freed only after this use, and the stream is borrowed.
+                Place::Ordinal(to) => unsafe {
+                    call!(
+                        stream.driver(),
+                        cuMemPrefetchAsync(address, bytes, to, stream.as_raw())
+                    )
+                },
+                // SAFETY: as above.
+                Place::Location(to) => unsafe {
+                    call!(
+                        stream.driver(),
+                        cuMemPrefetchAsync_v2(address, bytes, to, 0, stream.as_raw())
+                    )
+                },
+            })
     }
 
     /// `cuMemAdvise(advice)`—Advises the driver how the memory will be used.

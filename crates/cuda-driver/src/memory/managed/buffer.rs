@@ -104,6 +104,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     #[track_caller]
     unsafe fn uninit(stream: &Stream, len: usize) -> Result<Self> {
         let bytes = bytes_of::<T>(len)?;
+        stream.expect_direct("an allocation of managed memory")?;
         let context = stream.context();
         let memory = if bytes == 0 {
             Memory::nothing(stream)
@@ -225,7 +226,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         if memory.address == 0 {
             return Ok(());
         }
-        memory.use_on(stream, Access::WRITE, || {
+        memory.use_on(stream, "ManagedBuffer::attach", Access::WRITE, || {
             // SAFETY: the memory must be managed and the stream must be alive ← `self` owns the
             // managed memory, and the stream is borrowed. A length of 0 selects the whole
             // allocation.

@@ -147,6 +147,8 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
         if len <= old {
             return Ok(());
         }
+        let owner = self.buffer.stream();
+        owner.expect_direct("GrowableBuffer::grow_to")?;
         // SAFETY: the new elements must be written before they are read ← they are filled below, on
         // the owning stream; if that fails, they are no longer a part of the buffer.
         unsafe { self.grow_uninit_to(len) }?;

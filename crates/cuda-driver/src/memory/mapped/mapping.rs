@@ -131,6 +131,7 @@ impl Mapping {
     ///
     /// Fails as [`into_buffer`](Self::into_buffer) does.
     pub fn zeroed<T: DeviceRepr>(self, stream: &Stream) -> Result<DeviceBuffer<T>> {
+        stream.expect_direct("Mapping::zeroed")?;
         // SAFETY: the elements must have been written ← they are filled below, on the stream that
         // owns them.
         let mut buffer = unsafe { self.into_buffer(stream) }?;

@@ -62,6 +62,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
     #[doc(alias = "cudaMallocPitch")]
     #[track_caller]
     pub unsafe fn uninit(stream: &Stream, extent: impl Into<Extent>) -> Result<Self> {
+        stream.expect_direct("an allocation of pitched memory")?;
         let extent = extent.into();
         let len = extent.len::<T>()?;
         let of_memory = |memory, pitch| Self {
@@ -129,17 +130,19 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
         let buffer = unsafe { Self::uninit(stream, extent) }?;
         let bytes = buffer.pitch * buffer.extent.height * buffer.extent.depth;
         if buffer.memory.address != 0 {
-            buffer.memory.use_on_owning_stream(Access::WRITE, || {
-                stream.observed(Work::of_kind(WorkKind::Fill, bytes), || {
-                    // SAFETY: the range must be allocated ← it is the whole allocation.
-                    unsafe {
-                        call!(
-                            stream.driver(),
-                            cuMemsetD8Async(buffer.memory.address, 0, bytes, stream.as_raw())
-                        )
-                    }
-                })
-            })?;
+            buffer
+                .memory
+                .use_on_owning_stream("PitchedBuffer::zeroed", Access::WRITE, || {
+                    stream.observed(Work::of_kind(WorkKind::Fill, bytes), || {
+                        // SAFETY: the range must be allocated ← it is the whole allocation.
+                        unsafe {
+                            call!(
+                                stream.driver(),
+                                cuMemsetD8Async(buffer.memory.address, 0, bytes, stream.as_raw())
+                            )
+                        }
+                    })
+                })?;
         }
         Ok(buffer)
     }

@@ -9,8 +9,9 @@ use super::rows::{Rows, Side, queue};
 use super::{PitchedBuffer, PitchedSliceMut};
 use crate::driver::call;
 use crate::error::{DriverError, Result};
-use crate::memory::DeviceRepr;
 use crate::memory::fill::{fill_range, repeated};
+use crate::memory::recorder::Part;
+use crate::memory::{DeviceRepr, Memory};
 use crate::observer::Work;
 use crate::stream::Stream;
 use crate::types::WorkKind;
@@ -59,7 +60,13 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
         if rows.bytes() == 0 {
             return Ok(());
         }
-        self.memory.use_on(stream, self.access, || {
+        let part = Part {
+            memory: self.memory,
+            access: self.access,
+            address: rows.address,
+            bytes: rows.span_bytes(),
+        };
+        Memory::queue_all(stream, "PitchedSliceMut::fill", [part], |stream| {
             if rows.is_linear() {
                 // SAFETY: the range must be writable by this thread alone ← it is the range of a
                 // mutable view, whose rows are contiguous.

@@ -304,6 +304,7 @@ impl sealed::Allocate for MemoryPool {
         bytes: usize,
         _: sealed::Token,
     ) -> Result<sealed::Allocated> {
+        owner.expect_direct("an allocation from a memory pool")?;
         let mut address = 0;
         let queueing = owner.queueing()?;
         // SAFETY: the pointer, the pool and the stream must be valid ← the pointer is to a local

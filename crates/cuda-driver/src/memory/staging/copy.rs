@@ -15,6 +15,9 @@ use crate::stream::Stream;
 use crate::stream_state::Kind;
 use crate::tracking::{Access, Scope};
 
+/// The name of these copies in errors. The callers refuse captured calls by their own names.
+pub(super) const CALL: &str = "a copy from or to host memory";
+
 /// Returns the copies that make up a copy of rows, each with its offset on the host and its size.
 /// There is one copy, or one for each row if a row does not fit in a block.
 pub(super) fn copies_of(rows: &Rows) -> impl Iterator<Item = (usize, DeviceSide, usize)> {
@@ -52,7 +55,9 @@ pub(super) fn in_uses<'a>(
         })
     };
     if !memory.tracker.needs_replay_lock() {
-        let mut scope = Scope::acquire(copy.stream, |scope| memory.tracker.acquire(scope, access))?;
+        let mut scope = Scope::acquire(copy.stream, CALL, |scope| {
+            memory.tracker.acquire(scope, access)
+        })?;
         // Another thread may have leased the memory since the check.
         if !scope.has_locked_replays() {
             let copied = all(copy);
@@ -173,7 +178,7 @@ impl<'a> Copy<'a> {
         let _queueing = self.stream.queueing()?;
         let _current = self.stream.bind_for_copy()?;
         match self.use_per_piece {
-            Some((memory, access)) => memory.use_on(self.stream, access, queue),
+            Some((memory, access)) => memory.use_on(self.stream, CALL, access, queue),
             None => Ok(queue()?),
         }
     }

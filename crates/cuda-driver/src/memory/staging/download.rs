@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use cuda_sys::CUdeviceptr;
 
-use super::copy::{Copy, DeviceSide, copies_of, copy_bytes, in_uses};
+use super::copy::{CALL, Copy, DeviceSide, copies_of, copy_bytes, in_uses};
 use super::filling::Filling;
 use super::pieces::{Direction, Pieces};
 use crate::driver::call;
@@ -31,6 +31,7 @@ pub(crate) unsafe fn download(
     destination: *mut u8,
     bytes: usize,
 ) -> Result<()> {
+    stream.expect_direct(CALL)?;
     let (mut copy, is_small) = Copy::new(stream, from, destination, bytes);
     let _current = copy.stream.bind_for_query()?;
     if !is_small {
@@ -43,7 +44,7 @@ pub(crate) unsafe fn download(
     }
     let slot = copy.take()?;
     // SAFETY: as above; and a small block holds `bytes` bytes.
-    let queued = memory.use_on(stream, access, || unsafe {
+    let queued = memory.use_on(stream, CALL, access, || unsafe {
         copy.queue_download(&slot, 0..bytes)
     });
     let wait = || copy.stream.state().synchronize(copy.stream.context());

@@ -4,7 +4,7 @@ use std::ops::{Range, RangeInclusive};
 
 use cuda_sys::CUdeviceptr;
 
-use super::copy::{Copy, DeviceSide, copies_of, copy_bytes, in_uses};
+use super::copy::{CALL, Copy, DeviceSide, copies_of, copy_bytes, in_uses};
 use super::pieces::{Direction, Pieces};
 use crate::driver::call;
 use crate::error::Result;
@@ -35,6 +35,7 @@ pub(crate) unsafe fn upload(
     source: *const u8,
     bytes: usize,
 ) -> Result<()> {
+    stream.expect_direct(CALL)?;
     let (mut copy, is_small) = Copy::new(stream, to, source.cast_mut(), bytes);
     let _current = copy.stream.bind_for_query()?;
     if !is_small {
@@ -51,7 +52,7 @@ pub(crate) unsafe fn upload(
     }
     let slot = copy.take()?;
     // SAFETY: as above; and a small block holds `bytes` bytes.
-    let queued = memory.use_on(stream, access, || unsafe {
+    let queued = memory.use_on(stream, CALL, access, || unsafe {
         copy.queue_upload(&slot, 0..bytes, false)
     });
     if queued.is_err() {

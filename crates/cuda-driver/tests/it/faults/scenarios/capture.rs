@@ -1,6 +1,8 @@
 //! Scenarios of captured graphs.
 
-use cuda_driver::Graph;
+use cuda_driver::graph::EagerCapture;
+use cuda_driver::launch::Queue;
+use cuda_driver::prelude::*;
 use cuda_driver::stream::CaptureStatus;
 
 use super::{Fixture, N, Result, Scenario, config, expect, filled, one};
@@ -11,6 +13,7 @@ pub(super) const ALL: &[Scenario] = &[
     one("capture of lines", lines),
     one("capture into a graph", into),
     one("capture of programmatic edges", programmatic),
+    one("capture of eager code", eager),
 ];
 
 fn capture(fixture: &Fixture) -> Result<()> {
@@ -91,4 +94,33 @@ fn programmatic(fixture: &Fixture) -> Result<()> {
     exec.launch(&stream)?;
     expect(&x, 2)?;
     expect(&y, 4)
+}
+
+/// Calls on a stream of the program, with temporary buffers and work of other code.
+fn eager(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let mix = fixture.kernel(MIX, "mix")?;
+    let (mut x, y) = (filled(&stream, 1)?, filled(&stream, 2)?);
+    let capture = EagerCapture::begin(&stream)?;
+    let mut temporary = DeviceBuffer::filled(&stream, N as usize, 3_u32)?;
+    // SAFETY: the kernel touches N words of each; each has N.
+    unsafe { stream.launch(&mix, config(), (&mut temporary, &y, N)) }?;
+    drop(y);
+    x.copy_from(&temporary)?;
+    drop(temporary);
+    let mut triples = capture.outside(|| DeviceBuffer::<[u32; 3]>::zeroed(&stream, 4))?;
+    triples.fill([1, 2, 3])?;
+    Queue::host(&stream, || ())?;
+    // SAFETY: the closure queues nothing itself.
+    unsafe { stream.using((&mut x,), |_| triples.fill([4, 5, 6])) }??;
+    // SAFETY: the closure queues nothing.
+    unsafe { capture.foreign(|_| ()) }?;
+    let graph = capture.end()?;
+    let exec = graph.instantiate()?;
+    drop((graph, mix));
+    exec.launch(&stream)?;
+    exec.launch(&stream)?;
+    expect(&x, 8)?;
+    assert_eq!(triples.to_vec()?, [[4, 5, 6]; 4]);
+    exec.close()
 }
