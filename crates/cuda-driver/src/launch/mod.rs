@@ -20,6 +20,7 @@ mod prepared;
 mod queue;
 mod raw;
 mod slice_arg;
+mod thread_arg;
 mod using;
 
 // Types of other modules that belong to this chapter of the API.

@@ -14,6 +14,7 @@ mod observed;
 mod pool;
 mod priority;
 mod state;
+mod thread;
 
 // Types of other modules that belong to this chapter of the API.
 pub use crate::memop::{StreamWord, ValueBatch, WaitCondition};
@@ -27,3 +28,4 @@ pub use pool::StreamPool;
 pub use priority::PriorityRange;
 pub(crate) use state::Queueing;
 pub use stream::Stream;
+pub use thread::ThreadStream;
