@@ -13,6 +13,7 @@ use std::thread;
 use benches::{COUNTS, Pairs, empty_kernels, null_driver};
 use cuda_driver::Kernel;
 use cuda_driver::launch::{ArgList, ParamType, Reads, Writes};
+use cuda_driver::memory::ThreadBuffer;
 use cuda_driver::prelude::*;
 
 /// A stream, with the kernels and the buffers that are launched on it.
@@ -235,6 +236,31 @@ impl Setup {
         })
     }
 
+    /// Launches a typed kernel on the per-thread stream, with buffers that stay on this thread, or
+    /// that any thread may use.
+    fn on_thread_stream(&mut self, number: u32, stays: bool) -> Pairs {
+        type W = Writes<u64>;
+        let kernel: Kernel<(W, W, u64, u64)> = self.functions[1]
+            .typed()
+            .expect("the kernel has 4 parameters");
+        let thread = self.stream.context().thread_stream();
+        let new = || ThreadBuffer::zeroed(&thread, 1).expect("8 bytes");
+        let config = LaunchConfig::new(1, 32);
+        let [s, t] = [1_u64, 2].map(black_box);
+        if stays {
+            let (mut a, mut b) = (new(), new());
+            return self.pairs(number, 4, |_, _, _| {
+                // SAFETY: the kernel does nothing.
+                unsafe { kernel.launch(&*thread, config, (&mut a, &mut b, s, t)) }.expect(LAUNCHED);
+            });
+        }
+        let (mut a, mut b) = (new().into_shared(), new().into_shared());
+        self.pairs(number, 4, |_, _, _| {
+            // SAFETY: the kernel does nothing.
+            unsafe { kernel.launch(&*thread, config, (&mut a, &mut b, s, t)) }.expect(LAUNCHED);
+        })
+    }
+
     /// Returns 8 buffers on the stream of the setup.
     fn more_buffers(&self) -> Vec<DeviceBuffer<u64>> {
         (0..8)
@@ -327,6 +353,11 @@ fn rows(driver: &Driver, number: u32, is_null: bool) -> cuda_driver::Result<Vec<
     for (situation, allows_capture) in [("borrowed stream", false), ("may be captured", true)] {
         let mut borrowed = setup.borrowed(allows_capture)?;
         add("typed", 12, situation, borrowed.typed(number), None);
+    }
+
+    for (form, stays) in [("thread buffers", true), ("shared buffers", false)] {
+        let pairs = setup.on_thread_stream(number, stays);
+        add(form, 4, "per-thread stream", pairs, None);
     }
 
     let others: cuda_driver::Result<Vec<Setup>> = (1..8).map(|_| Setup::new(&context)).collect();

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::function::Function;
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, GrowableBuffer, InPlace, SharedSlice,
+    ThreadBuffer,
 };
 use crate::types::ArgType;
 use crate::types::node::node_kind;
@@ -133,8 +134,8 @@ macro_rules! view_parameter {
     };
 }
 
-view_parameter!(Reads: &DeviceBuffer<T>, &GrowableBuffer<T>, DeviceSlice<'_, T>, &DeviceSlice<'_, T>, &SharedSlice<T>, InPlace<'_, T>);
-view_parameter!(Writes: &mut DeviceBuffer<T>, &mut GrowableBuffer<T>, DeviceSliceMut<'_, T>, &mut DeviceSliceMut<'_, T>, InPlace<'_, T>);
+view_parameter!(Reads: &DeviceBuffer<T>, &ThreadBuffer<T>, &GrowableBuffer<T>, DeviceSlice<'_, T>, &DeviceSlice<'_, T>, &SharedSlice<T>, InPlace<'_, T>);
+view_parameter!(Writes: &mut DeviceBuffer<T>, &mut ThreadBuffer<T>, &mut GrowableBuffer<T>, DeviceSliceMut<'_, T>, &mut DeviceSliceMut<'_, T>, InPlace<'_, T>);
 
 macro_rules! signature {
     ($($parameter:ident $arg:ident)*) => {

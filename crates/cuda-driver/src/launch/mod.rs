@@ -21,6 +21,7 @@ mod queue;
 mod raw;
 mod recorded;
 mod slice_arg;
+mod thread_arg;
 mod using;
 
 // Types of other modules that belong to this chapter of the API.

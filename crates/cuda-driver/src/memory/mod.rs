@@ -39,6 +39,7 @@ mod repr;
 mod shared;
 pub(crate) mod staging;
 mod storage;
+mod thread;
 
 // Types of other modules that belong to this chapter of the API.
 pub use crate::transfer::{CopyScope, Transfer, TransferError};
@@ -65,6 +66,7 @@ pub use repr::DeviceRepr;
 pub use shared::{InPlace, SharedSlice};
 pub use slice::{DeviceSlice, DeviceSliceMut};
 pub use storage::Storage;
+pub use thread::ThreadBuffer;
 
 use std::ops::{Bound, RangeBounds};
 

@@ -15,6 +15,7 @@ mod pool;
 mod priority;
 mod recording;
 mod state;
+mod thread;
 
 // Types of other modules that belong to this chapter of the API.
 pub use crate::memop::{StreamWord, ValueBatch, WaitCondition};
@@ -29,3 +30,4 @@ pub use priority::PriorityRange;
 pub(crate) use recording::Recording;
 pub(crate) use state::Queueing;
 pub use stream::Stream;
+pub use thread::ThreadStream;

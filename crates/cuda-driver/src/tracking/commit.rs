@@ -29,7 +29,7 @@ impl Tracker {
     }
 
     #[cold]
-    fn commit_shared(&self, scope: &mut Scope<'_>, access: Access) {
+    pub(super) fn commit_shared(&self, scope: &mut Scope<'_>, access: Access) {
         // Declared before the guard, so that it is dropped after the lock is released.
         let mut removed = Removed::new();
         let mut uses = self.lock_for_commit(scope);

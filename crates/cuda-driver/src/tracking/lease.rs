@@ -72,6 +72,7 @@ impl Tracker {
 
     /// Adds a lease.
     pub(crate) fn add_lease(&self) {
+        self.record_uses_of_thread();
         // Declared before the guard, so that it is dropped after the lock is released.
         let mut removed = Removed::new();
         let mut uses = self.lock();
@@ -85,6 +86,7 @@ impl Tracker {
         if self.needs_replay_lock() {
             return;
         }
+        self.record_uses_of_thread();
         // Declared before the guard, so that it is dropped after the lock is released.
         let mut removed = Removed::new();
         let mut uses = self.lock();

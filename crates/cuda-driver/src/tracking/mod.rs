@@ -12,6 +12,8 @@
 //! The per-thread default stream is one queue per thread, and only that thread can record an event
 //! there. So each use on it records its fence at once, and a buffer that it owns counts as shared
 //! from the start. A use whose fence cannot be recorded is an [unfenced use](Blocked::UnfencedUse).
+//! A [`ThreadBuffer`](crate::memory::ThreadBuffer) stays on its thread, and counts as shared only when
+//! it is used on another stream or gives up its thread.
 //!
 //! A use keeps its stream alive, so a stream may be dropped while it has work.
 //!
@@ -38,6 +40,7 @@ mod lease;
 mod release;
 mod replay_record;
 mod scope;
+mod thread;
 mod uses;
 
 pub(crate) use access::{Access, conflict};
@@ -69,7 +72,8 @@ pub(crate) struct Tracker {
     /// The id of `owner`, cached.
     owner_id: u64,
     /// Whether uses are recorded. Set by the first use on another stream, by a signal, and when the
-    /// buffer enters the locked state; set from the start if the owning stream is per-thread.
+    /// buffer enters the locked state. Set from the start if the owning stream is per-thread and
+    /// the memory may leave its thread.
     shared: Shared,
     /// Set once a graph has leased the memory, or once the memory may have aliases. Implies
     /// `shared`. Both stay set until the memory is handed over.
@@ -246,6 +250,7 @@ impl Tracker {
     #[cold]
     fn acquire_shared(&self, scope: &Scope<'_>, access: Access) -> Result<(), Blocked> {
         scope.ready()?;
+        self.record_uses_of_thread();
         if self.needs_replay_lock() {
             // Excludes replays and aliases until the use is recorded.
             scope.lock_replays();

@@ -112,6 +112,7 @@ mod tensor_columns;
 mod tensor_map;
 mod tensor_map_raw;
 #[cfg(unix)]
+mod thread_stream;
 mod topology;
 #[cfg(feature = "profile")]
 mod trace_check;
