@@ -28,6 +28,7 @@ mod error;
 mod error_history;
 mod event;
 mod fatal;
+mod fatal_kinds;
 mod fault;
 mod faults;
 mod foreign;
