@@ -89,6 +89,8 @@ mod prepared;
 mod process;
 #[cfg(feature = "profile")]
 mod profile;
+#[cfg(feature = "profile")]
+mod profile_cupti;
 mod queue;
 mod random_graphs;
 mod random_programs;

@@ -20,6 +20,7 @@ use crate::{
     Function, LoadError, Version, cuuint64_t,
 };
 
+pub(crate) mod cupti;
 mod launch_use;
 mod loaded;
 mod machine_code;
