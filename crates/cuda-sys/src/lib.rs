@@ -69,6 +69,11 @@ pub mod nvjitlink {
     };
 }
 
+/// NVTX, names for parts of a program that NVIDIA's tools show.
+pub mod nvtx {
+    pub use crate::library::nvtx::NvtxTool;
+}
+
 /// The raw bindings to NVRTC, under C's names.
 #[cfg(feature = "nvrtc")]
 pub mod nvrtc {

@@ -52,6 +52,8 @@ mod result;
 mod cupti;
 mod export;
 mod html;
+#[cfg(feature = "nvtx")]
+mod nvtx;
 mod profiler;
 mod recorder;
 mod statistics;
@@ -59,6 +61,8 @@ mod table;
 mod trace;
 
 pub use cupti::{Backend, Cupti};
+#[cfg(feature = "nvtx")]
+pub use nvtx::tool_range;
 pub use profiler::Profiler;
 pub use result::{MemoryChange, Operation, Origin, Profile, UserRange};
 pub use statistics::Summary;

@@ -138,8 +138,10 @@ impl Profiler {
     }
 
     /// Calls `call`. The work that this thread queues in the meantime belongs to a range with this
-    /// name. Ranges can be nested.
+    /// name. Ranges can be nested. With the feature `nvtx`, NVIDIA's tools show them too.
     pub fn range<R>(&self, name: &str, call: impl FnOnce() -> R) -> R {
+        #[cfg(feature = "nvtx")]
+        let _shown = super::nvtx::Range::open(name);
         let _open = self.recorder.open_range(name);
         call()
     }

@@ -69,6 +69,8 @@ mod module;
 mod names;
 #[cfg(feature = "nvrtc")]
 mod nvrtc;
+#[cfg(feature = "nvtx")]
+mod nvtx;
 #[cfg(all(feature = "serde", feature = "tracing"))]
 mod observe;
 mod occupancy;

@@ -27,6 +27,7 @@ mod machine_code;
 pub(crate) mod nvjitlink;
 #[cfg(feature = "nvrtc")]
 pub(crate) mod nvrtc;
+pub(crate) mod nvtx;
 mod places;
 
 pub use launch_use::LaunchUse;
