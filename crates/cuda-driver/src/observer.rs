@@ -69,7 +69,7 @@ pub(crate) struct Ticket {
 /// Sees the work that is queued on a stream.
 pub(crate) trait Observer: Send + Sync {
     /// Called right before the work is queued.
-    fn begin(&self, site: &Site<'_>) -> Ticket;
+    fn begin(&self, site: &Site<'_>, work: &Work<'_>) -> Ticket;
 
     /// Called right after the call that queued the work.
     fn end(&self, site: &Site<'_>, work: &Work<'_>, ticket: Ticket, is_queued: bool);

@@ -50,11 +50,28 @@ pub use search::{Attempt, LoadError};
 pub use table::{DriverTable, FUNCTIONS, calls};
 pub use version::{BINDINGS, Bindings, Source, Version};
 
+/// CUPTI, NVIDIA's interface for profilers, found at run time.
+pub mod cupti {
+    pub use crate::library::cupti::{
+        CUPTI_ACTIVITY_FLAG_FLUSH_FORCED, CUPTI_API_ENTER, CUPTI_CB_DOMAIN_DRIVER_API,
+        CUPTI_QUEUEING_CALLS, CUpti_Activity, CUpti_ActivityKernel, CUpti_ActivityKind,
+        CUpti_ActivityMemcpy, CUpti_ActivityMemcpyPtoP, CUpti_ActivityMemset,
+        CUpti_BuffersCallbackCompleteFunc, CUpti_BuffersCallbackRequestFunc, CUpti_CallbackData,
+        CUpti_CallbackDomain, CUpti_CallbackFunc, CUpti_SubscriberHandle, CUptiResult,
+        CuptiLibrary, CuptiTable,
+    };
+}
+
 /// nvJitLink, the linker of LTO-IR, found at run time.
 pub mod nvjitlink {
     pub use crate::library::nvjitlink::{
         NvJitLinkLibrary, NvJitLinkTable, nvJitLinkHandle, nvJitLinkInputType, nvJitLinkResult,
     };
+}
+
+/// NVTX, names for parts of a program that NVIDIA's tools show.
+pub mod nvtx {
+    pub use crate::library::nvtx::NvtxTool;
 }
 
 /// The raw bindings to NVRTC, under C's names.

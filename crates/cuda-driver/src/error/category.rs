@@ -298,7 +298,7 @@ impl Error {
             Self::Compile { .. } | Self::Jit(_) | Self::Lto(_) | Self::Image(_) => {
                 Category::Compile
             }
-            Self::File { .. } => Category::System,
+            Self::File { .. } | Self::Cupti(_) => Category::System,
             Self::LaunchConfig(_) | Self::Argument(_) | Self::SafeLaunch(_) => Category::Launch,
             Self::Violation(_) => Category::Kernel,
             Self::NoSuchDevice { .. } => Category::Device,

@@ -13,6 +13,7 @@ impl fmt::Display for Error {
                 write!(f, "{source} while allocating {bytes} bytes")
             }
             Self::Jit(error) => fmt::Display::fmt(error, f),
+            Self::Cupti(error) => fmt::Display::fmt(error, f),
             Self::Lto(error) => fmt::Display::fmt(error, f),
             Self::Compile { message } => f.write_str(message),
             Self::File { path, kind } => {

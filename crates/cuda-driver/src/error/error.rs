@@ -8,9 +8,9 @@ use cuda_sys::image::LoadableError;
 use cuda_sys::{CUresult, Function};
 
 use super::{
-    ArgumentError, DeviceLoss, DriverError, ExchangeError, GraphUpdateError, InstantiateError,
-    JitError, LaunchConfigError, LoadError, LtoError, RangeError, SafeLaunchError, TensorMapError,
-    Violation,
+    ArgumentError, CuptiError, DeviceLoss, DriverError, ExchangeError, GraphUpdateError,
+    InstantiateError, JitError, LaunchConfigError, LoadError, LtoError, RangeError,
+    SafeLaunchError, TensorMapError, Violation,
 };
 use crate::types::Extent;
 
@@ -38,6 +38,8 @@ pub enum Error {
     Jit(Box<JitError>),
     /// LTO-IR could not be linked.
     Lto(Box<LtoError>),
+    /// The profiler cannot use CUPTI.
+    Cupti(Box<CuptiError>),
     /// CUDA C++ could not be compiled and loaded; the error of
     /// [`Module::from_source`](crate::Module::from_source), converted by `?`.
     Compile {
@@ -285,6 +287,12 @@ impl From<RangeError> for Error {
 impl From<ExchangeError> for Error {
     fn from(error: ExchangeError) -> Self {
         Self::Exchange(Box::new(error))
+    }
+}
+
+impl From<CuptiError> for Error {
+    fn from(error: CuptiError) -> Self {
+        Self::Cupti(Box::new(error))
     }
 }
 

@@ -144,6 +144,9 @@ pub(crate) mod rank {
         ERROR_HISTORY,
         /// The memory that the program holds.
         MEMORY_LEDGER,
+        /// The records that CUPTI has delivered, within any call of the driver.
+        #[cfg_attr(not(feature = "profile"), allow(dead_code, reason = "locked by the profiler"))]
+        ACTIVITIES,
     }
 
     /// Ranks of which a thread may hold several mutexes, locked by ascending address.

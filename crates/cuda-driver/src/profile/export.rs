@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::result::Profile;
+use super::result::{Origin, Profile};
 use super::statistics::Summary;
 
 /// A string as JSON. `<` is escaped too, so that the text can be part of an HTML page.
@@ -62,10 +62,11 @@ impl Profile {
         let summaries = self.summaries();
         let operations = self.operations.iter().map(|it| {
             format!(
-                "\n{{\"kind\":{},\"name\":{},\"stream\":{},\"thread\":{},\"range\":{},\
-                 \"bytes\":{},\"queued\":{},\"call\":{},\"start\":{},\"duration\":{}}}",
+                "\n{{\"kind\":{},\"name\":{},\"origin\":{},\"stream\":{},\"thread\":{},\
+                 \"range\":{},\"bytes\":{},\"queued\":{},\"call\":{},\"start\":{},\"duration\":{}}}",
                 Json(it.kind.name()),
                 Json(it.name()),
+                Json(name_of(it.origin)),
                 it.stream,
                 it.thread,
                 OrNull(it.range),
@@ -95,9 +96,10 @@ impl Profile {
             )
         });
         format!(
-            "{{\"device\":{},\n\"streams\":{},\n\"threads\":{},\n\"summaries\":{},\n\
+            "{{\"device\":{},\n\"backend\":\"{}\",\n\"streams\":{},\n\"threads\":{},\n\"summaries\":{},\n\
              \"operations\":{},\n\"ranges\":{},\n\"memory\":{}}}\n",
             Json(&self.device),
+            self.backend,
             List(self.streams.iter().map(|it| Json(it))),
             List(self.threads.iter().map(|it| Json(it))),
             List(summaries.iter().map(json_of)),
@@ -139,6 +141,14 @@ impl Profile {
             );
         }
         text
+    }
+}
+
+fn name_of(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Call => "call",
+        Origin::GraphNode => "graph node",
+        Origin::OtherCode => "other code",
     }
 }
 

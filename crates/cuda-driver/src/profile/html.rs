@@ -1,7 +1,7 @@
 //! The timeline and the statistics as an HTML page that needs no server and no other file.
 
 use super::export::{Json, List};
-use super::result::Profile;
+use super::result::{Origin, Profile};
 
 const PAGE: &str = include_str!("page.html");
 /// The place of the data in the page.
@@ -28,7 +28,11 @@ impl Profile {
                     index_of(operation.kind.name()),
                     index_of(operation.name()),
                     operation.stream,
-                    operation.thread,
+                    // Only calls are shown as boxes of a thread.
+                    match operation.origin {
+                        Origin::Call => i64::from(operation.thread),
+                        _ => -1,
+                    },
                     operation.queued,
                     operation.call,
                 ));

@@ -2,7 +2,8 @@
 //! run. C has no counterpart; it uses events (`cuEvent*`).
 //!
 //! A [`Profiler`] observes the streams of a context, or one stream. It records an event before and
-//! after each piece of work, and reads them later: nothing waits, and no work is reordered. A
+//! after each piece of work, and reads them later: nothing waits, and no work is reordered. With
+//! [`Cupti`], NVIDIA's library for profilers, no events are recorded and the times are exact. A
 //! [`Profile`] holds the results, as a table for terminals, as JSON and CSV, as a timeline for
 //! Perfetto and Chrome, and as an HTML page.
 //!
@@ -27,6 +28,14 @@
 //!
 //! # What the times mean
 //!
+//! With the activity records of CUPTI ([`Profiler::start_best`] uses it if it is installed), times are those at which the
+//! device began and ended the work. The profile also has the nodes of graphs and the work of other
+//! code in the context. CUPTI can be used by one profiler of a process at a time, and not together
+//! with tools such as Nsight Systems or cuda-gdb. Calls of the driver stay slower until the process
+//! ends. Host functions are timed with events. Host nodes of graphs are not timed.
+//!
+//! With events ([`Profiler::start`]):
+//!
 //! - The time of a piece of work is the time between two events around it. Events have a resolution
 //!   of about half a microsecond, and cost the stream a few microseconds: short kernels appear
 //!   longer than they are, and the gaps between them appear larger.
@@ -40,16 +49,22 @@
 
 mod result;
 
+mod cupti;
 mod export;
 mod html;
+#[cfg(feature = "nvtx")]
+mod nvtx;
 mod profiler;
 mod recorder;
 mod statistics;
 mod table;
 mod trace;
 
+pub use cupti::{Backend, Cupti};
+#[cfg(feature = "nvtx")]
+pub use nvtx::tool_range;
 pub use profiler::Profiler;
-pub use result::{MemoryChange, Operation, Profile, UserRange};
+pub use result::{MemoryChange, Operation, Origin, Profile, UserRange};
 pub use statistics::Summary;
 
 #[cfg(test)]

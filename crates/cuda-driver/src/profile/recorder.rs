@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use cuda_sys::{CUevent, CUresult};
 
-use super::result::{Kernel, MemoryChange, Operation, Profile, UserRange};
+use super::cupti::{self, Backend};
+use super::result::{Kernel, MemoryChange, Operation, Origin, Profile, UserRange};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
@@ -17,6 +18,7 @@ use crate::fence::RawEvent;
 use crate::handle::Handle;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::observer::{Observer, Site, Ticket, Work};
+use crate::types::WorkKind;
 
 /// The longest time in nanoseconds from the event to which the times of a stream refer. After it, a
 /// newer event takes the place of that event: the driver reports milliseconds as `f32`, which has a
@@ -33,6 +35,7 @@ pub(super) struct Recorder {
     driver: Driver,
     /// An event, and its time in nanoseconds.
     base: (Handle<RawEvent>, i64),
+    backend: Backend,
     inner: Mutex<Inner, { rank::PROFILE }>,
 }
 
@@ -81,7 +84,7 @@ pub(super) struct OpenRange<'a> {
 
 impl Recorder {
     /// Compares the clocks of the host and the device, with an event on an idle stream.
-    pub(super) fn new(context: &Context) -> Result<Self> {
+    pub(super) fn new(context: &Context, backend: Backend) -> Result<Self> {
         let stream = context.take_side_stream()?;
         let driver = context.driver().clone();
         let event = context.create_event(0)?;
@@ -98,6 +101,7 @@ impl Recorder {
             origin,
             driver,
             base: (event, between),
+            backend,
             inner: Mutex::default(),
         })
     }
@@ -106,7 +110,8 @@ impl Recorder {
         self.inner.lock()
     }
 
-    fn now(&self) -> u64 {
+    /// Returns the time since the start in nanoseconds.
+    pub(super) fn now(&self) -> u64 {
         nanoseconds(self.origin.elapsed()).unsigned_abs()
     }
 
@@ -271,8 +276,17 @@ impl Recorder {
         Some(event)
     }
 
-    /// Returns a copy of what was recorded and read.
-    pub(super) fn profile(&self, context: &Context) -> Profile {
+    pub(super) fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Returns whether CUPTI records when such work runs. It does not record host functions.
+    fn is_recorded(&self, kind: WorkKind) -> bool {
+        self.backend == Backend::Cupti && kind != WorkKind::HostFunction
+    }
+
+    /// Returns a copy of what was recorded and read. `add` adds the records of CUPTI.
+    pub(super) fn profile(&self, context: &Context, add: impl FnOnce(&mut Profile)) -> Profile {
         let device = context.device();
         let name = device
             .name()
@@ -280,6 +294,7 @@ impl Recorder {
         let inner = self.lock();
         let mut profile = Profile {
             device: format!("Device {}: {name}", device.ordinal()),
+            backend: self.backend,
             operations: inner.operations.clone(),
             streams: inner.rows.iter().map(|row| row.name.clone()).collect(),
             threads: inner.thread_names.clone(),
@@ -289,6 +304,7 @@ impl Recorder {
         };
         let now = self.now();
         drop(inner);
+        add(&mut profile);
         profile.prepare(now);
         profile
     }
@@ -339,8 +355,14 @@ impl Inner {
 }
 
 impl Observer for Recorder {
-    fn begin(&self, site: &Site<'_>) -> Ticket {
-        let start = self.record(site);
+    fn begin(&self, site: &Site<'_>, work: &Work<'_>) -> Ticket {
+        let start = if self.is_recorded(work.kind) {
+            // An id of an earlier call would be taken for that of this one.
+            cupti::take_correlation();
+            None
+        } else {
+            self.record(site)
+        };
         Ticket {
             start,
             begun: Instant::now(),
@@ -350,6 +372,10 @@ impl Observer for Recorder {
     fn end(&self, site: &Site<'_>, work: &Work<'_>, ticket: Ticket, is_queued: bool) {
         let call = ticket.begun.elapsed();
         let start = ticket.start;
+        let correlation = match self.is_recorded(work.kind) {
+            true => cupti::take_correlation(),
+            false => 0,
+        };
         if !is_queued {
             self.lock().free.extend(start);
             return;
@@ -364,6 +390,7 @@ impl Observer for Recorder {
             let kernel = Kernel {
                 config: launch.config,
                 resources: (launch.resources)(),
+                has_occupancy: true,
             };
             inner = self.lock();
             inner.kernels.insert(Arc::clone(&name), kernel);
@@ -371,6 +398,8 @@ impl Observer for Recorder {
         let row = inner.row(site);
         let operation = Operation {
             kind: work.kind,
+            origin: Origin::Call,
+            correlation,
             name,
             stream: row as u32,
             thread: inner.thread(),

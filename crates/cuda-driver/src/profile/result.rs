@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::cupti::Backend;
 use crate::observer::KernelResources;
 use crate::types::{LaunchConfig, WorkKind};
 
@@ -14,6 +15,7 @@ use crate::types::{LaunchConfig, WorkKind};
 #[derive(Clone)]
 pub struct Profile {
     pub(super) device: String,
+    pub(super) backend: Backend,
     pub(super) operations: Vec<Operation>,
     pub(super) streams: Vec<String>,
     pub(super) threads: Vec<String>,
@@ -22,10 +24,25 @@ pub struct Profile {
     pub(super) memory: Vec<MemoryChange>,
 }
 
+/// The code that queued a piece of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// A call of this crate.
+    Call,
+    /// A node of a graph, which a call of this crate launched. Only [`Backend::Cupti`] sees nodes.
+    GraphNode,
+    /// Other code, such as a library or raw calls. Only [`Backend::Cupti`] sees its work.
+    OtherCode,
+}
+
 /// A piece of work that was queued on a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation {
     pub(super) kind: WorkKind,
+    pub(super) origin: Origin,
+    /// The id of the call in the records of CUPTI; 0 if there is none.
+    pub(super) correlation: u32,
     pub(super) name: Arc<str>,
     pub(super) stream: u32,
     pub(super) thread: u32,
@@ -60,6 +77,8 @@ pub struct MemoryChange {
 pub(super) struct Kernel {
     pub(super) config: LaunchConfig,
     pub(super) resources: KernelResources,
+    /// Whether the resources include the occupancy. Those from CUPTI do not.
+    pub(super) has_occupancy: bool,
 }
 
 impl Profile {
@@ -79,6 +98,12 @@ impl Profile {
     #[must_use]
     pub fn memory(&self) -> &[MemoryChange] {
         &self.memory
+    }
+
+    /// The source of the times.
+    #[must_use]
+    pub fn backend(&self) -> Backend {
+        self.backend
     }
 
     /// The names of the streams: [`Operation::stream`] is an index of this list.
@@ -159,6 +184,12 @@ impl Operation {
         self.kind
     }
 
+    /// The code that queued the work.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
     /// The name of the kernel or the graph; for other work, its kind.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -189,13 +220,14 @@ impl Operation {
         self.bytes
     }
 
-    /// The time at which the call began that queued the work.
+    /// The time at which the call began that queued the work. For work of other code, it is the
+    /// time at which the work began.
     #[must_use]
     pub fn queued(&self) -> Duration {
         Duration::from_nanos(self.queued)
     }
 
-    /// The time that the call took.
+    /// The time that the call took. It is 0 for the nodes of a graph and for work of other code.
     #[must_use]
     pub fn call(&self) -> Duration {
         Duration::from_nanos(self.call)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::result::{Kernel, Operation, Profile};
+use super::result::{Kernel, Operation, Origin, Profile};
 use crate::types::{LaunchConfig, WorkKind};
 
 /// The statistics of all operations with the same kind and name.
@@ -25,6 +25,9 @@ pub struct Summary {
 impl Profile {
     /// Returns the statistics of each kernel and each other kind of work, those with the longest
     /// total time first.
+    ///
+    /// The nodes of graphs count as kernels, copies and fills. The time of a graph is that from the
+    /// start of its first node to the end of its last.
     #[must_use]
     pub fn summaries(&self) -> Vec<Summary> {
         let mut indices: HashMap<(WorkKind, &str), usize> = HashMap::new();
@@ -60,7 +63,9 @@ impl Profile {
             }
             false
         };
-        let inside = self.operations.iter().filter(is_inside);
+        // A graph counts, and its nodes do not.
+        let is_call = |operation: &&Operation| operation.origin != Origin::GraphNode;
+        let inside = self.operations.iter().filter(is_call).filter(is_inside);
         inside.filter_map(Operation::duration).sum()
     }
 }
@@ -185,9 +190,11 @@ impl Summary {
     }
 
     /// The share of the warps of a multiprocessor that the kernel can keep active, from 0 to 1, in
-    /// the shape of the first launch.
+    /// the shape of the first launch. `None` for a kernel that only nodes of graphs or other code
+    /// launched.
     #[must_use]
     pub fn occupancy(&self) -> Option<f32> {
-        Some(self.kernel?.resources.occupancy)
+        let kernel = self.kernel.filter(|kernel| kernel.has_occupancy)?;
+        Some(kernel.resources.occupancy)
     }
 }

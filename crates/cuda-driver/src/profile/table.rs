@@ -5,7 +5,7 @@ use std::time::Duration;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Cell, CellAlignment, Table};
 
-use super::result::Profile;
+use super::result::{Operation, Origin, Profile};
 use super::statistics::Summary;
 use crate::types::Dim3;
 
@@ -38,7 +38,7 @@ impl Profile {
         for row in rows {
             table.add_row(right_aligned(row));
         }
-        let mut text = format!("{}\n{table}", self.device);
+        let mut text = format!("{}, times from {}\n{table}", self.device, self.backend);
         if !self.ranges.is_empty() {
             let mut table = Table::new();
             table
@@ -58,7 +58,9 @@ impl Profile {
     /// Returns the header and the rows of the table.
     pub(super) fn cells(&self) -> Vec<Vec<String>> {
         let summaries = self.summaries();
-        let total: Duration = summaries.iter().map(Summary::total).sum();
+        let counted = self.operations.iter();
+        let counted = counted.filter(|it| it.origin() != Origin::GraphNode);
+        let total: Duration = counted.filter_map(Operation::duration).sum();
         let header = HEADER.map(str::to_owned).to_vec();
         let rows = summaries.iter().map(|summary| row(summary, total));
         std::iter::once(header).chain(rows).collect()

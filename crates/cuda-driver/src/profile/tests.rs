@@ -4,7 +4,8 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::result::{MemoryChange, Operation, Profile, UserRange};
+use super::cupti::Backend;
+use super::result::{MemoryChange, Operation, Origin, Profile, UserRange};
 use crate::types::WorkKind;
 
 #[path = "../../tests/it/trace_check.rs"]
@@ -13,6 +14,8 @@ mod trace_check;
 fn operation(kind: WorkKind, name: &str, stream: u32, at: u64, duration: u64) -> Operation {
     Operation {
         kind,
+        origin: Origin::Call,
+        correlation: 0,
         name: Arc::from(name),
         stream,
         thread: 0,
@@ -28,6 +31,7 @@ fn profile(operations: Vec<Operation>) -> Profile {
     let streams = operations.iter().map(|it| it.stream).max().unwrap_or(0) + 1;
     Profile {
         device: "Device 0: \"<test>\"".to_owned(),
+        backend: Backend::Events,
         operations,
         streams: (0..streams).map(|it| format!("stream {it}")).collect(),
         threads: vec!["main".to_owned()],

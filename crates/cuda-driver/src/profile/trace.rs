@@ -7,7 +7,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use super::export::Json;
-use super::result::{MemoryChange, Operation, Profile, UserRange};
+use super::result::{MemoryChange, Operation, Origin, Profile, UserRange};
 
 /// The process id of the host in the trace.
 const HOST: u32 = 1;
@@ -107,6 +107,10 @@ impl Profile {
         for row in self.rows() {
             for (operation, start, duration) in row {
                 let start = start.max(0).unsigned_abs();
+                if operation.origin != Origin::Call {
+                    events.push(At(start, duration, Event::Run(operation)));
+                    continue;
+                }
                 let call = Event::Call(operation, Some(flow));
                 events.push(At(operation.queued, operation.call, call));
                 events.push(At(operation.queued, 0, Event::FlowStart(operation, flow)));
@@ -115,7 +119,8 @@ impl Profile {
                 flow += 1;
             }
         }
-        for operation in self.operations.iter().filter(|it| it.run.is_none()) {
+        let is_call = |it: &&Operation| it.origin == Origin::Call && it.run.is_none();
+        for operation in self.operations.iter().filter(is_call) {
             let call = Event::Call(operation, None);
             events.push(At(operation.queued, operation.call, call));
         }

@@ -73,7 +73,7 @@ impl Stream {
             id: self.state().id(),
             create: &create,
         };
-        let ticket = observer.begin(&site);
+        let ticket = observer.begin(&site, work);
         let result = queue();
         observer.end(&site, work, ticket, result.is_ok());
         drop(queueing);

@@ -30,6 +30,7 @@ mod error;
 mod error_history;
 mod event;
 mod fatal;
+mod fatal_kinds;
 mod fault;
 mod faults;
 mod foreign;
@@ -70,6 +71,8 @@ mod module;
 mod names;
 #[cfg(feature = "nvrtc")]
 mod nvrtc;
+#[cfg(feature = "nvtx")]
+mod nvtx;
 #[cfg(all(feature = "serde", feature = "tracing"))]
 mod observe;
 mod occupancy;
@@ -90,6 +93,8 @@ mod prepared;
 mod process;
 #[cfg(feature = "profile")]
 mod profile;
+#[cfg(feature = "profile")]
+mod profile_cupti;
 mod queue;
 mod random_eager;
 mod random_graphs;

@@ -20,12 +20,14 @@ use crate::{
     Function, LoadError, Version, cuuint64_t,
 };
 
+pub(crate) mod cupti;
 mod launch_use;
 mod loaded;
 mod machine_code;
 pub(crate) mod nvjitlink;
 #[cfg(feature = "nvrtc")]
 pub(crate) mod nvrtc;
+pub(crate) mod nvtx;
 mod places;
 
 pub use launch_use::LaunchUse;

@@ -259,6 +259,10 @@ impl NvJitLinkLibrary {
         } else {
             format!("libnvJitLink.so.{major}")
         };
-        places::candidates(&[&name], &["nvidia/nvjitlink/lib", "nvidia/nvjitlink/bin"])
+        places::candidates(
+            &[&name],
+            &[],
+            &["nvidia/nvjitlink/lib", "nvidia/nvjitlink/bin"],
+        )
     }
 }

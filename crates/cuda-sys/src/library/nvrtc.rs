@@ -158,5 +158,9 @@ fn implicit_candidates() -> Vec<Candidate> {
     } else {
         &["libnvrtc.so.13", "libnvrtc.so.12"]
     };
-    places::candidates(names, &["nvidia/cuda_nvrtc/lib", "nvidia/cuda_nvrtc/bin"])
+    places::candidates(
+        names,
+        &[],
+        &["nvidia/cuda_nvrtc/lib", "nvidia/cuda_nvrtc/bin"],
+    )
 }

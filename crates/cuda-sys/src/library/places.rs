@@ -189,11 +189,11 @@ unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
 }
 
 /// Returns the places of a library of a toolkit, in search order: `names` for the system's loader;
-/// the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual places; `packages` below the
-/// site-packages of Python and conda environments; and `cuda-setup` in the target folder around the
-/// program. A toolkit or environment without the library is in the list as skipped, so that an
-/// error lists everything that was searched.
-pub(super) fn candidates(names: &[&str], packages: &[&str]) -> Vec<Candidate> {
+/// the library folders and `extras` of the toolkits of `CUDA_PATH`, `CUDA_HOME` and the usual
+/// places; `packages` below the site-packages of Python and conda environments; and `cuda-setup` in
+/// the target folder around the program. A toolkit or environment without the library is in the
+/// list as skipped, so that an error lists everything that was searched.
+pub(super) fn candidates(names: &[&str], extras: &[&str], packages: &[&str]) -> Vec<Candidate> {
     let mut search = Search {
         names,
         found: names
@@ -206,7 +206,7 @@ pub(super) fn candidates(names: &[&str], packages: &[&str]) -> Vec<Candidate> {
     if cfg!(windows) {
         search.add_path_dirs();
     }
-    search.add_toolkits();
+    search.add_toolkits(extras);
     search.add_python(packages);
     if let Some(setup) = Setup::around_this_program() {
         search.trust = setup.trust;
@@ -282,7 +282,7 @@ impl Search<'_> {
         }
     }
 
-    fn add_toolkits(&mut self) {
+    fn add_toolkits(&mut self, extras: &[&str]) {
         for toolkit in toolkits() {
             if let Some(variable) = toolkit.variable
                 && !toolkit.root.is_dir()
@@ -297,7 +297,8 @@ impl Search<'_> {
                 continue;
             }
             let before = self.found.len();
-            for dir in ["lib64", "lib", TARGET, "bin/x64", "bin"] {
+            let usual = ["lib64", "lib", TARGET, "bin/x64", "bin"];
+            for dir in usual.iter().chain(extras) {
                 let dir = toolkit.root.join(dir);
                 match toolkit.variable {
                     Some(_) => self.add_explicit(&dir),

@@ -2,6 +2,7 @@
 
 mod abi;
 mod c_compiler;
+mod cupti;
 mod gpu;
 #[cfg(target_os = "linux")]
 mod loader;
