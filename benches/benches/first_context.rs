@@ -9,6 +9,7 @@ use std::env;
 use std::hint::black_box;
 use std::process::Command;
 use std::ptr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use benches::null_driver;
@@ -23,6 +24,14 @@ const LOOKUPS: u32 = 1_000_000;
 /// The variable that makes a process measure one way on one driver, such as `raw GPU`.
 const ROLE: &str = "FIRST_CONTEXT";
 
+/// How long a process takes until it has a context.
+struct Times {
+    /// The time to load the driver's library and to find its functions; 0 if it is not a file.
+    loading: Duration,
+    /// The time of `cuInit` and of the context.
+    context: Duration,
+}
+
 const DRIVERS: [&str; 3] = ["null driver", "software device", "GPU"];
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -32,12 +41,12 @@ fn main() -> Result<()> {
     match env::var(ROLE) {
         Ok(role) => {
             let (way, name) = role.split_once(' ').ok_or("the role has two parts")?;
-            let time = if way == "raw" {
+            let Times { loading, context } = if way == "raw" {
                 raw(name)?
             } else {
                 safe(name)?.0
             };
-            println!("{}", time.as_nanos());
+            println!("{} {}", loading.as_nanos(), context.as_nanos());
             Ok(())
         }
         Err(_) => DRIVERS.iter().try_for_each(|name| {
@@ -60,7 +69,7 @@ fn library(name: &str) -> Result<DriverLibrary> {
 }
 
 /// `cuInit` and the primary context, by raw calls.
-fn raw(name: &str) -> Result<Duration> {
+fn raw(name: &str) -> Result<Times> {
     if name == "GPU" {
         return raw_gpu();
     }
@@ -75,12 +84,15 @@ fn raw(name: &str) -> Result<Duration> {
     let retained = unsafe { library.cuDevicePrimaryCtxRetain(&raw mut context, device) };
     let elapsed = start.elapsed();
     assert!(initialized.is_success() && found.is_success() && retained.is_success());
-    Ok(elapsed)
+    Ok(Times {
+        loading: Duration::ZERO,
+        context: elapsed,
+    })
 }
 
 /// Does the work of a C program: loads the library, finds three functions and calls them.
 #[cfg(target_os = "linux")]
-fn raw_gpu() -> Result<Duration> {
+fn raw_gpu() -> Result<Times> {
     use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
     use std::mem::transmute;
 
@@ -112,6 +124,8 @@ fn raw_gpu() -> Result<Duration> {
     let get = unsafe { transmute::<*mut c_void, Get>(find(c"cuDeviceGet")) };
     // SAFETY: as above.
     let retain = unsafe { transmute::<*mut c_void, Retain>(find(c"cuDevicePrimaryCtxRetain")) };
+    let loading = start.elapsed();
+    let start = Instant::now();
     let (mut device, mut context) = (0, ptr::null_mut());
     // SAFETY: the flags must be 0.
     let initialized = unsafe { init(0) };
@@ -122,40 +136,39 @@ fn raw_gpu() -> Result<Duration> {
     let found = unsafe { get(&raw mut device, 0) };
     // SAFETY: as above.
     let retained = unsafe { retain(&raw mut context, device) };
-    let elapsed = start.elapsed();
+    let context = start.elapsed();
     assert_eq!((found, retained), (0, 0));
-    Ok(elapsed)
+    Ok(Times { loading, context })
 }
 
 #[cfg(not(target_os = "linux"))]
-fn raw_gpu() -> Result<Duration> {
+fn raw_gpu() -> Result<Times> {
     Err("the raw calls on a GPU are measured only on Linux".into())
 }
 
 /// Does the same work through the safe layer.
-fn safe(name: &str) -> Result<(Duration, Driver)> {
-    let loaded = if name == "GPU" {
-        None
+fn safe(name: &str) -> Result<(Times, Driver)> {
+    let (loading, library) = if name == "GPU" {
+        let start = Instant::now();
+        let library = DriverLibrary::system()?;
+        (start.elapsed(), library)
     } else {
-        Some(library(name)?)
+        (Duration::ZERO, Arc::new(library(name)?))
     };
     let start = Instant::now();
-    let driver = match loaded {
-        Some(library) => Driver::new(library)?,
-        None => Driver::load()?,
-    };
-    let context = driver.device(0)?.primary_context()?;
-    let elapsed = start.elapsed();
-    drop(context);
-    Ok((elapsed, driver))
+    let driver = Driver::new(library)?;
+    let first = driver.device(0)?.primary_context()?;
+    let context = start.elapsed();
+    drop(first);
+    Ok((Times { loading, context }, driver))
 }
 
 fn compare(name: &str, (processes, lookups): (usize, u32)) -> Result<()> {
     println!("\n{name}");
     let program = env::current_exe()?;
-    let mut times = [Vec::new(), Vec::new()];
+    let mut times = [const { Vec::new() }; 4];
     for _ in 0..processes {
-        for (way, times) in ["raw", "safe"].iter().zip(&mut times) {
+        for (at, way) in ["raw", "safe"].iter().enumerate() {
             let output = Command::new(&program)
                 .env(ROLE, format!("{way} {name}"))
                 .output()?;
@@ -165,18 +178,22 @@ fn compare(name: &str, (processes, lookups): (usize, u32)) -> Result<()> {
                 return Ok(());
             }
             let text = String::from_utf8(output.stdout)?;
-            times.push(Duration::from_nanos(text.trim().parse()?));
+            for (part, nanoseconds) in text.split_whitespace().enumerate() {
+                times[2 * part + at].push(Duration::from_nanos(nanoseconds.parse()?));
+            }
         }
     }
-    let [raw, safe] = times.map(|mut times| {
+    let [raw_loading, safe_loading, raw, safe] = times.map(|mut times| {
         times.sort();
         times[processes / 2]
     });
+    println!("medians of {processes} processes");
+    println!("loading the library: raw calls {raw_loading:?}, safe layer {safe_loading:?}");
     let more = safe.saturating_sub(raw);
     let is_kept = more <= Duration::from_millis(2) || more * 100 <= raw;
     println!(
-        "first context, median of {processes} processes: raw calls {raw:?}, safe layer {safe:?}; \
-         {more:?} more, bar of 1 % or 2 ms {}",
+        "cuInit and context: raw calls {raw:?}, safe layer {safe:?}; {more:?} more, bar of 1 % or \
+         2 ms {}",
         if is_kept { "kept" } else { "MISSED" }
     );
 

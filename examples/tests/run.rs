@@ -274,3 +274,22 @@ fn the_demo_prints_a_table_of_times() {
         assert!(text.contains(word), "{word} is not in\n{text}");
     }
 }
+
+#[test]
+fn the_profile_is_written_as_a_page_a_trace_and_a_table() {
+    if !has_nvrtc() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = command("profile", &[("CUDA_SIM", "1")]);
+    let output = command.arg(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let [page, trace, table] = ["html", "json", "csv"].map(|it| read(&format!("profile.{it}")));
+    for part in ["step 2", "matmul", "a graph (update", "copy to device"] {
+        assert!(page.contains(part), "{part} is not on the page");
+        assert!(trace.contains(part), "{part} is not in the trace");
+    }
+    // 5 products in each of 3 steps.
+    assert!(table.contains("\nkernel,matmul,15,"), "{table}");
+}

@@ -79,8 +79,10 @@ impl Context {
 pub struct LeakCheck {
     context: Context,
     /// Taken when it is called.
-    report: Option<Box<dyn FnOnce(&MemoryReport) + Send>>,
+    report: Option<Report>,
 }
+
+type Report = Box<dyn FnOnce(&MemoryReport) + Send>;
 
 impl Drop for LeakCheck {
     fn drop(&mut self) {

@@ -25,7 +25,8 @@ use crate::types::WorkKind;
 /// resolution of 60 ns at one second.
 const NEW_ANCHOR: i64 = 1_000_000_000;
 /// Once a stream has more pending operations than this, each new one also reads some of them.
-const READ_FROM: usize = 256;
+/// Reading takes as long as recording, and a call that queues work should not pay for it.
+const READ_FROM: usize = 4096;
 /// The number of operations that each new one then reads.
 const READ_AT_ONCE: usize = 4;
 
@@ -175,16 +176,15 @@ impl Recorder {
                 |error: &DriverError| error.status() == CUresult::CUDA_ERROR_CAPTURED_EVENT;
             let row = first.operation.stream as usize;
             let mut inner = self.lock();
-            match waited {
-                Err(error) if !is_captured(&error) => {
+            let times = match waited {
+                Ok(()) => self.times(&inner, row, &first).ok(),
+                Err(error) if is_captured(&error) => None,
+                Err(error) => {
                     result = result.and(Err(error));
-                    self.give_back(&mut inner, first, None);
+                    None
                 }
-                _ => match inner.rows.get_mut(row) {
-                    Some(row) => row.pending.push_front(first),
-                    None => drop(first),
-                },
-            }
+            };
+            self.give_back(&mut inner, first, times);
         }
     }
 
@@ -195,12 +195,10 @@ impl Recorder {
             let Some(front) = inner.rows.get(row).and_then(|row| row.pending.front()) else {
                 return;
             };
-            // SAFETY: the event must be alive ← the row owns it.
-            let queried = unsafe { call!(self.driver, cuEventQuery(front.end.raw().0)) };
-            match queried {
+            let times = match self.times(inner, row, front) {
                 Err(error) if error.status() == CUresult::CUDA_ERROR_NOT_READY => return,
-                _ => {}
-            }
+                times => times.ok(),
+            };
             let Some(pending) = inner
                 .rows
                 .get_mut(row)
@@ -208,8 +206,7 @@ impl Recorder {
             else {
                 return;
             };
-            let times = queried.is_ok().then(|| self.times(inner, row, &pending));
-            self.give_back(inner, pending, times.flatten());
+            self.give_back(inner, pending, times);
         }
     }
 
@@ -236,20 +233,23 @@ impl Recorder {
         inner.free.push(end);
     }
 
-    /// Returns the start and the duration of an operation that is complete.
-    fn times(&self, inner: &Inner, row: usize, pending: &Pending) -> Option<(i64, u64)> {
-        let (anchor, time) = match &inner.rows.get(row)?.anchor {
-            Some((event, time)) => (event, *time),
-            None => (&self.base.0, self.base.1),
-        };
+    /// Returns the start and the duration of an operation. Fails if it is not complete.
+    fn times(
+        &self,
+        inner: &Inner,
+        row: usize,
+        pending: &Pending,
+    ) -> Result<(i64, u64), DriverError> {
+        let anchor = inner.rows.get(row).and_then(|row| row.anchor.as_ref());
+        let (anchor, time) = anchor.unwrap_or(&self.base);
         let (start, end) = (pending.start.raw().0, pending.end.raw().0);
-        let until_start = self.elapsed(anchor.raw().0, start)?;
         let duration = self.elapsed(start, end)?;
-        Some((time + until_start, duration.max(0).unsigned_abs()))
+        let until_start = self.elapsed(anchor.raw().0, start)?;
+        Ok((time + until_start, duration.max(0).unsigned_abs()))
     }
 
-    /// Returns the nanoseconds between two events that are complete.
-    fn elapsed(&self, from: CUevent, to: CUevent) -> Option<i64> {
+    /// Returns the nanoseconds between two events. Fails if one of them is not complete.
+    fn elapsed(&self, from: CUevent, to: CUevent) -> Result<i64, DriverError> {
         let mut milliseconds = 0.0_f32;
         // SAFETY: the pointer must be writable and both events alive ← it is to a local, and the
         // callers own the events.
@@ -258,9 +258,8 @@ impl Recorder {
                 self.driver,
                 cuEventElapsedTime(&raw mut milliseconds, from, to)
             )
-        }
-        .ok()?;
-        Some((f64::from(milliseconds) * 1e6).round() as i64)
+        }?;
+        Ok((f64::from(milliseconds) * 1e6).round() as i64)
     }
 
     /// Takes an idle event or creates one, and records it.

@@ -13,7 +13,7 @@ use cuda_driver::stream::WorkKind;
 use cuda_sim::Builder;
 
 use crate::profile::work;
-use crate::support::{Fixture, gpu, skip, software};
+use crate::support::{Fixture, block, gpu, skip, software};
 use crate::trace_check;
 
 /// A kernel that runs for a time that its argument determines.
@@ -190,6 +190,8 @@ fn profile_of_two_streams(fixture: &Fixture) -> Profile {
     };
     fixture.context.synchronize().unwrap();
 
+    // Both streams begin when everything is queued, however busy the machine is.
+    let gates = [block(&one), block(&two)];
     let profiler = Profiler::start(&fixture.context).unwrap();
     profiler.range("step", || {
         profiler.range("compute", || {
@@ -205,6 +207,7 @@ fn profile_of_two_streams(fixture: &Fixture) -> Profile {
         });
         profiler.range("update", || {
             graph.launch(&one).unwrap();
+            drop(gates);
             copy.wait().unwrap();
             fixture.context.synchronize().unwrap();
         });

@@ -400,3 +400,26 @@ fn a_stream_that_other_code_captures_is_not_timed() {
         );
     }
 }
+
+/// Once 4,096 operations of a stream are pending, each new one reads earlier ones, whose events are
+/// recorded again.
+#[test]
+fn a_long_run_uses_its_events_again() {
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let stream = fixture.stream();
+    let mut buffer = filled(&stream, 64, 1);
+    let profiler = Profiler::start(&fixture.context).unwrap();
+    for at in 0..9000_u32 {
+        buffer.fill(at).unwrap();
+        if at % 1000 == 999 {
+            stream.synchronize().unwrap();
+        }
+    }
+    let created = count_calls(simulator, "cuEventCreate");
+    assert!((8192..11_000).contains(&created), "{created} events");
+    let profile = profiler.finish().unwrap();
+    let operations = profile.operations();
+    assert_eq!(operations.len(), 9000);
+    assert!(operations.iter().all(|it| it.duration().is_some()));
+}
