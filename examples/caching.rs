@@ -1,7 +1,7 @@
 //! Teaches: caching compiled kernels on disk, so that only the first run of a program compiles.
 //!
-//! `SafeModule::from_source` uses the cache of the user by itself. This program has a cache of its own,
-//! in a temporary folder.
+//! `SafeModule::from_source` uses the cache of the user by itself. This program has a cache of its
+//! own, in a temporary folder.
 //!
 //! Prints the time of each way to load a kernel, the statistics of the cache, and the number of
 //! verified elements.
