@@ -23,19 +23,12 @@ extern "C" __global__ void add_up(const unsigned *words, unsigned long long *sum
 
 fn main() -> Result<()> {
     let session = Session::open()?;
-    let driver = session.device.driver();
-    let pool = DevicePool::new(driver)?;
-    let contexts = pool.contexts();
+    let pool = DevicePool::new(session.device.driver())?;
+    let words: Vec<u32> = (0..1_000_000_u32).map(|i| i.wrapping_mul(7919)).collect();
 
-    let total = 1_000_000_usize;
-    let words: Vec<u32> = (0..total as u32).map(|i| i.wrapping_mul(7919)).collect();
-
-    // Queues the work of all devices before the host waits for any of them.
-    let mut sums = Vec::new();
-    for (context, part) in contexts
-        .iter()
-        .zip(words.chunks(total.div_ceil(contexts.len())))
-    {
+    // One thread for each device compiles the kernel, copies a part of the words, and launches. No
+    // thread waits for its device.
+    let sums = pool.divide(&words, |context, part| -> cuda_driver::Result<_> {
         let add_up = SafeModule::from_source(context, SOURCE)?.kernel("add_up")?;
         let stream = Stream::new(context, StreamFlags::NON_BLOCKING, 0)?;
         let words = DeviceBuffer::from_host(&stream, part)?;
@@ -48,12 +41,12 @@ fn main() -> Result<()> {
             part.len(),
             device.ordinal()
         );
-        sums.push(sum);
-    }
+        Ok(sum)
+    })?;
 
     // Device 0 collects the sums. The copies wait for the kernels; the devices need no access to
     // each other's memory, because the driver copies through the host where they have none.
-    let stream = Stream::new(&contexts[0], StreamFlags::NON_BLOCKING, 0)?;
+    let stream = Stream::new(&pool.contexts()[0], StreamFlags::NON_BLOCKING, 0)?;
     let mut collected = DeviceBuffer::<u64>::zeroed(&stream, sums.len())?;
     for (mut target, sum) in collected.chunks_mut(1)?.zip(&sums) {
         target.copy_from_peer(sum)?;

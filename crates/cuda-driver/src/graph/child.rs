@@ -190,8 +190,9 @@ impl Graph {
     /// # Errors
     ///
     /// - [`Error::Driver`] if the driver is older than CUDA 12.2.
-    /// - [`Error::OtherContext`] if `child` is of another context, and [`Error::GraphMemoryKept`]
-    ///   if a node of `child` allocates memory that none of its nodes frees.
+    /// - [`Error::OtherContext`] if `child` is of another context.
+    /// - [`Error::GraphMemoryKept`] if a node of `child` allocates memory that none of its nodes
+    ///   frees.
     /// - The errors of [`try_clone`](Self::try_clone), and those of
     ///   [`set_kernel`](Self::set_kernel) about the node.
     #[doc(alias = "cuGraphNodeSetParams")]
