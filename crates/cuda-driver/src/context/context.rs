@@ -21,10 +21,12 @@ use crate::stream_state::ContextStreams;
 
 /// A context on a device. Cloning it creates another handle of the same context.
 ///
-/// There are three kinds of contexts, which differ only in how they end:
+/// There are four kinds of contexts, which differ in how they end:
 /// - The [primary](Device::primary_context) context of the device, which all code of the process
 ///   shares, is released.
 /// - A context [created here](Self::new) is destroyed.
+/// - A [green](Self::green) context is destroyed, too. Its kernels use only some multiprocessors of
+///   the device.
 /// - A context [borrowed](Self::borrow_raw) from other code is left alone.
 ///
 /// All handles of one context are equal, no matter how they were obtained. Dropping the last handle

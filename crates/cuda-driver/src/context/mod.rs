@@ -12,6 +12,7 @@ mod current;
 mod described;
 mod device_pool;
 mod foreign_uses;
+mod green;
 mod inner;
 mod kept;
 mod owner;

@@ -1,4 +1,5 @@
-//! The owner of a context: a count of the primary context, this crate, or other code.
+//! The owner of a context: a count of the primary context, this crate, or other code. Green
+//! contexts are in `green.rs`.
 
 use std::fmt;
 use std::ptr;
@@ -6,7 +7,8 @@ use std::sync::Arc;
 
 use cuda_sys::{CUcontext, CUdevice};
 
-use super::{ContextFlags, registry};
+use super::green::Green;
+use super::{Context, ContextFlags, registry};
 use crate::device::Device;
 use crate::driver::{Captures, Driver, Life, call};
 use crate::error::{DriverError, Result};
@@ -18,6 +20,12 @@ pub(super) enum Owner {
     Primary(Handle<Primary>),
     /// A context created by this crate, which is destroyed.
     Owned(Handle<Owned>),
+    /// A green context created by this crate, which is destroyed, and then the primary context of
+    /// its device, which owns its memory.
+    Green {
+        handle: Handle<Green>,
+        primary: Context,
+    },
     /// A context of other code, which is left alone.
     Borrowed(RawContext, Arc<Life>),
 }
@@ -108,7 +116,7 @@ impl Destroy for Owned {
 
 /// Waits for the work queued in a context before the context ends: NVIDIA does not document how
 /// ending a context affects running work, and streams of other contexts may wait for that work.
-fn finish(driver: &Driver, context: CUcontext) {
+pub(super) fn finish(driver: &Driver, context: CUcontext) {
     // SAFETY: the context must be alive ← the callers own it.
     if unsafe { call!(driver, cuCtxPushCurrent_v2(context)) }.is_ok() {
         // A lost device has no work to wait for, and its error is not an error of this call.
@@ -167,6 +175,7 @@ impl Owner {
         match self {
             Self::Primary(handle) => handle.raw().context,
             Self::Owned(handle) => handle.raw().context,
+            Self::Green { handle, .. } => handle.raw().context().context,
             Self::Borrowed(raw, _) => raw.context,
         }
     }
@@ -175,6 +184,7 @@ impl Owner {
         let (raw, is_primary) = match self {
             Self::Primary(handle) => (handle.raw(), true),
             Self::Owned(handle) => (handle.raw(), false),
+            Self::Green { handle, .. } => (handle.raw().context(), false),
             Self::Borrowed(raw, _) => (*raw, false),
         };
         Identity { raw, is_primary }
@@ -184,6 +194,8 @@ impl Owner {
     pub(super) fn captures(&self, driver: &Driver) -> Arc<Captures> {
         match self {
             Self::Primary(handle) => driver.captures_of_primary(handle.raw().device),
+            // A wait for the primary context would invalidate a capture in a green context.
+            Self::Green { handle, .. } => driver.captures_of_primary(handle.raw().context().device),
             Self::Owned(_) | Self::Borrowed(..) => Arc::default(),
         }
     }
@@ -214,6 +226,11 @@ impl Owner {
         match self {
             Self::Primary(handle) => handle.close(),
             Self::Owned(handle) => handle.close(),
+            Self::Green { handle, primary } => {
+                let result = handle.close();
+                drop(primary);
+                result
+            }
             Self::Borrowed(..) => Ok(()),
         }
     }
@@ -224,6 +241,7 @@ impl fmt::Debug for Owner {
         f.write_str(match self {
             Self::Primary(_) => "primary",
             Self::Owned(_) => "owned",
+            Self::Green { .. } => "green",
             Self::Borrowed(..) => "borrowed",
         })
     }

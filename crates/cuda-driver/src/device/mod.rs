@@ -8,6 +8,7 @@ mod attributes;
 mod luid;
 mod peer;
 mod properties;
+mod resource;
 
 // Types of other modules that belong to this chapter of the API.
 pub use crate::context::DevicePool;
@@ -20,3 +21,4 @@ pub use device::{ComputeCapability, Device};
 pub use luid::Luid;
 pub use peer::{PeerAttribute, PeerAttributes};
 pub use properties::DeviceProperties;
+pub use resource::{SmGroup, SmResource, SmSplit, SmSplitFlags, WorkqueueConfig, WorkqueueScope};

@@ -38,6 +38,9 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
     /// conflicting uses wait for the launch. Until the memory is used again, the launch may keep
     /// its context alive.
     ///
+    /// The primary context of a device and its [green](crate::Context::green) contexts share their
+    /// memory, so a view for one of them needs no access and works for all memory.
+    ///
     /// The access applies to the whole pool, or to all memory of the owning context, and stays
     /// enabled. Each call enables it again, which costs two driver calls. So reuse the view for
     /// many launches.
@@ -130,7 +133,7 @@ impl<T: DeviceRepr> PeerSliceMut<'_, T> {
 /// Lets kernels of `context` access the memory of `view`.
 fn enable<T: DeviceRepr>(view: &DeviceSlice<'_, T>, context: &Context) -> Result<()> {
     let owner = view.memory.owning_stream().context();
-    if owner == context {
+    if owner.shares_memory_with(context) {
         return Ok(());
     }
     context

@@ -10,6 +10,7 @@ mod borrow;
 mod capturing;
 mod default;
 mod flags;
+mod green;
 mod observed;
 mod pool;
 mod priority;

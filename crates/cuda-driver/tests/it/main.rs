@@ -49,6 +49,7 @@ mod graph_flow;
 mod graph_owners;
 mod graph_remove;
 mod graph_update;
+mod green;
 mod growable;
 mod growable_random;
 mod host_function;

@@ -1,9 +1,9 @@
 //! Work between contexts, on two devices and on a single one.
 
-use cuda_driver::Error;
 use cuda_driver::context::ContextFlags;
-use cuda_driver::device::PeerAttribute;
+use cuda_driver::device::{PeerAttribute, SmSplitFlags};
 use cuda_driver::prelude::*;
+use cuda_driver::{Error, Version};
 use cuda_sim::{Builder, Simulator};
 
 use crate::support::{
@@ -30,11 +30,16 @@ impl Pair {
     }
 }
 
-/// Returns second contexts for `one`: one on the same device, and one on another device if there is
-/// one.
+/// Returns second contexts for `one`: one on the same device, a green one if the driver has green
+/// contexts, and one on another device if there is one.
 fn second(one: &Context) -> Vec<Context> {
     let driver = one.driver();
     let mut seconds = vec![Context::new(one.device(), ContextFlags::empty()).unwrap()];
+    if driver.version() >= Version::new(12_040) {
+        let sms = one.device().sm_resource().unwrap();
+        let split = sms.split_by_count(1, 8, SmSplitFlags::empty()).unwrap();
+        seconds.push(Context::green(&split.groups[0]).unwrap());
+    }
     if driver.devices().unwrap().len() > 1 {
         seconds.push(driver.device(1).unwrap().primary_context().unwrap());
     }

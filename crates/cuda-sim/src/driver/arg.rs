@@ -108,6 +108,7 @@ plain!(
     cuda_sys::CUdevice_attribute,
     cuda_sys::CUdevice_P2PAttribute,
     cuda_sys::CUexecAffinityType,
+    cuda_sys::CUdevResourceType,
     cuda_sys::CUfunction_attribute,
     cuda_sys::CUpointer_attribute,
     cuda_sys::CUmemPool_attribute,

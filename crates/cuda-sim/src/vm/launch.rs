@@ -365,15 +365,31 @@ impl Shared<'_> {
         lock(&self.waiting)
     }
 
+    /// Returns the number of the next cluster that has not started, unless as many clusters as may
+    /// be resident have started and not ended.
+    fn start_next(&self) -> Option<u64> {
+        if self.next.load(Ordering::Relaxed) >= self.clusters {
+            return None;
+        }
+        let Some(most) = self.env.launch.resident_clusters else {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            return (index < self.clusters).then_some(index);
+        };
+        self.next
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+                let ended = self.clusters - self.unfinished.load(Ordering::Relaxed);
+                let is_room = next.saturating_sub(ended) < most;
+                (next < self.clusters && is_room).then_some(next + 1)
+            })
+            .ok()
+    }
+
     /// The next cluster to run: a new one or, if there is none, the one that has waited longest.
     fn take(&self, spare: &mut Option<Cluster>) -> Option<(u64, Cluster)> {
-        if self.next.load(Ordering::Relaxed) < self.clusters {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index < self.clusters {
-                let mut cluster = spare.take().unwrap_or_default();
-                cluster.reset(self.env, self.image, index);
-                return Some((index, cluster));
-            }
+        if let Some(index) = self.start_next() {
+            let mut cluster = spare.take().unwrap_or_default();
+            cluster.reset(self.env, self.image, index);
+            return Some((index, cluster));
         }
         self.waiting().pop_front()
     }

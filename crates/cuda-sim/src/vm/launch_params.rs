@@ -45,6 +45,12 @@ pub struct LaunchParams<'a> {
     pub cancel: Option<&'a AtomicBool>,
     /// The value of `%nsmid`.
     pub multiprocessors: u32,
+    /// The numbers of the multiprocessors that run the blocks, which are the values of `%smid`; all
+    /// of them if it is empty.
+    pub sms: &'a [u32],
+    /// The number of clusters that may be resident at once; `None` for no limit. A cluster that has
+    /// not started when this number is reached starts when another one has ended.
+    pub resident_clusters: Option<u64>,
     /// Allocates memory of this size in the device heap; `None` if it does not fit.
     pub malloc: &'a (dyn Fn(u64) -> Option<u64> + Sync),
     /// Frees a block of the device heap; returns whether one starts at the address.
@@ -81,6 +87,8 @@ impl<'a> LaunchParams<'a> {
             instruction_limit: None,
             cancel: None,
             multiprocessors: 16,
+            sms: &[],
+            resident_clusters: None,
             malloc: &|_| None,
             free: &|_| false,
             set_conditional: &|_, _| false,

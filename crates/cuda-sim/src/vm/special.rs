@@ -89,7 +89,7 @@ registers! {
         "%laneid" => by_lane(|lane| lane);
         "%warpid" => all(w.index as u64);
         "%nwarpid" => all(64_u32);
-        "%smid" => all(w.ctaid[0] % env.launch.multiprocessors.max(1));
+        "%smid" => all(smid(w, env));
         "%nsmid" => all(env.launch.multiprocessors);
         "%gridid" => all(env.grid_id);
         "%clock" | "%clock64" => all(now());
@@ -112,6 +112,18 @@ registers! {
         // The address of the memory of a grid barrier, in two parts.
         "%envreg1" => all(env.workspace >> 32);
         "%envreg2" => all(env.workspace & 0xffff_ffff);
+    }
+}
+
+/// Returns the multiprocessor of a warp. The blocks are spread over all multiprocessors of the
+/// launch.
+fn smid(w: &Warp, env: &Env<'_>) -> u32 {
+    let [x, y, z] = w.ctaid.map(u64::from);
+    let [width, height, _] = env.launch.grid.map(u64::from);
+    let block = x + width * (y + height * z);
+    match env.launch.sms {
+        [] => (block % u64::from(env.launch.multiprocessors.max(1))) as u32,
+        sms => sms[(block % sms.len() as u64) as usize],
     }
 }
 

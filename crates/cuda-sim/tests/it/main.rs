@@ -31,6 +31,7 @@ mod graph_exec;
 mod graph_memory;
 mod graph_random;
 mod graph_support;
+mod green;
 mod grid_barrier;
 mod host;
 mod launch;

@@ -46,7 +46,7 @@ impl Call {
 
     fn create_array(&self, array: Out<CUarray>, desc: CUDA_ARRAY3D_DESCRIPTOR) -> Status {
         array.required()?;
-        let context = self.current()?;
+        let context = self.home()?;
         check(&desc)?;
         let created = Array::new(&context, desc, 0)?;
         let handle = created.handle;

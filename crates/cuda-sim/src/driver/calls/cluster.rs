@@ -2,11 +2,13 @@
 //! once.
 
 use std::ffi::c_int;
+use std::sync::Arc;
 
 use cuda_sys::{CUfunc_st, CUlaunchConfig};
 
 use crate::driver::arg::{In, Out};
 use crate::driver::export::{Call, exports};
+use crate::driver::objects::context::Context;
 use crate::driver::objects::function::Function;
 use crate::driver::objects::launch::attributes_of;
 use crate::driver::objects::occupancy::blocks_per_sm;
@@ -18,9 +20,9 @@ exports! {
     cuOccupancyMaxPotentialClusterSize => occupancy_cluster_size;
 }
 
-/// Returns how many blocks of such a launch are resident on the device at once. All multiprocessors
+/// Returns how many blocks of such a launch are resident in a context at once. All multiprocessors
 /// count as one group.
-fn resident(function: &Function, config: &CUlaunchConfig) -> Status<u64> {
+fn resident(function: &Function, config: &CUlaunchConfig, context: &Context) -> Status<u64> {
     let device = &function.module.context.device;
     if device.capability.0 < 9 {
         return Err(NOT_SUPPORTED);
@@ -32,10 +34,19 @@ fn resident(function: &Function, config: &CUlaunchConfig) -> Status<u64> {
         return Err(INVALID_VALUE);
     }
     let each = blocks_per_sm(function, threads, config.sharedMemBytes as usize)?.reported;
-    Ok(u64::from(each) * device.limits.multiprocessors as u64)
+    Ok(u64::from(each) * u64::from(context.sms().len()))
 }
 
 impl Call {
+    /// Returns the current context if kernels of `function` can run in it, and otherwise that of
+    /// the function.
+    fn context_of(&self, function: &Function) -> Arc<Context> {
+        let own = &function.module.context;
+        let current = self.current().ok();
+        let current = current.filter(|context| context.home_handle() == own.handle);
+        current.unwrap_or_else(|| Arc::clone(own))
+    }
+
     fn occupancy_active_clusters(
         &self,
         clusters: Out<c_int>,
@@ -45,7 +56,7 @@ impl Call {
         clusters.required()?;
         let config = config.get()?;
         let function = self.function(function.handle())?;
-        let resident = resident(&function, &config)?;
+        let resident = resident(&function, &config, &self.context_of(&function))?;
         let kernel = function.kernel()?;
         let cluster = attributes_of(&config, self.config.version)?
             .cluster
@@ -68,7 +79,8 @@ impl Call {
         size.required()?;
         let config = config.get()?;
         let function = self.function(function.handle())?;
-        let most = resident(&function, &config)?.min(function.on_device()?.max_cluster());
+        let most = resident(&function, &config, &self.context_of(&function))?
+            .min(function.on_device()?.max_cluster());
         let allowed = function.kernel()?.max_cluster.map_or(most, u64::from);
         size.set(most.min(allowed) as c_int)
     }

@@ -103,7 +103,7 @@ impl Call {
     fn ctx_destroy(&self, ctx: Out<CUctx_st>) -> Status {
         ctx.required()?;
         let context = self.contexts.get(ctx.handle()).ok_or(INVALID_CONTEXT)?;
-        if context.is_primary {
+        if context.is_primary || context.green.is_some() {
             return Err(INVALID_CONTEXT);
         }
         self.destroy_context(&context);
@@ -188,14 +188,14 @@ impl Call {
     }
 
     fn ctx_get_flags(&self, flags: Out<c_uint>) -> Status {
-        flags.set(self.current()?.flags.load(Ordering::Relaxed))
+        flags.set(self.home()?.flags.load(Ordering::Relaxed))
     }
 
     fn ctx_set_flags(&self, flags: c_uint) -> Status {
         if flags & !KNOWN_FLAGS != 0 || !is_schedule(flags) {
             return Err(INVALID_VALUE);
         }
-        self.current()?.flags.store(flags, Ordering::Relaxed);
+        self.home()?.flags.store(flags, Ordering::Relaxed);
         Ok(())
     }
 
@@ -205,27 +205,32 @@ impl Call {
     }
 
     fn ctx_synchronize(&self) -> Status {
-        self.synchronize_context(&*self.current()?)
+        self.synchronize_context(&self.current()?)
     }
 
     fn ctx_synchronize_v2(&self, ctx: Out<CUctx_st>) -> Status {
-        self.synchronize_context(&*self.context(ctx.handle())?)
+        self.synchronize_context(&self.context(ctx.handle())?)
     }
 
-    fn synchronize_context(&self, context: &Context) -> Status {
-        self.no_capture_in(context)?;
-        self.engine.wait(&self.engine.group_tail(context.group));
+    fn synchronize_context(&self, context: &Arc<Context>) -> Status {
+        let all = self.with_greens(context);
+        for context in &all {
+            self.no_capture_in(context)?;
+        }
+        for context in &all {
+            self.engine.wait(&self.engine.group_tail(context.group));
+        }
         context.device.alive()
     }
 
     fn ctx_get_limit(&self, value: Out<usize>, limit: CUlimit) -> Status {
         value.required()?;
-        let context = self.current()?;
+        let context = self.home()?;
         value.set(context.limit(limit).ok_or(unknown_limit(limit))?)
     }
 
     fn ctx_set_limit(&self, limit: CUlimit, value: usize) -> Status {
-        let context = self.current()?;
+        let context = self.home()?;
         context.limit(limit).ok_or(unknown_limit(limit))?;
         let most = match limit {
             CUlimit::CU_LIMIT_STACK_SIZE => 512 << 10,
@@ -241,12 +246,12 @@ impl Call {
     }
 
     fn ctx_get_cache_config(&self, config: Out<CUfunc_cache>) -> Status {
-        let value = self.current()?.cache.load(Ordering::Relaxed);
+        let value = self.home()?.cache.load(Ordering::Relaxed);
         config.set(CUfunc_cache(value as _))
     }
 
     fn ctx_set_cache_config(&self, config: CUfunc_cache) -> Status {
-        let context = self.current()?;
+        let context = self.home()?;
         let value = i32::try_from(config.0).map_err(|_| INVALID_VALUE)?;
         if !(0..=3).contains(&value) {
             return Err(INVALID_VALUE);
@@ -256,12 +261,12 @@ impl Call {
     }
 
     fn ctx_get_shared_mem_config(&self, config: Out<CUsharedconfig>) -> Status {
-        let value = self.current()?.shared.load(Ordering::Relaxed);
+        let value = self.home()?.shared.load(Ordering::Relaxed);
         config.set(CUsharedconfig(value as _))
     }
 
     fn ctx_set_shared_mem_config(&self, config: CUsharedconfig) -> Status {
-        let context = self.current()?;
+        let context = self.home()?;
         let value = i32::try_from(config.0).map_err(|_| INVALID_VALUE)?;
         if !(0..=2).contains(&value) {
             return Err(INVALID_VALUE);
@@ -287,7 +292,7 @@ impl Call {
     }
 
     fn ctx_enable_peer_access(&self, peer: Out<CUctx_st>, flags: c_uint) -> Status {
-        let context = self.current()?;
+        let context = self.home()?;
         let peer = self.contexts.get(peer.handle()).ok_or(INVALID_CONTEXT)?;
         if flags != 0 {
             return Err(INVALID_VALUE);
@@ -303,7 +308,7 @@ impl Call {
     }
 
     fn ctx_disable_peer_access(&self, peer: Out<CUctx_st>) -> Status {
-        let context = self.current()?;
+        let context = self.home()?;
         let peer = self.contexts.get(peer.handle()).ok_or(INVALID_CONTEXT)?;
         if !context.peers().remove(&peer.device.ordinal) {
             return Err(PEER_NOT_ENABLED);

@@ -41,7 +41,7 @@ impl Call {
 
     fn event_create(&self, event: Out<CUevent>, flags: c_uint) -> Status {
         event.required()?;
-        let context = self.current()?;
+        let context = self.home()?;
         let untimed_if_shared = flags & INTERPROCESS == 0 || flags & DISABLE_TIMING != 0;
         if flags & !KNOWN_FLAGS != 0 || !untimed_if_shared {
             return Err(INVALID_VALUE);
@@ -78,7 +78,7 @@ impl Call {
         if flags > 1 {
             return Err(INVALID_VALUE);
         }
-        if event.context != stream.context.handle {
+        if event.context != stream.context.home_handle() {
             return Err(INVALID_HANDLE);
         }
         if self.capture_record(&stream, &event, flags == EXTERNAL)? {

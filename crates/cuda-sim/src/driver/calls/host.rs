@@ -99,7 +99,7 @@ impl Call {
 
     fn mem_host_alloc(&self, pp: Out<*mut c_void>, size: usize, flags: c_uint) -> Status {
         pp.required()?;
-        let context = self.current()?;
+        let context = self.home()?;
         if flags & !ALLOC_FLAGS != 0 {
             return Err(INVALID_VALUE);
         }
@@ -139,7 +139,7 @@ impl Call {
     }
 
     fn mem_host_register(&self, p: Out<c_void>, size: usize, flags: c_uint) -> Status {
-        let context = self.current()?;
+        let context = self.home()?;
         if p.is_null() || size == 0 || flags & !REGISTER_FLAGS != 0 {
             return Err(INVALID_VALUE);
         }
@@ -213,7 +213,7 @@ impl Call {
 
     fn mem_alloc_managed(&self, dptr: Out<CUdeviceptr>, size: usize, flags: c_uint) -> Status {
         dptr.required()?;
-        let context = self.current()?;
+        let context = self.home()?;
         if !matches!(flags, 1 | 2) {
             return Err(INVALID_VALUE);
         }

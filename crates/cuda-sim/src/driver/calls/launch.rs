@@ -55,10 +55,10 @@ impl Call {
     ) -> Status {
         let uses = take_stated_uses();
         let stream = self.stream(stream)?;
-        if function.module.context.handle != stream.context.handle {
+        if function.module.context.handle != stream.context.home_handle() {
             return Err(INVALID_HANDLE);
         }
-        if let Err(code) = shape.check(function) {
+        if let Err(code) = shape.check(function, &stream.context) {
             self.invalidate_at(&stream);
             return Err(code);
         }
@@ -66,14 +66,14 @@ impl Call {
         let is_of_graphs = attributes.is_of_graphs();
         if self.captured(&stream, || {
             let attributes = attributes.captured(stream.priority);
-            Kernel::new(function, shape, &params, attributes).map(Payload::Kernel)
+            Kernel::new(function, shape, &params, attributes, &stream.context).map(Payload::Kernel)
         })? {
             return Ok(());
         }
         if is_of_graphs {
             return Err(NOT_SUPPORTED);
         }
-        let mut job = self.job(function, shape, params);
+        let mut job = self.job(function, shape, params, &stream.context);
         job.uses = uses;
         self.enqueue(&stream, &[], move || job.run());
         Ok(())

@@ -82,7 +82,7 @@ impl Call {
     /// Returns the function of a kernel in the current context.
     pub(in crate::driver) fn function_of_kernel(&self, handle: u64) -> Status<Arc<Function>> {
         let (library, index) = self.kernel(handle)?;
-        let context = self.current()?;
+        let context = self.home()?;
         Ok(self.function_of(&self.module_in(&library, &context)?, index))
     }
 
@@ -217,7 +217,7 @@ impl Call {
     fn library_get_module(&self, module: Out<CUmodule>, library: Out<CUlib_st>) -> Status {
         module.required()?;
         let library = self.library(library.handle())?;
-        let context = self.current()?;
+        let context = self.home()?;
         module.set(pointer(self.module_in(&library, &context)?.handle))
     }
 
@@ -229,7 +229,7 @@ impl Call {
         name: In<c_char>,
     ) -> Status {
         let library = self.library(library.handle())?;
-        let context = self.current()?;
+        let context = self.home()?;
         let name = name.text()?;
         if dptr.is_null() && bytes.is_null() {
             return Err(INVALID_VALUE);

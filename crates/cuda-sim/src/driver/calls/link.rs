@@ -153,7 +153,7 @@ impl Call {
         state: Out<CUlinkState>,
     ) -> Status {
         state.required()?;
-        let context = self.current()?;
+        let context = self.home()?;
         let options = Options {
             count,
             names,

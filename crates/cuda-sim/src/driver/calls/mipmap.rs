@@ -60,7 +60,7 @@ impl Call {
     ) -> Status {
         array.required()?;
         let desc = desc.get()?;
-        let context = self.current()?;
+        let context = self.home()?;
         array::check(&desc)?;
         let handle = fresh();
         let levels = (0..levels.clamp(1, most_levels(&desc)))

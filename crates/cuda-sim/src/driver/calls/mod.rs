@@ -12,6 +12,7 @@ mod error;
 mod event;
 mod function;
 mod graph;
+mod green;
 mod host;
 mod ipc;
 mod jit;
@@ -53,6 +54,7 @@ fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
         error::Exports::<SLOT>::ENTRIES,
         event::Exports::<SLOT>::ENTRIES,
         function::Exports::<SLOT>::ENTRIES,
+        green::Exports::<SLOT>::ENTRIES,
         host::Exports::<SLOT>::ENTRIES,
         ipc::Exports::<SLOT>::ENTRIES,
         launch::Exports::<SLOT>::ENTRIES,

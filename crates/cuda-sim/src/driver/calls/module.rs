@@ -62,7 +62,7 @@ impl Call {
         options: Option<Options>,
     ) -> Status {
         module.required()?;
-        let context = self.current()?;
+        let context = self.home()?;
         let code = self.compile(image, options, &context.device)?;
         let loaded = self.load(code, &context, None)?;
         module.set(pointer(loaded.handle))

@@ -92,7 +92,7 @@ impl Call {
     ) -> Status {
         grid.required()?;
         block.required()?;
-        self.current()?;
+        let context = self.current()?;
         let function = self.function(function.handle())?;
         if limit < 0 || flags > 1 {
             return Err(INVALID_VALUE);
@@ -129,8 +129,7 @@ impl Call {
             }
         }
         let (_, blocks, size) = best;
-        let sms = function.module.context.device.limits.multiprocessors;
-        grid.set(blocks as c_int * sms)?;
+        grid.set(blocks as c_int * context.sms().len() as c_int)?;
         block.set(size as c_int)
     }
 

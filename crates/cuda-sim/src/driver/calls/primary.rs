@@ -9,7 +9,7 @@ use crate::driver::arg::Out;
 use crate::driver::export::{Call, exports};
 use crate::driver::handle::pointer;
 use crate::driver::objects::context::is_schedule;
-use crate::driver::status::{INVALID_CONTEXT, INVALID_VALUE, PRIMARY_CONTEXT_ACTIVE, Status};
+use crate::driver::status::{INVALID_VALUE, PRIMARY_CONTEXT_ACTIVE, Status};
 
 exports! {
     cuDevicePrimaryCtxRetain => primary_retain;
@@ -25,29 +25,12 @@ impl Call {
         pctx.required()?;
         let device = self.primary_device(dev)?;
         device.alive()?;
-        let mut primary = device.primary();
-        primary.count += 1;
-        let flags = primary.flags;
-        let context = primary
-            .context
-            .get_or_insert_with(|| self.create_context(device, flags, true));
-        pctx.set(pointer(context.handle))
+        pctx.set(pointer(self.retain_primary(device).handle))
     }
 
     fn primary_release(&self, dev: CUdevice) -> Status {
         let device = self.primary_device(dev)?;
-        let gone = {
-            let mut primary = device.primary();
-            primary.count = primary.count.checked_sub(1).ok_or(INVALID_CONTEXT)?;
-            if primary.count == 0 {
-                primary.context.take()
-            } else {
-                None
-            }
-        };
-        if let Some(context) = gone {
-            self.destroy_context(&context);
-        }
+        self.release_primary(device)?;
         device.alive()
     }
 

@@ -12,11 +12,12 @@ use crate::driver::arg::{In, Out};
 use crate::driver::export::{Call, exports};
 use crate::driver::handle::{fresh, pointer};
 use crate::driver::objects::callback::callback;
+use crate::driver::objects::context::Context;
 use crate::driver::objects::graph::payload::Payload;
 use crate::driver::objects::stream::{
     GREATEST_PRIORITY, HostCall, LEAST_PRIORITY, LEGACY, NON_BLOCKING, PER_THREAD, Stream, UserData,
 };
-use crate::driver::status::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, Status};
+use crate::driver::status::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, STREAM_DETACHED, Status};
 use crate::engine::{Kind, Work};
 
 exports! {
@@ -61,11 +62,16 @@ impl Call {
         if handle != LEGACY && handle != PER_THREAD {
             let stream = self.streams.get(handle).ok_or(INVALID_HANDLE)?;
             stream.context.device.alive()?;
+            if !stream.context.is_alive() {
+                return Err(STREAM_DETACHED);
+            }
             return Ok(stream);
         }
         let context = self.current()?;
         let queue = if handle == LEGACY {
             context.legacy
+        } else if context.green.is_some() {
+            return Err(INVALID_HANDLE);
         } else {
             self.per_thread_queue(&context)
         };
@@ -90,7 +96,17 @@ impl Call {
         priority: c_int,
     ) -> Status {
         stream.required()?;
-        let context = self.current()?;
+        self.create_stream(self.current()?, stream, flags, priority)
+    }
+
+    /// Creates a stream in `context`.
+    pub(in crate::driver) fn create_stream(
+        &self,
+        context: Arc<Context>,
+        stream: Out<CUstream>,
+        flags: c_uint,
+        priority: c_int,
+    ) -> Status {
         if flags & !NON_BLOCKING != 0 {
             return Err(INVALID_VALUE);
         }

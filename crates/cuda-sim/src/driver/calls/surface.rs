@@ -27,7 +27,7 @@ impl Call {
     ) -> Status {
         object.required()?;
         let resource = Resource::new(&resource.get()?)?;
-        let context = self.current()?;
+        let context = self.home()?;
         let Resource::Array(array) = resource else {
             return Err(INVALID_VALUE);
         };

@@ -125,7 +125,7 @@ impl Call {
     ) -> Status {
         object.required()?;
         let (resource, desc) = (Resource::new(&resource.get()?)?, texture.get()?);
-        let context = self.current()?;
+        let context = self.home()?;
         let mut elements = self.elements(resource, &context.device)?;
         let view = if view.raw().is_null() {
             None

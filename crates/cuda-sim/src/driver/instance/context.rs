@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::driver::handle::fresh;
 use crate::driver::instance::{Instance, is_alive};
-use crate::driver::objects::context::Context;
+use crate::driver::objects::context::{Context, Green};
 use crate::driver::objects::device::Device;
 use crate::driver::status::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT, Status};
 use crate::engine::{Kind, OpId, QueueId};
@@ -27,11 +27,30 @@ impl Instance {
         flags: u32,
         is_primary: bool,
     ) -> Arc<Context> {
+        self.new_context(device, flags, is_primary, None)
+    }
+
+    pub(in crate::driver) fn create_green_context(
+        &self,
+        device: &Arc<Device>,
+        green: Green,
+    ) -> Arc<Context> {
+        self.new_context(device, 0, false, Some(green))
+    }
+
+    fn new_context(
+        &self,
+        device: &Arc<Device>,
+        flags: u32,
+        is_primary: bool,
+        green: Option<Green>,
+    ) -> Arc<Context> {
         let (group, legacy) = self.engine.group();
         let context = Arc::new(Context {
             handle: fresh(),
             device: Arc::clone(device),
             is_primary,
+            green,
             group,
             legacy,
             per_thread: Mutex::default(),
@@ -48,15 +67,63 @@ impl Instance {
         context
     }
 
+    /// Retains the primary context of a device, which is created if necessary.
+    pub(in crate::driver) fn retain_primary(&self, device: &Arc<Device>) -> Arc<Context> {
+        let mut primary = device.primary();
+        primary.count += 1;
+        let flags = primary.flags;
+        let context = primary
+            .context
+            .get_or_insert_with(|| self.create_context(device, flags, true));
+        Arc::clone(context)
+    }
+
+    /// Releases the primary context of a device. Destroys it if the count becomes 0.
+    pub(in crate::driver) fn release_primary(&self, device: &Device) -> Status {
+        let gone = {
+            let mut primary = device.primary();
+            primary.count = primary.count.checked_sub(1).ok_or(INVALID_CONTEXT)?;
+            if primary.count == 0 {
+                primary.context.take()
+            } else {
+                None
+            }
+        };
+        if let Some(context) = gone {
+            self.destroy_context(&context);
+        }
+        Ok(())
+    }
+
+    /// Waits for the work of a green context, then destroys it. Its memory, its modules and its
+    /// events belong to the primary context and stay, and so do its streams, which are detached.
+    pub(in crate::driver) fn destroy_green_context(&self, context: &Arc<Context>) {
+        self.engine.wait(&self.engine.group_tail(context.group));
+        context.is_alive.store(false, Ordering::Release);
+        self.abandon_captures_in(context);
+        self.contexts.remove(context.handle);
+    }
+
+    /// Returns the contexts whose work a wait for `context` includes: the context and, if it is a
+    /// primary context, the green contexts of its device.
+    pub(in crate::driver) fn with_greens(&self, context: &Arc<Context>) -> Vec<Arc<Context>> {
+        let greens = self.greens.all().into_iter();
+        let greens = greens.filter(|green| green.is_green_of(context));
+        std::iter::once(Arc::clone(context)).chain(greens).collect()
+    }
+
     /// Waits for the work of a context, then destroys it and everything that belongs to it.
     pub(in crate::driver) fn destroy_context(&self, context: &Arc<Context>) {
+        for green in self.greens.drain(|green| green.is_green_of(context)) {
+            self.destroy_green_context(&green);
+        }
         self.engine.wait(&self.engine.group_tail(context.group));
         context.is_alive.store(false, Ordering::Release);
         self.abandon_captures_in(context);
         self.contexts.remove(context.handle);
         for stream in self
             .streams
-            .drain(|stream| stream.context.handle == context.handle)
+            .drain(|stream| stream.context.home_handle() == context.handle)
         {
             self.engine.close_queue(stream.queue);
         }
@@ -130,6 +197,11 @@ impl Instance {
         let context = self.current_even_if_lost()?;
         context.device.alive()?;
         Ok(context)
+    }
+
+    /// Returns the owner of what the current context creates: see [`Context::home`].
+    pub(in crate::driver) fn home(&self) -> Status<Arc<Context>> {
+        Ok(Arc::clone(self.current()?.home()))
     }
 
     /// Returns the context of a handle; null is the current context.

@@ -30,7 +30,7 @@ impl Instance {
             size,
             device: Arc::clone(device),
             kind,
-            context: context.handle,
+            context: context.home_handle(),
             id: crate::driver::handle::fresh(),
             is_there: Arc::clone(&is_there),
         };
@@ -110,8 +110,12 @@ impl Instance {
     ///
     /// Work of other contexts that uses the memory finds it freed or reused.
     pub(in crate::driver) fn drain_context(&self, context: u64) {
-        let group = self.contexts.get(context).map(|context| context.group);
-        let mut tail = group.map_or_else(Vec::new, |group| self.engine.group_tail(group));
+        let context = self.contexts.get(context);
+        let contexts = context.map_or_else(Vec::new, |context| self.with_greens(&context));
+        let tails = contexts.iter();
+        let mut tail: Vec<_> = tails
+            .flat_map(|context| self.engine.group_tail(context.group))
+            .collect();
         tail.extend(self.engine.orphans());
         self.engine.wait(&tail);
     }

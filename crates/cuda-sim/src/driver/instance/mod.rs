@@ -24,6 +24,7 @@ use crate::driver::objects::device::Device;
 use crate::driver::objects::event::Event;
 use crate::driver::objects::function::Function;
 use crate::driver::objects::graph::Store;
+use crate::driver::objects::green::Descriptor;
 use crate::driver::objects::library::Library;
 use crate::driver::objects::link::Link;
 use crate::driver::objects::mapping::VirtualMemory;
@@ -53,6 +54,9 @@ pub(crate) struct Instance {
     pub(crate) devices: Arc<[Arc<Device>]>,
     pub(in crate::driver) engine: Engine,
     pub(in crate::driver) contexts: Table<Context>,
+    /// The green contexts by the handles of type `CUgreenCtx`.
+    pub(in crate::driver) greens: Table<Context>,
+    pub(in crate::driver) descriptors: Table<Descriptor>,
     pub(in crate::driver) streams: Table<Stream>,
     pub(in crate::driver) events: Table<Event>,
     pub(in crate::driver) modules: Table<Module>,
@@ -94,6 +98,8 @@ impl Instance {
             devices,
             config,
             contexts: Table::default(),
+            greens: Table::default(),
+            descriptors: Table::default(),
             streams: Table::default(),
             events: Table::default(),
             modules: Table::default(),

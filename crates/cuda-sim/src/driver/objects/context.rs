@@ -9,6 +9,7 @@ use cuda_sys::CUlimit;
 
 use crate::driver::objects::device::Device;
 use crate::driver::objects::heap::Heap;
+use crate::driver::objects::sm_set::{SmSet, Workqueues};
 use crate::engine::{GroupId, QueueId};
 use crate::lock::lock;
 
@@ -18,6 +19,8 @@ pub(in crate::driver) struct Context {
     pub(in crate::driver) handle: u64,
     pub(in crate::driver) device: Arc<Device>,
     pub(in crate::driver) is_primary: bool,
+    /// What is special about it, if it is a green context.
+    pub(in crate::driver) green: Option<Green>,
     pub(in crate::driver) group: GroupId,
     pub(in crate::driver) legacy: QueueId,
     pub(in crate::driver) per_thread: Mutex<HashMap<ThreadId, QueueId>>,
@@ -36,6 +39,17 @@ pub(in crate::driver) struct Context {
     pub(in crate::driver) peers: Mutex<HashSet<usize>>,
 }
 
+/// What is special about a green context.
+#[derive(Debug)]
+pub(in crate::driver) struct Green {
+    /// The handle of type `CUgreenCtx`.
+    pub(in crate::driver) handle: u64,
+    /// The primary context, which owns the memory and the modules.
+    pub(in crate::driver) home: Arc<Context>,
+    pub(in crate::driver) sms: SmSet,
+    pub(in crate::driver) workqueues: Workqueues,
+}
+
 /// The primary context of a device.
 #[derive(Debug, Default)]
 pub(in crate::driver) struct Primary {
@@ -50,6 +64,32 @@ const SCHED_MASK: u32 = 7;
 impl Context {
     pub(in crate::driver) fn is_alive(&self) -> bool {
         self.is_alive.load(Ordering::Acquire)
+    }
+
+    /// Returns the context that owns the memory, the modules and the settings: this one, or the
+    /// primary context if this is a green context.
+    pub(in crate::driver) fn home<'a>(self: &'a Arc<Self>) -> &'a Arc<Self> {
+        self.green.as_ref().map_or(self, |green| &green.home)
+    }
+
+    /// Returns the handle of [`home`](Self::home).
+    pub(in crate::driver) fn home_handle(&self) -> u64 {
+        let green = self.green.as_ref();
+        green.map_or(self.handle, |green| green.home.handle)
+    }
+
+    /// Returns whether the context is a green context whose memory `home` owns.
+    pub(in crate::driver) fn is_green_of(&self, home: &Self) -> bool {
+        let green = self.green.as_ref();
+        green.is_some_and(|green| green.home.handle == home.handle)
+    }
+
+    /// Returns the multiprocessors that its kernels use.
+    pub(in crate::driver) fn sms(&self) -> SmSet {
+        match &self.green {
+            Some(green) => green.sms,
+            None => self.device.sms(),
+        }
     }
 
     pub(in crate::driver) fn peers(&self) -> MutexGuard<'_, HashSet<usize>> {

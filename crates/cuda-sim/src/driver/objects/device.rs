@@ -13,6 +13,7 @@ use crate::driver::attributes::Limits;
 use crate::driver::handle::Table;
 use crate::driver::objects::context::Primary;
 use crate::driver::objects::pool::Pool;
+use crate::driver::objects::sm_set::SmSet;
 use crate::driver::status::{INVALID_VALUE, Status};
 use crate::lock::lock;
 use crate::memory::{Arena, MemoryMap};
@@ -145,6 +146,11 @@ impl Device {
     /// Returns and removes the reports.
     pub(crate) fn take_reports(&self) -> Vec<Report> {
         std::mem::take(&mut *lock(&self.reports))
+    }
+
+    /// Returns all multiprocessors.
+    pub(in crate::driver) fn sms(&self) -> SmSet {
+        SmSet::first(self.limits.multiprocessors as u32)
     }
 
     pub(in crate::driver) fn map(&self) -> Arc<MemoryMap> {

@@ -8,6 +8,7 @@ use cuda_sys::{CUlaunchConfig, CUresult, LaunchUse};
 
 use crate::driver::arg::{Arg, Out};
 use crate::driver::handle::Table;
+use crate::driver::objects::context::Context;
 use crate::driver::objects::device::Device;
 use crate::driver::objects::function::Function;
 use crate::driver::objects::graph::attribute::Attributes;
@@ -104,7 +105,7 @@ fn pack_buffer(size: usize, extra: Out<*mut c_void>) -> Status<Vec<u8>> {
 impl Shape {
     /// Fails for launches that the driver rejects. The estimated register count does not reject a
     /// launch, because only an assembler knows how many registers a kernel needs.
-    pub(in crate::driver) fn check(self, function: &Function) -> Status {
+    pub(in crate::driver) fn check(self, function: &Function, context: &Context) -> Status {
         let kernel = function.kernel()?;
         if let Some((line, message)) = &kernel.unsupported {
             let device = &function.module.context.device;
@@ -139,8 +140,7 @@ impl Shape {
         self.check_cluster(function)?;
         if self.cooperative {
             let fit = occupancy::blocks_per_sm(function, threads as u32, self.shared as usize)?;
-            let device = &function.module.context.device.limits;
-            let most = u64::from(fit.certain) * device.multiprocessors as u64;
+            let most = u64::from(fit.certain) * u64::from(context.sms().len());
             if product(self.grid) > most {
                 return Err(COOPERATIVE_LAUNCH_TOO_LARGE);
             }
@@ -223,6 +223,9 @@ pub(in crate::driver) struct Job {
     pub(in crate::driver) print: Print,
     pub(in crate::driver) limit: Option<u64>,
     pub(in crate::driver) device: Arc<Device>,
+    /// The multiprocessors of the green context in which the kernel runs, with the number of
+    /// clusters that fit on them at once; `None` in other contexts.
+    pub(in crate::driver) partition: Option<(Vec<u32>, u64)>,
     /// The heap of the context, and the limit of its size in bytes.
     pub(in crate::driver) heap: (Arc<Heap>, u64),
     pub(in crate::driver) conditionals: Arc<Conditionals>,
@@ -254,6 +257,10 @@ impl Job {
         params.instruction_limit = self.limit;
         params.cancel = Some(&self.device.cancel);
         params.multiprocessors = self.device.limits.multiprocessors as u32;
+        if let Some((sms, clusters)) = &self.partition {
+            params.sms = sms;
+            params.resident_clusters = Some(*clusters);
+        }
         params.set_conditional = &set;
         let (heap, heap_limit) = &self.heap;
         let malloc = |size| heap.allocate(&self.device, size, *heap_limit);

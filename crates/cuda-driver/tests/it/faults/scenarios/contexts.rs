@@ -4,7 +4,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use cuda_driver::Version;
 use cuda_driver::context::{CacheConfig, ContextFlags, Limit};
+use cuda_driver::device::{SmGroup, SmSplitFlags};
 use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sys::{CUcontext, DriverLibrary};
@@ -18,6 +20,8 @@ pub(super) const ALL: &[Scenario] = &[
     one("borrowed context", borrowed),
     one("known context", known),
     one("reset", reset),
+    one("green", green),
+    one("work queues", work_queues),
 ];
 
 fn owned(fixture: &Fixture) -> Result<()> {
@@ -30,6 +34,49 @@ fn owned(fixture: &Fixture) -> Result<()> {
     buffer.close()?;
     let context = Context::new(fixture.context.device(), ContextFlags::empty())?;
     context.synchronize()?;
+    context.close()
+}
+
+fn green(fixture: &Fixture) -> Result<()> {
+    if fixture.driver.version() < Version::new(12_040) {
+        return Ok(());
+    }
+    let sms = fixture.context.device().sm_resource()?;
+    assert_eq!(sms.max_groups(8, SmSplitFlags::empty())?, 2);
+    let split = sms.split_by_count(2, 8, SmSplitFlags::empty())?;
+    let [one, two] = &split.groups[..] else {
+        panic!("{split:?}");
+    };
+    let (one, two) = (Context::green(one)?, Context::green(two)?);
+    assert_eq!(one.sm_resource()?.sm_count(), 8);
+    let stream = one.default_stream()?;
+    assert_eq!(stream.green_context_as_raw()?, one.as_raw_green());
+    let buffer = DeviceBuffer::from_host(&stream, &[5_u32; 8])?;
+    let view = buffer.as_slice().for_peer(&two)?;
+    assert_eq!(view.len(), 8);
+    // The context lives until the buffer is dropped.
+    drop((one, stream));
+    assert_eq!(buffer.to_vec()?, [5; 8]);
+    buffer.close()?;
+    two.synchronize()?;
+    two.close()
+}
+
+fn work_queues(fixture: &Fixture) -> Result<()> {
+    if fixture.driver.version() < Version::new(13_010) {
+        return Ok(());
+    }
+    let device = fixture.context.device();
+    let queues = device.workqueue_config()?.with_concurrency_limit(2);
+    let group = SmGroup {
+        sm_count: 8,
+        ..SmGroup::default()
+    };
+    let split = device.sm_resource()?.split(&[group])?;
+    let context = Context::green_with(&[&split.groups[0]], Some(&queues))?;
+    let stream = context.default_stream()?;
+    assert_eq!(stream.sm_resource()?.sm_count(), 8);
+    drop(stream);
     context.close()
 }
 

@@ -29,7 +29,7 @@ impl Call {
         set(&mut changed.attributes)?;
         changed.shape.cooperative = changed.attributes.cooperative;
         changed.shape.cluster = changed.attributes.cluster;
-        changed.shape.check(&changed.function)?;
+        changed.shape.check(&changed.function, &changed.context)?;
         node.payload = Payload::Kernel(changed);
         Ok(())
     }
@@ -77,7 +77,7 @@ impl Call {
             let state = self.graphs.lock();
             let source = kernel(&state.node(src.handle())?.payload)?;
             let target = kernel(&state.node(dst.handle())?.payload)?;
-            if source.context().handle != target.context().handle {
+            if source.context.handle != target.context.handle {
                 return Err(INVALID_VALUE);
             }
             source.attributes.clone()

@@ -37,7 +37,7 @@ impl Call {
         let cell = Arc::new(Cell {
             value: AtomicU32::new(default),
             default: (flags & ASSIGN_DEFAULT != 0).then_some(default),
-            context: context.handle,
+            context: context.home_handle(),
         });
         let mut state = self.graphs.lock();
         let graph = state.graph_mut(graph.handle())?;

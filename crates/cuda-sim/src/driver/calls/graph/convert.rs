@@ -10,7 +10,9 @@ use cuda_sys::{
 
 use crate::driver::arg::Arg;
 use crate::driver::export::Call;
+use crate::driver::objects::context::Context;
 use crate::driver::objects::device::Device;
+use crate::driver::objects::function::Function;
 use crate::driver::objects::graph::attribute::Attributes;
 use crate::driver::objects::graph::convert::host;
 use crate::driver::objects::graph::payload::{Kernel, Payload};
@@ -54,14 +56,29 @@ impl Call {
             cooperative: false,
             cluster: None,
         };
-        shape.check(&function)?;
+        let context = self.kernel_context(&function, params.ctx.addr() as u64)?;
+        shape.check(&function, &context)?;
         // SAFETY: the pointer must be valid in the way that cuLaunchKernel requires ← the contract
         // of kernel nodes.
         let values = unsafe { params.kernelParams.wrap() };
         // SAFETY: as for `kernelParams`.
         let extra = unsafe { params.extra.wrap() };
         let bytes = pack(&function, values, extra)?;
-        Kernel::new(&function, shape, &bytes, Attributes::default()).map(Payload::Kernel)
+        let kernel = Kernel::new(&function, shape, &bytes, Attributes::default(), &context);
+        kernel.map(Payload::Kernel)
+    }
+
+    /// Returns the context that a kernel node runs in: the context that the program names or, if it
+    /// names none, the current context. If the function does not belong to that context, it is the
+    /// context of the function.
+    fn kernel_context(&self, function: &Function, named: u64) -> Status<Arc<Context>> {
+        let own = &function.module.context;
+        let context = match named {
+            0 => self.current().unwrap_or_else(|_| Arc::clone(own)),
+            named => self.context(named)?,
+        };
+        let is_usable = context.home_handle() == own.handle;
+        Ok(if is_usable { context } else { Arc::clone(own) })
     }
 
     pub(in crate::driver) fn memcpy_payload(

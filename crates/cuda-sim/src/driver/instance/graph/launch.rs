@@ -92,8 +92,13 @@ impl Layout<'_> {
         match payload {
             Payload::Kernel(kernel) => {
                 let params = kernel.params.bytes();
-                let job = Arc::new(self.instance.job(&kernel.function, kernel.shape, params));
-                fallible(&kernel.context().device, move || job.run())
+                let job = Arc::new(self.instance.job(
+                    &kernel.function,
+                    kernel.shape,
+                    params,
+                    &kernel.context,
+                ));
+                fallible(&kernel.context.device, move || job.run())
             }
             Payload::Copy(copy) => {
                 let (transfer, spaces) = (*copy.transfer, self.instance.spaces());

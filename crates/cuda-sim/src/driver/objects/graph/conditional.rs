@@ -101,7 +101,7 @@ impl GraphState {
             .map(|(_, cell)| Arc::clone(cell))
             .ok_or(INVALID_VALUE)?;
         let is_same = |payload: &Payload| matches!(payload, Payload::Conditional(other) if other.handle == params.handle);
-        if !fits || cell.context != context.handle || self.any_node(root, &is_same) {
+        if !fits || cell.context != context.home_handle() || self.any_node(root, &is_same) {
             return Err(INVALID_VALUE);
         }
         let mut bodies = Vec::new();

@@ -102,7 +102,7 @@ impl Kernel {
             kernelParams: self.params.raw(),
             extra: std::ptr::null_mut(),
             kern: std::ptr::null_mut(),
-            ctx: pointer(self.context().handle),
+            ctx: pointer(self.context.handle),
         }
     }
 }

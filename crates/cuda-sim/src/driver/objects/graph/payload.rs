@@ -46,6 +46,8 @@ pub(in crate::driver) struct Kernel {
     pub(in crate::driver) shape: Shape,
     pub(in crate::driver) params: Arc<Packed>,
     pub(in crate::driver) attributes: Attributes,
+    /// The context that the kernel runs in: that of the function, or a green context of its device.
+    pub(in crate::driver) context: Arc<Context>,
 }
 
 /// The parameters of a kernel at a stable address, because the program may query pointers to them.
@@ -105,17 +107,15 @@ impl Kernel {
         shape: Shape,
         params: &[u8],
         attributes: Attributes,
+        context: &Arc<Context>,
     ) -> Status<Self> {
         Ok(Self {
             function: Arc::clone(function),
             shape,
             params: Arc::new(Packed::new(function, params)?),
             attributes,
+            context: Arc::clone(context),
         })
-    }
-
-    pub(in crate::driver) fn context(&self) -> &Arc<Context> {
-        &self.function.module.context
     }
 }
 
@@ -238,7 +238,7 @@ impl Payload {
         new.attributes = old.attributes.clone();
         new.shape.cooperative = old.shape.cooperative;
         new.shape.cluster = old.shape.cluster;
-        new.shape.check(&new.function)
+        new.shape.check(&new.function, &new.context)
     }
 
     /// Returns the graphs that the node contains.

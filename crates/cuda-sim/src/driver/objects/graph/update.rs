@@ -40,7 +40,7 @@ pub(in crate::driver) fn may_become(
     let changed = UpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     match (old, new) {
         (Payload::Kernel(old), Payload::Kernel(new)) => {
-            let moved = old.context().handle != new.context().handle;
+            let moved = old.context.handle != new.context.handle;
             unless(
                 moved,
                 UpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE,
