@@ -298,7 +298,7 @@ impl Linker {
         Ok(Linked { cubin, log })
     }
 
-    /// Returns what the compiler and linker have written so far.
+    /// Returns the log that the compiler and linker have written so far.
     #[must_use]
     pub fn log(&self) -> JitLog {
         self.link.compilation.log()

@@ -165,7 +165,7 @@ impl LtoLinker {
         })
     }
 
-    /// Returns what the linker has written so far.
+    /// Returns the log that the linker has written so far.
     #[must_use]
     pub fn log(&self) -> JitLog {
         let table = self.table();

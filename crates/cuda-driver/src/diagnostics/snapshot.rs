@@ -8,7 +8,7 @@ use crate::error::{ErrorHistory, Result};
 use crate::memory_ledger::MemoryReport;
 use crate::types::LaunchesInFlight;
 
-/// A device, a context on it, and what they are doing: see [`Context::snapshot`].
+/// The state of a device and of a context on it: see [`Context::snapshot`].
 ///
 /// With the feature `serde`, it can be serialized.
 #[derive(Clone, Debug)]

@@ -237,7 +237,7 @@ pub enum Error {
         /// The operation.
         what: &'static str,
     },
-    /// A range, an index or a number does not fit the length of what it is applied to.
+    /// A range, an index or a number does not fit the length of the object that it is applied to.
     OutOfRange(Box<RangeError>),
     /// A future was polled again after it returned its result.
     AlreadyTaken {

@@ -267,7 +267,7 @@ impl History {
         drop(oldest);
     }
 
-    /// Returns a copy of what was recorded.
+    /// Returns a copy of the recorded errors.
     pub(crate) fn get(&self) -> ErrorHistory {
         let inner = self.inner.lock();
         let errors = inner.errors.iter().cloned().collect();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Bound;
 
-/// A range, an index or a number does not fit the length of what it is applied to.
+/// A range, an index or a number does not fit the length of the object that it is applied to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RangeError {

@@ -60,7 +60,7 @@ impl Graph {
         child.whole()
     }
 
-    /// Returns what a node of another graph needs to run this one.
+    /// Returns the accesses and owners that a node of another graph needs to run this one.
     pub(super) fn whole(&self) -> Result<Whole> {
         let all = self.root.lock();
         if all.iter().any(|parts| parts.unfreed > 0) {

@@ -252,8 +252,8 @@ impl SafeKernel {
         &self.function
     }
 
-    /// Returns what a launch with this configuration needs from its arguments. The sizes of the
-    /// buffers do not matter. `Display` prints it, with lines.
+    /// Returns the requirements of a launch with this configuration on its arguments. The sizes of
+    /// the buffers do not matter. `Display` prints it, with lines.
     ///
     /// ```
     /// use cuda_driver::prelude::*;

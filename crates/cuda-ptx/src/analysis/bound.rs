@@ -2,8 +2,8 @@
 //!
 //! A fact is a form F with F ≤ 0. If E and F have a coefficient of the same sign at one symbol,
 //! then a positive multiple of F can be subtracted so that the symbol disappears, and E ≤ E - λF.
-//! The search tries such steps to a small depth and uses the intervals of what remains. Every
-//! result is a bound, whatever the search finds.
+//! The search tries such steps to a small depth and uses the intervals of the remaining symbols.
+//! Every result is a bound, whatever the search finds.
 
 use std::cell::Cell;
 

@@ -33,7 +33,7 @@ pub(super) enum Kind {
     Choice(u32, Vec<Alternative>, u32),
 }
 
-/// A possible value of a choice, and what is true if the choice has that value.
+/// A possible value of a choice, and the facts that hold if the choice has that value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Alternative {
     pub(super) form: Form,

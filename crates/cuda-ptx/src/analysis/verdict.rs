@@ -166,7 +166,7 @@ impl Display for Reason {
     }
 }
 
-/// An access and what the analysis found.
+/// An access and the result of the analysis for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessReport {
     /// The line in the PTX text.

@@ -74,7 +74,7 @@ impl fmt::Display for RegisterError {
 
 impl std::error::Error for RegisterError {}
 
-/// Device memory: allocation, and the map of what is live.
+/// Device memory: allocation, and the map of the live ranges.
 #[derive(Debug)]
 pub struct Arena {
     /// Inaccessible address space; its addresses are the device addresses.

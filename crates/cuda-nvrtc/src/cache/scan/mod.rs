@@ -1,10 +1,10 @@
 //! A scanner for the headers that a text may include, and for features that prevent caching.
 //!
-//! This is not a preprocessor. It finds a superset of what NVRTC's preprocessor can find:
-//! everything that looks like a directive counts, even in branches that are not taken, in comments
-//! and in strings, and any name written there may be included. The scanner therefore needs no
-//! knowledge of macros, of the lexer's state, or of the compiler's own definitions. If the written
-//! names cannot be a superset, the text is refused.
+//! This is not a preprocessor. It finds a superset of the includes that NVRTC's preprocessor can
+//! find: everything that looks like a directive counts, even in branches that are not taken, in
+//! comments and in strings, and any name written there may be included. The scanner therefore needs
+//! no knowledge of macros, of the lexer's state, or of the compiler's own definitions. If the
+//! written names cannot be a superset, the text is refused.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -24,7 +24,7 @@ pub(crate) fn state_uses(uses: &[LaunchUse]) {
     let _ = STATED.try_with(|stated| stated.replace(uses.to_vec()));
 }
 
-/// Returns and removes what was stated about the next launch of this thread.
+/// Returns and removes the statements about the next launch of this thread.
 pub(in crate::driver) fn take_stated_uses() -> Vec<LaunchUse> {
     STATED.try_with(RefCell::take).unwrap_or_default()
 }

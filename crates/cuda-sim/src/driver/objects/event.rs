@@ -1,4 +1,4 @@
-//! Events: markers in streams, and what they have recorded.
+//! Events: markers in streams, and the work that they have recorded.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
