@@ -39,6 +39,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         source: impl Into<DeviceSlice<'s, T>>,
         stream: &Stream,
     ) -> Result<Transfer<()>> {
+        stream.expect_direct("DeviceSliceMut::copy_from_async")?;
         self.copy_from_on(source, stream)?;
         self.transfer_on(stream)
     }
@@ -56,6 +57,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         source: impl Into<DeviceSlice<'s, T>>,
         stream: &Stream,
     ) -> Result<Transfer<()>> {
+        stream.expect_direct("DeviceSliceMut::copy_from_peer_async")?;
         self.copy_from_peer_on(source, stream)?;
         self.transfer_on(stream)
     }
@@ -71,6 +73,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
     #[doc(alias = "cuMemsetD16Async")]
     #[doc(alias = "cuMemsetD32Async")]
     pub fn fill_async(&mut self, value: T, stream: &Stream) -> Result<Transfer<()>> {
+        stream.expect_direct("DeviceSliceMut::fill_async")?;
         self.fill_on(value, stream)?;
         self.transfer_on(stream)
     }

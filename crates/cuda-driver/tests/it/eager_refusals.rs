@@ -82,6 +82,15 @@ fn calls_that_cannot_be_captured_are_refused_by_name() {
         assert!(failed.into_memory().is_some());
         let copied = stream.copy_scope(|scope| scope.copy_to_host(x.as_slice(), &mut locked));
         refused(copied, "an asynchronous copy to page-locked memory");
+        refused(
+            x.copy_from_async(&y, &stream),
+            "DeviceSliceMut::copy_from_async",
+        );
+        refused(x.fill_async(9, &stream), "DeviceSliceMut::fill_async");
+        refused(
+            x.as_mut_slice().copy_from_peer(&y),
+            "DeviceSliceMut::copy_from_peer",
+        );
         let waited = stream.wait_value(&flag, 0, WaitCondition::EQUAL, 0_u32);
         refused(waited, "Stream::wait_value");
         refused(stream.write_value(&flag, 0, 1_u32), "Stream::write_value");
