@@ -62,6 +62,7 @@ mod lost;
 mod lto;
 #[cfg(feature = "nvrtc")]
 mod machine_code;
+mod machines;
 mod managed;
 mod mapped;
 mod memory;
