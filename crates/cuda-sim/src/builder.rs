@@ -1,16 +1,16 @@
 //! The configuration of a software driver.
 
-use std::fmt;
-use std::io;
 use std::sync::Arc;
 
 use cuda_sys::CUdevice_attribute;
 
+use crate::build_error::BuildError;
 use crate::config::Config;
 use crate::driver::instance::Instance;
 use crate::driver::slot::{SLOTS, Slot};
 use crate::engine::Schedule;
 use crate::journal::Rule;
+use crate::machine::Machine;
 use crate::simulator::Simulator;
 
 /// Configures a software driver, then builds it.
@@ -33,58 +33,6 @@ use crate::simulator::Simulator;
 #[must_use]
 pub struct Builder {
     config: Config,
-}
-
-/// The reason why a software driver could not be built.
-///
-/// `Debug` prints the same text as `Display`, because `main` and `unwrap` show `Debug`.
-#[non_exhaustive]
-pub enum BuildError {
-    /// The process already holds the maximum number of software drivers; drop one first.
-    TooMany {
-        /// The maximum number of software drivers in a process.
-        limit: usize,
-    },
-    /// The system has no address space left for the memory of the devices.
-    NoAddressSpace(io::Error),
-    /// A setting has an invalid value; the text names the setting, the value and the limits.
-    BadSetting(String),
-}
-
-// `main` and `unwrap` show `Debug`.
-impl fmt::Debug for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooMany { limit } => {
-                write!(
-                    f,
-                    "all {limit} software drivers of this process are in use; drop one first"
-                )
-            }
-            Self::NoAddressSpace(error) => {
-                write!(
-                    f,
-                    "cannot reserve address space for the device memory: {error}; reduce `memory`"
-                )
-            }
-            Self::BadSetting(words) => f.write_str(words),
-        }
-    }
-}
-
-impl std::error::Error for BuildError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::NoAddressSpace(error) => Some(error),
-            _ => None,
-        }
-    }
 }
 
 impl Default for Builder {
@@ -126,6 +74,14 @@ impl Builder {
     /// Sets the compute capability of the devices, 7.5 to 12.x.
     pub fn compute_capability(mut self, major: u32, minor: u32) -> Self {
         self.config.capability = (major, minor);
+        self
+    }
+
+    /// Sets the devices and the connections between them, in place of
+    /// [`devices`](Self::devices), [`compute_capability`](Self::compute_capability) and
+    /// [`memory`](Self::memory), which have no effect then.
+    pub fn machine(mut self, machine: Machine) -> Self {
+        self.config.machine = Some(Arc::new(machine));
         self
     }
 
@@ -309,21 +265,23 @@ impl Builder {
                 config.version
             ));
         }
-        if !((7, 5)..=(12, 9)).contains(&config.capability) || config.capability.1 > 9 {
-            let (major, minor) = config.capability;
-            return bad(format!(
-                "compute capability is {major}.{minor}; supported are 7.5 to 12.9"
-            ));
+        for (capability, memory) in config.sizes() {
+            if !((7, 5)..=(12, 9)).contains(&capability) || capability.1 > 9 {
+                let (major, minor) = capability;
+                return bad(format!(
+                    "compute capability is {major}.{minor}; supported are 7.5 to 12.9"
+                ));
+            }
+            if memory == 0 {
+                return bad(String::from(
+                    "memory is 0; each device needs at least 1 byte",
+                ));
+            }
         }
-        if config.devices > 64 {
+        if config.count() > 64 {
             return bad(format!(
                 "devices is {}; at most 64 are supported",
-                config.devices
-            ));
-        }
-        if config.memory == 0 {
-            return bad(String::from(
-                "memory is 0; each device needs at least 1 byte",
+                config.count()
             ));
         }
         let instance = Instance::new(config).map_err(BuildError::NoAddressSpace)?;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use cuda_sys::{CUresult, DriverLibrary, LoadError};
 
-use crate::builder::{BuildError, Builder};
+use crate::build_error::BuildError;
+use crate::builder::Builder;
 use crate::settings::VARIABLE;
 use crate::simulator::Simulator;
 

@@ -162,6 +162,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod build_error;
 mod builder;
 mod choice;
 mod config;
@@ -171,9 +172,11 @@ mod journal;
 mod live;
 mod lock;
 mod log;
+mod machine;
 #[doc(hidden)]
 pub mod memory;
 #[doc(hidden)]
+mod numbers;
 mod random;
 mod report;
 mod settings;
@@ -181,11 +184,13 @@ mod simulator;
 #[doc(hidden)]
 pub mod vm;
 
-pub use builder::{BuildError, Builder};
+pub use build_error::BuildError;
+pub use builder::Builder;
 pub use choice::{Choice, ChoiceError, gpu_or_software, gpus_or_software};
 pub use cuda_sys::{CUdevice_attribute, CUresult};
 pub use engine::Schedule;
 pub use journal::{Rule, TraceEntry};
 pub use live::Live;
+pub use machine::{Machine, MachineDevice, MachineLink};
 pub use report::{Access, Hazard, MemorySpace, Place, Report, ReportKind, SourceLine};
 pub use simulator::Simulator;

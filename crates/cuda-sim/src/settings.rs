@@ -1,9 +1,13 @@
 //! Parsing a [`Builder`] from text, the format of the environment variable `CUDA_SIM`.
 
+use std::fs;
 use std::str::FromStr;
 
-use crate::builder::{BuildError, Builder};
+use crate::build_error::BuildError;
+use crate::builder::Builder;
 use crate::engine::Schedule;
+use crate::machine::Machine;
+use crate::numbers::{bytes, pair};
 
 /// The environment variable that requests the software device and describes it.
 pub(crate) const VARIABLE: &str = "CUDA_SIM";
@@ -16,6 +20,7 @@ pub(crate) const VARIABLE: &str = "CUDA_SIM";
 /// | `version` | CUDA version of the driver: `12.2` |
 /// | `devices` | number of devices |
 /// | `cc` | compute capability: `9.0` |
+/// | `machine` | devices that differ: a name of [`Machine::names`], or a file with a [`Machine`] |
 /// | `memory` | memory size of each device in bytes; `K`, `M` and `G` are allowed |
 /// | `schedule` | `eager`, or `late:SEED` |
 /// | `strict` | `1` rejects PTX with unimplemented instructions when it is loaded |
@@ -37,7 +42,8 @@ impl FromStr for Builder {
         for part in parts.filter(|part| !part.is_empty() && *part != "1") {
             let bad = || {
                 let keys = "version=12.2, devices=2, cc=9.0, memory=1G, schedule=late:7, strict=1, \
-                            limit=1000000, limit=off, check=all";
+                            limit=1000000, limit=off, check=all, machine=two-h100-nvlink, \
+                            machine=machine.txt";
                 BuildError::BadSetting(format!(
                     "{VARIABLE} has an invalid part `{part}`; valid parts are like {keys}"
                 ))
@@ -54,6 +60,7 @@ impl FromStr for Builder {
                         let (major, minor) = pair(value)?;
                         builder.compute_capability(major, minor)
                     }
+                    "machine" => builder.machine(machine(value)?),
                     "memory" => builder.memory(bytes(value)?),
                     "schedule" if value == "eager" => builder.schedule(Schedule::Eager),
                     "schedule" => {
@@ -87,37 +94,7 @@ impl FromStr for Builder {
     }
 }
 
-/// Parses two numbers of at most two digits with a dot between them.
-fn pair(text: &str) -> Option<(u32, u32)> {
-    let number = |text: &str| text.parse::<u32>().ok().filter(|&number| number < 100);
-    let (major, minor) = text.split_once('.')?;
-    Some((number(major)?, number(minor)?))
-}
-
-fn bytes(text: &str) -> Option<u64> {
-    let (digits, shift) = match text.as_bytes().last()? {
-        b'K' | b'k' => (&text[..text.len() - 1], 10),
-        b'M' | b'm' => (&text[..text.len() - 1], 20),
-        b'G' | b'g' => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{bytes, pair};
-
-    #[test]
-    fn sizes_and_versions() {
-        assert_eq!(bytes("12"), Some(12));
-        assert_eq!(bytes("3k"), Some(3072));
-        assert_eq!(bytes("2G"), Some(2_147_483_648));
-        assert_eq!(bytes("99999999999G"), None);
-        assert_eq!(bytes("G"), None);
-        assert_eq!(bytes(""), None);
-        assert_eq!(pair("12.2"), Some((12, 2)));
-        assert_eq!(pair("12"), None);
-        assert_eq!(pair("4000000000.1"), None);
-    }
+/// Returns the machine with this name, or the one that a file describes.
+fn machine(value: &str) -> Option<Machine> {
+    Machine::named(value).or_else(|| fs::read_to_string(value).ok()?.parse().ok())
 }

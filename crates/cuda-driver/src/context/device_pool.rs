@@ -8,6 +8,7 @@ use super::Context;
 use crate::device::Device;
 use crate::driver::Driver;
 use crate::error::Result;
+use crate::topology::Topology;
 
 /// A set of contexts, one for each of several devices, from which to choose one for each piece of
 /// work.
@@ -21,11 +22,18 @@ pub struct DevicePool {
 }
 
 impl DevicePool {
-    /// Creates a pool of the primary contexts of all devices of `driver`.
+    /// Creates a pool of the primary contexts of all devices of `driver`, in the order of
+    /// [`Topology::ring`]: device 0 is the first, and neighbours have the fastest connections.
     pub fn new(driver: &Driver) -> Result<Self> {
         // Device 0 exists: otherwise `cuInit` would have failed.
         let mut contexts = vec![driver.device(0)?.primary_context()?];
-        for ordinal in 1..Device::count(driver)? {
+        let count = Device::count(driver)?;
+        let order = match count {
+            // There is only one order.
+            ..=2 => (0..count).collect(),
+            _ => Topology::discover(driver)?.ring(),
+        };
+        for ordinal in order.into_iter().skip(1) {
             contexts.push(driver.device(ordinal)?.primary_context()?);
         }
         Ok(Self {

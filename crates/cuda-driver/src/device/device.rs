@@ -1,6 +1,5 @@
 //! The type [`Device`].
 
-use std::cmp::Reverse;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt;
 
@@ -89,41 +88,6 @@ impl Device {
             count,
             driver: driver.origin().to_owned(),
         })
-    }
-
-    /// Returns the device that is likely to be fastest: of the devices on which contexts can be
-    /// created, the one with the highest product of multiprocessor count and clock rate; among
-    /// equals the one with the most memory, then the one with the lowest ordinal.
-    ///
-    /// The current load of the devices is not considered: see
-    /// [`DevicePool::most_free_memory`](crate::device::DevicePool::most_free_memory) for a choice
-    /// by free memory.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchDevice`] if contexts cannot be created on any device.
-    pub fn best(driver: &Driver) -> Result<Self> {
-        let devices = driver.devices()?;
-        let count = u32::try_from(devices.len()).unwrap_or(u32::MAX);
-        let mut best = None;
-        for device in devices {
-            if device.is_prohibited()? {
-                continue;
-            }
-            let speed = u64::from(device.multiprocessor_count()?) * u64::from(device.clock_rate()?);
-            let rank = (speed, device.total_memory()?, Reverse(device.ordinal));
-            if best.as_ref().is_none_or(|(other, _)| rank > *other) {
-                best = Some((rank, device));
-            }
-        }
-        match best {
-            Some((_, device)) => Ok(device),
-            None => Err(Error::NoSuchDevice {
-                ordinal: 0,
-                count,
-                driver: driver.origin().to_owned(),
-            }),
-        }
     }
 
     /// `cuDeviceGetByPCIBusId(id)`—Returns the device at a PCI address:

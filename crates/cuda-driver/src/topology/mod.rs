@@ -6,6 +6,7 @@
 
 mod topology;
 
+mod best;
 mod graph;
 #[cfg(feature = "nvml")]
 mod nvml;

@@ -18,6 +18,7 @@ mod futures;
 mod graph_changes;
 mod graph_memory;
 mod graphs;
+mod green;
 mod growable;
 mod host_drops;
 mod legacy;

@@ -65,6 +65,7 @@ mod lost;
 mod lto;
 #[cfg(feature = "nvrtc")]
 mod machine_code;
+mod machines;
 mod managed;
 mod mapped;
 mod memory;

@@ -8,73 +8,35 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cuda_driver::device::{NvLinkRemote, PciPath, Topology, TopologySources};
-use cuda_sim::Builder;
+use cuda_sim::{Builder, Machine, MachineLink};
 
 use crate::support::{gpu, skip, software};
 
-/// A device of a machine.
-#[derive(Clone)]
-struct Gpu {
-    /// The bridges from the host bridge on.
-    bridges: String,
-    numa_node: i32,
-    cpus: &'static str,
-    /// The other end of each link: the PCI address, and whether it is a switch. `None` if the link
-    /// is inactive.
-    links: Vec<Option<(String, bool)>>,
-}
-
-impl Gpu {
-    fn at(bridges: &str, numa_node: i32, cpus: &'static str) -> Self {
-        Self {
-            bridges: bridges.to_owned(),
-            numa_node,
-            cpus,
-            links: Vec::new(),
-        }
-    }
-
-    /// Adds `count` links to the other device with this index.
-    fn linked(mut self, other: usize, count: usize) -> Self {
-        let end = (address(other), false);
-        self.links.extend(vec![Some(end); count]);
-        self
-    }
-
-    /// Adds 18 links to four switches.
-    fn switched(mut self) -> Self {
-        let switch = |link| (format!("0000:F{}:00.0", link % 4), true);
-        self.links.extend((0..18).map(|link| Some(switch(link))));
-        self
-    }
-}
-
 /// A machine with a folder for its files.
-struct Machine {
+struct Files {
     folder: PathBuf,
-    gpus: Vec<Gpu>,
+    machine: Machine,
 }
 
-fn address(index: usize) -> String {
-    format!("0000:{:02X}:00.0", index + 1)
-}
-
-impl Machine {
-    fn new(name: &str, gpus: Vec<Gpu>) -> Self {
+impl Files {
+    /// Writes the files of the machine that `text` describes.
+    fn new(name: &str, text: &str) -> Self {
+        let machine: Machine = text.parse().unwrap();
         let process = std::process::id();
         let folder = std::env::temp_dir().join(format!("cuda-topology-{process}-{name}"));
         let _ = fs::remove_dir_all(&folder);
         let list = folder.join("sys/bus/pci/devices");
         fs::create_dir_all(&list).unwrap();
-        for (index, gpu) in gpus.iter().enumerate() {
-            let address = address(index).to_ascii_lowercase();
+        for (ordinal, gpu) in machine.devices().iter().enumerate() {
+            let address = machine.pci_bus_id(ordinal).to_ascii_lowercase();
             let device = folder.join("sys/devices").join(&gpu.bridges).join(&address);
             fs::create_dir_all(&device).unwrap();
-            fs::write(device.join("numa_node"), format!("{}\n", gpu.numa_node)).unwrap();
+            let node = gpu.numa_node.map_or(-1, i64::from);
+            fs::write(device.join("numa_node"), format!("{node}\n")).unwrap();
             fs::write(device.join("local_cpulist"), format!("{}\n", gpu.cpus)).unwrap();
             symlink(&device, list.join(&address)).unwrap();
         }
-        Self { folder, gpus }
+        Self { folder, machine }
     }
 
     /// Returns the topology as files describe it, without NVML.
@@ -92,7 +54,7 @@ impl Machine {
     }
 
     fn discover(&self, nvml: &Path) -> Topology {
-        let fixture = software(Builder::new().devices(self.gpus.len()));
+        let fixture = software(Builder::new().machine(self.machine.clone()));
         let sysfs = self.folder.join("sys");
         let sources = TopologySources::default()
             .with_sysfs(&sysfs)
@@ -102,25 +64,26 @@ impl Machine {
 
     /// Builds the NVML library of this machine.
     fn nvml(&self, common_ancestor: u32) -> Option<PathBuf> {
-        let mut tables = format!("#define COUNT {}\n", self.gpus.len());
+        let devices = self.machine.devices();
+        let mut tables = format!("#define COUNT {}\n", devices.len());
         tables += "static const char *addresses[COUNT] = {";
-        for index in 0..self.gpus.len() {
-            write!(tables, "\"{}\",", address(index)).unwrap();
+        for ordinal in 0..devices.len() {
+            write!(tables, "\"{}\",", self.machine.pci_bus_id(ordinal)).unwrap();
         }
         tables += "};\nstatic const struct link links[COUNT][19] = {";
-        for gpu in &self.gpus {
+        for gpu in devices {
             tables += "{";
             for link in &gpu.links {
+                // NVML writes 8 digits for the domain.
                 match link {
-                    Some((address, is_switch)) => {
-                        // NVML writes 8 digits for the domain.
-                        write!(
-                            tables,
-                            "{{1, \"0000{address}\", {}}},",
-                            1 + u32::from(*is_switch)
-                        )
+                    MachineLink::Device(other) => {
+                        let address = self.machine.pci_bus_id(*other);
+                        write!(tables, "{{1, \"0000{address}\", 1}},")
                     }
-                    None => write!(tables, "{{1, 0, 0}},"),
+                    MachineLink::Switch(number) => {
+                        write!(tables, "{{1, \"00000000:F{number}:00.0\", 2}},")
+                    }
+                    _ => write!(tables, "{{1, 0, 0}},"),
                 }
                 .unwrap();
             }
@@ -144,26 +107,27 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for Files {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
 /// Two pairs of devices behind switches, on two processors.
-fn two_processors() -> Vec<Gpu> {
-    [("00", 0, "0-3"), ("80", 1, "4-7")]
-        .iter()
-        .flat_map(|(bus, node, cpus)| {
-            let port = move |port| format!("pci0000:{bus}/0000:{bus}:01.0/up/{port}");
-            [port("a"), port("b")].map(|bridges| Gpu::at(&bridges, *node, cpus))
-        })
-        .collect()
+fn two_processors() -> String {
+    let mut text = String::new();
+    for (bus, node, cpus) in [("00", 0, "0-3"), ("80", 1, "4-7")] {
+        for port in ["a", "b"] {
+            let bridges = format!("pci0000:{bus}/0000:{bus}:01.0/up/{port}");
+            writeln!(text, "device numa={node} cpus={cpus} bridges={bridges}").unwrap();
+        }
+    }
+    text
 }
 
 #[test]
 fn files_of_the_system_give_paths_and_processors() {
-    let topology = Machine::new("files", two_processors()).by_files();
+    let topology = Files::new("files", &two_processors()).by_files();
     assert!(topology.nvml_error().unwrap().contains("no-nvml.so"));
     let table = "      GPU0  GPU1  GPU2  GPU3  CPU Affinity  NUMA Affinity
 GPU0  X     PIX   SYS   SYS   0-3           0
@@ -210,13 +174,9 @@ GPU1  N/A   X     N/A           N/A
 #[test]
 #[cfg(feature = "nvml")]
 fn nvml_gives_links_between_devices() {
-    let mut gpus = two_processors();
     // 0 and 3 have the most links, and one link is down.
-    gpus[0] = gpus[0].clone().linked(3, 4).linked(1, 2);
-    gpus[0].links.push(None);
-    gpus[1] = gpus[1].clone().linked(0, 2);
-    gpus[3] = gpus[3].clone().linked(0, 4);
-    let machine = Machine::new("links", gpus);
+    let links = "nvlink 0 3 links=4\nnvlink 0 1 links=2\nnvlink-down 0 links=1\n";
+    let machine = Files::new("links", &(two_processors() + links));
     // NVML_TOPOLOGY_NODE
     let Some(topology) = machine.by_nvml(40) else {
         return;
@@ -263,9 +223,8 @@ GPU3  NV4   NODE  NODE  X     4-7           1
 #[test]
 #[cfg(feature = "nvml")]
 fn switches_connect_all_devices() {
-    let bridges = |index| format!("pci0000:{index}0/0000:{index}0:01.0");
-    let gpu = |index| Gpu::at(&bridges(index), i32::from(index > 3), "0-7").switched();
-    let machine = Machine::new("switches", (0..8).map(gpu).collect());
+    let text = Machine::named("eight-h200-nvswitch").unwrap().to_string();
+    let machine = Files::new("switches", &text);
     let Some(topology) = machine.by_nvml(50) else {
         return;
     };
@@ -289,13 +248,13 @@ fn rings_and_peers_of_random_machines_are_the_best() {
     let mut random = fastrand::Rng::with_seed(7);
     for round in 0..12 {
         let count = random.usize(2..=6);
-        let gpus = (0..count).map(|_| {
+        let mut text = String::new();
+        for _ in 0..count {
             let (bus, up, port) = (random.u8(..2), random.u8(..2), random.u8(..3));
             let bridges = format!("pci0000:{bus}0/0000:{bus}0:01.0/up{up}/{port}");
-            Gpu::at(&bridges, i32::from(bus), "0")
-        });
-        let gpus = gpus.collect();
-        let topology = Machine::new(&format!("random-{round}"), gpus).by_files();
+            writeln!(text, "device numa={bus} cpus=0 bridges={bridges}").unwrap();
+        }
+        let topology = Files::new(&format!("random-{round}"), &text).by_files();
         let path = |from: u32, to: u32| topology.connection(from, to).unwrap().path;
         for from in 0..count as u32 {
             let best = topology.best_peer(from).unwrap();

@@ -6,6 +6,8 @@
 
 use cuda_sys::CUdevice_attribute as A;
 
+use crate::machine::MachineDevice;
+
 /// The values that depend on the compute capability.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
@@ -22,7 +24,8 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    pub(super) fn of((major, minor): (u32, u32)) -> Self {
+    pub(super) fn of(device: &MachineDevice) -> Self {
+        let (major, minor) = device.capability;
         let (threads, blocks, shared_kib, optin_kib, l2_mib) = match (major, minor) {
             (7, 5) => (1024, 16, 64, 64, 4),
             (7, _) => (2048, 32, 96, 96, 6),
@@ -36,7 +39,7 @@ impl Limits {
             _ => (2048, 32, 228, 227, 64),
         };
         Self {
-            multiprocessors: 16,
+            multiprocessors: device.multiprocessors as i32,
             threads_per_sm: threads,
             blocks_per_sm: blocks,
             shared_per_sm: shared_kib << 10,
@@ -44,7 +47,7 @@ impl Limits {
             shared_optin: optin_kib << 10,
             shared_reserved: if major >= 8 { 1024 } else { 0 },
             l2_bytes: l2_mib << 20,
-            clock_khz: 1_500_000,
+            clock_khz: device.clock_khz as i32,
         }
     }
 }

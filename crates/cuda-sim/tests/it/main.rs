@@ -38,6 +38,7 @@ mod launch;
 mod layers;
 mod legacy;
 mod link;
+mod machine;
 mod memory;
 mod module;
 mod occupancy;

@@ -297,7 +297,8 @@ impl Call {
         if flags != 0 {
             return Err(INVALID_VALUE);
         }
-        if peer.device.ordinal == context.device.ordinal {
+        let (from, to) = (context.device.ordinal, peer.device.ordinal);
+        if !self.config.has_access(from, to) {
             return Err(PEER_UNSUPPORTED);
         }
         self.potentially_unsafe()?;

@@ -71,11 +71,7 @@ impl Call {
         if len < 0 {
             return name.required().map(drop);
         }
-        put_text(
-            name,
-            len,
-            &format!("Software device {} (cuda-sim)", device.ordinal),
-        )
+        put_text(name, len, &device.name())
     }
 
     fn device_get_uuid(&self, uuid: Out<CUuuid>, dev: CUdevice) -> Status {
@@ -111,6 +107,11 @@ impl Call {
         let mut set = set.filter_map(|(set, value)| (*set == attrib).then_some(*value));
         let value = match attrib {
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID => device.ordinal as i32 + 1,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID
+                if let Some(node) = device.described.numa_node =>
+            {
+                set.next().unwrap_or(node as i32)
+            }
             _ => set.next().or(usual).ok_or(INVALID_VALUE)?,
         };
         pi.set(value)
@@ -172,9 +173,10 @@ impl Call {
     }
 
     fn device_can_access_peer(&self, can: Out<c_int>, dev: CUdevice, peer: CUdevice) -> Status {
-        self.device(dev)?;
-        self.device(peer)?;
-        can.set(c_int::from(dev != peer))
+        let (from, to) = (self.device(dev)?, self.device(peer)?);
+        can.set(c_int::from(
+            self.config.has_access(from.ordinal, to.ordinal),
+        ))
     }
 
     fn device_get_p2p_attribute(
@@ -186,15 +188,21 @@ impl Call {
     ) -> Status {
         type A = CUdevice_P2PAttribute;
         value.required()?;
-        self.device(src)?;
-        self.device(dst)?;
-        if src == dst {
+        let (from, to) = (self.device(src)?.ordinal, self.device(dst)?.ordinal);
+        if from == to {
             return Err(INVALID_DEVICE);
         }
+        let machine = self.config.machine.as_ref();
+        let has_access = self.config.has_access(from, to);
+        let is_linked = machine.is_none_or(|machine| machine.nvlinks(from, to) > 0);
         value.set(match attrib {
-            A::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK => 0,
-            A::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED
-            | A::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED => 1,
+            A::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK => {
+                machine.map_or(0, |machine| machine.rank(from, to)) as c_int
+            }
+            A::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED => c_int::from(has_access),
+            A::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED => {
+                c_int::from(has_access && is_linked)
+            }
             A::CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED => 0,
             _ => return Err(INVALID_VALUE),
         })

@@ -260,6 +260,10 @@ impl Call {
                     _ => continue,
                 }
             }
+            let is_granted = wanted.flags != CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
+            if is_granted && !self.config.has_access(device, pool.device) {
+                return Err(INVALID_DEVICE);
+            }
             lock(&pool.access).insert(device, wanted.flags);
             if let Some(owner) = self.devices.get(pool.device) {
                 owner.share_pools_with(device);

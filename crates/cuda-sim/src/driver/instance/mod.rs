@@ -83,7 +83,7 @@ impl Instance {
     pub(crate) fn new(config: Config) -> std::io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let pools = Table::default();
-        let devices = (0..config.devices)
+        let devices = (0..config.count())
             .map(|ordinal| Device::new(ordinal, &config, &pools).map(Arc::new))
             .collect::<std::io::Result<Arc<[_]>>>()?;
         let id = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -68,7 +68,7 @@ impl Context {
 
     /// Returns the context that owns the memory, the modules and the settings: this one, or the
     /// primary context if this is a green context.
-    pub(in crate::driver) fn home<'a>(self: &'a Arc<Self>) -> &'a Arc<Self> {
+    pub(in crate::driver) fn home(self: &Arc<Self>) -> &Arc<Self> {
         self.green.as_ref().map_or(self, |green| &green.home)
     }
 

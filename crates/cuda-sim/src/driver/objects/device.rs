@@ -16,6 +16,7 @@ use crate::driver::objects::pool::Pool;
 use crate::driver::objects::sm_set::SmSet;
 use crate::driver::status::{INVALID_VALUE, Status};
 use crate::lock::lock;
+use crate::machine::{MachineDevice, pci_bus_id};
 use crate::memory::{Arena, MemoryMap};
 use crate::report::{Report, ReportKind};
 
@@ -26,6 +27,8 @@ const REPORTS_KEPT: usize = 1000;
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(in crate::driver) ordinal: usize,
+    /// The name, the NUMA node and the connections.
+    pub(in crate::driver) described: MachineDevice,
     pub(in crate::driver) capability: (u32, u32),
     pub(in crate::driver) limits: Limits,
     pub(in crate::driver) arena: Arena,
@@ -53,13 +56,14 @@ impl Device {
         config: &Config,
         pools: &Table<Pool>,
     ) -> std::io::Result<Self> {
+        let described = config.device(ordinal);
         let default_pool = Arc::new(Pool::new(ordinal, true));
         pools.insert(default_pool.handle, Arc::clone(&default_pool));
         Ok(Self {
             ordinal,
-            capability: config.capability,
-            limits: Limits::of(config.capability),
-            arena: Arena::new(config.memory)?
+            capability: described.capability,
+            limits: Limits::of(&described),
+            arena: Arena::new(described.memory)?
                 .keep_freed(config.check_freed)
                 .know_written(config.checks.uninitialized),
             memory_limit: AtomicU64::new(u64::MAX),
@@ -72,6 +76,7 @@ impl Device {
             default_pool,
             pool_memory: Mutex::default(),
             sharing: Mutex::default(),
+            described,
         })
     }
 
@@ -172,6 +177,13 @@ impl Device {
         self.arena.alloc(size, align)
     }
 
+    pub(in crate::driver) fn name(&self) -> String {
+        match &self.described.name {
+            Some(name) => name.clone(),
+            None => format!("Software device {} (cuda-sim)", self.ordinal),
+        }
+    }
+
     pub(in crate::driver) fn uuid(&self) -> [u8; 16] {
         // Version 8 (custom) of RFC 9562: the name of this crate and the ordinal.
         let mut bytes = *b"cuda-sim\0\0\0\0\0\0\0\0";
@@ -182,7 +194,7 @@ impl Device {
     }
 
     pub(in crate::driver) fn pci_bus_id(&self) -> String {
-        format!("0000:{:02X}:00.0", self.ordinal + 1)
+        pci_bus_id(self.ordinal)
     }
 }
 

@@ -2,8 +2,7 @@
 
 use cuda_sys::CUdevWorkqueueConfigScope;
 
-/// The largest number of multiprocessors of a device.
-pub(crate) const MOST_SMS: u32 = 256;
+use crate::machine::MOST_SMS;
 
 /// A set of multiprocessors of a device, as a bit mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
