@@ -84,7 +84,7 @@ def start(command, **options):
 
 def ours(program):
     command = [program, "all-reduce", "--mib", str(MIB), "--rounds", str(TIMED)]
-    return finish(start(command), "ranks: ")
+    return finish(start(command, stderr=subprocess.STDOUT), " ranks: ")
 
 
 def torch():
@@ -124,8 +124,8 @@ def kill(program, count, seed):
     before, slowest, ok = used_memory(), 0.0, True
     for turn in range(count):
         pair = start([program, "train", "--steps", "100000000"], stderr=subprocess.PIPE)
-        # From before the communicator exists until the training runs.
-        time.sleep(choose.uniform(0.05, 3.0))
+        # After the processes have joined: from before the communicator exists until training.
+        time.sleep(choose.uniform(0.3, 3.0))
         victim = choose.randrange(2)
         killed, other = pair[victim], pair[1 - victim]
         began = time.monotonic()
@@ -138,7 +138,6 @@ def kill(program, count, seed):
         took = time.monotonic() - began
         killed.communicate()
         last = errors.strip().splitlines()[-1] if errors.strip() else "no output"
-        # A process that waits for one that never joined has a limit of its own.
         good = other.returncode == 1 and took < 10
         if not good or turn < 3:
             print(f"kill {turn}: rank {victim}, {took:.1f} s, status {other.returncode}: {last}")

@@ -122,7 +122,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// Connects this process with the others. It has `gpus` GPUs. `make_id` is called in process 0.
+    /// Connects this process with the others. It has `gpus` GPUs. `make_id` is called in process 0,
+    /// when it waits for the others already: they notice if it fails.
     ///
     /// # Errors
     ///
@@ -152,7 +153,9 @@ impl Group {
                 let port = world.port;
                 format!("process 0 cannot use port {port}: {error}; set MASTER_PORT to another one")
             })?;
-            Server::start(listener, world.processes, make_id()?, limits)?;
+            let id = Server::start(listener, world.processes, limits)?;
+            // The server is in this process.
+            let _ = id.send(make_id()?);
         }
         let mut socket = connect(world, limits)?;
         let (process, processes) = (world.process, world.processes);

@@ -1,5 +1,7 @@
 //! The ranks of a process: one thread for each GPU.
 
+use std::error::Error;
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::thread;
@@ -34,9 +36,24 @@ pub(crate) fn run(
 ) -> Result<()> {
     let limits = Limits::default();
     let world = World::from_env()?;
-    let contexts = contexts(&world, arguments.gpus)?;
-    let nccl = load(contexts[0].driver())?;
-    let group = Group::join(&world, contexts.len(), limits, || nccl.unique_id())?;
+    let prepare = || {
+        let contexts = contexts(&world, arguments.gpus)?;
+        let nccl = load(contexts[0].driver())?;
+        Ok::<_, Box<dyn Error + Send + Sync>>((contexts, nccl))
+    };
+    // Each process joins first: from then on, the others notice its end.
+    let (group, (contexts, nccl)) = if world.process == 0 {
+        let mut prepared = None;
+        let group = Group::join(&world, arguments.gpus, limits, || {
+            prepared.insert(prepare()?).1.unique_id()
+        })?;
+        (group, prepared.ok_or("process 0 has made no id")?)
+    } else {
+        let no_id = || Err("process 0 makes the id".into());
+        let group = Group::join(&world, arguments.gpus, limits, no_id)?;
+        let prepared = prepare().inspect_err(|error| group.fail(&error.to_string()))?;
+        (group, prepared)
+    };
     let failure = group.failure().clone();
     thread::spawn(move || {
         if let Err(error) = failure.wait() {
@@ -81,15 +98,16 @@ fn run_rank(
         stream,
         communicator: Communicator::new(nccl, context, group.id, place, failure)?,
     };
-    // Standard error is not buffered in any program that reads it.
-    eprintln!(
-        "rank {} of {}: process {}, {}, NCCL {}",
+    // One call, because the lines of several processes must not mix.
+    let line = format!(
+        "rank {} of {}: process {}, {}, NCCL {}\n",
         rank.rank,
         rank.ranks,
         process::id(),
         context.device().name()?,
         nccl.version()
     );
+    io::stderr().write_all(line.as_bytes())?;
     work(&mut rank)?;
     rank.communicator.wait(&rank.stream)?;
     rank.communicator.finish()

@@ -2,6 +2,7 @@
 
 use std::io::{BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,13 +29,14 @@ struct Member {
 type Lines = BufReader<TcpStream>;
 
 impl Server {
-    /// Starts the threads of the server. They end with the process.
+    /// Starts the threads of the server. They end with the process. The other processes wait until
+    /// the id is sent through the returned channel.
     pub(crate) fn start(
         listener: TcpListener,
         processes: usize,
-        id: UniqueId,
         limits: Limits,
-    ) -> Result<()> {
+    ) -> Result<Sender<UniqueId>> {
+        let (sender, id) = channel();
         listener.set_nonblocking(true)?;
         thread::spawn(move || {
             let mut members = accept(&listener, processes, limits);
@@ -53,6 +55,10 @@ impl Server {
                 }
                 return;
             }
+            let Ok(id) = id.recv() else {
+                // Process 0 has failed, and ends.
+                return;
+            };
             let ranks = members.iter().flatten().map(|it| it.0.gpus).sum();
             let mut first_rank = 0;
             for (member, _) in members.iter_mut().flatten() {
@@ -61,7 +67,7 @@ impl Server {
             }
             Self::serve(members.into_iter().flatten().collect(), limits);
         });
-        Ok(())
+        Ok(sender)
     }
 
     fn serve(members: Vec<(Member, Lines)>, limits: Limits) {

@@ -35,8 +35,6 @@ impl Place {
 pub(crate) struct Machine {
     pub(crate) places: Vec<Place>,
     simulator: Option<Simulator>,
-    /// The free memory of each device before the first round.
-    free: Vec<usize>,
 }
 
 impl Machine {
@@ -47,25 +45,21 @@ impl Machine {
 
     /// The GPUs of the machine, of which each can access the memory of each other one.
     pub(crate) fn gpus(driver: &Driver) -> Self {
-        let mut machine = Self::new(driver, None);
-        // The driver keeps what it allocates for the first round.
-        machine.round(u64::MAX);
-        machine.free = machine.settle();
-        machine
+        Self::new(driver, None)
     }
 
     fn new(driver: &Driver, simulator: Option<Simulator>) -> Self {
         let devices = driver.devices().unwrap();
         let contexts = devices.iter().map(|it| it.primary_context().unwrap());
+        let contexts = contexts.inspect(|context| context.track_memory(true));
         Self {
             places: contexts.map(Place::new).collect(),
             simulator,
-            free: Vec::new(),
         }
     }
 
-    /// Returns the number of rounds that run before the memory is compared: a software driver is
-    /// for one schedule.
+    /// Returns the number of rounds that run before everything is dropped: a software driver is for
+    /// one schedule.
     pub(crate) fn rounds(&self) -> u64 {
         if self.simulator.is_some() {
             1
@@ -81,51 +75,51 @@ impl Machine {
         Round::new(&self.places, number).run(per_thread)
     }
 
-    /// Releases the memory that pools keep, and returns the free memory of each device.
-    fn settle(&self) -> Vec<usize> {
-        let free = self.places.iter().map(|place| {
-            place.context.synchronize().unwrap();
-            place.caching.trim_to(0);
-            place.context.synchronize().unwrap();
-            place.pool.trim_to(0).unwrap();
-            let device = place.context.device();
-            device.default_memory_pool().unwrap().trim_to(0).unwrap();
-            device.trim_graph_memory().unwrap();
-            place.context.memory_info().unwrap().0
-        });
-        free.collect()
-    }
-
     /// Drops everything, and fails if memory is left.
     pub(crate) fn end(mut self) {
-        let Some(simulator) = self.simulator.take() else {
-            // Memory is freed by other threads too, a short time after its last use.
-            let end = Instant::now() + Duration::from_secs(10);
-            loop {
-                let free = self.settle();
-                let lost = self.free.iter().zip(&free);
-                let lost: Vec<_> = lost.map(|(one, two)| one.saturating_sub(*two)).collect();
-                if lost.iter().all(|bytes| *bytes == 0) {
-                    println!("GPUs: free memory is as before the first round: {free:?}");
-                    return;
-                }
-                assert!(
-                    Instant::now() < end,
-                    "bytes that are not free again: {lost:?}"
-                );
-                thread::sleep(Duration::from_millis(100));
-            }
-        };
+        // Other threads free memory too, a short time after its last use.
+        until(|| self.held());
+        let simulator = self.simulator.take();
         drop(self);
-        let end = Instant::now() + Duration::from_secs(10);
-        loop {
-            let live = simulator.live();
-            if live.is_empty() {
-                break;
-            }
-            assert!(Instant::now() < end, "after all was dropped: {live}");
-            thread::sleep(Duration::from_millis(5));
+        if let Some(simulator) = simulator {
+            until(|| {
+                let live = simulator.live();
+                (!live.is_empty()).then(|| live.to_string())
+            });
+            assert_eq!(simulator.take_reports(), []);
         }
-        assert_eq!(simulator.take_reports(), []);
+    }
+
+    /// Returns which memory is still allocated, if any.
+    fn held(&self) -> Option<String> {
+        let held = self.places.iter().filter_map(|place| {
+            place.caching.trim_to(0);
+            place.context.synchronize().unwrap();
+            let report = place.context.memory_report();
+            let device = place.context.device();
+            let used = [&place.pool, &device.default_memory_pool().unwrap()]
+                .map(|pool| pool.statistics().unwrap().used);
+            let is_free = report.count() == 0 && used == [0, 0];
+            (!is_free).then(|| format!("{device:?}: used in pools: {used:?}, {report}"))
+        });
+        let held: Vec<_> = held.collect();
+        (!held.is_empty()).then(|| held.join("\n"))
+    }
+}
+
+/// Returns the free memory of each device when no memory is allocated.
+pub(crate) fn free_memory(driver: &Driver) -> Vec<usize> {
+    let devices = driver.devices().unwrap().into_iter();
+    let contexts: Vec<_> = devices.map(|it| it.primary_context().unwrap()).collect();
+    let free = contexts.iter().map(|it| it.memory_info().unwrap().0);
+    free.collect()
+}
+
+/// Fails with the last text if `what_is_left` returns one for ten seconds.
+pub(crate) fn until(what_is_left: impl Fn() -> Option<String>) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while let Some(left) = what_is_left() {
+        assert!(Instant::now() < end, "after all was dropped: {left}");
+        thread::sleep(Duration::from_millis(10));
     }
 }

@@ -25,7 +25,7 @@ use cuda_sim::{Builder, Schedule};
 use test_drivers::{gpu_driver, simulator};
 use test_needs::skip;
 
-use machine::Machine;
+use machine::{Machine, free_memory, until};
 
 /// The number of operations of the full run.
 const FULL: u64 = 1_000_000;
@@ -104,7 +104,6 @@ impl Plan {
         let (mut progress, start) = (before, Instant::now());
         while progress.operations < self.operations && Instant::now() < self.end {
             let machine = machine(progress.rounds);
-            // The first round of a run creates what the driver keeps.
             for _ in 0..machine.rounds() {
                 progress.operations += machine.round(progress.rounds);
                 progress.rounds += 1;
@@ -148,5 +147,17 @@ fn random_operations_on_gpus_match_the_model() {
     if driver.devices().unwrap().len() < 2 {
         return skip("it needs two GPUs");
     }
+    // What the driver allocates once for the process is in use from now on.
+    free_memory(&driver);
+    let before = free_memory(&driver);
     Plan::new(REDUCED[1]).run("GPUs", |_| Machine::gpus(&driver));
+    until(|| {
+        let after = free_memory(&driver);
+        let is_less = after
+            .iter()
+            .zip(&before)
+            .any(|(after, before)| after < before);
+        is_less.then(|| format!("{after:?} bytes are free, {before:?} were"))
+    });
+    println!("GPUs: {before:?} bytes are free, as before");
 }

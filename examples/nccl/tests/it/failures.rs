@@ -132,3 +132,28 @@ fn a_failure_before_the_start_is_reported() {
         "{text}"
     );
 }
+
+/// Process 1 has joined when it finds that its device is described wrongly.
+#[test]
+fn a_failure_before_the_communicator_ends_the_others() {
+    let (fake, port) = (Fake::new(), port());
+    let [first, second] = [0, 1].map(|number| {
+        let mut command = fake.command("all-reduce --mib 1");
+        command
+            .env("RANK", number.to_string())
+            .env("WORLD_SIZE", "2")
+            .env("MASTER_PORT", port.to_string());
+        if number == 1 {
+            command.env("CUDA_SIM", "device");
+        }
+        Process::start(command)
+    });
+    let (status, text) = second.end(LIMIT);
+    assert_eq!(status.code(), Some(1), "{text}");
+    let (status, text) = first.end(LIMIT);
+    assert_eq!(status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("process 1: ") && text.contains("CUDA_SIM"),
+        "{text}"
+    );
+}
