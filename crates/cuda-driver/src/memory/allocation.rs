@@ -23,8 +23,7 @@ use crate::memory_ledger::{Entry, MemoryKind};
 use crate::stream::Stream;
 use crate::tracking::{Access, Scope, Tracker};
 
-/// How often memory that was dropped during a capture of other code checks whether the capture has
-/// ended.
+/// The interval at which memory that was dropped during a capture checks whether it has ended.
 const CAPTURE_TICK: Duration = Duration::from_millis(5);
 
 /// An allocation with the record of its uses. When it is dropped, its source determines how it is
@@ -167,8 +166,7 @@ impl Memory {
         memory
     }
 
-    /// Adds the memory to the ledger of its context, with the caller of this crate as its holder,
-    /// if [`Context::track_memory`](crate::Context::track_memory) is on.
+    /// Adds the memory to the ledger of its context, if `Context::track_memory` is on.
     #[inline]
     #[track_caller]
     pub(crate) fn record(&self) {
