@@ -187,7 +187,7 @@ fn give_back<T: Element>(buffer: DeviceBuffer<T>, consumer: Consumer) {
     // The per-thread stream of this thread need not be that of the consumer.
     let stream = consumer.0.filter(|it| it.state().kind() != Kind::PerThread);
     let Some(stream) = stream else {
-        return release_when_idle(buffer.stream().context().clone(), buffer);
+        return release_when_idle(buffer.stream().context().clone(), buffer, leak);
     };
     if stream.state().is_captured() {
         return give_back_after_capture(buffer, stream);
@@ -200,8 +200,13 @@ fn give_back<T: Element>(buffer: DeviceBuffer<T>, consumer: Consumer) {
         || Ok::<(), Error>(()),
     );
     if used.is_err() {
-        release_when_idle(buffer.stream().context().clone(), buffer);
+        release_when_idle(buffer.stream().context().clone(), buffer, leak);
     }
+}
+
+/// Leaks the memory of a buffer, but not its stream.
+fn leak<T: Element>(buffer: DeviceBuffer<T>) {
+    drop(buffer.memory.into_block());
 }
 
 /// Drops a buffer when the stream of its consumer is no longer being captured. If no thread can be
@@ -218,15 +223,15 @@ fn give_back_after_capture<T: Element>(buffer: DeviceBuffer<T>, stream: Stream) 
     let _ = thread::Builder::new().name(name).spawn(wait);
 }
 
-/// Drops `owner` on a worker thread, after all work in the context. If the wait fails, `owner` is
-/// leaked.
-fn release_when_idle(context: Context, owner: impl Send + 'static) {
+/// Drops `owner` on a worker thread, after all work in the context. If the wait fails, calls `leak`
+/// instead.
+fn release_when_idle<O: Send + 'static>(context: Context, owner: O, leak: fn(O)) {
     let driver = context.driver().clone();
     driver.defer_wait(move || {
         let same = context.clone();
         context.when_quiet(move || match same.synchronize_quiet() {
             Ok(()) | Err(Error::ContextGone { .. }) => drop(owner),
-            Err(_) => mem::forget(owner),
+            Err(_) => leak(owner),
         });
     });
 }
@@ -330,7 +335,7 @@ struct ReleasedWhenIdle<O: Send + 'static>(Option<(Context, O)>);
 impl<O: Send + 'static> Drop for ReleasedWhenIdle<O> {
     fn drop(&mut self) {
         if let Some((context, owner)) = self.0.take() {
-            release_when_idle(context, owner);
+            release_when_idle(context, owner, mem::forget);
         }
     }
 }

@@ -143,12 +143,13 @@ impl Stream {
             return unsafe { self.record(&*recorder, function, config, attributes, &args) };
         }
         let contexts = contexts_of_peers(self, &args);
-        let (_locks, mut scope) = retry(|| {
+        // The locks are released before the scope is dropped.
+        let (mut scope, _locks) = retry(|| {
             // A graph of any of these contexts may use the memory.
             let locks = ReplayLock::lock_all(contexts.iter().map(Context::replay_lock));
             let scope = Scope::new(self);
             acquire(&scope, &args)?;
-            Ok::<_, Blocked<Error>>((locks, scope))
+            Ok::<_, Blocked<Error>>((scope, locks))
         })?;
         if let Some(receive) = self.driver().library().launch_uses() {
             state_uses(receive, &args);

@@ -30,7 +30,6 @@ impl Tracker {
 
     #[cold]
     pub(super) fn commit_shared(&self, scope: &mut Scope<'_>, access: Access) {
-        // Declared before the guard, so that it is dropped after the lock is released.
         let mut removed = Removed::new();
         let mut uses = self.lock_for_commit(scope);
         // Whether the fence of this use comes after every use in the list. It does if it is still
@@ -58,6 +57,8 @@ impl Tracker {
         for user in uses.graph_users(access) {
             user.record.mark_dirty(user.slot);
         }
+        drop(uses);
+        scope.keep_removed(removed);
     }
 
     /// Locks the uses. If the memory is in the locked state (leased by a graph, or with aliases),

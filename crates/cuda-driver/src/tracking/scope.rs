@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 
+use super::uses::Removed;
 use super::{Blocked, Tracker, retry};
 use crate::context::{Current, ReplayGuard};
 use crate::error::{DriverError, Error, Result};
@@ -33,6 +34,9 @@ struct More<'a> {
     bound: Option<Result<Current<'a>, DriverError>>,
     /// Set if the scope has taken the replay lock.
     replay_guard: OnceCell<ReplayGuard<'a>>,
+    /// Dropped after the replay lock is released: the last use of a stream of other code drops the
+    /// owner of that stream, which may call anything.
+    removed: Removed,
 }
 
 /// Never a valid id: the ids of per-thread queues have a non-zero low half, and the counter of the
@@ -168,6 +172,17 @@ impl<'a> Scope<'a> {
             let _ = more.fence.set(self.tail()?);
         }
         more.fence.get().cloned()
+    }
+
+    /// Keeps uses that were removed from a list until the scope has released its lock.
+    pub(super) fn keep_removed(&mut self, removed: Removed) {
+        if removed.is_empty() {
+            return;
+        }
+        self.more.get_or_init(Box::default);
+        if let Some(more) = self.more.get_mut() {
+            more.removed.extend(removed);
+        }
     }
 
     /// Records a fence at the tail of the stream, or returns `None` if it cannot be recorded.

@@ -12,6 +12,7 @@
 mod contexts;
 mod devices;
 mod eager;
+mod foreign;
 mod forgotten;
 mod forgotten_guards;
 mod futures;
@@ -34,5 +35,8 @@ mod set_up;
 mod shared;
 mod streams;
 mod support;
+#[cfg(feature = "dlpack")]
+mod tensors;
+mod thread_buffers;
 mod transfers;
 mod values;

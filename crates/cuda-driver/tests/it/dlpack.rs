@@ -151,7 +151,7 @@ struct Producer {
 }
 
 /// Returns a tensor of `words`, with the count of releases.
-fn produced(
+pub(crate) fn produced(
     words: &DeviceBuffer<u32>,
     change: impl FnOnce(&mut DLManagedTensorVersioned, &mut [i64; 4]),
 ) -> (NonNull<DLManagedTensorVersioned>, Arc<AtomicUsize>) {

@@ -88,6 +88,13 @@ const SWALLOWED_IN: &[(&str, &str, &[Status], &str)] = &[
     ("log", "cuProfilerStop", &[], DROP),
     ("per-thread stream", "cuCtxGetCurrent", &[], TAIL),
     ("per-thread stream", "cuCtxPushCurrent_v2", &[], TAIL),
+    ("exported tensor", "cuCtxGetCurrent", &[], WAIT),
+    ("exported tensor", "cuCtxPushCurrent_v2", &[], WAIT),
+    ("imported tensor", "cuStreamWaitEvent", &[], WAIT),
+    ("pinned tensor", "cuCtxPushCurrent_v2", &[], WAIT),
+    ("thread stream", "cuStreamWaitEvent", &[], WAIT),
+    ("thread stream", "cuCtxGetCurrent", &[], TAIL),
+    ("thread stream", "cuCtxPushCurrent_v2", &[], TAIL),
     ("large copies", "cuCtxGetCurrent", &[], FEWER),
     ("large copies", "cuCtxPushCurrent_v2", &[], FEWER),
     (

@@ -3,6 +3,7 @@
 use cuda_driver::memory::Unpooled;
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
@@ -14,6 +15,7 @@ use cuda_driver::memory::CachingPool;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::WaitCondition;
 use cuda_sim::{Builder, Rule, Simulator};
+use cuda_sys::CUstream;
 use fastrand::Rng;
 
 use super::program::{Action, DEFAULT, Form, LEGACY, PER_THREAD, Part, Program, Step};
@@ -30,6 +32,48 @@ pub(super) struct Machine {
     pool: Option<CachingPool>,
     kernels: Kernels,
     transfers: Mutex<Vec<Transfer<PinnedBuffer<u32>>>>,
+}
+
+/// A stream that other code creates and destroys.
+struct ForeignStream {
+    driver: Driver,
+    raw: CUstream,
+}
+
+// SAFETY: the handle may be used from any thread.
+unsafe impl Send for ForeignStream {}
+// SAFETY: as above.
+unsafe impl Sync for ForeignStream {}
+
+impl ForeignStream {
+    fn borrow(context: &Context, flags: StreamFlags) -> Result<Stream> {
+        let _current = context.make_current()?;
+        let driver = context.driver().clone();
+        let mut raw = ptr::null_mut();
+        // In programs with faults, a few of these calls fail.
+        loop {
+            // SAFETY: the pointer is to a local.
+            let status = unsafe { driver.library().cuStreamCreate(&raw mut raw, flags.bits()) };
+            if status.is_success() {
+                break;
+            }
+        }
+        let owner = Self { driver, raw };
+        // SAFETY: the stream is alive until the owner is dropped, and nothing captures it.
+        unsafe { Stream::borrow_raw(context, raw, owner) }
+    }
+}
+
+impl Drop for ForeignStream {
+    fn drop(&mut self) {
+        loop {
+            // SAFETY: nothing uses the stream any more.
+            let status = unsafe { self.driver.library().cuStreamDestroy_v2(self.raw) };
+            if status.is_success() {
+                break;
+            }
+        }
+    }
 }
 
 struct Kernels {
@@ -93,13 +137,21 @@ impl Machine {
 
     fn act(&mut self, action: &Action) -> Result<Option<Vec<u32>>> {
         match action {
-            Action::Stream { id, blocking } => {
+            Action::Stream {
+                id,
+                blocking,
+                borrowed,
+            } => {
                 let flags = if *blocking {
                     StreamFlags::empty()
                 } else {
                     StreamFlags::NON_BLOCKING
                 };
-                let stream = Stream::new(&self.context, flags, 0)?;
+                let stream = if *borrowed {
+                    ForeignStream::borrow(&self.context, flags)?
+                } else {
+                    Stream::new(&self.context, flags, 0)?
+                };
                 self.streams.insert(*id, stream);
             }
             Action::DropStream(id) => drop(self.streams.remove(id)),
@@ -170,6 +222,10 @@ impl Machine {
                 from,
                 factor,
             } => self.weave(*stream, to, from, *factor)?,
+            Action::Foreign { stream, to, from } => {
+                let stream = &self.streams[stream].clone();
+                self.with(to, |machine, to| machine.foreign(stream, to, from))?;
+            }
             Action::Halves {
                 buffer,
                 middle,
@@ -290,6 +346,16 @@ impl Machine {
         let n = to.len() as u32;
         // SAFETY: the kernel writes n words, the length of the view.
         unsafe { self.streams[&stream].launch(&self.kernels.fill, block(n), (to, value, n)) }
+    }
+
+    /// Copies words by a raw copy, which `using` orders.
+    fn foreign(&self, stream: &Stream, to: DeviceSliceMut<'_, u32>, from: &Part) -> Result<()> {
+        let from = self.view(from);
+        let (target, source, bytes) = (to.as_raw(), from.as_raw(), 4 * from.len());
+        // SAFETY: both ranges have `bytes` bytes, which the stream may use meanwhile.
+        let copy = |_| unsafe { stream.copy_raw(target, source, bytes, ()) };
+        // SAFETY: the copy is queued on the stream, reads `from` and writes `to`.
+        unsafe { stream.using((to, from), copy) }?
     }
 
     fn weave(&mut self, stream: usize, to: &Part, from: &Part, factor: u32) -> Result<()> {

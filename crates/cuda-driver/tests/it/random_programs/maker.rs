@@ -131,7 +131,12 @@ impl Maker {
                 to: self.part(None),
                 value: self.rng.u32(..),
             },
-            70..84 => {
+            70..73 => {
+                let (to, from) = self.pair();
+                let stream = self.stream();
+                Action::Foreign { stream, to, from }
+            }
+            73..84 => {
                 let (mut to, mut a) = self.pair();
                 let b = self.like(&to);
                 self.shorten(&mut to, b.len);
@@ -176,7 +181,11 @@ impl Maker {
         if !blocking {
             self.ordinary.push(id);
         }
-        Action::Stream { id, blocking }
+        Action::Stream {
+            id,
+            blocking,
+            borrowed: self.rng.u32(..4) == 0,
+        }
     }
 
     fn drop_stream(&mut self) -> Action {

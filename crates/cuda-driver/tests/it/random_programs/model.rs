@@ -48,7 +48,7 @@ impl Model {
             }
             Action::Write { to, words, .. } => self.words(to).copy_from_slice(words),
             Action::Read { from, .. } => return Some(self.words(from).to_vec()),
-            Action::Copy { to, from, .. } => {
+            Action::Copy { to, from, .. } | Action::Foreign { to, from, .. } => {
                 let from = self.words(from).to_vec();
                 self.words(to).copy_from_slice(&from);
             }

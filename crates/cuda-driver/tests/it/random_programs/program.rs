@@ -36,6 +36,8 @@ pub(super) enum Action {
     Stream {
         id: usize,
         blocking: bool,
+        /// Whether other code owns the stream.
+        borrowed: bool,
     },
     DropStream(usize),
     Zeroed {
@@ -94,6 +96,12 @@ pub(super) enum Action {
         to: Part,
         from: Part,
         factor: u32,
+    },
+    /// Other code copies words.
+    Foreign {
+        stream: usize,
+        to: Part,
+        from: Part,
     },
     /// Fills both halves at the same time on two threads and two streams, and reads the lower half
     /// on its thread.
@@ -182,6 +190,7 @@ impl Action {
             | Self::Fill { to, .. }
             | Self::Join { to, .. }
             | Self::Weave { to, .. }
+            | Self::Foreign { to, .. }
             | Self::Upload { to, .. } => Some(to.buffer),
             Self::CopyWithin { buffer, .. } | Self::Halves { buffer, .. } => Some(*buffer),
             _ => None,
@@ -194,6 +203,7 @@ impl Action {
             Self::Read { from, .. }
             | Self::Copy { from, .. }
             | Self::Weave { from, .. }
+            | Self::Foreign { from, .. }
             | Self::Download { from, .. }
             | Self::Gated { from, .. } => vec![from.buffer],
             Self::Join { a, b, .. } => vec![a.buffer, b.buffer],
@@ -238,7 +248,8 @@ impl Action {
             Self::Join { stream, to, a, b } => streams.contains(stream) && has(&[to, a, b]),
             Self::Weave {
                 stream, to, from, ..
-            } => streams.contains(stream) && has(&[to, from]),
+            }
+            | Self::Foreign { stream, to, from } => streams.contains(stream) && has(&[to, from]),
             Self::Halves {
                 buffer,
                 streams: both,

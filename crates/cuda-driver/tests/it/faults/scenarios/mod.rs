@@ -13,6 +13,8 @@ mod memory;
 mod modules;
 mod pools;
 mod streams;
+#[cfg(feature = "dlpack")]
+mod tensors;
 mod waits;
 
 use cuda_driver::prelude::*;
@@ -37,6 +39,8 @@ pub(super) fn all() -> Vec<&'static Scenario> {
         graph_exec::ALL,
         capture::ALL,
         closes::ALL,
+        #[cfg(feature = "dlpack")]
+        tensors::ALL,
     ]
     .into_iter()
     .flatten()

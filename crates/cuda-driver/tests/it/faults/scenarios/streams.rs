@@ -1,10 +1,11 @@
 //! Scenarios of streams and events.
 
 use cuda_driver::launch::MemSyncDomain;
+use cuda_driver::memory::ThreadBuffer;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{PriorityRange, StreamPool, SynchronizationPolicy};
 
-use super::{Fixture, Result, Scenario, copy, expect, filled, one};
+use super::{Fixture, N, Result, Scenario, config, copy, expect, filled, one};
 use crate::support::COPY;
 
 pub(super) const ALL: &[Scenario] = &[
@@ -14,6 +15,7 @@ pub(super) const ALL: &[Scenario] = &[
     one("legacy stream", legacy),
     one("per-thread stream", per_thread),
     one("borrowed stream", borrowed),
+    one("thread stream", thread),
 ];
 
 fn streams(fixture: &Fixture) -> Result<()> {
@@ -105,6 +107,25 @@ fn per_thread(fixture: &Fixture) -> Result<()> {
     });
     result?;
     expect(&target, 8)
+}
+
+/// Buffers that stay on this thread, until another thread gets them.
+fn thread(fixture: &Fixture) -> Result<()> {
+    let own = fixture.context.thread_stream();
+    let other = fixture.stream()?;
+    let kernel = fixture.kernel(COPY, "copy")?;
+    let mut source = ThreadBuffer::<u32>::zeroed(&own, N as usize)?;
+    source.copy_from_host(&[7; N as usize])?;
+    let mut target = ThreadBuffer::filled(&own, N as usize, 0)?;
+    // SAFETY: the kernel reads N words of the one and writes N of the other; each has N.
+    unsafe { own.launch(&kernel, config(), (&source, &mut target, N)) }?;
+    // SAFETY: as above.
+    unsafe { other.launch(&kernel, config(), (&source, &mut target, N)) }?;
+    assert_eq!(target.to_vec()?, [7; N as usize]);
+    drop(source);
+    let target = target.into_shared();
+    let result = std::thread::scope(|scope| scope.spawn(|| expect(&target, 7)).join().unwrap());
+    result
 }
 
 /// A stream of other code, and work that other code queues.
