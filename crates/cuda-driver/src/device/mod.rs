@@ -14,7 +14,7 @@ mod resource;
 // Types of other modules that belong to this chapter of the API.
 pub use crate::context::DevicePool;
 pub use crate::topology::{
-    Connection, NvLink, NvLinkRemote, PciPath, Topology, TopologyDevice,
+    BoundThread, Connection, NvLink, NvLinkRemote, PciPath, Topology, TopologyDevice,
     TopologySources,
 };
 
