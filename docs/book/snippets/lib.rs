@@ -101,6 +101,7 @@ chapters! {
     testing: "testing.md",
     other_programs: "other-programs.md",
     devices: "devices.md",
+    processes: "processes.md",
     async_work: "async.md",
     errors: "errors.md",
     observing: "observing.md",

@@ -4,6 +4,7 @@
 
 mod device;
 
+mod atomics;
 mod attributes;
 mod luid;
 mod peer;
@@ -13,9 +14,12 @@ mod resource;
 // Types of other modules that belong to this chapter of the API.
 pub use crate::context::DevicePool;
 pub use crate::topology::{
-    Connection, NvLink, NvLinkRemote, PciPath, Topology, TopologyDevice, TopologySources,
+    BoundThread, Connection, NvLink, NvLinkRemote, PciPath, Topology, TopologyDevice,
+    TopologySources,
 };
 
+pub use atomics::AtomicCapabilities;
+pub use cuda_sys::CUatomicOperation as AtomicOperation;
 pub use cuda_sys::CUdevice_attribute as DeviceAttribute;
 pub use device::{ComputeCapability, Device};
 pub use luid::Luid;

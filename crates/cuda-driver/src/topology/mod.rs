@@ -6,6 +6,7 @@
 
 mod topology;
 
+mod affinity;
 mod best;
 mod graph;
 #[cfg(feature = "nvml")]
@@ -13,6 +14,7 @@ mod nvml;
 mod pci;
 mod text;
 
+pub use affinity::BoundThread;
 pub use topology::{
     Connection, NvLink, NvLinkRemote, PciPath, Topology, TopologyDevice, TopologySources,
 };

@@ -4,11 +4,14 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use nvml_wrapper::enum_wrappers::device::TopologyLevel;
-use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::structs::device::FieldId;
-use nvml_wrapper::sys_exports::field_id::NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON;
 use nvml_wrapper::{Device, Nvml};
+use nvml_wrapper_sys::bindings::field_id::{
+    NVML_FI_DEV_NVLINK_GET_SPEED, NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON,
+};
+use nvml_wrapper_sys::bindings::{
+    nvmlFieldValue_t, nvmlValue_t, nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_INT,
+};
 
 use super::{NvLink, NvLinkRemote, PciPath, Topology};
 
@@ -22,9 +25,6 @@ const NAME: &str = if cfg!(windows) {
 
 /// The largest number of links of a device: `NVML_NVLINK_MAX_LINKS`.
 const MOST_LINKS: u32 = 18;
-
-/// The speed of all active links.
-const SPEED: FieldId = FieldId(NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON);
 
 /// Adds the paths and the links that NVML knows.
 ///
@@ -85,7 +85,6 @@ fn path_between(_: &Nvml, _: &Device<'_>, _: &str) -> Option<PciPath> {
 /// Returns the links of a device. `addresses` are the PCI addresses of all devices, by ordinal.
 fn links_of(device: &Device<'_>, addresses: &[String]) -> Vec<NvLink> {
     let mut links = Vec::new();
-    let mut speed = None;
     for index in 0..MOST_LINKS {
         let link = device.link_wrapper_for(index);
         let is_active = match link.is_active() {
@@ -103,7 +102,7 @@ fn links_of(device: &Device<'_>, addresses: &[String]) -> Vec<NvLink> {
         };
         if is_active {
             found.version = link.version().ok().and_then(version_of);
-            found.bytes_per_second = *speed.get_or_insert_with(|| speed_of(device));
+            found.bytes_per_second = speed_of(device, index);
             found.remote = link.remote_pci_info().ok().map(|pci| {
                 let own = |address: &String| is_same_address(address, &pci.bus_id);
                 match addresses.iter().position(own) {
@@ -124,16 +123,46 @@ fn version_of(value: u32) -> Option<(u32, u32)> {
     VERSIONS.get(value.checked_sub(1)? as usize).copied()
 }
 
-/// Returns the speed of each active link of a device in bytes per second.
-fn speed_of(device: &Device<'_>) -> Option<u64> {
-    let values = device.field_values_for(&[SPEED]).ok()?;
-    let value = values.into_iter().next()?.ok()?.value.ok()?;
-    let megabytes = match value {
-        SampleValue::U32(value) => u64::from(value),
-        SampleValue::U64(value) => value,
-        _ => return None,
-    };
-    Some(megabytes * 1_000_000).filter(|speed| *speed > 0)
+/// Returns the speed of an active link in bytes per second.
+///
+/// Drivers for Hopper report the speed of one link, and older ones that of all active links.
+/// `Device::field_values_for` of `nvml-wrapper` 0.13 cannot name a link, so this makes the call
+/// itself.
+fn speed_of(device: &Device<'_>, link: u32) -> Option<u64> {
+    let call = device.nvml().lib().nvmlDeviceGetFieldValues.as_ref().ok()?;
+    // SAFETY: the handle must not outlive NVML ← it is used in this function only, which borrows
+    // the device.
+    let handle = unsafe { device.handle() };
+    [
+        (NVML_FI_DEV_NVLINK_GET_SPEED, link),
+        (NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, 0),
+    ]
+    .into_iter()
+    .find_map(|(field, scope)| {
+        let mut value = nvmlFieldValue_t {
+            fieldId: field,
+            scopeId: scope,
+            timestamp: 0,
+            latencyUsec: 0,
+            valueType: 0,
+            nvmlReturn: 0,
+            value: nvmlValue_t { ullVal: 0 },
+        };
+        // SAFETY: the device must be valid and the pointer writable for one value ← the device is
+        // borrowed, and the pointer is to a local variable.
+        let status = unsafe { call(handle, 1, &raw mut value) };
+        if (status, value.nvmlReturn) != (0, 0) {
+            return None;
+        }
+        let megabytes = if value.valueType == nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_INT {
+            // SAFETY: the field must be initialized ← all bytes of the union are.
+            u64::from(unsafe { value.value.uiVal })
+        } else {
+            // SAFETY: as above.
+            unsafe { value.value.ullVal }
+        };
+        (megabytes > 0).then_some(megabytes * 1_000_000)
+    })
 }
 
 /// Returns whether the other end of a link is an NVSwitch.

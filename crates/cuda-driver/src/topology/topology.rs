@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::affinity::BoundThread;
 #[cfg(feature = "nvml")]
 use super::nvml;
 use super::pci::PciDevice;
@@ -266,6 +267,41 @@ impl Topology {
 }
 
 impl TopologyDevice {
+    /// Keeps the current thread on the processors that are closest to the device,
+    /// [`cpus`](Self::cpus), until the returned guard is dropped. Threads that this thread starts
+    /// meanwhile inherit the binding, and keep it.
+    ///
+    /// Linux takes memory from the NUMA node of the processor on which a thread runs when it first
+    /// writes to a page, or when the driver allocates page-locked memory. So a
+    /// [`PinnedBuffer`](crate::PinnedBuffer) that a bound thread creates is on the node of the
+    /// device, unless this node has no free memory.
+    ///
+    /// ```
+    /// use cuda_driver::device::Topology;
+    /// use cuda_driver::{PinnedBuffer, memory::PinnedFlags};
+    ///
+    /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+    /// let context = driver.device(0)?.primary_context()?;
+    /// let topology = Topology::discover(&driver)?;
+    /// // A machine need not report the processors of a device.
+    /// let _bound = topology.devices()[0].bind_thread().ok();
+    /// let block = PinnedBuffer::<f32>::zeroed(&context, 4096, PinnedFlags::empty())?;
+    /// # drop(block);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`](std::io::ErrorKind::Unsupported) if the system does not report
+    /// which processors are close to the device, on other systems than Linux, and without the
+    /// feature `affinity`. The error of the system if the process must not run on any of these
+    /// processors, as in some containers.
+    #[doc(alias = "sched_setaffinity")]
+    #[doc(alias = "nvmlDeviceSetCpuAffinity")]
+    pub fn bind_thread(&self) -> std::io::Result<BoundThread> {
+        BoundThread::new(self)
+    }
+
     /// Returns the number of active links to the device with this ordinal.
     fn links_to(&self, ordinal: u32) -> u32 {
         self.count_links(|remote| *remote == NvLinkRemote::Device(ordinal))

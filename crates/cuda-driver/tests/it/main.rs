@@ -86,6 +86,7 @@ mod owned;
 mod padding;
 mod peer;
 mod peer_rate;
+mod peer_rows;
 mod peer_view;
 mod pinned;
 mod pitched;

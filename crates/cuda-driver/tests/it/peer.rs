@@ -1,13 +1,13 @@
 //! Work between contexts, on two devices and on a single one.
 
 use cuda_driver::context::ContextFlags;
-use cuda_driver::device::{PeerAttribute, SmSplitFlags};
+use cuda_driver::device::{AtomicCapabilities, AtomicOperation, PeerAttribute, SmSplitFlags};
 use cuda_driver::prelude::*;
 use cuda_driver::{Error, Version};
 use cuda_sim::{Builder, Simulator};
 
 use crate::support::{
-    COPY, MIX, assert_all, filled, gpu, late, launch_copy, new_stream, skip, software,
+    COPY, MIX, assert_all, filled, gpu, has_version, late, launch_copy, new_stream, skip, software,
 };
 
 /// Enough words that a kernel on a GPU runs longer than it takes to queue the next one.
@@ -336,4 +336,58 @@ fn peer_copies_need_equal_lengths() {
         .copy_from_peer(empty.as_slice())
         .unwrap();
     assert_eq!(target.to_vec().unwrap(), [7, 7]);
+}
+
+#[test]
+fn atomic_capabilities_of_links_can_be_queried() {
+    if !has_version((13, 0)) {
+        return;
+    }
+    for fixture in [software(Builder::new().devices(2))]
+        .into_iter()
+        .chain(gpu())
+    {
+        let driver = fixture.context.driver();
+        if driver.version() < Version::new(13_000) {
+            skip("it needs a driver of CUDA 13.0");
+            continue;
+        }
+        let one = fixture.context.device();
+        let operations = [
+            AtomicOperation::CU_ATOMIC_OPERATION_INTEGER_ADD,
+            AtomicOperation::CU_ATOMIC_OPERATION_CAS,
+        ];
+        let host = one.host_atomic_capabilities(&operations).unwrap();
+        println!("{}: host {host:?}", fixture.name);
+        assert_eq!(host.len(), operations.len());
+        assert_eq!(one.host_atomic_capabilities(&[]).unwrap(), []);
+        let Some(two) = driver.devices().unwrap().into_iter().nth(1) else {
+            skip("on two GPUs: there is only one");
+            continue;
+        };
+        let forms = one.peer_atomic_capabilities(&two, &operations).unwrap();
+        println!("{}: peer {forms:?}", fixture.name);
+        if one.peer_attributes(&two).unwrap().has_native_atomics {
+            let words = AtomicCapabilities::UNSIGNED | AtomicCapabilities::SCALAR_32;
+            assert!(forms.iter().all(|it| it.contains(words)), "{forms:?}");
+        }
+        assert_eq!(one.peer_atomic_capabilities(&two, &[]).unwrap(), []);
+        let error = one.peer_atomic_capabilities(one, &operations).unwrap_err();
+        assert!(error.status().is_some(), "{error}");
+    }
+}
+
+#[test]
+fn older_drivers_lack_the_atomic_capabilities() {
+    let fixture = software(Builder::new().devices(2).version(12_090));
+    let two = fixture.context.driver().device(1).unwrap();
+    let operations = [AtomicOperation::CU_ATOMIC_OPERATION_AND];
+    let device = fixture.context.device();
+    let errors = [
+        device.peer_atomic_capabilities(&two, &operations),
+        device.host_atomic_capabilities(&operations),
+    ];
+    for error in errors.map(Result::unwrap_err) {
+        assert!(error.to_string().contains("13.0"), "{error}");
+    }
 }

@@ -355,3 +355,96 @@ fn links_are_those_of_nvidia_smi() {
         }
     }
 }
+
+/// Returns the processors on which this thread may run, as the kernel lists them.
+#[cfg(all(target_os = "linux", feature = "affinity"))]
+fn allowed() -> String {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|it| it.strip_prefix("Cpus_allowed_list:"));
+    line.unwrap().trim().to_owned()
+}
+
+#[cfg(all(target_os = "linux", feature = "affinity"))]
+#[test]
+fn threads_are_bound_to_the_processors_of_a_device() {
+    let before = allowed();
+    let first = before.split([',', '-']).next().unwrap().to_owned();
+    // A processor that this machine lacks is allowed beside others.
+    let cpus: &'static str = Box::leak(format!("{first},1000").into_boxed_str());
+    let gpus = vec![
+        Gpu::at("pci0000:00", 0, cpus),
+        Gpu::at("pci0000:01", 1, ""),
+        Gpu::at("pci0000:01", 1, "1001"),
+        Gpu::at("pci0000:01", 1, "1024"),
+    ];
+    let machine = Machine::new("affinity", gpus);
+    let topology = machine.by_files();
+    let [near, unknown, absent, large] = topology.devices() else {
+        panic!("{topology}");
+    };
+    let bound = near.bind_thread().unwrap();
+    assert_eq!(allowed(), first);
+    std::thread::scope(|scope| {
+        // A thread that a bound one starts is bound as well.
+        let inherited = scope.spawn(allowed).join().unwrap();
+        assert_eq!(inherited, first);
+    });
+    drop(bound);
+    assert_eq!(allowed(), before);
+
+    let errors = [unknown, absent, large].map(|it| it.bind_thread().unwrap_err());
+    assert_eq!(
+        errors[0].to_string(),
+        "the system does not report which processors are close to device 1"
+    );
+    assert_eq!(errors[1].kind(), std::io::ErrorKind::InvalidInput);
+    assert_eq!(
+        errors[2].to_string(),
+        "processor 1024 is more than the largest one, 1023"
+    );
+    assert_eq!(allowed(), before);
+}
+
+/// Binds a thread to the processors of each GPU, and checks where its memory is.
+#[cfg(all(target_os = "linux", feature = "affinity"))]
+#[test]
+fn memory_of_a_bound_thread_is_on_the_node_of_the_gpu() {
+    let Some(fixture) = gpu() else { return };
+    let topology = Topology::discover(fixture.context.driver()).unwrap();
+    for device in topology.devices() {
+        let (Some(node), false) = (device.numa_node, device.cpus.is_empty()) else {
+            skip("the system does not report the NUMA nodes of its GPUs");
+            continue;
+        };
+        // The processors of this process may be none of those.
+        let Ok(_bound) = device.bind_thread() else {
+            skip("this process may not run near its GPUs");
+            continue;
+        };
+        let words = vec![7_u8; 1 << 24];
+        let maps = fs::read_to_string("/proc/self/numa_maps").unwrap_or_default();
+        let start = words.as_ptr() as u64;
+        let map = maps.lines().rfind(|line| {
+            let address = line.split(' ').next().unwrap_or_default();
+            u64::from_str_radix(address, 16).is_ok_and(|address| address <= start)
+        });
+        let Some(map) = map else {
+            skip("no /proc/self/numa_maps");
+            continue;
+        };
+        let pages = |node: u32| {
+            let prefix = format!("N{node}=");
+            let count = map.split(' ').find_map(|word| word.strip_prefix(&prefix));
+            count.map_or(0, |count| count.parse::<u64>().unwrap())
+        };
+        let total: u64 = (0..64).map(pages).sum();
+        println!(
+            "device {}: node {node}, {} of {total} pages",
+            device.ordinal,
+            pages(node)
+        );
+        assert!(pages(node) * 10 >= total * 9, "{map}");
+    }
+}

@@ -107,6 +107,7 @@ plain!(
     cuda_sys::CUsharedconfig,
     cuda_sys::CUdevice_attribute,
     cuda_sys::CUdevice_P2PAttribute,
+    cuda_sys::CUatomicOperation,
     cuda_sys::CUexecAffinityType,
     cuda_sys::CUdevResourceType,
     cuda_sys::CUfunction_attribute,

@@ -9,6 +9,7 @@ mod view;
 mod copy;
 mod extent;
 mod fill;
+mod peer;
 mod rows;
 
 pub use buffer::PitchedBuffer;

@@ -93,9 +93,12 @@ int nvmlDeviceGetNvLinkRemoteDeviceType(device_t device, unsigned link, unsigned
 }
 
 int nvmlDeviceGetFieldValues(device_t device, int count, struct field *fields) {
-    (void)device;
     for (int i = 0; i < count; i++) {
-        fields[i].status = fields[i].id == 90 ? SUCCESS : NOT_SUPPORTED;
+        // The first device is of an older driver, which knows the speed of all links only.
+        int is_known = device->index == 0
+            ? fields[i].id == 90
+            : fields[i].id == 164 && fields[i].scope < 19 && links[device->index][fields[i].scope].remote;
+        fields[i].status = is_known ? SUCCESS : NOT_SUPPORTED;
         fields[i].type = 1; // An unsigned integer.
         fields[i].value.u = 26562;
     }

@@ -4,6 +4,7 @@
 mod advice;
 mod array;
 mod array_copy;
+mod atomics;
 mod cluster;
 mod context;
 mod copy;
@@ -47,6 +48,7 @@ fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
         advice::Exports::<SLOT>::ENTRIES,
         array::Exports::<SLOT>::ENTRIES,
         array_copy::Exports::<SLOT>::ENTRIES,
+        atomics::Exports::<SLOT>::ENTRIES,
         context::Exports::<SLOT>::ENTRIES,
         cluster::Exports::<SLOT>::ENTRIES,
         copy::Exports::<SLOT>::ENTRIES,
