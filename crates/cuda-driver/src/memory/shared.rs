@@ -25,7 +25,8 @@ use crate::tracking::Access;
 /// use cuda_driver::{DeviceBuffer, Graph};
 /// use cuda_driver::memory::SharedSlice;
 ///
-/// /// A row of a matrix: a view, together with the storage that it is a part of. struct Row {
+/// /// A row of a matrix: a view, together with the storage that it is a part of.
+/// struct Row {
 ///     elements: SharedSlice<f32>,
 /// }
 ///

@@ -372,14 +372,13 @@ fn threads_are_bound_to_the_processors_of_a_device() {
     let before = allowed();
     let first = before.split([',', '-']).next().unwrap().to_owned();
     // A processor that this machine lacks is allowed beside others.
-    let cpus: &'static str = Box::leak(format!("{first},1000").into_boxed_str());
-    let gpus = vec![
-        Gpu::at("pci0000:00", 0, cpus),
-        Gpu::at("pci0000:01", 1, ""),
-        Gpu::at("pci0000:01", 1, "1001"),
-        Gpu::at("pci0000:01", 1, "1024"),
-    ];
-    let machine = Machine::new("affinity", gpus);
+    let text = format!(
+        "device numa=0 cpus={first},1000 bridges=pci0000:00
+         device numa=1 bridges=pci0000:01
+         device numa=1 cpus=1001 bridges=pci0000:01
+         device numa=1 cpus=1024 bridges=pci0000:01"
+    );
+    let machine = Files::new("affinity", &text);
     let topology = machine.by_files();
     let [near, unknown, absent, large] = topology.devices() else {
         panic!("{topology}");
