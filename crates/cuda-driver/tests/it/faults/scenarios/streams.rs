@@ -124,8 +124,7 @@ fn thread(fixture: &Fixture) -> Result<()> {
     assert_eq!(target.to_vec()?, [7; N as usize]);
     drop(source);
     let target = target.into_shared();
-    let result = std::thread::scope(|scope| scope.spawn(|| expect(&target, 7)).join().unwrap());
-    result
+    std::thread::scope(|scope| scope.spawn(|| expect(&target, 7)).join().unwrap())
 }
 
 /// A stream of other code, and work that other code queues.
