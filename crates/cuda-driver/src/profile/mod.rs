@@ -28,11 +28,11 @@
 //!
 //! # What the times mean
 //!
-//! With the activity records of CUPTI ([`Profiler::start_best`] uses it if it is installed), times are those at which the
-//! device began and ended the work. The profile also has the nodes of graphs and the work of other
-//! code in the context. CUPTI can be used by one profiler of a process at a time, and not together
-//! with tools such as Nsight Systems or cuda-gdb. Calls of the driver stay slower until the process
-//! ends. Host functions are timed with events. Host nodes of graphs are not timed.
+//! With the activity records of CUPTI ([`Profiler::start_best`] uses them if the library is
+//! installed), times are those at which the device began and ended the work. The profile also has
+//! the nodes of graphs and the work of other code in the context. CUPTI can be used by one profiler
+//! of a process at a time, and not together with tools such as Nsight Systems or cuda-gdb. Host
+//! functions are timed with events. Host nodes of graphs are not timed.
 //!
 //! With events ([`Profiler::start`]):
 //!

@@ -56,7 +56,8 @@ impl Profiler {
     ///
     /// Fails as [`start`](Self::start) does.
     pub fn start_best(context: &Context) -> Result<Self> {
-        // CUPTI sees the work of NVIDIA's driver, which loads machine code. Software drivers do not.
+        // CUPTI sees the work of NVIDIA's driver, which loads machine code. Software drivers load
+        // PTX only.
         if context.driver().library().loads_machine_code()
             && let Ok(cupti) = Cupti::load(context.driver())
         {

@@ -157,8 +157,8 @@ impl NvtxTool {
         if slot.is_null() {
             return;
         }
-        // SAFETY: the pointer must be a function of this type ← the tool wrote its implementation of
-        // `nvtxRangePushA` to the slot.
+        // SAFETY: the pointer must be a function of this type ← the tool wrote its implementation
+        // of `nvtxRangePushA` to the slot.
         let push = unsafe {
             mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char) -> c_int>(slot)
         };
@@ -173,8 +173,8 @@ impl NvtxTool {
         if slot.is_null() {
             return;
         }
-        // SAFETY: the pointer must be a function of this type ← the tool wrote its implementation of
-        // `nvtxRangePop` to the slot.
+        // SAFETY: the pointer must be a function of this type ← the tool wrote its implementation
+        // of `nvtxRangePop` to the slot.
         let pop = unsafe { mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(slot) };
         // SAFETY: no arguments.
         unsafe { pop() };
