@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use cuda_driver::Error;
 use cuda_driver::device::{ComputeCapability, DeviceAttribute, DevicePool, PeerAttribute};
 use cuda_driver::error::Status;
 use cuda_driver::memory::Unpooled;
@@ -109,7 +108,7 @@ fn without_access_views_fail_and_copies_work() {
     let unsupported = Some(Status::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
     assert_eq!(error.status(), unsupported);
     let error = other.enable_peer_access(&fixture.context).unwrap_err();
-    assert_eq!(Error::from(error).status(), unsupported);
+    assert_eq!(error.status(), unsupported);
     let mut copy = filled(&there, 64, 0);
     copy.copy_from_peer(&pooled).unwrap();
     assert_all(&copy, 7, &fixture.name);
