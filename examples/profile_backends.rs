@@ -42,7 +42,7 @@ struct Bench {
 
 fn main() -> Result<()> {
     let session = Session::open()?;
-    let module = session.load("spin.cu", SOURCE)?;
+    let module = Module::from_source(&session.context, SOURCE)?;
     let spin = module.function("spin")?;
     let cupti = match session.is_software() {
         true => None,
