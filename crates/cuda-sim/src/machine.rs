@@ -42,7 +42,7 @@ const MOST_LINKS: usize = 18;
 /// use cuda_sim::{Builder, Machine};
 ///
 /// let machine: Machine = "
-///     # Two joined devices, and one without access to their memory.
+///     ## Two joined devices, and one without access to their memory.
 ///     device name=\"Large\" cc=9.0 memory=1G multiprocessors=132 clock=1980
 ///     device name=\"Large\" cc=9.0 memory=1G multiprocessors=132 clock=1980
 ///     device name=\"Small\" cc=7.5 memory=256M multiprocessors=40 clock=1590 numa=1 cpus=8-15
