@@ -25,8 +25,4 @@ pub(crate) const KNOWN_APART: &[(&str, &str)] = &[
         "legacy_launch_of_a_graph_behind_a_held_up_stream",
         "launching an empty graph in the legacy stream blocks no other stream on an H100",
     ),
-    (
-        "child_of_a_graph_set",
-        "the effect on the nodes in the child is not documented: rejected by the software device",
-    ),
 ];

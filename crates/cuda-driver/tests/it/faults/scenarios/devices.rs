@@ -2,9 +2,9 @@
 
 use cuda_driver::Version;
 use cuda_driver::context::ContextFlags;
-use cuda_driver::device::{DevicePool, PeerAttribute};
+use cuda_driver::device::{AtomicOperation, DevicePool, PeerAttribute};
 use cuda_driver::diagnostics::ToolRange;
-use cuda_driver::memory::Unpooled;
+use cuda_driver::memory::{PitchedBuffer, Unpooled};
 use cuda_driver::prelude::*;
 
 use super::{Fixture, Result, Scenario, one, two};
@@ -92,6 +92,9 @@ fn peers(fixture: &Fixture) -> Result<()> {
     let attributes = one.peer_attributes(&two)?;
     let access = one.peer_attribute(&two, PeerAttribute::ACCESS_SUPPORTED)?;
     assert_eq!(access != 0, attributes.has_access);
+    let operations = [AtomicOperation::CU_ATOMIC_OPERATION_CAS];
+    one.host_atomic_capabilities(&operations)?;
+    one.peer_atomic_capabilities(&two, &operations)?;
     let other = two.primary_context()?;
     fixture.context.enable_peer_access(&other)?;
     fixture.context.enable_peer_access(&other)?;
@@ -101,7 +104,12 @@ fn peers(fixture: &Fixture) -> Result<()> {
     target.as_mut_slice().copy_from_peer(source.as_slice())?;
     let copy = DeviceBuffer::from_device(&there, &source)?;
     assert_eq!(copy.to_vec()?, [7; 16]);
-    drop((source, copy));
+    let rows = PitchedBuffer::<u32>::zeroed(&owner, (4, 2))?;
+    let mut rows_there = PitchedBuffer::<u32>::zeroed(&there, (4, 2))?;
+    rows_there.as_mut_slice().copy_from_peer(&rows.as_slice())?;
+    assert_eq!(rows_there.as_slice().to_vec()?, [0; 8]);
+    rows_there.close()?;
+    drop((source, copy, rows));
     assert_eq!(target.to_vec()?, [7; 16]);
     fixture.context.disable_peer_access(&other)?;
     fixture.context.disable_peer_access(&other)?;
