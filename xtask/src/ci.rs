@@ -150,7 +150,8 @@ fn lean(workspace: &Workspace) -> Result<()> {
         let output = workspace.cargo(tree).output()?;
         let tree = String::from_utf8(output.stdout).context("cargo's output")?;
         if !output.status.success() || tree.contains("bindgen") != has_bindgen {
-            bail!("bindgen is not as expected in {package} with {features}:\n{tree}");
+            let must = if has_bindgen { "must" } else { "must not" };
+            bail!("{package} with {features} {must} depend on bindgen; its dependencies:\n{tree}");
         }
     }
     cargo(workspace, "build -p cuda-driver --no-default-features")

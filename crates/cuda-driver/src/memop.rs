@@ -205,8 +205,8 @@ impl Stream {
     ///
     /// The wait is ordered after all writes of the buffer that were queued before. It is not
     /// ordered with [`write_value`](Self::write_value), which ends the wait on whichever
-    /// stream it is queued, before or after the wait. Every other write and the free of
-    /// the buffer wait for the wait.
+    /// stream it is queued, before or after the wait. All other writes of the buffer that are
+    /// queued later, and its free, begin only when the wait has ended.
     ///
     /// If the value is never written, the stream is blocked forever, and so is every wait for the
     /// stream or for the context.

@@ -116,7 +116,7 @@ pub(crate) struct StreamState {
     epoch: AtomicU64,
     kind: Kind,
     /// Why launches need further work even if their arguments need no wait: 0, or a combination of
-    /// `NOT_OWN`, `OBSERVED`, `CAPTURABLE` and `RECORDED`.
+    /// `ALWAYS`, `OBSERVED`, `CAPTURABLE` and `RECORDED`.
     indirect: AtomicU8,
     /// Whether an eager capture of this stream exists.
     has_recorder: AtomicBool,
@@ -162,8 +162,9 @@ pub(crate) struct Tail {
     pub(crate) checkpoints: Vec<(u64, Fence)>,
 }
 
-/// The stream was not created by this crate, or the driver asks for the memory of launches.
-const NOT_OWN: u8 = 1;
+/// Every launch needs further work: the stream is a default stream of C, or the driver asks for the
+/// memory of launches.
+const ALWAYS: u8 = 1;
 /// An observer sees the work on the stream.
 #[cfg(feature = "profile")]
 const OBSERVED: u8 = 2;
@@ -245,7 +246,7 @@ impl StreamState {
             indirect: AtomicU8::new(if can_launch_directly(kind, &driver) {
                 0
             } else {
-                NOT_OWN
+                ALWAYS
             }),
             has_recorder: AtomicBool::new(false),
             observer: ObserverSlot::default(),

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::cancel::CancelToken;
 use crate::{Error, Options};
 
-/// The state that NVRTC's flow callback reads. NVRTC may call it from several threads and requires
-/// that, once it asks to cancel, it keeps doing so.
+/// The state that NVRTC's flow callback reads. NVRTC may call the callback from several threads.
+/// Once the callback has returned 1 (cancel), NVRTC requires that it always returns 1.
 #[derive(Debug)]
 pub(crate) struct Flow {
     token: Option<CancelToken>,

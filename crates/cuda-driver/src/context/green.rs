@@ -58,11 +58,10 @@ impl Context {
     ///
     /// Everything that works in another context works in a green context: streams, buffers, modules
     /// and graphs. The driver keeps its memory and its modules in the primary context of the
-    /// device, so creating one is cheap, and a view by
-    /// [`for_peer`](crate::DeviceSlice::for_peer) makes a buffer of the primary context, or of
-    /// another green context of the device, an argument of a kernel here. The green context is
-    /// destroyed when its last handle and its last object are dropped, and keeps the primary
-    /// context alive until then.
+    /// device, so creating a green context is cheap. A kernel here takes a buffer of the primary
+    /// context, or of another green context of the device, as a view by
+    /// [`for_peer`](crate::DeviceSlice::for_peer). The green context is destroyed when its last
+    /// handle and its last object are dropped, and keeps the primary context alive until then.
     ///
     /// Kernels in two green contexts without a common multiprocessor do not slow each other down by
     /// taking multiprocessors, but share the memory bandwidth and the caches. The driver does not

@@ -72,8 +72,8 @@ impl fmt::Display for Category {
     }
 }
 
-/// A row of the table: the code, its category, whether a context cannot be used after it, and the
-/// advice (empty if a program can do nothing).
+/// A row of the table: the code, its category, whether the process can no longer use the device
+/// after it, and the advice (empty if a program can do nothing).
 type Row = (u32, Category, bool, &'static str);
 
 const OK: bool = false;

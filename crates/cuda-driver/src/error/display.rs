@@ -134,9 +134,9 @@ impl fmt::Display for Error {
             ),
             Self::GraphOrderReversed { other } => write!(
                 f,
-                "this node and node {other} would access the same memory in the order in which \
-                 they were added, but the earlier of the two depends on the later one; remove \
-                 that dependency first"
+                "this node and node {other} would access the same memory, so they have to run in \
+                 the order in which they were added, but the one that was added first depends on \
+                 the other; remove that dependency first"
             ),
             Self::Capturing { what } => {
                 write!(f, "{what} is not possible while a capture is in progress")

@@ -93,7 +93,7 @@ impl Violation {
             write!(
                 f,
                 ", at offset {} of argument {argument}: the address is misaligned, or the argument \
-                 is only read (passed as `&`)",
+                 was passed as read-only (`&`)",
                 self.offset
             )
         }

@@ -45,9 +45,10 @@ pub(crate) const fn pack_next(packed: u128, at: usize, size: usize, ty: ArgType)
 /// A list of arguments that was compared with the parameters of the kernel and matches them, in the
 /// form of [`pack`].
 ///
-/// The halves may be of two different lists, because they are stored one after the other. The
-/// combination then matches too: each argument is compared on its own, and all lists that match
-/// have the same number of arguments. If the parameters are not known, every list matches.
+/// A thread may read one word of one list and the other word of another list, because the two words
+/// are stored one after the other. The combination then matches too: each argument is compared on
+/// its own, and all lists that match have the same number of arguments. If the parameters are not
+/// known, every list matches.
 #[derive(Debug)]
 pub(super) struct Matching([AtomicU64; 2]);
 

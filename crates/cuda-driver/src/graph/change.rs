@@ -1,5 +1,5 @@
-//! Changes of the nodes of a graph (`cuGraphNodeSetParams`). Executables that exist already are not
-//! affected.
+//! Changes of the nodes of a graph (`cuGraphKernelNodeSetParams` and the calls for other kinds of
+//! nodes). Executables that exist already are not affected.
 //!
 //! In C the program must know whether the new parameters need further edges. Here they are added as
 //! for a new node.

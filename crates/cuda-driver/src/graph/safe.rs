@@ -28,7 +28,7 @@ impl Graph {
     ) -> Result<Node<node_kind::Kernel>> {
         if after.iter().any(|edge| edge.kind != EdgeKind::Full) {
             return Err(Error::Unsupported {
-                what: "a safe launch that does not wait for the whole of a node",
+                what: "a programmatic or launch-order edge to a safe launch",
             });
         }
         let function = kernel.proven(&config, &args)?;

@@ -88,7 +88,8 @@ impl Stream {
                 result = queue.take().map(|queue| queue(raw));
             })?;
             return result.ok_or(Error::Unsupported {
-                what: "a capture that skips the work of other code",
+                what: "a capture that does not call the closure of `Stream::using` (an internal \
+                       error)",
             });
         }
         let mut scope = Scope::acquire(self, "Stream::using", |scope| acquire(scope, &uses))?;

@@ -5,8 +5,8 @@
 //! 1. Every mutex has a [`rank`]. A thread that holds a mutex locks only mutexes of a higher rank.
 //!    Mutexes of one rank are locked together only where the rank says so, and then by ascending
 //!    address.
-//! 2. A driver call that can wait for the device is made only while the thread holds no mutex whose
-//!    rank forbids it.
+//! 2. A driver call that can wait for the device is made only while the thread holds no mutex. The
+//!    list `HELD_WHILE_WAITING` would name exceptions; it is empty.
 //! 3. A handle of a context is dropped only while no mutex is held, because dropping the last one
 //!    waits for the context. So is the owner of an object of other code, because dropping it runs
 //!    code of the program.
@@ -152,7 +152,7 @@ pub(crate) mod rank {
     /// Ranks of which a thread may hold several mutexes, locked by ascending address.
     #[cfg(debug_assertions)]
     pub(super) const LOCKED_TOGETHER: &[u8] = &[REPLAY, GRAPH, STREAM_TAIL];
-    /// Ranks that may be held while the thread waits for the device.
+    /// Ranks that may be held while the thread waits for the device: none at present.
     #[cfg(debug_assertions)]
     pub(super) const HELD_WHILE_WAITING: &[u8] = &[];
 }

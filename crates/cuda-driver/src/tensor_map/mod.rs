@@ -1,9 +1,9 @@
 //! Tensor maps (`CUtensorMap`): descriptors of tensors for the tensor memory accelerator (TMA), the
 //! unit that copies whole tiles.
 //!
-//! A map in C is a bare address that owns nothing. Here a map can only be an argument of a launch
-//! together with the memory that it was made for, so the launch is ordered with other uses of that
-//! memory.
+//! A map in C is a struct that contains an address. It owns nothing, and nothing relates it to the
+//! memory. Here a map can only be an argument of a launch together with the memory that it was made
+//! for, so the launch is ordered with other uses of that memory.
 
 mod check;
 mod layout;

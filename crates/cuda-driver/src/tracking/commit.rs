@@ -14,7 +14,8 @@ const MANY: usize = 32;
 impl Tracker {
     /// Commits a use that was queued on the stream of `scope`, so that later uses wait for it.
     ///
-    /// Cannot fail: without a fence, later uses wait for the tail of the stream.
+    /// Cannot fail: without a fence, later uses wait for the tail of the stream or, after a use on
+    /// a per-thread stream, for the whole context.
     #[inline]
     pub(crate) fn commit(&self, scope: &mut Scope<'_>, access: Access) {
         if !self.is_only_used_on(scope.id) || access.signal {

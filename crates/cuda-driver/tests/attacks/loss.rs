@@ -126,8 +126,8 @@ fn slices_are_free_after_the_loss() {
     });
 }
 
-/// Claim: other devices still work. One device is lost while a copy between both is queued; the
-/// buffers of the other device are right.
+/// Claim: the loss of one software device does not affect the other (on GPUs it may). One device is
+/// lost while a copy between both is queued; the buffers of the other device are right.
 #[test]
 fn other_device_still_works() {
     Attack::new()

@@ -100,7 +100,8 @@ fn first_use_on_another_stream_adds_two_calls_per_source() {
         counted.launch(&other, &warm_input, &mut warm_output);
     }
     let (_, calls) = counted.calls(|| {
-        // SAFETY: the kernel writes 8 words of a single buffer, whose address it is passed twice.
+        // SAFETY: the kernel gets the address of one buffer as both arguments, and reads and writes
+        // its 8 words.
         unsafe {
             other.launch(
                 &counted.copy,

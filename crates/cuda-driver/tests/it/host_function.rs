@@ -259,7 +259,7 @@ fn unqueued_host_function_is_dropped_without_a_call() {
 }
 
 #[test]
-fn stream_may_wait_for_host_function_of_another_reader() {
+fn a_read_does_not_wait_for_a_host_function_on_another_stream() {
     for fixture in everywhere() {
         let (first, second) = (fixture.stream(), fixture.stream());
         // The buffer is used on its owning stream, and later on another stream.
@@ -287,7 +287,7 @@ fn stream_may_wait_for_host_function_of_another_reader() {
 }
 
 #[test]
-fn queueing_threads_are_waited_for_separately() {
+fn threads_read_a_buffer_while_host_functions_are_queued() {
     for fixture in everywhere() {
         let owner = fixture.stream();
         let (a, b) = (fixture.stream(), fixture.stream());

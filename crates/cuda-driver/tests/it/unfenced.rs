@@ -20,8 +20,8 @@ fn others_wait_for_an_unfenced_use() {
         let (simulator, owner) = (fixture.simulator.as_ref().unwrap(), fixture.stream());
         let copy = fixture.kernel(COPY, "copy");
         let own = fixture.context.per_thread_stream();
-        // The buffers' owning streams are those of their first uses, so that only the uses are
-        // recorded.
+        // `own` owns the buffers that the launches on it use, except `y`, which they do not use. So
+        // the only event that a launch on it records is the fence of its uses.
         let (source, other) = (filled(&own, N, 3), filled(&own, N, 5));
         let (mut x, mut y) = (filled(&own, N, 0), filled(&owner, N, 0));
         let config = LaunchConfig::for_num_elems(N).unwrap();
@@ -101,7 +101,8 @@ fn unfenced_use_in_another_context_does_not_fail_a_launch() {
             other.per_thread_stream(),
         );
         let stream = fixture.stream();
-        // The fences of the uses so far are recorded, because per-thread streams own the buffers.
+        // Per-thread streams own the buffers, so the fences of the uses so far are recorded. Only
+        // the copy below is unfenced.
         let (mut x, mut y, mut z) = (filled(&own, N, 3), filled(&own, N, 5), filled(&peer, N, 0));
         let mut graph = Graph::new(&fixture.context).unwrap();
         graph.add_fill(&[], &mut x, 1_u32).unwrap();

@@ -4,8 +4,8 @@
 //! content and of its inode. The last of these (`ctime`) cannot be set back by `touch`, `cp -p`,
 //! `rsync -t` or an archive, and a file that is moved into place has a different inode. The
 //! remaining gap is the resolution of the clock: two writes within one tick, which is up to 2 s on
-//! some file systems, leave equal stamps. A stamp is therefore stored only if its times were older
-//! than that when the file was about to be read, so that any later write gets another time.
+//! some file systems, leave equal stamps. A stamp is therefore stored only if its times were more
+//! than 2 s in the past when the reading began, so that any later write gets another time.
 //! Otherwise, and on systems without such stamps (Windows), the content is read and compared.
 
 use std::fs::{File, Metadata};

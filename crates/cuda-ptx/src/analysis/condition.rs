@@ -18,7 +18,7 @@ pub(super) enum Condition {
         /// The integers that are compared.
         exact: (Form, Form),
         /// The two sides if nothing wraps.
-        guess: (Form, Form),
+        unwrapped: (Form, Form),
     },
     /// Equality, or its opposite, modulo 2^bits.
     Equal {
@@ -78,7 +78,7 @@ impl Condition {
 
     /// Appends what follows if this condition is `truth`: forms that are at most 0.
     ///
-    /// `optimistic` assumes that no difference wraps, for guesses that are verified later.
+    /// `optimistic` assumes that no difference wraps, for loop assumptions that are verified later.
     pub(super) fn facts(
         &self,
         truth: bool,
@@ -102,9 +102,9 @@ impl Condition {
             Self::Ordered {
                 relation,
                 exact,
-                guess,
+                unwrapped,
             } => {
-                let (a, b) = if optimistic { guess } else { exact };
+                let (a, b) = if optimistic { unwrapped } else { exact };
                 let new = match (relation, truth) {
                     (Relation::Lt, true) | (Relation::Ge, false) => below(a, b, 1),
                     (Relation::Le, true) | (Relation::Gt, false) => below(a, b, 0),

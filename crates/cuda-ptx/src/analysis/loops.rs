@@ -1,9 +1,9 @@
 //! Loops: which values grow by a number in each iteration, and what holds at loop headers.
 //!
-//! A guess is a form that may be at most 0 at a header in every iteration. The guesses are assumed
-//! together, and each must then hold when its loop is entered, and again after each iteration.
-//! Those that do not are dropped until all that remain hold: then they hold by induction over the
-//! steps of a thread.
+//! An assumption is a form F for which F ≤ 0 is assumed at a header in every iteration. All are
+//! assumed together, and each must then hold when its loop is entered, and again after each
+//! iteration. Those that do not hold are dropped until all that remain do: then they hold by
+//! induction over the steps of a thread.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use super::form::{Form, Symbol, floor_div};
 use super::round::{Assumptions, Known, Round};
 use super::symbols::Kind;
 
-/// The largest number of guesses at one header.
-const MAX_GUESSES: usize = 12;
+/// The largest number of new assumptions at one header.
+const MAX_ASSUMPTIONS: usize = 12;
 
 /// The headers of the loops of a kernel.
 pub(super) fn headers(kernel: &Kernel) -> Vec<u32> {
@@ -123,7 +123,8 @@ fn replaced(form: &Form, by: &[(Symbol, Option<Form>)]) -> Option<Form> {
     Some(result)
 }
 
-/// Guesses that an unknown number never leaves its first value in one direction.
+/// The assumptions that an unknown number never becomes smaller than its first value, or never
+/// greater.
 fn monotone(round: &mut Round<'_>, header: u32, k: Symbol) -> Vec<Form> {
     let kernel = round.kernel;
     let preds = &kernel.graph.preds[header as usize];
@@ -146,9 +147,9 @@ fn monotone(round: &mut Round<'_>, header: u32, k: Symbol) -> Vec<Form> {
     forms
 }
 
-/// Collects guesses from the conditions that hold on back edges.
-pub(super) fn guesses(round: &mut Round<'_>, headers: &[u32]) -> BTreeMap<u32, Vec<Form>> {
-    let mut guesses = BTreeMap::new();
+/// Returns assumptions about unknown numbers, and from the conditions that hold on back edges.
+pub(super) fn new_assumptions(round: &mut Round<'_>, headers: &[u32]) -> BTreeMap<u32, Vec<Form>> {
+    let mut assumptions = BTreeMap::new();
     for &header in headers {
         if !round.is_live[header as usize] {
             continue;
@@ -206,13 +207,13 @@ pub(super) fn guesses(round: &mut Round<'_>, headers: &[u32]) -> BTreeMap<u32, V
                 }
             }
         }
-        accepted.truncate(MAX_GUESSES);
-        guesses.insert(header, accepted);
+        accepted.truncate(MAX_ASSUMPTIONS);
+        assumptions.insert(header, accepted);
     }
-    guesses
+    assumptions
 }
 
-/// From `form ≤ 0`, the guess `k ≤ n` for a number n.
+/// From `form ≤ 0`, the assumption `k ≤ n` for a number n.
 fn last_iteration(round: &Round<'_>, form: &Form, k: Symbol) -> Option<Form> {
     let by = form.coefficient(k);
     if by <= 0 {
@@ -223,19 +224,20 @@ fn last_iteration(round: &Round<'_>, form: &Form, k: Symbol) -> Option<Form> {
     Form::symbol(k).plus(-end)
 }
 
-/// Whether a guess means the same in every round, and in every iteration but for `own` symbols.
+/// Whether an assumption means the same in every round and, except for `own` symbols, in every
+/// iteration.
 fn is_valid(round: &Round<'_>, form: &Form, own: &[Symbol], header: u32) -> bool {
     let is_below = |block| round.kernel.graph.dominates(header, block);
     let others = form.only(|symbol, _| !own.contains(&symbol));
     round.symbols.is_stable(form) && round.symbols.is_fixed(&others, is_below)
 }
 
-/// Drops the invariants that `round`, which assumed them all, does not prove. Returns `None` if
-/// it proved all.
+/// Drops the assumptions at headers that `round`, which made them all, does not prove. Returns
+/// `None` if it proved all.
 pub(super) fn verify(round: &mut Round<'_>, assumptions: &Assumptions) -> Option<Assumptions> {
     let mut kept = assumptions.clone();
     let mut is_complete = true;
-    for (&header, forms) in &assumptions.invariants {
+    for (&header, forms) in &assumptions.at_headers {
         if !round.is_live[header as usize] {
             continue;
         }
@@ -256,7 +258,7 @@ pub(super) fn verify(round: &mut Round<'_>, assumptions: &Assumptions) -> Option
             });
         }
         is_complete &= proven.len() == forms.len();
-        kept.invariants.insert(header, proven);
+        kept.at_headers.insert(header, proven);
     }
     (!is_complete).then_some(kept)
 }

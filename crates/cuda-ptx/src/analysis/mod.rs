@@ -3,7 +3,7 @@
 //! ```text
 //!    mod          Analysis: rounds until the loops are settled, then all accesses
 //!    access       one access: root, bounds, alignment
-//!    loops        steps of phis, invariants by induction
+//!    loops        steps of phis, assumptions at loop headers and their proof by induction
 //!    transfer     the value of one operation as a form
 //!    source       special registers, parameters, addresses of variables
 //!    round        one walk over the kernel: values, facts, reachability
@@ -47,10 +47,10 @@ pub use verdict::{
 
 /// The number of steps of one evaluation after which the analysis gives up.
 const MAX_STEPS: u64 = 60_000;
-/// The number of rounds (walks over the kernel) in which the guesses of one pass must reach a fixed
-/// point.
+/// The number of rounds (walks over the kernel) in which the assumptions of one pass must reach a
+/// fixed point.
 const MAX_ROUNDS: u32 = 10;
-/// The number of passes. Each makes new guesses, with what the passes before it have proven.
+/// The number of passes. Each makes new assumptions, with what the passes before it have proven.
 const PASSES: u32 = 3;
 
 /// The analysis of a kernel, for all its launches.
@@ -209,13 +209,13 @@ impl Analysis {
             round.run(&mut |_, _, _, _| {});
             let steps = loops::steps(&round, &self.headers);
             assumptions.steps = steps;
-            // What one pass proves may be what the guesses of the next need.
+            // The assumptions of one pass may follow only from what an earlier pass has proven.
             for pass in 0..PASSES {
                 let number = 2 + pass * (MAX_ROUNDS + 1);
                 let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
                 round.run(&mut |_, _, _, _| {});
-                let guesses = loops::guesses(&mut round, &self.headers);
-                let Some(more) = assumptions.with(guesses) else {
+                let new = loops::new_assumptions(&mut round, &self.headers);
+                let Some(more) = assumptions.with(new) else {
                     break;
                 };
                 let Some(proven) = settle(kernel, launch, symbols, work, more, number) else {

@@ -33,17 +33,17 @@ pub(super) enum Known {
 pub(super) struct Assumptions {
     /// The step of each phi that grows by the same number in each iteration.
     pub(super) steps: BTreeMap<Value, i128>,
-    /// Facts at loop headers.
-    pub(super) invariants: BTreeMap<u32, Vec<Form>>,
+    /// The forms that are assumed to be at most 0 at each loop header.
+    pub(super) at_headers: BTreeMap<u32, Vec<Form>>,
 }
 
 impl Assumptions {
     /// Returns these assumptions and the new ones, or `None` if none is new.
-    pub(super) fn with(&self, guesses: BTreeMap<u32, Vec<Form>>) -> Option<Self> {
+    pub(super) fn with(&self, new: BTreeMap<u32, Vec<Form>>) -> Option<Self> {
         let mut all = self.clone();
         let mut is_new = false;
-        for (header, forms) in guesses {
-            let known = all.invariants.entry(header).or_default();
+        for (header, forms) in new {
+            let known = all.at_headers.entry(header).or_default();
             for form in forms {
                 if !known.contains(&form) {
                     known.push(form);
@@ -169,9 +169,9 @@ impl<'a> Round<'a> {
             self.conditions[number as usize] = Some(condition);
             self.extend(number, &mut facts, new);
         }
-        if let Some(invariants) = self.assumptions.invariants.get(&number) {
+        if let Some(assumed) = self.assumptions.at_headers.get(&number) {
             let room = MAX_FACTS.saturating_sub(facts.len());
-            Rc::make_mut(&mut facts).extend(invariants.iter().take(room).cloned());
+            Rc::make_mut(&mut facts).extend(assumed.iter().take(room).cloned());
         }
         self.facts[number as usize] = facts;
         self.is_live[number as usize] = true;

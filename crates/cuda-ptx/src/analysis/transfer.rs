@@ -154,15 +154,15 @@ impl Round<'_> {
         }
         let left = self.exact(&a, bits, signed, facts)?;
         let right = self.exact(&b, bits, signed, facts)?;
-        let guess = |form: Form, exact: &Form| match self.symbols.value(exact) {
+        let unwrapped = |form: Form, exact: &Form| match self.symbols.value(exact) {
             Some(_) => exact.clone(),
             None => form,
         };
-        let guess = (guess(a, &left), guess(b, &right));
+        let unwrapped = (unwrapped(a, &left), unwrapped(b, &right));
         Some(Condition::Ordered {
             relation,
             exact: (left, right),
-            guess,
+            unwrapped,
         })
     }
 

@@ -134,7 +134,7 @@ pub enum Reason {
         /// The alignment that the instruction needs.
         align: u64,
     },
-    /// It writes to a buffer that the launch passes for reading.
+    /// It writes to a buffer that the launch passes for reading, or to a constant variable.
     ReadOnly,
     /// Another module may define the variable.
     UnknownSize,
@@ -153,12 +153,17 @@ impl Display for Reason {
             Self::WrongSpace => f.write_str("the address belongs to another state space"),
             Self::NoBound => f.write_str("the offset has no bound"),
             Self::OutOfRange { low, high, bytes } => {
-                write!(f, "bytes {low} to {high} of {bytes}")
+                write!(
+                    f,
+                    "it may access bytes {low} to {high}, but the memory has {bytes} bytes"
+                )
             }
             Self::Misaligned { align } => {
                 write!(f, "the address may not be a multiple of {align}")
             }
-            Self::ReadOnly => f.write_str("it writes to an argument that is only read"),
+            Self::ReadOnly => f.write_str(
+                "it writes to an argument that was passed as read-only (`&`), or to a constant",
+            ),
             Self::UnknownSize => f.write_str("another module may define the variable"),
             Self::Matrix => f.write_str("accesses to matrices are not modelled"),
             Self::GaveUp => f.write_str("the analysis gave up at its limit of steps"),

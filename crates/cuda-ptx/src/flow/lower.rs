@@ -100,7 +100,7 @@ pub(crate) fn lower<'a>(
         .iter()
         .any(|it| it.0 == "blocksareclusters")
     {
-        return Refused::new(function.line, "a grid that is counted in clusters");
+        return Refused::new(function.line, "`.blocksareclusters`");
     }
     let mut lowering = Lowering {
         decoder: Decoder {

@@ -53,13 +53,13 @@ pub struct Check {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ExtraParameter {
-    /// The address of the record, which is 0 in all words: see [`Record`].
+    /// The address of the record, whose words the caller has set to 0: see [`Record`].
     Record,
     /// The address of the memory with this index.
     Base(usize),
-    /// The number of addresses, from that of the memory with this index on, at which an access of
-    /// `size` bytes stays inside: bytes + 1 - size, and 0 if that is negative. It is also 0 if
-    /// `is_write` is set and the kernel may only read the memory.
+    /// The number of offsets in the memory with this index at which an access of `size` bytes stays
+    /// inside: max(0, bytes + 1 - size). It is also 0 if `is_write` is set and the kernel may only
+    /// read the memory.
     Limit {
         /// The index of the memory.
         memory: usize,

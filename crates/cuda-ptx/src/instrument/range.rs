@@ -59,7 +59,7 @@ impl<'k> Writer<'_, 'k> {
     ) -> Result<(), Refusal> {
         let places = self.places(access, root);
         if places.is_empty() && root.is_some() {
-            let reason = "the place of the access is not known to the check";
+            let reason = "the check has no bounds for the memory of this access";
             return refuse(&self.kernel.name, access.line, reason);
         }
         let bits = if is_wide { 64 } else { 32 };

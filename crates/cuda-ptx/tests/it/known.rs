@@ -282,6 +282,6 @@ vector_add:
     );
     let verdict = evaluate("off_by_one", &line([input(4000), output(4000), int(1000)]));
     let expected = "  not proven: ld.global.f32, PTX line 1158, file 1 line 120: \
-                    bytes 0 to 4004 of 4000\n";
+                    it may access bytes 0 to 4004, but the memory has 4000 bytes\n";
     assert!(verdict.to_string().contains(expected), "{verdict}");
 }

@@ -5,7 +5,7 @@
 //!      export         export                          calls      instance, objects
 //! ```
 //!
-//! The modules are layers; each uses only those below it in this table, which a test checks.
+//! The modules are layers, listed from the top. A test checks that their imports form no cycle.
 //!
 //! | module | content |
 //! |---|---|
@@ -15,6 +15,7 @@
 //! | [`instance`] | one software driver: the tables of objects and the operations on them |
 //! | [`objects`] | the objects of CUDA and the work that streams execute |
 //! | [`status`], [`handle`], [`arg`], [`attributes`] | codes, handles, C arguments, attributes |
+//! | [`error_text`] | names and texts of errors |
 //!
 //! The methods are safe: the shims wrap the pointers of C once ([`arg`]), and handles are numbers
 //! that are looked up ([`handle`]).

@@ -1,4 +1,8 @@
 //! Generic addresses: the tags of the state spaces, and ranges of addresses.
+//!
+//! In the interpreter, an *exposed address* is the address of bytes in this process, as a number
+//! from `expose_provenance`, so that `with_exposed_provenance` can make a pointer of it. It is not
+//! an address of a state space of PTX.
 
 use super::vector::{LANES, each};
 
@@ -28,7 +32,7 @@ pub(super) const TAG_SHIFT: u32 = 9;
 pub(super) struct Window {
     pub(super) start: u64,
     pub(super) len: u64,
-    /// The exposed address of the byte at `start`.
+    /// The exposed address, in this process, of the byte at `start`.
     pub(super) host: u64,
 }
 

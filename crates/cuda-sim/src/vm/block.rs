@@ -155,7 +155,7 @@ impl Block {
         self.warps[..self.count].iter().any(|warp| warp.live != 0)
     }
 
-    /// The exposed address of shared memory.
+    /// The exposed address, in this process, of shared memory.
     pub(super) fn shared_host(&self) -> u64 {
         self.shared.as_ptr().expose_provenance() as u64
     }

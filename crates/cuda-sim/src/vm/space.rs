@@ -32,7 +32,8 @@ pub(super) struct Env<'a> {
     /// The parameter buffer, 16-byte aligned. An access past its end fails.
     pub(super) params: Window,
     pub(super) grid_id: u64,
-    /// The exposed address of the counters of grid barriers; 0 if the launch is not cooperative.
+    /// The exposed address, in this process, of the counters of grid barriers; 0 if the launch is
+    /// not cooperative.
     pub(super) workspace: u64,
     pub(super) workspace_bytes: u64,
     /// The offset of dynamic shared memory.

@@ -95,8 +95,8 @@ pub(super) struct Warp {
     pub(super) rank: u32,
     /// The number of the warp in the cluster.
     pub(super) in_cluster: usize,
-    /// The exposed addresses of the shared memory of each block of a cluster; empty for a cluster
-    /// of one block.
+    /// The exposed addresses, in this process, of the shared memory of each block of a cluster;
+    /// empty for a cluster of one block.
     pub(super) peers: Arc<[u64]>,
     /// The lanes that have not exited.
     pub(super) live: u32,
@@ -221,7 +221,7 @@ impl Warp {
         }
     }
 
-    /// The exposed address of the local memory of lane 0.
+    /// The exposed address, in this process, of the local memory of lane 0.
     pub(super) fn local_host(&self) -> u64 {
         // The kernel writes through this address, with atomic accesses, until `local` is resized.
         self.local.as_ptr().expose_provenance() as u64

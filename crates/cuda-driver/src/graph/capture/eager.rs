@@ -121,7 +121,7 @@ impl EagerCapture {
         })?;
         // Set by the closure, which has succeeded.
         let recorder = recorder.ok_or(Error::Unsupported {
-            what: "an eager capture without a recorder",
+            what: "an eager capture that did not begin (an internal error)",
         })?;
         Ok(Self {
             recording,
@@ -194,7 +194,7 @@ impl EagerCapture {
         let scope = self.recorder.scope();
         scope.capture_foreign(Owners::default(), |raw| result = Some(queue(raw)))?;
         result.ok_or(Error::Unsupported {
-            what: "a capture that skips the work of other code",
+            what: "a capture that does not call the closure of `foreign` (an internal error)",
         })
     }
 
