@@ -109,7 +109,8 @@ fn peers(fixture: &Fixture) -> Result<()> {
     rows_there.as_mut_slice().copy_from_peer(&rows.as_slice())?;
     assert_eq!(rows_there.as_slice().to_vec()?, [0; 8]);
     rows_there.close()?;
-    drop((source, copy, rows));
+    rows.close()?;
+    drop((source, copy));
     assert_eq!(target.to_vec()?, [7; 16]);
     fixture.context.disable_peer_access(&other)?;
     fixture.context.disable_peer_access(&other)?;
