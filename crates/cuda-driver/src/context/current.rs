@@ -46,15 +46,17 @@ impl Context {
     }
 
     /// Makes this context current, as [`enter`](Self::enter) does, for a copy that fails if a
-    /// context of another device is current. Does nothing if no context is current, or if the
-    /// driver has only one device.
+    /// context of another device is current, or if none is current and the memory is mapped in
+    /// several parts. Does nothing if the driver has only one device and no mapped memory, or if no
+    /// context is current and no memory is mapped.
     #[inline]
     pub(crate) fn enter_for_copy(&self) -> Result<Option<Current<'_>>, DriverError> {
-        if !self.limits().has_other_devices {
+        let may_map_memory = self.driver().may_map_memory();
+        if !self.limits().has_other_devices && !may_map_memory {
             return Ok(None);
         }
         let before = current(self.driver())?;
-        if before.is_null() {
+        if before.is_null() && !may_map_memory {
             return Ok(None);
         }
         self.enter_from(before).map(Some)

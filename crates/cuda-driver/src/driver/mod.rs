@@ -82,6 +82,9 @@ struct Inner {
     /// Set once work was queued that waits for the host: a wait for a value, or a host function.
     /// Never reset.
     may_wait_for_host: AtomicBool,
+    /// Set once memory was mapped, or memory of other code was borrowed, which may be mapped. Never
+    /// reset.
+    may_map_memory: AtomicBool,
     /// Whether machine code is tried. Reset when the driver rejects machine code that was made for
     /// its device.
     #[cfg(feature = "nvrtc")]
@@ -141,6 +144,7 @@ impl Driver {
             library,
             primary_captures: Mutex::default(),
             may_wait_for_host: AtomicBool::new(false),
+            may_map_memory: AtomicBool::new(false),
             jobs: Arc::default(),
             launches: DriverLaunches::default(),
             history: History::default(),
@@ -274,6 +278,18 @@ impl Driver {
         self.inner
             .may_wait_for_host
             .store(true, atomic::Ordering::Release);
+    }
+
+    /// Whether a copy may cross the end of a mapping.
+    pub(crate) fn may_map_memory(&self) -> bool {
+        self.inner.may_map_memory.load(atomic::Ordering::Relaxed)
+    }
+
+    /// Records that from now on a copy may cross the end of a mapping.
+    pub(crate) fn note_mapped_memory(&self) {
+        self.inner
+            .may_map_memory
+            .store(true, atomic::Ordering::Relaxed);
     }
 
     /// Whether to compile to machine code for this driver, instead of PTX.

@@ -135,6 +135,7 @@ impl Stream {
         uses: A,
     ) -> Result<()> {
         self.queue_raw("Stream::copy_raw", uses, || {
+            self.driver().note_mapped_memory();
             let _current = self.bind_for_copy()?;
             // SAFETY: the ranges must be valid until the copy is complete ← the caller guarantees
             // it.
@@ -158,6 +159,7 @@ impl Stream {
     #[doc(alias = "cudaMemcpy2DAsync")]
     pub unsafe fn copy_rows_raw<A: KernelArgs>(&self, copy: &CUDA_MEMCPY2D, uses: A) -> Result<()> {
         self.queue_raw("Stream::copy_rows_raw", uses, || {
+            self.driver().note_mapped_memory();
             let _current = self.bind_for_copy()?;
             // SAFETY: the rows must be valid until the copy is complete, and the struct readable ←
             // the caller guarantees the former; `copy` is borrowed.
