@@ -92,9 +92,11 @@ fn peers(fixture: &Fixture) -> Result<()> {
     let attributes = one.peer_attributes(&two)?;
     let access = one.peer_attribute(&two, PeerAttribute::ACCESS_SUPPORTED)?;
     assert_eq!(access != 0, attributes.has_access);
-    let operations = [AtomicOperation::CU_ATOMIC_OPERATION_CAS];
-    one.host_atomic_capabilities(&operations)?;
-    one.peer_atomic_capabilities(&two, &operations)?;
+    if fixture.driver.version() >= Version::new(13_000) {
+        let operations = [AtomicOperation::CU_ATOMIC_OPERATION_CAS];
+        one.host_atomic_capabilities(&operations)?;
+        one.peer_atomic_capabilities(&two, &operations)?;
+    }
     let other = two.primary_context()?;
     fixture.context.enable_peer_access(&other)?;
     fixture.context.enable_peer_access(&other)?;
