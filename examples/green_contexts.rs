@@ -1,11 +1,11 @@
 //! Teaches: green contexts, which keep some multiprocessors free for work that must be fast. A
 //! short kernel runs again and again next to a long one: in the same context, on a stream with a
-//! higher priority, and in a green context of its own.
+//! higher priority, and in its own green context.
 //!
 //! Prints the time from the launch of the short kernel to its end (median and 99th percentile) in
 //! each case, and the numbers of verified elements. A driver of CUDA 12.4 or newer is needed.
 //!
-//! `cargo run --release -p examples --example green_contexts`
+//! `cargo run -p examples --example green_contexts --release`
 
 use std::time::{Duration, Instant};
 

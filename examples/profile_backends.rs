@@ -5,10 +5,11 @@
 //! lengths with both, measures the time of a launch with each, and draws a timeline of two streams
 //! with a copy and a graph.
 //!
-//! With a folder, it writes the timeline there as a page (`backends.html`) and for
+//! Prints the times and costs of both sources, a table of the timeline, and the number of verified
+//! elements. With a folder, it writes the timeline there as a page (`backends.html`) and for
 //! <https://ui.perfetto.dev> (`backends.json`).
 //!
-//! `cargo run -p examples --release --example profile_backends -- FOLDER`
+//! `cargo run -p examples --example profile_backends --release -- FOLDER`
 
 use std::fs;
 use std::path::Path;
