@@ -4,13 +4,12 @@
 //! Runs on the null driver and on a GPU if there is one. `LAUNCH_PAIRS` is the number of pairs of
 //! each row (default: a million).
 
-use std::env;
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::ptr;
 use std::thread;
 
-use benches::{COUNTS, Pairs, empty_kernels, null_driver};
+use benches::{COUNTS, Pairs, empty_kernels, number_of_pairs, on_each_driver};
 use cuda_driver::Kernel;
 use cuda_driver::launch::{ArgList, ParamType, Reads, Writes};
 use cuda_driver::memory::ThreadBuffer;
@@ -390,26 +389,12 @@ fn rows(driver: &Driver, number: u32, is_null: bool) -> cuda_driver::Result<Vec<
 }
 
 fn main() {
-    // `cargo test --benches` only checks that the bench runs.
-    let is_test = env::args().any(|argument| argument == "--test");
-    let asked = env::var("LAUNCH_PAIRS")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    let number = asked.unwrap_or(if is_test { 1000 } else { 1_000_000 });
-    let null = null_driver().expect("the null driver has every required function");
-    for (name, driver) in [("null driver", Driver::new(null)), ("GPU", Driver::load())] {
-        let driver = match driver {
-            Ok(driver) => driver,
-            Err(error) => {
-                println!("skipped: {name}: {error}");
-                continue;
-            }
-        };
-        println!("\n{name}: {}, CUDA {}", driver.origin(), driver.version());
+    let number = number_of_pairs("LAUNCH_PAIRS", 1_000_000);
+    on_each_driver(|name, driver| {
         println!(
             "form             args  situation               raw ns     more ns  (95 % of it)        ratio  bar, pairs"
         );
-        let rows = rows(&driver, number, name == "null driver").expect("the bench runs");
+        let rows = rows(driver, number, name == "null driver").expect("the bench runs");
         for Row {
             form,
             count,
@@ -434,5 +419,5 @@ fn main() {
                 pairs.count(),
             );
         }
-    }
+    });
 }

@@ -6,10 +6,9 @@
 //! `launch_pairs`, which is compiled with them if it is built with `--all-features`.
 
 use std::cell::{Cell, RefCell};
-use std::env;
 use std::hint::black_box;
 
-use benches::{Pairs, empty_kernels, empty_kernels_ptx, null_driver};
+use benches::{Pairs, empty_kernels, empty_kernels_ptx, number_of_pairs, on_each_driver};
 use cuda_driver::error::HistoryOptions;
 use cuda_driver::prelude::*;
 use cuda_driver::profile::Profiler;
@@ -196,22 +195,8 @@ fn recorded(context: &Context, number: u32) -> cuda_driver::Result<Pairs> {
 }
 
 fn main() {
-    // `cargo test --benches` only checks that the bench runs.
-    let is_test = env::args().any(|argument| argument == "--test");
-    let asked = env::var("OBSERVING_PAIRS")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    let number = asked.unwrap_or(if is_test { 1000 } else { 200_000 });
-    let null = null_driver().expect("the null driver has every required function");
-    for (name, driver) in [("null driver", Driver::new(null)), ("GPU", Driver::load())] {
-        let driver = match driver {
-            Ok(driver) => driver,
-            Err(error) => {
-                println!("skipped: {name}: {error}");
-                continue;
-            }
-        };
-        println!("\n{name}: {}, CUDA {}", driver.origin(), driver.version());
+    let number = number_of_pairs("OBSERVING_PAIRS", 200_000);
+    on_each_driver(|_, driver| {
         println!(
             "what is on                off ns    more ns  (95 % of it)              bar, pairs"
         );
@@ -244,5 +229,5 @@ fn main() {
                 pairs.count(),
             );
         }
-    }
+    });
 }

@@ -6,13 +6,12 @@
 //! of pairs of each row (default: a million).
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use benches::{Pairs, null_driver};
+use benches::{Pairs, number_of_pairs, on_each_driver};
 use cuda_driver::prelude::*;
 use cuda_ptx::analysis::{Analysis, Argument, Buffer, LaunchValues};
 use cuda_ptx::{Function as Parsed, parse};
@@ -41,7 +40,7 @@ static ALLOCATOR: Counting = Counting;
 
 /// `y[i] = a * x[i] + y[i]` for `i` below `n`.
 const SAXPY: &str = ".version 7.0\n.target sm_52\n.address_size 64
-.visible .entry saxpy(.param .f32 a, .param .u64 x, .param .u64 y, .param .u32 n) {
+.visible .entry k4(.param .f32 a, .param .u64 x, .param .u64 y, .param .u32 n) {
     .reg .pred %p; .reg .b32 %r<6>; .reg .f32 %f<5>; .reg .b64 %d<7>;
     ld.param.f32 %f1, [a];
     ld.param.u64 %d1, [x];
@@ -72,7 +71,7 @@ fn hits(name: &str, driver: &Driver, number: u32) -> cuda_driver::Result<()> {
     let context = driver.device(0)?.primary_context()?;
     let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0)?;
     let ptx = Ptx::new(SAXPY).expect("the text has no NUL");
-    let saxpy = SafeModule::load(&context, &ptx)?.kernel("saxpy")?;
+    let saxpy = SafeModule::load(&context, &ptx)?.kernel("k4")?;
     let x = DeviceBuffer::filled(&stream, 4096, 1.0_f32)?;
     let mut y = DeviceBuffer::filled(&stream, 4096, 1.0_f32)?;
     let mut z = DeviceBuffer::filled(&stream, 4096, 1.0_f32)?;
@@ -197,17 +196,7 @@ fn misses() {
 }
 
 fn main() {
-    // `cargo test --benches` only checks that the bench runs.
-    let is_test = env::args().any(|argument| argument == "--test");
-    let asked = env::var("LAUNCH_PAIRS").ok();
-    let asked = asked.and_then(|text| text.parse().ok());
-    let number = asked.unwrap_or(if is_test { 1000 } else { 1_000_000 });
+    let number = number_of_pairs("LAUNCH_PAIRS", 1_000_000);
     misses();
-    let null = null_driver().expect("the null driver has every required function");
-    for (name, driver) in [("null driver", Driver::new(null)), ("GPU", Driver::load())] {
-        match driver {
-            Ok(driver) => hits(name, &driver, number).expect("the bench runs"),
-            Err(error) => println!("skipped: {name}: {error}"),
-        }
-    }
+    on_each_driver(|name, driver| hits(name, driver, number).expect("the bench runs"));
 }

@@ -9,4 +9,4 @@ mod pairs;
 pub use drained::drained;
 pub use kernels::{COUNTS, empty_kernels, empty_kernels_ptx};
 pub use null_driver::null_driver;
-pub use pairs::{Estimate, Pairs};
+pub use pairs::{Estimate, Pairs, number_of_pairs, on_each_driver};

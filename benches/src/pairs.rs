@@ -1,6 +1,11 @@
 //! The difference in nanoseconds between two ways to do something, measured in alternation.
 
+use std::env;
 use std::time::Instant;
+
+use cuda_driver::Driver;
+
+use crate::null_driver;
 
 /// The number of runs of one way before the other has its turn. Four such rows fit in a stream's
 /// queue without making a launch wait for room.
@@ -113,6 +118,34 @@ fn row(length: u32, run: &mut impl FnMut()) -> f64 {
         run();
     }
     start.elapsed().as_nanos() as f64 / f64::from(length)
+}
+
+/// Returns the number of pairs of each row: the value of an environment variable, or `usual`. If
+/// cargo only checks that the bench runs (`cargo test --benches`), returns a small number.
+#[must_use]
+pub fn number_of_pairs(variable: &str, usual: u32) -> u32 {
+    let is_test = env::args().any(|argument| argument == "--test");
+    let asked = env::var(variable).ok().and_then(|text| text.parse().ok());
+    asked.unwrap_or(if is_test { 1000 } else { usual })
+}
+
+/// Calls `measure` with the null driver and, if there is one, with the driver of a GPU, and with
+/// the name of each.
+///
+/// # Panics
+///
+/// Panics if the null driver lacks a function.
+pub fn on_each_driver(mut measure: impl FnMut(&str, &Driver)) {
+    let null = null_driver().expect("the null driver has every required function");
+    for (name, driver) in [("null driver", Driver::new(null)), ("GPU", Driver::load())] {
+        match driver {
+            Ok(driver) => {
+                println!("\n{name}: {}, CUDA {}", driver.origin(), driver.version());
+                measure(name, &driver);
+            }
+            Err(error) => println!("skipped: {name}: {error}"),
+        }
+    }
 }
 
 #[cfg(test)]

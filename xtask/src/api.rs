@@ -115,8 +115,8 @@ fn docs_rs(workspace: &Workspace, folder: &Path, command: &str, flags: &str) -> 
     workspace::run(cargo.env("RUSTDOCFLAGS", flags).current_dir(folder))
 }
 
-/// `cargo xtask full api`: compares the API with that of the Git revision `baseline`. Crates that the
-/// revision does not have are left out, because the tool fails for them.
+/// `cargo xtask full api`: compares the API with that of the Git revision `baseline`. Crates that
+/// the revision does not have are left out, because the tool fails for them.
 pub(crate) fn semver(workspace: &Workspace, baseline: &str) -> Result<()> {
     let is_known = |object: &str| -> Result<bool> {
         let mut git = Command::new("git");

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace::{self, Workspace};
 
-/// What the virtual environment contains.
+/// The packages in the virtual environment.
 const REQUIREMENTS: [&str; 2] = ["maturin>=1.9,<2", "numpy>=2.1"];
 
 /// Whether the device is eager, or late with a seed.

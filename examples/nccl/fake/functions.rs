@@ -67,7 +67,7 @@ struct Shared {
     is_aborted: AtomicBool,
 }
 
-/// What the thread of a communicator uses.
+/// The objects that the thread of a communicator uses.
 struct Thread {
     driver: Arc<DriverLibrary>,
     context: CUcontext,

@@ -7,13 +7,13 @@ use crate::Result;
 /// The arguments of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arguments {
-    /// What the program does.
+    /// The task of the program.
     pub command: Command,
     /// The number of GPUs that each process uses.
     pub gpus: usize,
 }
 
-/// What the program does.
+/// The task of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Starts several processes of this program.

@@ -156,8 +156,8 @@ impl Communicator {
     fn progress(&self) -> Result<c_int> {
         self.failure.check()?;
         let mut status = SUCCESS;
-        // SAFETY: the communicator must be alive, and the pointer writable ← it was not aborted, and
-        // the pointer is to a local.
+        // SAFETY: the communicator must be alive, and the pointer writable ← it was not aborted,
+        // and the pointer is to a local.
         let called =
             unsafe { (self.nccl.functions.comm_get_async_error)(self.raw, &raw mut status) };
         self.nccl.check(called, self.raw)?;

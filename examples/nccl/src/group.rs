@@ -38,7 +38,7 @@ impl Default for Limits {
     }
 }
 
-/// What happened to a group, shared by all threads of a process.
+/// The outcome of a group, shared by all threads of a process.
 #[derive(Clone, Debug, Default)]
 pub struct Failure {
     shared: Arc<(Mutex<State>, Condvar)>,

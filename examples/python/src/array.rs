@@ -55,9 +55,9 @@ impl Array {
     fn export(&self, memory: Memory, stream: Option<i64>) -> cuda_driver::Result<DlTensor> {
         match memory {
             Memory::Device(buffer) => {
-                // SAFETY: a handle must be a living stream of this driver ← the array API demands it
-                // of the consumer; captures neither begin nor end meanwhile ← this thread holds the
-                // interpreter during the export, and documentation says it for the deleter.
+                // SAFETY: a handle must be a living stream of this driver ← the array API demands
+                // it of the consumer; captures neither begin nor end meanwhile ← this thread holds
+                // the interpreter during the export, and documentation says it for the deleter.
                 let consumer = unsafe { Consumer::from_python(&self.context, stream) }?;
                 buffer.into_dlpack(&self.shape, &consumer)
             }
@@ -68,8 +68,8 @@ impl Array {
                 let owner = Arc::clone(&buffer);
                 let (view, nobody) = (buffer.as_slice(), Consumer::unordered());
                 let strides = [1];
-                // SAFETY: the memory must be allocated while `owner` exists, and not be used by this
-                // program meanwhile ← the owner is the buffer, and this was its last handle.
+                // SAFETY: the memory must be allocated while `owner` exists, and not be used by
+                // this program meanwhile ← the owner is the buffer, and this was its last handle.
                 unsafe { DlTensor::export(&view, &self.shape, &strides, false, &nobody, owner) }
             }
         }

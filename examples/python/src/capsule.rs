@@ -51,10 +51,11 @@ pub(crate) fn give(py: Python<'_>, tensor: RawTensor) -> PyResult<Bound<'_, PyAn
         RawTensor::Versioned(raw) => (raw.cast(), VERSIONED),
         RawTensor::Unversioned(raw) => (raw.cast(), UNVERSIONED),
     };
-    // SAFETY: the pointer must not be null, and the name must be alive ← it is not, and it is static.
+    // SAFETY: the pointer must not be null, and the name must be alive ← it is not, and it is
+    // static.
     let capsule = unsafe { ffi::PyCapsule_New(raw.as_ptr(), name.as_ptr(), Some(release)) };
-    // SAFETY: the pointer must be a new reference or null with an exception set ← that is the result
-    // of `PyCapsule_New`.
+    // SAFETY: the pointer must be a new reference or null with an exception set ← that is the
+    // result of `PyCapsule_New`.
     unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
 }
 

@@ -92,7 +92,8 @@ impl Session {
         if len > 0 {
             let config = LaunchConfig::for_num_elems(len).map_err(exception)?;
             let args = (view, &mut output, factor, summand, len);
-            // SAFETY: the kernel reads `len` floats of the one and writes `len` floats of the other.
+            // SAFETY: the kernel reads `len` floats of the one and writes `len` floats of the
+            // other.
             unsafe { self.stream.launch(&self.affine, config, args) }.map_err(exception)?;
         }
         // A worker thread releases `input` after the kernel.
@@ -126,8 +127,9 @@ impl Session {
     }
 
     /// Starts a thread that copies, launches and checks results on two streams until it is stopped.
-    /// If `allocates` is true, it also allocates memory, waits for streams and queries events: calls
-    /// that break a capture of other code in global mode, because the program makes them by name.
+    /// If `allocates` is true, it also allocates memory, waits for streams and queries events:
+    /// calls that break a capture of other code in global mode, because the program makes them by
+    /// name.
     fn start_worker(&self, allocates: bool) -> PyResult<Worker> {
         let worker = Worker::start(&self.context, &self.affine, allocates);
         worker.map_err(|error| PyRuntimeError::new_err(error.to_string()))

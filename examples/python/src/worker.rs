@@ -21,7 +21,7 @@ pub(crate) struct Worker {
     thread: Option<JoinHandle<Fallible<u64>>>,
 }
 
-/// What the thread uses. Everything is created before the thread starts.
+/// The objects that the thread uses. Everything is created before the thread starts.
 struct Work {
     affine: Function,
     streams: [Stream; 2],

@@ -68,8 +68,8 @@ impl Context {
     /// guarantee that they run at the same time: see [`green_with`](Self::green_with) for work
     /// queues of its own. Copies are not restricted.
     ///
-    /// The [per-thread stream](Self::per_thread_stream) does not exist in a green context. A capture
-    /// in a green context counts as one in the primary context, and the other way round.
+    /// The [per-thread stream](Self::per_thread_stream) does not exist in a green context. A
+    /// capture in a green context counts as one in the primary context, and the other way round.
     ///
     /// # Errors
     ///

@@ -11,17 +11,17 @@ bitflags::bitflags! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     #[doc(alias = "CUatomicOperationCapability")]
     pub struct AtomicCapabilities: u32 {
-        /// On signed numbers.
+        /// Operations on signed numbers.
         const SIGNED = 1;
-        /// On unsigned numbers.
+        /// Operations on unsigned numbers.
         const UNSIGNED = 1 << 1;
-        /// As a reduction, which does not return the previous value.
+        /// Reductions: the operation does not return the previous value.
         const REDUCTION = 1 << 2;
-        /// On values of 32 bits.
+        /// Operations on values of 32 bits.
         const SCALAR_32 = 1 << 3;
-        /// On values of 64 bits.
+        /// Operations on values of 64 bits.
         const SCALAR_64 = 1 << 4;
-        /// On values of 128 bits.
+        /// Operations on values of 128 bits.
         const SCALAR_128 = 1 << 5;
         /// On four values of 32 bits.
         const VECTOR_32X4 = 1 << 6;

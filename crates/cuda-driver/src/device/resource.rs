@@ -253,8 +253,8 @@ impl SmResource {
     /// # Errors
     ///
     /// [`Error::Unsupported`] if `groups` is 0. [`Error::OutOfRange`] if `groups` or `least` is
-    /// greater than [`sm_count`](Self::sm_count). `CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION` if there are not
-    /// enough multiprocessors for one group, or if this is a part.
+    /// greater than [`sm_count`](Self::sm_count). `CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION` if
+    /// there are not enough multiprocessors for one group, or if this is a part.
     #[doc(alias = "cuDevSmResourceSplitByCount")]
     #[doc(alias = "cudaDevSmResourceSplitByCount")]
     pub fn split_by_count(&self, groups: u32, least: u32, flags: SmSplitFlags) -> Result<SmSplit> {

@@ -50,9 +50,9 @@ impl Consumer {
     ///
     /// # Safety
     ///
-    /// A handle is a stream of the driver of `context`. It is alive until the deleter of each tensor
-    /// that is exported to this consumer was called, and a capture of it neither begins nor ends
-    /// during the export or during the deleter.
+    /// A handle is a stream of the driver of `context`. It is alive until the deleter of each
+    /// tensor that is exported to this consumer was called, and a capture of it neither begins nor
+    /// ends during the export or during the deleter.
     pub unsafe fn from_python(context: &Context, stream: Option<i64>) -> Result<Self> {
         let handle = match stream {
             None | Some(1) => return Ok(Self::on(&context.legacy_stream())),
@@ -156,8 +156,8 @@ fn export<T: Element, O: Send + Sync + 'static>(
     let exported: NonNull<Exported<O>> = NonNull::from(exported);
     // SAFETY: the struct must be valid, and used by no other code ← it was leaked just now.
     unsafe { (*exported.as_ptr()).tensor.manager_ctx = exported.as_ptr().cast() };
-    // SAFETY: the tensor must be valid, and nothing else may release it ← it was made just now and is
-    // the first field; its deleter may be called on any thread, because the owner is `Send`.
+    // SAFETY: the tensor must be valid, and nothing else may release it ← it was made just now and
+    // is the first field; its deleter may be called on any thread, because the owner is `Send`.
     unsafe { DlTensor::from_raw(exported.cast()) }
 }
 

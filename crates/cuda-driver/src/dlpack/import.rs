@@ -22,8 +22,8 @@ pub(super) const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 0 };
 /// ([`from_raw`](Self::from_raw)). Dropping it releases the tensor.
 pub struct DlTensor(NonNull<DLManagedTensorVersioned>);
 
-// SAFETY: the struct may be used from any thread ← DLPack requires that the deleter can be called on
-// any thread, and nothing else of the struct changes.
+// SAFETY: the struct may be used from any thread ← DLPack requires that the deleter can be called
+// on any thread, and nothing else of the struct changes.
 unsafe impl Send for DlTensor {}
 // SAFETY: as above.
 unsafe impl Sync for DlTensor {}
@@ -157,7 +157,8 @@ impl DlTensor {
         }
         let is_read_only = self.is_read_only();
         // SAFETY: the memory must be valid and unused by other code while `self` exists, and
-        // `stream` ordered behind its uses ← the caller guarantees it; the span covers the elements.
+        // `stream` ordered behind its uses ← the caller guarantees it; the span covers the
+        // elements.
         let buffer = unsafe { DeviceBuffer::from_foreign_deferred(stream, address, len, self) }?;
         Ok(Imported {
             buffer,
@@ -187,8 +188,8 @@ impl fmt::Debug for DlTensor {
 
 /// Releases a struct of `from_raw_unversioned`, and the tensor in it.
 unsafe extern "C" fn delete_unversioned(raw: *mut DLManagedTensorVersioned) {
-    // SAFETY: the struct must come from a `Box` that nothing uses afterwards ← `from_raw_unversioned`
-    // has made it, and the deleter is called once.
+    // SAFETY: the struct must come from a `Box` that nothing uses afterwards ←
+    // `from_raw_unversioned` has made it, and the deleter is called once.
     let owned = unsafe { Box::from_raw(raw) };
     let inner: *mut DLManagedTensor = owned.manager_ctx.cast();
     // SAFETY: the struct must be valid ← it is released only here.

@@ -37,8 +37,8 @@ pub(super) fn compact_strides(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// Returns whether a tensor is compact and row-major. The stride of a dimension with one element has
-/// no meaning, and producers set it to different values.
+/// Returns whether a tensor is compact and row-major. The stride of a dimension with one element
+/// has no meaning, and producers set it to different values.
 pub(super) fn is_compact(shape: &[usize], strides: &[usize]) -> bool {
     let compact = compact_strides(shape);
     let mut dims = shape.iter().zip(strides.iter().zip(&compact));

@@ -139,7 +139,7 @@ impl Memory {
     }
 
     /// Creates an allocation of memory that nodes of the graph with this number allocate and free.
-    /// `owner` is told when it is dropped.
+    /// `owner` is notified when it is dropped.
     #[track_caller]
     pub(crate) fn of_graph(
         stream: &Stream,

@@ -13,8 +13,8 @@ use crate::tracking::Tracker;
 
 /// Device memory that only one thread uses, on a [`ThreadStream`].
 ///
-/// A use on that stream records no event, because no other thread can have to wait for it. The first
-/// use on another stream records one, and so does each use after it; dropping the buffer, or
+/// A use on that stream records no event, because no other thread can have to wait for it. The
+/// first use on another stream records one, and so does each use after it; dropping the buffer, or
 /// [`into_shared`](Self::into_shared), records one.
 ///
 /// Pass it to a kernel as `&buffer` or `&mut buffer`, as a [`DeviceBuffer`]. For views, and for an

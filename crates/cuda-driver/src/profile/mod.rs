@@ -39,8 +39,8 @@
 //! - The time of a piece of work is the time between two events around it. Events have a resolution
 //!   of about half a microsecond, and cost the stream a few microseconds: short kernels appear
 //!   longer than they are, and the gaps between them appear larger.
-//! - If several threads queue on one stream at the same time, the time of the work of one thread may
-//!   be attributed to the work of another.
+//! - If several threads queue on one stream at the same time, the time of the work of one thread
+//!   may be attributed to the work of another.
 //! - A kernel that was launched with programmatic serialization does not overlap with the kernel
 //!   before it while a profiler is on.
 //! - The device and the host have different clocks. They are compared once, when the profiler

@@ -51,8 +51,8 @@ impl Context {
     /// Buffers take that into account: uses of a buffer by different threads on this stream are
     /// ordered. Every use records an event, because another thread cannot record one on this queue
     /// later; uses of a [`ThreadBuffer`](crate::memory::ThreadBuffer) on
-    /// [`thread_stream`](Self::thread_stream) record none. The stream is ordered with the [legacy stream](Self::legacy_stream), and each call on
-    /// it makes the context current first.
+    /// [`thread_stream`](Self::thread_stream) record none. The stream is ordered with the [legacy
+    /// stream](Self::legacy_stream), and each call on it makes the context current first.
     #[doc(alias = "CU_STREAM_PER_THREAD")]
     #[must_use]
     pub fn per_thread_stream(&self) -> Stream {

@@ -10,9 +10,9 @@ use crate::context::Context;
 /// The default stream of the thread that has created this handle. The handle does not leave the
 /// thread.
 ///
-/// The [`ThreadBuffer`](crate::memory::ThreadBuffer)s on it stay on the thread too. Their uses on this
-/// stream need no event, unlike those of other buffers on the
-/// [per-thread stream](Context::per_thread_stream), which another thread may use next.
+/// The [`ThreadBuffer`](crate::memory::ThreadBuffer)s on it stay on the thread too. Their uses on
+/// this stream need no event, unlike those of other buffers on the [per-thread
+/// stream](Context::per_thread_stream), which another thread may use next.
 ///
 /// ```
 /// use cuda_driver::memory::ThreadBuffer;
@@ -36,8 +36,9 @@ pub struct ThreadStream {
 
 /// The default stream of the calling thread.
 impl Context {
-    /// `CU_STREAM_PER_THREAD`—Returns the default stream of the calling thread as a handle that does
-    /// not leave the thread. It is the same queue as [`per_thread_stream`](Self::per_thread_stream).
+    /// `CU_STREAM_PER_THREAD`—Returns the default stream of the calling thread as a handle that
+    /// does not leave the thread. It is the same queue as
+    /// [`per_thread_stream`](Self::per_thread_stream).
     #[doc(alias = "CU_STREAM_PER_THREAD")]
     #[doc(alias = "cudaStreamPerThread")]
     #[must_use]

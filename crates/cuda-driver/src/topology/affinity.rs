@@ -10,7 +10,7 @@ use super::TopologyDevice;
 /// Returned by [`TopologyDevice::bind_thread`].
 #[must_use = "dropping it ends the binding"]
 pub struct BoundThread {
-    /// Where the thread ran before.
+    /// The processors on which the thread ran before.
     before: system::Processors,
     /// It restores the binding of the thread that drops it.
     thread: PhantomData<*const ()>,

@@ -12,8 +12,8 @@
 //! The per-thread default stream is one queue per thread, and only that thread can record an event
 //! there. So each use on it records its fence at once, and a buffer that it owns counts as shared
 //! from the start. A use whose fence cannot be recorded is an [unfenced use](Blocked::UnfencedUse).
-//! A [`ThreadBuffer`](crate::memory::ThreadBuffer) stays on its thread, and counts as shared only when
-//! it is used on another stream or gives up its thread.
+//! A [`ThreadBuffer`](crate::memory::ThreadBuffer) stays on its thread, and counts as shared only
+//! when it is used on another stream or gives up its thread.
 //!
 //! A use keeps its stream alive, so a stream may be dropped while it has work.
 //!

@@ -2,8 +2,8 @@
 //! recorded until the memory may be used elsewhere.
 //!
 //! Only that thread can record an event after them, so it does so before it uses the memory on
-//! another stream, before a graph leases it, and before another thread may get it. If another thread
-//! gets it nevertheless, these uses count as [unfenced](super::Blocked::UnfencedUse).
+//! another stream, before a graph leases it, and before another thread may get it. If another
+//! thread gets it nevertheless, these uses count as [unfenced](super::Blocked::UnfencedUse).
 
 use std::mem;
 use std::sync::Arc;

@@ -319,8 +319,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
                 let _current = stream.bind_for_copy()?;
                 stream.observed(Work::of_kind(WorkKind::CopyToHost, bytes), || {
                     // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is
-                    // within its allocation, whose free waits for this use; the caller guarantees it
-                    // for `to`.
+                    // within its allocation, whose free waits for this use; the caller guarantees
+                    // it for `to`.
                     unsafe {
                         call!(
                             stream.driver(),
@@ -377,8 +377,8 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
                 let _current = stream.bind_for_copy()?;
                 stream.observed(Work::of_kind(WorkKind::CopyToDevice, bytes), || {
                     // SAFETY: both sides must hold `bytes` until the copy is complete ← the view is
-                    // within its allocation, whose free waits for this use; the caller guarantees it
-                    // for `from`.
+                    // within its allocation, whose free waits for this use; the caller guarantees
+                    // it for `from`.
                     unsafe {
                         call!(
                             stream.driver(),

@@ -22,8 +22,8 @@ fn is_elsewhere<T>(result: &cuda_driver::Result<T>) -> bool {
 }
 
 /// Claim: only calls of the capturing thread get into the graph, and no other thread breaks the
-/// capture. Other threads use and drop buffers of the captured stream, and capture on it themselves,
-/// before, during and after the capture.
+/// capture. Other threads use and drop buffers of the captured stream, and capture on it
+/// themselves, before, during and after the capture.
 #[test]
 fn other_threads_do_not_reach_the_captured_graph() {
     Attack::new().run(|case| {

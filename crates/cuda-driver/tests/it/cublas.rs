@@ -143,8 +143,8 @@ fn expect(
     unsafe { stream.launch(kernel, config, (of, value, wrong, len)) }.unwrap();
 }
 
-/// Runs `rounds` rounds of kernel, foreign work and kernel, and returns the number of wrong elements
-/// that each thread has seen.
+/// Runs `rounds` rounds of kernel, foreign work and kernel, and returns the number of wrong
+/// elements that each thread has seen.
 fn run(fixture: &Fixture, side: u32, rounds: u32, cublas: Option<&Cublas>) -> Vec<u32> {
     let table = fixture.context.driver().library().clone();
     let module = Module::load(&fixture.context, &Ptx::new(KERNELS).unwrap()).unwrap();

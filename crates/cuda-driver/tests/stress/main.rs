@@ -34,7 +34,7 @@ const REDUCED: [u64; 2] = [4_000, 20_000];
 /// The number of software devices.
 const DEVICES: usize = 4;
 
-/// What a run does.
+/// The size of a run.
 struct Plan {
     operations: u64,
     end: Instant,

@@ -17,7 +17,7 @@ const STREAMS: usize = 2;
 /// The number of graphs and of transfers that a thread keeps.
 const KEPT: usize = 4;
 
-/// What the threads of a round share.
+/// The state that the threads of a round share.
 pub(crate) struct Round<'a> {
     places: &'a [Place],
     buffers: Buffers,

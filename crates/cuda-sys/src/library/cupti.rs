@@ -450,7 +450,7 @@ fn version_of(api: u32) -> Version {
         24.. => 12_060,
         20.. => 12_000 + (api - 18) * 10,
         19 => 12_000,
-        // Versions before CUDA 12 are not told apart.
+        // All versions before CUDA 12 are treated alike.
         _ => 11_000,
     })
 }

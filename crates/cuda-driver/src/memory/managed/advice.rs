@@ -109,8 +109,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         let (address, bytes) = (self.as_raw(), self.bytes());
         self.memory
             .use_on(stream, "DeviceSlice::prefetch", self.access, || match to {
-                // SAFETY: the range and the stream must be alive ← the range is that of the view, whose
-                // memory is freed only after this use, and the stream is borrowed.
+                // SAFETY: the range and the stream must be alive ← the range is that of the view,
+                // whose memory is freed only after this use, and the stream is borrowed.
                 Place::Ordinal(to) => unsafe {
                     call!(
                         stream.driver(),

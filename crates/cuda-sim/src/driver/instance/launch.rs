@@ -29,8 +29,8 @@ pub(in crate::driver) fn take_stated_uses() -> Vec<LaunchUse> {
     STATED.try_with(RefCell::take).unwrap_or_default()
 }
 
-/// Returns the multiprocessors of a green context, and the number of clusters of a launch that fit on
-/// them at once.
+/// Returns the multiprocessors of a green context, and the number of clusters of a launch that fit
+/// on them at once.
 fn partition(function: &Function, shape: Shape, context: &Context) -> Option<(Vec<u32>, u64)> {
     context.green.as_ref()?;
     let threads = u32::try_from(product(shape.block)).ok()?;

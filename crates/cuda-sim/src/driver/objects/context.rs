@@ -19,7 +19,7 @@ pub(in crate::driver) struct Context {
     pub(in crate::driver) handle: u64,
     pub(in crate::driver) device: Arc<Device>,
     pub(in crate::driver) is_primary: bool,
-    /// What is special about it, if it is a green context.
+    /// The multiprocessors of the context, if it is a green context.
     pub(in crate::driver) green: Option<Green>,
     pub(in crate::driver) group: GroupId,
     pub(in crate::driver) legacy: QueueId,
@@ -39,7 +39,7 @@ pub(in crate::driver) struct Context {
     pub(in crate::driver) peers: Mutex<HashSet<usize>>,
 }
 
-/// What is special about a green context.
+/// The state that only green contexts have.
 #[derive(Debug)]
 pub(in crate::driver) struct Green {
     /// The handle of type `CUgreenCtx`.
