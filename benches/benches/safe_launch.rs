@@ -38,21 +38,24 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// `y[i] = a * x[i] + y[i]` for `i` below `n`.
+/// `y[i] = a * x[i] + y[i]` for `i` below `n`. The null driver needs the name, and parameters of 8
+/// bytes.
 const SAXPY: &str = ".version 7.0\n.target sm_52\n.address_size 64
-.visible .entry k4(.param .f32 a, .param .u64 x, .param .u64 y, .param .u32 n) {
-    .reg .pred %p; .reg .b32 %r<6>; .reg .f32 %f<5>; .reg .b64 %d<7>;
-    ld.param.f32 %f1, [a];
+.visible .entry k4(.param .f64 a, .param .u64 x, .param .u64 y, .param .u64 n) {
+    .reg .pred %p; .reg .b32 %r<6>; .reg .f32 %f<5>; .reg .b64 %d<8>; .reg .f64 %a;
+    ld.param.f64 %a, [a];
+    cvt.rn.f32.f64 %f1, %a;
     ld.param.u64 %d1, [x];
     ld.param.u64 %d2, [y];
-    ld.param.u32 %r1, [n];
+    ld.param.u64 %d6, [n];
     cvta.to.global.u64 %d1, %d1;
     cvta.to.global.u64 %d2, %d2;
     mov.u32 %r2, %ctaid.x;
     mov.u32 %r3, %ntid.x;
     mov.u32 %r4, %tid.x;
     mad.lo.s32 %r5, %r2, %r3, %r4;
-    setp.ge.u32 %p, %r5, %r1;
+    cvt.u64.u32 %d7, %r5;
+    setp.ge.u64 %p, %d7, %d6;
     @%p bra end;
     mul.wide.u32 %d3, %r5, 4;
     add.s64 %d4, %d1, %d3;
@@ -76,7 +79,7 @@ fn hits(name: &str, driver: &Driver, number: u32) -> cuda_driver::Result<()> {
     let mut y = DeviceBuffer::filled(&stream, 4096, 1.0_f32)?;
     let mut z = DeviceBuffer::filled(&stream, 4096, 1.0_f32)?;
     let config = LaunchConfig::for_num_elems(4096)?;
-    let mut next = 0_u32;
+    let mut next = 0_u64;
     let mut counted = 0;
     let row = |what: &str, more: &Pairs, allocations: f64| {
         let (first, more) = (more.first(), more.difference());
@@ -91,7 +94,7 @@ fn hits(name: &str, driver: &Driver, number: u32) -> cuda_driver::Result<()> {
         let pairs = Pairs::measure(
             number,
             || {
-                let args = (0.5_f32, &x, &mut y, 4096_u32);
+                let args = (0.5_f64, &x, &mut y, 4096_u64);
                 // SAFETY: the kernel reads 4096 floats of `x`, and reads and writes 4096 of `y`.
                 unsafe { stream.launch(saxpy.function(), config, args) }.expect("it is launched");
             },
@@ -102,7 +105,7 @@ fn hits(name: &str, driver: &Driver, number: u32) -> cuda_driver::Result<()> {
                 };
                 next = next.wrapping_add(1);
                 let before = ALLOCATIONS.load(Ordering::Relaxed);
-                let launch = stream.launch_safe(&saxpy, config, (0.5_f32, &x, &mut z, n));
+                let launch = stream.launch_safe(&saxpy, config, (0.5_f64, &x, &mut z, n));
                 assert!(!launch.expect("it is launched").is_checked());
                 runs += 1;
                 // The first launch makes the plan.

@@ -27,6 +27,7 @@
 
 pub mod analysis;
 mod ast;
+mod calls;
 mod edit;
 mod error;
 mod exports;

@@ -34,6 +34,7 @@ mod verdict;
 use std::cell::Cell;
 
 use crate::ast::{Function, Module};
+use crate::calls::{self, Expanded};
 use crate::flow::{Kernel, Refused, lower};
 
 use access::{Finding, judge};
@@ -98,25 +99,30 @@ const PASSES: u32 = 3;
 pub struct Analysis {
     name: String,
     kernel: Result<Kernel, Refused>,
+    /// The body without calls, if the kernel has some.
+    expanded: Option<Expanded>,
     headers: Vec<u32>,
 }
 
 impl Analysis {
     /// Analyses a kernel of `module`, as far as that does not depend on the launch.
     pub fn of(module: &Module<'_>, function: &Function<'_>) -> Self {
-        let kernel = match module.address_size {
-            64 => lower(module, function),
-            bits => Err(Refused {
-                line: function.line,
-                reason: format!("addresses have {bits} bits; only 64 are supported"),
-            }),
+        let (kernel, expanded) = match lowered(module, function) {
+            Ok((kernel, expanded)) => (Ok(kernel), expanded),
+            Err(refused) => (Err(refused), None),
         };
         let headers = kernel.as_ref().map(loops::headers).unwrap_or_default();
         Self {
             name: function.name.to_owned(),
             kernel,
+            expanded,
             headers,
         }
+    }
+
+    /// The body without calls, if the kernel has some.
+    pub(crate) fn expanded(&self) -> Option<&Expanded> {
+        self.expanded.as_ref()
     }
 
     /// Decides which accesses stay in their buffers if the kernel is launched with these values.
@@ -190,7 +196,8 @@ impl Analysis {
         kernel.map(Kernel::used_variables).unwrap_or_default()
     }
 
-    /// The lines of `trap` and `brkpt` instructions, which end the whole context.
+    /// The lines of `trap` and `brkpt` instructions and of failed asserts, which end the whole
+    /// context.
     pub fn traps(&self) -> &[u32] {
         let kernel = self.kernel.as_ref();
         kernel.map(|kernel| kernel.traps.as_slice()).unwrap_or(&[])
@@ -233,6 +240,29 @@ impl Analysis {
         });
         findings
     }
+}
+
+/// The kernel, and its body without calls if it has some.
+fn lowered(
+    module: &Module<'_>,
+    function: &Function<'_>,
+) -> Result<(Kernel, Option<Expanded>), Refused> {
+    if module.address_size != 64 {
+        let bits = module.address_size;
+        let reason = format!("addresses have {bits} bits; only 64 are supported");
+        return Refused::new(function.line, reason);
+    }
+    let Some(expanded) = calls::expand(module, function)? else {
+        return Ok((lower(module, function)?, None));
+    };
+    let text = expanded.text();
+    let body = expanded.statements(&text);
+    let body = body.or_else(|error| Refused::new(function.line, error.to_string()))?;
+    let function = Function {
+        body: Some(body),
+        ..function.clone()
+    };
+    Ok((lower(module, &function)?, Some(expanded)))
 }
 
 /// Drops assumptions until those that remain prove each other, or returns `None` if that takes too

@@ -48,7 +48,7 @@ enum End<'a> {
 }
 
 /// The size of a variable in bytes, if it has one.
-fn size_of(variable: &Variable<'_>) -> Option<u64> {
+pub(crate) fn size_of_variable(variable: &Variable<'_>) -> Option<u64> {
     let bits = match variable.ty {
         "texref" | "surfref" | "samplerref" => 64,
         ty => bits_of(ty),
@@ -65,7 +65,7 @@ fn var(variable: &Variable<'_>, is_module: bool) -> Var {
     Var {
         name: variable.name.to_owned(),
         space: variable.space,
-        size: size_of(variable).filter(|_| is_own),
+        size: size_of_variable(variable).filter(|_| is_own),
         is_dynamic,
         align: variable.align.unwrap_or(element).max(1),
         is_module: is_module && matches!(variable.space, Space::Global | Space::Const),
@@ -124,7 +124,8 @@ pub(crate) fn lower<'a>(
     }
     let mut params = Vec::new();
     for (index, variable) in function.params.iter().enumerate() {
-        let Some(size) = size_of(variable).filter(|_| variable.space == Space::Param) else {
+        let Some(size) = size_of_variable(variable).filter(|_| variable.space == Space::Param)
+        else {
             let reason = format!("parameter {} has no known size", variable.name);
             return Refused::new(variable.line, reason);
         };

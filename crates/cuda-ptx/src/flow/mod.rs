@@ -23,7 +23,7 @@ mod ssa;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use lower::{Kernel, lower};
+pub(crate) use lower::{Kernel, lower, size_of_variable};
 pub(crate) use names::{Name, Names, bits_of};
 pub use op::AccessKind;
 pub(crate) use op::{
@@ -42,7 +42,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    fn new<T>(line: u32, reason: impl Into<String>) -> Result<T, Self> {
+    pub(crate) fn new<T>(line: u32, reason: impl Into<String>) -> Result<T, Self> {
         let reason = reason.into();
         Err(Self { line, reason })
     }

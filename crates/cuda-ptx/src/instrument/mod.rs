@@ -198,6 +198,49 @@ pub fn instrument<'a>(
         Ok(kernel) => kernel,
         Err(refused) => return refuse(name, refused.line, refused.reason.clone()),
     };
+    let Some(expanded) = analysis.expanded() else {
+        return rewrite(text, module, function, kernel, checks, memories);
+    };
+    // The kernel has calls: their bodies take their places first.
+    let syntax = || refuse(name, function.line, "a text that cannot be read again");
+    let Some(span) = function.body_span else {
+        return syntax();
+    };
+    let mut edits = Edits::new(text);
+    edits.replace(span, expanded.body.as_str());
+    let first = text
+        .get(..span.start)
+        .unwrap_or_default()
+        .matches('\n')
+        .count()
+        + 1;
+    let Some(text) = edits.apply() else {
+        return syntax();
+    };
+    let Ok(module) = crate::parse(&text) else {
+        return syntax();
+    };
+    let mut functions = module.functions.iter();
+    let found = functions.find(|it| it.name == name && it.body.is_some());
+    let Some(mut function) = found.cloned() else {
+        return syntax();
+    };
+    if let Some(body) = &mut function.body {
+        expanded.restore_lines(body, first as u32);
+    }
+    rewrite(&text, &module, &function, kernel, checks, memories)
+}
+
+/// Does the work of [`instrument`] for a kernel without calls.
+fn rewrite<'a>(
+    text: &'a str,
+    module: &'a Module<'a>,
+    function: &'a Function<'a>,
+    kernel: &Kernel,
+    checks: &[Check],
+    memories: &[Option<Root>],
+) -> Result<Instrumented, Refusal> {
+    let name = function.name;
     let (Some(body), Some(span), Some(params)) =
         (&function.body, function.body_span, function.params_span)
     else {

@@ -6,31 +6,14 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::analysis::Refusal;
-use crate::ast::{Base, Instruction, Operand, Statement};
+use crate::ast::{Instruction, Statement};
+use crate::calls::names;
 use crate::flow::Kernel;
 
 use super::{Check, refuse};
 
 /// Instructions whose first operand is not a destination.
 const NO_TARGET: &[&str] = &["st", "red", "bra", "brx", "prefetch", "prefetchu", "cp"];
-
-/// Calls `f` with each name in an operand.
-fn names<'a>(operand: &Operand<'a>, f: &mut impl FnMut(&'a str)) {
-    match operand {
-        Operand::Name(name) | Operand::Member(name, _) | Operand::Offset(name, _) => f(name),
-        Operand::Not(name) | Operand::Address(Base::Name(name), _) => f(name),
-        Operand::Literal(_) | Operand::Sink | Operand::Address(Base::Absolute, _) => {}
-        Operand::Pair(pair) => {
-            names(&pair.0, f);
-            names(&pair.1, f);
-        }
-        Operand::Vector(list) | Operand::Bracket(list) | Operand::List(list) => {
-            for operand in list {
-                names(operand, f);
-            }
-        }
-    }
-}
 
 /// Returns the statements that are loads which the checked addresses or a branch depend on.
 pub(super) fn loads(

@@ -142,7 +142,7 @@ fn uncheckable_accesses_are_refused_with_their_line() {
             "@%p1 mov.u64 %d4, %d3; ld.global.u32 %r1, [%d4]; ret;",
             "may not have been set",
         ),
-        ("call other; ret;", "call of a function"),
+        ("call other; ret;", "call of the kernel other"),
     ];
     for (body, reason) in cases {
         let refusal = refused(body);

@@ -1,5 +1,6 @@
 //! Tests of the analysis on whole kernels.
 
+mod called;
 mod coverage;
 mod fuzz;
 mod known;

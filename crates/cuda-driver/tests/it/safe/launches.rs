@@ -167,13 +167,13 @@ fn unproven_launches_can_be_rejected() {
 #[test]
 fn kernels_that_cannot_be_safe_are_refused_with_a_line() {
     let fixture = software(cuda_sim::Builder::new());
-    let call = ".func f() { ret; }\n.visible .entry k() {\n call f, (); ret; }";
+    let call = ".func f() {\n call f, (); ret; }\n.visible .entry k() {\n call f, (); ret; }";
     let error = refusal(try_kernel(&fixture, call, "k"));
     let SafeLaunchError::Refused { line, reason, .. } = &error else {
         panic!("{error}");
     };
-    assert_eq!(*line, 6);
-    assert!(reason.contains("call of a function"), "{reason}");
+    assert_eq!(*line, 5);
+    assert!(reason.contains("recursive call of f"), "{reason}");
     assert!(matches!(
         try_kernel(&fixture, call, "none"),
         Err(Error::NoSuchFunction { .. })

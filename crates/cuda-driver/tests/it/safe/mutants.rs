@@ -17,6 +17,8 @@ use fastrand::Rng;
 use crate::support::{Fixture, software};
 
 const TEXT: &str = include_str!("../../../../cuda-ptx/tests/it/kernels/known.ptx");
+/// Kernels that call functions.
+const CALLS: &str = include_str!("../../../../cuda-ptx/tests/it/kernels/calls.ptx");
 
 /// The number of defects that a run finds, and that with `CUDA_FULL=1`.
 const DEFECTS: u32 = 40;
@@ -24,6 +26,7 @@ const FULL_DEFECTS: u32 = 500;
 
 /// A kernel, the bytes of its buffers (negative if it only reads them), and its numbers.
 struct Kernel {
+    text: &'static str,
     name: &'static str,
     buffers: &'static [i64],
     numbers: &'static [u32],
@@ -40,6 +43,7 @@ const fn of(
     block: (u32, u32),
 ) -> Kernel {
     Kernel {
+        text: TEXT,
         name,
         buffers,
         numbers,
@@ -79,6 +83,14 @@ const KERNELS: &[Kernel] = &[
     of("clamped", &[-400, 400], &[100], (2, 1), (64, 1)),
     of("divided", &[-384, 800], &[96, 200], (4, 1), (64, 1)),
     of("local_array", &[-32, 512], &[5], (2, 1), (64, 1)),
+    Kernel {
+        text: CALLS,
+        ..of("called", &[-1280, 1280], &[20, 16], (2, 2), (16, 8))
+    },
+    Kernel {
+        text: CALLS,
+        ..of("nested", &[-400, 400], &[100], (2, 1), (64, 1))
+    },
 ];
 
 /// A mutant: the text, the kernel, and what was changed.
@@ -94,7 +106,7 @@ fn mutant(seed: u64) -> Mutant {
     let mut rng = Rng::with_seed(seed);
     let kernel = &KERNELS[rng.usize(..KERNELS.len())];
     let mut mutant = Mutant {
-        text: TEXT.to_owned(),
+        text: kernel.text.to_owned(),
         kernel,
         change: String::new(),
         numbers: kernel.numbers.to_vec(),
@@ -124,12 +136,14 @@ fn mutant(seed: u64) -> Mutant {
     mutant
 }
 
-/// Changes one instruction of the kernel.
+/// Changes one instruction of the kernel, or of a function that it calls.
 fn change_text(mutant: &mut Mutant, rng: &mut Rng) {
-    let module = parse(TEXT).unwrap();
-    let mut functions = module.functions.iter();
-    let function = functions.find(|it| it.name == mutant.kernel.name).unwrap();
-    let instructions = function.body.iter().flatten().filter_map(|it| match it {
+    let text = mutant.kernel.text;
+    let module = parse(text).unwrap();
+    let functions = module.functions.iter();
+    let functions = functions.filter(|it| it.name == mutant.kernel.name || !it.entry);
+    let bodies = functions.flat_map(|it| it.body.iter().flatten());
+    let instructions = bodies.filter_map(|it| match it {
         Statement::Instruction(one) => Some(one),
         _ => None,
     });
@@ -144,7 +158,7 @@ fn change_text(mutant: &mut Mutant, rng: &mut Rng) {
     let index = rng.usize(..candidates.len());
     let (span, old) = &spans[index];
     let new = candidates[index].to_string();
-    let mut edits = Edits::new(TEXT);
+    let mut edits = Edits::new(text);
     edits.replace(*span, new.clone());
     mutant.text = edits.apply().unwrap();
     mutant.change = format!("line {}: {old} becomes {new}", candidates[index].line);

@@ -18,27 +18,30 @@ const GLOBAL: &str = "mov.u32 %r$, %ctaid.x;\nmov.u32 %r8, %ntid.x;\nmov.u32 %r9
                       mad.lo.s32 %r$, %r$, %r8, %r9;";
 
 pub(super) struct Generator {
-    rng: Rng,
+    pub(super) rng: Rng,
     text: String,
     labels: u32,
     /// The instructions that may still be written.
-    budget: i32,
+    pub(super) budget: i32,
+    /// The number of functions that can be called: `f0` and so on.
+    pub(super) functions: u32,
 }
 
 pub(super) fn kernel(rng: Rng) -> String {
-    let (text, labels, budget) = (String::new(), 0, 0);
+    let (text, labels, budget, functions) = (String::new(), 0, 0, 0);
     let mut generator = Generator {
         rng,
         text,
         labels,
         budget,
+        functions,
     };
     generator.kernel();
     generator.text
 }
 
 impl Generator {
-    fn line(&mut self, text: impl AsRef<str>) {
+    pub(super) fn line(&mut self, text: impl AsRef<str>) {
         self.budget -= 1;
         // A predicate guards some instructions.
         if self.rng.u32(..14) == 0 && !text.as_ref().starts_with(['@', '$', 'b', '.']) {
@@ -48,19 +51,19 @@ impl Generator {
         let _ = writeln!(self.text, "{}", text.as_ref());
     }
 
-    fn plain(&mut self, text: impl AsRef<str>) {
+    pub(super) fn plain(&mut self, text: impl AsRef<str>) {
         let _ = writeln!(self.text, "{}", text.as_ref());
     }
 
-    fn of<'a>(&mut self, list: &[&'a str]) -> &'a str {
+    pub(super) fn of<'a>(&mut self, list: &[&'a str]) -> &'a str {
         list[self.rng.usize(..list.len())]
     }
 
-    fn p(&mut self) -> String {
+    pub(super) fn p(&mut self) -> String {
         format!("%p{}", self.rng.u32(..4))
     }
 
-    fn reg(&mut self, bits: u32) -> String {
+    pub(super) fn reg(&mut self, bits: u32) -> String {
         match bits {
             16 => format!("%h{}", self.rng.u32(..2)),
             32 => format!("%r{}", self.rng.u32(..8)),
@@ -83,7 +86,7 @@ impl Generator {
     }
 
     /// A register or a number.
-    fn source(&mut self, bits: u32) -> String {
+    pub(super) fn source(&mut self, bits: u32) -> String {
         if self.rng.u32(..3) > 0 {
             return self.reg(bits);
         }
@@ -106,8 +109,17 @@ impl Generator {
     fn kernel(&mut self) {
         self.plain(".version 8.0\n.target sm_80\n.address_size 64");
         self.plain(".shared .align 16 .b8 tile[512];");
+        self.functions();
         self.plain(".visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n, .param .s32 m,");
         self.plain("  .param .u64 w)\n{");
+        self.registers();
+        self.budget = self.rng.i32(15..70);
+        self.body(0);
+        self.plain("ret;\n}");
+    }
+
+    /// Declares the registers of the kernel or of a function, and sets them.
+    pub(super) fn registers(&mut self) {
         self.plain(".reg .pred %p<5>;\n.reg .b16 %h<3>;\n.reg .b32 %r<12>;\n.reg .b64 %d<9>;");
         self.plain("ld.param.u64 %d5, [x];\nld.param.u64 %d6, [y];");
         if self.rng.bool() {
@@ -145,12 +157,9 @@ impl Generator {
         for p in 0..4 {
             self.compare(&format!("%p{p}"));
         }
-        self.budget = self.rng.i32(15..70);
-        self.body(0);
-        self.plain("ret;\n}");
     }
 
-    fn body(&mut self, depth: u32) {
+    pub(super) fn body(&mut self, depth: u32) {
         for _ in 0..self.rng.u32(2..9) {
             if self.budget < 0 {
                 return;
@@ -164,6 +173,7 @@ impl Generator {
                 17..=27 => self.access(),
                 28..=33 if depth < 3 => self.branch(depth),
                 34..=37 if depth < 3 => self.repeat(depth),
+                38 if self.functions > 0 => self.call(),
                 39 => self.jump(),
                 _ => self.arithmetic(),
             }

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
-use cuda_ptx::{Base, Function, Instruction, Literal, Operand, Statement};
+use cuda_ptx::{Base, Instruction, Literal, Module, Operand, Statement};
 use fastrand::Rng;
+
+use super::frames::{Frame, Routine, is_access};
 
 /// The address of `tile` in shared memory, and the distance of its generic address.
 pub(super) const TILE: u64 = 0x400;
@@ -27,19 +29,9 @@ pub(super) struct Executed {
     pub(super) size: u64,
 }
 
-/// A kernel with its labels and the numbers of its accesses.
+/// A kernel and the functions that it calls.
 pub(super) struct Program<'a> {
-    body: &'a [Statement<'a>],
-    labels: HashMap<&'a str, usize>,
-    tables: HashMap<&'a str, &'a [&'a str]>,
-    accesses: HashMap<usize, usize>,
-}
-
-fn is_access(instruction: &Instruction<'_>) -> bool {
-    match instruction.opcode {
-        "ld" => !instruction.has("param"),
-        opcode => matches!(opcode, "st" | "atom" | "red"),
-    }
+    routines: Vec<Routine<'a>>,
 }
 
 fn bits_of(ty: &str) -> u32 {
@@ -65,31 +57,14 @@ fn integer(value: u64, ty: &str) -> i128 {
 }
 
 impl<'a> Program<'a> {
-    pub(super) fn new(function: &'a Function<'a>) -> Self {
-        let body = function.body.as_deref().expect("a body");
-        let (mut labels, mut tables, mut accesses) =
-            (HashMap::new(), HashMap::new(), HashMap::new());
-        for (index, statement) in body.iter().enumerate() {
-            match statement {
-                Statement::Label(name, _) => {
-                    labels.insert(*name, index);
-                }
-                Statement::BranchTargets(name, targets) => {
-                    tables.insert(*name, targets.as_slice());
-                }
-                Statement::Instruction(instruction) if is_access(instruction) => {
-                    let number = accesses.len();
-                    accesses.insert(index, number);
-                }
-                _ => {}
-            }
+    /// The last function is the kernel. A function calls only those before it.
+    pub(super) fn new(module: &'a Module<'a>) -> Self {
+        let mut routines: Vec<Routine<'a>> = Vec::new();
+        for function in &module.functions {
+            let next = Routine::new(function, &routines);
+            routines.push(next);
         }
-        Self {
-            body,
-            labels,
-            tables,
-            accesses,
-        }
+        Self { routines }
     }
 
     /// Runs one thread for a limited number of steps, and returns how many it took.
@@ -100,18 +75,29 @@ impl<'a> Program<'a> {
         rng: &mut Rng,
         visit: &mut dyn FnMut(Executed),
     ) -> u32 {
+        let kernel = self.routines.len() - 1;
+        let params = thread.params.iter();
+        let params = params.map(|(name, value)| ((*name).to_owned(), *value));
         let mut state = State {
             thread,
-            registers: HashMap::new(),
+            frame: Frame::new(kernel, 0, params.collect()),
+            callers: Vec::new(),
             rng,
         };
-        let mut at = 0;
         for step in 0..steps {
-            let Some(statement) = self.body.get(at) else {
+            let routine = &self.routines[state.frame.routine];
+            let index = state.frame.at;
+            let Some(statement) = routine.function.body.as_ref().and_then(|it| it.get(index))
+            else {
+                if state.leave(&self.routines) {
+                    continue;
+                }
                 return step;
             };
-            let index = at;
-            at += 1;
+            state.frame.at += 1;
+            if let Statement::Variable(variable) = statement {
+                state.frame.params.remove(variable.name);
+            }
             let Statement::Instruction(instruction) = statement else {
                 continue;
             };
@@ -122,14 +108,30 @@ impl<'a> Program<'a> {
                 }
             }
             match (instruction.opcode, instruction.operands.as_slice()) {
-                ("ret" | "exit", _) => return step,
-                ("bra", [Operand::Name(label)]) => at = self.labels[label],
+                ("exit", _) => return step,
+                ("ret", _) => {
+                    if !state.leave(&self.routines) {
+                        return step;
+                    }
+                }
+                ("call", _) => {
+                    let number = state.frame.first + routine.before[index];
+                    state.call(instruction, &self.routines, number);
+                }
+                ("st", [Operand::Address(Base::Name(name), 0), value])
+                    if instruction.has("param") =>
+                {
+                    let value = state.value(value);
+                    state.frame.params.insert((*name).to_owned(), value);
+                }
+                ("bra", [Operand::Name(label)]) => state.frame.at = routine.labels[label],
                 ("brx", [index, Operand::Name(table)]) => {
                     let index = state.value(index) as usize;
-                    at = self.labels[self.tables[table][index]];
+                    state.frame.at = routine.labels[routine.tables[table][index]];
                 }
-                _ if self.accesses.contains_key(&index) => {
-                    visit(state.access(instruction, self.accesses[&index]));
+                _ if is_access(instruction) => {
+                    let number = state.frame.first + routine.before[index];
+                    visit(state.access(instruction, number));
                 }
                 _ => state.compute(instruction),
             }
@@ -138,35 +140,38 @@ impl<'a> Program<'a> {
     }
 }
 
-struct State<'t, 'r> {
+pub(super) struct State<'t, 'r> {
     thread: &'t Thread<'t>,
-    registers: HashMap<String, u64>,
-    rng: &'r mut Rng,
+    pub(super) frame: Frame,
+    pub(super) callers: Vec<Frame>,
+    pub(super) rng: &'r mut Rng,
 }
 
 impl State<'_, '_> {
     /// A register; one that was never set differs from read to read.
-    fn read(&mut self, name: &str) -> u64 {
-        match self.registers.get(name) {
+    pub(super) fn read(&mut self, name: &str) -> u64 {
+        match self.frame.registers.get(name) {
             Some(value) => *value,
             None => self.rng.u64(..),
         }
     }
 
-    fn write(&mut self, operand: &Operand<'_>, value: u64) {
+    pub(super) fn write(&mut self, operand: &Operand<'_>, value: u64) {
         let Operand::Name(name) = operand else {
             return;
         };
         let bits = match &name[..2] {
             "%p" => 1,
             "%h" => 16,
-            "%r" => 32,
+            // Also `result` and `%result`.
+            "%r" | "re" => 32,
             _ => 64,
         };
-        self.registers.insert((*name).to_owned(), mask(value, bits));
+        let registers = &mut self.frame.registers;
+        registers.insert((*name).to_owned(), mask(value, bits));
     }
 
-    fn value(&mut self, operand: &Operand<'_>) -> u64 {
+    pub(super) fn value(&mut self, operand: &Operand<'_>) -> u64 {
         match operand {
             Operand::Literal(Literal::Int(value)) => *value,
             Operand::Name("tile") => TILE,
@@ -230,7 +235,8 @@ impl State<'_, '_> {
             let Operand::Address(Base::Name(name), _) = &operands[1] else {
                 panic!("parameter");
             };
-            return self.write(&operands[0], self.thread.params[name]);
+            let value = self.parameter(name);
+            return self.write(&operands[0], value);
         }
         if instruction.opcode == "setp" {
             return self.compare(instruction);

@@ -3,6 +3,8 @@
 //! `CUDA_FULL=1` runs the full number of programs and `CUDA_PTX_PROGRAMS=n` runs n. `CUDA_SEED=n`
 //! runs the program of that seed, or begins there if the number of programs is given.
 
+mod calls;
+mod frames;
 mod generate;
 mod interpret;
 
@@ -83,9 +85,9 @@ fn proven_accesses_stay_in_their_bounds() {
 fn check(seed: u64, counts: &mut Counts) {
     let text = kernel_of(seed);
     let module = cuda_ptx::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let function = &module.functions[0];
+    let function = module.functions.last().expect("a kernel");
     let analysis = Analysis::of(&module, function);
-    let program = Program::new(function);
+    let program = Program::new(&module);
     let mut rng = Rng::with_seed(!seed);
     for _ in 0..LAUNCHES {
         let (launch, params) = launch(&mut rng);

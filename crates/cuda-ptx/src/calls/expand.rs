@@ -1,0 +1,407 @@
+//! One walk over a kernel and the functions that it calls.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
+
+use crate::ast::{
+    Function, Instruction, Location, Module, Operand, Predicate, Space, Statement, Variable,
+};
+use crate::flow::Refused;
+
+use super::frame::{Declared, Frame, Role};
+use super::params::Parameter;
+
+/// The deepest nesting of calls, and the largest number of statements.
+const MAX_DEPTH: usize = 24;
+const MAX_STATEMENTS: usize = 400_000;
+
+/// Writes a kernel without calls.
+pub(super) struct Expander<'a> {
+    module: &'a Module<'a>,
+    functions: HashMap<&'a str, &'a Function<'a>>,
+    /// The beginning of all new names. No name of the text contains it.
+    pub(super) prefix: String,
+    out: String,
+    lines: Vec<u32>,
+    /// The line of the last instruction.
+    pub(super) line: u32,
+    /// The names of the functions that are being inserted.
+    open: Vec<&'a str>,
+    /// Functions with variables that exist once, which were inserted.
+    with_statics: HashSet<&'a str>,
+    insertions: u32,
+    statements: usize,
+    /// The variables in parameter space, as the walks so far saw them.
+    pub(super) parameters: Vec<Parameter>,
+    pub(super) next_parameter: usize,
+    has_asserts: bool,
+}
+
+/// The parts of a call.
+pub(super) struct Call<'a, 'i> {
+    pub(super) returns: &'i [Operand<'a>],
+    pub(super) name: &'a str,
+    pub(super) arguments: &'i [Operand<'a>],
+}
+
+impl<'a> Expander<'a> {
+    pub(super) fn new(module: &'a Module<'a>) -> Self {
+        let all: Vec<Declared<'_>> = module.functions.iter().map(Declared::of).collect();
+        let mut number = 0;
+        let prefix = loop {
+            let prefix = format!("inl{number}_");
+            let is_used = all.iter().any(|declared| declared.contains(&prefix))
+                || module.variables.iter().any(|it| it.name.contains(&prefix))
+                || module.functions.iter().any(|it| it.name.contains(&prefix));
+            if !is_used {
+                break prefix;
+            }
+            number += 1;
+        };
+        let mut functions = HashMap::new();
+        for function in &module.functions {
+            if function.body.is_some() || !functions.contains_key(function.name) {
+                functions.insert(function.name, function);
+            }
+        }
+        Self {
+            module,
+            functions,
+            prefix,
+            out: String::new(),
+            lines: Vec::new(),
+            line: 0,
+            open: Vec::new(),
+            with_statics: HashSet::new(),
+            insertions: 0,
+            statements: 0,
+            parameters: Vec::new(),
+            next_parameter: 0,
+            has_asserts: false,
+        }
+    }
+
+    /// Writes the kernel from its beginning.
+    pub(super) fn run(
+        &mut self,
+        function: &'a Function<'a>,
+        body: &'a [Statement<'a>],
+    ) -> Result<(), Refused> {
+        self.out.clear();
+        self.lines.clear();
+        self.with_statics.clear();
+        (self.insertions, self.statements, self.next_parameter) = (0, 0, 0);
+        self.line = function.line;
+        self.expect_distinct(function)?;
+        self.write("{");
+        let mut frame = Frame::new(function, None);
+        frame.open();
+        self.body(&mut frame, body)?;
+        self.write("}");
+        Ok(())
+    }
+
+    /// The text, its lines, and whether a call of `__assertfail` was replaced.
+    pub(super) fn finish(self) -> (String, Vec<u32>, bool) {
+        (self.out, self.lines, self.has_asserts)
+    }
+
+    /// Fails if a function declares a name that the module has, too: in another function it would
+    /// refer to something else.
+    fn expect_distinct(&self, function: &Function<'a>) -> Result<(), Refused> {
+        let declared = Declared::of(function);
+        let variables = self.module.variables.iter().map(|it| it.name);
+        let functions = self.module.functions.iter().map(|it| it.name);
+        match variables.chain(functions).find(|name| declared.has(name)) {
+            Some(name) => {
+                let reason = format!("{} declares {name}, as the module does", function.name);
+                Refused::new(function.line, reason)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Writes one line.
+    pub(super) fn write(&mut self, text: impl AsRef<str>) {
+        self.out.push_str(text.as_ref());
+        self.out.push('\n');
+        self.lines.push(self.line);
+    }
+
+    fn body(&mut self, frame: &mut Frame<'a>, body: &'a [Statement<'a>]) -> Result<(), Refused> {
+        for statement in body {
+            self.statements += 1;
+            if self.statements > MAX_STATEMENTS {
+                return Refused::new(self.line, "the kernel is too large with the calls in it");
+            }
+            self.statement(frame, statement)?;
+        }
+        Ok(())
+    }
+
+    fn statement(
+        &mut self,
+        frame: &mut Frame<'a>,
+        statement: &'a Statement<'a>,
+    ) -> Result<(), Refused> {
+        match statement {
+            Statement::Label(name, line) => {
+                self.line = *line;
+                self.write(format!("{}:", frame.name(name)));
+            }
+            Statement::Instruction(instruction) => {
+                self.line = instruction.line;
+                return self.instruction(frame, instruction);
+            }
+            Statement::Loc { at, .. } => {
+                frame.location = Some(*at);
+                self.location(*at);
+            }
+            Statement::Open => {
+                frame.open();
+                self.write("{");
+            }
+            Statement::Close => {
+                frame.close();
+                self.write("}");
+            }
+            Statement::Register(register) => {
+                frame.declare_register(register);
+                let mut text = String::from(".reg ");
+                if register.vector > 1 {
+                    let _ = write!(text, ".v{} ", register.vector);
+                }
+                let _ = write!(text, ".{} {}", register.ty, frame.name(register.name));
+                if let Some(count) = register.count {
+                    let _ = write!(text, "<{count}>");
+                }
+                self.write(text + ";");
+            }
+            Statement::Variable(variable) if variable.space == Space::Param => {
+                let number = self.declare_parameter(variable)?;
+                frame.declare(variable.name, number, Role::Own);
+            }
+            Statement::Variable(variable) => self.variable(frame, variable)?,
+            Statement::BranchTargets(name, targets) => {
+                let targets: Vec<&str> = targets.iter().map(|name| frame.name(name)).collect();
+                let targets = targets.join(", ");
+                self.write(format!("{}: .branchtargets {targets};", frame.name(name)));
+            }
+            Statement::CallTargets(..) | Statement::Prototype(..) => {}
+        }
+        Ok(())
+    }
+
+    fn location(&mut self, at: Location) {
+        self.write(format!(".loc {} {} {}", at.file, at.line, at.column));
+    }
+
+    fn variable(&mut self, frame: &Frame<'a>, variable: &'a Variable<'a>) -> Result<(), Refused> {
+        let name = variable.name;
+        let is_inserted = frame.prefix.is_some();
+        let space = match variable.space {
+            Space::Local => "local",
+            // It exists once, so its function must be inserted only once.
+            Space::Shared => {
+                if is_inserted && !self.with_statics.insert(frame.function.name) {
+                    let reason = format!("{name} belongs to a function with several calls");
+                    return Refused::new(self.line, reason);
+                }
+                "shared"
+            }
+            Space::Global if !is_inserted => "global",
+            Space::Const if !is_inserted => "const",
+            _ => {
+                let reason = format!("{name} keeps its value after the function");
+                return Refused::new(self.line, reason);
+            }
+        };
+        if !variable.init.is_empty() || variable.managed {
+            let reason = format!("{name} has an initial value");
+            return Refused::new(self.line, reason);
+        }
+        let mut text = format!(".{space} ");
+        if let Some(align) = variable.align {
+            let _ = write!(text, ".align {align} ");
+        }
+        if variable.vector > 1 {
+            let _ = write!(text, ".v{} ", variable.vector);
+        }
+        let _ = write!(text, ".{} {}", variable.ty, frame.name(name));
+        match variable.count {
+            Some(count) if variable.array || count != 1 => {
+                let _ = write!(text, "[{count}]");
+            }
+            Some(_) => {}
+            None => text.push_str("[]"),
+        }
+        self.write(text + ";");
+        Ok(())
+    }
+
+    fn instruction(
+        &mut self,
+        frame: &mut Frame<'a>,
+        instruction: &'a Instruction<'a>,
+    ) -> Result<(), Refused> {
+        let is_param = || instruction.has("param") || instruction.has("param::func");
+        match instruction.opcode {
+            "call" => return self.call(frame, instruction),
+            "ret" => {
+                if let Some(prefix) = &frame.prefix {
+                    let guard = guard(frame.predicate(instruction.predicate), false);
+                    let text = format!("{guard}bra ${prefix}end;");
+                    self.write(text);
+                    return Ok(());
+                }
+            }
+            "ld" | "st" if is_param() && self.access(frame, instruction)? => return Ok(()),
+            _ => {}
+        }
+        let mut parameter = None;
+        for operand in &instruction.operands {
+            super::names(operand, &mut |name| {
+                if frame.parameter(name).is_some() {
+                    parameter = Some(name);
+                }
+            });
+        }
+        if let Some(name) = parameter {
+            let reason = format!("the address of {name}, a parameter of a function, is used");
+            return Refused::new(instruction.line, reason);
+        }
+        let text = frame.instruction(instruction).to_string();
+        self.write(text);
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        frame: &mut Frame<'a>,
+        instruction: &'a Instruction<'a>,
+    ) -> Result<(), Refused> {
+        let line = instruction.line;
+        let (call, more) = match instruction.operands.as_slice() {
+            [
+                Operand::List(returns),
+                Operand::Name(name),
+                Operand::List(arguments),
+                more @ ..,
+            ] => {
+                let call = Call {
+                    returns,
+                    name,
+                    arguments,
+                };
+                (call, more)
+            }
+            [Operand::Name(name), Operand::List(arguments), more @ ..] => {
+                let call = Call {
+                    returns: &[],
+                    name,
+                    arguments,
+                };
+                (call, more)
+            }
+            [Operand::List(returns), Operand::Name(name), more @ ..] => {
+                let call = Call {
+                    returns,
+                    name,
+                    arguments: &[],
+                };
+                (call, more)
+            }
+            [Operand::Name(name), more @ ..] => {
+                let call = Call {
+                    returns: &[],
+                    name,
+                    arguments: &[],
+                };
+                (call, more)
+            }
+            _ => return Refused::new(line, "call of a function in an unknown form"),
+        };
+        let name = call.name;
+        let found = self.functions.get(name).copied();
+        let Some(function) = found.filter(|_| more.is_empty() && frame.bits(name) == 0) else {
+            return Refused::new(
+                line,
+                format!("call of a function through a pointer: {name}"),
+            );
+        };
+        let Some(body) = &function.body else {
+            return self.system_call(frame, instruction, name);
+        };
+        if function.entry {
+            return Refused::new(line, format!("call of the kernel {name}"));
+        }
+        if self.open.contains(&name) || frame.function.name == name {
+            return Refused::new(line, format!("recursive call of {name}"));
+        }
+        if self.open.len() >= MAX_DEPTH {
+            return Refused::new(line, format!("calls are nested more than {MAX_DEPTH} deep"));
+        }
+        self.expect_distinct(function)?;
+        self.insertions += 1;
+        let prefix = format!("{}{}_", self.prefix, self.insertions);
+        if instruction.predicate.is_some() {
+            let guard = guard(frame.predicate(instruction.predicate), true);
+            let text = format!("{guard}bra ${prefix}skip;");
+            self.write(text);
+        }
+        self.write("{");
+        let mut inner = Frame::new(function, Some(prefix.clone()));
+        self.pass(frame, &mut inner, instruction, &call)?;
+        let results = self.declare_results(&mut inner, line, &call)?;
+        inner.open();
+        self.open.push(name);
+        self.body(&mut inner, body)?;
+        self.open.pop();
+        self.line = line;
+        self.write(format!("${prefix}end:"));
+        for ((result, formal), number) in call.returns.iter().zip(&function.returns).zip(results) {
+            self.take(frame, &inner, instruction, result, formal, number)?;
+        }
+        self.write("}");
+        if instruction.predicate.is_some() {
+            self.write(format!("${prefix}skip:"));
+        }
+        if let Some(at) = frame.location {
+            self.location(at);
+        }
+        Ok(())
+    }
+
+    /// A call of a function that the driver defines.
+    fn system_call(
+        &mut self,
+        frame: &Frame<'a>,
+        instruction: &'a Instruction<'a>,
+        name: &str,
+    ) -> Result<(), Refused> {
+        let what = match name {
+            "__assertfail" => {
+                self.has_asserts = true;
+                let guard = guard(frame.predicate(instruction.predicate), false);
+                let text = format!("{guard}trap;");
+                self.write(text);
+                return Ok(());
+            }
+            "vprintf" => "printf in a kernel",
+            "malloc" | "free" => "memory that the kernel allocates",
+            _ => "call of a function that the text does not define",
+        };
+        Refused::new(instruction.line, format!("{what}: {name}"))
+    }
+}
+
+/// A predicate as text, or its opposite.
+fn guard(predicate: Option<Predicate<'_>>, is_opposite: bool) -> String {
+    match predicate {
+        Some(Predicate { name, negated }) => {
+            let not = if negated != is_opposite { "!" } else { "" };
+            format!("@{not}{name} ")
+        }
+        None => String::new(),
+    }
+}

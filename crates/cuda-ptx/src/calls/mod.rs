@@ -1,0 +1,113 @@
+//! Replaces the calls in a kernel by the bodies of the functions, so that the analysis and the
+//! rewriting see one function without calls.
+//!
+//! ```text
+//!    mod       the body of a kernel without calls
+//!    expand    one walk over a kernel and the functions that it calls
+//!    frame     the names of one function in one place
+//!    pass      arguments and results
+//!    params    variables in parameter space become registers
+//!    dead      removes addresses that nothing uses
+//! ```
+//!
+//! The new text computes the same values and makes the same accesses in the same order. Its lines
+//! map to those of the original text. A call of `__assertfail` becomes a `trap`.
+
+mod dead;
+mod expand;
+mod frame;
+mod params;
+mod pass;
+#[cfg(test)]
+mod tests;
+
+use crate::ast::{Function, Instruction, Module, Operand, Statement};
+use crate::flow::Refused;
+use crate::{Error, parse};
+
+use expand::Expander;
+
+/// The body of a kernel without calls.
+#[derive(Clone, Debug)]
+pub(crate) struct Expanded {
+    /// The text with its braces.
+    pub(crate) body: String,
+    /// The line in the original text for each line of `body`.
+    lines: Vec<u32>,
+}
+
+/// The text before a body that is parsed alone. It has no line break.
+const HEAD: &str = ".version 8.0 .target sm_80 .address_size 64 .visible .entry k() ";
+
+/// Replaces the calls in `function`. Returns `None` if it has none.
+pub(crate) fn expand<'a>(
+    module: &'a Module<'a>,
+    function: &'a Function<'a>,
+) -> Result<Option<Expanded>, Refused> {
+    let Some(body) = &function.body else {
+        return Ok(None);
+    };
+    let is_call = |statement: &Statement<'_>| matches!(statement, Statement::Instruction(instruction) if instruction.opcode == "call");
+    if !function.entry || !body.iter().any(is_call) {
+        return Ok(None);
+    }
+    let mut expander = Expander::new(module);
+    // The first walk finds out how parameters are used.
+    expander.run(function, body)?;
+    expander.run(function, body)?;
+    let (body, lines, has_asserts) = expander.finish();
+    let mut expanded = Expanded { body, lines };
+    if has_asserts {
+        expanded.body = dead::removed(&expanded).unwrap_or(expanded.body);
+    }
+    Ok(Some(expanded))
+}
+
+impl Expanded {
+    /// A text that has only this kernel.
+    pub(crate) fn text(&self) -> String {
+        format!("{HEAD}{}", self.body)
+    }
+
+    /// The statements of [`text`](Self::text), with their lines in the original text.
+    pub(crate) fn statements<'t>(&self, text: &'t str) -> Result<Vec<Statement<'t>>, Error> {
+        let function = parse(text)?.functions.pop();
+        let mut body = function.and_then(|function| function.body);
+        let mut body = body.take().unwrap_or_default();
+        self.restore_lines(&mut body, 1);
+        Ok(body)
+    }
+
+    /// Gives statements that were parsed from `body` their lines in the original text. `first` is
+    /// the line at which the body begins.
+    pub(crate) fn restore_lines(&self, body: &mut [Statement<'_>], first: u32) {
+        for statement in body {
+            let (Statement::Instruction(Instruction { line, .. }) | Statement::Label(_, line)) =
+                statement
+            else {
+                continue;
+            };
+            let index = line.saturating_sub(first) as usize;
+            *line = self.lines.get(index).copied().unwrap_or(*line);
+        }
+    }
+}
+
+/// Calls `f` with each name in an operand.
+pub(crate) fn names<'a>(operand: &Operand<'a>, f: &mut impl FnMut(&'a str)) {
+    use crate::ast::Base;
+    match operand {
+        Operand::Name(name) | Operand::Member(name, _) | Operand::Offset(name, _) => f(name),
+        Operand::Not(name) | Operand::Address(Base::Name(name), _) => f(name),
+        Operand::Literal(_) | Operand::Sink | Operand::Address(Base::Absolute, _) => {}
+        Operand::Pair(pair) => {
+            names(&pair.0, f);
+            names(&pair.1, f);
+        }
+        Operand::Vector(list) | Operand::Bracket(list) | Operand::List(list) => {
+            for operand in list {
+                names(operand, f);
+            }
+        }
+    }
+}
