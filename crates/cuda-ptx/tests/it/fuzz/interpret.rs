@@ -32,7 +32,8 @@ pub(super) struct Program<'a> {
     body: &'a [Statement<'a>],
     labels: HashMap<&'a str, usize>,
     tables: HashMap<&'a str, &'a [&'a str]>,
-    accesses: HashMap<usize, usize>,
+    /// The number of the access of each statement.
+    accesses: Vec<Option<usize>>,
 }
 
 fn is_access(instruction: &Instruction<'_>) -> bool {
@@ -67,8 +68,8 @@ fn integer(value: u64, ty: &str) -> i128 {
 impl<'a> Program<'a> {
     pub(super) fn new(function: &'a Function<'a>) -> Self {
         let body = function.body.as_deref().expect("a body");
-        let (mut labels, mut tables, mut accesses) =
-            (HashMap::new(), HashMap::new(), HashMap::new());
+        let (mut labels, mut tables) = (HashMap::new(), HashMap::new());
+        let (mut accesses, mut number) = (vec![None; body.len()], 0);
         for (index, statement) in body.iter().enumerate() {
             match statement {
                 Statement::Label(name, _) => {
@@ -78,8 +79,8 @@ impl<'a> Program<'a> {
                     tables.insert(*name, targets.as_slice());
                 }
                 Statement::Instruction(instruction) if is_access(instruction) => {
-                    let number = accesses.len();
-                    accesses.insert(index, number);
+                    accesses[index] = Some(number);
+                    number += 1;
                 }
                 _ => {}
             }
@@ -102,7 +103,7 @@ impl<'a> Program<'a> {
     ) -> u32 {
         let mut state = State {
             thread,
-            registers: HashMap::new(),
+            registers: [None; 64],
             rng,
         };
         let mut at = 0;
@@ -128,10 +129,10 @@ impl<'a> Program<'a> {
                     let index = state.value(index) as usize;
                     at = self.labels[self.tables[table][index]];
                 }
-                _ if self.accesses.contains_key(&index) => {
-                    visit(state.access(instruction, self.accesses[&index]));
-                }
-                _ => state.compute(instruction),
+                _ => match self.accesses[index] {
+                    Some(number) => visit(state.access(instruction, number)),
+                    None => state.compute(instruction),
+                },
             }
         }
         steps
@@ -140,15 +141,29 @@ impl<'a> Program<'a> {
 
 struct State<'t, 'r> {
     thread: &'t Thread<'t>,
-    registers: HashMap<String, u64>,
+    registers: [Option<u64>; 64],
     rng: &'r mut Rng,
+}
+
+/// The index of a register, such as `%r11`: 16 of each kind.
+fn index(name: &str) -> usize {
+    let kind = match &name[..2] {
+        "%p" => 0,
+        "%h" => 1,
+        "%r" => 2,
+        "%d" => 3,
+        _ => panic!("register {name}"),
+    };
+    let number: usize = name[2..].parse().expect("the number of a register");
+    assert!(number < 16, "register {name}");
+    kind * 16 + number
 }
 
 impl State<'_, '_> {
     /// A register; one that was never set differs from read to read.
     fn read(&mut self, name: &str) -> u64 {
-        match self.registers.get(name) {
-            Some(value) => *value,
+        match self.registers[index(name)] {
+            Some(value) => value,
             None => self.rng.u64(..),
         }
     }
@@ -163,7 +178,7 @@ impl State<'_, '_> {
             "%r" => 32,
             _ => 64,
         };
-        self.registers.insert((*name).to_owned(), mask(value, bits));
+        self.registers[index(name)] = Some(mask(value, bits));
     }
 
     fn value(&mut self, operand: &Operand<'_>) -> u64 {
