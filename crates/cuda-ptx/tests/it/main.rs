@@ -1,5 +1,6 @@
 //! Tests of the analysis on whole kernels.
 
+mod assembler;
 mod coverage;
 mod fuzz;
 mod known;
