@@ -50,6 +50,7 @@ programs    the tests of cudarc, and NVIDIA's packages for Python, on the softwa
 ptx         10,000,000 random kernels, counted in target/ptx-programs.txt, so that a later run
             continues (--minutes): no thread leaves the bounds that the analysis of cuda-ptx proves
 signatures  10,000 kernels with random parameter lists: mismatches are refused, arguments arrive
+shares      how many accesses of real kernels are proven: this repository's, and candle's
 sizes       the size of a small program with and without the features that observe it
 traces      1,000,000 events of the profiler, within 1 GiB and 10 s; traces and pages in a browser";
 
@@ -80,6 +81,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         Some("order") => in_full(workspace, DRIVER, "it", "random_programs")?,
         Some("programs") => programs(workspace, true)?,
         Some("ptx") => ptx(workspace, options.minutes)?,
+        Some("shares") => shares(workspace, true)?,
         Some("signatures") => in_full(workspace, DRIVER, "it", "signatures")?,
         Some("sizes") => observing::sizes(workspace)?,
         Some("traces") => observing::traces(workspace, true)?,
@@ -115,6 +117,17 @@ fn attacks(workspace: &Workspace) -> Result<()> {
     }
     counted.iter().for_each(|line| println!("{line}"));
     Ok(())
+}
+
+/// Counts the accesses of real kernels that are proven. The reduced size has only the kernels of
+/// this repository.
+pub(crate) fn shares(workspace: &Workspace, is_full: bool) -> Result<()> {
+    if !cfg!(target_os = "linux") {
+        bail!("the script loads libnvrtc.so: this check requires Linux");
+    }
+    setup::ensure(workspace, &[setup::TOOLKIT_SET])?;
+    let mut script = setup::script(workspace, "xtask/shares/run.py")?;
+    workspace::run(script.args(is_full.then_some("--full")))
 }
 
 /// Runs random kernels for a number of minutes, after those of earlier runs.
