@@ -15,7 +15,7 @@ use crate::{api, matrix, observing, setup};
 pub(crate) struct Options {
     /// The check to run; without it, the checks are listed
     name: Option<String>,
-    /// Minutes for which `fuzz` runs each of its targets
+    /// Minutes for which `fuzz` runs each of its targets, and `ptx` its programs
     #[arg(long, default_value_t = 30)]
     minutes: u64,
     /// The Git revision with which `api` compares
@@ -47,8 +47,10 @@ nvrtc       the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, each at its full size
 ops         every instruction form on 32,768 threads and four compute capabilities, against the host
 order       120,000 random programs on the late software device, against a sequential model
 programs    the tests of cudarc, and NVIDIA's packages for Python, on the software device
-ptx         200,000 random kernels: no thread leaves the bounds that the analysis of cuda-ptx proves
+ptx         10,000,000 random kernels, counted in target/ptx-programs.txt, so that a later run
+            continues (--minutes): no thread leaves the bounds that the analysis of cuda-ptx proves
 signatures  10,000 kernels with random parameter lists: mismatches are refused, arguments arrive
+shares      how many accesses of real kernels are proven: this repository's, and candle's
 sizes       the size of a small program with and without the features that observe it
 traces      1,000,000 events of the profiler, within 1 GiB and 10 s; traces and pages in a browser";
 
@@ -78,7 +80,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         }
         Some("order") => in_full(workspace, DRIVER, "it", "random_programs")?,
         Some("programs") => programs(workspace, true)?,
-        Some("ptx") => in_full(workspace, "cuda-ptx", "it", "fuzz")?,
+        Some("ptx") => ptx(workspace, options.minutes)?,
+        Some("shares") => shares(workspace, true)?,
         Some("signatures") => in_full(workspace, DRIVER, "it", "signatures")?,
         Some("sizes") => observing::sizes(workspace)?,
         Some("traces") => observing::traces(workspace, true)?,
@@ -114,6 +117,26 @@ fn attacks(workspace: &Workspace) -> Result<()> {
     }
     counted.iter().for_each(|line| println!("{line}"));
     Ok(())
+}
+
+/// Counts the accesses of real kernels that are proven. The reduced size has only the kernels of
+/// this repository.
+pub(crate) fn shares(workspace: &Workspace, is_full: bool) -> Result<()> {
+    if !cfg!(target_os = "linux") {
+        bail!("the script loads libnvrtc.so: this check requires Linux");
+    }
+    setup::ensure(workspace, &[setup::TOOLKIT_SET])?;
+    let mut script = setup::script(workspace, "xtask/shares/run.py")?;
+    workspace::run(script.args(is_full.then_some("--full")))
+}
+
+/// Runs random kernels for a number of minutes, after those of earlier runs.
+fn ptx(workspace: &Workspace, minutes: u64) -> Result<()> {
+    let mut command = full_command(workspace, "cuda-ptx", "it", "fuzz");
+    command
+        .env("CUDA_PTX_COUNT", workspace.target.join("ptx-programs.txt"))
+        .env("CUDA_PTX_MINUTES", minutes.to_string());
+    workspace::run(&mut command)
 }
 
 /// Runs libFuzzer, with NVRTC for additional seeds if there is one.

@@ -80,6 +80,10 @@ pub enum Unproven {
     Check,
     /// Fails with [`SafeLaunchError::NotProven`].
     Reject,
+    /// Launches a copy in which every access to an argument is checked, also where it is proven. A
+    /// test of the analysis, and a way to measure the cost of the checks. Graphs, which accept only
+    /// proven launches, ignore it.
+    CheckAll,
 }
 
 /// The facts about a kernel, without its handles.

@@ -74,7 +74,8 @@ impl Stream {
         let memories = memories::collect(&args);
         let inner = &kernel.inner;
         let key = key(inner, &config, &args, &memories);
-        let is_plain = !inner.has_traps && !inner.has_variables;
+        let is_all = kernel.unproven == Unproven::CheckAll;
+        let is_plain = !inner.has_traps && !inner.has_variables && !is_all;
         if !is_plain || !inner.plans.prove(&key, &memories) {
             return self.launch_slowly(kernel, config, args, &memories);
         }
@@ -102,7 +103,8 @@ impl Stream {
         kernel.function.check_config(&config)?;
         let plan = kernel.inner.plan(&config, &args, memories)?;
         kernel.check_variables(&plan, memories)?;
-        if plan.is_met(memories) && !kernel.inner.has_traps {
+        let is_all = kernel.unproven == Unproven::CheckAll;
+        if plan.is_met(memories) && !kernel.inner.has_traps && !is_all {
             // SAFETY: as in `launch_safe`; the variables of the module are among the arguments.
             unsafe { self.queue(&kernel.function, config, None, args) }?;
             return Ok(self.queued(None));
@@ -110,7 +112,7 @@ impl Stream {
         if kernel.unproven == Unproven::Reject && !plan.is_met(memories) {
             return Err(refused(not_proven(&plan, memories)));
         }
-        let checks = plan.checks(memories);
+        let checks = plan.checks(memories, is_all);
         let variant = kernel.inner.variants.get(kernel, checks, memories)?;
         let mut record = DeviceBuffer::<u32>::zeroed(&self.detached(), RECORD_WORDS)?;
         let parameters = &variant.parameters;
@@ -167,7 +169,7 @@ impl SafeKernel {
 
 /// The error for a launch that is not proven.
 pub(super) fn not_proven(plan: &Plan, memories: &Memories) -> SafeLaunchError {
-    let checks = plan.checks(memories);
+    let checks = plan.checks(memories, false);
     let accesses = checks.iter().filter_map(|check| {
         let access = plan.contract.accesses.get(check.access)?;
         let reason = match &access.outcome {

@@ -165,8 +165,9 @@ impl Plan {
         self.is_proven && self.needs.iter().all(is_met)
     }
 
-    /// The accesses that need a check with this memory.
-    pub(super) fn checks(&self, memories: &Memories) -> Vec<Check> {
+    /// The accesses that need a check with this memory. With `is_all`, also those to arguments that
+    /// need none.
+    pub(super) fn checks(&self, memories: &Memories, is_all: bool) -> Vec<Check> {
         let mut checks = Vec::new();
         for (access, report) in self.contract.accesses.iter().enumerate() {
             let root = match &report.outcome {
@@ -181,7 +182,7 @@ impl Plan {
                     let is_met = found.is_some_and(|memory| {
                         *high <= memory.bytes && (memory.is_writable || !is_write)
                     });
-                    if is_met {
+                    if is_met && !is_all {
                         continue;
                     }
                     Some(root.clone())

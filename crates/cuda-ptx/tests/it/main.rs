@@ -1,5 +1,6 @@
 //! Tests of the analysis on whole kernels.
 
+mod assembler;
 mod called;
 mod coverage;
 mod fuzz;

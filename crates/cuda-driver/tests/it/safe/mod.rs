@@ -1,9 +1,12 @@
 //! Safe launches: which kernel is launched, what a violation says, and when it is reported.
 
+#[cfg(feature = "nvrtc")]
+mod cost;
 mod graphs;
 mod launches;
 mod memory;
 mod mutants;
+mod mutants_gpu;
 mod reports;
 #[cfg(feature = "nvrtc")]
 mod source;

@@ -11,7 +11,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::safe::SafeModule;
 use cuda_driver::{Error, Result};
 use cuda_ptx::{Edits, Instruction, Literal, Operand, Statement, parse};
-use cuda_sim::{Builder, Report, ReportKind};
+use cuda_sim::{Builder, Report, ReportKind, Simulator};
 use fastrand::Rng;
 
 use crate::support::{Fixture, software};
@@ -94,7 +94,7 @@ const KERNELS: &[Kernel] = &[
 ];
 
 /// A mutant: the text, the kernel, and what was changed.
-struct Mutant {
+pub(super) struct Mutant {
     text: String,
     kernel: &'static Kernel,
     change: String,
@@ -102,7 +102,7 @@ struct Mutant {
     buffers: Vec<i64>,
 }
 
-fn mutant(seed: u64) -> Mutant {
+pub(super) fn mutant(seed: u64) -> Mutant {
     let mut rng = Rng::with_seed(seed);
     let kernel = &KERNELS[rng.usize(..KERNELS.len())];
     let mut mutant = Mutant {
@@ -133,7 +133,25 @@ fn mutant(seed: u64) -> Mutant {
         }
         _ => change_text(&mut mutant, &mut rng),
     }
+    mutant.text = alone(&mutant.text, kernel.name);
     mutant
+}
+
+/// The text without the bodies of other kernels, so that it compiles faster.
+fn alone(text: &str, name: &str) -> String {
+    let module = parse(text).unwrap();
+    let mut edits = Edits::new(text);
+    for other in module.functions.iter().filter(|it| it.entry && it.name != name) {
+        edits.replace(other.body_span.unwrap(), "{ ret; }");
+    }
+    edits.apply().unwrap()
+}
+
+impl Mutant {
+    /// The kernel and what was changed.
+    pub(super) fn name(&self) -> String {
+        format!("{}, {}", self.kernel.name, self.change)
+    }
 }
 
 /// Changes one instruction of the kernel, or of a function that it calls.
@@ -229,17 +247,23 @@ fn changes<'a>(one: &Instruction<'a>, rng: &mut Rng) -> Vec<Instruction<'a>> {
 }
 
 /// The result of a run: whether the launch was accepted, the reports, and all words.
-struct Run {
-    launched: Result<bool>,
-    reports: Vec<Report>,
-    words: Vec<Vec<u32>>,
+pub(super) struct Run {
+    pub(super) launched: Result<bool>,
+    pub(super) reports: Vec<Report>,
+    pub(super) words: Vec<Vec<u32>>,
 }
 
-fn run(mutant: &Mutant, is_safe: bool) -> Run {
+/// Runs a mutant on a software device.
+pub(super) fn run(mutant: &Mutant, is_safe: bool) -> Run {
     let builder = Builder::new()
         .check_read_only(true)
         .instruction_limit(3_000_000);
     let fixture = software(builder);
+    run_on(&fixture, mutant, is_safe)
+}
+
+/// Runs a mutant on a device.
+pub(super) fn run_on(fixture: &Fixture, mutant: &Mutant, is_safe: bool) -> Run {
     let stream = fixture.stream();
     let ptx = Ptx::new(mutant.text.as_str()).unwrap();
     let mut buffers: Vec<DeviceBuffer<u32>> = Vec::new();
@@ -252,8 +276,9 @@ fn run(mutant: &Mutant, is_safe: bool) -> Run {
         buffer.copy_from_host(&words).unwrap();
         buffers.push(buffer);
     }
-    let launched = launch(mutant, is_safe, &fixture, &stream, &ptx, &mut buffers);
-    let reports = fixture.simulator.as_ref().unwrap().take_reports();
+    let launched = launch(mutant, is_safe, fixture, &stream, &ptx, &mut buffers);
+    let simulator = fixture.simulator.as_ref();
+    let reports = simulator.map_or_else(Vec::new, Simulator::take_reports);
     let words = buffers
         .iter()
         .map(|buffer| buffer.to_vec().unwrap_or_default());
@@ -302,7 +327,7 @@ fn launch(
 }
 
 /// Whether a report is one of memory that the arguments do not permit.
-fn is_foreign(report: &Report) -> bool {
+pub(super) fn is_foreign(report: &Report) -> bool {
     matches!(
         report.kind,
         ReportKind::OutOfBounds
@@ -350,10 +375,7 @@ fn planted_defects_are_detected() {
 
 fn check(seed: u64, counts: &mut Counts) {
     let mutant = mutant(seed);
-    let what = format!(
-        "CUDA_SEED={seed}: {}, {}",
-        mutant.kernel.name, mutant.change
-    );
+    let what = format!("CUDA_SEED={seed}: {}", mutant.name());
     let plain = run(&mutant, false);
     let safe = run(&mutant, true);
     counts.mutants += 1;

@@ -2,9 +2,12 @@
 //!
 //! `CUDA_FULL=1` runs the full number of programs and `CUDA_PTX_PROGRAMS=n` runs n. `CUDA_SEED=n`
 //! runs the program of that seed, or begins there if the number of programs is given.
+//! `CUDA_PTX_COUNT=file` continues after the programs that the file counts, and adds to it, for
+//! `CUDA_PTX_MINUTES=n` if that is given.
 
 mod calls;
 mod frames;
+mod count;
 mod generate;
 mod interpret;
 
@@ -14,27 +17,15 @@ use std::env;
 use cuda_ptx::analysis::{Analysis, Argument, Buffer, LaunchValues, Outcome, Root, Verdict};
 use fastrand::Rng;
 
+use count::Counts;
 use interpret::{Executed, Program, TILE, Thread, WINDOW};
 
 /// The number of programs, and that with `CUDA_FULL=1`.
 const PROGRAMS: u64 = 3_000;
-const FULL_PROGRAMS: u64 = 200_000;
+const FULL_PROGRAMS: u64 = 10_000_000;
 /// The steps of one thread, and the launches of one program.
 const STEPS: u32 = 300;
 const LAUNCHES: u32 = 1;
-
-/// Statistics of all programs.
-#[derive(Debug, Default)]
-struct Counts {
-    accesses: u64,
-    proven: u64,
-    unreached: u64,
-    threads: u64,
-    executed: u64,
-    /// Executions of proven accesses, and those that reached the last proven byte.
-    proven_executed: u64,
-    at_end: u64,
-}
 
 /// The number of programs to run, and the seed of the first.
 pub(crate) fn programs(few: u64, many: u64) -> (u64, u64) {
@@ -61,23 +52,17 @@ pub(crate) fn kernel_of(seed: u64) -> String {
 #[test]
 fn proven_accesses_stay_in_their_bounds() {
     let (programs, first) = programs(PROGRAMS, FULL_PROGRAMS);
-    let mut counts = Counts::default();
-    for seed in first..first + programs {
-        check(seed, &mut counts);
-        if (seed + 1 - first).is_multiple_of(5000) {
-            println!("{} programs: {counts:?}", seed + 1 - first);
-        }
-    }
-    println!("{programs} programs: {counts:?}");
+    let counts = count::run(first, programs, check);
+    println!("{counts}");
     if programs > 100 {
         let reached = counts.accesses - counts.unreached;
         assert!(
             counts.proven * 4 > reached,
-            "few accesses are proven: {counts:?}"
+            "few accesses are proven: {counts}"
         );
         assert!(
             counts.at_end * 50 > counts.proven_executed,
-            "bounds are loose: {counts:?}"
+            "bounds are loose: {counts}"
         );
     }
 }

@@ -1,0 +1,285 @@
+//! Counts how many accesses of the kernels in folders of PTX files are proven:
+//! `shares NAME=FOLDER...`. `cargo xtask full shares` compiles the kernels of several projects and
+//! runs this program.
+//!
+//! Every buffer has 1 GiB, so an index that was loaded from memory is not proven. The file `launches.txt` in a folder
+//! has the other values of a launch, one line for the kernels whose names begin with a text; the
+//! first line that fits counts:
+//!
+//! ```text
+//! <beginning of the name, or *> <key>=<values>...
+//!     grid=8,1,1 block=128,1,1 shared=0    the configuration
+//!     numbers=1000,3                       the parameters that are no pointers; the last repeats
+//!     null=0                               pointers that are null, counted without the numbers
+//! ```
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use cuda_ptx::analysis::{Analysis, Argument, Buffer, LaunchValues, Outcome, Reason, Verdict};
+use cuda_ptx::{Base, Function, Operand, Statement, parse};
+
+/// The size of a buffer.
+const BYTES: u64 = 1 << 30;
+
+/// A line of `launches.txt`.
+#[derive(Clone, Debug)]
+struct Rule {
+    beginning: String,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    numbers: Vec<u64>,
+    null: Vec<u64>,
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Self {
+            beginning: String::new(),
+            grid: [8, 1, 1],
+            block: [128, 1, 1],
+            shared: 32 << 10,
+            numbers: vec![1000],
+            null: Vec::new(),
+        }
+    }
+}
+
+impl Rule {
+    fn parse(line: &str) -> Result<Self, Box<dyn Error>> {
+        let mut words = line.split_whitespace();
+        let beginning = words.next().unwrap_or_default().trim_end_matches('*');
+        let mut rule = Self {
+            beginning: beginning.to_owned(),
+            ..Self::default()
+        };
+        for word in words {
+            let (key, values) = word.split_once('=').ok_or(format!("{line}: no `=`"))?;
+            let values = values.split(',').map(str::parse);
+            let values: Vec<u64> = values.collect::<Result<_, _>>()?;
+            let sizes = || -> Result<[u32; 3], Box<dyn Error>> {
+                let mut sizes = [1; 3];
+                for (size, value) in sizes.iter_mut().zip(&values) {
+                    *size = u32::try_from(*value)?;
+                }
+                Ok(sizes)
+            };
+            match key {
+                "grid" => rule.grid = sizes()?,
+                "block" => rule.block = sizes()?,
+                "shared" => rule.shared = sizes()?[0],
+                "numbers" => rule.numbers = values,
+                "null" => rule.null = values,
+                _ => return Err(format!("{line}: unknown key {key}").into()),
+            }
+        }
+        Ok(rule)
+    }
+}
+
+/// Whether a parameter of 8 bytes is an address: the kernel converts it to a global address, or its
+/// declaration says so.
+fn is_pointer(function: &Function<'_>, name: &str) -> bool {
+    let instructions = function.body.iter().flatten().filter_map(|it| match it {
+        Statement::Instruction(one) => Some(one),
+        _ => None,
+    });
+    let loaded: Vec<&str> = instructions
+        .clone()
+        .filter(|one| one.opcode == "ld" && one.has("param"))
+        .filter_map(|one| match one.operands.as_slice() {
+            [Operand::Name(to), Operand::Address(Base::Name(it), 0)] if *it == name => Some(*to),
+            _ => None,
+        })
+        .collect();
+    instructions.filter(|one| one.opcode == "cvta").any(
+        |one| matches!(one.operands.get(1), Some(Operand::Name(from)) if loaded.contains(from)),
+    )
+}
+
+fn launch(function: &Function<'_>, text: &str, rule: &Rule) -> LaunchValues {
+    let buffer = Buffer {
+        bytes: BYTES,
+        align: 256,
+        is_writable: true,
+    };
+    let (mut numbers, mut pointers) = (rule.numbers.iter().copied(), 0);
+    let mut last = 0;
+    let arguments = function.params.iter().map(|param| {
+        let bits = param.ty.trim_start_matches(char::is_alphabetic).parse();
+        let bits: u64 = bits.unwrap_or(64);
+        let bytes = bits / 8 * u64::from(param.vector) * param.count.unwrap_or(1);
+        let is_declared = text.contains(&format!(".ptr .global .align 1 {}", param.name))
+            || text.contains(&format!(".ptr .global .align 16 {}", param.name));
+        if bytes == 8 && (is_declared || is_pointer(function, param.name)) {
+            pointers += 1;
+            return match rule.null.contains(&(pointers - 1)) {
+                true => Argument::scalar([0; 8]),
+                false => Argument::buffer(buffer),
+            };
+        }
+        if param.ty.starts_with('f') {
+            return Argument::scalar(vec![0; bytes as usize]);
+        }
+        last = numbers.next().unwrap_or(last);
+        match bytes {
+            // A struct: its words are the same number.
+            9.. => {
+                let word = (last as u32).to_le_bytes().into_iter().cycle();
+                Argument::scalar(word.take(bytes as usize).collect::<Vec<_>>())
+            }
+            _ => Argument::scalar(&last.to_le_bytes()[..bytes as usize]),
+        }
+    });
+    LaunchValues {
+        arguments: arguments.collect(),
+        grid: rule.grid,
+        block: rule.block,
+        dynamic_shared: rule.shared,
+    }
+}
+
+/// The counts of one set.
+#[derive(Debug, Default)]
+struct Counts {
+    kernels: u32,
+    proven_kernels: u32,
+    refused: u32,
+    accesses: u32,
+    proven: u32,
+    /// Accesses whose root is not known.
+    unknown: u32,
+    reasons: BTreeMap<String, u32>,
+    refusals: BTreeMap<String, u32>,
+}
+
+fn reason(reason: &Reason) -> String {
+    match reason {
+        Reason::OutOfRange { bytes, .. } if *bytes < BYTES => {
+            "out of range of a variable".to_owned()
+        }
+        Reason::OutOfRange { .. } => "out of range of a buffer".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn count(text: &str, path: &Path, rules: &[Rule], list: bool, counts: &mut Counts) {
+    let module = match parse(text) {
+        Ok(module) => module,
+        Err(error) => {
+            println!("{}: {error}", path.display());
+            return;
+        }
+    };
+    for function in module.functions.iter() {
+        if !function.entry || function.body.is_none() {
+            continue;
+        }
+        let rule = rules
+            .iter()
+            .find(|rule| function.name.starts_with(&rule.beginning));
+        let rule = rule.cloned().unwrap_or_default();
+        let verdict = Analysis::of(&module, function).evaluate(&launch(function, text, &rule));
+        counts.kernels += 1;
+        counts.proven_kernels += u32::from(verdict.is_proven());
+        let contract = match &verdict {
+            Verdict::Refused(refusal) => {
+                counts.refused += 1;
+                *counts.refusals.entry(refusal.reason.clone()).or_default() += 1;
+                if list {
+                    println!("{}: {refusal}", path.display());
+                }
+                continue;
+            }
+            Verdict::Proven(contract) | Verdict::Checked(contract) => contract,
+        };
+        for access in &contract.accesses {
+            counts.accesses += 1;
+            let Outcome::Checked { root, reason: why } = &access.outcome else {
+                counts.proven += 1;
+                continue;
+            };
+            counts.unknown += u32::from(root.is_none());
+            *counts.reasons.entry(reason(why)).or_default() += 1;
+            if list {
+                let (name, line) = (function.name, access.line);
+                println!(
+                    "{}: {name}: line {line}: {}: {why}",
+                    path.display(),
+                    access.mnemonic
+                );
+            }
+        }
+    }
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            files.extend(self::files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "ptx") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args: Vec<String> = env::args().skip(1).collect();
+    let list = args.iter().any(|arg| arg == "--list");
+    args.retain(|arg| arg != "--list");
+    let percent = |part: u32, whole: u32| 100.0 * f64::from(part) / f64::from(whole.max(1));
+    for arg in &args {
+        let (name, folder) = arg
+            .split_once('=')
+            .ok_or("shares [--list] NAME=FOLDER...")?;
+        let folder = Path::new(folder);
+        let rules = fs::read_to_string(folder.join("launches.txt")).unwrap_or_default();
+        let rules = rules
+            .lines()
+            .filter(|it| !it.is_empty() && !it.starts_with('#'));
+        let rules: Vec<Rule> = rules.map(Rule::parse).collect::<Result<_, _>>()?;
+        let mut counts = Counts::default();
+        for path in files(folder)? {
+            count(
+                &fs::read_to_string(&path)?,
+                &path,
+                &rules,
+                list,
+                &mut counts,
+            );
+        }
+        let Counts {
+            kernels,
+            proven_kernels,
+            refused,
+            accesses,
+            proven,
+            unknown,
+            ..
+        } = counts;
+        println!(
+            "{name}: {kernels} kernels: {proven_kernels} proven, {} checked, {refused} refused \
+             ({:.1} %); {accesses} accesses: {proven} proven ({:.2} %), {} checked, {unknown} of \
+             them against all arguments",
+            kernels - proven_kernels - refused,
+            percent(refused, kernels),
+            percent(proven, accesses),
+            accesses - proven,
+        );
+        for (what, list) in [("checked", &counts.reasons), ("refused", &counts.refusals)] {
+            let mut list: Vec<_> = list.iter().collect();
+            list.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+            for (reason, count) in list.iter().take(12) {
+                println!("    {count:6} {what}: {reason}");
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! The machine code of rewritten kernels: a load that a checked address depends on is not repeated,
+//! and the access uses the address that was compared.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs, process};
+
+use cuda_ptx::analysis::{Analysis, Root};
+use cuda_ptx::instrument::{Check, instrument};
+
+/// `out[i] = in[index[i]]` and `out[i] += in[index[i] ^ 1]`, with an index that other threads may
+/// change.
+const GATHER: &str = ".version 7.0
+.target sm_80
+.address_size 64
+.visible .entry gather(.param .u64 out, .param .u64 in, .param .u64 index) {
+    .reg .b32 %r<6>; .reg .b64 %d<9>;
+    ld.param.u64 %d1, [out];
+    ld.param.u64 %d2, [in];
+    ld.param.u64 %d3, [index];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %d4, %r1, 4;
+    add.s64 %d5, %d3, %d4;
+    ld.global.u32 %r2, [%d5];
+    mul.wide.u32 %d6, %r2, 4;
+    add.s64 %d6, %d2, %d6;
+    ld.global.u32 %r3, [%d6];
+    xor.b32 %r2, %r2, 1;
+    mul.wide.u32 %d7, %r2, 4;
+    add.s64 %d7, %d2, %d7;
+    ld.global.u32 %r4, [%d7];
+    add.s32 %r3, %r3, %r4;
+    add.s64 %d8, %d1, %d4;
+    st.global.u32 [%d8], %r3;
+    ret;
+}
+";
+
+/// The program `name` of a CUDA toolkit: in the folders of `PATH`, of `CUDA_PATH`, or where
+/// `cargo xtask full shares` puts it.
+fn tool(name: &str) -> Option<PathBuf> {
+    let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/cuda-setup");
+    let mut folders = vec![setup.join("nvcc/13.5/bin")];
+    folders.extend(env::var_os("CUDA_PATH").map(|root| Path::new(&root).join("bin")));
+    folders.extend(env::var_os("PATH").iter().flat_map(env::split_paths));
+    folders
+        .into_iter()
+        .map(|folder| folder.join(name))
+        .find(|program| {
+            let mut version = Command::new(program);
+            let status = version.arg("--version").stdout(Stdio::null()).status();
+            status.is_ok_and(|status| status.success())
+        })
+}
+
+/// The instructions of a kernel, or `None` if the machine has no assembler.
+fn machine_code(text: &str, arch: &str) -> Option<Vec<String>> {
+    let found = tool("ptxas")
+        .zip(tool("nvdisasm"))
+        .ok_or("not in the toolkit or the PATH");
+    let (ptxas, nvdisasm) = test_needs::found("ptxas", found)?;
+    let folder = env::temp_dir().join(format!("cuda-ptx-{}-{arch}", process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let (source, cubin) = (folder.join("k.ptx"), folder.join("k.cubin"));
+    fs::write(&source, text).unwrap();
+    let output = Command::new(ptxas)
+        .arg(format!("-arch={arch}"))
+        .args([Path::new("-O3"), Path::new("-o"), &cubin, &source])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}\n{text}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let output = Command::new(nvdisasm)
+        .arg("-c")
+        .arg(&cubin)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let _ = fs::remove_dir_all(&folder);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let instructions = text.lines().filter_map(|line| {
+        let (_, instruction) = line.split_once("*/")?;
+        let instruction = instruction.split(';').next()?.trim();
+        (!instruction.is_empty()).then(|| instruction.to_owned())
+    });
+    Some(instructions.collect())
+}
+
+#[test]
+fn the_assembler_keeps_a_checked_load() {
+    let module = cuda_ptx::parse(GATHER).unwrap();
+    let function = &module.functions[0];
+    let analysis = Analysis::of(&module, function);
+    let root = |parameter| Root::Buffer {
+        parameter,
+        offset: 0,
+    };
+    let check = |access| Check {
+        access,
+        root: Some(root(1)),
+    };
+    let memories = [0, 1, 2].map(|parameter| Some(root(parameter)));
+    let checks = [check(1), check(2)];
+    let new = instrument(GATHER, &module, function, &analysis, &checks, &memories).unwrap();
+    for arch in ["sm_80", "sm_90", "sm_100"] {
+        let Some(code) = machine_code(&new.text, arch) else {
+            return;
+        };
+        expect_checked(&code, arch);
+    }
+}
+
+/// The register that holds the address of a load, and whether the instruction is one.
+fn address(instruction: &str) -> Option<&str> {
+    if !instruction.contains("LDG.E") {
+        return None;
+    }
+    let (_, address) = instruction.rsplit_once('[')?;
+    address.split('.').next()
+}
+
+/// The first operand of an instruction: the register that it sets.
+fn target(instruction: &str) -> Option<&str> {
+    let words = instruction.split([' ', ',']);
+    words
+        .filter(|word| !word.is_empty() && !word.starts_with('@'))
+        .nth(1)
+}
+
+/// Fails unless the index is loaded once, and each checked load uses, under a predicate, a register
+/// from which the beginning of the buffer was subtracted after it had been set last.
+fn expect_checked(code: &[String], arch: &str) {
+    let text = code.join("\n");
+    let loads: Vec<usize> = (0..code.len())
+        .filter(|&at| address(&code[at]).is_some())
+        .collect();
+    let (strong, weak): (Vec<usize>, Vec<usize>) = loads
+        .into_iter()
+        .partition(|&at| code[at].contains("STRONG.SYS"));
+    assert_eq!((strong.len(), weak.len()), (1, 2), "{arch}\n{text}");
+    for load in weak {
+        assert!(
+            code[load].starts_with("@P"),
+            "{arch}: {}\n{text}",
+            code[load]
+        );
+        let register = address(&code[load]).unwrap();
+        let before = &code[..load];
+        let set = before
+            .iter()
+            .rposition(|it| target(it) == Some(register))
+            .unwrap();
+        let subtracts = |instruction: &String| {
+            let sources = instruction.split([' ', ',']).skip(2);
+            let mut sources = sources.map(|word| word.trim_end_matches(".reuse"));
+            instruction.starts_with("IADD") && sources.any(|word| word == register)
+        };
+        let is_compared = before[set..].iter().any(subtracts);
+        assert!(is_compared, "{arch}: {register} is not compared\n{text}");
+    }
+}
+
+#[test]
+fn a_repeated_load_is_detected() {
+    let code = |lines: &[&str]| lines.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let good = [
+        "LDG.E.STRONG.SYS R6, [R6.64]",
+        "IMAD.WIDE.U32 R2, R6, R13, c[0x0][0x168]",
+        "IADD3 R12, P0, R2.reuse, -c[0x0][0x178], RZ",
+        "@P0 LDG.E R8, [R2.64]",
+        "@P0 LDG.E R9, desc[UR6][R2.64]",
+    ];
+    expect_checked(&code(&good), "good");
+    let mut repeated = good.to_vec();
+    repeated.insert(3, "LDG.E.STRONG.SYS R6, [R6.64]");
+    let mut changed = good.to_vec();
+    changed.insert(3, "IMAD.WIDE.U32 R2, R6, R13, c[0x0][0x168]");
+    let mut unguarded = good.to_vec();
+    unguarded[3] = "LDG.E R8, [R2.64]";
+    for bad in [repeated, changed, unguarded] {
+        let bad = code(&bad);
+        assert!(std::panic::catch_unwind(|| expect_checked(&bad, "bad")).is_err());
+    }
+}
