@@ -65,7 +65,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         Some("defects") => in_full(workspace, DRIVER, "it", "safe::mutants")?,
         Some("devices") => in_full(workspace, DRIVER, "stress", "random_operations")?,
         Some("drivers") => matrix::all_drivers(workspace)?,
-        Some("eager") => in_full(workspace, DRIVER, "it", "eager")?,
+        Some("eager") => eager(workspace)?,
         Some("faults") => in_full(workspace, DRIVER, "it", "faults::")?,
         Some("fuzz") => fuzz(workspace, options.minutes)?,
         Some("graphs") => in_full(workspace, DRIVER, "it", "random_graphs")?,
@@ -137,6 +137,13 @@ fn ptx(workspace: &Workspace, minutes: u64) -> Result<()> {
         .env("CUDA_PTX_COUNT", workspace.target.join("ptx-programs.txt"))
         .env("CUDA_PTX_MINUTES", minutes.to_string());
     workspace::run(&mut command)
+}
+
+/// Runs the eager captures. The random programs continue where an interrupted run has ended.
+fn eager(workspace: &Workspace) -> Result<()> {
+    let done = workspace.target.join("full-eager.txt");
+    let mut command = full_command(workspace, DRIVER, "it", "eager");
+    workspace::run(command.env("CUDA_EAGER_DONE", done))
 }
 
 /// Runs libFuzzer, with NVRTC for additional seeds if there is one.

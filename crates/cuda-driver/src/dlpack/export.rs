@@ -238,9 +238,7 @@ fn release_when_idle<O: Send + 'static>(context: Context, owner: O, leak: fn(O))
 
 /// Makes the stream of the consumer wait for all uses of the memory.
 fn order(memory: &Memory, access: Access, consumer: &Consumer) -> Result<()> {
-    if memory.tracker.graph() != 0 {
-        return Err(Error::MemoryOfCapture);
-    }
+    memory.expect_usable()?;
     let Some(stream) = &consumer.0 else {
         return Ok(());
     };

@@ -326,6 +326,7 @@ impl Error {
             | Self::EagerCapture { .. }
             | Self::OutlivesCapture { .. }
             | Self::MemoryOfCapture
+            | Self::NotYetWritten
             | Self::Capturing { .. } => Category::Graph,
             Self::Exchange(_)
             | Self::TensorMap(_)

@@ -161,12 +161,16 @@ impl fmt::Display for Error {
             Self::OutlivesCapture { buffers, bytes } => write!(
                 f,
                 "{buffers} buffer(s) of {bytes} bytes in total were created in the capture and \
-                 still exist at its end; drop them before the end, or create them before the \
-                 capture or in `EagerCapture::outside`"
+                 still exist at its end; drop them before the end, or create them in \
+                 `EagerCapture::outputs` or before the capture"
             ),
             Self::MemoryOfCapture => f.write_str(
                 "the buffer was created in an eager capture, and only calls that the same capture \
-                 captures can use it; create it in `EagerCapture::outside` to use it elsewhere",
+                 captures can use it; create it in `EagerCapture::outputs` to use it after the launches",
+            ),
+            Self::NotYetWritten => f.write_str(
+                "the buffer was created in `EagerCapture::outputs`, and the first launch of the \
+                 captured graph writes it: launch the graph first",
             ),
             Self::UsedByOtherCode => f.write_str(
                 "the memory is in use by the closure of `Stream::using` that this thread runs: make \

@@ -224,6 +224,10 @@ pub enum Error {
     },
     /// The memory belongs to a graph that is being captured, or to one whose capture has ended.
     MemoryOfCapture,
+    /// A buffer that was created in
+    /// [`EagerCapture::outputs`](crate::graph::EagerCapture::outputs) is used before the first
+    /// launch of the captured graph, which writes it.
+    NotYetWritten,
     /// Other code uses the memory in a closure of [`Stream::using`](crate::Stream::using) that this
     /// thread runs, in a way that conflicts.
     UsedByOtherCode,

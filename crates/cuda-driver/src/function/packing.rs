@@ -25,21 +25,34 @@ pub(crate) const fn pack(sizes: &[usize], types: &[ArgType]) -> u128 {
     }
 }
 
+/// The number of arguments of which [`pack`] and [`pack_gaps`] pack one byte each.
+pub(crate) const PACKED: usize = 16;
+
+/// The result of [`code`] for an argument that cannot be packed.
+pub(crate) const NO_CODE: u8 = 255;
+
 /// Adds the argument with the index `at` to the result of [`pack`] for those before it.
-pub(crate) const fn pack_next(packed: u128, at: usize, size: usize, ty: ArgType) -> u128 {
-    if packed == UNPACKED || at >= 16 || size == 0 || size > 250 {
+const fn pack_next(packed: u128, at: usize, size: usize, ty: ArgType) -> u128 {
+    let code = code(size, ty);
+    if packed == UNPACKED || at >= PACKED || code == NO_CODE {
         return UNPACKED;
     }
+    packed | ((code as u128) << (8 * at))
+}
+
+/// Returns the byte that describes the size and the type of an argument in the result of [`pack`].
+#[inline(always)]
+pub(crate) const fn code(size: usize, ty: ArgType) -> u8 {
     // The code is the size, except for the types that may contradict the kind of a parameter. No
-    // code is 255, so no result is `UNPACKED`.
-    let code = match size {
+    // packed argument has the code 255, so no result of `pack` is `UNPACKED`.
+    match size {
         4 if ty.is_integer() => 251,
         4 if ty.is_float() => 252,
         8 if ty.is_integer() => 253,
         8 if ty.is_float() => 254,
-        _ => size as u128,
-    };
-    packed | (code << (8 * at))
+        1..=250 => size as u8,
+        _ => NO_CODE,
+    }
 }
 
 /// A list of arguments that was compared with the parameters of the kernel and matches them, in the
@@ -79,7 +92,7 @@ const fn halves(packed: u128) -> [u64; 2] {
 /// of two lists are equal, their layouts are equal.
 pub(crate) const fn pack_gaps(offsets: &[usize], sizes: &[usize]) -> u128 {
     let (mut packed, mut at, mut end) = (0, 0, 0);
-    if offsets.len() != sizes.len() || sizes.is_empty() || sizes.len() > 16 {
+    if offsets.len() != sizes.len() || sizes.is_empty() || sizes.len() > PACKED {
         return UNPACKED;
     }
     while at < offsets.len() {

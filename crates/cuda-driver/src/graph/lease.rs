@@ -14,7 +14,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Leases memory. The caller has a borrow that allows what the graph will do with the memory.
+    /// Leases memory for the graph with this number. The caller has a borrow that allows what the graph will do with the memory.
     ///
     /// From now on each use of the memory takes the slow path, which accounts for replays, because
     /// replays take no borrows. Because the caller holds the borrow, no conflicting use can be
@@ -22,14 +22,19 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for managed memory, which the host may access at any time, and
-    /// [`Error::MemoryOfCapture`] for memory that nodes of a graph allocate.
-    pub(crate) fn new(memory: &Memory) -> Result<Self> {
-        Self::of_tracker(&memory.tracker, memory.is_managed())
+    /// [`Error::Unsupported`] for managed memory, which the host may access at any time,
+    /// [`Error::MemoryOfCapture`] for memory that nodes of a graph allocate, and
+    /// [`Error::NotYetWritten`] for memory that the first launch of another graph writes.
+    pub(crate) fn new(memory: &Memory, number: u64) -> Result<Self> {
+        Self::of_tracker(&memory.tracker, memory.is_managed(), number)
     }
 
     /// Leases memory, as [`new`](Self::new) does, by its tracker.
-    pub(crate) fn of_tracker(tracker: &Arc<Tracker>, is_managed: bool) -> Result<Self> {
+    pub(crate) fn of_tracker(
+        tracker: &Arc<Tracker>,
+        is_managed: bool,
+        number: u64,
+    ) -> Result<Self> {
         if is_managed {
             return Err(Error::Unsupported {
                 what: "using managed memory in a graph",
@@ -37,6 +42,10 @@ impl Lease {
         }
         if tracker.graph() != 0 {
             return Err(Error::MemoryOfCapture);
+        }
+        let writer = tracker.unwritten_by();
+        if writer != 0 && writer != number {
+            return Err(Error::NotYetWritten);
         }
         tracker.add_lease();
         Ok(Self {

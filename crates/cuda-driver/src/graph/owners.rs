@@ -119,7 +119,7 @@ impl Owners {
                     if of != context {
                         return Err(Error::other_context("a buffer", of, context));
                     }
-                    Used::Device(Lease::of_tracker(&tracker, is_managed)?)
+                    Used::Device(Lease::of_tracker(&tracker, is_managed, number)?)
                 }
             };
             this.push(memory, access, address, bytes);
@@ -146,7 +146,7 @@ impl Owners {
         let memory = if is_own {
             Used::Own
         } else {
-            Used::Device(Lease::new(memory)?)
+            Used::Device(Lease::new(memory, number)?)
         };
         self.push(memory, access, address, bytes);
         Ok(())

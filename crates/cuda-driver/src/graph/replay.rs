@@ -84,6 +84,9 @@ impl ReplayRecord {
         // A failed launch may have queued a part of the graph.
         let is_recorded = may_record(state.last.as_mut(), &scope, queued.is_ok());
         let former = is_recorded.then(|| record(&mut state.last, &mut scope));
+        if queued.is_ok() {
+            state.set_written();
+        }
         drop(state);
         drop(guard);
         drop(former);

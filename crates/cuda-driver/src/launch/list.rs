@@ -4,21 +4,17 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::ptr;
 
 use smallvec::SmallVec;
 
 use super::SliceArg;
+use super::arg_table::{ArgTable, INLINE, ValueBlock};
 use super::args::{KernelArg, KernelArgs, Tracked, Values};
 use crate::error::{Error, Result};
 use crate::function::check::Layout;
-use crate::function::packing::pack_next;
 use crate::memory::DeviceRepr;
 use crate::types::ArgType;
-
-/// Up to this many arguments are kept without heap memory.
-const INLINE: usize = 64;
 
 /// A list of kernel arguments whose length is known only at run time. Use a tuple if the number is
 /// known at compile time.
@@ -49,18 +45,11 @@ const INLINE: usize = 64;
 ///
 /// The list borrows its arguments as long as it lives, and can be used for any number of launches.
 /// It uses no heap memory for up to 64 arguments of up to 1024 bytes in total.
-#[derive(Default)]
 pub struct ArgList<'a> {
     /// The values, laid out like a C struct, which is the layout of most kernels' parameters.
-    block: SmallVec<[Chunk; INLINE]>,
-    /// The offset of each value, in bytes.
-    starts: SmallVec<[usize; INLINE]>,
-    sizes: SmallVec<[usize; INLINE]>,
-    types: SmallVec<[ArgType; INLINE]>,
-    /// `sizes` and `types`, packed into one word.
-    packed: u128,
-    /// The end of the last value, in bytes.
-    end: usize,
+    block: ValueBlock,
+    /// The position, the size and the type of each value.
+    table: ArgTable,
     /// The memory that the arguments refer to. The lifetime is erased so that the drop of a list
     /// does not count as a use of the borrows.
     uses: SmallVec<[Tracked<'static>; INLINE]>,
@@ -69,17 +58,17 @@ pub struct ArgList<'a> {
     borrows: PhantomData<(&'a mut (), Cell<()>)>,
 }
 
-/// A unit of storage, aligned for any value that a kernel takes.
-#[derive(Clone, Copy)]
-#[repr(C, align(16))]
-struct Chunk(MaybeUninit<[u8; 16]>);
-
 impl<'a> ArgList<'a> {
     /// Creates an empty list.
     #[inline]
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            block: ValueBlock::new(),
+            table: ArgTable::new(),
+            uses: SmallVec::new(),
+            borrows: PhantomData,
+        }
     }
 
     /// Appends an argument. The argument must be `Send`, because the list is: pass a
@@ -87,15 +76,15 @@ impl<'a> ArgList<'a> {
     /// [`InPlace`](crate::memory::InPlace) argument.
     #[inline]
     pub fn push<A: KernelArg + Send + 'a>(&mut self, arg: A) -> &mut Self {
-        const { assert!(align_of::<A::Value>() <= align_of::<Chunk>()) };
+        const { assert!(align_of::<A::Value>() <= ValueBlock::ALIGN) };
         // The functions of the argument may be of another crate and panic, so the list is changed
         // only after they have returned.
         let value = arg.value();
-        self.add_uses(arg, u8::try_from(self.sizes.len() + 1).unwrap_or(0));
+        self.add_uses(arg, u8::try_from(self.len() + 1).unwrap_or(0));
         let (size, align) = (size_of::<A::Value>(), align_of::<A::Value>());
         let to = self.add_value(size, align, A::ARG_TYPE);
         // SAFETY: there must be aligned room for the value ← `add_value` returns room for its size,
-        // aligned to its alignment, which is at most that of a chunk.
+        // aligned to its alignment, which is at most `ValueBlock::ALIGN`.
         unsafe { to.cast::<A::Value>().write(value) };
         self
     }
@@ -122,7 +111,7 @@ impl<'a> ArgList<'a> {
     ///
     /// [`Error::Unsupported`] if `align` is not a power of two, or is larger than 16.
     pub fn push_bytes(&mut self, bytes: &[u8], align: usize) -> Result<&mut Self> {
-        if !align.is_power_of_two() || align > align_of::<Chunk>() {
+        if !align.is_power_of_two() || align > ValueBlock::ALIGN {
             return Err(Error::Unsupported {
                 what: "an argument whose alignment is not 1, 2, 4, 8 or 16",
             });
@@ -162,23 +151,17 @@ impl<'a> ArgList<'a> {
             unsafe { to.cast::<u64>().write(value) };
         }
         // The address is the last argument but one.
-        self.add_uses(slice, u8::try_from(self.sizes.len() - 1).unwrap_or(0))
+        self.add_uses(slice, u8::try_from(self.len() - 1).unwrap_or(0))
     }
 
     /// Appends a value of `size` bytes, and returns the uninitialized room for it, aligned to
-    /// `align`. `align` is a power of two, and at most the alignment of a chunk.
-    #[inline]
+    /// `align`. `align` is a power of two, and at most [`ValueBlock::ALIGN`].
+    // Inlined because `push` knows the size, the alignment and the type when it is compiled.
+    #[inline(always)]
     fn add_value(&mut self, size: usize, align: usize, ty: ArgType) -> *mut u8 {
-        let start = self.end.next_multiple_of(align);
-        self.end = start + size;
-        while self.block.len() * size_of::<Chunk>() < self.end {
-            self.block.push(Chunk(MaybeUninit::uninit()));
-        }
-        self.packed = pack_next(self.packed, self.sizes.len(), size, ty);
-        self.starts.push(start);
-        self.sizes.push(size);
-        self.types.push(ty);
-        self.block.as_mut_ptr().wrapping_byte_add(start).cast()
+        let (gap, start) = self.block.add(size, align);
+        self.table.push(gap, start, size, ty);
+        self.block.at(start)
     }
 
     /// Adds memory that the kernel uses but that is not an argument itself: a buffer or view whose
@@ -205,51 +188,66 @@ impl<'a> ArgList<'a> {
     }
 
     /// Returns the number of arguments.
+    #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        self.sizes.len()
+        self.table.len()
     }
 
     /// Returns whether the list has no arguments.
+    #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.sizes.is_empty()
+        self.table.len() == 0
     }
 }
 
-// SAFETY: sizes, pointers and values must be of the same arguments ← `push` adds to all of them.
+impl Default for ArgList<'_> {
+    #[inline]
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// SAFETY: sizes, pointers and values must be of the same arguments ← `add_value` adds to all of
+// them.
 unsafe impl KernelArgs for &ArgList<'_> {
+    #[inline]
     fn sizes(&self) -> &[usize] {
-        &self.sizes
+        self.table.sizes()
     }
 
+    #[inline]
     fn types(&self) -> &[ArgType] {
-        &self.types
+        self.table.types()
     }
 
+    #[inline]
     fn packed(&self) -> u128 {
-        self.packed
+        self.table.packed()
     }
 
     fn with_pointers<R>(&self, f: impl FnOnce(&mut [*mut c_void]) -> R) -> R {
-        let block = self.block.as_ptr();
-        let pointer = |start: &usize| block.wrapping_byte_add(*start).cast_mut().cast();
+        let pointer = |start: &usize| self.block.value(*start).cast_mut().cast();
         let mut pointers: SmallVec<[*mut c_void; INLINE]> =
-            self.starts.iter().map(pointer).collect();
+            self.table.starts().iter().map(pointer).collect();
         f(&mut pointers)
     }
 
+    #[inline]
     fn with_values<R>(&self, layout: Layout<'_>, f: impl FnOnce(Values) -> R) -> R {
-        if self.is_empty() || layout.offsets != self.starts.as_slice() {
+        if !self.table.has_layout(layout) {
             return self.with_pointers(|pointers| f(Values::pointers(pointers)));
         }
-        Values::with_block(self.block.as_ptr(), self.end, f)
+        Values::with_block(self.block.value(0), self.block.len(), f)
     }
 
+    #[inline]
     fn are_in_order(&self, stream: u64) -> bool {
         self.uses.iter().all(|it| it.is_in_order(stream))
     }
 
+    #[inline]
     fn need_no_record(&self, stream: u64, epoch: u64) -> bool {
         self.uses.iter().all(|it| it.needs_no_record(stream, epoch))
     }
@@ -261,6 +259,6 @@ unsafe impl KernelArgs for &ArgList<'_> {
 
 impl fmt::Debug for ArgList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ArgList(of {:?} bytes)", self.sizes.as_slice())
+        write!(f, "ArgList(of {:?} bytes)", self.table.sizes())
     }
 }

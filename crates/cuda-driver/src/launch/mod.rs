@@ -6,6 +6,7 @@
 
 mod launch;
 
+mod arg_table;
 mod args;
 mod attributes;
 #[cfg(feature = "derive")]

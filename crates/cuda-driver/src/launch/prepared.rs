@@ -111,6 +111,7 @@ impl ParamType {
     }
 
     /// Returns whether the parameter accepts the argument. The types of elements are not compared.
+    #[inline]
     fn accepts<A: KernelArg>(&self, arg: &A) -> bool {
         let is_same = size_of::<A::Value>() == self.size && A::ARG_TYPE == self.ty;
         let writes = || arg.tracked().is_some_and(|it| it.access.is_write());
@@ -170,6 +171,7 @@ impl PreparedKernel {
     /// # Safety
     ///
     /// The requirements of [`Queue::launch`] apply.
+    #[inline]
     pub unsafe fn launch<Q: Queue>(
         &self,
         queue: &Q,
@@ -219,6 +221,7 @@ impl<'a> PreparedArgs<'a> {
     /// [`Error::Argument`] if the kernel has no such parameter, or if the argument does not fit the
     /// signature: it has another type, or it is a `&buffer` where the kernel writes. The types of
     /// the elements of buffers are not compared.
+    #[inline]
     pub fn push<A: KernelArg + Send + 'a>(&mut self, arg: A) -> Result<&mut Self> {
         let index = self.list.len();
         let Some(parameter) = self.kernel.signature.get(index) else {

@@ -99,7 +99,7 @@ impl Memory {
     }
 
     #[track_caller]
-    fn allocate_of(owner: &Stream, bytes: usize, source: Source) -> Result<Self> {
+    pub(super) fn allocate_of(owner: &Stream, bytes: usize, source: Source) -> Result<Self> {
         let mut address = 0;
         if bytes == 0 {
             return Ok(Self::nothing(owner));
@@ -309,11 +309,10 @@ impl Memory {
     /// # Errors
     ///
     /// [`Error::StillInUse`] if a graph uses the memory. It is then freed with the last such graph.
-    /// [`Error::MemoryOfCapture`] if a graph allocates it.
+    /// [`Error::MemoryOfCapture`] if a graph allocates it, and [`Error::NotYetWritten`] if the first
+    /// launch of a graph writes it.
     pub(crate) fn into_raw(self) -> Result<CUdeviceptr> {
-        if self.tracker.graph() != 0 {
-            return Err(Error::MemoryOfCapture);
-        }
+        self.expect_usable()?;
         if self.tracker.needs_replay_lock() && self.tracker.has_leases() {
             return Err(Error::StillInUse {
                 what: "the memory",

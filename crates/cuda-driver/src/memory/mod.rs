@@ -27,6 +27,7 @@ mod host_copy;
 mod managed;
 mod mapped;
 mod on_stream;
+mod output;
 #[cfg(feature = "derive")]
 pub(crate) mod padding;
 mod peer;

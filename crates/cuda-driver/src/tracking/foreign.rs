@@ -47,7 +47,8 @@ impl Tracker {
     }
 
     /// Takes the replay lock if uses of the memory take it, and fails if a use by other code that
-    /// is in progress conflicts, or if the memory belongs to a graph.
+    /// is in progress conflicts, if the memory belongs to a graph, or if a graph that was not
+    /// launched yet writes it first.
     pub(super) fn expect_no_foreign_use(
         &self,
         scope: &Scope<'_>,
@@ -58,6 +59,9 @@ impl Tracker {
         }
         if self.graph() != 0 {
             return Err(Blocked::Failed(Error::MemoryOfCapture));
+        }
+        if self.unwritten_by() != 0 {
+            return Err(Blocked::Failed(Error::NotYetWritten));
         }
         scope.lock_replays();
         expect_none(

@@ -93,6 +93,28 @@ impl Tracker {
         self.require_replay_lock(&mut uses, &mut removed);
     }
 
+    /// Makes every use an error until the graph with this number is launched, which writes the
+    /// memory. Until then only nodes of that graph can use it.
+    pub(crate) fn expect_launch_of(&self, graph: u64) {
+        // Declared before the guard, so that it is dropped after the lock is released.
+        let mut removed = Removed::new();
+        let mut uses = self.lock();
+        self.require_replay_lock(&mut uses, &mut removed);
+        self.unwritten_by.store(graph, Ordering::Release);
+    }
+
+    /// Returns the number of the graph whose first launch writes the memory, or 0 if it was
+    /// launched, and for all other memory.
+    pub(crate) fn unwritten_by(&self) -> u64 {
+        self.unwritten_by.load(Ordering::Acquire)
+    }
+
+    /// Allows uses of the memory, because the graph that writes it was launched. The caller holds
+    /// the replay lock and has recorded the launch, so later uses wait for it.
+    pub(super) fn set_written(&self) {
+        self.unwritten_by.store(0, Ordering::Release);
+    }
+
     fn require_replay_lock(&self, uses: &mut Uses, removed: &mut Removed) {
         if !self.shared.set() {
             // As for the first use on another stream: uses on the owning stream were not recorded,

@@ -80,6 +80,9 @@ pub(crate) struct Tracker {
     needs_replay_lock: AtomicBool,
     /// The number of the graph whose nodes allocate and free the memory, or 0 if no graph does.
     graph: u64,
+    /// The number of the graph whose first launch writes the memory, until it is launched; 0 from
+    /// then on, and for all other memory.
+    unwritten_by: AtomicU64,
     /// The epoch of the last unrecorded use on the owning stream. It only grows while the memory
     /// has the same owner.
     owner_epoch: AtomicU64,
@@ -144,6 +147,7 @@ impl Tracker {
             shared: Shared::not(owner.state().id()),
             needs_replay_lock: AtomicBool::new(false),
             graph: 0,
+            unwritten_by: AtomicU64::new(0),
             owner_epoch: AtomicU64::new(0),
             uses: Mutex::default(),
             owner: owner.clone(),
@@ -160,6 +164,7 @@ impl Tracker {
             shared: Shared::yes(),
             needs_replay_lock: AtomicBool::new(true),
             graph: 0,
+            unwritten_by: AtomicU64::new(0),
             owner_epoch: AtomicU64::new(0),
             uses: Mutex::default(),
             owner: owner.clone(),
@@ -175,6 +180,7 @@ impl Tracker {
             // Makes each use take the path with the check.
             needs_replay_lock: AtomicBool::new(true),
             graph,
+            unwritten_by: AtomicU64::new(0),
             owner_epoch: AtomicU64::new(0),
             uses: Mutex::default(),
             owner: owner.clone(),
@@ -215,6 +221,7 @@ impl Tracker {
     ///
     /// [`Error::OtherContext`] if the buffer belongs to another context;
     /// [`Error::MemoryOfCapture`] if nodes of a graph allocate the memory;
+    /// [`Error::NotYetWritten`] if the first launch of a graph writes it;
     /// [`Blocked::UnfencedUse`] or [`Blocked::ForeignUse`] if the caller has to
     /// [start again](Scope::acquire).
     #[inline]

@@ -41,6 +41,8 @@ pub(crate) struct ReplayState {
     pub(crate) peers: Vec<(Arc<ReplayRecord>, usize)>,
     /// The number of host guards that conflict with a replay.
     pub(crate) host_guards: usize,
+    /// Whether the first replay writes memory that cannot be used before.
+    has_unwritten: bool,
 }
 
 #[derive(Default)]
@@ -130,8 +132,19 @@ impl ReplayState {
             self.slots.push(Slot::default());
             self.slots.len() - 1
         });
+        self.has_unwritten |= tracker.unwritten_by() != 0;
         self.slots[slot].tracker = Some(Arc::clone(tracker));
         slot
+    }
+
+    /// Allows uses of the memory that the first replay writes. Called after each replay that was
+    /// recorded, under the replay lock.
+    #[inline]
+    pub(crate) fn set_written(&mut self) {
+        if mem::take(&mut self.has_unwritten) {
+            let memory = self.slots.iter().filter_map(|it| it.tracker.as_ref());
+            memory.for_each(|tracker| tracker.set_written());
+        }
     }
 
     /// Forgets memory. Returns the last replay as a use of that memory, and the tracker.

@@ -13,13 +13,15 @@ use crate::stream_state::Kind;
 
 impl Tracker {
     /// Forgets the uses so far, and does not record later ones on the owning stream, if that is the
-    /// per-thread stream of this thread. All uses so far must be on that stream.
+    /// per-thread stream of this thread. All uses so far must be on that stream. Memory of an eager
+    /// capture, which needs a check at each use, is left as it is.
     pub(crate) fn keep_on_thread(this: &mut Arc<Self>) {
         let Some(own) = Arc::get_mut(this) else {
             return;
         };
         let state = own.owner.state();
-        if state.kind() != Kind::PerThread || state.id() != own.owner_id {
+        let is_own = state.kind() == Kind::PerThread && state.id() == own.owner_id;
+        if !is_own || own.needs_replay_lock() {
             return;
         }
         let uses = mem::take(&mut *own.lock());

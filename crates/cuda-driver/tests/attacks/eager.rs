@@ -118,3 +118,55 @@ fn buffers_of_a_capture_do_not_escape() {
         case.expect(&beside, 9);
     });
 }
+
+/// Claim: nothing but the captured graph uses the memory of an output before the graph is launched,
+/// and every use after that waits for the launch. Threads read, write, copy and capture an output
+/// while another thread launches the graph.
+#[test]
+fn outputs_are_not_seen_before_their_launch() {
+    Attack::new().run(|case| {
+        let stream = case.stream();
+        let (x, one) = (case.filled(&stream, 20), case.filled(&stream, 1));
+        let (graph, output) = Graph::capture_eager_with(&stream, |capture| {
+            let mut output = capture.outputs(|| x.try_clone())?;
+            case.mix(&stream, output.as_mut_slice(), one.as_slice())?;
+            Ok(output)
+        })
+        .unwrap();
+        let exec = graph.instantiate().unwrap();
+        // Memory that is freed and allocated again must not be that of the output.
+        drop((graph, x));
+        let beside = case.filled(&stream, 9);
+        thread::scope(|scope| {
+            for _ in 0..case.threads {
+                scope.spawn(|| {
+                    let side = case.stream();
+                    let mut copy = case.filled(&side, 0);
+                    loop {
+                        let captured = Graph::capture_eager(&side, |_| copy.copy_from(&output));
+                        let used = match captured {
+                            Ok(graph) => graph.instantiate().and_then(|it| it.launch(&side)),
+                            Err(error) => Err(error),
+                        };
+                        match used.and_then(|()| copy.copy_from(&output)) {
+                            Ok(()) => break,
+                            Err(error) => {
+                                assert_eq!(error, Error::NotYetWritten, "{}", case.title);
+                            }
+                        }
+                        thread::yield_now();
+                    }
+                    case.expect(&copy, 41);
+                });
+            }
+            case.launch_late(&exec, &stream);
+        });
+        case.expect(&output, 41);
+        case.expect(&beside, 9);
+        // The last owner of the memory is a launch in flight.
+        exec.launch(&stream).unwrap();
+        drop((output, exec));
+        let after = case.filled(&stream, 5);
+        case.expect(&after, 5);
+    });
+}

@@ -35,7 +35,7 @@ pub(crate) fn mix(
 }
 
 /// Returns the number of nodes of this kind.
-fn count(graph: &Graph, kind: NodeKind) -> usize {
+pub(crate) fn count(graph: &Graph, kind: NodeKind) -> usize {
     let nodes = graph.nodes().unwrap();
     nodes.iter().filter(|(_, it)| *it == kind).count()
 }
@@ -102,7 +102,7 @@ fn added_by(rounds: u32) -> u32 {
     once.wrapping_mul(rounds)
 }
 
-fn live(fixture: &Fixture) -> Option<[usize; 4]> {
+pub(crate) fn live(fixture: &Fixture) -> Option<[usize; 4]> {
     let Live {
         modules,
         graphs,
@@ -114,7 +114,7 @@ fn live(fixture: &Fixture) -> Option<[usize; 4]> {
 }
 
 /// Waits until as many objects are live as before.
-fn expect_live(fixture: &Fixture, before: Option<[usize; 4]>) {
+pub(crate) fn expect_live(fixture: &Fixture, before: Option<[usize; 4]>) {
     let start = Instant::now();
     while live(fixture) != before {
         let now = live(fixture);

@@ -4,7 +4,9 @@ use std::thread;
 
 use cuda_driver::error::Error;
 use cuda_driver::graph::EagerCapture;
-use cuda_driver::memory::{CachingPool, ManagedBuffer, MemoryPool, PitchedBuffer, Unpooled};
+use cuda_driver::memory::{
+    CachingPool, ManagedBuffer, MemoryPool, PitchedBuffer, ThreadBuffer, Unpooled,
+};
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{ValueBatch, WaitCondition};
 
@@ -180,5 +182,26 @@ fn calls_of_other_threads_are_refused() {
         assert_eq!(graph.len(), 2);
         graph.instantiate().unwrap().launch(&stream).unwrap();
         assert_all(&x, 4, &fixture.name);
+    }
+}
+
+#[test]
+fn thread_buffers_of_a_capture_do_not_escape() {
+    for fixture in everywhere() {
+        let stream = fixture.context.thread_stream();
+        let mut x = ThreadBuffer::filled(&stream, N as usize, 1_u32).unwrap();
+        let mut kept = None;
+        let failed = Graph::capture_eager(&stream, |capture| {
+            let mut temporary = ThreadBuffer::filled(&stream, N as usize, 5_u32)?;
+            let used = capture.outside(|| temporary.fill(6));
+            assert_eq!(used, Err(Error::MemoryOfCapture));
+            kept = Some(temporary);
+            Ok(())
+        });
+        assert!(matches!(failed, Err(Error::OutlivesCapture { .. })));
+        let mut kept = kept.unwrap();
+        assert_eq!(kept.fill(6), Err(Error::MemoryOfCapture));
+        assert_eq!(x.copy_from(&kept), Err(Error::MemoryOfCapture));
+        assert_eq!(x.to_vec().unwrap(), [1; N as usize]);
     }
 }

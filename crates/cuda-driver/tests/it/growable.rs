@@ -367,3 +367,36 @@ fn a_gpu_buffer_grows_in_small_steps_by_itself() {
         growing.as_secs_f64() * 1e6 / f64::from(steps)
     );
 }
+
+/// A driver refuses copies across the end of a mapping while no context is current.
+#[test]
+fn copies_cross_the_end_of_a_mapping() {
+    for fixture in devices() {
+        let stream = fixture.stream();
+        let driver = fixture.context.driver();
+        assert!(Context::current(driver).unwrap().is_none());
+        let mut buffer = GrowableBuffer::<u32>::new(&stream, 5_000_000).unwrap();
+        let step = words(&buffer);
+        buffer.grow_to(step).unwrap();
+        buffer.grow_to(2 * step).unwrap();
+        let all = 0..2 * step;
+        let expected: Vec<u32> = (0..2 * step as u32).collect();
+        buffer.as_mut_slice().copy_from_host(&expected).unwrap();
+        assert!(buffer.to_vec().unwrap() == expected, "{}", fixture.name);
+        let copy = DeviceBuffer::from_host(&stream, &expected).unwrap();
+        let mut back = DeviceBuffer::<u32>::zeroed(&stream, 2 * step).unwrap();
+        buffer.as_mut_slice().copy_from(&copy).unwrap();
+        back.copy_from(buffer.slice(all).unwrap()).unwrap();
+        assert!(back.to_vec().unwrap() == expected, "{}", fixture.name);
+        let (to, from, bytes) = (back.as_raw(), buffer.as_raw(), 8 * step);
+        // SAFETY: both buffers have so many bytes, and are declared.
+        unsafe { stream.copy_raw(to, from, bytes, (&mut back, &buffer)) }.unwrap();
+        // SAFETY: the memory belongs to `buffer`, which outlives `borrowed` and its uses.
+        let borrowed =
+            unsafe { DeviceBuffer::<u32>::from_foreign(&stream, buffer.as_raw(), 2 * step, ()) }
+                .unwrap();
+        back.copy_from(&borrowed).unwrap();
+        assert!(back.to_vec().unwrap() == expected, "{}", fixture.name);
+        assert!(Context::current(driver).unwrap().is_none());
+    }
+}

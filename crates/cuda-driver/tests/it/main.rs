@@ -24,6 +24,7 @@ mod device_attributes;
 #[cfg(feature = "dlpack")]
 mod dlpack;
 mod eager_capture;
+mod eager_outputs;
 mod eager_refusals;
 mod elsewhere;
 mod error;

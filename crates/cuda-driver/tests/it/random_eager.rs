@@ -1,12 +1,17 @@
 //! Random programs of eager calls, run at once and captured, on a device that delays and reorders
 //! work as far as it is allowed to.
 //!
-//! `CUDA_FULL=1` runs all of them; `CUDA_SEED=n` runs the program of that seed.
+//! `CUDA_FULL=1` runs all of them; `CUDA_SEED=n` runs the program of that seed. With
+//! `CUDA_EAGER_DONE=path`, that file has the number of programs that earlier runs completed, and
+//! the run continues after them.
 
-use std::env;
 use std::ops::Range;
+use std::path::Path;
 use std::time::Instant;
+use std::{env, fs};
 
+use cuda_driver::Error;
+use cuda_driver::graph::EagerCapture;
 use cuda_driver::launch::Queue;
 use cuda_driver::prelude::*;
 use fastrand::Rng;
@@ -26,7 +31,7 @@ const KEPT: usize = 3;
 /// The number of buffers that the program only reads, and that are dropped when they are no longer
 /// needed.
 const INPUTS: usize = 2;
-/// The number of temporary buffers.
+/// The number of buffers that the program creates. Some of them outlive it.
 const TEMPORARIES: usize = 4;
 const ALL: usize = KEPT + INPUTS + TEMPORARIES;
 
@@ -45,10 +50,24 @@ enum Op {
     /// A closure that does nothing.
     Host,
     /// A new temporary buffer with this value.
-    New(usize, u32),
+    New(usize, u32, Lifetime),
     /// A new temporary buffer with the contents of another buffer.
-    Clone(usize, usize),
+    Clone(usize, usize, Lifetime),
     Drop(usize),
+}
+
+/// Whether a buffer that a program creates may outlive it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lifetime {
+    Temporary,
+    Output,
+}
+
+fn lifetime(random: &mut Rng) -> Lifetime {
+    match random.usize(..3) {
+        0 => Lifetime::Output,
+        _ => Lifetime::Temporary,
+    }
 }
 
 fn pick(random: &mut Rng, among: &[usize]) -> usize {
@@ -60,10 +79,12 @@ fn range(random: &mut Rng) -> Range<usize> {
     one.min(other)..one.max(other)
 }
 
-/// Returns the calls of the program with this seed. All temporary buffers are dropped at its end.
+/// Returns the calls of the program with this seed. All temporary buffers and inputs are dropped at
+/// its end.
 fn program(random: &mut Rng) -> Vec<Op> {
     let mut exists = [true; ALL];
     exists[KEPT + INPUTS..].fill(false);
+    let mut outlives = [false; ALL];
     let mut ops = Vec::new();
     for _ in 0..4 + random.usize(..20) {
         let readable: Vec<usize> = (0..ALL).filter(|at| exists[*at]).collect();
@@ -80,18 +101,22 @@ fn program(random: &mut Rng) -> Vec<Op> {
             4 => Op::Triples(x, [1, 2, random.u32(..1000)]),
             5 => Op::Other(x, y),
             6 => Op::Host,
-            7 if !exists[slot] => Op::New(slot, random.u32(..1000)),
-            8 if !exists[slot] => Op::Clone(slot, pick(random, &readable)),
+            7 if !exists[slot] => Op::New(slot, random.u32(..1000), lifetime(random)),
+            8 if !exists[slot] => Op::Clone(slot, pick(random, &readable), lifetime(random)),
             _ if exists[slot] => Op::Drop(slot),
-            _ => Op::New(slot, 7),
+            _ => Op::New(slot, 7, lifetime(random)),
         });
         match ops.last() {
-            Some(Op::New(slot, _) | Op::Clone(slot, _)) => exists[*slot] = true,
+            Some(Op::New(slot, _, lifetime) | Op::Clone(slot, _, lifetime)) => {
+                exists[*slot] = true;
+                outlives[*slot] = *lifetime == Lifetime::Output;
+            }
             Some(Op::Drop(slot)) => exists[*slot] = false,
             _ => {}
         }
     }
-    ops.extend((KEPT..ALL).filter(|slot| exists[*slot]).map(Op::Drop));
+    let ends = |slot: &usize| exists[*slot] && !outlives[*slot];
+    ops.extend((KEPT..ALL).filter(ends).map(Op::Drop));
     ops
 }
 
@@ -107,28 +132,35 @@ fn buffers(stream: &Stream) -> Buffers {
     })
 }
 
-/// Makes the calls. An input is dropped only if `drops_inputs` is set.
+/// Makes the calls, which `capture` captures, if given. Only then the inputs are dropped.
 fn run(
     ops: &[Op],
     (stream, mix): (&Stream, &Function),
     all: &mut Buffers,
-    drops_inputs: bool,
+    capture: Option<&EagerCapture>,
 ) -> cuda_driver::Result<()> {
+    type New = cuda_driver::Result<DeviceBuffer<u32>>;
+    let create = |lifetime, new: &dyn Fn() -> New| match (capture, lifetime) {
+        (Some(capture), Lifetime::Output) => capture.outputs(new),
+        _ => new(),
+    };
     for op in ops {
         match op {
             Op::Drop(slot) => {
-                if drops_inputs || *slot >= KEPT + INPUTS {
+                if capture.is_some() || *slot >= KEPT + INPUTS {
                     all[*slot] = None;
                 }
                 continue;
             }
-            Op::New(slot, value) => {
-                all[*slot] = Some(DeviceBuffer::filled(stream, WORDS, *value)?);
+            Op::New(slot, value, lifetime) => {
+                let new = || DeviceBuffer::filled(stream, WORDS, *value);
+                all[*slot] = Some(create(*lifetime, &new)?);
                 continue;
             }
-            Op::Clone(slot, from) => {
+            Op::Clone(slot, from, lifetime) => {
                 let from = all[*from].as_ref().unwrap();
-                all[*slot] = Some(from.try_clone()?);
+                let new = create(*lifetime, &|| from.try_clone())?;
+                all[*slot] = Some(new);
                 continue;
             }
             Op::Host => {
@@ -197,12 +229,31 @@ fn captured_random_programs_match_eager_ones() {
     }
     let full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
     let count = if full { FULL } else { REDUCED };
+    let record = env::var_os("CUDA_EAGER_DONE").filter(|_| full);
+    let record = record.as_deref().map(Path::new);
+    let done = record.map_or(0, completed);
     let start = Instant::now();
-    (0..count).for_each(check);
-    println!("{count} of {FULL} random programs in {:?}", start.elapsed());
+    for seed in done..count {
+        check(seed);
+        let is_due = (seed + 1) % 100 == 0 || seed + 1 == count;
+        if let Some(record) = record.filter(|_| is_due) {
+            fs::write(record, (seed + 1).to_string()).expect("the record can be written");
+        }
+    }
+    println!(
+        "{count} of {FULL} random programs, {done} of them in earlier runs, in {:?}",
+        start.elapsed()
+    );
     if let Some(fixture) = gpu() {
         (0..ON_A_GPU).for_each(|seed| compare(seed, &fixture));
     }
+}
+
+/// Returns how many programs earlier runs completed, or 0 if they completed all.
+fn completed(record: &Path) -> u64 {
+    let text = fs::read_to_string(record).unwrap_or_default();
+    let done = text.trim().parse().unwrap_or(0);
+    if done < FULL { done } else { 0 }
 }
 
 fn check(seed: u64) {
@@ -217,10 +268,15 @@ fn compare(seed: u64, fixture: &Fixture) {
     let (stream, other) = (fixture.stream(), fixture.stream());
     let mut eager = buffers(&stream);
     let mut captured = buffers(&stream);
-    let graph = Graph::capture_eager(&stream, |_| run(&ops, (&stream, &mix), &mut captured, true));
+    let graph = Graph::capture_eager(&stream, |capture| {
+        run(&ops, (&stream, &mix), &mut captured, Some(capture))
+    });
     let graph = graph.unwrap_or_else(|error| panic!("CUDA_SEED={seed}: {error}: {ops:?}"));
     let exec = graph.instantiate().unwrap();
     drop(graph);
+    for output in captured.iter().skip(KEPT + INPUTS).flatten() {
+        assert_eq!(output.to_vec(), Err(Error::NotYetWritten));
+    }
     // The memory of the dropped inputs must not be free.
     let others: Vec<_> = (0..INPUTS)
         .map(|_| DeviceBuffer::filled(&stream, WORDS, 0xBAD_u32).unwrap())
@@ -233,7 +289,7 @@ fn compare(seed: u64, fixture: &Fixture) {
             &other
         };
         exec.launch(launched).unwrap();
-        run(&ops, (&stream, &mix), &mut eager, false).unwrap();
+        run(&ops, (&stream, &mix), &mut eager, None).unwrap();
         for all in [&mut eager, &mut captured] {
             let buffer = all[written].as_mut().unwrap();
             buffer
@@ -243,7 +299,8 @@ fn compare(seed: u64, fixture: &Fixture) {
                 .unwrap();
         }
     }
-    for at in 0..KEPT {
+    let is_compared = |at: &usize| captured[*at].is_some();
+    for at in (0..ALL).filter(is_compared) {
         let words = |all: &Buffers| all[at].as_ref().unwrap().to_vec().unwrap();
         assert_eq!(
             words(&captured),

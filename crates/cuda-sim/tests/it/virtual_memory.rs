@@ -6,9 +6,10 @@ use std::ptr;
 
 use cuda_sim::{Builder, CUresult as R};
 use cuda_sys::{
-    CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags,
-    CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType, CUmemLocation,
-    CUmemLocationType, CUpointer_attribute, CUresult,
+    CUDA_MEMCPY2D, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc,
+    CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemAllocationProp,
+    CUmemAllocationType, CUmemLocation, CUmemLocationType, CUmemorytype, CUpointer_attribute,
+    CUresult,
 };
 
 use crate::support::{ADD, TestDevice, late, ok, test_device};
@@ -430,4 +431,57 @@ fn wrong_calls_are_refused() {
     }
     let unimplemented = sim.simulator.unimplemented_calls();
     assert_eq!(unimplemented, ["cuMemExportToShareableHandle"]);
+}
+
+#[test]
+fn copies_across_mappings_need_a_current_context() {
+    let sim = test_device(Builder::new());
+    let (addr, end) = (sim.reserve(4 * MIB), 2 * MIB as u64);
+    let handles = [sim.create(2 * MIB, 0), sim.create(2 * MIB, 0)];
+    sim.map(addr, 2 * MIB, handles[0]);
+    sim.map(addr + end, 2 * MIB, handles[1]);
+    sim.allow(addr, 4 * MIB, 0);
+    let other = sim.alloc(64);
+    let mut host = [7_u8; 64];
+    let mut stream = ptr::null_mut();
+    ok(unsafe { sim.cuStreamCreate(&raw mut stream, 1) });
+    // The last bytes of the first mapping; the bytes around its end.
+    let ranges = [(addr + end - 64, true), (addr + end - 32, false)];
+    for (has_current, context) in [(true, sim.context), (false, ptr::null_mut())] {
+        ok(unsafe { sim.cuCtxSetCurrent(context) });
+        for (mapped, is_within) in ranges {
+            let expected = match is_within || has_current {
+                true => R::CUDA_SUCCESS,
+                false => BAD,
+            };
+            let mut rows: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
+            rows.srcMemoryType = CUmemorytype::CU_MEMORYTYPE_DEVICE;
+            rows.dstMemoryType = CUmemorytype::CU_MEMORYTYPE_DEVICE;
+            (rows.srcDevice, rows.dstDevice) = (mapped, other);
+            (rows.srcPitch, rows.dstPitch) = (16, 16);
+            (rows.WidthInBytes, rows.Height) = (16, 4);
+            let to = host.as_mut_ptr().cast();
+            unsafe {
+                let copies = [
+                    sim.cuMemcpyHtoDAsync_v2(mapped, host.as_ptr().cast(), 64, stream),
+                    sim.cuMemcpyDtoHAsync_v2(to, mapped, 64, stream),
+                    sim.cuMemcpyDtoDAsync_v2(other, mapped, 64, stream),
+                    sim.cuMemcpyAsync(mapped, other, 64, stream),
+                    sim.cuMemcpy2DAsync_v2(&raw const rows, stream),
+                ];
+                assert_eq!(copies, [expected; 5], "{mapped:#x}, {has_current}");
+                // Fills, and copies of nothing, are always accepted.
+                ok(sim.cuMemsetD8Async(mapped, 1, 64, stream));
+                rows.Height = 0;
+                ok(sim.cuMemcpy2DAsync_v2(&raw const rows, stream));
+            }
+        }
+    }
+    unsafe {
+        ok(sim.cuStreamDestroy_v2(stream));
+        ok(sim.cuCtxSetCurrent(sim.context));
+        ok(sim.cuCtxSynchronize());
+        ok(sim.cuMemFree_v2(other));
+    }
+    sim.end_of(addr, 4 * MIB, &handles);
 }

@@ -6,6 +6,7 @@
 //! and no other thread can break the capture.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -41,9 +42,10 @@ use crate::stream::{Recording, Stream};
 /// dropped, its memory is freed after the graph releases it. A buffer that is created in the
 /// capture is memory that a node of the graph allocates in each launch. Only captured calls can use
 /// it ([`Error::MemoryOfCapture`]), and dropping it captures a node that frees the memory. It must
-/// be dropped before the end of the capture. A buffer for results is created before the capture, or
-/// inside [`outside`](Self::outside): it is ordinary memory, and a captured call does not write it
-/// before the first launch of the graph.
+/// be dropped before the end of the capture. A buffer that outlives the capture, such as a result,
+/// is created before the capture or in [`outputs`](Self::outputs). The nodes contain the addresses
+/// of their buffers, which nothing can change later, so a buffer gets the one or the other kind of
+/// memory when it is created.
 ///
 /// The driver allows only one executable at a time of a graph that allocates memory: a second
 /// [`instantiate`](Graph::instantiate) is an error.
@@ -92,9 +94,23 @@ impl Graph {
         stream: &Stream,
         calls: impl FnOnce(&EagerCapture) -> Result<()>,
     ) -> Result<Self> {
+        Ok(Self::capture_eager_with(stream, calls)?.0)
+    }
+
+    /// `cuStreamBeginCapture()`, `cuStreamEndCapture()`—Creates a graph from the calls that `calls`
+    /// makes on `stream`, and also returns the value of `calls`, such as a buffer that was created
+    /// in [`EagerCapture::outputs`].
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`capture_eager`](Self::capture_eager).
+    pub fn capture_eager_with<R>(
+        stream: &Stream,
+        calls: impl FnOnce(&EagerCapture) -> Result<R>,
+    ) -> Result<(Self, R)> {
         let capture = EagerCapture::begin(stream)?;
-        calls(&capture)?;
-        capture.end()
+        let result = calls(&capture)?;
+        Ok((capture.end()?, result))
     }
 }
 
@@ -114,6 +130,7 @@ impl EagerCapture {
             let new = Rc::new(EagerRecorder {
                 capture: Capture::begin(stream.context())?,
                 temporaries: Arc::default(),
+                makes_outputs: Cell::new(false),
             });
             let registered = Registered(Rc::clone(&new) as Rc<dyn Recorder>);
             recorder = Some(new);
@@ -127,6 +144,57 @@ impl EagerCapture {
             recording,
             recorder,
         })
+    }
+
+    /// Calls `calls`, whose calls on the stream are captured, and in which every new
+    /// [`DeviceBuffer`](crate::DeviceBuffer) can outlive the capture.
+    ///
+    /// The memory of such a buffer is ordinary memory: it is allocated at once, before the calls
+    /// that use it are captured, and the graph leases it. The buffer counts as unwritten until the
+    /// first launch of the graph: only captured calls of the same graph can use it, and all other
+    /// calls fail with [`Error::NotYetWritten`]. After a launch it is a buffer like any other, and
+    /// each launch writes it again. A launch through the raw handle of an executable does not count.
+    ///
+    /// ```
+    /// use cuda_driver::{DeviceBuffer, Graph, Stream};
+    ///
+    /// /// Code that knows nothing about graphs: returns a copy of `x` with twos at its start.
+    /// fn step(stream: &Stream, x: &DeviceBuffer<u32>) -> cuda_driver::Result<DeviceBuffer<u32>> {
+    ///     let twos = DeviceBuffer::filled(stream, 2, 2_u32)?;
+    ///     let mut result = x.try_clone()?;
+    ///     result.slice_mut(..2)?.copy_from(&twos)?;
+    ///     Ok(result)
+    /// }
+    ///
+    /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = context.default_stream()?;
+    /// let mut x = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// let (graph, result) = Graph::capture_eager_with(&stream, |capture| {
+    ///     capture.outputs(|| step(&stream, &x))
+    /// })?;
+    /// let exec = graph.instantiate()?;
+    /// assert!(result.to_vec().is_err());
+    /// exec.launch(&stream)?;
+    /// assert_eq!(result.to_vec()?, [2, 2, 0, 0]);
+    /// x.fill(5)?;
+    /// exec.launch(&stream)?;
+    /// assert_eq!(result.to_vec()?, [2, 2, 5, 5]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// A buffer that is dropped in `calls`, such as `twos`, is no allocation node either: the graph
+    /// keeps its memory. Create only the results in `outputs` if that matters.
+    pub fn outputs<R>(&self, calls: impl FnOnce() -> R) -> R {
+        struct Restore<'a>(&'a Cell<bool>, bool);
+        impl Drop for Restore<'_> {
+            fn drop(&mut self) {
+                self.0.set(self.1);
+            }
+        }
+        let makes_outputs = &self.recorder.makes_outputs;
+        let _restore = Restore(makes_outputs, makes_outputs.replace(true));
+        calls()
     }
 
     /// Returns the stream whose calls are captured.
@@ -238,6 +306,8 @@ impl fmt::Debug for EagerCapture {
 struct EagerRecorder {
     capture: Capture,
     temporaries: Arc<Temporaries>,
+    /// Whether a new buffer gets ordinary memory, in a closure of [`EagerCapture::outputs`].
+    makes_outputs: Cell<bool>,
 }
 
 /// The buffers that were created in a capture.
@@ -271,10 +341,14 @@ impl EagerRecorder {
         CaptureScope::new(session, session.origin.clone())
     }
 
+    /// Returns the number of the graph.
+    fn number(&self) -> u64 {
+        self.capture.session.root.lock()[self.capture.session.at].id
+    }
+
     fn owners(&self, uses: Vec<RecordedUse>) -> Result<Owners> {
-        let root = &self.capture.session.root;
-        let number = root.lock()[self.capture.session.at].id;
-        Owners::of_recorded(root.context(), number, uses)
+        let context = self.capture.session.root.context();
+        Owners::of_recorded(context, self.number(), uses)
     }
 
     /// Captures a node that frees memory, after all nodes that use it.
@@ -328,6 +402,9 @@ impl Recorder for EagerRecorder {
     }
 
     fn allocate(&self, owner: &Stream, bytes: usize) -> Result<Memory> {
+        if self.makes_outputs.get() {
+            return Memory::allocate_output(owner, bytes, self.number());
+        }
         let mut allocation = None;
         self.scope().add_node(|graph, after| {
             // SAFETY: the elements must be written before they are read ← the program creates a

@@ -59,29 +59,40 @@ impl Call {
     }
 
     /// Fails with `INVALID_VALUE` if one of the addresses is in stream-ordered memory of a device
-    /// and a context of another device is current.
+    /// and a context of another device is current, or if one of the ranges, each an address and a
+    /// number of bytes, crosses the end of a mapping and no context is current.
     ///
     /// Driver 580 does this for asynchronous linear copies, except copies between contexts. Copies
     /// of rows were not measured; they are refused here too.
-    fn current_reaches(&self, addresses: [u64; 2]) -> Status {
-        let Ok(current) = self.current_even_if_lost() else {
-            return Ok(());
+    fn current_reaches(&self, ranges: [(u64, u64); 2]) -> Status {
+        let current = match self.current_even_if_lost() {
+            Ok(current) => current,
+            Err(INVALID_CONTEXT) if ranges.into_iter().any(|it| self.crosses_mapping(it)) => {
+                return Err(INVALID_VALUE);
+            }
+            Err(_) => return Ok(()),
         };
-        let is_elsewhere = |addr: u64| {
+        let is_elsewhere = |(addr, _): (u64, u64)| {
             self.find_allocation(addr, |_, allocation| {
                 matches!(allocation.kind, Kind::Pool(_))
                     && allocation.device.ordinal != current.device.ordinal
             })
         };
-        if addresses.into_iter().filter_map(is_elsewhere).any(|is| is) {
+        if ranges.into_iter().filter_map(is_elsewhere).any(|is| is) {
             return Err(INVALID_VALUE);
         }
         Ok(())
     }
 
+    /// Returns whether the range begins in mapped memory and ends behind that mapping.
+    fn crosses_mapping(&self, (addr, bytes): (u64, u64)) -> bool {
+        let mapped = self.virtual_memory.mapped(addr);
+        mapped.is_some_and(|it| bytes > it.start + it.size - addr)
+    }
+
     /// Queues a linear copy that names no contexts.
     fn linear_async(&self, stream: u64, dst: u64, src: u64, size: usize) -> Status {
-        self.current_reaches([dst, src])?;
+        self.current_reaches([(dst, size as u64), (src, size as u64)])?;
         self.linear(stream, dst, src, size, Mode::Queued)
     }
 
@@ -245,9 +256,11 @@ impl Call {
         mode: Mode,
     ) -> Status {
         let stream = self.stream(stream)?;
-        let Transfer { dst, src, extent } = Transfer::new(&self.spaces(), copy)?;
-        if mode == Mode::Queued {
-            self.current_reaches([dst.addr, src.addr])?;
+        let transfer = Transfer::new(&self.spaces(), copy)?;
+        let Transfer { dst, src, extent } = transfer;
+        if mode == Mode::Queued && !transfer.is_empty() {
+            let range = |side: Side| Ok((side.addr, side.span(extent)?));
+            self.current_reaches([range(dst)?, range(src)?])?;
         }
         self.copy(&stream, dst, src, extent, mode)
     }

@@ -99,8 +99,8 @@ impl Side {
     }
 
     /// Returns the number of bytes from the first to the last one that the copy touches. Fails with
-    /// `INVALID_VALUE` on overflow.
-    fn span(self, extent: Extent) -> Status<u64> {
+    /// `INVALID_VALUE` on overflow. The extent must not be empty.
+    pub(in crate::driver) fn span(self, extent: Extent) -> Status<u64> {
         let rows = self.pitch.checked_mul(extent.height - 1);
         let slices = self.slice.checked_mul(extent.depth - 1);
         rows.zip(slices)

@@ -1,5 +1,6 @@
 //! Scenarios of captured graphs.
 
+use cuda_driver::Error;
 use cuda_driver::graph::EagerCapture;
 use cuda_driver::launch::Queue;
 use cuda_driver::prelude::*;
@@ -14,6 +15,7 @@ pub(super) const ALL: &[Scenario] = &[
     one("capture into a graph", into),
     one("capture of programmatic edges", programmatic),
     one("capture of eager code", eager),
+    one("capture of eager code with outputs", outputs),
 ];
 
 fn capture(fixture: &Fixture) -> Result<()> {
@@ -122,5 +124,24 @@ fn eager(fixture: &Fixture) -> Result<()> {
     exec.launch(&stream)?;
     expect(&x, 8)?;
     assert_eq!(triples.to_vec()?, [[4, 5, 6]; 4]);
+    exec.close()
+}
+
+/// A buffer that is created in a capture and outlives it.
+fn outputs(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let x = filled(&stream, 3)?;
+    let (graph, mut result) = Graph::capture_eager_with(&stream, |capture| {
+        let unused = capture.outputs(|| DeviceBuffer::<u32>::zeroed(&stream, N as usize))?;
+        drop(unused);
+        capture.outputs(|| x.try_clone())
+    })?;
+    let exec = graph.instantiate()?;
+    drop((graph, x));
+    assert_eq!(result.fill(1), Err(Error::NotYetWritten));
+    exec.launch(&stream)?;
+    expect(&result, 3)?;
+    result.fill(1)?;
+    expect(&result, 1)?;
     exec.close()
 }
