@@ -2,17 +2,19 @@
 //!
 //! The profiler has two sources of times: events around each piece of work, and the activity
 //! records of CUPTI, which this program uses if it finds the library. It times kernels of several
-//! lengths with both, measures the time of a launch with each, and draws a timeline of two streams
-//! with a copy and a graph.
+//! lengths with both, and with Nsight Compute (`ncu`) if that is installed. Then it measures the
+//! time of a launch with each source, and draws a timeline of two streams with a copy and a graph.
 //!
-//! Prints the times and costs of both sources, a table of the timeline, and the number of verified
+//! Prints the times and costs of the sources, a table of the timeline, and the number of verified
 //! elements. With a folder, it writes the timeline there as a page (`backends.html`) and for
 //! <https://ui.perfetto.dev> (`backends.json`).
 //!
 //! `cargo run -p examples --example profile_backends --release -- FOLDER`
 
+use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cuda_driver::prelude::*;
@@ -31,6 +33,13 @@ extern "C" __global__ void spin(unsigned *out, unsigned steps) {
 
 /// The times of the kernels in microseconds.
 const LENGTHS: [u64; 6] = [2, 10, 100, 1_000, 4_000, 10_000];
+/// The number of launches before those that count: the clock of the device rises with the first
+/// kernels.
+const WARM_UP: usize = 3;
+/// The variable with the steps of the kernels that this program launches under `ncu`.
+const STEPS_UNDER_NCU: &str = "PROFILE_BACKENDS_STEPS";
+/// The number of kernels of each length that `ncu` times.
+const REPEATS_UNDER_NCU: usize = 20;
 
 struct Bench {
     session: Session,
@@ -66,6 +75,9 @@ fn main() -> Result<()> {
         steps_per_microsecond: 1.0,
         repeats,
     };
+    if let Ok(steps) = env::var(STEPS_UNDER_NCU) {
+        return bench.launch_for_ncu(&steps);
+    }
     bench.calibrate()?;
     bench.compare_times()?;
     bench.measure_launches()?;
@@ -106,8 +118,7 @@ impl Bench {
     fn times(&self, backend: Backend, steps: u32, count: usize) -> Result<Vec<u64>> {
         let stream = &self.session.stream;
         let mut out = DeviceBuffer::zeroed(stream, 32)?;
-        // The clock of the device rises with the first kernels.
-        for _ in 0..3 {
+        for _ in 0..WARM_UP {
             self.spin(stream, &mut out, steps)?;
         }
         stream.synchronize()?;
@@ -132,14 +143,63 @@ impl Bench {
         }
     }
 
+    /// Launches kernels with these steps, separated by commas.
+    fn launch_for_ncu(&self, steps: &str) -> Result<()> {
+        let stream = &self.session.stream;
+        let mut out = DeviceBuffer::zeroed(stream, 32)?;
+        for steps in steps.split(',') {
+            for _ in 0..WARM_UP + REPEATS_UNDER_NCU {
+                self.spin(stream, &mut out, steps.parse()?)?;
+            }
+        }
+        Ok(stream.synchronize()?)
+    }
+
+    /// Returns the times of the kernels of each length in nanoseconds as `ncu` measures them, in
+    /// ascending order. It runs this program again, as a process of its own.
+    fn times_of_ncu(&self) -> Result<Vec<Vec<u64>>> {
+        let steps = LENGTHS.map(|length| self.steps(length).to_string());
+        // By default `ncu` lowers the clock of the device.
+        let output = Command::new(path_of_ncu())
+            .args(["--clock-control", "none", "--cache-control", "none"])
+            .args(["--metrics", "gpu__time_duration.sum"])
+            .args(["--csv", "--print-units", "base", "--kernel-name", "spin"])
+            .arg(env::current_exe()?)
+            .env(STEPS_UNDER_NCU, steps.join(","))
+            .output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let rows = text.lines().filter(|line| line.contains("gpu__time"));
+        let times: Option<Vec<u64>> = rows.map(nanoseconds_of_row).collect();
+        let times = times.unwrap_or_default();
+        if times.len() != LENGTHS.len() * (WARM_UP + REPEATS_UNDER_NCU) {
+            let reason = text.lines().find(|line| line.contains("ERR"));
+            let reason = reason.unwrap_or("its output is not understood");
+            return Err(format!("{} times in its output: {reason}", times.len()).into());
+        }
+        let lengths = times.chunks(WARM_UP + REPEATS_UNDER_NCU);
+        let sorted = lengths.map(|times| {
+            let mut times = times[WARM_UP..].to_vec();
+            times.sort_unstable();
+            times
+        });
+        Ok(sorted.collect())
+    }
+
     /// Times the same kernels with each backend.
     fn compare_times(&self) -> Result<()> {
+        let of_ncu = match self.session.is_software() {
+            true => Vec::new(),
+            false => self.times_of_ncu().unwrap_or_else(|error| {
+                println!("without ncu: {error}");
+                Vec::new()
+            }),
+        };
         println!(
-            "\ntimes of the same kernel, {} launches each, in µs",
+            "\ntimes of the same kernel, {} launches each ({REPEATS_UNDER_NCU} with ncu), in µs",
             self.repeats
         );
-        println!("backend  median      5 %     95 %   bias of the events");
-        for length in LENGTHS {
+        println!("source   median      5 %     95 %   bias of the events");
+        for (index, length) in LENGTHS.into_iter().enumerate() {
             let steps = self.steps(length);
             // The runs alternate, so that a change of the clock affects both.
             let mut all = vec![Vec::new(); 2];
@@ -151,15 +211,11 @@ impl Bench {
             for times in &mut all {
                 times.sort_unstable();
             }
+            let events = median(&all[0]);
             for (backend, times) in self.backends().into_iter().zip(&all) {
-                let micros = |time: u64| time as f64 / 1000.0;
-                let at = |percent: usize| micros(times[(times.len() - 1) * percent / 100]);
-                print!("{backend:<8}{:>8.2} {:>8.2} {:>8.2}", at(50), at(5), at(95));
+                print_times(&backend.to_string(), times);
                 if backend == Backend::Cupti {
-                    let [events, records] = [&all[0], &all[1]].map(|it| micros(median(it)));
-                    let bias = events - records;
-                    let percent = 100.0 * bias / records;
-                    print!("   {bias:+.2} µs ({percent:+.2} %)");
+                    let percent = print_bias(events, median(times));
                     if length >= 1000 && percent.abs() > 2.0 {
                         return Err(
                             format!("the bias is {percent} %; at most 2 % is expected").into()
@@ -168,17 +224,23 @@ impl Bench {
                 }
                 println!();
             }
+            if let Some(times) = of_ncu.get(index) {
+                print_times("ncu", times);
+                print_bias(events, median(times));
+                println!();
+            }
         }
         Ok(())
     }
 
-    /// Returns the time of a launch on the host in nanoseconds.
-    fn launch_time(&self) -> Result<f64> {
+    /// Returns the times of a launch on the host in nanoseconds: each is the mean of a row of
+    /// launches. The stream is idle before each row.
+    fn launch_times(&self, rows: usize) -> Result<Vec<u64>> {
         let stream = &self.session.stream;
         let mut out = DeviceBuffer::zeroed(stream, 32)?;
         let count = if self.session.is_software() { 20 } else { 400 };
         let mut times = Vec::new();
-        for _ in 0..self.repeats.min(30) {
+        for _ in 0..rows {
             stream.synchronize()?;
             let start = Instant::now();
             for _ in 0..count {
@@ -186,6 +248,11 @@ impl Bench {
             }
             times.push(start.elapsed().as_nanos() as u64 / count);
         }
+        Ok(times)
+    }
+
+    fn launch_time(&self) -> Result<f64> {
+        let mut times = self.launch_times(self.repeats.min(30))?;
         times.sort_unstable();
         Ok(median(&times) as f64)
     }
@@ -201,17 +268,30 @@ impl Bench {
         let other = Stream::new(&self.session.context, StreamFlags::NON_BLOCKING, 0)?;
         let off = self.launch_time()?;
         println!("no profiler     {off:>6.0} ns");
-        for backend in self.backends() {
-            let profiler = self.start(backend)?;
-            let time = self.launch_time()?;
-            drop(profiler);
-            println!(
-                "{:<15} {time:>6.0} ns, {:+.0} ns",
-                backend.to_string(),
-                time - off
-            );
+        let profiler = self.start(Backend::Events)?;
+        // 400 launches in a row: a thread reads the events from the 4,097th launch on, and calls
+        // read some too once 16,384 are pending.
+        let mut times = self.launch_times(if self.session.is_software() { 4 } else { 90 })?;
+        drop(profiler);
+        let mut rest = times.as_mut_slice();
+        for (what, rows) in [("", 10), (", being read", 25), (", long run", usize::MAX)] {
+            let (part, after) = rest.split_at_mut(rows.min(rest.len()));
+            rest = after;
+            part.sort_unstable();
+            if !part.is_empty() {
+                let more = median(part) as f64 - off;
+                println!(
+                    "{:<15} {:>6} ns, {more:+.0} ns",
+                    format!("events{what}"),
+                    median(part)
+                );
+            }
         }
         if let Some(cupti) = &self.cupti {
+            let profiler = self.start(Backend::Cupti)?;
+            let time = self.launch_time()?;
+            drop(profiler);
+            println!("CUPTI           {time:>6.0} ns, {:+.0} ns", time - off);
             // The launches are on a stream that the profiler does not observe, but CUPTI does.
             let profiler = Profiler::start_on_with_cupti(&other, cupti)?;
             let time = self.launch_time()?;
@@ -220,6 +300,37 @@ impl Bench {
             let time = self.launch_time()?;
             println!("after CUPTI     {time:>6.0} ns, {:+.0} ns", time - off);
         }
+        self.measure_events()
+    }
+
+    /// Measures the calls of which a profiler with events consists.
+    fn measure_events(&self) -> Result<()> {
+        /// The number of calls, for which a stream has room.
+        const CALLS: usize = 500;
+        let stream = &self.session.stream;
+        stream.synchronize()?;
+        let each = |start: Instant| start.elapsed().as_nanos() as usize / CALLS;
+        let start = Instant::now();
+        let events: Result<Vec<Event>, _> = (0..CALLS)
+            .map(|_| Event::new(&self.session.context, EventFlags::empty()))
+            .collect();
+        let (events, create) = (events?, each(start));
+        let start = Instant::now();
+        for event in &events {
+            event.record(stream)?;
+        }
+        let record = each(start);
+        stream.synchronize()?;
+        let start = Instant::now();
+        let mut total = Duration::ZERO;
+        for event in &events {
+            total += event.elapsed_since(&events[0])?;
+        }
+        let read = each(start);
+        println!(
+            "an event: create {create} ns, record {record} ns, read {read} ns, {:?} apart",
+            total / (CALLS * CALLS / 2) as u32
+        );
         Ok(())
     }
 
@@ -267,7 +378,7 @@ impl Bench {
         println!("\n{}", profile.table());
         let overlap = overlap(&profile);
         println!("the kernels of the two streams overlap for {overlap:?}");
-        if let Some(folder) = std::env::args().nth(1) {
+        if let Some(folder) = env::args().nth(1) {
             let folder = Path::new(&folder);
             fs::write(folder.join("backends.html"), profile.html())?;
             profile.write_trace(fs::File::create(folder.join("backends.json"))?)?;
@@ -293,6 +404,48 @@ fn times_of(profile: &Profile) -> Vec<u64> {
     let mut times: Vec<u64> = times.collect();
     times.sort_unstable();
     times
+}
+
+/// Returns the path of Nsight Compute.
+fn path_of_ncu() -> PathBuf {
+    let toolkits = [env::var_os("CUDA_PATH"), Some("/usr/local/cuda".into())];
+    let mut paths = toolkits
+        .into_iter()
+        .flatten()
+        .map(|toolkit| Path::new(&toolkit).join("bin/ncu"));
+    paths.find(|path| path.exists()).unwrap_or("ncu".into())
+}
+
+/// Returns the time in a row of `ncu --csv`, which ends with the unit and the value.
+fn nanoseconds_of_row(row: &str) -> Option<u64> {
+    let mut fields = row.trim_matches('"').rsplit("\",\"");
+    let (value, unit) = (fields.next()?.replace(',', ""), fields.next()?);
+    let factor = match unit {
+        "ns" | "nsecond" => 1.0,
+        "us" | "usecond" => 1e3,
+        "ms" | "msecond" => 1e6,
+        _ => return None,
+    };
+    Some((value.parse::<f64>().ok()? * factor) as u64)
+}
+
+/// Prints the median and the spread of sorted times.
+fn print_times(source: &str, times: &[u64]) {
+    let micros = |percent: usize| times[(times.len() - 1) * percent / 100] as f64 / 1000.0;
+    print!(
+        "{source:<8}{:>8.2} {:>8.2} {:>8.2}",
+        micros(50),
+        micros(5),
+        micros(95)
+    );
+}
+
+/// Prints how much longer the time of the events is. Returns the percentage.
+fn print_bias(events: u64, other: u64) -> f64 {
+    let bias = events as f64 - other as f64;
+    let percent = 100.0 * bias / other as f64;
+    print!("   {:+.2} µs ({percent:+.2} %)", bias / 1000.0);
+    percent
 }
 
 /// Returns the median of sorted numbers.

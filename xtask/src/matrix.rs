@@ -16,6 +16,8 @@ use crate::workspace::{self, Workspace};
 const HEADERS: [&str; 6] = ["13.0", "13.1", "13.2", "13.3", "13.4", "13.5"];
 /// Releases whose headers lack items that the safe layer uses.
 const TOO_OLD: [&str; 2] = ["12.0", "12.9"];
+/// The releases of CUPTI whose records and numbers cuda-sys declares.
+const CUPTI: [&str; 6] = ["12.0", "12.4", "12.6", "12.9", "13.0", "13.5"];
 /// The releases of NVRTC: the oldest, the newest, and those in between with the most changes.
 const NVRTC: [&str; 6] = ["12.0", "12.4", "12.9", "13.0", "13.3", "13.5"];
 /// The versions of the software driver. Each is tested with the NVRTC of the same release.
@@ -29,15 +31,29 @@ const SKIPPED: usize = 20;
 /// A build with an older header that the user named must fail with an error that names the version.
 pub(crate) fn all_headers(workspace: &Workspace) -> Result<()> {
     let tests = "test --workspace --exclude xtask --all-features";
-    headers(workspace, &HEADERS, &TOO_OLD, tests)
+    headers(workspace, &HEADERS, &TOO_OLD, tests)?;
+    cupti(workspace)
 }
 
-/// Tests with the oldest supported and the newest unsupported header.
+/// Tests with the oldest supported and the newest unsupported header, and compares the declarations
+/// of CUPTI with all its headers.
 pub(crate) fn some_headers(workspace: &Workspace) -> Result<()> {
     let total = HEADERS.len() + TOO_OLD.len();
     println!("2 of {total} releases (all: cargo xtask full headers)");
     let tests = "test -p cuda-sys -p cuda-driver -p cuda-conformance --all-features";
-    headers(workspace, &HEADERS[..1], &TOO_OLD[1..], tests)
+    headers(workspace, &HEADERS[..1], &TOO_OLD[1..], tests)?;
+    cupti(workspace)
+}
+
+/// Compares the declarations of CUPTI in cuda-sys with the headers of each release.
+fn cupti(workspace: &Workspace) -> Result<()> {
+    let mut sets: Vec<_> = CUPTI.iter().map(|it| format!("cupti-{it}")).collect();
+    // These headers include `cuda.h`.
+    sets.push(setup::TOOLKIT_SET.to_owned());
+    let dir = setup::ensure(workspace, &sets)?.join("cupti");
+    let args = "test -p cuda-sys --all-features --test it -- --nocapture cupti::";
+    let mut tests = workspace.cargo(args.split(' '));
+    workspace::run(tests.env("CUDA_TEST_CUPTI_DIR", dir))
 }
 
 fn headers(workspace: &Workspace, used: &[&str], too_old: &[&str], tests: &str) -> Result<()> {

@@ -55,14 +55,14 @@ pub(crate) struct Site<'a> {
     pub(crate) raw: CUstream,
     /// The id of the queue.
     pub(crate) id: u64,
-    /// Creates an event that records the time.
-    pub(crate) create: &'a dyn Fn() -> Result<Handle<RawEvent>, DriverError>,
+    /// Creates this number of events that record the time.
+    pub(crate) create: &'a dyn Fn(usize) -> Result<Vec<Handle<RawEvent>>, DriverError>,
 }
 
 /// Work between [`Observer::begin`] and [`Observer::end`].
 pub(crate) struct Ticket {
-    /// The event before the work; `None` if it could not be recorded.
-    pub(crate) start: Option<Handle<RawEvent>>,
+    /// The event before the work, and one to record after it; `None` if that could not be done.
+    pub(crate) events: Option<(Handle<RawEvent>, Handle<RawEvent>)>,
     pub(crate) begun: Instant,
 }
 

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | `toolkit` | `include/`, `lib/` | the newest headers, NVRTC and libclang |
 //! | `headers-<version>` | `headers/<version>/` | the input of the generator (`--all-headers`) |
+//! | `cupti-<version>` | `cupti/<version>/` | headers of CUPTI, which a test compares (`--all-headers`) |
 //! | `nvrtc-<version>` | `nvrtc/<version>/include`, `…/lib` | one NVRTC (`--nvrtc <version>`) |
 //! | `mdbook-0.5.4` | `mdbook/0.5.4/bin` | mdBook, for `ci --only book` |
 //! | `device-headers-12.9` | `device-headers/12.9/include` | headers for kernels (NVRTC 12) |
@@ -79,7 +80,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         );
     }
     if options.all_headers {
-        let headers = known.iter().filter(|set| set.starts_with("headers-"));
+        let is_header = |set: &&&str| set.starts_with("headers-") || set.starts_with("cupti-");
+        let headers = known.iter().filter(is_header);
         sets.extend(headers.map(ToString::to_string));
     }
     default_set(workspace, options.force)?;
@@ -205,6 +207,7 @@ impl Set {
     fn required(&self) -> &'static str {
         match self.name.split('-').next() {
             Some("headers") => "cuda.h",
+            Some("cupti") => "cupti.h",
             Some("nvrtc") => "include/nvrtc.h",
             Some("device") => "include/cuda_fp16.h",
             Some("mdbook") => MDBOOK,
@@ -226,11 +229,11 @@ impl Set {
         remove(partial)?;
         fs::create_dir_all(&ready)?;
         // The headers are taken from the wheels for Linux on x86-64.
-        let platform = self
-            .name
-            .starts_with("headers-")
-            .then_some("manylinux2014_x86_64");
-        python.install_pinned(&self.file, platform, &wheels)?;
+        let platforms: &[&str] = match self.name.split('-').next() {
+            Some("headers" | "cupti") => &["manylinux2014_x86_64", "manylinux_2_25_x86_64"],
+            _ => &[],
+        };
+        python.install_pinned(&self.file, platforms, &wheels)?;
         collect(&wheels, &wheels, &ready, &self.name)?;
         if !ready.join(self.required()).exists() {
             bail!(
@@ -275,6 +278,12 @@ fn place(inside: &Path, set: &str) -> Option<PathBuf> {
     let file = *parts.last()?;
     if set.starts_with("headers-") {
         return HEADERS.contains(&file).then(|| PathBuf::from(file));
+    }
+    if set.starts_with("cupti-") {
+        return match parts[..] {
+            [.., "include", file] if file.ends_with(".h") => Some(PathBuf::from(file)),
+            _ => None,
+        };
     }
     if set.starts_with("mdbook-") {
         return inside.ends_with(MDBOOK).then(|| PathBuf::from(MDBOOK));
@@ -363,12 +372,20 @@ mod tests {
             placed("nvidia/cuda_runtime/include/cuda_fp16.h", "headers-12.9"),
             None
         );
+        let header = placed("nvidia/cu13/include/cupti.h", "cupti-13.5");
+        assert_eq!(header.as_deref(), Some("cupti.h"));
+        for other in [
+            "nvidia/cu13/include/Openmp/omp-tools.h",
+            "nvidia/cu13/lib/libcupti.so.13",
+        ] {
+            assert_eq!(placed(other, "cupti-13.5"), None, "{other}");
+        }
     }
 
     #[test]
     fn each_wheel_is_pinned_by_its_hashes() {
         let files = files_below(&requirements(&Workspace::locate().unwrap()), &["txt"]).unwrap();
-        assert_eq!(files.len(), 19);
+        assert_eq!(files.len(), 25);
         for text in files.iter().map(|file| fs::read_to_string(file).unwrap()) {
             let text = text.replace("\\\n", "");
             for wheel in text.lines().filter(|line| !line.starts_with('#')) {

@@ -57,13 +57,8 @@ impl Python {
     }
 
     /// Installs the pinned wheels of `file` into the folder `dir`, without their dependencies. pip
-    /// checks the hashes. `platform` is that of the wheels, if it is not this machine's.
-    pub(crate) fn install_pinned(
-        &self,
-        file: &Path,
-        platform: Option<&str>,
-        dir: &Path,
-    ) -> Result<()> {
+    /// checks the hashes. `platforms` are those of the wheels, if they are not this machine's.
+    pub(crate) fn install_pinned(&self, file: &Path, platforms: &[&str], dir: &Path) -> Result<()> {
         fs::create_dir_all(dir)?;
         let mut pip = self.command();
         pip.args([
@@ -82,7 +77,7 @@ impl Python {
         .arg(dir)
         .args(["--require-hashes", "--requirement"])
         .arg(file)
-        .args(platform.map(|platform| format!("--platform={platform}")))
+        .args(platforms.iter().map(|it| format!("--platform={it}")))
         .env("PIP_REQUIRE_VIRTUALENV", "false")
         .env("PIP_USER", "false")
         .env("PIP_ROOT_USER_ACTION", "ignore");

@@ -218,6 +218,18 @@ impl Context {
         RawEvent::create(self.driver(), flags)
     }
 
+    /// Creates `count` events as [`create_event`](Self::create_event) does.
+    pub(crate) fn create_events(
+        &self,
+        flags: u32,
+        count: usize,
+    ) -> Result<Vec<Handle<RawEvent>>, DriverError> {
+        let _current = self.enter()?;
+        (0..count)
+            .map(|_| RawEvent::create(self.driver(), flags))
+            .collect()
+    }
+
     pub(crate) fn events(&self) -> &Arc<EventPool> {
         &self.0.events
     }

@@ -45,8 +45,8 @@ impl Context {
     }
 
     /// Reports leaks: calls `report` when the returned value is dropped, if the program then still
-    /// holds memory that was allocated since [`track_memory`](Self::track_memory). Starts to track
-    /// memory, unless it is tracked already.
+    /// holds memory that was allocated since [`track_memory`](Self::track_memory). Tracks memory
+    /// until then, unless it is tracked already.
     ///
     /// A leaked buffer keeps its context alive for ever, so no report can be made when the context
     /// ends. Create the check before the buffers: variables are dropped in reverse order.
@@ -64,12 +64,14 @@ impl Context {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check_leaks(&self, report: impl FnOnce(&MemoryReport) + Send + 'static) -> LeakCheck {
-        if !self.memory_ledger().is_on() {
+        let starts_tracking = !self.memory_ledger().is_on();
+        if starts_tracking {
             self.track_memory(true);
         }
         LeakCheck {
             context: self.clone(),
             report: Some(Box::new(report)),
+            starts_tracking,
         }
     }
 }
@@ -80,6 +82,8 @@ pub struct LeakCheck {
     context: Context,
     /// Taken when it is called.
     report: Option<Report>,
+    /// Whether memory is tracked only for this check.
+    starts_tracking: bool,
 }
 
 type Report = Box<dyn FnOnce(&MemoryReport) + Send>;
@@ -91,6 +95,9 @@ impl Drop for LeakCheck {
             && held.count() > 0
         {
             report(&held);
+        }
+        if self.starts_tracking {
+            self.context.track_memory(false);
         }
     }
 }

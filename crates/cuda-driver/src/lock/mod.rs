@@ -123,6 +123,9 @@ pub(crate) mod rank {
         COPY_FAILED,
         /// The observer of a stream.
         OBSERVER,
+        /// Held while the events of a profiler are read.
+        #[cfg_attr(not(feature = "profile"), allow(dead_code, reason = "locked by the profiler"))]
+        PROFILE_READING,
         /// The operations that a profiler has recorded.
         #[cfg_attr(not(feature = "profile"), allow(dead_code, reason = "locked by the profiler"))]
         PROFILE,

@@ -2,7 +2,8 @@
 //! run. C has no counterpart; it uses events (`cuEvent*`).
 //!
 //! A [`Profiler`] observes the streams of a context, or one stream. It records an event before and
-//! after each piece of work, and reads them later: nothing waits, and no work is reordered. With
+//! after each piece of work, and reads them later, in long runs on a thread of its own: nothing
+//! waits, and no work is reordered. With
 //! [`Cupti`], NVIDIA's library for profilers, no events are recorded and the times are exact. A
 //! [`Profile`] holds the results, as a table for terminals, as JSON and CSV, as a timeline for
 //! Perfetto and Chrome, and as an HTML page.
@@ -52,13 +53,16 @@ mod result;
 mod cupti;
 mod export;
 mod html;
+mod names;
 #[cfg(feature = "nvtx")]
 mod nvtx;
 mod profiler;
+mod reading;
 mod recorder;
 mod statistics;
 mod table;
 mod trace;
+mod wake;
 
 pub use cupti::{Backend, Cupti};
 #[cfg(feature = "nvtx")]

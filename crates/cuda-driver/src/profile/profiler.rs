@@ -5,6 +5,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::cupti::{Backend, Cupti, Scope, Session};
+use super::reading::Reader;
 use super::recorder::Recorder;
 use super::result::Profile;
 use crate::context::Context;
@@ -17,7 +18,9 @@ use crate::stream::Stream;
 ///
 /// See the [module](crate::profile) for an example, and for what the times mean.
 pub struct Profiler {
-    /// Declared first: its events have to be dropped before the context.
+    /// `None` once the profiler is finished.
+    reader: Option<Reader>,
+    /// Declared before the context: its events have to be dropped earlier.
     recorder: Arc<Recorder>,
     /// The use of CUPTI, and the records that belong to this profiler.
     cupti: Option<(Session, Scope)>,
@@ -114,6 +117,7 @@ impl Profiler {
                 Some((session, scope))
             }
         };
+        let reader = Reader::start(&recorder, context);
         let observer: Arc<dyn Observer> = Arc::<Recorder>::clone(&recorder);
         match stream {
             Some(stream) => stream.state().set_observer(Some(observer)),
@@ -125,6 +129,7 @@ impl Profiler {
             }
         }
         Ok(Self {
+            reader: Some(reader),
             recorder,
             cupti,
             stream: stream.cloned(),
@@ -159,8 +164,9 @@ impl Profiler {
     /// # Errors
     ///
     /// The fault of any kernel that was still running.
-    pub fn finish(self) -> Result<Profile> {
+    pub fn finish(mut self) -> Result<Profile> {
         self.stop();
+        self.reader = None;
         self.recorder.wait()?;
         if self.cupti.is_some() {
             self.wait_for_streams()?;

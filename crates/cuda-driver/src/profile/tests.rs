@@ -4,9 +4,16 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cuda_sim::Builder;
+
 use super::cupti::Backend;
+use super::names::Names;
+use super::recorder::Recorder;
 use super::result::{MemoryChange, Operation, Origin, Profile, UserRange};
+use super::wake::READ_NOW;
+use crate::observer::Observer;
 use crate::types::WorkKind;
+use crate::{DeviceBuffer, Driver};
 
 #[path = "../../tests/it/trace_check.rs"]
 mod trace_check;
@@ -75,6 +82,55 @@ fn no_work_begins_before_it_is_queued() {
     profile.prepare(9000);
     assert_eq!(profile.operations[0].run, Some((1000, 50)));
     assert_eq!(profile.operations[1].run, Some((4800, 50)));
+}
+
+#[test]
+fn names_are_stored_once() {
+    let mut names = Names::default();
+    let texts: Vec<String> = (0..100).map(|it| format!("kernel {it}")).collect();
+    let first: Vec<_> = texts.iter().map(|it| names.get(it).text).collect();
+    names.mark_kernel(&texts[7]);
+    for (at, text) in texts.iter().enumerate() {
+        // Other text at another address, and then other text at the same address.
+        for copy in [text, &text.clone()] {
+            let name = names.get(copy);
+            assert!(Arc::ptr_eq(&name.text, &first[at]));
+            assert_eq!(name.is_kernel, at == 7);
+        }
+    }
+    let mut text = "first".to_owned();
+    assert_eq!(&*names.get(&text).text, "first");
+    text.replace_range(.., "other");
+    assert_eq!(&*names.get(&text).text, "other");
+}
+
+/// Without the thread that reads events, or if it cannot keep up, calls read some.
+#[test]
+fn calls_read_events_if_too_many_are_pending() {
+    let simulator = Builder::new().build().unwrap();
+    let driver = Driver::new(simulator.library().unwrap()).unwrap();
+    let context = driver.device(0).unwrap().primary_context().unwrap();
+    let stream = context.default_stream().unwrap();
+    let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 1).unwrap();
+    let recorder = Arc::new(Recorder::new(&context, Backend::Events).unwrap());
+    let observer: Arc<dyn Observer> = Arc::<Recorder>::clone(&recorder);
+    stream.state().set_observer(Some(observer));
+    let pending = || {
+        let inner = recorder.lock();
+        (inner.rows[0].pending.len(), inner.operations.len())
+    };
+    for _ in 0..READ_NOW {
+        buffer.fill(1).unwrap();
+    }
+    assert_eq!(pending(), (READ_NOW, 0));
+    stream.synchronize().unwrap();
+    for _ in 0..100 {
+        buffer.fill(2).unwrap();
+    }
+    stream.state().set_observer(None);
+    assert_eq!(pending(), (READ_NOW, 100));
+    recorder.wait().unwrap();
+    assert_eq!(pending(), (0, READ_NOW + 100));
 }
 
 #[test]

@@ -66,7 +66,7 @@ impl Stream {
         let Ok(queueing) = self.queueing() else {
             return queue();
         };
-        let create = || self.context().create_event(TIMED);
+        let create = |count| self.context().create_events(TIMED, count);
         let site = Site {
             driver: self.driver(),
             raw: queueing.raw(),

@@ -20,6 +20,8 @@ fn live_memory_is_listed_by_the_place_that_made_it() {
     for fixture in everywhere() {
         let (stream, context) = (fixture.stream(), &fixture.context);
         let before = filled(&stream, 64, 1);
+        // On a GPU, all tests use one context, which lives on if a test leaks a buffer.
+        context.track_memory(false);
         assert_eq!(context.memory_report(), Default::default());
         context.track_memory(true);
         let mut buffers = Vec::new();
@@ -196,7 +198,20 @@ fn leaks_are_reported_when_the_check_ends() {
         );
         assert_eq!(report.sites()[0].location().line(), line);
         assert_ne!(address, 0);
+        // Memory was tracked for the check only.
+        assert_eq!(context.memory_report(), Default::default());
     }
+}
+
+#[test]
+fn a_leak_check_does_not_end_tracking_that_was_on() {
+    let fixture = software(Builder::new());
+    let (stream, context) = (fixture.stream(), &fixture.context);
+    context.track_memory(true);
+    let buffer = filled(&stream, 64, 1);
+    drop(context.check_leaks(|_| ()));
+    assert_eq!(context.memory_report().live(), 256);
+    drop(buffer);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cuda_driver::prelude::*;
 use cuda_driver::profile::{Profile, Profiler};
@@ -401,25 +401,44 @@ fn a_stream_that_other_code_captures_is_not_timed() {
     }
 }
 
-/// Once 4,096 operations of a stream are pending, each new one reads earlier ones, whose events are
-/// recorded again.
+/// Once 4,096 operations of a stream are pending, a thread reads earlier ones.
 #[test]
-fn a_long_run_uses_its_events_again() {
+fn a_long_run_is_read_while_it_is_queued() {
     let fixture = software(Builder::new());
     let simulator = fixture.simulator.as_ref().unwrap();
     let stream = fixture.stream();
     let mut buffer = filled(&stream, 64, 1);
     let profiler = Profiler::start(&fixture.context).unwrap();
-    for at in 0..9000_u32 {
-        buffer.fill(at).unwrap();
-        if at % 1000 == 999 {
-            stream.synchronize().unwrap();
+    let mut at = 0_u32;
+    let mut fill = |count: u32| {
+        for _ in 0..count {
+            at += 1;
+            buffer.fill(at).unwrap();
         }
+        stream.synchronize().unwrap();
+    };
+    let read = || count_calls(simulator, "cuEventElapsedTime");
+    fill(4000);
+    thread::sleep(Duration::from_millis(20));
+    assert_eq!(read(), 0);
+    fill(1000);
+    let start = Instant::now();
+    while read() < 2 * 4352 {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "{} reads",
+            read()
+        );
+        thread::sleep(Duration::from_millis(1));
     }
+    // The events that were read are recorded again.
+    fill(4000);
     let created = count_calls(simulator, "cuEventCreate");
-    assert!((8192..11_000).contains(&created), "{created} events");
+    assert!(created < 11_000, "{created} events");
     let profile = profiler.finish().unwrap();
     let operations = profile.operations();
     assert_eq!(operations.len(), 9000);
     assert!(operations.iter().all(|it| it.duration().is_some()));
+    let starts: Vec<_> = operations.iter().map(|it| it.start().unwrap()).collect();
+    assert!(starts.is_sorted());
 }

@@ -2,6 +2,7 @@
 //! the records and numbers in `cuda_sys::cupti` agree with it.
 
 use std::collections::BTreeSet;
+use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::mem::offset_of;
@@ -56,8 +57,21 @@ fn records() -> [Record; 4] {
     ]
 }
 
+/// The variable with a folder that contains the headers of several releases of CUPTI, which
+/// `cargo xtask ci --only headers` sets. Without it, those that the machine has are used.
+const RELEASES: &str = "CUDA_TEST_CUPTI_DIR";
+
 /// The folders with the headers of CUPTI.
 fn folders() -> BTreeSet<PathBuf> {
+    let below = |releases: &Path| {
+        let entries = fs::read_dir(releases).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    if let Some(releases) = env::var_os(RELEASES) {
+        let folders: BTreeSet<_> = below(Path::new(&releases)).into_iter().collect();
+        assert!(!folders.is_empty(), "{RELEASES} is {}", releases.display());
+        return folders;
+    }
     let mut folders = BTreeSet::new();
     for toolkit in cuda_places::toolkits() {
         for folder in [
@@ -69,11 +83,7 @@ fn folders() -> BTreeSet<PathBuf> {
         }
     }
     if let Some(setup) = cuda_places::Setup::around_this_program() {
-        let versions = fs::read_dir(setup.dir.join("cupti"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        folders.extend(versions.map(|entry| entry.path()));
+        folders.extend(below(&setup.dir.join("cupti")));
     }
     folders.retain(|folder| folder.join("cupti_activity.h").is_file());
     folders
