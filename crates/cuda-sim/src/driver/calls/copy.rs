@@ -63,7 +63,7 @@ impl Call {
     ///
     /// Driver 580 does this for asynchronous linear copies, except copies between contexts. Copies
     /// of rows were not measured; they are refused here too.
-    fn current_reaches(&self, addresses: [u64; 2]) -> Status {
+    pub(super) fn current_reaches(&self, addresses: [u64; 2]) -> Status {
         let Ok(current) = self.current_even_if_lost() else {
             return Ok(());
         };
