@@ -1,7 +1,7 @@
 //! Errors of ranges and numbers that do not fit the length of a view.
 
 use std::fmt;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 /// A range, an index or a number does not fit the length of the object that it is applied to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,11 @@ pub enum RangeError {
         len: usize,
         /// The unit of the range: `elements`, `rows`, …
         what: &'static str,
+    },
+    /// Two copies of one batch write the same elements.
+    Overlap {
+        /// The ranges of the copies.
+        ranges: [Range<usize>; 2],
     },
     /// No element has this index.
     Index {
@@ -60,6 +65,13 @@ impl fmt::Display for RangeError {
                 write_range(f, range)?;
                 write!(f, " is out of bounds: there are {len} {what}")
             }
+            Self::Overlap {
+                ranges: [ref one, ref other],
+            } => write!(
+                f,
+                "the range {other:?} overlaps the range {one:?}; the copies of a batch write \
+                 different elements"
+            ),
             Self::Index { index, len } => {
                 write!(
                     f,

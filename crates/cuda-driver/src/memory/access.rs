@@ -58,7 +58,7 @@ pub(super) fn location_of(device: &Device) -> CUmemLocation {
 }
 
 /// Returns a location of this type. The meaning of `id` depends on the type.
-pub(super) fn location(type_: CUmemLocationType, id: i32) -> CUmemLocation {
+pub(crate) fn location(type_: CUmemLocationType, id: i32) -> CUmemLocation {
     CUmemLocation {
         type_,
         __bindgen_anon_1: CUmemLocation_st__bindgen_ty_1 { id },

@@ -16,6 +16,7 @@ pub(crate) mod pitched;
 mod access;
 mod allocation;
 mod allocator;
+pub(crate) mod batch_uses;
 mod caching;
 mod cast;
 mod chunks;
@@ -43,7 +44,7 @@ mod storage;
 mod thread;
 
 // Types of other modules that belong to this chapter of the API.
-pub use crate::transfer::{CopyScope, Transfer, TransferError};
+pub use crate::transfer::{CopyBatch, CopyScope, HostCopyBatch, Transfer, TransferError};
 pub use crate::types::Extent;
 
 pub use access::MemoryAccess;
@@ -71,6 +72,7 @@ pub use thread::ThreadBuffer;
 
 use std::ops::{Bound, RangeBounds};
 
+pub(crate) use access::location;
 use access::location_of;
 pub(crate) use allocation::{Block, Memory, Reclaim, Source};
 pub(crate) use cast::len_of_cast;

@@ -4,9 +4,13 @@
 //! In C the program must not access or free the memory during the copy. Here a [`Transfer`] owns
 //! the host memory until the copy is complete, and a [`CopyScope`] borrows it and waits at its end.
 
-mod device;
 mod scope;
 
+mod batch;
+mod device;
+mod queue_batch;
+
+pub use batch::{CopyBatch, HostCopyBatch};
 pub use scope::CopyScope;
 
 use std::fmt;

@@ -228,6 +228,11 @@ impl<'scope> CopyScope<'scope, '_> {
         Ok(())
     }
 
+    /// Records that a copy was queued.
+    pub(super) fn set_used(&self) {
+        self.is_used.set(true);
+    }
+
     /// Returns the stream of the scope.
     #[must_use]
     pub fn stream(&self) -> &'scope Stream {

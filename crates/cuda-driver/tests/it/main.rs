@@ -16,6 +16,8 @@ mod capture;
 mod capture_nodes;
 mod closes;
 mod context;
+mod copy_batch;
+mod copy_batch_cost;
 mod core_dump;
 mod cublas;
 mod current;

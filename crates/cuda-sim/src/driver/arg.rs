@@ -241,6 +241,13 @@ impl<T> Out<*mut T> {
     }
 }
 
+impl Out<usize> {
+    /// Returns a null pointer, for a function that has no such parameter.
+    pub(super) fn none() -> Self {
+        Self(std::ptr::null_mut())
+    }
+}
+
 impl In<u8> {
     /// Returns the `len` bytes. The slice is valid for the duration of the call.
     pub(super) fn bytes<'a>(self, len: usize) -> Result<&'a [u8], cuda_sys::CUresult> {

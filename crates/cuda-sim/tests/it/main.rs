@@ -17,6 +17,7 @@ mod choice;
 mod cluster;
 mod context;
 mod copy;
+mod copy_batch;
 mod deprecated;
 mod device;
 mod device_heap;

@@ -208,7 +208,11 @@ const ITSELF: &str = "the resource that could not be released";
 const UNWAITED: &str = "a resource that may still be in use";
 
 /// Scenarios in which the failure of the call ends the process, as documented; `aborts` tests them.
-const ABORTS: &[(&str, &str)] = &[("scope", "cuStreamSynchronize")];
+const ABORTS: &[(&str, &str)] = &[
+    ("scope", "cuStreamSynchronize"),
+    ("batches", "cuStreamSynchronize"),
+    ("first batches", "cuStreamSynchronize"),
+];
 
 /// Calls whose failure must be reported in a scenario, although it may be swallowed in others.
 const TOLD: &[(&str, &[&str])] = &[

@@ -64,7 +64,7 @@ impl Call {
     ///
     /// Driver 580 does this for asynchronous linear copies, except copies between contexts. Copies
     /// of rows were not measured; they are refused here too.
-    fn current_reaches(&self, ranges: [(u64, u64); 2]) -> Status {
+    pub(super) fn current_reaches(&self, ranges: [(u64, u64); 2]) -> Status {
         let current = match self.current_even_if_lost() {
             Ok(current) => current,
             Err(INVALID_CONTEXT) if ranges.into_iter().any(|it| self.crosses_mapping(it)) => {

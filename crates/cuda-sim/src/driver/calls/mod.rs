@@ -8,6 +8,7 @@ mod atomics;
 mod cluster;
 mod context;
 mod copy;
+mod copy_batch;
 mod device;
 mod error;
 mod event;
@@ -52,6 +53,7 @@ fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
         context::Exports::<SLOT>::ENTRIES,
         cluster::Exports::<SLOT>::ENTRIES,
         copy::Exports::<SLOT>::ENTRIES,
+        copy_batch::Exports::<SLOT>::ENTRIES,
         device::Exports::<SLOT>::ENTRIES,
         error::Exports::<SLOT>::ENTRIES,
         event::Exports::<SLOT>::ENTRIES,

@@ -51,14 +51,7 @@ impl Instance {
             rows.extend(spaces.read(src.row(y, z), extent.width));
         }
         self.enqueue(stream, &[], move || {
-            let staged = Side {
-                addr: rows.as_ptr().expose_provenance() as u64,
-                pitch: extent.width,
-                slice: extent.width * extent.height,
-                array: None,
-                is_known: false,
-            };
-            transfer(&spaces, dst, staged, extent)
+            transfer(&spaces, dst, Side::staged(&rows, extent), extent)
         });
         Ok(())
     }

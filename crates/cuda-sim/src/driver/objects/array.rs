@@ -112,6 +112,11 @@ impl Array {
         }
     }
 
+    /// Returns the size of an element.
+    pub(in crate::driver) fn element_bytes(&self) -> usize {
+        self.element as usize
+    }
+
     /// Returns the address of the first byte, the bytes of a row, and the rows of a plane.
     pub(in crate::driver) fn layout(&self) -> (u64, usize, usize) {
         let pitch = self.desc.Width * self.element as usize;

@@ -59,6 +59,34 @@ impl Side {
         }
     }
 
+    /// Returns the side of bytes that were read in the order of their rows. They must stay alive
+    /// until the copy has run.
+    pub(in crate::driver) fn staged(bytes: &[u8], extent: Extent) -> Self {
+        Self {
+            addr: bytes.as_ptr().expose_provenance() as u64,
+            pitch: extent.width,
+            slice: extent.width * extent.height,
+            array: None,
+            is_known: false,
+        }
+    }
+
+    /// Returns the side of a region of an array: the position and the extent are in bytes, rows and
+    /// planes. Fails with `INVALID_VALUE` if it is not within the array.
+    pub(in crate::driver) fn in_array(
+        spaces: &Spaces,
+        handle: u64,
+        at: [usize; 3],
+        extent: [usize; 3],
+    ) -> Status<Self> {
+        let array = spaces.array(handle).ok_or(INVALID_VALUE)?;
+        array.check(at, extent)?;
+        let (base, pitch, height) = array.layout();
+        let mut side = offset(base, at, pitch, height)?;
+        side.array = Some((handle, at));
+        Ok(side)
+    }
+
     pub(in crate::driver) fn row(self, y: u64, z: u64) -> u64 {
         self.addr + y * self.pitch + z * self.slice
     }
@@ -247,13 +275,7 @@ impl End {
     /// rejects.
     fn side(&self, spaces: &Spaces, extent: [usize; 3]) -> Status<Side> {
         if self.kind == CUmemorytype::CU_MEMORYTYPE_ARRAY {
-            let handle = self.array.addr() as u64;
-            let array = spaces.array(handle).ok_or(INVALID_VALUE)?;
-            array.check(self.at, extent)?;
-            let (base, pitch, height) = array.layout();
-            let mut side = offset(base, self.at, pitch, height)?;
-            side.array = Some((handle, self.at));
-            return Ok(side);
+            return Side::in_array(spaces, self.array.addr() as u64, self.at, extent);
         }
         let base = match self.kind {
             CUmemorytype::CU_MEMORYTYPE_HOST => self.host.expose_provenance() as u64,
@@ -274,6 +296,24 @@ impl End {
             return Err(INVALID_VALUE);
         }
         offset(base, self.at, pitch, height)
+    }
+}
+
+/// Returns the side of a box at `base`. `strides` are the bytes from row to row and the rows from
+/// plane to plane, or 0 if there is no padding. Fails with `INVALID_VALUE` if rows or planes
+/// overlap.
+pub(in crate::driver) fn box_of(
+    base: u64,
+    [width, rows, planes]: [usize; 3],
+    [pitch, height]: [usize; 2],
+) -> Status<Side> {
+    let or = |value: usize, default: usize| if value == 0 { default } else { value };
+    let (pitch, height) = (or(pitch, width), or(height, rows));
+    let is_apart = (pitch >= width || rows <= 1) && (height >= rows || planes <= 1);
+    if is_apart {
+        offset(base, [0; 3], pitch, height)
+    } else {
+        Err(INVALID_VALUE)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Scenarios of page-locked memory and of copies from and to it.
 
-use cuda_driver::memory::{CachingPool, MemoryType, PinnedCachingPool};
+use cuda_driver::memory::{CachingPool, CopyBatch, MemoryType, PinnedCachingPool, PitchedBuffer};
 use cuda_driver::prelude::*;
 
-use super::{Fixture, N, Result, Scenario, copy, expect, filled, one};
+use super::{Fixture, N, Result, Scenario, copy, expect, filled, on, one};
 use crate::support::COPY;
 
 pub(super) const ALL: &[Scenario] = &[
@@ -13,6 +13,8 @@ pub(super) const ALL: &[Scenario] = &[
     one("transfers", transfers),
     one("dropped transfers", dropped),
     one("scope", scope),
+    one("batches", batches),
+    on("first batches", |it| it.version(12_080), batches),
     one("caching", caching),
 ];
 
@@ -109,6 +111,34 @@ fn scope(fixture: &Fixture) -> Result<()> {
     })?;
     assert_eq!(target[..], [2; N as usize]);
     Ok(())
+}
+
+fn batches(fixture: &Fixture) -> Result<()> {
+    let (stream, other) = (fixture.stream()?, fixture.stream()?);
+    let (source, mut target) = (page_locked(fixture, 2)?, page_locked(fixture, 0)?);
+    let mut buffer = filled(&stream, 0)?;
+    let mut copied = filled(&other, 0)?;
+    let mut rows = PitchedBuffer::<u32>::zeroed(&other, (4, 4))?;
+    stream.copy_scope(|scope| {
+        let mut batch = scope.batch();
+        batch.copy_from_host(&mut buffer, &source)?;
+        batch.queue()
+    })?;
+    let mut batch = CopyBatch::new();
+    for (to, from) in (copied.as_mut_slice().chunks_mut(16)?).zip(buffer.as_slice().chunks(16)?) {
+        batch.copy(to, from)?;
+    }
+    let boxes = buffer.slice(..16)?.rows(4)?;
+    batch.copy_box(rows.as_mut_slice(), boxes)?;
+    batch.queue(&other)?;
+    other.copy_scope(|scope| {
+        let mut batch = scope.batch();
+        batch.copy_to_host(&copied, &mut target)?;
+        batch.queue()
+    })?;
+    assert_eq!(target[..], [2; N as usize]);
+    assert_eq!(rows.to_vec()?, [2; 16]);
+    copied.close()
 }
 
 fn caching(fixture: &Fixture) -> Result<()> {
