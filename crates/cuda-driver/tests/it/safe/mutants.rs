@@ -141,7 +141,11 @@ pub(super) fn mutant(seed: u64) -> Mutant {
 fn alone(text: &str, name: &str) -> String {
     let module = parse(text).unwrap();
     let mut edits = Edits::new(text);
-    for other in module.functions.iter().filter(|it| it.entry && it.name != name) {
+    for other in module
+        .functions
+        .iter()
+        .filter(|it| it.entry && it.name != name)
+    {
         edits.replace(other.body_span.unwrap(), "{ ret; }");
     }
     edits.apply().unwrap()

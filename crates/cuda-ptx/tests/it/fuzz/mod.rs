@@ -6,8 +6,8 @@
 //! `CUDA_PTX_MINUTES=n` if that is given.
 
 mod calls;
-mod frames;
 mod count;
+mod frames;
 mod generate;
 mod interpret;
 
