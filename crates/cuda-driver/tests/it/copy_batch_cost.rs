@@ -4,7 +4,6 @@
 //! On a GPU the tests print 10,000 copies of 4 KiB. On the software device they only show that each
 //! way copies the same bytes.
 
-use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
 use cuda_driver::memory::{CopyBatch, CopyScope};
@@ -61,7 +60,7 @@ impl Sides {
 
     /// The addresses of the first bytes of the destination and of the source.
     fn addresses(&self, direction: Direction) -> (u64, u64) {
-        let host = |start: *const u8| start.addr() as u64;
+        let host = |start: *const u8| start.expose_provenance() as u64;
         match direction {
             Direction::OnDevice => (self.to.as_raw(), self.from.as_raw()),
             Direction::ToDevice => (self.to.as_raw(), host(self.host_from.as_ptr())),
@@ -78,20 +77,20 @@ impl Sides {
             let library = stream.context().driver().library();
             for (to, from) in pages {
                 let raw = stream.as_raw();
-                // SAFETY: both sides hold a page.
-                let status = unsafe {
-                    match direction {
-                        Direction::OnDevice => library.cuMemcpyDtoDAsync_v2(to, from, PAGE, raw),
-                        Direction::ToDevice => {
-                            let from: *const c_void =
-                                std::ptr::with_exposed_provenance(from as usize);
-                            library.cuMemcpyHtoDAsync_v2(to, from, PAGE, raw)
-                        }
-                        Direction::ToHost => {
-                            let to: *mut c_void =
-                                std::ptr::with_exposed_provenance_mut(to as usize);
-                            library.cuMemcpyDtoHAsync_v2(to, from, PAGE, raw)
-                        }
+                let status = match direction {
+                    // SAFETY: both sides hold a page.
+                    Direction::OnDevice => unsafe {
+                        library.cuMemcpyDtoDAsync_v2(to, from, PAGE, raw)
+                    },
+                    Direction::ToDevice => {
+                        let from = std::ptr::with_exposed_provenance(from as usize);
+                        // SAFETY: as above.
+                        unsafe { library.cuMemcpyHtoDAsync_v2(to, from, PAGE, raw) }
+                    }
+                    Direction::ToHost => {
+                        let to = std::ptr::with_exposed_provenance_mut(to as usize);
+                        // SAFETY: as above.
+                        unsafe { library.cuMemcpyDtoHAsync_v2(to, from, PAGE, raw) }
                     }
                 };
                 assert!(status.is_success(), "{status}");
