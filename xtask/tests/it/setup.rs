@@ -100,7 +100,7 @@ case "$1 $2 $3" in
     echo "$names" >> "$CALLS"
     d=$target/nvidia/cu13
     mkdir -p "$d/include/crt" "$d/include/cccl/nv" "$d/lib" "$target/clang/native"
-    for f in cuda cudaProfiler cudaTypedefs cudaProfilerTypedefs nvrtc crt/host_defines; do
+    for f in cuda cudaProfiler cudaTypedefs cudaProfilerTypedefs cupti nvrtc crt/host_defines; do
         echo "$names" > "$d/include/$f.h"
     done
     if [ -n "$FAIL" ]; then echo "ERROR: the network went away" >&2; exit 1; fi
@@ -217,15 +217,12 @@ fn only_requested_files_are_downloaded() {
     let said = machine.setup(&["--force", "--all-headers"]);
     assert!(said.success, "{}", said.err);
     let asked = machine.downloads();
-    assert_eq!(asked.len(), 16, "{asked:?}");
+    assert_eq!(asked.len(), 22, "{asked:?}");
     let header = fs::read_to_string(machine.installed().join("headers/13.2/cuda.h")).unwrap();
     assert!(header.contains("nvidia-cuda-runtime==13.2.86"), "{header}");
-    assert!(
-        machine
-            .installed()
-            .join("headers/12.0/cudaProfiler.h")
-            .is_file()
-    );
+    for file in ["headers/12.0/cudaProfiler.h", "cupti/12.0/cupti.h"] {
+        assert!(machine.installed().join(file).is_file(), "{file}");
+    }
 
     let said = machine.setup(&["--force", "--nvrtc", "11.8"]);
     assert!(!said.success && said.err.contains("12.9"), "{}", said.err);
