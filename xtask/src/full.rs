@@ -6,7 +6,6 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::progress::Progress;
 use crate::workspace::{self, Workspace};
 use crate::{api, matrix, observing, setup};
 
@@ -56,8 +55,6 @@ traces      1,000,000 events of the profiler, within 1 GiB and 10 s; traces and 
 
 /// `cargo xtask full NAME`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let name = options.name.as_deref().unwrap_or_default();
-    let _progress = Progress::start(&format!("full {name}"), "tests", 0);
     match options.name.as_deref() {
         None => println!("{CHECKS}"),
         Some("api") => api::semver(workspace, &options.baseline)?,

@@ -10,7 +10,6 @@ mod generated;
 mod matrix;
 mod observing;
 mod platforms;
-mod progress;
 mod python;
 mod regen_bindings;
 mod setup;

@@ -6,8 +6,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::progress;
-
 /// The two folders in which every task works.
 #[derive(Clone, Debug)]
 pub(crate) struct Workspace {
@@ -69,8 +67,9 @@ impl Workspace {
 /// Runs a command with its output in the terminal. Fails with the command's text if it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = describe(command);
-    let status =
-        progress::status(command).with_context(|| format!("`{shown}` could not be started"))?;
+    let status = command
+        .status()
+        .with_context(|| format!("`{shown}` could not be started"))?;
     if !status.success() {
         bail!("`{shown}` failed: {status}");
     }

@@ -10,12 +10,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::progress::{self, Progress};
 use crate::workspace::{Workspace, describe, files_below};
 
 const RUNNER: &str = include_str!("run.sh");
@@ -67,7 +66,6 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     // Everything is built before the bundle of an earlier run is removed.
     let mut programs = Vec::new();
-    let progress = Progress::start("bundle", "packages", packages.len());
     for package in &packages {
         let dir = workspace.package_dir(package);
         let dir = dir.with_context(|| format!("the workspace has no package {package}"))?;
@@ -80,7 +78,6 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             built.retain(|program| program.kind == "bench");
             programs.extend(built.into_iter().map(|program| (*package, program)));
         }
-        progress.step();
     }
     if options.peers {
         programs.extend(
@@ -89,8 +86,6 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
                 .map(|program| ("peers", program)),
         );
     }
-
-    drop(progress);
 
     let bundle = workspace.root.join("bundle");
     if bundle.exists() {
@@ -169,11 +164,12 @@ fn build_peers(workspace: &Workspace) -> Result<Vec<Built>> {
 fn build(cargo: &mut Command) -> Result<Vec<Built>> {
     cargo.args(["--message-format", "json-render-diagnostics"]);
     println!("{}", describe(cargo));
-    let (status, messages) = progress::output(cargo).context("cargo could not be started")?;
-    if !status.success() {
+    let output = cargo.stderr(Stdio::inherit()).output();
+    let output = output.context("cargo could not be started")?;
+    if !output.status.success() {
         bail!("`{}` failed", describe(cargo));
     }
-    Ok(read(&String::from_utf8_lossy(&messages)))
+    Ok(read(&String::from_utf8_lossy(&output.stdout)))
 }
 
 /// Reads cargo's messages.

@@ -25,7 +25,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::progress::Progress;
 use crate::workspace::{Workspace, files_below};
 use python::Python;
 
@@ -147,10 +146,8 @@ pub(crate) fn ensure<S: AsRef<str>>(workspace: &Workspace, sets: &[S]) -> Result
     let lock = File::create(setup.join(".lock"))?;
     lock.lock().context("cannot lock the setup folder")?;
     let missing: Vec<Set> = sets.into_iter().filter(|set| !set.is_installed()).collect();
-    let progress = Progress::start("setup", "sets", missing.len());
     for set in missing {
         set.install(&Python::find()?, &setup.join(".partial"))?;
-        progress.step();
         if set.name == TOOLKIT_SET {
             rebuild_bindings(workspace);
         }
