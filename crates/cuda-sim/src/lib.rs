@@ -191,6 +191,6 @@ pub use cuda_sys::{CUdevice_attribute, CUresult};
 pub use engine::Schedule;
 pub use journal::{Rule, TraceEntry};
 pub use live::Live;
-pub use machine::{Machine, MachineDevice, MachineLink};
+pub use machine::{Machine, MachineDevice, MachineLink, ManagedAccess};
 pub use report::{Access, Hazard, MemorySpace, Place, Report, ReportKind, SourceLine};
 pub use simulator::Simulator;

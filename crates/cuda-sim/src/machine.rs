@@ -8,7 +8,7 @@ use crate::build_error::BuildError;
 use crate::numbers::{bytes, pair};
 
 /// The descriptions that [`Machine::named`] returns.
-const NAMED: [(&str, &str); 5] = [
+const NAMED: [(&str, &str); 7] = [
     (
         "two-h100-nvlink",
         include_str!("machines/two-h100-nvlink.txt"),
@@ -25,6 +25,14 @@ const NAMED: [(&str, &str); 5] = [
     (
         "eight-h200-nvswitch",
         include_str!("machines/eight-h200-nvswitch.txt"),
+    ),
+    (
+        "one-gh200-coherent",
+        include_str!("machines/one-gh200-coherent.txt"),
+    ),
+    (
+        "one-gtx1650-exclusive",
+        include_str!("machines/one-gtx1650-exclusive.txt"),
     ),
 ];
 
@@ -75,6 +83,7 @@ const MOST_LINKS: usize = 18;
 /// | `clock` | the clock rate in MHz | `1500` |
 /// | `numa` | the NUMA node | none |
 /// | `cpus` | the processors close to the device, such as `0-7,16` | none |
+/// | `managed` | how the host accesses managed memory: `exclusive`, `concurrent` or `coherent` | `concurrent` |
 /// | `bridges` | the PCI bridges above the device, as in the folders of `/sys/devices` | none |
 ///
 /// The driver reports the keys up to `clock`, the NUMA node, and peer access: devices with NVLink
@@ -108,8 +117,23 @@ pub struct MachineDevice {
     pub cpus: String,
     /// The PCI bridges above the device: `pci0000:00/0000:00:01.0`.
     pub bridges: String,
+    /// How the host accesses managed memory.
+    pub managed: ManagedAccess,
     /// The other end of each NVLink link.
     pub links: Vec<MachineLink>,
+}
+
+/// How the host accesses managed memory of a [`MachineDevice`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ManagedAccess {
+    /// Not while the device runs any work, except memory that is attached to the host.
+    Exclusive,
+    /// At any time; the driver moves the pages.
+    #[default]
+    Concurrent,
+    /// At any time and in place. (Kernels of the software device access no pageable memory, so the
+    /// attributes for that are 0.)
+    Coherent,
 }
 
 /// The other end of an NVLink link of a [`MachineDevice`].
@@ -135,6 +159,7 @@ impl Default for MachineDevice {
             numa_node: None,
             cpus: String::new(),
             bridges: String::new(),
+            managed: ManagedAccess::default(),
             links: Vec::new(),
         }
     }
@@ -148,7 +173,7 @@ impl Machine {
         text.parse().ok()
     }
 
-    /// Returns the names of the machines that this crate describes. They have two, four and eight
+    /// Returns the names of the machines that this crate describes. They have one to eight
     /// devices with NVLink or PCI Express. The memory of a device is much smaller than that of the
     /// GPU whose name it has.
     pub fn names() -> impl Iterator<Item = &'static str> {
@@ -300,6 +325,14 @@ impl MachineDevice {
             "numa" => self.numa_node = Some(value.parse().ok()?),
             "cpus" => value.clone_into(&mut self.cpus),
             "bridges" => value.clone_into(&mut self.bridges),
+            "managed" => {
+                self.managed = match value {
+                    "exclusive" => ManagedAccess::Exclusive,
+                    "concurrent" => ManagedAccess::Concurrent,
+                    "coherent" => ManagedAccess::Coherent,
+                    _ => return None,
+                }
+            }
             _ => return None,
         }
         Some(())
@@ -354,6 +387,11 @@ impl fmt::Display for Machine {
                 if !value.is_empty() {
                     write!(line, " {key}={value}")?;
                 }
+            }
+            match device.managed {
+                ManagedAccess::Exclusive => line.push_str(" managed=exclusive"),
+                ManagedAccess::Concurrent => {}
+                ManagedAccess::Coherent => line.push_str(" managed=coherent"),
             }
             writeln!(f, "{line}")?;
         }

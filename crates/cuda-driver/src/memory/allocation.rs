@@ -26,8 +26,7 @@ use crate::tracking::{Access, Scope, Tracker};
 /// The interval at which memory that was dropped during a capture checks whether it has ended.
 const CAPTURE_TICK: Duration = Duration::from_millis(5);
 
-/// An allocation with the record of its uses. When it is dropped, its source determines how it is
-/// freed or returned.
+/// An allocation with the record of its uses. Its source determines how a drop frees it.
 pub(crate) struct Memory {
     pub(crate) address: CUdeviceptr,
     bytes: usize,
@@ -44,8 +43,8 @@ pub(crate) enum Source {
     Ordered,
     /// `cuMemAlloc`. The host waits for all uses and then frees the memory.
     Plain,
-    /// `cuMemAllocManaged`. The memory is freed as for `Plain`. The host may have slices of it.
-    Managed,
+    /// Managed memory, freed as for `Plain` or returned to its pool. The host may have slices.
+    Managed(Option<Arc<dyn Reclaim>>),
     /// Mapped physical memory, which its mappings take back. Peer access does not concern it.
     Mapped(Arc<dyn Reclaim>),
     /// Memory that its owner takes back: a caching pool, a module, or other code.
@@ -179,7 +178,7 @@ impl Memory {
             Source::Nothing => return,
             Source::Ordered => (MemoryKind::StreamOrdered, 0),
             Source::Plain => (MemoryKind::Unpooled, 0),
-            Source::Managed => (MemoryKind::Managed, 0),
+            Source::Managed(_) => (MemoryKind::Managed, 0),
             Source::Mapped(_) => (MemoryKind::Mapped, 0),
             Source::Other(owner) => owner.origin(),
         };
@@ -224,7 +223,7 @@ impl Memory {
 
     /// Returns `true` if the host may have slices of the memory.
     pub(crate) fn is_managed(&self) -> bool {
-        matches!(self.source, Source::Managed)
+        matches!(self.source, Source::Managed(_))
     }
 
     /// Returns `true` if the memory is mapped, so that each device needs its own access rights.
@@ -323,9 +322,9 @@ impl Memory {
         // SAFETY: `this` must not be used or dropped afterwards ← it is in a `ManuallyDrop`, and
         // this is its last use.
         let (block, source) = unsafe { this.take() };
-        match source {
-            Source::Mapped(owner) | Source::Other(owner) => owner.disown(&block),
-            Source::Nothing | Source::Ordered | Source::Plain | Source::Managed => {}
+        if let Source::Mapped(owner) | Source::Other(owner) | Source::Managed(Some(owner)) = source
+        {
+            owner.disown(&block);
         }
         block.behind_all()?;
         Ok(block.address)
@@ -414,7 +413,7 @@ impl Source {
         match self {
             Self::Nothing => Ok(()),
             Self::Ordered => block.free_in_order(),
-            Self::Plain | Self::Managed => {
+            Self::Plain | Self::Managed(None) => {
                 let owner = block.behind_all()?;
                 owner.state().synchronize(owner.context())?;
                 let _relaxed = owner.driver().relaxed();
@@ -425,7 +424,9 @@ impl Source {
                 // for every use on another stream.
                 unsafe { call!(owner.driver(), cuMemFree_v2(block.address)) }
             }
-            Self::Mapped(owner) | Self::Other(owner) => owner.reclaim(block),
+            Self::Mapped(owner) | Self::Other(owner) | Self::Managed(Some(owner)) => {
+                owner.reclaim(block)
+            }
         }
     }
 

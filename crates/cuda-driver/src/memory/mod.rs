@@ -54,7 +54,7 @@ pub use caching::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
 #[cfg(feature = "derive")]
 pub use cuda_driver_derive::DeviceRepr;
 pub use device_ptr::DevicePtr;
-pub use managed::{Advice, ManagedAttachment, ManagedBuffer, MemoryLocation};
+pub use managed::{Advice, ManagedAttachment, ManagedBatch, ManagedBuffer, MemoryLocation};
 pub use mapped::{GrowableBuffer, Mapping, PhysicalKind, PhysicalMemory, Reservation};
 pub use peer_view::{PeerSlice, PeerSliceMut};
 pub use pinned::{
@@ -63,7 +63,7 @@ pub use pinned::{
 };
 pub use pitched::{PitchedBuffer, PitchedSlice, PitchedSliceMut};
 pub use pointer::{MemoryType, PointerAttributes};
-pub use pool::{MemoryPool, MemoryPoolStatistics, PoolReuse};
+pub use pool::{MemoryPool, MemoryPoolStatistics, PoolKind, PoolReuse};
 pub use repr::DeviceRepr;
 pub use shared::{InPlace, SharedSlice};
 pub use slice::{DeviceSlice, DeviceSliceMut};

@@ -56,7 +56,7 @@ fn devices_are_as_their_machine_describes_them() {
             devices.len()
         })
         .collect();
-    assert_eq!(counts, [2, 2, 4, 4, 8]);
+    assert_eq!(counts, [2, 2, 4, 4, 8, 1, 1]);
     assert!(Machine::named("three").is_none());
 }
 

@@ -6,7 +6,7 @@
 
 use cuda_sys::CUdevice_attribute as A;
 
-use crate::machine::MachineDevice;
+use crate::machine::{MachineDevice, ManagedAccess};
 
 /// The values that depend on the compute capability.
 #[derive(Clone, Copy, Debug)]
@@ -109,6 +109,21 @@ fn extent(attribute: A) -> Option<i32> {
     })
 }
 
+/// Returns the value of an attribute that depends on how the host accesses managed memory; `None`
+/// for any other attribute.
+pub(super) fn managed(attribute: A, access: ManagedAccess) -> Option<i32> {
+    match attribute {
+        A::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS => {
+            Some(i32::from(access != ManagedAccess::Exclusive))
+        }
+        A::CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST
+        | A::CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED => {
+            Some(i32::from(access == ManagedAccess::Coherent))
+        }
+        _ => None,
+    }
+}
+
 /// Returns the value of an attribute, or `None` if `cuda.h` has no such attribute.
 pub(super) fn value(attribute: A, limits: &Limits, (major, minor): (u32, u32)) -> Option<i32> {
     // `CU_DEVICE_ATTRIBUTE_MAX` is not used, because its value depends on the version of the header
@@ -156,7 +171,6 @@ pub(super) fn value(attribute: A, limits: &Limits, (major, minor): (u32, u32)) -
         | A::CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED
         | A::CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED
         | A::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY
-        | A::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
         | A::CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED
         | A::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
         | A::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS

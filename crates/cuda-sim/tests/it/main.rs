@@ -43,6 +43,7 @@ mod machine;
 mod memory;
 mod module;
 mod occupancy;
+mod pool_place;
 mod registers;
 mod schedule;
 mod shared;

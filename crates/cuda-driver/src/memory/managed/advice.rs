@@ -12,7 +12,7 @@ use crate::memory::{DeviceRepr, DeviceSlice};
 use crate::stream::Stream;
 
 /// The value of `CU_DEVICE_CPU`.
-const CPU: CUdevice = -1;
+pub(super) const CPU: CUdevice = -1;
 
 /// A place where memory can be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +59,15 @@ impl MemoryLocation {
                 Place::Ordinal(device.as_raw())
             }
         })
+    }
+
+    /// Returns the ordinal that names the location, or `None` if only a struct does.
+    pub(super) fn ordinal(&self) -> Option<CUdevice> {
+        match self {
+            Self::Host => Some(CPU),
+            Self::HostNuma(_) => None,
+            Self::Device(device) => Some(device.as_raw()),
+        }
     }
 
     /// Returns the location as a struct.

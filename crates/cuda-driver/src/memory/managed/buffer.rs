@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::{Deref, RangeBounds};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::slice;
 
@@ -10,7 +11,8 @@ use cuda_sys::CUmemAttach_flags;
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::allocation::{Memory, Source};
-use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSliceMut, bytes_of};
+use crate::memory::allocator::sealed::{Allocate, TOKEN};
+use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSliceMut, MemoryPool, PoolKind, bytes_of};
 use crate::stream::Stream;
 use crate::tracking::Access;
 
@@ -98,6 +100,39 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         Ok(this)
     }
 
+    /// `cuMemAllocFromPoolAsync()`, `cuMemsetD8Async(0)`—Allocates `len` elements from a pool of
+    /// managed memory ([`MemoryPool::at`]) and queues a fill with zero bits.
+    ///
+    /// The allocation and the free are in the order of `stream`, and do not wait.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] if the pool has no managed memory, [`Error::OtherContext`] if it is
+    /// for another device, and the errors of [`zeroed`](Self::zeroed).
+    #[doc(alias = "cuMemAllocFromPoolAsync")]
+    #[doc(alias = "cudaMallocFromPoolAsync")]
+    #[track_caller]
+    pub fn zeroed_in(pool: &MemoryPool, stream: &Stream, len: usize) -> Result<Self> {
+        let bytes = bytes_of::<T>(len)?;
+        pool.check(stream, TOKEN)?;
+        if pool.kind() != PoolKind::Managed {
+            return Err(Error::Unsupported {
+                what: "managed memory of a pool that has none",
+            });
+        }
+        let memory = if bytes == 0 {
+            Memory::nothing(stream)
+        } else {
+            pool.allocate_managed(stream, bytes)?
+        };
+        let mut this = Self {
+            buffer: DeviceBuffer::of_memory(memory, len),
+            is_concurrent: stream.context().device().has_concurrent_managed_access()?,
+        };
+        this.as_mut_slice().set_zero()?;
+        Ok(this)
+    }
+
     /// # Safety
     ///
     /// No element may be read before it has been written.
@@ -123,7 +158,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
             drop(current);
             // SAFETY: the memory must be managed memory that no other code frees ← it was allocated
             // just now.
-            unsafe { Memory::of_source(stream, address, bytes, Source::Managed) }
+            unsafe { Memory::of_source(stream, address, bytes, Source::Managed(None)) }
         };
         Ok(Self {
             buffer: DeviceBuffer::of_memory(memory, len),
@@ -139,7 +174,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     /// # Errors
     ///
     /// [`Error::Unsupported`] in two cases: if the host must not access managed memory while the
-    /// device runs any work, or if the context is borrowed, because other code can then destroy the
+    /// device runs any work (use [`with_host`](Self::with_host)), or if the context is borrowed, because other code can then destroy the
     /// context and the memory with it. Use [`copy_to_host`](DeviceBuffer::copy_to_host) in both
     /// cases. The method also reports a fault of a kernel that it waited for.
     pub fn host(&self) -> Result<&[T]> {
@@ -163,6 +198,62 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         Ok(unsafe { slice::from_raw_parts_mut(start, self.buffer.len()) })
     }
 
+    /// Calls `f` with the elements, which the host may read and write meanwhile, after waiting for
+    /// all uses of the elements on the device. Works on every device that has managed memory.
+    ///
+    /// Without concurrent managed access, the memory is attached to the host until `f` returns or
+    /// panics (`cuStreamAttachMemAsync`), so that the device may run other work meanwhile. With it,
+    /// the method does the same as [`host_mut`](Self::host_mut). An [`attach`](Self::attach) before
+    /// the call does not apply after it, but only without concurrent access.
+    ///
+    /// ```
+    /// use cuda_driver::memory::ManagedBuffer;
+    ///
+    /// # let machine = cuda_sim::Machine::named("one-gtx1650-exclusive").unwrap();
+    /// # let simulator = cuda_sim::Builder::new().machine(machine).build()?;
+    /// # let driver = cuda_driver::Driver::new(simulator.library()?)?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = context.default_stream()?;
+    /// let mut buffer = ManagedBuffer::from_host(&stream, &[1_u32, 2, 3])?;
+    /// let sum: u32 = buffer.with_host(|elements| {
+    ///     elements[0] = 10;
+    ///     elements.iter().sum()
+    /// })?;
+    /// assert_eq!(sum, 15);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] if the context is borrowed, and the errors of `cuStreamAttachMemAsync`
+    /// and of the wait. If the memory cannot be attached to the device again after `f`, the error is
+    /// returned instead of the result, and kernels must not use the buffer any more.
+    pub fn with_host<R>(&mut self, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
+        if self.is_concurrent || self.buffer.as_raw() == 0 {
+            return self.host_mut().map(f);
+        }
+        let start = self.host_address()?;
+        let stream = self.buffer.stream().clone();
+        self.attach_to(&stream, ManagedAttachment::Host)?;
+        // Waits for all uses, and for the attachment, which is one of them.
+        let tracker = &self.buffer.memory.tracker;
+        let waited = tracker.synchronize(Access::WRITE);
+        let waited = waited.and_then(|()| stream.state().synchronize(stream.context()));
+        if let Err(error) = waited {
+            // The first error is reported.
+            let _ = self.attach_to(&stream, ManagedAttachment::Global);
+            return Err(error.into());
+        }
+        // SAFETY: `len` elements must be accessible by the host, and no other code may use them
+        // while the slice lives ← the memory is attached to the host, all uses have completed, and
+        // `self` is borrowed mutably.
+        let elements = unsafe { slice::from_raw_parts_mut(start, self.buffer.len()) };
+        let result = catch_unwind(AssertUnwindSafe(|| f(elements)));
+        let attached = self.attach_to(&stream, ManagedAttachment::Global);
+        let result = result.unwrap_or_else(|panic| resume_unwind(panic));
+        attached.map(|()| result)
+    }
+
     /// Waits for the uses that conflict with `access` and returns the host address of the first
     /// element.
     fn wait(&self, access: Access) -> Result<*mut T> {
@@ -170,16 +261,25 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         if address == 0 {
             return Ok(ptr::NonNull::dangling().as_ptr());
         }
+        let start = self.host_address()?;
+        if !self.is_concurrent {
+            return Err(Error::Unsupported {
+                what: "host access to managed memory on a device without concurrent managed access \
+                       (unlike `ManagedBuffer::with_host`)",
+            });
+        }
+        self.buffer.memory.tracker.synchronize(access)?;
+        Ok(start)
+    }
+
+    /// Returns the address of the first element on the host. The memory must not be empty.
+    fn host_address(&self) -> Result<*mut T> {
+        let address = self.buffer.as_raw();
         if self.buffer.stream().context().is_borrowed() {
             // The memory is freed with its context, which other code may destroy while the host has
             // a slice.
             return Err(Error::Unsupported {
                 what: "host access to managed memory of a borrowed context",
-            });
-        }
-        if !self.is_concurrent {
-            return Err(Error::Unsupported {
-                what: "host access to managed memory on a device without concurrent managed access",
             });
         }
         let start = ptr::with_exposed_provenance_mut::<T>(address as usize);
@@ -189,7 +289,6 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
                 align: align_of::<T>(),
             });
         }
-        self.buffer.memory.tracker.synchronize(access)?;
         Ok(start)
     }
 
@@ -222,6 +321,11 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     #[doc(alias = "cuStreamAttachMemAsync")]
     #[doc(alias = "cudaStreamAttachMemAsync")]
     pub unsafe fn attach(&mut self, stream: &Stream, attachment: ManagedAttachment) -> Result<()> {
+        self.attach_to(stream, attachment)
+    }
+
+    /// Sets which streams may use the memory. The caller guarantees that only these use it.
+    fn attach_to(&self, stream: &Stream, attachment: ManagedAttachment) -> Result<()> {
         let memory = &self.buffer.memory;
         if memory.address == 0 {
             return Ok(());

@@ -5,7 +5,9 @@
 //! host gets a slice only after the conflicting uses have completed.
 
 mod advice;
+mod batch;
 mod buffer;
 
 pub use advice::{Advice, MemoryLocation};
+pub use batch::ManagedBatch;
 pub use buffer::{ManagedAttachment, ManagedBuffer};

@@ -54,6 +54,11 @@ pub(crate) trait LockedPool<K: Destroy>: Send + Sync {
 
     /// Records that one block of this size class will never be returned.
     fn lose(&self, class: usize);
+
+    /// Whether the memory comes from a pool of the driver, so that kernels use its host address.
+    fn is_in_order(&self) -> bool {
+        false
+    }
 }
 
 /// A way in which memory is page-locked: allocated by the driver, or registered.
@@ -115,6 +120,9 @@ impl<K: Lockable> Locked<K> {
     pub(crate) fn device_address(&self) -> Result<CUdeviceptr> {
         let mut address = 0;
         if let Some(start) = self.start() {
+            if matches!(&self.origin, Origin::Pool(pool, _) if pool.is_in_order()) {
+                return Ok(start.expose_provenance() as CUdeviceptr);
+            }
             let _current = self.context().enter()?;
             // SAFETY: `address` must be writable and `start` must be page-locked memory ← `address`
             // is a local variable, and `self` owns the lock.

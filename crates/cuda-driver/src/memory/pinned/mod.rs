@@ -6,6 +6,7 @@
 
 mod block;
 mod buffer;
+mod in_order;
 mod locked;
 mod registered;
 mod uninit;

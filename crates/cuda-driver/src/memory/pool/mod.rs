@@ -7,8 +7,10 @@ mod pool;
 
 mod access;
 mod attributes;
+mod place;
 
 pub(crate) use access::set_access;
 pub use attributes::{MemoryPoolStatistics, PoolReuse};
+pub use place::PoolKind;
 pub use pool::MemoryPool;
 pub(crate) use pool::props_of;

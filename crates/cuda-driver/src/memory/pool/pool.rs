@@ -6,17 +6,18 @@ use std::ptr;
 use std::sync::Arc;
 
 use cuda_sys::{
-    CUdevice, CUmemAllocationHandleType, CUmemAllocationType, CUmemPool_attribute,
-    CUmemPoolHandle_st, CUmemPoolProps, CUmemoryPool, Version,
+    CUdevice, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType,
+    CUmemPool_attribute, CUmemPoolHandle_st, CUmemPoolProps, CUmemoryPool, Version,
 };
 
+use super::place::PoolKind;
 use crate::context::Context;
 use crate::device::Device;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
 use crate::memory::allocator::{Allocator, sealed};
-use crate::memory::{Block, Memory, Reclaim, Source, location_of};
+use crate::memory::{Block, Memory, MemoryLocation, Reclaim, Source, location, location_of};
 use crate::memory_ledger::MemoryKind;
 use crate::stream::Stream;
 use crate::tracking::{DestroyWhenIdle, Report, report_of};
@@ -46,6 +47,7 @@ pub struct MemoryPool(Arc<Inner>);
 
 struct Inner {
     raw: RawPool,
+    kind: PoolKind,
     /// `None` for the default pool of the device, which is never destroyed.
     owned: Option<Handle<RawPool>>,
     device: Device,
@@ -54,21 +56,62 @@ struct Inner {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct RawPool {
+pub(super) struct RawPool {
     pool: SendPtr<CUmemPoolHandle_st>,
     device: CUdevice,
+    /// The location of the memory; `None` for page-locked memory of the device.
+    place: Option<PoolPlace>,
+}
+
+/// A location other than page-locked memory of a device, and the kind of memory there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PoolPlace {
+    type_: CUmemLocationType,
+    id: i32,
+    pub(super) kind: CUmemAllocationType,
+}
+
+impl PoolPlace {
+    pub(super) fn of(at: &MemoryLocation, kind: CUmemAllocationType) -> Self {
+        type T = CUmemLocationType;
+        let (type_, id) = match at {
+            MemoryLocation::Host => (T::CU_MEM_LOCATION_TYPE_HOST, 0),
+            MemoryLocation::HostNuma(node) => {
+                let node = i32::try_from(*node).unwrap_or(-1);
+                (T::CU_MEM_LOCATION_TYPE_HOST_NUMA, node)
+            }
+            MemoryLocation::Device(device) => (T::CU_MEM_LOCATION_TYPE_DEVICE, device.as_raw()),
+        };
+        Self { type_, id, kind }
+    }
+
+    pub(super) fn location(self) -> CUmemLocation {
+        location(self.type_, self.id)
+    }
+
+    fn is_host(self) -> bool {
+        self.type_ != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE
+    }
 }
 
 impl RawPool {
     fn new(pool: CUmemoryPool, device: &Device) -> Self {
+        Self::at(pool, device, None)
+    }
+
+    pub(super) fn at(pool: CUmemoryPool, device: &Device, place: Option<PoolPlace>) -> Self {
         Self {
             pool: SendPtr(pool),
             device: device.as_raw(),
+            place,
         }
     }
 
     /// Makes the default pool of the device current if this pool is current.
     fn replace_current(self, driver: &Driver) -> Result<(), DriverError> {
+        if let Some(place) = self.place {
+            return place.replace_current(driver, self.pool.0);
+        }
         let mut current = ptr::null_mut();
         // SAFETY: the pointer must be writable ← it points to a local variable.
         unsafe { call!(driver, cuDeviceGetMemPool(&raw mut current, self.device)) }?;
@@ -127,12 +170,8 @@ impl Device {
                 cuDeviceGetDefaultMemPool(&raw mut raw, self.as_raw())
             )
         }?;
-        Ok(MemoryPool(Arc::new(Inner {
-            raw: RawPool::new(raw, self),
-            owned: None,
-            device: self.clone(),
-            report: None,
-        })))
+        let raw = RawPool::new(raw, self);
+        Ok(MemoryPool::of_parts(raw, None, self, PoolKind::Pinned))
     }
 }
 
@@ -169,13 +208,19 @@ impl MemoryPool {
         Self::create(device, bytes)
     }
 
-    /// `cuDeviceSetMemPool()`—Makes this the pool from which buffers on its device are allocated
+    /// `cuDeviceSetMemPool()`, `cuMemSetMemPool()`—Makes this the pool from which buffers on its device are allocated
     /// unless another pool is named. When the last handle of this pool is dropped, the default pool
     /// becomes current again. If such a buffer still exists then, the pool is not destroyed: a few
     /// KiB of the driver stay allocated.
     #[doc(alias = "cuDeviceSetMemPool")]
+    #[doc(alias = "cuMemSetMemPool")]
+    #[doc(alias = "cudaMemSetMemPool")]
     pub fn make_current(&self) -> Result<()> {
         let device = self.device();
+        if let Some(place) = self.0.raw.place {
+            // SAFETY: the pool must be alive ← it is borrowed.
+            return Ok(unsafe { place.set_pool(device.driver(), self.as_raw()) }?);
+        }
         // SAFETY: the pool must be alive ← it is borrowed.
         Ok(unsafe {
             call!(
@@ -185,11 +230,16 @@ impl MemoryPool {
         }?)
     }
 
-    /// `cuDeviceGetMemPool()`—Returns `true` if buffers on the device are allocated from this pool
-    /// by default.
+    /// `cuDeviceGetMemPool()`, `cuMemGetMemPool()`—Returns `true` if buffers at the location of the
+    /// pool are allocated from this pool by default.
     #[doc(alias = "cuDeviceGetMemPool")]
+    #[doc(alias = "cuMemGetMemPool")]
+    #[doc(alias = "cudaMemGetMemPool")]
     pub fn is_current(&self) -> Result<bool> {
         let device = self.device();
+        if let Some(place) = self.0.raw.place {
+            return Ok(place.current_pool(device.driver())? == self.as_raw());
+        }
         let mut raw = ptr::null_mut();
         // SAFETY: the pointer must be writable ← it points to a local variable.
         unsafe {
@@ -224,12 +274,32 @@ impl MemoryPool {
         let raw = RawPool::new(raw, device);
         // SAFETY: no other code may destroy the pool ← it was created just now.
         let handle = unsafe { Handle::new(driver, raw) };
-        Ok(Self(Arc::new(Inner {
+        Ok(Self::of_parts(raw, Some(handle), device, PoolKind::Pinned))
+    }
+
+    pub(super) fn of_parts(
+        raw: RawPool,
+        owned: Option<Handle<RawPool>>,
+        device: &Device,
+        kind: PoolKind,
+    ) -> Self {
+        Self(Arc::new(Inner {
             raw,
-            owned: Some(handle),
+            kind,
+            owned,
             device: device.clone(),
             report: None,
-        })))
+        }))
+    }
+
+    /// Returns the raw pool and the kind of its memory.
+    pub(super) fn parts(&self) -> (RawPool, PoolKind) {
+        (self.0.raw, self.0.kind)
+    }
+
+    /// Returns `true` if the memory is at a location of the host.
+    pub(crate) fn is_on_host(&self) -> bool {
+        self.0.raw.place.is_some_and(PoolPlace::is_host)
     }
 }
 
@@ -304,6 +374,25 @@ impl sealed::Allocate for MemoryPool {
         bytes: usize,
         _: sealed::Token,
     ) -> Result<sealed::Allocated> {
+        self.allocate_of(owner, bytes, Source::Other)
+            .map(sealed::Allocated)
+    }
+}
+
+impl MemoryPool {
+    /// Allocates managed memory.
+    #[track_caller]
+    pub(crate) fn allocate_managed(&self, owner: &Stream, bytes: usize) -> Result<Memory> {
+        self.allocate_of(owner, bytes, |pool| Source::Managed(Some(pool)))
+    }
+
+    #[track_caller]
+    fn allocate_of(
+        &self,
+        owner: &Stream,
+        bytes: usize,
+        source: impl FnOnce(Arc<dyn Reclaim>) -> Source,
+    ) -> Result<Memory> {
         owner.expect_direct("an allocation from a memory pool")?;
         let mut address = 0;
         let queueing = owner.queueing()?;
@@ -319,8 +408,7 @@ impl sealed::Allocate for MemoryPool {
         let pool: Arc<dyn Reclaim> = Arc::<Inner>::clone(&self.0);
         // SAFETY: the memory must be stream-ordered memory that no other code frees ← it was
         // allocated just now.
-        let memory = unsafe { Memory::of_source(owner, address, bytes, Source::Other(pool)) };
-        Ok(sealed::Allocated(memory))
+        Ok(unsafe { Memory::of_source(owner, address, bytes, source(pool)) })
     }
 }
 

@@ -162,11 +162,18 @@ const LEFT: &[(&str, Kinds, &str)] = &[
     ("cuGraphExecDestroy", &[("executables", 1)], ITSELF),
     ("cuLibraryUnload", &[("libraries", 1)], ITSELF),
     ("cuLinkDestroy", &[("links", 1)], ITSELF),
-    ("cuMemFreeAsync", &[("allocations", 1)], ITSELF),
+    (
+        "cuMemFreeAsync",
+        &[("allocations", 1), ("host allocations", 1)],
+        ITSELF,
+    ),
     ("cuMemFreeHost", &[("host allocations", 1)], ITSELF),
     ("cuMemFree_v2", &[("allocations", 1)], ITSELF),
     ("cuMemHostUnregister", &[("host allocations", 1)], ITSELF),
     ("cuDeviceGetMemPool", &[("pools", 1)], ITSELF),
+    ("cuMemGetDefaultMemPool", &[("pools", 1)], ITSELF),
+    ("cuMemGetMemPool", &[("pools", 1)], ITSELF),
+    ("cuMemSetMemPool", &[("pools", 1)], ITSELF),
     ("cuMemPoolGetAttribute", &[("pools", 1)], ITSELF),
     ("cuMemAddressFree", &[("address ranges", 1)], ITSELF),
     ("cuMemPoolDestroy", &[("pools", 1)], ITSELF),
@@ -338,7 +345,8 @@ pub(super) fn may_be_left(fault: &Fault, left: &Left) -> bool {
     let (kind, count) = match left.0[..] {
         [one] => one,
         // A pool is not destroyed while it has memory that could not be freed.
-        [("pools", 1), one @ ("allocations", _)] | [one @ ("allocations", _), ("pools", 1)] => one,
+        [("pools", 1), one @ ("allocations" | "host allocations", _)]
+        | [one @ ("allocations" | "host allocations", _), ("pools", 1)] => one,
         _ => return false,
     };
     LEFT.iter().any(|(name, most, _)| {

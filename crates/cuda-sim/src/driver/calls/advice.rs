@@ -34,7 +34,9 @@ impl Call {
         let end = dptr.checked_add(count as u64);
         let is_within = count > 0 && end.is_some_and(|end| end <= start + allocation.size);
         match &mut allocation.kind {
-            Kind::Managed(pages) if is_within => Ok(change(pages, dptr - start)),
+            Kind::Managed(pages) | Kind::ManagedPool(_, pages) if is_within => {
+                Ok(change(pages, dptr - start))
+            }
             _ => Err(INVALID_VALUE),
         }
     }

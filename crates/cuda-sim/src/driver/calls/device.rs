@@ -102,6 +102,7 @@ impl Call {
     ) -> Status {
         pi.required()?;
         let device = self.device(dev)?;
+        let managed = attributes::managed(attrib, device.described.managed);
         let usual = attributes::value(attrib, &device.limits, device.capability);
         let set = self.config.attributes.iter().rev();
         let mut set = set.filter_map(|(set, value)| (*set == attrib).then_some(*value));
@@ -112,7 +113,7 @@ impl Call {
             {
                 set.next().unwrap_or(node as i32)
             }
-            _ => set.next().or(usual).ok_or(INVALID_VALUE)?,
+            _ => set.next().or(managed).or(usual).ok_or(INVALID_VALUE)?,
         };
         pi.set(value)
     }

@@ -4,7 +4,8 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
 use cuda_sys::{
-    CUdevice, CUdeviceptr, CUmem_advise, CUmemLocation, CUmemLocationType, CUstream_st,
+    CUdevice, CUdevice_attribute, CUdeviceptr, CUmem_advise, CUmemLocation, CUmemLocationType,
+    CUstream_st,
 };
 
 use crate::driver::arg::Out;
@@ -12,10 +13,12 @@ use crate::driver::export::{Call, exports};
 use crate::driver::objects::advice::Pages;
 use crate::driver::objects::context::Context;
 use crate::driver::objects::memory::{Block, Kind};
+use crate::driver::objects::stream::Stream;
 use crate::driver::status::{
     ALREADY_REGISTERED, INVALID_DEVICE, INVALID_VALUE, NOT_REGISTERED, NOT_SUPPORTED,
     OUT_OF_MEMORY, Status,
 };
+use crate::machine::ManagedAccess;
 use crate::memory::{Owner, RangeKind, RegisterError};
 
 exports! {
@@ -73,7 +76,7 @@ impl Call {
         Ok(())
     }
 
-    fn new_block(
+    pub(super) fn new_block(
         &self,
         context: &Context,
         size: usize,
@@ -256,7 +259,7 @@ impl Call {
     }
 
     /// Returns the device ordinal that a location names, or −1 for the host.
-    fn place(&self, location: &CUmemLocation) -> Status<CUdevice> {
+    pub(super) fn place(&self, location: &CUmemLocation) -> Status<CUdevice> {
         type T = CUmemLocationType;
         match location.type_ {
             T::CU_MEM_LOCATION_TYPE_DEVICE => {
@@ -277,6 +280,25 @@ impl Call {
         }
     }
 
+    /// Fails with `INVALID_DEVICE` unless pages can be prefetched: on `stream`, and to this device
+    /// or the host.
+    pub(super) fn expect_concurrent(&self, stream: &Stream, to: CUdevice) -> Status {
+        type A = CUdevice_attribute;
+        let device = if to == CPU {
+            &stream.context.device
+        } else {
+            self.location_device(to).map_err(|_| INVALID_DEVICE)?
+        };
+        let attribute = A::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS;
+        let set = self.config.attributes.iter().rev();
+        let mut set = set.filter(|(set, _)| *set == attribute);
+        let is_concurrent = match set.next() {
+            Some((_, value)) => *value != 0,
+            None => device.described.managed != ManagedAccess::Exclusive,
+        };
+        is_concurrent.then_some(()).ok_or(INVALID_DEVICE)
+    }
+
     fn mem_prefetch(
         &self,
         dptr: CUdeviceptr,
@@ -285,9 +307,7 @@ impl Call {
         stream: Out<CUstream_st>,
     ) -> Status {
         let stream = self.stream(stream.handle())?;
-        if device != CPU {
-            self.location_device(device).map_err(|_| INVALID_DEVICE)?;
-        }
+        self.expect_concurrent(&stream, device)?;
         self.uncapturable(&stream)?;
         self.with_pages(dptr, count, |pages, offset| {
             pages.prefetch(offset, count as u64, device);

@@ -58,11 +58,15 @@ impl Call {
             return Ok(());
         }
         let allocation = self
-            .forget(dptr, |kind| !kind.is_host())
+            .forget(dptr, |kind| {
+                !kind.is_host() || matches!(kind, Kind::HostPool(_))
+            })
             .ok_or(INVALID_VALUE)?;
         match allocation.kind {
             // The allocation may not have run in stream order yet.
-            Kind::Pool(_) => *lock(&allocation.is_there) = false,
+            Kind::Pool(_) | Kind::HostPool(_) | Kind::ManagedPool(..) => {
+                *lock(&allocation.is_there) = false;
+            }
             _ => self.drain_context(allocation.context),
         }
         self.release(dptr, &allocation, self.function.name);

@@ -23,6 +23,7 @@ mod legacy_launch;
 mod library;
 mod link;
 mod log;
+mod managed_batch;
 mod memory;
 mod memset;
 mod mipmap;
@@ -30,6 +31,7 @@ mod module;
 mod occupancy;
 mod pointer;
 mod pool;
+mod pool_place;
 mod primary;
 pub(crate) mod proc_address;
 mod resource;
@@ -66,6 +68,7 @@ fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
         library::Exports::<SLOT>::ENTRIES,
         link::Exports::<SLOT>::ENTRIES,
         log::Exports::<SLOT>::ENTRIES,
+        managed_batch::Exports::<SLOT>::ENTRIES,
         memory::Exports::<SLOT>::ENTRIES,
         memset::Exports::<SLOT>::ENTRIES,
         mipmap::Exports::<SLOT>::ENTRIES,
@@ -73,6 +76,7 @@ fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
         occupancy::Exports::<SLOT>::ENTRIES,
         pointer::Exports::<SLOT>::ENTRIES,
         pool::Exports::<SLOT>::ENTRIES,
+        pool_place::Exports::<SLOT>::ENTRIES,
         primary::Exports::<SLOT>::ENTRIES,
         proc_address::Exports::<SLOT>::ENTRIES,
         stream::Exports::<SLOT>::ENTRIES,

@@ -44,9 +44,11 @@ impl Call {
             device: allocation.device.ordinal,
             id: allocation.id,
             is_host: allocation.kind.is_host(),
-            is_managed: matches!(allocation.kind, Kind::Managed(..)),
+            is_managed: matches!(allocation.kind, Kind::Managed(..) | Kind::ManagedPool(..)),
             pool: match &allocation.kind {
-                Kind::Pool(pool) => Some(pool.handle),
+                Kind::Pool(pool) | Kind::HostPool(pool) | Kind::ManagedPool(pool, _) => {
+                    Some(pool.handle)
+                }
                 _ => None,
             },
         });

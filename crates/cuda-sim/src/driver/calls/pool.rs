@@ -10,9 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuda_sys::{
-    CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationType, CUmemLocation,
-    CUmemLocationType, CUmemPool_attribute, CUmemPoolHandle_st, CUmemPoolProps, CUmemoryPool,
-    CUstream_st,
+    CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType,
+    CUmemPool_attribute, CUmemPoolHandle_st, CUmemPoolProps, CUmemoryPool, CUstream_st,
 };
 
 use crate::driver::arg::{In, Out};
@@ -20,7 +19,7 @@ use crate::driver::attributes::ALIGN;
 use crate::driver::export::{Call, exports};
 use crate::driver::handle::pointer;
 use crate::driver::objects::memory::Kind;
-use crate::driver::objects::pool::{Pool, location_id};
+use crate::driver::objects::pool::{Home, Pool, location_id};
 use crate::driver::objects::stream::Stream;
 use crate::driver::status::{
     INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Status,
@@ -46,18 +45,6 @@ exports! {
 
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | WIN32 | WIN32_KMT | FABRIC`
 const HANDLE_TYPES: u32 = 15;
-
-/// Returns whether `cuda.h` defines the location.
-fn is_place(location: &CUmemLocation) -> bool {
-    type T = CUmemLocationType;
-    matches!(
-        location.type_,
-        T::CU_MEM_LOCATION_TYPE_DEVICE
-            | T::CU_MEM_LOCATION_TYPE_HOST
-            | T::CU_MEM_LOCATION_TYPE_HOST_NUMA
-            | T::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
-    )
-}
 
 impl Call {
     pub(in crate::driver) fn pool(&self, handle: u64) -> Status<Arc<Pool>> {
@@ -105,6 +92,9 @@ impl Call {
             return dptr.set(0);
         }
         let size = size as u64;
+        if pool.home != Home::Device {
+            return self.allocate_at_home(dptr, size, pool, stream);
+        }
         if let Some(addr) = self.capture_alloc(stream, pool.device, size)? {
             return dptr.set(addr);
         }
@@ -146,13 +136,30 @@ impl Call {
         self.potentially_unsafe()?;
         let allocation = self
             .forget(dptr, |kind| {
-                matches!(kind, Kind::Pool(_) | Kind::Device | Kind::Graph(_))
+                matches!(
+                    kind,
+                    Kind::Pool(_)
+                        | Kind::Device
+                        | Kind::Graph(_)
+                        | Kind::HostPool(_)
+                        | Kind::ManagedPool(..)
+                )
             })
             .ok_or(INVALID_VALUE)?;
         let by = self.function.name;
+        let devices = Arc::clone(&self.devices);
         let free = move || {
             if let Kind::Graph(memory) = &allocation.kind {
                 memory.deactivate();
+                return;
+            }
+            if let Kind::HostPool(pool) | Kind::ManagedPool(pool, _) = &allocation.kind {
+                pool.give(allocation.size);
+                let host = std::ptr::without_provenance(dptr as usize);
+                for device in devices.iter() {
+                    // It was registered with each device.
+                    let _ = device.arena.unregister_host(host);
+                }
                 return;
             }
             // Freeing cannot fail: the allocation was listed, so the arena knows it.
@@ -182,7 +189,7 @@ impl Call {
     fn device_set_mem_pool(&self, dev: CUdevice, pool: Out<CUmemPoolHandle_st>) -> Status {
         let device = self.device(dev).map_err(|_| INVALID_VALUE)?;
         let pool = self.pool(pool.handle())?;
-        if pool.device != device.ordinal {
+        if pool.device != device.ordinal || pool.home != Home::Device {
             return Err(INVALID_VALUE);
         }
         *lock(&device.pool) = pool;
@@ -192,21 +199,17 @@ impl Call {
     fn mem_pool_create(&self, pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>) -> Status {
         pool.required()?;
         let props = props.get()?;
-        if props.allocType != CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED {
+        if props.handleTypes.0 & !HANDLE_TYPES != 0 {
             return Err(INVALID_VALUE);
         }
-        if !is_place(&props.location) || props.handleTypes.0 & !HANDLE_TYPES != 0 {
-            return Err(INVALID_VALUE);
-        }
-        if props.location.type_ != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE
-            || props.handleTypes.0 != 0
-        {
+        let (device, home) = self.home_of(&props)?;
+        if props.handleTypes.0 != 0 {
             return Err(NOT_SUPPORTED);
         }
-        let device = self
-            .device(location_id(&props.location))
-            .map_err(|_| INVALID_VALUE)?;
-        let mut created = Pool::new(device.ordinal, false);
+        if home != Home::Device && self.config.version < 13_000 {
+            return Err(NOT_SUPPORTED);
+        }
+        let mut created = Pool::at(device, home, false);
         created.max_size = props.maxSize as u64;
         let handle = created.handle;
         self.pools.insert(handle, Arc::new(created));
@@ -221,6 +224,7 @@ impl Call {
             return Err(INVALID_VALUE);
         }
         self.pools.remove(pool.handle);
+        self.replace_current(&pool);
         for device in self.devices.iter() {
             let mut current = lock(&device.pool);
             if current.handle == pool.handle {
@@ -253,7 +257,7 @@ impl Call {
                 return Err(INVALID_VALUE);
             }
             // The device of the pool always has full access.
-            if device == pool.device {
+            if device == pool.device && pool.home == Home::Device {
                 match wanted.flags {
                     CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE => return Err(INVALID_DEVICE),
                     CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READ => return Err(NOT_SUPPORTED),
@@ -261,7 +265,8 @@ impl Call {
                 }
             }
             let is_granted = wanted.flags != CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
-            if is_granted && !self.config.has_access(device, pool.device) {
+            let is_far = pool.home == Home::Device && !self.config.has_access(device, pool.device);
+            if is_granted && is_far {
                 return Err(INVALID_DEVICE);
             }
             lock(&pool.access).insert(device, wanted.flags);
@@ -281,7 +286,7 @@ impl Call {
         type F = CUmemAccess_flags;
         let pool = self.pool(pool.handle())?;
         let device = self.pool_location(&location.get()?)?;
-        if device == pool.device {
+        if device == pool.device && pool.home == Home::Device {
             return flags.set(F::CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
         }
         let access = lock(&pool.access);

@@ -64,7 +64,14 @@ impl Instance {
                 memory.deactivate();
                 true
             }
-            Kind::Pinned(..) | Kind::Registered(_) | Kind::Managed(..) => {
+            Kind::Pinned(..)
+            | Kind::Registered(_)
+            | Kind::Managed(..)
+            | Kind::HostPool(_)
+            | Kind::ManagedPool(..) => {
+                if let Kind::HostPool(pool) | Kind::ManagedPool(pool, _) = &allocation.kind {
+                    pool.give(allocation.size);
+                }
                 let host = std::ptr::without_provenance(addr as usize);
                 let known = self.devices.iter();
                 // Unregistered from every device, even after one that does not know the memory.

@@ -31,7 +31,7 @@ use crate::driver::objects::mapping::VirtualMemory;
 use crate::driver::objects::memory::Allocation;
 use crate::driver::objects::mipmap::Mipmap;
 use crate::driver::objects::module::Module;
-use crate::driver::objects::pool::Pool;
+use crate::driver::objects::pool::{Home, Pool};
 use crate::driver::objects::stream::Stream;
 use crate::driver::objects::surface::SurfaceObject;
 use crate::driver::objects::texture::TextureObject;
@@ -64,6 +64,8 @@ pub(crate) struct Instance {
     pub(in crate::driver) libraries: Table<Library>,
     pub(in crate::driver) links: Table<Link>,
     pub(in crate::driver) pools: Table<Pool>,
+    /// The default pool and the current pool of each location other than a device.
+    pub(in crate::driver) place_pools: Mutex<BTreeMap<(usize, Home), [Arc<Pool>; 2]>>,
     pub(in crate::driver) arrays: Arc<Table<Array>>,
     pub(in crate::driver) mipmaps: Table<Mipmap>,
     pub(in crate::driver) textures: Arc<Table<TextureObject>>,
@@ -107,6 +109,7 @@ impl Instance {
             libraries: Table::default(),
             links: Table::default(),
             pools,
+            place_pools: Mutex::default(),
             arrays: Arc::default(),
             mipmaps: Table::default(),
             textures: Arc::default(),

@@ -32,6 +32,10 @@ pub(in crate::driver) enum Kind {
     Device,
     /// `cuMemAllocAsync`
     Pool(Arc<Pool>),
+    /// Memory of a pool of host memory.
+    HostPool(Arc<Pool>),
+    /// Memory of a pool of managed memory.
+    ManagedPool(Arc<Pool>, Pages),
     /// `cuMemHostAlloc`, with its flags.
     Pinned(u32),
     /// `cuMemHostRegister`, with its flags.
@@ -45,7 +49,10 @@ pub(in crate::driver) enum Kind {
 impl Kind {
     /// Returns whether the bytes are host memory.
     pub(in crate::driver) fn is_host(&self) -> bool {
-        matches!(self, Self::Pinned(..) | Self::Registered(_))
+        matches!(
+            self,
+            Self::Pinned(..) | Self::Registered(_) | Self::HostPool(_)
+        )
     }
 }
 

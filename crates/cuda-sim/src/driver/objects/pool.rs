@@ -10,11 +10,23 @@ use cuda_sys::{CUmemAccess_flags, CUmemLocation};
 use crate::driver::handle::fresh;
 use crate::lock::lock;
 
+/// Where the memory of a pool is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::driver) enum Home {
+    /// On the device of the pool.
+    Device,
+    /// Page-locked memory of the host. The device of the pool is device 0.
+    Host,
+    /// Managed memory. The device of the pool is its preferred location, or device 0.
+    Managed,
+}
+
 /// A memory pool.
 #[derive(Debug)]
 pub(in crate::driver) struct Pool {
     pub(in crate::driver) handle: u64,
     pub(in crate::driver) device: usize,
+    pub(in crate::driver) home: Home,
     pub(in crate::driver) is_default: bool,
     pub(in crate::driver) used: AtomicU64,
     pub(in crate::driver) used_high: AtomicU64,
@@ -30,16 +42,21 @@ pub(in crate::driver) struct Pool {
 impl Pool {
     /// Whether the device with this ordinal can access the memory.
     pub(in crate::driver) fn is_accessible(&self, device: usize) -> bool {
-        device == self.device || {
+        self.home == Home::Managed || device == self.device && self.home == Home::Device || {
             let access = lock(&self.access);
             access.get(&device).is_some_and(|flags| flags.0 != 0)
         }
     }
 
     pub(in crate::driver) fn new(device: usize, is_default: bool) -> Self {
+        Self::at(device, Home::Device, is_default)
+    }
+
+    pub(in crate::driver) fn at(device: usize, home: Home, is_default: bool) -> Self {
         Self {
             handle: fresh(),
             device,
+            home,
             is_default,
             used: AtomicU64::new(0),
             used_high: AtomicU64::new(0),

@@ -2,11 +2,14 @@
 
 use cuda_driver::memory::Unpooled;
 use cuda_driver::memory::{
-    Advice, ManagedAttachment, ManagedBuffer, MemoryLocation, MemoryType, PitchedBuffer,
+    Advice, ManagedAttachment, ManagedBatch, ManagedBuffer, MemoryLocation, MemoryType,
+    PitchedBuffer,
 };
 use cuda_driver::prelude::*;
 
-use super::{Fixture, N, Result, Scenario, copy, expect, filled, one};
+use cuda_sim::{Builder, Machine};
+
+use super::{Fixture, N, Result, Scenario, copy, expect, filled, on, one};
 use crate::support::COPY;
 
 pub(super) const ALL: &[Scenario] = &[
@@ -19,6 +22,8 @@ pub(super) const ALL: &[Scenario] = &[
     one("chosen streams", chosen_streams),
     one("pitched", pitched),
     one("managed", managed),
+    one("managed batches", managed_batches),
+    on("managed on the host", exclusive, managed_on_the_host),
     one("pointers", pointers),
 ];
 
@@ -182,6 +187,41 @@ fn managed(fixture: &Fixture) -> Result<()> {
     unsafe { target.attach(&stream, ManagedAttachment::Global) }?;
     drop(source);
     target.close()
+}
+
+fn managed_batches(fixture: &Fixture) -> Result<()> {
+    let (stream, other) = (fixture.stream()?, fixture.stream()?);
+    let mut buffer = ManagedBuffer::<u32>::zeroed(&stream, 64 << 10)?;
+    let device = MemoryLocation::Device(fixture.context.device().clone());
+    let mut batch = ManagedBatch::new();
+    let mut parts = buffer.as_mut_slice().chunks_mut(16 << 10)?;
+    if let (Some(one), Some(two), Some(three)) = (parts.next(), parts.next(), parts.next()) {
+        batch.discard(one);
+        batch.discard_and_prefetch(two, &MemoryLocation::HostNuma(0));
+        batch.discard_and_prefetch(three, &device);
+    }
+    drop(parts);
+    batch.queue(&other)?;
+    buffer.as_mut_slice().fill(4)?;
+    let mut batch = ManagedBatch::new();
+    batch.prefetch(&*buffer, &device);
+    batch.queue(&stream)?;
+    assert!(buffer.host()?.iter().all(|&word| word == 4));
+    buffer.close()
+}
+
+fn exclusive(builder: Builder) -> Builder {
+    match Machine::named("one-gtx1650-exclusive") {
+        Some(machine) => builder.machine(machine),
+        None => builder,
+    }
+}
+
+fn managed_on_the_host(fixture: &Fixture) -> Result<()> {
+    let mut buffer = ManagedBuffer::<u32>::zeroed(&fixture.stream()?, N as usize)?;
+    buffer.with_host(|words| words.fill(6))?;
+    assert_eq!(buffer.to_vec()?, [6; N as usize]);
+    buffer.close()
 }
 
 fn pointers(fixture: &Fixture) -> Result<()> {

@@ -1,11 +1,13 @@
 //! Scenarios of the driver's memory pools.
 
-use cuda_driver::DeviceBuffer;
-use cuda_driver::memory::{MemoryAccess, MemoryPool, PoolReuse};
+use cuda_driver::memory::{
+    ManagedBuffer, MemoryAccess, MemoryLocation, MemoryPool, PoolKind, PoolReuse,
+};
+use cuda_driver::{DeviceBuffer, PinnedBuffer};
 
-use super::{Fixture, Result, Scenario, two};
+use super::{Fixture, Result, Scenario, one, two};
 
-pub(super) const ALL: &[Scenario] = &[two("pools", pools)];
+pub(super) const ALL: &[Scenario] = &[two("pools", pools), one("host pools", host_pools)];
 
 fn pools(fixture: &Fixture) -> Result<()> {
     let stream = fixture.stream()?;
@@ -34,5 +36,28 @@ fn pools(fixture: &Fixture) -> Result<()> {
     stream.synchronize()?;
     pool.trim_to(0)?;
     pool.reset_statistics()?;
+    pool.close()
+}
+
+/// Pools of the host and of managed memory.
+fn host_pools(fixture: &Fixture) -> Result<()> {
+    let (stream, device) = (fixture.stream()?, fixture.context.device());
+    let pool = MemoryPool::at(&MemoryLocation::Host, PoolKind::Pinned, device)?;
+    let pinned = PinnedBuffer::from_host_in_order(&pool, &stream, &[7_u32; 8])?;
+    let mut buffer = DeviceBuffer::<u32>::zeroed_in(&pool, &stream, 8)?;
+    buffer.copy_from_pinned(&pinned)?;
+    assert_eq!(buffer.to_vec()?, [7; 8]);
+    pool.make_current()?;
+    assert!(pool.is_current()?);
+    let default = MemoryPool::default_at(&MemoryLocation::Host, PoolKind::Pinned, device)?;
+    assert!(!default.is_current()?);
+    let here = MemoryLocation::Device(device.clone());
+    let managed = MemoryPool::at(&here, PoolKind::Managed, device)?;
+    let words = ManagedBuffer::<u32>::zeroed_in(&managed, &stream, 8)?;
+    assert_eq!(words.host()?, [0; 8]);
+    pinned.close()?;
+    buffer.close()?;
+    words.close()?;
+    managed.close()?;
     pool.close()
 }

@@ -1,0 +1,267 @@
+//! Pools of page-locked memory of the host and of managed memory.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use cuda_driver::error::{Error, Status};
+use cuda_driver::memory::{ManagedBuffer, MemoryLocation, MemoryPool, PoolKind};
+use cuda_driver::prelude::*;
+use cuda_sim::Builder;
+
+use crate::support::{
+    COPY, Fixture, assert_all, everywhere_since, gpu, has_version, late, launch_copy, software,
+};
+
+const LEN: usize = 1000;
+
+fn host_pool(fixture: &Fixture) -> MemoryPool {
+    let device = fixture.context.device();
+    MemoryPool::at(&MemoryLocation::Host, PoolKind::Pinned, device).unwrap()
+}
+
+fn managed_pool(fixture: &Fixture) -> MemoryPool {
+    let device = fixture.context.device();
+    let here = MemoryLocation::Device(device.clone());
+    MemoryPool::at(&here, PoolKind::Managed, device).unwrap()
+}
+
+fn words() -> Vec<u32> {
+    (0..LEN as u32).map(|i| i * 7).collect()
+}
+
+#[test]
+fn pinned_memory_of_a_host_pool_is_copied() {
+    for fixture in everywhere_since((13, 0)) {
+        let (stream, copies) = (fixture.stream(), fixture.stream());
+        let pool = host_pool(&fixture);
+        assert_eq!(pool.kind(), PoolKind::Pinned);
+        let source = PinnedBuffer::from_host_in_order(&pool, &stream, &words()).unwrap();
+        assert_eq!(source[..], words(), "{}", fixture.name);
+        let target = PinnedBuffer::<u32>::zeroed_in_order(&pool, &stream, LEN).unwrap();
+        assert_eq!(target[..], [0; LEN], "{}", fixture.name);
+        let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, LEN).unwrap();
+        let up = buffer.copy_from_pinned_async(source, &copies).unwrap();
+        // The memory is freed when the copy is complete.
+        drop(up);
+        let down = buffer.copy_to_pinned_async(target, &copies).unwrap();
+        let target = down.wait().unwrap();
+        assert_eq!(target[..], words(), "{}", fixture.name);
+        drop(target);
+        copies.synchronize().unwrap();
+        stream.synchronize().unwrap();
+        let empty = PinnedBuffer::<u32>::zeroed_in_order(&pool, &stream, 0).unwrap();
+        assert!(empty.is_empty());
+        pool.close().unwrap();
+    }
+}
+
+#[test]
+fn kernels_use_memory_of_a_host_pool() {
+    for fixture in everywhere_since((13, 0)) {
+        let stream = fixture.stream();
+        let kernel = fixture.kernel(COPY, "copy");
+        let pool = host_pool(&fixture);
+        let pinned = PinnedBuffer::from_host_in_order(&pool, &stream, &words()).unwrap();
+        let address = pinned.device_address().unwrap();
+        assert_eq!(address, pinned.as_ptr().addr() as u64, "{}", fixture.name);
+        let mut results = DeviceBuffer::<u32>::zeroed_in(&pool, &stream, LEN).unwrap();
+        // SAFETY: the pinned memory outlives the view, and the host only reads it meanwhile.
+        let view: DeviceBuffer<u32> =
+            unsafe { DeviceBuffer::from_foreign(&stream, address, LEN, ()) }.unwrap();
+        launch_copy(&kernel, &stream, &view, &mut results).unwrap();
+        assert_eq!(results.to_vec().unwrap(), words(), "{}", fixture.name);
+    }
+}
+
+#[test]
+fn a_host_pool_of_a_numa_node_has_pinned_memory() {
+    for fixture in everywhere_since((13, 0)) {
+        let stream = fixture.stream();
+        let device = fixture.context.device();
+        let node = device.host_numa_node().unwrap().unwrap_or(0);
+        let node = MemoryLocation::HostNuma(node);
+        let pool = MemoryPool::at(&node, PoolKind::Pinned, device).unwrap();
+        let pinned = PinnedBuffer::from_host_in_order(&pool, &stream, &words()).unwrap();
+        let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, LEN).unwrap();
+        buffer.copy_from_pinned(&pinned).unwrap();
+        assert_eq!(buffer.to_vec().unwrap(), words(), "{}", fixture.name);
+        let none = MemoryLocation::HostNuma(77);
+        let error = MemoryPool::at(&none, PoolKind::Pinned, device).unwrap_err();
+        assert!(matches!(error, Error::Driver(_)), "{error}");
+    }
+}
+
+#[test]
+fn managed_memory_of_a_host_pool_alternates() {
+    for fixture in everywhere_since((13, 0)) {
+        let (stream, other) = (fixture.stream(), fixture.stream());
+        let kernel = fixture.kernel(COPY, "copy");
+        let pool = managed_pool(&fixture);
+        let mut source = ManagedBuffer::<u32>::zeroed_in(&pool, &stream, LEN).unwrap();
+        source
+            .with_host(|elements| elements.copy_from_slice(&words()))
+            .unwrap();
+        let mut target = DeviceBuffer::<u32>::zeroed(&other, LEN).unwrap();
+        launch_copy(&kernel, &other, &source, &mut target).unwrap();
+        drop(source);
+        // It may have the memory of the source.
+        let mut next = ManagedBuffer::<u32>::zeroed_in(&pool, &stream, LEN).unwrap();
+        let zeroes = next.with_host(|elements| elements.to_vec()).unwrap();
+        assert_eq!(zeroes, [0; LEN], "{}", fixture.name);
+        assert_eq!(target.to_vec().unwrap(), words(), "{}", fixture.name);
+        next.close().unwrap();
+        assert!(ManagedBuffer::<u32>::zeroed_in(&pool, &stream, 0).is_ok());
+    }
+}
+
+#[test]
+fn the_host_pool_of_a_location_can_be_replaced() {
+    for fixture in everywhere_since((13, 0)) {
+        let device = fixture.context.device();
+        for (location, kind) in [
+            (MemoryLocation::Host, PoolKind::Pinned),
+            (MemoryLocation::Device(device.clone()), PoolKind::Managed),
+            (MemoryLocation::Device(device.clone()), PoolKind::Pinned),
+        ] {
+            let default = MemoryPool::default_at(&location, kind, device).unwrap();
+            assert_eq!(default.kind(), kind);
+            default.make_current().unwrap();
+            let own = MemoryPool::at(&location, kind, device).unwrap();
+            assert!(default.is_current().unwrap(), "{location:?} {kind:?}");
+            own.make_current().unwrap();
+            assert!(own.is_current().unwrap(), "{location:?} {kind:?}");
+            assert!(!default.is_current().unwrap(), "{location:?} {kind:?}");
+            own.close().unwrap();
+            assert!(default.is_current().unwrap(), "{location:?} {kind:?}");
+        }
+    }
+}
+
+#[test]
+fn wrong_uses_of_a_host_pool_are_refused() {
+    if !has_version((13, 0)) {
+        return;
+    }
+    let fixture = software(Builder::new().devices(2));
+    let (stream, device) = (fixture.stream(), fixture.context.device());
+    let refused = |error: Error, text: &str| assert_eq!(error.to_string(), text);
+    let on_device = MemoryPool::new(device).unwrap();
+    refused(
+        PinnedBuffer::<u32>::zeroed_in_order(&on_device, &stream, 8).unwrap_err(),
+        "page-locked memory of a pool that is not a pool of host memory is not supported",
+    );
+    let host = host_pool(&fixture);
+    refused(
+        ManagedBuffer::<u32>::zeroed_in(&host, &stream, 8).unwrap_err(),
+        "managed memory of a pool that has none is not supported",
+    );
+    let error = PinnedBuffer::<u64>::zeroed_in_order(&host, &stream, usize::MAX).unwrap_err();
+    assert!(matches!(error, Error::SizeOverflow { .. }), "{error}");
+    let other = fixture.context.driver().device(1).unwrap();
+    let there = MemoryLocation::Device(other.clone());
+    let error = MemoryPool::at(&there, PoolKind::Pinned, device).unwrap_err();
+    assert!(matches!(error, Error::OtherContext { .. }), "{error}");
+    let elsewhere = other.primary_context().unwrap().default_stream().unwrap();
+    let error = PinnedBuffer::<u32>::zeroed_in_order(&host, &elsewhere, 8).unwrap_err();
+    assert!(matches!(error, Error::OtherContext { .. }), "{error}");
+
+    let old = software(Builder::new().version(12_080));
+    let device = old.context.device();
+    refused(
+        MemoryPool::at(&MemoryLocation::Host, PoolKind::Pinned, device).unwrap_err(),
+        "a pool of host memory or managed memory on a driver older than CUDA 13.0 is not supported",
+    );
+    let here = MemoryLocation::Device(device.clone());
+    assert!(MemoryPool::at(&here, PoolKind::Pinned, device).is_ok());
+}
+
+#[test]
+fn the_host_pool_runs_out_of_memory_with_an_error() {
+    if !has_version((13, 0)) {
+        return;
+    }
+    let fixture = software(Builder::new().host_memory(1 << 20));
+    let pool = host_pool(&fixture);
+    let stream = fixture.stream();
+    let error = PinnedBuffer::<u8>::zeroed_in_order(&pool, &stream, 2 << 20).unwrap_err();
+    assert!(
+        matches!(error, Error::OutOfMemory { bytes, .. } if bytes == 2 << 20),
+        "{error}"
+    );
+    assert_eq!(error.status(), Some(Status::CUDA_ERROR_OUT_OF_MEMORY));
+    let pinned = PinnedBuffer::<u8>::zeroed_in_order(&pool, &stream, 1 << 19).unwrap();
+    assert_eq!(pinned.len(), 1 << 19);
+}
+
+#[test]
+fn cycles_with_a_host_pool_leave_nothing_behind() {
+    if !has_version((13, 0)) {
+        return;
+    }
+    let is_full = std::env::var("CUDA_FULL").is_ok_and(|value| value == "1");
+    let fixture = software(late(5));
+    let simulator = fixture.simulator.clone().unwrap();
+    let (stream, copies) = (fixture.stream(), fixture.stream());
+    let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 64).unwrap();
+    stream.synchronize().unwrap();
+    let before = simulator.live();
+    let pool = host_pool(&fixture);
+    let managed = managed_pool(&fixture);
+    for cycle in 0..if is_full { 1_000_000 } else { 300 } {
+        let pinned = PinnedBuffer::from_host_in_order(&pool, &stream, &[cycle; 64]).unwrap();
+        drop(buffer.copy_from_pinned_async(pinned, &copies).unwrap());
+        let mut words = ManagedBuffer::<u32>::zeroed_in(&managed, &copies, 64).unwrap();
+        words.as_mut_slice().copy_from(&buffer).unwrap();
+        if cycle % 50 == 0 {
+            assert_eq!(words.host().unwrap(), [cycle; 64]);
+        }
+    }
+    assert_all(&buffer, buffer.to_vec().unwrap()[0], "the last cycle");
+    drop((pool, managed));
+    // A worker thread frees the memory of transfers that were dropped.
+    let start = Instant::now();
+    loop {
+        fixture.context.synchronize().unwrap();
+        let live = simulator.live();
+        let left = (live.host_allocations, live.allocations, live.pools);
+        if left == (before.host_allocations, before.allocations, before.pools) {
+            break;
+        }
+        assert!(start.elapsed().as_secs() < 20, "{live}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// Prints the time to allocate and free 1 MiB of page-locked memory in each way.
+#[test]
+fn host_pool_cost_on_a_gpu() {
+    let Some(fixture) = gpu() else { return };
+    let stream = fixture.stream();
+    let bytes = 1 << 20;
+    let time = |name: &str, allocate: &dyn Fn() -> PinnedBuffer<u8>| {
+        drop(allocate());
+        let count = 50;
+        let start = Instant::now();
+        (0..count).for_each(|_| drop(allocate()));
+        stream.synchronize().unwrap();
+        let each = start.elapsed().as_secs_f64() * 1e6 / f64::from(count);
+        println!("{name}: {each:.1} microseconds with zeroing");
+    };
+    let flags = PinnedFlags::DEFAULT;
+    time("cuMemHostAlloc", &|| {
+        PinnedBuffer::zeroed(&fixture.context, bytes, flags).unwrap()
+    });
+    let device = fixture.context.device();
+    let node = device.host_numa_node().unwrap().unwrap_or(0);
+    for location in [MemoryLocation::Host, MemoryLocation::HostNuma(node)] {
+        let pool = MemoryPool::at(&location, PoolKind::Pinned, device).unwrap();
+        let name = |text: &str| format!("{location:?}, {text}");
+        time(&name("threshold 0"), &|| {
+            PinnedBuffer::zeroed_in_order(&pool, &stream, bytes).unwrap()
+        });
+        pool.set_release_threshold(64 << 20).unwrap();
+        time(&name("threshold 64 MiB"), &|| {
+            PinnedBuffer::zeroed_in_order(&pool, &stream, bytes).unwrap()
+        });
+    }
+}
