@@ -292,13 +292,13 @@ impl Memory {
 
     /// Frees or returns the memory after all uses. If a graph uses the memory, it is freed with the
     /// last such graph.
-    pub(crate) fn close(self) -> Result<()> {
+    pub(crate) fn close(self) -> Result<(), DriverError> {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `this` must not be used or dropped afterwards ← it is in a `ManuallyDrop`, and
         // this is its last use.
         let (block, source) = unsafe { this.take() };
         match block.leave(source) {
-            Some(source) => Ok(source.take_back(block)?),
+            Some(source) => source.take_back(block),
             None => Ok(()),
         }
     }

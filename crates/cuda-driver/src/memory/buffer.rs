@@ -294,7 +294,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     #[doc(alias = "cuMemFreeAsync")]
     #[doc(alias = "cudaFreeAsync")]
     pub fn close(self) -> Result<()> {
-        self.memory.close()
+        Ok(self.memory.close()?)
     }
 }
 

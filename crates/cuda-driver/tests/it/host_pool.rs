@@ -4,10 +4,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use cuda_driver::error::{Error, Status};
-use cuda_driver::memory::{ManagedBuffer, MemoryLocation, MemoryPool, PoolKind};
+use cuda_driver::memory::{
+    ManagedBatch, ManagedBuffer, MemoryAccess, MemoryLocation, MemoryPool, PoolKind,
+};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
+use cuda_sys::CUstreamCaptureMode;
 
+use crate::foreign::borrowed;
 use crate::support::{
     COPY, Fixture, assert_all, everywhere_since, gpu, has_version, late, launch_copy, software,
 };
@@ -70,6 +74,29 @@ fn kernels_use_memory_of_a_host_pool() {
             unsafe { DeviceBuffer::from_foreign(&stream, address, LEN, ()) }.unwrap();
         launch_copy(&kernel, &stream, &view, &mut results).unwrap();
         assert_eq!(results.to_vec().unwrap(), words(), "{}", fixture.name);
+    }
+}
+
+#[test]
+fn a_host_pool_gives_access_to_other_devices() {
+    if !has_version((13, 0)) {
+        return;
+    }
+    let software = [Builder::new(), late(1)].map(|it| software(it.devices(2)));
+    for fixture in software.into_iter().chain(gpu()) {
+        let (pool, stream) = (host_pool(&fixture), fixture.stream());
+        let mut pinned = PinnedBuffer::from_host_in_order(&pool, &stream, &words()).unwrap();
+        for device in fixture.context.driver().devices().unwrap() {
+            pool.set_access(&device, MemoryAccess::ReadWrite).unwrap();
+            assert_eq!(pool.access(&device).unwrap(), MemoryAccess::ReadWrite);
+            let context = device.primary_context().unwrap();
+            let there = context.default_stream().unwrap();
+            let mut buffer = DeviceBuffer::<u32>::zeroed(&there, LEN).unwrap();
+            buffer.copy_from_pinned(&pinned).unwrap();
+            pinned.fill(0);
+            buffer.copy_to_pinned(&mut pinned).unwrap();
+            assert_eq!(pinned[..], words(), "{} {device:?}", fixture.name);
+        }
     }
 }
 
@@ -148,12 +175,14 @@ fn wrong_uses_of_a_host_pool_are_refused() {
     let on_device = MemoryPool::new(device).unwrap();
     refused(
         PinnedBuffer::<u32>::zeroed_in_order(&on_device, &stream, 8).unwrap_err(),
-        "page-locked memory of a pool that is not a pool of host memory is not supported",
+        "page-locked memory from a pool of another kind (unlike from a `MemoryPool::at` the host, \
+         with `PoolKind::Pinned`) is not supported",
     );
     let host = host_pool(&fixture);
     refused(
         ManagedBuffer::<u32>::zeroed_in(&host, &stream, 8).unwrap_err(),
-        "managed memory of a pool that has none is not supported",
+        "managed memory from a pool of another kind (unlike from a `MemoryPool::at` with \
+         `PoolKind::Managed`) is not supported",
     );
     let error = PinnedBuffer::<u64>::zeroed_in_order(&host, &stream, usize::MAX).unwrap_err();
     assert!(matches!(error, Error::SizeOverflow { .. }), "{error}");
@@ -194,6 +223,36 @@ fn the_host_pool_runs_out_of_memory_with_an_error() {
 }
 
 #[test]
+fn memory_of_a_host_pool_can_be_dropped_in_a_capture() {
+    for fixture in everywhere_since((13, 0)) {
+        let (stream, _) = borrowed(&fixture, StreamFlags::NON_BLOCKING);
+        stream.allow_capture().unwrap();
+        let pool = host_pool(&fixture);
+        let pinned = PinnedBuffer::from_host_in_order(&pool, &stream, &words()).unwrap();
+        let library = fixture.context.driver().library().clone();
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+        // SAFETY: the stream must be alive ← it is borrowed.
+        let status = unsafe { library.cuStreamBeginCapture_v2(stream.as_raw(), mode) };
+        assert_eq!(status, Status::CUDA_SUCCESS, "{}", fixture.name);
+        drop(pinned);
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: the stream must be alive and the pointer writable ← it is borrowed, and a local.
+        let status = unsafe { library.cuStreamEndCapture(stream.as_raw(), &raw mut graph) };
+        assert_eq!(status, Status::CUDA_SUCCESS, "{}", fixture.name);
+        // SAFETY: the graph must be alive and not used after ← it was just created.
+        let status = unsafe { library.cuGraphDestroy(graph) };
+        assert_eq!(status, Status::CUDA_SUCCESS, "{}", fixture.name);
+        // A thread frees the memory after the capture.
+        let start = Instant::now();
+        while pool.statistics().unwrap().used > 0 {
+            assert!(start.elapsed().as_secs() < 20, "{}", fixture.name);
+            sleep(Duration::from_millis(5));
+            stream.synchronize().unwrap();
+        }
+    }
+}
+
+#[test]
 fn cycles_with_a_host_pool_leave_nothing_behind() {
     if !has_version((13, 0)) {
         return;
@@ -203,20 +262,25 @@ fn cycles_with_a_host_pool_leave_nothing_behind() {
     let simulator = fixture.simulator.clone().unwrap();
     let (stream, copies) = (fixture.stream(), fixture.stream());
     let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 64).unwrap();
-    stream.synchronize().unwrap();
+    // Copies from and to slices keep a block of page-locked memory.
+    assert_eq!(buffer.to_vec().unwrap(), [0; 64]);
     let before = simulator.live();
     let pool = host_pool(&fixture);
     let managed = managed_pool(&fixture);
-    for cycle in 0..if is_full { 1_000_000 } else { 300 } {
+    let cycles = if is_full { 1_000_000 } else { 300 };
+    for cycle in 0..cycles {
         let pinned = PinnedBuffer::from_host_in_order(&pool, &stream, &[cycle; 64]).unwrap();
         drop(buffer.copy_from_pinned_async(pinned, &copies).unwrap());
         let mut words = ManagedBuffer::<u32>::zeroed_in(&managed, &copies, 64).unwrap();
+        let mut batch = ManagedBatch::new();
+        batch.discard_and_prefetch(words.as_mut_slice(), &MemoryLocation::Host);
+        batch.queue(&stream).unwrap();
         words.as_mut_slice().copy_from(&buffer).unwrap();
         if cycle % 50 == 0 {
             assert_eq!(words.host().unwrap(), [cycle; 64]);
         }
     }
-    assert_all(&buffer, buffer.to_vec().unwrap()[0], "the last cycle");
+    assert_all(&buffer, cycles - 1, "the last cycle");
     drop((pool, managed));
     // A worker thread frees the memory of transfers that were dropped.
     let start = Instant::now();

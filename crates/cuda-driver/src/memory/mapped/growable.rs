@@ -288,7 +288,7 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
     pub fn close(mut self) -> Result<()> {
         let nothing = Memory::nothing(self.buffer.stream());
         self.set_source();
-        mem::replace(&mut self.buffer.memory, nothing).close()
+        Ok(mem::replace(&mut self.buffer.memory, nothing).close()?)
     }
 
     /// Gives the mappings to the memory, which unmaps them after all uses.

@@ -1,68 +1,16 @@
 //! Page-locked memory of a pool of the driver, which is allocated and freed in the order of a
 //! stream.
 
-use std::mem;
 use std::ptr;
-use std::sync::Arc;
-
-use cuda_sys::CUdeviceptr;
 
 use super::PinnedBuffer;
-use super::locked::{Locked, LockedPool};
-use crate::context::Context;
-use crate::driver::call;
-use crate::error::{DriverError, Error, Result};
+use super::locked::Locked;
+use crate::error::{Error, Result};
 use crate::handle::Handle;
 use crate::memory::allocator::sealed::{Allocate, TOKEN};
 use crate::memory::{DeviceRepr, MemoryPool, PoolKind, bytes_of};
-use crate::staging_pool::{PinnedBlock, RawBlock};
+use crate::staging_pool::RawBlock;
 use crate::stream::Stream;
-
-/// The pool and the stream of one buffer.
-struct InOrder {
-    pool: MemoryPool,
-    stream: Stream,
-}
-
-impl LockedPool<PinnedBlock> for InOrder {
-    fn context(&self) -> &Context {
-        self.stream.context()
-    }
-
-    fn take_back(&self, _: usize, handle: Handle<PinnedBlock>) -> Result<(), DriverError> {
-        let address = handle.raw().start().addr() as CUdeviceptr;
-        // The handle would free the memory as that of `cuMemHostAlloc`.
-        handle.abandon();
-        // SAFETY: the memory must be allocated and must not be used afterwards ← the buffer that
-        // owned it was dropped, and transfers own or borrow the buffer until they have completed.
-        unsafe { self.free(address) }
-    }
-
-    fn is_in_order(&self) -> bool {
-        true
-    }
-
-    fn lose(&self, _: usize) {
-        // The memory stays allocated, and the pool with it.
-        mem::forget(self.pool.clone());
-    }
-}
-
-impl InOrder {
-    /// `cuMemFreeAsync()`
-    ///
-    /// # Safety
-    ///
-    /// The memory is memory of the pool, and is not used afterwards.
-    unsafe fn free(&self, address: CUdeviceptr) -> Result<(), DriverError> {
-        let queueing = self.stream.queueing()?;
-        let driver = self.stream.driver();
-        let _relaxed = driver.relaxed();
-        // SAFETY: the memory must be allocated and must not be used afterwards ← the caller
-        // guarantees it.
-        unsafe { call!(driver, cuMemFreeAsync(address, queueing.raw())) }
-    }
-}
 
 /// Memory of a pool of the driver.
 impl<T: DeviceRepr> PinnedBuffer<T> {
@@ -73,6 +21,10 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     /// millisecond that page-locking takes. As the host uses the memory, the call waits for the
     /// work that is queued on `stream`, so choose a stream that is mostly idle. The free is queued
     /// on the same stream.
+    ///
+    /// Only the device of the pool can access the memory. Give access to other devices with
+    /// [`MemoryPool::set_access`] before they copy from or to it. The memory has the same address
+    /// on the host and on devices.
     ///
     /// # Errors
     ///
@@ -116,48 +68,28 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         pool.check(stream, TOKEN)?;
         if !pool.is_on_host() || pool.kind() != PoolKind::Pinned {
             return Err(Error::Unsupported {
-                what: "page-locked memory of a pool that is not a pool of host memory",
+                what: "page-locked memory from a pool of another kind (unlike from a `MemoryPool::at` \
+                       the host, with `PoolKind::Pinned`)",
             });
         }
         if stream.context().is_borrowed() {
             return Err(Error::Unsupported {
-                what: "memory of a pool for the host in a borrowed context",
+                what: "page-locked memory from a `MemoryPool` in a borrowed context (unlike \
+                       `PinnedBuffer::zeroed`)",
             });
         }
         if bytes == 0 {
             let locked = Locked::new(stream.context(), None);
             return Ok(Self::of_parts(locked, len));
         }
-        stream.expect_direct("an allocation from a memory pool")?;
-        let driver = stream.driver();
-        let mut address = 0;
-        {
-            let queueing = stream.queueing()?;
-            // SAFETY: the pointer, the pool and the stream must be valid ← the pointer is to a
-            // local variable, and the others are borrowed.
-            unsafe {
-                call!(
-                    driver,
-                    cuMemAllocFromPoolAsync(&raw mut address, bytes, pool.as_raw(), queueing.raw())
-                )
-            }
-            .map_err(|error| Error::of_allocation(error, bytes))?;
-        }
-        let origin = InOrder {
-            pool: pool.clone(),
-            stream: stream.clone(),
-        };
-        if let Err(error) = stream.state().synchronize(stream.context()) {
-            // SAFETY: the memory must be allocated and must not be used afterwards ← it was
-            // allocated just now, and no other code has its address.
-            let _ = unsafe { origin.free(address) };
-            return Err(error.into());
-        }
-        let start = ptr::with_exposed_provenance_mut(address as usize);
-        // SAFETY: no other code may free the block ← it was allocated just now; `take_back` gives
-        // the handle up and frees the memory in order.
-        let handle = unsafe { Handle::new(driver, RawBlock::of_driver(start)) };
-        let locked = Locked::pooled(handle, Arc::new(origin), 0);
+        let memory = pool.allocate(stream, bytes, TOKEN)?.0;
+        let address = memory.address as usize;
+        stream.state().synchronize(stream.context())?;
+        let start = ptr::with_exposed_provenance_mut(address);
+        // SAFETY: no other owner may destroy the block ← the handle is only given up, and `memory`
+        // frees the block.
+        let handle = unsafe { Handle::new(stream.driver(), RawBlock::of_driver(start)) };
+        let locked = Locked::ordered(handle, memory);
         fill(start.cast(), bytes);
         // SAFETY: the memory must have room for `len` initialized elements ← it has `bytes` bytes,
         // and `fill` has written all of them.

@@ -12,6 +12,7 @@ use crate::deferred::must_not_wait;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::handle::{Destroy, Handle};
+use crate::memory::Memory;
 
 /// The part of [`PageLocked`](crate::memory::PageLocked) that only this crate may call.
 pub(crate) mod sealed {
@@ -54,11 +55,6 @@ pub(crate) trait LockedPool<K: Destroy>: Send + Sync {
 
     /// Records that one block of this size class will never be returned.
     fn lose(&self, class: usize);
-
-    /// Whether the memory comes from a pool of the driver, so that kernels use its host address.
-    fn is_in_order(&self) -> bool {
-        false
-    }
 }
 
 /// A way in which memory is page-locked: allocated by the driver, or registered.
@@ -84,6 +80,8 @@ enum Origin<K: Lockable> {
     Context(Context),
     /// A pool, and the size class of the memory in it.
     Pool(Arc<dyn LockedPool<K>>, usize),
+    /// A pool of the driver, to which dropping the memory returns it. The handle must not free it.
+    Ordered(Option<Memory>, Context),
 }
 
 impl<K: Lockable> Locked<K> {
@@ -104,9 +102,20 @@ impl<K: Lockable> Locked<K> {
         }
     }
 
+    /// Creates page-locked memory that is freed in the order of the stream that owns `memory`. The
+    /// handle has the address of `memory`.
+    pub(super) fn ordered(handle: Handle<K>, memory: Memory) -> Self {
+        let context = memory.owning_stream().context().clone();
+        Self {
+            handle: Some(handle),
+            poisoned_by: OnceLock::new(),
+            origin: Origin::Ordered(Some(memory), context),
+        }
+    }
+
     pub(crate) fn context(&self) -> &Context {
         match &self.origin {
-            Origin::Context(context) => context,
+            Origin::Context(context) | Origin::Ordered(_, context) => context,
             Origin::Pool(pool, _) => pool.context(),
         }
     }
@@ -120,8 +129,8 @@ impl<K: Lockable> Locked<K> {
     pub(crate) fn device_address(&self) -> Result<CUdeviceptr> {
         let mut address = 0;
         if let Some(start) = self.start() {
-            if matches!(&self.origin, Origin::Pool(pool, _) if pool.is_in_order()) {
-                return Ok(start.expose_provenance() as CUdeviceptr);
+            if let Origin::Ordered(Some(memory), _) = &self.origin {
+                return Ok(memory.address);
             }
             let _current = self.context().enter()?;
             // SAFETY: `address` must be writable and `start` must be page-locked memory ← `address`
@@ -141,9 +150,10 @@ impl<K: Lockable> Locked<K> {
         Self {
             handle: self.handle.take(),
             poisoned_by: mem::take(&mut self.poisoned_by),
-            origin: match &self.origin {
+            origin: match &mut self.origin {
                 Origin::Context(context) => Origin::Context(context.clone()),
                 Origin::Pool(pool, class) => Origin::Pool(Arc::clone(pool), *class),
+                Origin::Ordered(memory, context) => Origin::Ordered(memory.take(), context.clone()),
             },
         }
     }
@@ -161,14 +171,21 @@ impl<K: Lockable> Locked<K> {
             return Ok(());
         };
         match self.poisoned_by.get() {
-            None => match &self.origin {
+            None => match &mut self.origin {
                 Origin::Context(_) => handle.close(),
                 Origin::Pool(pool, class) => pool.take_back(*class, handle),
+                Origin::Ordered(memory, _) => {
+                    handle.abandon();
+                    memory.take().map_or(Ok(()), Memory::close)
+                }
             },
             Some(error) => {
                 handle.abandon();
-                if let Origin::Pool(pool, class) = &self.origin {
-                    pool.lose(*class);
+                match &mut self.origin {
+                    Origin::Context(_) => {}
+                    Origin::Pool(pool, class) => pool.lose(*class),
+                    // A block is not freed when it is dropped, and its pool stays.
+                    Origin::Ordered(memory, _) => drop(memory.take().map(Memory::into_block)),
                 }
                 Err(*error)
             }

@@ -239,7 +239,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
     /// `cuMemFree()`—Waits for all uses and frees the memory, as dropping the buffer does, and
     /// returns the error if that fails.
     pub fn close(self) -> Result<()> {
-        self.memory.close()
+        Ok(self.memory.close()?)
     }
 
     fn rows(&self) -> Rows {
