@@ -3,7 +3,7 @@
 use cuda_driver::error::{Error, Status};
 use cuda_driver::memory::{ManagedBatch, ManagedBuffer, MemoryLocation};
 use cuda_driver::prelude::*;
-use cuda_sim::{Builder, Machine};
+use cuda_sim::{Builder, Machine, Rule};
 
 use crate::support::{
     COPY, Fixture, count_calls, everywhere_since, has_version, late, late_devices, launch_copy,
@@ -215,4 +215,21 @@ fn a_panic_of_the_host_leaves_managed_memory_usable() {
         buffer.slice_mut(1..2).unwrap().fill(8).unwrap();
         assert_eq!(buffer.to_vec().unwrap()[..3], [7, 8, 0], "{}", fixture.name);
     }
+}
+
+#[test]
+fn memory_that_stays_attached_to_the_host_is_freed() {
+    let machine = Machine::named("one-gtx1650-exclusive").unwrap();
+    let fixture = software(Builder::new().machine(machine));
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let stream = fixture.stream();
+    let mut buffer = ManagedBuffer::<u32>::zeroed(&stream, PAGE).unwrap();
+    let status = Status::CUDA_ERROR_UNKNOWN;
+    let attach = Rule::new(status).function("cuStreamAttachMemAsync").nth(2);
+    simulator.add_rule(attach);
+    let error = buffer.with_host(|words| words[0]).unwrap_err();
+    assert_eq!(error.status(), Some(status));
+    assert!(buffer.is_empty());
+    assert_eq!(simulator.live().allocations, 0);
+    assert_eq!(buffer.with_host(|words| words.len()).unwrap(), 0);
 }

@@ -23,7 +23,8 @@ use crate::tracking::Access;
 /// [`host_mut`](Self::host_mut), which wait for conflicting uses on the device. While the host
 /// holds such a slice, the borrow prevents new conflicting uses.
 ///
-/// Dropping the buffer waits for its uses and frees the memory.
+/// Dropping the buffer waits for its uses and frees the memory. Memory of a pool is freed in the
+/// order of the owning stream instead.
 ///
 /// ```
 /// use cuda_driver::memory::ManagedBuffer;
@@ -117,7 +118,8 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         pool.check(stream, TOKEN)?;
         if pool.kind() != PoolKind::Managed {
             return Err(Error::Unsupported {
-                what: "managed memory of a pool that has none",
+                what: "managed memory from a pool of another kind (unlike from a `MemoryPool::at` \
+                       with `PoolKind::Managed`)",
             });
         }
         let memory = if bytes == 0 {
@@ -173,10 +175,11 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] in two cases: if the host must not access managed memory while the
-    /// device runs any work (use [`with_host`](Self::with_host)), or if the context is borrowed, because other code can then destroy the
-    /// context and the memory with it. Use [`copy_to_host`](DeviceBuffer::copy_to_host) in both
-    /// cases. The method also reports a fault of a kernel that it waited for.
+    /// [`Error::Unsupported`] in two cases. If the host must not access managed memory while the
+    /// device runs any work, use [`with_host`](Self::with_host). If the context is borrowed, other
+    /// code can destroy the context and the memory with it: use
+    /// [`copy_to_host`](DeviceBuffer::copy_to_host). The method also reports a fault of a kernel
+    /// that it waited for.
     pub fn host(&self) -> Result<&[T]> {
         let start = self.wait(Access::READ)?;
         // SAFETY: `len` elements must be readable by the host and must not be written while the
@@ -227,7 +230,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     ///
     /// [`Error::Unsupported`] if the context is borrowed, and the errors of `cuStreamAttachMemAsync`
     /// and of the wait. If the memory cannot be attached to the device again after `f`, the error is
-    /// returned instead of the result, and kernels must not use the buffer any more.
+    /// returned instead of the result, the memory is freed, and the buffer has no elements.
     pub fn with_host<R>(&mut self, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
         if self.is_concurrent || self.buffer.as_raw() == 0 {
             return self.host_mut().map(f);
@@ -241,7 +244,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         let waited = waited.and_then(|()| stream.state().synchronize(stream.context()));
         if let Err(error) = waited {
             // The first error is reported.
-            let _ = self.attach_to(&stream, ManagedAttachment::Global);
+            let _ = self.attach_to_device(&stream);
             return Err(error.into());
         }
         // SAFETY: `len` elements must be accessible by the host, and no other code may use them
@@ -249,9 +252,18 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         // `self` is borrowed mutably.
         let elements = unsafe { slice::from_raw_parts_mut(start, self.buffer.len()) };
         let result = catch_unwind(AssertUnwindSafe(|| f(elements)));
-        let attached = self.attach_to(&stream, ManagedAttachment::Global);
+        let attached = self.attach_to_device(&stream);
         let result = result.unwrap_or_else(|panic| resume_unwind(panic));
         attached.map(|()| result)
+    }
+
+    /// Attaches the memory to all streams again. If that fails, kernels must not use the memory, so
+    /// it is freed.
+    fn attach_to_device(&mut self, stream: &Stream) -> Result<()> {
+        self.attach_to(stream, ManagedAttachment::Global)
+            .inspect_err(|_| {
+                self.buffer = DeviceBuffer::of_memory(Memory::nothing(stream), 0);
+            })
     }
 
     /// Waits for the uses that conflict with `access` and returns the host address of the first
@@ -343,8 +355,8 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         })
     }
 
-    /// `cuMemFree()`—Waits for all uses and frees the memory, as dropping the buffer does, and
-    /// returns the error if that fails.
+    /// `cuMemFree()`, `cuMemFreeAsync()`—Frees the memory after all uses, as dropping the buffer
+    /// does, and returns the error if that fails.
     pub fn close(self) -> Result<()> {
         self.buffer.close()
     }
