@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cuda_driver::memory::MemoryPool;
 use cuda_driver::prelude::*;
 use cuda_driver::profile::{Profile, Profiler};
 use cuda_driver::stream::WorkKind;
@@ -219,6 +220,19 @@ fn ranges_nest_and_add_up() {
         let own = profile.operations()[1].duration().unwrap();
         assert_eq!(profile.time_of_range(1), own);
         assert!(profile.table().contains("  inner"));
+    }
+}
+
+#[test]
+fn memory_of_a_pool_is_counted_in_a_profile() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let pool = MemoryPool::new(fixture.context.device()).unwrap();
+        let profiler = Profiler::start(&fixture.context).unwrap();
+        drop(DeviceBuffer::<u32>::zeroed_in(&pool, &stream, 64).unwrap());
+        let profile = profiler.finish().unwrap();
+        let changes: Vec<i64> = profile.memory().iter().map(|it| it.change()).collect();
+        assert_eq!(changes, [256, -256], "{}", fixture.name);
     }
 }
 

@@ -405,6 +405,7 @@ impl MemoryPool {
             )
         }
         .map_err(|error| Error::of_allocation(error, bytes))?;
+        owner.memory_changed(bytes as i64);
         let pool: Arc<dyn Reclaim> = Arc::<Inner>::clone(&self.0);
         // SAFETY: the memory must be stream-ordered memory that no other code frees ← it was
         // allocated just now.
