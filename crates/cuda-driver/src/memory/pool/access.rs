@@ -32,15 +32,15 @@ impl MemoryPool {
         Ok(MemoryAccess::of_raw(flags))
     }
 
-    /// `cuMemPoolSetAccess()`—Sets the access of `device` to the memory of the pool. The pool's own
-    /// device always has full access.
+    /// `cuMemPoolSetAccess()`—Sets the access of `device` to the memory of the pool. A pool of
+    /// memory on a device always gives that device full access.
     ///
     /// # Errors
     ///
     /// * [`Error::OtherContext`](crate::Error::OtherContext) if `device` belongs to another driver.
-    /// * `CUDA_ERROR_INVALID_DEVICE` if `device` cannot access the pool's device, or if it is the
-    ///   pool's device and `access` is [`MemoryAccess::None`].
-    /// * `CUDA_ERROR_NOT_SUPPORTED` if it is the pool's device and `access` is
+    /// * `CUDA_ERROR_INVALID_DEVICE` if `device` cannot access the device with the memory, or if the
+    ///   memory is on `device` and `access` is [`MemoryAccess::None`].
+    /// * `CUDA_ERROR_NOT_SUPPORTED` if the memory is on `device` and `access` is
     ///   [`MemoryAccess::Read`].
     #[doc(alias = "cuMemPoolSetAccess")]
     #[doc(alias = "cudaMemPoolSetAccess")]

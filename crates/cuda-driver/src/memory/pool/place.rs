@@ -74,8 +74,8 @@ impl MemoryPool {
         Ok(pool)
     }
 
-    /// `cuMemGetDefaultMemPool()`—Returns the pool that a location has from the start, for use by
-    /// `device`.
+    /// `cuMemGetDefaultMemPool()`—Returns the pool that a location has from the start. Gives `device`
+    /// access to its memory.
     ///
     /// # Errors
     ///

@@ -22,7 +22,8 @@ use crate::memory_ledger::MemoryKind;
 use crate::stream::Stream;
 use crate::tracking::{DestroyWhenIdle, Report, report_of};
 
-/// A pool of memory on a device. Cloning it returns another handle to the same pool.
+/// A pool of memory on a device, or of host memory or managed memory ([`at`](Self::at)). Cloning it
+/// returns another handle to the same pool.
 ///
 /// Each device has a pool from the start, its [default pool](Device::default_memory_pool). A pool
 /// that the program created is destroyed when its last handle is dropped and the last buffer that
@@ -208,10 +209,14 @@ impl MemoryPool {
         Self::create(device, bytes)
     }
 
-    /// `cuDeviceSetMemPool()`, `cuMemSetMemPool()`—Makes this the pool from which buffers on its device are allocated
-    /// unless another pool is named. When the last handle of this pool is dropped, the default pool
-    /// becomes current again. If such a buffer still exists then, the pool is not destroyed: a few
-    /// KiB of the driver stay allocated.
+    /// `cuDeviceSetMemPool()`, `cuMemSetMemPool()`—Makes this the current pool of its location. The
+    /// buffers on a device are allocated from the current pool of the device, unless another pool
+    /// is named. This crate names the pool for all other memory, so the current pool of another
+    /// location matters only to other code.
+    ///
+    /// When the last handle of this pool is dropped, the default pool becomes current again. If a
+    /// buffer that did not name this pool still has its memory then, the pool is not destroyed: a
+    /// few KiB of the driver stay allocated.
     #[doc(alias = "cuDeviceSetMemPool")]
     #[doc(alias = "cuMemSetMemPool")]
     #[doc(alias = "cudaMemSetMemPool")]
@@ -230,8 +235,8 @@ impl MemoryPool {
         }?)
     }
 
-    /// `cuDeviceGetMemPool()`, `cuMemGetMemPool()`—Returns `true` if buffers at the location of the
-    /// pool are allocated from this pool by default.
+    /// `cuDeviceGetMemPool()`, `cuMemGetMemPool()`—Returns `true` if this is the current pool of its
+    /// location.
     #[doc(alias = "cuDeviceGetMemPool")]
     #[doc(alias = "cuMemGetMemPool")]
     #[doc(alias = "cudaMemGetMemPool")]
