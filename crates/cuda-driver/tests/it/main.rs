@@ -97,6 +97,7 @@ mod pinned;
 mod pitched;
 mod pointer;
 mod pool;
+mod pool_random;
 mod prepared;
 mod process;
 #[cfg(feature = "profile")]

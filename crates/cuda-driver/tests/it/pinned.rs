@@ -6,7 +6,7 @@ use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 
-use crate::support::{COPY, Fixture, everywhere, software};
+use crate::support::{COPY, Fixture, everywhere, gpu, late, software};
 
 fn live_host_bytes(fixture: &Fixture) -> u64 {
     fixture.simulator.as_ref().unwrap().live().host_bytes
@@ -94,6 +94,27 @@ fn write_combined_memory_is_copied_in_both_directions() {
         buffer.fill(9).unwrap();
         buffer.copy_to_pinned(&mut source).unwrap();
         assert_eq!(source[..], [9; 1000], "{}", fixture.name);
+    }
+}
+
+#[test]
+fn portable_memory_is_copied_on_every_device() {
+    let software = [Builder::new(), late(1)].map(|it| software(it.devices(2)));
+    for fixture in software.into_iter().chain(gpu()) {
+        let source: Vec<u32> = (0..1000).map(|value| 3 * value).collect();
+        let flags = PinnedFlags::PORTABLE | PinnedFlags::WRITE_COMBINED;
+        let mut pinned = PinnedBuffer::from_host(&fixture.context, &source, flags).unwrap();
+        let known = pinned.flags().unwrap();
+        assert!(known.contains(PinnedFlags::PORTABLE), "{}", fixture.name);
+        for device in fixture.context.driver().devices().unwrap() {
+            let context = device.primary_context().unwrap();
+            let stream = context.default_stream().unwrap();
+            let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 1000).unwrap();
+            buffer.copy_from_pinned(&pinned).unwrap();
+            pinned.fill(0);
+            buffer.copy_to_pinned(&mut pinned).unwrap();
+            assert_eq!(pinned[..], source, "{} {device:?}", fixture.name);
+        }
     }
 }
 
