@@ -330,6 +330,7 @@ impl Error {
             | Self::Capturing { .. } => Category::Graph,
             Self::Exchange(_)
             | Self::TensorMap(_)
+            | Self::Array(_)
             | Self::NoSuchFunction { .. }
             | Self::NoSuchGlobal { .. }
             | Self::NulByte { .. }

@@ -3,6 +3,7 @@
 mod allocation;
 mod argument_types;
 mod arguments;
+mod array;
 mod bad_input;
 #[cfg(feature = "nvrtc")]
 mod batch;
@@ -122,6 +123,7 @@ mod task;
 mod tensor_columns;
 mod tensor_map;
 mod tensor_map_raw;
+mod texture;
 #[cfg(unix)]
 mod thread_stream;
 mod topology;
