@@ -124,6 +124,8 @@ mod tensor_columns;
 mod tensor_map;
 mod tensor_map_raw;
 mod texture;
+mod texture_model;
+mod texture_values;
 #[cfg(unix)]
 mod thread_stream;
 mod topology;
