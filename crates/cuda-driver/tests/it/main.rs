@@ -125,6 +125,7 @@ mod tensor_map;
 mod tensor_map_raw;
 mod texture;
 mod texture_model;
+mod texture_random;
 mod texture_values;
 #[cfg(unix)]
 mod thread_stream;
