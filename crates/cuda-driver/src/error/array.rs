@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::DriverError;
+
 /// An array, a texture or a surface violates a limit of the device or a rule of CUDA. Each error
 /// names the value, the limit and what to do instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +59,26 @@ pub enum ArrayError {
         /// The other argument.
         other: u8,
     },
+    /// The driver does not have a feature that the request needs.
+    NotSupported {
+        /// The feature, such as block-compressed views.
+        what: &'static str,
+        /// What to do instead.
+        next: &'static str,
+        /// The error of the driver.
+        source: DriverError,
+    },
+}
+
+impl ArrayError {
+    /// The error of the driver, if a driver call failed.
+    #[must_use]
+    pub fn driver_error(&self) -> Option<DriverError> {
+        match self {
+            Self::NotSupported { source, .. } => Some(*source),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for ArrayError {
@@ -105,6 +127,9 @@ impl fmt::Display for ArrayError {
                     name(*written),
                     name(*other)
                 )
+            }
+            Self::NotSupported { what, next, source } => {
+                write!(f, "this device does not support {what}; {next} ({source})")
             }
         }
     }

@@ -107,7 +107,8 @@ impl<T: Texel> Array<T> {
     /// # Errors
     ///
     /// The errors of [`from_host`](Self::from_host) that do not concern the copy, and
-    /// `CUDA_ERROR_NOT_SUPPORTED` if the device cannot create such an array.
+    /// [`ArrayError::NotSupported`](crate::error::ArrayError::NotSupported) if the device does not
+    /// have sparse arrays.
     ///
     /// # Safety
     ///

@@ -156,8 +156,8 @@ impl<T: Texel> ArraySlice<'_, T> {
     ///
     /// [`Error::ExtentMismatch`](crate::Error::ExtentMismatch) or
     /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both sides have the same
-    /// extent or length, and [`Error::OtherContext`](crate::Error::OtherContext) if one of them belongs to another context than
-    /// the stream.
+    /// extent or length, and [`Error::OtherContext`](crate::Error::OtherContext) if one of them
+    /// belongs to another context than the stream.
     #[doc(alias = "cuMemcpyAtoD")]
     #[doc(alias = "cuMemcpyAtoA")]
     #[doc(alias = "cudaMemcpy2DArrayToArray")]

@@ -1,10 +1,10 @@
 //! The limits of a device for arrays.
 
-use cuda_sys::CUdevice_attribute as Attribute;
+use cuda_sys::{CUdevice_attribute as Attribute, CUresult};
 
 use super::shape::{ArrayFlags, ArrayShape, ShapeKind};
 use crate::device::Device;
-use crate::error::{ArrayError, Result};
+use crate::error::{ArrayError, DriverError, Error, Result};
 
 /// The attributes that limit the width, the height, and the depth or the layers.
 type Limits = [Option<Attribute>; 3];
@@ -72,8 +72,22 @@ pub(super) fn within(
 }
 
 /// Returns the error of two settings that contradict each other.
-pub(super) fn contradiction(rule: &'static str, next: &'static str) -> crate::error::Error {
+pub(super) fn contradiction(rule: &'static str, next: &'static str) -> Error {
     ArrayError::Contradiction { rule, next }.into()
+}
+
+/// Returns the error of a call that the driver does not support, if the request needs a feature
+/// that not every device has. `needs` is that feature, and what to do without it.
+pub(super) fn refused(
+    error: DriverError,
+    needs: Option<(&'static str, &'static str)>,
+) -> Option<Error> {
+    let (what, next) = needs?;
+    if error.status() != CUresult::CUDA_ERROR_NOT_SUPPORTED {
+        return None;
+    }
+    let source = error;
+    Some(ArrayError::NotSupported { what, next, source }.into())
 }
 
 /// Returns the name of the kind, and its limits for textures and for surfaces.

@@ -7,7 +7,7 @@ use cuda_sys::{
 };
 
 use super::format::{ChannelFormat, Texel};
-use super::limits::{check, within};
+use super::limits::{check, refused, within};
 use super::shape::{ArrayFlags, ArrayShape};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
@@ -110,7 +110,7 @@ impl ArrayMemory {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the pointers must be valid ← they point to local variables.
         unsafe { call!(driver, cuArray3DCreate_v2(&raw mut raw, &raw const desc)) }
-            .map_err(|error| Error::of_allocation(error, bytes))?;
+            .map_err(|error| not_created(error, flags, bytes))?;
         let raw = SendPtr(raw);
         // SAFETY: the handle must be alive and have no other owner ← it was created just now.
         let array = OwnedArray::Array(unsafe { Handle::new(driver, raw) });
@@ -145,7 +145,7 @@ impl ArrayMemory {
                 cuMipmappedArrayCreate(&raw mut raw, &raw const desc, levels)
             )
         }
-        .map_err(|error| Error::of_allocation(error, bytes))?;
+        .map_err(|error| not_created(error, flags, bytes))?;
         let raw = SendPtr(raw);
         // SAFETY: the handle must be alive and have no other owner ← it was created just now.
         let array = OwnedArray::Mipmapped(unsafe { Handle::new(driver, raw) });
@@ -285,6 +285,11 @@ impl Reclaim for Owner {
     fn origin(&self) -> (MemoryKind, u64) {
         (MemoryKind::Array, 0)
     }
+}
+
+/// Returns the error of the creation of an array with these flags and this size.
+fn not_created(error: DriverError, flags: ArrayFlags, bytes: usize) -> Error {
+    refused(error, flags.needs()).unwrap_or_else(|| Error::of_allocation(error, bytes))
 }
 
 /// `cuSurfObjectCreate()`—Creates a surface of an array. The context is current.

@@ -9,6 +9,17 @@
 //! array behind them. Here an array records its uses as a buffer does: copies and launches with
 //! textures and surfaces are ordered on all streams, in captures and in graphs.
 //!
+//! | use | kind |
+//! |---|---|
+//! | a copy from an array, a launch with a [`Texture`] or a [`Surface`] | read |
+//! | a copy to an array, a launch with a [`SurfaceMut`] | write |
+//!
+//! A write waits for earlier uses of the array, and later uses wait for it. Reads do not wait for
+//! each other. All levels of a [`MipmappedArray`] are one array on streams, and one array each in
+//! graphs. A launch that writes an array or a level, and also reads it through a texture, fails
+//! with [`ArrayError::Conflict`](crate::error::ArrayError::Conflict): the values would be
+//! undefined.
+//!
 //! ```
 //! use cuda_driver::prelude::*;
 //! use cuda_driver::texture::{Array, ArrayShape, Filter, Sampler, Texture};

@@ -70,6 +70,41 @@ pub(super) enum Kind {
     Linear,
 }
 
+/// The kind of the channels that a texture reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Channels {
+    /// Floats, and blocks that are decompressed to floats.
+    Float,
+    /// Integers of 8 or 16 bits, which can be read as floats.
+    SmallInteger,
+    /// Integers of 32 bits.
+    Integer,
+}
+
+impl Channels {
+    fn of(format: ChannelFormat) -> Self {
+        if is_float(format) {
+            Self::Float
+        } else if is_normalizable(format) {
+            Self::SmallInteger
+        } else {
+            Self::Integer
+        }
+    }
+
+    fn of_view(format: ViewFormat) -> Self {
+        type V = ViewFormat;
+        // The formats follow each other: integers of 8, 16 and 32 bits, floats, blocks.
+        if format.0 >= V::CU_RES_VIEW_FORMAT_FLOAT_1X16.0 {
+            Self::Float
+        } else if format.0 >= V::CU_RES_VIEW_FORMAT_UINT_1X32.0 {
+            Self::Integer
+        } else {
+            Self::SmallInteger
+        }
+    }
+}
+
 /// An owner of the memory of a texture.
 pub(super) trait Owner: Send + Sync {
     fn memory(&self) -> &Memory;
@@ -112,12 +147,12 @@ impl TextureMemory {
         }
     }
 
-    pub(super) fn is_float(&self) -> bool {
-        is_float(self.format)
-    }
-
-    pub(super) fn is_normalizable(&self) -> bool {
-        is_normalizable(self.format)
+    /// Returns the kind of channels that kernels read through `view`, or without a view.
+    pub(super) fn channels_read(&self, view: Option<&ResourceView>) -> Channels {
+        match view.and_then(|view| view.format) {
+            Some(format) => Channels::of_view(format),
+            None => Channels::of(self.format),
+        }
     }
 
     /// Returns the use of the memory by a kernel that reads the texture.
@@ -305,8 +340,13 @@ impl ResourceView {
         }
     }
 
-    /// Returns the driver's description of this view of `source`, whether textures read it as
-    /// floats, and the number of the first level.
+    /// Returns whether the view decompresses blocks.
+    pub(super) fn is_block_compressed(&self) -> bool {
+        self.format.is_some_and(is_block_compressed)
+    }
+
+    /// Returns the driver's description of this view of `source`, and the numbers of the first and
+    /// the last level.
     pub(super) fn raw(
         &self,
         source: &TextureMemory,
@@ -367,7 +407,7 @@ fn selected(what: &'static str, (first, last): (u32, u32), count: u32) -> Result
 }
 
 /// The block-compressed formats.
-pub(super) fn is_block_compressed(format: ViewFormat) -> bool {
+fn is_block_compressed(format: ViewFormat) -> bool {
     (ViewFormat::CU_RES_VIEW_FORMAT_UNSIGNED_BC1.0..=ViewFormat::CU_RES_VIEW_FORMAT_UNSIGNED_BC7.0)
         .contains(&format.0)
 }

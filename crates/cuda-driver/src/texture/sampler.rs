@@ -234,4 +234,24 @@ impl Sampler {
     pub(super) fn anisotropy(&self) -> u32 {
         self.max_anisotropy
     }
+
+    /// Returns a feature that the sampler needs and not every device has, and what to do without
+    /// it.
+    pub(super) fn needs(&self) -> Option<(&'static str, &'static str)> {
+        if self.max_anisotropy > 1 {
+            Some(("anisotropic filters", "leave out Sampler::max_anisotropy"))
+        } else if self.is_seamless {
+            Some((
+                "filters across the edges of cubes",
+                "leave out Sampler::seamless",
+            ))
+        } else if self.is_srgb {
+            Some((
+                "sRGB for these elements",
+                "use elements [u8; 4] and ReadMode::NormalizedFloat",
+            ))
+        } else {
+            None
+        }
+    }
 }

@@ -36,6 +36,22 @@ bitflags::bitflags! {
 /// The flags with which an array has memory of its own.
 pub(super) const WITH_MEMORY: ArrayFlags = ArrayFlags::SURFACE.union(ArrayFlags::GATHER);
 
+impl ArrayFlags {
+    /// Returns a feature that the flags need and not every device has, and what to do without it.
+    pub(super) fn needs(self) -> Option<(&'static str, &'static str)> {
+        if self.contains(Self::SPARSE) {
+            Some(("sparse arrays", "leave out ArrayFlags::SPARSE"))
+        } else if self.contains(Self::DEFERRED_MAPPING) {
+            Some((
+                "arrays whose memory is mapped later",
+                "leave out ArrayFlags::DEFERRED_MAPPING",
+            ))
+        } else {
+            None
+        }
+    }
+}
+
 const LAYERED: u32 = 1;
 const CUBEMAP: u32 = 4;
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use cuda_sys::CUtexObject;
 
-use super::limits::{contradiction, within};
-use super::resource::{Kind, ResourceView, TOKEN, TextureMemory, TextureSource};
+use super::limits::{contradiction, refused, within};
+use super::resource::{Channels, Kind, ResourceView, TOKEN, TextureMemory, TextureSource};
 use super::sampler::{AddressMode, Filter, ReadMode, Sampler};
 use crate::context::Context;
 use crate::driver::{Driver, call};
@@ -87,7 +87,8 @@ impl Texture {
     /// - [`Error::Array`](crate::Error::Array) with the limit that the memory exceeds, or with the
     ///   settings that contradict each other.
     /// - [`Error::Unsupported`](crate::Error::Unsupported) for managed memory.
-    /// - `CUDA_ERROR_NOT_SUPPORTED` for settings that the device does not have.
+    /// - [`ArrayError::NotSupported`](crate::error::ArrayError::NotSupported) with the setting that
+    ///   the device does not support.
     #[doc(alias = "cuTexObjectCreate")]
     #[doc(alias = "cudaCreateTextureObject")]
     pub fn new(source: &impl TextureSource, sampler: &Sampler) -> Result<Self> {
@@ -116,6 +117,15 @@ impl Texture {
         view: Option<&ResourceView>,
     ) -> Result<Self> {
         check(&source, sampler, view)?;
+        let channels = source.channels_read(view);
+        let needs = if view.is_some_and(ResourceView::is_block_compressed) {
+            Some((
+                "block-compressed views",
+                "decompress the blocks on the host",
+            ))
+        } else {
+            sampler.needs()
+        };
         let mut view_desc = None;
         if let Some(view) = view {
             let (desc, (first, last)) = view.raw(&source)?;
@@ -138,7 +148,7 @@ impl Texture {
             });
         }
         let context = memory.owning_stream().context();
-        let texture_desc = sampler.raw(source.is_float());
+        let texture_desc = sampler.raw(channels == Channels::Float);
         let view_desc = view_desc.as_ref().map_or(ptr::null(), ptr::from_ref);
         let _current = context.enter()?;
         let driver = context.driver();
@@ -155,7 +165,8 @@ impl Texture {
                     view_desc
                 )
             )
-        }?;
+        }
+        .map_err(|error| refused(error, needs).unwrap_or_else(|| error.into()))?;
         // SAFETY: the handle must be alive and have no other owner ← it was created just now.
         let handle = unsafe { Handle::new(driver, raw) };
         Ok(Self {
@@ -229,8 +240,7 @@ fn check(source: &TextureMemory, sampler: &Sampler, view: Option<&ResourceView>)
         0,
         16,
     )?;
-    // A view may change the format, and the driver checks the result.
-    let has_own_format = view.is_none();
+    let channels = source.channels_read(view);
     let repeats = |mode: &AddressMode| matches!(mode, AddressMode::Wrap | AddressMode::Mirror);
     if !sampler.is_normalized && sampler.address.iter().any(repeats) {
         return Err(contradiction(
@@ -238,22 +248,27 @@ fn check(source: &TextureMemory, sampler: &Sampler, view: Option<&ResourceView>)
             "add Sampler::normalized_coordinates, or use AddressMode::Clamp",
         ));
     }
-    let is_read_as_number = sampler.read == ReadMode::NormalizedFloat && source.is_normalizable();
-    if has_own_format
-        && sampler.filter == Filter::Linear
-        && !source.is_float()
-        && !is_read_as_number
-    {
+    let is_read_as_float = match channels {
+        Channels::Float => true,
+        Channels::SmallInteger => sampler.read == ReadMode::NormalizedFloat,
+        Channels::Integer => false,
+    };
+    let is_mipmapped = matches!(
+        source.kind,
+        Kind::Array {
+            is_mipmapped: true,
+            ..
+        }
+    );
+    let is_filtered =
+        sampler.filter == Filter::Linear || is_mipmapped && sampler.level_filter == Filter::Linear;
+    if is_filtered && !is_read_as_float {
         return Err(contradiction(
             "Filter::Linear needs a texture that returns floats",
             "use ReadMode::NormalizedFloat with elements of 8 or 16 bits, or Filter::Point",
         ));
     }
-    if has_own_format
-        && sampler.read == ReadMode::NormalizedFloat
-        && !source.is_normalizable()
-        && !source.is_float()
-    {
+    if sampler.read == ReadMode::NormalizedFloat && channels == Channels::Integer {
         return Err(contradiction(
             "ReadMode::NormalizedFloat needs elements of 8 or 16 bits",
             "use ReadMode::Element",
@@ -272,9 +287,7 @@ fn check(source: &TextureMemory, sampler: &Sampler, view: Option<&ResourceView>)
                 ));
             }
         }
-        Kind::Array {
-            is_mipmapped: true, ..
-        } if !sampler.is_normalized => {
+        Kind::Array { .. } if is_mipmapped && !sampler.is_normalized => {
             return Err(contradiction(
                 "a texture of a mipmapped array needs normalized coordinates",
                 "add Sampler::normalized_coordinates",

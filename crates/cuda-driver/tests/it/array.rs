@@ -255,7 +255,18 @@ fn errors_name_the_value_the_limit_and_the_next_step() {
     let pyramid = MipmappedArray::<f32>::zeroed(&stream, &ArrayShape::two_d(8, 8), 5, none);
     assert!(text_of(pyramid).contains("is 5; this device allows 1 to 4"));
     // An array without memory needs `unsafe`, and the software device has none.
-    for flags in [ArrayFlags::SPARSE, ArrayFlags::DEFERRED_MAPPING] {
+    for (flags, named) in [
+        (ArrayFlags::SPARSE, "sparse arrays"),
+        (
+            ArrayFlags::DEFERRED_MAPPING,
+            "arrays whose memory is mapped later",
+        ),
+    ] {
+        let expect_refused = |error: Error| {
+            assert_eq!(error.status(), Some(Status::CUDA_ERROR_NOT_SUPPORTED));
+            let start = format!("this device does not support {named}; ");
+            assert!(error.to_string().starts_with(&start), "{error}");
+        };
         let shape = ArrayShape::two_d(256, 256);
         let safe = Array::<u32>::zeroed(&stream, &shape, flags);
         assert!(matches!(safe, Err(Error::UnsafeFlags { .. })));
@@ -263,16 +274,10 @@ fn errors_name_the_value_the_limit_and_the_next_step() {
         assert!(matches!(safe, Err(Error::UnsafeFlags { .. })));
         // SAFETY: the array is not used.
         let raw = unsafe { Array::<u32>::uninit(&stream, &shape, flags) };
-        assert_eq!(
-            raw.unwrap_err().status(),
-            Some(Status::CUDA_ERROR_NOT_SUPPORTED)
-        );
+        expect_refused(raw.unwrap_err());
         // SAFETY: the array is not used.
         let raw = unsafe { MipmappedArray::<u32>::uninit(&stream, &shape, 2, flags) };
-        assert_eq!(
-            raw.unwrap_err().status(),
-            Some(Status::CUDA_ERROR_NOT_SUPPORTED)
-        );
+        expect_refused(raw.unwrap_err());
     }
 }
 

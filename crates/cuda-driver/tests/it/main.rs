@@ -126,6 +126,7 @@ mod tensor_map_raw;
 mod texture;
 mod texture_model;
 mod texture_random;
+mod texture_settings;
 mod texture_values;
 #[cfg(unix)]
 mod thread_stream;

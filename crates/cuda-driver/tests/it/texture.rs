@@ -1,15 +1,15 @@
-//! Textures and surfaces: the order of their uses, the lifetime of their memory, and errors.
+//! Textures and surfaces: the order of their uses, and the lifetime of their memory.
 
 use std::sync::Arc;
 
-use cuda_driver::error::{ArrayError, Error, Status};
-use cuda_driver::graph::EagerCapture;
+use cuda_driver::error::{ArrayError, Error};
+use cuda_driver::graph::{EagerCapture, GraphHostBuffer};
 use cuda_driver::launch::ArgList;
-use cuda_driver::memory::{PitchedBuffer, SharedSlice};
+use cuda_driver::memory::PitchedBuffer;
 use cuda_driver::prelude::*;
 use cuda_driver::texture::{
-    AddressMode, Array, ArrayFlags, ArrayShape, Filter, MipmappedArray, ReadMode, ResourceView,
-    Sampler, Surface, SurfaceMut, Texture, ViewFormat,
+    Array, ArrayFlags, ArrayShape, MipmappedArray, ResourceView, Sampler, Surface, SurfaceMut,
+    Texture,
 };
 use cuda_sim::Builder;
 
@@ -339,186 +339,6 @@ fn levels_of_one_array_do_not_conflict() {
     }
 }
 
-/// Reads one point of a texture.
-fn look(fixture: &Fixture, texture: &Texture, kernel: &str, at: [f32; 4]) -> [f32; 4] {
-    let (stream, kernel) = (fixture.stream(), fixture.kernel(TEXTURE, kernel));
-    let at = DeviceBuffer::from_host(&stream, &[at]).unwrap();
-    let mut out = DeviceBuffer::<[f32; 4]>::zeroed(&stream, 1).unwrap();
-    let args = (texture, &at, &mut out, 1_u32);
-    // SAFETY: the kernel reads a point and writes four words.
-    unsafe { stream.launch(&kernel, LaunchConfig::new(1, 1), args) }.unwrap();
-    out.to_vec().unwrap()[0]
-}
-
-#[test]
-fn views_select_layers_levels_and_formats() {
-    for fixture in everywhere() {
-        let stream = fixture.stream();
-        let shape = ArrayShape::two_d_layered(2, 1, 4);
-        let words: Vec<u32> = (0..8).map(|i| 0x0102_0304 * i).collect();
-        let layers = Array::from_host(&stream, &shape, &words).unwrap();
-        let view = ResourceView::new()
-            .format(ViewFormat::CU_RES_VIEW_FORMAT_UINT_4X8)
-            .layers(2..=3);
-        let sampler = Sampler::new().read(ReadMode::NormalizedFloat);
-        // The array has 32-bit channels, which cannot be normalized; those of the view can be.
-        assert!(Texture::new(&layers, &sampler).is_err());
-        let texture = Texture::with_view(&layers, &sampler, &view).unwrap();
-        let found = look(&fixture, &texture, "look_2d_layered", [1.0, 0.0, 0.0, 1.0]);
-        let bytes = words[7].to_le_bytes().map(|byte| f32::from(byte) / 255.0);
-        for (found, exact) in found.iter().zip(bytes) {
-            assert!(
-                (found - exact).abs() < 1e-6,
-                "{found} {exact} on {}",
-                fixture.name
-            );
-        }
-
-        let shape = ArrayShape::two_d(4, 4);
-        let flags = ArrayFlags::empty();
-        let mut pyramid = MipmappedArray::<f32>::zeroed(&stream, &shape, 3, flags).unwrap();
-        for level in 0..3_u8 {
-            let len = 16 >> (2 * level);
-            let mut view = pyramid.level_mut(level.into()).unwrap();
-            view.copy_from_host(&vec![f32::from(level); len]).unwrap();
-        }
-        let sampler = Sampler::new()
-            .normalized_coordinates()
-            .filter(Filter::Linear)
-            .level_filter(Filter::Linear);
-        let texture = Texture::new(&pyramid, &sampler.levels(0.0, 2.0)).unwrap();
-        let at = |lod| look(&fixture, &texture, "level_2d", [0.5, 0.5, 0.0, lod])[0];
-        assert_eq!([at(0.0), at(0.5), at(1.0), at(9.0)], [0.0, 0.5, 1.0, 2.0]);
-        let view = ResourceView::new().levels(1..=2);
-        let texture = Texture::with_view(&pyramid, &sampler.levels(0.0, 1.0), &view).unwrap();
-        assert_eq!(look(&fixture, &texture, "level_2d", [0.5; 4])[0], 1.5);
-        let biased = Texture::new(&pyramid, &sampler.levels(0.0, 2.0).level_bias(1.0)).unwrap();
-        assert_eq!(
-            look(&fixture, &biased, "level_2d", [0.5, 0.5, 0.0, 0.0])[0],
-            1.0
-        );
-    }
-}
-
-#[test]
-fn samplers_convert_srgb_and_return_the_border() {
-    for fixture in everywhere() {
-        let stream = fixture.stream();
-        let pixels = [[188_u8, 0, 255, 51]; 4];
-        let image = Array::from_host(&stream, &ArrayShape::two_d(2, 2), &pixels).unwrap();
-        let sampler = Sampler::new()
-            .read(ReadMode::NormalizedFloat)
-            .address_of_each([AddressMode::Border, AddressMode::Clamp, AddressMode::Clamp])
-            .border([0.25, 0.5, 0.75, 1.0]);
-        let texture = Texture::new(&image, &sampler.srgb()).unwrap();
-        let [r, g, b, a] = look(&fixture, &texture, "look_2d", [0.5, 9.0, 0.0, 0.0]);
-        // 188 / 255 in sRGB is 0.5029 of the light; alpha is not converted.
-        assert!((r - 0.5029).abs() < 1e-3, "{r} on {}", fixture.name);
-        assert!(
-            g == 0.0 && b == 1.0 && (a - 0.2).abs() < 1e-6,
-            "{g} {b} {a}"
-        );
-        let texture = Texture::new(&image, &sampler).unwrap();
-        let border = look(&fixture, &texture, "look_2d", [-5.0, 0.0, 0.0, 0.0]);
-        assert_eq!(border, [0.25, 0.5, 0.75, 1.0]);
-    }
-}
-
-#[test]
-fn settings_that_contradict_each_other_are_refused() {
-    let fixture = software(Builder::new());
-    let stream = fixture.stream();
-    let words = Array::from_host(&stream, &PLANE, &[1_u32; N as usize]).unwrap();
-    let floats = Array::from_host(&stream, &PLANE, &[1.0_f32; N as usize]).unwrap();
-    let rule = |result: cuda_driver::Result<Texture>| match result {
-        Err(Error::Array(error)) => error.to_string(),
-        other => panic!("{other:?}"),
-    };
-    let new = Sampler::new;
-    let text = rule(Texture::new(&words, &new().filter(Filter::Linear)));
-    assert!(
-        text.contains("Filter::Linear needs a texture that returns floats"),
-        "{text}"
-    );
-    let text = rule(Texture::new(&words, &new().read(ReadMode::NormalizedFloat)));
-    assert!(text.contains("needs elements of 8 or 16 bits"), "{text}");
-    let text = rule(Texture::new(&floats, &new().address(AddressMode::Wrap)));
-    assert!(
-        text.contains("add Sampler::normalized_coordinates"),
-        "{text}"
-    );
-    let text = rule(Texture::new(&floats, &new().seamless()));
-    assert!(text.contains("needs a cube"), "{text}");
-    let text = rule(Texture::new(&floats, &new().max_anisotropy(17)));
-    assert!(text.contains("is 17; this device allows 0 to 16"), "{text}");
-    let flags = ArrayFlags::empty();
-    let pyramid = MipmappedArray::<f32>::zeroed(&stream, &PLANE, 2, flags).unwrap();
-    let text = rule(Texture::new(&pyramid, &new()));
-    assert!(
-        text.contains("mipmapped array needs normalized coordinates"),
-        "{text}"
-    );
-    let view = ResourceView::new().levels(1..=2);
-    let sampler = new().normalized_coordinates();
-    let text = rule(Texture::with_view(&pyramid, &sampler, &view));
-    assert_eq!(
-        text,
-        "the view selects the levels 1 to 2 of an array with 2; select some of 0 to 1"
-    );
-    let text = rule(Texture::with_view(
-        &floats,
-        &new(),
-        &ResourceView::new().layers(0..=0),
-    ));
-    assert!(text.contains("needs an array with layers"), "{text}");
-
-    // Linear and pitched memory.
-    let table = SharedSlice::from(DeviceBuffer::<f32>::zeroed(&stream, 1024).unwrap());
-    let text = rule(Texture::new(&table, &new().normalized_coordinates()));
-    assert!(text.contains("copy the elements to an array"), "{text}");
-    let text = rule(Texture::new(&table.slice(1..).unwrap(), &new()));
-    assert!(
-        text.contains("is not a multiple of 512; start the view"),
-        "{text}"
-    );
-    let text = rule(Texture::new(&table.slice(..0).unwrap(), &new()));
-    assert!(
-        text.contains("the number of elements of a texture of linear memory is 0"),
-        "{text}"
-    );
-    let text = rule(Texture::with_view(&table, &new(), &ResourceView::new()));
-    assert!(text.contains("a view needs an array"), "{text}");
-    let planes = Arc::new(PitchedBuffer::<f32>::zeroed(&stream, (4, 4, 2)).unwrap());
-    let text = rule(Texture::new(&planes, &new()));
-    assert!(text.contains("one plane"), "{text}");
-}
-
-#[test]
-fn the_software_device_refuses_what_it_lacks() {
-    let fixture = software(Builder::new());
-    let stream = fixture.stream();
-    let blocks = Array::from_host(&stream, &PLANE, &[[0_u32; 2]; N as usize]).unwrap();
-    let bc1 = ResourceView::new().format(ViewFormat::CU_RES_VIEW_FORMAT_UNSIGNED_BC1);
-    let image = Array::from_host(&stream, &PLANE, &[1.0_f32; N as usize]).unwrap();
-    let anisotropic = Sampler::new().max_anisotropy(4).full_trilinear();
-    for refused in [
-        Texture::with_view(
-            &blocks,
-            &Sampler::new().read(ReadMode::NormalizedFloat),
-            &bc1,
-        ),
-        Texture::new(&image, &anisotropic),
-        Texture::new(&image, &Sampler::new().srgb()),
-    ] {
-        let error = refused.unwrap_err();
-        assert_eq!(
-            error.status(),
-            Some(Status::CUDA_ERROR_NOT_SUPPORTED),
-            "{error}"
-        );
-    }
-}
-
 /// A texture of a pitched buffer is ordered with the copy that made it, and keeps the buffer.
 #[test]
 fn textures_of_buffers_keep_them() {
@@ -537,4 +357,48 @@ fn textures_of_buffers_keep_them() {
         drop(texture);
         expect(&to, 9, &fixture);
     }
+}
+
+#[test]
+fn graphs_copy_between_arrays_and_the_host() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let flags = PinnedFlags::default();
+        let pinned = PinnedBuffer::<u32>::zeroed(&fixture.context, N as usize, flags).unwrap();
+        let host = GraphHostBuffer::new(pinned).unwrap();
+        let words: Vec<u32> = (0..N).collect();
+        host.write().unwrap().copy_from_slice(&words);
+        let mut array = plane(&stream, 9);
+        let mut graph = Graph::new(&fixture.context).unwrap();
+        graph.add_copy(&[], &mut array, &host).unwrap();
+        // The last row becomes the first one.
+        let mut other = plane(&stream, 8);
+        let first = other.region_mut(.., ..1, ..).unwrap();
+        let last = array.region(.., 3.., ..).unwrap();
+        graph.add_copy(&[], first, last).unwrap();
+        graph.add_copy(&[], &host, &other).unwrap();
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        let mut expected = vec![8; N as usize];
+        expected[..WIDTH as usize].copy_from_slice(&words[3 * WIDTH as usize..]);
+        assert_eq!(*host.read().unwrap(), expected[..], "{}", fixture.name);
+        assert_eq!(array.to_vec().unwrap(), words, "{}", fixture.name);
+    }
+}
+
+#[test]
+fn a_texture_of_another_context_is_refused() {
+    let one = software(Builder::new().devices(2));
+    let two = one.context.driver().device(1).unwrap();
+    let other = two.primary_context().unwrap().default_stream().unwrap();
+    let kernels = Kernels::new(&one.context);
+    let stream = one.stream();
+    let (array, mut to) = (plane(&other, 1), plane(&stream, 2));
+    let texture = plain(&array);
+    let launched = kernels.mix(&stream, &texture, &mut to, 0);
+    assert!(matches!(launched, Err(Error::OtherContext { .. })));
+    let captured = Graph::capture(&one.context, |scope| {
+        kernels.mix(scope, &texture, &mut to, 0)
+    });
+    assert!(matches!(captured, Err(Error::OtherContext { .. })));
+    expect(&to, 2, &one);
 }
