@@ -17,7 +17,7 @@ all! {
     batch block_reduce caching clusters constants cooperative demo device_query draw_graph errors events
     green_contexts heat host_functions image_pipeline jacobi mandelbrot matmul multi_device n_body post_mortem profile
     profile_backends
-    reduction ring_all_reduce saxpy shared_memory streams struct_args templates tensor tuner typed vector_add wmma
+    reduction ring_all_reduce saxpy shared_memory streams struct_args templates tensor texture tuner typed vector_add wmma
 }
 
 /// The examples that do not need NVRTC.

@@ -51,6 +51,7 @@ ptx         10,000,000 random kernels, counted in target/ptx-programs.txt, so th
 signatures  10,000 kernels with random parameter lists: mismatches are refused, arguments arrive
 shares      how many accesses of real kernels are proven: this repository's, and candle's
 sizes       the size of a small program with and without the features that observe it
+textures    20,000 random programs with arrays, textures and surfaces on the late software device
 traces      1,000,000 events of the profiler, within 1 GiB and 10 s; traces and pages in a browser";
 
 /// `cargo xtask full NAME`.
@@ -81,6 +82,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         Some("shares") => shares(workspace, true)?,
         Some("signatures") => in_full(workspace, DRIVER, "it", "signatures")?,
         Some("sizes") => observing::sizes(workspace)?,
+        Some("textures") => in_full(workspace, DRIVER, "it", "texture_random")?,
         Some("traces") => observing::traces(workspace, true)?,
         Some(unknown) => bail!("{unknown} is not a check; the checks are:\n{CHECKS}"),
     }

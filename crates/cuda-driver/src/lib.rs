@@ -61,6 +61,7 @@ mod staging_pool;
 mod stream_attribute;
 mod stream_state;
 pub mod tensor_map;
+pub mod texture;
 mod topology;
 mod tracking;
 mod transfer;

@@ -57,6 +57,8 @@ pub enum MemoryKind {
     Pool,
     /// A caching pool.
     CachingPool,
+    /// An array (`cuArray3DCreate`, `cuMipmappedArrayCreate`).
+    Array,
     /// Other code.
     Owned,
 }
@@ -161,6 +163,7 @@ impl fmt::Display for MemoryKind {
             Self::Mapped => "mapped",
             Self::Pool => "memory pool",
             Self::CachingPool => "caching pool",
+            Self::Array => "array",
             Self::Owned => "owned by other code",
         })
     }

@@ -285,6 +285,7 @@ impl Error {
             Self::Jit(error) => Some(error.driver_error()),
             Self::Instantiate(error) => Some(error.driver_error()),
             Self::GraphUpdate(error) => Some(error.driver_error()),
+            Self::Array(error) => error.driver_error(),
             _ => None,
         }
     }
@@ -328,6 +329,10 @@ impl Error {
             | Self::MemoryOfCapture
             | Self::NotYetWritten
             | Self::Capturing { .. } => Category::Graph,
+            Self::Array(error) => match error.driver_error() {
+                Some(_) => Category::Support,
+                None => Category::Argument,
+            },
             Self::Exchange(_)
             | Self::TensorMap(_)
             | Self::NoSuchFunction { .. }

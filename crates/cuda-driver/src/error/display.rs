@@ -26,6 +26,7 @@ impl fmt::Display for Error {
             Self::SafeLaunch(error) => error.fmt(f),
             Self::Violation(violation) => violation.fmt(f),
             Self::TensorMap(error) => error.fmt(f),
+            Self::Array(error) => error.fmt(f),
             Self::NoSuchDevice {
                 ordinal,
                 count,

@@ -8,9 +8,9 @@ use cuda_sys::image::LoadableError;
 use cuda_sys::{CUresult, Function};
 
 use super::{
-    ArgumentError, CuptiError, DeviceLoss, DriverError, ExchangeError, GraphUpdateError,
-    InstantiateError, JitError, LaunchConfigError, LoadError, LtoError, RangeError,
-    SafeLaunchError, TensorMapError, Violation,
+    ArgumentError, ArrayError, CuptiError, DeviceLoss, DriverError, ExchangeError,
+    GraphUpdateError, InstantiateError, JitError, LaunchConfigError, LoadError, LtoError,
+    RangeError, SafeLaunchError, TensorMapError, Violation,
 };
 use crate::types::Extent;
 
@@ -68,6 +68,8 @@ pub enum Error {
     Violation(Box<Violation>),
     /// The hardware cannot use a tensor map, or the map was made for other memory.
     TensorMap(Box<TensorMapError>),
+    /// An array, a texture or a surface cannot be created or used as requested.
+    Array(Box<ArrayError>),
     /// The driver has no device with this ordinal.
     NoSuchDevice {
         /// The ordinal requested.
@@ -303,6 +305,12 @@ impl From<CuptiError> for Error {
 impl From<TensorMapError> for Error {
     fn from(error: TensorMapError) -> Self {
         Self::TensorMap(Box::new(error))
+    }
+}
+
+impl From<ArrayError> for Error {
+    fn from(error: ArrayError) -> Self {
+        Self::Array(Box::new(error))
     }
 }
 

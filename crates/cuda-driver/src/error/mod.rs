@@ -6,6 +6,7 @@
 
 mod error;
 
+mod array;
 mod call;
 mod category;
 mod convert;
@@ -24,6 +25,7 @@ mod range;
 mod safe;
 mod tensor;
 
+pub use array::ArrayError;
 pub use call::DriverError;
 pub use category::{Category, advice};
 pub use cuda_sys::{CUresult as Status, LoadError};

@@ -14,10 +14,10 @@ use super::{Graph, GraphExec, Owners};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::memory::pitched::{Rows, Side, copy_of};
+use crate::memory::pitched::{ArrayBox, Rows, Side, copy_of};
 use crate::memory::{
-    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, GrowableBuffer, Memory, PitchedBuffer,
-    PitchedSlice, PitchedSliceMut, SharedSlice, expect_len,
+    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, GrowableBuffer, Memory, Part,
+    PitchedBuffer, PitchedSlice, PitchedSliceMut, SharedSlice, expect_len,
 };
 use crate::tracking::{Access, Tracker};
 use crate::types::Extent;
@@ -25,14 +25,14 @@ use crate::types::node::{Edge, Node, node_kind};
 
 /// The source of a copy node: a buffer or a view of one.
 pub struct CopySource<'a, T: DeviceRepr> {
-    end: End<'a>,
-    elements: PhantomData<&'a [T]>,
+    pub(super) end: End<'a>,
+    pub(super) elements: PhantomData<&'a [T]>,
 }
 
 /// The destination of a copy node: a buffer or a view of one.
 pub struct CopyTarget<'a, T: DeviceRepr> {
-    end: End<'a>,
-    elements: PhantomData<&'a mut [T]>,
+    pub(super) end: End<'a>,
+    pub(super) elements: PhantomData<&'a mut [T]>,
 }
 
 /// One side of a copy.
@@ -41,11 +41,12 @@ pub(super) struct End<'a> {
     pub(super) access: Access,
     pub(super) extent: Extent,
     /// The size of the elements in bytes.
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 pub(super) enum CopyMemory<'a> {
     Device(&'a Memory, Rows),
+    Array(Part<'a>, ArrayBox),
     /// Contiguous rows, one or more.
     Host(HostSide<'a>),
     /// Memory that the graph with this number allocates.
@@ -276,6 +277,16 @@ impl End<'_> {
                     rows.span_bytes(),
                 )?;
                 Ok(Side::Device(rows))
+            }
+            CopyMemory::Array(part, place) => {
+                owners.add(
+                    (context, graph),
+                    part.memory,
+                    self.access,
+                    part.address,
+                    part.bytes,
+                )?;
+                Ok(Side::Array(place))
             }
             CopyMemory::Host(host) => {
                 if host.context != context {

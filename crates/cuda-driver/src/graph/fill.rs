@@ -143,10 +143,18 @@ fn fill_node<T: DeviceRepr>(
     value: T,
 ) -> Result<(FillNode, Owners)> {
     let mut owners = Owners::default();
-    let Side::Device(rows) = to.into_end().side(context, graph, &mut owners)? else {
-        return Err(Error::Unsupported {
-            what: "a fill node for host memory",
-        });
+    let rows = match to.into_end().side(context, graph, &mut owners)? {
+        Side::Device(rows) => rows,
+        Side::Host(_) => {
+            return Err(Error::Unsupported {
+                what: "a fill node for host memory",
+            });
+        }
+        Side::Array(_) => {
+            return Err(Error::Unsupported {
+                what: "a fill node for an array (add a copy of a filled buffer)",
+            });
+        }
     };
     let value = bytemuck::bytes_of(&value);
     if value.is_empty() || rows.bytes() == 0 {

@@ -216,6 +216,7 @@ impl<T: DeviceRepr> GraphAllocation<T> {
             graph: self.graph(),
             argument: 0,
             peer: None,
+            kept: None,
         }
     }
 

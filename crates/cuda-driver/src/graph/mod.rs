@@ -24,6 +24,7 @@ mod fill;
 mod host;
 mod memory;
 
+mod array_copy;
 mod batch;
 mod build;
 mod change;

@@ -11,7 +11,7 @@ use super::params::NO_GRAPH;
 use crate::context::Context;
 use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
-use crate::launch::{KernelArgs, Tracked};
+use crate::launch::{KernelArgs, Tracked, expect_no_array_conflict};
 use crate::memory::{Memory, RecordedMemory, RecordedUse};
 use crate::pending::{Closure, KeepAlive};
 use crate::tracking::{Access, ReplayRecord, Tracker};
@@ -71,6 +71,7 @@ impl Owners {
     /// Returns the owners for a kernel with these arguments, in `context` and in the graph with
     /// this number.
     pub(crate) fn of_args(context: &Context, number: u64, args: &impl KernelArgs) -> Result<Self> {
+        expect_no_array_conflict(args)?;
         let mut this = Self::default();
         args.each_tracked(&mut |tracked| {
             let Tracked {
@@ -81,11 +82,15 @@ impl Owners {
                 graph,
                 argument: _,
                 peer: _,
+                kept,
             } = tracked;
             match memory {
                 Some(memory) => this.add((context, number), memory, access, address, bytes)?,
                 None if graph == number => this.add_own(access, address, bytes),
                 None => return Err(Error::OtherGraph),
+            }
+            if let Some(kept) = kept {
+                this.retain(kept.keep());
             }
             Ok(())
         })?;
@@ -105,6 +110,7 @@ impl Owners {
             access,
             address,
             bytes,
+            kept,
         } in uses
         {
             let memory = match memory {
@@ -123,6 +129,9 @@ impl Owners {
                 }
             };
             this.push(memory, access, address, bytes);
+            if let Some(kept) = kept {
+                this.retain(kept);
+            }
         }
         Ok(this)
     }

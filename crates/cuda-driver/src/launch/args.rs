@@ -1,8 +1,10 @@
 //! Kernel arguments: their values, and the memory that they refer to.
 
+use std::any::Any;
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr;
+use std::sync::Arc;
 
 use cuda_sys::CUdeviceptr;
 
@@ -78,6 +80,14 @@ pub struct Tracked<'a> {
     pub(crate) argument: u8,
     /// The context of the kernel, if the memory may belong to another context.
     pub(crate) peer: Option<&'a Context>,
+    /// An object, such as a texture, that a graph with the launch keeps alive.
+    pub(crate) kept: Option<&'a dyn Keep>,
+}
+
+/// An argument that refers to an object of the driver.
+pub(crate) trait Keep: Send + Sync {
+    /// Returns an owner of the object.
+    fn keep(&self) -> Arc<dyn Any + Send + Sync>;
 }
 
 /// A kernel argument.
@@ -195,6 +205,7 @@ macro_rules! tracked_arg {
                         graph: 0,
                         argument: 0,
                         peer: None,
+                        kept: None,
                     })
                 }
             }
@@ -246,6 +257,7 @@ unsafe impl<T: DeviceRepr> KernelArg for &SharedSlice<T> {
             graph: 0,
             argument: 0,
             peer: None,
+            kept: None,
         })
     }
 }
@@ -276,6 +288,7 @@ macro_rules! peer_arg {
                         graph: 0,
                         argument: 0,
                         peer: Some(self.context),
+                        kept: None,
                     })
                 }
             }

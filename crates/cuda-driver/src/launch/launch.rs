@@ -1,5 +1,6 @@
 //! Launches of kernels on streams.
 
+use super::conflict::{expect_no_conflict, writes_array};
 use super::{KernelArgs, LaunchAttributes, LaunchConfig, Values};
 use cuda_sys::{CUlaunchAttribute, LaunchUse};
 
@@ -7,7 +8,7 @@ use crate::context::{Context, ReplayLock};
 use crate::driver::{call, event};
 use crate::error::{DriverError, Error, Result};
 use crate::function::Function;
-use crate::memory::recorder_of;
+use crate::memory::{is_array_number, recorder_of};
 use crate::observer::{KernelLaunch, Work};
 use crate::stream::Stream;
 use crate::tracking::{Blocked, Scope, retry};
@@ -318,7 +319,9 @@ fn observed<A: KernelArgs>(
 /// Makes the stream of `scope` wait for the uses that conflict with those of a launch.
 pub(super) fn acquire<A: KernelArgs>(scope: &Scope<'_>, args: &A) -> Result<(), Blocked<Error>> {
     scope.ready()?;
+    let mut is_array_written = false;
     args.each_tracked(&mut |tracked| {
+        is_array_written |= writes_array(&tracked);
         if let Some(peer) = tracked.peer_context()
             && !peer.replay_lock().is_held()
         {
@@ -331,6 +334,9 @@ pub(super) fn acquire<A: KernelArgs>(scope: &Scope<'_>, args: &A) -> Result<(), 
         }
         Ok(())
     })?;
+    if is_array_written {
+        expect_no_conflict(args)?;
+    }
     let mut blocked = None;
     args.each_tracked(&mut |tracked| match tracked.acquire(scope) {
         Ok(()) => Ok(()),
@@ -349,6 +355,10 @@ fn state_uses<A: KernelArgs>(receive: fn(&[LaunchUse]), args: &A) {
     let mut uses = Vec::new();
     // The closure never fails.
     let _ = args.each_tracked(&mut |tracked| {
+        if is_array_number(tracked.address) {
+            // An array has no address.
+            return Ok(());
+        }
         uses.push(LaunchUse {
             argument: tracked.argument.into(),
             address: tracked.address,

@@ -11,6 +11,7 @@ mod args;
 mod attributes;
 #[cfg(feature = "derive")]
 pub(crate) mod by_value;
+mod conflict;
 mod elements;
 mod foreign;
 mod in_flight;
@@ -31,9 +32,10 @@ pub use crate::types::{
     MemSyncDomain, PortableClusterMode, SharedMemoryMode,
 };
 
+pub(crate) use args::{Keep, Values, tracked_arg};
 pub use args::{KernelArg, KernelArgs, Tracked};
-pub(crate) use args::{Values, tracked_arg};
 pub use attributes::LaunchAttributes;
+pub(crate) use conflict::expect_no_array_conflict;
 #[cfg(feature = "derive")]
 pub use cuda_driver_derive::KernelArg;
 pub use kernel::{Accepts, Kernel, KernelParam, KernelParams, Reads, Writes};

@@ -1,6 +1,8 @@
 //! Launches that an eager capture captures instead of queueing them: see
 //! [`EagerCapture`](crate::graph::EagerCapture).
 
+use super::args::Keep;
+use super::conflict::expect_no_array_conflict;
 use super::{KernelArgs, LaunchAttributes, LaunchConfig, Values};
 use crate::error::Result;
 use crate::function::Function;
@@ -47,6 +49,7 @@ impl Stream {
 
 /// Returns the uses of memory for a recorder.
 pub(super) fn recorded_uses<A: KernelArgs>(args: &A) -> Result<Vec<RecordedUse>> {
+    expect_no_array_conflict(args)?;
     let mut uses = Vec::new();
     args.each_tracked(&mut |tracked| {
         uses.push(RecordedUse {
@@ -57,6 +60,7 @@ pub(super) fn recorded_uses<A: KernelArgs>(args: &A) -> Result<Vec<RecordedUse>>
             access: tracked.access,
             address: tracked.address,
             bytes: tracked.bytes,
+            kept: tracked.kept.map(Keep::keep),
         });
         Ok(())
     })?;

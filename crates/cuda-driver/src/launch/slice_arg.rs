@@ -116,6 +116,7 @@ unsafe impl<T: DeviceRepr> KernelArg for SliceArg<'_, T> {
             graph: 0,
             argument: 0,
             peer: None,
+            kept: None,
         })
     }
 }

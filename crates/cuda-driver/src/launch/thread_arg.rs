@@ -34,6 +34,7 @@ macro_rules! thread_arg {
                         graph: 0,
                         argument: 0,
                         peer: None,
+                        kept: None,
                     })
                 }
             }

@@ -435,18 +435,48 @@ impl Source {
     /// thread can be started, the memory is leaked.
     #[cold]
     fn take_back_after_capture(self, block: Block) {
-        // If the thread cannot be started, the closure is dropped, but not the owner of the memory.
-        let this = ManuallyDrop::new(self);
-        let wait = move || {
-            while block.tracker.is_in_capture() {
-                thread::sleep(CAPTURE_TICK);
-            }
+        let Block {
+            address,
+            bytes,
+            tracker,
+        } = block;
+        after_capture(tracker, move |tracker| {
             // The error cannot be reported: the owner was dropped before.
-            let _ = ManuallyDrop::into_inner(this).take_back(block);
-        };
-        let name = String::from("cuda-driver capture");
-        let _ = thread::Builder::new().name(name).spawn(wait);
+            let _ = self.take_back(Block {
+                address,
+                bytes,
+                tracker,
+            });
+        });
     }
+}
+
+/// Calls `work`, which releases something that uses of the memory may still need, when no capture
+/// of other code includes the streams of these uses: now, or on a new thread. If no thread can be
+/// started, what `work` owns is leaked.
+pub(crate) fn when_not_captured(
+    tracker: Arc<Tracker>,
+    work: impl FnOnce(Arc<Tracker>) + Send + 'static,
+) {
+    if tracker.is_in_capture() {
+        after_capture(tracker, work);
+    } else {
+        work(tracker);
+    }
+}
+
+#[cold]
+fn after_capture(tracker: Arc<Tracker>, work: impl FnOnce(Arc<Tracker>) + Send + 'static) {
+    // If the thread cannot be started, the closure is dropped, but not what `work` owns.
+    let work = ManuallyDrop::new(work);
+    let wait = move || {
+        while tracker.is_in_capture() {
+            thread::sleep(CAPTURE_TICK);
+        }
+        ManuallyDrop::into_inner(work)(tracker);
+    };
+    let name = String::from("cuda-driver capture");
+    let _ = thread::Builder::new().name(name).spawn(wait);
 }
 
 impl Block {

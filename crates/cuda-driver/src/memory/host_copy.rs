@@ -208,7 +208,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
 /// Calls `queue` to queue a copy to the start of `destination` on the owning stream of `memory`,
 /// and waits for the copy. If either fails, the destination is left with no elements and its memory
 /// is never freed.
-pub(super) fn to_pinned<T: DeviceRepr>(
+pub(crate) fn to_pinned<T: DeviceRepr>(
     memory: &Memory,
     access: Access,
     destination: &mut impl PageLocked<T>,
@@ -235,7 +235,7 @@ pub(super) fn to_pinned<T: DeviceRepr>(
 
 /// Calls `queue` to queue a copy from the start of `source` on the owning stream of `memory`, and
 /// waits for the copy. If either fails, the memory of the source is never freed.
-pub(super) fn from_pinned<T: DeviceRepr>(
+pub(crate) fn from_pinned<T: DeviceRepr>(
     memory: &Memory,
     access: Access,
     source: &impl PageLocked<T>,

@@ -74,11 +74,14 @@ use std::ops::{Bound, RangeBounds};
 
 pub(crate) use access::location;
 use access::location_of;
-pub(crate) use allocation::{Block, Memory, Reclaim, Source};
+pub(crate) use allocation::{Block, Memory, Reclaim, Source, when_not_captured};
 pub(crate) use cast::len_of_cast;
 pub(crate) use fill::repeated;
+pub(crate) use host_copy::{from_pinned, to_pinned};
+pub(crate) use on_stream::expect_context;
+pub(crate) use pitched::is_array_number;
 pub(crate) use pool::props_of;
-pub(crate) use recorder::{RecordedMemory, RecordedUse, Recorder, Registered, recorder_of};
+pub(crate) use recorder::{Part, RecordedMemory, RecordedUse, Recorder, Registered, recorder_of};
 
 use crate::error::{Error, RangeError, Result};
 

@@ -255,6 +255,6 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
 
 /// Fails unless `stream` belongs to the context of `memory`. A copy through the host takes a block
 /// of the stream's context before the memory is acquired, so it has to check this first.
-pub(super) fn expect_context(stream: &Stream, memory: &Memory) -> Result<()> {
+pub(crate) fn expect_context(stream: &Stream, memory: &Memory) -> Result<()> {
     stream.expect_context(memory.owning_stream().context(), "a buffer")
 }

@@ -50,6 +50,8 @@ pub(crate) struct RecordedUse {
     pub(crate) access: Access,
     pub(crate) address: CUdeviceptr,
     pub(crate) bytes: usize,
+    /// An object, such as a texture, that the nodes use as well.
+    pub(crate) kept: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The memory of a captured call.
@@ -79,6 +81,7 @@ impl Part<'_> {
             access: self.access,
             address: self.address,
             bytes: self.bytes,
+            kept: None,
         }
     }
 }
@@ -94,7 +97,7 @@ impl RecordedMemory {
 
 impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
     /// Returns the use of the elements.
-    pub(super) fn part(&self) -> Part<'a> {
+    pub(crate) fn part(&self) -> Part<'a> {
         Part {
             memory: self.memory,
             access: self.access,
@@ -106,7 +109,7 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
 
 impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
     /// Returns the use of the elements.
-    pub(super) fn part(&self) -> Part<'a> {
+    pub(crate) fn part(&self) -> Part<'a> {
         Part {
             memory: self.memory,
             access: self.access,

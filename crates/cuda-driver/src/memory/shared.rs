@@ -261,7 +261,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
 
 impl Memory {
     /// Makes each later use of the memory hold the replay lock until it is queued.
-    fn allow_aliases(&self) -> Result<()> {
+    pub(crate) fn allow_aliases(&self) -> Result<()> {
         if self.is_managed() {
             return Err(Error::Unsupported {
                 what: "a writable alias of managed memory",

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use crate::error::Result;
 use crate::launch::KernelArgs;
+use crate::memory::is_array_number;
 
 /// Memory that a launch may access.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +64,10 @@ pub(super) fn collect<A: KernelArgs>(args: &A) -> Memories {
     let mut memories = Memories::new();
     // The closure never fails.
     let _ = args.each_tracked(&mut |tracked| -> Result<()> {
+        if is_array_number(tracked.address) {
+            // An array has no address. Kernels with textures or surfaces are not analyzed.
+            return Ok(());
+        }
         memories.push(MemoryArg {
             address: tracked.address,
             bytes: tracked.bytes as u64,

@@ -162,6 +162,7 @@ impl<A> CheckedArgs<'_, A> {
             graph: 0,
             argument: 0,
             peer: None,
+            kept: None,
         }
     }
 }

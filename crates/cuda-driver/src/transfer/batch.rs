@@ -7,11 +7,11 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::queue_batch::{Kinds, queue_all};
+use super::queue_batch::{BoxSide, Kinds, queue_all};
 use super::{CopyScope, expect_locked};
 use crate::error::{Error, RangeError, Result};
 use crate::memory::batch_uses::BatchUses;
-use crate::memory::pitched::{Rows, Side};
+use crate::memory::pitched::Rows;
 use crate::memory::{
     DeviceRepr, DeviceSlice, DeviceSliceMut, PageLocked, PitchedSlice, PitchedSliceMut, expect_len,
     resolve,
@@ -55,7 +55,7 @@ pub struct CopyBatch<'a> {
     /// For each linear copy, which sides are on the device.
     pub(super) kinds: Vec<Kinds>,
     /// The copies of boxes: the destination, the source, and the extent.
-    pub(super) boxes: Vec<(Side, Side, Rows)>,
+    pub(super) boxes: Vec<(BoxSide, BoxSide, Rows)>,
     uses: BatchUses<'a>,
     pub(super) bytes: usize,
 }
@@ -124,7 +124,7 @@ impl<'a> CopyBatch<'a> {
         if to.bytes() > 0 {
             self.uses.add(source.memory, source.access);
             self.uses.add(destination.memory, destination.access);
-            self.add_box(Side::Device(to), Side::Device(from), to);
+            self.add_box(BoxSide::Device(to), BoxSide::Device(from), to);
         }
         Ok(())
     }
@@ -177,7 +177,7 @@ impl<'a> CopyBatch<'a> {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    fn add_box(&mut self, to: Side, from: Side, extent: Rows) {
+    fn add_box(&mut self, to: BoxSide, from: BoxSide, extent: Rows) {
         self.boxes.push((to, from, extent));
         self.bytes = self.bytes.saturating_add(extent.bytes());
     }
@@ -336,7 +336,7 @@ impl<'a, 'scope> HostCopyBatch<'a, 'scope, '_> {
         let rows = source.rows;
         if rows.bytes() > 0 {
             self.batch.uses.add(source.memory, source.access);
-            let (to, from) = (Side::Host(destination.start()), Side::Device(rows));
+            let (to, from) = (BoxSide::Host(destination.start()), BoxSide::Device(rows));
             self.batch.add_box(to, from, rows);
         }
         Ok(())
@@ -357,7 +357,7 @@ impl<'a, 'scope> HostCopyBatch<'a, 'scope, '_> {
         let rows = destination.rows;
         if rows.bytes() > 0 {
             self.batch.uses.add(destination.memory, destination.access);
-            let (to, from) = (Side::Device(rows), Side::Host(source.start()));
+            let (to, from) = (BoxSide::Device(rows), BoxSide::Host(source.start()));
             self.batch.add_box(to, from, rows);
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! The driver calls of a batch of copies.
 
+use std::ffi::c_void;
+
 use cuda_sys::{
     CUDA_MEMCPY3D_BATCH_OP, CUextent3D, CUmemLocationType, CUmemcpy3DOperand,
     CUmemcpy3DOperand_st__bindgen_ty_1, CUmemcpy3DOperand_st__bindgen_ty_1__bindgen_ty_1,
@@ -23,6 +25,22 @@ impl Kinds {
     pub(super) const ON_DEVICE: Self = Self(WorkKind::CopyOnDevice);
     pub(super) const TO_HOST: Self = Self(WorkKind::CopyToHost);
     pub(super) const FROM_HOST: Self = Self(WorkKind::CopyToDevice);
+}
+
+/// One side of a copy of a box. Batches have no copies of arrays.
+#[derive(Clone, Copy)]
+pub(super) enum BoxSide {
+    Device(Rows),
+    Host(*mut c_void),
+}
+
+impl From<BoxSide> for Side {
+    fn from(side: BoxSide) -> Self {
+        match side {
+            BoxSide::Device(rows) => Self::Device(rows),
+            BoxSide::Host(start) => Self::Host(start),
+        }
+    }
 }
 
 /// Queues all copies of the batch.
@@ -163,7 +181,7 @@ unsafe fn queue_boxes(batch: &CopyBatch<'_>, stream: &Stream) -> Result<(), Driv
         for (to, from, extent) in &batch.boxes {
             // SAFETY: both sides must hold the rows, without conflicting uses ← the caller
             // guarantees it.
-            unsafe { queue(stream, *to, *from, extent) }?;
+            unsafe { queue(stream, (*to).into(), (*from).into(), extent) }?;
         }
         return Ok(());
     }
@@ -213,10 +231,10 @@ unsafe fn queue_boxes(batch: &CopyBatch<'_>, stream: &Stream) -> Result<(), Driv
 }
 
 /// Returns one side of a copy with the extent of `extent`, in bytes.
-fn operand(side: Side, extent: &Rows) -> CUmemcpy3DOperand {
+fn operand(side: BoxSide, extent: &Rows) -> CUmemcpy3DOperand {
     let (address, row, plane) = match side {
-        Side::Device(rows) => (rows.address, rows.pitch, rows.plane),
-        Side::Host(start) => (
+        BoxSide::Device(rows) => (rows.address, rows.pitch, rows.plane),
+        BoxSide::Host(start) => (
             start.expose_provenance() as u64,
             extent.width,
             extent.height,

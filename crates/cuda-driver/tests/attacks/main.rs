@@ -37,6 +37,7 @@ mod streams;
 mod support;
 #[cfg(feature = "dlpack")]
 mod tensors;
+mod textures;
 mod thread_buffers;
 mod transfers;
 mod values;

@@ -48,6 +48,7 @@ const LAYERS: &[&str] = &[
     "transfer",
     "tensor_map",
     "vector",
+    "texture",
     "dlpack",
     "graph",
     "diagnostics",

@@ -12,9 +12,12 @@ use cuda_driver::context::ContextFlags;
 use cuda_driver::error::{Error, Status};
 use cuda_driver::memory::{CachingPool, GrowableBuffer};
 use cuda_driver::prelude::*;
+use cuda_driver::texture::{Array, ArrayFlags, ArrayShape, MipmappedArray, Sampler, Texture};
 use cuda_sim::{Builder, Rule, Simulator};
 
 use crate::support::{COPY, gpu, software};
+
+const TEXTURE: &str = include_str!("kernels/texture.ptx");
 
 const THREADS: u64 = 8;
 /// The maximum length of a buffer in elements: more than the smallest staging block holds.
@@ -30,6 +33,7 @@ fn cycles(full: u64, daily: u64) -> u64 {
 struct Workload {
     contexts: [Context; 2],
     kernel: Function,
+    mix: Function,
     pool: CachingPool,
     /// Whether faults are injected.
     is_failing: bool,
@@ -41,8 +45,10 @@ struct Workload {
 impl Workload {
     fn new(one: &Context, two: Context, is_failing: bool) -> Self {
         let module = Module::load(one, &Ptx::new(COPY).unwrap()).unwrap();
+        let textures = Module::load(one, &Ptx::new(TEXTURE).unwrap()).unwrap();
         Self {
             kernel: module.function("copy").unwrap(),
+            mix: textures.function("mix").unwrap(),
             pool: CachingPool::new(one),
             contexts: [one.clone(), two],
             is_failing,
@@ -92,7 +98,7 @@ impl Workload {
         if cycle % 500 == 499 {
             drop(Module::load(one, &Ptx::new(COPY).unwrap())?.function("copy")?);
         }
-        match random.u32(..10) {
+        match random.u32(..12) {
             0 => {
                 let mut zeroes = DeviceBuffer::<u32>::zeroed(&owner, words.len())?;
                 zeroes.fill(7)?;
@@ -183,6 +189,39 @@ impl Workload {
                 drop((source, stream));
                 assert_eq!(copy.to_vec()?, words);
             }
+            // The array and its texture are dropped while a kernel reads them, alone or in a graph.
+            10 => {
+                let shape = ArrayShape::two_d(64, 16);
+                let flags = ArrayFlags::SURFACE;
+                let from = Array::from_host(&owner, &shape, &vec![n; 1024])?;
+                let mut to = Array::<u32>::zeroed(&owner, &shape, flags)?;
+                let texture = Texture::new(&from, &Sampler::new())?;
+                drop(from);
+                let config = LaunchConfig::for_num_elems(1024).unwrap();
+                let args = (&texture, to.surface_mut()?, 64_u32, 1024_u32, 1_u32);
+                if cycle.is_multiple_of(2) {
+                    // SAFETY: the kernel reads and writes 1024 words of planes with as many.
+                    unsafe { owner.launch(&self.mix, config, args) }?;
+                } else {
+                    let mut graph = Graph::new(one)?;
+                    // SAFETY: as above.
+                    unsafe { graph.add_kernel(&[], &self.mix, config, args) }?;
+                    graph.instantiate()?.launch(&owner)?;
+                }
+                drop(texture);
+                assert_eq!(to.to_vec()?, vec![2 * n + 1; 1024]);
+            }
+            11 => {
+                let shape = ArrayShape::three_d(9, 7, 5);
+                let flags = ArrayFlags::SURFACE;
+                let mut levels = MipmappedArray::<u32>::zeroed(&owner, &shape, 3, flags)?;
+                let sampler = Sampler::new().normalized_coordinates();
+                let texture = Texture::new(&levels, &sampler)?;
+                levels.level_mut(2)?.copy_from_host(&[n; 2])?;
+                assert_eq!(levels.level(2)?.to_vec()?, [n; 2]);
+                drop(levels);
+                drop(texture);
+            }
             _ => {
                 let _current = two.make_current()?;
                 let mut halves = DeviceBuffer::from_host(&owner, &words)?;
@@ -246,6 +285,12 @@ fn cycles_that_fail_half_way_leave_nothing() {
         "cuMemCreate",
         "cuMemMap",
         "cuMemSetAccess",
+        "cuArray3DCreate_v2",
+        "cuMipmappedArrayCreate",
+        "cuMipmappedArrayGetLevel",
+        "cuTexObjectCreate",
+        "cuSurfObjectCreate",
+        "cuMemcpy3DAsync_v2",
     ];
     for (seed, call) in (1..).zip(making) {
         let fails = Rule::new(Status::CUDA_ERROR_OUT_OF_MEMORY).function(call);

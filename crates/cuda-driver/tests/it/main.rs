@@ -3,6 +3,7 @@
 mod allocation;
 mod argument_types;
 mod arguments;
+mod array;
 mod bad_input;
 #[cfg(feature = "nvrtc")]
 mod batch;
@@ -125,6 +126,11 @@ mod task;
 mod tensor_columns;
 mod tensor_map;
 mod tensor_map_raw;
+mod texture;
+mod texture_model;
+mod texture_random;
+mod texture_settings;
+mod texture_values;
 #[cfg(unix)]
 mod thread_stream;
 mod topology;

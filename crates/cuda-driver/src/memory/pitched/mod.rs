@@ -6,12 +6,14 @@
 mod buffer;
 mod view;
 
+mod array;
 mod copy;
 mod extent;
 mod fill;
 mod peer;
 mod rows;
 
+pub(crate) use array::{ArrayBox, array_numbers, is_array_number};
 pub use buffer::PitchedBuffer;
 pub(crate) use rows::{Rows, Side, copy_of, queue};
 pub use view::{PitchedSlice, PitchedSliceMut};

@@ -4,8 +4,9 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
 
-use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype};
+use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUarray, CUdeviceptr, CUmemorytype};
 
+use super::ArrayBox;
 use crate::driver::call;
 use crate::error::DriverError;
 use crate::observer::Work;
@@ -34,6 +35,50 @@ pub(crate) enum Side {
     Device(Rows),
     /// Contiguous rows on the host.
     Host(*mut c_void),
+    Array(ArrayBox),
+}
+
+/// Whole rows of a box, found by [`boxes`].
+pub(super) struct Part {
+    /// The offset of the first byte among the bytes to split.
+    pub(super) offset: usize,
+    pub(super) y: usize,
+    pub(super) z: usize,
+    pub(super) height: usize,
+    pub(super) depth: usize,
+}
+
+/// Splits the byte range `piece` of a box, whose planes have `height` rows of `width` bytes. The
+/// range consists of whole rows. The parts are, in order, the rest of a plane, whole planes, and
+/// the first rows of a plane.
+pub(super) fn boxes(
+    width: usize,
+    height: usize,
+    piece: Range<usize>,
+) -> impl Iterator<Item = Part> {
+    let mut at = piece.start / width;
+    let end = piece.end / width;
+    std::iter::from_fn(move || {
+        let (y, z) = (at % height, at / height);
+        let left = end.saturating_sub(at);
+        if left == 0 {
+            return None;
+        }
+        let (rows, depth) = if y == 0 && left >= height {
+            (height, left / height)
+        } else {
+            (left.min(height - y), 1)
+        };
+        let offset = at * width - piece.start;
+        at += rows * depth;
+        Some(Part {
+            offset,
+            y,
+            z,
+            height: rows,
+            depth,
+        })
+    })
 }
 
 impl Rows {
@@ -82,55 +127,68 @@ impl Rows {
     /// the first rows of a plane.
     pub(crate) fn boxes(&self, piece: Range<usize>) -> impl Iterator<Item = (usize, Self)> {
         let this = *self;
-        let mut at = piece.start / this.width;
-        let end = piece.end / this.width;
-        std::iter::from_fn(move || {
-            let (y, z) = (at % this.height, at / this.height);
-            let left = end.saturating_sub(at);
-            if left == 0 {
-                return None;
-            }
-            let (height, depth) = if y == 0 && left >= this.height {
-                (this.height, left / this.height)
-            } else {
-                (left.min(this.height - y), 1)
+        boxes(self.width, self.height, piece).map(move |part| {
+            let rows = Self {
+                address: this.row(part.y, part.z),
+                height: part.height,
+                depth: part.depth,
+                ..this
             };
-            let offset = at * this.width - piece.start;
-            at += height * depth;
-            let address = this.row(y, z);
-            Some((
-                offset,
-                Self {
-                    address,
-                    height,
-                    depth,
-                    ..this
-                },
-            ))
+            (part.offset, rows)
         })
     }
 }
 
+/// One side of a copy in the form of the driver's structs.
+struct Place {
+    kind: CUmemorytype,
+    host: *mut c_void,
+    device: CUdeviceptr,
+    array: CUarray,
+    /// The position in an array.
+    at: [usize; 3],
+}
+
 impl Side {
-    /// Returns the kind of memory, the host address (or null) and the device address (or 0).
-    fn place(self) -> (CUmemorytype, *mut c_void, CUdeviceptr) {
+    fn place(self) -> Place {
+        let nothing = Place {
+            kind: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            host: ptr::null_mut(),
+            device: 0,
+            array: ptr::null_mut(),
+            at: [0; 3],
+        };
         match self {
-            Self::Device(rows) => (
-                CUmemorytype::CU_MEMORYTYPE_DEVICE,
-                ptr::null_mut(),
-                rows.address,
-            ),
-            Self::Host(start) => (CUmemorytype::CU_MEMORYTYPE_HOST, start, 0),
+            Self::Device(rows) => Place {
+                device: rows.address,
+                ..nothing
+            },
+            Self::Host(start) => Place {
+                kind: CUmemorytype::CU_MEMORYTYPE_HOST,
+                host: start,
+                ..nothing
+            },
+            Self::Array(part) => Place {
+                kind: CUmemorytype::CU_MEMORYTYPE_ARRAY,
+                array: part.array.0,
+                at: [part.x, part.y, part.z],
+                ..nothing
+            },
         }
     }
 
     /// Returns the distance between rows in bytes, and the distance between planes in rows, for a
-    /// copy with the extent of `rows`.
+    /// copy with the extent of `rows`. An array needs neither.
     fn steps(self, rows: &Rows) -> (usize, usize) {
         match self {
             Self::Device(own) => (own.pitch, own.plane),
             Self::Host(_) => (rows.width, rows.height),
+            Self::Array(_) => (0, 0),
         }
+    }
+
+    fn is_array(self) -> bool {
+        matches!(self, Self::Array(_))
     }
 }
 
@@ -149,29 +207,29 @@ pub(crate) unsafe fn queue(
 ) -> Result<(), DriverError> {
     let _current = stream.bind_for_copy()?;
     let kind = match (to, from) {
-        (Side::Device(_), Side::Host(_)) => WorkKind::CopyToDevice,
         (Side::Host(_), _) => WorkKind::CopyToHost,
-        (Side::Device(_), Side::Device(_)) => WorkKind::CopyOnDevice,
+        (_, Side::Host(_)) => WorkKind::CopyToDevice,
+        (_, _) => WorkKind::CopyOnDevice,
     };
     let work = Work::of_kind(kind, extent.width * extent.height * extent.depth);
-    let (src_type, src_host, src_device) = from.place();
-    let (dst_type, dst_host, dst_device) = to.place();
+    let (source, destination) = (from.place(), to.place());
     let (src_pitch, _) = from.steps(extent);
     let (dst_pitch, _) = to.steps(extent);
-    if extent.depth == 1 {
+    // Only a three-dimensional copy reaches all planes and layers of an array.
+    if extent.depth == 1 && !to.is_array() && !from.is_array() {
         let copy = CUDA_MEMCPY2D {
             srcXInBytes: 0,
             srcY: 0,
-            srcMemoryType: src_type,
-            srcHost: src_host,
-            srcDevice: src_device,
+            srcMemoryType: source.kind,
+            srcHost: source.host,
+            srcDevice: source.device,
             srcArray: ptr::null_mut(),
             srcPitch: src_pitch,
             dstXInBytes: 0,
             dstY: 0,
-            dstMemoryType: dst_type,
-            dstHost: dst_host,
-            dstDevice: dst_device,
+            dstMemoryType: destination.kind,
+            dstHost: destination.host,
+            dstDevice: destination.device,
             dstArray: ptr::null_mut(),
             dstPitch: dst_pitch,
             WidthInBytes: extent.width,
@@ -203,30 +261,29 @@ pub(crate) unsafe fn queue(
 /// Returns the driver's description of a copy of a box with the width, height and depth of
 /// `extent`.
 pub(crate) fn copy_of(to: Side, from: Side, extent: &Rows) -> CUDA_MEMCPY3D {
-    let (src_type, src_host, src_device) = from.place();
-    let (dst_type, dst_host, dst_device) = to.place();
+    let (source, destination) = (from.place(), to.place());
     let (src_pitch, src_height) = from.steps(extent);
     let (dst_pitch, dst_height) = to.steps(extent);
     CUDA_MEMCPY3D {
-        srcXInBytes: 0,
-        srcY: 0,
-        srcZ: 0,
+        srcXInBytes: source.at[0],
+        srcY: source.at[1],
+        srcZ: source.at[2],
         srcLOD: 0,
-        srcMemoryType: src_type,
-        srcHost: src_host,
-        srcDevice: src_device,
-        srcArray: ptr::null_mut(),
+        srcMemoryType: source.kind,
+        srcHost: source.host,
+        srcDevice: source.device,
+        srcArray: source.array,
         reserved0: ptr::null_mut(),
         srcPitch: src_pitch,
         srcHeight: src_height,
-        dstXInBytes: 0,
-        dstY: 0,
-        dstZ: 0,
+        dstXInBytes: destination.at[0],
+        dstY: destination.at[1],
+        dstZ: destination.at[2],
         dstLOD: 0,
-        dstMemoryType: dst_type,
-        dstHost: dst_host,
-        dstDevice: dst_device,
-        dstArray: ptr::null_mut(),
+        dstMemoryType: destination.kind,
+        dstHost: destination.host,
+        dstDevice: destination.device,
+        dstArray: destination.array,
         reserved1: ptr::null_mut(),
         dstPitch: dst_pitch,
         dstHeight: dst_height,

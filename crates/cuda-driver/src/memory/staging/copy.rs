@@ -9,7 +9,7 @@ use super::pieces::{Direction, Pieces};
 use crate::copy_threads;
 use crate::error::{DriverError, Error, Result};
 use crate::memory::Memory;
-use crate::memory::pitched::Rows;
+use crate::memory::pitched::{ArrayBox, Rows};
 use crate::staging_pool::{LARGE, SMALL, Shelf, Slot};
 use crate::stream::Stream;
 use crate::stream_state::Kind;
@@ -123,6 +123,8 @@ pub(crate) enum DeviceSide {
     Linear(CUdeviceptr),
     /// Rows, each of which fits in a block.
     Rows(Rows),
+    /// Rows of an array, each of which fits in a block.
+    Array(ArrayBox),
 }
 
 /// A copy between the device and pageable memory.
@@ -170,6 +172,7 @@ impl<'a> Copy<'a> {
         match self.device {
             DeviceSide::Linear(_) => Pieces::new(bytes, 1, direction),
             DeviceSide::Rows(rows) => Pieces::new(bytes, rows.width, direction),
+            DeviceSide::Array(part) => Pieces::new(bytes, part.width, direction),
         }
     }
 

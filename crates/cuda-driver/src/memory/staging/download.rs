@@ -10,7 +10,7 @@ use super::pieces::{Direction, Pieces};
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
-use crate::memory::pitched::{Rows, Side, queue};
+use crate::memory::pitched::{ArrayBox, Rows, Side, queue};
 use crate::observer::Work;
 use crate::staging_pool::Slot;
 use crate::stream::Stream;
@@ -69,6 +69,25 @@ pub(crate) unsafe fn download_rows(
         let destination = destination.wrapping_add(offset);
         // SAFETY: both sides must hold the bytes ← the caller guarantees it for all rows.
         unsafe { download(stream, (memory, access), side, destination, bytes) }
+    })
+}
+
+/// Works as [`download`] with a box of an array. The rows of the destination are contiguous.
+///
+/// # Safety
+///
+/// The requirements of [`download`] apply to all rows.
+pub(crate) unsafe fn download_array(
+    stream: &Stream,
+    (memory, access): (&Memory, Access),
+    from: &ArrayBox,
+    destination: *mut u8,
+) -> Result<()> {
+    from.narrow_boxes().try_for_each(|(offset, part)| {
+        let (destination, bytes) = (destination.wrapping_add(offset), part.bytes());
+        let from = DeviceSide::Array(part);
+        // SAFETY: both sides must hold the bytes ← the caller guarantees it for all rows.
+        unsafe { download(stream, (memory, access), from, destination, bytes) }
     })
 }
 
@@ -179,6 +198,11 @@ impl Copy<'_> {
                 let to = Side::Host(start.wrapping_byte_add(offset));
                 // SAFETY: as above; the boxes are contiguous in the block.
                 unsafe { queue(self.stream, to, Side::Device(part), &part) }
+            }),
+            DeviceSide::Array(all) => all.boxes(piece).try_for_each(|(offset, part)| {
+                let to = Side::Host(start.wrapping_byte_add(offset));
+                // SAFETY: as above.
+                unsafe { queue(self.stream, to, Side::Array(part), &part.extent()) }
             }),
         })
     }

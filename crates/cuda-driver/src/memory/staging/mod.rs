@@ -16,5 +16,5 @@ mod pieces;
 mod upload;
 
 pub(crate) use copy::DeviceSide;
-pub(crate) use download::{download, download_rows};
-pub(crate) use upload::{upload, upload_rows};
+pub(crate) use download::{download, download_array, download_rows};
+pub(crate) use upload::{upload, upload_array, upload_rows};

@@ -9,7 +9,7 @@ use super::pieces::{Direction, Pieces};
 use crate::driver::call;
 use crate::error::Result;
 use crate::memory::Memory;
-use crate::memory::pitched::{Rows, Side, queue};
+use crate::memory::pitched::{ArrayBox, Rows, Side, queue};
 use crate::observer::Work;
 use crate::staging_pool::Slot;
 use crate::stream::Stream;
@@ -77,6 +77,32 @@ pub(crate) unsafe fn upload_rows(
         let source = source.wrapping_add(offset);
         // SAFETY: both sides must hold the bytes ← the caller guarantees it for all rows.
         unsafe { upload(stream, (memory, access), side, source, bytes) }
+    })
+}
+
+/// Works as [`upload`] with a box of an array. The rows of the source are contiguous.
+///
+/// # Safety
+///
+/// The requirements of [`upload`] apply to all rows.
+pub(crate) unsafe fn upload_array(
+    stream: &Stream,
+    (memory, access): (&Memory, Access),
+    to: &ArrayBox,
+    source: *const u8,
+) -> Result<()> {
+    to.narrow_boxes().try_for_each(|(offset, part)| {
+        let (source, bytes) = (source.wrapping_add(offset), part.bytes());
+        // SAFETY: both sides must hold the bytes ← the caller guarantees it for all rows.
+        unsafe {
+            upload(
+                stream,
+                (memory, access),
+                DeviceSide::Array(part),
+                source,
+                bytes,
+            )
+        }
     })
 }
 
@@ -168,6 +194,11 @@ impl Copy<'_> {
                 let from = Side::Host(start.wrapping_byte_add(offset));
                 // SAFETY: as above; the boxes are contiguous in the block.
                 unsafe { queue(self.stream, Side::Device(part), from, &part) }
+            }),
+            DeviceSide::Array(all) => all.boxes(piece).try_for_each(|(offset, part)| {
+                let from = Side::Host(start.wrapping_byte_add(offset));
+                // SAFETY: as above.
+                unsafe { queue(self.stream, Side::Array(part), from, &part.extent()) }
             }),
         })
     }

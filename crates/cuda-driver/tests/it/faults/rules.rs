@@ -10,6 +10,10 @@ use super::fixture::{Fault, Left};
 /// (all if empty), and the reason.
 const SWALLOWED: &[(&str, Which, &[Status], &str)] = &[
     // Calls made by drops.
+    ("cuArrayDestroy", Any, &[], DROP),
+    ("cuMipmappedArrayDestroy", Any, &[], DROP),
+    ("cuSurfObjectDestroy", Any, &[], DROP),
+    ("cuTexObjectDestroy", Any, &[], DROP),
     ("cuCtxDestroy_v2", Any, &[], DROP),
     ("cuDevicePrimaryCtxRelease_v2", Any, &[], DROP),
     ("cuEventDestroy_v2", Any, &[], DROP),
@@ -71,6 +75,10 @@ const SWALLOWED: &[(&str, Which, &[Status], &str)] = &[
 /// Calls whose failure need not be reported in one particular scenario.
 const SWALLOWED_IN: &[(&str, &str, &[Status], &str)] = &[
     ("start", "cuCtxPushCurrent_v2", &[], WAIT),
+    ("array copies", "cuCtxPushCurrent_v2", &[], WAIT),
+    ("mipmapped array", "cuCtxPushCurrent_v2", &[], WAIT),
+    ("textures and surfaces", "cuCtxPushCurrent_v2", &[], WAIT),
+    ("texture in a graph", "cuCtxPushCurrent_v2", &[], WAIT),
     ("devices", "cuCtxPushCurrent_v2", &[], WAIT),
     ("current", "cuCtxPushCurrent_v2", &[], WAIT),
     ("current", "cuCtxGetCurrent", &[], DROP),
@@ -155,6 +163,14 @@ type Kinds = &'static [(&'static str, isize)];
 
 /// Leaks that a failed call may cause: at most the given number of one of these kinds.
 const LEFT: &[(&str, Kinds, &str)] = &[
+    ("cuArrayDestroy", &[("arrays", 1)], ITSELF),
+    (
+        "cuMipmappedArrayDestroy",
+        &[("mipmapped arrays", 1)],
+        ITSELF,
+    ),
+    ("cuSurfObjectDestroy", &[("surfaces", 1)], ITSELF),
+    ("cuTexObjectDestroy", &[("textures", 1)], ITSELF),
     ("cuCtxDestroy_v2", &[("contexts", 1)], ITSELF),
     ("cuEventDestroy_v2", &[("events", 1)], ITSELF),
     ("cuGraphDestroy", &[("graphs", 1)], ITSELF),
@@ -203,13 +219,22 @@ const LEFT: &[(&str, Kinds, &str)] = &[
     ("cuMemcpy3DAsync_v2", MEMORY, UNWAITED),
 ];
 
-const MEMORY: Kinds = &[("allocations", 1), ("host allocations", 1)];
+const MEMORY: Kinds = &[
+    ("allocations", 1),
+    ("host allocations", 1),
+    ("arrays", 1),
+    ("mipmapped arrays", 1),
+    ("textures", 1),
+];
 const CODE_OR_MEMORY: Kinds = &[
     ("modules", 1),
     ("libraries", 1),
     ("pools", 1),
     ("allocations", 1),
     ("host allocations", 1),
+    ("arrays", 1),
+    ("mipmapped arrays", 1),
+    ("textures", 1),
 ];
 const ITSELF: &str = "the resource that could not be released";
 const UNWAITED: &str = "a resource that may still be in use";
@@ -342,7 +367,12 @@ pub(super) fn may_be_swallowed(scenario: &str, fault: &Fault) -> bool {
 
 /// Returns whether `left` may be leaked when this call fails.
 pub(super) fn may_be_left(fault: &Fault, left: &Left) -> bool {
-    let (kind, count) = match left.0[..] {
+    // An array that is left has surfaces, and may have a texture.
+    let mut left = left.0.clone();
+    if left.iter().any(|(kind, _)| kind.ends_with("arrays")) {
+        left.retain(|(kind, _)| !matches!(*kind, "surfaces" | "textures"));
+    }
+    let (kind, count) = match left[..] {
         [one] => one,
         // A pool is not destroyed while it has memory that could not be freed.
         [("pools", 1), one @ ("allocations" | "host allocations", _)]

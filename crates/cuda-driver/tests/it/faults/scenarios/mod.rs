@@ -15,6 +15,7 @@ mod pools;
 mod streams;
 #[cfg(feature = "dlpack")]
 mod tensors;
+mod textures;
 mod waits;
 
 use cuda_driver::prelude::*;
@@ -41,6 +42,7 @@ pub(super) fn all() -> Vec<&'static Scenario> {
         closes::ALL,
         #[cfg(feature = "dlpack")]
         tensors::ALL,
+        textures::ALL,
     ]
     .into_iter()
     .flatten()

@@ -1,0 +1,64 @@
+//! Surfaces, through which kernels read and write the elements of an array.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use cuda_sys::{CUdeviceptr, CUsurfObject};
+
+use crate::memory::Memory;
+
+/// A surface that a kernel reads: an argument for a parameter of the type `cudaSurfaceObject_t`.
+///
+/// A surface reads elements as they are, at integer positions whose first coordinate is in bytes.
+#[derive(Clone, Copy)]
+#[doc(alias = "CUsurfObject")]
+#[doc(alias = "cudaSurfaceObject_t")]
+pub struct Surface<'a> {
+    pub(super) handle: CUsurfObject,
+    pub(super) memory: &'a Memory,
+    /// The number of the array, for accesses.
+    pub(super) number: CUdeviceptr,
+}
+
+/// A surface that a kernel reads and writes: an argument for a parameter of the type
+/// `cudaSurfaceObject_t`.
+///
+/// Launches with it are ordered with all other uses of the array, as writes. A launch that also
+/// receives a texture of the same array fails.
+#[doc(alias = "CUsurfObject")]
+#[doc(alias = "cudaSurfaceObject_t")]
+pub struct SurfaceMut<'a> {
+    pub(super) handle: CUsurfObject,
+    pub(super) memory: &'a Memory,
+    /// The number of the array, for accesses.
+    pub(super) number: CUdeviceptr,
+    pub(super) borrow: PhantomData<&'a mut ()>,
+}
+
+impl Surface<'_> {
+    /// Returns the raw handle. Uses of it are not tracked.
+    #[must_use]
+    pub fn as_raw(&self) -> CUsurfObject {
+        self.handle
+    }
+}
+
+impl SurfaceMut<'_> {
+    /// Returns the raw handle. Uses of it are not tracked.
+    #[must_use]
+    pub fn as_raw(&self) -> CUsurfObject {
+        self.handle
+    }
+}
+
+impl fmt::Debug for Surface<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Surface({:#x})", self.handle)
+    }
+}
+
+impl fmt::Debug for SurfaceMut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SurfaceMut({:#x})", self.handle)
+    }
+}
