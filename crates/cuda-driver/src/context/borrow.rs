@@ -102,7 +102,8 @@ impl Context {
         }
         let device = Self::device_of_current(driver)?;
         match Self::retained(driver, &device, raw)? {
-            // The count retained here keeps the context alive until the other handle is made.
+            // The reference that was retained here keeps the context alive until the other handle
+            // is made.
             Some(retained) => {
                 let context = Self::primary(&device);
                 retained.release()?;
@@ -112,7 +113,7 @@ impl Context {
         }
     }
 
-    /// Retains the primary context of `device`, if that is `raw`. The count is released through
+    /// Retains the primary context of `device`, if that is `raw`. The reference is released through
     /// `driver`.
     fn retained(driver: &Driver, device: &Device, raw: CUcontext) -> Result<Option<Owner>> {
         if !device.primary_context_state()?.is_active {

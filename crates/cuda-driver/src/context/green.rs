@@ -73,7 +73,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// The calls are missing in drivers before CUDA 12.4.
+    /// [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the driver is older than
+    /// CUDA 12.4.
     #[doc(alias = "cuGreenCtxCreate")]
     #[doc(alias = "cuGreenCtxDestroy")]
     #[doc(alias = "cuDevResourceGenerateDesc")]
@@ -142,7 +143,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// The call is missing in drivers before CUDA 12.4.
+    /// [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the driver is older than
+    /// CUDA 12.4.
     #[doc(alias = "cuCtxGetDevResource")]
     #[doc(alias = "cuGreenCtxGetDevResource")]
     #[doc(alias = "cudaExecutionCtxGetDevResource")]

@@ -1,4 +1,4 @@
-//! The owner of a context: a count of the primary context, this crate, or other code. Green
+//! The owner of a context: a reference to the primary context, this crate, or other code. Green
 //! contexts are in `green.rs`.
 
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::handle::{Destroy, Handle};
 
 /// The driver resource that ends together with a [`Context`](super::Context).
 pub(super) enum Owner {
-    /// A count of the primary context, which is released.
+    /// A reference to the primary context, which is released.
     Primary(Handle<Primary>),
     /// A context created by this crate, which is destroyed.
     Owned(Handle<Owned>),
@@ -208,8 +208,9 @@ impl Owner {
         }
     }
 
-    /// Releases a count of the primary context that was retained only to inspect the context. Does
-    /// not wait: the work queued there belongs to others, and a wait would invalidate a capture.
+    /// Releases a reference to the primary context that was retained only to inspect the context.
+    /// Does not wait: the work queued there belongs to others, and a wait would invalidate a
+    /// capture.
     pub(super) fn release(self) -> Result<(), DriverError> {
         let Self::Primary(handle) = self else {
             return self.close();

@@ -96,8 +96,9 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` if the flags contradict each other; an error that names the
-    /// required version if the driver is older than CUDA 12.1.
+    /// `CUDA_ERROR_INVALID_VALUE` if the flags contradict each other;
+    /// [`Error::Driver`](crate::Error::Driver) with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the
+    /// driver is older than CUDA 12.1.
     #[doc(alias = "cuCtxSetFlags")]
     pub fn set_flags(&self, flags: ContextFlags) -> Result<()> {
         let _current = self.enter()?;

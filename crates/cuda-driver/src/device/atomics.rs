@@ -47,9 +47,9 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// A driver older than CUDA 13.0 lacks the function. `CUDA_ERROR_INVALID_DEVICE` if both
-    /// devices are the same, [`Error::OtherContext`](crate::Error::OtherContext) if `peer` belongs
-    /// to another driver.
+    /// [`Error::Driver`](crate::Error::Driver) with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the
+    /// driver is older than CUDA 13.0, `CUDA_ERROR_INVALID_DEVICE` if both devices are the same,
+    /// [`Error::OtherContext`](crate::Error::OtherContext) if `peer` belongs to another driver.
     #[doc(alias = "cuDeviceGetP2PAtomicCapabilities")]
     #[doc(alias = "cudaDeviceGetP2PAtomicCapabilities")]
     pub fn peer_atomic_capabilities(
@@ -86,7 +86,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// A driver older than CUDA 13.0 lacks the function.
+    /// [`Error::Driver`](crate::Error::Driver) with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the
+    /// driver is older than CUDA 13.0.
     #[doc(alias = "cuDeviceGetHostAtomicCapabilities")]
     #[doc(alias = "cudaDeviceGetHostAtomicCapabilities")]
     pub fn host_atomic_capabilities(

@@ -50,7 +50,7 @@ pub struct DeviceProperties {
     pub memory_bus_width: u32,
     /// The number of copy engines.
     pub async_engine_count: u32,
-    /// Whether the device has each of some features, by name.
+    /// The name of each listed feature, and whether the device has it.
     pub abilities: Vec<(&'static str, bool)>,
 }
 

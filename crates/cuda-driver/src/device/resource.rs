@@ -105,7 +105,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The call is missing in drivers before CUDA 12.4.
+    /// [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the driver is older than
+    /// CUDA 12.4.
     #[doc(alias = "cuDeviceGetDevResource")]
     #[doc(alias = "cudaDeviceGetDevResource")]
     pub fn sm_resource(&self) -> Result<SmResource> {
@@ -327,8 +328,8 @@ impl SmResource {
     /// # Errors
     ///
     /// `CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION` if a group cannot be made as described,
-    /// `CUDA_ERROR_INVALID_VALUE` if `groups` is empty. The call is missing in drivers before CUDA
-    /// 13.1.
+    /// `CUDA_ERROR_INVALID_VALUE` if `groups` is empty. [`Error::Driver`] with
+    /// `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the driver is older than CUDA 13.1.
     #[doc(alias = "cuDevSmResourceSplit")]
     #[doc(alias = "cudaDevSmResourceSplit")]
     pub fn split(&self, groups: &[SmGroup]) -> Result<SmSplit> {

@@ -112,8 +112,9 @@ impl Driver {
     /// # Errors
     ///
     /// `CUDA_ERROR_NOT_PERMITTED` if the environment sets them (`CUDA_COREDUMP_FILE` and others).
-    /// [`Error::OutOfRange`] for a file name of more than 1023 bytes. The call exists since CUDA
-    /// 12.1; the software device refuses it with `CUDA_ERROR_NOT_SUPPORTED`.
+    /// [`Error::OutOfRange`] for a file name of more than 1023 bytes. [`Error::Driver`] with
+    /// `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the driver is older than CUDA 12.1. The software
+    /// device refuses the call with `CUDA_ERROR_NOT_SUPPORTED`.
     #[doc(alias = "cuCoredumpSetAttributeGlobal")]
     pub fn set_core_dumps(&self, dumps: &CoreDumps) -> Result<()> {
         set(dumps, |attribute, value, size| {
@@ -127,8 +128,8 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// The call exists since CUDA 12.1; the software device refuses it with
-    /// `CUDA_ERROR_NOT_SUPPORTED`.
+    /// [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the driver is older than
+    /// CUDA 12.1. The software device refuses the call with `CUDA_ERROR_NOT_SUPPORTED`.
     #[doc(alias = "cuCoredumpGetAttributeGlobal")]
     pub fn core_dumps(&self) -> Result<CoreDumps> {
         get(|attribute, value, size| {

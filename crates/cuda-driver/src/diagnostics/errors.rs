@@ -114,7 +114,8 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// The log exists since CUDA 12.9.
+    /// [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the driver is older than
+    /// CUDA 12.9.
     #[doc(alias = "cuLogsCurrent")]
     pub fn log_position(&self) -> Result<LogPosition> {
         let mut position = 0;
@@ -128,7 +129,8 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// The log exists since CUDA 12.9.
+    /// [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the driver is older than
+    /// CUDA 12.9.
     #[doc(alias = "cuLogsDumpToMemory")]
     pub fn log_since(&self, position: &mut LogPosition) -> Result<String> {
         /// The recommended size of the buffer.

@@ -14,8 +14,8 @@ use crate::types::LaunchesInFlight;
 /// the launches that were in flight at that time.
 ///
 /// If a kernel launched through this crate caused the loss, the report lists its launch, or that of
-/// its graph, unless
-/// more than 64 launches were in flight on its stream.
+/// its graph, unless more than 64 launches were in flight on its stream, or two threads launched on
+/// that stream at the same instant.
 #[derive(Clone)]
 pub struct DeviceLoss(Arc<Facts>);
 

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Violation {
     /// The kernel.
     pub kernel: String,
-    /// The access that the thread was stopped before.
+    /// The access that was not made, or `trap`.
     pub kind: ViolationKind,
     /// The line of the instruction in the PTX text.
     pub ptx_line: u32,
@@ -33,7 +33,7 @@ pub struct Violation {
     pub threads: u32,
 }
 
-/// The kind of instruction that a thread was stopped before.
+/// The kind of an access that was not made, or `trap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ViolationKind {

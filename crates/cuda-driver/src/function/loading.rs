@@ -54,7 +54,8 @@ impl Module {
     ///
     /// # Errors
     ///
-    /// An error that names the required version if the driver is older than CUDA 12.4.
+    /// [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the driver is older than
+    /// CUDA 12.4.
     #[doc(alias = "cuModuleEnumerateFunctions")]
     #[doc(alias = "cuModuleGetFunctionCount")]
     #[doc(alias = "cuFuncGetName")]
@@ -190,7 +191,8 @@ impl Function {
     ///
     /// # Errors
     ///
-    /// An error that names the required version if the driver is older than CUDA 12.4.
+    /// [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the driver is older than
+    /// CUDA 12.4.
     #[doc(alias = "cuFuncIsLoaded")]
     pub fn is_loaded(&self) -> Result<bool> {
         let mut state = CUfunctionLoadingState(0);
@@ -206,8 +208,8 @@ impl Function {
     ///
     /// # Errors
     ///
-    /// An error that names the required version if the driver is older than CUDA 12.4;
-    /// `CUDA_ERROR_OUT_OF_MEMORY`.
+    /// [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the driver is older than
+    /// CUDA 12.4, or with `CUDA_ERROR_OUT_OF_MEMORY`.
     #[doc(alias = "cuFuncLoad")]
     pub fn load(&self) -> Result<()> {
         let _current = self.context().enter()?;

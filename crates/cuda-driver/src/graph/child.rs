@@ -189,7 +189,8 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// - [`Error::Driver`] if the driver is older than CUDA 12.2.
+    /// - [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the driver is older than
+    ///   CUDA 12.2.
     /// - [`Error::OtherContext`] if `child` is of another context.
     /// - [`Error::GraphMemoryKept`] if a node of `child` allocates memory that none of its nodes
     ///   frees.

@@ -161,7 +161,8 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// An error that names the required version if the driver is older than CUDA 12.4.
+    /// [`Error::Driver`](crate::Error::Driver) with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the
+    /// driver is older than CUDA 12.4.
     #[doc(alias = "cuLibraryEnumerateKernels")]
     #[doc(alias = "cuLibraryGetKernelCount")]
     pub fn kernels(&self) -> Result<Vec<LibraryKernel>> {

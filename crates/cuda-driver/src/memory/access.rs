@@ -1,4 +1,4 @@
-//! The access that a device has to memory which it may not own.
+//! The access of a device to memory that can belong to another device.
 
 use std::ffi::c_ulonglong;
 

@@ -87,13 +87,14 @@ impl Stream {
     /// any handle of the stream asks first whether it is being captured, and fails if it is. The
     /// capture stays intact.
     ///
-    /// The question takes a driver call: `cargo bench -p benches --bench launch_pairs` prints its
-    /// cost. It is not asked on other streams. It cannot be switched off again, because other code
-    /// may rely on it.
+    /// Asking takes one driver call for each call on this stream (`cargo bench -p benches --bench
+    /// launch_pairs` prints its cost); other streams are not affected. The permission cannot be
+    /// withdrawn, because other code may rely on it.
     ///
-    /// Memory whose uses are on the stream is not used elsewhere during the capture either, because
-    /// no event can be recorded on the stream: that is the same error. If such a buffer is dropped,
-    /// its memory is freed after the capture.
+    /// While the stream is being captured, no event can be recorded on it. So memory with uses on
+    /// it cannot be used on other streams either: these calls fail with the same error,
+    /// [`Error::Capturing`]. If a buffer with such memory is dropped, the memory is freed after the
+    /// capture.
     ///
     /// # Errors
     ///

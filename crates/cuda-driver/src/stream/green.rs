@@ -17,7 +17,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The call is missing in drivers before CUDA 12.4.
+    /// [`Error::Driver`](crate::Error::Driver) with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the
+    /// driver is older than CUDA 12.4.
     #[doc(alias = "cuStreamGetGreenCtx")]
     pub fn green_context_as_raw(&self) -> Result<Option<CUgreenCtx>> {
         let mut green = ptr::null_mut();
@@ -39,7 +40,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The call is missing in drivers before CUDA 13.1.
+    /// [`Error::Driver`](crate::Error::Driver) with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the
+    /// driver is older than CUDA 13.1.
     #[doc(alias = "cuStreamGetDevResource")]
     #[doc(alias = "cudaStreamGetDevResource")]
     pub fn sm_resource(&self) -> Result<SmResource> {

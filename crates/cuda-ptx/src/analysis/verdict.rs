@@ -71,7 +71,7 @@ impl Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// The place that an access belongs to.
+/// The root of an access: the buffer or the variable in which its address begins.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Root {
@@ -92,9 +92,9 @@ pub enum Root {
 pub enum Outcome {
     /// No thread executes it in this launch.
     Unreached,
-    /// It stays in its place.
+    /// Every byte of the access is in its root.
     Proven {
-        /// The place.
+        /// The root.
         root: Root,
         /// The first byte that a thread may access.
         low: u64,
@@ -103,7 +103,7 @@ pub enum Outcome {
     },
     /// It is not proven.
     Checked {
-        /// The place, if it is known.
+        /// The root, if it is known.
         root: Option<Root>,
         /// The reason.
         reason: Reason,
@@ -120,16 +120,16 @@ pub enum Reason {
     WrongSpace,
     /// The offset has no bound.
     NoBound,
-    /// The offset has a bound that is not in the place.
+    /// The offset has bounds, but they are not in the root.
     OutOfRange {
         /// The lower bound.
         low: i128,
         /// The upper bound, after the last byte.
         high: i128,
-        /// The size of the place.
+        /// The size of the root.
         bytes: u64,
     },
-    /// The address may not be a multiple of `align`.
+    /// The address is not known to be a multiple of `align`.
     Misaligned {
         /// The alignment that the instruction needs.
         align: u64,
@@ -196,7 +196,7 @@ pub struct AccessReport {
 pub struct Precondition {
     /// The name of the parameter, with an offset if the address is not at its beginning.
     pub buffer: String,
-    /// The place.
+    /// The root.
     pub root: Root,
     /// The smallest size in bytes.
     pub bytes: u64,

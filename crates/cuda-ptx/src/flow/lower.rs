@@ -22,7 +22,7 @@ pub(crate) struct Kernel {
     pub(crate) graph: Graph,
     /// The width of each value, and the block that defines it.
     pub(crate) values: Vec<(u32, u32)>,
-    /// Whether a value depends on a register that may not have been set.
+    /// Whether a value depends on a register that is possibly not set.
     pub(crate) is_undefined: Vec<bool>,
     /// Whether an address or a branch depends on a value.
     pub(crate) is_needed: Vec<bool>,

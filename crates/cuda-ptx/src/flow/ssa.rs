@@ -48,7 +48,7 @@ pub(super) fn needed(blocks: &[Block], graph: &Graph, count: usize) -> Vec<bool>
     is_needed
 }
 
-/// Returns which values depend on a register that may not have been set. What memory contains does
+/// Returns which values depend on a register that is possibly not set. What memory contains does
 /// not count.
 pub(super) fn undefined(blocks: &[Block], graph: &Graph, count: usize) -> Vec<bool> {
     let mut is_undefined = vec![false; count];

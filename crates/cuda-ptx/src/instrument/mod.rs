@@ -44,8 +44,8 @@ pub const RECORD_WORDS: usize = 16;
 pub struct Check {
     /// The index of the access in [`Contract::accesses`](crate::analysis::Contract::accesses).
     pub access: usize,
-    /// The place that it has to stay in. If it is not known, each place that the access may use is
-    /// permitted.
+    /// The root in which it has to stay. If it is not known, each buffer and each variable that the
+    /// access can use is permitted.
     pub root: Option<Root>,
 }
 
@@ -90,7 +90,7 @@ pub struct Site {
     pub line: u32,
     /// The access, by its index in the contract; `None` for a `trap` or `brkpt`.
     pub access: Option<usize>,
-    /// The place that the access had to stay in, if it was known.
+    /// The root in which the access had to stay, if it was known.
     pub root: Option<Root>,
 }
 

@@ -106,8 +106,9 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     ///
     /// [`Error::OtherContext`](crate::Error::OtherContext) if `stream` belongs to another context
     /// or `location` to another driver, `CUDA_ERROR_INVALID_DEVICE` for a device without concurrent
-    /// managed access, or `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` for a NUMA node if the driver is
-    /// older than CUDA 12.2.
+    /// managed access, or [`Error::Driver`](crate::Error::Driver) with
+    /// `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` for a NUMA node if the driver is older than CUDA
+    /// 12.2.
     #[doc(alias = "cuMemPrefetchAsync")]
     #[doc(alias = "cudaMemPrefetchAsync")]
     pub fn prefetch(&self, location: &MemoryLocation, stream: &Stream) -> Result<()> {
