@@ -20,7 +20,7 @@ fn a_violation_is_reported_by_the_launch_once() {
                 .unwrap()
         };
         let (first, second) = (launch(100), launch(200));
-        let offset = |launch: &cuda_driver::safe::SafeLaunch| violation(launch.wait()).offset;
+        let offset = |launch: &cuda_driver::safe::SafeLaunch<'_>| violation(launch.wait()).offset;
         assert_eq!((offset(&second), offset(&first)), (200, 100));
         first.wait().unwrap();
         second.wait().unwrap();
