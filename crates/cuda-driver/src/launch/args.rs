@@ -4,6 +4,7 @@ use std::any::Any;
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr;
+use std::slice;
 use std::sync::Arc;
 
 use cuda_sys::CUdeviceptr;
@@ -403,6 +404,15 @@ pub unsafe trait KernelArgs {
     /// Calls `f` with the memory of each argument that refers to some.
     #[doc(hidden)]
     fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()>;
+
+    /// Calls `f` with the index, the bytes and the memory of each argument, until it returns false.
+    /// Returns whether it returned true for all. Some kinds of arguments return false at once.
+    #[doc(hidden)]
+    #[inline]
+    fn all_arguments(&self, f: impl FnMut(usize, &[u8], Option<Tracked<'_>>) -> bool) -> bool {
+        let _ = f;
+        false
+    }
 }
 
 macro_rules! kernel_args {
@@ -485,6 +495,34 @@ macro_rules! kernel_args {
                     }
                 )*
                 Ok(())
+            }
+
+            #[inline(always)]
+            #[allow(
+                non_snake_case,
+                unused_variables,
+                unused_mut,
+                unused_assignments,
+                reason = "a value has the name of its type; () has none"
+            )]
+            fn all_arguments(
+                &self,
+                mut f: impl FnMut(usize, &[u8], Option<Tracked<'_>>) -> bool,
+            ) -> bool {
+                let ($($arg,)*) = self;
+                let mut at = 0;
+                $(
+                    let value = $arg.value();
+                    let (start, size) = ((&raw const value).cast::<u8>(), size_of::<$arg::Value>());
+                    // SAFETY: there must be `size` initialized bytes ← they are those of `value`,
+                    // and all bytes of a kernel argument are initialized.
+                    let bytes = unsafe { slice::from_raw_parts(start, size) };
+                    if !f(at, bytes, $arg.tracked()) {
+                        return false;
+                    }
+                    at += 1;
+                )*
+                true
             }
         }
     };

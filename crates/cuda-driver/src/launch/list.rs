@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr;
+use std::slice;
 
 use smallvec::SmallVec;
 
@@ -254,6 +255,19 @@ unsafe impl KernelArgs for &ArgList<'_> {
 
     fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()> {
         self.uses.iter().try_for_each(|tracked| f(*tracked))
+    }
+
+    fn all_arguments(&self, mut f: impl FnMut(usize, &[u8], Option<Tracked<'_>>) -> bool) -> bool {
+        // The uses of arguments are in the order of the arguments.
+        let mut uses = self.uses.iter().filter(|it| it.argument != 0).peekable();
+        let arguments = self.table.starts().iter().zip(self.table.sizes());
+        arguments.enumerate().all(|(index, (&start, &size))| {
+            let tracked = uses.next_if(|it| usize::from(it.argument) == index + 1);
+            // SAFETY: there must be `size` initialized bytes ← the argument was written there, and
+            // all bytes of a kernel argument are initialized.
+            let bytes = unsafe { slice::from_raw_parts(self.block.value(start), size) };
+            f(index, bytes, tracked.copied())
+        })
     }
 }
 

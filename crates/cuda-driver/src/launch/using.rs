@@ -106,6 +106,11 @@ unsafe impl<A: KernelArgs, M: KernelArgs> KernelArgs for Using<A, M> {
             })
         })
     }
+
+    #[inline]
+    fn all_arguments(&self, f: impl FnMut(usize, &[u8], Option<Tracked<'_>>) -> bool) -> bool {
+        self.args.all_arguments(f)
+    }
 }
 
 // SAFETY: the sizes must be equal ← the values are those of `A`, which `P` accepts.

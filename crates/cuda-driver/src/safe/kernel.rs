@@ -9,6 +9,7 @@ use cuda_ptx::analysis::{Analysis, Refusal};
 use cuda_sys::CUdeviceptr;
 use cuda_sys::image::Ptx;
 
+use super::certificate::Certificates;
 use super::contract::InferredContract;
 use super::launch::not_proven;
 use super::memories;
@@ -100,6 +101,8 @@ pub(super) struct Inner {
     pub(super) has_traps: bool,
     /// Whether the kernel uses variables of its module.
     pub(super) has_variables: bool,
+    /// The first proofs. A kernel with `trap` or with variables of its module has none.
+    pub(super) certificates: Certificates,
     pub(super) plans: Plans,
     pub(super) variants: Variants,
     /// The addresses and sizes of the variables that the kernel uses.
@@ -218,13 +221,15 @@ impl Inner {
             has_variables: !analysis.variables().is_empty(),
             analysis,
             sizes: sizes.unwrap_or_default(),
+            certificates: Certificates::default(),
             plans: Plans::default(),
             variants: Variants::default(),
             variables: OnceLock::new(),
         })
     }
 
-    /// Returns the plan of a launch, which is made if it is new.
+    /// Returns the plan of a launch, which is made if it is new. The sizes of the arguments are
+    /// those of the parameters.
     pub(super) fn plan<A: KernelArgs>(
         &self,
         config: &LaunchConfig,
@@ -237,6 +242,12 @@ impl Inner {
         }
         let plan = Plan::new(self, config, args, memories, key).map_err(of_refusal)?;
         let plan = Arc::new(plan);
+        if !self.has_traps
+            && !self.has_variables
+            && let Some(certificate) = plan.certificate(self, config, args, memories)
+        {
+            self.certificates.add(certificate);
+        }
         self.plans.add(Arc::clone(&plan));
         Ok(plan)
     }
@@ -291,6 +302,12 @@ impl SafeKernel {
         let memories = memories::collect(&args);
         let plan = self.inner.plan(&config, &args, &memories)?;
         Ok(InferredContract(plan.contract.clone()))
+    }
+
+    /// Returns whether a proof is known for a launch of the original kernel. Takes no lock.
+    #[inline]
+    pub(super) fn is_certified<A: KernelArgs>(&self, config: &LaunchConfig, args: &A) -> bool {
+        self.unproven != Unproven::CheckAll && self.inner.certificates.prove(config, args)
     }
 
     /// Fails unless the arguments have the sizes and types of the parameters.

@@ -22,8 +22,8 @@ use crate::types::LaunchConfig;
 ///
 /// It can be dropped. A violation is then reported by the next
 /// [`Stream::synchronize`] of the stream.
-pub struct SafeLaunch {
-    stream: Stream,
+pub struct SafeLaunch<'a> {
+    stream: &'a Stream,
     /// The record of a checked launch.
     record: Option<Arc<dyn Report>>,
 }
@@ -56,12 +56,36 @@ impl Stream {
     /// proven and [`Unproven::Reject`] was set. Otherwise fails as [`launch`](Self::launch) does.
     #[doc(alias = "cuLaunchKernel")]
     #[doc(alias = "cudaLaunchKernel")]
+    #[inline]
     pub fn launch_safe<A: KernelArgs>(
         &self,
         kernel: &SafeKernel,
         config: LaunchConfig,
         args: A,
-    ) -> Result<SafeLaunch> {
+    ) -> Result<SafeLaunch<'_>> {
+        if !kernel.is_certified(&config, &args) || self.state().is_recorded() {
+            return self.launch_uncertified(kernel, config, args);
+        }
+        // SAFETY: the sizes must match the parameters ← those of the certificate do. The kernel
+        // must access only what `args` permit ← the certificate holds for this launch's values, and
+        // proves that each access stays within the bytes of its argument, and that an access writes
+        // only if the argument may be written; a kernel with a certificate has no variables of its
+        // module. The arguments may overlap only as the borrows permit, and what a race leaves in
+        // memory is a valid value of any element, as no proof depends on it.
+        unsafe { self.queue(&kernel.function, config, None, args) }?;
+        Ok(self.queued(None))
+    }
+
+    /// Does the work of [`launch_safe`](Self::launch_safe) for a launch that is captured, or that
+    /// no certificate covers.
+    #[cold]
+    #[inline(never)]
+    fn launch_uncertified<A: KernelArgs>(
+        &self,
+        kernel: &SafeKernel,
+        config: LaunchConfig,
+        args: A,
+    ) -> Result<SafeLaunch<'_>> {
         if recorder_of(self, "Stream::launch_safe")?.is_some() {
             let function = kernel.proven(&config, &args)?;
             // SAFETY: the kernel must use only what the arguments permit, at every launch of the
@@ -79,12 +103,8 @@ impl Stream {
         if !is_plain || !inner.plans.prove(&key, &memories) {
             return self.launch_slowly(kernel, config, args, &memories);
         }
-        // SAFETY: the sizes must match the parameters ← `check_sizes`. The kernel must access only
-        // what `args` permit ← the plan has this launch's values, and proves that each access stays
-        // within the bytes of its argument, and that an access writes only if the argument may be
-        // written; the kernel has no variables of its module. The arguments may overlap only as the
-        // borrows permit, and what a race leaves in memory is a valid value of any element, as no
-        // proof depends on it.
+        // SAFETY: as in `launch_safe`: the sizes were compared by `check_sizes`, and the plan has
+        // the values of this launch.
         unsafe { self.queue(&kernel.function, config, None, args) }?;
         Ok(self.queued(None))
     }
@@ -98,7 +118,7 @@ impl Stream {
         config: LaunchConfig,
         args: A,
         memories: &Memories,
-    ) -> Result<SafeLaunch> {
+    ) -> Result<SafeLaunch<'_>> {
         self.expect_context(kernel.function.context(), "the kernel")?;
         kernel.function.check_config(&config)?;
         let plan = kernel.inner.plan(&config, &args, memories)?;
@@ -129,9 +149,10 @@ impl Stream {
         Ok(self.queued(Some(record)))
     }
 
-    fn queued(&self, record: Option<Arc<dyn Report>>) -> SafeLaunch {
+    #[inline]
+    fn queued(&self, record: Option<Arc<dyn Report>>) -> SafeLaunch<'_> {
         SafeLaunch {
-            stream: self.clone(),
+            stream: self,
             record,
         }
     }
@@ -188,7 +209,7 @@ pub(super) fn not_proven(plan: &Plan, memories: &Memories) -> SafeLaunchError {
     }
 }
 
-impl SafeLaunch {
+impl SafeLaunch<'_> {
     /// Waits for the launch, and returns its violation if it has not been reported yet.
     ///
     /// For a launch that was proven, waits for everything that is queued on its stream.
@@ -220,7 +241,7 @@ impl SafeLaunch {
     }
 }
 
-impl fmt::Debug for SafeLaunch {
+impl fmt::Debug for SafeLaunch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -6,6 +6,7 @@
 //! kernel without PTX text can have a [`LaunchContract`] instead. docs/safe-launch.md has the exact
 //! claim, what is trusted, and what is refused.
 
+mod certificate;
 mod contract;
 mod kernel;
 mod launch;

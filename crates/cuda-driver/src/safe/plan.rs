@@ -8,6 +8,7 @@ use cuda_ptx::analysis::{
 use cuda_ptx::instrument::Check;
 use smallvec::SmallVec;
 
+use super::certificate::Certificate;
 use super::kernel::Inner;
 use super::memories::{Memories, UNLIMITED, append_relevant, arguments, kind};
 use crate::launch::KernelArgs;
@@ -153,6 +154,18 @@ impl Plan {
             is_proven,
             contract,
         })
+    }
+
+    /// The proof for launches with this key, if there is one.
+    pub(super) fn certificate<A: KernelArgs>(
+        &self,
+        kernel: &Inner,
+        config: &LaunchConfig,
+        args: &A,
+        memories: &Memories,
+    ) -> Option<Certificate> {
+        let needs = self.is_proven.then_some(&self.needs)?;
+        Certificate::new(kernel, config, args, memories, needs)
     }
 
     /// Whether the original kernel stays in this memory.

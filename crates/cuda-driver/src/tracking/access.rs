@@ -51,6 +51,7 @@ impl Access {
     }
 
     /// Returns whether the access may change the memory.
+    #[inline]
     pub(crate) const fn is_write(self) -> bool {
         self.write
     }

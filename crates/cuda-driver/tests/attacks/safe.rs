@@ -188,8 +188,14 @@ fn everything_is_dropped_behind_a_checked_launch() {
                 .launch_safe(&store, config, (&mut x, &at, 3_u32))
                 .unwrap();
             match round % 3 {
-                0 => drop((x, at, store, launch, stream)),
-                1 => drop((stream, launch, store, at, x)),
+                0 => {
+                    drop((x, at, store, launch));
+                    drop(stream);
+                }
+                1 => {
+                    drop(launch);
+                    drop((stream, store, at, x));
+                }
                 _ => {
                     drop((x, at, store, launch));
                     assert!(has_violation(stream.synchronize()));

@@ -4,7 +4,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::safe::ViolationKind;
 use cuda_sim::Builder;
 
-use super::{STORE, kernel, violation};
+use super::{HEAD, STORE, kernel, violation};
 use crate::support::{assert_all, block, everywhere, filled, software};
 
 #[test]
@@ -20,7 +20,7 @@ fn a_violation_is_reported_by_the_launch_once() {
                 .unwrap()
         };
         let (first, second) = (launch(100), launch(200));
-        let offset = |launch: &cuda_driver::safe::SafeLaunch| violation(launch.wait()).offset;
+        let offset = |launch: &cuda_driver::safe::SafeLaunch<'_>| violation(launch.wait()).offset;
         assert_eq!((offset(&second), offset(&first)), (200, 100));
         first.wait().unwrap();
         second.wait().unwrap();
@@ -123,5 +123,55 @@ fn a_trap_is_a_violation_and_the_context_survives() {
         let launch = stream.launch_safe(&kernel, config, (&mut out, 200_u32));
         launch.unwrap().wait().unwrap();
         assert_all(&out, 191, &fixture.name);
+    }
+}
+
+/// Asserts in each thread that its number is below `most`; then the thread counts.
+const ASSERT: &str = ".extern .func __assertfail(.param .b64 message, .param .b64 file,
+    .param .b32 line, .param .b64 function, .param .b64 size);
+.global .align 1 .b8 $str[4] = {97, 98, 99, 0};
+.visible .entry count_below(.param .u64 out, .param .u32 most) {
+    .reg .pred %p; .reg .b32 %r<3>; .reg .b64 %d<4>;
+    ld.param.u64 %d1, [out];
+    ld.param.u32 %r1, [most];
+    mov.u32 %r2, %tid.x;
+    setp.lt.u32 %p, %r2, %r1;
+    @%p bra fine;
+    mov.u64 %d2, $str;
+    cvta.global.u64 %d3, %d2;
+    {
+    .param .b64 param0; st.param.b64 [param0+0], %d3;
+    .param .b64 param1; st.param.b64 [param1+0], %d3;
+    .param .b32 param2; st.param.b32 [param2+0], 7;
+    .param .b64 param3; st.param.b64 [param3+0], %d3;
+    .param .b64 param4; st.param.b64 [param4+0], 1;
+    call.uni __assertfail, (param0, param1, param2, param3, param4);
+    }
+fine:
+    red.global.add.u32 [%d1], 1;
+    ret;
+}
+";
+
+#[test]
+fn a_failed_assert_is_a_violation_and_the_context_survives() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let kernel = kernel(&fixture, ASSERT, "count_below");
+        let mut out = filled(&stream, 1, 0);
+        let config = LaunchConfig::new(1, 96);
+        let launch = stream.launch_safe(&kernel, config, (&mut out, 40_u32));
+        let violation = violation(launch.unwrap().wait());
+        assert_eq!(violation.kind, ViolationKind::Trap);
+        let mut lines = HEAD.lines().chain(ASSERT.lines());
+        let line = lines.position(|line| line.contains("call.uni")).unwrap() + 1;
+        assert_eq!(violation.ptx_line as usize, line);
+        assert_eq!(violation.threads, 56, "{violation}");
+        assert!((40..96).contains(&violation.thread[0]), "{violation}");
+        assert_all(&out, 40, &fixture.name);
+        // All asserts hold, and the context is alive.
+        let launch = stream.launch_safe(&kernel, config, (&mut out, 96_u32));
+        launch.unwrap().wait().unwrap();
+        assert_all(&out, 136, &fixture.name);
     }
 }
