@@ -5,6 +5,7 @@ mod drained;
 mod kernels;
 mod null_driver;
 mod pairs;
+pub mod reference;
 
 pub use drained::drained;
 pub use kernels::{COUNTS, empty_kernels, empty_kernels_ptx};

@@ -62,4 +62,33 @@ impl Window {
         let distance = self.host.wrapping_sub(self.start);
         (bad & m == 0).then(|| each(|lane| address[lane].wrapping_add(distance)))
     }
+
+    /// Returns the address in this process of `len` bytes at `address`. Returns `None` unless they
+    /// are inside and aligned.
+    #[inline(always)]
+    pub(super) fn host_of(&self, address: u64, len: u64, align: u64) -> Option<u64> {
+        let limit = self.len.checked_sub(len)?;
+        let offset = address.wrapping_sub(self.start);
+        (offset <= limit && address & align == 0).then(|| self.host.wrapping_add(offset))
+    }
+}
+
+/// The addresses in this process of the values of half a warp.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Run {
+    /// All lanes have this address.
+    Uniform(u64),
+    /// The values lie side by side from this address on.
+    Contiguous(u64),
+}
+
+impl Run {
+    /// The addresses of the lanes after these, which have `bytes` bytes.
+    #[inline(always)]
+    pub(super) fn after(self, bytes: usize) -> Self {
+        match self {
+            Self::Uniform(_) => self,
+            Self::Contiguous(host) => Self::Contiguous(host + bytes as u64),
+        }
+    }
 }

@@ -80,7 +80,7 @@ impl Block {
                 // before, so that findings are reproducible.
                 warp.clear_registers();
             }
-            warp.reset(index, function, code, live);
+            warp.reset(env.grid_id, index, function, code, live);
             warp.set_local(stride, code.frame);
             warp.watch.clone_from(&self.common.watch);
             if let Some(watch) = &warp.watch {

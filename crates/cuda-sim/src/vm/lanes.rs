@@ -103,6 +103,37 @@ lane_type! {
     f64, get64, put64, u64 => f64::from_bits, f64::to_bits;
 }
 
+/// A value whose registers hold nothing else.
+pub(super) trait Row: Lane {
+    /// The values of all lanes, unless `slot` is a constant.
+    fn row(warp: &Warp, slot: Slot) -> Option<&[Self; LANES]>;
+    /// The values of all lanes of the register `slot`.
+    fn row_mut(warp: &mut Warp, slot: Slot) -> &mut [Self; LANES];
+}
+
+macro_rules! row_type {
+    ($($ty:ty, $registers:ident;)*) => {$(
+        impl Row for $ty {
+            #[inline(always)]
+            fn row(warp: &Warp, slot: Slot) -> Option<&[Self; LANES]> {
+                if slot & CONST != 0 {
+                    return None;
+                }
+                Some(&warp.$registers[warp.base.$registers as usize + slot as usize])
+            }
+            #[inline(always)]
+            fn row_mut(warp: &mut Warp, slot: Slot) -> &mut [Self; LANES] {
+                &mut warp.$registers[warp.base.$registers as usize + slot as usize]
+            }
+        }
+    )*};
+}
+
+row_type! {
+    u32, r32;
+    u64, r64;
+}
+
 /// The lane value of a predicate.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Bit(pub(super) bool);

@@ -43,6 +43,7 @@ mod lanes;
 mod launch;
 mod launch_params;
 mod lines;
+mod load_store;
 mod matrix;
 mod mbarrier;
 mod program;

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::address::{LOCAL, NARROW, PARAM, RANK_SHIFT, SHARED, TAG, TAG_SHIFT, Window};
-use super::check::{Findings, ObservedAccess, Observer};
+use super::check::Findings;
 use super::code::Ins;
 use super::fault::{Detail, FaultKind};
 use super::lane_fault::{LaneFault, access};
-use super::lanes::{Lane, MemoryOp};
+use super::lanes::{Lane, MemoryOp, Row};
 use super::launch_params::LaunchParams;
 use super::program::Program;
 use super::vector::bits;
@@ -76,7 +76,7 @@ pub(super) const HITS: usize = 8;
 
 /// A value in memory.
 pub(super) trait Cell: Copy + Default + PartialEq {
-    type Reg: Lane;
+    type Reg: Row;
     fn to_reg(self) -> Self::Reg;
     fn from_reg(reg: Self::Reg) -> Self;
     /// # Safety
@@ -275,77 +275,6 @@ impl Warp {
         };
         let lane_fault = LaneFault::of(FaultKind::IllegalAddress, lane, message);
         lane_fault.with(Some(access(at, size)), detail)
-    }
-}
-
-/// `d = [a + imm]`; with `CHECKED` the access is observed, and is strong if `e` is 1.
-pub(super) struct Load<T, const CHECKED: bool>(std::marker::PhantomData<T>);
-
-impl<T: Cell, const CHECKED: bool> MemoryOp for Load<T, CHECKED> {
-    #[inline(always)]
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
-        if m == 0 {
-            return Ok(());
-        }
-        let hosts = w.hosts(env, i.a, i, m, size_of::<T>() as u64)?;
-        if CHECKED && let Some(mut observer) = Observer::new(w, env, i) {
-            let address = w.generic(i.a, i);
-            for lane in bits(m) {
-                observer.read(ObservedAccess::of::<T>(lane, address[lane], i.e));
-            }
-        }
-        let mut value = [T::default().to_reg(); LANES];
-        if m == u32::MAX {
-            for lane in 0..LANES {
-                // SAFETY: `hosts` checked all lanes.
-                value[lane] = unsafe { T::load(hosts[lane]) }.to_reg();
-            }
-        } else {
-            for lane in bits(m) {
-                // SAFETY: `hosts` checked the lanes of `m`.
-                value[lane] = unsafe { T::load(hosts[lane]) }.to_reg();
-            }
-        }
-        T::Reg::put(w, i.d, m, value);
-        Ok(())
-    }
-}
-
-/// `[a + imm] = b`; with `CHECKED` the access is observed, and is strong if `e` is 1.
-pub(super) struct Store<T, const CHECKED: bool>(std::marker::PhantomData<T>);
-
-impl<T: Cell, const CHECKED: bool> MemoryOp for Store<T, CHECKED> {
-    #[inline(always)]
-    fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
-        if m == 0 {
-            return Ok(());
-        }
-        let hosts = w.hosts(env, i.a, i, m, size_of::<T>() as u64)?;
-        let value = T::Reg::get(w, i.b);
-        if CHECKED && let Some(mut observer) = Observer::new(w, env, i) {
-            let address = w.generic(i.a, i);
-            for lane in bits(m) {
-                let new = T::from_reg(value[lane]);
-                // SAFETY: `hosts` checked the lanes of `m`.
-                let changes = new != unsafe { T::load(hosts[lane]) };
-                observer.write(ObservedAccess::of::<T>(lane, address[lane], i.e), changes);
-                // SAFETY: as above.
-                unsafe { new.store(hosts[lane]) };
-            }
-            return Ok(());
-        }
-        if m == u32::MAX {
-            for lane in 0..LANES {
-                // SAFETY: `hosts` checked all lanes.
-                unsafe { T::from_reg(value[lane]).store(hosts[lane]) };
-            }
-        } else {
-            for lane in bits(m) {
-                // SAFETY: `hosts` checked the lanes of `m`.
-                unsafe { T::from_reg(value[lane]).store(hosts[lane]) };
-            }
-        }
-        Ok(())
     }
 }
 

@@ -3,6 +3,9 @@
 /// The number of lanes of a warp.
 pub(super) const LANES: usize = 32;
 
+/// Half the number of lanes of a warp.
+pub(super) const HALF: usize = LANES / 2;
+
 /// One value for each lane. Unlike `std::array::from_fn`, it is inlined and compiled for the CPU
 /// features of its caller.
 #[inline(always)]

@@ -4,7 +4,7 @@ use super::image::Image;
 use super::vector::Over;
 use std::sync::Arc;
 
-use super::address::Window;
+use super::address::{TAG, Window};
 use super::barrier::Common;
 use super::check::{Attendance, Watch};
 use super::code::{FunctionCode, Place};
@@ -104,6 +104,8 @@ pub(super) struct Warp {
     pub(super) ctaid: [u32; 3],
     /// The ranges of memory that recent accesses hit.
     pub(super) hits: [Window; HITS],
+    /// The number of the launch that `hits` is valid for.
+    launch: u64,
     /// The carry flag of each lane.
     pub(super) carry: u32,
     pub(super) shared: Window,
@@ -126,8 +128,16 @@ pub(super) struct Warp {
 }
 
 impl Warp {
-    /// Resets this to warp number `index` of a block whose threads all start at `entry`.
-    pub(super) fn reset(&mut self, index: usize, function: usize, code: &FunctionCode, live: u32) {
+    /// Resets this to warp number `index` of a block of a launch. All threads start at the first
+    /// instruction of `code`.
+    pub(super) fn reset(
+        &mut self,
+        launch: u64,
+        index: usize,
+        function: usize,
+        code: &FunctionCode,
+        live: u32,
+    ) {
         self.index = index;
         self.rank = 0;
         self.in_cluster = index;
@@ -138,7 +148,13 @@ impl Warp {
         if !self.peer_watches.is_empty() {
             self.peer_watches = Arc::default();
         }
-        self.hits = [Window::default(); HITS];
+        for hit in &mut self.hits {
+            // Ranges of device memory stay as they are for the whole launch.
+            if launch != self.launch || hit.start & TAG != 0 {
+                *hit = Window::default();
+            }
+        }
+        self.launch = launch;
         self.paused = false;
         self.base = Base {
             function: function as u32,

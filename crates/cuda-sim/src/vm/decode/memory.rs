@@ -14,8 +14,9 @@ use crate::vm::atomic;
 use crate::vm::check::Acquired;
 use crate::vm::code::{Kind, MemoryFn, Slot};
 use crate::vm::lanes::{Bit, Lane, lanes, memory_fn};
+use crate::vm::load_store::{load_fn, store_fn};
 use crate::vm::mbarrier::Op;
-use crate::vm::space::{Load, LoadParam, Store};
+use crate::vm::space::LoadParam;
 use crate::vm::vector::each;
 use cuda_ptx::{Base, Operand};
 
@@ -57,19 +58,19 @@ pub(super) fn take_order(form: &mut Form<'_>) -> Order {
 
 fn load_of<const CHECKED: bool>(bytes: u32, wide: bool) -> MemoryFn {
     match bytes {
-        1 => memory_fn::<Load<u8, CHECKED>>(wide),
-        2 => memory_fn::<Load<u16, CHECKED>>(wide),
-        4 => memory_fn::<Load<u32, CHECKED>>(wide),
-        _ => memory_fn::<Load<u64, CHECKED>>(wide),
+        1 => load_fn::<u8, CHECKED>(wide),
+        2 => load_fn::<u16, CHECKED>(wide),
+        4 => load_fn::<u32, CHECKED>(wide),
+        _ => load_fn::<u64, CHECKED>(wide),
     }
 }
 
 fn store_of<const CHECKED: bool>(bytes: u32, wide: bool) -> MemoryFn {
     match bytes {
-        1 => memory_fn::<Store<u8, CHECKED>>(wide),
-        2 => memory_fn::<Store<u16, CHECKED>>(wide),
-        4 => memory_fn::<Store<u32, CHECKED>>(wide),
-        _ => memory_fn::<Store<u64, CHECKED>>(wide),
+        1 => store_fn::<u8, CHECKED>(wide),
+        2 => store_fn::<u16, CHECKED>(wide),
+        4 => store_fn::<u32, CHECKED>(wide),
+        _ => store_fn::<u64, CHECKED>(wide),
     }
 }
 

@@ -14,6 +14,7 @@ mod hints;
 mod lines;
 mod matrix;
 mod mbarrier;
+mod neighbours;
 mod opcodes;
 mod operations;
 mod rows;
