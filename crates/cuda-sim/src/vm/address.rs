@@ -81,14 +81,3 @@ pub(super) enum Run {
     /// The values lie side by side from this address on.
     Contiguous(u64),
 }
-
-impl Run {
-    /// The addresses of the lanes after these, which have `bytes` bytes.
-    #[inline(always)]
-    pub(super) fn after(self, bytes: usize) -> Self {
-        match self {
-            Self::Uniform(_) => self,
-            Self::Contiguous(host) => Self::Contiguous(host + bytes as u64),
-        }
-    }
-}

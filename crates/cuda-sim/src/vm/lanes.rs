@@ -235,6 +235,30 @@ fn wide_memory<K: MemoryOp>(w: &mut Warp, e: &Env<'_>, i: &Ins, m: u32) -> Resul
     K::run(w, e, i, m)
 }
 
+/// The version of `K` for all CPUs, as a function that is never inlined.
+#[inline(never)]
+pub(super) fn plain_memory_outlined<K: MemoryOp>(
+    w: &mut Warp,
+    e: &Env<'_>,
+    i: &Ins,
+    m: u32,
+) -> Result<(), LaneFault> {
+    K::run(w, e, i, m)
+}
+
+/// The version of `K` for wide CPUs, as a function that is never inlined.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+#[target_feature(enable = "avx2,fma,bmi2,popcnt,lzcnt,f16c")]
+pub(super) fn wide_memory_outlined<K: MemoryOp>(
+    w: &mut Warp,
+    e: &Env<'_>,
+    i: &Ins,
+    m: u32,
+) -> Result<(), LaneFault> {
+    K::run(w, e, i, m)
+}
+
 /// Returns the version of `K` for wide CPUs if `is_wide` (the result of [`wide_cpu`]), and
 /// otherwise the version for all CPUs.
 pub(super) fn pick<K: LaneOp>(is_wide: bool) -> LaneFn {

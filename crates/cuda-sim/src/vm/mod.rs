@@ -46,6 +46,7 @@ mod lines;
 mod load_store;
 mod matrix;
 mod mbarrier;
+mod neighbours;
 mod program;
 mod rounding;
 mod run;

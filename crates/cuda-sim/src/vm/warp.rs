@@ -1,6 +1,7 @@
 //! A warp: registers, and the fragments into which its lanes have diverged.
 
 use super::image::Image;
+use super::load_store::Recent;
 use super::vector::Over;
 use std::sync::Arc;
 
@@ -104,6 +105,8 @@ pub(super) struct Warp {
     pub(super) ctaid: [u32; 3],
     /// The ranges of memory that recent accesses hit.
     pub(super) hits: [Window; HITS],
+    /// The address registers of recent accesses.
+    pub(super) recent: [Recent; HITS],
     /// The number of the launch that `hits` is valid for.
     launch: u64,
     /// The carry flag of each lane.

@@ -170,6 +170,38 @@ const COPY: &str = ".visible .entry op(.param .u64 in, .param .u64 out) {
     ld.global.u32 %v, [%in]; st.global.u32 [%out], %v;
     ret; }";
 
+/// Each lane adds the two elements at the address in `%a`, which is uniform at first, then contiguous,
+/// then that of the other half of the warp.
+const CHANGES: &str = ".visible .entry op(.param .u64 out) {
+    .reg .b64 %out, %at; .reg .b32 %t, %s, %a, %b, %v, %sum, %i; .reg .pred %p;
+    .shared .align 128 .b8 tile[512];
+    ld.param.u64 %out, [out]; mov.u32 %t, %tid.x; mov.u32 %s, tile;
+    mad.lo.u32 %a, %t, 4, %s; mul.lo.u32 %v, %t, 3; st.shared.u32 [%a], %v;
+    add.u32 %v, %v, 96; st.shared.u32 [%a + 128], %v; bar.sync 0;
+    mov.u32 %sum, 0; mov.u32 %i, 0; mov.u32 %b, %s;
+$again:
+    ld.shared.u32 %v, [%b]; mad.lo.u32 %sum, %sum, 5, %v;
+    ld.shared.u32 %v, [%b + 4]; mad.lo.u32 %sum, %sum, 5, %v;
+    setp.eq.u32 %p, %i, 0; @%p mov.u32 %b, %a; @!%p xor.b32 %b, %b, 64;
+    add.u32 %i, %i, 1; setp.lt.u32 %p, %i, 3; @%p bra $again;
+    mul.wide.u32 %at, %t, 4; add.u64 %out, %out, %at; st.global.u32 [%out], %sum;
+    ret; }";
+
+#[test]
+fn a_changed_address_register_is_noticed() {
+    let device = Device::new(CHANGES);
+    let out = device.upload32(&[0; 32]);
+    device.run(1, 32, &[out]).unwrap();
+    let found = device.download32(out, 32);
+    for lane in 0..32u32 {
+        let elements = [0, 1, lane, lane + 1, lane ^ 16, (lane ^ 16) + 1];
+        let sum = elements.iter().fold(0u32, |sum, element| {
+            sum.wrapping_mul(5).wrapping_add(element * 3)
+        });
+        assert_eq!(found[lane as usize], sum, "lane {lane}");
+    }
+}
+
 #[test]
 fn neighbours_past_the_end_are_a_fault() {
     let device = Device::new(COPY);
@@ -213,31 +245,46 @@ mod ways {
 
     use super::{PATTERNS, random};
     use crate::vm::lanes::wide_cpu;
-    use crate::vm::load_store::{OneByOne, Path, Vectors};
+    use crate::vm::neighbours::{OneByOne, Path, Vectors};
     use crate::vm::space::Cell;
     use crate::vm::vector::{HALF, each};
 
     #[test]
-    fn both_ways_find_the_same_kinds() {
+    fn both_ways_find_the_same_steps() {
         if !wide_cpu() {
             return;
         }
         for (name, pattern) in PATTERNS {
             for size in [1, 2, 4, 8] {
                 for start in [0, 0x1000, u64::MAX - 20] {
-                    let wide =
-                        each(|lane| start.wrapping_add((pattern(lane) * size as usize) as u64));
+                    let element = |lane| pattern(lane) as u64;
+                    let wide = each(|lane| start.wrapping_add(element(lane) * size));
                     let narrow = each(|lane| wide[lane] as u32);
-                    let of_64 = OneByOne::kind64(&wide, size);
-                    let of_32 = OneByOne::kind32(&narrow, size as u32);
-                    assert_eq!(Vectors::kind64(&wide, size), of_64, "{name}, {size}");
-                    assert_eq!(
-                        Vectors::kind32(&narrow, size as u32),
-                        of_32,
-                        "{name}, {size}"
-                    );
-                    assert_eq!(of_32, of_64, "{name}, {size}");
+                    let steps = OneByOne::steps64(&wide);
+                    let found = OneByOne::steps32(&narrow);
+                    assert_eq!(Vectors::steps64(&wide), steps, "{name}, {size}");
+                    assert_eq!(Vectors::steps32(&narrow), found, "{name}, {size}");
+                    let steps = steps.map(|steps| steps.map(|step| step as u32));
+                    assert_eq!(found, steps, "{name}, {size}");
                 }
+            }
+        }
+        let ramp = each(|lane| lane as u32 * 12);
+        assert_eq!(OneByOne::steps32(&ramp), Some([12; 2]));
+    }
+
+    #[test]
+    fn rows_that_differ_in_one_lane_are_not_equal() {
+        if !wide_cpu() {
+            return;
+        }
+        let row = each(|lane| lane as u32 * 7);
+        assert!(Vectors::are_equal(&row, &row.clone()));
+        for lane in 0..32 {
+            for bit in 0..32 {
+                let mut other = row;
+                other[lane] ^= 1 << bit;
+                assert!(!Vectors::are_equal(&row, &other), "lane {lane}, bit {bit}");
             }
         }
     }
