@@ -355,7 +355,7 @@ fn kernels() -> Texts {
     let load = |body: &str| Module::load(context, &Ptx::new(kernel(body)).unwrap());
     let mut x = DeviceBuffer::<u32>::zeroed(stream, 4).unwrap();
     let mut texts = vec![("unknown instruction", text(load("frobnicate.u32 %v, %v;")))];
-    let k = load("wgmma.fence.sync.aligned;")
+    let k = load("tcgen05.wait::ld.sync.aligned;")
         .unwrap()
         .function("k")
         .unwrap();

@@ -56,6 +56,7 @@ mod stuck;
 mod sync;
 mod tensor;
 pub(crate) mod tensor_map;
+mod tensor_replace;
 #[cfg(test)]
 mod tests;
 mod texture;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::code::{CallSite, FunctionCode, Ins, Slot};
 use super::lines::Lines;
-use super::matrix::{Product, Tile};
+use super::matrix::{GroupProduct, Product, Tile};
 use crate::report::Place;
 
 /// The device that PTX is loaded for.
@@ -192,6 +192,7 @@ pub struct Program {
     /// Branch tables.
     pub(super) tables: Vec<Vec<u32>>,
     pub(super) products: Vec<Product>,
+    pub(super) group_products: Vec<GroupProduct>,
     pub(super) tiles: Vec<Tile>,
     /// The register lists of instructions.
     pub(super) lists: Vec<Vec<Slot>>,

@@ -325,8 +325,13 @@ impl Transfer<'_, '_> {
     }
 }
 
-/// Reads the tensor map at the generic address `at`.
-fn read_map(w: &Warp, env: &Env<'_>, at: u64, lane: usize) -> Result<TensorMap, LaneFault> {
+/// Reads the bytes of a tensor map at the generic address `at`.
+pub(super) fn read_bytes(
+    w: &Warp,
+    env: &Env<'_>,
+    at: u64,
+    lane: usize,
+) -> Result<[u8; BYTES], LaneFault> {
     let host = Translator::default().translate(w, env, at, BYTES as u64, 64, lane)?;
     let mut bytes = [0; BYTES];
     for (index, place) in bytes.chunks_mut(8).enumerate() {
@@ -335,6 +340,12 @@ fn read_map(w: &Warp, env: &Env<'_>, at: u64, lane: usize) -> Result<TensorMap, 
         let word = unsafe { load(8, host + 8 * index as u64) };
         place.copy_from_slice(&word.to_le_bytes());
     }
+    Ok(bytes)
+}
+
+/// Reads the tensor map at the generic address `at`.
+fn read_map(w: &Warp, env: &Env<'_>, at: u64, lane: usize) -> Result<TensorMap, LaneFault> {
+    let bytes = read_bytes(w, env, at, lane)?;
     TensorMap::decode(&bytes).ok_or_else(|| {
         let message = format!("the memory at {at:#x} does not hold a tensor map");
         LaneFault::of(FaultKind::IllegalInstruction, lane, message)

@@ -157,8 +157,20 @@ impl TensorMap {
         bytes
     }
 
-    /// Decodes a tensor map; `None` if these bytes are not one.
+    /// Decodes a tensor map that copies can use; `None` if these bytes are not one.
     pub(crate) fn decode(bytes: &[u8; BYTES]) -> Option<Self> {
+        let map = Self::fields(bytes)?;
+        let is_sound = (1..=MAX_RANK).contains(&map.rank)
+            && (0..map.rank).all(|i| map.extent[i] <= 256 && map.steps[i] > 0);
+        let is_image = |columns: Columns| map.rank >= 3 && columns.pixels <= 1024;
+        (is_sound && map.columns.is_none_or(is_image)).then_some(map)
+    }
+
+    /// Decodes the fields of a map that may be incomplete. Zeros are a map without any fields.
+    pub(super) fn fields(bytes: &[u8; BYTES]) -> Option<Self> {
+        if *bytes == [0; BYTES] {
+            return Some(Self::default());
+        }
         let word = |at: usize| {
             let mut word = [0; 8];
             word.copy_from_slice(&bytes[at..at + 8]);
@@ -182,11 +194,7 @@ impl TensorMap {
             steps: [0, 1, 2, 3, 4].map(|i| bytes[19 + i]),
             columns: (bytes[34] != 0).then_some(columns),
         };
-        let is_sound = (1..=MAX_RANK).contains(&map.rank)
-            && (0..map.rank).all(|i| map.extent[i] <= 256 && map.steps[i] > 0);
-        let is_image = map.rank >= 3 && columns.pixels <= 1024;
-        let is_sound = is_sound && (map.columns.is_none() || is_image);
-        (bytes[..8] == MARK && is_sound).then_some(map)
+        (bytes[..8] == MARK).then_some(map)
     }
 
     /// The number of elements that a copy takes along a dimension.

@@ -7,16 +7,16 @@ use cuda_sim::{Builder, CUresult as R, ReportKind};
 
 use crate::support::{FAULT_KERNELS, TestDevice, ok, test_device};
 
-/// `wgmma` in a branch that no thread takes, in a function that is called, and in one that may be
+/// `tcgen05` in a branch that no thread takes, in a function that is called, and in one that may be
 /// called.
 const KERNELS: &str = ".version 8.0
 .target sm_90a
 .address_size 64
-.func fenced() { wgmma.fence.sync.aligned; ret; }
+.func fenced() { tcgen05.wait::ld.sync.aligned; ret; }
 .visible .entry direct(.param .u64 out) {
     .reg .pred %p; .reg .u32 %t;
     mov.u32 %t, %tid.x; setp.gt.u32 %p, %t, 1000;
-    @%p wgmma.fence.sync.aligned;
+    @%p tcgen05.wait::ld.sync.aligned;
     ret;
 }
 .visible .entry caller(.param .u64 out) { call fenced; ret; }
@@ -50,7 +50,7 @@ fn a_kernel_with_an_unimplemented_instruction_is_not_launched() {
             reports[0].to_string(),
             format!(
                 "kernel `{kernel}`: the software device does not implement \
-                 `wgmma.fence.sync.aligned`; the kernel was not launched (PTX line {line})"
+                 `tcgen05.wait::ld.sync.aligned`; the kernel was not launched (PTX line {line})"
             )
         );
     }
@@ -66,7 +66,7 @@ fn a_kernel_with_an_unimplemented_instruction_is_not_launched() {
 #[test]
 fn an_instruction_outside_of_the_manual_fails_to_load() {
     let sim = test_device(Builder::new());
-    let text = KERNELS.replace("wgmma.fence", "frobnicate.fence");
+    let text = KERNELS.replace("tcgen05.wait", "frobnicate.wait");
     let text = CString::new(text).unwrap();
     let mut module = ptr::null_mut();
     let status = unsafe { sim.cuModuleLoadData(&raw mut module, text.as_ptr().cast()) };

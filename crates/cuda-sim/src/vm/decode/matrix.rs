@@ -276,7 +276,7 @@ fn register(element: Element) -> Ty {
     }
 }
 
-fn elements<'v, 'a>(operand: &'v Operand<'a>) -> &'v [Operand<'a>] {
+pub(super) fn elements<'v, 'a>(operand: &'v Operand<'a>) -> &'v [Operand<'a>] {
     match operand {
         Operand::Vector(elements) => elements,
         single => std::slice::from_ref(single),

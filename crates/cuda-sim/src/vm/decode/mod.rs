@@ -17,6 +17,7 @@ mod fields;
 mod float;
 mod form;
 mod function;
+mod group;
 mod half;
 mod integer;
 mod matrix;
@@ -36,6 +37,7 @@ mod rows;
 mod surface;
 mod symbols;
 mod tensor;
+mod tensor_map;
 mod texture;
 mod tile;
 

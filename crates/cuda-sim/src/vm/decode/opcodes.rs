@@ -46,7 +46,6 @@ pub(super) static UNIMPLEMENTED: &[&str] = &[
     "stackrestore",
     "stacksave",
     "tcgen05",
-    "tensormap",
     "vabsdiff",
     "vadd",
     "vadd2",
@@ -68,7 +67,6 @@ pub(super) static UNIMPLEMENTED: &[&str] = &[
     "vsub",
     "vsub2",
     "vsub4",
-    "wgmma",
 ];
 
 /// Declares the table. Each row has an opcode, the call of a method of [`FunctionDecoder`], which
@@ -185,6 +183,8 @@ opcodes! {
     "sust" => surface(SurfaceOp::Store), "sust.b.1d.b32.trap [%d1, {%r2}], {%r1};";
     "szext" => sign_extend(), "szext.clamp.s32 %r1, %r2, %r3;";
     "tanh" => by_type(None, Some(FloatOp::Tanh)), "tanh.approx.f32 %r1, %r2;";
+    "tensormap" => tensor_map(),
+        "tensormap.replace.tile.rank.shared::cta.b1024.b32 [tile], 1;";
     "testp" => testp(), "testp.finite.f32 %p1, %r1;";
     "tex" => texture(), "tex.1d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%d1, {%r5}];";
     "tld4" => gather(), "tld4.r.2d.v4.f32.f32 {%r1, %r2, %r3, %r4}, [%d1, {%r5, %r6}];";
@@ -193,6 +193,8 @@ opcodes! {
     "vabsdiff2" => differences(Parts::Two), "vabsdiff2.u32.u32.u32 %r1, %r2, %r3, %r4;";
     "vabsdiff4" => differences(Parts::Four), "vabsdiff4.u32.u32.u32.add %r1, %r2, %r3, %r4;";
     "vote" => vote(), "vote.sync.ballot.b32 %r1, %p1, 0xffffffff;";
+    "wgmma" => group_matrix(),
+        "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r1, %r2, %r3, %r4}, %d1, %d2, 1;";
     "wmma" => wmma(),
         "wmma.load.c.sync.aligned.row.m16n16k16.shared.f16 {%r1, %r2, %r3, %r4}, [tile];";
     "xor" => logic(LogicOp::Xor), "xor.b32 %r1, %r2, %r3;";

@@ -1,11 +1,15 @@
 //! Matrices that are distributed over the lanes of a warp; each lane holds a fragment.
 
+mod descriptor;
 mod element;
+mod group;
 mod product;
 mod rows;
+mod sum;
 mod tile;
 
 pub(super) use element::Element;
+pub(super) use group::{Factors, GroupMultiply, GroupProduct, Sparse};
 pub(super) use product::{BitOp, Multiply, Product};
 pub(super) use rows::{LoadRows, StoreRows, Transpose};
 pub(super) use tile::{LoadTile, StoreTile, Tile};
@@ -68,7 +72,8 @@ impl Fragment {
             Side::B => (thread * packed + e + r * 4 * packed, group),
             Side::Sum => {
                 let i = r * packed + e;
-                (group + 8 * (i >> 1), thread * 2 + (i & 1))
+                let column = i / 4 * 8 + thread * 2 + (i & 1);
+                (group + 8 * (i >> 1 & 1), column)
             }
         }
     }

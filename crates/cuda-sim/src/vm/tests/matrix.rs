@@ -400,7 +400,10 @@ fn unsupported_matrix_shapes_are_refused_by_name() {
           {%c0, %c1, %c2, %c3};",
             "mma",
         ),
-        ("wgmma.fence.sync.aligned;", "wgmma"),
+        (
+            "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f8 {%a0}, %d0, %d0, 1;",
+            "wgmma",
+        ),
         ("tcgen05.wait::ld.sync.aligned;", "tcgen05"),
     ] {
         let kernel = format!(
