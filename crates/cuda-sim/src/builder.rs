@@ -201,6 +201,9 @@ impl Builder {
     /// has read in one of those ways is assumed to synchronize with all earlier accesses of other
     /// threads, so races that this assumption hides are not found. Races with other blocks of a
     /// cluster are not found either.
+    ///
+    /// Also reports registers of `wgmma` that are used before `wgmma.wait_group`, or written after
+    /// the last `wgmma.fence`, and writes to shared memory that a `wgmma` may still read.
     pub fn check_races(mut self, on: bool) -> Self {
         self.config.checks.races = on;
         self

@@ -83,6 +83,9 @@ pub enum ReportKind {
     /// Two threads access the same byte of shared memory without synchronization, and at least one
     /// of the accesses is a write.
     Race(Hazard),
+    /// A register of an asynchronous product (`wgmma`) that a thread uses without waiting for the
+    /// product, or without a fence before it.
+    AsyncRegister,
     /// A barrier that not all threads reach.
     BarrierDivergence,
     /// A write to memory that the program has passed to the launch as read-only.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::address::{TAG, Window};
 use super::barrier::Common;
-use super::check::{Attendance, Watch};
+use super::check::{Attendance, Groups, Watch};
 use super::code::{FunctionCode, Place};
 use super::space::HITS;
 use super::vector::LANES;
@@ -126,6 +126,8 @@ pub(super) struct Warp {
     pub(super) peer_watches: Arc<[Arc<Watch>]>,
     /// The barrier attendance of its lanes, if that is checked.
     pub(super) attendance: Option<Box<Attendance>>,
+    /// Its asynchronous products, if races are checked.
+    pub(super) groups: Option<Box<Groups>>,
     /// The shape of a block and the warp number for which `tid` is valid.
     shape: ([u32; 3], usize),
 }

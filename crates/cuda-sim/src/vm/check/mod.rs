@@ -8,6 +8,7 @@
 
 mod barrier;
 mod findings;
+mod groups;
 mod local;
 mod observer;
 mod order;
@@ -19,6 +20,9 @@ use crate::lock::lock;
 
 pub(super) use barrier::{Attendance, divergent, missed_barriers, threads};
 pub(super) use findings::Findings;
+pub(super) use groups::{
+    GroupEvent, Groups, MoveRegister, Started, UseRegisters, misused, number_of,
+};
 use local::LocalShadow;
 pub(super) use observer::{Acquired, ObservedAccess, Observer};
 use order::Order;

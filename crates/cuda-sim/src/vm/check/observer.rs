@@ -4,6 +4,7 @@ use std::sync::MutexGuard;
 
 use cuda_sys::LaunchUse;
 
+use super::groups::number_of;
 use super::shared::{ELSEWHERE, Mark};
 use super::{Checks, State};
 use crate::report::{Access, Hazard, MemorySpace, Report, ReportKind};
@@ -65,14 +66,13 @@ impl<'a> Observer<'a> {
     /// Creates the observer of an instruction of the code of `env`; `None` if no check is on.
     pub(in crate::vm) fn new(w: &'a Warp, env: &'a Env<'a>, i: &Ins) -> Option<Self> {
         let watch = w.watch.as_deref()?;
-        let code = env.program.code.as_ptr().addr();
-        let pc = std::ptr::from_ref(i).addr().wrapping_sub(code) / size_of::<Ins>();
+        let pc = number_of(env, i);
         let mut state = watch.state();
         let stamp = state.order.tick();
         Some(Self {
             w,
             env,
-            pc: pc as u32,
+            pc,
             stamp,
             state,
         })

@@ -23,6 +23,7 @@ impl<'a> FunctionDecoder<'a, '_> {
                 _ => return invalid(format!("'{}' is not a predicate", predicate.name)),
             }
         }
+        self.check_group_registers(instruction);
         let start = self.out.program.code.len();
         let patches = self.patches.len();
         let guard = self.guard;

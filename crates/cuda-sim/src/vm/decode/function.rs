@@ -1,12 +1,12 @@
 //! Decodes one function: declarations, scopes and labels.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::declare::MAX_FRAME;
 use super::module::{Output, SharedLayout, invalid_at, layout, param_layout};
 use super::operand::Sym;
 use super::symbols::Names;
-use super::{DecodeError, Decoded, invalid};
+use super::{DecodeError, Decoded, group_check, invalid};
 use crate::vm::code::{ALWAYS, Ins, Kind, Place, Slot};
 use crate::vm::fault::LoadError;
 use cuda_ptx::{Location, Space, Statement, Variable};
@@ -82,6 +82,8 @@ pub(super) struct FunctionDecoder<'a, 'o> {
     pub(super) temps: [(Vec<Slot>, usize); 3],
     pub(super) guard: u32,
     pub(super) line: u32,
+    /// If accesses are observed, the names of the registers that each `wgmma` uses.
+    pub(super) group_names: BTreeSet<&'a str>,
     files: HashMap<u32, u32>,
 }
 
@@ -109,6 +111,7 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
             temps: Default::default(),
             guard: ALWAYS,
             line: 0,
+            group_names: BTreeSet::new(),
             files: HashMap::new(),
         }
     }
@@ -144,6 +147,9 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
         let entry = self.out.program.code.len() as u32;
         self.out.program.functions[self.index].entry = Some(entry);
         self.line = self.function.line;
+        if self.out.checked {
+            self.group_names = group_check::names(body);
+        }
         self.signature().map_err(|refuse| self.load_error(refuse))?;
         for statement in body {
             if let Err(refuse) = self.statement(statement) {

@@ -4,6 +4,7 @@ use super::form::{Form, Ty};
 use super::function::FunctionDecoder;
 use super::matrix::{Shape, aligned, elements, take_elements};
 use super::{Decoded, invalid, unsupported};
+use crate::vm::check::GroupEvent;
 use crate::vm::code::Kind;
 use crate::vm::lanes::memory_fn;
 use crate::vm::matrix::{
@@ -97,25 +98,34 @@ impl<'a> FunctionDecoder<'a, '_> {
             Some("wait_group") => {
                 aligned(form)?;
                 form.arity(1)?;
-                match form.operands[0] {
-                    Operand::Literal(Literal::Int(0..=MAX_GROUPS)) => {}
+                let pending = match form.operands[0] {
+                    Operand::Literal(Literal::Int(pending @ 0..=MAX_GROUPS)) => pending,
                     _ => {
                         return invalid(format!(
                             "The operand of 'wgmma.wait_group' must be 0 to {MAX_GROUPS}"
                         ));
                     }
-                }
-                self.emit(Kind::Nop, 0, 0, 0, 0, 0);
+                };
+                self.group_event(2 + pending);
                 Ok(())
             }
-            Some(_) => {
+            Some(event) => {
                 aligned(form)?;
                 form.arity(0)?;
-                self.emit(Kind::Nop, 0, 0, 0, 0, 0);
+                self.group_event(if event == "fence" { 0 } else { 1 });
                 Ok(())
             }
             None => unsupported(""),
         }
+    }
+
+    /// Emits an instruction that only matters to the checks, because products are complete at once.
+    fn group_event(&mut self, number: u64) {
+        let kind = match self.out.checked {
+            true => Kind::Converged(memory_fn::<GroupEvent>(self.wide())),
+            false => Kind::Nop,
+        };
+        self.emit(kind, 0, 0, 0, 0, number);
     }
 
     fn group_product(&mut self, form: &mut Form<'a>) -> Decoded {

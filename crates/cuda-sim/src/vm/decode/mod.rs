@@ -18,6 +18,7 @@ mod float;
 mod form;
 mod function;
 mod group;
+mod group_check;
 mod half;
 mod integer;
 mod matrix;

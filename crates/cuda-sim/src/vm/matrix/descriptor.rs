@@ -3,7 +3,7 @@
 use crate::vm::tensor_map::Swizzle;
 
 /// The bytes of a chunk, the unit of the layout.
-pub(super) const CHUNK: u64 = 16;
+pub(in crate::vm) const CHUNK: u64 = 16;
 
 /// A matrix in shared memory. Its chunks are in groups of eight rows, each of which has the bytes
 /// of one row of the swizzle pattern.

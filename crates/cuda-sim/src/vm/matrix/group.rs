@@ -3,12 +3,14 @@
 //! Each warp computes its own 16 rows. B, and often A, is in shared memory, at the place that a
 //! matrix descriptor gives.
 
+use std::collections::BTreeSet;
+
 use super::descriptor::{CHUNK, Descriptor};
 use super::sum::{Factor, Precision};
 use super::{Element, Fragment};
 use crate::vm::access::{Translator, load};
 use crate::vm::address::SHARED;
-use crate::vm::check::{ObservedAccess, Observer};
+use crate::vm::check::{ObservedAccess, Observer, Started, misused, number_of};
 use crate::vm::code::{Ins, Slot};
 use crate::vm::fault::FaultKind;
 use crate::vm::lane_fault::LaneFault;
@@ -77,6 +79,8 @@ struct Reader<'a, 'e> {
     env: &'a Env<'e>,
     translator: Translator,
     observer: Option<Observer<'a>>,
+    /// The addresses of the chunks that were read, if accesses are observed.
+    read: Vec<u64>,
 }
 
 impl Reader<'_, '_> {
@@ -88,6 +92,7 @@ impl Reader<'_, '_> {
             .translate(self.w, self.env, at, CHUNK, CHUNK, 0)?;
         if let Some(observer) = &mut self.observer {
             observer.read(ObservedAccess::new(0, at, CHUNK));
+            self.read.push(at);
         }
         let mut bytes = [0; CHUNK as usize];
         for (index, place) in bytes.chunks_mut(8).enumerate() {
@@ -144,8 +149,9 @@ impl Reader<'_, '_> {
 }
 
 impl GroupProduct {
-    /// Computes the sums of one warp.
-    fn compute(&self, w: &Warp, env: &Env<'_>, i: &Ins) -> Result<Vec<u64>, LaneFault> {
+    /// Computes the sums of one warp. Also returns the addresses of the chunks that it read, if
+    /// accesses are observed.
+    fn compute(&self, w: &Warp, env: &Env<'_>, i: &Ins) -> Result<(Vec<u64>, Vec<u64>), LaneFault> {
         let rank = w.index % WARPS;
         let [x, y, z] = env.launch.block.map(u64::from);
         if (w.index / WARPS + 1) * WARPS * LANES > (x * y * z) as usize {
@@ -157,6 +163,7 @@ impl GroupProduct {
             env,
             translator: Translator::default(),
             observer: Observer::new(w, env, i),
+            read: Vec::new(),
         };
         let kept = match self.sparse {
             Some(_) => self.depth / 2,
@@ -191,7 +198,7 @@ impl GroupProduct {
                 (0, columns, self.depth),
             )?,
         };
-        drop(reader);
+        let read = reader.read;
         let mut sums = self.d.gather(w);
         let adds = w.get_pred(self.adds);
         if adds & 1 == 0 {
@@ -202,7 +209,32 @@ impl GroupProduct {
         } else {
             self.integers(&a, &b, &mut sums);
         }
-        Ok(sums)
+        Ok((sums, read))
+    }
+
+    /// Records the product for the checks.
+    fn start(&self, w: &mut Warp, env: &Env<'_>, i: &Ins, chunks: Vec<u64>) {
+        let Some(mut groups) = w.groups.take() else {
+            return;
+        };
+        let pc = number_of(env, i);
+        let base = w.base.r32;
+        let numbered = |slots: &[Slot]| slots.iter().map(|slot| base + slot).collect();
+        let is_unfenced = groups.start(Started {
+            pc,
+            sums: numbered(&self.d.slots),
+            factors: match &self.a {
+                Factors::Registers(fragment) => numbered(&fragment.slots),
+                Factors::Shared { .. } => Vec::new(),
+            },
+            chunks,
+            copies: BTreeSet::new(),
+        });
+        if is_unfenced {
+            let message = "uses a register that was written after the last `wgmma.fence`";
+            misused(w, env, (pc, None), message);
+        }
+        w.groups = Some(groups);
     }
 
     /// The rows of a sparse A with zeros for the elements that it does not hold.
@@ -317,7 +349,8 @@ pub(in crate::vm) struct GroupMultiply;
 impl MemoryOp for GroupMultiply {
     fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         if let Some(product) = env.program.group_products.get(i.imm as usize) {
-            let sums = product.compute(w, env, i)?;
+            let (sums, chunks) = product.compute(w, env, i)?;
+            product.start(w, env, i, chunks);
             product.d.scatter(w, m, &sums);
         }
         Ok(())

@@ -8,6 +8,7 @@ mod rows;
 mod sum;
 mod tile;
 
+pub(super) use descriptor::CHUNK;
 pub(super) use element::Element;
 pub(super) use group::{Factors, GroupMultiply, GroupProduct, Sparse};
 pub(super) use product::{BitOp, Multiply, Product};

@@ -11,7 +11,7 @@ const ALL: Checks = Checks {
     read_only: true,
 };
 
-fn checked(text: &str) -> Device {
+pub(super) fn checked(text: &str) -> Device {
     let target = TargetInfo {
         checked: true,
         ..TARGET
@@ -20,7 +20,7 @@ fn checked(text: &str) -> Device {
 }
 
 /// The findings when blocks of `threads` threads run.
-fn found_by(device: &Device, blocks: u32, threads: u32, params: &[u64]) -> Vec<Report> {
+pub(super) fn found_by(device: &Device, blocks: u32, threads: u32, params: &[u64]) -> Vec<Report> {
     device
         .run_with(blocks, threads, params, |launch| launch.checks = ALL)
         .unwrap();

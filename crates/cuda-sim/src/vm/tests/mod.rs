@@ -9,6 +9,7 @@ mod control;
 mod device;
 mod floats;
 mod forms;
+mod group;
 mod helpers;
 mod hints;
 mod lines;
