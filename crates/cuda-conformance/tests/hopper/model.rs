@@ -136,7 +136,7 @@ pub(crate) fn random_bits(ty: Ty, spread: i32, random: &mut fastrand::Rng) -> u3
     }
 }
 
-/// The model of Hopper, as measured.
+/// The model of Hopper that the software device uses. It was not compared with a GPU yet.
 pub(crate) fn hopper(a: Ty) -> Model {
     match a {
         Ty::E4m3 | Ty::E5m2 => Model {

@@ -1,4 +1,5 @@
-//! Sums of products with the precision of Hopper's tensor cores, as `wgmma` computes them.
+//! Sums of products as `wgmma` computes them. Their precision follows publications about Hopper's
+//! tensor cores, and was not compared with a GPU yet.
 //!
 //! The manual leaves the precision open. Here, the products of a step and the previous sum are
 //! aligned to the largest exponent among them. Bits below the last fraction bit are dropped, the
