@@ -185,6 +185,11 @@ fn managed_memory_works_on_devices_of_each_kind() {
             let sum = target.with_host(|words| words.iter().sum::<u32>()).unwrap();
             assert_eq!(sum, round * PAGE as u32, "{}", fixture.name);
         }
+        let attachments = count_calls(
+            fixture.simulator.as_ref().unwrap(),
+            "cuStreamAttachMemAsync",
+        );
+        assert_eq!(attachments, if concurrent { 0 } else { 2 * 6 });
         let host = source.host().map(|words| words[0]);
         let place = MemoryLocation::Host;
         let prefetched = source.as_slice().prefetch(&place, &stream);

@@ -6,7 +6,7 @@ use std::ptr;
 use cuda_sim::{Builder, CUresult as R};
 use cuda_sys::{CUfunction_attribute, CUjit_option};
 
-use crate::support::{ADD, ok, test_device};
+use crate::support::{ADD, late, ok, test_device};
 
 #[test]
 fn a_kernel_is_launched_by_parameters_set_one_by_one() {
@@ -168,5 +168,28 @@ fn the_time_between_events_includes_waits_of_the_host() {
         let mut milliseconds = 0.0;
         ok(sim.cuEventElapsedTime_v2(&raw mut milliseconds, start, end));
         assert!(milliseconds >= 29.0, "{milliseconds}");
+    }
+}
+
+#[test]
+fn the_time_between_events_includes_waits_of_the_stream() {
+    extern "C" fn nap(_: *mut c_void) {
+        std::thread::sleep(std::time::Duration::from_millis(30));
+    }
+    for sim in [test_device(Builder::new()), test_device(late(4))] {
+        let (stream, other) = (sim.stream(1), sim.stream(1));
+        let (start, done, end) = (sim.event(0), sim.event(0), sim.event(0));
+        unsafe {
+            ok(sim.cuEventRecord(start, stream));
+            ok(sim.cuEventSynchronize(start));
+            ok(sim.cuLaunchHostFunc(other, Some(nap), ptr::null_mut()));
+            ok(sim.cuEventRecord(done, other));
+            ok(sim.cuStreamWaitEvent(stream, done, 0));
+            ok(sim.cuEventRecord(end, stream));
+            ok(sim.cuEventSynchronize(end));
+            let mut milliseconds = 0.0;
+            ok(sim.cuEventElapsedTime_v2(&raw mut milliseconds, start, end));
+            assert!(milliseconds >= 29.0, "{milliseconds}");
+        }
     }
 }

@@ -5,8 +5,9 @@ use std::ptr;
 
 use cuda_sim::{Builder, CUresult, Machine};
 use cuda_sys::{
-    CUdevice_attribute, CUmemAllocationType, CUmemLocation, CUmemLocation_st__bindgen_ty_1,
-    CUmemLocationType, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool,
+    CUdevice_attribute, CUmemAccess_flags, CUmemAllocationType, CUmemLocation,
+    CUmemLocation_st__bindgen_ty_1, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps,
+    CUmemoryPool,
 };
 
 use crate::support::{TestDevice, late, ok, test_device};
@@ -94,10 +95,14 @@ fn wrong_locations_of_pools_are_refused() {
 #[test]
 fn each_location_has_a_default_and_a_current_pool() {
     let sim = test_device(Builder::new());
+    let mut defaults = Vec::new();
     for (at, kind) in [
         ((At::CU_MEM_LOCATION_TYPE_HOST, 0), PINNED),
+        ((At::CU_MEM_LOCATION_TYPE_HOST_NUMA, 0), PINNED),
         ((At::CU_MEM_LOCATION_TYPE_DEVICE, 0), PINNED),
         ((At::CU_MEM_LOCATION_TYPE_DEVICE, 0), MANAGED),
+        ((At::CU_MEM_LOCATION_TYPE_HOST, 0), MANAGED),
+        ((At::CU_MEM_LOCATION_TYPE_NONE, 0), MANAGED),
     ] {
         let mut location = location(at.0, at.1);
         let at_location = &raw mut location;
@@ -109,6 +114,8 @@ fn each_location_has_a_default_and_a_current_pool() {
             ok(sim.cuMemGetMemPool(&raw mut current, at_location, kind));
             assert_eq!(current, default);
             assert_ne!(own, default);
+            assert!(!defaults.contains(&default), "{at:?} {kind:?}");
+            defaults.push(default);
             ok(sim.cuMemSetMemPool(at_location, kind, own));
             ok(sim.cuMemGetMemPool(&raw mut current, at_location, kind));
             assert_eq!(current, own);
@@ -119,6 +126,23 @@ fn each_location_has_a_default_and_a_current_pool() {
             assert_eq!(sim.cuMemSetMemPool(at_location, other, default), INVALID);
             assert_eq!(sim.cuMemPoolDestroy(default), INVALID);
         }
+    }
+}
+
+#[test]
+fn managed_pools_are_accessible_and_host_pools_are_not() {
+    let sim = test_device(Builder::new());
+    for (at, kind, expected) in [
+        (At::CU_MEM_LOCATION_TYPE_HOST, PINNED, 0),
+        (At::CU_MEM_LOCATION_TYPE_DEVICE, PINNED, 3),
+        (At::CU_MEM_LOCATION_TYPE_HOST, MANAGED, 3),
+    ] {
+        let (status, pool) = create(&sim, (at, 0), kind);
+        ok(status);
+        let mut here = location(At::CU_MEM_LOCATION_TYPE_DEVICE, 0);
+        let mut flags = CUmemAccess_flags(7);
+        unsafe { ok(sim.cuMemPoolGetAccess(&raw mut flags, pool, &raw mut here)) };
+        assert_eq!(flags.0, expected, "{at:?} {kind:?}");
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::ptr;
 
-use super::PinnedBuffer;
 use super::locked::Locked;
+use super::{PinnedBuffer, UninitPinned};
 use crate::error::{Error, Result};
 use crate::handle::Handle;
 use crate::memory::allocator::sealed::{Allocate, TOKEN};
@@ -34,12 +34,16 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     /// * [`Error::OutOfMemory`] with the number of bytes requested.
     #[doc(alias = "cuMemAllocFromPoolAsync")]
     #[doc(alias = "cudaMallocFromPoolAsync")]
+    #[track_caller]
     pub fn zeroed_in_order(pool: &MemoryPool, stream: &Stream, len: usize) -> Result<Self> {
-        Self::in_order(pool, stream, len, |start, bytes| {
-            // SAFETY: `bytes` bytes must be writable at `start` ← they were allocated just now, and
-            // no other code has the address.
-            unsafe { start.write_bytes(0, bytes) }
-        })
+        let mut memory = Self::uninit_in_order(pool, stream, len)?;
+        let elements = memory.as_uninit_mut();
+        let (start, bytes) = (elements.as_mut_ptr().cast::<u8>(), size_of_val(elements));
+        // SAFETY: `bytes` bytes must be writable at `start` ← both describe `elements`.
+        unsafe { start.write_bytes(0, bytes) };
+        // SAFETY: all elements must be initialized ← they were written just now, and zero bits are
+        // a valid `T`.
+        Ok(unsafe { memory.assume_init() })
     }
 
     /// `cuMemAllocFromPoolAsync()`, `cuStreamSynchronize()`—Allocates a buffer from a pool of host
@@ -48,22 +52,23 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     /// # Errors
     ///
     /// Fails as [`zeroed_in_order`](Self::zeroed_in_order) does.
+    #[track_caller]
     pub fn from_host_in_order(pool: &MemoryPool, stream: &Stream, source: &[T]) -> Result<Self> {
-        Self::in_order(pool, stream, source.len(), |start, bytes| {
-            let from = source.as_ptr().cast::<u8>();
-            // SAFETY: both ranges must hold `bytes` bytes and must not overlap ← `bytes` is the
-            // size of the source, and the destination was allocated just now.
-            unsafe { ptr::copy_nonoverlapping(from, start, bytes) }
-        })
+        Self::uninit_in_order(pool, stream, source.len())?.init_from(source)
     }
 
-    /// Allocates the memory and calls `fill`, which must write every byte.
-    fn in_order(
+    /// `cuMemAllocFromPoolAsync()`, `cuStreamSynchronize()`—Allocates `len` elements from a pool of
+    /// host memory, as [`zeroed_in_order`](Self::zeroed_in_order) does. The contents are undefined.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`zeroed_in_order`](Self::zeroed_in_order) does.
+    #[track_caller]
+    pub fn uninit_in_order(
         pool: &MemoryPool,
         stream: &Stream,
         len: usize,
-        fill: impl FnOnce(*mut u8, usize),
-    ) -> Result<Self> {
+    ) -> Result<UninitPinned<T>> {
         let bytes = bytes_of::<T>(len)?;
         pool.check(stream, TOKEN)?;
         if !pool.is_on_host() || pool.kind() != PoolKind::Pinned {
@@ -79,20 +84,14 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
             });
         }
         if bytes == 0 {
-            let locked = Locked::new(stream.context(), None);
-            return Ok(Self::of_parts(locked, len));
+            return UninitPinned::of_locked(Locked::new(stream.context(), None), len);
         }
         let memory = pool.allocate(stream, bytes, TOKEN)?.0;
-        let address = memory.address as usize;
         stream.state().synchronize(stream.context())?;
-        let start = ptr::with_exposed_provenance_mut(address);
+        let start = ptr::with_exposed_provenance_mut(memory.address as usize);
         // SAFETY: no other owner may destroy the block ← the handle is only given up, and `memory`
         // frees the block.
         let handle = unsafe { Handle::new(stream.driver(), RawBlock::of_driver(start)) };
-        let locked = Locked::ordered(handle, memory);
-        fill(start.cast(), bytes);
-        // SAFETY: the memory must have room for `len` initialized elements ← it has `bytes` bytes,
-        // and `fill` has written all of them.
-        unsafe { Self::of_locked(locked, len) }
+        UninitPinned::of_locked(Locked::ordered(handle, memory), len)
     }
 }

@@ -47,25 +47,31 @@ pub struct UninitPinned<T: DeviceRepr> {
 
 impl<T: DeviceRepr> UninitPinned<T> {
     pub(super) fn allocate(context: &Context, len: usize, flags: PinnedFlags) -> Result<Self> {
-        let bytes = bytes_of::<T>(len)?;
-        let handle = if bytes == 0 {
-            None
-        } else {
-            let handle = PinnedBlock::allocate(context, bytes, flags)?;
-            let start = handle.raw().start().cast::<T>();
-            if !start.is_aligned() {
-                return Err(Error::Misaligned {
-                    address: start.addr() as u64,
-                    align: align_of::<T>(),
-                });
-            }
-            Some(handle)
+        let handle = match bytes_of::<T>(len)? {
+            0 => None,
+            bytes => Some(PinnedBlock::allocate(context, bytes, flags)?),
         };
-        Ok(Self {
-            locked: Locked::new(context, handle),
-            len,
-            elements: PhantomData,
-        })
+        Self::of_locked(Locked::new(context, handle), len)
+    }
+
+    /// Creates a buffer of memory that has room for `len` elements. It may be empty only if they
+    /// have no bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misaligned`] if the memory is not aligned for `T`.
+    pub(super) fn of_locked(locked: Locked<PinnedBlock>, len: usize) -> Result<Self> {
+        match locked.start() {
+            Some(start) if !start.cast::<T>().is_aligned() => Err(Error::Misaligned {
+                address: start.addr() as u64,
+                align: align_of::<T>(),
+            }),
+            _ => Ok(Self {
+                locked,
+                len,
+                elements: PhantomData,
+            }),
+        }
     }
 
     /// Returns the number of elements.

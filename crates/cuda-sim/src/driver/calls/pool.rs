@@ -286,7 +286,7 @@ impl Call {
         type F = CUmemAccess_flags;
         let pool = self.pool(pool.handle())?;
         let device = self.pool_location(&location.get()?)?;
-        if device == pool.device && pool.home == Home::Device {
+        if pool.is_always_accessible(device) {
             return flags.set(F::CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
         }
         let access = lock(&pool.access);

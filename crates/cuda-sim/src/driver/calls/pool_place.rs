@@ -2,7 +2,8 @@
 //!
 //! The host has one NUMA node. Memory of these pools has the same address on the host and on every
 //! device. As for other pools, the bytes are valid from the position of the allocation in its
-//! stream on; the host that accesses them earlier finds them poisoned later.
+//! stream on; the host that accesses them earlier finds them poisoned later. Kernels of a device
+//! that `cuMemPoolSetAccess` gave no access to a pool of the host can use its memory all the same.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::driver::export::{Call, exports};
 use crate::driver::handle::pointer;
 use crate::driver::objects::advice::Pages;
 use crate::driver::objects::memory::{Allocation, Kind};
-use crate::driver::objects::pool::{Home, Pool, location_id};
+use crate::driver::objects::pool::{Home, Near, PlacePools, Pool, location_id};
 use crate::driver::objects::stream::Stream;
 use crate::driver::status::{INVALID_DEVICE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Status};
 use crate::lock::lock;
@@ -39,21 +40,23 @@ impl Call {
     fn home_at(&self, location: &CUmemLocation, kind: Type) -> Status<(usize, Home)> {
         type T = CUmemLocationType;
         let id = location_id(location);
-        let at = match location.type_ {
-            T::CU_MEM_LOCATION_TYPE_DEVICE => {
-                let device = self.device(id).map_err(|_| INVALID_VALUE)?;
-                Some(device.ordinal)
+        let near = match location.type_ {
+            T::CU_MEM_LOCATION_TYPE_DEVICE => Near::Device,
+            T::CU_MEM_LOCATION_TYPE_HOST => Near::Host,
+            T::CU_MEM_LOCATION_TYPE_HOST_NUMA if id == 0 => Near::Numa,
+            T::CU_MEM_LOCATION_TYPE_NONE if kind == Type::CU_MEM_ALLOCATION_TYPE_MANAGED => {
+                Near::Any
             }
-            T::CU_MEM_LOCATION_TYPE_HOST => None,
-            T::CU_MEM_LOCATION_TYPE_HOST_NUMA if id == 0 => None,
-            // Managed memory without a preferred location.
-            T::CU_MEM_LOCATION_TYPE_NONE if kind == Type::CU_MEM_ALLOCATION_TYPE_MANAGED => None,
             _ => return Err(INVALID_VALUE),
         };
-        match (kind, at) {
-            (Type::CU_MEM_ALLOCATION_TYPE_PINNED, Some(device)) => Ok((device, Home::Device)),
-            (Type::CU_MEM_ALLOCATION_TYPE_PINNED, None) => Ok((0, Home::Host)),
-            (Type::CU_MEM_ALLOCATION_TYPE_MANAGED, at) => Ok((at.unwrap_or(0), Home::Managed)),
+        let device = match near {
+            Near::Device => self.device(id).map_err(|_| INVALID_VALUE)?.ordinal,
+            Near::Host | Near::Numa | Near::Any => 0,
+        };
+        match (kind, near) {
+            (Type::CU_MEM_ALLOCATION_TYPE_PINNED, Near::Device) => Ok((device, Home::Device)),
+            (Type::CU_MEM_ALLOCATION_TYPE_PINNED, near) => Ok((device, Home::Host(near))),
+            (Type::CU_MEM_ALLOCATION_TYPE_MANAGED, near) => Ok((device, Home::Managed(near))),
             _ => Err(INVALID_VALUE),
         }
     }
@@ -71,7 +74,7 @@ impl Call {
         if !pool.take(size) {
             return Err(OUT_OF_MEMORY);
         }
-        let (range, kind) = if pool.home == Home::Managed {
+        let (range, kind) = if matches!(pool.home, Home::Managed(_)) {
             let kind = Kind::ManagedPool(Arc::clone(pool), Pages::new());
             (RangeKind::Managed, kind)
         } else {
@@ -105,9 +108,12 @@ impl Call {
         let entry = all.entry((device, home)).or_insert_with(|| {
             let pool = Arc::new(Pool::at(device, home, true));
             self.pools.insert(pool.handle, Arc::clone(&pool));
-            [Arc::clone(&pool), pool]
+            PlacePools {
+                default: Arc::clone(&pool),
+                current: pool,
+            }
         });
-        Ok(Arc::clone(&entry[0]))
+        Ok(Arc::clone(&entry.default))
     }
 
     fn mem_get_default_mem_pool(
@@ -135,8 +141,8 @@ impl Call {
         }
         self.default_at(device, home)?;
         let all = lock(&self.place_pools);
-        let current = all.get(&(device, home)).ok_or(NOT_SUPPORTED)?;
-        pool.set(pointer(current[1].handle))
+        let pools = all.get(&(device, home)).ok_or(NOT_SUPPORTED)?;
+        pool.set(pointer(pools.current.handle))
     }
 
     fn mem_set_mem_pool(
@@ -157,7 +163,7 @@ impl Call {
         }
         self.default_at(device, home)?;
         if let Some(pools) = lock(&self.place_pools).get_mut(&(device, home)) {
-            pools[1] = pool;
+            pools.current = pool;
         }
         Ok(())
     }
@@ -165,9 +171,9 @@ impl Call {
     /// Makes the default pool of its location current again if this pool is current.
     pub(super) fn replace_current(&self, pool: &Pool) {
         if let Some(pools) = lock(&self.place_pools).get_mut(&(pool.device, pool.home))
-            && pools[1].handle == pool.handle
+            && pools.current.handle == pool.handle
         {
-            pools[1] = Arc::clone(&pools[0]);
+            pools.current = Arc::clone(&pools.default);
         }
     }
 }

@@ -31,7 +31,7 @@ use crate::driver::objects::mapping::VirtualMemory;
 use crate::driver::objects::memory::Allocation;
 use crate::driver::objects::mipmap::Mipmap;
 use crate::driver::objects::module::Module;
-use crate::driver::objects::pool::{Home, Pool};
+use crate::driver::objects::pool::{Home, PlacePools, Pool};
 use crate::driver::objects::stream::Stream;
 use crate::driver::objects::surface::SurfaceObject;
 use crate::driver::objects::texture::TextureObject;
@@ -65,7 +65,7 @@ pub(crate) struct Instance {
     pub(in crate::driver) links: Table<Link>,
     pub(in crate::driver) pools: Table<Pool>,
     /// The default pool and the current pool of each location other than a device.
-    pub(in crate::driver) place_pools: Mutex<BTreeMap<(usize, Home), [Arc<Pool>; 2]>>,
+    pub(in crate::driver) place_pools: Mutex<BTreeMap<(usize, Home), PlacePools>>,
     pub(in crate::driver) arrays: Arc<Table<Array>>,
     pub(in crate::driver) mipmaps: Table<Mipmap>,
     pub(in crate::driver) textures: Arc<Table<TextureObject>>,

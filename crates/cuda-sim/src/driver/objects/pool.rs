@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use cuda_sys::{CUmemAccess_flags, CUmemLocation};
 
@@ -16,9 +16,25 @@ pub(in crate::driver) enum Home {
     /// On the device of the pool.
     Device,
     /// Page-locked memory of the host. The device of the pool is device 0.
-    Host,
+    Host(Near),
     /// Managed memory. The device of the pool is its preferred location, or device 0.
-    Managed,
+    Managed(Near),
+}
+
+/// The location that memory of the host or managed memory is bound to, or prefers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::driver) enum Near {
+    Device,
+    Host,
+    Numa,
+    Any,
+}
+
+/// The pools of a location other than a device.
+#[derive(Debug)]
+pub(in crate::driver) struct PlacePools {
+    pub(in crate::driver) default: Arc<Pool>,
+    pub(in crate::driver) current: Arc<Pool>,
 }
 
 /// A memory pool.
@@ -42,9 +58,18 @@ pub(in crate::driver) struct Pool {
 impl Pool {
     /// Whether the device with this ordinal can access the memory.
     pub(in crate::driver) fn is_accessible(&self, device: usize) -> bool {
-        self.home == Home::Managed || device == self.device && self.home == Home::Device || {
+        self.is_always_accessible(device) || {
             let access = lock(&self.access);
             access.get(&device).is_some_and(|flags| flags.0 != 0)
+        }
+    }
+
+    /// Whether the device with this ordinal can access the memory without `cuMemPoolSetAccess`.
+    pub(in crate::driver) fn is_always_accessible(&self, device: usize) -> bool {
+        match self.home {
+            Home::Device => device == self.device,
+            Home::Host(_) => false,
+            Home::Managed(_) => true,
         }
     }
 
