@@ -105,6 +105,8 @@ mod process;
 mod profile;
 #[cfg(feature = "profile")]
 mod profile_cupti;
+#[cfg(feature = "profile")]
+mod profile_memory;
 mod queue;
 mod random_eager;
 mod random_graphs;
