@@ -81,7 +81,7 @@ mod names;
 mod nvrtc;
 #[cfg(feature = "nvtx")]
 mod nvtx;
-#[cfg(all(feature = "serde", feature = "tracing"))]
+#[cfg(feature = "serde")]
 mod observe;
 mod occupancy;
 mod on_stream;
@@ -138,6 +138,8 @@ mod thread_stream;
 mod topology;
 #[cfg(feature = "profile")]
 mod trace_check;
+#[cfg(feature = "tracing")]
+mod tracing_events;
 mod traits;
 mod transfer;
 mod ui;
