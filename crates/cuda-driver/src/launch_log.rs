@@ -127,7 +127,12 @@ impl RecentLaunches {
 
     /// Returns the names of those launches, latest first.
     fn names(&self) -> impl Iterator<Item = NameId> {
-        let (count, kept) = (self.count(), self.in_flight().min(CAPACITY as u64));
+        self.last_names(self.in_flight())
+    }
+
+    /// Returns the names of the last `most` launches that are remembered, latest first.
+    fn last_names(&self, most: u64) -> impl Iterator<Item = NameId> {
+        let (count, kept) = (self.count(), most.min(CAPACITY as u64));
         (count.saturating_sub(kept)..count)
             .rev()
             .map(|at| NameId(self.names[at as usize % CAPACITY].load(Ordering::Relaxed)))
@@ -238,6 +243,14 @@ impl ContextLaunches {
         let names = self.names.lock();
         let known = |NameId(id)| names.list.get(id as usize).map(Arc::clone);
         LaunchesInFlight::new(stream.stream, stream.names().filter_map(known).collect())
+    }
+
+    /// Returns the names of the launches that are remembered, complete or not, latest first.
+    pub(crate) fn recent_names_of(&self, stream: &RecentLaunches) -> Vec<String> {
+        let names = self.names.lock();
+        let last = stream.last_names(u64::MAX);
+        last.filter_map(|NameId(id)| names.list.get(id as usize).map(|name| name.to_string()))
+            .collect()
     }
 
     fn in_flight(&self) -> Vec<LaunchesInFlight> {

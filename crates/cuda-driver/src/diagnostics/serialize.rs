@@ -6,12 +6,12 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::snapshot::{ModuleSnapshot, Snapshot, StreamSnapshot};
 use crate::device::DeviceProperties;
-use crate::error::{ErrorCount, ErrorHistory};
+use crate::error::{ErrorCount, ErrorHistory, RecordedError};
 use crate::memory_ledger::{MemoryOrigin, MemoryReport, MemorySite};
 
 impl Serialize for Snapshot {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_struct("Snapshot", 11)?;
+        let mut map = serializer.serialize_struct("Snapshot", 12)?;
         map.serialize_field("ordinal", &self.ordinal)?;
         map.serialize_field("device", &Device(&self.device))?;
         map.serialize_field("driver", &self.driver)?;
@@ -23,6 +23,7 @@ impl Serialize for Snapshot {
         map.serialize_field("kernels", &self.kernels)?;
         map.serialize_field("held", &self.held.as_ref().map(Held))?;
         map.serialize_field("errors", &Errors(&self.errors))?;
+        map.serialize_field("last_errors", &LastErrors(&self.errors))?;
         map.end()
     }
 }
@@ -39,10 +40,11 @@ impl Serialize for ModuleSnapshot {
 impl Serialize for StreamSnapshot {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let launches: Vec<&str> = self.launches.kernels().collect();
-        let mut map = serializer.serialize_struct("StreamSnapshot", 3)?;
+        let mut map = serializer.serialize_struct("StreamSnapshot", 4)?;
         map.serialize_field("handle", &self.handle)?;
         map.serialize_field("is_done", &self.is_done)?;
         map.serialize_field("launches", &launches)?;
+        map.serialize_field("recent", &self.recent)?;
         map.end()
     }
 }
@@ -125,6 +127,31 @@ impl Serialize for Count<'_> {
         map.serialize_field("count", &self.0.count())?;
         map.serialize_field("first", &seconds(self.0.first()))?;
         map.serialize_field("last", &seconds(self.0.last()))?;
+        map.end()
+    }
+}
+
+struct LastErrors<'a>(&'a ErrorHistory);
+
+impl Serialize for LastErrors<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.errors().iter().map(LastError))
+    }
+}
+
+struct LastError<'a>(&'a RecordedError);
+
+impl Serialize for LastError<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let error = self.0.error();
+        let mut map = serializer.serialize_struct("RecordedError", 7)?;
+        map.serialize_field("status", &error.status().0)?;
+        map.serialize_field("name", &error.status().name())?;
+        map.serialize_field("call", error.call().name)?;
+        map.serialize_field("device", &error.device())?;
+        map.serialize_field("time", &seconds(self.0.time()))?;
+        map.serialize_field("thread", &format!("{:?}", self.0.thread()))?;
+        map.serialize_field("backtrace", &self.0.backtrace().map(ToString::to_string))?;
         map.end()
     }
 }

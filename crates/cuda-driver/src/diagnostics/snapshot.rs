@@ -49,6 +49,8 @@ pub struct StreamSnapshot {
     pub is_done: bool,
     /// The launches that are not known to be complete.
     pub launches: LaunchesInFlight,
+    /// The names of the last launches, complete or not, latest first: at most 64.
+    pub recent: Vec<String>,
 }
 
 /// A module in a [`Snapshot`].
@@ -82,6 +84,7 @@ impl Context {
             handle: stream.raw().addr() as u64,
             is_done: stream.is_done(self),
             launches: self.launches().names_of(stream.launches()),
+            recent: self.launches().recent_names_of(stream.launches()),
         });
         let mut streams: Vec<_> = streams.collect();
         streams.sort_by_key(|stream| stream.handle);
@@ -134,10 +137,12 @@ impl fmt::Display for Snapshot {
         for stream in &self.streams {
             let state = if stream.is_done { "idle" } else { "busy" };
             write!(f, "Stream({:#x}): {state}", stream.handle)?;
-            match stream.launches.is_empty() {
-                true => writeln!(f)?,
-                false => writeln!(f, "; launches, latest first: {}", stream.launches)?,
+            if !stream.launches.is_empty() {
+                write!(f, "; launches, latest first: {}", stream.launches)?;
+            } else if let Some(last) = stream.recent.first() {
+                write!(f, "; the last launch was {last}")?;
             }
+            writeln!(f)?;
         }
         if let Some(held) = &self.held {
             writeln!(f, "held by the program: {held}")?;

@@ -387,13 +387,11 @@ mod tests {
     use cuda_sim::Builder;
 
     use super::{Scope, acquire};
-    use crate::Ptx;
     use crate::driver::Driver;
-    use crate::launch::{KernelArg, LaunchConfig, Tracked};
+    use crate::launch::{KernelArg, Tracked};
     #[cfg(debug_assertions)]
     use crate::lock::locked;
     use crate::memory::DeviceBuffer;
-    use crate::module::Module;
     use crate::stream::{Stream, StreamFlags};
 
     /// An argument without memory that notes whether the thread holds the replay lock whenever the
@@ -443,6 +441,10 @@ mod tests {
     #[cfg(debug_assertions)]
     #[test]
     fn a_launch_locks_no_mutex_while_nothing_is_observed() {
+        use crate::Ptx;
+        use crate::launch::LaunchConfig;
+        use crate::module::Module;
+
         let simulator = Builder::new().build().unwrap();
         let driver = Driver::new(simulator.library().unwrap()).unwrap();
         let context = driver.device(0).unwrap().primary_context().unwrap();

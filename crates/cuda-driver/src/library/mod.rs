@@ -67,6 +67,8 @@ impl Library {
         options: &JitOptions,
     ) -> Result<Self> {
         let image = image.into();
+        #[cfg(feature = "tracing")]
+        let _span = image.span().entered();
         // The library must not depend on the liveness of a context.
         let driver = &driver.without_context();
         let mut compilation = Compilation::new(options, driver.version())?;

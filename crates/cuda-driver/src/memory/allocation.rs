@@ -5,7 +5,6 @@
 
 use std::any::Any;
 use std::mem::{self, ManuallyDrop};
-use std::panic::Location;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -17,9 +16,9 @@ use super::foreign::Deferred;
 use super::foreign::Foreign;
 use super::recorder::recorder_of;
 use crate::deferred::must_not_wait;
-use crate::driver::{call, event};
+use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
-use crate::memory_ledger::{Entry, MemoryKind};
+use crate::memory_ledger::MemoryKind;
 use crate::stream::Stream;
 use crate::tracking::{Access, Scope, Tracker};
 
@@ -29,8 +28,8 @@ const CAPTURE_TICK: Duration = Duration::from_millis(5);
 /// An allocation with the record of its uses. Its source determines how a drop frees it.
 pub(crate) struct Memory {
     pub(crate) address: CUdeviceptr,
-    bytes: usize,
-    source: Source,
+    pub(super) bytes: usize,
+    pub(super) source: Source,
     /// Taken only when the memory is freed or returned.
     pub(crate) tracker: ManuallyDrop<Arc<Tracker>>,
 }
@@ -120,17 +119,9 @@ impl Memory {
             unsafe { call!(driver, cuMemAlloc_v2(&raw mut address, bytes)) }
         };
         status.map_err(|error| Error::of_allocation(error, bytes))?;
-        owner.memory_changed(bytes as i64);
-        event!(
-            debug,
-            bytes,
-            address,
-            stream = owner.as_raw().addr(),
-            "allocate"
-        );
         // SAFETY: the memory must come from `source`, and no other code may free it ← it was
         // allocated just now.
-        Ok(unsafe { Self::of_source(owner, address, bytes, source) })
+        Ok(unsafe { Self::of_new(owner, address, bytes, source) })
     }
 
     /// Creates an allocation of 0 bytes without calling the driver.
@@ -162,34 +153,10 @@ impl Memory {
         // `owner`.
         let memory = unsafe { Self::of_block(block, source) };
         memory.record();
-        memory
-    }
-
-    /// Adds the memory to the ledger of its context, if `Context::track_memory` is on.
-    #[inline]
-    #[track_caller]
-    pub(crate) fn record(&self) {
-        let owner = self.owning_stream();
-        let ledger = owner.context().memory_ledger();
-        if !ledger.is_on() || self.bytes == 0 {
-            return;
+        if memory.source.is_of_driver() && bytes > 0 {
+            owner.memory_changed(bytes as i64);
         }
-        let (kind, pool) = match &self.source {
-            Source::Nothing => return,
-            Source::Ordered => (MemoryKind::StreamOrdered, 0),
-            Source::Plain => (MemoryKind::Unpooled, 0),
-            Source::Managed(_) => (MemoryKind::Managed, 0),
-            Source::Mapped(_) => (MemoryKind::Mapped, 0),
-            Source::Other(owner) => owner.origin(),
-        };
-        let entry = Entry {
-            bytes: self.bytes,
-            location: Location::caller(),
-            kind,
-            pool,
-            stream: owner.as_raw().addr() as u64,
-        };
-        ledger.add(self.address, entry);
+        memory
     }
 
     /// Creates an allocation from a block with the record of its uses.
@@ -209,11 +176,6 @@ impl Memory {
             source,
             tracker: ManuallyDrop::new(tracker),
         }
-    }
-
-    /// Changes the number of bytes. All of them must be memory that the context can use.
-    pub(super) fn set_bytes(&mut self, bytes: usize) {
-        self.bytes = bytes;
     }
 
     /// Changes how the memory is freed or returned.
@@ -322,9 +284,13 @@ impl Memory {
         // SAFETY: `this` must not be used or dropped afterwards ← it is in a `ManuallyDrop`, and
         // this is its last use.
         let (block, source) = unsafe { this.take() };
+        let is_of_driver = source.is_of_driver();
         if let Source::Mapped(owner) | Source::Other(owner) | Source::Managed(Some(owner)) = source
         {
             owner.disown(&block);
+        }
+        if is_of_driver {
+            block.report_given_up();
         }
         block.behind_all()?;
         Ok(block.address)
@@ -417,8 +383,7 @@ impl Source {
                 let owner = block.behind_all()?;
                 owner.state().synchronize(owner.context())?;
                 let _relaxed = owner.driver().relaxed();
-                owner.memory_changed(-(block.bytes as i64));
-                event!(debug, bytes = block.bytes, address = block.address, "free");
+                block.report_free();
                 // SAFETY: the memory must be allocated and must not be used afterwards ← the block
                 // owns it, and the host has waited for the owning stream, which was made to wait
                 // for every use on another stream.
@@ -504,8 +469,7 @@ impl Block {
         let owner = self.behind_all()?;
         let queueing = owner.queueing()?;
         let _relaxed = owner.driver().relaxed();
-        owner.memory_changed(-(self.bytes as i64));
-        event!(debug, bytes = self.bytes, address = self.address, "free");
+        self.report_free();
         // SAFETY: the memory must be allocated and must not be used afterwards ← the block owns it,
         // and the stream has just been made to wait for every use on another stream.
         unsafe { call!(owner.driver(), cuMemFreeAsync(self.address, queueing.raw())) }

@@ -27,6 +27,7 @@ mod foreign;
 mod host_copy;
 mod managed;
 mod mapped;
+mod observed;
 mod on_stream;
 mod output;
 #[cfg(feature = "derive")]

@@ -29,6 +29,17 @@ impl Image<'_> {
         }
     }
 
+    /// Returns the span in which the driver loads the image.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn span(self) -> tracing::Span {
+        let (format, bytes) = match self {
+            Self::Ptx(ptx) => ("PTX", ptx.as_c_str().count_bytes()),
+            Self::Cubin(cubin) => ("cubin", cubin.as_bytes().len()),
+            Self::Fatbin(fatbin) => ("fatbin", fatbin.as_bytes().len()),
+        };
+        tracing::debug_span!(target: "cuda_driver", "load", format, bytes)
+    }
+
     /// Returns the parameters of its kernels, if the image describes them.
     pub(crate) fn signatures(self) -> Option<Vec<Signature>> {
         match self {

@@ -89,7 +89,7 @@ impl Module {
         let image = image.into();
         let driver = context.driver();
         #[cfg(feature = "tracing")]
-        let _span = tracing::debug_span!(target: "cuda_driver", "load").entered();
+        let _span = image.span().entered();
         let mut compilation = Compilation::new(options, driver.version())?;
         let mut raw: CUmodule = ptr::null_mut();
         let current = context.enter()?;

@@ -2,6 +2,7 @@
 
 use std::sync::Barrier;
 use std::thread;
+use std::time::SystemTime;
 
 use cuda_driver::error::{Category, Error, HistoryOptions, Status};
 use cuda_driver::prelude::*;
@@ -74,32 +75,73 @@ fn history_ignores_queries_of_unfinished_work() {
     assert_eq!(driver.error_history().total(), 0);
 }
 
+/// Half of the threads fail in one call and half in another, while a thread reads the history.
 #[test]
 fn history_counts_the_errors_of_16_threads() {
     const THREADS: usize = 16;
-    const EACH: usize = 100;
+    const EACH: u64 = 100;
     let fixture = software(Builder::new());
     let driver = fixture.context.driver();
     driver.record_errors(HistoryOptions::new().capacity(64));
-    let start = Barrier::new(THREADS);
-    thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                start.wait();
-                for _ in 0..EACH {
-                    fixture
-                        .context
-                        .device()
-                        .attribute(NO_ATTRIBUTE)
-                        .unwrap_err();
-                }
-            });
+    let start = Barrier::new(THREADS + 1);
+    let began = SystemTime::now();
+    let fail = |at: usize| {
+        let stream = fixture.stream();
+        start.wait();
+        for _ in 0..EACH {
+            if at % 2 == 0 {
+                let device = fixture.context.device();
+                device.attribute(NO_ATTRIBUTE).unwrap_err();
+            } else {
+                DeviceBuffer::<u8>::zeroed(&stream, 1 << 50).unwrap_err();
+            }
         }
+        thread::current().id()
+    };
+    let all = THREADS as u64 * EACH;
+    let threads: Vec<_> = thread::scope(|scope| {
+        let fail = &fail;
+        let threads: Vec<_> = (0..THREADS)
+            .map(|at| scope.spawn(move || fail(at)))
+            .collect();
+        start.wait();
+        let mut last = 0;
+        while last < all {
+            let history = driver.error_history();
+            assert!(history.total() >= last, "{} after {last}", history.total());
+            last = history.total();
+            assert_eq!(history.errors().len() as u64, last.min(64));
+            assert!(history.counts().len() <= 2);
+        }
+        threads.into_iter().map(|it| it.join().unwrap()).collect()
     });
+    let ended = SystemTime::now();
     let history = driver.error_history();
-    assert_eq!(history.total(), (THREADS * EACH) as u64);
-    assert_eq!(history.errors().len(), 64);
-    assert_eq!(history.counts().len(), 1);
+    assert_eq!((history.total(), history.errors().len()), (all, 64));
+    let mut counts: Vec<_> = history
+        .counts()
+        .iter()
+        .map(|it| (it.call().base, it.status(), it.count()))
+        .collect();
+    counts.sort_by_key(|it| it.0);
+    let expected = [
+        (
+            "cuDeviceGetAttribute",
+            Status::CUDA_ERROR_INVALID_VALUE,
+            all / 2,
+        ),
+        ("cuMemAllocAsync", Status::CUDA_ERROR_OUT_OF_MEMORY, all / 2),
+    ];
+    assert_eq!(counts, expected);
+    for count in history.counts() {
+        assert!(began <= count.first() && count.first() <= count.last() && count.last() <= ended);
+    }
+    // The calls of a thread are of one kind, and the ring has each error with its own thread.
+    for error in history.errors() {
+        let at = threads.iter().position(|it| *it == error.thread()).unwrap();
+        assert_eq!(error.error().call().base, expected[at % 2].0);
+        assert!(began <= error.time() && error.time() <= ended);
+    }
 }
 
 #[test]

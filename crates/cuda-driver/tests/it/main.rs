@@ -81,7 +81,7 @@ mod names;
 mod nvrtc;
 #[cfg(feature = "nvtx")]
 mod nvtx;
-#[cfg(all(feature = "serde", feature = "tracing"))]
+#[cfg(feature = "serde")]
 mod observe;
 mod occupancy;
 mod on_stream;
@@ -105,6 +105,8 @@ mod process;
 mod profile;
 #[cfg(feature = "profile")]
 mod profile_cupti;
+#[cfg(feature = "profile")]
+mod profile_memory;
 mod queue;
 mod random_eager;
 mod random_graphs;
@@ -136,6 +138,8 @@ mod thread_stream;
 mod topology;
 #[cfg(feature = "profile")]
 mod trace_check;
+#[cfg(feature = "tracing")]
+mod tracing_events;
 mod traits;
 mod transfer;
 mod ui;

@@ -1,17 +1,15 @@
-//! The memory that a program holds, snapshots, and events of the crate `tracing`.
+//! The memory that a program holds, and snapshots.
 
-use std::fmt::Write;
 use std::sync::{Arc, Mutex};
-use std::thread::{self, ThreadId};
+use std::thread;
 
 use cuda_driver::diagnostics::MemoryKind;
 use cuda_driver::error::HistoryOptions;
-use cuda_driver::memory::{CachingPool, ManagedBuffer, MemoryPool, PitchedBuffer, Unpooled};
+use cuda_driver::memory::{
+    CachingPool, GrowableBuffer, ManagedBuffer, MemoryPool, PitchedBuffer, Unpooled,
+};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event as TracingEvent, Metadata, Subscriber};
 
 use crate::support::{COPY, block, everywhere, filled, late, launch_copy, software};
 
@@ -128,6 +126,41 @@ fn each_kind_of_memory_names_its_place() {
 }
 
 #[test]
+fn memory_of_growable_buffers_follows_their_length() {
+    let fixture = software(Builder::new());
+    let (stream, context) = (fixture.stream(), &fixture.context);
+    context.track_memory(true);
+    let line = line!() + 1;
+    let mut buffer = GrowableBuffer::<u8>::new(&stream, 1 << 24).unwrap();
+    assert_eq!(context.memory_report().count(), 0);
+    let step = buffer.granularity();
+    for (len, bytes) in [(1, step), (step, step), (step + 1, 2 * step)] {
+        buffer.grow_to(len).unwrap();
+        let report = context.memory_report();
+        let [site] = report.sites() else {
+            panic!("{report}")
+        };
+        assert_eq!(
+            (site.location().line(), site.kind()),
+            (line, MemoryKind::Mapped)
+        );
+        assert_eq!(
+            (site.count(), site.bytes(), report.live()),
+            (1, bytes, bytes)
+        );
+    }
+    buffer.shrink_to(1).unwrap();
+    assert_eq!(context.memory_report().live(), step);
+    buffer.shrink_to(0).unwrap();
+    assert_eq!(context.memory_report().count(), 0);
+    buffer.grow_to(1).unwrap();
+    assert_eq!(context.memory_report().live(), step);
+    drop(buffer);
+    let report = context.memory_report();
+    assert_eq!((report.live(), report.peak()), (0, 2 * step));
+}
+
+#[test]
 fn memory_is_listed_by_stream_and_by_pool() {
     for fixture in everywhere() {
         let (one, two, context) = (fixture.stream(), fixture.stream(), &fixture.context);
@@ -218,7 +251,7 @@ fn a_leak_check_does_not_end_tracking_that_was_on() {
 fn memory_of_16_threads_adds_up() {
     let fixture = software(Builder::new());
     fixture.context.track_memory(true);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for _ in 0..16 {
             scope.spawn(|| {
                 let stream = fixture.stream();
@@ -244,7 +277,8 @@ fn a_snapshot_lists_streams_kernels_memory_and_errors() {
     let copy = fixture.kernel(COPY, "copy");
     let (from, mut to) = (filled(&stream, 64, 1), filled(&stream, 64, 2));
     context.track_memory(true);
-    context.driver().record_errors(HistoryOptions::new());
+    let options = HistoryOptions::new().backtraces(true);
+    context.driver().record_errors(options);
     DeviceBuffer::<u8>::zeroed(&stream, 1 << 50).unwrap_err();
     let held = filled(&stream, 128, 1);
     let gate = block(&stream);
@@ -284,6 +318,14 @@ fn a_snapshot_lists_streams_kernels_memory_and_errors() {
     let json = serde_json::to_value(&snapshot).unwrap();
     assert_eq!(json["held"]["live"], 512);
     assert_eq!(json["errors"][0]["name"], "CUDA_ERROR_OUT_OF_MEMORY");
+    let error = &json["last_errors"][0];
+    assert_eq!(error["status"], 2);
+    assert_eq!(
+        (&error["device"], &error["call"]),
+        (&0.into(), &json["errors"][0]["call"])
+    );
+    assert!(error["backtrace"].is_string() && error["time"].is_f64());
+    assert_eq!(error["thread"], format!("{:?}", thread::current().id()));
     assert_eq!(json["device"]["name"], snapshot.device.name);
     assert_eq!(json["modules"][0]["handle"], module.handle);
     assert!(
@@ -292,7 +334,9 @@ fn a_snapshot_lists_streams_kernels_memory_and_errors() {
     );
     let streams = json["streams"].as_array().unwrap();
     assert!(
-        streams.iter().any(|it| it["launches"][0] == "copy"),
+        streams
+            .iter()
+            .any(|it| it["launches"][0] == "copy" && it["recent"][0] == "copy"),
         "{json}"
     );
     drop((gate, held));
@@ -301,96 +345,11 @@ fn a_snapshot_lists_streams_kernels_memory_and_errors() {
     drop(copy);
     let snapshot = context.snapshot().unwrap();
     assert!(snapshot.streams.iter().all(|it| it.is_done) && snapshot.modules.is_empty());
-}
-
-/// A subscriber that keeps the events of one thread as text, and the names of the spans.
-///
-/// It is the subscriber of the whole process. With a subscriber of this thread only, `tracing`
-/// switches an event off for good if a test on another thread is the first to reach it.
-#[derive(Clone)]
-struct Texts {
-    thread: ThreadId,
-    list: Arc<Mutex<Vec<String>>>,
-}
-
-impl Texts {
-    fn push(&self, text: String) {
-        if thread::current().id() == self.thread {
-            self.list.lock().unwrap().push(text);
-        }
-    }
-}
-
-struct Fields(String);
-
-impl Visit for Fields {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        write!(self.0, " {}={value:?}", field.name()).unwrap();
-    }
-}
-
-impl Subscriber for Texts {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "cuda_driver"
-    }
-
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let name = span.metadata().name();
-        self.push(format!("SPAN {name}"));
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &TracingEvent<'_>) {
-        let mut fields = Fields(event.metadata().level().to_string());
-        event.record(&mut fields);
-        self.push(fields.0);
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
-#[test]
-fn tracing_sees_loads_allocations_copies_launches_and_faults() {
-    let fixture = software(Builder::new());
-    let stream = fixture.stream();
-    let texts = Texts {
-        thread: thread::current().id(),
-        list: Arc::default(),
-    };
-    tracing::subscriber::set_global_default(texts.clone()).unwrap();
-    {
-        let copy = fixture.kernel(COPY, "copy");
-        let (from, mut to) = (filled(&stream, 64, 1), filled(&stream, 64, 2));
-        launch_copy(&copy, &stream, &from, &mut to).unwrap();
-        to.fill(3).unwrap();
-        DeviceBuffer::<u8>::zeroed(&stream, 1 << 50).unwrap_err();
-        drop(from);
-        // SAFETY: none: the addresses are invalid, which is the point of this test. It runs on a
-        // software device.
-        unsafe { stream.launch(&copy, LaunchConfig::new(1, 1), (64_u64, 64_u64, 1_u32)) }.unwrap();
-        stream.synchronize().unwrap_err();
-    }
-    let texts = texts.list.lock().unwrap();
-    let handle = stream.as_raw().addr();
-    for expected in [
-        "SPAN load".to_owned(),
-        "DEBUG message=allocate bytes=256".to_owned(),
-        format!(
-            "TRACE message=work kind=\"copy to device\" name=\"copy to device\" bytes=256 stream={handle}"
-        ),
-        format!("TRACE message=launch kernel=\"copy\" stream={handle} blocks=1 threads=256"),
-        "TRACE message=work kind=\"fill\"".to_owned(),
-        "DEBUG message=error: cuMemAlloc".to_owned(),
-        "DEBUG message=free bytes=256".to_owned(),
-        "ERROR message=fault: cuStreamSynchronize".to_owned(),
-    ] {
-        let is_found = texts.iter().any(|text| text.starts_with(&expected));
-        assert!(is_found, "{expected} is not in:\n{}", texts.join("\n"));
-    }
+    // Complete launches are no longer in flight, but remembered.
+    let handle = stream.as_raw().addr() as u64;
+    let own = snapshot.streams.iter().find(|it| it.handle == handle);
+    let own = own.unwrap();
+    assert!(own.launches.is_empty() && own.recent == ["copy"], "{own:?}");
+    let text = snapshot.to_string();
+    assert!(text.contains("idle; the last launch was copy"), "{text}");
 }

@@ -21,6 +21,9 @@ fn invalid_programs_do_not_compile() {
     if cfg!(feature = "derive") {
         cases.compile_fail("tests/ui/derive/*.rs");
     }
+    if cfg!(feature = "dlpack") {
+        cases.compile_fail("tests/ui/dlpack/*.rs");
+    }
 }
 
 /// Returns whether the component `rust-src` is installed; if so, compiler messages quote its lines.

@@ -160,7 +160,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
             drop(current);
             // SAFETY: the memory must be managed memory that no other code frees ← it was allocated
             // just now.
-            unsafe { Memory::of_source(stream, address, bytes, Source::Managed(None)) }
+            unsafe { Memory::of_new(stream, address, bytes, Source::Managed(None)) }
         };
         Ok(Self {
             buffer: DeviceBuffer::of_memory(memory, len),

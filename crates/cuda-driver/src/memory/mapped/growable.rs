@@ -6,6 +6,7 @@
 use std::fmt;
 use std::mem;
 use std::ops::{Deref, RangeBounds};
+use std::panic::Location;
 use std::sync::Arc;
 
 use super::mapping::Pages;
@@ -61,6 +62,8 @@ pub struct GrowableBuffer<T: DeviceRepr> {
     /// The devices that have access; the first one is that of the owning stream.
     devices: Vec<Device>,
     reservation: Reservation,
+    /// The place that created the buffer, for reports of memory.
+    location: &'static Location<'static>,
 }
 
 impl<T: DeviceRepr> GrowableBuffer<T> {
@@ -72,6 +75,7 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
     /// - [`Error::SizeOverflow`] if the size of `max_len` elements does not fit in an address.
     /// - [`Error::OutOfMemory`] if no range of addresses of this size is free.
     /// - `CUDA_ERROR_NOT_SUPPORTED` if the device has no virtual memory.
+    #[track_caller]
     pub fn new(stream: &Stream, max_len: usize) -> Result<Self> {
         let kind = PhysicalKind::of_device(stream.context().device());
         Self::new_of(&kind, stream, max_len)
@@ -84,6 +88,7 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
     ///
     /// Fails as [`new`](Self::new) does, and with [`Error::OtherContext`] if the memory belongs to
     /// another driver.
+    #[track_caller]
     pub fn new_of(kind: &PhysicalKind, stream: &Stream, max_len: usize) -> Result<Self> {
         let device = stream.context().device();
         stream
@@ -111,6 +116,7 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
             granularity,
             devices: vec![device.clone()],
             reservation,
+            location: Location::caller(),
         })
     }
 
@@ -192,7 +198,7 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
             page.grant(&wanted)?;
             self.mapped += page.bytes();
             self.pages.push(page);
-            self.buffer.memory.set_bytes(self.mapped);
+            self.buffer.memory.set_bytes(self.mapped, self.location);
         }
         self.buffer.set_len(len);
         Ok(())
@@ -225,7 +231,7 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
         let kept = bytes_of::<T>(len)?;
         while let Some(page) = self.pages.pop_if(|page| self.mapped - page.bytes() >= kept) {
             self.mapped -= page.bytes();
-            self.buffer.memory.set_bytes(self.mapped);
+            self.buffer.memory.set_bytes(self.mapped, self.location);
             if let Err(error) = page.close() {
                 // The addresses stay in use.
                 self.max_len = self.capacity();

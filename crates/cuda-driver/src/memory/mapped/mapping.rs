@@ -158,7 +158,7 @@ impl Mapping {
         let source = Source::Mapped(Arc::new(Pages(vec![self])));
         // SAFETY: the memory must be usable, from `source`, and freed by no other code ← the device
         // has access, and the mapping is in `source`.
-        let memory = unsafe { Memory::of_source(stream, address, bytes, source) };
+        let memory = unsafe { Memory::of_new(stream, address, bytes, source) };
         Ok(DeviceBuffer::of_memory(memory, len))
     }
 
@@ -237,6 +237,7 @@ impl Reclaim for Pages {
             self.unmap_when_idle(block.tracker);
             return Err(error);
         }
+        block.report_free();
         self.unmap()
     }
 

@@ -99,7 +99,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
         let all = pitch.saturating_mul(height);
         // SAFETY: the memory must come from `cuMemAllocPitch`, and no other code may free it ← it
         // was allocated just now.
-        let memory = unsafe { Memory::of_source(stream, address, all, Source::Plain) };
+        let memory = unsafe { Memory::of_new(stream, address, all, Source::Plain) };
         // The rows must fit in an address. `memory` already owns the allocation, so an error frees
         // it.
         bytes_of::<u8>(all)?;

@@ -410,11 +410,10 @@ impl MemoryPool {
             )
         }
         .map_err(|error| Error::of_allocation(error, bytes))?;
-        owner.memory_changed(bytes as i64);
         let pool: Arc<dyn Reclaim> = Arc::<Inner>::clone(&self.0);
         // SAFETY: the memory must be stream-ordered memory that no other code frees ← it was
         // allocated just now.
-        Ok(unsafe { Memory::of_source(owner, address, bytes, source(pool)) })
+        Ok(unsafe { Memory::of_new(owner, address, bytes, source(pool)) })
     }
 }
 

@@ -3,7 +3,7 @@
 use cuda_driver::memory::Unpooled;
 use cuda_driver::memory::{
     Advice, ManagedAttachment, ManagedBatch, ManagedBuffer, MemoryLocation, MemoryType,
-    PitchedBuffer,
+    PitchedBuffer, Storage,
 };
 use cuda_driver::prelude::*;
 
@@ -25,6 +25,7 @@ pub(super) const ALL: &[Scenario] = &[
     one("managed batches", managed_batches),
     on("managed on the host", exclusive, managed_on_the_host),
     one("pointers", pointers),
+    one("storage", storage),
 ];
 
 fn buffers(fixture: &Fixture) -> Result<()> {
@@ -52,6 +53,22 @@ fn fills(fixture: &Fixture) -> Result<()> {
     let long = DeviceBuffer::filled(&stream, 9, 0x1234_5678_9ABC_DEF0_u64)?;
     assert_eq!(long.to_vec()?, [0x1234_5678_9ABC_DEF0; 9]);
     Ok(())
+}
+
+/// Untyped memory with several handles.
+fn storage(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let mut storage = Storage::from(filled(&stream, 3)?);
+    storage.view_mut::<u32>(..)?.fill(4)?;
+    storage.allow_aliases()?;
+    let other = storage.clone();
+    let part = other.share(4..8)?;
+    // SAFETY: no other view is used in the same call, and no code relies on the words.
+    unsafe { other.alias_mut::<u32>(..) }?.fill(5)?;
+    assert_eq!(part.to_vec()?, 5_u32.to_ne_bytes());
+    assert!(storage.view_mut::<u32>(..).is_err());
+    drop((other, part));
+    expect(&storage.into_buffer::<u32>().unwrap(), 5)
 }
 
 fn plain(fixture: &Fixture) -> Result<()> {

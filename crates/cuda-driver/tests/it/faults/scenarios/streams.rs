@@ -1,5 +1,7 @@
 //! Scenarios of streams and events.
 
+use std::sync::Arc;
+
 use cuda_driver::launch::MemSyncDomain;
 use cuda_driver::memory::ThreadBuffer;
 use cuda_driver::prelude::*;
@@ -16,6 +18,7 @@ pub(super) const ALL: &[Scenario] = &[
     one("per-thread stream", per_thread),
     one("borrowed stream", borrowed),
     one("thread stream", thread),
+    one("borrowed objects", objects),
 ];
 
 fn streams(fixture: &Fixture) -> Result<()> {
@@ -129,16 +132,11 @@ fn thread(fixture: &Fixture) -> Result<()> {
 
 /// A stream of other code, and work that other code queues.
 fn borrowed(fixture: &Fixture) -> Result<()> {
-    let owner = std::sync::Arc::new(fixture.stream()?);
+    let owner = Arc::new(fixture.stream()?);
     // The context knows its own streams, so the handle is one of the same stream.
     // SAFETY: `owner` keeps the stream alive, and nothing captures it.
-    let stream = unsafe {
-        Stream::borrow_raw(
-            &fixture.context,
-            owner.as_raw(),
-            std::sync::Arc::clone(&owner),
-        )
-    }?;
+    let stream =
+        unsafe { Stream::borrow_raw(&fixture.context, owner.as_raw(), Arc::clone(&owner)) }?;
     let (x, mut y) = (filled(&fixture.stream()?, 3)?, filled(&stream, 0)?);
     // SAFETY: the closure queues nothing.
     unsafe { stream.using((&x, &mut y), |_| ()) }?;
@@ -151,4 +149,25 @@ fn borrowed(fixture: &Fixture) -> Result<()> {
     let kernel = unsafe { Function::borrow_raw(&fixture.context, owner.as_raw(), ()) }?;
     copy(&stream, &kernel, &x, &mut y)?;
     expect(&y, 3)
+}
+
+/// An event and a module of other code.
+fn objects(fixture: &Fixture) -> Result<()> {
+    let (one, two) = (fixture.stream()?, fixture.stream()?);
+    let owner = Arc::new(one.record_event()?);
+    // SAFETY: `owner` keeps the event alive, and nothing captures it.
+    let event = unsafe { Event::borrow_raw(&fixture.context, owner.as_raw(), Arc::clone(&owner)) };
+    let source = filled(&one, 3)?;
+    event.record(&one)?;
+    two.wait(&event)?;
+    event.synchronize()?;
+    // If the wait for the kernels fails, the owner of the borrowed module is leaked. So it owns
+    // nothing here.
+    let owner = Module::load(&fixture.context, &Ptx::new(COPY).unwrap())?;
+    // SAFETY: `owner` is dropped after the borrowed module; the module has no variables.
+    let module = unsafe { Module::borrow_raw(&fixture.context, owner.as_raw(), ()) };
+    let kernel = module.function("copy")?;
+    let mut target = filled(&two, 0)?;
+    copy(&two, &kernel, &source, &mut target)?;
+    expect(&target, 3)
 }
