@@ -203,9 +203,9 @@ impl ArrayMemory {
             });
         };
         let owner = Source::Other(Arc::new(Owner { surfaces, array }));
-        // SAFETY: the memory must be usable, and only `owner` may release it ← the number stands
-        // for the array, which was created in the context of the stream and which `owner` owns. No
-        // call dereferences the number.
+        // SAFETY: the memory must be usable, and only `owner` may release it ← the number
+        // identifies the array, which was created in the context of the stream and which `owner`
+        // owns. No call dereferences the number.
         let memory = unsafe { Memory::of_source(stream, first, bytes, owner) };
         Ok(Arc::new(Self {
             memory,

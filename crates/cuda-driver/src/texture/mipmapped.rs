@@ -16,7 +16,7 @@ use crate::error::{RangeError, Result};
 use crate::stream::Stream;
 
 /// An array in several levels of detail. Each level has half the size of the one before in each
-/// dimension; layers stay as many.
+/// dimension, and the same number of layers.
 ///
 /// A level is copied, and accessed through surfaces, like an [`Array`](super::Array). A
 /// [`Texture`](super::Texture) of the whole array selects levels, and interpolates between them.
@@ -48,7 +48,7 @@ impl<T: Texel> MipmappedArray<T> {
     /// # Errors
     ///
     /// The errors of [`Array::zeroed`](super::Array::zeroed), and
-    /// [`Error::Array`](crate::Error::Array) if the shape does not have so many levels.
+    /// [`Error::Array`](crate::Error::Array) if the shape has fewer levels.
     #[track_caller]
     pub fn zeroed(
         stream: &Stream,

@@ -53,6 +53,7 @@ mod format;
 mod limits;
 mod memory;
 mod mipmapped;
+mod peer;
 mod resource;
 mod sampler;
 mod shape;

@@ -310,7 +310,7 @@ impl ResourceView {
         Self::default()
     }
 
-    /// Sets the format. Its elements have as many bytes as those of the array. In a
+    /// Sets the format. Its elements have the same size as those of the array. In a
     /// block-compressed format, an element of the array is a block of 4 x 4 elements: the array has
     /// two channels (BC1 and BC4) or four channels (the others) of `u32`.
     #[must_use]

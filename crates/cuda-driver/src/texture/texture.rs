@@ -23,8 +23,8 @@ use crate::tracking::Access;
 ///
 /// A texture shares its memory: arrays stay writable through copies and
 /// [surfaces](super::Array::surface_mut). A launch with a texture is a read of the memory, and is
-/// ordered with all writes on all streams. Buffers are shared by `Arc`, so they stay unchanged while
-/// a texture has them.
+/// ordered with all writes on all streams. Buffers are shared by `Arc`, so they stay unchanged
+/// while a texture has them.
 ///
 /// Dropping a texture waits until the device no longer uses its memory. A graph with a node that
 /// uses a texture keeps it alive.
@@ -100,9 +100,9 @@ impl Texture {
     ///
     /// # Errors
     ///
-    /// The errors of [`new`](Self::new), and [`Error::Array`](crate::Error::Array) if the array does
-    /// not have the levels or layers of the view. `CUDA_ERROR_INVALID_VALUE` if the elements of the
-    /// format have another size.
+    /// The errors of [`new`](Self::new), and [`Error::Array`](crate::Error::Array) if the array
+    /// does not have the levels or layers of the view. `CUDA_ERROR_INVALID_VALUE` if the elements
+    /// of the format have another size.
     pub fn with_view(
         source: &impl TextureSource,
         sampler: &Sampler,

@@ -1,15 +1,20 @@
 //! Arrays: shapes, copies in all directions, and errors.
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cuda_driver::error::{ArrayError, Error, Status};
 use cuda_driver::memory::{Extent, PitchedBuffer};
 use cuda_driver::prelude::*;
-use cuda_driver::texture::{Array, ArrayFlags, ArrayShape, ChannelFormat, MipmappedArray, Texel};
+use cuda_driver::texture::{
+    Array, ArrayFlags, ArrayShape, ChannelFormat, MipmappedArray, Sampler, Texel, Texture,
+};
 use cuda_driver::vector::Float4;
 use cuda_sim::Builder;
 
-use crate::support::{everywhere, late_devices, software};
+use crate::borrowed::{Foreign, alive};
+use crate::support::{everywhere, late, late_devices, new_stream, software};
 
 fn counted(extent: Extent) -> Vec<u32> {
     (0..extent.width * extent.height * extent.depth)
@@ -346,6 +351,82 @@ fn an_array_of_another_context_is_refused() {
     let on_other = array.as_mut_slice().copy_from_host_on(&[3; 4], &other);
     assert!(matches!(on_other, Err(Error::OtherContext { .. })));
     assert_eq!(array.to_vec().unwrap(), [1; 4]);
+}
+
+/// The copy waits for the writes of its source on the other device, and later writes of the source
+/// wait for the copy.
+#[test]
+fn arrays_are_copied_between_contexts() {
+    for seed in 0..8 {
+        let fixture = software(late(seed).devices(2));
+        let device = fixture.context.driver().device(1).unwrap();
+        let there = device.primary_context().unwrap();
+        let (one, two) = (fixture.stream(), there.default_stream().unwrap());
+        for shape in SHAPES {
+            let (extent, flags) = (shape.extent(), ArrayFlags::empty());
+            let words = counted(extent);
+            let zeros = vec![0; words.len()];
+            let mut source = Array::<u32>::zeroed(&one, &shape, flags).unwrap();
+            let mut target = Array::<u32>::zeroed(&two, &shape, flags).unwrap();
+            let buffer = DeviceBuffer::from_host(&one, &words).unwrap();
+            source.copy_from(&buffer).unwrap();
+            let mut view = target.as_mut_slice();
+            view.copy_from_peer(&source.as_slice()).unwrap();
+            source.copy_from_host(&zeros).unwrap();
+            assert_eq!(target.to_vec().unwrap(), words, "{shape}, seed {seed}");
+            // A part, on another stream. The source is dropped while the copy is queued.
+            let other = new_stream(&there);
+            let part = target.region_mut(1..3, .., ..).unwrap();
+            let from = source.region(..2, .., ..).unwrap();
+            let mut part = part;
+            part.copy_from_peer_on(&from, &other).unwrap();
+            drop(source);
+            let found = target.to_vec().unwrap();
+            let expected = (0..words.len()).map(|at| match at % extent.width {
+                1..3 => 0,
+                _ => words[at],
+            });
+            assert!(expected.eq(found), "{shape}, seed {seed}");
+        }
+        let mut small = Array::from_host(&two, &ArrayShape::one_d(2), &[1_u32; 2]).unwrap();
+        let large = Array::from_host(&one, &ArrayShape::one_d(3), &[1_u32; 3]).unwrap();
+        let copied = small.as_mut_slice().copy_from_peer(&large.as_slice());
+        assert!(matches!(copied, Err(Error::ExtentMismatch { .. })));
+    }
+}
+
+/// A copy from a borrowed context uses memory of the host. Its owner may then destroy the context,
+/// and the drops of the array, its surface and its texture make no call.
+#[test]
+fn arrays_outlive_their_borrowed_context() {
+    for fixture in everywhere() {
+        let foreign = Foreign::new(&fixture);
+        let token = alive();
+        let context = foreign.borrow(Arc::clone(&token) as _).unwrap();
+        let (shape, flags) = (ArrayShape::two_d(4, 2), ArrayFlags::SURFACE);
+        let words = counted(shape.extent());
+        let array = Array::from_host_with(&new_stream(&context), &shape, flags, &words).unwrap();
+        let texture = Texture::new(&array, &Sampler::new()).unwrap();
+        let mut copy = Array::<u32>::zeroed(&fixture.stream(), &shape, flags).unwrap();
+        let mut view = copy.as_mut_slice();
+        view.copy_from_peer(&array.as_slice()).unwrap();
+        drop(context);
+        token.store(false, Ordering::SeqCst);
+        drop(foreign);
+        drop((array, texture));
+        if let Some(simulator) = &fixture.simulator {
+            let calls = simulator.calls();
+            for call in [
+                "cuTexObjectDestroy",
+                "cuSurfObjectDestroy",
+                "cuArrayDestroy",
+                "cuMemcpy3DPeerAsync",
+            ] {
+                assert!(!calls.contains_key(call), "{call} on {}", fixture.name);
+            }
+        }
+        assert_eq!(copy.to_vec().unwrap(), words, "{}", fixture.name);
+    }
 }
 
 #[test]

@@ -251,7 +251,7 @@ impl Device {
         }
     }
 
-    /// Reads the texture at each point. The array may be gone by then.
+    /// Reads the texture at each point. The array may have been dropped.
     fn look(&self, texture: &Texture, kernel: &str, at: &[[f32; 4]]) -> Vec<[u32; 4]> {
         let len = at.len() as u32;
         let at = DeviceBuffer::from_host(&self.stream, at).unwrap();
@@ -378,7 +378,8 @@ fn textures_return_the_documented_values() {
             device.fixture.name, counts.cases, counts.values, counts.equal, counts.largest
         );
     }
-    // 36 formats with their read modes, of which 18 are filtered as well. Each of these 54 is read in
-    // 6 modes from 6 kinds of memory, and in 1 from 2 kinds of cubes; linear memory has no filter.
+    // 36 formats with their read modes, of which 18 are filtered as well. Each of these 54 is read
+    // in 6 modes from 6 kinds of memory, and in 1 from 2 kinds of cubes; linear memory has no
+    // filter.
     assert_eq!(counts[0].cases, 54 * 6 * 6 + 54 * 2 + 36);
 }

@@ -15,5 +15,6 @@ mod rows;
 
 pub(crate) use array::{ArrayBox, array_numbers, is_array_number};
 pub use buffer::PitchedBuffer;
+pub(crate) use peer::{PeerSide, queue_peer};
 pub(crate) use rows::{Rows, Side, copy_of, queue};
 pub use view::{PitchedSlice, PitchedSliceMut};

@@ -2,16 +2,16 @@
 
 use cuda_sys::CUDA_MEMCPY3D_PEER;
 
-use super::rows::{Side, copy_of};
+use super::rows::{Rows, Side, copy_of};
 use super::{PitchedSlice, PitchedSliceMut};
 use crate::context::{Context, ReplayLock};
 use crate::driver::call;
 use crate::error::{Error, Result};
-use crate::memory::DeviceRepr;
 use crate::memory::on_stream::expect_context;
+use crate::memory::{DeviceRepr, Memory};
 use crate::observer::Work;
 use crate::stream::Stream;
-use crate::tracking::{Blocked, Scope, retry};
+use crate::tracking::{Access, Blocked, Scope, retry};
 use crate::types::WorkKind;
 
 /// Copies from memory of another context.
@@ -78,48 +78,80 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
             // Its owner may destroy it at any time, and cannot wait for a copy in another context.
             return self.upload(stream, &source.to_vec()?);
         }
-        let copy = peer_copy(self, source, stream.context(), peer);
-        let _current = stream.context().enter()?;
-        let contexts = [stream.context(), peer];
-        let (_locks, mut scope) = retry(|| {
-            // A graph may use the memory of either side.
-            let locks = ReplayLock::lock_all(contexts.into_iter().map(Context::replay_lock));
-            let scope = Scope::new(stream);
-            scope.ready()?;
-            source
-                .memory
-                .tracker
-                .acquire_for_peer(&scope, source.access)?;
-            self.memory.tracker.acquire(&scope, self.access)?;
-            Ok::<_, Blocked<Error>>((locks, scope))
-        })?;
-        let work = Work::of_kind(WorkKind::CopyToPeer, self.rows.bytes());
-        let queued = stream.observed(work, || {
-            // SAFETY: both sides must hold the rows and belong to the given contexts, which must be
-            // alive ← the extents are equal, both views are within their allocations, whose frees
-            // wait for this use, and both buffers are borrowed. The driver reads the struct during
-            // the call.
-            unsafe {
-                call!(
-                    stream.driver(),
-                    cuMemcpy3DPeerAsync(&raw const copy, stream.as_raw())
-                )
-            }
-        });
-        self.memory.tracker.commit(&mut scope, self.access);
-        source.memory.tracker.commit(&mut scope, source.access);
-        Ok(queued?)
+        let to = PeerSide {
+            memory: self.memory,
+            access: self.access,
+            side: Side::Device(self.rows),
+        };
+        let from = PeerSide {
+            memory: source.memory,
+            access: source.access,
+            side: Side::Device(source.rows),
+        };
+        // SAFETY: both sides must hold the rows ← the extents are equal, and both views are within
+        // their allocations.
+        unsafe { queue_peer(stream, &to, &from, &self.rows) }
     }
 }
 
-/// Returns the driver's description of a copy between views of the same extent.
-fn peer_copy<T: DeviceRepr>(
-    to: &PitchedSliceMut<'_, T>,
-    from: &PitchedSlice<'_, T>,
-    to_context: &Context,
-    from_context: &Context,
+/// One side of a copy between contexts.
+pub(crate) struct PeerSide<'a> {
+    pub(crate) memory: &'a Memory,
+    pub(crate) access: Access,
+    pub(crate) side: Side,
+}
+
+/// `cuMemcpy3DPeerAsync(stream)`—Queues a copy of a box with the width, height and depth of
+/// `extent` on `stream`, which belongs to the context of `to`. The copy is ordered with other uses
+/// of both sides.
+///
+/// # Safety
+///
+/// Both sides are within their memory and hold the box.
+pub(crate) unsafe fn queue_peer(
+    stream: &Stream,
+    to: &PeerSide<'_>,
+    from: &PeerSide<'_>,
+    extent: &Rows,
+) -> Result<()> {
+    let peer = from.memory.owning_stream().context();
+    let copy = peer_copy((to.side, stream.context()), (from.side, peer), extent);
+    let _current = stream.context().enter()?;
+    let contexts = [stream.context(), peer];
+    let (_locks, mut scope) = retry(|| {
+        // A graph may use the memory of either side.
+        let locks = ReplayLock::lock_all(contexts.into_iter().map(Context::replay_lock));
+        let scope = Scope::new(stream);
+        scope.ready()?;
+        let tracker = &from.memory.tracker;
+        tracker.acquire_for_peer(&scope, from.access)?;
+        to.memory.tracker.acquire(&scope, to.access)?;
+        Ok::<_, Blocked<Error>>((locks, scope))
+    })?;
+    let work = Work::of_kind(WorkKind::CopyToPeer, extent.bytes());
+    let queued = stream.observed(work, || {
+        // SAFETY: both sides must hold the box and belong to the given contexts, which must be
+        // alive ← the caller guarantees it; the release of both memories waits for this use, and
+        // both are borrowed. The driver reads the struct during the call.
+        unsafe {
+            call!(
+                stream.driver(),
+                cuMemcpy3DPeerAsync(&raw const copy, stream.as_raw())
+            )
+        }
+    });
+    to.memory.tracker.commit(&mut scope, to.access);
+    from.memory.tracker.commit(&mut scope, from.access);
+    Ok(queued?)
+}
+
+/// Returns the driver's description of a copy between memory of two contexts.
+fn peer_copy(
+    (to, to_context): (Side, &Context),
+    (from, from_context): (Side, &Context),
+    extent: &Rows,
 ) -> CUDA_MEMCPY3D_PEER {
-    let copy = copy_of(Side::Device(to.rows), Side::Device(from.rows), &to.rows);
+    let copy = copy_of(to, from, extent);
     CUDA_MEMCPY3D_PEER {
         srcXInBytes: copy.srcXInBytes,
         srcY: copy.srcY,

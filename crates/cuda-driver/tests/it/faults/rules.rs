@@ -79,6 +79,7 @@ const SWALLOWED_IN: &[(&str, &str, &[Status], &str)] = &[
     ("mipmapped array", "cuCtxPushCurrent_v2", &[], WAIT),
     ("textures and surfaces", "cuCtxPushCurrent_v2", &[], WAIT),
     ("texture in a graph", "cuCtxPushCurrent_v2", &[], WAIT),
+    ("arrays of two devices", "cuCtxPushCurrent_v2", &[], WAIT),
     ("devices", "cuCtxPushCurrent_v2", &[], WAIT),
     ("current", "cuCtxPushCurrent_v2", &[], WAIT),
     ("current", "cuCtxGetCurrent", &[], DROP),

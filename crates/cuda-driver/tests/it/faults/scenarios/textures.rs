@@ -6,13 +6,14 @@ use cuda_driver::texture::{
     Texture,
 };
 
-use super::{Fixture, Result, Scenario, one};
+use super::{Fixture, Result, Scenario, one, two};
 
 pub(super) const ALL: &[Scenario] = &[
     one("array copies", copies),
     one("textures and surfaces", kernels),
     one("mipmapped array", mipmapped),
     one("texture in a graph", in_graph),
+    two("arrays of two devices", peers),
 ];
 
 const TEXTURE: &str = include_str!("../../kernels/texture.ptx");
@@ -89,4 +90,14 @@ fn in_graph(fixture: &Fixture) -> Result<()> {
     drop((texture, from));
     graph.instantiate()?.launch(&stream)?;
     expect(&to, 7)
+}
+
+fn peers(fixture: &Fixture) -> Result<()> {
+    let other = fixture.driver.device(1)?.primary_context()?;
+    let (owner, there) = (fixture.stream()?, other.default_stream()?);
+    let image = plane(&owner, 3)?;
+    let mut copy = Array::<u32>::zeroed(&there, &PLANE, ArrayFlags::empty())?;
+    copy.as_mut_slice().copy_from_peer(&image.as_slice())?;
+    drop(image);
+    expect(&copy, 3)
 }
