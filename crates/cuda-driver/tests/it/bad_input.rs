@@ -348,7 +348,14 @@ fn addresses_and_sizes_that_do_not_fit_another_type_are_errors() {
         let bytes = DeviceBuffer::from_host(&stream, &[1_u8; 17]).unwrap();
         let error = bytes.as_slice().cast::<u32>().unwrap_err();
         assert!(
-            matches!(error, Error::Uneven { bytes: 17, size: 4 }),
+            matches!(
+                error,
+                Error::Uneven {
+                    variable: None,
+                    bytes: 17,
+                    size: 4
+                }
+            ),
             "{error}"
         );
         let odd = bytes.slice(1..9).unwrap();

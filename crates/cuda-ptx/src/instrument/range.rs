@@ -111,7 +111,10 @@ impl<'k> Writer<'_, 'k> {
                         (false, Some(bytes)) => {
                             let count = ExtraParameter::limit(bytes, size);
                             if count > 1 << 31 {
-                                let reason = format!("the variable {} is too large", var.name);
+                                let reason = format!(
+                                    "the variable {} has {bytes} bytes, more than can be checked",
+                                    var.name
+                                );
                                 return refuse(&self.kernel.name, access.line, reason);
                             }
                             count.to_string()
