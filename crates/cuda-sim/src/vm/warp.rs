@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::address::Window;
 use super::barrier::Common;
-use super::check::{Attendance, Watch};
+use super::check::{BarrierHistory, Watch};
 use super::code::{FunctionCode, Place};
 use super::space::HITS;
 use super::vector::LANES;
@@ -120,7 +120,7 @@ pub(super) struct Warp {
     /// The access records of all blocks of the cluster.
     pub(super) peer_watches: Arc<[Arc<Watch>]>,
     /// The barrier attendance of its lanes, if that is checked.
-    pub(super) attendance: Option<Box<Attendance>>,
+    pub(super) attendance: Option<Box<BarrierHistory>>,
     /// The shape of a block and the warp number for which `tid` is valid.
     shape: ([u32; 3], usize),
 }

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::lock::lock;
 
-pub(super) use barrier::{Attendance, divergent, missed_barriers, threads};
+pub(super) use barrier::{BarrierHistory, divergent, missed_barriers, threads};
 pub(super) use findings::Findings;
 use local::LocalShadow;
 pub(super) use observer::{Acquired, ObservedAccess, Observer};
