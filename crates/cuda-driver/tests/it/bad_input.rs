@@ -96,7 +96,7 @@ fn a_batch_with_too_many_operations_is_an_error() {
     let stream = fixture.stream();
     let words = support::unpooled(&stream, &[0_u32]);
     let batch = || {
-        (0..=ValueBatch::MOST).fold(ValueBatch::new(), |batch, _| {
+        (0..=ValueBatch::MAX_OPERATIONS).fold(ValueBatch::new(), |batch, _| {
             batch.write(&words, 0, 1_u32).unwrap()
         })
     };
@@ -107,8 +107,8 @@ fn a_batch_with_too_many_operations_is_an_error() {
     ];
     let too_many = RangeError::TooMany {
         what: "operations in the batch",
-        given: ValueBatch::MOST + 1,
-        most: ValueBatch::MOST,
+        given: ValueBatch::MAX_OPERATIONS + 1,
+        most: ValueBatch::MAX_OPERATIONS,
     };
     assert_eq!(errors, [too_many.clone().into(), too_many.into()]);
     assert_eq!(words.to_vec().unwrap(), [0]);
