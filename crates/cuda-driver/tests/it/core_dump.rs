@@ -163,7 +163,7 @@ fn a_gpu_keeps_the_settings_of_core_dumps() {
 }
 
 #[test]
-fn a_tool_range_starts_and_stops_once() {
+fn a_profiler_capture_starts_and_stops_once() {
     let fixture = software(Builder::new());
     let simulator = fixture.simulator.as_ref().unwrap();
     let range = ProfilerCapture::start(&fixture.context).unwrap();
