@@ -92,16 +92,16 @@ mod tests {
 
     #[test]
     fn reused_ranges_are_forgotten_in_part() {
-        let mut yard = FreedAllocations::default();
-        yard.add(1000, 100, "a test");
-        yard.reuse(980, 40);
+        let mut freed = FreedAllocations::default();
+        freed.add(1000, 100, "a test");
+        freed.reuse(980, 40);
         let holds =
-            |yard: &FreedAllocations, addr| yard.to_vec().iter().any(|freed| freed.holds(addr));
-        assert!(!holds(&yard, 1019) && holds(&yard, 1020) && holds(&yard, 1099));
-        yard.reuse(1050, 10);
-        assert!(holds(&yard, 1049) && !holds(&yard, 1050) && !holds(&yard, 1060));
-        assert!(yard.started_at(1000));
-        yard.reuse(0, 2000);
-        assert!(yard.to_vec().is_empty());
+            |freed: &FreedAllocations, addr| freed.to_vec().iter().any(|freed| freed.holds(addr));
+        assert!(!holds(&freed, 1019) && holds(&freed, 1020) && holds(&freed, 1099));
+        freed.reuse(1050, 10);
+        assert!(holds(&freed, 1049) && !holds(&freed, 1050) && !holds(&freed, 1060));
+        assert!(freed.started_at(1000));
+        freed.reuse(0, 2000);
+        assert!(freed.to_vec().is_empty());
     }
 }

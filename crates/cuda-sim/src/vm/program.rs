@@ -211,7 +211,13 @@ impl Program {
     }
 
     /// The place of a thread of kernel number `kernel` that executes the instruction at `pc`.
-    pub(super) fn place(&self, kernel: usize, pc: u32, block: [u32; 3], thread: [u32; 3]) -> CodeLocation {
+    pub(super) fn place(
+        &self,
+        kernel: usize,
+        pc: u32,
+        block: [u32; 3],
+        thread: [u32; 3],
+    ) -> CodeLocation {
         let function = self.function_of(pc);
         let name = match (function, self.kernels.get(kernel)) {
             (Some(function), _) => function.name.clone(),
