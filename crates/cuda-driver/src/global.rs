@@ -96,7 +96,14 @@ impl<T: DeviceRepr> Global<T> {
             }
             result => result?,
         };
-        let len = len_of_cast::<T>(address, bytes)?;
+        let len = len_of_cast::<T>(address, bytes).map_err(|error| match error {
+            Error::Uneven { bytes, size, .. } => Error::Uneven {
+                variable: Some(name.into()),
+                bytes,
+                size,
+            },
+            error => error,
+        })?;
         let tracker = module.globals().take(address, name, stream)?;
         let block = Block {
             address,

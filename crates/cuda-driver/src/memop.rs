@@ -292,7 +292,7 @@ struct Word<'a> {
 
 impl<'a> ValueBatch<'a> {
     /// The maximum number of operations of `cuStreamBatchMemOp`.
-    pub const MOST: usize = 256;
+    pub const MAX_OPERATIONS: usize = 256;
 
     /// Creates an empty batch.
     #[must_use]
@@ -342,7 +342,7 @@ impl<'a> ValueBatch<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] for more than [`MOST`](Self::MOST) operations. Otherwise fails as
+    /// [`Error::OutOfRange`] for more than [`MAX_OPERATIONS`](Self::MAX_OPERATIONS) operations. Otherwise fails as
     /// [`Stream::wait_value`] does.
     #[doc(alias = "cuStreamBatchMemOp")]
     pub fn queue(mut self, stream: &Stream) -> Result<()> {
@@ -378,7 +378,7 @@ impl<'a> ValueBatch<'a> {
 impl ValueBatch<'_> {
     /// Returns the number of operations, or an error if there are too many.
     pub(crate) fn count(&self) -> Result<u32> {
-        let (given, most) = (self.ops.len(), Self::MOST);
+        let (given, most) = (self.ops.len(), Self::MAX_OPERATIONS);
         let count = u32::try_from(given).ok().filter(|_| given <= most);
         count.ok_or_else(|| {
             let what = "operations in the batch";

@@ -27,7 +27,7 @@ pub(crate) struct Reports {
 
 /// The largest number of checked launches whose reports were not taken. One more launch waits for
 /// the oldest.
-const MOST: usize = 64;
+const MAX_RECORDS: usize = 64;
 
 impl Reports {
     /// Adds a report. If there are too many, waits for the oldest launch, and drops its report if
@@ -35,7 +35,7 @@ impl Reports {
     pub(crate) fn add(&self, report: Arc<dyn Report>) {
         let mut list = self.list.lock();
         list.push(report);
-        let oldest = (list.len() > MOST).then(|| list.remove(0));
+        let oldest = (list.len() > MAX_RECORDS).then(|| list.remove(0));
         self.count.store(list.len(), Ordering::Release);
         drop(list);
         if let Some(oldest) = oldest

@@ -1,5 +1,6 @@
-//! The part of a stream that does not depend on its context, so that the context can own it: a
-//! queue with an id, an epoch and a tail.
+//! The data of a stream that its context can own: the handle of the driver, an id, an epoch and a
+//! tail. The methods of `StreamState` that need the context, and its checkpoints, are in
+//! `stream/state`.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -45,7 +46,7 @@ pub(crate) struct ContextStreams {
     )]
     pub(crate) observer: ObserverSlot,
     /// Idle streams for internal work.
-    pub(crate) side: Mutex<Vec<Arc<StreamState>>, { rank::SIDE_STREAMS }>,
+    pub(crate) internal: Mutex<Vec<Arc<StreamState>>, { rank::INTERNAL_STREAMS }>,
 }
 
 impl ContextStreams {

@@ -18,7 +18,7 @@ use crate::{Error, pch, stack_guard};
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The interval between checks for an overdue compilation.
-const PATIENCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Runs `work` on a thread with a stack of `stack` bytes, and waits for it as long as `flow`
 /// allows.
@@ -57,7 +57,7 @@ pub(crate) fn run<T: Send + 'static>(
     let mut overdue_since = None;
     loop {
         let result = if flow.is_limited() {
-            receiver.recv_timeout(PATIENCE)
+            receiver.recv_timeout(POLL_INTERVAL)
         } else {
             receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
         };

@@ -192,5 +192,5 @@ pub use engine::Schedule;
 pub use journal::{Rule, TraceEntry};
 pub use live::Live;
 pub use machine::{Machine, MachineDevice, MachineLink, ManagedAccess};
-pub use report::{Access, Hazard, MemorySpace, Place, Report, ReportKind, SourceLine};
+pub use report::{Access, CodeLocation, Hazard, MemorySpace, Report, ReportKind, SourceLine};
 pub use simulator::Simulator;

@@ -26,10 +26,10 @@ pub struct Report {
     /// The name of the kernel; empty for a copy or a fill.
     pub kernel: String,
     /// The first thread that caused the error, and its position in the code.
-    pub at: Place,
+    pub at: CodeLocation,
     /// For a race, the thread that made the earlier access. For a barrier, a thread that does not
     /// reach it, and the position of that thread or the place where it returned.
-    pub other: Option<Place>,
+    pub other: Option<CodeLocation>,
     /// The memory access, if the error is one.
     pub access: Option<Access>,
     /// For a barrier, the `threadIdx` of each thread of the block that does not reach it.
@@ -111,7 +111,7 @@ pub enum Hazard {
 /// The position of a thread in the code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Place {
+pub struct CodeLocation {
     /// The function; inside a call, it differs from the kernel.
     pub function: String,
     /// `blockIdx`.
@@ -184,7 +184,7 @@ impl fmt::Display for SourceLine {
     }
 }
 
-impl Place {
+impl CodeLocation {
     /// Writes the position; the function is named only if it differs from `kernel`.
     pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>, kernel: &str) -> fmt::Result {
         let ([bx, by, bz], [tx, ty, tz]) = (self.block, self.thread);
@@ -211,9 +211,9 @@ impl Report {
             device: 0,
             status: Some(CUresult::CUDA_ERROR_NOT_SUPPORTED),
             kernel: kernel.to_owned(),
-            at: Place {
+            at: CodeLocation {
                 ptx_line,
-                ..Place::default()
+                ..CodeLocation::default()
             },
             other: None,
             access: None,

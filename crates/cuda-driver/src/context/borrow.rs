@@ -8,7 +8,7 @@ use super::inner::ContextInner;
 use super::owner::{Owner, RawContext};
 use super::{Context, current, registry};
 use crate::device::Device;
-use crate::driver::{Driver, Life, LivenessToken, call};
+use crate::driver::{Driver, LivenessState, LivenessToken, call};
 use crate::error::{Error, Result};
 
 /// Contexts that other code created.
@@ -65,7 +65,7 @@ impl Context {
                     context: raw,
                     device: device.as_raw(),
                 };
-                let life = Life::new(Arc::clone(&token));
+                let life = LivenessState::new(Arc::clone(&token));
                 Ok(Owner::Borrowed(raw, life))
             })
         };

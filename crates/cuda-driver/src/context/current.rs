@@ -181,7 +181,7 @@ impl Drop for CurrentContext {
                     break;
                 }
                 let entry = pushed.remove(top);
-                entry.take_off(&driver);
+                entry.pop(&driver);
                 gone.push(entry);
             }
         });
@@ -190,7 +190,7 @@ impl Drop for CurrentContext {
 
 impl Pushed {
     /// Restores the previous context, unless other code has already done so.
-    fn take_off(&self, driver: &Driver) {
+    fn pop(&self, driver: &Driver) {
         let own = self.context.as_raw() as usize;
         let is_back = current(driver).is_ok_and(|now| {
             let now = now as usize;

@@ -10,7 +10,7 @@ use cuda_sys::{CUcontext, CUdevice};
 use super::green::Green;
 use super::{Context, ContextFlags, registry};
 use crate::device::Device;
-use crate::driver::{Captures, Driver, Life, call};
+use crate::driver::{Captures, Driver, LivenessState, call};
 use crate::error::{DriverError, Result};
 use crate::handle::{Destroy, Handle};
 
@@ -27,7 +27,7 @@ pub(super) enum Owner {
         primary: Context,
     },
     /// A context of other code, which is left alone.
-    Borrowed(RawContext, Arc<Life>),
+    Borrowed(RawContext, Arc<LivenessState>),
 }
 
 /// A context with its device.

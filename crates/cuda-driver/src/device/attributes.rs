@@ -152,7 +152,7 @@ attributes! {
     pci_device: CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID;
 }
 
-macro_rules! abilities {
+macro_rules! features {
     ($($(#[$doc:meta])* $name:ident: $attribute:ident;)*) => {
         /// Attributes that state whether the device has a feature.
         impl Device {
@@ -166,7 +166,7 @@ macro_rules! abilities {
     };
 }
 
-abilities! {
+features! {
     /// Whether error correction (ECC) of the memory is on.
     #[doc(alias = "CU_DEVICE_ATTRIBUTE_ECC_ENABLED")]
     has_ecc: CU_DEVICE_ATTRIBUTE_ECC_ENABLED;

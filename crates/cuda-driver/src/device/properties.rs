@@ -51,11 +51,11 @@ pub struct DeviceProperties {
     /// The number of copy engines.
     pub async_engine_count: u32,
     /// The name of each listed feature, and whether the device has it.
-    pub abilities: Vec<(&'static str, bool)>,
+    pub features: Vec<(&'static str, bool)>,
 }
 
 /// The features that are listed.
-const ABILITIES: [(&str, CUdevice_attribute); 8] = [
+const FEATURES: [(&str, CUdevice_attribute); 8] = [
     (
         "ECC memory",
         CUdevice_attribute::CU_DEVICE_ATTRIBUTE_ECC_ENABLED,
@@ -100,7 +100,7 @@ impl Device {
 
 impl DeviceProperties {
     pub(super) fn of(device: &Device) -> Result<Self> {
-        let abilities = ABILITIES
+        let features = FEATURES
             .iter()
             .map(|(name, attribute)| Ok((*name, device.attribute(*attribute)? != 0)))
             .collect::<Result<_>>()?;
@@ -136,7 +136,7 @@ impl DeviceProperties {
             memory_clock_rate: device.memory_clock_rate()?,
             memory_bus_width: device.memory_bus_width()?,
             async_engine_count: device.async_engine_count()?,
-            abilities,
+            features,
         })
     }
 }
@@ -204,7 +204,7 @@ impl fmt::Display for DeviceProperties {
                 .collect::<String>()
         });
         row(f, "UUID", format!("GPU-{a}-{b}-{c}-{d}-{e}"))?;
-        for (name, has) in &self.abilities {
+        for (name, has) in &self.features {
             row(f, name, if *has { "yes" } else { "no" })?;
         }
         Ok(())

@@ -132,7 +132,7 @@ impl Device {
     pub fn workqueue_config(&self) -> Result<WorkqueueConfig> {
         if self.driver().version() < Version::new(13_010) {
             return Err(Error::Unsupported {
-                what: "work queues as a device resource, which requires a driver of CUDA 13.1,",
+                what: "configuring work queues on a driver older than CUDA 13.1",
             });
         }
         let kind = CUdevResourceType::CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG;
@@ -163,7 +163,7 @@ impl SmResource {
         let mut raw = empty();
         get(&raw mut raw, CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM)?;
         Self::of(device, raw).ok_or(Error::Unsupported {
-            what: "multiprocessors as a device resource",
+            what: "dividing the multiprocessors of this device",
         })
     }
 

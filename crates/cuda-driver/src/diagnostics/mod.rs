@@ -7,15 +7,15 @@
 mod core_dump;
 mod errors;
 mod memory;
+mod profiler_capture;
 #[cfg(feature = "serde")]
 mod serialize;
 mod snapshot;
-mod tool_range;
 
 pub use core_dump::{CoreDumpFlags, CoreDumps};
 pub use errors::{ExplainedError, LogPosition};
 pub use memory::LeakCheck;
+pub use profiler_capture::ProfilerCapture;
 pub use snapshot::{ModuleSnapshot, Snapshot, StreamSnapshot};
-pub use tool_range::ToolRange;
 
 pub use crate::memory_ledger::{MemoryKind, MemoryOrigin, MemoryReport, MemorySite};

@@ -30,7 +30,7 @@ struct State {
 }
 
 /// A guard: no capture begins while it exists.
-pub(crate) struct Quiet<'a>(&'a Captures);
+pub(crate) struct NoCaptureGuard<'a>(&'a Captures);
 
 impl Captures {
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -38,14 +38,14 @@ impl Captures {
     }
 
     /// Prevents captures from beginning. Returns `None` if a capture is in progress.
-    pub(crate) fn quiet(&self) -> Option<Quiet<'_>> {
+    pub(crate) fn quiet(&self) -> Option<NoCaptureGuard<'_>> {
         let mut state = self.lock();
         (state.active == 0).then(|| self.wait(&mut state))
     }
 
-    fn wait(&self, state: &mut State) -> Quiet<'_> {
+    fn wait(&self, state: &mut State) -> NoCaptureGuard<'_> {
         state.waits += 1;
-        Quiet(self)
+        NoCaptureGuard(self)
     }
 
     /// Runs `call`, which would invalidate a capture, now or when the last capture has ended.
@@ -81,7 +81,7 @@ impl Captures {
     }
 }
 
-impl Drop for Quiet<'_> {
+impl Drop for NoCaptureGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.waits -= 1;

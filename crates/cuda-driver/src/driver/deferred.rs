@@ -9,7 +9,7 @@ use super::Driver;
 use crate::deferred::must_not_wait;
 
 /// The longest time that [`Driver::wait_for_deferred`] waits.
-const PATIENCE: Duration = Duration::from_secs(1);
+const DEFERRED_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Driver {
     /// Returns whether ordered deferred work of the context is queued or running.
@@ -31,7 +31,7 @@ impl Driver {
     pub(crate) fn wait_for_deferred(&self) -> bool {
         let start = Instant::now();
         while self.must_defer() {
-            if must_not_wait() || start.elapsed() > PATIENCE {
+            if must_not_wait() || start.elapsed() > DEFERRED_TIMEOUT {
                 return false;
             }
             thread::sleep(Duration::from_millis(1));

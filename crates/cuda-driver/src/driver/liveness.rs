@@ -31,13 +31,13 @@ impl LivenessToken for AtomicBool {
 }
 
 /// The liveness of a borrowed context, as its tokens report it.
-pub(crate) struct Life {
+pub(crate) struct LivenessState {
     tokens: Mutex<Vec<Arc<dyn LivenessToken>>, { rank::TOKENS }>,
     /// Set once a token has reported that the context is dead. Never reset.
     is_dead: AtomicBool,
 }
 
-impl Life {
+impl LivenessState {
     pub(crate) fn new(token: Arc<dyn LivenessToken>) -> Arc<Self> {
         Arc::new(Self {
             tokens: Mutex::new(vec![token]),

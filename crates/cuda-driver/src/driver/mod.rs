@@ -9,7 +9,7 @@ mod deferred;
 mod liveness;
 
 pub(crate) use captures::Captures;
-pub(crate) use liveness::Life;
+pub(crate) use liveness::LivenessState;
 pub use liveness::LivenessToken;
 
 use std::cmp::Ordering;
@@ -67,7 +67,7 @@ pub(crate) use event;
 pub struct Driver {
     inner: Arc<Inner>,
     /// Set in the handles of a borrowed context and its objects: the liveness of the context.
-    life: Option<Arc<Life>>,
+    life: Option<Arc<LivenessState>>,
     /// Set in the handles of contexts and their objects: the ordinal of the device.
     device: Option<u32>,
     /// Set in the handles of contexts and their objects: the deferred jobs of the context.
@@ -222,7 +222,7 @@ impl Driver {
 
     /// Returns the handle for a borrowed context and its objects: calls through it fail once the
     /// context is declared dead.
-    pub(crate) fn for_borrowed_context(&self, life: &Arc<Life>) -> Self {
+    pub(crate) fn for_borrowed_context(&self, life: &Arc<LivenessState>) -> Self {
         Self {
             life: Some(Arc::clone(life)),
             ..self.clone()

@@ -340,9 +340,10 @@ impl Error {
             | Self::NulByte { .. }
             | Self::UnsafeFlags { .. }
             | Self::OutOfRange(_) => Category::Argument,
-            Self::GlobalInUse { .. } | Self::StillInUse { .. } | Self::AlreadyTaken { .. } => {
-                Category::State
-            }
+            Self::GlobalInUse { .. }
+            | Self::StillInUse { .. }
+            | Self::AlreadyTaken { .. }
+            | Self::Internal { .. } => Category::State,
             Self::Unsupported { .. } => Category::Support,
             Self::HostFunctionPanicked { .. } => Category::HostFunction,
         }

@@ -88,10 +88,18 @@ impl fmt::Display for Error {
             Self::UnsafeFlags { call, bits } => {
                 write!(f, "{call} cannot be called safely with the flags {bits:#x}")
             }
-            Self::Uneven { bytes, size } => {
+            Self::Uneven {
+                variable,
+                bytes,
+                size,
+            } => {
+                match variable {
+                    Some(name) => write!(f, "the variable {name}")?,
+                    None => f.write_str("the view")?,
+                }
                 write!(
                     f,
-                    "{bytes} bytes is not a multiple of the element size, {size}"
+                    " has {bytes} bytes, which is not a multiple of the element size, {size}"
                 )
             }
             Self::PoolLimit {
@@ -185,6 +193,7 @@ impl fmt::Display for Error {
                  changing it, and before launching it",
             ),
             Self::Unsupported { what } => write!(f, "{what} is not supported"),
+            Self::Internal { what } => write!(f, "internal error: {what}; please report it"),
             Self::OutOfRange(error) => error.fmt(f),
             Self::AlreadyTaken { what } => write!(
                 f,

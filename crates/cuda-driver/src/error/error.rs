@@ -138,8 +138,10 @@ pub enum Error {
         /// The bits that are not allowed.
         bits: u32,
     },
-    /// A number of bytes is not a multiple of the element size.
+    /// The size of a view or of a variable of a module is not a multiple of the element size.
     Uneven {
+        /// The name of the variable, or `None` for a view.
+        variable: Option<Box<str>>,
         /// The number of bytes.
         bytes: usize,
         /// The size of an element in bytes.
@@ -241,6 +243,11 @@ pub enum Error {
     /// The device, the driver or this crate does not support the operation.
     Unsupported {
         /// The operation.
+        what: &'static str,
+    },
+    /// This crate did not do what it should: please report it.
+    Internal {
+        /// What happened.
         what: &'static str,
     },
     /// A range, an index or a number does not fit the length of the object that it is applied to.

@@ -169,7 +169,10 @@ impl ErrorCount {
 /// Lists the counts, most frequent first, one per line.
 impl fmt::Display for ErrorHistory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} errors", self.total())?;
+        match self.total() {
+            1 => f.write_str("1 error")?,
+            total => write!(f, "{total} errors")?,
+        }
         for ErrorCount {
             status,
             call,

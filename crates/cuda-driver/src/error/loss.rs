@@ -30,16 +30,16 @@ struct Facts {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LossId(NonZeroU32);
 
-/// The losses of this process, at most [`MOST`]. Each device adds at most one, so the limit matters
+/// The losses of this process, at most [`MAX_LOSSES`]. Each device adds at most one, so the limit matters
 /// only to a process that keeps creating and losing software devices.
 static LOSSES: Mutex<Vec<DeviceLoss>, { rank::LOSSES }> = Mutex::new(Vec::new());
-const MOST: usize = 4096;
+const MAX_LOSSES: usize = 4096;
 
 impl LossId {
     /// Stores `loss`. Returns `None` if the list is full.
     pub(crate) fn new(loss: DeviceLoss) -> Option<Self> {
         let mut losses = LOSSES.lock();
-        if losses.len() == MOST {
+        if losses.len() == MAX_LOSSES {
             return None;
         }
         losses.push(loss);

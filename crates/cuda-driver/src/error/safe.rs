@@ -84,10 +84,10 @@ impl Violation {
             let before = self.offset.unsigned_abs();
             write!(f, ", {before} bytes before argument {argument}")
         } else if end > bytes {
-            let after = end - bytes;
             write!(
                 f,
-                ", {after} bytes beyond the end of argument {argument}, which has {bytes} bytes"
+                ", at offset {} of argument {argument}, which has {bytes} bytes",
+                self.offset
             )
         } else {
             write!(

@@ -27,7 +27,7 @@ impl Graph {
     /// - [`Error::OtherGraph`] or [`Error::NodeGone`] if an edge does not come from a node of this
     ///   graph.
     /// - [`Error::OtherContext`] for memory of another context.
-    /// - [`Error::OutOfRange`] for more than [`ValueBatch::MOST`] operations.
+    /// - [`Error::OutOfRange`] for more than [`ValueBatch::MAX_OPERATIONS`] operations.
     /// - [`Error::Unsupported`] for an empty batch.
     /// - The errors of [`Stream::wait_value`](crate::Stream::wait_value).
     #[doc(alias = "cuGraphAddBatchMemOpNode")]
@@ -97,7 +97,7 @@ impl BatchNode {
     fn params(&mut self) -> CUDA_BATCH_MEM_OP_NODE_PARAMS {
         CUDA_BATCH_MEM_OP_NODE_PARAMS {
             ctx: self.context,
-            // No truncation: there are at most `ValueBatch::MOST`.
+            // No truncation: there are at most `ValueBatch::MAX_OPERATIONS`.
             count: self.ops.len() as u32,
             paramArray: self.ops.as_mut_ptr(),
             flags: 0,

@@ -20,7 +20,7 @@ use crate::types::{
 };
 
 /// The capacity: the number of attributes that CUDA 13.5 defines.
-const MOST: usize = 17;
+const MAX_ATTRIBUTES: usize = 17;
 
 // The driver expects a union of 64 bytes, whichever CUDA header the bindings come from.
 const _: () = assert!(size_of::<CUlaunchAttributeValue>() == 64);
@@ -52,7 +52,7 @@ const _: () = assert!(size_of::<CUlaunchAttribute>() == 72);
 /// ```
 #[derive(Clone)]
 pub struct LaunchAttributes<'a> {
-    list: [CUlaunchAttribute; MOST],
+    list: [CUlaunchAttribute; MAX_ATTRIBUTES],
     len: usize,
     /// The shape of a cluster, which the grid is checked against.
     cluster: Option<Dim3>,
@@ -73,7 +73,7 @@ impl<'a> LaunchAttributes<'a> {
             value: CUlaunchAttributeValue { pad: [0; 64] },
         };
         Self {
-            list: [none; MOST],
+            list: [none; MAX_ATTRIBUTES],
             len: 0,
             cluster: None,
             context: None,

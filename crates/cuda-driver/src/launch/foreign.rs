@@ -87,9 +87,8 @@ impl Stream {
                 // The recorder calls the closure once.
                 result = queue.take().map(|queue| queue(raw));
             })?;
-            return result.ok_or(Error::Unsupported {
-                what: "a capture that does not call the closure of `Stream::using` (an internal \
-                       error)",
+            return result.ok_or(Error::Internal {
+                what: "the capture did not call the closure of `Stream::using`",
             });
         }
         let mut scope = Scope::acquire(self, "Stream::using", |scope| acquire(scope, &uses))?;

@@ -98,8 +98,8 @@ pub(crate) mod rank {
         STREAMS_BY_ADDRESS,
         /// The streams of a context that the legacy stream waits for.
         BLOCKING_STREAMS,
-        /// The hidden streams of a context that are free to be used again.
-        SIDE_STREAMS,
+        /// The internal streams of a context that are free to be used again.
+        INTERNAL_STREAMS,
         /// The captures in a context.
         CAPTURES,
         /// Work whose completion the driver has not reported yet.

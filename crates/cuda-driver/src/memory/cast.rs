@@ -48,6 +48,10 @@ pub(crate) fn len_of_cast<U>(address: CUdeviceptr, bytes: usize) -> Result<usize
     match bytes.checked_rem(size) {
         Some(0) => Ok(bytes / size),
         None if bytes == 0 => Ok(0),
-        _ => Err(Error::Uneven { bytes, size }),
+        _ => Err(Error::Uneven {
+            variable: None,
+            bytes,
+            size,
+        }),
     }
 }

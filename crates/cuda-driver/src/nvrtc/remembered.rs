@@ -58,7 +58,7 @@ pub(super) fn key(
 
 /// Reads the result stored for `key`, for these candidates.
 pub(super) fn read(cache: &Cache, key: &[u8], candidates: &[Candidate]) -> Option<Vec<Trial>> {
-    let bytes = cache.noted(&[OWNER, key])?;
+    let bytes = cache.get_note(&[OWNER, key])?;
     let mut reader = Reader(&bytes);
     let mut trials = Vec::new();
     for candidate in candidates {
@@ -94,7 +94,7 @@ pub(super) fn store(cache: &Cache, key: &[u8], trials: &[Trial]) {
             }
         }
     }
-    cache.note(&[OWNER, key], &note.0);
+    cache.put_note(&[OWNER, key], &note.0);
 }
 
 /// Writes numbers, and byte strings with their lengths.

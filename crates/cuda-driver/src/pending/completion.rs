@@ -88,7 +88,7 @@ impl Completion {
     /// other completions.
     fn new(context: &Context, prepare: impl FnOnce(&StreamState) -> Result<Fence>) -> Self {
         let queue = || {
-            let side = context.take_side_stream()?;
+            let side = context.take_internal_stream()?;
             let event = prepare(&side)?;
             let mut entry = Entry::new(context);
             entry.fence = Some(event.clone());

@@ -134,7 +134,7 @@ impl Entry {
         drop(fence);
         drop(late);
         if let Some(side) = side {
-            context.keep_side_stream(side);
+            context.keep_internal_stream(side);
         }
         match memory {
             // Freeing the memory calls the driver.

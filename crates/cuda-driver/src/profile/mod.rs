@@ -66,7 +66,7 @@ mod wake;
 
 pub use cupti::{Backend, Cupti};
 #[cfg(feature = "nvtx")]
-pub use nvtx::tool_range;
+pub use nvtx::nvtx_range;
 pub use profiler::Profiler;
 pub use result::{MemoryChange, Operation, Origin, Profile, UserRange};
 pub use statistics::Summary;

@@ -35,7 +35,7 @@ impl Drop for Range {
 /// Without a tool, it only calls `call`.
 #[doc(alias = "nvtxRangePush")]
 #[doc(alias = "nvtxRangePop")]
-pub fn tool_range<R>(name: &str, call: impl FnOnce() -> R) -> R {
+pub fn nvtx_range<R>(name: &str, call: impl FnOnce() -> R) -> R {
     let _open = Range::open(name);
     call()
 }

@@ -92,7 +92,7 @@ pub(super) struct OpenRange<'a> {
 impl Recorder {
     /// Compares the clocks of the host and the device, with an event on an idle stream.
     pub(super) fn new(context: &Context, backend: Backend) -> Result<Self> {
-        let stream = context.take_side_stream()?;
+        let stream = context.take_internal_stream()?;
         let driver = context.driver().clone();
         let event = context.create_event(0)?;
         let origin = Instant::now();
@@ -102,7 +102,7 @@ impl Recorder {
         });
         let waited = recorded.and_then(|()| stream.synchronize(context));
         let between = nanoseconds(origin.elapsed()) / 2;
-        context.keep_side_stream(stream);
+        context.keep_internal_stream(stream);
         waited?;
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Ok(Self {

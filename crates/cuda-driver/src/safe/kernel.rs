@@ -47,7 +47,7 @@ use crate::types::LaunchConfig;
 /// // `n` is larger than the buffers. The accesses beyond their ends are not made, and reported.
 /// let launch = stream.launch_safe(&mix, config, (&mut x, &y, 101_u32))?;
 /// let violation = launch.wait().unwrap_err();
-/// assert!(violation.to_string().contains("4 bytes beyond the end of argument"));
+/// assert!(violation.to_string().contains("which has 400 bytes"));
 /// assert_eq!(x.to_vec()?, [19; 100]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

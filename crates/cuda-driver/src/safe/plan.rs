@@ -19,7 +19,7 @@ use crate::types::LaunchConfig;
 pub(super) type Key = SmallVec<[u64; 32]>;
 
 /// The number of shapes of launches that a kernel remembers.
-const MOST: usize = 64;
+const MAX_PLANS: usize = 64;
 
 /// The result for one shape.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Plans {
 
     pub(super) fn add(&self, plan: Arc<Plan>) {
         let mut plans = self.0.lock();
-        if plans.len() >= MOST {
+        if plans.len() >= MAX_PLANS {
             plans.remove(0);
         }
         plans.push(plan);

@@ -65,16 +65,16 @@ impl Context {
     }
 
     /// Takes an idle internal stream, or creates one. No stream of the program waits for its work.
-    pub(crate) fn take_side_stream(&self) -> Result<Arc<StreamState>> {
-        if let Some(stream) = self.streams().side.lock().pop() {
+    pub(crate) fn take_internal_stream(&self) -> Result<Arc<StreamState>> {
+        if let Some(stream) = self.streams().internal.lock().pop() {
             return Ok(stream);
         }
         StreamState::create(self, CUstream_flags::CU_STREAM_NON_BLOCKING.0, 0)
     }
 
     /// Puts a stream for internal work back among the idle ones.
-    pub(crate) fn keep_side_stream(&self, stream: Arc<StreamState>) {
-        self.streams().side.lock().push(stream);
+    pub(crate) fn keep_internal_stream(&self, stream: Arc<StreamState>) {
+        self.streams().internal.lock().push(stream);
     }
 
     /// Checks that the device is alive, with a driver call that has no other effect.

@@ -9,7 +9,7 @@ use crate::lock::MutexGuard;
 use crate::stream_state::Kind;
 
 /// Once a buffer has this many uses, complete ones are removed from the list.
-const MANY: usize = 32;
+const PRUNE_LEN: usize = 32;
 
 impl Tracker {
     /// Commits a use that was queued on the stream of `scope`, so that later uses wait for it.
@@ -151,7 +151,7 @@ impl Uses {
     /// Moves complete uses to `removed`, from time to time: a buffer that is only read accumulates
     /// one use per stream.
     fn prune(&mut self, removed: &mut Removed) {
-        if self.list.len() >= MANY && self.list.len().is_power_of_two() {
+        if self.list.len() >= PRUNE_LEN && self.list.len().is_power_of_two() {
             removed.extend(self.list.extract_if(.., |earlier| earlier.has_passed()));
         }
     }

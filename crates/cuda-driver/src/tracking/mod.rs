@@ -93,7 +93,9 @@ pub(crate) struct Tracker {
 
 /// The uses and the owning stream that a tracker gives up when its memory is handed over, in drop
 /// order. To be dropped without a lock, because dropping them can call the driver.
-pub(crate) struct Former(#[allow(dead_code, reason = "only dropped")] (Uses, Option<Stream>));
+pub(crate) struct ReleasedState(
+    #[allow(dead_code, reason = "only dropped")] (Uses, Option<Stream>),
+);
 
 /// The state that the lock of a tracker guards.
 #[derive(Default)]
@@ -379,7 +381,7 @@ impl Tracker {
     /// nothing.
     ///
     /// If the caller holds a lock, it has to drop the result after releasing that lock.
-    pub(crate) fn hand_over_if_idle(this: &mut Arc<Self>, owner: &Stream) -> Option<Former> {
+    pub(crate) fn hand_over_if_idle(this: &mut Arc<Self>, owner: &Stream) -> Option<ReleasedState> {
         let own = Arc::get_mut(this)?;
         let context = own.owner.context();
         let owner_epoch = *own.owner_epoch.get_mut();
@@ -395,12 +397,12 @@ impl Tracker {
     }
 
     /// Forgets all uses and makes `owner` the owning stream. Returns the former state.
-    fn move_to(&mut self, owner: &Stream) -> Former {
+    fn move_to(&mut self, owner: &Stream) -> ReleasedState {
         let uses = mem::take(&mut *self.lock());
         *self.needs_replay_lock.get_mut() = false;
         let id = owner.state().id();
         self.shared.reset(id);
-        let mut former = Former((uses, None));
+        let mut former = ReleasedState((uses, None));
         if id != self.owner_id {
             self.owner_id = id;
             former.0.1 = Some(mem::replace(&mut self.owner, owner.clone()));

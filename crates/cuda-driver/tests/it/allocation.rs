@@ -199,7 +199,14 @@ fn cast_views_need_matching_size_and_alignment() {
         let words = bytes.slice(..8).unwrap().cast::<u32>().unwrap();
         assert_eq!((words.len(), words.to_vec().unwrap()), (2, vec![1, 2]));
         let error = bytes.as_slice().cast::<u32>().unwrap_err();
-        assert_eq!(error, Error::Uneven { bytes: 9, size: 4 });
+        assert_eq!(
+            error,
+            Error::Uneven {
+                variable: None,
+                bytes: 9,
+                size: 4
+            }
+        );
         let at = bytes.as_raw() + 1;
         let error = bytes.slice(1..5).unwrap().cast::<u32>().unwrap_err();
         assert_eq!(

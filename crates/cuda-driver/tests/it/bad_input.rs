@@ -96,7 +96,7 @@ fn a_batch_with_too_many_operations_is_an_error() {
     let stream = fixture.stream();
     let words = support::unpooled(&stream, &[0_u32]);
     let batch = || {
-        (0..=ValueBatch::MOST).fold(ValueBatch::new(), |batch, _| {
+        (0..=ValueBatch::MAX_OPERATIONS).fold(ValueBatch::new(), |batch, _| {
             batch.write(&words, 0, 1_u32).unwrap()
         })
     };
@@ -107,8 +107,8 @@ fn a_batch_with_too_many_operations_is_an_error() {
     ];
     let too_many = RangeError::TooMany {
         what: "operations in the batch",
-        given: ValueBatch::MOST + 1,
-        most: ValueBatch::MOST,
+        given: ValueBatch::MAX_OPERATIONS + 1,
+        most: ValueBatch::MAX_OPERATIONS,
     };
     assert_eq!(errors, [too_many.clone().into(), too_many.into()]);
     assert_eq!(words.to_vec().unwrap(), [0]);
@@ -348,7 +348,14 @@ fn addresses_and_sizes_that_do_not_fit_another_type_are_errors() {
         let bytes = DeviceBuffer::from_host(&stream, &[1_u8; 17]).unwrap();
         let error = bytes.as_slice().cast::<u32>().unwrap_err();
         assert!(
-            matches!(error, Error::Uneven { bytes: 17, size: 4 }),
+            matches!(
+                error,
+                Error::Uneven {
+                    variable: None,
+                    bytes: 17,
+                    size: 4
+                }
+            ),
             "{error}"
         );
         let odd = bytes.slice(1..9).unwrap();

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::slice;
 use std::sync::{Mutex, OnceLock};
 
-use cuda_driver::diagnostics::{CoreDumpFlags, CoreDumps, ToolRange};
+use cuda_driver::diagnostics::{CoreDumpFlags, CoreDumps, ProfilerCapture};
 use cuda_driver::error::Status;
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
@@ -163,10 +163,10 @@ fn a_gpu_keeps_the_settings_of_core_dumps() {
 }
 
 #[test]
-fn a_tool_range_starts_and_stops_once() {
+fn a_profiler_capture_starts_and_stops_once() {
     let fixture = software(Builder::new());
     let simulator = fixture.simulator.as_ref().unwrap();
-    let range = ToolRange::start(&fixture.context).unwrap();
+    let range = ProfilerCapture::start(&fixture.context).unwrap();
     let counts = |name| count_calls(simulator, name);
     assert_eq!(
         (counts("cuProfilerStart"), counts("cuProfilerStop")),

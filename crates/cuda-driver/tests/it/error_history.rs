@@ -58,6 +58,7 @@ fn history_is_off_at_first_and_bounded() {
     device.attribute(NO_ATTRIBUTE).unwrap_err();
     let history = driver.error_history();
     assert_eq!(history.total(), 1);
+    assert!(history.to_string().starts_with("1 error\n"));
     assert!(history.errors()[0].backtrace().is_some());
 }
 

@@ -120,12 +120,23 @@ fn unknown_variables_are_errors() {
         let error = module.global::<[u8; 8]>("counter", &stream).unwrap_err();
         assert_eq!(
             error,
-            Error::Uneven { bytes: 4, size: 8 },
+            Error::Uneven {
+                variable: Some("counter".into()),
+                bytes: 4,
+                size: 8
+            },
             "{}",
             fixture.name
         );
         let error = module.global::<[u8; 2]>("odd", &stream).unwrap_err();
-        assert_eq!(error, Error::Uneven { bytes: 7, size: 2 });
+        assert_eq!(
+            error,
+            Error::Uneven {
+                variable: Some("odd".into()),
+                bytes: 7,
+                size: 2
+            }
+        );
         // A refused access leaves the variable available.
         assert_eq!(
             module

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-use cuda_driver::profile::{Profiler, tool_range};
+use cuda_driver::profile::{Profiler, nvtx_range};
 use cuda_sim::Builder;
 use cuda_sys::nvtx::NvtxTool;
 
@@ -100,10 +100,10 @@ fn child_with_ranges() {
     let fixture = software(Builder::new());
     let profiler = Profiler::start(&fixture.context).unwrap();
     let sum = profiler.range("step 1", || {
-        1 + profiler.range("forward\0hidden", || tool_range("layer é", || 2))
+        1 + profiler.range("forward\0hidden", || nvtx_range("layer é", || 2))
     });
     assert_eq!(sum, 3);
-    let caught = std::panic::catch_unwind(|| tool_range("panics", || panic!("on purpose")));
+    let caught = std::panic::catch_unwind(|| nvtx_range("panics", || panic!("on purpose")));
     assert!(caught.is_err());
     let profile = profiler.finish().unwrap();
     let names: Vec<_> = profile.ranges().iter().map(|it| it.name()).collect();

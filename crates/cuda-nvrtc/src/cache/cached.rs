@@ -22,10 +22,10 @@ pub enum Outcome {
     /// The result was found in the cache.
     Hit,
     /// The result was compiled and stored.
-    Kept,
+    Stored,
     /// The result was compiled but could not be written. [`Cache::problem`](super::Cache::problem)
     /// returns the reason.
-    NotKept,
+    StoreFailed,
     /// The result was compiled and not stored, for this reason.
     Refused(Refusal),
     /// The result was compiled and not stored, because the cache is read-only.

@@ -378,11 +378,11 @@ impl Shared {
             let dir = store.dir().display();
             self.counters
                 .set_problem(format!("cannot write to the cache in {dir}: {error}"));
-            return Outcome::NotKept;
+            return Outcome::StoreFailed;
         }
         count(&self.counters.stores, 1);
         count(&self.counters.evictions, store.evict(self.limit));
-        Outcome::Kept
+        Outcome::Stored
     }
 
     fn lock(&self, task: &Task<'_>) -> Result<Option<Lock>, Error> {

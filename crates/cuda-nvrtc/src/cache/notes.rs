@@ -7,13 +7,15 @@ use super::store::Kind;
 use super::{Cache, CacheMode, Outcome, entry};
 
 impl Cache {
-    /// Returns the bytes last stored for these words with [`note`](Self::note), if they are intact.
+    /// Returns the bytes that [`put_note`](Self::put_note) stored last under this key, if they are
+    /// intact.
     ///
-    /// The words must include everything on which the note depends; nothing else is compared.
+    /// The key is a list of byte strings. It must include everything on which the note depends;
+    /// nothing else is compared.
     #[must_use]
-    pub fn noted(&self, words: &[&[u8]]) -> Option<Vec<u8>> {
+    pub fn get_note(&self, key: &[&[u8]]) -> Option<Vec<u8>> {
         let store = self.shared.store.as_ref()?;
-        let key = key(words);
+        let key = digest(key);
         let bytes = store.read(Kind::Entry, &key, self.shared.mode == CacheMode::On)?;
         let note = entry::unseal(&key, &bytes);
         if note.is_none() {
@@ -22,23 +24,24 @@ impl Cache {
         note.map(<[u8]>::to_vec)
     }
 
-    /// Stores bytes for these words, and returns whether they were stored. As with compilations,
+    /// Stores bytes under this key, and returns whether they were stored. As with compilations,
     /// failure to store is not an error.
-    pub fn note(&self, words: &[&[u8]], note: &[u8]) -> bool {
+    pub fn put_note(&self, key: &[&[u8]], note: &[u8]) -> bool {
         let shared = &self.shared;
         let (Some(store), CacheMode::On) = (&shared.store, shared.mode) else {
             return false;
         };
-        let key = key(words);
-        shared.write(store, &key, &entry::seal(&key, note)) == Outcome::Kept
+        let key = digest(key);
+        shared.write(store, &key, &entry::seal(&key, note)) == Outcome::Stored
     }
 }
 
-fn key(words: &[&[u8]]) -> super::Digest {
-    let mut key = Key::new();
-    key.field("note", &(words.len() as u64).to_le_bytes());
-    for word in words {
-        key.field("word", word);
+/// Returns the digest of a key, under which the note is stored.
+fn digest(key: &[&[u8]]) -> super::Digest {
+    let mut digest = Key::new();
+    digest.field("note", &(key.len() as u64).to_le_bytes());
+    for part in key {
+        digest.field("word", part);
     }
-    key.finish()
+    digest.finish()
 }

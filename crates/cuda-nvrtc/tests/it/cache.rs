@@ -74,7 +74,10 @@ fn a_cache_hit_equals_a_compilation() {
         let expected = program.compile::<T>(&options).unwrap();
         assert!(!expected.warnings().is_empty() && expected.lowered_names.len() == 2);
         let first = folder.open().compile::<T>(&program, &options).unwrap();
-        assert_eq!((&first.compiled, first.outcome), (&expected, Outcome::Kept));
+        assert_eq!(
+            (&first.compiled, first.outcome),
+            (&expected, Outcome::Stored)
+        );
         let second = folder.open().compile::<T>(&program, &options).unwrap();
         assert_eq!(
             (&second.compiled, second.outcome),
@@ -153,7 +156,7 @@ fn every_input_of_the_result_is_compared() {
     }
     // Another kind of output from the same source.
     let lto = cache.compile::<LtoIr>(&cases[0].0, &cases[0].1).unwrap();
-    assert_eq!(lto.outcome, Outcome::Kept);
+    assert_eq!(lto.outcome, Outcome::Stored);
     let stats = cache.stats();
     let count = cases.len() as u64;
     assert_eq!(
@@ -170,7 +173,7 @@ fn another_version_is_another_key() {
     for pass in 0..2 {
         for nvrtc in &compilers {
             let cached = folder.open().compile::<Ptx>(&scale(nvrtc), &Options::new());
-            let expected = [Outcome::Kept, Outcome::Hit][pass];
+            let expected = [Outcome::Stored, Outcome::Hit][pass];
             assert_eq!(cached.unwrap().outcome, expected, "{}", nvrtc.origin());
         }
     }
@@ -217,7 +220,7 @@ fn each_mode_reads_and_writes_as_documented() {
     assert!(open(CacheMode::ReadOnly).problem().is_some());
     assert!(!folder.path().exists());
 
-    assert_eq!(compile(&open(CacheMode::On)), Outcome::Kept);
+    assert_eq!(compile(&open(CacheMode::On)), Outcome::Stored);
     assert_eq!(compile(&open(CacheMode::Off)), Outcome::Off);
     let [entry] = &folder.entries()[..] else {
         panic!("{:?}", folder.entries());
@@ -233,7 +236,7 @@ fn each_mode_reads_and_writes_as_documented() {
     assert_eq!(folder.entries().len(), 1);
 
     open(CacheMode::On).clear().unwrap();
-    assert_eq!(compile(&open(CacheMode::On)), Outcome::Kept);
+    assert_eq!(compile(&open(CacheMode::On)), Outcome::Stored);
 }
 
 #[test]

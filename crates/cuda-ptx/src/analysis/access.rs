@@ -16,8 +16,8 @@ pub(super) struct Finding {
     pub(super) end: Option<Form>,
 }
 
-/// The place that a root names: its size, its alignment, and whether it may be written.
-struct Place {
+/// A root: its size, its alignment, and whether it may be written.
+struct RootInfo {
     root: Root,
     size: Option<u64>,
     align: u64,
@@ -46,29 +46,29 @@ pub(super) fn judge(
     let (Some(&(root, 1)), None) = (roots.next(), roots.next()) else {
         return checked(None, Reason::UnknownAddress);
     };
-    let Some(place) = place(round, root, access) else {
+    let Some(info) = root_info(round, root, access) else {
         return checked(None, Reason::WrongSpace);
     };
-    match bounds(round, access, &address.without(root), facts, &place) {
+    match bounds(round, access, &address.without(root), facts, &info) {
         Ok((low, high, end)) => Finding {
             outcome: Outcome::Proven {
-                root: place.root,
+                root: info.root,
                 low,
                 high,
             },
             end: Some(end),
         },
-        Err(reason) => checked(Some(place.root), reason),
+        Err(reason) => checked(Some(info.root), reason),
     }
 }
 
-/// The place of a root, if an access to its space may use it.
-fn place(round: &Round<'_>, root: Symbol, access: &Access) -> Option<Place> {
+/// Returns the properties of a root, if an access to its space may use it.
+fn root_info(round: &Round<'_>, root: Symbol, access: &Access) -> Option<RootInfo> {
     match round.symbols.info(root).kind {
         Kind::Buffer(param, offset) => {
             let argument = round.launch.arguments.get(param as usize)?;
             let buffer = argument.buffer_at(offset)?;
-            matches!(access.space, None | Some(Space::Global)).then(|| Place {
+            matches!(access.space, None | Some(Space::Global)).then(|| RootInfo {
                 root: Root::Buffer {
                     parameter: param,
                     offset,
@@ -85,7 +85,7 @@ fn place(round: &Round<'_>, root: Symbol, access: &Access) -> Option<Place> {
                 Some(Space::Global) => info.space == Space::Global,
                 Some(space) => !is_generic && info.space == space,
             };
-            fits.then(|| Place {
+            fits.then(|| RootInfo {
                 root: Root::Variable(info.name.clone()),
                 size: round.size_of(var),
                 align: info.align,
@@ -96,19 +96,19 @@ fn place(round: &Round<'_>, root: Symbol, access: &Access) -> Option<Place> {
     }
 }
 
-/// The range of bytes of an access, if it is in its place.
+/// The range of bytes of an access, if it is in its root.
 fn bounds(
     round: &Round<'_>,
     access: &Access,
     base: &Form,
     facts: &[Form],
-    place: &Place,
+    root: &RootInfo,
 ) -> Result<(u64, u64, Form), Reason> {
     if !access.is_simple {
         return Err(Reason::Matrix);
     }
-    let size = place.size.ok_or(Reason::UnknownSize)?;
-    if access.kind != AccessKind::Read && !place.is_writable {
+    let size = root.size.ok_or(Reason::UnknownSize)?;
+    if access.kind != AccessKind::Read && !root.is_writable {
         return Err(Reason::ReadOnly);
     }
     let prover = round.prover(facts);
@@ -140,7 +140,7 @@ fn bounds(
     };
     let concrete = round.symbols.concrete(&offset).ok_or(Reason::NoBound)?;
     let is_aligned = concrete.is_multiple_of(bytes.max(1))
-        && place.align.is_multiple_of(u64::from(access.size).max(1));
+        && root.align.is_multiple_of(u64::from(access.size).max(1));
     if !is_aligned {
         return Err(Reason::Misaligned {
             align: access.size.into(),

@@ -159,7 +159,7 @@ impl Display for Reason {
                 )
             }
             Self::Misaligned { align } => {
-                write!(f, "the address may not be a multiple of {align}")
+                write!(f, "the address is not known to be a multiple of {align}")
             }
             Self::ReadOnly => f.write_str(
                 "it writes to an argument that was passed as read-only (`&`), or to a constant",

@@ -27,7 +27,7 @@ pub(super) struct Expander<'a> {
     pub(super) line: u32,
     /// The names of the functions that are being inserted.
     open: Vec<&'a str>,
-    /// Functions with variables that exist once, which were inserted.
+    /// The functions with a shared variable that were inserted.
     with_statics: HashSet<&'a str>,
     insertions: u32,
     statements: usize,
@@ -132,7 +132,11 @@ impl<'a> Expander<'a> {
         for statement in body {
             self.statements += 1;
             if self.statements > MAX_STATEMENTS {
-                return Refused::new(self.line, "the kernel is too large with the calls in it");
+                let reason = format!(
+                    "after its calls were inlined, the kernel has more than {MAX_STATEMENTS} \
+                     statements"
+                );
+                return Refused::new(self.line, reason);
             }
             self.statement(frame, statement)?;
         }
@@ -204,7 +208,11 @@ impl<'a> Expander<'a> {
             // It exists once, so its function must be inserted only once.
             Space::Shared => {
                 if is_inserted && !self.with_statics.insert(frame.function.name) {
-                    let reason = format!("{name} belongs to a function with several calls");
+                    let reason = format!(
+                        "the shared variable {name} belongs to {}, which is called in several \
+                         places",
+                        frame.function.name
+                    );
                     return Refused::new(self.line, reason);
                 }
                 "shared"
@@ -212,7 +220,10 @@ impl<'a> Expander<'a> {
             Space::Global if !is_inserted => "global",
             Space::Const if !is_inserted => "const",
             _ => {
-                let reason = format!("{name} keeps its value after the function");
+                let reason = format!(
+                    "{} has the static variable {name}, so it cannot be inlined",
+                    frame.function.name
+                );
                 return Refused::new(self.line, reason);
             }
         };
@@ -319,7 +330,10 @@ impl<'a> Expander<'a> {
                 };
                 (call, more)
             }
-            _ => return Refused::new(line, "call of a function in an unknown form"),
+            _ => {
+                let reason = "the operands of the call are not results, a function and arguments";
+                return Refused::new(line, reason);
+            }
         };
         let name = call.name;
         let found = self.functions.get(name).copied();

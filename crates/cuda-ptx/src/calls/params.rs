@@ -201,10 +201,17 @@ impl<'a> Expander<'a> {
                     16 | 32 | 64 if from > bits => {
                         format!("{guard}cvt.u{bits}.u{from} {to}, {name};")
                     }
-                    _ => return Refused::new(instruction.line, "an argument of an unusual type"),
+                    _ => {
+                        let reason =
+                            format!("{name} has {from} bits, but the parameter takes {bits}");
+                        return Refused::new(instruction.line, reason);
+                    }
                 }
             }
-            _ => return Refused::new(instruction.line, "an argument of an unusual form"),
+            _ => {
+                let reason = "the value of a parameter is neither a register nor a constant";
+                return Refused::new(instruction.line, reason);
+            }
         };
         self.write(text);
         Ok(())
@@ -224,7 +231,10 @@ impl<'a> Expander<'a> {
         let name = match target {
             Operand::Sink => return Ok(()),
             Operand::Name(name) => *name,
-            _ => return Refused::new(instruction.line, "a result of an unusual form"),
+            _ => {
+                let reason = "a parameter or a result is loaded to an operand that is no register";
+                return Refused::new(instruction.line, reason);
+            }
         };
         let (bits, to) = (bits_of(ty), frame.bits(name));
         let sign = if ty.starts_with('s') { 's' } else { 'u' };
@@ -234,7 +244,11 @@ impl<'a> Expander<'a> {
             16 | 32 | 64 if to > bits => {
                 format!("{guard}cvt.{sign}{to}.{sign}{bits} {name}, {from};")
             }
-            _ => return Refused::new(instruction.line, "a result of an unusual type"),
+            _ => {
+                let reason =
+                    format!("{name} has {to} bits, but the parameter or result has {bits}");
+                return Refused::new(instruction.line, reason);
+            }
         };
         self.write(text);
         Ok(())
@@ -245,7 +259,11 @@ impl<'a> Expander<'a> {
         let (source, line) = (self.parameters[from].clone(), self.line);
         let target = &mut self.parameters[to];
         if source.size != target.size {
-            return Refused::new(line, "a result of another size");
+            let (returned, taken) = (source.size, target.size);
+            let reason = format!(
+                "the result has {returned} bytes, but the variable of the caller has {taken}"
+            );
+            return Refused::new(line, reason);
         }
         for (&offset, &size) in &source.parts {
             target.add(offset, size);
@@ -254,7 +272,7 @@ impl<'a> Expander<'a> {
             return Ok(());
         }
         if source.is_memory || target.is_memory {
-            return Refused::new(line, "a result whose parts overlap");
+            return Refused::new(line, "the parts of a result overlap");
         }
         for (&offset, &size) in &source.parts {
             let (bits, from, to) = (
@@ -282,6 +300,11 @@ impl<'a> Expander<'a> {
                 return Ok(bits / 8);
             }
         }
-        Refused::new(self.line, "an argument of an unusual type")
+        let reason = format!(
+            "{} is passed in a register, but is not a scalar of 8, 16, 32 or 64 bits that is always \
+             accessed as a whole",
+            variable.name
+        );
+        Refused::new(self.line, reason)
     }
 }

@@ -26,21 +26,35 @@ impl<'a> Expander<'a> {
         let line = instruction.line;
         let formals = &inner.function.params;
         if formals.len() != call.arguments.len() {
-            return Refused::new(line, format!("call of {} with other arguments", call.name));
+            let (passed, expected) = (call.arguments.len(), formals.len());
+            let reason = format!(
+                "the number of arguments in the call of {} is {passed}, but that of its \
+                 parameters is {expected}",
+                call.name
+            );
+            return Refused::new(line, reason);
         }
         let plain = Instruction {
             predicate: None,
             ..instruction.clone()
         };
-        for (formal, argument) in formals.iter().zip(call.arguments) {
+        for (index, (formal, argument)) in formals.iter().zip(call.arguments).enumerate() {
+            let what = format!("argument {} of the call of {}", index + 1, call.name);
             let passed = match argument {
                 Operand::Name(name) => frame.parameter(name),
                 _ => None,
             };
             match (passed, formal.space) {
                 (Some((number, _)), Space::Param) => {
-                    if size_of_variable(formal) != Some(self.parameters[number].size) {
-                        return Refused::new(line, "an argument of another size");
+                    let (bytes, expected) =
+                        (self.parameters[number].size, size_of_variable(formal));
+                    if expected != Some(bytes) {
+                        let expected = expected.map_or(String::from("no known size"), |expected| {
+                            format!("{expected} bytes")
+                        });
+                        let reason =
+                            format!("{what} has {bytes} bytes, but its parameter has {expected}");
+                        return Refused::new(line, reason);
                     }
                     inner.declare(formal.name, number, Role::Input);
                 }
@@ -63,12 +77,17 @@ impl<'a> Expander<'a> {
                         _ => false,
                     };
                     if !is_register {
-                        return Refused::new(line, "an argument of an unusual form");
+                        let reason =
+                            format!("{what} is neither a register of {bits} bits nor a constant");
+                        return Refused::new(line, reason);
                     }
                     let text = format!("mov.{ty} {to}, {};", frame.operand(argument));
                     self.write(text);
                 }
-                _ => return Refused::new(line, "an argument of an unusual form"),
+                _ => {
+                    let reason = format!("{what} and its parameter are in different state spaces");
+                    return Refused::new(line, reason);
+                }
             }
         }
         Ok(())
@@ -81,7 +100,12 @@ impl<'a> Expander<'a> {
         formal: &Variable<'a>,
     ) -> Result<(), Refused> {
         if formal.vector != 1 || !matches!(bits_of(formal.ty), 1 | 16 | 32 | 64) {
-            return Refused::new(self.line, "an argument of an unusual type");
+            let reason = format!(
+                "the parameter or result {} of {} is neither a predicate nor a scalar of 16, 32 or \
+                 64 bits",
+                formal.name, inner.function.name
+            );
+            return Refused::new(self.line, reason);
         }
         let register = Register {
             name: formal.name,
@@ -104,7 +128,13 @@ impl<'a> Expander<'a> {
     ) -> Result<Vec<Option<usize>>, Refused> {
         let formals = &inner.function.returns;
         if formals.len() != call.returns.len() {
-            return Refused::new(line, format!("call of {} with other results", call.name));
+            let (taken, returned) = (call.returns.len(), formals.len());
+            let reason = format!(
+                "the number of results in the call of {} is {taken}, but the function returns \
+                 {returned}",
+                call.name
+            );
+            return Refused::new(line, reason);
         }
         let mut numbers = Vec::new();
         for formal in formals {
@@ -130,11 +160,14 @@ impl<'a> Expander<'a> {
         formal: &'a Variable<'a>,
         number: Option<usize>,
     ) -> Result<(), Refused> {
-        let line = instruction.line;
+        let (line, function) = (instruction.line, inner.function.name);
         let name = match result {
             Operand::Sink => return Ok(()),
             Operand::Name(name) => *name,
-            _ => return Refused::new(line, "a result of an unusual form"),
+            _ => {
+                let reason = format!("a result of {function} is not assigned to a name");
+                return Refused::new(line, reason);
+            }
         };
         match (frame.parameter(name), number) {
             (Some((to, Role::Own)), Some(from)) => self.copy_parts(from, to),
@@ -145,14 +178,25 @@ impl<'a> Expander<'a> {
             (None, None) => {
                 let bits = bits_of(formal.ty);
                 if frame.bits(name) != bits {
-                    return Refused::new(line, "a result of an unusual type");
+                    let found = frame.bits(name);
+                    let reason = format!(
+                        "the result {} of {function} has {bits} bits, but {name} has {found}",
+                        formal.name
+                    );
+                    return Refused::new(line, reason);
                 }
                 let ty = type_of(bits);
                 let (to, from) = (frame.name(name), inner.name(formal.name));
                 self.write(format!("mov.{ty} {to}, {from};"));
                 Ok(())
             }
-            _ => Refused::new(line, "a result of an unusual form"),
+            _ => {
+                let reason = format!(
+                    "the result {} of {function} and {name} are in different state spaces",
+                    formal.name
+                );
+                Refused::new(line, reason)
+            }
         }
     }
 }

@@ -249,29 +249,33 @@ fn other_calls_are_refused() {
         (
             ".func f(.reg .u32 a) { ret; }",
             "call f;",
-            "other arguments",
+            "arguments in the call of f is 0, but that of its parameters is 1",
         ),
         (
             ".func (.reg .u32 a) f() { ret; }",
             "call f;",
-            "other results",
+            "results in the call of f is 0, but the function returns 1",
         ),
         (
             ".func f(.reg .u64 a) { ret; }",
             "call f, (%r1);",
-            "unusual form",
+            "argument 1 of the call of f is neither a register of 64 bits",
         ),
         (
             ".func f() { .global .u32 g; ret; }",
             "call f;",
-            "keeps its value",
+            "f has the static variable g",
         ),
         (
             ".func f() { .reg .u32 $str; ret; }",
             "call f;",
             "f declares $str",
         ),
-        (twice, "call f; call f;", "several calls"),
+        (
+            twice,
+            "call f; call f;",
+            "belongs to f, which is called in several places",
+        ),
         (
             ".func f(.param .u64 a) { .reg .b64 %d; mov.u64 %d, a; ret; }",
             "call f, (%d1);",

@@ -12,7 +12,7 @@ use super::op::{Access, Axis, Guard, Ins, Op, Source, Special, UNDEFINED, Var};
 
 /// Instructions that access no memory, do not branch, and write nothing but their first operand.
 /// Sorted.
-const PURE: &[&str] = &[
+const REGISTER_ONLY: &[&str] = &[
     "abs",
     "activemask",
     "add",
@@ -265,7 +265,7 @@ impl<'a> Decoder<'a> {
             | "wmma" | "prefetch" | "prefetchu" | "applypriority" | "discard" => {
                 return self.memory(instruction);
             }
-            opcode if PURE.contains(&opcode) => self.pure(instruction).is_some(),
+            opcode if REGISTER_ONLY.contains(&opcode) => self.pure(instruction).is_some(),
             opcode => {
                 let reason = match opcode {
                     "call" => "call of a function",

@@ -201,7 +201,10 @@ impl<'a> Lowering<'a> {
     fn instruction(&mut self, instruction: &'a Instruction<'a>) -> Result<(), Refused> {
         let line = instruction.line;
         if self.blocks.len() > MAX_BLOCKS || self.ops + self.decoder.ins.len() > MAX_OPS {
-            return Refused::new(line, "the kernel is too large");
+            let reason = format!(
+                "the kernel has more than {MAX_OPS} operations or {MAX_BLOCKS} basic blocks"
+            );
+            return Refused::new(line, reason);
         }
         let guard = instruction.predicate.map(|predicate| Guard {
             predicate: self.decoder.predicate_source(predicate.name),
@@ -282,13 +285,17 @@ impl<'a> Lowering<'a> {
                 End::Exit => {}
             }
             if blocks.len() > 4 * MAX_BLOCKS {
-                return Refused::new(line, "the kernel has too many branches");
+                let most = 4 * MAX_BLOCKS;
+                let reason = format!("the branches of the kernel make more than {most} blocks");
+                return Refused::new(line, reason);
             }
         }
         let succs: Vec<Vec<u32>> = blocks.iter().map(|block| block.succs.clone()).collect();
         let edges: usize = succs.iter().map(Vec::len).sum();
         let Some(graph) = Graph::new(&succs).filter(|_| edges <= 8 * MAX_BLOCKS) else {
-            return Refused::new(line, "the control flow is too complex");
+            let most = 8 * MAX_BLOCKS;
+            let reason = format!("the control flow is too complex; the limit is {most} edges");
+            return Refused::new(line, reason);
         };
         let widths = std::mem::take(&mut self.decoder.names.widths);
         let Some(values) = ssa::construct(&mut blocks, &graph, &widths) else {

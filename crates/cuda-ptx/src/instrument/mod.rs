@@ -247,7 +247,10 @@ fn rewrite<'a>(
         return refuse(name, function.line, "a kernel without parameters or body");
     };
     if let Some(variable) = kernel.used_variables().first() {
-        let reason = format!("the checked copy would have its own variable {variable}");
+        let reason = format!(
+            "not every access is proven, and the checked copy of a kernel cannot use the module \
+             variable {variable}: the copy would have a variable of its own"
+        );
         return refuse(name, function.line, reason);
     }
     expect_distinct(kernel)?;

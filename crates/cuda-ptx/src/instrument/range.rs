@@ -9,9 +9,9 @@ use crate::flow::{Access, AccessKind, Var};
 use super::site::Writer;
 use super::{ExtraParameter, refuse};
 
-/// A range that an access may use.
+/// A root that an access may use.
 #[derive(Clone, Copy, Debug)]
-enum Place<'k> {
+enum AllowedRoot<'k> {
     /// The memory with this index.
     Memory(usize),
     /// A variable; its address is converted to a generic one if the flag is set.
@@ -19,14 +19,14 @@ enum Place<'k> {
 }
 
 impl<'k> Writer<'_, 'k> {
-    /// The places that an access may use.
-    fn places(&self, access: &Access, root: Option<&Root>) -> Vec<Place<'k>> {
+    /// The roots that an access may use.
+    fn roots(&self, access: &Access, root: Option<&Root>) -> Vec<AllowedRoot<'k>> {
         let is_generic = access.space.is_none();
-        let mut places = Vec::new();
+        let mut roots = Vec::new();
         if matches!(access.space, None | Some(Space::Global)) {
             let memories = self.memories.iter().enumerate();
             let fits = memories.filter(|(_, memory)| root.is_none() || memory.as_ref() == root);
-            places.extend(fits.map(|(index, _)| Place::Memory(index)));
+            roots.extend(fits.map(|(index, _)| AllowedRoot::Memory(index)));
         }
         let variables = self.kernel.vars.iter().filter(|var| {
             let is_root = match root {
@@ -40,12 +40,12 @@ impl<'k> Writer<'_, 'k> {
             };
             is_root && fits && var.is_used && !var.is_module
         });
-        places.extend(variables.map(|var| Place::Variable(var, is_generic)));
-        places
+        roots.extend(variables.map(|var| AllowedRoot::Variable(var, is_generic)));
+        roots
     }
 
     /// Appends code that sets the predicate `ok` if the bytes of an access at the address in the
-    /// register `address` are in one of its places, at a multiple of its size.
+    /// register `address` are in one of its roots, at a multiple of its size.
     ///
     /// `read`, for an asynchronous copy, is the number of bytes that it reads.
     pub(super) fn compare(
@@ -57,8 +57,8 @@ impl<'k> Writer<'_, 'k> {
         ok: &str,
         read: Option<&str>,
     ) -> Result<(), Refusal> {
-        let places = self.places(access, root);
-        if places.is_empty() && root.is_some() {
+        let roots = self.roots(access, root);
+        if roots.is_empty() && root.is_some() {
             let reason = "the check has no bounds for the memory of this access";
             return refuse(&self.kernel.name, access.line, reason);
         }
@@ -70,9 +70,9 @@ impl<'k> Writer<'_, 'k> {
         let size = if read.is_some() { 0 } else { access.size };
         let is_write = access.kind != AccessKind::Read;
         let _ = write!(out, "setp.ne.b{bits} {ok}, {address}, {address}; ");
-        for place in places {
-            let bound = match place {
-                Place::Memory(memory) => {
+        for allowed in roots {
+            let bound = match allowed {
+                AllowedRoot::Memory(memory) => {
                     let start = self.parameter(ExtraParameter::Base(memory));
                     let count = self.parameter(ExtraParameter::Limit {
                         memory,
@@ -83,7 +83,7 @@ impl<'k> Writer<'_, 'k> {
                     let _ = write!(out, "ld.param.u64 {limit}, [{count}]; ");
                     limit.clone()
                 }
-                Place::Variable(var, is_generic) => {
+                AllowedRoot::Variable(var, is_generic) => {
                     if is_write && matches!(var.space, Space::Const | Space::Param) {
                         continue;
                     }
@@ -111,7 +111,10 @@ impl<'k> Writer<'_, 'k> {
                         (false, Some(bytes)) => {
                             let count = ExtraParameter::limit(bytes, size);
                             if count > 1 << 31 {
-                                let reason = format!("the variable {} is too large", var.name);
+                                let reason = format!(
+                                    "the variable {} has {bytes} bytes, more than can be checked",
+                                    var.name
+                                );
                                 return refuse(&self.kernel.name, access.line, reason);
                             }
                             count.to_string()

@@ -37,12 +37,19 @@ impl<'a> Writer<'a, '_> {
                 Operand::Name(name) => {
                     let bits = self.bits(name);
                     if !matches!(bits, 16 | 32 | 64) {
-                        let reason = format!("a load to {name}, which has an unusual type");
+                        let reason = format!(
+                            "the access writes the register {name}, whose width is not 16, 32 or \
+                             64 bits, so it cannot be checked"
+                        );
                         return self.refuse(instruction.line, reason);
                     }
                     let _ = write!(out, "@{bad} mov.b{bits} {name}, 0; ");
                 }
-                _ => return self.refuse(instruction.line, "a load to an unusual operand"),
+                _ => {
+                    let reason = "the access writes an operand that is not a register, so it \
+                                  cannot be checked";
+                    return self.refuse(instruction.line, reason);
+                }
             }
         }
         Ok(())
@@ -82,7 +89,11 @@ impl<'a> Writer<'a, '_> {
             Some(Operand::Literal(Literal::Int(16))) => {
                 format!(".v4.u32 {to}, {{{zero}, {zero}, {zero}, {zero}}}")
             }
-            _ => return self.refuse(instruction.line, "a copy of an unusual size"),
+            _ => {
+                let reason = "the size of the asynchronous copy is not 4, 8 or 16, so it cannot be \
+                              checked";
+                return self.refuse(instruction.line, reason);
+            }
         };
         let _ = write!(out, "mov.u32 {zero}, 0; @{bad} st.shared{vector}; ");
         Ok(())

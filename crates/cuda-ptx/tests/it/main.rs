@@ -1,9 +1,10 @@
-//! Tests of the analysis on whole kernels.
+//! Tests of the analysis on whole kernels, and of the layers of the library.
 
 mod assembler;
 mod called;
 mod coverage;
 mod fuzz;
 mod known;
+mod layers;
 mod support;
 mod text;

@@ -108,7 +108,7 @@ fn the_wheel_runs_programs_and_leaves_nothing() {
             "{words}"
         );
         assert!(
-            words.contains("past the end of the allocation of 128 bytes"),
+            words.contains("at offset 128 of the allocation of 128 bytes"),
             "{words}"
         );
         assert!(

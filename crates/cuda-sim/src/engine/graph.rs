@@ -106,7 +106,7 @@ pub(super) struct State {
     pub(super) polling: bool,
     /// How often threads have looked for work.
     #[cfg(test)]
-    pub(super) looks: u64,
+    pub(super) polls: u64,
     stopped: bool,
 }
 
@@ -139,7 +139,7 @@ impl State {
             completed: false,
             polling: false,
             #[cfg(test)]
-            looks: 0,
+            polls: 0,
             stopped: false,
         }
     }
@@ -413,7 +413,7 @@ impl State {
     pub(super) fn next_task(&mut self, host: bool) -> Task {
         #[cfg(test)]
         {
-            self.looks += 1;
+            self.polls += 1;
         }
         if self.stopped {
             return Task::Stop;
@@ -422,7 +422,7 @@ impl State {
         if self.late.is_some() {
             return match self.next_late(kind) {
                 Some(op) => self.start(op),
-                None => Task::Sleep(self.nap(host)),
+                None => Task::Sleep(self.idle_time(host)),
             };
         }
         if !host {
@@ -435,7 +435,7 @@ impl State {
             .map(|(&op, _)| op)
         {
             Some(op) => self.start(op),
-            None => Task::Sleep(self.nap(host)),
+            None => Task::Sleep(self.idle_time(host)),
         }
     }
 

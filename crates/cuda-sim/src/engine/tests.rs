@@ -27,17 +27,17 @@ fn idle_engine(schedule: Schedule) -> (Engine, Vec<super::QueueId>) {
 }
 
 /// How often the threads of `engine` look for work while `during` runs.
-fn looks(engine: &Engine, during: impl FnOnce()) -> u64 {
-    let before = engine.shared.lock().looks;
+fn polls(engine: &Engine, during: impl FnOnce()) -> u64 {
+    let before = engine.shared.lock().polls;
     during();
-    engine.shared.lock().looks - before
+    engine.shared.lock().polls - before
 }
 
 #[test]
 fn idle_threads_sleep_while_an_operation_runs() {
     for schedule in [Schedule::Eager, Schedule::Late { seed: 1 }] {
         let (engine, queues) = idle_engine(schedule);
-        let count = looks(&engine, || {
+        let count = polls(&engine, || {
             let work = Work::Device(Box::new(|| thread::sleep(BUSY)));
             let op = engine.submit(queues[0], &[], work);
             engine.wait(&[op]);
@@ -52,7 +52,7 @@ fn one_idle_thread_polls_a_waiting_operation() {
     let holds = Arc::new(AtomicBool::new(false));
     let condition = Arc::clone(&holds);
     let start = Instant::now();
-    let count = looks(&engine, || {
+    let count = polls(&engine, || {
         let work = Work::Poll(Box::new(move || condition.load(Ordering::Relaxed)));
         let op = engine.submit(queues[0], &[], work);
         thread::sleep(BUSY);
@@ -62,7 +62,7 @@ fn one_idle_thread_polls_a_waiting_operation() {
     let rounds = start.elapsed().as_nanos() / POLL.as_nanos();
     assert!(
         u128::from(count) < rounds + 100,
-        "{count} looks in {rounds} intervals"
+        "{count} polls in {rounds} intervals"
     );
 }
 

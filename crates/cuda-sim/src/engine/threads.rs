@@ -12,7 +12,7 @@ use super::graph::{State, Task};
 
 /// The largest number of operations that run at once, besides host functions. It is more than one
 /// because a kernel may wait for another one.
-const MOST: usize = 6;
+const MAX_THREADS: usize = 6;
 
 /// The worker threads. They start when there is work for them and live as long as the engine.
 #[derive(Debug, Default)]
@@ -34,11 +34,11 @@ pub(super) fn ensure(shared: &Arc<Shared>, state: &State, host: bool) {
             *started = spawn("cuda-sim host", shared, None).is_some();
         }
     }
-    if threads.idle.load(Ordering::Acquire) >= state.useful_threads(MOST) {
+    if threads.idle.load(Ordering::Acquire) >= state.useful_threads(MAX_THREADS) {
         return;
     }
     let mut device = lock(&threads.device);
-    if device.len() < MOST {
+    if device.len() < MAX_THREADS {
         device.extend(spawn(
             "cuda-sim device",
             shared,
@@ -98,7 +98,7 @@ fn serve(shared: &Arc<Shared>, idle: Option<&AtomicUsize>) {
         let mut wakes = state.take_announcement();
         if !matches!(task, Task::Sleep(_)) && !state.polling {
             // This thread is about to be busy, so another one looks for work in time.
-            wakes |= state.nap(false).is_some();
+            wakes |= state.idle_time(false).is_some();
         }
         if wakes {
             shared.work.notify_all();

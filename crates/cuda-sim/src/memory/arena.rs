@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::lock::lock;
 
 use super::free_list::FreeList;
-use super::freed::Graveyard;
+use super::freed::FreedAllocations;
 use super::map::{MemoryMap, Owner, Range, RangeKind};
 use super::reservation::Reservation;
 use super::shadow::Shadow;
@@ -102,7 +102,7 @@ struct State {
     /// The parts of a virtual space that the device may use.
     granted: BTreeMap<u64, Range>,
     granted_storage: Option<Arc<Reservation>>,
-    freed: Graveyard,
+    freed: FreedAllocations,
     /// Freed ranges in quarantine, as (offset, length).
     waiting: VecDeque<(u64, u64)>,
     waiting_bytes: u64,
@@ -159,7 +159,7 @@ impl Arena {
                 host: BTreeMap::new(),
                 granted: BTreeMap::new(),
                 granted_storage: None,
-                freed: Graveyard::default(),
+                freed: FreedAllocations::default(),
                 waiting: VecDeque::new(),
                 waiting_bytes: 0,
                 used: 0,

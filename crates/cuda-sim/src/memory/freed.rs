@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 /// The number of freed allocations that are remembered.
-const KEPT: usize = 1024;
+const MAX_FREED: usize = 1024;
 
 /// A freed allocation.
 #[derive(Clone, Copy, Debug)]
@@ -40,14 +40,14 @@ impl Freed {
 
 /// The most recently freed allocations, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Graveyard {
+pub(super) struct FreedAllocations {
     all: VecDeque<Freed>,
 }
 
-impl Graveyard {
+impl FreedAllocations {
     /// Records that `len` bytes at `start` were freed.
     pub(super) fn add(&mut self, start: u64, len: u64, by: &'static str) {
-        if self.all.len() == KEPT {
+        if self.all.len() == MAX_FREED {
             self.all.pop_front();
         }
         self.all.push_back(Freed {
@@ -88,19 +88,20 @@ impl Graveyard {
 
 #[cfg(test)]
 mod tests {
-    use super::Graveyard;
+    use super::FreedAllocations;
 
     #[test]
     fn reused_ranges_are_forgotten_in_part() {
-        let mut yard = Graveyard::default();
-        yard.add(1000, 100, "a test");
-        yard.reuse(980, 40);
-        let holds = |yard: &Graveyard, addr| yard.to_vec().iter().any(|freed| freed.holds(addr));
-        assert!(!holds(&yard, 1019) && holds(&yard, 1020) && holds(&yard, 1099));
-        yard.reuse(1050, 10);
-        assert!(holds(&yard, 1049) && !holds(&yard, 1050) && !holds(&yard, 1060));
-        assert!(yard.started_at(1000));
-        yard.reuse(0, 2000);
-        assert!(yard.to_vec().is_empty());
+        let mut freed = FreedAllocations::default();
+        freed.add(1000, 100, "a test");
+        freed.reuse(980, 40);
+        let holds =
+            |freed: &FreedAllocations, addr| freed.to_vec().iter().any(|freed| freed.holds(addr));
+        assert!(!holds(&freed, 1019) && holds(&freed, 1020) && holds(&freed, 1099));
+        freed.reuse(1050, 10);
+        assert!(holds(&freed, 1049) && !holds(&freed, 1050) && !holds(&freed, 1060));
+        assert!(freed.started_at(1000));
+        freed.reuse(0, 2000);
+        assert!(freed.to_vec().is_empty());
     }
 }

@@ -240,8 +240,8 @@ impl MemoryMap {
                 range.len, range.start
             ),
             Some(range) if addr - range.start - range.len < near => format!(
-                "{} bytes past the end of the allocation of {} bytes at {:#x}",
-                addr - range.start - range.len,
+                "at offset {} of the allocation of {} bytes at {:#x}",
+                addr - range.start,
                 range.len,
                 range.start
             ),

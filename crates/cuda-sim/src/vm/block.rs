@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::address::{SHARED, Window};
 use super::barrier::{Common, Meeting};
-use super::check::{Attendance, Groups, Watch, missed_barriers};
+use super::check::{BarrierHistory, Groups, Watch, missed_barriers};
 use super::lane_fault::LaneFault;
 use super::run::Stop;
 use super::space::Env;
@@ -86,7 +86,7 @@ impl Block {
             if let Some(watch) = &warp.watch {
                 watch.forget_local(index, u32::MAX, 0, code.frame);
             }
-            warp.attendance = checks.barriers.then(Box::<Attendance>::default);
+            warp.attendance = checks.barriers.then(Box::<BarrierHistory>::default);
             warp.groups = checks.races.then(Box::<Groups>::default);
             warp.set_constants(image);
             warp.shared = shared;

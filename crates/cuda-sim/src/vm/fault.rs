@@ -4,7 +4,7 @@ use std::fmt;
 
 use cuda_sys::CUresult;
 
-use crate::report::{Access, Place, Report, ReportKind};
+use crate::report::{Access, CodeLocation, Report, ReportKind};
 
 /// The kind of a [`Fault`], named like the driver's status codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,7 +73,7 @@ pub struct Fault {
     /// The name of the kernel.
     pub kernel: String,
     /// The first thread that failed, and the instruction that it executed.
-    pub at: Place,
+    pub at: CodeLocation,
     /// The memory access that failed.
     pub access: Option<Access>,
     /// Further details.
@@ -95,7 +95,7 @@ pub enum Detail {
         /// `threadIdx` of the threads that did not arrive.
         missing: Vec<[u32; 3]>,
         /// The place of the first of them.
-        first: Option<Place>,
+        first: Option<CodeLocation>,
     },
 }
 
@@ -104,7 +104,7 @@ impl Fault {
         Self {
             kind,
             kernel: kernel.to_owned(),
-            at: Place::default(),
+            at: CodeLocation::default(),
             access: None,
             detail: Detail::None,
             message,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::code::{CallSite, FunctionCode, Ins, Slot};
 use super::lines::Lines;
 use super::matrix::{GroupProduct, Product, Tile};
-use crate::report::Place;
+use crate::report::CodeLocation;
 
 /// The device that PTX is loaded for.
 #[derive(Clone, Copy, Debug)]
@@ -212,7 +212,13 @@ impl Program {
     }
 
     /// The place of a thread of kernel number `kernel` that executes the instruction at `pc`.
-    pub(super) fn place(&self, kernel: usize, pc: u32, block: [u32; 3], thread: [u32; 3]) -> Place {
+    pub(super) fn place(
+        &self,
+        kernel: usize,
+        pc: u32,
+        block: [u32; 3],
+        thread: [u32; 3],
+    ) -> CodeLocation {
         let function = self.function_of(pc);
         let name = match (function, self.kernels.get(kernel)) {
             (Some(function), _) => function.name.clone(),
@@ -220,7 +226,7 @@ impl Program {
             (None, None) => String::new(),
         };
         let range = function.and_then(|function| Some((function.entry?, function.end)));
-        Place {
+        CodeLocation {
             function: name,
             block,
             thread,

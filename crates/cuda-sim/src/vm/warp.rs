@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::address::{TAG, Window};
 use super::barrier::Common;
-use super::check::{Attendance, Groups, Watch};
+use super::check::{BarrierHistory, Groups, Watch};
 use super::code::{FunctionCode, Place};
 use super::space::HITS;
 use super::vector::LANES;
@@ -125,7 +125,7 @@ pub(super) struct Warp {
     /// The access records of all blocks of the cluster.
     pub(super) peer_watches: Arc<[Arc<Watch>]>,
     /// The barrier attendance of its lanes, if that is checked.
-    pub(super) attendance: Option<Box<Attendance>>,
+    pub(super) attendance: Option<Box<BarrierHistory>>,
     /// Its asynchronous products, if races are checked.
     pub(super) groups: Option<Box<Groups>>,
     /// The shape of a block and the warp number for which `tid` is valid.

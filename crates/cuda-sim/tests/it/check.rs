@@ -87,7 +87,7 @@ fn a_race_is_reported_and_the_program_continues() {
     assert_eq!((report.status, report.times), (None, 32));
     assert_eq!(report.access.unwrap().space, MemorySpace::Shared);
     let other = report.other.as_ref().unwrap();
-    let line = |place: &cuda_sim::Place| place.source.as_ref().map(|source| source.line);
+    let line = |place: &cuda_sim::CodeLocation| place.source.as_ref().map(|source| source.line);
     assert_eq!((line(&report.at), line(other)), (Some(21), Some(20)));
     assert!(report.to_string().contains("kernels.cu:21"), "{report}");
     assert_eq!(sim.simulator.fault(0), None);

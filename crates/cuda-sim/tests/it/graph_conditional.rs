@@ -1,6 +1,6 @@
 //! Conditional nodes.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 
 use cuda_sim::{Builder, CUresult};
@@ -122,6 +122,15 @@ fn conditional_handles_must_be_used() {
         assert_eq!(status, INVALID);
         let unused = CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
         assert_eq!(params.result_out, unused);
+        let (mut node, mut log) = (ptr::null_mut(), [1 as c_char; 100]);
+        let status =
+            sim.cuGraphInstantiate(&raw mut exec, graph, &raw mut node, log.as_mut_ptr(), 100);
+        assert_eq!(status, INVALID);
+        let log = CStr::from_ptr(log.as_ptr()).to_str().unwrap();
+        assert!(
+            log.ends_with("a conditional handle is not used by any node"),
+            "{log}"
+        );
     }
     assert_eq!(
         conditional(&sim, graph, &[], (handle, if_, 3)),

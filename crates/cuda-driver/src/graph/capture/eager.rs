@@ -137,8 +137,8 @@ impl EagerCapture {
             Ok(Rc::new(registered) as Rc<dyn Any>)
         })?;
         // Set by the closure, which has succeeded.
-        let recorder = recorder.ok_or(Error::Unsupported {
-            what: "an eager capture that did not begin (an internal error)",
+        let recorder = recorder.ok_or(Error::Internal {
+            what: "the capture did not begin",
         })?;
         Ok(Self {
             recording,
@@ -261,8 +261,8 @@ impl EagerCapture {
         let mut result = None;
         let scope = self.recorder.scope();
         scope.capture_foreign(Owners::default(), |raw| result = Some(queue(raw)))?;
-        result.ok_or(Error::Unsupported {
-            what: "a capture that does not call the closure of `foreign` (an internal error)",
+        result.ok_or(Error::Internal {
+            what: "the capture did not call the closure of `EagerCapture::foreign`",
         })
     }
 

@@ -55,7 +55,7 @@ struct Blocks {
 }
 
 /// The stream id under which all blocks are cached. Host memory has no stream.
-const SHELF: u64 = 0;
+const NO_STREAM: u64 = 0;
 
 impl PinnedCachingPool {
     /// Creates a pool of memory with these flags in `context` that keeps all memory that is
@@ -142,7 +142,7 @@ impl Blocks {
     fn allocate(&self, class: usize) -> Result<Handle<PinnedBlock>> {
         // This fails if other code has ended the context: then no cached block may be handed out.
         self.context.driver().table_for(calls::cuMemHostAlloc)?;
-        match self.cache.take(class, SHELF) {
+        match self.cache.take(class, NO_STREAM) {
             Some(handle) => Ok(handle),
             None => self.find(class),
         }
@@ -194,7 +194,7 @@ impl LockedPool<PinnedBlock> for Blocks {
     }
 
     fn take_back(&self, class: usize, handle: Handle<PinnedBlock>) -> Result<(), DriverError> {
-        match self.cache.put(class, SHELF, handle) {
+        match self.cache.put(class, NO_STREAM, handle) {
             None => Ok(()),
             Some(handle) => handle.close(),
         }

@@ -1,5 +1,5 @@
-//! The part of a stream that dependency tracking needs: a queue with an id, a tail, and
-//! checkpoints.
+//! The methods of `StreamState` that need the context of the stream, and its checkpoints. The type
+//! itself is in `stream_state`, so that the context can own it.
 //!
 //! If a use has no event of its own, a wait for it takes an event at the tail of its stream. That
 //! is wrong if the tail comes after an operation that waits for the host: a wait for a value, or a

@@ -20,7 +20,7 @@ use super::scan::{self, Define, Include, Scan};
 use super::stamp::{self, Seen, Stamp};
 
 /// The maximum number of places to examine. A larger number is assumed to be a mistake.
-const MOST: usize = 100_000;
+const MAX_PLACES: usize = 100_000;
 
 /// The files that a compilation may read, and the places where it would read a file if there were
 /// one.
@@ -213,7 +213,7 @@ impl Collector<'_> {
         if let Some(&found) = self.places.get(path.as_os_str()) {
             return Ok(found);
         }
-        if self.places.len() >= MOST {
+        if self.places.len() >= MAX_PLACES {
             return Err(Refusal::TooManyHeaders);
         }
         let absent = is_absent(&path).ok_or(Refusal::Unreadable)?;

@@ -153,7 +153,7 @@ fn killed_writer_leaves_no_corrupt_entry() {
         unfinished += left.inspect(|path| fs::remove_file(path).unwrap()).count();
         let cache = folder.open();
         for number in 0..count {
-            let note = cache.noted(&[b"note", &number.to_le_bytes()]);
+            let note = cache.get_note(&[b"note", &number.to_le_bytes()]);
             if let Some(note) = note {
                 found += 1;
                 assert_eq!(note.len(), NOTE);
@@ -174,7 +174,7 @@ fn killed_writer_leaves_no_corrupt_entry() {
                 let cached = cache.compile::<Ptx>(&kernel(&nvrtc, number), &Options::new());
                 assert!(matches!(
                     cached.unwrap().outcome,
-                    Outcome::Kept | Outcome::Hit
+                    Outcome::Stored | Outcome::Hit
                 ));
             }
         }
@@ -201,7 +201,7 @@ fn writes_for_ever() {
         for round in 0_u64.. {
             let byte = u8::try_from(round % 251).unwrap();
             let number = (round % count).to_le_bytes();
-            assert!(notes.note(&[b"note", &number], &vec![byte; NOTE]));
+            assert!(notes.put_note(&[b"note", &number], &vec![byte; NOTE]));
             println!("\nwriting");
         }
     });
@@ -227,7 +227,7 @@ fn a_damaged_entry_is_compiled_anew() {
         let cached = cache.compile::<Ptx>(&program, &options).unwrap();
         assert_eq!(
             (&cached.compiled, cached.outcome),
-            (&expected, Outcome::Kept),
+            (&expected, Outcome::Stored),
             "{how}"
         );
         assert_eq!(fs::read(&entry).unwrap(), whole, "{how}");
@@ -260,7 +260,7 @@ fn a_full_disk_is_a_warning() {
     // The file size limit leaves no room for an entry.
     let child = process("cannot_write", &folder.path(), 1).spawn().unwrap();
     let answers = answers(child);
-    assert_eq!(answers["outcome"], "NotKept");
+    assert_eq!(answers["outcome"], "StoreFailed");
     assert!(
         answers["problem"].contains("cannot write to the cache in"),
         "{answers:?}"
@@ -270,7 +270,7 @@ fn a_full_disk_is_a_warning() {
     let cached = folder
         .open()
         .compile::<Ptx>(&kernel(&nvrtc, 1), &Options::new());
-    assert_eq!(cached.unwrap().outcome, Outcome::Kept);
+    assert_eq!(cached.unwrap().outcome, Outcome::Stored);
 }
 
 #[cfg(unix)]
@@ -296,10 +296,10 @@ fn cannot_write() {
         let cached = cache.compile::<Ptx>(&program, &Options::new()).unwrap();
         assert_eq!(
             (&cached.compiled, cached.outcome),
-            (&expected, Outcome::NotKept)
+            (&expected, Outcome::StoreFailed)
         );
     }
-    println!("\noutcome: {:?}", Outcome::NotKept);
+    println!("\noutcome: {:?}", Outcome::StoreFailed);
     println!("problem: {}", cache.problem().unwrap());
 }
 

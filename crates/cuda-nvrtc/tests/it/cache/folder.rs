@@ -25,16 +25,16 @@ fn the_entry_used_longest_ago_is_evicted_first() {
         thread::sleep(Duration::from_millis(20));
         cached.outcome
     };
-    assert_eq!(compile(&folder.open(), 1000), Outcome::Kept);
+    assert_eq!(compile(&folder.open(), 1000), Outcome::Stored);
     let size = folder.open().stats().bytes;
     let cache = Cache::builder(folder.path())
         .max_bytes(3 * size + size / 2)
         .open();
     for number in [1001, 1002] {
-        assert_eq!(compile(&cache, number), Outcome::Kept);
+        assert_eq!(compile(&cache, number), Outcome::Stored);
     }
     assert_eq!(compile(&cache, 1000), Outcome::Hit);
-    assert_eq!(compile(&cache, 1003), Outcome::Kept);
+    assert_eq!(compile(&cache, 1003), Outcome::Stored);
     let stats = cache.stats();
     assert_eq!(
         (stats.evictions, stats.entries, stats.bytes),
@@ -44,8 +44,8 @@ fn the_entry_used_longest_ago_is_evicted_first() {
         (1000, Outcome::Hit),
         (1002, Outcome::Hit),
         (1003, Outcome::Hit),
-        (1001, Outcome::Kept),
-        (1000, Outcome::Kept),
+        (1001, Outcome::Stored),
+        (1000, Outcome::Stored),
         (1003, Outcome::Hit),
     ] {
         assert_eq!(compile(&cache, number), outcome, "{number}");
@@ -78,7 +78,7 @@ fn a_folder_that_cannot_be_is_a_warning() {
             );
         }
         assert_eq!(cache.stats().problem, Some(problem));
-        assert!(cache.clear().is_ok() && !cache.note(&[b"a"], b"b"));
+        assert!(cache.clear().is_ok() && !cache.put_note(&[b"a"], b"b"));
     }
 }
 
@@ -91,7 +91,7 @@ fn a_folder_that_vanishes_is_a_warning() {
     let cached = cache
         .compile::<Ptx>(&scale(&nvrtc), &Options::new())
         .unwrap();
-    assert_eq!(cached.outcome, Outcome::NotKept);
+    assert_eq!(cached.outcome, Outcome::StoreFailed);
     assert_eq!(
         cached.compiled,
         scale(&nvrtc).compile(&Options::new()).unwrap()
@@ -151,5 +151,5 @@ fn a_read_only_folder_still_has_hits() {
         fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).unwrap();
     }
     assert!(hit.is_hit());
-    assert_eq!(miss.outcome, Outcome::NotKept);
+    assert_eq!(miss.outcome, Outcome::StoreFailed);
 }

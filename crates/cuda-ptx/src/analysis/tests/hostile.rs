@@ -101,7 +101,7 @@ fn many_loops_and_values_end() {
     let verdict = evaluate(&format!("{huge}{STORE}"));
     assert_eq!(
         verdict.refusal().expect("refused").reason,
-        "the kernel is too large"
+        "the kernel has more than 400000 operations or 40000 basic blocks"
     );
 }
 

@@ -9,7 +9,7 @@ use crate::driver::objects::mapping::VirtualMemory;
 use crate::driver::objects::stream::DeviceFault;
 use crate::driver::status::{ILLEGAL_ADDRESS, INVALID_VALUE, Status};
 use crate::memory::{AccessError, MemoryMap};
-use crate::report::{Access, MemorySpace, Place, Report, ReportKind};
+use crate::report::{Access, CodeLocation, MemorySpace, Report, ReportKind};
 
 /// Determines what an address refers to, and copies between any two addresses.
 ///
@@ -127,7 +127,7 @@ impl Spaces {
             device: 0,
             status: Some(ILLEGAL_ADDRESS),
             kernel: String::new(),
-            at: Place::default(),
+            at: CodeLocation::default(),
             other: None,
             access: Some(Access {
                 space: MemorySpace::Global,

@@ -8,7 +8,7 @@ use crate::engine::{POLL, Work};
 impl State {
     /// The time after which one idle thread must look for work although it was not notified; `None`
     /// if there is nothing to do until then.
-    pub(in crate::engine) fn nap(&self, host: bool) -> Option<Duration> {
+    pub(in crate::engine) fn idle_time(&self, host: bool) -> Option<Duration> {
         if host {
             return None;
         }

@@ -20,7 +20,7 @@ use crate::vm::warp::Warp;
 
 /// The barrier history of the lanes of a warp.
 #[derive(Debug)]
-pub(in crate::vm) struct Attendance {
+pub(in crate::vm) struct BarrierHistory {
     /// The number of times that each lane arrived at a barrier of the whole block.
     counts: [u32; LANES],
     /// The last instruction, except control flow, that each lane executed.
@@ -31,7 +31,7 @@ pub(in crate::vm) struct Attendance {
     arrivals: Vec<(u32, u32, u32, u32)>,
 }
 
-impl Default for Attendance {
+impl Default for BarrierHistory {
     fn default() -> Self {
         Self {
             counts: [0; LANES],
@@ -42,7 +42,7 @@ impl Default for Attendance {
     }
 }
 
-impl Attendance {
+impl BarrierHistory {
     /// Records that these lanes execute an instruction.
     pub(in crate::vm) fn executed(&mut self, pc: u32, mask: u32) {
         for (lane, tail) in self.tails.iter_mut().enumerate() {

@@ -8,7 +8,7 @@ use crate::lock::lock;
 use crate::report::{Report, ReportKind};
 
 /// The number of findings that are kept per launch.
-const KEPT: usize = 256;
+const MAX_FINDINGS: usize = 256;
 
 /// The findings of a launch: one for each pair of instructions, with the number of occurrences.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Findings {
         let mut all = lock(&self.all);
         if let Some(known) = all.get_mut(&(kind, pc, other)) {
             known.times += 1;
-        } else if all.len() < KEPT {
+        } else if all.len() < MAX_FINDINGS {
             all.insert((kind, pc, other), report());
         }
     }

@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::lock::lock;
 
-pub(super) use barrier::{Attendance, divergent, missed_barriers, threads};
+pub(super) use barrier::{BarrierHistory, divergent, missed_barriers, threads};
 pub(super) use findings::Findings;
 pub(super) use groups::{
     GroupEvent, Groups, MoveRegister, Started, UseRegisters, misused, number_of,

@@ -3,7 +3,7 @@
 use cuda_driver::Version;
 use cuda_driver::context::ContextFlags;
 use cuda_driver::device::{AtomicOperation, DevicePool, PeerAttribute};
-use cuda_driver::diagnostics::ToolRange;
+use cuda_driver::diagnostics::ProfilerCapture;
 use cuda_driver::memory::{PitchedBuffer, Unpooled};
 use cuda_driver::prelude::*;
 
@@ -41,7 +41,7 @@ fn log(fixture: &Fixture) -> Result<()> {
     }
     let mut position = fixture.driver.log_position()?;
     assert_eq!(fixture.driver.log_since(&mut position)?, "");
-    drop(ToolRange::start(&fixture.context)?);
+    drop(ProfilerCapture::start(&fixture.context)?);
     Ok(())
 }
 

@@ -38,6 +38,19 @@ type Outcome = CUgraphInstantiateResult;
 /// A failed instantiation: the status, the reason, and the node.
 type FailedInstantiation = (cuda_sys::CUresult, Outcome, u64);
 
+/// The reason of a failed instantiation as text.
+fn reason_of(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE => {
+            "the structure of the graph is invalid"
+        }
+        Outcome::CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED => {
+            "a conditional handle is not used by any node"
+        }
+        _ => "the graph, its flags or one of its nodes cannot be instantiated",
+    }
+}
+
 impl Call {
     fn instantiate(&self, graph: u64, flags: u64) -> Result<u64, FailedInstantiation> {
         let plain = |code| (code, Outcome::CUDA_GRAPH_INSTANTIATE_ERROR, 0);
@@ -107,7 +120,7 @@ impl Call {
             }
             Err((code, outcome, node)) => {
                 error_node.set_if(pointer(node));
-                put(&format!("instantiation failed, reason {}", outcome.0))?;
+                put(&format!("the instantiation failed: {}", reason_of(outcome)))?;
                 Err(code)
             }
         }

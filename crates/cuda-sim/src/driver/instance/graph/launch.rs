@@ -7,7 +7,7 @@ use crate::driver::objects::device::Device;
 use crate::driver::objects::event::{Event, Mark, Record, Recording};
 use crate::driver::objects::graph::GraphState;
 use crate::driver::objects::graph::conditional::Choice;
-use crate::driver::objects::graph::launch::{Maker, Proto, steps};
+use crate::driver::objects::graph::launch::{StepTemplate, WorkFactory, steps};
 use crate::driver::objects::graph::payload::Payload;
 use crate::driver::objects::graph::template::{AUTO_FREE, ExecNode, Template};
 use crate::driver::objects::memory::Kind;
@@ -20,7 +20,7 @@ struct Layout<'a> {
     instance: &'a Instance,
     /// The device of the stream.
     device: &'a Arc<Device>,
-    protos: Vec<Proto>,
+    protos: Vec<StepTemplate>,
     records: Vec<(usize, Arc<Event>, Mark)>,
 }
 
@@ -80,7 +80,7 @@ impl Layout<'_> {
             payload if node.is_enabled => self.maker(payload, node),
             _ => device_work(|| {}),
         };
-        self.protos.push(Proto {
+        self.protos.push(StepTemplate {
             make,
             after,
             outside,
@@ -88,7 +88,7 @@ impl Layout<'_> {
         number
     }
 
-    fn maker(&self, payload: &Payload, node: &ExecNode) -> Maker {
+    fn maker(&self, payload: &Payload, node: &ExecNode) -> WorkFactory {
         match payload {
             Payload::Kernel(kernel) => {
                 let params = kernel.params.bytes();
@@ -168,7 +168,7 @@ impl Layout<'_> {
     }
 }
 
-fn device_work(work: impl Fn() + Send + Sync + 'static) -> Maker {
+fn device_work(work: impl Fn() + Send + Sync + 'static) -> WorkFactory {
     let work = Arc::new(work);
     Arc::new(move || {
         let work = Arc::clone(&work);
@@ -179,7 +179,7 @@ fn device_work(work: impl Fn() + Send + Sync + 'static) -> Maker {
 fn fallible(
     device: &Arc<Device>,
     work: impl Fn() -> Result<(), crate::driver::objects::stream::DeviceFault> + Send + Sync + 'static,
-) -> Maker {
+) -> WorkFactory {
     let (device, work) = (Arc::clone(device), Arc::new(work));
     Arc::new(move || {
         let work = Arc::clone(&work);
@@ -234,7 +234,7 @@ impl Instance {
             cells.iter().for_each(|cell| cell.reset());
             left.iter().for_each(|memory| memory.deactivate());
         });
-        layout.protos.push(Proto {
+        layout.protos.push(StepTemplate {
             make: begin,
             after: Vec::new(),
             outside: Vec::new(),

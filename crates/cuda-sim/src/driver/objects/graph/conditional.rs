@@ -10,7 +10,7 @@ use crate::driver::objects::context::Context;
 use crate::driver::objects::device::Device;
 use crate::driver::objects::graph::GraphState;
 use crate::driver::objects::graph::add::MOST_NESTED;
-use crate::driver::objects::graph::launch::{Proto, steps};
+use crate::driver::objects::graph::launch::{StepTemplate, steps};
 use crate::driver::objects::graph::model::Owner;
 use crate::driver::objects::graph::payload::{Conditional, Payload};
 use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Status};
@@ -125,7 +125,7 @@ impl GraphState {
 pub(in crate::driver) struct Choice {
     pub(in crate::driver) cell: Arc<Cell>,
     pub(in crate::driver) kind: CUgraphConditionalNodeType,
-    pub(in crate::driver) bodies: Arc<[Vec<Proto>]>,
+    pub(in crate::driver) bodies: Arc<[Vec<StepTemplate>]>,
     pub(in crate::driver) device: Arc<Device>,
 }
 

@@ -11,11 +11,11 @@ use crate::error::Result;
 /// NVIDIA's tools have options to record only such ranges: `nsys profile -c cudaProfilerApi`, or
 /// `ncu --profile-from-start off`.
 #[must_use = "the range ends when it is dropped"]
-pub struct ToolRange {
+pub struct ProfilerCapture {
     context: Context,
 }
 
-impl ToolRange {
+impl ProfilerCapture {
     /// `cuProfilerStart()`—Starts to record the context with a tool that waits for this call.
     /// Without a tool, nothing happens.
     ///
@@ -36,7 +36,7 @@ impl ToolRange {
 }
 
 /// `cuProfilerStop()`—Stops recording.
-impl Drop for ToolRange {
+impl Drop for ProfilerCapture {
     fn drop(&mut self) {
         if let Ok(_current) = self.context.enter() {
             // A drop cannot return the error.
@@ -46,8 +46,8 @@ impl Drop for ToolRange {
     }
 }
 
-impl fmt::Debug for ToolRange {
+impl fmt::Debug for ProfilerCapture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ToolRange({:?})", self.context)
+        write!(f, "ProfilerCapture({:?})", self.context)
     }
 }
