@@ -1,20 +1,31 @@
 //! Proofs for the first shapes of launches of a kernel, in a form that a launch compares in one pass
 //! over its arguments, without a lock and without an allocation.
+//!
+//! A proof is for one shape, or for all numbers in some ranges. The sizes that the latter requires
+//! are sums of multiples of these numbers.
 
 use std::sync::OnceLock;
 
+use cuda_ptx::analysis::{Need, NumberRange};
+
 use super::kernel::Inner;
 use super::memories::{Memories, MemoryArg};
-use crate::function::packing::UNPACKED;
+use crate::function::packing::{PACKED, UNPACKED};
 use crate::launch::{KernelArgs, Tracked};
+use crate::memory::is_array_number;
 use crate::types::LaunchConfig;
 
-/// The number of shapes that a kernel keeps in this form.
-const MOST: usize = 4;
+/// The number of proofs of either kind that a kernel keeps.
+pub(super) const MOST: usize = 4;
 
 /// The proofs of a kernel. They are never replaced, so that a launch takes no lock.
 #[derive(Debug, Default)]
-pub(super) struct Certificates([OnceLock<Certificate>; MOST]);
+pub(super) struct Certificates {
+    /// Proofs for one shape.
+    exact: [OnceLock<Certificate>; MOST],
+    /// Proofs for ranges of numbers.
+    ranges: [OnceLock<Certificate>; MOST],
+}
 
 /// A proof that a launch of the original kernel stays in its arguments.
 #[derive(Debug)]
@@ -26,6 +37,8 @@ pub(super) struct Certificate {
     conditions: Box<[Condition]>,
     /// The numbers in arguments of more than 8 bytes that the proof depends on.
     parts: Box<[Part]>,
+    /// The sizes that depend on numbers with ranges.
+    sums: Box<[Sum]>,
 }
 
 /// What the proof requires of one argument.
@@ -35,10 +48,22 @@ struct Condition {
     /// The bits of the value that the proof depends on: of a number its relevant bytes, of an
     /// address those that give its alignment.
     mask: u64,
-    /// The value of these bits.
-    bits: u64,
+    /// The smallest value of these bits.
+    low: u64,
+    /// The difference between their largest and their smallest value.
+    span: u64,
     /// The number of bytes that the memory must have.
     bytes: u64,
+}
+
+/// The number of bytes that the memory of an argument must have: a constant, and multiples of
+/// numbers among the arguments.
+#[derive(Clone, Debug)]
+struct Sum {
+    argument: usize,
+    constant: i128,
+    /// Indices of arguments, and the factors of their numbers.
+    terms: Box<[(usize, i128)]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,19 +91,27 @@ impl Certificates {
     /// Returns whether a proof covers this launch.
     #[inline]
     pub(super) fn prove<A: KernelArgs>(&self, config: &LaunchConfig, args: &A) -> bool {
-        for slot in &self.0 {
-            match slot.get() {
-                Some(certificate) if certificate.proves(config, args) => return true,
-                Some(_) => {}
-                None => return false,
+        let exact = self.exact.iter().map_while(OnceLock::get);
+        for certificate in exact {
+            if certificate.covers(config, args)
+                && args.all_arguments(|index, bytes, tracked| {
+                    certificate.admits(index, bytes, tracked.as_ref())
+                })
+            {
+                return true;
             }
         }
-        false
+        let mut ranges = self.ranges.iter().map_while(OnceLock::get);
+        ranges.any(|certificate| certificate.proves_range(config, args))
     }
 
-    /// Keeps a proof, unless there are enough.
+    /// Keeps a proof, unless there are enough of its kind.
     pub(super) fn add(&self, mut certificate: Certificate) {
-        for slot in &self.0 {
+        let slots = match certificate.is_exact() {
+            true => &self.exact,
+            false => &self.ranges,
+        };
+        for slot in slots {
             match slot.set(certificate) {
                 Ok(()) => return,
                 Err(back) => certificate = back,
@@ -135,7 +168,7 @@ impl Certificate {
             let relevant = kernel.relevant.iter().filter(|part| part.0 == argument);
             conditions.push(match memory {
                 Some(memory) => {
-                    let (mask, bits) = alignment(memory);
+                    let (mask, low) = alignment(memory);
                     let is_written = need.is_some_and(|need| need.2);
                     Condition {
                         kind: if is_written {
@@ -144,7 +177,8 @@ impl Certificate {
                             Kind::Read
                         },
                         mask,
-                        bits,
+                        low,
+                        span: 0,
                         bytes: need.map_or(0, |need| need.1),
                     }
                 }
@@ -160,7 +194,8 @@ impl Certificate {
                     Condition {
                         kind: Kind::Number,
                         mask,
-                        bits: word(bytes) & mask,
+                        low: word(bytes) & mask,
+                        span: 0,
                         bytes: 0,
                     }
                 }
@@ -179,7 +214,8 @@ impl Certificate {
                     Condition {
                         kind: Kind::Large,
                         mask: 0,
-                        bits: 0,
+                        low: 0,
+                        span: 0,
                         bytes: 0,
                     }
                 }
@@ -197,35 +233,127 @@ impl Certificate {
             config: *config,
             conditions: conditions.into(),
             parts: parts.into(),
+            sums: Box::default(),
         })
     }
 
-    /// Returns whether the proof covers this launch.
-    #[inline]
-    fn proves<A: KernelArgs>(&self, config: &LaunchConfig, args: &A) -> bool {
-        // Equal words mean equal sizes, so there is a condition for each argument.
-        if self.packed != args.packed() || self.config != *config {
-            return false;
-        }
-        let conditions = &*self.conditions;
-        args.all_arguments(|index, bytes, tracked| {
-            let Some(condition) = conditions.get(index) else {
-                return false;
-            };
-            let value = word(bytes);
-            let is_memory = is_memory(bytes, value, tracked.as_ref());
-            match condition.kind {
-                Kind::Number => !is_memory && value & condition.mask == condition.bits,
-                Kind::Large => self.has_parts(index, bytes),
-                Kind::Read | Kind::Written => {
-                    is_memory
-                        && value & condition.mask == condition.bits
-                        && tracked.is_some_and(|memory| {
-                            condition.bytes <= memory.bytes as u64
-                                && (condition.kind == Kind::Read || memory.access.is_write())
-                        })
-                }
+    /// The proof for launches that differ from this one only in numbers with these ranges, and in
+    /// what a proof does not depend on. Each number is all that the proof depends on in its
+    /// argument, at offset 0. `needs` is what the analysis requires for all numbers in the ranges.
+    pub(super) fn of_ranges<A: KernelArgs>(
+        kernel: &Inner,
+        config: &LaunchConfig,
+        args: &A,
+        memories: &Memories,
+        ranges: &[NumberRange],
+        needs: &[Need],
+    ) -> Option<Self> {
+        let mut least: Vec<(u32, u64, bool)> = Vec::new();
+        let mut sums = Vec::new();
+        for need in needs {
+            if need.offset != 0 {
+                return None;
             }
+            let constant = match need.terms.is_empty() {
+                true => u64::try_from(need.constant.max(0)).ok()?,
+                false => 0,
+            };
+            match least.iter_mut().find(|other| other.0 == need.parameter) {
+                Some(other) => {
+                    other.1 = other.1.max(constant);
+                    other.2 |= need.is_written;
+                }
+                None => least.push((need.parameter, constant, need.is_written)),
+            }
+            if !need.terms.is_empty() {
+                let terms = need.terms.iter().map(|&(range, by)| {
+                    let range = ranges.get(range)?;
+                    Some((range.parameter as usize, by))
+                });
+                sums.push(Sum {
+                    argument: need.parameter as usize,
+                    constant: need.constant,
+                    terms: terms.collect::<Option<_>>()?,
+                });
+            }
+        }
+        let mut certificate = Self::new(kernel, config, args, memories, &least)?;
+        for range in ranges {
+            let condition = certificate.conditions.get_mut(range.parameter as usize)?;
+            if condition.kind != Kind::Number {
+                return None;
+            }
+            condition.low = range.low;
+            condition.span = range.high.checked_sub(range.low)?;
+        }
+        certificate.sums = sums.into();
+        Some(certificate)
+    }
+
+    /// Whether the proof is for one shape.
+    fn is_exact(&self) -> bool {
+        let mut conditions = self.conditions.iter();
+        self.sums.is_empty() && conditions.all(|condition| condition.span == 0)
+    }
+
+    /// Returns whether the proof is for this configuration and for arguments of these sizes.
+    #[inline]
+    fn covers<A: KernelArgs>(&self, config: &LaunchConfig, args: &A) -> bool {
+        self.packed == args.packed() && self.config == *config
+    }
+
+    /// Returns whether an argument meets its condition. There is one for each argument if the proof
+    /// [covers](Self::covers) them, because equal packed words mean equal sizes.
+    #[inline(always)]
+    fn admits(&self, index: usize, bytes: &[u8], tracked: Option<&Tracked<'_>>) -> bool {
+        let Some(condition) = self.conditions.get(index) else {
+            return false;
+        };
+        let value = word(bytes);
+        let is_memory = is_memory(bytes, value, tracked);
+        let bits = value & condition.mask;
+        let is_admitted = bits.wrapping_sub(condition.low) <= condition.span;
+        match condition.kind {
+            Kind::Number => !is_memory && is_admitted,
+            Kind::Large => self.has_parts(index, bytes),
+            Kind::Read | Kind::Written => {
+                is_memory
+                    && is_admitted
+                    && tracked.is_some_and(|memory| {
+                        condition.bytes <= memory.bytes as u64
+                            && (condition.kind == Kind::Read || memory.access.is_write())
+                    })
+            }
+        }
+    }
+
+    /// Returns whether a proof for ranges of numbers covers this launch.
+    #[inline]
+    fn proves_range<A: KernelArgs>(&self, config: &LaunchConfig, args: &A) -> bool {
+        // A packed word describes at most this number of arguments.
+        let mut numbers = [0_u64; PACKED];
+        let mut sizes = [0_u64; PACKED];
+        let is_admitted = self.covers(config, args)
+            && args.all_arguments(|index, bytes, tracked| {
+                if let (Some(number), Some(size)) = (numbers.get_mut(index), sizes.get_mut(index)) {
+                    let condition = self.conditions.get(index);
+                    *number = word(bytes) & condition.map_or(0, |it| it.mask);
+                    *size = tracked.as_ref().map_or(0, |it| it.bytes as u64);
+                }
+                self.admits(index, bytes, tracked.as_ref())
+            });
+        is_admitted && self.has_room(&numbers, &sizes)
+    }
+
+    /// Returns whether the memory of each argument is large enough for these numbers.
+    fn has_room(&self, numbers: &[u64; PACKED], sizes: &[u64; PACKED]) -> bool {
+        self.sums.iter().all(|sum| {
+            let mut terms = sum.terms.iter();
+            let bytes = terms.try_fold(sum.constant, |bytes, &(argument, by)| {
+                bytes.checked_add(i128::from(*numbers.get(argument)?).checked_mul(by)?)
+            });
+            let size = sizes.get(sum.argument).copied().map(i128::from);
+            bytes.zip(size).is_some_and(|(bytes, size)| bytes <= size)
         })
     }
 
@@ -242,7 +370,9 @@ impl Certificate {
 /// bytes may have any address.
 #[inline(always)]
 fn is_memory(bytes: &[u8], value: u64, tracked: Option<&Tracked<'_>>) -> bool {
-    bytes.len() == 8 && value != 0 && tracked.is_some_and(|memory| memory.address == value)
+    let is_its_address = tracked.is_some_and(|memory| memory.address == value);
+    // An array has no address.
+    bytes.len() == 8 && value != 0 && is_its_address && !is_array_number(value)
 }
 
 /// The number of `count` bytes at `offset`.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fmt;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
 use cuda_ptx::analysis::{Analysis, Refusal};
@@ -14,6 +15,8 @@ use super::contract::InferredContract;
 use super::launch::not_proven;
 use super::memories;
 use super::plan::{Plan, Plans, key};
+use super::ranges;
+
 use super::variant::Variants;
 use crate::context::Context;
 use crate::error::{Error, Result, SafeLaunchError};
@@ -103,6 +106,8 @@ pub(super) struct Inner {
     pub(super) has_variables: bool,
     /// The first proofs. A kernel with `trap` or with variables of its module has none.
     pub(super) certificates: Certificates,
+    /// The number of attempts to prove a range of numbers.
+    pub(super) range_attempts: AtomicU32,
     pub(super) plans: Plans,
     pub(super) variants: Variants,
     /// The addresses and sizes of the variables that the kernel uses.
@@ -222,6 +227,7 @@ impl Inner {
             analysis,
             sizes: sizes.unwrap_or_default(),
             certificates: Certificates::default(),
+            range_attempts: AtomicU32::new(0),
             plans: Plans::default(),
             variants: Variants::default(),
             variables: OnceLock::new(),
@@ -242,11 +248,12 @@ impl Inner {
         }
         let plan = Plan::new(self, config, args, memories, key).map_err(of_refusal)?;
         let plan = Arc::new(plan);
-        if !self.has_traps
-            && !self.has_variables
-            && let Some(certificate) = plan.certificate(self, config, args, memories)
-        {
-            self.certificates.add(certificate);
+        if plan.is_proven && !self.has_traps && !self.has_variables {
+            let range = ranges::certificate(self, config, args, memories, &plan.key);
+            let certificate = range.or_else(|| plan.certificate(self, config, args, memories));
+            certificate
+                .into_iter()
+                .for_each(|it| self.certificates.add(it));
         }
         self.plans.add(Arc::clone(&plan));
         Ok(plan)

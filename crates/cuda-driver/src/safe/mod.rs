@@ -13,6 +13,7 @@ mod launch;
 mod memories;
 mod plan;
 mod promise;
+mod ranges;
 mod record;
 mod variant;
 

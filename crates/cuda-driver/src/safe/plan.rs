@@ -24,12 +24,12 @@ const MAX_PLANS: usize = 64;
 /// The result for one shape.
 #[derive(Debug)]
 pub(super) struct Plan {
-    key: Key,
+    pub(super) key: Key,
     /// For each argument that the kernel accesses: the index of its parameter, the bytes that it
     /// must have, and whether it is written.
     needs: Vec<(u32, u64, bool)>,
     /// Whether every access is proven if the needs are met.
-    is_proven: bool,
+    pub(super) is_proven: bool,
     pub(super) contract: Contract,
 }
 
@@ -60,8 +60,33 @@ pub(super) fn key<A: KernelArgs>(
         let kinds = (first..count.min(first + 8)).map(|parameter| kind(memories, parameter));
         key.push(kinds.fold(0, |word, kind| word << 8 | kind));
     }
+    debug_assert_eq!(key.len(), words_before_numbers(kernel));
     append_relevant(args, memories, &kernel.relevant, &mut key);
     key
+}
+
+/// The number of words of a key before the values of the arguments.
+pub(super) fn words_before_numbers(kernel: &Inner) -> usize {
+    4 + kernel.sizes.len().div_ceil(8)
+}
+
+/// The values of a launch for the analysis.
+pub(super) fn launch_values<A: KernelArgs>(
+    config: &LaunchConfig,
+    args: &A,
+    memories: &Memories,
+) -> LaunchValues {
+    let LaunchConfig {
+        grid,
+        block,
+        shared_bytes,
+    } = *config;
+    LaunchValues {
+        grid: [grid.x, grid.y, grid.z],
+        block: [block.x, block.y, block.z],
+        dynamic_shared: shared_bytes,
+        arguments: arguments(args, memories),
+    }
 }
 
 impl Plans {
@@ -77,6 +102,17 @@ impl Plans {
         let plans = self.0.lock();
         let found = plans.iter().find(|plan| plan.key == *key);
         found.is_some_and(|plan| plan.is_met(memories))
+    }
+
+    /// Returns the newest proven plan whose key differs only after the first `words` words.
+    pub(super) fn similar(&self, key: &Key, words: usize) -> Option<Arc<Plan>> {
+        let plans = self.0.lock();
+        let mut newest = plans.iter().rev();
+        let found = newest.find(|plan| {
+            let (old, new) = (plan.key.get(..words), key.get(..words));
+            plan.is_proven && plan.key.len() == key.len() && old.is_some() && old == new
+        });
+        found.cloned()
     }
 
     pub(super) fn add(&self, plan: Arc<Plan>) {
@@ -97,17 +133,8 @@ impl Plan {
         memories: &Memories,
         key: Key,
     ) -> Result<Self, Refusal> {
-        let LaunchConfig {
-            grid,
-            block,
-            shared_bytes,
-        } = *config;
-        let verdict = kernel.analysis.evaluate(&LaunchValues {
-            grid: [grid.x, grid.y, grid.z],
-            block: [block.x, block.y, block.z],
-            dynamic_shared: shared_bytes,
-            arguments: arguments(args, memories),
-        });
+        let values = launch_values(config, args, memories);
+        let verdict = kernel.analysis.evaluate(&values);
         let mut contract = match verdict {
             Verdict::Proven(contract) | Verdict::Checked(contract) => contract,
             Verdict::Refused(refusal) => return Err(refusal),

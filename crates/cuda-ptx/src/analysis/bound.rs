@@ -17,7 +17,9 @@ const STEPS: u32 = 500;
 /// The number of choices that are tried one by one.
 const SPLITS: u32 = 2;
 
-/// An upper bound: its value, and a form over scalars that has this value.
+/// An upper bound: its value, and a form over scalars. If the scalars have one value each, the form
+/// has this value. If some have ranges, the form is a bound for each of their values, and the value
+/// is one for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bound {
     pub(super) value: i128,
@@ -33,42 +35,50 @@ pub(super) struct Prover<'a> {
     pub(super) work: &'a Cell<u64>,
 }
 
-fn smaller(a: Option<Bound>, b: Option<Bound>) -> Option<Bound> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(if b.value < a.value { b } else { a }),
-        (a, b) => a.or(b),
-    }
-}
-
 impl Prover<'_> {
     /// An upper bound of `form`.
     pub(super) fn upper(&self, form: &Form) -> Option<Bound> {
-        self.split(form, SPLITS, &Cell::new(STEPS), i128::MIN)
+        self.split::<true>(form, SPLITS, &Cell::new(STEPS), i128::MIN)
+    }
+
+    /// The value of an upper bound of `form`. This is faster than the bound.
+    pub(super) fn upper_value(&self, form: &Form) -> Option<i128> {
+        let bound = self.split::<false>(form, SPLITS, &Cell::new(STEPS), i128::MIN);
+        Some(bound?.value)
     }
 
     /// The largest number that is known not to be above `form`.
     pub(super) fn lower(&self, form: &Form) -> Option<i128> {
-        self.upper(&form.scale(-1)?)?.value.checked_neg()
+        self.upper_value(&form.scale(-1)?)?.checked_neg()
     }
 
     /// Whether `form` is at most `end`. This is faster than the best bound.
     pub(super) fn is_at_most(&self, form: &Form, end: i128) -> bool {
         self.symbols.high(form).is_some_and(|high| high <= end)
             || self
-                .split(form, SPLITS, &Cell::new(STEPS), end)
+                .split::<false>(form, SPLITS, &Cell::new(STEPS), end)
                 .is_some_and(|bound| bound.value <= end)
     }
 
     /// Whether `form` is at least `end`.
     pub(super) fn is_at_least(&self, form: &Form, end: i128) -> bool {
+        if self.symbols.low(form).is_some_and(|low| low >= end) {
+            return true;
+        }
         let negative = form.scale(-1).zip(end.checked_neg());
         negative.is_some_and(|(form, end)| self.is_at_most(&form, end))
     }
 
     /// Searches, and also takes the worst of the alternatives of a choice. A bound that is at most
-    /// `goal` ends the search.
-    fn split(&self, form: &Form, splits: u32, steps: &Cell<u32>, goal: i128) -> Option<Bound> {
-        let best = self.search(form, DEPTH, steps, goal);
+    /// `goal` ends the search. Without `FORMS`, the forms of bounds are not computed.
+    fn split<const FORMS: bool>(
+        &self,
+        form: &Form,
+        splits: u32,
+        steps: &Cell<u32>,
+        goal: i128,
+    ) -> Option<Bound> {
+        let best = self.search::<FORMS>(form, DEPTH, steps, goal);
         let is_enough = best.as_ref().is_some_and(|bound| bound.value <= goal);
         if is_enough || splits == 0 || steps.get() == 0 || self.work.get() == 0 {
             return best;
@@ -98,22 +108,75 @@ impl Prover<'_> {
                 facts: &facts,
                 ..*self
             };
-            let bound =
-                replaced(form).and_then(|form| prover.split(&form, splits - 1, steps, goal));
+            let bound = replaced(form)
+                .and_then(|form| prover.split::<FORMS>(&form, splits - 1, steps, goal));
             // One alternative without a bound leaves the choice without one.
             let Some(bound) = bound else {
                 return best;
             };
-            worst = match worst {
-                Some(worst) if worst.value >= bound.value => Some(worst),
-                _ => Some(bound),
-            };
+            worst = Some(match worst {
+                Some(worst) => self.larger(worst, bound),
+                None => bound,
+            });
         }
-        smaller(best, worst)
+        self.smaller(best, worst)
     }
 
-    fn search(&self, form: &Form, depth: u32, steps: &Cell<u32>, goal: i128) -> Option<Bound> {
-        let mut best = self.interval(form);
+    /// The better one of two bounds. If scalars have ranges, the value of one and the form of the
+    /// other may be better.
+    fn smaller(&self, a: Option<Bound>, b: Option<Bound>) -> Option<Bound> {
+        let (a, b) = match (a, b) {
+            (Some(a), Some(b)) => (a, b),
+            (a, b) => return a.or(b),
+        };
+        let value = a.value.min(b.value);
+        let form = if self.symbols.has_ranges() {
+            let at = |bound: &Bound| self.symbols.at_reference(&bound.form);
+            match (at(&a), at(&b)) {
+                (Some(x), Some(y)) if y < x => b.form,
+                (None, Some(_)) => b.form,
+                _ => a.form,
+            }
+        } else if b.value < a.value {
+            b.form
+        } else {
+            a.form
+        };
+        Some(Bound { value, form })
+    }
+
+    /// A bound that is at least both.
+    fn larger(&self, a: Bound, b: Bound) -> Bound {
+        if !self.symbols.has_ranges() {
+            return if a.value >= b.value { a } else { b };
+        }
+        let is_above = |a: &Bound, b: &Bound| {
+            let low = a.form.sub(&b.form).and_then(|form| self.symbols.low(&form));
+            low.is_some_and(|low| low >= 0)
+        };
+        let is_above_by_value = |a: &Bound, b: &Bound| a.value >= b.value && is_above(a, b);
+        if is_above_by_value(&a, &b) {
+            return a;
+        }
+        if is_above_by_value(&b, &a) {
+            return b;
+        }
+        // Which one is larger depends on numbers that have a range.
+        let value = a.value.max(b.value);
+        Bound {
+            value,
+            form: Form::number(value),
+        }
+    }
+
+    fn search<const FORMS: bool>(
+        &self,
+        form: &Form,
+        depth: u32,
+        steps: &Cell<u32>,
+        goal: i128,
+    ) -> Option<Bound> {
+        let mut best = self.interval::<FORMS>(form);
         if depth == 0 || best.as_ref().is_some_and(|bound| bound.value <= goal) {
             return best;
         }
@@ -141,16 +204,24 @@ impl Prover<'_> {
                 ) else {
                     continue;
                 };
-                let Some(rest) = form.combine(times, fact, -factor) else {
-                    continue;
+                let bound = if depth == 1 && !FORMS {
+                    // Most steps end here, so they make no form.
+                    let value = self.symbols.high_of_sum(form, times, fact, -factor);
+                    value.map(|value| Bound {
+                        value,
+                        form: Form::default(),
+                    })
+                } else {
+                    // The goal of the rest, before it is divided.
+                    let inner = goal.checked_mul(times).unwrap_or(i128::MIN);
+                    let rest = form.combine(times, fact, -factor);
+                    rest.and_then(|rest| self.search::<FORMS>(&rest, depth - 1, steps, inner))
                 };
-                // The goal of the rest, before it is divided.
-                let inner = goal.checked_mul(times).unwrap_or(i128::MIN);
-                let Some(bound) = self.search(&rest, depth - 1, steps, inner) else {
+                let Some(bound) = bound else {
                     continue;
                 };
                 let bound = self.divided(form, bound, times);
-                best = smaller(best, bound);
+                best = self.smaller(best, bound);
                 if best.as_ref().is_some_and(|bound| bound.value <= goal) {
                     return best;
                 }
@@ -162,7 +233,8 @@ impl Prover<'_> {
     /// The bound of `form`, given one of `form · times`.
     fn divided(&self, form: &Form, bound: Bound, times: i128) -> Option<Bound> {
         let value = self.rounded(form, floor_div(bound.value, times))?;
-        let form = match times == 1 && value == bound.value {
+        let is_same = value == bound.value || self.symbols.has_ranges();
+        let form = match times == 1 && is_same {
             true => bound.form,
             false => Form::number(value),
         };
@@ -185,8 +257,12 @@ impl Prover<'_> {
         steps.checked_mul(divisor)?.checked_add(constant)
     }
 
-    fn interval(&self, form: &Form) -> Option<Bound> {
+    fn interval<const FORMS: bool>(&self, form: &Form) -> Option<Bound> {
         let value = self.symbols.high(form)?;
+        if !FORMS {
+            let form = Form::default();
+            return Some(Bound { value, form });
+        }
         let is_scalar = |symbol| matches!(self.symbols.info(symbol).kind, Kind::Scalar(..));
         let scalars = form.only(|symbol, _| is_scalar(symbol));
         // What remains is a number.

@@ -21,12 +21,25 @@ pub(super) struct Form {
 
 /// The largest number that is not above `a / b`, for a positive `b`.
 pub(super) fn floor_div(a: i128, b: i128) -> i128 {
-    a.div_euclid(b)
+    // A division of 128 bits takes much longer than the others.
+    if b.count_ones() == 1 && b > 0 {
+        return a >> b.trailing_zeros();
+    }
+    match (i64::try_from(a), i64::try_from(b)) {
+        (Ok(a), Ok(b)) if b > 0 => a.div_euclid(b).into(),
+        _ => a.div_euclid(b),
+    }
 }
 
 /// The greatest common divisor; 0 for two zeros.
 pub(super) fn gcd(a: i128, b: i128) -> i128 {
     let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
+    if let (Ok(mut a), Ok(mut b)) = (u64::try_from(a), u64::try_from(b)) {
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        return a.into();
+    }
     while b != 0 {
         (a, b) = (b, a % b);
     }
@@ -36,7 +49,7 @@ pub(super) fn gcd(a: i128, b: i128) -> i128 {
 /// The number in `-2^(bits-1) .. 2^(bits-1)` that is congruent to `value`.
 fn reduce(value: i128, bits: u32) -> i128 {
     let modulus = 1i128 << bits;
-    let value = value.rem_euclid(modulus);
+    let value = value & (modulus - 1);
     if value >= modulus / 2 {
         value - modulus
     } else {
@@ -77,37 +90,52 @@ impl Form {
     /// `self · a + other · b`
     pub(super) fn combine(&self, a: i128, other: &Self, b: i128) -> Option<Self> {
         let mut terms = Vec::with_capacity(self.terms.len() + other.terms.len());
-        let (mut left, mut right) = (self.terms.iter().peekable(), other.terms.iter().peekable());
+        let constant = self.combined(a, other, b, |symbol, by| {
+            terms.push((symbol, by));
+            Some(())
+        })?;
+        Some(Self { terms, constant })
+    }
+
+    /// Calls `each` with the terms of `self · a + other · b`, and returns the constant.
+    pub(super) fn combined(
+        &self,
+        a: i128,
+        other: &Self,
+        b: i128,
+        mut each: impl FnMut(Symbol, i128) -> Option<()>,
+    ) -> Option<i128> {
+        let (mut left, mut right) = (&*self.terms, &*other.terms);
+        let mut count = 0;
         loop {
-            let (symbol, value) = match (left.peek(), right.peek()) {
-                (None, None) => break,
-                (Some(&&(x, m)), Some(&&(y, n))) if x == y => {
-                    left.next();
-                    right.next();
-                    (x, m.checked_mul(a)?.checked_add(n.checked_mul(b)?)?)
+            let (symbol, value) = match (left, right) {
+                ([], []) => break,
+                ([(x, m), left_rest @ ..], [(y, n), right_rest @ ..]) if x == y => {
+                    (left, right) = (left_rest, right_rest);
+                    (*x, m.checked_mul(a)?.checked_add(n.checked_mul(b)?)?)
                 }
-                (Some(&&(x, m)), next) if next.is_none_or(|&&(y, _)| x < y) => {
-                    left.next();
-                    (x, m.checked_mul(a)?)
+                ([(x, m), rest @ ..], next) if next.first().is_none_or(|(y, _)| x < y) => {
+                    left = rest;
+                    (*x, m.checked_mul(a)?)
                 }
-                (_, Some(&&(y, n))) => {
-                    right.next();
-                    (y, n.checked_mul(b)?)
+                (_, [(y, n), rest @ ..]) => {
+                    right = rest;
+                    (*y, n.checked_mul(b)?)
                 }
-                (Some(_), None) => break,
+                // The case before the last covers it.
+                ([_, ..], []) => break,
             };
             if value != 0 {
-                terms.push((symbol, value));
+                count += 1;
+                if count > MAX_TERMS {
+                    return None;
+                }
+                each(symbol, value)?;
             }
         }
-        if terms.len() > MAX_TERMS {
-            return None;
-        }
-        let constant = self
-            .constant
+        self.constant
             .checked_mul(a)?
-            .checked_add(other.constant.checked_mul(b)?)?;
-        Some(Self { terms, constant })
+            .checked_add(other.constant.checked_mul(b)?)
     }
 
     pub(super) fn add(&self, other: &Self) -> Option<Self> {
@@ -163,6 +191,10 @@ impl Form {
 
     /// Whether every value of this form is a multiple of `divisor`.
     pub(super) fn is_multiple_of(&self, divisor: i128) -> bool {
-        self.constant % divisor == 0 && self.terms.iter().all(|term| term.1 % divisor == 0)
+        let is_multiple = |value: i128| match (i64::try_from(value), i64::try_from(divisor)) {
+            (Ok(value), Ok(divisor)) if divisor > 0 => value % divisor == 0,
+            _ => value % divisor == 0,
+        };
+        is_multiple(self.constant) && self.terms.iter().all(|term| is_multiple(term.1))
     }
 }

@@ -18,6 +18,8 @@ pub struct LaunchValues {
 pub struct Argument {
     pub(super) bytes: Vec<u8>,
     pub(super) buffers: Vec<(u64, Buffer)>,
+    /// The offset, the size, and the smallest and largest value of numbers that are not fixed.
+    pub(super) ranges: Vec<(u64, u32, u64, u64)>,
 }
 
 /// A buffer in device memory.
@@ -38,6 +40,7 @@ impl Argument {
         Self {
             bytes: bytes.into(),
             buffers: Vec::new(),
+            ranges: Vec::new(),
         }
     }
 
@@ -64,6 +67,20 @@ impl Argument {
     pub(super) fn buffer_at(&self, offset: u64) -> Option<&Buffer> {
         let found = self.buffers.iter().find(|(at, _)| *at == offset);
         found.map(|(_, buffer)| buffer)
+    }
+
+    /// The smallest and the largest number that may be in `size` bytes at `offset`, unless an
+    /// address is among them, or a part of a number that is not fixed.
+    pub(super) fn interval(&self, offset: u64, size: u32) -> Option<(u64, u64)> {
+        let number = self.number(offset, size)?;
+        let mut ranges = self.ranges.iter();
+        if let Some(&(_, _, low, high)) = ranges.find(|it| (it.0, it.1) == (offset, size)) {
+            return Some((low, high));
+        }
+        let end = offset.checked_add(u64::from(size))?;
+        let mut ranges = self.ranges.iter();
+        let overlaps = ranges.any(|it| it.0 < end && offset < it.0 + u64::from(it.1));
+        (!overlaps).then_some((number, number))
     }
 
     /// The number in `size` bytes at `offset`, unless an address is among them.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!    mod          Analysis: rounds until the loops are settled, then all accesses
+//!    family       proofs for all numbers in a range
 //!    access       one access: root, bounds, alignment
 //!    loops        steps of phis, assumptions at loop headers and their proof by induction
 //!    transfer     the value of one operation as a form
@@ -20,6 +21,7 @@
 mod access;
 mod bound;
 mod condition;
+mod family;
 mod form;
 mod launch;
 mod loops;
@@ -32,12 +34,14 @@ mod transfer;
 mod verdict;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
 use crate::ast::{Function, Module};
 use crate::calls::{self, Expanded};
 use crate::flow::{Kernel, Refused, lower};
 
 use access::{Finding, judge};
+pub use family::{Need, NumberRange};
 use form::Form;
 pub use launch::{Argument, Buffer, LaunchValues};
 use round::{Assumptions, Round};
@@ -216,19 +220,21 @@ impl Analysis {
             round.run(&mut |_, _, _, _| {});
             let steps = loops::steps(&round, &self.headers);
             assumptions.steps = steps;
+            let mut round = Round::new(kernel, launch, symbols, work, &assumptions, 2);
+            round.run(&mut |_, _, _, _| {});
+            let mut new = loops::new_assumptions(&mut round, &self.headers);
             // The assumptions of one pass may follow only from what an earlier pass has proven.
             for pass in 0..PASSES {
                 let number = 2 + pass * (MAX_ROUNDS + 1);
-                let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
-                round.run(&mut |_, _, _, _| {});
-                let new = loops::new_assumptions(&mut round, &self.headers);
                 let Some(more) = assumptions.with(new) else {
                     break;
                 };
-                let Some(proven) = settle(kernel, launch, symbols, work, more, number) else {
+                let is_last = pass + 1 == PASSES;
+                let settled = self.settle(kernel, launch, symbols, work, more, number, is_last);
+                let Some((proven, next)) = settled else {
                     break;
                 };
-                assumptions = proven;
+                (assumptions, new) = (proven, next);
             }
         }
         let mut findings: Vec<Option<Finding>> = vec![None; kernel.accesses.len()];
@@ -239,6 +245,35 @@ impl Analysis {
             findings[number as usize] = Some(judge(round, access, address, facts));
         });
         findings
+    }
+
+    /// Drops assumptions until those that remain prove each other. Returns them and, unless this is
+    /// the last pass, those of the next one. Returns `None` if that takes too long.
+    #[allow(clippy::too_many_arguments, reason = "the state of an evaluation")]
+    fn settle(
+        &self,
+        kernel: &Kernel,
+        launch: &LaunchValues,
+        symbols: &mut Symbols,
+        work: &Cell<u64>,
+        mut assumptions: Assumptions,
+        first: u32,
+        is_last: bool,
+    ) -> Option<(Assumptions, BTreeMap<u32, Vec<Form>>)> {
+        for number in 1..=MAX_ROUNDS {
+            let number = first + number;
+            let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
+            round.run(&mut |_, _, _, _| {});
+            let Some(kept) = loops::verify(&mut round, &assumptions) else {
+                let next = match is_last {
+                    true => BTreeMap::new(),
+                    false => loops::new_assumptions(&mut round, &self.headers),
+                };
+                return Some((assumptions, next));
+            };
+            assumptions = kept;
+        }
+        None
     }
 }
 
@@ -263,28 +298,6 @@ fn lowered(
         ..function.clone()
     };
     Ok((lower(module, &function)?, Some(expanded)))
-}
-
-/// Drops assumptions until those that remain prove each other, or returns `None` if that takes too
-/// long.
-fn settle(
-    kernel: &Kernel,
-    launch: &LaunchValues,
-    symbols: &mut Symbols,
-    work: &Cell<u64>,
-    mut assumptions: Assumptions,
-    first: u32,
-) -> Option<Assumptions> {
-    for number in 1..=MAX_ROUNDS {
-        let number = first + number;
-        let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
-        round.run(&mut |_, _, _, _| {});
-        let Some(kept) = loops::verify(&mut round, &assumptions) else {
-            return Some(assumptions);
-        };
-        assumptions = kept;
-    }
-    None
 }
 
 /// The reason for which an argument breaks the alignment that the kernel declares for it.

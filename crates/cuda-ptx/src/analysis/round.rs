@@ -401,7 +401,7 @@ impl<'a> Round<'a> {
                     let mut form = form.clone();
                     // What left a loop may have one value.
                     let prover = self.prover(all);
-                    let upper = prover.upper(&form).map(|bound| bound.value);
+                    let upper = prover.upper_value(&form);
                     if let Some(value) = upper.filter(|_| upper == prover.lower(&form)) {
                         (form, facts) = (Form::number(value), Vec::new());
                     }

@@ -144,11 +144,17 @@ impl Round<'_> {
                 .simple(Kind::Buffer(param, offset), low, high, None)?;
             return Some(Form::symbol(root));
         }
-        let value = i128::from(argument.number(offset, size)?);
+        let (low, high) = argument.interval(offset, size)?;
+        let (low, high) = (i128::from(low), i128::from(high));
         let bits = 8 * size;
         let kind = Kind::Scalar(param, offset, size);
-        let symbol = self.symbols.simple(kind, Some(value), Some(value), None)?;
-        let is_negative = signed && value >> (bits - 1) != 0;
+        let symbol = self.symbols.simple(kind, Some(low), Some(high), None)?;
+        if low != high {
+            let value = argument.number(offset, size)?;
+            self.symbols.add_reference(symbol, value.into());
+        }
+        // A range has no negative numbers.
+        let is_negative = signed && low >> (bits - 1) != 0;
         Form::symbol(symbol).plus(if is_negative { -(1 << bits) } else { 0 })
     }
 }

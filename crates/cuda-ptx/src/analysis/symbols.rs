@@ -16,7 +16,8 @@ pub(super) enum Kind {
     Tid(Axis),
     /// A coordinate of the block in the grid.
     Ctaid(Axis),
-    /// A number from the parameter at this offset with this size. Its range is one number.
+    /// A number from the parameter at this offset with this size. Its range is one number, except
+    /// in a proof for a range of numbers.
     Scalar(u32, u64, u32),
     /// The address of the buffer that the parameter holds at this offset.
     Buffer(u32, u64),
@@ -64,6 +65,8 @@ const MAX_BLOCKS: usize = 64;
 pub(super) struct Symbols {
     infos: Vec<Info>,
     numbers: HashMap<Kind, Symbol>,
+    /// The numbers of one launch in place of those that have ranges.
+    references: Vec<(Symbol, i128)>,
 }
 
 impl Symbols {
@@ -75,6 +78,28 @@ impl Symbols {
     pub(super) fn point(&self, symbol: Symbol) -> Option<i128> {
         let info = self.info(symbol);
         info.low.filter(|_| info.low == info.high)
+    }
+
+    /// Remembers the number that a symbol with a range has in one launch.
+    pub(super) fn add_reference(&mut self, symbol: Symbol, value: i128) {
+        if !self.references.iter().any(|it| it.0 == symbol) {
+            self.references.push((symbol, value));
+        }
+    }
+
+    /// Whether a scalar has a range.
+    pub(super) fn has_ranges(&self) -> bool {
+        !self.references.is_empty()
+    }
+
+    /// The value of a form over scalars in that launch.
+    pub(super) fn at_reference(&self, form: &Form) -> Option<i128> {
+        let mut terms = form.terms().iter();
+        terms.try_fold(form.constant, |sum, &(symbol, by)| {
+            let known = self.references.iter().find(|it| it.0 == symbol);
+            let value = known.map(|it| it.1).or_else(|| self.point(symbol))?;
+            sum.checked_add(value.checked_mul(by)?)
+        })
     }
 
     pub(super) fn is_root(&self, symbol: Symbol) -> bool {
@@ -224,6 +249,24 @@ impl Symbols {
                 let end = if by > 0 { info.high } else { info.low };
                 sum.checked_add(end?.checked_mul(by)?)
             })
+    }
+
+    /// The upper end of the interval of `a · times + b · factor`.
+    pub(super) fn high_of_sum(
+        &self,
+        a: &Form,
+        times: i128,
+        b: &Form,
+        factor: i128,
+    ) -> Option<i128> {
+        let mut sum = 0_i128;
+        let constant = a.combined(times, b, factor, |symbol, by| {
+            let info = self.info(symbol);
+            let end = if by > 0 { info.high } else { info.low };
+            sum = sum.checked_add(end?.checked_mul(by)?)?;
+            Some(())
+        })?;
+        sum.checked_add(constant)
     }
 
     /// The lower end of the interval of a form.

@@ -261,3 +261,63 @@ fn a_hit_locks_no_mutex_that_an_unsafe_launch_does_not() {
     assert!(locks(true) > locks(true));
     assert_eq!(locks(true), locks(false));
 }
+
+#[test]
+fn a_proof_for_a_range_covers_new_numbers() {
+    let (stream, module) = stream_and_module();
+    let fill = module.kernel("fill").unwrap();
+    let (mut x, y) = (buffer(&stream, 64), buffer(&stream, 64));
+    let mut is_proven = |n: u32| {
+        let launch = stream.launch_safe(&fill, CONFIG, (&mut x, &y, n, 7_u32, LIMITS));
+        !launch.unwrap().is_checked()
+    };
+    assert!(is_proven(10));
+    assert!(is_proven(20));
+    for n in 1..=64 {
+        assert!(is_hit(&fill, CONFIG, (&mut x, &y, n, 7_u32, LIMITS)), "{n}");
+        let exact = x.slice_mut(..n as usize).unwrap();
+        assert!(is_hit(&fill, CONFIG, (exact, &y, n, 7_u32, LIMITS)), "{n}");
+        let short = x.slice_mut(..n as usize - 1).unwrap();
+        assert!(!is_hit(&fill, CONFIG, (short, &y, n, 7_u32, LIMITS)), "{n}");
+        let short = y.slice(..n as usize - 1).unwrap();
+        assert!(
+            !is_hit(&fill, CONFIG, (&mut x, short, n, 7_u32, LIMITS)),
+            "{n}"
+        );
+    }
+    // Numbers outside of the range, read-only memory, and another shape.
+    for n in [0, 65, 1 << 31, u32::MAX] {
+        assert!(
+            !is_hit(&fill, CONFIG, (&mut x, &y, n, 7_u32, LIMITS)),
+            "{n}"
+        );
+    }
+    assert!(!is_hit(&fill, CONFIG, (&x, &y, 30_u32, 7_u32, LIMITS)));
+    let more = [1, 2, 61, 4];
+    assert!(!is_hit(&fill, CONFIG, (&mut x, &y, 30_u32, 7_u32, more)));
+    let mut config = CONFIG;
+    config.block.x = 65;
+    assert!(!is_hit(&fill, config, (&mut x, &y, 30_u32, 7_u32, LIMITS)));
+    let high = x.slice_mut(1..).unwrap();
+    assert!(!is_hit(&fill, CONFIG, (high, &y, 30_u32, 7_u32, LIMITS)));
+}
+
+#[test]
+fn numbers_in_a_struct_have_no_range() {
+    let (stream, module) = stream_and_module();
+    let fill = module.kernel("fill").unwrap();
+    let (mut x, y) = (buffer(&stream, 64), buffer(&stream, 64));
+    for limit in [10, 20] {
+        let args = (&mut x, &y, 64_u32, 7_u32, [0, 0, limit, 0]);
+        assert!(
+            !stream
+                .launch_safe(&fill, CONFIG, args)
+                .unwrap()
+                .is_checked()
+        );
+    }
+    for limit in [10_u32, 20, 15] {
+        let args = (&mut x, &y, 64_u32, 7_u32, [0, 0, limit, 0]);
+        assert_eq!(is_hit(&fill, CONFIG, args), limit != 15);
+    }
+}

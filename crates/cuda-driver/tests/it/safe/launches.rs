@@ -267,3 +267,32 @@ fn a_contract_lists_what_a_launch_needs() {
         "{text}"
     );
 }
+
+#[test]
+fn new_numbers_are_proven_for_exactly_their_data() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let mix = SafeModule::load(&fixture.context, &Ptx::new(MIX).unwrap()).unwrap();
+        let mix = mix.kernel("mix").unwrap();
+        let (mut x, y) = (filled(&stream, 1000, 1), filled(&stream, 1000, 0));
+        let config = LaunchConfig::for_num_elems(1000).unwrap();
+        let mut expected = vec![1_u32; 1000];
+        // The third launch and later ones use one proof for a range of numbers.
+        for n in [500_u32, 700, 1, 999, 1000, 12, 640] {
+            let part = x.slice_mut(..n as usize).unwrap();
+            let launch = stream.launch_safe(&mix, config, (part, &y, n)).unwrap();
+            assert!(!launch.is_checked(), "{n}");
+            for word in &mut expected[..n as usize] {
+                *word *= 2;
+            }
+            let part = y.slice(..n as usize - 1).unwrap();
+            let launch = stream.launch_safe(&mix, config, (&mut x, part, n)).unwrap();
+            assert!(launch.is_checked(), "{n}");
+            assert_eq!(violation(launch.wait()).argument, Some(2), "{n}");
+            for word in &mut expected[..n as usize] {
+                *word *= 2;
+            }
+        }
+        assert_eq!(x.to_vec().unwrap(), expected, "{}", fixture.name);
+    }
+}

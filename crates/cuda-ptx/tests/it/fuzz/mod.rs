@@ -10,6 +10,7 @@ mod count;
 mod frames;
 mod generate;
 mod interpret;
+mod ranges;
 
 use std::collections::HashMap;
 use std::env;

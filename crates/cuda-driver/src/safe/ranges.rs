@@ -1,0 +1,115 @@
+//! Proofs for ranges of numbers, so that a program whose numbers change at every launch needs no
+//! evaluation for each.
+//!
+//! If a launch differs from an earlier one only in numbers, both are proven, and a proof holds for
+//! all numbers in ranges around them, then later launches only compare their numbers with the
+//! ranges, and compute the sizes that the buffers must have.
+
+use std::sync::atomic::Ordering;
+
+use cuda_ptx::analysis::NumberRange;
+
+use super::certificate::{Certificate, MOST};
+use super::kernel::Inner;
+use super::memories::{Memories, kind};
+use super::plan::{Key, launch_values, words_before_numbers};
+use crate::launch::KernelArgs;
+use crate::types::LaunchConfig;
+
+/// The number of attempts to prove a range for one kernel.
+const ATTEMPTS: u32 = 2 * MOST as u32;
+
+/// The number of numbers in one proof.
+const NUMBERS: usize = 4;
+
+/// A number that differs between two launches.
+struct Changed {
+    parameter: u32,
+    size: u32,
+    values: [u64; 2],
+}
+
+impl Changed {
+    /// Most numbers of the type; 0 only if it was used. An index that grows beyond the number by the
+    /// size of the grid still does not wrap.
+    fn most(&self) -> NumberRange {
+        let [a, b] = self.values;
+        let high = (1_u64 << (8 * self.size - 2)).max(a).max(b);
+        self.range(u64::from(a != 0 && b != 0), high)
+    }
+
+    /// The numbers up to twice as small or twice as large.
+    fn near(&self) -> NumberRange {
+        let [a, b] = self.values;
+        let high = a.max(b).saturating_mul(2).min(self.most().high);
+        self.range(a.min(b) / 2, high)
+    }
+
+    fn range(&self, low: u64, high: u64) -> NumberRange {
+        NumberRange {
+            parameter: self.parameter,
+            offset: 0,
+            size: self.size,
+            low,
+            high,
+        }
+    }
+}
+
+/// Returns a proof that holds for this launch, for an earlier one that differs from it only in
+/// numbers, and for the numbers around them.
+pub(super) fn certificate<A: KernelArgs>(
+    kernel: &Inner,
+    config: &LaunchConfig,
+    args: &A,
+    memories: &Memories,
+    key: &Key,
+) -> Option<Certificate> {
+    let words = words_before_numbers(kernel);
+    let similar = kernel.plans.similar(key, words)?;
+    let changed = changed(kernel, memories, [&similar.key, key], words)?;
+    if kernel.range_attempts.fetch_add(1, Ordering::Relaxed) >= ATTEMPTS {
+        kernel.range_attempts.store(ATTEMPTS, Ordering::Relaxed);
+        return None;
+    }
+    let values = launch_values(config, args, memories);
+    [Changed::most, Changed::near].iter().find_map(|range| {
+        let ranges: Vec<NumberRange> = changed.iter().map(range).collect();
+        let needs = kernel.analysis.evaluate_ranges(&values, &ranges)?;
+        Certificate::of_ranges(kernel, config, args, memories, &ranges, &needs)
+    })
+}
+
+/// Returns the numbers in which two keys differ, or `None` if a proof for ranges is not possible:
+/// there are none or too many, one is negative, or one is only a part of its argument.
+fn changed(
+    kernel: &Inner,
+    memories: &Memories,
+    keys: [&Key; 2],
+    words: usize,
+) -> Option<Vec<Changed>> {
+    let [old, new] = keys.map(|key| key.get(words..).unwrap_or(&[]));
+    // The numbers of a key are in this order.
+    let numbers = kernel.relevant.iter();
+    let numbers = numbers.filter(|part| kind(memories, part.0) == 0);
+    let mut changed = Vec::new();
+    for (&(parameter, offset, size), values) in numbers.zip(old.iter().zip(new)) {
+        let values = [*values.0, *values.1];
+        if values[0] == values[1] {
+            continue;
+        }
+        let parts = kernel.relevant.iter().filter(|part| part.0 == parameter);
+        let is_alone = parts.count() == 1 && offset == 0;
+        let is_small = matches!(kernel.sizes.get(parameter as usize), Some(..=8));
+        let is_negative = |value: u64| !matches!(size, 1..=8) || value >> (8 * size - 1) != 0;
+        if !is_alone || !is_small || values.into_iter().any(is_negative) {
+            return None;
+        }
+        changed.push(Changed {
+            parameter,
+            size,
+            values,
+        });
+    }
+    (1..=NUMBERS).contains(&changed.len()).then_some(changed)
+}

@@ -1,0 +1,152 @@
+//! Proofs that hold for all numbers in a range, so that launches with new numbers need no
+//! evaluation.
+
+use std::cell::Cell;
+
+use crate::flow::AccessKind;
+
+use super::form::Form;
+use super::symbols::{Kind, Symbols};
+use super::{Analysis, Argument, LaunchValues, MAX_STEPS, Outcome, Root, mismatch};
+
+/// A number among the arguments that may have any value from `low` to `high`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberRange {
+    /// The number of the parameter, from 0.
+    pub parameter: u32,
+    /// The offset in bytes in the parameter.
+    pub offset: u64,
+    /// The size in bytes, at most 8.
+    pub size: u32,
+    /// The smallest value.
+    pub low: u64,
+    /// The largest value.
+    pub high: u64,
+}
+
+/// The size that a buffer must have, as a sum of multiples of numbers among the arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// The number of the parameter with the address, from 0.
+    pub parameter: u32,
+    /// The offset of the address in the parameter.
+    pub offset: u64,
+    /// Whether the kernel writes to the buffer.
+    pub is_written: bool,
+    /// Indices of ranges, and the factors of their numbers.
+    pub terms: Vec<(usize, i128)>,
+    /// The number of bytes that is added to the terms.
+    pub constant: i128,
+}
+
+impl Need {
+    /// The number of bytes for these numbers, one for each range; `None` if it is too large.
+    pub fn bytes(&self, numbers: &[u64]) -> Option<u64> {
+        let sum = self.terms.iter().try_fold(self.constant, |sum, &(at, by)| {
+            sum.checked_add(i128::from(*numbers.get(at)?).checked_mul(by)?)
+        });
+        u64::try_from(sum?.max(0)).ok()
+    }
+}
+
+impl Argument {
+    /// Lets a number have any value in a range.
+    fn set_range(&mut self, range: &NumberRange) {
+        let NumberRange {
+            offset,
+            size,
+            low,
+            high,
+            ..
+        } = *range;
+        self.ranges.push((offset, size, low, high));
+    }
+}
+
+impl Analysis {
+    /// Returns what the buffers need so that every access is proven, for all launches that differ
+    /// from `launch` only in numbers with these ranges. Returns `None` if not every access is
+    /// proven for all of them.
+    ///
+    /// The numbers must not be negative in their types: `high` is below half of what `size` bytes
+    /// can hold.
+    pub fn evaluate_ranges(
+        &self,
+        launch: &LaunchValues,
+        ranges: &[NumberRange],
+    ) -> Option<Vec<Need>> {
+        let kernel = self.kernel.as_ref().ok()?;
+        let mut launch = launch.clone();
+        for range in ranges {
+            let argument = launch.arguments.get_mut(range.parameter as usize)?;
+            let param = kernel.params.get(range.parameter as usize)?;
+            let is_positive =
+                matches!(range.size, 1..=8) && range.high >> (8 * range.size - 1) == 0;
+            // The alignment of an address is not known for a range.
+            let is_plain = param.target_align <= 1 && range.low <= range.high;
+            argument.number(range.offset, range.size)?;
+            if !is_positive || !is_plain {
+                return None;
+            }
+            argument.set_range(range);
+        }
+        if mismatch(kernel, &launch).is_some() {
+            return None;
+        }
+        let mut symbols = Symbols::default();
+        let work = Cell::new(MAX_STEPS);
+        let findings = self.findings(kernel, &launch, &mut symbols, &work);
+        let mut needs: Vec<Need> = Vec::new();
+        for (access, finding) in kernel.accesses.iter().zip(findings) {
+            let Some(finding) = finding else {
+                continue;
+            };
+            let (Outcome::Proven { root, .. }, Some(end)) = (&finding.outcome, &finding.end) else {
+                return None;
+            };
+            let Root::Buffer { parameter, offset } = *root else {
+                continue;
+            };
+            let (terms, constant) = of_numbers(&symbols, end, ranges)?;
+            let is_written = access.kind != AccessKind::Read;
+            let new = Need {
+                parameter,
+                offset,
+                is_written,
+                terms,
+                constant,
+            };
+            let is_same = |old: &&mut Need| {
+                (old.parameter, old.offset) == (parameter, offset) && old.terms == new.terms
+            };
+            match needs.iter_mut().find(is_same) {
+                Some(old) => {
+                    old.constant = old.constant.max(constant);
+                    old.is_written |= is_written;
+                }
+                None => needs.push(new),
+            }
+        }
+        Some(needs)
+    }
+}
+
+/// A form over scalars as multiples of the numbers with ranges, and a constant.
+fn of_numbers(
+    symbols: &Symbols,
+    form: &Form,
+    ranges: &[NumberRange],
+) -> Option<(Vec<(usize, i128)>, i128)> {
+    let form = symbols.concrete(form)?;
+    let mut terms = Vec::new();
+    for &(symbol, by) in form.terms() {
+        let Kind::Scalar(parameter, offset, size) = symbols.info(symbol).kind else {
+            return None;
+        };
+        let index = ranges.iter().position(|range| {
+            (range.parameter, range.offset, range.size) == (parameter, offset, size)
+        });
+        terms.push((index?, by));
+    }
+    Some((terms, form.constant))
+}
