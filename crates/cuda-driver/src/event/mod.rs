@@ -3,6 +3,11 @@
 //! Unlike in C, an event keeps its context alive. Unless a method says otherwise, its errors are
 //! those of the driver function that it names.
 
+mod process;
+mod timeout;
+
+pub use process::IpcEventHandle;
+
 use std::any::Any;
 use std::fmt;
 use std::time::Duration;
@@ -24,7 +29,8 @@ bitflags::bitflags! {
         const BLOCKING_SYNC = 1;
         /// The event records no time, which makes it cheaper.
         const DISABLE_TIMING = 2;
-        /// The event can be opened in another process. Requires `DISABLE_TIMING`.
+        /// The event can be opened in another process: see [`Event::ipc_handle`]. Requires
+        /// `DISABLE_TIMING`.
         const INTERPROCESS = 4;
         const _ = !0;
     }

@@ -231,6 +231,20 @@ impl Memory {
         matches!(self.source, Source::Mapped(_))
     }
 
+    /// Returns `true` if the memory comes from a pool of the driver.
+    pub(super) fn is_pooled(&self) -> bool {
+        match &self.source {
+            Source::Ordered => true,
+            Source::Other(owner) => owner.origin().0 == MemoryKind::Pool,
+            _ => false,
+        }
+    }
+
+    /// Returns `true` if the memory comes from `cuMemAlloc`.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self.source, Source::Plain)
+    }
+
     /// Returns the stream on which the memory is copied and freed.
     pub(crate) fn owning_stream(&self) -> &Stream {
         self.tracker.owning_stream()
