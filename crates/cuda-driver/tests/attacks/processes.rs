@@ -10,7 +10,11 @@ use crate::support::{Attack, Case};
 
 const WHY: &str = "a process does not open its own memory on a GPU";
 
-fn open(imported: &ImportedPool, stream: &Stream, buffer: &ExportedBuffer<u32>) -> DeviceBuffer<u32> {
+fn open(
+    imported: &ImportedPool,
+    stream: &Stream,
+    buffer: &ExportedBuffer<u32>,
+) -> DeviceBuffer<u32> {
     let MemoryHandle::Pool(pointer) = buffer.handle() else {
         panic!("{:?}", buffer.handle());
     };

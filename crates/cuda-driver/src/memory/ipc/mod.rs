@@ -11,11 +11,9 @@
 //! and a message.
 
 mod exported;
-
 mod handle;
 mod imported_pool;
 mod opened;
-mod pool;
 mod shareable;
 
 pub use exported::ExportedBuffer;

@@ -12,7 +12,7 @@ use cuda_driver::memory::{
 };
 use cuda_driver::prelude::*;
 
-use super::{LIMIT, Link, Role};
+use super::{LIMIT, Link, Role, WAIT};
 use crate::support::{COPY, Fixture, launch_copy};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
@@ -124,7 +124,7 @@ impl<'f> Side<'f> {
 
     fn wait(&self, event: &Event, round: u32) -> Result {
         if self.is_careful || round.is_multiple_of(2) {
-            if !event.synchronize_timeout(LIMIT)? {
+            if !event.synchronize_timeout(WAIT)? {
                 return Err("the event has not completed".into());
             }
         } else {

@@ -11,7 +11,7 @@ use cuda_driver::event::IpcEventHandle;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::WaitCondition;
 
-use super::{Holder, LIMIT, Link, Peer, Place, Role, Side, count};
+use super::{Holder, LIMIT, Link, Peer, Place, Role, Side, count, random};
 use crate::support::{Fixture, unpooled};
 
 /// What a process that another one has started does.
@@ -25,6 +25,7 @@ pub(super) fn run_child(fixture: &Fixture, link: Link, role: Role, rounds: u32) 
         Role::Stuck => stuck(fixture, link),
         Role::Holder => Holder::hold(fixture, link),
         Role::Survivor => survive(fixture, link, rounds),
+        Role::Player => random::run(fixture, link, Role::Importer, rounds),
     }
 }
 

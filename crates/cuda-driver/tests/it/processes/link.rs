@@ -31,6 +31,8 @@ pub(super) enum Role {
     Holder,
     /// It waits on a stream for the event of a stuck process that it starts and kills.
     Survivor,
+    /// It opens the buffers of random programs.
+    Player,
 }
 
 impl Role {
@@ -56,6 +58,7 @@ impl Role {
             "exporter" => Self::Exporter,
             "stuck" => Self::Stuck,
             "holder" => Self::Holder,
+            "player" => Self::Player,
             _ => Self::Survivor,
         };
         Some((place, role, next().parse().unwrap()))

@@ -7,6 +7,7 @@ mod exchange;
 mod holder;
 mod kills;
 mod link;
+mod random;
 mod refusals;
 mod torch;
 
@@ -20,8 +21,10 @@ use exchange::Side;
 pub(crate) use holder::Holder;
 use link::{Link, Peer, Role};
 
-/// The limit of every wait.
+/// The limit of what follows the end of a process, and of tests that would otherwise hang.
 const LIMIT: Duration = Duration::from_secs(10);
+/// The limit of a wait for an event of a process that may have been killed.
+const WAIT: Duration = Duration::from_secs(4);
 
 /// Returns `full` if `CUDA_FULL=1` is set, otherwise `daily`.
 fn count(full: u32, daily: u32) -> u32 {

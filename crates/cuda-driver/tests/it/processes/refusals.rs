@@ -128,12 +128,20 @@ fn handles_of_this_process_are_refused() {
         };
         // SAFETY: the memory has 9 words, and nothing writes them meanwhile.
         let opened = unsafe { handle.open::<u32>(&stream, 0, 9) };
-        println!("{}: note: own memory: {:?}", fixture.name, status(opened));
-        let event = Event::interprocess(&fixture.context).unwrap();
-        let own = event.ipc_handle().unwrap();
+        let memory = status(opened);
+        let own_event = Event::interprocess(&fixture.context).unwrap();
+        let own = own_event.ipc_handle().unwrap();
         // SAFETY: the event is alive.
         let opened = unsafe { Event::open_ipc(&fixture.context, &own) };
-        println!("{}: note: own event: {:?}", fixture.name, status(opened));
+        let event = status(opened);
+        println!(
+            "{}: note: own memory {memory:?}, own event {event:?}",
+            fixture.name
+        );
+        if fixture.simulator.is_some() {
+            let refused = Some(Status::CUDA_ERROR_INVALID_CONTEXT);
+            assert_eq!((memory, event), (refused, refused));
+        }
         // SAFETY: no other process has opened the memory.
         let buffer = unsafe { buffer.reclaim() };
         assert_eq!(buffer.to_vec().unwrap(), [1; 9]);

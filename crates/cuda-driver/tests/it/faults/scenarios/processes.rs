@@ -20,6 +20,14 @@ pub(super) const ALL: &[Scenario] = &[
 /// A buffer that no other process opens. Dropping an [`ExportedBuffer`] would leak the memory.
 struct Reclaimed(Option<ExportedBuffer<u32>>);
 
+impl Reclaimed {
+    fn close(mut self) -> Result<()> {
+        // SAFETY: no process may have the memory open ← the scenarios drop what they open before.
+        let buffer = self.0.take().map(|buffer| unsafe { buffer.reclaim() });
+        buffer.map_or(Ok(()), DeviceBuffer::close)
+    }
+}
+
 impl Drop for Reclaimed {
     fn drop(&mut self) {
         // SAFETY: no process may have the memory open ← the scenarios drop what they open before.
@@ -46,7 +54,7 @@ fn pools(fixture: &Fixture) -> Result<()> {
         same.close()?;
     }
     stream.synchronize()?;
-    drop(words);
+    words.close()?;
     imported.close()?;
     pool.close()
 }
@@ -85,6 +93,6 @@ fn opened(fixture: &Fixture) -> Result<()> {
     event.record(&stream)?;
     event.ipc_handle()?;
     event.close()?;
-    drop(own);
+    own.close()?;
     stream.synchronize()
 }

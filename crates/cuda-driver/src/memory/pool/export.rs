@@ -1,9 +1,9 @@
 //! Pools that other processes import.
 
+use super::MemoryPool;
 use crate::device::Device;
 use crate::driver::call;
 use crate::error::Result;
-use crate::memory::MemoryPool;
 use crate::memory::ipc::{HANDLE_TYPE, ShareableHandle, owned};
 
 /// Other processes.
