@@ -70,7 +70,12 @@ mod shared {
             return Err("the second process does not complete its work".into());
         }
         let reference: Vec<f32> = x.iter().map(|x| 2.5 * x).collect();
-        verify("scaled by another process", &buffer.to_vec()?, &reference, 0.0)?;
+        verify(
+            "scaled by another process",
+            &buffer.to_vec()?,
+            &reference,
+            0.0,
+        )?;
 
         if !second.wait()?.success() {
             return Err("the second process has failed".into());
@@ -107,7 +112,11 @@ mod shared {
 
         stream.wait(&ready)?;
         let n = u32::try_from(N)?;
-        stream.launch_safe(&kernel, LaunchConfig::for_num_elems(n)?, (2.5_f32, &mut buffer, n))?;
+        stream.launch_safe(
+            &kernel,
+            LaunchConfig::for_num_elems(n)?,
+            (2.5_f32, &mut buffer, n),
+        )?;
         done.record(&stream)?;
         println!("recorded");
 
@@ -145,7 +154,10 @@ fn main() -> Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn main() -> Result<()> {
     let session = examples::Session::open()?;
-    println!("{:?}: no elements verified: this example needs Linux", session.device);
+    println!(
+        "{:?}: no elements verified: this example needs Linux",
+        session.device
+    );
     let _ = SOURCE;
     Ok(())
 }
