@@ -30,7 +30,7 @@ const CAPTURE_TICK: Duration = Duration::from_millis(5);
 pub(crate) struct Memory {
     pub(crate) address: CUdeviceptr,
     bytes: usize,
-    source: Source,
+    pub(super) source: Source,
     /// Taken only when the memory is freed or returned.
     pub(crate) tracker: ManuallyDrop<Arc<Tracker>>,
 }
@@ -229,20 +229,6 @@ impl Memory {
     /// Returns `true` if the memory is mapped, so that each device needs its own access rights.
     pub(super) fn is_mapped(&self) -> bool {
         matches!(self.source, Source::Mapped(_))
-    }
-
-    /// Returns `true` if the memory comes from a pool of the driver.
-    pub(super) fn is_pooled(&self) -> bool {
-        match &self.source {
-            Source::Ordered => true,
-            Source::Other(owner) => owner.origin().0 == MemoryKind::Pool,
-            _ => false,
-        }
-    }
-
-    /// Returns `true` if the memory comes from `cuMemAlloc`.
-    pub(super) fn is_plain(&self) -> bool {
-        matches!(self.source, Source::Plain)
     }
 
     /// Returns the stream on which the memory is copied and freed.

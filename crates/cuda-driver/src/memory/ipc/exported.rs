@@ -9,7 +9,8 @@ use cuda_sys::{CUipcMemHandle, CUmemPoolPtrExportData};
 use super::{IpcMemoryHandle, MemoryHandle, PoolPointer};
 use crate::driver::call;
 use crate::error::{Error, Result};
-use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Memory};
+use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, Source};
+use crate::memory_ledger::MemoryKind;
 
 /// A buffer whose memory other processes can use.
 ///
@@ -80,13 +81,18 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
 fn handle_of(memory: &Memory) -> Result<MemoryHandle> {
     let stream = memory.owning_stream();
     let (driver, address) = (stream.driver(), memory.address);
-    if memory.is_pooled() {
+    let is_pooled = match &memory.source {
+        Source::Ordered => true,
+        Source::Other(owner) => owner.origin().0 == MemoryKind::Pool,
+        _ => false,
+    };
+    if is_pooled {
         let mut raw = CUmemPoolPtrExportData { reserved: [0; 64] };
         // SAFETY: the pointer must be writable and the memory allocated ← the pointer is to a local
         // variable, and the memory is borrowed.
         unsafe { call!(driver, cuMemPoolExportPointer(&raw mut raw, address)) }?;
         Ok(MemoryHandle::Pool(PoolPointer::of_raw(raw)))
-    } else if memory.is_plain() {
+    } else if matches!(memory.source, Source::Plain) {
         let _current = stream.context().enter()?;
         let mut raw = CUipcMemHandle { reserved: [0; 64] };
         // SAFETY: the pointer must be writable and the memory allocated ← the pointer is to a local
