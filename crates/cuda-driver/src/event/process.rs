@@ -78,6 +78,8 @@ impl Event {
     #[doc(alias = "cuIpcGetEventHandle")]
     #[doc(alias = "cudaIpcGetEventHandle")]
     pub fn ipc_handle(&self) -> Result<IpcEventHandle> {
+        // Another process may record the event after this one has acted.
+        self.context().driver().note_host_wait();
         let _current = self.context().enter()?;
         let mut raw = CUipcEventHandle { reserved: [0; 64] };
         // SAFETY: the pointer must be writable and the event alive ← the pointer is to a local
@@ -108,6 +110,8 @@ impl Event {
     #[doc(alias = "cuIpcOpenEventHandle")]
     #[doc(alias = "cudaIpcOpenEventHandle")]
     pub unsafe fn open_ipc(context: &Context, handle: &IpcEventHandle) -> Result<Self> {
+        // The other process may record the event after this one has acted.
+        context.driver().note_host_wait();
         let _current = context.enter()?;
         let mut event = ptr::null_mut();
         let raw = CUipcEventHandle_st {

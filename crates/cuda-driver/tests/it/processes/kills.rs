@@ -12,7 +12,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::stream::WaitCondition;
 
 use super::{Holder, LIMIT, Link, Peer, Place, Role, Side, count, random};
-use crate::support::{Fixture, unpooled};
+use crate::support::{COPY, Fixture, assert_all, filled, launch_copy, unpooled};
 
 /// What a process that another one has started does.
 pub(super) fn run_child(fixture: &Fixture, link: Link, role: Role, rounds: u32) {
@@ -150,10 +150,18 @@ fn survive(fixture: &Fixture, mut link: Link, on_stream: u32) {
     // SAFETY: the handle must be that of an event whose process keeps it ← it ends instead.
     let event = unsafe { Event::open_ipc(&fixture.context, &handle) }.unwrap();
     assert!(!event.is_done().unwrap(), "the work before the event waits");
-    let stream = fixture.stream();
+    let (stream, reader) = (fixture.stream(), fixture.stream());
+    let words = filled(&stream, 100, 5);
+    let mut copy = filled(&stream, 100, 0);
+    launch_copy(&fixture.kernel(COPY, "copy"), &stream, &words, &mut copy).unwrap();
     if on_stream == 1 {
         stream.wait(&event).unwrap();
     }
+    // The work before the wait can be waited for.
+    let mut result = filled(&reader, 100, 0);
+    result.copy_from_on(&copy, &reader).unwrap();
+    assert!(reader.synchronize_timeout(LIMIT).unwrap());
+    assert_all(&result, 5, &fixture.name);
     peer.kill();
     let limit = Duration::from_secs(2);
     let ended = if on_stream == 1 {
