@@ -44,7 +44,6 @@ exports! {
     cuMemPoolGetAccess => mem_pool_get_access;
 }
 
-
 impl Call {
     pub(in crate::driver) fn pool(&self, handle: u64) -> Status<Arc<Pool>> {
         let unknown = if handle == 0 {
