@@ -15,7 +15,7 @@ macro_rules! all {
 
 all! {
     batch block_reduce caching clusters constants cooperative demo device_query draw_graph errors events
-    green_contexts heat host_functions image_pipeline jacobi mandelbrot matmul multi_device n_body post_mortem profile
+    green_contexts heat host_functions image_pipeline jacobi mandelbrot matmul multi_device n_body post_mortem processes profile
     profile_backends
     reduction ring_all_reduce saxpy shared_memory streams struct_args templates tensor texture tuner typed vector_add wmma
 }

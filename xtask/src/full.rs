@@ -45,6 +45,7 @@ mutants     the programs of `order` with one fault in the library (--only): each
 nvrtc       the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, each at its full size
 ops         every instruction form on 32,768 threads and four compute capabilities, against the host
 order       120,000 random programs on the late software device, against a sequential model
+processes   10,000 buffers and events between two processes, one of which is killed 50 times
 programs    the tests of cudarc, and NVIDIA's packages for Python, on the software device
 ptx         10,000,000 random kernels, counted in target/ptx-programs.txt, so that a later run
             continues (--minutes): no thread leaves the bounds that the analysis of cuda-ptx proves
@@ -77,6 +78,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             in_full(workspace, CONFORMANCE, "corpus", "differential")?;
         }
         Some("order") => in_full(workspace, DRIVER, "it", "random_programs")?,
+        Some("processes") => in_full(workspace, DRIVER, "it", "processes::")?,
         Some("programs") => programs(workspace, true)?,
         Some("ptx") => ptx(workspace, options.minutes)?,
         Some("shares") => shares(workspace, true)?,

@@ -25,6 +25,7 @@ mod exchange;
 mod fill;
 mod foreign;
 mod host_copy;
+pub(crate) mod ipc;
 mod managed;
 mod mapped;
 mod observed;
@@ -55,6 +56,10 @@ pub use caching::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
 #[cfg(feature = "derive")]
 pub use cuda_driver_derive::DeviceRepr;
 pub use device_ptr::DevicePtr;
+pub use ipc::{
+    BorrowedShareableHandle, ExportedBuffer, ImportedPool, IpcMemoryHandle, MemoryHandle,
+    PoolPointer, ShareableHandle,
+};
 pub use managed::{Advice, ManagedAttachment, ManagedBatch, ManagedBuffer, MemoryLocation};
 pub use mapped::{GrowableBuffer, Mapping, PhysicalKind, PhysicalMemory, Reservation};
 pub use peer_view::{PeerSlice, PeerSliceMut};

@@ -30,6 +30,8 @@ mod managed;
 mod modules;
 mod panics;
 mod pools;
+#[cfg(target_os = "linux")]
+mod processes;
 mod safe;
 mod set_up;
 mod shared;

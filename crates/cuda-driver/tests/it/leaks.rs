@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use cuda_driver::context::ContextFlags;
 use cuda_driver::error::{Error, Status};
-use cuda_driver::memory::{CachingPool, GrowableBuffer};
+use cuda_driver::memory::{CachingPool, GrowableBuffer, MemoryPool};
 use cuda_driver::prelude::*;
 use cuda_driver::texture::{Array, ArrayFlags, ArrayShape, MipmappedArray, Sampler, Texture};
 use cuda_sim::{Builder, Rule, Simulator};
@@ -35,6 +35,8 @@ struct Workload {
     kernel: Function,
     mix: Function,
     pool: CachingPool,
+    /// A pool for other processes, where the driver has one.
+    exportable: Option<MemoryPool>,
     /// Whether faults are injected.
     is_failing: bool,
     failed: AtomicU32,
@@ -50,6 +52,7 @@ impl Workload {
             kernel: module.function("copy").unwrap(),
             mix: textures.function("mix").unwrap(),
             pool: CachingPool::new(one),
+            exportable: MemoryPool::exportable(one.device()).ok(),
             contexts: [one.clone(), two],
             is_failing,
             failed: AtomicU32::new(0),
@@ -98,7 +101,7 @@ impl Workload {
         if cycle % 500 == 499 {
             drop(Module::load(one, &Ptx::new(COPY).unwrap())?.function("copy")?);
         }
-        match random.u32(..12) {
+        match random.u32(..13) {
             0 => {
                 let mut zeroes = DeviceBuffer::<u32>::zeroed(&owner, words.len())?;
                 zeroes.fill(7)?;
@@ -221,6 +224,23 @@ impl Workload {
                 assert_eq!(levels.level(2)?.to_vec()?, [n; 2]);
                 drop(levels);
                 drop(texture);
+            }
+            // Memory for other processes, and an event.
+            12 => {
+                let Some(pool) = &self.exportable else {
+                    return Ok(());
+                };
+                let buffer = DeviceBuffer::from_host_in(pool, &owner, &words)?;
+                if buffer.is_empty() {
+                    return Ok(());
+                }
+                let buffer = buffer.export()?;
+                let event = Event::interprocess(one);
+                let handles = event.and_then(|event| Ok((event.ipc_handle()?, pool.export()?)));
+                // SAFETY: no other process has received the handle.
+                let buffer = unsafe { buffer.reclaim() };
+                handles?;
+                assert_eq!(buffer.to_vec()?, words);
             }
             _ => {
                 let _current = two.make_current()?;

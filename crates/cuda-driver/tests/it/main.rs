@@ -101,6 +101,8 @@ mod pool;
 mod pool_random;
 mod prepared;
 mod process;
+#[cfg(target_os = "linux")]
+mod processes;
 #[cfg(feature = "profile")]
 mod profile;
 #[cfg(feature = "profile")]

@@ -95,6 +95,8 @@ macro_rules! plain {
 
 plain!(
     u8,
+    cuda_sys::CUipcMemHandle,
+    cuda_sys::CUipcEventHandle,
     u16,
     u32,
     u64,

@@ -233,6 +233,15 @@ impl Engine {
         }
     }
 
+    /// Makes the scheduler complete `ops` without a wait of the program.
+    pub(crate) fn urge(&self, ops: &[OpId]) {
+        let mut state = self.shared.lock();
+        state.demand(ops, Demand::Complete);
+        threads::ensure(&self.shared, &state, false);
+        drop(state);
+        self.shared.work.notify_all();
+    }
+
     /// Waits until the operations that are running now have ended, except host functions.
     /// Operations that have not started are not waited for.
     pub(crate) fn settle(&self) {

@@ -100,7 +100,7 @@ struct State {
     /// Host memory that the device may use, with the owner that keeps it alive.
     host: BTreeMap<u64, (Range, Option<Owner>)>,
     /// The parts of a virtual space that the device may use.
-    granted: BTreeMap<u64, Range>,
+    granted: BTreeMap<u64, (Range, Option<Owner>)>,
     granted_storage: Option<Arc<Reservation>>,
     freed: FreedAllocations,
     /// Freed ranges in quarantine, as (offset, length).
@@ -376,13 +376,15 @@ impl Arena {
         });
         let ranges = device
             .chain(state.host.values().map(|(range, _)| *range))
-            .chain(granted::joined(state.granted.values()))
+            .chain(granted::joined(
+                state.granted.values().map(|(range, _)| range),
+            ))
             .collect();
         let freed = state.freed.to_vec();
         let mut storage = vec![Arc::clone(&self.storage)];
         storage.extend(state.granted_storage.clone());
-        let owners = state.host.values().filter_map(|(_, owner)| owner.clone());
-        let owners = owners.collect();
+        let owners = state.host.values().chain(state.granted.values());
+        let owners = owners.filter_map(|(_, owner)| owner.clone()).collect();
         let shadow = self.shadow.clone();
         let map = Arc::new(MemoryMap::new(ranges, freed, storage, owners, shadow));
         state.map = Some(Arc::clone(&map));

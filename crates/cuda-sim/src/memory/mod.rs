@@ -18,11 +18,12 @@ mod freed;
 mod map;
 mod reservation;
 mod shadow;
+pub mod shared_file;
 mod virtual_space;
 
 pub use arena::{Arena, FreeError, RegisterError};
 pub use map::{AccessError, MemoryMap, Owner, Range, RangeKind};
-pub use virtual_space::{Backing, GRANULARITY, VirtualSpace};
+pub use virtual_space::{Backing, GRANULARITY, MappedPart, VirtualSpace};
 
 /// The byte value that fills fresh device memory.
 pub const POISON: u8 = 0xCD;

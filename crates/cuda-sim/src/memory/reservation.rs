@@ -1,5 +1,6 @@
 //! Ranges of virtual addresses that are reserved from the operating system.
 
+use std::fs::File;
 use std::io;
 
 /// A range of this process's address space, which is released when the value is dropped.
@@ -7,6 +8,8 @@ use std::io;
 pub(super) struct Reservation {
     base: *mut u8,
     len: usize,
+    /// The file that holds the bytes, if other processes can map them.
+    file: Option<File>,
 }
 
 // SAFETY: a `Reservation` is an address range; nothing in it is tied to the thread that made it.
@@ -20,7 +23,18 @@ impl Reservation {
     pub(super) fn base(&self) -> *mut u8 {
         self.base
     }
+
+    /// The file that holds the bytes, if other processes can map them.
+    pub(super) fn file(&self) -> Option<&File> {
+        self.file.as_ref()
+    }
 }
+
+/// The advice that removes pages of a file.
+#[cfg(target_os = "linux")]
+const REMOVE: libc::c_int = libc::MADV_REMOVE;
+#[cfg(all(unix, not(target_os = "linux")))]
+const REMOVE: libc::c_int = libc::MADV_DONTNEED;
 
 #[cfg(unix)]
 impl Reservation {
@@ -29,9 +43,29 @@ impl Reservation {
         Self::map(len, libc::PROT_NONE)
     }
 
-    /// Reserves `len` bytes of zeros; a page costs memory once it is touched.
+    /// Reserves `len` bytes of zeros; a page costs memory once it is touched. Other processes can
+    /// map them if the system has files in memory.
     pub(super) fn storage(len: usize) -> io::Result<Self> {
+        if let Ok(file) = super::shared_file::create(len as u64) {
+            let mut mapped = Self::of_file(&file, 0, len)?;
+            mapped.file = Some(file);
+            return Ok(mapped);
+        }
         Self::map(len, libc::PROT_READ | libc::PROT_WRITE)
+    }
+
+    /// Maps `len` bytes at `offset` of a file.
+    pub(super) fn of_file(file: &File, offset: u64, len: usize) -> io::Result<Self> {
+        use std::os::fd::AsRawFd;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+        let offset = offset.cast_signed();
+        let file = file.as_raw_fd();
+        // SAFETY: a null hint without MAP_FIXED asks for fresh pages only; no existing mapping is
+        // touched.
+        let base =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, file, offset) };
+        Self::checked(base, len)
     }
 
     fn map(len: usize, protection: libc::c_int) -> io::Result<Self> {
@@ -39,12 +73,17 @@ impl Reservation {
         // SAFETY: a null hint without MAP_FIXED asks for fresh pages only; no existing mapping is
         // touched.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
+        Self::checked(base, len)
+    }
+
+    fn checked(base: *mut libc::c_void, len: usize) -> io::Result<Self> {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         Ok(Self {
             base: base.cast(),
             len,
+            file: None,
         })
     }
 
@@ -61,16 +100,21 @@ impl Reservation {
         let end = (offset + len) / PAGE * PAGE;
         if start < end && end <= self.len {
             let first = self.base.wrapping_add(start);
-            // SAFETY: `first .. first + (end - start)` lies in this mapping, which is private and
-            // anonymous.
-            unsafe { libc::madvise(first.cast(), end - start, libc::MADV_DONTNEED) };
+            let advice = if self.file.is_some() {
+                REMOVE
+            } else {
+                libc::MADV_DONTNEED
+            };
+            // SAFETY: `first .. first + (end - start)` lies in this mapping, whose memory belongs
+            // to this process.
+            unsafe { libc::madvise(first.cast(), end - start, advice) };
         }
     }
 }
 
 #[cfg(target_os = "linux")]
 impl Reservation {
-    /// Maps the first `len` bytes of `file` at `place`.
+    /// Maps `len` bytes at `offset` of `file` at `place`.
     ///
     /// # Safety
     ///
@@ -78,13 +122,15 @@ impl Reservation {
     pub(super) unsafe fn map_file(
         place: *mut u8,
         len: usize,
-        file: &std::fs::File,
+        file: &File,
+        offset: u64,
     ) -> io::Result<()> {
         use std::os::fd::AsRawFd;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        let (file, offset) = (file.as_raw_fd(), offset.cast_signed());
         // SAFETY: the replaced mapping must not be in use ← the caller guarantees it.
-        let got = unsafe { libc::mmap(place.cast(), len, protection, flags, file.as_raw_fd(), 0) };
+        let got = unsafe { libc::mmap(place.cast(), len, protection, flags, file, offset) };
         Self::is_at(got)
     }
 
@@ -118,7 +164,8 @@ impl Reservation {
     pub(super) unsafe fn map_file(
         _place: *mut u8,
         _len: usize,
-        _file: &std::fs::File,
+        _file: &File,
+        _offset: u64,
     ) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -163,7 +210,16 @@ impl Reservation {
         if base.is_null() {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { base, len })
+        Ok(Self {
+            base,
+            len,
+            file: None,
+        })
+    }
+
+    /// Not supported on this system.
+    pub(super) fn of_file(_file: &File, _offset: u64, _len: usize) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Makes `len` bytes at `offset` usable.

@@ -14,7 +14,8 @@ use crate::lock::lock;
 
 use super::free_list::FreeList;
 use super::reservation::Reservation;
-use super::{POISON, POISON_LIMIT};
+use super::shared_file::PAGE;
+use super::{POISON, POISON_LIMIT, shared_file};
 
 /// The granularity of mappings: sizes and addresses are multiples of it.
 pub const GRANULARITY: u64 = 2 << 20;
@@ -36,11 +37,21 @@ impl Backing {
     /// The operating system's error; `Unsupported` on systems where this module cannot map pages at
     /// several places.
     pub fn new(size: u64) -> io::Result<Self> {
-        let file = anonymous_file()?;
-        file.set_len(size)?;
+        let file = shared_file::create(size)?;
         let backing = Self { file, size };
         backing.poison()?;
         Ok(backing)
+    }
+
+    /// Returns the memory in a file that another process created, or this one. Its first `size`
+    /// bytes are the memory.
+    pub fn of_file(file: File, size: u64) -> Self {
+        Self { file, size }
+    }
+
+    /// The file that holds the bytes.
+    pub fn file(&self) -> &File {
+        &self.file
     }
 
     /// The size in bytes.
@@ -64,23 +75,6 @@ impl Backing {
         let _ = (POISON, POISON_LIMIT);
         Err(io::ErrorKind::Unsupported.into())
     }
-}
-
-#[cfg(target_os = "linux")]
-fn anonymous_file() -> io::Result<File> {
-    use std::os::fd::FromRawFd;
-    // SAFETY: the name must be a C string ← it is a C string literal.
-    let file = unsafe { libc::memfd_create(c"cuda-sim".as_ptr(), libc::MFD_CLOEXEC) };
-    if file < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor must be open and have no other owner ← the system just created it.
-    Ok(unsafe { File::from_raw_fd(file) })
-}
-
-#[cfg(not(target_os = "linux"))]
-fn anonymous_file() -> io::Result<File> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// The address space, and the storage of its bytes.
@@ -183,7 +177,7 @@ impl VirtualSpace {
         let size = size.min(backing.size) as usize;
         // SAFETY: the place must be in the storage and not in use ← the caller reserved it and
         // mapped nothing.
-        unsafe { Reservation::map_file(self.host(addr), size, &backing.file) }
+        unsafe { Reservation::map_file(self.host(addr), size, &backing.file, 0) }
     }
 
     /// Unmaps the bytes that [`map`](Self::map) mapped.
@@ -198,6 +192,75 @@ impl VirtualSpace {
     pub unsafe fn unmap(&self, addr: u64, size: u64) -> io::Result<()> {
         // SAFETY: the place must be in the storage and not in use ← the caller guarantees it.
         unsafe { Reservation::unmap_file(self.host(addr), size as usize) }
+    }
+}
+
+/// A part of a file that is mapped at addresses of its own. It is unmapped when the value is
+/// dropped.
+#[derive(Debug)]
+pub struct MappedPart {
+    space: Arc<VirtualSpace>,
+    start: u64,
+    /// The bytes that are mapped, which are whole pages.
+    mapped: u64,
+    /// The number of bytes before the part in its first page.
+    before: u64,
+}
+
+impl MappedPart {
+    /// Maps `size` bytes at `offset` of `file`, and the rest of their first and last page. At least
+    /// a page after them is inaccessible.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's error; `OutOfMemory` if there are not enough addresses, and
+    /// `InvalidInput` if the file ends before the part does.
+    pub fn new(space: &Arc<VirtualSpace>, file: &File, offset: u64, size: u64) -> io::Result<Self> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+        let before = offset % PAGE;
+        let end = offset.checked_add(size).ok_or_else(invalid)?;
+        if size == 0 || end > file.metadata()?.len() {
+            return Err(invalid());
+        }
+        let mapped = (before + size).next_multiple_of(PAGE);
+        let start = space.reserve(mapped + PAGE, GRANULARITY, 0);
+        let start = start.ok_or(io::ErrorKind::OutOfMemory)?;
+        let place = space.host(start);
+        // SAFETY: the place must be in the storage and not in use ← it was reserved just now.
+        let done = unsafe { Reservation::map_file(place, mapped as usize, file, offset - before) };
+        if let Err(error) = done {
+            space.unreserve(start, mapped + PAGE);
+            return Err(error);
+        }
+        Ok(Self {
+            space: Arc::clone(space),
+            start,
+            mapped,
+            before,
+        })
+    }
+
+    /// The device address of the first byte of the part.
+    pub fn addr(&self) -> u64 {
+        self.start + self.before
+    }
+
+    /// The address in this process of the first byte of the part.
+    pub fn host(&self) -> *mut u8 {
+        self.space.host(self.addr())
+    }
+}
+
+impl Drop for MappedPart {
+    fn drop(&mut self) {
+        let place = self.space.host(self.start);
+        // SAFETY: the place must be in the storage and not in use ← `self` is the only owner of the
+        // mapping, and every map of memory that contains it keeps it alive.
+        let unmapped = unsafe { Reservation::unmap_file(place, self.mapped as usize) };
+        // Addresses at which the bytes are still mapped must not be reused.
+        if unmapped.is_ok() {
+            self.space.unreserve(self.start, self.mapped + PAGE);
+        }
     }
 }
 

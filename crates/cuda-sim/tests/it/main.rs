@@ -35,6 +35,7 @@ mod graph_support;
 mod green;
 mod grid_barrier;
 mod host;
+mod ipc;
 mod launch;
 mod layers;
 mod legacy;

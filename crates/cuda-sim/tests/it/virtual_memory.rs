@@ -365,8 +365,7 @@ fn wrong_calls_are_refused() {
         let full = sim.cuMemCreate(&raw mut made, 14 * MIB, &prop(0), 0);
         assert_eq!(full, R::CUDA_ERROR_OUT_OF_MEMORY);
         let mut shared = prop(0);
-        shared.requestedHandleTypes =
-            CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        shared.requestedHandleTypes = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_FABRIC;
         let status = sim.cuMemCreate(&raw mut made, 2 * MIB, &shared, 0);
         assert_eq!(status, R::CUDA_ERROR_NOT_SUPPORTED);
         for host in [
@@ -424,13 +423,13 @@ fn wrong_calls_are_refused() {
         let recommended = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
         ok(sim.cuMemGetAllocationGranularity(&raw mut granularity, &prop(0), recommended));
         assert_eq!(granularity, 2 * MIB);
-        // Sharing with other processes is not supported.
+        // The memory was not created for sharing with other processes.
         let fd = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-        let export = sim.cuMemExportToShareableHandle(ptr::null_mut(), handle, fd, 0);
-        assert_eq!(export, R::CUDA_ERROR_NOT_SUPPORTED);
+        let mut descriptor = -1_i32;
+        let place = (&raw mut descriptor).cast();
+        let export = sim.cuMemExportToShareableHandle(place, handle, fd, 0);
+        assert_eq!(export, BAD);
     }
-    let unimplemented = sim.simulator.unimplemented_calls();
-    assert_eq!(unimplemented, ["cuMemExportToShareableHandle"]);
 }
 
 #[test]

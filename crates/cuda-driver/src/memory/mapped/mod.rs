@@ -7,6 +7,7 @@
 mod growable;
 mod mapping;
 mod physical;
+mod physical_export;
 mod reservation;
 
 pub use growable::GrowableBuffer;

@@ -17,6 +17,7 @@ use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, RangeError, Result};
 use crate::handle::{Destroy, Handle};
 use crate::memory::MemoryLocation;
+use crate::memory::ipc::HANDLE_TYPE;
 
 /// The place and the properties of [`PhysicalMemory`].
 ///
@@ -36,6 +37,7 @@ pub struct PhysicalKind {
     driver: Driver,
     location: MemoryLocation,
     is_compressible: bool,
+    is_exportable: bool,
 }
 
 impl PhysicalKind {
@@ -46,6 +48,7 @@ impl PhysicalKind {
             driver: device.driver().clone(),
             location: MemoryLocation::Device(device.clone()),
             is_compressible: false,
+            is_exportable: false,
         }
     }
 
@@ -57,6 +60,7 @@ impl PhysicalKind {
             driver: driver.without_context(),
             location: MemoryLocation::HostNuma(node),
             is_compressible: false,
+            is_exportable: false,
         }
     }
 
@@ -67,6 +71,15 @@ impl PhysicalKind {
     pub fn compressible(self) -> Self {
         Self {
             is_compressible: true,
+            ..self
+        }
+    }
+
+    /// Asks for memory that can be [exported](PhysicalMemory::export) to other processes.
+    #[must_use]
+    pub fn exportable(self) -> Self {
+        Self {
+            is_exportable: true,
             ..self
         }
     }
@@ -115,7 +128,11 @@ impl PhysicalKind {
         };
         Ok(CUmemAllocationProp {
             type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-            requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+            requestedHandleTypes: if self.is_exportable {
+                HANDLE_TYPE
+            } else {
+                CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE
+            },
             location: self.location.raw(&self.driver)?,
             win32HandleMetaData: ptr::null_mut(),
             allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {
@@ -208,14 +225,29 @@ impl PhysicalMemory {
             )
         }
         .map_err(|error| Error::of_allocation(error, bytes))?;
-        Ok(Arc::new(Self {
-            // SAFETY: no other code may release the handle ← it was created just now.
-            handle: unsafe { Handle::new(driver, raw) },
+        // SAFETY: no other code may release the handle ← it was created just now.
+        Ok(unsafe { Self::of_raw(kind, raw, bytes, granularity) })
+    }
+
+    /// Returns the owner of a handle to `bytes` bytes.
+    ///
+    /// # Safety
+    ///
+    /// No other code releases the handle.
+    pub(super) unsafe fn of_raw(
+        kind: &PhysicalKind,
+        raw: CUmemGenericAllocationHandle,
+        bytes: usize,
+        granularity: usize,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            // SAFETY: no other code may release the handle ← the caller guarantees it.
+            handle: unsafe { Handle::new(kind.driver(), raw) },
             bytes,
             granularity,
             kind: kind.clone(),
             is_mapped: AtomicBool::new(false),
-        }))
+        })
     }
 
     /// Returns the size in bytes, a multiple of the granularity.

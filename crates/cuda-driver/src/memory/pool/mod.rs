@@ -7,6 +7,7 @@ mod pool;
 
 mod access;
 mod attributes;
+mod export;
 mod place;
 
 pub(crate) use access::set_access;

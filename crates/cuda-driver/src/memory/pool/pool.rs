@@ -22,6 +22,8 @@ use crate::memory_ledger::MemoryKind;
 use crate::stream::Stream;
 use crate::tracking::{DestroyWhenIdle, Report, report_of};
 
+const NONE: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE;
+
 /// A pool of memory on a device, or of host memory or managed memory ([`at`](Self::at)). Cloning it
 /// returns another handle to the same pool.
 ///
@@ -62,6 +64,8 @@ pub(super) struct RawPool {
     device: CUdevice,
     /// The location of the memory; `None` for page-locked memory of the device.
     place: Option<PoolPlace>,
+    /// Whether another process created the pool.
+    is_imported: bool,
 }
 
 /// A location other than page-locked memory of a device, and the kind of memory there.
@@ -105,6 +109,14 @@ impl RawPool {
             pool: SendPtr(pool),
             device: device.as_raw(),
             place,
+            is_imported: false,
+        }
+    }
+
+    fn imported(pool: CUmemoryPool, device: &Device) -> Self {
+        Self {
+            is_imported: true,
+            ..Self::new(pool, device)
         }
     }
 
@@ -138,6 +150,11 @@ impl Destroy for RawPool {
     /// Destroys the pool if all of its memory is free. If the pool was the current pool of its
     /// device, buffers that do not name it may have its memory. Then the pool stays.
     unsafe fn destroy(driver: &Driver, raw: Self) -> Result<(), DriverError> {
+        if raw.is_imported {
+            // SAFETY: the pool must be alive, and its memory freed ← the handle owns it, and each
+            // buffer of an imported pool keeps it.
+            return unsafe { call!(driver, cuMemPoolDestroy(raw.pool.0)) };
+        }
         raw.replace_current(driver)?;
         let mut used = 0_u64;
         let attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT;
@@ -185,7 +202,7 @@ impl MemoryPool {
     #[doc(alias = "cuMemPoolCreate")]
     #[doc(alias = "cudaMemPoolCreate")]
     pub fn new(device: &Device) -> Result<Self> {
-        Self::create(device, 0)
+        Self::create(device, 0, NONE)
     }
 
     /// `cuMemPoolCreate(maxSize)`—Creates a pool of memory on `device` that reserves at most
@@ -206,7 +223,7 @@ impl MemoryPool {
                 what: "limiting a memory pool on a driver older than CUDA 12.2",
             });
         }
-        Self::create(device, bytes)
+        Self::create(device, bytes, NONE)
     }
 
     /// `cuDeviceSetMemPool()`, `cuMemSetMemPool()`—Makes this the current pool of its location. The
@@ -270,9 +287,17 @@ impl MemoryPool {
 }
 
 impl MemoryPool {
-    fn create(device: &Device, limit: usize) -> Result<Self> {
+    /// Creates a pool whose handles have the type `handles`.
+    pub(in crate::memory) fn create(
+        device: &Device,
+        limit: usize,
+        handles: CUmemAllocationHandleType,
+    ) -> Result<Self> {
         let driver = device.driver();
-        let props = props_of(device, limit);
+        let props = CUmemPoolProps {
+            handleTypes: handles,
+            ..props_of(device, limit)
+        };
         let mut raw = ptr::null_mut();
         // SAFETY: the pointers must be valid ← they point to local variables.
         unsafe { call!(driver, cuMemPoolCreate(&raw mut raw, &raw const props)) }?;
@@ -280,6 +305,24 @@ impl MemoryPool {
         // SAFETY: no other code may destroy the pool ← it was created just now.
         let handle = unsafe { Handle::new(driver, raw) };
         Ok(Self::of_parts(raw, Some(handle), device, PoolKind::Pinned))
+    }
+
+    /// Returns the owner of a pool that this process has imported.
+    ///
+    /// # Safety
+    ///
+    /// The pool is alive, and no other code destroys it.
+    pub(in crate::memory) unsafe fn of_imported(device: &Device, raw: CUmemoryPool) -> Self {
+        let raw = RawPool::imported(raw, device);
+        // SAFETY: no other code may destroy the pool ← the caller guarantees it.
+        let handle = unsafe { Handle::new(device.driver(), raw) };
+        Self::of_parts(raw, Some(handle), device, PoolKind::Pinned)
+    }
+
+    /// Returns the source of memory of this pool.
+    pub(in crate::memory) fn source(&self) -> Source {
+        let pool: Arc<dyn Reclaim> = Arc::<Inner>::clone(&self.0);
+        Source::Other(pool)
     }
 
     pub(super) fn of_parts(
@@ -422,7 +465,7 @@ impl MemoryPool {
 pub(crate) fn props_of(device: &Device, limit: usize) -> CUmemPoolProps {
     CUmemPoolProps {
         allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-        handleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+        handleTypes: NONE,
         location: location_of(device),
         win32SecurityAttributes: ptr::null_mut(),
         maxSize: limit,

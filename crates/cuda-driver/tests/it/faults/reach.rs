@@ -12,8 +12,32 @@ const NOT_REACHED: &[(&str, &str)] = &[
     ("cuCoredumpGetAttributeGlobal", NO_CORE_DUMPS),
     ("cuCoredumpSetAttribute", NO_CORE_DUMPS),
     ("cuCoredumpSetAttributeGlobal", NO_CORE_DUMPS),
+    #[cfg(not(target_os = "linux"))]
+    ("cuIpcCloseMemHandle", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuIpcGetEventHandle", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuIpcGetMemHandle", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuIpcOpenEventHandle", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuIpcOpenMemHandle_v2", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuMemExportToShareableHandle", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuMemImportFromShareableHandle", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuMemPoolExportPointer", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuMemPoolExportToShareableHandle", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuMemPoolImportFromShareableHandle", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuMemPoolImportPointer", NO_SHARING),
 ];
 
+#[cfg(not(target_os = "linux"))]
+const NO_SHARING: &str = "the software device shares memory on Linux only";
 const NO_CORE_DUMPS: &str = "the software device writes no core dumps";
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");

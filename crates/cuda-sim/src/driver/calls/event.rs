@@ -2,14 +2,16 @@
 
 use std::ffi::c_uint;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use cuda_sys::{CUevent, CUevent_st, CUstream_st};
 
 use crate::driver::arg::Out;
 use crate::driver::export::{Call, exports};
 use crate::driver::handle::{fresh, pointer};
-use crate::driver::objects::event::{Event, INTERPROCESS, Mark, Record, Recording};
+use crate::driver::objects::event::{DISABLE_TIMING, Event, INTERPROCESS, Mark, Record, Recording};
+use crate::driver::objects::shared_event::SharedEvent;
 use crate::driver::status::{ILLEGAL_STATE, INVALID_HANDLE, INVALID_VALUE, NOT_READY, Status};
 use crate::engine::Work;
 use crate::lock::lock;
@@ -27,7 +29,9 @@ exports! {
 
 /// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS`
 const KNOWN_FLAGS: u32 = 7;
-const DISABLE_TIMING: u32 = 2;
+
+/// The interval at which the host looks whether another process has completed a recording.
+const POLL: Duration = Duration::from_micros(50);
 
 /// `CU_EVENT_RECORD_EXTERNAL` and `CU_EVENT_WAIT_EXTERNAL`
 const EXTERNAL: u32 = 1;
@@ -36,6 +40,11 @@ impl Call {
     pub(in crate::driver) fn event(&self, handle: u64) -> Status<Arc<Event>> {
         let event = self.events.get(handle).ok_or(INVALID_HANDLE)?;
         event.device.alive()?;
+        let is_gone = |shared: &Arc<SharedEvent>| !shared.is_alive();
+        if event.shared.as_ref().is_some_and(is_gone) {
+            // The process that created the event has destroyed it.
+            return Err(INVALID_HANDLE);
+        }
         Ok(event)
     }
 
@@ -46,6 +55,10 @@ impl Call {
         if flags & !KNOWN_FLAGS != 0 || !untimed_if_shared {
             return Err(INVALID_VALUE);
         }
+        let shared = flags & INTERPROCESS != 0;
+        // Without support of the system, the event exists and has no handle for other processes.
+        let shared = shared.then(|| self.shared_events.create().ok()).flatten();
+        let shared = shared.map(Arc::new);
         let handle = fresh();
         let created = Event {
             handle,
@@ -53,6 +66,7 @@ impl Call {
             device: Arc::clone(&context.device),
             flags,
             record: Mutex::new(None),
+            shared,
         };
         self.events.insert(handle, Arc::new(created));
         event.set(pointer(handle))
@@ -92,9 +106,20 @@ impl Call {
         // The lock is held while the operation is submitted, so that the recording that is kept is
         // the one submitted last.
         let mut record = event.record();
-        let mark = Work::Device(Box::new(move || reached.reach()));
+        let shared = event.begin();
+        let number = shared.as_ref().map_or(0, |(_, number)| *number);
+        let mark = Work::Device(Box::new(move || {
+            reached.reach();
+            if let Some((event, number)) = shared {
+                event.complete(number);
+            }
+        }));
         let op = self.engine.submit(stream.queue, &[], mark);
-        *record = Some(Record::Queued(Recording { op, at }));
+        if number > 0 {
+            // Another process may wait for it, which this engine does not see.
+            self.engine.urge(&[op]);
+        }
+        *record = Some(Record::Queued(Recording { op, at, number }));
         Ok(())
     }
 
@@ -119,14 +144,23 @@ impl Call {
     fn event_query(&self, event: Out<CUevent_st>) -> Status {
         let event = self.event(event.handle())?;
         let record = self.observed(&event)?;
-        let done = record.is_none_or(|record| self.engine.query(&[record.op]));
+        let elsewhere = event.elsewhere(record.as_ref());
+        let done = match &elsewhere {
+            Some((shared, number)) => shared.is_complete(*number),
+            None => record.is_none_or(|record| self.engine.query(&[record.op])),
+        };
         event.device.alive()?;
         if done { Ok(()) } else { Err(NOT_READY) }
     }
 
     fn event_synchronize(&self, event: Out<CUevent_st>) -> Status {
         let event = self.event(event.handle())?;
-        if let Some(record) = self.observed(&event)? {
+        let record = self.observed(&event)?;
+        if let Some((shared, number)) = event.elsewhere(record.as_ref()) {
+            while !shared.is_complete(number) && event.device.alive().is_ok() {
+                thread::sleep(POLL);
+            }
+        } else if let Some(record) = record {
             self.engine.wait(&[record.op]);
         }
         event.device.alive()
@@ -179,7 +213,13 @@ impl Call {
         if flags == EXTERNAL {
             return Err(ILLEGAL_STATE);
         }
-        if let Some(record) = event.recording()? {
+        let record = event.recording()?;
+        if let Some((shared, number)) = event.elsewhere(record.as_ref()) {
+            let device = Arc::clone(&stream.context.device);
+            let is_over = move || shared.is_complete(number) || device.alive().is_err();
+            self.engine
+                .submit(stream.queue, &[], Work::Poll(Box::new(is_over)));
+        } else if let Some(record) = record {
             self.engine
                 .submit(stream.queue, &[record.op], Work::Device(Box::new(|| {})));
         }

@@ -57,6 +57,7 @@ impl Call {
         if dptr == 0 {
             return Ok(());
         }
+        self.is_freeable(dptr)?;
         let allocation = self
             .forget(dptr, |kind| {
                 !kind.is_host() || matches!(kind, Kind::HostPool(_))

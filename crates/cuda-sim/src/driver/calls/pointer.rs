@@ -26,6 +26,10 @@ struct MemoryProperties {
     is_host: bool,
     is_managed: bool,
     pool: Option<u64>,
+    /// Whether `cuIpcGetMemHandle` takes it.
+    has_ipc: bool,
+    /// The types of handles by which it can be exported.
+    handle_types: u32,
 }
 
 impl Call {
@@ -51,6 +55,13 @@ impl Call {
                 }
                 _ => None,
             },
+            has_ipc: cfg!(target_os = "linux")
+                && matches!(allocation.kind, Kind::Device)
+                && allocation.imported.is_none(),
+            handle_types: match &allocation.kind {
+                Kind::Pool(pool) => pool.handle_types,
+                _ => 0,
+            },
         });
         let mapped = || {
             let mapped = self.virtual_memory.mapped(ptr)?;
@@ -63,6 +74,8 @@ impl Call {
                 is_host: mapped.device.is_none(),
                 is_managed: false,
                 pool: None,
+                has_ipc: false,
+                handle_types: mapped.handle_types,
             })
         };
         // The variables of modules are not in the list of allocations.
@@ -78,6 +91,8 @@ impl Call {
                     is_host: false,
                     is_managed: false,
                     pool: None,
+                    has_ipc: false,
+                    handle_types: 0,
                 })
             })
         })
@@ -114,8 +129,8 @@ impl Call {
                 data.typed::<u64>().set(ptr)
             }
             A::CU_POINTER_ATTRIBUTE_HOST_POINTER => Err(INVALID_VALUE),
+            A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE => flag(known.has_ipc),
             A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
-            | A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
             | A::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE
             | A::CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE => flag(false),
             A::CU_POINTER_ATTRIBUTE_BUFFER_ID => data.typed::<c_ulonglong>().set(known.id),
@@ -125,7 +140,9 @@ impl Call {
             }
             A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => data.typed::<u64>().set(known.start),
             A::CU_POINTER_ATTRIBUTE_RANGE_SIZE => data.typed::<usize>().set(known.size as usize),
-            A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => data.typed::<c_ulonglong>().set(0),
+            A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => {
+                data.typed::<c_ulonglong>().set(known.handle_types.into())
+            }
             // CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
             A::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => data.typed::<c_int>().set(3),
             A::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => data

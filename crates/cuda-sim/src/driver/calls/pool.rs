@@ -14,6 +14,7 @@ use cuda_sys::{
     CUmemPool_attribute, CUmemPoolHandle_st, CUmemPoolProps, CUmemoryPool, CUstream_st,
 };
 
+use super::ipc::{DESCRIPTOR, HANDLE_TYPES};
 use crate::driver::arg::{In, Out};
 use crate::driver::attributes::ALIGN;
 use crate::driver::export::{Call, exports};
@@ -42,9 +43,6 @@ exports! {
     cuMemPoolSetAccess => mem_pool_set_access;
     cuMemPoolGetAccess => mem_pool_get_access;
 }
-
-/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | WIN32 | WIN32_KMT | FABRIC`
-const HANDLE_TYPES: u32 = 15;
 
 impl Call {
     pub(in crate::driver) fn pool(&self, handle: u64) -> Status<Arc<Pool>> {
@@ -91,6 +89,9 @@ impl Call {
         if size == 0 {
             return dptr.set(0);
         }
+        if pool.origin.is_some() {
+            return Err(INVALID_VALUE);
+        }
         let size = size as u64;
         if pool.home != Home::Device {
             return self.allocate_at_home(dptr, size, pool, stream);
@@ -134,6 +135,7 @@ impl Call {
             return Ok(());
         }
         self.potentially_unsafe()?;
+        self.is_freeable(dptr)?;
         let allocation = self
             .forget(dptr, |kind| {
                 matches!(
@@ -160,6 +162,13 @@ impl Call {
                     // It was registered with each device.
                     let _ = device.arena.unregister_host(host);
                 }
+                return;
+            }
+            if allocation.imported.is_some() {
+                if let Kind::Pool(pool) = &allocation.kind {
+                    pool.give(allocation.size);
+                }
+                allocation.device.remove_pool_memory(dptr);
                 return;
             }
             // Freeing cannot fail: the allocation was listed, so the arena knows it.
@@ -189,7 +198,8 @@ impl Call {
     fn device_set_mem_pool(&self, dev: CUdevice, pool: Out<CUmemPoolHandle_st>) -> Status {
         let device = self.device(dev).map_err(|_| INVALID_VALUE)?;
         let pool = self.pool(pool.handle())?;
-        if pool.device != device.ordinal || pool.home != Home::Device {
+        let is_own = pool.home == Home::Device && pool.origin.is_none();
+        if pool.device != device.ordinal || !is_own {
             return Err(INVALID_VALUE);
         }
         *lock(&device.pool) = pool;
@@ -203,7 +213,9 @@ impl Call {
             return Err(INVALID_VALUE);
         }
         let (device, home) = self.home_of(&props)?;
-        if props.handleTypes.0 != 0 {
+        let handles = props.handleTypes.0;
+        let can_share = cfg!(target_os = "linux") && home == Home::Device;
+        if handles & !DESCRIPTOR != 0 || (handles != 0 && !can_share) {
             return Err(NOT_SUPPORTED);
         }
         if home != Home::Device && self.config.version < 13_000 {
@@ -211,6 +223,7 @@ impl Call {
         }
         let mut created = Pool::at(device, home, false);
         created.max_size = props.maxSize as u64;
+        created.handle_types = props.handleTypes.0;
         let handle = created.handle;
         self.pools.insert(handle, Arc::new(created));
         pool.set(pointer(handle))

@@ -2,8 +2,8 @@
 //!
 //! Physical memory lives as long as a handle of it is held or it is mapped. Access to a mapping is
 //! granted to each device separately, regardless of peer access. The memory is in a device or in
-//! node 0 of the host. Access of the host, sharing with other processes, and read-only access are
-//! rejected.
+//! node 0 of the host. It can be shared with other processes through file descriptors. Access of the
+//! host, other handles for sharing, and read-only access are rejected.
 
 use std::ffi::{c_ulonglong, c_void};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use cuda_sys::{
     CUmemLocationType,
 };
 
+use super::ipc::{DESCRIPTOR, HANDLE_TYPES};
 use crate::driver::arg::{In, Out};
 use crate::driver::export::{Call, exports};
-use crate::driver::handle::fresh;
 use crate::driver::objects::device::Device;
 use crate::driver::objects::mapping::{Mapping, Physical, Prop};
 use crate::driver::objects::pool::location_id;
@@ -100,7 +100,10 @@ impl Call {
             // The documentation excludes the other locations on the host.
             _ => return Err(INVALID_VALUE),
         };
-        let wants_more = prop.requestedHandleTypes.0 != 0
+        if prop.requestedHandleTypes.0 & !HANDLE_TYPES != 0 {
+            return Err(INVALID_VALUE);
+        }
+        let wants_more = prop.requestedHandleTypes.0 & !DESCRIPTOR != 0
             || prop.allocFlags.gpuDirectRDMACapable != 0
             || prop.allocFlags.usage != 0;
         if wants_more || cfg!(not(target_os = "linux")) {
@@ -136,12 +139,7 @@ impl Call {
             }
             return Err(OUT_OF_MEMORY);
         };
-        let memory = Arc::new(Physical {
-            handle: fresh(),
-            device,
-            backing,
-            prop,
-        });
+        let memory = Arc::new(Physical::new(device, backing, prop));
         let number = memory.handle;
         let mut state = self.virtual_memory.state();
         state.handles.insert(number, (1, memory));

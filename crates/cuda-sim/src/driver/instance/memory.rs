@@ -33,6 +33,7 @@ impl Instance {
             context: context.home_handle(),
             id: crate::driver::handle::fresh(),
             is_there: Arc::clone(&is_there),
+            imported: None,
         };
         self.allocations().insert(addr, allocation);
         is_there
@@ -55,6 +56,11 @@ impl Instance {
     /// `by` is used in messages.
     pub(in crate::driver) fn release(&self, addr: u64, allocation: &Allocation, by: &'static str) {
         let freed = match &allocation.kind {
+            // Dropping the allocation unmaps the memory.
+            Kind::Device | Kind::Pool(_) if allocation.imported.is_some() => {
+                self.forget_imported(addr, allocation);
+                true
+            }
             Kind::Device => allocation.device.arena.free(addr, by).is_ok(),
             Kind::Pool(pool) => {
                 pool.give(allocation.size);
@@ -80,6 +86,14 @@ impl Instance {
             }
         };
         debug_assert!(freed, "a listed allocation is known to its arena");
+    }
+
+    /// Removes an imported allocation from its pool.
+    fn forget_imported(&self, addr: u64, allocation: &Allocation) {
+        if let Kind::Pool(pool) = &allocation.kind {
+            pool.give(allocation.size);
+            allocation.device.remove_pool_memory(addr);
+        }
     }
 
     /// Frees all allocations that `which` accepts.

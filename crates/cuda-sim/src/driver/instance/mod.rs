@@ -32,6 +32,7 @@ use crate::driver::objects::memory::Allocation;
 use crate::driver::objects::mipmap::Mipmap;
 use crate::driver::objects::module::Module;
 use crate::driver::objects::pool::{Home, PlacePools, Pool};
+use crate::driver::objects::shared_event::EventFile;
 use crate::driver::objects::stream::Stream;
 use crate::driver::objects::surface::SurfaceObject;
 use crate::driver::objects::texture::TextureObject;
@@ -59,6 +60,7 @@ pub(crate) struct Instance {
     pub(in crate::driver) descriptors: Table<Descriptor>,
     pub(in crate::driver) streams: Table<Stream>,
     pub(in crate::driver) events: Table<Event>,
+    pub(in crate::driver) shared_events: Arc<EventFile>,
     pub(in crate::driver) modules: Table<Module>,
     pub(in crate::driver) functions: Table<Function>,
     pub(in crate::driver) libraries: Table<Library>,
@@ -104,6 +106,7 @@ impl Instance {
             descriptors: Table::default(),
             streams: Table::default(),
             events: Table::default(),
+            shared_events: Arc::default(),
             modules: Table::default(),
             functions: Table::default(),
             libraries: Table::default(),

@@ -87,8 +87,13 @@ impl Device {
 
     /// Frees an allocation from a pool.
     pub(in crate::driver) fn free_pool_memory(&self, addr: u64, by: &'static str) -> bool {
-        lock(&self.pool_memory).remove(&addr);
+        self.remove_pool_memory(addr);
         self.arena.free(addr, by).is_ok()
+    }
+
+    /// Records that the allocation at `addr` no longer exists.
+    pub(in crate::driver) fn remove_pool_memory(&self, addr: u64) {
+        lock(&self.pool_memory).remove(&addr);
     }
 
     /// Returns the pool of the allocation at `addr`, or `None` if it does not come from a pool.

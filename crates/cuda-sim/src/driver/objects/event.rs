@@ -8,10 +8,14 @@ use cuda_sys::CUresult;
 
 use crate::driver::objects::device::Device;
 use crate::driver::objects::edge::Edge;
+use crate::driver::objects::shared_event::SharedEvent;
 use crate::driver::status::{CAPTURED_EVENT, INVALID_VALUE, Status};
 use crate::engine::OpId;
 use crate::lock::lock;
 
+/// `CU_EVENT_DISABLE_TIMING`
+pub(in crate::driver) const DISABLE_TIMING: u32 = 2;
+/// `CU_EVENT_INTERPROCESS`
 pub(in crate::driver) const INTERPROCESS: u32 = 4;
 
 /// An event.
@@ -22,6 +26,8 @@ pub(in crate::driver) struct Event {
     pub(in crate::driver) device: Arc<Device>,
     pub(in crate::driver) flags: u32,
     pub(in crate::driver) record: Mutex<Option<Record>>,
+    /// The part that other processes see, if the event is for them and the system supports it.
+    pub(in crate::driver) shared: Option<Arc<SharedEvent>>,
 }
 
 /// The latest recording.
@@ -60,6 +66,8 @@ pub(in crate::driver) struct CapturedRecord {
 pub(in crate::driver) struct Recording {
     pub(in crate::driver) op: OpId,
     pub(in crate::driver) at: Mark,
+    /// The number among the recordings of all processes, if the event is shared.
+    pub(in crate::driver) number: u64,
 }
 
 /// The time at which a recording was reached, if it was.
@@ -79,7 +87,7 @@ impl Event {
     }
 
     /// Returns whether the event was created with the interprocess flag.
-    pub(in crate::driver) fn is_shared(&self) -> bool {
+    pub(in crate::driver) fn is_interprocess(&self) -> bool {
         self.flags & INTERPROCESS != 0
     }
 
@@ -90,5 +98,24 @@ impl Event {
             Some(Record::Queued(recording)) => Ok(Some(recording.clone())),
             Some(Record::Captured(marked)) => Err(marked.error()),
         }
+    }
+
+    /// Begins a recording that other processes see. Returns its number.
+    pub(in crate::driver) fn begin(&self) -> Option<(Arc<SharedEvent>, u64)> {
+        let shared = Arc::clone(self.shared.as_ref()?);
+        let number = shared.begin();
+        Some((shared, number))
+    }
+
+    /// Returns the latest recording if another process made it. `own` is the latest one of this
+    /// process.
+    pub(in crate::driver) fn elsewhere(
+        &self,
+        own: Option<&Recording>,
+    ) -> Option<(Arc<SharedEvent>, u64)> {
+        let shared = self.shared.as_ref()?;
+        let latest = shared.latest();
+        let own = own.map_or(0, |recording| recording.number);
+        (latest != own).then(|| (Arc::clone(shared), latest))
     }
 }

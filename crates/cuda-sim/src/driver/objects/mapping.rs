@@ -1,11 +1,16 @@
 //! The state of virtual memory: address reservations, physical memory, and mappings.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::c_int;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use cuda_sys::CUmemAllocationProp;
+use cuda_sys::{
+    CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationProp_st__bindgen_ty_1,
+    CUmemAllocationType, CUmemLocation, CUmemLocation_st__bindgen_ty_1, CUmemLocationType,
+};
 
+use crate::driver::handle::fresh;
 use crate::driver::objects::device::Device;
 use crate::driver::status::{INVALID_VALUE, OUT_OF_MEMORY, Status};
 use crate::lock::lock;
@@ -14,7 +19,7 @@ use crate::memory::{Backing, VirtualSpace};
 /// The virtual address space of one driver and its contents.
 #[derive(Debug, Default)]
 pub(in crate::driver) struct VirtualMemory {
-    space: OnceLock<Option<VirtualSpace>>,
+    space: OnceLock<Option<Arc<VirtualSpace>>>,
     state: Mutex<State>,
 }
 
@@ -36,6 +41,37 @@ pub(in crate::driver) struct Physical {
     pub(in crate::driver) device: Option<Arc<Device>>,
     pub(in crate::driver) backing: Backing,
     pub(in crate::driver) prop: Prop,
+    /// Whether another process allocated the memory.
+    is_imported: bool,
+}
+
+impl Physical {
+    /// Memory that this process allocates, and that its device counts as used.
+    pub(in crate::driver) fn new(
+        device: Option<Arc<Device>>,
+        backing: Backing,
+        prop: Prop,
+    ) -> Self {
+        Self {
+            handle: fresh(),
+            device,
+            backing,
+            prop,
+            is_imported: false,
+        }
+    }
+
+    /// Memory that another process allocated.
+    pub(in crate::driver) fn imported(device: Option<Arc<Device>>, backing: Backing) -> Self {
+        let prop = Prop::of_descriptor(device.as_ref().map(|device| device.ordinal));
+        Self {
+            handle: fresh(),
+            device,
+            backing,
+            prop,
+            is_imported: true,
+        }
+    }
 }
 
 /// The properties with which memory was created. The pointer in it, which is for Windows, is null.
@@ -46,6 +82,33 @@ impl Prop {
     pub(in crate::driver) fn new(mut prop: CUmemAllocationProp) -> Self {
         prop.win32HandleMetaData = std::ptr::null_mut();
         Self(prop)
+    }
+
+    /// Returns the properties of memory of a device, or of node 0 of the host, that can be exported
+    /// as a descriptor.
+    pub(in crate::driver) fn of_descriptor(device: Option<usize>) -> Self {
+        type T = CUmemLocationType;
+        let type_ = match device {
+            Some(_) => T::CU_MEM_LOCATION_TYPE_DEVICE,
+            None => T::CU_MEM_LOCATION_TYPE_HOST_NUMA,
+        };
+        let id = device.map_or(0, |device| device as c_int);
+        Self(CUmemAllocationProp {
+            type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            requestedHandleTypes:
+                CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+            location: CUmemLocation {
+                type_,
+                __bindgen_anon_1: CUmemLocation_st__bindgen_ty_1 { id },
+            },
+            win32HandleMetaData: std::ptr::null_mut(),
+            allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {
+                compressionType: 0,
+                gpuDirectRDMACapable: 0,
+                usage: 0,
+                reserved: [0; 4],
+            },
+        })
     }
 
     /// Returns the properties in the form of C.
@@ -68,7 +131,9 @@ impl fmt::Debug for Prop {
 
 impl Drop for Physical {
     fn drop(&mut self) {
-        if let Some(device) = &self.device {
+        if let Some(device) = &self.device
+            && !self.is_imported
+        {
             device.arena.refund(self.backing.size());
         }
     }
@@ -94,6 +159,8 @@ pub(in crate::driver) struct Mapped {
     /// `None` for memory of the host.
     pub(in crate::driver) device: Option<usize>,
     pub(in crate::driver) id: u64,
+    /// The types of handles by which the memory can be exported.
+    pub(in crate::driver) handle_types: u32,
 }
 
 impl VirtualMemory {
@@ -102,8 +169,9 @@ impl VirtualMemory {
     }
 
     /// Returns the address space, which is reserved on first use.
-    pub(in crate::driver) fn space(&self) -> Status<&VirtualSpace> {
-        let space = self.space.get_or_init(|| VirtualSpace::new().ok());
+    pub(in crate::driver) fn space(&self) -> Status<&Arc<VirtualSpace>> {
+        let new = || VirtualSpace::new().ok().map(Arc::new);
+        let space = self.space.get_or_init(new);
         space.as_ref().ok_or(OUT_OF_MEMORY)
     }
 
@@ -122,6 +190,7 @@ impl VirtualMemory {
             size: mapping.size,
             device: mapping.memory.device.as_ref().map(|device| device.ordinal),
             id: mapping.memory.handle,
+            handle_types: mapping.memory.prop.raw().requestedHandleTypes.0,
         })
     }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use crate::driver::objects::advice::Pages;
 use crate::driver::objects::device::Device;
 use crate::driver::objects::graph::memory::GraphMemory;
+use crate::driver::objects::imported::Imported;
 use crate::driver::objects::pool::Pool;
 use crate::memory::{POISON, POISON_LIMIT};
 
@@ -23,6 +24,9 @@ pub(crate) struct Allocation {
     /// Whether the memory still belongs to this allocation. Operations that depend on it hold the
     /// lock meanwhile.
     pub(in crate::driver) is_there: Arc<Mutex<bool>>,
+    /// The mapping, if another process allocated the memory. The kind is then the kind in that
+    /// process.
+    pub(in crate::driver) imported: Option<Imported>,
 }
 
 /// The kind of an allocation, which determines where its bytes are and how it is freed.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
+use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -51,6 +52,13 @@ pub(in crate::driver) struct Pool {
     /// The three reuse attributes, which are enabled by default.
     pub(in crate::driver) reuse: [AtomicU64; 3],
     pub(in crate::driver) max_size: u64,
+    /// The types of handles that can be exported.
+    pub(in crate::driver) handle_types: u32,
+    /// The number of the pool in handles of its memory.
+    pub(in crate::driver) number: u64,
+    /// The origin of the pool, if another process created it. It then has memory of that process
+    /// only.
+    pub(in crate::driver) origin: Option<ImportedPool>,
     /// The access of other devices to its memory, by ordinal.
     pub(in crate::driver) access: Mutex<BTreeMap<usize, CUmemAccess_flags>>,
 }
@@ -78,8 +86,13 @@ impl Pool {
     }
 
     pub(in crate::driver) fn at(device: usize, home: Home, is_default: bool) -> Self {
+        let handle = fresh();
         Self {
-            handle: fresh(),
+            handle,
+            // A position in a file, which is smaller than a handle.
+            number: handle & u64::from(u32::MAX),
+            handle_types: 0,
+            origin: None,
             device,
             home,
             is_default,
@@ -116,6 +129,15 @@ impl Pool {
     pub(in crate::driver) fn give(&self, size: u64) {
         self.used.fetch_sub(size, Ordering::Relaxed);
     }
+}
+
+/// The origin of a pool that another process created.
+#[derive(Debug)]
+pub(in crate::driver) struct ImportedPool {
+    /// The memory of the device of the other process.
+    pub(in crate::driver) file: File,
+    /// The number of the pool in the other process.
+    pub(in crate::driver) number: u64,
 }
 
 /// Returns the id in a location; some versions of the header put it into a union.

@@ -1,8 +1,11 @@
 //! Memory of a [`VirtualSpace`] that this device may use, and its cost to the device that owns it.
 
+use std::fs::File;
+use std::sync::Arc;
+
 use super::Arena;
 use crate::memory::map::{Range, RangeKind};
-use crate::memory::virtual_space::VirtualSpace;
+use crate::memory::virtual_space::{MappedPart, VirtualSpace};
 
 impl Arena {
     /// Lets the device use `size` bytes at `addr`, which must be mapped.
@@ -14,9 +17,31 @@ impl Arena {
             host: space.host(addr),
             kind: RangeKind::Virtual,
         };
-        state.granted.insert(addr, range);
+        state.granted.insert(addr, (range, None));
         state.granted_storage = Some(space.storage());
         state.map = None;
+    }
+
+    /// Lets the device use the `size` bytes of `part`. Each map of the memory that contains them
+    /// keeps them mapped.
+    pub fn grant_part(&self, part: &Arc<MappedPart>, size: u64) {
+        let mut state = self.state();
+        let range = Range {
+            start: part.addr(),
+            len: size,
+            host: part.host(),
+            kind: RangeKind::Virtual,
+        };
+        let owner = Arc::clone(part);
+        state.granted.insert(range.start, (range, Some(owner)));
+        state.map = None;
+    }
+
+    /// The file that holds the memory of the device, if other processes can map it, and the offset
+    /// of `addr` in it.
+    pub fn shared(&self, addr: u64) -> Option<(&File, u64)> {
+        let offset = addr.checked_sub(self.base)?;
+        Some((self.storage.file()?, offset))
     }
 
     /// Revokes the access that [`grant`](Self::grant) granted.

@@ -12,6 +12,8 @@ mod mapped;
 mod memory;
 mod modules;
 mod pools;
+#[cfg(target_os = "linux")]
+mod processes;
 mod streams;
 #[cfg(feature = "dlpack")]
 mod tensors;
@@ -32,6 +34,8 @@ pub(super) fn all() -> Vec<&'static Scenario> {
         mapped::ALL,
         host_memory::ALL,
         pools::ALL,
+        #[cfg(target_os = "linux")]
+        processes::ALL,
         streams::ALL,
         waits::ALL,
         modules::ALL,

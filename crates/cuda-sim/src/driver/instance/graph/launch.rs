@@ -21,7 +21,7 @@ struct Layout<'a> {
     /// The device of the stream.
     device: &'a Arc<Device>,
     protos: Vec<StepTemplate>,
-    records: Vec<(usize, Arc<Event>, Mark)>,
+    records: Vec<(usize, Arc<Event>, Mark, u64)>,
 }
 
 impl Layout<'_> {
@@ -60,8 +60,16 @@ impl Layout<'_> {
         let make = match &node.payload {
             Payload::Record(event) => {
                 let mark = Mark::default();
-                self.records.push((number, Arc::clone(event), mark.clone()));
-                device_work(move || mark.reach())
+                let shared = event.begin();
+                let turn = shared.as_ref().map_or(0, |(_, turn)| *turn);
+                self.records
+                    .push((number, Arc::clone(event), mark.clone(), turn));
+                device_work(move || {
+                    mark.reach();
+                    if let Some((event, turn)) = &shared {
+                        event.complete(*turn);
+                    }
+                })
             }
             Payload::Wait(event) => {
                 // The recording in this launch, if the order of the graph places it before this
@@ -69,13 +77,22 @@ impl Layout<'_> {
                 let recorded = self.records.iter().rev();
                 let inside = recorded
                     .clone()
-                    .find(|(_, other, _)| Arc::ptr_eq(other, event));
-                match (inside, &*event.record()) {
-                    (Some(&(step, ..)), _) => after.push(step),
-                    (None, Some(Record::Queued(recording))) => outside.push(recording.op),
-                    _ => {}
+                    .find(|(_, other, ..)| Arc::ptr_eq(other, event));
+                let own = event.recording().ok().flatten();
+                let elsewhere = event.elsewhere(own.as_ref());
+                match (inside, own, elsewhere) {
+                    (Some(&(step, ..)), ..) => {
+                        after.push(step);
+                        device_work(|| {})
+                    }
+                    (None, _, Some((shared, turn))) => {
+                        poll_work(self.device, move || shared.is_complete(turn))
+                    }
+                    (None, own, None) => {
+                        outside.extend(own.map(|recording| recording.op));
+                        device_work(|| {})
+                    }
                 }
-                device_work(|| {})
             }
             payload if node.is_enabled => self.maker(payload, node),
             _ => device_work(|| {}),
@@ -168,6 +185,19 @@ impl Layout<'_> {
     }
 }
 
+/// Returns work that is complete when `is_done` returns true, or when the device is lost.
+fn poll_work(
+    device: &Arc<Device>,
+    is_done: impl Fn() -> bool + Send + Sync + 'static,
+) -> WorkFactory {
+    let is_done = Arc::new(is_done);
+    let device = Arc::clone(device);
+    Arc::new(move || {
+        let (is_done, device) = (Arc::clone(&is_done), Arc::clone(&device));
+        Work::Poll(Box::new(move || is_done() || device.alive().is_err()))
+    })
+}
+
 fn device_work(work: impl Fn() + Send + Sync + 'static) -> WorkFactory {
     let work = Arc::new(work);
     Arc::new(move || {
@@ -249,9 +279,12 @@ impl Instance {
             .engine
             .submit_steps(stream.queue, &after, steps(&layout.protos), end);
         exec.last = ops.last().copied();
-        for (step, event, at) in layout.records {
+        for (step, event, at, number) in layout.records {
             let op = ops[step];
-            *event.record() = Some(Record::Queued(Recording { op, at }));
+            if number > 0 {
+                self.engine.urge(&[op]);
+            }
+            *event.record() = Some(Record::Queued(Recording { op, at, number }));
         }
         Ok(())
     }

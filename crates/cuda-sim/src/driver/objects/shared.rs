@@ -1,0 +1,196 @@
+//! What processes tell each other about the memory and the events that they share.
+
+use std::fs::File;
+
+use crate::driver::status::{INVALID_VALUE, Status};
+use crate::memory::shared_file::{Place, Tag, set_tag, tag};
+
+/// The number of bytes of a handle that programs pass between processes.
+pub(in crate::driver) const HANDLE_BYTES: usize = 64;
+
+/// What a handle of 64 bytes names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(in crate::driver) enum Kind {
+    /// `CUipcMemHandle`
+    Memory = u64::from_le_bytes(*b"simIpcMm"),
+    /// `CUipcEventHandle`
+    Event = u64::from_le_bytes(*b"simIpcEv"),
+    /// `CUmemPoolPtrExportData`
+    Pointer = u64::from_le_bytes(*b"simPoolP"),
+}
+
+/// A handle of 64 bytes: the file of a process, and a part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::driver) struct SharedHandle {
+    pub(in crate::driver) kind: Kind,
+    pub(in crate::driver) place: Place,
+    pub(in crate::driver) offset: u64,
+    pub(in crate::driver) size: u64,
+    /// The number of the pool, or of the generation of an event.
+    pub(in crate::driver) number: u64,
+}
+
+impl SharedHandle {
+    pub(in crate::driver) fn to_bytes(self) -> [u8; HANDLE_BYTES] {
+        let words = [
+            self.kind as u64,
+            u64::from(self.place.pid) << 32 | u64::from(self.place.descriptor),
+            self.place.inode,
+            self.offset,
+            self.size,
+            self.number,
+            0,
+            0,
+        ];
+        let mut bytes = [0; HANDLE_BYTES];
+        for (part, word) in bytes.chunks_exact_mut(8).zip(words) {
+            part.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Fails with `INVALID_VALUE` if the bytes are not a handle of this kind.
+    pub(in crate::driver) fn of_bytes(kind: Kind, bytes: [u8; HANDLE_BYTES]) -> Status<Self> {
+        let word = |index: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[index * 8..][..8]);
+            u64::from_le_bytes(word)
+        };
+        if word(0) != kind as u64 {
+            return Err(INVALID_VALUE);
+        }
+        Ok(Self {
+            kind,
+            place: Place {
+                pid: (word(1) >> 32) as u32,
+                descriptor: word(1) as u32,
+                inode: word(2),
+            },
+            offset: word(3),
+            size: word(4),
+            number: word(5),
+        })
+    }
+}
+
+/// The kinds of exported files.
+const POOL: u64 = 1;
+const PHYSICAL: u64 = 2;
+
+/// What an exported file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::driver) enum Exported {
+    /// The memory of a device, a part of which is a pool.
+    Pool { device: usize },
+    /// Physical memory. `None` if it is in the host.
+    Physical { device: Option<usize>, size: u64 },
+}
+
+/// Marks the file of the memory of a device, whose size is `size`.
+pub(in crate::driver) fn mark_pool(file: &File, device: usize, size: u64) -> std::io::Result<()> {
+    let kind = POOL;
+    let values = [device as u64, 0, 0];
+    set_tag(file, Tag { kind, size, values })
+}
+
+/// Marks the file of physical memory.
+pub(in crate::driver) fn mark_physical(
+    file: &File,
+    device: Option<usize>,
+    size: u64,
+) -> std::io::Result<()> {
+    let kind = PHYSICAL;
+    let values = [device.map_or(u64::MAX, |device| device as u64), 0, 0];
+    set_tag(file, Tag { kind, size, values })
+}
+
+/// Returns what a file holds. Fails with `INVALID_VALUE` if no software device has exported it.
+pub(in crate::driver) fn exported(file: &File) -> Status<Exported> {
+    let tag = tag(file).map_err(|_| INVALID_VALUE)?;
+    let device = usize::try_from(tag.values[0]).ok();
+    match (tag.kind, device) {
+        (POOL, Some(device)) => Ok(Exported::Pool { device }),
+        (PHYSICAL, device) => Ok(Exported::Physical {
+            device: device.filter(|_| tag.values[0] != u64::MAX),
+            size: tag.size,
+        }),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+/// Duplicates and receives file descriptors.
+#[cfg(target_os = "linux")]
+pub(in crate::driver) mod descriptor {
+    use std::fs::File;
+    use std::io::{Seek, SeekFrom};
+    use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
+
+    use crate::driver::status::{INVALID_VALUE, OUT_OF_MEMORY, Status};
+
+    /// Returns a new descriptor of the file, which the program owns. Descriptors of one file may
+    /// have different numbers.
+    pub(in crate::driver) fn export(file: &File, number: u64) -> Status<i32> {
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let opened = File::options().read(true).write(true).open(path);
+        let mut opened = opened.map_err(|_| OUT_OF_MEMORY)?;
+        // The position in the file is the number: it stays with the descriptor in every process.
+        let moved = opened.seek(SeekFrom::Start(number));
+        moved.map_err(|_| INVALID_VALUE)?;
+        Ok(opened.into_raw_fd())
+    }
+
+    /// Returns the file of a descriptor, which the program keeps, and its number.
+    pub(in crate::driver) fn import(descriptor: i32) -> Status<(File, u64)> {
+        if descriptor < 0 {
+            return Err(INVALID_VALUE);
+        }
+        // SAFETY: the descriptor must be open, and not -1 ← the contract of the C functions that
+        // receive it; the check above excludes -1. A closed one makes the call fail.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        let own = borrowed.try_clone_to_owned().map_err(|_| INVALID_VALUE)?;
+        let mut file = File::from(own);
+        let number = file.stream_position().map_err(|_| INVALID_VALUE)?;
+        Ok((file, number))
+    }
+}
+
+/// Not supported on this system.
+#[cfg(not(target_os = "linux"))]
+pub(in crate::driver) mod descriptor {
+    use std::fs::File;
+
+    use crate::driver::status::{NOT_SUPPORTED, Status};
+
+    pub(in crate::driver) fn export(_: &File, _: u64) -> Status<i32> {
+        Err(NOT_SUPPORTED)
+    }
+
+    pub(in crate::driver) fn import(_: i32) -> Status<(File, u64)> {
+        Err(NOT_SUPPORTED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Place, SharedHandle};
+
+    #[test]
+    fn handle_survives_its_bytes() {
+        let handle = SharedHandle {
+            kind: Kind::Event,
+            place: Place {
+                pid: 0x1234_5678,
+                descriptor: 9,
+                inode: u64::MAX - 1,
+            },
+            offset: 1 << 40,
+            size: 77,
+            number: 3,
+        };
+        let bytes = handle.to_bytes();
+        assert_eq!(SharedHandle::of_bytes(Kind::Event, bytes), Ok(handle));
+        assert!(SharedHandle::of_bytes(Kind::Memory, bytes).is_err());
+        assert!(SharedHandle::of_bytes(Kind::Event, [0; 64]).is_err());
+    }
+}
