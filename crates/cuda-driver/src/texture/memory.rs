@@ -279,7 +279,13 @@ impl Reclaim for Owner {
 
     fn disown(self: Arc<Self>, _: &Block) {
         // The array may still be in use, and ends with its context.
-        std::mem::forget(self);
+        if let Some(Self { surfaces, array }) = Arc::into_inner(self) {
+            surfaces.into_iter().for_each(Handle::abandon);
+            match array {
+                OwnedArray::Array(array) => array.abandon(),
+                OwnedArray::Mipmapped(array) => array.abandon(),
+            }
+        }
     }
 
     fn origin(&self) -> (MemoryKind, u64) {

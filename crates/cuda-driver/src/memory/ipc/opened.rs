@@ -1,6 +1,5 @@
 //! Memory of other processes that does not come from a pool.
 
-use std::mem;
 use std::sync::Arc;
 
 use cuda_sys::{CUdeviceptr, CUipcMem_flags};
@@ -121,8 +120,6 @@ impl Reclaim for Opened {
         self.close()
     }
 
-    fn disown(self: Arc<Self>, _: &Block) {
-        // Other code closes the memory.
-        mem::forget(self);
-    }
+    /// Other code closes the memory; `Opened` does not when it is dropped.
+    fn disown(self: Arc<Self>, _: &Block) {}
 }
