@@ -278,8 +278,15 @@ impl Reclaim for Owner {
     }
 
     fn disown(self: Arc<Self>, _: &Block) {
-        // The array may still be in use, and ends with its context.
-        std::mem::forget(self);
+        // The array may still be in use, and ends with its context. Only the memory has a
+        // reference.
+        if let Some(Self { surfaces, array }) = Arc::into_inner(self) {
+            surfaces.into_iter().for_each(Handle::abandon);
+            match array {
+                OwnedArray::Array(array) => array.abandon(),
+                OwnedArray::Mipmapped(array) => array.abandon(),
+            }
+        }
     }
 
     fn origin(&self) -> (MemoryKind, u64) {
