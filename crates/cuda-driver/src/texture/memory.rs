@@ -278,7 +278,8 @@ impl Reclaim for Owner {
     }
 
     fn disown(self: Arc<Self>, _: &Block) {
-        // The array may still be in use, and ends with its context.
+        // The array may still be in use, and ends with its context. Only the memory has a
+        // reference.
         if let Some(Self { surfaces, array }) = Arc::into_inner(self) {
             surfaces.into_iter().for_each(Handle::abandon);
             match array {
