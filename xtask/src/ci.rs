@@ -53,7 +53,7 @@ const STEPS: &[Step] = &[
     ("headers", matrix::some_headers),
     ("nvrtc", matrix::some_nvrtc),
     ("drivers", matrix::some_drivers),
-    ("programs", |ws| full::programs(ws, false)),
+    ("programs", |ws| full::programs(ws, &[])),
     ("shares", |ws| full::shares(ws, false)),
     ("traces", |ws| observing::traces(ws, false)),
     ("mutants", |ws| full::mutants(ws, &["--few", "2"])),

@@ -20,7 +20,7 @@ pub(crate) struct Options {
     /// The Git revision with which `api` compares
     #[arg(long, default_value = "main")]
     baseline: String,
-    /// `mutants` runs only those whose names contain this text
+    /// `mutants` and `programs` run only those whose names contain this text
     #[arg(long, default_value = "")]
     only: String,
 }
@@ -46,7 +46,7 @@ nvrtc       the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, each at its full size
 ops         every instruction form on 32,768 threads and four compute capabilities, against the host
 order       120,000 random programs on the late software device, against a sequential model
 processes   10,000 buffers and events between two processes, one of which is killed 50 times
-programs    the tests of cudarc, and NVIDIA's packages for Python, on the software device
+programs    test suites of other projects on the software device (--only)
 ptx         10,000,000 random kernels, counted in target/ptx-programs.txt, so that a later run
             continues (--minutes): no thread leaves the bounds that the analysis of cuda-ptx proves
 signatures  10,000 kernels with random parameter lists: mismatches are refused, arguments arrive
@@ -79,7 +79,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         }
         Some("order") => in_full(workspace, DRIVER, "it", "random_programs")?,
         Some("processes") => in_full(workspace, DRIVER, "it", "processes::")?,
-        Some("programs") => programs(workspace, true)?,
+        Some("programs") => programs(workspace, &["--full", "--only", &options.only])?,
         Some("ptx") => ptx(workspace, options.minutes)?,
         Some("shares") => shares(workspace, true)?,
         Some("signatures") => in_full(workspace, DRIVER, "it", "signatures")?,
@@ -163,17 +163,16 @@ pub(crate) fn mutants(workspace: &Workspace, args: &[&str]) -> Result<()> {
     workspace::run(script.args(args))
 }
 
-/// Runs third-party programs on the software device as a driver library. The reduced size leaves
-/// out one of the two builds of cudarc's tests, and those of its tests that compare times.
-pub(crate) fn programs(workspace: &Workspace, is_full: bool) -> Result<()> {
+/// Runs test suites of other projects on the software device as a driver library.
+pub(crate) fn programs(workspace: &Workspace, args: &[&str]) -> Result<()> {
     if !cfg!(target_os = "linux") {
         bail!("programs find the library through LD_LIBRARY_PATH: this check requires Linux");
     }
     let sets: &[&str] = &[setup::TOOLKIT_SET, "nvrtc-13.5", "nvrtc-12.9"];
-    let setup = setup::ensure(workspace, if is_full { sets } else { &sets[..2] })?;
+    let setup = setup::ensure(workspace, if args.is_empty() { &sets[..2] } else { sets })?;
     let mut script = setup::script(workspace, "crates/cuda-sim-cdylib/programs/run.py")?;
     script.arg("--setup").arg(setup);
-    workspace::run(script.args(is_full.then_some("--full")))
+    workspace::run(script.args(args))
 }
 
 /// Runs the tests of `package` in `test` whose names contain `filter`, at their full size.

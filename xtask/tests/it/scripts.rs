@@ -18,6 +18,16 @@ fn python() -> Option<Command> {
     Some(Command::new("python3"))
 }
 
+/// Returns a command that runs Python 3.11 or newer, which reads TOML.
+fn new_python() -> Option<Command> {
+    let is_new = ["-c", "import sys; sys.exit(sys.version_info < (3, 11))"];
+    if !python()?.args(is_new).status().ok()?.success() {
+        test_needs::skip("Python 3.11 or newer is missing");
+        return None;
+    }
+    python()
+}
+
 /// A test program with the tests `a::good`, `a::bad` and `ui::skipped`, of which one fails.
 const PROGRAM: &str = r#"#!/bin/sh
 if [ "$1" = --list ]; then
@@ -52,15 +62,41 @@ fn the_examples_in_scripts_are_correct() {
         "xtask/platforms/run.py",
         "xtask/platforms/runner.py",
     ] {
-        let Some(mut python) = python() else { return };
-        python
-            .args(["-B", "-m", "doctest", "-v"])
-            .arg(root().join(script));
-        let output = python.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{script}: {said}");
-        let is_empty = said.lines().any(|line| line.starts_with("0 tests"));
-        assert!(!is_empty, "{script} has no examples: {said}");
+        let Some(python) = python() else { return };
+        check_examples(python, script);
+    }
+}
+
+/// Runs the examples in the comments of a script, and checks that there are some.
+fn check_examples(mut python: Command, script: &str) {
+    python
+        .args(["-B", "-m", "doctest", "-v"])
+        .arg(root().join(script));
+    let output = python.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{script}: {said}");
+    let is_empty = said.lines().any(|line| line.starts_with("0 tests"));
+    assert!(!is_empty, "{script} has no examples: {said}");
+}
+
+/// Also reads every entry.
+#[test]
+fn the_tables_of_other_suites_are_current() {
+    let Some(mut check) = new_python() else {
+        return;
+    };
+    let script = root().join("crates/cuda-sim-cdylib/programs/run.py");
+    check.arg("-B").arg(script).args(["--table", "check"]);
+    let output = check.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}
+
+#[test]
+fn outcomes_of_other_suites_are_compared() {
+    for script in ["python_suite.py", "suite.py"] {
+        let Some(python) = new_python() else { return };
+        check_examples(python, &format!("crates/cuda-sim-cdylib/programs/{script}"));
     }
 }
 

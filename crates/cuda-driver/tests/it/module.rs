@@ -36,6 +36,17 @@ fn ptx_that_is_garbage_empty_or_cut_off_is_an_error() {
     }
 }
 
+/// A cache of a program may hold images that the `nvcc` for the software device wrote.
+#[test]
+fn no_gpu_loads_ptx_in_place_of_machine_code() {
+    let image = Ptx::new(format!("cuda-sim PTX in place of machine code\n{COPY}")).unwrap();
+    for fixture in everywhere() {
+        let loaded = Module::load(&fixture.context, &image);
+        let is_software = fixture.simulator.is_some();
+        assert_eq!(loaded.is_ok(), is_software, "{}: {loaded:?}", fixture.name);
+    }
+}
+
 #[test]
 fn log_names_the_invalid_line() {
     for fixture in everywhere() {

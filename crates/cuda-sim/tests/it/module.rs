@@ -85,6 +85,17 @@ fn invalid_images_are_refused_with_a_log() {
 }
 
 #[test]
+fn ptx_in_place_of_machine_code_is_loaded() {
+    let sim = test_device(Builder::new());
+    let image = format!("cuda-sim PTX in place of machine code\n{ADD}");
+    let (status, log) = load(&sim, &CString::new(image.as_str()).unwrap());
+    assert_eq!((status, log.as_str()), (R::CUDA_SUCCESS, ""));
+    // Only as the first line.
+    let (status, _) = load(&sim, &CString::new(format!("\n{image}")).unwrap());
+    assert_ne!(status, R::CUDA_SUCCESS);
+}
+
+#[test]
 fn newer_ptx_needs_a_newer_driver() {
     // From the table of release notes in the PTX manual.
     for (version, last, next) in [

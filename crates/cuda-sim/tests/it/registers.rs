@@ -4,7 +4,8 @@ use std::ptr;
 
 use cuda_sim::{Builder, CUresult as R};
 use cuda_sys::{
-    CUfunction, CUfunction_attribute as F, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig,
+    CUfunction, CUfunction_attribute as F, CUjit_option, CUjitInputType, CUlaunchAttribute,
+    CUlaunchAttributeID, CUlaunchConfig,
 };
 
 use crate::occupancy::{blocks, get};
@@ -199,6 +200,37 @@ fn cooperative_grids_are_refused_by_certain_limits_only() {
     ok(left(4));
     assert_eq!(left(5), R::CUDA_ERROR_INVALID_VALUE);
     ok(sim.sync());
+}
+
+#[test]
+fn a_linked_image_keeps_the_register_limit_of_its_link() {
+    let sim = test_device(Builder::new());
+    let text = std::ffi::CString::new(sum("", 200)).unwrap();
+    let registers = |limit: usize| {
+        let (mut state, mut image, mut size) = (ptr::null_mut(), ptr::null_mut(), 0);
+        let mut option = CUjit_option::CU_JIT_MAX_REGISTERS;
+        let mut value = ptr::without_provenance_mut(limit);
+        let kind = CUjitInputType::CU_JIT_INPUT_PTX;
+        let data = text.as_ptr().cast_mut().cast();
+        let length = text.as_bytes_with_nul().len();
+        let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
+        let mut module = ptr::null_mut();
+        unsafe {
+            ok(sim.cuLinkCreate_v2(1, &raw mut option, &raw mut value, &raw mut state));
+            let name = c"part".as_ptr();
+            ok(sim.cuLinkAddData_v2(state, kind, data, length, name, 0, none, nothing));
+            ok(sim.cuLinkComplete(state, &raw mut image, &raw mut size));
+            ok(sim.cuModuleLoadData(&raw mut module, image));
+            ok(sim.cuLinkDestroy(state));
+        }
+        get(
+            &sim,
+            sim.function(module, "sum"),
+            F::CU_FUNC_ATTRIBUTE_NUM_REGS,
+        )
+    };
+    assert!(registers(0) >= 200);
+    assert_eq!(registers(38), 38);
 }
 
 #[test]

@@ -81,6 +81,8 @@ impl Call {
                 String::from("ptxas fatal   : the image is empty"),
             ));
         }
+        // A linked image keeps the limit of its link.
+        let max_registers = link::max_registers(&text).or(max_registers);
         self.program_of(&link::texts(&text), device, max_registers)
             .map_err(|(code, words)| CompileError(code, words))
     }

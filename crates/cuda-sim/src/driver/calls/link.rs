@@ -285,7 +285,7 @@ impl Call {
                 link.log_errors(&mut state, &format!("{words}\n"));
                 return Err(code);
             }
-            state.image = Some(image_of(&state.modules));
+            state.image = Some(image_of(&state.modules, link.logs.0.max_registers));
         }
         let made = state.image.as_mut().ok_or(INVALID_VALUE)?;
         size.set_if(made.len());

@@ -1,5 +1,6 @@
-//! Links in progress, and the format of a linked image: the PTX texts in sequence, each after a
-//! line that states its length.
+//! Links in progress, and two formats of images: a linked image, which is the PTX texts in sequence,
+//! each after a line that states its length, and PTX in place of machine code. The limit of registers
+//! of a link comes before the texts, because the linked image is compiled when it is loaded.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -41,12 +42,20 @@ pub(in crate::driver) struct State {
 /// The first line of a linked image.
 pub(in crate::driver) const MAGIC: &str = "// cuda-sim linked image\n";
 const PART: &str = "// cuda-sim bytes ";
+const REGISTERS: &str = "// cuda-sim registers ";
+
+/// The first line of PTX that a compiler wrote although machine code was requested. It is neither
+/// PTX nor the start of machine code, so no GPU loads the image. The `nvcc` in
+/// `crates/cuda-sim-cdylib/programs/companion` writes it.
+const WRAPPED: &str = "cuda-sim PTX in place of machine code\n";
 
 /// Returns the PTX texts of an image; a linked image has several.
 pub(in crate::driver) fn texts(image: &str) -> Vec<&str> {
-    let Some(mut rest) = image.strip_prefix(MAGIC) else {
+    let image = image.strip_prefix(WRAPPED).unwrap_or(image);
+    let Some(rest) = image.strip_prefix(MAGIC) else {
         return vec![image];
     };
+    let (_, mut rest) = split_registers(rest);
     let mut texts = Vec::new();
     while let Some((length, behind)) = rest.strip_prefix(PART).and_then(|r| r.split_once('\n')) {
         let Some((text, behind)) = length
@@ -62,9 +71,32 @@ pub(in crate::driver) fn texts(image: &str) -> Vec<&str> {
     texts
 }
 
+/// Returns the limit of registers with which an image was linked.
+pub(in crate::driver) fn max_registers(image: &str) -> Option<u32> {
+    split_registers(image.strip_prefix(MAGIC)?).0
+}
+
+/// Splits the line with the limit of registers, if there is one, from a linked image.
+fn split_registers(rest: &str) -> (Option<u32>, &str) {
+    let line = rest
+        .strip_prefix(REGISTERS)
+        .and_then(|line| line.split_once('\n'));
+    match line {
+        Some((number, behind)) => (number.parse().ok(), behind),
+        None => (None, rest),
+    }
+}
+
 /// Returns the linked image of these texts, terminated by a NUL.
-pub(in crate::driver) fn image_of(modules: &[(String, String)]) -> Vec<u8> {
+pub(in crate::driver) fn image_of(
+    modules: &[(String, String)],
+    max_registers: Option<u32>,
+) -> Vec<u8> {
     let mut image = MAGIC.to_owned();
+    if let Some(most) = max_registers {
+        // Writing to a string cannot fail.
+        let _ = writeln!(image, "{REGISTERS}{most}");
+    }
     for (_, text) in modules {
         // Writing to a string cannot fail.
         let _ = writeln!(image, "{PART}{}", text.len());
@@ -88,19 +120,24 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAGIC, image_of, texts};
+    use super::{MAGIC, WRAPPED, image_of, max_registers, texts};
 
     #[test]
     fn an_image_has_the_texts_that_it_was_made_of() {
         let of = |text: &str| (String::from("name"), text.to_owned());
         let parts = [of("one\n"), of(""), of("// cuda-sim bytes 3\nabc")];
-        let image = String::from_utf8(image_of(&parts)).unwrap();
-        let image = image.strip_suffix('\0').unwrap();
-        assert_eq!(texts(image), ["one\n", "", "// cuda-sim bytes 3\nabc"]);
-        assert_eq!(texts("no image"), ["no image"]);
-        // Truncated images and lengths beyond the end do not cause a panic.
-        for end in MAGIC.len()..image.len() {
-            assert!(texts(&image[..end]).len() <= 3);
+        for limit in [None, Some(38)] {
+            let image = String::from_utf8(image_of(&parts, limit)).unwrap();
+            let image = image.strip_suffix('\0').unwrap();
+            assert_eq!(texts(image), ["one\n", "", "// cuda-sim bytes 3\nabc"]);
+            assert_eq!(max_registers(image), limit);
+            // Truncated images and lengths beyond the end do not cause a panic.
+            for end in MAGIC.len()..image.len() {
+                assert!(texts(&image[..end]).len() <= 3);
+            }
         }
+        assert_eq!(texts("no image"), ["no image"]);
+        assert_eq!(texts(&format!("{WRAPPED}.version 8.0")), [".version 8.0"]);
+        assert_eq!(max_registers("no image"), None);
     }
 }
