@@ -55,6 +55,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "transfer",
             "loops",
             "access",
+            "family",
         ],
     ),
 ];
