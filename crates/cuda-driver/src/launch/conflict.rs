@@ -6,7 +6,8 @@
 
 use smallvec::SmallVec;
 
-use super::args::{KernelArgs, Tracked};
+use super::args::KernelArgs;
+use super::tracked::Tracked;
 use crate::error::{ArrayError, Result};
 use crate::memory::is_array_number;
 

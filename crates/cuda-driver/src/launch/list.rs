@@ -11,7 +11,8 @@ use smallvec::SmallVec;
 
 use super::SliceArg;
 use super::arg_table::{ArgTable, INLINE, ValueBlock};
-use super::args::{KernelArg, KernelArgs, Tracked, Values};
+use super::args::{KernelArg, KernelArgs, Values};
+use super::tracked::Tracked;
 use crate::error::{Error, Result};
 use crate::function::check::Layout;
 use crate::memory::DeviceRepr;

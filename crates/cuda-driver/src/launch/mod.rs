@@ -24,6 +24,7 @@ mod raw;
 mod recorded;
 mod slice_arg;
 mod thread_arg;
+mod tracked;
 mod using;
 
 // Types of other modules that belong to this chapter of the API.
@@ -32,8 +33,8 @@ pub use crate::types::{
     MemSyncDomain, PortableClusterMode, SharedMemoryMode,
 };
 
-pub(crate) use args::{Keep, Values, tracked_arg};
-pub use args::{KernelArg, KernelArgs, Tracked};
+pub use args::{KernelArg, KernelArgs};
+pub(crate) use args::{Values, tracked_arg};
 pub use attributes::LaunchAttributes;
 pub(crate) use conflict::expect_no_array_conflict;
 #[cfg(feature = "derive")]
@@ -45,4 +46,6 @@ pub use prepared::{ParamType, PreparedArgs, PreparedKernel};
 pub use queue::Queue;
 pub(crate) use queue::sealed as queue_sealed;
 pub use slice_arg::SliceArg;
+pub(crate) use tracked::Keep;
+pub use tracked::Tracked;
 pub use using::Using;

@@ -9,8 +9,9 @@ use std::ffi::c_void;
 
 use cuda_sys::{CUDA_MEMCPY2D, CUdeviceptr};
 
-use super::args::{KernelArgs, Tracked, Values};
+use super::args::{KernelArgs, Values};
 use super::launch::{acquire, commit};
+use super::tracked::Tracked;
 use super::{LaunchAttributes, LaunchConfig};
 use crate::driver::call;
 use crate::error::{DriverError, Result};

@@ -1,8 +1,8 @@
 //! Launches that an eager capture captures instead of queueing them: see
 //! [`EagerCapture`](crate::graph::EagerCapture).
 
-use super::args::Keep;
 use super::conflict::expect_no_array_conflict;
+use super::tracked::Keep;
 use super::{KernelArgs, LaunchAttributes, LaunchConfig, Values};
 use crate::error::Result;
 use crate::function::Function;

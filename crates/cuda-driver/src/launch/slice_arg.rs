@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 
 use cuda_sys::CUdeviceptr;
 
-use super::args::{KernelArg, Tracked};
+use super::args::KernelArg;
+use super::tracked::Tracked;
 use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut, Memory};
 use crate::tracking::Access;
 

@@ -2,7 +2,8 @@
 
 use cuda_sys::CUdeviceptr;
 
-use super::args::{KernelArg, Tracked};
+use super::args::KernelArg;
+use super::tracked::Tracked;
 use crate::memory::{DeviceRepr, ThreadBuffer};
 use crate::tracking::Access;
 use crate::types::ArgType;

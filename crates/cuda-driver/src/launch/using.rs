@@ -2,8 +2,9 @@
 
 use std::ffi::c_void;
 
-use super::args::{KernelArgs, Tracked, Values};
+use super::args::{KernelArgs, Values};
 use super::kernel::{Accepts, KernelParams};
+use super::tracked::Tracked;
 use crate::error::Result;
 use crate::function::check::Layout;
 use crate::types::ArgType;

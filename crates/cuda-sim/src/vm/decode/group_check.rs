@@ -94,10 +94,8 @@ impl<'a> FunctionDecoder<'a, '_> {
 
     fn group_slots(&self, operand: &Operand<'a>, slots: &mut Vec<Slot>) {
         match operand {
-            Operand::Name(name) => {
-                if self.group_names.contains(name) {
-                    slots.extend(self.group_slot(name));
-                }
+            Operand::Name(name) if self.group_names.contains(name) => {
+                slots.extend(self.group_slot(name));
             }
             Operand::Vector(all) | Operand::List(all) | Operand::Bracket(all) => {
                 for operand in all {
