@@ -42,12 +42,9 @@ impl Warp {
             let steps = if P::are_equal(base, &recent.base) {
                 recent.steps
             } else {
-                let recent = Recent {
-                    base: *base,
-                    steps: P::steps32(base)?,
-                };
-                self.recent[i.a as usize % HITS] = recent;
-                recent.steps
+                let (base, steps) = (*base, P::steps32(base)?);
+                self.recent[i.a as usize % HITS] = Recent { base, steps };
+                steps
             };
             let base = u32::row(self, i.a)?;
             let at = |lane: usize| u64::from(base[lane].wrapping_add(i.imm as u32));
@@ -104,12 +101,12 @@ impl<T: Cell, P: Path> MemoryOp for Load<T, P> {
             return P::run_outlined::<LoadEach<T, false>>(w, env, i, m);
         };
         let (to, _) = T::Reg::row_mut(w, i.d).as_chunks_mut::<HALF>();
-        for (to, run) in to.iter_mut().zip(runs) {
-            match run {
+        for half in 0..2 {
+            match runs[half] {
                 // SAFETY: it must be a live, aligned value ← `runs` checked it.
-                Run::Uniform(host) => to.fill(unsafe { T::load(host) }.to_reg()),
+                Run::Uniform(host) => to[half] = [unsafe { T::load(host) }.to_reg(); HALF],
                 // SAFETY: they must be live, aligned values ← `runs` checked them.
-                Run::Contiguous(host) => unsafe { P::load::<T>(host, to) },
+                Run::Contiguous(host) => unsafe { P::load::<T>(host, &mut to[half]) },
             }
         }
         Ok(())

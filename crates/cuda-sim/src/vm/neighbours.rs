@@ -4,8 +4,8 @@
 use std::arch::asm;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
-    _mm256_add_epi32, _mm256_add_epi64, _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_or_si256,
-    _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi32, _mm256_setr_epi64x,
+    __m256i, _mm256_add_epi32, _mm256_add_epi64, _mm256_loadu_si256, _mm256_mullo_epi32,
+    _mm256_or_si256, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi32, _mm256_setr_epi64x,
     _mm256_setzero_si256, _mm256_testz_si256, _mm256_xor_si256,
 };
 #[cfg(target_arch = "x86_64")]
@@ -220,25 +220,42 @@ impl Path for Vectors {
     }
 }
 
+/// Eight lanes, from lane `8 * index` on.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn eight(row: &[u32; LANES], index: usize) -> __m256i {
+    let eight = &row.as_chunks::<8>().0[index];
+    // SAFETY: it must point to 32 bytes ← these are 8 numbers of 4 bytes.
+    unsafe { _mm256_loadu_si256(eight.as_ptr().cast()) }
+}
+
+/// Four lanes, from lane `4 * index` on.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn four(row: &[u64; LANES], index: usize) -> __m256i {
+    let four = &row.as_chunks::<4>().0[index];
+    // SAFETY: it must point to 32 bytes ← these are 4 numbers of 8 bytes.
+    unsafe { _mm256_loadu_si256(four.as_ptr().cast()) }
+}
+
 /// See [`Path::steps32`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
 fn steps32_with_avx2(base: &[u32; LANES]) -> Option<[u32; 2]> {
+    let steps = [0, HALF].map(|first| base[first + 1].wrapping_sub(base[first]));
     let mut differs = _mm256_setzero_si256();
-    let mut steps = [0; 2];
-    for (half, step) in base.as_chunks::<HALF>().0.iter().zip(&mut steps) {
-        *step = half[1].wrapping_sub(half[0]);
-        let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-        let ramp = _mm256_mullo_epi32(lanes, _mm256_set1_epi32(*step as i32));
-        let mut expected = _mm256_add_epi32(ramp, _mm256_set1_epi32(half[0] as i32));
-        for group in half.as_chunks::<8>().0 {
-            // SAFETY: it must point to 32 bytes ← these are 8 numbers of 4 bytes.
-            let numbers = unsafe { _mm256_loadu_si256(group.as_ptr().cast()) };
-            differs = _mm256_or_si256(differs, _mm256_xor_si256(numbers, expected));
-            let next = _mm256_set1_epi32(step.wrapping_mul(8) as i32);
-            expected = _mm256_add_epi32(expected, next);
-        }
+    let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    for half in 0..2 {
+        let step = steps[half];
+        let ramp = _mm256_mullo_epi32(lanes, _mm256_set1_epi32(step as i32));
+        let low = _mm256_add_epi32(ramp, _mm256_set1_epi32(base[half * HALF] as i32));
+        let high = _mm256_add_epi32(low, _mm256_set1_epi32(step.wrapping_mul(8) as i32));
+        let low = _mm256_xor_si256(low, eight(base, 2 * half));
+        let high = _mm256_xor_si256(high, eight(base, 2 * half + 1));
+        differs = _mm256_or_si256(differs, _mm256_or_si256(low, high));
     }
     (_mm256_testz_si256(differs, differs) == 1).then_some(steps)
 }
@@ -248,17 +265,15 @@ fn steps32_with_avx2(base: &[u32; LANES]) -> Option<[u32; 2]> {
 #[target_feature(enable = "avx2")]
 #[inline]
 fn steps64_with_avx2(base: &[u64; LANES]) -> Option<[u64; 2]> {
+    let steps = [0, HALF].map(|first| base[first + 1].wrapping_sub(base[first]));
     let mut differs = _mm256_setzero_si256();
-    let mut steps = [0; 2];
-    for (half, step) in base.as_chunks::<HALF>().0.iter().zip(&mut steps) {
-        *step = half[1].wrapping_sub(half[0]);
-        let at = |lane: u64| step.wrapping_mul(lane) as i64;
+    for half in 0..2 {
+        let at = |lane: u64| steps[half].wrapping_mul(lane) as i64;
         let ramp = _mm256_setr_epi64x(0, at(1), at(2), at(3));
-        let mut expected = _mm256_add_epi64(ramp, _mm256_set1_epi64x(half[0] as i64));
-        for group in half.as_chunks::<4>().0 {
-            // SAFETY: it must point to 32 bytes ← these are 4 numbers of 8 bytes.
-            let numbers = unsafe { _mm256_loadu_si256(group.as_ptr().cast()) };
-            differs = _mm256_or_si256(differs, _mm256_xor_si256(numbers, expected));
+        let mut expected = _mm256_add_epi64(ramp, _mm256_set1_epi64x(base[half * HALF] as i64));
+        for index in 0..4 {
+            let differ = _mm256_xor_si256(expected, four(base, 4 * half + index));
+            differs = _mm256_or_si256(differs, differ);
             expected = _mm256_add_epi64(expected, _mm256_set1_epi64x(at(4)));
         }
     }
@@ -271,12 +286,9 @@ fn steps64_with_avx2(base: &[u64; LANES]) -> Option<[u64; 2]> {
 #[inline]
 fn are_equal_with_avx2(a: &[u32; LANES], b: &[u32; LANES]) -> bool {
     let mut differs = _mm256_setzero_si256();
-    for (a, b) in a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0) {
-        // SAFETY: it must point to 32 bytes ← these are 8 numbers of 4 bytes.
-        let a = unsafe { _mm256_loadu_si256(a.as_ptr().cast()) };
-        // SAFETY: as above.
-        let b = unsafe { _mm256_loadu_si256(b.as_ptr().cast()) };
-        differs = _mm256_or_si256(differs, _mm256_xor_si256(a, b));
+    for index in 0..4 {
+        let differ = _mm256_xor_si256(eight(a, index), eight(b, index));
+        differs = _mm256_or_si256(differs, differ);
     }
     _mm256_testz_si256(differs, differs) == 1
 }
