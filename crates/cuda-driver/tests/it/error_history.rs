@@ -90,7 +90,7 @@ fn history_counts_the_errors_of_16_threads() {
         let stream = fixture.stream();
         start.wait();
         for _ in 0..EACH {
-            if at % 2 == 0 {
+            if at.is_multiple_of(2) {
                 let device = fixture.context.device();
                 device.attribute(NO_ATTRIBUTE).unwrap_err();
             } else {
