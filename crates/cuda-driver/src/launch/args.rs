@@ -15,7 +15,7 @@ use crate::function::check::Layout;
 use crate::function::packing::{UNPACKED, c_layout, pack};
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, GrowableBuffer, InPlace, ManagedBuffer,
-    Memory, PeerSlice, PeerSliceMut, PitchedBuffer, PitchedSlice, PitchedSliceMut, SharedSlice,
+    Memory, PitchedBuffer, PitchedSlice, PitchedSliceMut,
 };
 use crate::tracking::{Access, Blocked, Scope};
 use crate::types::ArgType;
@@ -233,71 +233,6 @@ tracked_arg! {
     <'a> &mut DeviceSliceMut<'a, T>, |view: &&mut DeviceSliceMut<'a, T>| view.access;
     <'a> InPlace<'a, T>, |same: &InPlace<'a, T>| same.access;
 }
-
-// SAFETY: `Value` must be what the kernel expects and `tracked` must cover it ← the kernel takes
-// the address; `tracked` returns the memory of the buffer, which the view keeps alive as long as it
-// is borrowed.
-unsafe impl<T: DeviceRepr> KernelArg for &SharedSlice<T> {
-    type Value = CUdeviceptr;
-
-    const ARG_TYPE: ArgType = ArgType::Address;
-
-    #[inline]
-    fn value(&self) -> CUdeviceptr {
-        self.as_slice().as_raw()
-    }
-
-    #[inline]
-    fn tracked(&self) -> Option<Tracked<'_>> {
-        let view = self.as_slice();
-        Some(Tracked {
-            memory: Some(self.memory()),
-            access: Access::READ,
-            address: view.as_raw(),
-            bytes: view.span_bytes(),
-            graph: 0,
-            argument: 0,
-            peer: None,
-            kept: None,
-        })
-    }
-}
-
-/// Implements [`KernelArg`] for a view of memory of another context.
-macro_rules! peer_arg {
-    ($($ty:ident)*) => {
-        $(
-            // SAFETY: `Value` must be what the kernel expects and `tracked` must cover it ← the
-            // kernel takes the address; `tracked` returns the memory of the buffer, which the view
-            // borrows for 'a as it borrows the context.
-            unsafe impl<'a, T: DeviceRepr> KernelArg for $ty<'a, T> {
-                type Value = CUdeviceptr;
-
-                const ARG_TYPE: ArgType = ArgType::Address;
-
-                #[inline]
-                fn value(&self) -> CUdeviceptr {
-                    self.view.as_raw()
-                }
-
-                fn tracked(&self) -> Option<Tracked<'_>> {
-                    Some(Tracked {
-                        memory: Some(self.view.memory),
-                        access: self.view.access,
-                        address: self.view.as_raw(),
-                        bytes: self.view.span_bytes(),
-                        graph: 0,
-                        argument: 0,
-                        peer: Some(self.context),
-                        kept: None,
-                    })
-                }
-            }
-        )*
-    };
-}
-
-peer_arg! { PeerSlice PeerSliceMut }
 
 impl fmt::Debug for Tracked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -25,6 +25,7 @@ mod recorded;
 mod slice_arg;
 mod thread_arg;
 mod using;
+mod view_arg;
 
 // Types of other modules that belong to this chapter of the API.
 pub use crate::types::{
