@@ -6,7 +6,13 @@ use cuda_driver::memory::{
 use cuda_driver::prelude::*;
 use cuda_driver::profile::Profiler;
 
+#[cfg(target_os = "linux")]
+use crate::support::software;
 use crate::support::{everywhere, filled, has_virtual_memory};
+#[cfg(target_os = "linux")]
+use cuda_driver::memory::{ImportedPool, MemoryHandle};
+#[cfg(target_os = "linux")]
+use cuda_sim::Builder;
 
 /// Memory that a buffer takes over or gives up counts as well.
 #[test]
@@ -54,4 +60,32 @@ fn memory_of_each_kind_is_counted_until_its_free() {
         let changes = profile.memory().iter().map(|it| it.change());
         assert_eq!(changes.sum::<i64>(), -64, "{}", fixture.name);
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_of_an_imported_pool_is_counted_once() {
+    use std::os::fd::AsFd;
+
+    let fixture = software(Builder::new());
+    let (stream, device) = (fixture.stream(), fixture.context.device());
+    let pool = MemoryPool::exportable(device).unwrap();
+    let buffer = DeviceBuffer::from_host_in(&pool, &stream, &[7_u32; 5]).unwrap();
+    let buffer = buffer.export().unwrap();
+    stream.synchronize().unwrap();
+    let MemoryHandle::Pool(pointer) = *buffer.handle() else {
+        panic!("{:?}", buffer.handle());
+    };
+    let descriptor = pool.export().unwrap();
+    // SAFETY: the descriptor is that of a pool.
+    let imported = unsafe { ImportedPool::import(device, descriptor.as_fd()) }.unwrap();
+    let profiler = Profiler::start_on(&stream).unwrap();
+    // SAFETY: the memory has 5 words, which nothing writes meanwhile.
+    drop(unsafe { imported.open::<u32>(&stream, &pointer, 5) }.unwrap());
+    let profile = profiler.finish().unwrap();
+    let changes: Vec<i64> = profile.memory().iter().map(|it| it.change()).collect();
+    assert_eq!(changes, [20, -20]);
+    stream.synchronize().unwrap();
+    // SAFETY: the memory was closed.
+    unsafe { buffer.reclaim() }.close().unwrap();
 }

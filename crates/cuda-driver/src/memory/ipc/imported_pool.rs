@@ -106,8 +106,6 @@ impl ImportedPool {
                 cuMemPoolImportPointer(&raw mut address, self.0.as_raw(), &raw mut raw)
             )
         }?;
-        // The free counts the bytes, too.
-        stream.memory_changed(bytes as i64);
         // SAFETY: the memory must be usable, from `source`, and freed by no other code ← it was
         // opened just now, and the pool frees it in order.
         let memory = unsafe { Memory::of_source(stream, address, bytes, self.0.source()) };
