@@ -5,8 +5,11 @@ use super::device::{Device, Numbers, TARGET};
 use crate::vm::vector::HALF;
 use crate::vm::{FaultKind, TargetInfo};
 
-/// The element that each lane accesses, of 64.
-const PATTERNS: [(&str, fn(usize) -> usize); 16] = [
+/// Returns the element that a lane accesses, of 64.
+type Pattern = fn(usize) -> usize;
+
+/// The patterns of accesses, with their descriptions.
+const PATTERNS: [(&str, Pattern); 16] = [
     ("one element", |_| 5),
     ("the first element", |_| 0),
     ("neighbours", |lane| lane),
@@ -100,11 +103,11 @@ fn random(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// The kernel adds 8 bytes to each offset, and copies 512 bytes to shared memory.
-fn offset(pattern: fn(usize) -> usize, lane: usize, size: usize) -> usize {
+fn offset(pattern: Pattern, lane: usize, size: usize) -> usize {
     (pattern(lane) * size).min(512 - 8 - size)
 }
 
-fn offsets(device: &Device, pattern: fn(usize) -> usize, size: usize) -> u64 {
+fn offsets(device: &Device, pattern: Pattern, size: usize) -> u64 {
     let all = (0..32).map(|lane| offset(pattern, lane, size) as u64);
     device.upload64(&all.collect::<Vec<_>>())
 }
