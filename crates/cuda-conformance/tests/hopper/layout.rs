@@ -109,7 +109,7 @@ impl Placed {
         let at =
             self.start + byte / span * along + line / 8 * across + line % 8 * span + byte % span;
         let row = (at / 128 + 8 - base) % 8;
-        at ^ (row * CHUNK & (span - CHUNK))
+        at ^ ((row * CHUNK) & (span - CHUNK))
     }
 
     /// The matrix descriptor, relative to the start of the image.

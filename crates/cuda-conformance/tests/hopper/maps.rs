@@ -77,7 +77,7 @@ impl Fields {
                         };
                     for byte in 0..size {
                         let place = to + byte;
-                        let place = place ^ (place / 128 * 16 & (pattern - 16));
+                        let place = place ^ ((place / 128 * 16) & (pattern - 16));
                         out[place] = if is_inside { tensor[from + byte] } else { 0 };
                     }
                     to += size;
@@ -294,15 +294,18 @@ fn run(fixture: &Fixture, from: Option<&Fields>, to: &Fields, in_shared: bool) -
     ))
 }
 
+/// Changes a map.
+type Change = fn(&mut Fields);
+
 /// The maps, each with the one that it is made of; `None` for zeros.
 fn cases() -> Vec<(&'static str, Option<Fields>, Fields)> {
-    let with = |change: fn(&mut Fields)| {
+    let with = |change: Change| {
         let mut fields = BASE;
         change(&mut fields);
         fields
     };
     let three = with(|fields| fields.rank = 3);
-    let changes: [(&str, fn(&mut Fields)); 14] = [
+    let changes: [(&str, Change); 14] = [
         ("global_address", |fields| fields.offset = 512),
         ("rank", |fields| fields.rank = 3),
         ("box_dim 0", |fields| fields.extent[0] = 8),
