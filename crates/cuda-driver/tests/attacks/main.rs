@@ -35,6 +35,7 @@ mod processes;
 mod safe;
 mod set_up;
 mod shared;
+mod storage;
 mod streams;
 mod support;
 #[cfg(feature = "dlpack")]

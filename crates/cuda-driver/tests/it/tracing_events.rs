@@ -188,6 +188,6 @@ fn tracing_tells_cache_hits_from_misses() {
         texts[1].clone()
     };
     let message = "DEBUG message=compile through the cache outcome=";
-    assert_eq!(compiled(&folder.open()), format!("{message}Kept"));
+    assert_eq!(compiled(&folder.open()), format!("{message}Stored"));
     assert_eq!(compiled(&folder.open()), format!("{message}Hit"));
 }
