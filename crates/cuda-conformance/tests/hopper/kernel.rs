@@ -62,7 +62,7 @@ wgmma.wait_group.sync.aligned 0;",
     let loops = bytes.div_ceil(16 * 128);
     format!(
         "
-.version 8.0
+.version 8.4
 .target sm_90a
 .address_size 64
 .visible .entry product(.param .u64 image, .param .u64 c, .param .u64 regs, .param .u64 meta,

@@ -43,6 +43,9 @@ const BASE: Fields = Fields {
     swizzle: (0, 16),
 };
 
+/// The numbers of the swizzle modes, and the bytes of a row of each pattern.
+const SWIZZLES: [(u32, usize); 3] = [(1, 32), (2, 64), (3, 128)];
+
 impl Fields {
     /// The box that a copy writes to shared memory, computed element by element.
     fn expected(&self, tensor: &[u8]) -> Vec<u8> {
@@ -53,7 +56,10 @@ impl Fields {
             _ => self.extent[d].div_ceil(self.steps[d]),
         };
         let mut out = vec![0xee; BOX];
-        let (mut to, pattern) = (0, self.swizzle.1);
+        let pattern = self.swizzle.1;
+        // Rows that are shorter than the pattern are kept apart.
+        let gap = pattern.saturating_sub(count(0) * size);
+        let mut to = 0;
         for z in 0..count(2) {
             for y in 0..count(1) {
                 for x in 0..count(0) {
@@ -82,6 +88,7 @@ impl Fields {
                     }
                     to += size;
                 }
+                to += gap;
             }
         }
         out
@@ -148,15 +155,17 @@ impl Fields {
 
     /// The map that the host encodes.
     fn encoded(&self, tensor: &DeviceBuffer<u8>) -> Vec<u64> {
-        assert_eq!(
-            (self.element.0, self.swizzle.0),
-            (7, 0),
-            "what the host encodes"
-        );
+        assert_eq!(self.element.0, 7, "the host encodes maps of `f32`");
+        let swizzle = match self.swizzle.0 {
+            0 => TensorSwizzle::None,
+            1 => TensorSwizzle::Bytes32,
+            2 => TensorSwizzle::Bytes64,
+            _ => TensorSwizzle::Bytes128,
+        };
         let numbers = |all: &[usize]| all.iter().map(|&n| n as u64).collect::<Vec<u64>>();
         let layout = TensorLayout::new(TensorDataType::F32, &numbers(&self.dims[..self.rank]))
             .strides(&numbers(&self.strides[..self.rank - 1]))
-            .swizzle(TensorSwizzle::None);
+            .swizzle(swizzle);
         let extent: Vec<u32> = self.extent[..self.rank].iter().map(|&n| n as u32).collect();
         let map = TensorMap::tiled(&tensor.as_slice(), &layout, &extent).unwrap();
         map.as_raw().opaque.to_vec()
@@ -336,6 +345,20 @@ fn cases() -> Vec<(&'static str, Option<Fields>, Fields)> {
     ));
     cases.push(("zeros to two dimensions", None, BASE));
     cases.push(("zeros to three dimensions", None, three));
+    for swizzle in SWIZZLES {
+        for width in [4, 8, 16, 32] {
+            if width * 4 > swizzle.1 {
+                continue;
+            }
+            let map = Fields {
+                extent: [width, 8, 2],
+                ..BASE
+            };
+            let swizzled = Fields { swizzle, ..map };
+            cases.push(("swizzle_mode of a row", Some(map), swizzled));
+            cases.push(("an encoded swizzle", Some(swizzled), swizzled));
+        }
+    }
     cases
 }
 
@@ -348,7 +371,11 @@ fn replaced_fields_change_copies() {
                 total += 1;
                 if let Some(why) = run(&fixture, from.as_ref(), &to, in_shared) {
                     let why: String = why.chars().take(300).collect();
-                    wrong.push(format!("{name}, in shared memory: {in_shared}: {why}"));
+                    let (row, pattern) = (to.extent[0] * to.element.1, to.swizzle.1);
+                    wrong.push(format!(
+                        "{name}, rows of {row} bytes, pattern of {pattern}, in shared memory: \
+                         {in_shared}: {why}"
+                    ));
                 }
             }
         }

@@ -210,7 +210,7 @@ impl Transfer<'_, '_> {
             self.w,
             self.env,
             shared,
-            map.bytes(),
+            map.shared_bytes(),
             BOX_ALIGN,
             self.lane,
         )?;
@@ -226,7 +226,7 @@ impl Transfer<'_, '_> {
                 address = address.wrapping_add_signed(at.wrapping_mul(map.strides[d - 1] as i64));
             }
             for chunk in (0..row).step_by(CHUNK as usize) {
-                let at = map.swizzle.place(shared + number * row + chunk);
+                let at = map.swizzle.place(shared + number * map.pitch() + chunk);
                 let place = inside.translate(self.w, self.env, at, CHUNK, CHUNK, self.lane)?;
                 self.observe(at);
                 self.chunk(chunk, address, is_there, place, &mut outside)?;

@@ -220,9 +220,20 @@ impl TensorMap {
         }
     }
 
-    /// The bytes of shared memory that a copy takes.
+    /// The distance in bytes between such rows in shared memory. An H100 keeps rows that are shorter
+    /// than the pattern of the swizzle apart, as if they had its length.
+    pub(super) fn pitch(&self) -> u64 {
+        self.row().max(self.swizzle.span().unwrap_or_default())
+    }
+
+    /// The bytes that a copy moves.
     pub(crate) fn bytes(&self) -> u64 {
         self.row() * self.rows()
+    }
+
+    /// The bytes of shared memory from the first to the last row of a copy.
+    pub(super) fn shared_bytes(&self) -> u64 {
+        self.pitch() * self.rows()
     }
 
     /// The first and last start of filters along a dimension of pixels.
