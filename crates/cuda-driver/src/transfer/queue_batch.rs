@@ -96,7 +96,8 @@ unsafe fn queue_linear(batch: &mut CopyBatch<'_>, stream: &Stream) -> Result<(),
         .kinds
         .first()
         .map_or(WorkKind::CopyOnDevice, |it| it.0);
-    let _current = stream.bind_for_copy()?;
+    // Driver 580 refuses a batch while no context is current.
+    let _current = stream.context().enter()?;
     stream.observed(Work::of_kind(kind, bytes), || {
         if version < calls::cuMemcpyBatchAsync_v2.since() {
             let mut failed = usize::MAX;
@@ -206,7 +207,8 @@ unsafe fn queue_boxes(batch: &CopyBatch<'_>, stream: &Stream) -> Result<(), Driv
         .iter()
         .map(|(_, _, extent)| extent.bytes())
         .sum();
-    let _current = stream.bind_for_copy()?;
+    // Driver 580 refuses a batch while no context is current.
+    let _current = stream.context().enter()?;
     stream.observed(Work::of_kind(WorkKind::CopyOnDevice, bytes), || {
         if version < calls::cuMemcpy3DBatchAsync_v2.since() {
             let mut failed = usize::MAX;

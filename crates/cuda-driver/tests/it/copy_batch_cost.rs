@@ -182,6 +182,8 @@ fn raw_batch(stream: &Stream, way: Way, mut to: Vec<u64>, mut from: Vec<u64>) ->
         flags: 0,
     };
     let (mut first, mut failed) = (0, usize::MAX);
+    // Driver 580 refuses a batch while no context is current.
+    let _current = stream.context().make_current().unwrap();
     let library = stream.context().driver().library();
     let (dsts, srcs, sizes) = (to.as_mut_ptr(), from.as_mut_ptr(), sizes.as_mut_ptr());
     let (attributes, first, raw) = (&raw mut attributes, &raw mut first, stream.as_raw());
