@@ -35,6 +35,7 @@ mod flow;
 mod initial;
 pub mod instrument;
 mod lexer;
+mod parameters;
 mod parser;
 mod print;
 mod statement;
@@ -48,6 +49,7 @@ pub use ast::{
 pub use edit::Edits;
 pub use error::Error;
 pub use exports::{Definition, Exports};
+pub use parameters::check_parameters;
 
 /// Parses one PTX module.
 ///

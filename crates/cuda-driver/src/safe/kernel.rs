@@ -120,7 +120,8 @@ impl SafeModule {
     ///
     /// # Errors
     ///
-    /// Fails as [`Module::load`] does.
+    /// Fails as [`Module::load`] does, and with [`Error::SafeLaunch`] if an access to a parameter is
+    /// not in the parameter, for which the driver's compiler may end the process.
     #[doc(alias = "cuModuleLoadDataEx")]
     pub fn load(context: &Context, ptx: &Ptx) -> Result<Self> {
         Self::load_with(context, ptx, &JitOptions::new())
@@ -131,14 +132,18 @@ impl SafeModule {
     ///
     /// # Errors
     ///
-    /// Fails as [`Module::load_with`] does.
+    /// Fails as [`load`](Self::load) does.
     #[doc(alias = "cuModuleLoadDataEx")]
     pub fn load_with(context: &Context, ptx: &Ptx, options: &JitOptions) -> Result<Self> {
+        let syntax = |message| refused(SafeLaunchError::Syntax { message });
+        let text = ptx.as_c_str().to_str();
+        let text = text.map_err(|error| syntax(error.to_string()))?;
+        // A text with a syntax error is left to the driver, which knows newer instructions.
+        if let Ok(module) = cuda_ptx::parse(text) {
+            let checked = cuda_ptx::check_parameters(&module);
+            checked.map_err(|error| syntax(format!("line {}: {}", error.line, error.message)))?;
+        }
         let module = Module::load_with(context, ptx, options)?;
-        let text = ptx.as_c_str().to_str().map_err(|error| {
-            let message = error.to_string();
-            refused(SafeLaunchError::Syntax { message })
-        })?;
         let shared = Shared {
             text: text.into(),
             options: options.clone(),

@@ -23,6 +23,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "print",
             "edit",
             "flow",
+            "parameters",
             "calls",
             "analysis",
             "instrument",

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cuda_ptx::{Edits, Instruction, Module, Span, Statement, parse};
+use cuda_ptx::{Edits, Instruction, Module, Span, Statement, check_parameters, parse};
 
 use crate::fuzz::{kernel_of, programs};
 
@@ -50,6 +50,7 @@ fn without_spans<'a>(module: &Module<'a>) -> Module<'a> {
 /// Returns the number of instructions.
 fn check(text: &str, what: &str) -> usize {
     let module = parse(text).unwrap_or_else(|error| panic!("{what}: {error}"));
+    check_parameters(&module).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(Edits::new(text).apply().as_deref(), Some(text), "{what}");
     let mut edits = Edits::new(text);
     for instruction in instructions(&module) {
