@@ -63,7 +63,8 @@ impl Stream {
         self.expect_direct("Stream::synchronize_timeout")?;
         let done = poll(limit, || self.is_done())?;
         if done {
-            self.synchronize()?;
+            // Not a wait for the stream: another thread may have queued more work.
+            self.report_violation()?;
         }
         Ok(done)
     }

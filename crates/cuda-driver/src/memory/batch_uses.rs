@@ -39,6 +39,13 @@ impl<'a> BatchUses<'a> {
         }
     }
 
+    /// Adds the uses of another batch.
+    pub(crate) fn append(&mut self, other: Self) {
+        for (memory, access) in other.uses {
+            self.add(memory, access);
+        }
+    }
+
     /// Calls `queue` between acquiring and committing all uses on `stream`, as
     /// [`Memory::use_all`] does.
     pub(crate) fn queue<E>(

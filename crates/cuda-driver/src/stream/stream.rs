@@ -76,6 +76,11 @@ impl Stream {
     pub fn synchronize(&self) -> Result<()> {
         self.expect_direct("Stream::synchronize")?;
         self.state.synchronize_explicitly(&self.context)?;
+        self.report_violation()
+    }
+
+    /// Fails with a violation of a safe launch on this stream that was not reported yet.
+    pub(crate) fn report_violation(&self) -> Result<()> {
         match self.reports.take() {
             Some(violation) => Err(Error::Violation(Box::new(violation))),
             None => Ok(()),

@@ -16,7 +16,7 @@ use crate::memory::pitched::{ArrayBox, array_numbers};
 use crate::memory::{Block, Memory, Reclaim, Source, bytes_of};
 use crate::memory_ledger::MemoryKind;
 use crate::stream::Stream;
-use crate::tracking::Access;
+use crate::tracking::{Access, Tracker};
 
 /// The memory of an array or of a mipmapped array. Its owner and the textures share it.
 pub(super) struct ArrayMemory {
@@ -258,6 +258,7 @@ impl Reclaim for Owner {
     fn reclaim(self: Arc<Self>, block: Block) -> Result<(), DriverError> {
         let stream = block.tracker.owning_stream().clone();
         if let Err(error) = block.tracker.synchronize(Access::WRITE) {
+            Tracker::keep_context_while_used_elsewhere(&block.tracker);
             self.disown(&block);
             return Err(error);
         }

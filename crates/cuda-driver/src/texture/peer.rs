@@ -53,6 +53,7 @@ impl<T: Texel> ArraySliceMut<'_, T> {
     #[doc(alias = "cudaMemcpy3DPeerAsync")]
     pub fn copy_from_peer_on(&mut self, source: &ArraySlice<'_, T>, stream: &Stream) -> Result<()> {
         expect_context(stream, self.memory)?;
+        stream.expect_direct("ArraySliceMut::copy_from_peer")?;
         let peer = source.memory.owning_stream().context();
         if peer == stream.context() {
             return self.copy_from_on(*source, stream);

@@ -169,6 +169,17 @@ impl<'a> CopyBatch<'a> {
         })
     }
 
+    /// Adds the copies of another batch.
+    fn append(&mut self, other: Self) {
+        self.to.extend(other.to);
+        self.from.extend(other.from);
+        self.sizes.extend(other.sizes);
+        self.kinds.extend(other.kinds);
+        self.boxes.extend(other.boxes);
+        self.uses.append(other.uses);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+
     fn add(&mut self, to: u64, from: u64, bytes: usize, kinds: Kinds) {
         self.to.push(to);
         self.from.push(from);
@@ -185,8 +196,7 @@ impl<'a> CopyBatch<'a> {
 
 impl fmt::Debug for CopyBatch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (copies, bytes) = (self.len(), self.bytes);
-        write!(f, "CopyBatch({copies} copies, {bytes} bytes)")
+        describe(self.len(), self.bytes, f)
     }
 }
 
@@ -195,7 +205,10 @@ impl fmt::Debug for CopyBatch<'_> {
 #[must_use = "the copies are made only if the batch is queued"]
 pub struct HostCopyBatch<'a, 'scope, 'env: 'scope> {
     scope: &'scope CopyScope<'scope, 'env>,
+    /// The copies of host memory. They must not leave the scope, which waits for them.
     batch: CopyBatch<'a>,
+    /// The copies within the device, which the program can exchange for those of another batch.
+    on_device: CopyBatch<'a>,
 }
 
 /// Copies that are queued with one call.
@@ -224,6 +237,7 @@ impl<'scope, 'env> CopyScope<'scope, 'env> {
         HostCopyBatch {
             scope: self,
             batch: CopyBatch::new(),
+            on_device: CopyBatch::new(),
         }
     }
 }
@@ -363,9 +377,9 @@ impl<'a, 'scope> HostCopyBatch<'a, 'scope, '_> {
         Ok(())
     }
 
-    /// Returns the batch, to add copies within the device.
+    /// Returns the copies within the device, to add more.
     pub fn on_device(&mut self) -> &mut CopyBatch<'a> {
-        &mut self.batch
+        &mut self.on_device
     }
 
     /// `cuMemcpyBatchAsync()`, `cuMemcpy3DBatchAsync()`—Queues the copies on the stream of the
@@ -375,6 +389,7 @@ impl<'a, 'scope> HostCopyBatch<'a, 'scope, '_> {
     ///
     /// Fails as [`CopyBatch::queue`] does.
     pub fn queue(mut self) -> Result<()> {
+        self.batch.append(self.on_device);
         if !self.batch.is_empty() {
             // Even if the call fails, a part of the batch may have been queued.
             self.scope.set_used();
@@ -385,8 +400,14 @@ impl<'a, 'scope> HostCopyBatch<'a, 'scope, '_> {
 
 impl fmt::Debug for HostCopyBatch<'_, '_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.batch.fmt(f)
+        let (host, device) = (&self.batch, &self.on_device);
+        let bytes = host.bytes.saturating_add(device.bytes);
+        describe(host.len() + device.len(), bytes, f)
     }
+}
+
+fn describe(copies: usize, bytes: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "CopyBatch({copies} copies, {bytes} bytes)")
 }
 
 /// Fails if two of the ranges, each a start and a length, overlap.

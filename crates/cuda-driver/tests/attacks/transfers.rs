@@ -3,7 +3,7 @@
 use std::thread;
 
 use cuda_driver::error::Status;
-use cuda_driver::memory::PinnedCachingPool;
+use cuda_driver::memory::{CopyBatch, PinnedCachingPool};
 use cuda_driver::prelude::*;
 use cuda_sim::Rule;
 
@@ -220,5 +220,40 @@ fn scopes_on_two_streams_share_a_source() {
         .unwrap();
         case.expect_words(&down, 1);
         case.expect_words(&last, 8);
+    });
+}
+
+/// Claim: a copy of borrowed page-locked memory ends with its scope. The copies within the device
+/// are taken out of the batch and queued after the scope, when the page-locked memory was changed
+/// and returned to its pool.
+#[test]
+fn a_batch_does_not_leave_its_scope() {
+    Attack::new().run(|case| {
+        let stream = case.stream();
+        let flags = PinnedFlags::default();
+        let pool = PinnedCachingPool::with_limit(&case.context, flags, 4 * case.n * 4);
+        let source = case.filled(&stream, 7);
+        let mut copied = case.filled(&stream, 0);
+        let mut target = case.when_free(|| PinnedBuffer::from_host_in(&pool, &vec![1; case.n]));
+        let mut taken = CopyBatch::new();
+        stream
+            .copy_scope(|scope| {
+                let mut batch = scope.batch();
+                batch.copy_to_host(&source, &mut target)?;
+                batch.on_device().copy(&mut copied, &source)?;
+                std::mem::swap(batch.on_device(), &mut taken);
+                batch.queue()
+            })
+            .unwrap();
+        // The copy to the host stayed in the scope.
+        case.expect_words(&target, 7);
+        target.fill(2);
+        case.hold_up(&stream);
+        taken.queue(&stream).unwrap();
+        drop(target);
+        let next = case.when_free(|| PinnedBuffer::from_host_in(&pool, &vec![3; case.n]));
+        stream.synchronize().unwrap();
+        case.expect_words(&next, 3);
+        case.expect(&copied, 7);
     });
 }

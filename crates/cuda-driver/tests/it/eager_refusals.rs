@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use cuda_driver::context::ContextFlags;
 use cuda_driver::error::Error;
 use cuda_driver::graph::EagerCapture;
 use cuda_driver::memory::{
@@ -9,6 +10,7 @@ use cuda_driver::memory::{
 };
 use cuda_driver::prelude::*;
 use cuda_driver::stream::{ValueBatch, WaitCondition};
+use cuda_driver::texture::{Array, ArrayFlags, ArrayShape};
 
 use crate::eager_capture::{N, mix};
 use crate::support::{MIX, assert_all, everywhere, filled};
@@ -45,6 +47,13 @@ fn calls_that_cannot_be_captured_are_refused_by_name() {
             MemoryPool::new(context.device()).unwrap(),
             CachingPool::new(context),
         );
+        let second = Context::new(context.device(), ContextFlags::empty()).unwrap();
+        let there = second.default_stream().unwrap();
+        let mut rows = PitchedBuffer::<u32>::zeroed(&stream, (4, 4)).unwrap();
+        let elsewhere = PitchedBuffer::<u32>::zeroed(&there, (4, 4)).unwrap();
+        let (shape, none) = (ArrayShape::two_d(4, 4), ArrayFlags::empty());
+        let mut image = Array::<u32>::zeroed(&stream, &shape, none).unwrap();
+        let image_elsewhere = Array::<u32>::zeroed(&there, &shape, none).unwrap();
         let capture = EagerCapture::begin(&stream).unwrap();
         assert_eq!(capture.stream(), &stream);
         assert_eq!(capture.context(), context);
@@ -92,6 +101,16 @@ fn calls_that_cannot_be_captured_are_refused_by_name() {
         refused(
             x.as_mut_slice().copy_from_peer(&y),
             "DeviceSliceMut::copy_from_peer",
+        );
+        refused(
+            rows.as_mut_slice().copy_from_peer(&elsewhere.as_slice()),
+            "PitchedSliceMut::copy_from_peer",
+        );
+        refused(
+            image
+                .as_mut_slice()
+                .copy_from_peer(&image_elsewhere.as_slice()),
+            "ArraySliceMut::copy_from_peer",
         );
         let waited = stream.wait_value(&flag, 0, WaitCondition::EQUAL, 0_u32);
         refused(waited, "Stream::wait_value");

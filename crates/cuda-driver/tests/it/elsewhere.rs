@@ -12,6 +12,7 @@ use cuda_driver::error::{Error, Status};
 use cuda_driver::graph::Capture;
 use cuda_driver::jit::Global;
 use cuda_driver::prelude::*;
+use cuda_driver::texture::{Array, ArrayFlags, ArrayShape, Sampler, Texture};
 use cuda_sim::{Builder, Rule};
 
 use crate::borrowed::{Foreign, alive};
@@ -214,6 +215,31 @@ fn a_context_outlives_copied_memory_that_cannot_be_freed() {
     open.send(()).unwrap();
     worker.join().unwrap();
     assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_context_outlives_a_copied_array_that_cannot_be_awaited() {
+    for has_texture in [false, true] {
+        let fixture = software(Builder::new().devices(2));
+        let simulator = fixture.simulator.as_ref().unwrap();
+        let one = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
+        let other = second(&fixture);
+        let (copying, open) = blocked_stream(&other);
+        let shape = ArrayShape::two_d(2, 2);
+        let mut there = Array::<u32>::zeroed(&copying, &shape, ArrayFlags::empty()).unwrap();
+        let source = Array::from_host(&new_stream(&one), &shape, &[1_u32, 2, 3, 4]).unwrap();
+        let texture = has_texture.then(|| Texture::new(&source, &Sampler::new()).unwrap());
+        let mut view = there.as_mut_slice();
+        view.copy_from_peer(&source.as_slice()).unwrap();
+        simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuEventSynchronize"));
+        // The context must not end, because this would free the array.
+        drop((texture, source, one));
+        simulator.clear_rules();
+        assert_eq!(count_calls(simulator, "cuArrayDestroy"), 0);
+        assert_eq!(count_calls(simulator, "cuCtxDestroy_v2"), 0);
+        open.send(()).unwrap();
+        assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4]);
+    }
 }
 
 /// Queues a copy from memory of `fixture` into another context and drops all handles of that

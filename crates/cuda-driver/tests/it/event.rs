@@ -8,7 +8,7 @@ use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use crate::support::{everywhere, late, software};
+use crate::support::{count_calls, everywhere, filled, late, software};
 
 #[test]
 fn elapsed_time_is_positive_and_has_both_directions() {
@@ -76,4 +76,20 @@ fn events_of_two_drivers_have_no_time_between_them() {
     let (one, other) = (event(&one.context), event(&other.context));
     let error = one.elapsed_until(&other).unwrap_err();
     assert!(matches!(error, Error::OtherContext { .. }), "{error}");
+}
+
+#[test]
+fn a_wait_with_a_limit_makes_no_call_that_waits() {
+    let fixture = software(Builder::new());
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let stream = fixture.stream();
+    let _buffer = filled(&stream, 100, 1);
+    let event = stream.record_event().unwrap();
+    let calls = ["cuStreamSynchronize", "cuEventSynchronize"];
+    let before = calls.map(|call| count_calls(simulator, call));
+    let limit = Duration::from_secs(10);
+    assert!(stream.synchronize_timeout(limit).unwrap());
+    assert!(event.synchronize_timeout(limit).unwrap());
+    // Another thread may have queued work that never ends.
+    assert_eq!(calls.map(|call| count_calls(simulator, call)), before);
 }

@@ -10,7 +10,7 @@ use crate::driver::call;
 use crate::error::{DriverError, Error, RangeError, Result};
 use crate::memory::{Block, DeviceBuffer, DeviceRepr, Memory, Reclaim, Source, bytes_of};
 use crate::stream::Stream;
-use crate::tracking::Access;
+use crate::tracking::{Access, Tracker};
 
 impl IpcMemoryHandle {
     /// `cuIpcOpenMemHandle()`—Opens an allocation of another process, of which the buffer has `len`
@@ -115,8 +115,11 @@ impl Opened {
 /// The host waits for all uses and then closes the memory.
 impl Reclaim for Opened {
     fn reclaim(self: Arc<Self>, block: Block) -> Result<(), DriverError> {
-        // After an error the memory stays open, because a use may still be running.
-        block.tracker.synchronize(Access::WRITE)?;
+        if let Err(error) = block.tracker.synchronize(Access::WRITE) {
+            // A use may still be running, so the memory stays open. It ends with its context.
+            Tracker::keep_context_while_used_elsewhere(&block.tracker);
+            return Err(error);
+        }
         self.close()
     }
 

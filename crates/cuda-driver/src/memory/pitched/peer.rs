@@ -63,6 +63,7 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
         stream: &Stream,
     ) -> Result<()> {
         expect_context(stream, self.memory)?;
+        stream.expect_direct("PitchedSliceMut::copy_from_peer")?;
         let peer = source.memory.owning_stream().context();
         if peer == stream.context() {
             return self.copy_from_on(source, stream);
