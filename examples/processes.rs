@@ -2,7 +2,9 @@
 //!
 //! The program starts itself as a second process, whose standard input is a pool of device memory.
 //! The second process multiplies the elements of a buffer of the first one. Two events order the
-//! work of both. Prints the number of verified elements.
+//! work of both.
+//!
+//! Prints the number of verified elements.
 //!
 //! `cargo run -p examples --example processes`
 

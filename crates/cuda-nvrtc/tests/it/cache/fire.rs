@@ -332,12 +332,12 @@ fn another_build_of_one_version_is_another_key() {
         command.env("CUDA_NVRTC_LIBRARY", &files[0].0);
         answers(command.spawn().unwrap())["outcome"].clone()
     };
-    assert_eq!([outcome(&files), outcome(&files)], ["Kept", "Hit"]);
+    assert_eq!([outcome(&files), outcome(&files)], ["Stored", "Hit"]);
     for index in 0..2 {
         files[index].1.push(0);
         assert_eq!(
             [outcome(&files), outcome(&files)],
-            ["Kept", "Hit"],
+            ["Stored", "Hit"],
             "{index}"
         );
     }
@@ -369,10 +369,10 @@ fn the_environment_sets_folder_and_mode() {
     let dir = dir.to_str().unwrap();
     for (value, outcome) in [
         ("off", "Off"),
-        ("", "Kept"),
+        ("", "Stored"),
         ("on", "Hit"),
         ("read-only", "Hit"),
-        (dir, "Kept"),
+        (dir, "Stored"),
         (dir, "Hit"),
     ] {
         assert_eq!(run(value), outcome, "{value:?}");
