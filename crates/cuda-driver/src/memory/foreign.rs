@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::allocation::{Block, Reclaim};
 use crate::error::DriverError;
-use crate::tracking::Access;
+use crate::tracking::{Access, Tracker};
 
 /// Memory of other code, which is released when the value is dropped.
 pub(super) struct Foreign<T>(#[allow(dead_code, reason = "only dropped")] pub(super) T);
@@ -20,6 +20,8 @@ impl<T: Any + Send + Sync> Reclaim for Foreign<T> {
     fn reclaim(self: Arc<Self>, block: Block) -> Result<(), DriverError> {
         let waited = block.tracker.synchronize(Access::WRITE);
         if waited.is_err() {
+            // The memory may also end with its context.
+            Tracker::keep_context_while_used_elsewhere(&block.tracker);
             mem::forget(self);
         }
         waited
@@ -37,6 +39,7 @@ impl<T: Any + Send + Sync> Reclaim for Deferred<T> {
         let driver = block.tracker.owning_stream().driver().clone();
         driver.defer_wait(move || {
             if block.tracker.synchronize(Access::WRITE).is_err() {
+                Tracker::keep_context_while_used_elsewhere(&block.tracker);
                 mem::forget(self);
             }
         });

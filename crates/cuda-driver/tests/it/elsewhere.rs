@@ -16,7 +16,7 @@ use cuda_driver::texture::{Array, ArrayFlags, ArrayShape, Sampler, Texture};
 use cuda_sim::{Builder, Rule};
 
 use crate::borrowed::{Foreign, alive};
-use crate::support::{Fixture, block, count_calls, gpu, late, new_stream, software};
+use crate::support::{Fixture, block, count_calls, gpu, late, new_stream, software, unpooled};
 use crate::task::until;
 
 const VARIABLES: &str = include_str!("kernels/variables.ptx");
@@ -214,6 +214,28 @@ fn a_context_outlives_copied_memory_that_cannot_be_freed() {
     assert_eq!(count_calls(simulator, "cuCtxDestroy_v2"), 0);
     open.send(()).unwrap();
     worker.join().unwrap();
+    assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_context_outlives_copied_memory_of_other_code() {
+    let fixture = software(Builder::new().devices(2));
+    let simulator = fixture.simulator.as_ref().unwrap();
+    let one = Context::new(fixture.context.device(), ContextFlags::empty()).unwrap();
+    let other = second(&fixture);
+    let (copying, open) = blocked_stream(&other);
+    let mut there = DeviceBuffer::<u32>::zeroed(&copying, 4).unwrap();
+    let owning = new_stream(&one);
+    let address = unpooled(&owning, &[1_u32, 2, 3, 4]).into_raw().unwrap();
+    // SAFETY: the memory has 4 words, which were written on the stream, and is never freed.
+    let source = unsafe { DeviceBuffer::<u32>::from_foreign(&owning, address, 4, ()) }.unwrap();
+    let mut view = there.as_mut_slice();
+    view.copy_from_peer(source.as_slice()).unwrap();
+    simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuEventSynchronize"));
+    drop((source, owning, one));
+    simulator.clear_rules();
+    assert_eq!(count_calls(simulator, "cuCtxDestroy_v2"), 0);
+    open.send(()).unwrap();
     assert_eq!(there.to_vec().unwrap(), [1, 2, 3, 4]);
 }
 

@@ -1,4 +1,4 @@
-//! Random kernels: a proof for a range of numbers holds for each number in it.
+//! Random kernels: a proof for ranges of numbers holds for all numbers in them.
 
 use cuda_ptx::analysis::{Analysis, Argument, Buffer, Need, NumberRange};
 use fastrand::Rng;
@@ -14,13 +14,13 @@ const FULL_PROGRAMS: u64 = 100_000;
 #[derive(Debug, Default)]
 struct Counts {
     proven: u64,
-    /// Those whose needs depend on the number.
+    /// Those whose needs depend on a number.
     depending: u64,
     executed: u64,
 }
 
 #[test]
-fn needs_hold_for_all_numbers_of_a_range() {
+fn needs_hold_for_all_numbers_of_the_ranges() {
     let (programs, first) = programs(PROGRAMS, FULL_PROGRAMS);
     let mut counts = Counts::default();
     for seed in first..first + programs {
@@ -48,35 +48,65 @@ fn check(seed: u64, counts: &mut Counts) {
         });
         params.insert(["x", "y"][index], rng.u64(1..1 << 46) << 8);
     }
-    let n = params["n"];
-    if n >> 31 != 0 {
+    // The numbers that are not negative, at least one of which gets a range.
+    let kept = rng.u32(1..8);
+    let numbers = [("n", 2, 4), ("m", 3, 4), ("w", 4, 8)];
+    let mut names = Vec::new();
+    let mut ranges = Vec::new();
+    for (index, (name, parameter, size)) in numbers.into_iter().enumerate() {
+        let value = params[name];
+        let most = (1_u64 << (8 * size - 1)) - 1;
+        if kept >> index & 1 == 0 || value > most {
+            continue;
+        }
+        let (low, high) = match rng.u32(..4) {
+            0 => (0, most),
+            1 => (value / 2, value.saturating_mul(2).min(most)),
+            2 => (1, (1 << (8 * size - 2)).max(value)),
+            _ => (value.saturating_sub(rng.u64(..50)), value),
+        };
+        if value < low {
+            continue;
+        }
+        names.push(name);
+        ranges.push(NumberRange {
+            parameter,
+            offset: 0,
+            size,
+            low,
+            high,
+        });
+    }
+    if ranges.is_empty() {
         return;
     }
-    let range = match rng.u32(..3) {
-        0 => (0, i32::MAX as u64),
-        1 => (n / 2, (2 * n).min(i32::MAX as u64)),
-        _ => (n.saturating_sub(rng.u64(..50)), n),
-    };
-    let range = NumberRange {
-        parameter: 2,
-        offset: 0,
-        size: 4,
-        low: range.0,
-        high: range.1,
-    };
-    let Some(needs) = analysis.evaluate_ranges(&values, &[range]) else {
+    let first: Vec<u64> = names.iter().map(|name| params[name]).collect();
+    let Some(needs) = analysis.evaluate_ranges(&values, &ranges) else {
         return;
     };
     counts.proven += 1;
     counts.depending += u64::from(needs.iter().any(|need| !need.terms.is_empty()));
-    for n in [range.low, range.high, rng.u64(range.low..=range.high), n] {
-        params.insert("n", n);
-        values.arguments[2] = Argument::scalar((n as u32).to_le_bytes());
+    for round in 0..6 {
+        let numbers: Vec<u64> = (ranges.iter().zip(&first))
+            .map(|(range, first)| match (round, rng.u32(..3)) {
+                (0, _) => *first,
+                (_, 0) => range.low,
+                (_, 1) => range.high,
+                _ => rng.u64(range.low..=range.high),
+            })
+            .collect();
+        for ((name, range), number) in names.iter().zip(&ranges).zip(&numbers) {
+            params.insert(name, *number);
+            let bytes = &number.to_le_bytes()[..range.size as usize];
+            values.arguments[range.parameter as usize] = Argument::scalar(bytes);
+        }
         let of_parameter = |parameter: u32| {
             let needs = needs
                 .iter()
                 .filter(|need: &&Need| need.parameter == parameter);
-            needs.map(|need| need.bytes(&[n]).expect("it fits")).max()
+            needs
+                .map(|need| need.bytes(&numbers).expect("it fits"))
+                .max()
         };
         let places = [
             (params["x"], of_parameter(0).unwrap_or(0)),
@@ -95,8 +125,8 @@ fn check(seed: u64, counts: &mut Counts) {
                 });
                 assert!(
                     is_inside && executed.address.is_multiple_of(executed.size),
-                    "CUDA_SEED={seed}: access {} of thread {:?} of block {:?} for n = {n}\n\
-                     {needs:?}\n{values:?}\n{text}",
+                    "CUDA_SEED={seed}: access {} of thread {:?} of block {:?} for {names:?} = \
+                     {numbers:?}\n{needs:?}\n{values:?}\n{text}",
                     executed.number,
                     thread.tid,
                     thread.ctaid
