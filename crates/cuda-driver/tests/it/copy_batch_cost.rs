@@ -236,6 +236,7 @@ fn times(sides: &mut Sides, stream: &Stream, way: Way, direction: Direction) -> 
         sides.copy(stream, way, direction);
         let host = done.elapsed();
         let end = stream.record_event().unwrap();
+        end.synchronize().unwrap();
         let device = end.elapsed_since(&start).unwrap();
         best = [best[0].min(host), best[1].min(device)];
         sides.check(direction, "timing");

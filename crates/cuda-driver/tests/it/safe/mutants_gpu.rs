@@ -34,8 +34,10 @@ struct Counts {
     /// Other mutants: with a report, and without one.
     found_alone: u32,
     silent: u32,
-    /// Mutants that are not launched, because they do not end.
+    /// Mutants that are not launched, because they do not end, or because the driver's compiler
+    /// refuses them.
     endless: u32,
+    not_compiled: u32,
     /// The seeds of the mutants that leave their arguments.
     seeds: Vec<u64>,
 }
@@ -81,6 +83,7 @@ fn check(seed: u64, gpu: &Fixture, canary: &DeviceBuffer<u32>, counts: &Mutex<Co
                 assert_eq!(model.words, safe.words, "{what}");
             }
         }
+        (Err(Error::Jit(_)), _) => counts.not_compiled += 1,
         (Ok(_), Some(report)) => panic!("{what}: not reported: {report}"),
         (Err(error), _) => panic!("{what}: {error}"),
     }
