@@ -16,7 +16,6 @@ use crate::device::Device;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
-use crate::memory::allocator::{Allocator, sealed};
 use crate::memory::{Block, Memory, MemoryLocation, Reclaim, Source, location, location_of};
 use crate::memory_ledger::MemoryKind;
 use crate::stream::Stream;
@@ -400,42 +399,9 @@ impl Reclaim for Inner {
     }
 }
 
-impl Allocator for MemoryPool {}
-
-impl sealed::Allocate for MemoryPool {
-    fn check(&self, owner: &Stream, _: sealed::Token) -> Result<()> {
-        if owner.context().device() == self.device() {
-            Ok(())
-        } else {
-            Err(Error::other_context(
-                "the pool",
-                self.device(),
-                owner.context(),
-            ))
-        }
-    }
-
-    #[track_caller]
-    fn allocate(
-        &self,
-        owner: &Stream,
-        bytes: usize,
-        _: sealed::Token,
-    ) -> Result<sealed::Allocated> {
-        self.allocate_of(owner, bytes, Source::Other)
-            .map(sealed::Allocated)
-    }
-}
-
 impl MemoryPool {
-    /// Allocates managed memory.
     #[track_caller]
-    pub(crate) fn allocate_managed(&self, owner: &Stream, bytes: usize) -> Result<Memory> {
-        self.allocate_of(owner, bytes, |pool| Source::Managed(Some(pool)))
-    }
-
-    #[track_caller]
-    fn allocate_of(
+    pub(super) fn allocate_of(
         &self,
         owner: &Stream,
         bytes: usize,
