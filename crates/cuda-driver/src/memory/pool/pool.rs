@@ -4,6 +4,7 @@ use std::fmt;
 use std::mem;
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cuda_sys::{
     CUdevice, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType,
@@ -53,6 +54,8 @@ struct Inner {
     /// `None` for the default pool of the device, which is never destroyed.
     owned: Option<Handle<RawPool>>,
     device: Device,
+    /// Whether the pool is exportable and has not been exported.
+    awaits_export: AtomicBool,
     /// Receives the result of the destruction, if the program asked for it.
     report: Option<Report>,
 }
@@ -303,7 +306,14 @@ impl MemoryPool {
         let raw = RawPool::new(raw, device);
         // SAFETY: no other code may destroy the pool ← it was created just now.
         let handle = unsafe { Handle::new(driver, raw) };
-        Ok(Self::of_parts(raw, Some(handle), device, PoolKind::Pinned))
+        let pool = Self::of_parts(raw, Some(handle), device, PoolKind::Pinned);
+        pool.set_awaits_export(handles != NONE);
+        Ok(pool)
+    }
+
+    /// Sets whether the pool is exportable and has not been exported.
+    pub(super) fn set_awaits_export(&self, awaits_export: bool) {
+        self.0.awaits_export.store(awaits_export, Ordering::Relaxed);
     }
 
     /// Returns the owner of a pool that this process has imported.
@@ -335,6 +345,7 @@ impl MemoryPool {
             kind,
             owned,
             device: device.clone(),
+            awaits_export: AtomicBool::new(false),
             report: None,
         }))
     }
@@ -396,6 +407,10 @@ impl Reclaim for Inner {
 
     fn origin(&self) -> (MemoryKind, u64) {
         (MemoryKind::Pool, self.raw.pool.0.addr() as u64)
+    }
+
+    fn awaits_export(&self) -> bool {
+        self.awaits_export.load(Ordering::Relaxed)
     }
 }
 
