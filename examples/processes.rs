@@ -40,6 +40,8 @@ mod shared {
         let session = Session::open()?;
         let (context, stream) = (&session.context, &session.stream);
         let pool = MemoryPool::exportable(&session.device)?;
+        // The pool is exported before its memory, as CUDA requires.
+        let descriptor = pool.export()?;
         let x: Vec<f32> = (0..N).map(|i| (i % 1000) as f32).collect();
         let buffer = DeviceBuffer::from_host_in(&pool, stream, &x)?.export()?;
         let MemoryHandle::Pool(pointer) = buffer.handle() else {
@@ -56,7 +58,7 @@ mod shared {
         ];
         let mut second = Command::new(env::current_exe()?)
             .args(handles)
-            .stdin(Stdio::from(pool.export()?))
+            .stdin(Stdio::from(descriptor))
             .stdout(Stdio::piped())
             .spawn()?;
 

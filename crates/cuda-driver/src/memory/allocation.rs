@@ -63,6 +63,12 @@ pub(crate) trait Reclaim: Send + Sync {
     fn origin(&self) -> (MemoryKind, u64) {
         (MemoryKind::Owned, 0)
     }
+
+    /// Returns `true` if this is a pool that other processes can import and that was not exported
+    /// yet.
+    fn awaits_export(&self) -> bool {
+        false
+    }
 }
 
 /// An allocation without its source, as it remains after its owner has given it up.

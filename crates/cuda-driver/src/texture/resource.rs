@@ -70,6 +70,17 @@ pub(super) enum Kind {
     Linear,
 }
 
+impl Kind {
+    /// Returns the number of dimensions for which the address mode matters.
+    pub(super) fn dimensions(self) -> usize {
+        match self {
+            Self::Array { shape, .. } => shape.dimensions(),
+            Self::Pitched => 2,
+            Self::Linear => 1,
+        }
+    }
+}
+
 /// The kind of the channels that a texture reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Channels {

@@ -199,6 +199,15 @@ impl ArrayShape {
         )
     }
 
+    /// Returns the number of dimensions without layers. Directions into a cube have three.
+    pub(super) fn dimensions(&self) -> usize {
+        match self.kind {
+            ShapeKind::OneD | ShapeKind::OneDLayered => 1,
+            ShapeKind::TwoD | ShapeKind::TwoDLayered => 2,
+            ShapeKind::ThreeD | ShapeKind::Cube | ShapeKind::CubeLayered => 3,
+        }
+    }
+
     pub(super) fn is_cube(&self) -> bool {
         matches!(self.kind, ShapeKind::Cube | ShapeKind::CubeLayered)
     }

@@ -148,7 +148,7 @@ impl Texture {
             });
         }
         let context = memory.owning_stream().context();
-        let texture_desc = sampler.raw(channels == Channels::Float);
+        let texture_desc = sampler.raw(channels == Channels::Float, source.kind.dimensions());
         let view_desc = view_desc.as_ref().map_or(ptr::null(), ptr::from_ref);
         let _current = context.enter()?;
         let driver = context.driver();

@@ -68,12 +68,50 @@ fn kernels_use_memory_of_a_host_pool() {
         let pinned = PinnedBuffer::from_host_in_order(&pool, &stream, &words()).unwrap();
         let address = pinned.device_address().unwrap();
         assert_eq!(address, pinned.as_ptr().addr() as u64, "{}", fixture.name);
-        let mut results = DeviceBuffer::<u32>::zeroed_in(&pool, &stream, LEN).unwrap();
+        let device = fixture.context.device();
+        let managed = MemoryPool::at(&MemoryLocation::Host, PoolKind::Managed, device).unwrap();
         // SAFETY: the pinned memory outlives the view, and the host only reads it meanwhile.
         let view: DeviceBuffer<u32> =
             unsafe { DeviceBuffer::from_foreign(&stream, address, LEN, ()) }.unwrap();
+        // Memory at the host that kernels write.
+        let mut results = DeviceBuffer::<u32>::zeroed_in(&managed, &stream, LEN).unwrap();
         launch_copy(&kernel, &stream, &view, &mut results).unwrap();
         assert_eq!(results.to_vec().unwrap(), words(), "{}", fixture.name);
+    }
+}
+
+/// The driver copies memory of a pool at the host as host memory only, unlike that of
+/// `cuMemHostAlloc`. `DeviceBuffer` refuses such pools for this reason.
+#[test]
+fn memory_of_a_host_pool_is_not_copied_as_device_memory() {
+    for fixture in everywhere_since((13, 0)) {
+        let stream = fixture.stream();
+        let pool = host_pool(&fixture);
+        let pinned = PinnedBuffer::from_host_in_order(&pool, &stream, &words()).unwrap();
+        let plain =
+            PinnedBuffer::from_host(&fixture.context, &words(), PinnedFlags::DEFAULT).unwrap();
+        let library = fixture.context.driver().library();
+        let (mut to, bytes, raw) = ([0_u32; LEN], 4 * LEN, stream.as_raw());
+        let place = to.as_mut_ptr();
+        for (buffer, expected) in [
+            (&pinned, Status::CUDA_ERROR_INVALID_VALUE),
+            (&plain, Status::CUDA_SUCCESS),
+        ] {
+            let from = buffer.device_address().unwrap();
+            // SAFETY: both sides hold the bytes until the stream was waited for.
+            let status = unsafe { library.cuMemcpyDtoHAsync_v2(place.cast(), from, bytes, raw) };
+            assert_eq!(status, expected, "{}", fixture.name);
+            stream.synchronize().unwrap();
+        }
+        assert_eq!(to[..], words(), "{}", fixture.name);
+        to.fill(0);
+        let place = to.as_mut_ptr().expose_provenance() as u64;
+        let from = pinned.device_address().unwrap();
+        // SAFETY: both sides hold the bytes until the stream was waited for.
+        let status = unsafe { library.cuMemcpyAsync(place, from, bytes, raw) };
+        assert_eq!(status, Status::CUDA_SUCCESS, "{}", fixture.name);
+        stream.synchronize().unwrap();
+        assert_eq!(to[..], words(), "{}", fixture.name);
     }
 }
 
@@ -184,6 +222,14 @@ fn wrong_uses_of_a_host_pool_are_refused() {
         "managed memory from a pool of another kind (unlike from a `MemoryPool::at` with \
          `PoolKind::Managed`) is not supported",
     );
+    for len in [0, 8] {
+        refused(
+            DeviceBuffer::<u32>::zeroed_in(&host, &stream, len).unwrap_err(),
+            "device memory from a pool of page-locked host memory (unlike \
+             `PinnedBuffer::zeroed_in_order`, and for kernels `ManagedBuffer::zeroed_in` a \
+             `MemoryPool::at` the host with `PoolKind::Managed`) is not supported",
+        );
+    }
     let error = PinnedBuffer::<u64>::zeroed_in_order(&host, &stream, usize::MAX).unwrap_err();
     assert!(matches!(error, Error::SizeOverflow { .. }), "{error}");
     let other = fixture.context.driver().device(1).unwrap();

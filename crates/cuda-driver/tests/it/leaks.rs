@@ -234,12 +234,12 @@ impl Workload {
                 if buffer.is_empty() {
                     return Ok(());
                 }
+                let descriptor = pool.export()?;
                 let buffer = buffer.export()?;
-                let event = Event::interprocess(one);
-                let handles = event.and_then(|event| Ok((event.ipc_handle()?, pool.export()?)));
+                let handle = Event::interprocess(one).and_then(|event| event.ipc_handle());
                 // SAFETY: no other process has received the handle.
                 let buffer = unsafe { buffer.reclaim() };
-                handles?;
+                drop((handle?, descriptor));
                 assert_eq!(buffer.to_vec()?, words);
             }
             _ => {

@@ -48,8 +48,10 @@ struct Program<'a> {
     fixture: &'a Fixture,
     state: u64,
     streams: [Stream; 3],
-    /// Pools of page-locked memory of the host, of a NUMA node, and of the device.
-    pinned: [MemoryPool; 3],
+    /// Pools of page-locked memory of the host and of a NUMA node.
+    pinned: [MemoryPool; 2],
+    /// Pools of memory of the device, and of managed memory at the host.
+    on_device: [MemoryPool; 2],
     managed: MemoryPool,
     /// The locations of prefetches, none if the device makes no prefetches.
     locations: Vec<MemoryLocation>,
@@ -61,6 +63,7 @@ impl<'a> Program<'a> {
         let here = MemoryLocation::Device(device.clone());
         let node = MemoryLocation::HostNuma(device.host_numa_node().unwrap().unwrap_or(0));
         let pool = |at: &MemoryLocation| MemoryPool::at(at, PoolKind::Pinned, device).unwrap();
+        let managed = |at: &MemoryLocation| MemoryPool::at(at, PoolKind::Managed, device).unwrap();
         let locations = if device.has_concurrent_managed_access().unwrap() {
             vec![here.clone(), MemoryLocation::Host]
         } else {
@@ -70,8 +73,9 @@ impl<'a> Program<'a> {
             fixture,
             state: seed,
             streams: [(); 3].map(|()| fixture.stream()),
-            pinned: [&MemoryLocation::Host, &node, &here].map(pool),
-            managed: MemoryPool::at(&here, PoolKind::Managed, device).unwrap(),
+            pinned: [&MemoryLocation::Host, &node].map(pool),
+            on_device: [pool(&here), managed(&MemoryLocation::Host)],
+            managed: managed(&here),
             locations,
         }
     }
@@ -85,16 +89,16 @@ impl<'a> Program<'a> {
     }
 
     fn allocate(&mut self) -> Words {
-        let (stream, kind, pool) = (self.below(3), self.below(3), self.below(3));
+        let (stream, kind, pool) = (self.below(3), self.below(3), self.below(2));
         let stream = &self.streams[stream];
         match kind {
             0 => {
-                let pool = &self.pinned[pool.min(1)];
+                let pool = &self.pinned[pool];
                 Words::Pinned(PinnedBuffer::zeroed_in_order(pool, stream, LEN).unwrap())
             }
             1 => Words::Managed(ManagedBuffer::zeroed_in(&self.managed, stream, LEN).unwrap()),
             _ => {
-                let pool = &self.pinned[pool];
+                let pool = &self.on_device[pool];
                 Words::Device(DeviceBuffer::zeroed_in(pool, stream, LEN).unwrap())
             }
         }

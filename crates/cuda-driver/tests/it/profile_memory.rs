@@ -70,13 +70,13 @@ fn memory_of_an_imported_pool_is_counted_once() {
     let fixture = software(Builder::new());
     let (stream, device) = (fixture.stream(), fixture.context.device());
     let pool = MemoryPool::exportable(device).unwrap();
+    let descriptor = pool.export().unwrap();
     let buffer = DeviceBuffer::from_host_in(&pool, &stream, &[7_u32; 5]).unwrap();
     let buffer = buffer.export().unwrap();
     stream.synchronize().unwrap();
     let MemoryHandle::Pool(pointer) = *buffer.handle() else {
         panic!("{:?}", buffer.handle());
     };
-    let descriptor = pool.export().unwrap();
     // SAFETY: the descriptor is that of a pool.
     let imported = unsafe { ImportedPool::import(device, descriptor.as_fd()) }.unwrap();
     let profiler = Profiler::start_on(&stream).unwrap();

@@ -184,6 +184,7 @@ fn processes_share_memory_and_events() {
             Builder::new()
         });
         let pool = pool(&sim, DESCRIPTOR);
+        let descriptor = export(&sim, pool);
         let pooled = allocate(&sim, pool, 7);
         let plain = sim.upload(&[8_u32; N]);
         let (question, question_handle) = event(&sim);
@@ -195,7 +196,7 @@ fn processes_share_memory_and_events() {
             hex(question_handle.reserved.map(|byte| byte as u8)),
             hex(answer_handle.reserved.map(|byte| byte as u8)),
         ];
-        let mut child = start(place, export(&sim, pool), handles);
+        let mut child = start(place, descriptor, handles);
         assert!(child.wait().unwrap().success(), "{place}");
         let stream = sim.stream(1);
         unsafe {

@@ -5,9 +5,9 @@ use std::ptr;
 
 use cuda_sim::{Builder, CUresult, Machine};
 use cuda_sys::{
-    CUdevice_attribute, CUmemAccess_flags, CUmemAllocationType, CUmemLocation,
+    CUDA_MEMCPY2D, CUdevice_attribute, CUmemAccess_flags, CUmemAllocationType, CUmemLocation,
     CUmemLocation_st__bindgen_ty_1, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps,
-    CUmemoryPool,
+    CUmemoryPool, CUmemorytype as Side,
 };
 
 use crate::support::{TestDevice, late, ok, test_device};
@@ -61,7 +61,36 @@ fn host_pools_allocate_memory_in_stream_order() {
         unsafe { ok(sim.cuStreamSynchronize(stream)) };
         assert_ne!(unsafe { host.read() }, 7);
         unsafe { host.write(8) };
-        assert_eq!(sim.download::<u8>(dptr, 1), [8]);
+        let mut copied = 0_u8;
+        let to = (&raw mut copied).expose_provenance() as u64;
+        unsafe { ok(sim.cuMemcpy(to, dptr, 1)) };
+        assert_eq!(copied, 8);
+        // Driver 580 copies page-locked memory of a pool as host memory only.
+        let refused = if kind == PINNED {
+            INVALID
+        } else {
+            CUresult::CUDA_SUCCESS
+        };
+        let device = sim.alloc(64);
+        let place = (&raw mut copied).cast();
+        // SAFETY: all fields are numbers or pointers.
+        let mut rows: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
+        (rows.srcMemoryType, rows.srcDevice, rows.WidthInBytes) =
+            (Side::CU_MEMORYTYPE_DEVICE, dptr, 1);
+        (rows.dstMemoryType, rows.dstDevice, rows.Height) = (Side::CU_MEMORYTYPE_DEVICE, device, 1);
+        unsafe {
+            assert_eq!(sim.cuMemcpyHtoDAsync_v2(dptr, place, 1, stream), refused);
+            assert_eq!(sim.cuMemcpyDtoHAsync_v2(place, dptr, 1, stream), refused);
+            assert_eq!(sim.cuMemcpyDtoDAsync_v2(dptr, device, 1, stream), refused);
+            assert_eq!(sim.cuMemcpyDtoDAsync_v2(device, dptr, 1, stream), refused);
+            assert_eq!(sim.cuMemcpy2DAsync_v2(&raw const rows, stream), refused);
+            for side in [Side::CU_MEMORYTYPE_UNIFIED, Side::CU_MEMORYTYPE_HOST] {
+                (rows.srcMemoryType, rows.srcHost) = (side, host.cast());
+                ok(sim.cuMemcpy2DAsync_v2(&raw const rows, stream));
+            }
+            ok(sim.cuMemsetD8Async(dptr, 1, 1, stream));
+            ok(sim.cuMemFree_v2(device));
+        }
         assert_eq!(used(&sim, pool), 4096);
         unsafe {
             ok(sim.cuMemFreeAsync(dptr, stream));

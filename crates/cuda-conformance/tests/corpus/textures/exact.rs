@@ -349,7 +349,7 @@ fn a_view_of_layers_in_another_format() {
     }
 }
 
-/// The results are within 8 bits, the precision of an H200; the fourth channel has no gamma curve.
+/// The results are within 2^-8, the precision of an H100; the fourth channel has no gamma curve.
 #[test]
 fn colours_become_light() {
     let elements = Elements::random(Format::U8, 4, [256, 0, 0], 27);

@@ -113,6 +113,60 @@ fn every_shape() {
     }
 }
 
+/// A filter reads one dimension as one row at y = 0: with `BORDER` as the mode of the second
+/// dimension, an H100 mixes each result with as much of the border. Prints what each combination of
+/// modes does.
+#[test]
+fn one_row_is_mixed_with_the_border_above_it() {
+    let border = 0.75;
+    for fixture in everywhere() {
+        let mut wrong = Vec::new();
+        for (depth, flags, kernel) in [(0, 0, "line"), (4, LAYERED, "lines")] {
+            let elements = Elements::random(Format::F32, 1, [33, 0, depth], 46);
+            let array = Array::new(&fixture, &elements, flags);
+            let points = points(&elements, 1, 47);
+            let at: Vec<_> = points
+                .iter()
+                .map(|([x, ..], layer)| [*x as f32, 0.0, 0.0, *layer as f32])
+                .collect();
+            for (modes, is_mixed) in [
+                ([BORDER, BORDER, BORDER], true),
+                ([BORDER, CLAMP, CLAMP], false),
+                ([BORDER, CLAMP, BORDER], false),
+                ([CLAMP, BORDER, CLAMP], true),
+                ([CLAMP, CLAMP, BORDER], false),
+            ] {
+                let mut desc = filtering(CLAMP, 0);
+                (desc.addressMode, desc.borderColor) = (modes, [border; 4]);
+                let texture = Texture::new(&fixture, &array.resource(), &desc);
+                let found = look::<[f32; 4]>(&texture, kernel, &at);
+                let error = |is_mixed: bool| {
+                    found
+                        .iter()
+                        .zip(&points)
+                        .fold(0.0, |most: f64, (found, (at, layer))| {
+                            let border = f64::from(border);
+                            let row = filter(&elements, modes[0], border, &at[..1], *layer, 0);
+                            let exact = if is_mixed { (row + border) / 2.0 } else { row };
+                            most.max((f64::from(found[0]) - exact).abs())
+                        })
+                };
+                let (mixed, alone) = (error(true), error(false));
+                let line = format!(
+                    "{kernel} {modes:?} on {}: {mixed:.4} from the mix, {alone:.4} from the row",
+                    fixture.name
+                );
+                println!("{line}");
+                let error = if is_mixed { mixed } else { alone };
+                if error > bound(&elements, border.into(), 1) {
+                    wrong.push(line);
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+}
+
 #[test]
 fn every_format() {
     for fixture in everywhere() {

@@ -30,9 +30,9 @@ use crate::memory_ledger::MemoryKind;
 /// # let context = driver.device(0)?.primary_context()?;
 /// # let stream = context.default_stream()?;
 /// let pool = MemoryPool::exportable(context.device())?;
-/// let buffer = DeviceBuffer::from_host_in(&pool, &stream, &[1_u32, 2, 3])?.export()?;
 /// // The pool is sent once, as a file descriptor; each buffer as 64 bytes and its length.
 /// let descriptor = pool.export()?;
+/// let buffer = DeviceBuffer::from_host_in(&pool, &stream, &[1_u32, 2, 3])?.export()?;
 /// let MemoryHandle::Pool(pointer) = buffer.handle() else { unreachable!() };
 /// println!("send {descriptor:?}, then {:?} and {}", pointer.to_bytes(), buffer.len());
 ///
@@ -55,15 +55,17 @@ pub struct ExportedBuffer<T: DeviceRepr> {
 /// Other processes.
 impl<T: DeviceRepr> DeviceBuffer<T> {
     /// `cuMemPoolExportPointer()`, `cuIpcGetMemHandle()`—Makes the memory available to other
-    /// processes. It must come from an [exportable pool](crate::memory::MemoryPool::exportable) or
-    /// be [`Unpooled`](crate::memory::Unpooled).
+    /// processes. It must come from an [exportable pool](crate::memory::MemoryPool::exportable) that
+    /// was [exported](crate::memory::MemoryPool::export) before, or be
+    /// [`Unpooled`](crate::memory::Unpooled).
     ///
     /// The buffer of an unpooled allocation is open to other processes together with the memory
     /// around it: the driver shares blocks of 2 MiB.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if the memory comes from another source, or if the buffer is empty.
+    /// [`Error::Unsupported`] if the memory comes from another source, if the pool was not exported
+    /// before, or if the buffer is empty.
     /// `CUDA_ERROR_INVALID_VALUE` if the pool is not exportable. The buffer is then freed.
     #[doc(alias = "cuMemPoolExportPointer")]
     #[doc(alias = "cudaMemPoolExportPointer")]
@@ -83,6 +85,13 @@ fn handle_of(memory: &Memory) -> Result<MemoryHandle> {
     let (driver, address) = (stream.driver(), memory.address);
     let is_pooled = match &memory.source {
         Source::Ordered => true,
+        // Driver 580 fails with `CUDA_ERROR_INVALID_VALUE`.
+        Source::Other(owner) if owner.awaits_export() => {
+            return Err(Error::Unsupported {
+                what: "exporting memory of a `MemoryPool` before the pool (unlike after \
+                       `MemoryPool::export`)",
+            });
+        }
         Source::Other(owner) => owner.origin().0 == MemoryKind::Pool,
         _ => false,
     };

@@ -11,7 +11,6 @@ use cuda_sys::CUmemAttach_flags;
 use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::allocation::{Memory, Source};
-use crate::memory::allocator::sealed::{Allocate, TOKEN};
 use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSliceMut, MemoryPool, PoolKind, bytes_of};
 use crate::stream::Stream;
 use crate::tracking::Access;
@@ -115,7 +114,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     #[track_caller]
     pub fn zeroed_in(pool: &MemoryPool, stream: &Stream, len: usize) -> Result<Self> {
         let bytes = bytes_of::<T>(len)?;
-        pool.check(stream, TOKEN)?;
+        pool.expect_device_of(stream)?;
         if pool.kind() != PoolKind::Managed {
             return Err(Error::Unsupported {
                 what: "managed memory from a pool of another kind (unlike from a `MemoryPool::at` \

@@ -7,8 +7,7 @@ use super::locked::Locked;
 use super::{PinnedBuffer, UninitPinned};
 use crate::error::{Error, Result};
 use crate::handle::Handle;
-use crate::memory::allocator::sealed::{Allocate, TOKEN};
-use crate::memory::{DeviceRepr, MemoryPool, PoolKind, bytes_of};
+use crate::memory::{DeviceRepr, MemoryPool, bytes_of};
 use crate::staging_pool::RawBlock;
 use crate::stream::Stream;
 
@@ -70,8 +69,8 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         len: usize,
     ) -> Result<UninitPinned<T>> {
         let bytes = bytes_of::<T>(len)?;
-        pool.check(stream, TOKEN)?;
-        if !pool.is_on_host() || pool.kind() != PoolKind::Pinned {
+        pool.expect_device_of(stream)?;
+        if !pool.has_pinned_host_memory() {
             return Err(Error::Unsupported {
                 what: "page-locked memory from a pool of another kind (unlike from a `MemoryPool::at` \
                        the host, with `PoolKind::Pinned`)",
@@ -86,7 +85,7 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         if bytes == 0 {
             return UninitPinned::of_locked(Locked::new(stream.context(), None), len);
         }
-        let memory = pool.allocate(stream, bytes, TOKEN)?.0;
+        let memory = pool.allocate_pinned(stream, bytes)?;
         stream.state().synchronize(stream.context())?;
         let start = ptr::with_exposed_provenance_mut(memory.address as usize);
         // SAFETY: no other owner may destroy the block ← the handle is only given up, and `memory`

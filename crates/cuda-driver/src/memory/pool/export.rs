@@ -23,6 +23,8 @@ impl MemoryPool {
     /// `cuMemPoolExportToShareableHandle()`—Returns a handle of the pool, by which another process
     /// [imports](crate::memory::ImportedPool::import) it. The handle does not keep the pool.
     ///
+    /// Export the pool before its [buffers](crate::DeviceBuffer::export).
+    ///
     /// # Errors
     ///
     /// `CUDA_ERROR_INVALID_VALUE` if the pool was not created with [`exportable`](Self::exportable).
@@ -41,6 +43,8 @@ impl MemoryPool {
             }
         };
         // SAFETY: the handle must be a new one that no other code closes ← the driver creates it.
-        Ok(unsafe { owned(export) }?)
+        let handle = unsafe { owned(export) }?;
+        self.set_awaits_export(false);
+        Ok(handle)
     }
 }

@@ -6,6 +6,7 @@
 mod pool;
 
 mod access;
+mod allocate;
 mod attributes;
 mod export;
 mod place;

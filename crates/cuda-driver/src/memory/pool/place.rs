@@ -40,10 +40,17 @@ impl MemoryPool {
     /// `device`: page-locked memory of the host or of one of its NUMA nodes, memory of the device,
     /// or managed memory.
     ///
-    /// Any buffer can be allocated from it. [`PinnedBuffer::zeroed_in_order`] and
-    /// [`ManagedBuffer::zeroed_in`] give the host access as well.
+    /// | location | kind | buffers |
+    /// |---|---|---|
+    /// | the host or a NUMA node | [`PoolKind::Pinned`] | [`PinnedBuffer::zeroed_in_order`] |
+    /// | the device | [`PoolKind::Pinned`] | [`DeviceBuffer::zeroed_in`] |
+    /// | any | [`PoolKind::Managed`] | [`ManagedBuffer::zeroed_in`], and `DeviceBuffer` without access by the host |
+    ///
+    /// A `DeviceBuffer` in page-locked memory of the host is refused, because the driver refuses to
+    /// copy such memory as device memory. Kernels use memory at the host through a `ManagedBuffer`.
     ///
     /// [`PinnedBuffer::zeroed_in_order`]: crate::PinnedBuffer::zeroed_in_order
+    /// [`DeviceBuffer::zeroed_in`]: crate::DeviceBuffer::zeroed_in
     /// [`ManagedBuffer::zeroed_in`]: crate::memory::ManagedBuffer::zeroed_in
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::fmt;
 use std::mem;
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cuda_sys::{
     CUdevice, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType,
@@ -16,7 +17,6 @@ use crate::device::Device;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
-use crate::memory::allocator::{Allocator, sealed};
 use crate::memory::{Block, Memory, MemoryLocation, Reclaim, Source, location, location_of};
 use crate::memory_ledger::MemoryKind;
 use crate::stream::Stream;
@@ -54,6 +54,8 @@ struct Inner {
     /// `None` for the default pool of the device, which is never destroyed.
     owned: Option<Handle<RawPool>>,
     device: Device,
+    /// Whether the pool is exportable and has not been exported.
+    awaits_export: AtomicBool,
     /// Receives the result of the destruction, if the program asked for it.
     report: Option<Report>,
 }
@@ -304,7 +306,14 @@ impl MemoryPool {
         let raw = RawPool::new(raw, device);
         // SAFETY: no other code may destroy the pool ← it was created just now.
         let handle = unsafe { Handle::new(driver, raw) };
-        Ok(Self::of_parts(raw, Some(handle), device, PoolKind::Pinned))
+        let pool = Self::of_parts(raw, Some(handle), device, PoolKind::Pinned);
+        pool.set_awaits_export(handles != NONE);
+        Ok(pool)
+    }
+
+    /// Sets whether the pool is exportable and has not been exported.
+    pub(super) fn set_awaits_export(&self, awaits_export: bool) {
+        self.0.awaits_export.store(awaits_export, Ordering::Relaxed);
     }
 
     /// Returns the owner of a pool that this process has imported.
@@ -336,6 +345,7 @@ impl MemoryPool {
             kind,
             owned,
             device: device.clone(),
+            awaits_export: AtomicBool::new(false),
             report: None,
         }))
     }
@@ -398,44 +408,15 @@ impl Reclaim for Inner {
     fn origin(&self) -> (MemoryKind, u64) {
         (MemoryKind::Pool, self.raw.pool.0.addr() as u64)
     }
-}
 
-impl Allocator for MemoryPool {}
-
-impl sealed::Allocate for MemoryPool {
-    fn check(&self, owner: &Stream, _: sealed::Token) -> Result<()> {
-        if owner.context().device() == self.device() {
-            Ok(())
-        } else {
-            Err(Error::other_context(
-                "the pool",
-                self.device(),
-                owner.context(),
-            ))
-        }
-    }
-
-    #[track_caller]
-    fn allocate(
-        &self,
-        owner: &Stream,
-        bytes: usize,
-        _: sealed::Token,
-    ) -> Result<sealed::Allocated> {
-        self.allocate_of(owner, bytes, Source::Other)
-            .map(sealed::Allocated)
+    fn awaits_export(&self) -> bool {
+        self.awaits_export.load(Ordering::Relaxed)
     }
 }
 
 impl MemoryPool {
-    /// Allocates managed memory.
     #[track_caller]
-    pub(crate) fn allocate_managed(&self, owner: &Stream, bytes: usize) -> Result<Memory> {
-        self.allocate_of(owner, bytes, |pool| Source::Managed(Some(pool)))
-    }
-
-    #[track_caller]
-    fn allocate_of(
+    pub(super) fn allocate_of(
         &self,
         owner: &Stream,
         bytes: usize,

@@ -12,6 +12,7 @@ use cuda_driver::memory::{
 };
 use cuda_driver::prelude::*;
 use cuda_driver::stream::WaitCondition;
+use cuda_sys::CUmemPoolPtrExportData;
 
 use crate::support::{block, everywhere, filled, late, software, unpooled};
 use cuda_sim::Builder;
@@ -42,6 +43,21 @@ fn only_memory_for_sharing_is_exported() {
             let error = buffer.export().unwrap_err().to_string();
             assert!(error.contains("`MemoryPool`"), "{error}");
         }
+        let pool = MemoryPool::exportable(device).unwrap();
+        let early = DeviceBuffer::from_host_in(&pool, &stream, &[1_u32]).unwrap();
+        let address = early.as_raw();
+        let mut raw = CUmemPoolPtrExportData { reserved: [0; 64] };
+        let library = fixture.context.driver().library();
+        // SAFETY: the pointer is to a local variable, and the memory is alive.
+        let found = unsafe { library.cuMemPoolExportPointer(&raw mut raw, address) };
+        assert_eq!(Some(found), INVALID, "{}", fixture.name);
+        let error = early.export().unwrap_err().to_string();
+        assert!(error.contains("after `MemoryPool::export`"), "{error}");
+        let descriptor = pool.export().unwrap();
+        let later = DeviceBuffer::from_host_in(&pool, &stream, &[2_u32]).unwrap();
+        let later = later.export().unwrap();
+        // SAFETY: no other process has received the handle.
+        drop((unsafe { later.reclaim() }, descriptor));
         let kind = PhysicalKind::of_device(device);
         let memory = PhysicalMemory::new(&kind, 1).unwrap();
         assert_eq!(status(memory.export()), INVALID);

@@ -9,7 +9,8 @@
 use std::ffi::c_void;
 
 use cuda_sys::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUctx_st, CUdeviceptr, CUresult, CUstream_st,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUctx_st, CUdeviceptr, CUmemorytype,
+    CUresult, CUstream_st,
 };
 
 use crate::driver::arg::{In, Out};
@@ -49,13 +50,21 @@ impl Call {
         self.copy(&stream, Side::linear(dst), Side::linear(src), extent, mode)
     }
 
-    /// Fails with `INVALID_VALUE` unless the address is known to the devices or `size` is 0.
-    fn must_be_known(&self, addr: u64, size: usize) -> Status {
-        if size == 0 || self.spaces().is_known(addr) {
+    /// Fails with `INVALID_VALUE` unless the address can be the device side of a copy or `size` is
+    /// 0.
+    fn must_be_device(&self, addr: u64, size: usize) -> Status {
+        if size == 0 || self.spaces().is_known(addr) && !self.is_in_host_pool(addr) {
             Ok(())
         } else {
             Err(INVALID_VALUE)
         }
+    }
+
+    /// Returns whether the address is in page-locked memory of a pool at the host. Driver 580
+    /// refuses such memory as device memory, unlike that of `cuMemHostAlloc`.
+    fn is_in_host_pool(&self, addr: u64) -> bool {
+        let is_in = self.find_allocation(addr, |_, it| matches!(it.kind, Kind::HostPool(_)));
+        is_in.unwrap_or(false)
     }
 
     /// Fails with `INVALID_VALUE` if one of the addresses is in stream-ordered memory of a device
@@ -111,7 +120,7 @@ impl Call {
     }
 
     fn memcpy_h_to_d(&self, dst: CUdeviceptr, src: In<c_void>, size: usize) -> Status {
-        self.must_be_known(dst, size)?;
+        self.must_be_device(dst, size)?;
         self.linear(
             0,
             dst,
@@ -128,13 +137,13 @@ impl Call {
         size: usize,
         stream: Out<CUstream_st>,
     ) -> Status {
-        self.must_be_known(dst, size)?;
+        self.must_be_device(dst, size)?;
         let src = src.raw().expose_provenance() as u64;
         self.linear_async(stream.handle(), dst, src, size)
     }
 
     fn memcpy_d_to_h(&self, dst: Out<c_void>, src: CUdeviceptr, size: usize) -> Status {
-        self.must_be_known(src, size)?;
+        self.must_be_device(src, size)?;
         self.linear(
             0,
             dst.raw().expose_provenance() as u64,
@@ -151,14 +160,14 @@ impl Call {
         size: usize,
         stream: Out<CUstream_st>,
     ) -> Status {
-        self.must_be_known(src, size)?;
+        self.must_be_device(src, size)?;
         let dst = dst.raw().expose_provenance() as u64;
         self.linear_async(stream.handle(), dst, src, size)
     }
 
     fn memcpy_d_to_d(&self, dst: CUdeviceptr, src: CUdeviceptr, size: usize) -> Status {
-        self.must_be_known(dst, size)?;
-        self.must_be_known(src, size)?;
+        self.must_be_device(dst, size)?;
+        self.must_be_device(src, size)?;
         self.linear(0, dst, src, size, Mode::Blocking)
     }
 
@@ -169,8 +178,8 @@ impl Call {
         size: usize,
         stream: Out<CUstream_st>,
     ) -> Status {
-        self.must_be_known(dst, size)?;
-        self.must_be_known(src, size)?;
+        self.must_be_device(dst, size)?;
+        self.must_be_device(src, size)?;
         self.linear_async(stream.handle(), dst, src, size)
     }
 
@@ -203,8 +212,8 @@ impl Call {
         stream: Out<CUstream_st>,
     ) -> Status {
         self.contexts_exist([dst_ctx.handle(), src_ctx.handle()])?;
-        self.must_be_known(dst, size)?;
-        self.must_be_known(src, size)?;
+        self.must_be_device(dst, size)?;
+        self.must_be_device(src, size)?;
         self.linear(stream.handle(), dst, src, size, Mode::Queued)
     }
 
@@ -241,6 +250,17 @@ impl Call {
         self.copy_3d(stream, &all, mode)
     }
 
+    /// Fails with `INVALID_VALUE` if a side of type `DEVICE` is in page-locked memory of a pool.
+    fn sides_are_device(&self, sides: [(CUmemorytype, CUdeviceptr); 2]) -> Status {
+        let is_wrong = |(kind, addr): (CUmemorytype, CUdeviceptr)| {
+            kind == CUmemorytype::CU_MEMORYTYPE_DEVICE && self.is_in_host_pool(addr)
+        };
+        if sides.into_iter().any(is_wrong) {
+            return Err(INVALID_VALUE);
+        }
+        Ok(())
+    }
+
     fn memcpy_2d(&self, copy: In<CUDA_MEMCPY2D>) -> Status {
         self.copy_2d(0, copy, Mode::Blocking)
     }
@@ -257,6 +277,10 @@ impl Call {
     ) -> Status {
         let stream = self.stream(stream)?;
         let transfer = Transfer::new(&self.spaces(), copy)?;
+        self.sides_are_device([
+            (copy.srcMemoryType, copy.srcDevice),
+            (copy.dstMemoryType, copy.dstDevice),
+        ])?;
         let Transfer { dst, src, extent } = transfer;
         if mode == Mode::Queued && !transfer.is_empty() {
             let range = |side: Side| Ok((side.addr, side.span(extent)?));
@@ -278,6 +302,10 @@ impl Call {
         let stream = self.stream(stream)?;
         let copy = self.without_contexts(copy)?;
         let Transfer { dst, src, extent } = Transfer::new(&self.spaces(), &copy)?;
+        self.sides_are_device([
+            (copy.srcMemoryType, copy.srcDevice),
+            (copy.dstMemoryType, copy.dstDevice),
+        ])?;
         self.copy(&stream, dst, src, extent, mode)
     }
 

@@ -6,6 +6,7 @@
 //! driver documents.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use cuda_sys::{
@@ -222,6 +223,7 @@ impl Call {
         let (file, _) = arena.shared(u64::MAX).ok_or(NOT_SUPPORTED)?;
         mark_pool(file, pool.device, arena.capacity()).map_err(|_| OUT_OF_MEMORY)?;
         let exported = descriptor::export(file, pool.number)?;
+        pool.is_exported.store(true, Ordering::Relaxed);
         handle.typed::<c_int>().set(exported)
     }
 
@@ -252,6 +254,8 @@ impl Call {
         pool.set(pointer(raw))
     }
 
+    /// `cuMemPoolExportPointer()`—The memory is of a pool that was shared already, as the
+    /// documentation says.
     fn mem_pool_export_pointer(
         &self,
         data: Out<CUmemPoolPtrExportData>,
@@ -265,7 +269,7 @@ impl Call {
             _ => None,
         });
         let (size, pool) = found.flatten().ok_or(INVALID_VALUE)?;
-        if pool.handle_types == 0 {
+        if pool.handle_types == 0 || !pool.is_exported.load(Ordering::Relaxed) {
             return Err(INVALID_VALUE);
         }
         let device = self.devices.get(pool.device).ok_or(INVALID_DEVICE)?;

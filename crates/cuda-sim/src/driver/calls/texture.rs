@@ -105,8 +105,23 @@ fn sampler(desc: &CUDA_TEXTURE_DESC, resource: Resource, elements: &Elements) ->
         srgb: has(SRGB),
         bias: desc.mipmapLevelBias,
         detail: [desc.minMipmapLevelClamp, desc.maxMipmapLevelClamp],
-        border: desc.borderColor.map(f32::to_bits),
+        border: border(desc, elements, has(INTEGER)),
     })
+}
+
+/// Returns the bits of the border colour. Numbers of small integers are rounded as an H100 does,
+/// which was measured with bytes.
+fn border(desc: &CUDA_TEXTURE_DESC, elements: &Elements, is_integer: bool) -> [u32; 4] {
+    let (least, most) = match elements.channel {
+        _ if is_integer => return desc.borderColor.map(f32::to_bits),
+        Channel::U8 => (0.0, 255.0),
+        Channel::U16 => (0.0, 65535.0),
+        Channel::S8 => (-1.0, 127.0),
+        Channel::S16 => (-1.0, 32767.0),
+        _ => return desc.borderColor.map(f32::to_bits),
+    };
+    let nearest = |colour: f32| (colour.max(least).min(1.0) * most).round() / most;
+    desc.borderColor.map(|colour| nearest(colour).to_bits())
 }
 
 impl Call {

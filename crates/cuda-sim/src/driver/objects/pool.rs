@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::fs::File;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cuda_sys::{CUmemAccess_flags, CUmemLocation};
@@ -54,6 +54,8 @@ pub(in crate::driver) struct Pool {
     pub(in crate::driver) max_size: u64,
     /// The types of handles that can be exported.
     pub(in crate::driver) handle_types: u32,
+    /// Whether the pool was exported, which its memory needs before it can be exported.
+    pub(in crate::driver) is_exported: AtomicBool,
     /// The number of the pool in handles of its memory.
     pub(in crate::driver) number: u64,
     /// The origin of the pool, if another process created it. It then has memory of that process
@@ -92,6 +94,7 @@ impl Pool {
             // A position in a file, which is smaller than a handle.
             number: handle & u64::from(u32::MAX),
             handle_types: 0,
+            is_exported: AtomicBool::new(false),
             origin: None,
             device,
             home,

@@ -2,6 +2,7 @@
 
 use half::f16;
 
+use super::srgb::linear;
 use super::{Channel, Elements, Level, Texture};
 use crate::vm::access::{Translator, load};
 use crate::vm::check::{ObservedAccess, Observer};
@@ -46,15 +47,6 @@ fn normalized(channel: Channel, bits: u32) -> Option<f32> {
     })
 }
 
-/// Converts an sRGB value to linear light.
-fn linear(value: f32) -> f32 {
-    if value <= 0.04045 {
-        value / 12.92
-    } else {
-        libm::powf((value + 0.055) / 1.055, 2.4)
-    }
-}
-
 impl Level {
     /// The address of an element of `bytes` bytes.
     pub(super) fn place(&self, [x, y, z]: [u32; 3], bytes: u64) -> u64 {
@@ -95,8 +87,9 @@ impl Reader<'_, '_> {
             // `Translator::translate` checked them.
             let bits = unsafe { load(bytes, host + bytes * number as u64) } as u32;
             *value = match normalized(elements.channel, bits) {
-                Some(value) if is_float && texture.sampler.srgb && number < 3 => {
-                    linear(value).to_bits()
+                // `cuTexObjectCreate` accepts sRGB for bytes only.
+                Some(_) if is_float && texture.sampler.srgb && number < 3 => {
+                    linear(bits as u8).to_bits()
                 }
                 Some(value) if is_float => value.to_bits(),
                 _ => whole(elements.channel, bits),

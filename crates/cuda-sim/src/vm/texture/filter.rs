@@ -121,6 +121,12 @@ impl TexelPosition {
                 axis.nearest(coordinate)
             };
         }
+        // An H100 filters a line as a row of a plane, at y = 0: halfway between the row and what is
+        // above it.
+        let is_line = self.axes == 1 && texture.sampler.linear;
+        if is_line && texture.sampler.address[1] == AddressMode::Border {
+            taps[1] = self.axis(texture, level, 1).between(0.0);
+        }
         taps
     }
 }

@@ -9,6 +9,7 @@ mod element;
 mod filter;
 mod lookup;
 mod query;
+mod srgb;
 mod surface;
 
 pub(super) use lookup::{Gather, Geometry, Lookup, LookupOp};

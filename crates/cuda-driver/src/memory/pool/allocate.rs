@@ -1,0 +1,75 @@
+//! Allocation from a pool.
+
+use super::{MemoryPool, PoolKind};
+use crate::error::{Error, Result};
+use crate::memory::allocator::{Allocator, sealed};
+use crate::memory::{Memory, Source};
+use crate::stream::Stream;
+
+impl Allocator for MemoryPool {}
+
+impl sealed::Allocate for MemoryPool {
+    /// Driver 580 refuses page-locked memory of a pool at the host as the device side of a copy.
+    fn check(&self, owner: &Stream, _: sealed::Token) -> Result<()> {
+        self.expect_device_of(owner)?;
+        if self.has_pinned_host_memory() {
+            return Err(Error::Unsupported {
+                what: "device memory from a pool of page-locked host memory (unlike \
+                       `PinnedBuffer::zeroed_in_order`, and for kernels `ManagedBuffer::zeroed_in` \
+                       a `MemoryPool::at` the host with `PoolKind::Managed`)",
+            });
+        }
+        Ok(())
+    }
+
+    #[track_caller]
+    fn allocate(
+        &self,
+        owner: &Stream,
+        bytes: usize,
+        _: sealed::Token,
+    ) -> Result<sealed::Allocated> {
+        self.allocate_of(owner, bytes, Source::Other)
+            .map(sealed::Allocated)
+    }
+}
+
+impl MemoryPool {
+    /// Fails if the pool is for another device than that of `owner`.
+    pub(in crate::memory) fn expect_device_of(&self, owner: &Stream) -> Result<()> {
+        if owner.context().device() == self.device() {
+            Ok(())
+        } else {
+            Err(Error::other_context(
+                "the pool",
+                self.device(),
+                owner.context(),
+            ))
+        }
+    }
+
+    /// Returns `true` if the pool consists of page-locked memory of the host.
+    pub(in crate::memory) fn has_pinned_host_memory(&self) -> bool {
+        self.is_on_host() && self.kind() == PoolKind::Pinned
+    }
+
+    /// Allocates page-locked memory of the host.
+    #[track_caller]
+    pub(in crate::memory) fn allocate_pinned(
+        &self,
+        owner: &Stream,
+        bytes: usize,
+    ) -> Result<Memory> {
+        self.allocate_of(owner, bytes, Source::Other)
+    }
+
+    /// Allocates managed memory.
+    #[track_caller]
+    pub(in crate::memory) fn allocate_managed(
+        &self,
+        owner: &Stream,
+        bytes: usize,
+    ) -> Result<Memory> {
+        self.allocate_of(owner, bytes, |pool| Source::Managed(Some(pool)))
+    }
+}
