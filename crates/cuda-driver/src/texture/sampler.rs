@@ -22,7 +22,7 @@ pub enum AddressMode {
     Mirror,
 }
 
-/// Which elements a texture reads for coordinates between them.
+/// How a texture computes the value at coordinates between elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "CUfilter_mode")]
 #[doc(alias = "cudaTextureFilterMode")]
@@ -138,8 +138,8 @@ impl Sampler {
         }
     }
 
-    /// Converts the first three channels from sRGB to linear numbers. For four channels of bytes
-    /// that are read as [normalized floats](ReadMode::NormalizedFloat).
+    /// Converts the first three channels from sRGB to linear numbers. The elements must be `[u8;
+    /// 4]`, read as [normalized floats](ReadMode::NormalizedFloat).
     #[must_use]
     #[doc(alias = "CU_TRSF_SRGB")]
     pub fn srgb(self) -> Self {
@@ -159,7 +159,7 @@ impl Sampler {
         }
     }
 
-    /// Forbids the device to read a single level where two would be mixed with a small weight.
+    /// Always interpolates between two levels, even if the weight of one is small.
     #[must_use]
     #[doc(alias = "CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION")]
     pub fn full_trilinear(self) -> Self {
@@ -237,7 +237,7 @@ impl Sampler {
 
     /// Returns a feature that the sampler needs and not every device has, and what to do without
     /// it.
-    pub(super) fn needs(&self) -> Option<(&'static str, &'static str)> {
+    pub(super) fn optional_feature(&self) -> Option<(&'static str, &'static str)> {
         if self.max_anisotropy > 1 {
             Some(("anisotropic filters", "leave out Sampler::max_anisotropy"))
         } else if self.is_seamless {
