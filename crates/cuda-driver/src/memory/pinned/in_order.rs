@@ -73,13 +73,13 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         pool.check(stream, TOKEN)?;
         if !pool.is_on_host() || pool.kind() != PoolKind::Pinned {
             return Err(Error::Unsupported {
-                what: "page-locked memory from a pool of another kind (unlike from a `MemoryPool::at` \
-                       the host, with `PoolKind::Pinned`)",
+                what: "page-locked memory from a pool without page-locked memory of the host \
+                       (create the pool by `MemoryPool::at` the host, with `PoolKind::Pinned`)",
             });
         }
         if stream.context().is_borrowed() {
             return Err(Error::Unsupported {
-                what: "page-locked memory from a `MemoryPool` in a borrowed context (unlike \
+                what: "page-locked memory from a `MemoryPool` in a borrowed context (use \
                        `PinnedBuffer::zeroed`)",
             });
         }
