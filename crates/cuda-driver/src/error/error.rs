@@ -240,7 +240,9 @@ pub enum Error {
     /// The graph has nodes that kernels can update, and has not been uploaded since it was
     /// instantiated, or since the host changed one of these nodes.
     NotUploaded,
-    /// The device, the driver or this crate does not support the operation.
+    /// The device, the driver or this crate does not support the operation. If the driver lacks a
+    /// setting, and not the whole function, this is the error; a function that it lacks is an
+    /// [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER`.
     Unsupported {
         /// The operation.
         what: &'static str,
