@@ -21,7 +21,7 @@ pub enum ArrayError {
         least: u64,
         /// The largest value allowed.
         most: u64,
-        /// What to do if the value is too large.
+        /// The next step if the value is too large.
         next: &'static str,
     },
     /// An address or a pitch is not a multiple of what the device requires.
@@ -32,14 +32,14 @@ pub enum ArrayError {
         given: u64,
         /// The divisor.
         of: u64,
-        /// What to do instead.
+        /// The next step.
         next: &'static str,
     },
     /// Two settings contradict each other.
     Contradiction {
         /// The rule.
         rule: &'static str,
-        /// What to do instead.
+        /// The next step.
         next: &'static str,
     },
     /// A range of levels or layers of a view is empty, or exceeds the array.
@@ -65,7 +65,7 @@ pub enum ArrayError {
     NotSupported {
         /// The feature, such as block-compressed views.
         what: &'static str,
-        /// What to do instead.
+        /// The next step.
         next: &'static str,
         /// The error of the driver.
         source: DriverError,

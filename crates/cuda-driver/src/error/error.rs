@@ -249,7 +249,7 @@ pub enum Error {
     },
     /// This crate did not do what it should: please report it.
     Internal {
-        /// What happened.
+        /// A description of the failure.
         what: &'static str,
     },
     /// A range, an index or a number does not fit the length of the object that it is applied to.

@@ -41,7 +41,7 @@ pub(super) struct Certificate {
     sums: Box<[Sum]>,
 }
 
-/// What the proof requires of one argument.
+/// The conditions of the proof for one argument.
 #[derive(Clone, Copy, Debug)]
 struct Condition {
     kind: Kind,

@@ -8,7 +8,7 @@ use super::shape::{ArrayFlags, ArrayShape, ShapeKind};
 use crate::device::Device;
 use crate::error::{ArrayError, DriverError, Error, Result};
 
-/// What to do if a size exceeds a limit of the device.
+/// The next step if a size exceeds a limit of the device.
 const DIVIDE: &str = "divide the elements among several arrays";
 
 /// The attributes that limit the width, the height, and the depth or the layers.

@@ -2,7 +2,7 @@
 
 use cuda_sys::{CUDA_TEXTURE_DESC, CUaddress_mode, CUfilter_mode};
 
-/// What a texture returns for coordinates beyond the edge.
+/// The value that a texture returns for coordinates beyond the edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "CUaddress_mode")]
 #[doc(alias = "cudaTextureAddressMode")]
@@ -37,7 +37,7 @@ pub enum Filter {
     Linear,
 }
 
-/// What a texture returns for channels of 8 and 16 bits.
+/// The type that a texture returns for channels of 8 and 16 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "cudaTextureReadMode")]
 pub enum ReadMode {

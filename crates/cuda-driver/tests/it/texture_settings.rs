@@ -272,7 +272,7 @@ fn the_software_device_refuses_what_it_lacks_by_name() {
     );
 }
 
-/// What the software device refuses.
+/// A GPU has the features that the software device refuses.
 #[test]
 fn a_gpu_reads_blocks_cubes_and_sparse_arrays() {
     let Some(fixture) = gpu() else { return };

@@ -188,7 +188,9 @@ fn the_cost_of_checks_on_a_gpu() {
     let (stream, module) = (fixture.stream(), module(&fixture, &folder));
     let spin = module.module().function("spin").unwrap();
     let name = fixture.context.device().name().unwrap();
-    println!("{name}\nkernel            plain in µs    safe  all checked  accesses unproven  launch");
+    println!(
+        "{name}\nkernel            plain in µs    safe  all checked  accesses unproven  launch"
+    );
     let (mut proven, mut safe, mut checked) = (Vec::new(), Vec::new(), Vec::new());
     for case in cases(true) {
         let kernel = module.kernel(case.name).unwrap();
