@@ -1,9 +1,9 @@
 //! How much slower kernels run on the software device than the same computation in C, on one core.
 //!
 //! The C code is `c/reference.c`, compiled in two ways: `plain` (`-O3`), and `fast` (`-O3`,
-//! `-ffast-math`, and on x86-64 `-mavx2 -mfma`). The kernels are compiled by NVRTC. All three run in
-//! turn on the same data, and each row prints the medians and the ratios. On Linux, times are the
-//! processor time of the process, so that other processes disturb less. `RUNS` is the number of
+//! `-ffast-math`, and on x86-64 `-mavx2 -mfma`). The kernels are compiled by NVRTC. All three run
+//! in turn on the same data, and each row prints the medians and the ratios. On Linux, times are
+//! the processor time of the process, so that other processes disturb less. `RUNS` is the number of
 //! runs of each (default: 9).
 
 use std::cell::RefCell;

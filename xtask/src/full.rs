@@ -31,6 +31,7 @@ const CONFORMANCE: &str = "cuda-conformance";
 const CHECKS: &str = "\
 api         cargo-semver-checks: changes of the API since a Git revision (--baseline) that break users
 attacks     programs that attack the safe API, on 24 schedules, in release mode and under AddressSanitizer
+batches     20,000 random batches of copies against a model, 1,000,000 cycles without leaks
 defects     500 planted defects in kernels that are launched safely: each must be reported
 devices     1,000,000 operations of 16 threads on several GPUs or software devices, against a model
 drivers     the tests of cuda-driver on software drivers of CUDA 12.0 to 13.5
@@ -45,6 +46,7 @@ mutants     the programs of `order` with one fault in the library (--only): each
 nvrtc       the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, each at its full size
 ops         every instruction form on 32,768 threads and four compute capabilities, against the host
 order       120,000 random programs on the late software device, against a sequential model
+pools       20,000 random programs with memory of pools at the host, NUMA nodes and devices
 processes   10,000 buffers and events between two processes, one of which is killed 50 times
 programs    test suites of other projects on the software device (--only)
 ptx         10,000,000 random kernels, counted in target/ptx-programs.txt, so that a later run
@@ -61,6 +63,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         None => println!("{CHECKS}"),
         Some("api") => api::semver(workspace, &options.baseline)?,
         Some("attacks") => attacks(workspace)?,
+        Some("batches") => in_full(workspace, DRIVER, "it", "copy_batch::")?,
         Some("defects") => in_full(workspace, DRIVER, "it", "safe::mutants")?,
         Some("devices") => in_full(workspace, DRIVER, "stress", "random_operations")?,
         Some("drivers") => matrix::all_drivers(workspace)?,
@@ -78,6 +81,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             in_full(workspace, CONFORMANCE, "corpus", "differential")?;
         }
         Some("order") => in_full(workspace, DRIVER, "it", "random_programs")?,
+        Some("pools") => in_full(workspace, DRIVER, "it", "pool_random")?,
         Some("processes") => in_full(workspace, DRIVER, "it", "processes::")?,
         Some("programs") => programs(workspace, &["--full", "--only", &options.only])?,
         Some("ptx") => ptx(workspace, options.minutes)?,

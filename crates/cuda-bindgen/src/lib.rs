@@ -9,8 +9,8 @@
 //! 2. `clang` runs bindgen over it, with every ABI revision of every function visible.
 //! 3. `model` sorts bindgen's output into constants, types, enum values, aliases and functions, and
 //!    merges two of them (a header's and the snapshot's).
-//! 4. `pair` finds, for each exported function, the `PFN_…_v<version>` typedef that tells since
-//!    when it exists and how `cuGetProcAddress` is asked for it.
+//! 4. `pair` finds, for each exported function, the typedef `PFN_…_v<version>`, which gives the
+//!    version that introduced it and the one to request from `cuGetProcAddress`.
 //! 5. `macros` corrects constants whose type bindgen loses, `comments` decides what becomes
 //!    rustdoc.
 //! 6. `emit` writes the types and the function table, `layout` the facts that a C compiler checks.

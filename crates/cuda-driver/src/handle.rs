@@ -22,9 +22,9 @@ pub(crate) trait Destroy: 'static {
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError>;
 }
 
-/// Owns a raw handle, or an owner of other code that keeps the object of the handle alive. No call
-/// that destroys an object needs a current context (docs/safety.md), so only the driver is stored
-/// with the handle.
+/// Owns a raw handle, or an owner of other code that keeps the object of the handle alive. Only the
+/// driver is stored with the handle, because most destroying calls need no current context
+/// (docs/safety.md). The owners of arrays, textures and surfaces make their context current.
 pub(crate) struct Handle<T: Destroy> {
     raw: T::Raw,
     /// `None` if this handle owns the object.

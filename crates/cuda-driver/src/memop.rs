@@ -342,8 +342,8 @@ impl<'a> ValueBatch<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] for more than [`MAX_OPERATIONS`](Self::MAX_OPERATIONS) operations. Otherwise fails as
-    /// [`Stream::wait_value`] does.
+    /// [`Error::OutOfRange`] for more than [`MAX_OPERATIONS`](Self::MAX_OPERATIONS) operations.
+    /// Otherwise fails as [`Stream::wait_value`] does.
     #[doc(alias = "cuStreamBatchMemOp")]
     pub fn queue(mut self, stream: &Stream) -> Result<()> {
         if self.ops.is_empty() {

@@ -5,7 +5,8 @@
 //!
 //! - **explicit**: the user or the program named it, by an argument or by one of the environment
 //!   variables `CUDA_DRIVER_LIBRARY`, `CUDA_NVRTC_LIBRARY`, `CUDA_NVJITLINK_LIBRARY`,
-//!   `CUDA_SYS_HEADERS`, `CUDA_PATH` and `CUDA_HOME`. It is used without a check; or
+//!   `CUDA_CUPTI_LIBRARY`, `CUDA_SYS_HEADERS`, `CUDA_PATH` and `CUDA_HOME`. It is used without a
+//!   check; or
 //! - **implicit**: it is searched because CUDA is often installed there. It is used only if
 //!   [`Trust::resolve`] accepts it, and under the path that was checked.
 //!

@@ -2,9 +2,9 @@
 //! `shares NAME=FOLDER...`. `cargo xtask full shares` compiles the kernels of several projects and
 //! runs this program.
 //!
-//! Every buffer has 1 GiB, so an index that was loaded from memory is not proven. The file `launches.txt` in a folder
-//! has the other values of a launch, one line for the kernels whose names begin with a text; the
-//! first line that fits counts:
+//! Every buffer has 1 GiB, so an index that was loaded from memory is not proven. The file
+//! `launches.txt` in a folder has the other values of a launch, one line for the kernels whose
+//! names begin with a text; the first line that fits counts:
 //!
 //! ```text
 //! <beginning of the name, or *> <key>=<values>...

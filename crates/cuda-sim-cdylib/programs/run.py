@@ -74,6 +74,8 @@ def table(suites):
     causes = ["", "| program | failing tests | cause |", "|---|---|---|"]
     for suite in suites:
         title = f"{suite.title} {suite.version}"
+        if suite.setting:
+            title += f" ({suite.setting})"
         passed, failed, skipped = suite.total()
         in_ci = sum(sum(suite.counts[group]) for group in suite.ci) or "–"
         lines.append(f"| {title} | {suite.what} | {passed} | {failed} | {skipped} | {in_ci} |")

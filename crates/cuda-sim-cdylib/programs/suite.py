@@ -24,7 +24,7 @@ KINDS = {
     "missing": "the software device does not support what the test needs",
     "refused": "the software device reports a defect of the test, which a GPU does not detect",
 }
-# The cause of a failing test that nobody has looked at. A run with such a test fails.
+# The cause of a failing test without a known cause. A run with such a test fails.
 UNKNOWN = "unknown"
 
 
@@ -34,6 +34,8 @@ class Suite:
     def __init__(self, name, entry, expected):
         self.name = name
         self.timed = []
+        # What distinguishes two suites of one program.
+        self.setting = ""
         for key, value in entry.items():
             setattr(self, key, value)
         # For each group, the number of tests with each outcome.

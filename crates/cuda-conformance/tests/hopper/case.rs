@@ -169,8 +169,8 @@ impl Case {
             b.descriptor(),
             u64::from(self.adds),
         );
-        // SAFETY: the kernel reads the image, which is a multiple of the bytes that its threads copy
-        // together, and for each thread `registers` words of `c`, four of `regs` and one of
+        // SAFETY: the kernel reads the image, which is a multiple of the bytes that its threads
+        // copy together, and for each thread `registers` words of `c`, four of `regs` and one of
         // `metadata`; it writes `registers` words for each thread.
         unsafe { fixture.stream.launch(&kernel, config, args) }.map_err(|e| e.to_string())?;
         let out = fixture.values(&out)?;

@@ -282,8 +282,9 @@ fn run(fixture: &Fixture, from: Option<&Fields>, to: &Fields, in_shared: bool) -
     let (mut scratch, mut out) = (fixture.zeroed::<u64>(16), fixture.zeroed::<u8>(BOX));
     let first = memory.as_slice().as_raw() + to.offset as u64;
     let config = LaunchConfig::new(1, 32);
-    // SAFETY: the kernel reads 128 bytes of `map` and the part of the tensor that the map describes,
-    // and writes 128 bytes of `scratch`, which is aligned to 256, and `BOX` bytes of `out`.
+    // SAFETY: the kernel reads 128 bytes of `map` and the part of the tensor that the map
+    // describes, and writes 128 bytes of `scratch`, which is aligned to 256, and `BOX` bytes of
+    // `out`.
     let launched = unsafe {
         fixture
             .stream

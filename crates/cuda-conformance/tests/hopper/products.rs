@@ -333,7 +333,7 @@ fn layouts_of_sparse_products_are_exact() {
     check("sparse layouts", &cases);
 }
 
-/// Where the rows of a pattern count from, if the descriptor has a base offset.
+/// The base offset of a descriptor selects the row from which the pattern counts.
 #[test]
 fn base_offset_moves_the_pattern() {
     for fixture in everywhere() {

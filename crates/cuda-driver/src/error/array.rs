@@ -21,6 +21,8 @@ pub enum ArrayError {
         least: u64,
         /// The largest value allowed.
         most: u64,
+        /// The next step if the value is too large.
+        next: &'static str,
     },
     /// An address or a pitch is not a multiple of what the device requires.
     NotMultiple {
@@ -30,14 +32,14 @@ pub enum ArrayError {
         given: u64,
         /// The divisor.
         of: u64,
-        /// What to do instead.
+        /// The next step.
         next: &'static str,
     },
     /// Two settings contradict each other.
     Contradiction {
         /// The rule.
         rule: &'static str,
-        /// What to do instead.
+        /// The next step.
         next: &'static str,
     },
     /// A range of levels or layers of a view is empty, or exceeds the array.
@@ -63,7 +65,7 @@ pub enum ArrayError {
     NotSupported {
         /// The feature, such as block-compressed views.
         what: &'static str,
-        /// What to do instead.
+        /// The next step.
         next: &'static str,
         /// The error of the driver.
         source: DriverError,
@@ -90,11 +92,17 @@ impl fmt::Display for ArrayError {
                 given,
                 least,
                 most,
-            } => write!(
-                f,
-                "the {what} of {of} is {given}; this device allows {least} to {most}; divide the \
-                 elements among several arrays"
-            ),
+                next,
+            } => {
+                write!(
+                    f,
+                    "the {what} of {of} is {given}; {least} to {most} is allowed; "
+                )?;
+                match given < least {
+                    true => write!(f, "use at least {least}"),
+                    false => f.write_str(next),
+                }
+            }
             Self::NotMultiple {
                 what,
                 given,
@@ -112,8 +120,7 @@ impl fmt::Display for ArrayError {
                 count,
             } => write!(
                 f,
-                "the view selects the {what} {first} to {last} of an array with {count}; select \
-                 some of 0 to {}",
+                "the view selects the {what} {first} to {last}; the array has {count}: 0 to {}",
                 count.saturating_sub(1)
             ),
             Self::Conflict { written, other } => {

@@ -240,14 +240,16 @@ pub enum Error {
     /// The graph has nodes that kernels can update, and has not been uploaded since it was
     /// instantiated, or since the host changed one of these nodes.
     NotUploaded,
-    /// The device, the driver or this crate does not support the operation.
+    /// The device, the driver or this crate does not support the operation. If the driver lacks a
+    /// setting, and not the whole function, this is the error; a function that it lacks is an
+    /// [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER`.
     Unsupported {
         /// The operation.
         what: &'static str,
     },
     /// This crate did not do what it should: please report it.
     Internal {
-        /// What happened.
+        /// A description of the failure.
         what: &'static str,
     },
     /// A range, an index or a number does not fit the length of the object that it is applied to.

@@ -30,8 +30,8 @@ struct Facts {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LossId(NonZeroU32);
 
-/// The losses of this process, at most [`MAX_LOSSES`]. Each device adds at most one, so the limit matters
-/// only to a process that keeps creating and losing software devices.
+/// The losses of this process, at most [`MAX_LOSSES`]. Each device adds at most one, so the limit
+/// matters only to a process that keeps creating and losing software devices.
 static LOSSES: Mutex<Vec<DeviceLoss>, { rank::LOSSES }> = Mutex::new(Vec::new());
 const MAX_LOSSES: usize = 4096;
 

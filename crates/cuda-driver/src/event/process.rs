@@ -11,7 +11,7 @@ use crate::driver::call;
 use crate::error::Result;
 use crate::handle::{Handle, SendPtr};
 
-/// The name of an event for other processes.
+/// The handle by which another process opens an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[doc(alias = "CUipcEventHandle")]
 #[doc(alias = "cudaIpcEventHandle_t")]
@@ -62,13 +62,14 @@ impl Event {
     ///
     /// Events are the way to order the work of two processes without a wait of the host. One
     /// process records the event and sends a message. The other one receives the message and makes
-    /// its stream [wait](crate::Stream::wait) for the event. The order of these two calls matters: a
-    /// stream waits for the recording that is the latest when it is told to wait.
+    /// its stream [wait](crate::Stream::wait) for the event. The order of these two calls matters:
+    /// a stream waits for the recording that is the latest when `wait` is called.
     ///
-    /// A process that is killed leaves its recordings incomplete. A stream that waits for one may
-    /// never continue, and then the stream, the memory that it uses and its context cannot be
-    /// released before the process ends. A program that must survive the other process lets the host
-    /// wait, with a limit: [`synchronize_timeout`](Self::synchronize_timeout).
+    /// What becomes of the recordings of a process that is killed is not documented; on the
+    /// software device they never complete. A stream that waits for one may never continue, and
+    /// then the stream, the memory that it uses and its context cannot be released before the
+    /// process ends. A program that must survive the other process lets the host wait, with a
+    /// limit: [`synchronize_timeout`](Self::synchronize_timeout).
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ const SPIN: Duration = Duration::from_micros(50);
 /// The longest sleep between two queries.
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
-/// Polls until `is_done` returns true or `limit` has passed. Returns the last answer.
+/// Polls until `is_done` returns true or `limit` has passed. Returns the result of the last query.
 fn poll(limit: Duration, mut is_done: impl FnMut() -> Result<bool>) -> Result<bool> {
     let start = Instant::now();
     let mut sleep = Duration::from_micros(10);

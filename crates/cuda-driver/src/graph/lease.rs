@@ -14,7 +14,8 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Leases memory for the graph with this number. The caller has a borrow that allows what the graph will do with the memory.
+    /// Leases memory for the graph with this number. The caller has a borrow that allows what the
+    /// graph will do with the memory.
     ///
     /// From now on each use of the memory takes the slow path, which accounts for replays, because
     /// replays take no borrows. Because the caller holds the borrow, no conflicting use can be

@@ -13,8 +13,8 @@ use crate::tracking::{Access, Blocked, Scope};
 
 /// The memory that an argument refers to, and how the kernel accesses it.
 ///
-/// Only the arguments of this crate create such values. A [`KernelArg`](super::KernelArg) of another crate returns
-/// that of the argument that it contains.
+/// Only the arguments of this crate create such values. A [`KernelArg`](super::KernelArg) of
+/// another crate returns that of the argument that it contains.
 #[derive(Clone, Copy)]
 pub struct Tracked<'a> {
     /// `None` for memory of a graph, which only kernels of that graph can use.

@@ -1,5 +1,5 @@
-//! Proofs for the first shapes of launches of a kernel, in a form that a launch compares in one pass
-//! over its arguments, without a lock and without an allocation.
+//! Proofs for the first shapes of launches of a kernel, in a form that a launch compares in one
+//! pass over its arguments, without a lock and without an allocation.
 //!
 //! A proof is for one shape, or for all numbers in some ranges. The sizes that the latter requires
 //! are sums of multiples of these numbers.
@@ -16,15 +16,15 @@ use crate::memory::is_array_number;
 use crate::types::LaunchConfig;
 
 /// The number of proofs of either kind that a kernel keeps.
-pub(super) const MOST: usize = 4;
+pub(super) const MAX_PROOFS: usize = 4;
 
 /// The proofs of a kernel. They are never replaced, so that a launch takes no lock.
 #[derive(Debug, Default)]
 pub(super) struct Certificates {
     /// Proofs for one shape.
-    exact: [OnceLock<Certificate>; MOST],
+    exact: [OnceLock<Certificate>; MAX_PROOFS],
     /// Proofs for ranges of numbers.
-    ranges: [OnceLock<Certificate>; MOST],
+    ranges: [OnceLock<Certificate>; MAX_PROOFS],
 }
 
 /// A proof that a launch of the original kernel stays in its arguments.
@@ -41,7 +41,7 @@ pub(super) struct Certificate {
     sums: Box<[Sum]>,
 }
 
-/// What the proof requires of one argument.
+/// The conditions of the proof for one argument.
 #[derive(Clone, Copy, Debug)]
 struct Condition {
     kind: Kind,

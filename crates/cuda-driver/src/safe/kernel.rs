@@ -11,7 +11,7 @@ use cuda_sys::CUdeviceptr;
 use cuda_sys::image::Ptx;
 
 use super::certificate::Certificates;
-use super::contract::InferredContract;
+use super::inferred_contract::InferredContract;
 use super::launch::not_proven;
 use super::memories;
 use super::plan::{Plan, Plans, key};
@@ -84,9 +84,9 @@ pub enum Unproven {
     Check,
     /// Fails with [`SafeLaunchError::NotProven`].
     Reject,
-    /// Launches a copy in which every access to an argument is checked, also where it is proven. A
-    /// test of the analysis, and a way to measure the cost of the checks. Graphs, which accept only
-    /// proven launches, ignore it.
+    /// Launches a copy in which every access to an argument is checked, also where it is proven.
+    /// This is for tests of the analysis, and for measuring the cost of the checks. Graphs, which
+    /// accept only proven launches, ignore it.
     CheckAll,
 }
 

@@ -41,9 +41,9 @@ impl Stream {
     /// [`Violation`], which [`SafeLaunch::wait`] or the next [`synchronize`](Self::synchronize) of
     /// this stream returns, once. The context stays usable. `trap` becomes a violation too.
     ///
-    /// The first launch with new numbers, sizes of the grid or alignments evaluates the analysis;
-    /// later ones only compare the sizes of the buffers. The first launch that needs checks
-    /// compiles the copy.
+    /// A launch whose grid, alignments or numbers are new evaluates the analysis, unless a proof
+    /// for a range of numbers covers it. Later launches only compare. The first launch that needs
+    /// checks compiles the copy.
     ///
     /// A variable of the module that the kernel uses has to be passed as
     /// [`&Global`](crate::jit::Global) or `&mut Global`, with [`Using`](crate::launch::Using).

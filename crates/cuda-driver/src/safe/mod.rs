@@ -7,18 +7,18 @@
 //! claim, what is trusted, and what is refused.
 
 mod certificate;
-mod contract;
+mod inferred_contract;
 mod kernel;
 mod launch;
+mod launch_contract;
 mod memories;
 mod plan;
-mod promise;
 mod ranges;
 mod record;
 mod variant;
 
 pub use crate::error::{SafeLaunchError, Violation, ViolationKind};
-pub use contract::InferredContract;
+pub use inferred_contract::InferredContract;
 pub use kernel::{SafeKernel, SafeModule, Unproven};
 pub use launch::SafeLaunch;
-pub use promise::{ContractKernel, LaunchContract, LaunchShape};
+pub use launch_contract::{ContractKernel, LaunchContract, LaunchShape};

@@ -9,18 +9,18 @@ use std::sync::atomic::Ordering;
 
 use cuda_ptx::analysis::NumberRange;
 
-use super::certificate::{Certificate, MOST};
+use super::certificate::{Certificate, MAX_PROOFS};
 use super::kernel::Inner;
 use super::memories::{Memories, kind};
 use super::plan::{Key, launch_values, words_before_numbers};
 use crate::launch::KernelArgs;
 use crate::types::LaunchConfig;
 
-/// The number of attempts to prove a range for one kernel.
-const ATTEMPTS: u32 = 2 * MOST as u32;
+/// The largest number of attempts to prove a range for one kernel.
+const MAX_ATTEMPTS: u32 = 2 * MAX_PROOFS as u32;
 
-/// The number of numbers in one proof.
-const NUMBERS: usize = 4;
+/// The largest number of values with a range in one proof.
+const MAX_NUMBERS: usize = 4;
 
 /// A number that differs between two launches.
 struct Changed {
@@ -30,8 +30,8 @@ struct Changed {
 }
 
 impl Changed {
-    /// Most numbers of the type; 0 only if it was used. An index that grows beyond the number by the
-    /// size of the grid still does not wrap.
+    /// Returns the range from 1 (or 0, if a launch passed 0) to a quarter of what the type can
+    /// hold. The rest leaves room for an index that exceeds the number by the size of the grid.
     fn most(&self) -> NumberRange {
         let [a, b] = self.values;
         let high = (1_u64 << (8 * self.size - 2)).max(a).max(b);
@@ -68,8 +68,8 @@ pub(super) fn certificate<A: KernelArgs>(
     let words = words_before_numbers(kernel);
     let similar = kernel.plans.similar(key, words)?;
     let changed = changed(kernel, memories, [&similar.key, key], words)?;
-    if kernel.range_attempts.fetch_add(1, Ordering::Relaxed) >= ATTEMPTS {
-        kernel.range_attempts.store(ATTEMPTS, Ordering::Relaxed);
+    if kernel.range_attempts.fetch_add(1, Ordering::Relaxed) >= MAX_ATTEMPTS {
+        kernel.range_attempts.store(MAX_ATTEMPTS, Ordering::Relaxed);
         return None;
     }
     let values = launch_values(config, args, memories);
@@ -111,5 +111,7 @@ fn changed(
             values,
         });
     }
-    (1..=NUMBERS).contains(&changed.len()).then_some(changed)
+    (1..=MAX_NUMBERS)
+        .contains(&changed.len())
+        .then_some(changed)
 }

@@ -19,9 +19,10 @@ use crate::types::Extent;
 
 /// Elements of `T` in device memory that has no address, in the layout that textures read fast.
 ///
-/// Copies take views of boxes, as those of a [`PitchedBuffer`](crate::memory::PitchedBuffer) do,
-/// and streams work in the same way. Kernels read the array through a
-/// [`Texture`](super::Texture), and read or write it through a [surface](Self::surface_mut).
+/// Copies take views of boxes. As with a [`PitchedBuffer`](crate::memory::PitchedBuffer), a copy
+/// runs on the owning stream, or on the one that a method with `_on` names. Kernels read the array
+/// through a [`Texture`](super::Texture), and read or write it through a
+/// [surface](Self::surface_mut).
 ///
 /// The memory is freed when the array and all its textures are dropped, and no graph uses it.
 ///
@@ -141,7 +142,8 @@ impl<T: Texel> Array<T> {
         self.memory.flags
     }
 
-    /// Returns the number of elements in a row, of rows, and of planes or layers.
+    /// Returns the number of elements per row, the number of rows, and the number of planes or
+    /// layers.
     #[must_use]
     pub fn extent(&self) -> Extent {
         self.shape().extent()

@@ -1,10 +1,15 @@
 //! The limits of a device for arrays.
 
+use std::ops::RangeInclusive;
+
 use cuda_sys::{CUdevice_attribute as Attribute, CUresult};
 
 use super::shape::{ArrayFlags, ArrayShape, ShapeKind};
 use crate::device::Device;
 use crate::error::{ArrayError, DriverError, Error, Result};
+
+/// The next step if a size exceeds a limit of the device.
+const DIVIDE: &str = "divide the elements among several arrays";
 
 /// The attributes that limit the width, the height, and the depth or the layers.
 type Limits = [Option<Attribute>; 3];
@@ -44,29 +49,31 @@ pub(super) fn check(device: &Device, shape: &ArrayShape, flags: ArrayFlags) -> R
         for ((what, given), limit) in sizes.into_iter().zip(limits) {
             let Some(limit) = limit else { continue };
             let most = u64::try_from(device.attribute(limit)?).unwrap_or(0);
-            within(what, name, given as u64, 1, most)?;
+            within(what, name, given as u64, 1..=most, DIVIDE)?;
         }
     }
     Ok(())
 }
 
-/// Fails unless `given` is between `least` and `most`.
+/// Fails unless `given` is in the range `allowed`. `next` says what to do if it is too large.
 pub(super) fn within(
     what: &'static str,
     of: &'static str,
     given: u64,
-    least: u64,
-    most: u64,
+    allowed: RangeInclusive<u64>,
+    next: &'static str,
 ) -> Result<()> {
-    if (least..=most).contains(&given) {
+    if allowed.contains(&given) {
         return Ok(());
     }
+    let (least, most) = allowed.into_inner();
     Err(ArrayError::Size {
         what,
         of,
         given,
         least,
         most,
+        next,
     }
     .into())
 }
@@ -77,12 +84,12 @@ pub(super) fn contradiction(rule: &'static str, next: &'static str) -> Error {
 }
 
 /// Returns the error of a call that the driver does not support, if the request needs a feature
-/// that not every device has. `needs` is that feature, and what to do without it.
-pub(super) fn refused(
+/// that not every device has. `feature` is that feature, and what to do without it.
+pub(super) fn not_supported_error(
     error: DriverError,
-    needs: Option<(&'static str, &'static str)>,
+    feature: Option<(&'static str, &'static str)>,
 ) -> Option<Error> {
-    let (what, next) = needs?;
+    let (what, next) = feature?;
     if error.status() != CUresult::CUDA_ERROR_NOT_SUPPORTED {
         return None;
     }

@@ -7,7 +7,7 @@ use cuda_sys::{
 };
 
 use super::format::{ChannelFormat, Texel};
-use super::limits::{check, refused, within};
+use super::limits::{check, not_supported_error, within};
 use super::shape::{ArrayFlags, ArrayShape};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
@@ -131,7 +131,8 @@ impl ArrayMemory {
         check(context.device(), shape, flags)?;
         let most = shape.most_levels();
         let (what, of) = ("number of levels", "a mipmapped array of this shape");
-        within(what, of, levels.into(), 1, most.into())?;
+        let next = "create it with fewer levels";
+        within(what, of, levels.into(), 1..=most.into(), next)?;
         let desc = shape.descriptor::<T>(flags);
         let shapes: Vec<ArrayShape> = (0..levels).map(|level| shape.level(level)).collect();
         let bytes = bytes_of::<T>(len_of::<T>(&shapes)?)?;
@@ -297,7 +298,8 @@ impl Reclaim for Owner {
 
 /// Returns the error of the creation of an array with these flags and this size.
 fn not_created(error: DriverError, flags: ArrayFlags, bytes: usize) -> Error {
-    refused(error, flags.needs()).unwrap_or_else(|| Error::of_allocation(error, bytes))
+    not_supported_error(error, flags.optional_feature())
+        .unwrap_or_else(|| Error::of_allocation(error, bytes))
 }
 
 /// `cuSurfObjectCreate()`—Creates a surface of an array. The context is current.

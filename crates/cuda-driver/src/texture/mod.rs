@@ -1,12 +1,15 @@
 //! Arrays, textures and surfaces: memory that kernels read with filters and address modes.
 //!
 //! An [`Array`] is device memory without an address, in the layout that the texture units read
-//! fast. A [`Texture`] describes how a kernel reads an array or a buffer: between elements, beyond
-//! the edges, and as numbers from 0 to 1. A [`Surface`] or a [`SurfaceMut`] lets a kernel read or
-//! write the elements of an array as they are.
+//! fast. A [`Texture`] describes how a kernel reads an array or a buffer: how it filters between
+//! elements, what it returns beyond the edges, and whether it converts integers to numbers from 0
+//! to
+//! 1. A [`Surface`] or a [`SurfaceMut`] lets a kernel read or write the elements of an array as
+//!    they
+//! are.
 //!
-//! In C all of these are handles, and the program orders the copies and the kernels that use the
-//! array behind them. Here an array records its uses as a buffer does: copies and launches with
+//! In C all of these are handles, and the program has to order the copies and kernels that use one
+//! array. Here an array records its uses as a buffer does: copies and launches with
 //! textures and surfaces are ordered on all streams, in captures and in graphs.
 //!
 //! | use | kind |
@@ -15,9 +18,9 @@
 //! | a copy to an array, a launch with a [`SurfaceMut`] | write |
 //!
 //! A write waits for earlier uses of the array, and later uses wait for it. Reads do not wait for
-//! each other. All levels of a [`MipmappedArray`] are one array on streams, and one array each in
-//! graphs. A launch that writes an array or a level, and also reads it through a texture, fails
-//! with [`ArrayError::Conflict`](crate::error::ArrayError::Conflict): the values would be
+//! each other. Streams order uses of a [`MipmappedArray`] as uses of one array. Graphs order each
+//! level on its own. A launch that writes an array or a level, and also reads it through a texture,
+//! fails with [`ArrayError::Conflict`](crate::error::ArrayError::Conflict): the values would be
 //! undefined.
 //!
 //! ```

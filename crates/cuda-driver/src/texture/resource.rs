@@ -53,7 +53,7 @@ pub struct TextureMemory {
     pub(super) kind: Kind,
     pub(super) format: ChannelFormat,
     pub(super) channels: u32,
-    /// What a kernel can read: an address or the number of an array, and bytes or arrays.
+    /// The memory that a kernel can read: an address or the number of an array, and bytes or arrays.
     pub(super) range: (u64, usize),
 }
 
@@ -208,13 +208,14 @@ impl<T: Texel> TextureSource for Arc<PitchedBuffer<T>> {
             ));
         }
         let of = "a texture of pitched memory";
+        let next = "divide the elements among several buffers";
         let limit = |attribute| limit(device, attribute);
         let most = limit(Attribute::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH)?;
-        within("width", of, extent.width as u64, 1, most)?;
+        within("width", of, extent.width as u64, 1..=most, next)?;
         let most = limit(Attribute::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT)?;
-        within("height", of, extent.height as u64, 1, most)?;
+        within("height", of, extent.height as u64, 1..=most, next)?;
         let most = limit(Attribute::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH)?;
-        within("pitch in bytes", of, pitch as u64, 1, most)?;
+        within("pitch in bytes", of, pitch as u64, 1..=most, next)?;
         expect_alignment(device, address)?;
         let divisor = limit(Attribute::CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT)?;
         if !(pitch as u64).is_multiple_of(divisor.max(1)) {
@@ -257,7 +258,8 @@ impl<T: Texel> TextureSource for SharedSlice<T> {
             Attribute::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH,
         )?;
         let of = "a texture of linear memory";
-        within("number of elements", of, self.len() as u64, 1, most)?;
+        let next = "divide the elements among several textures";
+        within("number of elements", of, self.len() as u64, 1..=most, next)?;
         expect_alignment(device, address)?;
         let mut desc = no_resource();
         desc.resType = CUresourcetype::CU_RESOURCE_TYPE_LINEAR;

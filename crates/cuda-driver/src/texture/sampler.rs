@@ -2,7 +2,7 @@
 
 use cuda_sys::{CUDA_TEXTURE_DESC, CUaddress_mode, CUfilter_mode};
 
-/// What a texture returns for coordinates beyond the edge.
+/// The value that a texture returns for coordinates beyond the edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "CUaddress_mode")]
 #[doc(alias = "cudaTextureAddressMode")]
@@ -22,7 +22,7 @@ pub enum AddressMode {
     Mirror,
 }
 
-/// Which elements a texture reads for coordinates between them.
+/// How a texture computes the value at coordinates between elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "CUfilter_mode")]
 #[doc(alias = "cudaTextureFilterMode")]
@@ -37,7 +37,7 @@ pub enum Filter {
     Linear,
 }
 
-/// What a texture returns for channels of 8 and 16 bits.
+/// The type that a texture returns for channels of 8 and 16 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "cudaTextureReadMode")]
 pub enum ReadMode {
@@ -139,8 +139,8 @@ impl Sampler {
         }
     }
 
-    /// Converts the first three channels from sRGB to linear numbers. For four channels of bytes
-    /// that are read as [normalized floats](ReadMode::NormalizedFloat).
+    /// Converts the first three channels from sRGB to linear numbers. The elements must be `[u8;
+    /// 4]`, read as [normalized floats](ReadMode::NormalizedFloat).
     ///
     /// The device converts before it filters. An H100 uses a table of 256 numbers of type `f16`,
     /// which are at most 0.00375 from the formula of sRGB.
@@ -163,7 +163,7 @@ impl Sampler {
         }
     }
 
-    /// Forbids the device to read a single level where two would be mixed with a small weight.
+    /// Always interpolates between two levels, even if the weight of one is small.
     #[must_use]
     #[doc(alias = "CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION")]
     pub fn full_trilinear(self) -> Self {
@@ -250,7 +250,7 @@ impl Sampler {
 
     /// Returns a feature that the sampler needs and not every device has, and what to do without
     /// it.
-    pub(super) fn needs(&self) -> Option<(&'static str, &'static str)> {
+    pub(super) fn optional_feature(&self) -> Option<(&'static str, &'static str)> {
         if self.max_anisotropy > 1 {
             Some(("anisotropic filters", "leave out Sampler::max_anisotropy"))
         } else if self.is_seamless {

@@ -20,12 +20,13 @@ bitflags::bitflags! {
         #[doc(alias = "CUDA_ARRAY3D_TEXTURE_GATHER")]
         #[doc(alias = "cudaArrayTextureGather")]
         const GATHER = 8;
-        /// The array has addresses for all elements and memory for none, until other code maps
-        /// memory to its tiles (`cuMemMapArrayAsync`).
+        /// The array has no memory until other code maps memory to its tiles
+        /// (`cuMemMapArrayAsync`). Tiles may stay unmapped.
         #[doc(alias = "CUDA_ARRAY3D_SPARSE")]
         #[doc(alias = "cudaArraySparse")]
         const SPARSE = 0x40;
-        /// The array has no memory until other code maps memory to it (`cuMemMapArrayAsync`).
+        /// The array has no memory until other code maps memory to all of it
+        /// (`cuMemMapArrayAsync`).
         #[doc(alias = "CUDA_ARRAY3D_DEFERRED_MAPPING")]
         #[doc(alias = "cudaArrayDeferredMapping")]
         const DEFERRED_MAPPING = 0x80;
@@ -38,7 +39,7 @@ pub(super) const WITH_MEMORY: ArrayFlags = ArrayFlags::SURFACE.union(ArrayFlags:
 
 impl ArrayFlags {
     /// Returns a feature that the flags need and not every device has, and what to do without it.
-    pub(super) fn needs(self) -> Option<(&'static str, &'static str)> {
+    pub(super) fn optional_feature(self) -> Option<(&'static str, &'static str)> {
         if self.contains(Self::SPARSE) {
             Some(("sparse arrays", "leave out ArrayFlags::SPARSE"))
         } else if self.contains(Self::DEFERRED_MAPPING) {
@@ -97,25 +98,26 @@ impl ArrayShape {
         }
     }
 
-    /// One row of `width` elements.
+    /// Returns the shape of one row of `width` elements.
     #[must_use]
     pub const fn one_d(width: usize) -> Self {
         Self::new(ShapeKind::OneD, width, 0, 0)
     }
 
-    /// `height` rows of `width` elements.
+    /// Returns the shape of an image: `height` rows of `width` elements.
     #[must_use]
     pub const fn two_d(width: usize, height: usize) -> Self {
         Self::new(ShapeKind::TwoD, width, height, 0)
     }
 
-    /// `depth` planes of `height` rows of `width` elements. Filters also mix planes.
+    /// Returns the shape of a volume: `depth` planes of `height` rows of `width` elements. A linear
+    /// filter interpolates between planes, too.
     #[must_use]
     pub const fn three_d(width: usize, height: usize, depth: usize) -> Self {
         Self::new(ShapeKind::ThreeD, width, height, depth)
     }
 
-    /// `layers` rows of `width` elements, each of which is read on its own.
+    /// Returns the shape of `layers` rows of `width` elements. A filter never mixes layers.
     #[must_use]
     #[doc(alias = "CUDA_ARRAY3D_LAYERED")]
     #[doc(alias = "cudaArrayLayered")]
@@ -123,7 +125,8 @@ impl ArrayShape {
         Self::new(ShapeKind::OneDLayered, width, 0, layers)
     }
 
-    /// `layers` planes of `height` rows of `width` elements, each of which is read on its own.
+    /// Returns the shape of `layers` images, each of `height` rows of `width` elements. A filter
+    /// never mixes layers.
     #[must_use]
     #[doc(alias = "CUDA_ARRAY3D_LAYERED")]
     #[doc(alias = "cudaArrayLayered")]
@@ -131,7 +134,7 @@ impl ArrayShape {
         Self::new(ShapeKind::TwoDLayered, width, height, layers)
     }
 
-    /// The six faces of a cube, each with `width` rows of `width` elements.
+    /// Returns the shape of a cube: six faces, each with `width` rows of `width` elements.
     #[must_use]
     #[doc(alias = "CUDA_ARRAY3D_CUBEMAP")]
     #[doc(alias = "cudaArrayCubemap")]
@@ -139,7 +142,7 @@ impl ArrayShape {
         Self::new(ShapeKind::Cube, width, width, 6)
     }
 
-    /// `cubes` cubes of six faces.
+    /// Returns the shape of `cubes` cubes with six faces each.
     #[must_use]
     #[doc(alias = "CUDA_ARRAY3D_CUBEMAP")]
     pub const fn cube_layered(width: usize, cubes: usize) -> Self {
@@ -152,8 +155,8 @@ impl ArrayShape {
         )
     }
 
-    /// Returns the number of elements in a row, of rows, and of planes, layers or faces. A missing
-    /// dimension has the size 1.
+    /// Returns the number of elements per row, the number of rows, and the number of planes, layers
+    /// or faces. A missing dimension has the size 1.
     #[must_use]
     pub fn extent(&self) -> Extent {
         let has_rows = !matches!(self.kind, ShapeKind::OneD | ShapeKind::OneDLayered);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cuda_sys::CUtexObject;
 
-use super::limits::{contradiction, refused, within};
+use super::limits::{contradiction, not_supported_error, within};
 use super::resource::{Channels, Kind, ResourceView, TOKEN, TextureMemory, TextureSource};
 use super::sampler::{AddressMode, Filter, ReadMode, Sampler};
 use crate::context::Context;
@@ -118,13 +118,13 @@ impl Texture {
     ) -> Result<Self> {
         check(&source, sampler, view)?;
         let channels = source.channels_read(view);
-        let needs = if view.is_some_and(ResourceView::is_block_compressed) {
+        let feature = if view.is_some_and(ResourceView::is_block_compressed) {
             Some((
                 "block-compressed views",
                 "decompress the blocks on the host",
             ))
         } else {
-            sampler.needs()
+            sampler.optional_feature()
         };
         let mut view_desc = None;
         if let Some(view) = view {
@@ -166,7 +166,7 @@ impl Texture {
                 )
             )
         }
-        .map_err(|error| refused(error, needs).unwrap_or_else(|| error.into()))?;
+        .map_err(|error| not_supported_error(error, feature).unwrap_or_else(|| error.into()))?;
         // SAFETY: the handle must be alive and have no other owner ← it was created just now.
         let handle = unsafe { Handle::new(driver, raw) };
         Ok(Self {
@@ -237,8 +237,8 @@ fn check(source: &TextureMemory, sampler: &Sampler, view: Option<&ResourceView>)
         "largest anisotropic ratio",
         "a texture",
         sampler.anisotropy().into(),
-        0,
-        16,
+        0..=16,
+        "lower Sampler::max_anisotropy",
     )?;
     let channels = source.channels_read(view);
     let repeats = |mode: &AddressMode| matches!(mode, AddressMode::Wrap | AddressMode::Mirror);

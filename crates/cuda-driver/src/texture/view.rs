@@ -37,7 +37,8 @@ pub struct ArraySliceMut<'a, T: Texel> {
 
 macro_rules! view {
     () => {
-        /// Returns the number of elements in a row, of rows, and of planes or layers.
+        /// Returns the number of elements per row, the number of rows, and the number of planes or
+        /// layers.
         #[must_use]
         pub fn extent(&self) -> Extent {
             extent_of::<T>(&self.place)

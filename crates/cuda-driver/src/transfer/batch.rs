@@ -155,7 +155,7 @@ impl<'a> CopyBatch<'a> {
         }
         if stream.state().kind() == Kind::Legacy {
             return Err(Error::Unsupported {
-                what: "a batch of copies on the legacy stream (unlike on \
+                what: "a batch of copies on the legacy stream (use \
                        `Context::default_stream`)",
             });
         }

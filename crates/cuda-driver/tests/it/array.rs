@@ -231,7 +231,7 @@ fn errors_name_the_value_the_limit_and_the_next_step() {
     let none = ArrayFlags::empty();
     assert_eq!(
         zeroed(ArrayShape::one_d(200_000), none),
-        "the width of a one-dimensional array is 200000; this device allows 1 to 131072; divide the \
+        "the width of a one-dimensional array is 200000; 1 to 131072 is allowed; divide the \
          elements among several arrays"
     );
     for (shape, what) in [
@@ -258,7 +258,7 @@ fn errors_name_the_value_the_limit_and_the_next_step() {
     }
     assert!(zeroed(ArrayShape::one_d(8), ArrayFlags::GATHER).contains("use ArrayShape::two_d"));
     let pyramid = MipmappedArray::<f32>::zeroed(&stream, &ArrayShape::two_d(8, 8), 5, none);
-    assert!(text_of(pyramid).contains("is 5; this device allows 1 to 4"));
+    assert!(text_of(pyramid).contains("is 5; 1 to 4 is allowed; create it with fewer levels"));
     // An array without memory needs `unsafe`, and the software device has none.
     for (flags, named) in [
         (ArrayFlags::SPARSE, "sparse arrays"),

@@ -229,7 +229,7 @@ fn the_legacy_stream_is_refused() {
         let error = batch.queue(&legacy).unwrap_err().to_string();
         assert_eq!(
             error,
-            "a batch of copies on the legacy stream (unlike on `Context::default_stream`) is not \
+            "a batch of copies on the legacy stream (use `Context::default_stream`) is not \
              supported"
         );
         CopyBatch::new().queue(&legacy).unwrap();

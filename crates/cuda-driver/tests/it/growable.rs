@@ -389,7 +389,7 @@ fn copies_cross_the_end_of_a_mapping() {
         back.copy_from(buffer.slice(all).unwrap()).unwrap();
         assert!(back.to_vec().unwrap() == expected, "{}", fixture.name);
         let (to, from, bytes) = (back.as_raw(), buffer.as_raw(), 8 * step);
-        // SAFETY: both buffers have so many bytes, and are declared.
+        // SAFETY: both buffers have this number of bytes, and are declared.
         unsafe { stream.copy_raw(to, from, bytes, (&mut back, &buffer)) }.unwrap();
         // SAFETY: the memory belongs to `buffer`, which outlives `borrowed` and its uses.
         let borrowed =

@@ -213,14 +213,14 @@ fn wrong_uses_of_a_host_pool_are_refused() {
     let on_device = MemoryPool::new(device).unwrap();
     refused(
         PinnedBuffer::<u32>::zeroed_in_order(&on_device, &stream, 8).unwrap_err(),
-        "page-locked memory from a pool of another kind (unlike from a `MemoryPool::at` the host, \
-         with `PoolKind::Pinned`) is not supported",
+        "page-locked memory from a pool without page-locked memory of the host (create the pool by \
+         `MemoryPool::at` the host, with `PoolKind::Pinned`) is not supported",
     );
     let host = host_pool(&fixture);
     refused(
         ManagedBuffer::<u32>::zeroed_in(&host, &stream, 8).unwrap_err(),
-        "managed memory from a pool of another kind (unlike from a `MemoryPool::at` with \
-         `PoolKind::Managed`) is not supported",
+        "managed memory from a pool without managed memory (create the pool by `MemoryPool::at` \
+         with `PoolKind::Managed`) is not supported",
     );
     for len in [0, 8] {
         refused(

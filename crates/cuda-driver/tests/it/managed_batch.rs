@@ -1,4 +1,5 @@
-//! Prefetches and discards of managed memory in batches, and managed memory on devices of each kind.
+//! Prefetches and discards of managed memory in batches, and managed memory on devices of each
+//! kind.
 
 use cuda_driver::error::{Error, Status};
 use cuda_driver::memory::{ManagedBatch, ManagedBuffer, MemoryLocation};
@@ -130,7 +131,7 @@ fn wrong_batches_of_managed_memory_are_refused() {
     let error = batch.queue(&fixture.context.legacy_stream()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a batch of prefetches on the legacy stream (unlike on `Context::default_stream`) is not \
+        "a batch of prefetches on the legacy stream (use `Context::default_stream`) is not \
          supported"
     );
     let unmanaged = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();

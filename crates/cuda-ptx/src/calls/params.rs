@@ -232,7 +232,7 @@ impl<'a> Expander<'a> {
             Operand::Sink => return Ok(()),
             Operand::Name(name) => *name,
             _ => {
-                let reason = "a parameter or a result is loaded to an operand that is no register";
+                let reason = "a parameter or a result is not loaded to a register";
                 return Refused::new(instruction.line, reason);
             }
         };

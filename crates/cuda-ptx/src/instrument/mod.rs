@@ -334,7 +334,7 @@ fn expect_defined(kernel: &Kernel, access: usize) -> Result<(), Refusal> {
         };
         if is_undefined {
             let line = kernel.accesses[access].line;
-            let reason = "the address depends on a register that may not have been set";
+            let reason = "the address depends on a register that is possibly not set";
             return refuse(&kernel.name, line, reason);
         }
     }

@@ -140,7 +140,7 @@ fn uncheckable_accesses_are_refused_with_their_line() {
         ("ld.global.u32 %r1, [counter]; ret;", "counter"),
         (
             "@%p1 mov.u64 %d4, %d3; ld.global.u32 %r1, [%d4]; ret;",
-            "may not have been set",
+            "is possibly not set",
         ),
         ("call other; ret;", "call of the kernel other"),
     ];

@@ -98,6 +98,41 @@ fn modules_use_only_lower_layers() {
     assert!(arrows > 100, "only {arrows} uses were found");
 }
 
+#[test]
+fn the_drawing_has_the_layers_in_their_order() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/architecture.md");
+    let Ok(text) = fs::read_to_string(docs) else {
+        return skip("the documents of the workspace are not on this machine");
+    };
+    let (_, section) = text.split_once("## Layers of cuda-ptx").unwrap();
+    let drawing = section.split("```").nth(1).unwrap();
+    // The highest row comes first. The name of a row is separated by two spaces.
+    let rows = drawing
+        .lines()
+        .rev()
+        .filter_map(|row| row.trim().split_once("  "));
+    let drawn: Vec<&str> = rows
+        .flat_map(|(_, names)| names.split_whitespace())
+        .collect();
+    for (folder, layers) in LAYERS {
+        let in_folder = |name: &&str| match name.strip_prefix("flow/") {
+            Some(_) => folder == "flow",
+            None => layers.contains(name),
+        };
+        let names = drawn.iter().copied().filter(in_folder);
+        let names: Vec<&str> = names.map(|name| name.trim_start_matches("flow/")).collect();
+        let expected: Vec<&str> = layers
+            .iter()
+            .copied()
+            .filter(|name| *name != "flow")
+            .collect();
+        assert_eq!(names, expected, "the layers of `{folder}`");
+    }
+    let layers: usize = LAYERS.iter().map(|(_, layers)| layers.len()).sum();
+    // All but `flow`, whose modules are drawn.
+    assert_eq!(drawn.len(), layers - 1, "{drawn:?}");
+}
+
 /// Returns the part of `path` after `base`.
 fn below<'p>(path: &'p [String], base: &[&str]) -> Option<&'p str> {
     let starts = path.len() > base.len() && path.iter().zip(base).all(|(part, it)| part == it);

@@ -15,7 +15,7 @@ pub const PAGE: u64 = 4096;
 /// The first bytes of a tag.
 const MAGIC: u64 = u64::from_le_bytes(*b"cuda-sim");
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// A number for the kind of the contents.

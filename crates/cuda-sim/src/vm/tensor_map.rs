@@ -220,8 +220,8 @@ impl TensorMap {
         }
     }
 
-    /// The distance in bytes between such rows in shared memory. An H100 keeps rows that are shorter
-    /// than the pattern of the swizzle apart, as if they had its length.
+    /// The distance in bytes between such rows in shared memory. An H100 keeps rows that are
+    /// shorter than the pattern of the swizzle apart, as if they had its length.
     pub(super) fn pitch(&self) -> u64 {
         self.row().max(self.swizzle.span().unwrap_or_default())
     }

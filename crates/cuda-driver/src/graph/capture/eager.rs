@@ -153,7 +153,8 @@ impl EagerCapture {
     /// that use it are captured, and the graph leases it. The buffer counts as unwritten until the
     /// first launch of the graph: only captured calls of the same graph can use it, and all other
     /// calls fail with [`Error::NotYetWritten`]. After a launch it is a buffer like any other, and
-    /// each launch writes it again. A launch through the raw handle of an executable does not count.
+    /// each launch writes it again. A launch through the raw handle of an executable does not
+    /// count.
     ///
     /// ```
     /// use cuda_driver::{DeviceBuffer, Graph, Stream};
@@ -183,8 +184,8 @@ impl EagerCapture {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// A buffer that is dropped in `calls`, such as `twos`, is no allocation node either: the graph
-    /// keeps its memory. Create only the results in `outputs` if that matters.
+    /// A buffer that is dropped in `calls`, such as `twos`, adds no allocation node either: the
+    /// graph keeps its memory. Create only the results in `outputs` if that matters.
     pub fn outputs<R>(&self, calls: impl FnOnce() -> R) -> R {
         struct Restore<'a>(&'a Cell<bool>, bool);
         impl Drop for Restore<'_> {

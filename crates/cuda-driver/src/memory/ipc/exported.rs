@@ -19,7 +19,8 @@ use crate::memory_ledger::MemoryKind;
 /// process cannot know. [`reclaim`](Self::reclaim) returns the buffer to the process; without it,
 /// the memory stays allocated, with its stream and its context, until the process ends.
 ///
-/// Nothing orders the uses of different processes: see [`Event::ipc_handle`](crate::Event::ipc_handle).
+/// Nothing orders the uses of different processes: see
+/// [`Event::ipc_handle`](crate::Event::ipc_handle).
 ///
 /// ```
 /// use cuda_driver::DeviceBuffer;
@@ -59,14 +60,14 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// was [exported](crate::memory::MemoryPool::export) before, or be
     /// [`Unpooled`](crate::memory::Unpooled).
     ///
-    /// The buffer of an unpooled allocation is open to other processes together with the memory
-    /// around it: the driver shares blocks of 2 MiB.
+    /// For an unpooled allocation, other processes get access to the whole block of 2 MiB that
+    /// contains it.
     ///
     /// # Errors
     ///
     /// [`Error::Unsupported`] if the memory comes from another source, if the pool was not exported
-    /// before, or if the buffer is empty.
-    /// `CUDA_ERROR_INVALID_VALUE` if the pool is not exportable. The buffer is then freed.
+    /// before, or if the buffer is empty. `CUDA_ERROR_INVALID_VALUE` if the pool is not exportable.
+    /// After any error the buffer is freed.
     #[doc(alias = "cuMemPoolExportPointer")]
     #[doc(alias = "cudaMemPoolExportPointer")]
     #[doc(alias = "cuIpcGetMemHandle")]
@@ -116,7 +117,7 @@ fn handle_of(memory: &Memory) -> Result<MemoryHandle> {
 }
 
 impl<T: DeviceRepr> ExportedBuffer<T> {
-    /// Returns the name of the memory for other processes.
+    /// Returns the handle by which another process opens the memory.
     #[must_use]
     pub fn handle(&self) -> &MemoryHandle {
         &self.handle

@@ -50,22 +50,23 @@ macro_rules! handle {
 }
 
 handle! {
-    /// The name of an allocation of a [`MemoryPool`](crate::memory::MemoryPool), for a process that
-    /// has imported the pool.
+    /// The handle by which a process that has imported a pool opens an allocation of this
+    /// [`MemoryPool`](crate::memory::MemoryPool).
     #[doc(alias = "CUmemPoolPtrExportData")]
     #[doc(alias = "cudaMemPoolPtrExportData")]
     PoolPointer(CUmemPoolPtrExportData)
 }
 
 handle! {
-    /// The name of an allocation outside of any pool (`cuMemAlloc`, `cudaMalloc`), for other
-    /// processes. PyTorch shares its tensors through such handles.
+    /// The handle by which another process opens an allocation outside of any pool (`cuMemAlloc`,
+    /// `cudaMalloc`). PyTorch shares its tensors through such handles.
     #[doc(alias = "CUipcMemHandle")]
     #[doc(alias = "cudaIpcMemHandle_t")]
     IpcMemoryHandle(CUipcMemHandle)
 }
 
-/// The name of the memory of an [`ExportedBuffer`](super::ExportedBuffer), for other processes.
+/// The handle by which another process opens the memory of an
+/// [`ExportedBuffer`](super::ExportedBuffer).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MemoryHandle {

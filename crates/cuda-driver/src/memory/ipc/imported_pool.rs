@@ -10,11 +10,11 @@ use crate::error::{Error, Result};
 use crate::memory::{DeviceBuffer, DeviceRepr, Memory, MemoryAccess, MemoryPool, bytes_of};
 use crate::stream::Stream;
 
-/// A pool that another process has [exported](MemoryPool::export). It has the memory that this
-/// process [opens](Self::open), and allocates none.
+/// A pool that another process has [exported](MemoryPool::export). This process
+/// [opens](Self::open) allocations of the pool as buffers; it cannot allocate from it.
 ///
-/// Cloning it returns another handle to the same pool. The pool is given up when the last handle and
-/// the last buffer of it are dropped.
+/// Cloning it returns another handle to the same pool. The pool is released in this process when
+/// the last handle and the last buffer of it are dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ImportedPool(MemoryPool);
 
@@ -66,13 +66,14 @@ impl ImportedPool {
     ///
     /// # Safety
     ///
-    /// - An [`ExportedBuffer`](super::ExportedBuffer) has this pointer, or code that keeps the same
-    ///   rules. It has at least `len` elements of `T`, and all of them have been written.
+    /// - The pointer is that of an [`ExportedBuffer`](super::ExportedBuffer), or of other code that
+    ///   keeps the same rules. Its memory has at least `len` elements of `T`, and all of them have
+    ///   been written.
     /// - The exporting process does not free the memory before this process has closed it, unless
     ///   it ends. It waits for the close, by an event or by a message.
-    /// - Accesses of this process to the memory do not overlap with those of other processes, unless
-    ///   all of them read. Events that both processes use, or waits of the host, order them. If this
-    ///   process has the memory open twice, the same applies to the two buffers.
+    /// - Accesses of this process to the memory do not overlap with those of other processes,
+    ///   unless all of them read. Events that both processes use, or waits of the host, order them.
+    ///   If this process has the memory open twice, the same applies to the two buffers.
     #[doc(alias = "cuMemPoolImportPointer")]
     #[doc(alias = "cudaMemPoolImportPointer")]
     pub unsafe fn open<T: DeviceRepr>(
@@ -98,8 +99,8 @@ impl ImportedPool {
         let driver = stream.driver();
         let _current = stream.context().enter()?;
         let (mut address, mut raw) = (0, pointer.raw());
-        // SAFETY: the pointers must be valid and the pool alive ← they point to local variables, and
-        // the pool is borrowed.
+        // SAFETY: the pointers must be valid and the pool alive ← they point to local variables,
+        // and the pool is borrowed.
         unsafe {
             call!(
                 driver,
@@ -127,8 +128,8 @@ impl ImportedPool {
         self.0.access(device)
     }
 
-    /// `cuMemPoolDestroy()`—Drops this handle, and gives up the pool if it was the last one, as
-    /// [`MemoryPool::close`] does.
+    /// `cuMemPoolDestroy()`—Drops this handle, and releases the pool in this process if it was the
+    /// last one, as [`MemoryPool::close`] does.
     pub fn close(self) -> Result<()> {
         self.0.close()
     }

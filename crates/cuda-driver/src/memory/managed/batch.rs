@@ -128,7 +128,8 @@ impl<'a> ManagedBatch<'a> {
     /// * [`Error::Unsupported`] for the legacy stream, on which the driver has no batches.
     /// * [`Error::OtherContext`] if memory belongs to another context than the stream, or a
     ///   location to another driver.
-    /// * `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` for a discard on a driver older than CUDA 13.0.
+    /// * [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` for a discard if the driver
+    ///   is older than CUDA 13.0.
     /// * `CUDA_ERROR_INVALID_VALUE` for memory that is not managed.
     #[doc(alias = "cuMemPrefetchBatchAsync")]
     #[doc(alias = "cudaMemPrefetchBatchAsync")]
@@ -139,7 +140,7 @@ impl<'a> ManagedBatch<'a> {
     pub fn queue(mut self, stream: &Stream) -> Result<()> {
         if stream.state().kind() == Kind::Legacy {
             return Err(Error::Unsupported {
-                what: "a batch of prefetches on the legacy stream (unlike on \
+                what: "a batch of prefetches on the legacy stream (use \
                        `Context::default_stream`)",
             });
         }

@@ -117,8 +117,8 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         pool.expect_device_of(stream)?;
         if pool.kind() != PoolKind::Managed {
             return Err(Error::Unsupported {
-                what: "managed memory from a pool of another kind (unlike from a `MemoryPool::at` \
-                       with `PoolKind::Managed`)",
+                what: "managed memory from a pool without managed memory (create the pool by \
+                       `MemoryPool::at` with `PoolKind::Managed`)",
             });
         }
         let memory = if bytes == 0 {
@@ -205,8 +205,9 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     ///
     /// Without concurrent managed access, the memory is attached to the host until `f` returns or
     /// panics (`cuStreamAttachMemAsync`), so that the device may run other work meanwhile. With it,
-    /// the method does the same as [`host_mut`](Self::host_mut). An [`attach`](Self::attach) before
-    /// the call does not apply after it, but only without concurrent access.
+    /// the method does the same as [`host_mut`](Self::host_mut). Without concurrent managed access,
+    /// the memory is attached to all streams afterwards, so an earlier [`attach`](Self::attach) no
+    /// longer applies.
     ///
     /// ```
     /// use cuda_driver::memory::ManagedBuffer;
@@ -227,9 +228,10 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if the context is borrowed, and the errors of `cuStreamAttachMemAsync`
-    /// and of the wait. If the memory cannot be attached to the device again after `f`, the error is
-    /// returned instead of the result, the memory is freed, and the buffer has no elements.
+    /// [`Error::Unsupported`] if the context is borrowed, and the errors of
+    /// `cuStreamAttachMemAsync` and of the wait. If the memory cannot be attached to the device
+    /// again after `f`, the error is returned instead of the result, the memory is freed, and the
+    /// buffer has no elements.
     pub fn with_host<R>(&mut self, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
         if self.is_concurrent || self.buffer.as_raw() == 0 {
             return self.host_mut().map(f);
@@ -276,7 +278,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         if !self.is_concurrent {
             return Err(Error::Unsupported {
                 what: "host access to managed memory on a device without concurrent managed access \
-                       (unlike `ManagedBuffer::with_host`)",
+                       (use `ManagedBuffer::with_host`)",
             });
         }
         self.buffer.memory.tracker.synchronize(access)?;

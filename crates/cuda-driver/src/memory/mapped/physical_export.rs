@@ -10,8 +10,8 @@ use crate::memory::ipc::{BorrowedShareableHandle, HANDLE_TYPE, ShareableHandle, 
 /// Other processes.
 impl PhysicalMemory {
     /// `cuMemExportToShareableHandle()`—Returns a handle of the memory, by which another process
-    /// [imports](Self::import) it. The memory exists as long as any process has it, and as long as
-    /// the handle is open.
+    /// [imports](Self::import) it. The memory exists until every process has released it and the
+    /// handle is closed.
     ///
     /// Nothing orders the uses of different processes: see
     /// [`Event::ipc_handle`](crate::Event::ipc_handle).
@@ -43,16 +43,16 @@ impl PhysicalMemory {
     /// # Errors
     ///
     /// [`Error::OutOfRange`] if `bytes` is not a multiple of the
-    /// [granularity](PhysicalKind::granularity). `CUDA_ERROR_INVALID_VALUE` if the handle is not one
-    /// of physical memory.
+    /// [granularity](PhysicalKind::granularity). `CUDA_ERROR_INVALID_VALUE` if the handle is not
+    /// one of physical memory.
     ///
     /// # Safety
     ///
     /// - [`export`](Self::export) has returned the handle, in this process or in another one, for
     ///   memory of this kind that has `bytes` bytes.
-    /// - Accesses of this process to the memory do not overlap with those of other processes, unless
-    ///   all of them read. Events that both processes use, or waits of the host, order them. If this
-    ///   process has the memory twice, the same applies to the two mappings.
+    /// - Accesses of this process to the memory do not overlap with those of other processes,
+    ///   unless all of them read. Events that both processes use, or waits of the host, order them.
+    ///   If this process has the memory twice, the same applies to the two mappings.
     #[doc(alias = "cuMemImportFromShareableHandle")]
     pub unsafe fn import(
         kind: &PhysicalKind,

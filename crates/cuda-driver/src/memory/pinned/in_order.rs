@@ -72,13 +72,13 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         pool.expect_device_of(stream)?;
         if !pool.has_pinned_host_memory() {
             return Err(Error::Unsupported {
-                what: "page-locked memory from a pool of another kind (unlike from a `MemoryPool::at` \
-                       the host, with `PoolKind::Pinned`)",
+                what: "page-locked memory from a pool without page-locked memory of the host \
+                       (create the pool by `MemoryPool::at` the host, with `PoolKind::Pinned`)",
             });
         }
         if stream.context().is_borrowed() {
             return Err(Error::Unsupported {
-                what: "page-locked memory from a `MemoryPool` in a borrowed context (unlike \
+                what: "page-locked memory from a `MemoryPool` in a borrowed context (use \
                        `PinnedBuffer::zeroed`)",
             });
         }

@@ -80,7 +80,8 @@ enum Origin<K: Lockable> {
     Context(Context),
     /// A pool, and the size class of the memory in it.
     Pool(Arc<dyn LockedPool<K>>, usize),
-    /// A pool of the driver, to which dropping the memory returns it. The handle must not free it.
+    /// Memory of a pool of the driver. Dropping the `Memory` frees it in stream order, so the
+    /// handle must not free it.
     Ordered(Option<Memory>, Context),
 }
 

@@ -13,8 +13,8 @@ impl MemoryPool {
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_NOT_SUPPORTED` if the device cannot export pools to this operating system:
-    /// [`Device::mem_pool_handle_types`] is 0.
+    /// `CUDA_ERROR_NOT_SUPPORTED` if the device cannot export pools by handles of this operating
+    /// system: [`Device::mem_pool_handle_types`] is 0.
     #[doc(alias = "cuMemPoolCreate")]
     pub fn exportable(device: &Device) -> Result<Self> {
         Self::create(device, 0, HANDLE_TYPE)
@@ -27,7 +27,8 @@ impl MemoryPool {
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` if the pool was not created with [`exportable`](Self::exportable).
+    /// `CUDA_ERROR_INVALID_VALUE` if the pool was not created with
+    /// [`exportable`](Self::exportable).
     #[doc(alias = "cuMemPoolExportToShareableHandle")]
     #[doc(alias = "cudaMemPoolExportToShareableHandle")]
     pub fn export(&self) -> Result<ShareableHandle> {

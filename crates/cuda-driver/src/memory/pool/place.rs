@@ -17,7 +17,7 @@ use crate::memory::{MemoryAccess, MemoryLocation};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PoolKind {
-    /// The memory stays at its location.
+    /// Memory that stays at its location: device memory, or page-locked memory of the host.
     #[doc(alias = "CU_MEM_ALLOCATION_TYPE_PINNED")]
     Pinned,
     /// Managed memory, which prefers its location.
@@ -55,8 +55,8 @@ impl MemoryPool {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if the driver is older than CUDA 13.0, unless the memory is of a
-    /// device. [`Error::OtherContext`] if `location` is another device than `device`.
+    /// [`Error::Unsupported`] if the driver is older than CUDA 13.0 and the memory is host memory
+    /// or managed memory. [`Error::OtherContext`] if `location` is another device than `device`.
     /// `CUDA_ERROR_INVALID_VALUE` if the host has no such NUMA node.
     #[doc(alias = "cuMemPoolCreate")]
     #[doc(alias = "cudaMemPoolCreate")]
@@ -81,8 +81,8 @@ impl MemoryPool {
         Ok(pool)
     }
 
-    /// `cuMemGetDefaultMemPool()`—Returns the pool that a location has from the start. Gives `device`
-    /// access to its memory.
+    /// `cuMemGetDefaultMemPool()`—Returns the pool that a location has from the start. Gives
+    /// `device` access to its memory.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl MemoryPool {
     }
 }
 
-/// Returns the place of a pool, or `None` for page-locked memory of `device`.
+/// Returns the place of a pool, or `None` for ordinary memory of `device`.
 fn place_of(
     location: &MemoryLocation,
     kind: PoolKind,

@@ -64,13 +64,13 @@ struct Inner {
 pub(super) struct RawPool {
     pool: SendPtr<CUmemPoolHandle_st>,
     device: CUdevice,
-    /// The location of the memory; `None` for page-locked memory of the device.
+    /// The location of the memory; `None` for ordinary memory of the device.
     place: Option<PoolPlace>,
     /// Whether another process created the pool.
     is_imported: bool,
 }
 
-/// A location other than page-locked memory of a device, and the kind of memory there.
+/// A location and the kind of memory there, other than ordinary memory of a device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PoolPlace {
     type_: CUmemLocationType,
@@ -254,8 +254,8 @@ impl MemoryPool {
         }?)
     }
 
-    /// `cuDeviceGetMemPool()`, `cuMemGetMemPool()`—Returns `true` if this is the current pool of its
-    /// location.
+    /// `cuDeviceGetMemPool()`, `cuMemGetMemPool()`—Returns `true` if this is the current pool of
+    /// its location.
     #[doc(alias = "cuDeviceGetMemPool")]
     #[doc(alias = "cuMemGetMemPool")]
     #[doc(alias = "cudaMemGetMemPool")]

@@ -14,7 +14,7 @@ const FULL_PROGRAMS: u64 = 100_000;
 #[derive(Debug, Default)]
 struct Counts {
     proven: u64,
-    /// Those whose needs depend on a number.
+    /// The proven launches whose needed sizes depend on a number.
     depending: u64,
     executed: u64,
 }

@@ -2,8 +2,8 @@
 //!
 //! Physical memory lives as long as a handle of it is held or it is mapped. Access to a mapping is
 //! granted to each device separately, regardless of peer access. The memory is in a device or in
-//! node 0 of the host. It can be shared with other processes through file descriptors. Access of the
-//! host, other handles for sharing, and read-only access are rejected.
+//! node 0 of the host. It can be shared with other processes through file descriptors. Access of
+//! the host, other handles for sharing, and read-only access are rejected.
 
 use std::ffi::{c_ulonglong, c_void};
 use std::sync::Arc;

@@ -1,6 +1,7 @@
-//! Links in progress, and two formats of images: a linked image, which is the PTX texts in sequence,
-//! each after a line that states its length, and PTX in place of machine code. The limit of registers
-//! of a link comes before the texts, because the linked image is compiled when it is loaded.
+//! Links in progress, and two formats of images: a linked image, which is the PTX texts in
+//! sequence, each after a line that states its length, and PTX in place of machine code. The limit
+//! of registers of a link comes before the texts, because the linked image is compiled when it is
+//! loaded.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard};

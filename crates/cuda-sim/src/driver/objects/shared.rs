@@ -8,7 +8,7 @@ use crate::memory::shared_file::{Place, Tag, set_tag, tag};
 /// The number of bytes of a handle that programs pass between processes.
 pub(in crate::driver) const HANDLE_BYTES: usize = 64;
 
-/// What a handle of 64 bytes names.
+/// The object that a handle of 64 bytes names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(in crate::driver) enum Kind {
@@ -78,7 +78,7 @@ impl SharedHandle {
 const POOL: u64 = 1;
 const PHYSICAL: u64 = 2;
 
-/// What an exported file holds.
+/// The contents of an exported file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum Exported {
     /// The memory of a device, a part of which is a pool.

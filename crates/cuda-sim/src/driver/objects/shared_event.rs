@@ -1,7 +1,8 @@
 //! Events that several processes record and wait for, through a page that all of them map.
 //!
 //! A recording gets the next number of the page, and completes by storing its number in a slot. So
-//! a process sees which recording is the latest, and whether it is complete, whoever made it.
+//! each process sees which recording is the latest, and whether it is complete, also if another
+//! process made it.
 //!
 //! If a process is killed, its recordings that are not complete never become so, and a wait for one
 //! of them never ends.

@@ -133,8 +133,8 @@ pub(in crate::vm) fn number_of(env: &Env<'_>, i: &Ins) -> u32 {
     (bytes / size_of::<Ins>()) as u32
 }
 
-/// Comes before an instruction that reads the registers of list `imm & 0xffff_ffff` and writes those
-/// of list `imm >> 32`.
+/// Comes before an instruction that reads the registers of list `imm & 0xffff_ffff` and writes
+/// those of list `imm >> 32`.
 pub(in crate::vm) struct UseRegisters;
 
 impl MemoryOp for UseRegisters {

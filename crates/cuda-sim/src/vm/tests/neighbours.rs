@@ -173,8 +173,8 @@ const COPY: &str = ".visible .entry op(.param .u64 in, .param .u64 out) {
     ld.global.u32 %v, [%in]; st.global.u32 [%out], %v;
     ret; }";
 
-/// Each lane adds the two elements at the address in `%a`, which is uniform at first, then contiguous,
-/// then that of the other half of the warp.
+/// Each lane adds the two elements at the address in `%a`, which is uniform at first, then
+/// contiguous, then that of the other half of the warp.
 const CHANGES: &str = ".visible .entry op(.param .u64 out) {
     .reg .b64 %out, %at; .reg .b32 %t, %s, %a, %b, %v, %sum, %i; .reg .pred %p;
     .shared .align 128 .b8 tile[512];
