@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::error::Violation;
 use crate::lock::{Mutex, rank};
 
-/// The report of one launch.
+/// The report of one launch of a kernel, or of one replay of a graph.
 pub(crate) trait Report: Send + Sync {
-    /// Waits for the launch, and returns its violation if there is one. Later calls return `None`.
+    /// Waits for the launch, and returns its next violation. Each is returned once. A launch of a
+    /// kernel has at most one.
     fn take(&self) -> Option<Violation>;
 
-    /// Waits for the launch. Returns whether it has a violation that was not taken.
+    /// Waits for the launch. Returns whether it has violations that were not taken.
     fn settle(&self) -> bool;
 }
 
@@ -45,7 +46,7 @@ impl Reports {
         }
     }
 
-    /// Removes a report that was taken.
+    /// Removes a report all of whose violations were taken.
     pub(crate) fn remove(&self, report: &Arc<dyn Report>) {
         let mut list = self.list.lock();
         let position = list.iter().position(|other| Arc::ptr_eq(other, report));
@@ -66,9 +67,11 @@ impl Reports {
         self.count.store(0, Ordering::Release);
         drop(list);
         let mut all = all.into_iter();
-        let found = all.find_map(|report| report.take());
-        self.put_first(all.collect());
-        found
+        let found = all.find_map(|report| Some((report.take()?, report)));
+        let (violation, report) = found.unzip();
+        let has_more = |report: &Arc<dyn Report>| report.settle();
+        self.put_first(report.filter(has_more).into_iter().chain(all).collect());
+        violation
     }
 
     fn put_first(&self, mut reports: Vec<Arc<dyn Report>>) {
