@@ -12,9 +12,11 @@ mod kernel;
 mod launch;
 mod launch_contract;
 mod memories;
+mod node;
 mod plan;
 mod ranges;
 mod record;
+mod typed;
 mod variant;
 
 pub use crate::error::{SafeLaunchError, Violation, ViolationKind};
@@ -22,3 +24,5 @@ pub use inferred_contract::InferredContract;
 pub use kernel::{SafeKernel, SafeModule, Unproven};
 pub use launch::SafeLaunch;
 pub use launch_contract::{ContractKernel, LaunchContract, LaunchShape};
+pub(crate) use node::{CheckedNode, ReplayRecords};
+pub use typed::TypedSafeKernel;
