@@ -116,7 +116,8 @@ def run(options, suite, is_chosen):
                 calls += result.calls
                 outcomes[name] = "passed" if result.succeeded else "failed"
                 output[name] = result.end()
-    if calls == 0:
+    # A group may have only tests of the compiler.
+    if calls == 0 and not options.group:
         raise RuntimeError(f"{suite.name}: the tests did not use the software driver")
     print(f"{suite.name}: {calls} calls of the driver")
     return outcomes, output

@@ -84,6 +84,7 @@ class Python:
     def places(self):
         """Returns the folders that an entry can name."""
         return {
+            "cache": self.cache,
             "driver": self.options.driver,
             "here": HERE,
             "packages": self.packages,
@@ -187,7 +188,9 @@ def run_scripts(options, suite, is_chosen):
     python.install()
     outcomes, output = {}, {}
     for script in suite.scripts:
-        result = python.start([HERE / "scripts" / script], {"CUDA_SIM_LOG": "calls"})
+        program, *arguments = script.split()
+        command = [HERE / "scripts" / program, *arguments]
+        result = python.start(command, {"CUDA_SIM_LOG": "calls"})
         name = f"scripts::{script}"
         outcomes[name] = "passed" if result.succeeded and result.calls else "failed"
         output[name] = result.end()
