@@ -1,82 +1,162 @@
-"""Tests of a crate from its registry. Each test runs in a process of its own, because a lost device
+"""Tests of crates from their registry. Each test runs in a process of its own, because a lost device
 stays lost for its process."""
 
+import concurrent.futures
 import json
 import os
+import shutil
 import subprocess
+import tomllib
+from pathlib import Path
 
 from process import Process
+from python_suite import HERE, Python
+from suite import SUITES
+
+
+class Crates:
+    """What the builds and the tests of a suite need."""
+
+    def __init__(self, options, suite):
+        self.options, self.suite = options, suite
+        headers = ["cc", "-print-file-name=include"]
+        headers = subprocess.run(headers, check=True, stdout=subprocess.PIPE, text=True).stdout
+        self.places = {
+            "compiler_headers": headers.strip(),
+            "driver": options.driver,
+            "here": HERE,
+            "path": os.environ["PATH"],
+            "setup": options.setup,
+            "stand_ins": options.dir / suite.name / "stand-ins",
+        }
+        if (SUITES / f"{suite.name}.requirements.txt").is_file():
+            python = Python(options, suite)
+            python.install()
+            self.places = {**python.places(), **self.places}
+        for source, libraries in getattr(suite, "stand_ins", {}).items():
+            self.build_stand_ins(HERE / "stand_ins" / source, libraries)
+
+    def environment(self, table):
+        """Returns a table of variables of the entry, with the folders that it names."""
+        table = getattr(self.suite, table, {})
+        return {name: value.format(**self.places) for name, value in table.items()}
+
+    def build_stand_ins(self, source, libraries):
+        """Compiles a replacement for libraries of the toolkit that the crate links."""
+        folder = self.places["stand_ins"]
+        folder.mkdir(parents=True, exist_ok=True)
+        compiler = os.environ.get("CC", "cc")
+        for library in libraries:
+            flags = ["-shared", "-fPIC", "-O2", "-Wall", "-Werror", f"-Wl,-soname,{library}"]
+            subprocess.run([compiler, *flags, source, "-o", folder / library, "-ldl"], check=True)
+
+    def build(self, crate, source):
+        """Builds the tests of a crate. Returns the path of each test program."""
+        print(f"{self.suite.name}: building {crate}", flush=True)
+        test = ["test", "--locked", "--no-run", "--message-format=json-render-diagnostics"]
+        folder = self.options.dir / "build"
+        places = ["--manifest-path", source / "Cargo.toml", "--target-dir", folder]
+        env = self.environment("build_env")
+        built = cargo(*test, *self.suite.build, *places, stdout=subprocess.PIPE, env=env)
+        programs = {}
+        for message in map(json.loads, built.stdout.splitlines()):
+            if program := message.get("executable"):
+                target = message["target"]
+                name = "lib" if "lib" in target["kind"] else target["name"]
+                if target["kind"] != ["example"]:
+                    programs[f"{crate}/{name}"] = program
+        return programs
+
+    def start(self, source, program, *arguments):
+        # Tests that run cargo need the variables of the build, and the first two below, which
+        # `cargo test` sets.
+        env = {
+            **self.environment("build_env"),
+            "CARGO_MANIFEST_DIR": str(source),
+            "CARGO_TARGET_DIR": str(self.options.dir / "build"),
+            "CUDA_SIM_LOG": "calls",
+            "RUST_BACKTRACE": "0",
+            **self.environment("env"),
+        }
+        # Tests may include headers of the toolkit, which NVRTC searches for in the current folder,
+        # too.
+        is_include = getattr(self.suite, "cwd", None) == "include"
+        cwd = self.options.include if is_include else source
+        return Process(self.options, self.suite, [program, *arguments], cwd=cwd, env=env)
 
 
 def run(options, suite, is_chosen):
-    """Returns the outcome of each test of the crate, and the output of those that failed."""
-    source = fetch(options, suite)
+    """Returns the outcome of each test of the crates, and the output of those that failed."""
+    crates = Crates(options, suite)
+    tests = []
+    for crate, hash_ in suite.crates.items():
+        source = fetch(options, crate, suite.version, hash_)
+        for group, program in crates.build(crate, source).items():
+            if is_chosen(group):
+                listed = crates.start(source, program, "--list", "--include-ignored").lines
+                names = [line.removesuffix(": test") for line in listed if line.endswith(": test")]
+                names = [name for name in names if getattr(suite, "only", "") in name]
+                tests += [(f"{group}::{name}", source, program, name) for name in names]
+
+    def run_test(named):
+        name, source, program, test = named
+        flags = ["--exact", test, "--include-ignored", "--test-threads=1"]
+        return name, crates.start(source, program, *flags)
+
+    left_out = getattr(suite, "left_out", [])
+    tests = [test for test in tests if test[0] not in left_out]
+    tests = [test for test in tests if options.full or test[0] not in suite.timed]
+    # Tests that compare times run alone, at the end.
+    together = [test for test in tests if test[0] not in suite.timed]
+    alone = [test for test in tests if test[0] in suite.timed]
     outcomes, output, calls = {}, {}, 0
-    for group, program in build(options, suite, source):
-        if not is_chosen(group):
-            continue
-
-        def start(*arguments):
-            env = {"CUDA_SIM_LOG": "calls"}
-            # Tests may include headers of the toolkit, which NVRTC searches for in the current
-            # folder, too.
-            cwd = options.include if suite.cwd == "include" else source
-            return Process(options, suite, [program, *arguments], cwd=cwd, env=env)
-
-        listed = start("--list", "--include-ignored").lines
-        tests = [line.removesuffix(": test") for line in listed if line.endswith(": test")]
-        for test in tests:
-            name = f"{group}::{test}"
-            if name in suite.timed and not options.full:
-                continue
-            result = start("--exact", test, "--include-ignored", "--test-threads=1")
-            calls += result.calls
-            outcomes[name] = "passed" if result.succeeded else "failed"
-            output[name] = result.end()
-    if calls == 0:
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for results in [pool.map(run_test, together), map(run_test, alone)]:
+            for name, result in results:
+                calls += result.calls
+                outcomes[name] = "passed" if result.succeeded else "failed"
+                output[name] = result.end()
+    # A group may have only tests of the compiler.
+    if calls == 0 and not options.group:
         raise RuntimeError(f"{suite.name}: the tests did not use the software driver")
     print(f"{suite.name}: {calls} calls of the driver")
     return outcomes, output
 
 
-def cargo(*arguments, **keywords):
+def cargo(*arguments, env=(), **keywords):
     # RUSTFLAGS for this workspace may not be suitable for another one.
-    env = {name: value for name, value in os.environ.items() if name != "RUSTFLAGS"}
+    inherited = {name: value for name, value in os.environ.items() if name != "RUSTFLAGS"}
     command = [os.environ.get("CARGO", "cargo"), *map(str, arguments)]
-    return subprocess.run(command, check=True, env=env, **keywords)
+    return subprocess.run(command, check=True, env={**inherited, **dict(env)}, **keywords)
 
 
-def fetch(options, suite):
-    """Returns the folder with the source of the crate."""
-    vendor = options.dir / "vendor"
-    source = vendor / f"{suite.crate}-{suite.version}"
-    # cargo writes this file when a package is complete.
-    checksums = source / ".cargo-checksum.json"
-    if not checksums.is_file():
-        asking = options.dir / "fetch"
-        asking.mkdir(parents=True, exist_ok=True)
-        (asking / "lib.rs").write_text("")
-        (asking / "Cargo.toml").write_text(
-            '[workspace]\n[package]\nname = "fetch"\nedition = "2021"\n[lib]\npath = "lib.rs"\n'
-            f'[dependencies]\n{suite.crate} = {{ version = "={suite.version}",'
-            " default-features = false }\n"
-        )
-        vendoring = ["vendor", "--quiet", "--versioned-dirs", "--no-delete"]
-        manifest = ["--manifest-path", asking / "Cargo.toml"]
-        cargo(*vendoring, *manifest, vendor, stdout=subprocess.DEVNULL)
-    found = json.loads(checksums.read_text())["package"]
-    if found != suite.sha256:
-        raise RuntimeError(f"{suite.crate} {suite.version} has the hash {found}, not {suite.sha256}")
+def fetch(options, crate, version, expected):
+    """Returns the folder with the source of a crate, whose hash cargo checks."""
+    source = options.dir / "crates" / f"{crate}-{version}"
+    if source.is_dir():
+        return source
+    asking = options.dir / "fetch"
+    shutil.rmtree(asking, ignore_errors=True)
+    asking.mkdir(parents=True)
+    (asking / "lib.rs").write_text("")
+    manifest = asking / "Cargo.toml"
+    manifest.write_text(
+        '[workspace]\n[package]\nname = "fetch"\nedition = "2021"\n[lib]\npath = "lib.rs"\n'
+        f'[dependencies]\n{crate} = {{ version = "={version}", default-features = false }}\n'
+    )
+    asked = ["metadata", "--format-version=1", "--manifest-path", manifest]
+    found = json.loads(cargo(*asked, stdout=subprocess.PIPE).stdout)["packages"]
+    locked = tomllib.loads((asking / "Cargo.lock").read_text())["package"]
+
+    def is_it(package):
+        return (package["name"], package["version"]) == (crate, version)
+
+    (hash_,) = [package["checksum"] for package in locked if is_it(package)]
+    if hash_ != expected:
+        raise RuntimeError(f"{crate} {version} has the hash {hash_}, not {expected}")
+    (manifest,) = [package["manifest_path"] for package in found if is_it(package)]
+    new = source.with_name(f"{source.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    shutil.copytree(Path(manifest).parent, new)
+    new.rename(source)
     return source
-
-
-def build(options, suite, source):
-    """Builds the tests. Returns the name and the path of each test program."""
-    print(f"{suite.name}: building", flush=True)
-    test = ["test", "--locked", "--no-run", "--message-format=json-render-diagnostics"]
-    places = ["--manifest-path", source / "Cargo.toml", "--target-dir", options.dir / "build"]
-    built = cargo(*test, *suite.build, *places, stdout=subprocess.PIPE)
-    for message in map(json.loads, built.stdout.splitlines()):
-        if program := message.get("executable"):
-            target = message["target"]
-            yield "lib" if "lib" in target["kind"] else target["name"], program

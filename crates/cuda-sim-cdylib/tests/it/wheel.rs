@@ -1,10 +1,15 @@
-//! The Python package: installed in a new environment, used, and removed.
+//! The Python package and the archive: installed in a new environment, and in a folder that has
+//! nothing but Python as its root.
+
+mod root;
 
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use tempfile::TempDir;
 
 use super::{library, text};
 
@@ -49,35 +54,94 @@ fn must(command: &mut Command) -> String {
     text(&output)
 }
 
+/// The packages, and a virtual environment of Python.
+struct Packages {
+    folder: TempDir,
+    environment: PathBuf,
+    wheel: PathBuf,
+    archive: PathBuf,
+}
+
+impl Packages {
+    /// Builds the packages, or reports the test as skipped if this machine lacks Python.
+    fn new() -> Option<Packages> {
+        let folder = tempfile::tempdir().unwrap();
+        let environment = folder.path().join("venv");
+        let made = Command::new("python3")
+            .args(["-m", "venv"])
+            .arg(&environment)
+            .output();
+        if !made.is_ok_and(|output| output.status.success()) {
+            test_needs::skipped("the Python package: `python3 -m venv` does not work here");
+            return None;
+        }
+        let script = package().join("../../xtask/dist/build.py");
+        let mut build = Command::new(environment.join("bin/python3"));
+        build.arg(script).arg("--library").arg(library());
+        must(build.arg("--out").arg(folder.path()));
+        let with_extension = |extension: &str| {
+            let mut all = fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap());
+            let found = all.find(|it| it.path().extension().is_some_and(|it| it == extension));
+            found.unwrap().path()
+        };
+        Some(Packages {
+            wheel: with_extension("whl"),
+            archive: with_extension("gz"),
+            environment,
+            folder,
+        })
+    }
+
+    /// Unpacks the archive in `folder` and returns the path of its top folder.
+    fn unpack(&self, folder: &Path) -> PathBuf {
+        let mut unpack = Command::new("tar");
+        must(unpack.arg("-xzf").arg(&self.archive).arg("-C").arg(folder));
+        let name = self.archive.file_name().unwrap().to_str().unwrap();
+        folder.join(name.trim_end_matches(".tar.gz"))
+    }
+}
+
+fn package() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn add_ptx() -> PathBuf {
+    package().join("../cuda-sim/tests/it/kernels/add.ptx")
+}
+
+/// Checks the outputs and the exit statuses of programs. `on_device` runs one with `cuda-sim run`.
+fn check(on_device: impl Fn(&[&str], &str) -> Output) {
+    let plain = on_device(&[], "vector_add.py");
+    assert_eq!(text(&plain), "the sum of 1000 pairs is right\n");
+    assert_eq!(plain.status.code(), Some(0));
+    let bad = on_device(&["--set", "check=all"], "out_of_bounds.py");
+    let words = text(&bad);
+    assert_eq!(bad.status.code(), Some(99), "{words}");
+    assert!(
+        words.contains("cuda-sim: 1 report:\n  device 0: kernel `fill`"),
+        "{words}"
+    );
+    assert!(
+        words.contains("at offset 128 of the allocation of 128 bytes"),
+        "{words}"
+    );
+    assert!(
+        words.contains("thread 32,0,0") && words.contains("fill.cu:4"),
+        "{words}"
+    );
+    // The status of a command without reports is its own.
+    let wrong = on_device(&["--set", "devices=many"], "vector_add.py");
+    assert_eq!(wrong.status.code(), Some(1), "{}", text(&wrong));
+    assert!(text(&wrong).contains("devices=many"));
+}
+
 #[test]
 fn the_wheel_runs_programs_and_leaves_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let environment = folder.path().join("venv");
-    let made = Command::new("python3")
-        .args(["-m", "venv"])
-        .arg(&environment)
-        .output();
-    if !made.is_ok_and(|output| output.status.success()) {
-        test_needs::skipped("the Python package: `python3 -m venv` does not work here");
+    let Some(packages) = Packages::new() else {
         return;
-    }
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let script = package.join("../../xtask/dist/build.py");
-    let mut build = Command::new(environment.join("bin/python3"));
-    build.arg(script).arg("--library").arg(library());
-    must(build.arg("--out").arg(folder.path()));
-    let packages: Vec<PathBuf> = files(folder.path())
-        .into_iter()
-        .filter(|path| path.parent() == Some(folder.path()) && path.is_file())
-        .collect();
-    let wheel = packages
-        .iter()
-        .find(|path| path.extension().is_some_and(|it| it == "whl"));
-    let archive = packages
-        .iter()
-        .find(|path| path.extension().is_some_and(|it| it == "gz"));
-
-    let before = files(&environment);
+    };
+    let environment = &packages.environment;
+    let before = files(environment);
     let pip = |arguments: &[&str]| {
         let mut pip = Command::new(environment.join("bin/python3"));
         must(pip.args(["-m", "pip", "--quiet"]).args(arguments));
@@ -86,54 +150,22 @@ fn the_wheel_runs_programs_and_leaves_nothing() {
         "install",
         "--no-index",
         "--no-deps",
-        wheel.unwrap().to_str().unwrap(),
+        packages.wheel.to_str().unwrap(),
     ]);
 
-    let programs = package.join("tests/python");
-    let add = package.join("../cuda-sim/tests/it/kernels/add.ptx");
-    let check = |launcher: &Path| {
-        let on_device = |arguments: &[&str], program: &str| {
-            let mut command = Command::new(launcher);
+    let launched_by = |launcher: PathBuf| {
+        move |arguments: &[&str], program: &str| {
+            let mut command = Command::new(&launcher);
             command.arg("run").args(arguments).args(["--", "python3"]);
-            run(command.arg(programs.join(program)).arg(&add))
-        };
-        let plain = on_device(&[], "vector_add.py");
-        assert_eq!(text(&plain), "the sum of 1000 pairs is right\n");
-        assert_eq!(plain.status.code(), Some(0));
-        let bad = on_device(&["--set", "check=all"], "out_of_bounds.py");
-        let words = text(&bad);
-        assert_eq!(bad.status.code(), Some(99), "{words}");
-        assert!(
-            words.contains("cuda-sim: 1 report:\n  device 0: kernel `fill`"),
-            "{words}"
-        );
-        assert!(
-            words.contains("at offset 128 of the allocation of 128 bytes"),
-            "{words}"
-        );
-        assert!(
-            words.contains("thread 32,0,0") && words.contains("fill.cu:4"),
-            "{words}"
-        );
-        // The status of a command without reports is its own.
-        let wrong = on_device(&["--set", "devices=many"], "vector_add.py");
-        assert_eq!(wrong.status.code(), Some(1), "{}", text(&wrong));
-        assert!(text(&wrong).contains("devices=many"));
+            let program = package().join("tests/python").join(program);
+            run(command.arg(program).arg(add_ptx()))
+        }
     };
-    check(&environment.join("bin/cuda-sim"));
+    check(launched_by(environment.join("bin/cuda-sim")));
 
     pip(&["uninstall", "--yes", "cuda-sim"]);
-    assert_eq!(files(&environment), before);
+    assert_eq!(files(environment), before);
 
-    let mut unpack = Command::new("tar");
-    must(
-        unpack
-            .arg("-xzf")
-            .arg(archive.unwrap())
-            .arg("-C")
-            .arg(folder.path()),
-    );
-    let name = archive.unwrap().file_name().unwrap().to_str().unwrap();
-    let unpacked = folder.path().join(name.trim_end_matches(".tar.gz"));
-    check(&unpacked.join("bin/cuda-sim"));
+    let unpacked = packages.unpack(packages.folder.path());
+    check(launched_by(unpacked.join("bin/cuda-sim")));
 }
