@@ -2,11 +2,9 @@
 //!
 //! An [`Array`] is device memory without an address, in the layout that the texture units read
 //! fast. A [`Texture`] describes how a kernel reads an array or a buffer: how it filters between
-//! elements, what it returns beyond the edges, and whether it converts integers to numbers from 0
-//! to
-//! 1. A [`Surface`] or a [`SurfaceMut`] lets a kernel read or write the elements of an array as
-//!    they
-//! are.
+//! elements, what it returns beyond the edges, and whether it converts integers to numbers between
+//! 0 and 1. A [`Surface`] or a [`SurfaceMut`] lets a kernel read or write the elements of an array
+//! as they are.
 //!
 //! In C all of these are handles, and the program has to order the copies and kernels that use one
 //! array. Here an array records its uses as a buffer does: copies and launches with
