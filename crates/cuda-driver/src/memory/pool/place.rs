@@ -44,7 +44,7 @@ impl MemoryPool {
     /// |---|---|---|
     /// | the host or a NUMA node | [`PoolKind::Pinned`] | [`PinnedBuffer::zeroed_in_order`] |
     /// | the device | [`PoolKind::Pinned`] | [`DeviceBuffer::zeroed_in`] |
-    /// | any | [`PoolKind::Managed`] | [`ManagedBuffer::zeroed_in`], and `DeviceBuffer` without access by the host |
+    /// | any | [`PoolKind::Managed`] | [`ManagedBuffer::zeroed_in`], [`DeviceBuffer::zeroed_in`] |
     ///
     /// A `DeviceBuffer` in page-locked memory of the host is refused, because the driver refuses to
     /// copy such memory as device memory. Kernels use memory at the host through a `ManagedBuffer`.
