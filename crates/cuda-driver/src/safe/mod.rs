@@ -16,6 +16,7 @@ mod plan;
 mod promise;
 mod ranges;
 mod record;
+mod typed;
 mod variant;
 
 pub use crate::error::{SafeLaunchError, Violation, ViolationKind};
@@ -24,3 +25,4 @@ pub use kernel::{SafeKernel, SafeModule, Unproven};
 pub use launch::SafeLaunch;
 pub(crate) use node::{CheckedNode, ReplayRecords};
 pub use promise::{ContractKernel, LaunchContract, LaunchShape};
+pub use typed::TypedSafeKernel;
