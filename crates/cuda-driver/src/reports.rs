@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::error::Violation;
 use crate::lock::{Mutex, rank};
 
-/// The report of one launch.
+/// The report of one launch of a kernel, or of one replay of a graph.
 pub(crate) trait Report: Send + Sync {
-    /// Waits for the launch, and returns its violation if there is one. Later calls return `None`.
+    /// Waits for the launch, and returns its next violation. Each is returned once. A launch of a
+    /// kernel has at most one.
     fn take(&self) -> Option<Violation>;
 
-    /// Waits for the launch. Returns whether it has a violation that was not taken.
+    /// Waits for the launch. Returns whether it has violations that were not taken.
     fn settle(&self) -> bool;
 }
 
@@ -61,7 +62,7 @@ impl Reports {
         }
     }
 
-    /// Removes a report that was taken.
+    /// Removes a report all of whose violations were taken.
     pub(crate) fn remove(&self, report: &Arc<dyn Report>) {
         let mut lists = self.lists.lock();
         let remove = |list: &mut Vec<Arc<dyn Report>>| {
@@ -87,9 +88,11 @@ impl Reports {
         let mut found = all.found.into_iter();
         let mut queued = all.queued.into_iter();
         let mut both = found.by_ref().chain(queued.by_ref());
-        let violation = both.find_map(|report| report.take());
+        let taken = both.find_map(|report| Some((report.take()?, report)));
+        let (violation, report) = taken.unzip();
+        let more = report.filter(|report: &Arc<dyn Report>| report.settle());
         let mut lists = self.lists.lock();
-        lists.found.splice(0..0, found);
+        lists.found.splice(0..0, more.into_iter().chain(found));
         lists.queued.splice(0..0, queued);
         self.count.store(lists.len(), Ordering::Release);
         violation

@@ -10,6 +10,7 @@ use cuda_sys::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraphExec, CUgraphExec_st, CUgraphInstantiateResult,
 };
 
+use super::checked::CheckedNodes;
 use super::owners::InFlightResources;
 use super::parts::{self, Parts, Root};
 use super::state::State;
@@ -22,6 +23,7 @@ use crate::launch_log::{LaunchName, NameId};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::observer::Work;
 use crate::pending::{self, Entry, LateFence};
+use crate::safe::SafeLaunch;
 use crate::stream::Stream;
 use crate::tracking::ReplayRecord;
 
@@ -88,6 +90,8 @@ pub(super) struct Inner {
     pub(super) needs_upload: AtomicBool,
     /// The description of the executable in the list of recent launches.
     launch_name: LaunchName,
+    /// The nodes that launch checked copies of kernels.
+    pub(super) checked: CheckedNodes,
     state: Mutex<State, { rank::EXECUTABLE }>,
     /// The graph that the executable was made from: the driver identifies the nodes of the
     /// executable by the nodes of that graph.
@@ -188,6 +192,8 @@ impl Graph {
         let state = State::new(&all);
         drop(all);
         let record = Arc::new(ReplayRecord::default());
+        let checked = CheckedNodes::default();
+        checked.set(&state);
         let replay_guard = context.replay_lock().lock();
         state.each(|owners| owners.attach(&record));
         drop(replay_guard);
@@ -198,6 +204,7 @@ impl Graph {
             may_wait_for_host,
             needs_upload: AtomicBool::new(state.has_device_nodes()),
             launch_name: LaunchName::new(name_of(context, &state)),
+            checked,
             state: Mutex::new(state),
             root: Arc::clone(&self.root),
         };
@@ -213,7 +220,9 @@ impl GraphExec {
     /// buffers.
     ///
     /// This takes a single driver call, however many nodes there are, unless something else has
-    /// used the buffers since the last launch.
+    /// used the buffers since the last launch. If the graph has checked launches of kernels, it
+    /// takes an allocation and two more calls for each of them; the next
+    /// [`Stream::synchronize`] of `stream` returns their violations.
     ///
     /// # Errors
     ///
@@ -228,6 +237,11 @@ impl GraphExec {
     #[doc(alias = "cuGraphLaunch")]
     #[doc(alias = "cudaGraphLaunch")]
     pub fn launch(&self, stream: &Stream) -> Result<()> {
+        self.queue(stream).map(drop)
+    }
+
+    /// Queues the graph. Returns `None` if no node has checks.
+    pub(super) fn queue<'a>(&self, stream: &'a Stream) -> Result<Option<SafeLaunch<'a>>> {
         stream.expect_context(self.context(), "the graph")?;
         stream.expect_direct("GraphExec::launch")?;
         let inner = &*self.inner;
@@ -248,7 +262,7 @@ impl GraphExec {
                     .unwrap_or("a graph"),
             )
         };
-        inner.record.replay(stream, may_wait_for_host, || {
+        let launch = || {
             stream.observed(work(), || {
                 // SAFETY: executable and stream must be alive, what the nodes use must stay until
                 // the launch is done, and no other thread may use the executable ← both are
@@ -261,9 +275,17 @@ impl GraphExec {
                     )
                 }
             })
-        })?;
+        };
+        let reported = if inner.checked.any() {
+            inner.replay_checked(stream, may_wait_for_host, launch)?
+        } else {
+            let replayed = inner
+                .record
+                .replay(stream, may_wait_for_host, false, launch);
+            replayed.map(|()| None)?
+        };
         stream.state().launches().record(name);
-        Ok(())
+        Ok(reported)
     }
 
     /// `cuGraphUpload()`—Queues on `stream` the transfers that the driver would otherwise make at

@@ -206,12 +206,7 @@ impl GraphExec {
         args: A,
     ) -> Result<()> {
         let owners = kernel_owners(self.context(), NO_GRAPH, function, &config, &args)?;
-        let mut params = KernelNode {
-            function,
-            config,
-            attributes: &[],
-            args: &args,
-        };
+        let mut params = KernelNode::new(function, config, &args);
         // SAFETY: the node must use only what `owners` keeps, and must be ordered with conflicting
         // nodes ← the caller guarantees both.
         unsafe { self.set(node, owners, &mut params) }
@@ -255,19 +250,14 @@ impl Graph {
         args: A,
     ) -> Result<()> {
         let owners = kernel_owners(self.context(), NO_GRAPH, function, &config, &args)?;
-        let mut params = KernelNode {
-            function,
-            config,
-            attributes: &[],
-            args: &args,
-        };
+        let mut params = KernelNode::new(function, config, &args);
         // SAFETY: the node must use only what `owners` keeps ← the caller guarantees it.
         unsafe { self.change(node, owners, &mut params) }
     }
 }
 
 /// The parameters of a kernel node.
-struct KernelNode<'a, A> {
+pub(super) struct KernelNode<'a, A> {
     function: &'a Function,
     config: LaunchConfig,
     /// Set when the node is added. A change of the node does not affect them.
@@ -330,7 +320,36 @@ impl<A: KernelArgs> ChangeNode for KernelNode<'_, A> {
     }
 }
 
-impl<A> KernelNode<'_, A> {
+/// The parameters of a kernel node whose kernel uses only what the arguments show.
+pub(super) struct OrderedKernel<'a, A>(pub(super) KernelNode<'a, A>);
+
+impl<A: KernelArgs> NodeParams for OrderedKernel<'_, A> {
+    type Kind = node_kind::Kernel;
+
+    unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
+        // SAFETY: the contract of `add` must hold ← the caller upholds it.
+        unsafe { self.0.add(it) }
+    }
+}
+
+impl<A: KernelArgs> SetNodeParams for OrderedKernel<'_, A> {
+    unsafe fn set(&mut self, it: &Changing<'_>) -> Result<(), DriverError> {
+        // SAFETY: the contract of `set` must hold ← the caller upholds it.
+        unsafe { self.0.set(it) }
+    }
+}
+
+impl<'a, A> KernelNode<'a, A> {
+    /// A kernel without attributes of its own.
+    pub(super) fn new(function: &'a Function, config: LaunchConfig, args: &'a A) -> Self {
+        Self {
+            function,
+            config,
+            attributes: &[],
+            args,
+        }
+    }
+
     /// Returns the parameters for the driver. `pointers` must point to one pointer to a value for
     /// each kernel parameter as long as the result is in use.
     fn params(&self, pointers: *mut *mut std::ffi::c_void) -> CUDA_KERNEL_NODE_PARAMS {

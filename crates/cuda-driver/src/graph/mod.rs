@@ -28,6 +28,7 @@ mod array_copy;
 mod batch;
 mod build;
 mod change;
+mod checked;
 mod child;
 mod conditional;
 mod conflicts;

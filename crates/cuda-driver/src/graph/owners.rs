@@ -14,6 +14,7 @@ use crate::function::Function;
 use crate::launch::{KernelArgs, Tracked, expect_no_array_conflict};
 use crate::memory::{Memory, RecordedMemory, RecordedUse};
 use crate::pending::{Closure, KeepAlive};
+use crate::safe::CheckedNode;
 use crate::tracking::{Access, ReplayRecord, Tracker};
 
 /// The resources of a node: memory, code, closures, events, and the owners of a child graph's
@@ -31,6 +32,8 @@ pub(crate) struct Owners {
     closures: Vec<Arc<Closure>>,
     /// The kernel that the node launches, if it is a kernel node.
     kernel: Option<Function>,
+    /// The record that the node writes, if it launches the checked copy of a kernel.
+    checked: Option<Arc<CheckedNode>>,
     /// Whether the node can wait for the host program.
     may_wait_for_host: bool,
 }
@@ -90,7 +93,7 @@ impl Owners {
                 None => return Err(Error::OtherGraph),
             }
             if let Some(kept) = kept {
-                this.retain(kept.keep());
+                this.keep(kept.keep());
             }
             Ok(())
         })?;
@@ -130,7 +133,7 @@ impl Owners {
             };
             this.push(memory, access, address, bytes);
             if let Some(kept) = kept {
-                this.retain(kept);
+                this.keep(kept);
             }
         }
         Ok(this)
@@ -183,6 +186,15 @@ impl Owners {
         self.uses.push(GraphUse { memory, access });
     }
 
+    /// Keeps an object among the arguments of a kernel.
+    fn keep(&mut self, kept: Arc<dyn Any + Send + Sync>) {
+        match kept.downcast::<CheckedNode>() {
+            // Its memory is among the uses, so launches in flight keep it.
+            Ok(node) => self.checked = Some(node),
+            Err(other) => self.retain(other),
+        }
+    }
+
     /// Keeps a value that the driver uses.
     pub(crate) fn retain(&mut self, value: impl Any + Send + Sync) {
         self.retain_poisonable(Plain(value));
@@ -209,6 +221,19 @@ impl Owners {
     pub(super) fn each_kernel(&self, f: &mut dyn FnMut(&Function)) {
         self.kernel.iter().for_each(&mut *f);
         self.inner.iter().for_each(|inner| inner.each_kernel(f));
+    }
+
+    /// Appends the nodes that launch checked copies of kernels, including those of a child graph.
+    /// No node is added twice.
+    pub(super) fn collect_checked(&self, nodes: &mut Vec<Arc<CheckedNode>>) {
+        if let Some(node) = &self.checked
+            && !nodes.iter().any(|known| Arc::ptr_eq(known, node))
+        {
+            nodes.push(Arc::clone(node));
+        }
+        self.inner
+            .iter()
+            .for_each(|inner| inner.collect_checked(nodes));
     }
 
     /// Keeps a closure.

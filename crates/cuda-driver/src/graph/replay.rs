@@ -26,7 +26,8 @@ type Dependencies = (
 
 impl ReplayRecord {
     /// Queues a replay on `stream` by calling `launch`, after all conflicting uses.
-    /// `may_wait_for_host` is true if the graph can wait for the host.
+    /// `may_wait_for_host` is true if the graph can wait for the host. `is_longer` is true if
+    /// `launch` queues further calls after the graph, which the next replay must wait for as well.
     ///
     /// # Errors
     ///
@@ -37,15 +38,17 @@ impl ReplayRecord {
         &self,
         stream: &Stream,
         may_wait_for_host: bool,
+        is_longer: bool,
         launch: impl Fn() -> Result<(), DriverError>,
     ) -> Result<()> {
-        retry(|| self.try_replay(stream, may_wait_for_host, &launch))
+        retry(|| self.try_replay(stream, may_wait_for_host, is_longer, &launch))
     }
 
     fn try_replay(
         &self,
         stream: &Stream,
         may_wait_for_host: bool,
+        is_longer: bool,
         launch: impl Fn() -> Result<(), DriverError>,
     ) -> Result<(), Blocked<Error>> {
         let mut scope = Scope::new(stream);
@@ -68,6 +71,10 @@ impl ReplayRecord {
             self.wait_for(&scope, &awaited)?;
             drop(awaited);
             state = self.lock();
+        }
+        if is_longer && let Some(last) = &mut state.last {
+            // The driver orders replays of the graph, but not the calls after them.
+            last.make_wait(&scope, stream.context(), 0)?;
         }
         // If the last replay was on another stream, the driver makes this one wait for it, and the
         // last replay may itself be waiting for the host.

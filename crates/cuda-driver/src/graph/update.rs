@@ -90,6 +90,7 @@ impl GraphExec {
                 None
             }
         };
+        inner.checked.set(&state);
         if let Some(old) = &old {
             old.each(|owners| owners.detach(&inner.record));
         }
@@ -145,6 +146,11 @@ impl GraphExec {
         let mut state = inner.lock();
         let position = state.position_of(node)?;
         if P::CHECKS_ORDER {
+            if state.is_device_updatable(position) {
+                return Err(Error::Unsupported {
+                    what: "a safe change of a device-updatable node; use `GraphExec::set_kernel`",
+                });
+            }
             state.check_order(position, &owners)?;
         }
         let graph = inner.graph(node)?;
@@ -171,6 +177,7 @@ impl GraphExec {
             Ok(()) => std::mem::replace(&mut info.owners, owners),
             Err(_) => owners,
         };
+        inner.checked.set(&state);
         old.detach(&inner.record);
         drop(replay_guard);
         inner.refresh(&state);

@@ -76,6 +76,8 @@ pub(crate) mod rank {
         TRACKER,
         /// The replays of one executable graph.
         REPLAYS,
+        /// The nodes of an executable graph that launch checked copies of kernels.
+        CHECKED_NODES,
         /// The page-locked blocks for copies from and to pageable memory.
         STAGING,
         /// The kernels of a module that were analysed.

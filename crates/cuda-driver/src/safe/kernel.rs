@@ -12,7 +12,6 @@ use cuda_sys::image::Ptx;
 
 use super::certificate::Certificates;
 use super::inferred_contract::InferredContract;
-use super::launch::not_proven;
 use super::memories;
 use super::plan::{Plan, Plans, key};
 use super::ranges;
@@ -85,8 +84,7 @@ pub enum Unproven {
     /// Fails with [`SafeLaunchError::NotProven`].
     Reject,
     /// Launches a copy in which every access to an argument is checked, also where it is proven.
-    /// This is for tests of the analysis, and for measuring the cost of the checks. Graphs, which
-    /// accept only proven launches, ignore it.
+    /// This is for tests of the analysis, and for measuring the cost of the checks.
     CheckAll,
 }
 
@@ -340,29 +338,6 @@ impl SafeKernel {
                 self.inner.sizes
             ),
         }))
-    }
-
-    /// Returns the function if the launch is proven, for a graph that replays it.
-    pub(crate) fn proven<A: KernelArgs>(
-        &self,
-        config: &LaunchConfig,
-        args: &A,
-    ) -> Result<&Function> {
-        self.check_sizes(args)?;
-        let memories = memories::collect(args);
-        let plan = self.inner.plan(config, args, &memories)?;
-        self.check_variables(&plan, &memories)?;
-        if !plan.is_met(&memories) {
-            return Err(refused(not_proven(&plan, &memories)));
-        }
-        if self.inner.has_traps {
-            return Err(refused(SafeLaunchError::Refused {
-                kernel: self.function.name().to_owned(),
-                line: self.inner.analysis.traps().first().copied().unwrap_or(0),
-                reason: String::from("`trap` would end the context at a replay of the graph"),
-            }));
-        }
-        Ok(&self.function)
     }
 
     /// Fails unless all variables that the kernel uses are among the arguments.

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use cuda_ptx::instrument::RECORD_WORDS;
+use smallvec::smallvec;
 
 use super::kernel::{SafeKernel, Unproven, refused};
 use super::memories::{self, Memories};
 use super::plan::{Plan, key};
-use super::record::LaunchRecord;
-use super::variant::CheckedArgs;
+use super::record::{LaunchRecords, Origin};
+use super::variant::{CheckedArgs, RecordMemory};
 use crate::error::{Error, Result, SafeLaunchError};
 use crate::launch::queue_sealed::TOKEN;
 use crate::launch::{KernelArgs, Queue};
@@ -18,7 +19,8 @@ use crate::reports::Report;
 use crate::stream::Stream;
 use crate::types::LaunchConfig;
 
-/// A safe launch that was queued: see [`Stream::launch_safe`].
+/// A safe launch that was queued: see [`Stream::launch_safe`], and
+/// [`GraphExec::launch_reported`](crate::GraphExec::launch_reported) for the replay of a graph.
 ///
 /// It can be dropped. A violation is then reported by the next
 /// [`Stream::synchronize`] of the stream.
@@ -73,7 +75,7 @@ impl Stream {
         // module. The arguments may overlap only as the borrows permit, and what a race leaves in
         // memory is a valid value of any element, as no proof depends on it.
         unsafe { self.queue(&kernel.function, config, None, args) }?;
-        Ok(self.queued(None))
+        Ok(SafeLaunch::proven(self))
     }
 
     /// Does the work of [`launch_safe`](Self::launch_safe) for a launch that is captured, or that
@@ -87,12 +89,12 @@ impl Stream {
         args: A,
     ) -> Result<SafeLaunch<'_>> {
         if recorder_of(self, "Stream::launch_safe")?.is_some() {
-            let function = kernel.proven(&config, &args)?;
+            let (function, args) = kernel.for_graph(&config, args)?;
             // SAFETY: the kernel must use only what the arguments permit, at every launch of the
-            // graph, whatever is in the buffers ← `proven`: the proof relies on no contents of
-            // memory, and the arguments of the node stay the same.
-            unsafe { self.launch(function, config, args) }?;
-            return Ok(self.queued(None));
+            // graph, whatever is in the buffers ← `for_graph`: a proof relies on no contents of
+            // memory, checks compare with the arguments, and those of the node stay the same.
+            unsafe { self.launch(&function, config, args) }?;
+            return Ok(SafeLaunch::proven(self));
         }
         kernel.check_sizes(&args)?;
         let memories = memories::collect(&args);
@@ -106,7 +108,7 @@ impl Stream {
         // SAFETY: as in `launch_safe`: the sizes were compared by `check_sizes`, and the plan has
         // the values of this launch.
         unsafe { self.queue(&kernel.function, config, None, args) }?;
-        Ok(self.queued(None))
+        Ok(SafeLaunch::proven(self))
     }
 
     /// Does the work of [`launch_safe`](Self::launch_safe) for a launch with a new shape, with
@@ -127,7 +129,7 @@ impl Stream {
         if plan.is_met(memories) && !kernel.inner.has_traps && !is_all {
             // SAFETY: as in `launch_safe`; the variables of the module are among the arguments.
             unsafe { self.queue(&kernel.function, config, None, args) }?;
-            return Ok(self.queued(None));
+            return Ok(SafeLaunch::proven(self));
         }
         if kernel.unproven == Unproven::Reject && !plan.is_met(memories) {
             return Err(refused(not_proven(&plan, memories)));
@@ -136,25 +138,17 @@ impl Stream {
         let variant = kernel.inner.variants.get(kernel, checks, memories)?;
         let mut record = DeviceBuffer::<u32>::zeroed(&self.detached(), RECORD_WORDS)?;
         let parameters = &variant.parameters;
-        let all = CheckedArgs::new(args, parameters, memories, &config, &mut record);
+        let memory = RecordMemory::Launch(&mut record);
+        let all = CheckedArgs::new(args, parameters, memories, &config, memory);
         let function = &variant.function;
         function.check_packed(all.packed(), all.sizes(), all.types())?;
         // SAFETY: the sizes must match the parameters ← compared above. The copy must access only
         // what `all` permits ← an access that the plan does not prove is compared with the ranges
         // of the arguments before it is made; the record is the last argument.
         unsafe { self.queue(function, config, None, all) }?;
-        let record = LaunchRecord::new(record, plan, &variant, memories.clone());
-        let record: Arc<dyn Report> = Arc::new(record);
-        self.reports().add(Arc::clone(&record));
-        Ok(self.queued(Some(record)))
-    }
-
-    #[inline]
-    fn queued(&self, record: Option<Arc<dyn Report>>) -> SafeLaunch<'_> {
-        SafeLaunch {
-            stream: self,
-            record,
-        }
+        let origin = Arc::new(Origin::new(plan, &variant, memories.clone()));
+        let records = LaunchRecords::new(record, smallvec![origin]);
+        Ok(SafeLaunch::reporting(self, records))
     }
 }
 
@@ -180,11 +174,11 @@ impl SafeKernel {
         if let Some(stream) = queue.as_stream(TOKEN) {
             return stream.launch_safe(self, config, args).map(drop);
         }
-        let function = self.proven(&config, &args)?;
+        let (function, args) = self.for_graph(&config, args)?;
         // SAFETY: the kernel must use only what the arguments permit, at every replay, whatever is
-        // in the buffers ← `proven`: the proof relies on no contents of memory, and the arguments
-        // of the node stay the same. A capture adds full edges only.
-        unsafe { queue.launch(function, config, args) }.map(drop)
+        // in the buffers ← `for_graph`: a proof relies on no contents of memory, checks compare
+        // with the arguments, and those of the node stay the same. A capture adds full edges only.
+        unsafe { queue.launch(&function, config, args) }.map(drop)
     }
 }
 
@@ -209,8 +203,30 @@ pub(super) fn not_proven(plan: &Plan, memories: &Memories) -> SafeLaunchError {
     }
 }
 
+impl<'a> SafeLaunch<'a> {
+    /// Adds the records of a checked launch to the reports of its stream.
+    pub(crate) fn reporting(stream: &'a Stream, records: LaunchRecords) -> Self {
+        let record: Arc<dyn Report> = Arc::new(records);
+        stream.reports().add(Arc::clone(&record));
+        Self {
+            stream,
+            record: Some(record),
+        }
+    }
+
+    /// A launch without checks.
+    #[inline]
+    pub(crate) fn proven(stream: &'a Stream) -> Self {
+        Self {
+            stream,
+            record: None,
+        }
+    }
+}
+
 impl SafeLaunch<'_> {
-    /// Waits for the launch, and returns its violation if it has not been reported yet.
+    /// Waits for the launch, and returns its violation if it has not been reported yet. A replay of
+    /// a graph can have one violation for each checked node; each call returns the next.
     ///
     /// For a launch that was proven, waits for everything that is queued on its stream.
     ///
@@ -227,7 +243,9 @@ impl SafeLaunch<'_> {
                 .synchronize_explicitly(self.stream.context())?);
         };
         let violation = record.take();
-        self.stream.reports().remove(record);
+        if !record.settle() {
+            self.stream.reports().remove(record);
+        }
         match violation {
             Some(violation) => Err(Error::Violation(Box::new(violation))),
             None => Ok(()),

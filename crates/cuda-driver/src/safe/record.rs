@@ -1,9 +1,12 @@
-//! The record of one checked launch: where it is, and what it says.
+//! The records of checked launches, and how a record becomes a violation.
+//!
+//! A launch on a stream has one record. A replay of a graph has one for each checked node.
 
 use std::sync::Arc;
 
 use cuda_ptx::analysis::{AccessKind, Contract, Root};
 use cuda_ptx::instrument::{RECORD_WORDS, Record, Site};
+use smallvec::SmallVec;
 
 use super::memories::{Memories, MemoryArg};
 use super::plan::Plan;
@@ -13,42 +16,40 @@ use crate::lock::{Mutex, rank};
 use crate::memory::DeviceBuffer;
 use crate::reports::Report;
 
-/// The record of a launch in device memory.
-pub(super) struct LaunchRecord {
-    state: Mutex<State, { rank::SAFE_RECORD }>,
+/// The facts about a checked launch that a violation names.
+pub(crate) struct Origin {
     plan: Arc<Plan>,
     sites: Arc<[Site]>,
     files: Arc<[(u32, String)]>,
     memories: Memories,
 }
 
+/// The records of one launch of a kernel, or of one replay of a graph, in device memory.
+pub(crate) struct LaunchRecords {
+    state: Mutex<State, { rank::SAFE_RECORD }>,
+    /// One for each record.
+    origins: SmallVec<[Arc<Origin>; 1]>,
+}
+
 enum State {
-    /// The launch may still write the record.
+    /// The launch may still write the records.
     Queued(DeviceBuffer<u32>),
     /// Another thread waits for the launch.
     Reading,
-    /// The violation has not been reported yet.
-    Found(Box<Violation>),
-    Reported,
+    /// The violations that have not been reported yet, the last one first.
+    Found(Vec<Violation>),
 }
 
-impl LaunchRecord {
-    pub(super) fn new(
-        buffer: DeviceBuffer<u32>,
-        plan: Arc<Plan>,
-        variant: &Variant,
-        memories: Memories,
-    ) -> Self {
+impl LaunchRecords {
+    /// `buffer` has [`RECORD_WORDS`] words for each origin.
+    pub(crate) fn new(buffer: DeviceBuffer<u32>, origins: SmallVec<[Arc<Origin>; 1]>) -> Self {
         Self {
             state: Mutex::new(State::Queued(buffer)),
-            plan,
-            sites: Arc::clone(&variant.sites),
-            files: Arc::clone(&variant.files),
-            memories,
+            origins,
         }
     }
 
-    /// Waits for the launch, and reads its record.
+    /// Waits for the launch, and reads its records.
     fn read(&self) {
         let mut state = self.state.lock();
         if !matches!(*state, State::Queued(_)) {
@@ -62,13 +63,23 @@ impl LaunchRecord {
         // A lost context reports its own error, at every call.
         let words = buffer.to_vec().unwrap_or_default();
         drop(buffer);
-        let words: Option<[u32; RECORD_WORDS]> = words.try_into().ok();
-        let record = words.and_then(|words| Record::read(&words));
-        let found = record.map(|record| Box::new(self.violation(&record)));
-        *self.state.lock() = match found {
-            Some(violation) => State::Found(violation),
-            None => State::Reported,
-        };
+        let (records, _) = words.as_chunks::<RECORD_WORDS>();
+        let all = records.iter().zip(&self.origins);
+        let found = all.filter_map(|(words, origin)| Some(origin.violation(&Record::read(words)?)));
+        let mut found: Vec<Violation> = found.collect();
+        found.reverse();
+        *self.state.lock() = State::Found(found);
+    }
+}
+
+impl Origin {
+    pub(super) fn new(plan: Arc<Plan>, variant: &Variant, memories: Memories) -> Self {
+        Self {
+            plan,
+            sites: Arc::clone(&variant.sites),
+            files: Arc::clone(&variant.files),
+            memories,
+        }
     }
 
     fn violation(&self, record: &Record) -> Violation {
@@ -131,21 +142,17 @@ fn distance(memory: &MemoryArg, address: u64) -> u64 {
     }
 }
 
-impl Report for LaunchRecord {
+impl Report for LaunchRecords {
     fn take(&self) -> Option<Violation> {
         self.read();
-        let mut state = self.state.lock();
-        if !matches!(*state, State::Found(_)) {
-            return None;
-        }
-        match std::mem::replace(&mut *state, State::Reported) {
-            State::Found(violation) => Some(*violation),
+        match &mut *self.state.lock() {
+            State::Found(violations) => violations.pop(),
             _ => None,
         }
     }
 
     fn settle(&self) -> bool {
         self.read();
-        matches!(*self.state.lock(), State::Found(_))
+        matches!(&*self.state.lock(), State::Found(violations) if !violations.is_empty())
     }
 }

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::kernel::{Inner, SafeKernel, of_refusal, refused};
 use super::memories::Memories;
+use super::node::CheckedNode;
 use crate::error::{Result, SafeLaunchError};
 use crate::function::Function;
 use crate::function::packing::UNPACKED;
@@ -101,12 +102,32 @@ fn load(kernel: &SafeKernel, checks: Vec<Check>, roots: Vec<Option<Root>>) -> Re
 }
 
 /// The arguments of a kernel, followed by those of its rewritten copy.
-pub(super) struct CheckedArgs<'a, A> {
+pub(crate) struct CheckedArgs<'a, A> {
     args: A,
     extra: SmallVec<[u64; 16]>,
     sizes: Vec<usize>,
     types: Vec<ArgType>,
-    record: &'a mut DeviceBuffer<u32>,
+    record: RecordMemory<'a>,
+}
+
+/// The record that a launch writes.
+pub(super) enum RecordMemory<'a> {
+    /// A proven launch has none.
+    None,
+    /// That of a launch on a stream.
+    Launch(&'a mut DeviceBuffer<u32>),
+    /// That of a node of a graph.
+    Node(Arc<CheckedNode>),
+}
+
+impl RecordMemory<'_> {
+    fn buffer(&self) -> Option<&DeviceBuffer<u32>> {
+        match self {
+            Self::None => None,
+            Self::Launch(buffer) => Some(buffer),
+            Self::Node(node) => Some(node.record()),
+        }
+    }
 }
 
 impl<'a, A: KernelArgs> CheckedArgs<'a, A> {
@@ -115,10 +136,10 @@ impl<'a, A: KernelArgs> CheckedArgs<'a, A> {
         parameters: &[ExtraParameter],
         memories: &Memories,
         config: &LaunchConfig,
-        record: &'a mut DeviceBuffer<u32>,
+        record: RecordMemory<'a>,
     ) -> Self {
         let value = |parameter: &ExtraParameter| match *parameter {
-            ExtraParameter::Record => record.as_raw(),
+            ExtraParameter::Record => record.buffer().map_or(0, DeviceBuffer::as_raw),
             ExtraParameter::Base(memory) => memories.get(memory).map_or(0, |it| it.address),
             ExtraParameter::Limit {
                 memory,
@@ -153,17 +174,21 @@ impl<'a, A: KernelArgs> CheckedArgs<'a, A> {
 
 impl<A> CheckedArgs<'_, A> {
     /// The memory of the record.
-    fn tracked(&self) -> Tracked<'_> {
-        Tracked {
-            memory: Some(&self.record.memory),
+    fn tracked(&self) -> Option<Tracked<'_>> {
+        let record = self.record.buffer()?;
+        Some(Tracked {
+            memory: Some(&record.memory),
             access: Access::WRITE,
-            address: self.record.as_raw(),
-            bytes: self.record.len() * size_of::<u32>(),
+            address: record.as_raw(),
+            bytes: record.len() * size_of::<u32>(),
             graph: 0,
             argument: 0,
             peer: None,
-            kept: None,
-        }
+            kept: match &self.record {
+                RecordMemory::Node(node) => Some(node),
+                _ => None,
+            },
+        })
     }
 }
 
@@ -192,16 +217,19 @@ unsafe impl<A: KernelArgs> KernelArgs for CheckedArgs<'_, A> {
     }
 
     fn are_in_order(&self, stream: u64) -> bool {
-        self.args.are_in_order(stream) && self.tracked().is_in_order(stream)
+        let record = self.tracked();
+        self.args.are_in_order(stream) && record.is_none_or(|it| it.is_in_order(stream))
     }
 
     fn need_no_record(&self, stream: u64, epoch: u64) -> bool {
-        self.args.need_no_record(stream, epoch) && self.tracked().needs_no_record(stream, epoch)
+        let record = self.tracked();
+        self.args.need_no_record(stream, epoch)
+            && record.is_none_or(|it| it.needs_no_record(stream, epoch))
     }
 
     fn each_tracked(&self, f: &mut dyn FnMut(Tracked<'_>) -> Result<()>) -> Result<()> {
         self.args.each_tracked(f)?;
-        f(self.tracked())
+        self.tracked().map_or(Ok(()), f)
     }
 }
 

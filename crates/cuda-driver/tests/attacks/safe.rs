@@ -268,3 +268,98 @@ fn threads_launch_one_kernel_with_other_sizes() {
         });
     });
 }
+
+/// Claim: a graph that is replayed with other buffers checks against those. A node gets shorter and
+/// shorter buffers while launches are queued, and the former ones are dropped.
+#[test]
+fn a_graph_is_replayed_with_other_buffers() {
+    Attack::new().run(|case| {
+        let stream = case.stream();
+        let store = kernel(case, "store");
+        let at: Vec<u64> = (0..16).map(|at| at * 4).collect();
+        let at = DeviceBuffer::from_host(&stream, &at).unwrap();
+        let config = LaunchConfig::new(1, 16);
+        let mut x = DeviceBuffer::filled(&stream, 16, 99_u32).unwrap();
+        let mut graph = case.graph();
+        let args = (&mut x, &at, 16_u32);
+        let node = graph.add_kernel_safe(&[], &store, config, args).unwrap();
+        let exec = graph.instantiate().unwrap();
+        case.launch_late(&exec, &stream);
+        for len in [12_usize, 8, 4, 1] {
+            let mut shorter = DeviceBuffer::filled(&stream, len, 99_u32).unwrap();
+            let guard = DeviceBuffer::filled(&stream, 64, 7_u32).unwrap();
+            let args = (&mut shorter, &at, 16_u32);
+            exec.set_kernel_safe(node, &store, config, args).unwrap();
+            drop(std::mem::replace(&mut x, shorter));
+            case.launch_late(&exec, &stream);
+            exec.launch(&stream).unwrap();
+            let threads = |result: Result<()>| match result {
+                Err(Error::Violation(violation)) => violation.threads,
+                other => panic!("{other:?}"),
+            };
+            let expected = 16 - len as u32;
+            if len == 12 {
+                // The launch of the first buffer has none.
+                assert_eq!(
+                    exec.launch_reported(&stream).map(|it| threads(it.wait())),
+                    Ok(4)
+                );
+            }
+            assert_eq!(threads(stream.synchronize()), expected);
+            assert_eq!(threads(stream.synchronize()), expected);
+            stream.synchronize().unwrap();
+            let stored: Vec<u32> = (0..len as u32).collect();
+            assert_eq!(x.to_vec().unwrap(), stored);
+            assert_eq!(guard.to_vec().unwrap(), [7; 64]);
+        }
+    });
+}
+
+/// Claim: a report belongs to one replay. Two threads replay one executable while a third gives its
+/// node buffers of two sizes, and each replay has all violations of one size.
+#[test]
+fn a_graph_gets_other_buffers_under_replays() {
+    Attack::new().run(|case| {
+        let owner = case.stream();
+        let store = kernel(case, "store");
+        let at: Vec<u64> = (0..16).map(|at| at * 4).collect();
+        let at = DeviceBuffer::from_host(&owner, &at).unwrap();
+        let config = LaunchConfig::new(1, 16);
+        let mut x = DeviceBuffer::filled(&owner, 8, 99_u32).unwrap();
+        let mut y = DeviceBuffer::filled(&owner, 4, 99_u32).unwrap();
+        let mut graph = case.graph();
+        let args = (&mut x, &at, 16_u32);
+        let node = graph.add_kernel_safe(&[], &store, config, args).unwrap();
+        let exec = graph.instantiate().unwrap();
+        thread::scope(|scope| {
+            for stream in [case.stream(), case.stream()] {
+                let exec = &exec;
+                scope.spawn(move || {
+                    for _ in 0..6 {
+                        let launch = exec.launch_reported(&stream).unwrap();
+                        match launch.wait() {
+                            Err(Error::Violation(found)) => {
+                                assert!([8, 12].contains(&found.threads), "{found}");
+                            }
+                            other => panic!("{other:?}"),
+                        }
+                        launch.wait().unwrap();
+                    }
+                    stream.synchronize().unwrap();
+                });
+            }
+            for _ in 0..4 {
+                let args = (&mut y, &at, 16_u32);
+                exec.set_kernel_safe(node, &store, config, args).unwrap();
+                thread::yield_now();
+                let args = (&mut x, &at, 16_u32);
+                exec.set_kernel_safe(node, &store, config, args).unwrap();
+            }
+        });
+        exec.launch(&owner).unwrap();
+        assert!(has_violation(owner.synchronize()));
+        assert_eq!(x.to_vec().unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
+        let stored = y.to_vec().unwrap();
+        assert!(stored == [0, 1, 2, 3] || stored == [99; 4], "{stored:?}");
+    });
+}

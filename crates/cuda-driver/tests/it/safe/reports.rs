@@ -89,7 +89,7 @@ fn a_launch_is_not_waited_for_until_its_report_is_asked_for() {
 }
 
 /// Traps in the thread `at`; the other threads count.
-const TRAP: &str = ".visible .entry trap_at(.param .u64 out, .param .u32 at) {
+pub(super) const TRAP: &str = ".visible .entry trap_at(.param .u64 out, .param .u32 at) {
     .reg .pred %p; .reg .b32 %r<3>; .reg .b64 %d;
     ld.param.u64 %d, [out];
     ld.param.u32 %r1, [at];

@@ -1,0 +1,102 @@
+//! Replays of graphs with checked launches: each replay takes the records of its nodes.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cuda_sys::{CUresult, calls};
+
+use super::GraphExec;
+use super::exec::Inner;
+use super::state::State;
+use crate::error::{DriverError, Result};
+use crate::lock::{Mutex, rank};
+use crate::safe::{CheckedNode, ReplayRecords, SafeLaunch};
+use crate::stream::Stream;
+
+/// The nodes of an executable that launch checked copies of kernels. They change only under the
+/// replay lock, like the nodes of the executable.
+#[derive(Default)]
+pub(super) struct CheckedNodes {
+    nodes: Mutex<Arc<[Arc<CheckedNode>]>, { rank::CHECKED_NODES }>,
+    /// Whether there are any, so that other replays take no lock.
+    any: AtomicBool,
+}
+
+impl CheckedNodes {
+    pub(super) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    fn get(&self) -> Arc<[Arc<CheckedNode>]> {
+        Arc::clone(&self.nodes.lock())
+    }
+
+    /// Sets the nodes to those of an executable in this state.
+    pub(super) fn set(&self, state: &State) {
+        let mut nodes = Vec::new();
+        state.each(|owners| owners.collect_checked(&mut nodes));
+        if nodes.is_empty() && !self.any() {
+            return;
+        }
+        self.any.store(!nodes.is_empty(), Ordering::Release);
+        let former = std::mem::replace(&mut *self.nodes.lock(), nodes.into());
+        // A node owns memory, which must not be freed under the lock.
+        drop(former);
+    }
+}
+
+/// Replays with a report.
+impl GraphExec {
+    /// `cuGraphLaunch()`—Queues the graph on `stream`, as [`launch`](Self::launch) does, and returns
+    /// a value that reports the violations of this launch alone.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`launch`](Self::launch).
+    #[doc(alias = "cuGraphLaunch")]
+    #[doc(alias = "cudaGraphLaunch")]
+    pub fn launch_reported<'a>(&self, stream: &'a Stream) -> Result<SafeLaunch<'a>> {
+        let reported = self.queue(stream)?;
+        Ok(reported.unwrap_or_else(|| SafeLaunch::proven(stream)))
+    }
+}
+
+impl Inner {
+    /// Queues a replay by calling `launch`, and the calls that take the records of its nodes.
+    pub(super) fn replay_checked<'a>(
+        &self,
+        stream: &'a Stream,
+        may_wait_for_host: bool,
+        launch: impl Fn() -> Result<(), DriverError>,
+    ) -> Result<Option<SafeLaunch<'a>>> {
+        loop {
+            let nodes = self.checked.get();
+            // Allocated before the locks of the replay are taken.
+            let records = ReplayRecords::new(stream, &nodes)?;
+            let is_changed = Cell::new(false);
+            let queue = || {
+                // Called under the replay lock, so no other thread changes the nodes now.
+                if !Arc::ptr_eq(&nodes, &self.checked.get()) {
+                    is_changed.set(true);
+                    let status = CUresult::CUDA_ERROR_NOT_READY;
+                    let version = stream.driver().version();
+                    return Err(DriverError::new(status, calls::cuGraphLaunch, version));
+                }
+                launch()?;
+                // SAFETY: the replay must be queued, and the next one must wait for these calls ←
+                // it was queued just above; `replay` is told that there are further calls.
+                unsafe { records.queue(stream, &nodes) }
+            };
+            let replayed = self.record.replay(stream, may_wait_for_host, true, queue);
+            records.commit(stream);
+            if is_changed.get() {
+                // Another thread has changed the executable. Nothing was queued.
+                continue;
+            }
+            replayed?;
+            let report = records.into_report(&nodes);
+            return Ok(Some(SafeLaunch::reporting(stream, report)));
+        }
+    }
+}
