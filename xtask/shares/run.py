@@ -4,7 +4,9 @@
 folder for each set, and runs the example `shares` of cuda-ptx on them:
 
 - `corpus`, `examples`: CUDA C++ of this repository, compiled by NVRTC;
-- `candle`: the crate candle-kernels, compiled by nvcc from NVIDIA's wheels (with `--full`).
+- `candle`: the crate candle-kernels, compiled by nvcc from NVIDIA's wheels (with `--full`);
+- `triton_80`, `triton_90`: kernels in Triton for two architectures, compiled by the wheel of Triton
+  (with `--full`).
 """
 
 import argparse
@@ -26,6 +28,7 @@ NVCC = [
     "nvidia-cuda-runtime==13.5.37",
     "nvidia-cuda-cccl==13.3.5.0.6",
 ]
+TRITON = ["triton==3.5.1"]
 # Folders and files with CUDA C++ of this repository.
 CORPUS = [
     "crates/cuda-conformance/tests/corpus/kernels",
@@ -80,9 +83,7 @@ def candle_kernels(folder, cargo):
     """Fetches candle-kernels from its registry, and compiles it as its build script does."""
     wheels, asking, to = folder / "nvcc", folder / "fetch", folder / "candle"
     nvcc = wheels / "nvidia/cu13/bin/nvcc"
-    if not nvcc.is_file():
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", wheels]
-        subprocess.run([*pip, *NVCC], check=True)
+    install(NVCC, wheels, "nvidia/cu13/bin/nvcc")
     asking.mkdir(parents=True, exist_ok=True)
     (asking / "lib.rs").write_text("")
     (asking / "Cargo.toml").write_text(
@@ -103,6 +104,30 @@ def candle_kernels(folder, cargo):
     return ["candle"]
 
 
+def install(packages, to, known):
+    """Installs wheels in a folder, unless it has the file `known`."""
+    if not (to / known).exists():
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", to]
+        subprocess.run([*pip, *packages], check=True)
+
+
+def triton_kernels(folder):
+    """Compiles the kernels of `triton_kernels.py` for two architectures."""
+    wheel, sets = folder / "triton", []
+    install(TRITON, wheel, "triton")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.fspath(wheel),
+        "TRITON_CACHE_DIR": os.fspath(folder / "triton_cache"),
+    }
+    for architecture in ["80", "90"]:
+        to = folder / f"triton_{architecture}"
+        script = [sys.executable, HERE / "triton_kernels.py", to, architecture]
+        subprocess.run(script, check=True, env=environment)
+        sets.append(to.name)
+    return sets
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--cargo", required=True)
@@ -115,7 +140,7 @@ def main():
     nvrtc = ctypes.CDLL(os.fspath(libraries[0]) if libraries else "libnvrtc.so.13")
     sets = own_kernels(folder, nvrtc, setup / "include")
     if options.full:
-        sets += candle_kernels(folder, options.cargo)
+        sets += candle_kernels(folder, options.cargo) + triton_kernels(folder)
     build = ["run", "--quiet", "-p", "cuda-ptx", "--example", "shares", "--"]
     flags = ["--list"] if options.list else []
     folders = [f"{name}={folder / name}" for name in sets]

@@ -52,7 +52,7 @@ programs    test suites of other projects on the software device (--only)
 ptx         10,000,000 random kernels, counted in target/ptx-programs.txt, so that a later run
             continues (--minutes): no thread leaves the bounds that the analysis of cuda-ptx proves
 signatures  10,000 kernels with random parameter lists: mismatches are refused, arguments arrive
-shares      how many accesses of real kernels are proven: this repository's, and candle's
+shares      how many accesses of real kernels are proven: this repository's, candle's and Triton's
 sizes       the size of a small program with and without the features that observe it
 textures    20,000 random programs with arrays, textures and surfaces on the late software device
 traces      1,000,000 events of the profiler, within 1 GiB and 10 s; traces and pages in a browser";

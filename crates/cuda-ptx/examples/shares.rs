@@ -18,8 +18,11 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use cuda_ptx::analysis::{Analysis, Argument, Buffer, LaunchValues, Outcome, Reason, Verdict};
-use cuda_ptx::{Base, Function, Operand, Statement, parse};
+use cuda_ptx::analysis::{
+    Analysis, Argument, Buffer, Contract, LaunchValues, Outcome, Reason, Root, Verdict,
+};
+use cuda_ptx::instrument::{Check, instrument};
+use cuda_ptx::{Base, Function, Operand, Space, Statement, parse};
 
 /// The size of a buffer.
 const BYTES: u64 = 1 << 30;
@@ -100,15 +103,16 @@ fn is_pointer(function: &Function<'_>, name: &str) -> bool {
     )
 }
 
-fn launch(function: &Function<'_>, text: &str, rule: &Rule) -> LaunchValues {
+/// The values of a launch, and the buffers among its arguments.
+fn launch(function: &Function<'_>, text: &str, rule: &Rule) -> (LaunchValues, Vec<Option<Root>>) {
     let buffer = Buffer {
         bytes: BYTES,
         align: 256,
         is_writable: true,
     };
     let (mut numbers, mut pointers) = (rule.numbers.iter().copied(), 0);
-    let mut last = 0;
-    let arguments = function.params.iter().map(|param| {
+    let (mut last, mut roots) = (0, Vec::new());
+    let arguments = (0..).zip(&function.params).map(|(parameter, param)| {
         let bits = param.ty.trim_start_matches(char::is_alphabetic).parse();
         let bits: u64 = bits.unwrap_or(64);
         let bytes = bits / 8 * u64::from(param.vector) * param.count.unwrap_or(1);
@@ -118,7 +122,11 @@ fn launch(function: &Function<'_>, text: &str, rule: &Rule) -> LaunchValues {
             pointers += 1;
             return match rule.null.contains(&(pointers - 1)) {
                 true => Argument::scalar([0; 8]),
-                false => Argument::buffer(buffer),
+                false => {
+                    let offset = 0;
+                    roots.push(Some(Root::Buffer { parameter, offset }));
+                    Argument::buffer(buffer)
+                }
             };
         }
         if param.ty.starts_with('f') {
@@ -134,12 +142,13 @@ fn launch(function: &Function<'_>, text: &str, rule: &Rule) -> LaunchValues {
             _ => Argument::scalar(&last.to_le_bytes()[..bytes as usize]),
         }
     });
-    LaunchValues {
+    let values = LaunchValues {
         arguments: arguments.collect(),
         grid: rule.grid,
         block: rule.block,
         dynamic_shared: rule.shared,
-    }
+    };
+    (values, roots)
 }
 
 /// The counts of one set.
@@ -150,6 +159,9 @@ struct Counts {
     refused: u32,
     accesses: u32,
     proven: u32,
+    /// Accesses to global memory, or with addresses of any space.
+    global: u32,
+    global_proven: u32,
     /// Accesses whose root is not known.
     unknown: u32,
     reasons: BTreeMap<String, u32>,
@@ -164,6 +176,29 @@ fn reason(reason: &Reason) -> String {
         Reason::OutOfRange { .. } => "out of range of a buffer".to_owned(),
         other => other.to_string(),
     }
+}
+
+/// The accesses that a launch would check.
+fn checks(contract: &Contract) -> Vec<Check> {
+    let accesses = contract.accesses.iter().enumerate();
+    let checks = accesses.filter_map(|(access, report)| match &report.outcome {
+        Outcome::Checked { root, .. } => Some(Check {
+            access,
+            root: root.clone(),
+        }),
+        _ => None,
+    });
+    checks.collect()
+}
+
+/// The kind of a refusal, without the name of the function or the instruction.
+fn refused(reason: &str) -> String {
+    let kind = reason.split(':').next().unwrap_or(reason);
+    let kind = match kind.split_once(" of _") {
+        Some((kind, _)) => kind,
+        None => kind,
+    };
+    kind.to_owned()
 }
 
 fn count(text: &str, path: &Path, rules: &[Rule], list: bool, counts: &mut Counts) {
@@ -182,24 +217,40 @@ fn count(text: &str, path: &Path, rules: &[Rule], list: bool, counts: &mut Count
             .iter()
             .find(|rule| function.name.starts_with(&rule.beginning));
         let rule = rule.cloned().unwrap_or_default();
-        let verdict = Analysis::of(&module, function).evaluate(&launch(function, text, &rule));
+        let analysis = Analysis::of(&module, function);
+        let (values, roots) = launch(function, text, &rule);
+        let verdict = analysis.evaluate(&values);
         counts.kernels += 1;
         counts.proven_kernels += u32::from(verdict.is_proven());
+        let rewritten = match &verdict {
+            Verdict::Checked(contract) => {
+                let checks = checks(contract);
+                instrument(text, &module, function, &analysis, &checks, &roots).map(drop)
+            }
+            _ => Ok(()),
+        };
         let contract = match &verdict {
-            Verdict::Refused(refusal) => {
+            Verdict::Proven(contract) => contract,
+            Verdict::Checked(contract) if rewritten.is_ok() => contract,
+            _ => {
+                let Some(refusal) = verdict.refusal().or(rewritten.as_ref().err()) else {
+                    continue;
+                };
                 counts.refused += 1;
-                *counts.refusals.entry(refusal.reason.clone()).or_default() += 1;
+                *counts.refusals.entry(refused(&refusal.reason)).or_default() += 1;
                 if list {
                     println!("{}: {refusal}", path.display());
                 }
                 continue;
             }
-            Verdict::Proven(contract) | Verdict::Checked(contract) => contract,
         };
         for access in &contract.accesses {
             counts.accesses += 1;
+            let is_global = u32::from(matches!(access.space, None | Some(Space::Global)));
+            counts.global += is_global;
             let Outcome::Checked { root, reason: why } = &access.outcome else {
                 counts.proven += 1;
+                counts.global_proven += is_global;
                 continue;
             };
             counts.unknown += u32::from(root.is_none());
@@ -261,17 +312,21 @@ fn main() -> Result<(), Box<dyn Error>> {
             refused,
             accesses,
             proven,
+            global,
+            global_proven,
             unknown,
             ..
         } = counts;
         println!(
             "{name}: {kernels} kernels: {proven_kernels} proven, {} checked, {refused} refused \
              ({:.1} %); {accesses} accesses: {proven} proven ({:.2} %), {} checked, {unknown} of \
-             them against all arguments",
+             them against all arguments; {global} of global memory: {global_proven} proven \
+             ({:.2} %)",
             kernels - proven_kernels - refused,
             percent(refused, kernels),
             percent(proven, accesses),
             accesses - proven,
+            percent(global_proven, global),
         );
         for (what, list) in [("checked", &counts.reasons), ("refused", &counts.refusals)] {
             let mut list: Vec<_> = list.iter().collect();

@@ -320,7 +320,8 @@ impl Round<'_> {
                     self.exact(&b, bits, false, facts)?,
                 );
                 let high = self.symbols.high(&a)?.min(self.symbols.high(&b)?);
-                return self.ranged(target, block, high);
+                let zeros = self.zeros(&a)?.max(self.zeros(&b)?);
+                return self.ranged(target, block, high, zeros, facts);
             }
         };
         if mask == 0 {
@@ -334,7 +335,7 @@ impl Round<'_> {
         if mask >> at >> length == 0 {
             return self.field(&a, at, length, facts)?.scale(1 << at);
         }
-        self.ranged(target, block, mask)
+        self.ranged(target, block, mask, at, facts)
     }
 
     fn or(
@@ -367,14 +368,33 @@ impl Round<'_> {
         }
         let high = self.symbols.high(&a)?.max(self.symbols.high(&b)?);
         let high = (1i128 << (128 - high.max(0).leading_zeros())) - 1;
-        self.ranged(target, block, high.min(ones))
+        let zeros = self.zeros(&a)?.min(self.zeros(&b)?);
+        self.ranged(target, block, high.min(ones), zeros, facts)
     }
 
-    /// An unknown number from 0 to `high`.
-    fn ranged(&mut self, target: Value, block: u32, high: i128) -> Option<Form> {
-        match self.opaque(target, block, 0, high.max(0)) {
-            Known::Number(form) => Some(form),
-            _ => None,
+    /// The number of low bits that are 0 in every value of the form, at most 16.
+    fn zeros(&self, form: &Form) -> Option<u32> {
+        let form = self.symbols.concrete(form)?;
+        let factors = form.terms().iter().map(|term| term.1);
+        let all = factors.fold(form.constant, |all, factor| all | factor);
+        Some(all.trailing_zeros().min(16))
+    }
+
+    /// An unknown number from 0 to `high` whose `zeros` low bits are 0.
+    fn ranged(
+        &mut self,
+        target: Value,
+        block: u32,
+        high: i128,
+        zeros: u32,
+        facts: &[Form],
+    ) -> Option<Form> {
+        let Known::Number(form) = self.opaque(target, block, 0, high.max(0)) else {
+            return None;
+        };
+        match zeros {
+            0 => Some(form),
+            _ => self.quotient(&form, 1 << zeros, facts)?.scale(1 << zeros),
         }
     }
 

@@ -44,6 +44,17 @@ fn size_of(instruction: &Instruction<'_>) -> Option<u32> {
     (bits >= 8).then_some(bits / 8 * vector)
 }
 
+/// The bytes of the row that a thread names in a matrix instruction, or `None` if it is not modelled.
+///
+/// For fewer than four matrices, the hardware ignores the addresses of some threads. Here they count
+/// as well.
+fn row_size(instruction: &Instruction<'_>) -> Option<u32> {
+    let is_row = matches!(instruction.opcode, "ldmatrix" | "stmatrix")
+        && instruction.has("m8n8")
+        && instruction.modifiers.last() == Some(&"b16");
+    is_row.then_some(16)
+}
+
 impl<'a> Decoder<'a> {
     /// `cvta`
     pub(super) fn conversion_of_address(&mut self, instruction: &Instruction<'a>) -> Option<()> {
@@ -193,7 +204,11 @@ impl<'a> Decoder<'a> {
                     true => (first, AccessKind::Write),
                     false => (second, AccessKind::Read),
                 };
-                self.access(instruction, address, kind, space, None)?;
+                let size = match space {
+                    Some(Space::Shared) => row_size(instruction),
+                    _ => None,
+                };
+                self.access(instruction, address, kind, space, size)?;
                 self.clobber(first);
                 Ok(())
             }

@@ -209,6 +209,65 @@ fn a_shared_address_that_wraps_is_not_proven() {
 }
 
 #[test]
+fn bit_operations_keep_the_low_zeros() {
+    // A swizzle: both operands are multiples of 16, so the address is.
+    let verdict = |operation: &str, factor: u32, bytes: u32| {
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n\
+             .visible .entry k() {{\n.reg .b32 %r<9>;\n\
+             .shared .align 16 .b8 tile[{bytes}];\nmov.u32 %r1, %tid.x;\n\
+             mul.lo.u32 %r2, %r1, {factor};\nmul.lo.u32 %r3, %r1, 48;\n\
+             {operation}.b32 %r4, %r2, %r3;\nmov.u32 %r5, tile;\nadd.u32 %r5, %r5, %r4;\n\
+             st.shared.v4.u32 [%r5], {{%r1, %r1, %r1, %r1}};\nret; }}"
+        );
+        let launch = launch([1, 1, 1], [32, 1, 1], []);
+        analysis(&text, "k").evaluate(&launch)
+    };
+    for operation in ["xor", "or", "and"] {
+        assert!(verdict(operation, 16, 2048).is_proven(), "{operation}");
+    }
+    // The largest result is below a power of two. It is exact only for `and`, which the smaller
+    // operand limits.
+    assert!(!verdict("xor", 16, 1024).is_proven());
+    assert!(verdict("and", 16, 31 * 16 + 16).is_proven());
+    assert!(!verdict("and", 16, 31 * 16 + 15).is_proven());
+    let misaligned = [Reason::Misaligned { align: 16 }];
+    assert_eq!(reasons(&verdict("xor", 24, 4096)), misaligned);
+    assert_eq!(reasons(&verdict("or", 24, 4096)), misaligned);
+    assert!(verdict("and", 24, 4096).is_proven());
+}
+
+#[test]
+fn rows_of_matrices_are_proven() {
+    // Each thread names a row of 16 bytes, at `stride` times its number.
+    let verdict = |stride: u32, bytes: u32, instruction: &str| {
+        let text = format!(
+            ".version 8.0\n.target sm_90\n.address_size 64\n\
+             .visible .entry k() {{\n.reg .b32 %r<9>;\n\
+             .shared .align 16 .b8 tile[{bytes}];\nmov.u32 %r1, %tid.x;\n\
+             mov.u32 %r2, tile;\nmad.lo.u32 %r3, %r1, {stride}, %r2;\n{instruction};\nret; }}"
+        );
+        let launch = launch([1, 1, 1], [32, 1, 1], []);
+        analysis(&text, "k").evaluate(&launch)
+    };
+    let load = "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r4, %r5, %r6, %r7}, [%r3]";
+    let store = "stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r3], {%r4, %r5}";
+    for instruction in [load, store] {
+        assert!(verdict(16, 512, instruction).is_proven());
+        assert!(verdict(80, 31 * 80 + 16, instruction).is_proven());
+        assert!(!verdict(16, 511, instruction).is_proven());
+        assert!(!verdict(80, 31 * 80 + 15, instruction).is_proven());
+        assert_eq!(
+            reasons(&verdict(24, 4096, instruction)),
+            [Reason::Misaligned { align: 16 }]
+        );
+    }
+    // The bytes of a tile depend on its stride, which is not modelled.
+    let tile = "wmma.load.a.sync.aligned.row.m8n8k4.shared.f64 {%d1}, [%r3], 4";
+    assert_eq!(reasons(&verdict(16, 4096, tile)), [Reason::Matrix]);
+}
+
+#[test]
 fn alignment_is_part_of_the_proof() {
     let buffer = |align| {
         Argument::buffer(Buffer {
