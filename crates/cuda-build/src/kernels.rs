@@ -123,7 +123,9 @@ impl Kernels {
         for image in &images {
             write(&out_dir.join(image.file_name(&stem)), image.bytes())?;
         }
-        let rust = generate::rust(&self.file(), &stem, &images, &methods);
+        // Committed PTX does not count, so that a build with NVRTC generates the same types.
+        let has_text = self.archs.is_empty() || self.archs.iter().any(|arch| !arch.is_real());
+        let rust = generate::rust(&self.file(), &stem, &images, &methods, has_text);
         write(&out_dir.join(format!("{stem}.rs")), rust.as_bytes())
     }
 

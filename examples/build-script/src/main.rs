@@ -1,5 +1,5 @@
-//! Teaches: kernels that are compiled in a build script, with typed signatures. The program needs
-//! no NVRTC.
+//! Teaches: kernels that are compiled in a build script, with typed signatures and launches without
+//! `unsafe`. The program needs no NVRTC.
 //!
 //! Prints the number of verified elements of each kernel.
 //!
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .device(0)?
         .primary_context()?;
     let stream = context.default_stream()?;
-    let kernels = filters::Kernels::load(&context)?;
+    let kernels = filters::SafeKernels::load(&context)?;
 
     let n: u32 = 10_000;
     let config = LaunchConfig::for_num_elems(n)?;
@@ -42,32 +42,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         high: 0.25,
     };
     let clamp = kernels.clamp()?;
-    // SAFETY: the kernel reads n floats of the first buffer and writes n floats of the second.
-    unsafe { clamp.launch(&stream, config, (&wave_device, &mut clamped, range, n))? };
+    clamp.launch(&stream, config, (&wave_device, &mut clamped, range, n))?;
 
     let mut mean = DeviceBuffer::<f32>::zeroed(&stream, wave.len())?;
     let blend = kernels.blend_float()?;
-    // SAFETY: the kernel reads n floats of the first two buffers and writes n floats of the third.
-    unsafe { blend.launch(&stream, config, (&wave_device, &clamped, &mut mean, n))? };
+    blend.launch(&stream, config, (&wave_device, &clamped, &mut mean, n))?;
 
     let ramp_device = DeviceBuffer::from_host(&stream, &ramp)?;
     let halves_device = DeviceBuffer::from_host(&stream, &halves)?;
     let mut bytes = DeviceBuffer::<u8>::zeroed(&stream, ramp.len())?;
     let blend = kernels.blend_bytes()?;
-    // SAFETY: the kernel reads n bytes of the first two buffers and writes n bytes of the third.
-    unsafe {
-        blend.launch(
-            &stream,
-            config,
-            (&ramp_device, &halves_device, &mut bytes, n),
-        )?
-    };
+    let args = (&ramp_device, &halves_device, &mut bytes, n);
+    blend.launch(&stream, config, args)?;
 
     let mut counts = DeviceBuffer::<u32>::zeroed(&stream, 256)?;
     let histogram = kernels.histogram()?;
-    // SAFETY: the kernel reads n bytes of the first buffer, and counts them in the 256 numbers of
-    // the second.
-    unsafe { histogram.launch(&stream, config, (&bytes, &mut counts, n))? };
+    // A byte from memory is an index, which is proven: there are 256 counts.
+    histogram.launch(&stream, config, (&bytes, &mut counts, n))?;
+    stream.synchronize()?;
 
     let limit = |value: &f32| value.clamp(range.low, range.high);
     let want_mean: Vec<f32> = wave.iter().map(|x| (x + limit(x)) / 2.0).collect();

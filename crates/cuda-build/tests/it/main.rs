@@ -106,6 +106,8 @@ fn each_kernel_has_a_method_with_its_types() {
         "pub fn copy_bytes(&self) -> Result<Kernel<(Reads<u8>, Writes<u8>)>> {",
         "pub fn hidden(&self) -> Result<Kernel<(Writes<[i32; 3]>,)>> {",
         "pub fn r#match(&self) -> Result<Kernel<(Reads<i32>, u8)>> {",
+        "pub fn scale(&self) -> Result<safe::TypedSafeKernel<(Writes<f32>, f32, u32, Reads<f64>)>> \
+         {\n        self.module.kernel(\"scale\")?.typed()",
     ] {
         assert!(code.contains(expected), "{expected}\n{code}");
     }
@@ -124,6 +126,7 @@ fn an_explicit_instance_of_a_template_is_typed() {
     for expected in [
         "pub fn ns_copy_double(&self) -> Result<Kernel<(Reads<f64>, Writes<f64>)>> {",
         "pub fn plain(&self) -> Result<Function> {",
+        "pub fn plain(&self) -> Result<safe::SafeKernel> {",
     ] {
         assert!(code.contains(expected), "{expected}\n{code}");
     }
@@ -241,6 +244,14 @@ fn each_architecture_has_an_image() {
     assert!(at("if device.0 == 9 {") < at("if device.0 == 8 && device.1 >= 6 {"));
     assert!(at("if device.0 == 8 && device.1 >= 6 {") < at("if device >= (8, 0) {"));
     assert!(code.contains("pub const SM_86: &[u8] = include_bytes!(\"k.sm_86.cubin\");"));
+    // Safe launches need PTX, and use nothing else.
+    let safe = &code[at("pub struct SafeKernels {")..];
+    assert!(
+        safe.contains("if device >= (8, 0) {") && !safe.contains("Cubin"),
+        "{safe}"
+    );
+    let machine_code = folder.generate(|kernels| kernels.define("FACTOR", 3).arch(Arch::sm(9, 0)));
+    assert!(!machine_code.unwrap().contains("SafeKernels"));
     // A kernel that only some architectures have.
     assert!(
         code.contains("pub fn newer(&self) -> Result<Kernel<(Writes<i32>,)>> {"),

@@ -16,6 +16,7 @@ mod node;
 mod plan;
 mod ranges;
 mod record;
+mod typed;
 mod variant;
 
 pub use crate::error::{SafeLaunchError, Violation, ViolationKind};
@@ -24,3 +25,4 @@ pub use kernel::{SafeKernel, SafeModule, Unproven};
 pub use launch::SafeLaunch;
 pub use launch_contract::{ContractKernel, LaunchContract, LaunchShape};
 pub(crate) use node::{CheckedNode, ReplayRecords};
+pub use typed::TypedSafeKernel;

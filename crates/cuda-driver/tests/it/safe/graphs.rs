@@ -2,7 +2,9 @@
 
 use cuda_driver::Error;
 use cuda_driver::prelude::*;
-use cuda_driver::safe::{ContractKernel, LaunchContract, SafeLaunchError, SafeModule, Unproven};
+use cuda_driver::safe::{
+    ContractKernel, LaunchContract, SafeLaunchError, SafeModule, TypedSafeKernel, Unproven,
+};
 use cuda_sim::Builder;
 
 use super::{GATHER, HEAD, STORE, kernel, violation};
@@ -78,6 +80,29 @@ fn a_safe_kernel_runs_or_is_captured() {
         let strict = mix.with_unproven(Unproven::Reject);
         let graph = Graph::capture(context, |scope| twice(scope, &strict, (&mut x, &y), 101));
         assert!(matches!(graph, Err(Error::SafeLaunch(_))), "{graph:?}");
+    }
+}
+
+#[test]
+fn a_typed_safe_kernel_runs_or_is_captured() {
+    type Mix = TypedSafeKernel<(Writes<u32>, Reads<u32>, u32)>;
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let typed: Mix = mix(&fixture).typed().unwrap();
+        assert_eq!(typed.kernel().function().name(), "mix");
+        let (mut x, y) = (filled(&stream, 100, 1), filled(&stream, 100, 5));
+        let config = LaunchConfig::for_num_elems(100).unwrap();
+        typed.launch(&stream, config, (&mut x, &y, 100)).unwrap();
+        assert_all(&x, 7, &fixture.name);
+        let graph = Graph::capture(&fixture.context, |scope| {
+            typed.clone().launch(scope, config, (&mut x, &y, 101))
+        });
+        let exec = graph.unwrap().instantiate().unwrap();
+        exec.launch(&stream).unwrap();
+        assert_all(&x, 19, &fixture.name);
+        assert_eq!(violation(stream.synchronize()).offset, 400);
+        let wrong = mix(&fixture).typed::<(Writes<u32>, Reads<u32>, u64)>();
+        assert!(matches!(wrong, Err(Error::Argument(_))), "{wrong:?}");
     }
 }
 
