@@ -39,9 +39,9 @@ fn pinned_memory_of_a_host_pool_is_copied() {
         let (stream, copies) = (fixture.stream(), fixture.stream());
         let pool = host_pool(&fixture);
         assert_eq!(pool.kind(), PoolKind::Pinned);
-        let source = PinnedBuffer::from_host_in_order(&pool, &stream, &words()).unwrap();
+        let source = PinnedBuffer::from_host_in_pool(&pool, &stream, &words()).unwrap();
         assert_eq!(source[..], words(), "{}", fixture.name);
-        let target = PinnedBuffer::<u32>::zeroed_in_order(&pool, &stream, LEN).unwrap();
+        let target = PinnedBuffer::<u32>::zeroed_in_pool(&pool, &stream, LEN).unwrap();
         assert_eq!(target[..], [0; LEN], "{}", fixture.name);
         let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, LEN).unwrap();
         let up = buffer.copy_from_pinned_async(source, &copies).unwrap();
@@ -53,7 +53,7 @@ fn pinned_memory_of_a_host_pool_is_copied() {
         drop(target);
         copies.synchronize().unwrap();
         stream.synchronize().unwrap();
-        let empty = PinnedBuffer::<u32>::zeroed_in_order(&pool, &stream, 0).unwrap();
+        let empty = PinnedBuffer::<u32>::zeroed_in_pool(&pool, &stream, 0).unwrap();
         assert!(empty.is_empty());
         pool.close().unwrap();
     }
@@ -65,7 +65,7 @@ fn kernels_use_memory_of_a_host_pool() {
         let stream = fixture.stream();
         let kernel = fixture.kernel(COPY, "copy");
         let pool = host_pool(&fixture);
-        let pinned = PinnedBuffer::from_host_in_order(&pool, &stream, &words()).unwrap();
+        let pinned = PinnedBuffer::from_host_in_pool(&pool, &stream, &words()).unwrap();
         let address = pinned.device_address().unwrap();
         assert_eq!(address, pinned.as_ptr().addr() as u64, "{}", fixture.name);
         let device = fixture.context.device();
@@ -87,7 +87,7 @@ fn memory_of_a_host_pool_is_not_copied_as_device_memory() {
     for fixture in everywhere_since((13, 0)) {
         let stream = fixture.stream();
         let pool = host_pool(&fixture);
-        let pinned = PinnedBuffer::from_host_in_order(&pool, &stream, &words()).unwrap();
+        let pinned = PinnedBuffer::from_host_in_pool(&pool, &stream, &words()).unwrap();
         let plain =
             PinnedBuffer::from_host(&fixture.context, &words(), PinnedFlags::DEFAULT).unwrap();
         let library = fixture.context.driver().library();
@@ -123,7 +123,7 @@ fn a_host_pool_gives_access_to_other_devices() {
     let software = [Builder::new(), late(1)].map(|it| software(it.devices(2)));
     for fixture in software.into_iter().chain(gpu()) {
         let (pool, stream) = (host_pool(&fixture), fixture.stream());
-        let mut pinned = PinnedBuffer::from_host_in_order(&pool, &stream, &words()).unwrap();
+        let mut pinned = PinnedBuffer::from_host_in_pool(&pool, &stream, &words()).unwrap();
         for device in fixture.context.driver().devices().unwrap() {
             pool.set_access(&device, MemoryAccess::ReadWrite).unwrap();
             assert_eq!(pool.access(&device).unwrap(), MemoryAccess::ReadWrite);
@@ -146,7 +146,7 @@ fn a_host_pool_of_a_numa_node_has_pinned_memory() {
         let node = device.host_numa_node().unwrap().unwrap_or(0);
         let node = MemoryLocation::HostNuma(node);
         let pool = MemoryPool::at(&node, PoolKind::Pinned, device).unwrap();
-        let pinned = PinnedBuffer::from_host_in_order(&pool, &stream, &words()).unwrap();
+        let pinned = PinnedBuffer::from_host_in_pool(&pool, &stream, &words()).unwrap();
         let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, LEN).unwrap();
         buffer.copy_from_pinned(&pinned).unwrap();
         assert_eq!(buffer.to_vec().unwrap(), words(), "{}", fixture.name);
@@ -212,7 +212,7 @@ fn wrong_uses_of_a_host_pool_are_refused() {
     let refused = |error: Error, text: &str| assert_eq!(error.to_string(), text);
     let on_device = MemoryPool::new(device).unwrap();
     refused(
-        PinnedBuffer::<u32>::zeroed_in_order(&on_device, &stream, 8).unwrap_err(),
+        PinnedBuffer::<u32>::zeroed_in_pool(&on_device, &stream, 8).unwrap_err(),
         "page-locked memory from a pool without page-locked memory of the host (create the pool by \
          `MemoryPool::at` the host, with `PoolKind::Pinned`) is not supported",
     );
@@ -225,19 +225,19 @@ fn wrong_uses_of_a_host_pool_are_refused() {
     for len in [0, 8] {
         refused(
             DeviceBuffer::<u32>::zeroed_in(&host, &stream, len).unwrap_err(),
-            "device memory from a pool of page-locked host memory (unlike \
-             `PinnedBuffer::zeroed_in_order`, and for kernels `ManagedBuffer::zeroed_in` a \
-             `MemoryPool::at` the host with `PoolKind::Managed`) is not supported",
+            "device memory from a pool of page-locked host memory (use \
+             `PinnedBuffer::zeroed_in_pool`, or for kernels `ManagedBuffer::zeroed_in` with a \
+             `MemoryPool::at` the host of `PoolKind::Managed`) is not supported",
         );
     }
-    let error = PinnedBuffer::<u64>::zeroed_in_order(&host, &stream, usize::MAX).unwrap_err();
+    let error = PinnedBuffer::<u64>::zeroed_in_pool(&host, &stream, usize::MAX).unwrap_err();
     assert!(matches!(error, Error::SizeOverflow { .. }), "{error}");
     let other = fixture.context.driver().device(1).unwrap();
     let there = MemoryLocation::Device(other.clone());
     let error = MemoryPool::at(&there, PoolKind::Pinned, device).unwrap_err();
     assert!(matches!(error, Error::OtherContext { .. }), "{error}");
     let elsewhere = other.primary_context().unwrap().default_stream().unwrap();
-    let error = PinnedBuffer::<u32>::zeroed_in_order(&host, &elsewhere, 8).unwrap_err();
+    let error = PinnedBuffer::<u32>::zeroed_in_pool(&host, &elsewhere, 8).unwrap_err();
     assert!(matches!(error, Error::OtherContext { .. }), "{error}");
 
     let old = software(Builder::new().version(12_080));
@@ -258,13 +258,13 @@ fn the_host_pool_runs_out_of_memory_with_an_error() {
     let fixture = software(Builder::new().host_memory(1 << 20));
     let pool = host_pool(&fixture);
     let stream = fixture.stream();
-    let error = PinnedBuffer::<u8>::zeroed_in_order(&pool, &stream, 2 << 20).unwrap_err();
+    let error = PinnedBuffer::<u8>::zeroed_in_pool(&pool, &stream, 2 << 20).unwrap_err();
     assert!(
         matches!(error, Error::OutOfMemory { bytes, .. } if bytes == 2 << 20),
         "{error}"
     );
     assert_eq!(error.status(), Some(Status::CUDA_ERROR_OUT_OF_MEMORY));
-    let pinned = PinnedBuffer::<u8>::zeroed_in_order(&pool, &stream, 1 << 19).unwrap();
+    let pinned = PinnedBuffer::<u8>::zeroed_in_pool(&pool, &stream, 1 << 19).unwrap();
     assert_eq!(pinned.len(), 1 << 19);
 }
 
@@ -274,7 +274,7 @@ fn memory_of_a_host_pool_can_be_dropped_in_a_capture() {
         let (stream, _) = borrowed(&fixture, StreamFlags::NON_BLOCKING);
         stream.allow_capture().unwrap();
         let pool = host_pool(&fixture);
-        let pinned = PinnedBuffer::from_host_in_order(&pool, &stream, &words()).unwrap();
+        let pinned = PinnedBuffer::from_host_in_pool(&pool, &stream, &words()).unwrap();
         let library = fixture.context.driver().library().clone();
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
         // SAFETY: the stream must be alive ← it is borrowed.
@@ -315,7 +315,7 @@ fn cycles_with_a_host_pool_leave_nothing_behind() {
     let managed = managed_pool(&fixture);
     let cycles = if is_full { 1_000_000 } else { 300 };
     for cycle in 0..cycles {
-        let pinned = PinnedBuffer::from_host_in_order(&pool, &stream, &[cycle; 64]).unwrap();
+        let pinned = PinnedBuffer::from_host_in_pool(&pool, &stream, &[cycle; 64]).unwrap();
         drop(buffer.copy_from_pinned_async(pinned, &copies).unwrap());
         let mut words = ManagedBuffer::<u32>::zeroed_in(&managed, &copies, 64).unwrap();
         let mut batch = ManagedBatch::new();
@@ -369,7 +369,7 @@ fn host_pool_cost_on_a_gpu() {
             pool.set_release_threshold(threshold).unwrap();
             let name = format!("{location:?}, threshold {threshold}");
             time(&name, &|| {
-                PinnedBuffer::uninit_in_order(&pool, &stream, bytes).unwrap()
+                PinnedBuffer::uninit_in_pool(&pool, &stream, bytes).unwrap()
             });
         }
     }

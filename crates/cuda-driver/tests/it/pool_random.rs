@@ -94,7 +94,7 @@ impl<'a> Program<'a> {
         match kind {
             0 => {
                 let pool = &self.pinned[pool];
-                Words::Pinned(PinnedBuffer::zeroed_in_order(pool, stream, LEN).unwrap())
+                Words::Pinned(PinnedBuffer::zeroed_in_pool(pool, stream, LEN).unwrap())
             }
             1 => Words::Managed(ManagedBuffer::zeroed_in(&self.managed, stream, LEN).unwrap()),
             _ => {
@@ -177,7 +177,7 @@ impl<'a> Program<'a> {
                     // The pool has the memory again when the copy is complete.
                     let stream = self.below(3);
                     let empty =
-                        PinnedBuffer::zeroed_in_order(&self.pinned[0], &self.streams[0], LEN);
+                        PinnedBuffer::zeroed_in_pool(&self.pinned[0], &self.streams[0], LEN);
                     let pinned = mem::replace(pinned, empty.unwrap());
                     let words = mem::replace(&mut model, vec![0; LEN]);
                     let (to, held) = &mut slots[from];

@@ -6,7 +6,7 @@
 
 mod block;
 mod buffer;
-mod in_order;
+mod in_pool;
 mod locked;
 mod registered;
 mod uninit;

@@ -42,14 +42,14 @@ impl MemoryPool {
     ///
     /// | location | kind | buffers |
     /// |---|---|---|
-    /// | the host or a NUMA node | [`PoolKind::Pinned`] | [`PinnedBuffer::zeroed_in_order`] |
+    /// | the host or a NUMA node | [`PoolKind::Pinned`] | [`PinnedBuffer::zeroed_in_pool`] |
     /// | the device | [`PoolKind::Pinned`] | [`DeviceBuffer::zeroed_in`] |
     /// | any | [`PoolKind::Managed`] | [`ManagedBuffer::zeroed_in`], [`DeviceBuffer::zeroed_in`] |
     ///
     /// A `DeviceBuffer` in page-locked memory of the host is refused, because the driver refuses to
     /// copy such memory as device memory. Kernels use memory at the host through a `ManagedBuffer`.
     ///
-    /// [`PinnedBuffer::zeroed_in_order`]: crate::PinnedBuffer::zeroed_in_order
+    /// [`PinnedBuffer::zeroed_in_pool`]: crate::PinnedBuffer::zeroed_in_pool
     /// [`DeviceBuffer::zeroed_in`]: crate::DeviceBuffer::zeroed_in
     /// [`ManagedBuffer::zeroed_in`]: crate::memory::ManagedBuffer::zeroed_in
     ///

@@ -43,7 +43,7 @@ fn pools(fixture: &Fixture) -> Result<()> {
 fn host_pools(fixture: &Fixture) -> Result<()> {
     let (stream, device) = (fixture.stream()?, fixture.context.device());
     let pool = MemoryPool::at(&MemoryLocation::Host, PoolKind::Pinned, device)?;
-    let pinned = PinnedBuffer::from_host_in_order(&pool, &stream, &[7_u32; 8])?;
+    let pinned = PinnedBuffer::from_host_in_pool(&pool, &stream, &[7_u32; 8])?;
     let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, 8)?;
     buffer.copy_from_pinned(&pinned)?;
     assert_eq!(buffer.to_vec()?, [7; 8]);

@@ -34,8 +34,8 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     #[doc(alias = "cuMemAllocFromPoolAsync")]
     #[doc(alias = "cudaMallocFromPoolAsync")]
     #[track_caller]
-    pub fn zeroed_in_order(pool: &MemoryPool, stream: &Stream, len: usize) -> Result<Self> {
-        let mut memory = Self::uninit_in_order(pool, stream, len)?;
+    pub fn zeroed_in_pool(pool: &MemoryPool, stream: &Stream, len: usize) -> Result<Self> {
+        let mut memory = Self::uninit_in_pool(pool, stream, len)?;
         let elements = memory.as_uninit_mut();
         let (start, bytes) = (elements.as_mut_ptr().cast::<u8>(), size_of_val(elements));
         // SAFETY: `bytes` bytes must be writable at `start` ← both describe `elements`.
@@ -46,24 +46,24 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     }
 
     /// `cuMemAllocFromPoolAsync()`, `cuStreamSynchronize()`—Allocates a buffer from a pool of host
-    /// memory, as [`zeroed_in_order`](Self::zeroed_in_order) does, and copies `source` into it.
+    /// memory, as [`zeroed_in_pool`](Self::zeroed_in_pool) does, and copies `source` into it.
     ///
     /// # Errors
     ///
-    /// Fails as [`zeroed_in_order`](Self::zeroed_in_order) does.
+    /// Fails as [`zeroed_in_pool`](Self::zeroed_in_pool) does.
     #[track_caller]
-    pub fn from_host_in_order(pool: &MemoryPool, stream: &Stream, source: &[T]) -> Result<Self> {
-        Self::uninit_in_order(pool, stream, source.len())?.init_from(source)
+    pub fn from_host_in_pool(pool: &MemoryPool, stream: &Stream, source: &[T]) -> Result<Self> {
+        Self::uninit_in_pool(pool, stream, source.len())?.init_from(source)
     }
 
     /// `cuMemAllocFromPoolAsync()`, `cuStreamSynchronize()`—Allocates `len` elements from a pool of
-    /// host memory, as [`zeroed_in_order`](Self::zeroed_in_order) does. The contents are undefined.
+    /// host memory, as [`zeroed_in_pool`](Self::zeroed_in_pool) does. The contents are undefined.
     ///
     /// # Errors
     ///
-    /// Fails as [`zeroed_in_order`](Self::zeroed_in_order) does.
+    /// Fails as [`zeroed_in_pool`](Self::zeroed_in_pool) does.
     #[track_caller]
-    pub fn uninit_in_order(
+    pub fn uninit_in_pool(
         pool: &MemoryPool,
         stream: &Stream,
         len: usize,
