@@ -37,6 +37,7 @@ pub mod diagnostics;
 #[cfg(feature = "dlpack")]
 pub mod dlpack;
 pub mod error;
+mod external_semaphore;
 mod fence;
 mod global;
 mod handle;

@@ -12,6 +12,10 @@ pub struct Live {
     pub streams: usize,
     /// Events.
     pub events: usize,
+    /// Imported memory of other APIs.
+    pub external_memory: usize,
+    /// Imported semaphores of other APIs.
+    pub external_semaphores: usize,
     /// Modules, without those that belong to libraries.
     pub modules: usize,
     /// Libraries.
@@ -67,6 +71,8 @@ impl fmt::Display for Live {
             (self.contexts, "contexts"),
             (self.streams, "streams"),
             (self.events, "events"),
+            (self.external_memory, "external memory objects"),
+            (self.external_semaphores, "external semaphores"),
             (self.modules, "modules"),
             (self.libraries, "libraries"),
             (self.graphs, "graphs"),

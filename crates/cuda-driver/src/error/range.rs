@@ -16,6 +16,13 @@ pub enum RangeError {
         /// The unit of the range: `elements`, `rows`, …
         what: &'static str,
     },
+    /// A part of external memory is mapped by another buffer.
+    Mapped {
+        /// The bytes requested.
+        range: Range<usize>,
+        /// The bytes of the other buffer.
+        mapped: Range<usize>,
+    },
     /// Two copies of one batch write the same elements.
     Overlap {
         /// The ranges of the copies.
@@ -65,6 +72,14 @@ impl fmt::Display for RangeError {
                 write_range(f, range)?;
                 write!(f, " is out of bounds: there are {len} {what}")
             }
+            Self::Mapped {
+                ref range,
+                ref mapped,
+            } => write!(
+                f,
+                "the bytes {range:?} overlap the bytes {mapped:?}, which another buffer maps; drop \
+                 that buffer first, or use views of one buffer"
+            ),
             Self::Overlap {
                 ranges: [ref one, ref other],
             } => write!(

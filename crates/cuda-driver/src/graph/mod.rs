@@ -42,6 +42,7 @@ mod parts;
 mod remove;
 mod replay;
 mod safe;
+mod semaphore;
 mod state;
 mod switch;
 mod update;

@@ -143,6 +143,8 @@ pub(crate) mod rank {
         LOADED_MODULES,
         /// The reports of lost devices.
         LOSSES,
+        /// The parts of external memory that buffers map.
+        EXTERNAL_PARTS,
         /// The liveness tokens of a borrowed context.
         TOKENS,
         /// The errors that the driver has returned.

@@ -21,7 +21,10 @@ mod caching;
 mod cast;
 mod chunks;
 mod device_ptr;
+#[cfg(unix)]
+mod dma_buf;
 mod exchange;
+mod external;
 mod fill;
 mod foreign;
 mod host_copy;
@@ -56,6 +59,7 @@ pub use caching::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
 #[cfg(feature = "derive")]
 pub use cuda_driver_derive::DeviceRepr;
 pub use device_ptr::DevicePtr;
+pub use external::{ExternalMemory, ExternalMemoryFlags};
 pub use ipc::{
     BorrowedShareableHandle, ExportedBuffer, ImportedPool, IpcMemoryHandle, MemoryHandle,
     PoolPointer, ShareableHandle,

@@ -19,6 +19,7 @@ mod state;
 mod thread;
 
 // Types of other modules that belong to this chapter of the API.
+pub use crate::external_semaphore::ExternalSemaphore;
 pub use crate::memop::{StreamWord, ValueBatch, WaitCondition};
 pub use crate::pending::{Completion, HostCall};
 pub use crate::stream_attribute::{AccessPolicyWindow, MemSyncDomainMap, SynchronizationPolicy};

@@ -1,4 +1,5 @@
-//! Destroys modules, libraries and memory pools when nothing uses them any more.
+//! Destroys modules, libraries, memory pools and external semaphores when nothing uses them any
+//! more.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
@@ -8,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::handle::{Destroy, Handle};
 use crate::tracking::Tracker;
 
-/// A module, a library or a memory pool to destroy when the uses of its variables and all work in
-/// its contexts are complete.
+/// A module, a library, a memory pool or an external semaphore to destroy when the uses of its
+/// variables and all work in its contexts are complete.
 pub(crate) struct DestroyWhenIdle<T: Destroy> {
     /// The trackers of the variables of a module or a library. Streams of any context may still
     /// copy from the variables.

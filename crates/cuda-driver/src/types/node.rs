@@ -109,6 +109,10 @@ pub mod node_kind {
         EventWait = CU_GRAPH_NODE_TYPE_WAIT_EVENT;
         /// Records an event.
         EventRecord = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+        /// Signals a semaphore of another API.
+        ExternalSignal = CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL;
+        /// Waits for a semaphore of another API.
+        ExternalWait = CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT;
         /// Allocates memory.
         Alloc = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
         /// Frees memory.

@@ -12,6 +12,8 @@
 mod contexts;
 mod devices;
 mod eager;
+#[cfg(target_os = "linux")]
+mod external;
 mod foreign;
 mod forgotten;
 mod forgotten_guards;

@@ -36,6 +36,7 @@ const LAYERS: &[&str] = &[
     "copy_threads",
     "memory",
     "memop",
+    "external_semaphore",
     "module",
     "function",
     "launch",

@@ -11,7 +11,11 @@ use std::time::{Duration, Instant};
 use cuda_driver::context::ContextFlags;
 use cuda_driver::error::{Error, Status};
 use cuda_driver::memory::{CachingPool, GrowableBuffer, MemoryPool};
+#[cfg(target_os = "linux")]
+use cuda_driver::memory::{ExternalMemory, ExternalMemoryFlags};
 use cuda_driver::prelude::*;
+#[cfg(target_os = "linux")]
+use cuda_driver::stream::ExternalSemaphore;
 use cuda_driver::texture::{Array, ArrayFlags, ArrayShape, MipmappedArray, Sampler, Texture};
 use cuda_sim::{Builder, Rule, Simulator};
 
@@ -37,6 +41,12 @@ struct Workload {
     pool: CachingPool,
     /// A pool for other processes, where the driver has one.
     exportable: Option<MemoryPool>,
+    /// Whether files are memory and semaphores of another API.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        allow(dead_code, reason = "for files in memory")
+    )]
+    has_other_api: bool,
     /// Whether faults are injected.
     is_failing: bool,
     failed: AtomicU32,
@@ -53,6 +63,7 @@ impl Workload {
             mix: textures.function("mix").unwrap(),
             pool: CachingPool::new(one),
             exportable: MemoryPool::exportable(one.device()).ok(),
+            has_other_api: one.driver().origin().contains("software"),
             contexts: [one.clone(), two],
             is_failing,
             failed: AtomicU32::new(0),
@@ -101,7 +112,7 @@ impl Workload {
         if cycle % 500 == 499 {
             drop(Module::load(one, &Ptx::new(COPY).unwrap())?.function("copy")?);
         }
-        match random.u32(..13) {
+        match random.u32(..14) {
             0 => {
                 let mut zeroes = DeviceBuffer::<u32>::zeroed(&owner, words.len())?;
                 zeroes.fill(7)?;
@@ -242,6 +253,35 @@ impl Workload {
                 drop((handle?, descriptor));
                 assert_eq!(buffer.to_vec()?, words);
             }
+            // Memory and a semaphore of another API.
+            #[cfg(target_os = "linux")]
+            13 if self.has_other_api => {
+                let stream = Stream::new(one, StreamFlags::NON_BLOCKING, 0)?;
+                let bytes = 4 * words.len().max(1);
+                let handle = crate::external::file(bytes as u64).into();
+                let flags = ExternalMemoryFlags::empty();
+                // SAFETY: the file must have as many bytes, all of them written, and accesses must
+                // not overlap ← it has zeros, and no other code has it.
+                let memory = unsafe { ExternalMemory::import(one, handle, bytes, flags) }?;
+                let mut buffer = memory.map::<u32>(&stream, 0, bytes / 4)?;
+                drop(memory);
+                buffer.fill(n)?;
+                let handle = crate::external::file(4096).into();
+                // SAFETY: the file must be a semaphore ← it has a page of zeros.
+                let semaphore = unsafe { ExternalSemaphore::import_timeline(one, handle) }?;
+                if cycle.is_multiple_of(2) {
+                    stream.signal_external(&semaphore, 1)?;
+                    owner.wait_external(&semaphore, 1)?;
+                } else {
+                    let semaphore = Arc::new(semaphore);
+                    let mut graph = Graph::new(one)?;
+                    let signal = graph.add_external_signal(&[], &semaphore, 1)?;
+                    graph.add_external_wait(&[signal.edge()], &semaphore, 1)?;
+                    graph.instantiate()?.launch(&stream)?;
+                }
+                drop(stream);
+                assert_eq!(buffer.to_vec()?, vec![n; bytes / 4]);
+            }
             _ => {
                 let _current = two.make_current()?;
                 let mut halves = DeviceBuffer::from_host(&owner, &words)?;
@@ -308,6 +348,11 @@ fn cycles_that_fail_half_way_leave_nothing() {
         "cuArray3DCreate_v2",
         "cuMipmappedArrayCreate",
         "cuMipmappedArrayGetLevel",
+        "cuImportExternalMemory",
+        "cuExternalMemoryGetMappedBuffer",
+        "cuImportExternalSemaphore",
+        "cuSignalExternalSemaphoresAsync",
+        "cuGraphAddExternalSemaphoresWaitNode",
         "cuTexObjectCreate",
         "cuSurfObjectCreate",
         "cuMemcpy3DAsync_v2",

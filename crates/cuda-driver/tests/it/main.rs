@@ -33,6 +33,12 @@ mod elsewhere;
 mod error;
 mod error_history;
 mod event;
+#[cfg(target_os = "linux")]
+mod external;
+#[cfg(target_os = "linux")]
+mod external_random;
+#[cfg(target_os = "linux")]
+mod external_share;
 mod fatal;
 mod fatal_kinds;
 mod fault;

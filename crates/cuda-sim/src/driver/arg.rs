@@ -120,6 +120,7 @@ plain!(
     cuda_sys::CUmemLocation,
     cuda_sys::CUmemAllocationType,
     cuda_sys::CUmemAllocationHandleType,
+    cuda_sys::CUmemRangeHandleType,
     cuda_sys::CUmemAllocationGranularity_flags,
     cuda_sys::CUstreamCaptureMode,
     cuda_sys::CUlaunchAttributeID,

@@ -186,6 +186,7 @@ pub(super) fn value(attribute: A, limits: &Limits, (major, minor): (u32, u32)) -
         | A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
         | A::CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES
         | A::CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED
+        | A::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED
         | A::CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED => {
             i32::from(cfg!(target_os = "linux"))
         }

@@ -22,6 +22,7 @@ mod deprecated;
 mod device;
 mod device_heap;
 mod event;
+mod external;
 mod fault;
 mod found;
 mod graph;

@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::event::Event;
+use crate::external_semaphore::ExternalSemaphore;
 use crate::function::Function;
 use crate::graph::build::propagate;
 use crate::graph::conflicts::NodeAccess;
@@ -235,6 +236,34 @@ impl<'c> CaptureScope<'c> {
     /// The errors of [`Graph::add_event_wait`] and of [`add_node`](Self::add_node).
     pub fn event_wait(&self, event: &Arc<Event>) -> Result<Node<node_kind::EventWait>> {
         self.add_node(|graph, after| graph.add_event_wait(after, event))
+    }
+
+    /// `cuGraphAddExternalSemaphoresSignalNode()`—Captures a signal of a semaphore of another API. See
+    /// [`Graph::add_external_signal`].
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Graph::add_external_signal`] and of [`add_node`](Self::add_node).
+    pub fn external_signal(
+        &self,
+        semaphore: &Arc<ExternalSemaphore>,
+        value: u64,
+    ) -> Result<Node<node_kind::ExternalSignal>> {
+        self.add_node(|graph, after| graph.add_external_signal(after, semaphore, value))
+    }
+
+    /// `cuGraphAddExternalSemaphoresWaitNode()`—Captures a wait for a semaphore of another API. See
+    /// [`Graph::add_external_wait`].
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Graph::add_external_wait`] and of [`add_node`](Self::add_node).
+    pub fn external_wait(
+        &self,
+        semaphore: &Arc<ExternalSemaphore>,
+        value: u64,
+    ) -> Result<Node<node_kind::ExternalWait>> {
+        self.add_node(|graph, after| graph.add_external_wait(after, semaphore, value))
     }
 
     /// `cuGraphAddBatchMemOpNode(batch)`—Captures waits for values and writes of values. See

@@ -220,6 +220,8 @@ impl Left {
                 ("contexts", live.contexts),
                 ("streams", live.streams),
                 ("events", live.events),
+                ("external memory", live.external_memory),
+                ("external semaphores", live.external_semaphores),
                 ("modules", live.modules),
                 ("libraries", live.libraries),
                 ("graphs", live.graphs),

@@ -13,6 +13,35 @@ const NOT_REACHED: &[(&str, &str)] = &[
     ("cuCoredumpSetAttribute", NO_CORE_DUMPS),
     ("cuCoredumpSetAttributeGlobal", NO_CORE_DUMPS),
     #[cfg(not(target_os = "linux"))]
+    ("cuDestroyExternalMemory", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuDestroyExternalSemaphore", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuExternalMemoryGetMappedBuffer", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuGraphAddExternalSemaphoresSignalNode", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuGraphAddExternalSemaphoresWaitNode", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    (
+        "cuGraphExecExternalSemaphoresSignalNodeSetParams",
+        NO_SHARING,
+    ),
+    #[cfg(not(target_os = "linux"))]
+    ("cuGraphExecExternalSemaphoresWaitNodeSetParams", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuGraphExternalSemaphoresSignalNodeSetParams", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuGraphExternalSemaphoresWaitNodeSetParams", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuImportExternalMemory", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuImportExternalSemaphore", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuSignalExternalSemaphoresAsync", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuWaitExternalSemaphoresAsync", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
     ("cuIpcCloseMemHandle", NO_SHARING),
     #[cfg(not(target_os = "linux"))]
     ("cuIpcGetEventHandle", NO_SHARING),

@@ -28,6 +28,8 @@ const SWALLOWED: &[(&str, Which, &[Status], &str)] = &[
     ("cuMemHostUnregister", Any, &[], DROP),
     ("cuMemAddressFree", Any, &[], DROP),
     ("cuIpcCloseMemHandle", Any, &[], DROP),
+    ("cuDestroyExternalMemory", Any, &[], DROP),
+    ("cuDestroyExternalSemaphore", Any, &[], DROP),
     ("cuMemPoolDestroy", Any, &[], DROP),
     ("cuMemRelease", Any, &[], DROP),
     ("cuMemUnmap", Any, &[], DROP),
@@ -189,6 +191,12 @@ const LEFT: &[(&str, Kinds, &str)] = &[
     ("cuMemFree_v2", &[("allocations", 1)], ITSELF),
     ("cuMemHostUnregister", &[("host allocations", 1)], ITSELF),
     ("cuIpcCloseMemHandle", &[("allocations", 1)], ITSELF),
+    ("cuDestroyExternalMemory", &[("external memory", 1)], ITSELF),
+    (
+        "cuDestroyExternalSemaphore",
+        &[("external semaphores", 1)],
+        ITSELF,
+    ),
     ("cuDeviceGetMemPool", &[("pools", 1)], ITSELF),
     ("cuMemGetDefaultMemPool", &[("pools", 1)], ITSELF),
     ("cuMemGetMemPool", &[("pools", 1)], ITSELF),
@@ -224,6 +232,7 @@ const LEFT: &[(&str, Kinds, &str)] = &[
 
 const MEMORY: Kinds = &[
     ("allocations", 1),
+    ("external memory", 1),
     ("host allocations", 1),
     ("arrays", 1),
     ("mipmapped arrays", 1),
@@ -234,6 +243,8 @@ const CODE_OR_MEMORY: Kinds = &[
     ("libraries", 1),
     ("pools", 1),
     ("allocations", 1),
+    ("external memory", 1),
+    ("external semaphores", 1),
     ("host allocations", 1),
     ("arrays", 1),
     ("mipmapped arrays", 1),
@@ -377,6 +388,8 @@ pub(super) fn may_be_left(fault: &Fault, left: &Left) -> bool {
     }
     let (kind, count) = match left[..] {
         [one] => one,
+        // External memory is not destroyed while a buffer of it exists.
+        [("external memory", 1), one @ ("allocations", 1)] => one,
         // A pool is not destroyed while it has memory that could not be freed.
         [("pools", 1), one @ ("allocations" | "host allocations", _)]
         | [one @ ("allocations" | "host allocations", _), ("pools", 1)] => one,

@@ -67,7 +67,12 @@ fn check_type(sort: CUmemAllocationHandleType) -> Status {
 
 impl Call {
     /// Maps a part of a file into this process.
-    fn map_part(&self, file: &std::fs::File, offset: u64, size: u64) -> Status<MappedPart> {
+    pub(super) fn map_part(
+        &self,
+        file: &std::fs::File,
+        offset: u64,
+        size: u64,
+    ) -> Status<MappedPart> {
         let space = self.virtual_memory.space()?;
         MappedPart::new(space, file, offset, size).map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidInput => INVALID_VALUE,
@@ -87,7 +92,13 @@ impl Call {
     }
 
     /// Records imported memory as an allocation, and returns its address.
-    fn note_imported(&self, imported: Imported, size: u64, kind: Kind, context: &Context) -> u64 {
+    pub(super) fn note_imported(
+        &self,
+        imported: Imported,
+        size: u64,
+        kind: Kind,
+        context: &Context,
+    ) -> u64 {
         let addr = imported.addr();
         self.note(addr, size, kind, context);
         if let Some(allocation) = self.allocations().get_mut(&addr) {

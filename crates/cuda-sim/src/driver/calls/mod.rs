@@ -12,6 +12,7 @@ mod copy_batch;
 mod device;
 mod error;
 mod event;
+mod external;
 mod function;
 mod graph;
 mod green;
@@ -59,6 +60,7 @@ fn entries<const SLOT: usize>() -> Vec<&'static [Entry]> {
         device::Exports::<SLOT>::ENTRIES,
         error::Exports::<SLOT>::ENTRIES,
         event::Exports::<SLOT>::ENTRIES,
+        external::Exports::<SLOT>::ENTRIES,
         function::Exports::<SLOT>::ENTRIES,
         green::Exports::<SLOT>::ENTRIES,
         host::Exports::<SLOT>::ENTRIES,

@@ -128,6 +128,10 @@ impl Instance {
             self.engine.close_queue(stream.queue);
         }
         self.events.drain(|event| event.context == context.handle);
+        self.external_memory
+            .drain(|memory| memory.context == context.handle);
+        self.external_semaphores
+            .drain(|semaphore| semaphore.context == context.handle);
         self.unload_modules(|module| module.context.handle == context.handle);
         self.free_allocations(|allocation| allocation.context == context.handle);
         self.textures

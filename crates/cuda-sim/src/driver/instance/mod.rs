@@ -22,6 +22,7 @@ use crate::driver::objects::array::Array;
 use crate::driver::objects::context::Context;
 use crate::driver::objects::device::Device;
 use crate::driver::objects::event::Event;
+use crate::driver::objects::external::{ExternalMemory, ExternalSemaphore};
 use crate::driver::objects::function::Function;
 use crate::driver::objects::graph::Store;
 use crate::driver::objects::green::Descriptor;
@@ -61,6 +62,8 @@ pub(crate) struct Instance {
     pub(in crate::driver) streams: Table<Stream>,
     pub(in crate::driver) events: Table<Event>,
     pub(in crate::driver) shared_events: Arc<EventFile>,
+    pub(in crate::driver) external_memory: Table<ExternalMemory>,
+    pub(in crate::driver) external_semaphores: Table<ExternalSemaphore>,
     pub(in crate::driver) modules: Table<Module>,
     pub(in crate::driver) functions: Table<Function>,
     pub(in crate::driver) libraries: Table<Library>,
@@ -107,6 +110,8 @@ impl Instance {
             streams: Table::default(),
             events: Table::default(),
             shared_events: Arc::default(),
+            external_memory: Table::default(),
+            external_semaphores: Table::default(),
             modules: Table::default(),
             functions: Table::default(),
             libraries: Table::default(),
@@ -183,6 +188,8 @@ impl Instance {
             contexts: self.contexts.len(),
             streams: self.streams.len(),
             events: self.events.len(),
+            external_memory: self.external_memory.len(),
+            external_semaphores: self.external_semaphores.len(),
             modules: self
                 .modules
                 .all()

@@ -8,6 +8,7 @@ pub(in crate::driver) mod context;
 pub(in crate::driver) mod device;
 pub(in crate::driver) mod edge;
 pub(in crate::driver) mod event;
+pub(in crate::driver) mod external;
 pub(in crate::driver) mod function;
 pub(in crate::driver) mod graph;
 pub(in crate::driver) mod green;

@@ -124,7 +124,7 @@ pub(in crate::driver) fn exported(file: &File) -> Status<Exported> {
 pub(in crate::driver) mod descriptor {
     use std::fs::File;
     use std::io::{Seek, SeekFrom};
-    use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
+    use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
     use crate::driver::status::{INVALID_VALUE, OUT_OF_MEMORY, Status};
 
@@ -153,6 +153,13 @@ pub(in crate::driver) mod descriptor {
         let number = file.stream_position().map_err(|_| INVALID_VALUE)?;
         Ok((file, number))
     }
+
+    /// Closes a descriptor that the program has passed on.
+    pub(in crate::driver) fn close(descriptor: i32) {
+        // SAFETY: the descriptor must be open, and no other code may close it ← `import` has
+        // succeeded, and the C functions that call this take the descriptor over.
+        drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    }
 }
 
 /// Not supported on this system.
@@ -169,6 +176,8 @@ pub(in crate::driver) mod descriptor {
     pub(in crate::driver) fn import(_: i32) -> Status<(File, u64)> {
         Err(NOT_SUPPORTED)
     }
+
+    pub(in crate::driver) fn close(_: i32) {}
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ mod capture;
 mod closes;
 mod contexts;
 mod devices;
+#[cfg(target_os = "linux")]
+mod external;
 mod graph_exec;
 mod graphs;
 mod host_memory;
@@ -36,6 +38,8 @@ pub(super) fn all() -> Vec<&'static Scenario> {
         pools::ALL,
         #[cfg(target_os = "linux")]
         processes::ALL,
+        #[cfg(target_os = "linux")]
+        external::ALL,
         streams::ALL,
         waits::ALL,
         modules::ALL,

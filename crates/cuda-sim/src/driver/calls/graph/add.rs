@@ -18,7 +18,7 @@ use crate::driver::objects::graph::add::links;
 use crate::driver::objects::graph::convert::v2_of;
 use crate::driver::objects::graph::payload::Payload;
 use crate::driver::objects::graph::{GraphState, convert};
-use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
+use crate::driver::status::{INVALID_VALUE, Status};
 
 exports! {
     cuGraphAddEmptyNode => graph_add_empty_node;
@@ -41,7 +41,7 @@ exports! {
 type Place = (Out<CUgraphNode>, u64, In<CUgraphNode>, usize);
 
 impl Call {
-    fn add(
+    pub(super) fn add(
         &self,
         (node, graph, after, count): Place,
         data: In<CUgraphEdgeData>,
@@ -318,9 +318,6 @@ impl Call {
                 })?;
                 values.__bindgen_anon_1.conditional = conditional;
                 params.set(values)
-            }
-            T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL | T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT => {
-                Err(NOT_SUPPORTED)
             }
             _ => {
                 let payload = self.plain_payload(&values)?;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use cuda_sys::{
-    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v3,
-    CUDA_MEMCPY3D, CUgraphNodeParams, CUgraphNodeType, CUmemAccessDesc, CUmemAllocationType,
-    CUmemLocationType, CUmemPoolProps,
+    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, CUDA_EXT_SEM_WAIT_NODE_PARAMS,
+    CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v3, CUDA_MEMCPY3D, CUgraphNodeParams,
+    CUgraphNodeType, CUmemAccessDesc, CUmemAllocationType, CUmemLocationType, CUmemPoolProps,
 };
 
 use crate::driver::arg::Arg;
@@ -209,9 +209,25 @@ impl Call {
                     flags: batch.flags,
                 })
             }
-            T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL
-            | T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT
-            | T::CU_GRAPH_NODE_TYPE_MEMCPY_BATCH
+            T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL => {
+                // SAFETY: the field of the union must be set ← the type says that it is.
+                let signal = unsafe { all.extSemSignal };
+                self.signal_payload(&CUDA_EXT_SEM_SIGNAL_NODE_PARAMS {
+                    extSemArray: signal.extSemArray,
+                    paramsArray: signal.paramsArray,
+                    numExtSems: signal.numExtSems,
+                })
+            }
+            T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT => {
+                // SAFETY: the field of the union must be set ← the type says that it is.
+                let wait = unsafe { all.extSemWait };
+                self.wait_payload(&CUDA_EXT_SEM_WAIT_NODE_PARAMS {
+                    extSemArray: wait.extSemArray,
+                    paramsArray: wait.paramsArray,
+                    numExtSems: wait.numExtSems,
+                })
+            }
+            T::CU_GRAPH_NODE_TYPE_MEMCPY_BATCH
             | T::CU_GRAPH_NODE_TYPE_EXTERNAL_ENGINE
             | T::CU_GRAPH_NODE_TYPE_FABRIC_CPY_BATCH => Err(NOT_SUPPORTED),
             _ => Err(INVALID_VALUE),

@@ -10,6 +10,7 @@ mod create;
 mod dot;
 mod edges;
 mod exec;
+mod external;
 mod memory;
 mod object;
 mod params;
@@ -18,7 +19,7 @@ mod update;
 use crate::driver::export::Entry;
 
 /// Returns the C functions of this module for the slot `SLOT`.
-pub(super) fn entries<const SLOT: usize>() -> [&'static [Entry]; 12] {
+pub(super) fn entries<const SLOT: usize>() -> [&'static [Entry]; 13] {
     [
         add::Exports::<SLOT>::ENTRIES,
         attribute::Exports::<SLOT>::ENTRIES,
@@ -28,6 +29,7 @@ pub(super) fn entries<const SLOT: usize>() -> [&'static [Entry]; 12] {
         dot::Exports::<SLOT>::ENTRIES,
         edges::Exports::<SLOT>::ENTRIES,
         exec::Exports::<SLOT>::ENTRIES,
+        external::Exports::<SLOT>::ENTRIES,
         memory::Exports::<SLOT>::ENTRIES,
         object::Exports::<SLOT>::ENTRIES,
         params::Exports::<SLOT>::ENTRIES,

@@ -41,7 +41,7 @@ exports! {
 impl Call {
     /// Returns the result of `read` for the payload of a node. Fails with `INVALID_VALUE` if that
     /// is `None`.
-    fn read_node<T>(
+    pub(super) fn read_node<T>(
         &self,
         node: Out<CUgraphNode_st>,
         to: Out<T>,
@@ -53,7 +53,7 @@ impl Call {
     }
 
     /// Sets the parameters of a node, whose type must stay the same.
-    fn change_node(&self, node: Out<CUgraphNode_st>, mut payload: Payload) -> Status {
+    pub(super) fn change_node(&self, node: Out<CUgraphNode_st>, mut payload: Payload) -> Status {
         let mut state = self.graphs.lock();
         let node = state.node_mut(node.handle())?;
         if node.payload.kind() != payload.kind() {

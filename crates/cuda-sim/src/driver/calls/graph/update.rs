@@ -134,7 +134,7 @@ impl Call {
         )
     }
 
-    fn change_exec_node(
+    pub(super) fn change_exec_node(
         &self,
         exec: Out<CUgraphExec_st>,
         node: Out<CUgraphNode_st>,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::driver::instance::Instance;
 use crate::driver::objects::device::Device;
 use crate::driver::objects::event::{Event, Mark, Record, Recording};
+use crate::driver::objects::external::SemaphoreOp;
 use crate::driver::objects::graph::GraphState;
 use crate::driver::objects::graph::conditional::Choice;
 use crate::driver::objects::graph::launch::{StepTemplate, WorkFactory, steps};
@@ -22,6 +23,8 @@ struct Layout<'a> {
     device: &'a Arc<Device>,
     protos: Vec<StepTemplate>,
     records: Vec<(usize, Arc<Event>, Mark, u64)>,
+    /// The steps for which other APIs may wait.
+    signals: Vec<usize>,
 }
 
 impl Layout<'_> {
@@ -94,7 +97,12 @@ impl Layout<'_> {
                     }
                 }
             }
-            payload if node.is_enabled => self.maker(payload, node),
+            payload if node.is_enabled => {
+                if matches!(payload, Payload::Signal(_)) {
+                    self.signals.push(number);
+                }
+                self.maker(payload, node)
+            }
             _ => device_work(|| {}),
         };
         self.protos.push(StepTemplate {
@@ -158,6 +166,8 @@ impl Layout<'_> {
                     Work::Expand(Box::new(move || plan()))
                 })
             }
+            Payload::Signal(semaphores) => semaphore_work(self.device, &semaphores.ops),
+            Payload::Await(semaphores) => semaphore_work(self.device, &semaphores.ops),
             Payload::Conditional(conditional) => {
                 let body = |template: &Template| {
                     let mut layout = Layout {
@@ -165,6 +175,7 @@ impl Layout<'_> {
                         device: self.device,
                         protos: Vec::new(),
                         records: Vec::new(),
+                        signals: Vec::new(),
                     };
                     layout.lay(template, &[]);
                     layout.protos
@@ -195,6 +206,26 @@ fn poll_work(
     Arc::new(move || {
         let (is_done, device) = (Arc::clone(&is_done), Arc::clone(&device));
         Work::Poll(Box::new(move || is_done() || device.alive().is_err()))
+    })
+}
+
+/// Returns work that makes signals and waits in order.
+fn semaphore_work(device: &Arc<Device>, ops: &Arc<[SemaphoreOp]>) -> WorkFactory {
+    let (ops, device) = (Arc::clone(ops), Arc::clone(device));
+    Arc::new(move || {
+        let (ops, device) = (Arc::clone(&ops), Arc::clone(&device));
+        Work::Expand(Box::new(move || Plan {
+            steps: ops
+                .iter()
+                .enumerate()
+                .map(|(index, op)| Step {
+                    work: op.work(&device),
+                    after: index.checked_sub(1).into_iter().collect(),
+                    outside: Vec::new(),
+                })
+                .collect(),
+            then: None,
+        }))
     })
 }
 
@@ -258,6 +289,7 @@ impl Instance {
             device: &stream.context.device,
             protos: Vec::new(),
             records: Vec::new(),
+            signals: Vec::new(),
         };
         let cells = exec.template.cells();
         let begin = device_work(move || {
@@ -279,6 +311,10 @@ impl Instance {
             .engine
             .submit_steps(stream.queue, &after, steps(&layout.protos), end);
         exec.last = ops.last().copied();
+        if !layout.signals.is_empty() {
+            let signals = layout.signals.iter().map(|&step| ops[step]);
+            self.engine.urge(&signals.collect::<Vec<_>>());
+        }
         for (step, event, at, number) in layout.records {
             let op = ops[step];
             if number > 0 {

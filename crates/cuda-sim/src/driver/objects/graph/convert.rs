@@ -4,15 +4,18 @@ use std::ffi::c_void;
 
 use cuda_sys::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_CHILD_GRAPH_NODE_PARAMS, CUDA_CONDITIONAL_NODE_PARAMS,
-    CUDA_EVENT_WAIT_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1,
-    CUDA_KERNEL_NODE_PARAMS_v3, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS_v2,
-    CUDA_MEM_FREE_NODE_PARAMS, CUDA_MEMCPY_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS,
-    CUDA_MEMSET_NODE_PARAMS_v2, CUgraphChildGraphNodeOwnership, CUgraphNodeParams, CUhostFn,
-    CUmemAllocationType, CUmemLocationType, CUmemPoolProps,
+    CUDA_EVENT_WAIT_NODE_PARAMS, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, CUDA_EXT_SEM_WAIT_NODE_PARAMS,
+    CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
+    CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1, CUDA_KERNEL_NODE_PARAMS_v3,
+    CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS_v2, CUDA_MEM_FREE_NODE_PARAMS,
+    CUDA_MEMCPY_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS_v2,
+    CUgraphChildGraphNodeOwnership, CUgraphNodeParams, CUhostFn, CUmemAllocationType,
+    CUmemLocationType, CUmemPoolProps,
 };
 
 use crate::driver::arg::Arg;
 use crate::driver::handle::pointer;
+use crate::driver::objects::external::Semaphores;
 use crate::driver::objects::graph::memory::GraphMemory;
 use crate::driver::objects::graph::payload::{Kernel, Memset, Operations, Payload};
 use crate::driver::objects::memset::Fill;
@@ -131,6 +134,26 @@ impl Operations {
     }
 }
 
+impl Semaphores<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS> {
+    pub(in crate::driver) fn raw(&self) -> CUDA_EXT_SEM_SIGNAL_NODE_PARAMS {
+        CUDA_EXT_SEM_SIGNAL_NODE_PARAMS {
+            extSemArray: self.handles().as_ptr().cast_mut().cast(),
+            paramsArray: self.params().as_ptr(),
+            numExtSems: self.ops.len() as u32,
+        }
+    }
+}
+
+impl Semaphores<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS> {
+    pub(in crate::driver) fn raw(&self) -> CUDA_EXT_SEM_WAIT_NODE_PARAMS {
+        CUDA_EXT_SEM_WAIT_NODE_PARAMS {
+            extSemArray: self.handles().as_ptr().cast_mut().cast(),
+            paramsArray: self.params().as_ptr(),
+            numExtSems: self.ops.len() as u32,
+        }
+    }
+}
+
 impl GraphMemory {
     fn props(&self) -> CUmemPoolProps {
         // SAFETY: all-zero bytes must be a valid value of the struct ← it contains only integers,
@@ -222,6 +245,18 @@ impl Payload {
                 params.memOp.count = raw.count;
                 params.memOp.paramArray = raw.paramArray;
                 params.memOp.flags = raw.flags;
+            }
+            Self::Signal(semaphores) => {
+                let raw = semaphores.raw();
+                params.extSemSignal.extSemArray = raw.extSemArray;
+                params.extSemSignal.paramsArray = raw.paramsArray;
+                params.extSemSignal.numExtSems = raw.numExtSems;
+            }
+            Self::Await(semaphores) => {
+                let raw = semaphores.raw();
+                params.extSemWait.extSemArray = raw.extSemArray;
+                params.extSemWait.paramsArray = raw.paramsArray;
+                params.extSemWait.numExtSems = raw.numExtSems;
             }
             Self::Conditional(conditional) => {
                 params.conditional = CUDA_CONDITIONAL_NODE_PARAMS {

@@ -64,6 +64,8 @@ fn words(payload: &Payload) -> String {
         Payload::Alloc(memory) => format!("MEM_ALLOC\\n{} bytes", memory.size),
         Payload::Free(_) => String::from("MEM_FREE"),
         Payload::Operations(_) => String::from("BATCH_MEM_OP"),
+        Payload::Signal(_) => String::from("EXT_SEMAS_SIGNAL"),
+        Payload::Await(_) => String::from("EXT_SEMAS_WAIT"),
         Payload::Conditional(_) => String::from("CONDITIONAL"),
     }
 }

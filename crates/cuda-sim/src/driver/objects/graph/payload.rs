@@ -4,12 +4,13 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use cuda_sys::{
-    CUDA_MEMCPY3D, CUgraphConditionalNodeType, CUgraphNodeType, CUstreamBatchMemOpParams,
-    CUstreamBatchMemOpType,
+    CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, CUDA_MEMCPY3D,
+    CUgraphConditionalNodeType, CUgraphNodeType, CUstreamBatchMemOpParams, CUstreamBatchMemOpType,
 };
 
 use crate::driver::objects::context::Context;
 use crate::driver::objects::event::Event;
+use crate::driver::objects::external::Semaphores;
 use crate::driver::objects::function::Function;
 use crate::driver::objects::graph::attribute::Attributes;
 use crate::driver::objects::graph::conditional::Cell;
@@ -36,6 +37,10 @@ pub(in crate::driver) enum Payload {
     Alloc(Arc<GraphMemory>),
     Free(Arc<GraphMemory>),
     Operations(Operations),
+    /// Signals external semaphores.
+    Signal(Semaphores<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS>),
+    /// Waits for external semaphores.
+    Await(Semaphores<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS>),
     Conditional(Conditional),
 }
 
@@ -225,6 +230,8 @@ impl Payload {
             Self::Alloc(_) => T::CU_GRAPH_NODE_TYPE_MEM_ALLOC,
             Self::Free(_) => T::CU_GRAPH_NODE_TYPE_MEM_FREE,
             Self::Operations(_) => T::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+            Self::Signal(_) => T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL,
+            Self::Await(_) => T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT,
             Self::Conditional(_) => T::CU_GRAPH_NODE_TYPE_CONDITIONAL,
         }
     }

@@ -75,6 +75,12 @@ pub(in crate::driver) fn may_become(
             let differs = !old.kinds().eq(new.kinds());
             unless(differs || old.context.handle != new.context.handle, changed)
         }
+        (Payload::Signal(old), Payload::Signal(new)) => {
+            unless(old.ops.len() != new.ops.len(), changed)
+        }
+        (Payload::Await(old), Payload::Await(new)) => {
+            unless(old.ops.len() != new.ops.len(), changed)
+        }
         (Payload::Alloc(old), Payload::Alloc(new)) | (Payload::Free(old), Payload::Free(new)) => {
             unless(
                 !Arc::ptr_eq(old, new),
