@@ -110,8 +110,8 @@ mod shared {
         // SAFETY: the handle is one of a pool ← the first process passes it as standard input.
         let pool = unsafe { ImportedPool::import(&device, stdin().as_fd()) }?;
         let pointer = PoolPointer::from_bytes(bytes(pointer)?);
-        // SAFETY: the memory has `N` floats, and is not freed before it is closed; the first process
-        // uses it before `ready` and after `done` only ← the function `first` does that.
+        // SAFETY: the memory has `N` floats, and is not freed before it is closed; the first
+        // process uses it before `ready` and after `done` only ← the function `first` does that.
         let mut buffer: DeviceBuffer<f32> = unsafe { pool.open(&stream, &pointer, N) }?;
 
         stream.wait(&ready)?;

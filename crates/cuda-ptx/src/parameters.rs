@@ -11,10 +11,10 @@ type Scopes<'a> = Vec<HashMap<&'a str, u64>>;
 
 /// Checks that each `ld.param` and `st.param` at a constant offset stays in its variable.
 ///
-/// NVIDIA's assembler does not refuse all such accesses: version 13.5 ends with a segmentation fault
-/// for a store that is before the variable, or far behind it. The driver has the same assembler, so
-/// it would end the process. A text from an unknown source is therefore checked before the driver
-/// loads it.
+/// NVIDIA's assembler does not refuse all such accesses: version 13.5 ends with a segmentation
+/// fault for a store that is before the variable, or far behind it. The driver has the same
+/// assembler, so it would end the process. A text from an unknown source is therefore checked
+/// before the driver loads it.
 ///
 /// # Errors
 ///

@@ -48,8 +48,8 @@ impl CheckedNodes {
 
 /// Replays with a report.
 impl GraphExec {
-    /// `cuGraphLaunch()`—Queues the graph on `stream`, as [`launch`](Self::launch) does, and returns
-    /// a value that reports the violations of this launch alone.
+    /// `cuGraphLaunch()`—Queues the graph on `stream`, as [`launch`](Self::launch) does, and
+    /// returns a value that reports the violations of this launch alone.
     ///
     /// # Errors
     ///

@@ -276,8 +276,8 @@ impl Memory {
     /// # Errors
     ///
     /// [`Error::StillInUse`] if a graph uses the memory. It is then freed with the last such graph.
-    /// [`Error::MemoryOfCapture`] if a graph allocates it, and [`Error::NotYetWritten`] if the first
-    /// launch of a graph writes it.
+    /// [`Error::MemoryOfCapture`] if a graph allocates it, and [`Error::NotYetWritten`] if the
+    /// first launch of a graph writes it.
     pub(crate) fn into_raw(self) -> Result<CUdeviceptr> {
         self.expect_usable()?;
         if self.tracker.needs_replay_lock() && self.tracker.has_leases() {

@@ -118,8 +118,8 @@ impl SafeModule {
     ///
     /// # Errors
     ///
-    /// Fails as [`Module::load`] does, and with [`Error::SafeLaunch`] if an access to a parameter is
-    /// not in the parameter, for which the driver's compiler may end the process.
+    /// Fails as [`Module::load`] does, and with [`Error::SafeLaunch`] if an access to a parameter
+    /// is not in the parameter, for which the driver's compiler may end the process.
     #[doc(alias = "cuModuleLoadDataEx")]
     pub fn load(context: &Context, ptx: &Ptx) -> Result<Self> {
         Self::load_with(context, ptx, &JitOptions::new())

@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::launch::{Accepts, KernelArgs, KernelParams, Queue};
 use crate::types::LaunchConfig;
 
-/// A [`SafeKernel`] with the types of its parameters. Its launches need no `unsafe`, and arguments of
-/// other types do not compile. Returned by [`SafeKernel::typed`].
+/// A [`SafeKernel`] with the types of its parameters. Its launches need no `unsafe`, and arguments
+/// of other types do not compile. Returned by [`SafeKernel::typed`].
 ///
 /// The crate `cuda-build` generates such kernels from CUDA C++.
 pub struct TypedSafeKernel<P> {

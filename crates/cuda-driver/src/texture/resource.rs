@@ -53,7 +53,8 @@ pub struct TextureMemory {
     pub(super) kind: Kind,
     pub(super) format: ChannelFormat,
     pub(super) channels: u32,
-    /// The memory that a kernel can read: an address or the number of an array, and bytes or arrays.
+    /// The memory that a kernel can read: an address or the number of an array, and bytes or
+    /// arrays.
     pub(super) range: (u64, usize),
 }
 

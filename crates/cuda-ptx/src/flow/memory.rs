@@ -44,10 +44,11 @@ fn size_of(instruction: &Instruction<'_>) -> Option<u32> {
     (bits >= 8).then_some(bits / 8 * vector)
 }
 
-/// The bytes of the row that a thread names in a matrix instruction, or `None` if it is not modelled.
+/// The bytes of the row that a thread names in a matrix instruction, or `None` if it is not
+/// modelled.
 ///
-/// For fewer than four matrices, the hardware ignores the addresses of some threads. Here they count
-/// as well.
+/// For fewer than four matrices, the hardware ignores the addresses of some threads. Here they
+/// count as well.
 fn row_size(instruction: &Instruction<'_>) -> Option<u32> {
     let is_row = matches!(instruction.opcode, "ldmatrix" | "stmatrix")
         && instruction.has("m8n8")

@@ -56,8 +56,8 @@ pub struct ExportedBuffer<T: DeviceRepr> {
 /// Other processes.
 impl<T: DeviceRepr> DeviceBuffer<T> {
     /// `cuMemPoolExportPointer()`, `cuIpcGetMemHandle()`—Makes the memory available to other
-    /// processes. It must come from an [exportable pool](crate::memory::MemoryPool::exportable) that
-    /// was [exported](crate::memory::MemoryPool::export) before, or be
+    /// processes. It must come from an [exportable pool](crate::memory::MemoryPool::exportable)
+    /// that was [exported](crate::memory::MemoryPool::export) before, or be
     /// [`Unpooled`](crate::memory::Unpooled).
     ///
     /// For an unpooled allocation, other processes get access to the whole block of 2 MiB that

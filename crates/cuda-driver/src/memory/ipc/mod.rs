@@ -5,10 +5,10 @@
 //! exporting process has an [`ExportedBuffer`], which is freed only on request, and the other one
 //! has a [`DeviceBuffer`](crate::DeviceBuffer), whose free only ends the import.
 //!
-//! **Each process orders its own uses only.** Uses of an imported buffer are tracked as those of any
-//! buffer, so streams of one process never conflict. Nothing orders the uses of two processes except
-//! what the program does: [events](crate::Event::ipc_handle) that both have, or waits of the host
-//! and a message.
+//! **Each process orders its own uses only.** Uses of an imported buffer are tracked as those of
+//! any buffer, so streams of one process never conflict. Nothing orders the uses of two processes
+//! except what the program does: [events](crate::Event::ipc_handle) that both have, or waits of the
+//! host and a message.
 
 mod exported;
 mod handle;

@@ -19,8 +19,8 @@ impl IpcMemoryHandle {
     /// Dropping the buffer waits for its uses in this process, and closes the memory
     /// (`cuIpcCloseMemHandle`). It frees nothing.
     ///
-    /// PyTorch describes a tensor by the handle of a larger allocation, and the offset of the tensor
-    /// in it. Its handles have two more bytes in front of the 64 of CUDA.
+    /// PyTorch describes a tensor by the handle of a larger allocation, and the offset of the
+    /// tensor in it. Its handles have two more bytes in front of the 64 of CUDA.
     ///
     /// # Errors
     ///
@@ -35,9 +35,9 @@ impl IpcMemoryHandle {
     ///   then `len` elements of `T`, all of which have been written.
     /// - The exporting process does not free the memory before this process has closed it, unless
     ///   it ends.
-    /// - Accesses of this process to the memory do not overlap with those of other processes, unless
-    ///   all of them read. Events that both processes use, or waits of the host, order them. If this
-    ///   process has the memory open twice, the same applies to the two buffers.
+    /// - Accesses of this process to the memory do not overlap with those of other processes,
+    ///   unless all of them read. Events that both processes use, or waits of the host, order them.
+    ///   If this process has the memory open twice, the same applies to the two buffers.
     #[doc(alias = "cuIpcOpenMemHandle")]
     #[doc(alias = "cudaIpcOpenMemHandle")]
     pub unsafe fn open<T: DeviceRepr>(
@@ -106,8 +106,8 @@ impl Opened {
     fn close(&self) -> Result<(), DriverError> {
         let _current = self.context.enter()?;
         let _relaxed = self.context.driver().relaxed();
-        // SAFETY: the memory must be open and must not be used afterwards ← `new` has opened it, and
-        // the callers have waited for all uses.
+        // SAFETY: the memory must be open and must not be used afterwards ← `new` has opened it,
+        // and the callers have waited for all uses.
         unsafe { call!(self.context.driver(), cuIpcCloseMemHandle(self.base)) }
     }
 }

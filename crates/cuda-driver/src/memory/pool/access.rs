@@ -38,8 +38,8 @@ impl MemoryPool {
     /// # Errors
     ///
     /// * [`Error::OtherContext`](crate::Error::OtherContext) if `device` belongs to another driver.
-    /// * `CUDA_ERROR_INVALID_DEVICE` if `device` cannot access the device with the memory, or if the
-    ///   memory is on `device` and `access` is [`MemoryAccess::None`].
+    /// * `CUDA_ERROR_INVALID_DEVICE` if `device` cannot access the device with the memory, or if
+    ///   the memory is on `device` and `access` is [`MemoryAccess::None`].
     /// * `CUDA_ERROR_NOT_SUPPORTED` if the memory is on `device` and `access` is
     ///   [`MemoryAccess::Read`].
     #[doc(alias = "cuMemPoolSetAccess")]

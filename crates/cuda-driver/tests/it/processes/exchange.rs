@@ -1,5 +1,5 @@
-//! The exchange of buffers and events. In each round the exporter fills a buffer, the importer reads
-//! and overwrites it, and the exporter reads it again. Events order these steps.
+//! The exchange of buffers and events. In each round the exporter fills a buffer, the importer
+//! reads and overwrites it, and the exporter reads it again. Events order these steps.
 
 use std::error::Error;
 use std::os::fd::AsFd;

@@ -1,8 +1,8 @@
 //! Random programs of two processes against a model.
 //!
 //! Both processes generate the same program from its seed, and both have the model: the words of
-//! each shared buffer. Each step runs in one of the processes. Between steps of different processes,
-//! streams wait for events; the host waits only for a message.
+//! each shared buffer. Each step runs in one of the processes. Between steps of different
+//! processes, streams wait for events; the host waits only for a message.
 //!
 //! `CUDA_SEED=n` runs the program of that seed.
 

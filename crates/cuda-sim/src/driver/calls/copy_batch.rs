@@ -133,8 +133,8 @@ fn side(
 }
 
 impl Call {
-    /// Returns the stream of a batch. Driver 580 refuses a batch without a current context with this
-    /// status.
+    /// Returns the stream of a batch. Driver 580 refuses a batch without a current context with
+    /// this status.
     fn batch_stream(&self, stream: Out<CUstream_st>) -> Status<Arc<Stream>> {
         self.current().map_err(|_| INVALID_VALUE)?;
         let stream = self.stream(stream.handle())?;
