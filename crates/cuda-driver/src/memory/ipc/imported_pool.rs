@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ptr;
 
-use super::{BorrowedShareableHandle, HANDLE_TYPE, PoolPointer, borrowed};
+use super::{BorrowedShareableHandle, HANDLE_TYPE, ImportArgument, PoolPointer};
 use crate::device::Device;
 use crate::driver::call;
 use crate::error::{Error, Result};
@@ -35,12 +35,13 @@ impl ImportedPool {
     pub unsafe fn import(device: &Device, handle: BorrowedShareableHandle<'_>) -> Result<Self> {
         let driver = device.driver();
         let mut raw = ptr::null_mut();
+        let argument = ImportArgument::new(handle);
         // SAFETY: the pointer must be writable and the handle open ← the pointer is to a local
         // variable, and the handle is borrowed.
         unsafe {
             call!(
                 driver,
-                cuMemPoolImportFromShareableHandle(&raw mut raw, borrowed(handle), HANDLE_TYPE, 0)
+                cuMemPoolImportFromShareableHandle(&raw mut raw, argument.as_ptr(), HANDLE_TYPE, 0)
             )
         }?;
         // SAFETY: no other code may destroy the pool ← it was imported just now.

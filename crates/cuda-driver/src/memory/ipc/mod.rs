@@ -21,4 +21,4 @@ pub use handle::{IpcMemoryHandle, MemoryHandle, PoolPointer};
 pub use imported_pool::ImportedPool;
 pub use shareable::{BorrowedShareableHandle, ShareableHandle};
 
-pub(crate) use shareable::{HANDLE_TYPE, borrowed, owned};
+pub(crate) use shareable::{HANDLE_TYPE, ImportArgument, owned};

@@ -64,17 +64,42 @@ pub(crate) unsafe fn owned<E>(
     }
 }
 
-/// Returns the handle as the argument of a call that imports memory.
-pub(crate) fn borrowed(handle: BorrowedShareableHandle<'_>) -> *mut c_void {
+/// A handle as the argument of a call that imports memory.
+pub(crate) struct ImportArgument<'a> {
+    handle: BorrowedShareableHandle<'a>,
+    /// A copy with another number.
     #[cfg(unix)]
-    {
-        use std::os::fd::AsRawFd;
-        // The driver takes the number in the place of a pointer.
-        ptr::without_provenance_mut(handle.as_raw_fd() as usize)
+    copy: Option<ShareableHandle>,
+}
+
+impl<'a> ImportArgument<'a> {
+    pub(crate) fn new(handle: BorrowedShareableHandle<'a>) -> Self {
+        #[cfg(unix)]
+        {
+            use std::os::fd::AsRawFd;
+            // The driver takes the number in the place of a pointer, and refuses the null pointer:
+            // 0 is the number of the standard input. A copy has at least number 3. Without a copy,
+            // the driver reports the error.
+            let is_null = handle.as_raw_fd() == 0;
+            let copy = is_null.then(|| handle.try_clone_to_owned().ok()).flatten();
+            Self { handle, copy }
+        }
+        #[cfg(windows)]
+        Self { handle }
     }
-    #[cfg(windows)]
-    {
-        use std::os::windows::io::AsRawHandle;
-        handle.as_raw_handle()
+
+    pub(crate) fn as_ptr(&self) -> *mut c_void {
+        #[cfg(unix)]
+        {
+            use std::os::fd::AsRawFd;
+            let copy = self.copy.as_ref().map(AsRawFd::as_raw_fd);
+            let number = copy.unwrap_or_else(|| self.handle.as_raw_fd());
+            ptr::without_provenance_mut(number as usize)
+        }
+        #[cfg(windows)]
+        {
+            use std::os::windows::io::AsRawHandle;
+            self.handle.as_raw_handle()
+        }
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::{PhysicalKind, PhysicalMemory};
 use crate::driver::call;
 use crate::error::{Error, RangeError, Result};
-use crate::memory::ipc::{BorrowedShareableHandle, HANDLE_TYPE, ShareableHandle, borrowed, owned};
+use crate::memory::ipc::{
+    BorrowedShareableHandle, HANDLE_TYPE, ImportArgument, ShareableHandle, owned,
+};
 
 /// Other processes.
 impl PhysicalMemory {
@@ -68,12 +70,13 @@ impl PhysicalMemory {
             }));
         }
         let mut raw = 0;
+        let argument = ImportArgument::new(handle);
         // SAFETY: the pointer must be writable and the handle open ← the pointer is to a local
         // variable, and the handle is borrowed.
         unsafe {
             call!(
                 kind.driver(),
-                cuMemImportFromShareableHandle(&raw mut raw, borrowed(handle), HANDLE_TYPE)
+                cuMemImportFromShareableHandle(&raw mut raw, argument.as_ptr(), HANDLE_TYPE)
             )
         }?;
         // SAFETY: no other code may release the handle ← it was imported just now.

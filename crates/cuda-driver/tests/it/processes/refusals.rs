@@ -52,7 +52,7 @@ fn only_memory_for_sharing_is_exported() {
         let found = unsafe { library.cuMemPoolExportPointer(&raw mut raw, address) };
         assert_eq!(Some(found), INVALID, "{}", fixture.name);
         let error = early.export().unwrap_err().to_string();
-        assert!(error.contains("after `MemoryPool::export`"), "{error}");
+        assert!(error.contains("`MemoryPool::export`"), "{error}");
         let descriptor = pool.export().unwrap();
         let later = DeviceBuffer::from_host_in(&pool, &stream, &[2_u32]).unwrap();
         let later = later.export().unwrap();

@@ -250,6 +250,8 @@ impl Call {
             return Err(INVALID_VALUE);
         }
         check_type(sort)?;
+        // The driver refuses the null pointer, which is the number of the standard input.
+        handle.required()?;
         let (file, number) = descriptor::import(handle.handle() as i32)?;
         let Exported::Pool { device } = exported(&file)? else {
             return Err(INVALID_VALUE);

@@ -4,7 +4,7 @@
 //! Fetching").
 
 use super::element::Reader;
-use super::{AddressMode, Level, Texture};
+use super::{AddressMode, Level, Shape, Texture};
 use crate::vm::lane_fault::LaneFault;
 
 /// An element along one dimension (`None` for the border) and its weight.
@@ -122,8 +122,8 @@ impl TexelPosition {
             };
         }
         // An H100 filters a line as a row of a plane, at y = 0: halfway between the row and what is
-        // above it.
-        let is_line = self.axes == 1 && texture.sampler.linear;
+        // above it. It does not do so for layered lines.
+        let is_line = texture.elements.shape == Shape::Line && texture.sampler.linear;
         if is_line && texture.sampler.address[1] == AddressMode::Border {
             taps[1] = self.axis(texture, level, 1).between(0.0);
         }
