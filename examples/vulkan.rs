@@ -5,6 +5,9 @@
 //! buffer back. No data is copied between the two. Frames alternate between stream calls and a
 //! graph. The device of Vulkan is found by its UUID. Without one, the program says why it is skipped.
 //!
+//! On a machine without a display, Vulkan may find no driver. It does if `VK_DRIVER_FILES` names a
+//! file whose `library_path` is `libEGL_nvidia.so.0`.
+//!
 //! Prints the number of verified elements, for each API.
 //!
 //! `cargo run -p examples --example vulkan`

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use cuda_driver::Error;
 use cuda_driver::memory::Unpooled;
 use cuda_driver::prelude::*;
-use cuda_sim::ReportKind;
+use cuda_sim::{Report, ReportKind};
 
 use super::mutants::{is_foreign, mutant, run, run_on};
 use crate::support::{Fixture, gpu, skip};
@@ -60,6 +60,9 @@ fn check(seed: u64, gpu: &Fixture, canary: &DeviceBuffer<u32>, counts: &Mutex<Co
     let (plain, model) = (run(&mutant, false), run(&mutant, true));
     let mut reports = plain.reports.iter().chain(&model.reports);
     let is_endless = reports.any(|it| it.kind == ReportKind::Fault);
+    // The result of a race differs from run to run.
+    let is_racy = |it: &Report| matches!(it.kind, ReportKind::Race(_));
+    let has_races = plain.reports.iter().chain(&model.reports).any(is_racy);
     counts.lock().unwrap().mutants += 1;
     if is_endless {
         counts.lock().unwrap().endless += 1;
@@ -79,7 +82,7 @@ fn check(seed: u64, gpu: &Fixture, canary: &DeviceBuffer<u32>, counts: &Mutex<Co
         (Err(Error::SafeLaunch(_)), None) => counts.silent += 1,
         (Ok(_), None) => {
             counts.silent += 1;
-            if model.launched.is_ok() && plain.launched.is_ok() {
+            if model.launched.is_ok() && plain.launched.is_ok() && !has_races {
                 assert_eq!(model.words, safe.words, "{what}");
             }
         }
