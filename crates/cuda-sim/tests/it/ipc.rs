@@ -4,7 +4,7 @@
 #![cfg(target_os = "linux")]
 
 use std::env;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::ptr;
 
@@ -125,7 +125,15 @@ fn child() {
         event
     });
     let stream = sim.stream(1);
-    let pool = import(&sim, 0);
+    // The driver takes the number in the place of a pointer, so it refuses the standard input.
+    let mut none = ptr::null_mut();
+    // SAFETY: the place for the pool is a local variable, and the handle is refused.
+    let refused = unsafe {
+        sim.cuMemPoolImportFromShareableHandle(&raw mut none, ptr::null_mut(), DESCRIPTOR, 0)
+    };
+    assert_eq!(refused, R::CUDA_ERROR_INVALID_VALUE);
+    let descriptor = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    let pool = import(&sim, descriptor.as_raw_fd());
     let mut data = CUmemPoolPtrExportData {
         reserved: handle(1),
     };
@@ -216,7 +224,7 @@ fn imported_pool_has_only_opened_memory() {
     let addr = allocate(&sim, pools[0], 3);
     let [one, two] = pools.map(|pool| {
         let descriptor = export(&sim, pool);
-        import(&sim, std::os::fd::AsRawFd::as_raw_fd(&descriptor))
+        import(&sim, descriptor.as_raw_fd())
     });
     let mut data = pointer(&sim, addr);
     let mut opened = 0;
