@@ -3,7 +3,8 @@
 //! A compute shader of Vulkan writes a buffer. CUDA waits for a semaphore of Vulkan; then a kernel
 //! reads this buffer, and writes it. Vulkan waits for a semaphore that CUDA signals, and reads the
 //! buffer back. No data is copied between the two. Frames alternate between stream calls and a
-//! graph. The device of Vulkan is found by its UUID. Without one, the program says why it is skipped.
+//! graph. The device of Vulkan is found by its UUID. Without one, the program says why it is
+//! skipped.
 //!
 //! On a machine without a display, Vulkan may find no driver. It does if `VK_DRIVER_FILES` names a
 //! file whose `library_path` is `libEGL_nvidia.so.0`.
@@ -66,7 +67,7 @@ mod cuda {
     const N: u32 = 1 << 20;
     const FRAMES: u32 = 8;
 
-    /// What the shader writes in a frame.
+    /// The words that the shader writes in a frame.
     fn written(frame: u32) -> Vec<u32> {
         (0..N)
             .map(|i| i.wrapping_mul(3).wrapping_add(frame))
@@ -96,8 +97,8 @@ mod cuda {
         // each frame, and CUDA waits for it before the next one.
         let written_semaphore =
             unsafe { ExternalSemaphore::import_binary(context, frames.export_written()?) }?;
-        // SAFETY: the handle is one of a timeline semaphore of this device. Only CUDA signals it, with
-        // the number of the frame, which increases.
+        // SAFETY: the handle is one of a timeline semaphore of this device. Only CUDA signals it,
+        // with the number of the frame, which increases.
         let taken_semaphore =
             unsafe { ExternalSemaphore::import_timeline(context, frames.export_taken()?) }?;
         let (written_semaphore, taken_semaphore) =

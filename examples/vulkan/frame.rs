@@ -156,7 +156,8 @@ impl<'a> Frames<'a> {
             .command_buffers(&commands)
             .signal_semaphores(&signals);
         // SAFETY: the commands must be complete before they are recorded again, and the semaphore
-        // not be signalled ← `read` waits for the frame, in which CUDA has waited for the semaphore.
+        // not be signalled ← `read` waits for the frame, in which CUDA has waited for the
+        // semaphore.
         Ok(unsafe { device.queue_submit(self.vulkan.queue, &[submit], vk::Fence::null()) }?)
     }
 
@@ -257,8 +258,8 @@ impl Drop for Frames<'_> {
         let device = &self.vulkan.device;
         // SAFETY: the device must be alive ← it is borrowed. No other thread uses it.
         let _ = unsafe { device.device_wait_idle() };
-        // SAFETY: objects must not be in use, and be destroyed once ← the device is idle, and `self`
-        // owns them. This applies to all calls below.
+        // SAFETY: objects must not be in use, and be destroyed once ← the device is idle, and
+        // `self` owns them. This applies to all calls below.
         unsafe { device.destroy_fence(self.fence, None) };
         // SAFETY: as above.
         unsafe { device.destroy_command_pool(self.commands, None) };
@@ -336,8 +337,8 @@ impl Pipeline {
             .descriptor_count(1)
             .stage_flags(vk::ShaderStageFlags::COMPUTE)];
         let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
-        // SAFETY: the device must be alive, and the structs valid ← they are borrowed and local. This
-        // applies to all calls below, and their handles were created in this function.
+        // SAFETY: the device must be alive, and the structs valid ← they are borrowed and local.
+        // This applies to all calls below, and their handles were created in this function.
         let set_layout = unsafe { device.create_descriptor_set_layout(&info, None) }?;
         let sizes = [vk::DescriptorPoolSize::default()
             .ty(kind)

@@ -54,7 +54,8 @@ const INSTRUCTIONS: &[(u32, &[u32])] = &[
     (15, &[5, MAIN, u32::from_le_bytes(*b"main"), 0, GLOBAL_ID]),
     // OpExecutionMode %main LocalSize 64 1 1
     (16, &[MAIN, 17, WORKGROUP, 1, 1]),
-    // OpDecorate: BuiltIn GlobalInvocationId, ArrayStride 4, BufferBlock, DescriptorSet 0, Binding 0
+    // OpDecorate: BuiltIn GlobalInvocationId, ArrayStride 4, BufferBlock, DescriptorSet 0, Binding
+    // 0
     (71, &[GLOBAL_ID, 11, 28]),
     (71, &[WORDS, 6, 4]),
     (72, &[DATA, 0, 35, 0]),

@@ -73,8 +73,8 @@ impl ExternalSemaphore {
         unsafe { Self::import(context, handle, type_) }
     }
 
-    /// `cuImportExternalSemaphore()`—Imports a timeline semaphore, which has a value that increases.
-    /// `handle` is a handle as for [`import_binary`](Self::import_binary).
+    /// `cuImportExternalSemaphore()`—Imports a timeline semaphore, which has a value that
+    /// increases. `handle` is a handle as for [`import_binary`](Self::import_binary).
     ///
     /// # Errors
     ///
@@ -106,8 +106,8 @@ impl ExternalSemaphore {
         };
         let _current = context.enter()?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: the pointers must be valid and the handle one of a semaphore ← they point to local
-        // variables, and the caller guarantees the handle.
+        // SAFETY: the pointers must be valid and the handle one of a semaphore ← they point to
+        // local variables, and the caller guarantees the handle.
         unsafe {
             call!(
                 context.driver(),
@@ -141,7 +141,8 @@ impl ExternalSemaphore {
         self.raw.0
     }
 
-    /// `cuDestroyExternalSemaphore()`—Waits for all work of the context, and gives up the semaphore.
+    /// `cuDestroyExternalSemaphore()`—Waits for all work of the context, and gives up the
+    /// semaphore.
     ///
     /// # Errors
     ///
@@ -235,9 +236,9 @@ impl Stream {
         }?)
     }
 
-    /// `cuWaitExternalSemaphoresAsync()`—Makes work that is queued from now on wait for a semaphore:
-    /// a timeline semaphore must have the value or a larger one; a binary one must be signalled, is
-    /// then reset, and ignores the value.
+    /// `cuWaitExternalSemaphoresAsync()`—Makes work that is queued from now on wait for a
+    /// semaphore: a timeline semaphore must have the value or a larger one; a binary one must be
+    /// signalled, is then reset, and ignores the value.
     ///
     /// If the semaphore is never signalled, the stream is blocked forever, and so is every wait for
     /// the stream or for the context.
@@ -254,8 +255,8 @@ impl Stream {
         // The other API may signal the semaphore after the host has acted.
         self.driver().note_host_wait();
         Ok(self.state().queue_host_wait(self.context(), || {
-            // SAFETY: the arrays must have one element, and semaphore and stream must be alive ← the
-            // arrays are local variables, the stream is borrowed, and the drop of the semaphore
+            // SAFETY: the arrays must have one element, and semaphore and stream must be alive ←
+            // the arrays are local variables, the stream is borrowed, and the drop of the semaphore
             // waits for the wait.
             unsafe {
                 call!(

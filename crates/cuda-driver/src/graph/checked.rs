@@ -85,7 +85,7 @@ impl Inner {
                 }
                 launch()?;
                 // SAFETY: the replay must be queued, and the next one must wait for these calls ←
-                // it was queued just above; `replay` is told that there are further calls.
+                // it was queued just above, and the argument `is_longer` of `replay` is true.
                 unsafe { records.queue(stream, &nodes) }
             };
             let replayed = self.record.replay(stream, may_wait_for_host, true, queue);

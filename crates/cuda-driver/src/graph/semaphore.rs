@@ -47,8 +47,8 @@ impl Graph {
     /// `cuGraphAddExternalSemaphoresWaitNode()`—Adds a node that waits for a semaphore, as
     /// [`Stream::wait_external`](crate::Stream::wait_external) does.
     ///
-    /// No edge follows from memory: each node that uses what the other API has written needs an edge
-    /// from this node.
+    /// No edge follows from memory: each node that uses what the other API has written needs an
+    /// edge from this node.
     ///
     /// # Errors
     ///
@@ -72,8 +72,8 @@ impl Graph {
 
 /// New parameters of nodes for semaphores of other APIs.
 impl GraphExec {
-    /// `cuGraphExecExternalSemaphoresSignalNodeSetParams()`—Changes the semaphore and the value that a
-    /// node signals, from the next launch on.
+    /// `cuGraphExecExternalSemaphoresSignalNodeSetParams()`—Changes the semaphore and the value
+    /// that a node signals, from the next launch on.
     ///
     /// # Errors
     ///
@@ -93,8 +93,8 @@ impl GraphExec {
         unsafe { self.set(node, owners, &mut params) }
     }
 
-    /// `cuGraphExecExternalSemaphoresWaitNodeSetParams()`—Changes the semaphore and the value that a
-    /// node waits for, from the next launch on.
+    /// `cuGraphExecExternalSemaphoresWaitNodeSetParams()`—Changes the semaphore and the value that
+    /// a node waits for, from the next launch on.
     ///
     /// # Errors
     ///
@@ -200,8 +200,8 @@ impl NodeParams for Signal {
 impl ChangeNode for Signal {
     unsafe fn change(&mut self, driver: &Driver, node: CUgraphNode) -> Result<(), DriverError> {
         let raw = self.raw();
-        // SAFETY: node and semaphore must be valid ← the caller guarantees it for the node, and that
-        // the owners keep the semaphore.
+        // SAFETY: node and semaphore must be valid ← the caller guarantees it for the node, and
+        // that the owners keep the semaphore.
         unsafe {
             call!(
                 driver,
@@ -264,8 +264,8 @@ impl NodeParams for Wait {
 impl ChangeNode for Wait {
     unsafe fn change(&mut self, driver: &Driver, node: CUgraphNode) -> Result<(), DriverError> {
         let raw = self.raw();
-        // SAFETY: node and semaphore must be valid ← the caller guarantees it for the node, and that
-        // the owners keep the semaphore.
+        // SAFETY: node and semaphore must be valid ← the caller guarantees it for the node, and
+        // that the owners keep the semaphore.
         unsafe {
             call!(
                 driver,

@@ -39,8 +39,8 @@ bitflags::bitflags! {
 /// Memory that another API, such as Vulkan, has allocated and exported. Cloning it returns another
 /// handle to the same memory.
 ///
-/// Buffers are made of it with [`map`](Self::map). Uses of these buffers are ordered with each other
-/// like those of any buffer. Nothing orders them with the uses of the other API except
+/// Buffers are made of it with [`map`](Self::map). Uses of these buffers are ordered with each
+/// other like those of any buffer. Nothing orders them with the uses of the other API except
 /// [semaphores](crate::stream::ExternalSemaphore) of that API, or waits of the host.
 ///
 /// The example `vulkan` of the repository computes with Vulkan and CUDA in the same memory.
@@ -50,8 +50,8 @@ bitflags::bitflags! {
 pub struct ExternalMemory(Arc<Inner>);
 
 struct Inner {
-    /// Declared before `context`: the memory has to be dropped before its context. `None` only while
-    /// it is being dropped.
+    /// Declared before `context`: the memory has to be dropped before its context. `None` only
+    /// while it is being dropped.
     handle: Option<Handle<RawMemory>>,
     raw: SendPtr<CUextMemory_st>,
     context: Context,
@@ -91,11 +91,12 @@ impl ExternalMemory {
     ///   one of `VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT` (on Windows, of
     ///   `…_OPAQUE_WIN32_BIT`) of the same device.
     /// - `bytes` is the size of the allocation. `flags` has
-    ///   [`DEDICATED`](ExternalMemoryFlags::DEDICATED) if it is a dedicated allocation, and only then.
+    ///   [`DEDICATED`](ExternalMemoryFlags::DEDICATED) if it is a dedicated allocation, and only
+    ///   then.
     /// - Every byte is written, by either API, before a buffer of this memory reads it.
     /// - Accesses by buffers of this memory do not overlap with accesses of the other API, or of
-    ///   another import of the same memory, unless all of them read. Semaphores or waits of the host
-    ///   order them.
+    ///   another import of the same memory, unless all of them read. Semaphores or waits of the
+    ///   host order them.
     /// - The other API does not free the memory before this value, its clones and all buffers of it
     ///   were dropped.
     #[doc(alias = "cuImportExternalMemory")]
@@ -111,7 +112,8 @@ impl ExternalMemory {
         } else {
             CUexternalMemoryHandleType::CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
         };
-        // SAFETY: the handle must be one of memory of this type and size ← the caller guarantees it.
+        // SAFETY: the handle must be one of memory of this type and size ← the caller guarantees
+        // it.
         unsafe { Self::import_as(context, type_, handle, bytes, flags) }
     }
 
@@ -141,7 +143,8 @@ impl ExternalMemory {
         flags: ExternalMemoryFlags,
     ) -> Result<Self> {
         let type_ = CUexternalMemoryHandleType::CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD;
-        // SAFETY: the handle must be one of memory of this type and size ← the caller guarantees it.
+        // SAFETY: the handle must be one of memory of this type and size ← the caller guarantees
+        // it.
         unsafe { Self::import_as(context, type_, handle, bytes, flags) }
     }
 
@@ -194,8 +197,8 @@ impl ExternalMemory {
         })))
     }
 
-    /// `cuExternalMemoryGetMappedBuffer()`—Maps `len` elements from the byte `offset` on as a buffer
-    /// whose owning stream is `stream`.
+    /// `cuExternalMemoryGetMappedBuffer()`—Maps `len` elements from the byte `offset` on as a
+    /// buffer whose owning stream is `stream`.
     ///
     /// Dropping the buffer waits for its uses, and unmaps it. The other API keeps the memory.
     ///

@@ -16,7 +16,6 @@ use super::node::CheckedNode;
 use crate::error::{Result, SafeLaunchError};
 use crate::function::Function;
 use crate::function::packing::UNPACKED;
-
 use crate::launch::{KernelArg, KernelArgs, Tracked};
 use crate::lock::{Mutex, rank};
 use crate::memory::DeviceBuffer;
@@ -114,9 +113,9 @@ pub(crate) struct CheckedArgs<'a, A> {
 pub(super) enum RecordMemory<'a> {
     /// A proven launch has none.
     None,
-    /// That of a launch on a stream.
+    /// The record of a launch on a stream.
     Launch(&'a mut DeviceBuffer<u32>),
-    /// That of a node of a graph.
+    /// The record of a node of a graph.
     Node(Arc<CheckedNode>),
 }
 

@@ -67,7 +67,7 @@ fn changed(word: u32, add: u32) -> u32 {
     word.wrapping_mul(3).wrapping_add(add)
 }
 
-/// The offset of a region in the memory, which is no multiple of a page.
+/// The offset of a region in the memory, which is not a multiple of a page.
 fn offset(region: usize) -> usize {
     region * 4 * LEN
 }
@@ -180,7 +180,8 @@ impl Program<'_> {
         }
     }
 
-    /// The other API changes a region, then a graph fills another one and passes it to the other API.
+    /// The other API changes a region, then a graph fills another one and passes it to the other
+    /// API.
     fn graph(&mut self, stream: usize, region: usize) {
         self.other_step(region);
         let (semaphore, count) = &mut self.done[stream];

@@ -238,8 +238,8 @@ impl<'c> CaptureScope<'c> {
         self.add_node(|graph, after| graph.add_event_wait(after, event))
     }
 
-    /// `cuGraphAddExternalSemaphoresSignalNode()`—Captures a signal of a semaphore of another API. See
-    /// [`Graph::add_external_signal`].
+    /// `cuGraphAddExternalSemaphoresSignalNode()`—Captures a signal of a semaphore of another API.
+    /// See [`Graph::add_external_signal`].
     ///
     /// # Errors
     ///

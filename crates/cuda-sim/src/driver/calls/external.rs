@@ -1,6 +1,6 @@
-//! Memory and semaphores of other APIs, such as Vulkan. Both are imported as file descriptors, which
-//! are files in memory here: see [`external`](crate::driver::objects::external). A dma-buf is a
-//! descriptor of the file of a device whose position is the start of the range.
+//! Memory and semaphores of other APIs, such as Vulkan. Both are imported as file descriptors,
+//! which are files in memory here: see [`external`](crate::driver::objects::external). A dma-buf is
+//! a descriptor of the file of a device whose position is the start of the range.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::sync::Arc;

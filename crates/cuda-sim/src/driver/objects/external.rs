@@ -40,7 +40,8 @@ pub(in crate::driver) struct ExternalSemaphore {
 }
 
 impl ExternalSemaphore {
-    /// Returns the semaphore in a file. Fails with `INVALID_VALUE` if the file has less than a page.
+    /// Returns the semaphore in a file. Fails with `INVALID_VALUE` if the file has less than a
+    /// page.
     pub(in crate::driver) fn new(file: &File, is_timeline: bool, context: u64) -> Status<Self> {
         Ok(Self {
             handle: fresh(),
@@ -155,7 +156,8 @@ unsafe impl<P> Send for Raw<P> {}
 unsafe impl<P> Sync for Raw<P> {}
 
 impl<P: Params> Semaphores<P> {
-    /// Fails with `INVALID_VALUE` if a flag is set, because flags are for other kinds of semaphores.
+    /// Fails with `INVALID_VALUE` if a flag is set, because flags are for other kinds of
+    /// semaphores.
     pub(in crate::driver) fn new(all: &[(Arc<ExternalSemaphore>, P)]) -> Status<Self> {
         if all.is_empty() || all.iter().any(|(_, params)| params.flags() != 0) {
             return Err(INVALID_VALUE);

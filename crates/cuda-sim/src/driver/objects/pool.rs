@@ -11,7 +11,7 @@ use cuda_sys::{CUmemAccess_flags, CUmemLocation};
 use crate::driver::handle::fresh;
 use crate::lock::lock;
 
-/// Where the memory of a pool is.
+/// The place of the memory of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::driver) enum Home {
     /// On the device of the pool.

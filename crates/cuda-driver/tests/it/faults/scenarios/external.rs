@@ -23,8 +23,8 @@ fn memory(fixture: &Fixture) -> Result<()> {
     let file = file(bytes as u64);
     let handle = file.try_clone().unwrap().into();
     let flags = ExternalMemoryFlags::empty();
-    // SAFETY: the file must have as many bytes, all of them written, and accesses must not overlap ←
-    // it was created with zeros, and is read after the stream was waited for.
+    // SAFETY: the file must have as many bytes, all of them written, and accesses must not overlap
+    // ← it was created with zeros, and is read after the stream was waited for.
     let memory = unsafe { ExternalMemory::import(context, handle, bytes, flags) }?;
     let mut words = memory.map::<u32>(&stream, 0, N as usize)?;
     words.fill(3)?;
