@@ -162,132 +162,85 @@ impl Graph {
     }
 }
 
-/// The parameters of a node that signals a semaphore.
-struct Signal {
-    semaphore: CUexternalSemaphore,
-    params: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS,
-}
-
-impl Signal {
-    fn new(semaphore: &ExternalSemaphore, value: u64) -> Self {
-        Self {
-            semaphore: semaphore.as_raw(),
-            params: signal_params(value),
+/// Declares the parameters of a node for one semaphore. Signals and waits have the same fields and
+/// calls of the same form.
+macro_rules! semaphore_node {
+    (
+        $(#[$doc:meta])*
+        $name:ident: $kind:ident, $params:ident by $new:ident, $raw:ident,
+        $add:ident, $change:ident, $set:ident
+    ) => {
+        $(#[$doc])*
+        struct $name {
+            semaphore: CUexternalSemaphore,
+            params: $params,
         }
-    }
 
-    /// Returns the parameters in the form of C, with pointers to `self`.
-    fn raw(&mut self) -> CUDA_EXT_SEM_SIGNAL_NODE_PARAMS {
-        CUDA_EXT_SEM_SIGNAL_NODE_PARAMS {
-            extSemArray: &raw mut self.semaphore,
-            paramsArray: &raw const self.params,
-            numExtSems: 1,
+        impl $name {
+            fn new(semaphore: &ExternalSemaphore, value: u64) -> Self {
+                Self {
+                    semaphore: semaphore.as_raw(),
+                    params: $new(value),
+                }
+            }
+
+            /// Returns the parameters in the form of C, with pointers to `self`.
+            fn raw(&mut self) -> $raw {
+                $raw {
+                    extSemArray: &raw mut self.semaphore,
+                    paramsArray: &raw const self.params,
+                    numExtSems: 1,
+                }
+            }
         }
-    }
-}
 
-impl NodeParams for Signal {
-    type Kind = node_kind::ExternalSignal;
+        impl NodeParams for $name {
+            type Kind = node_kind::$kind;
 
-    unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
-        let raw = self.raw();
-        // SAFETY: pointers, graph and semaphore must be valid ← the caller guarantees it for those
-        // of `it`, and that the owners keep the semaphore.
-        unsafe { call_add!(it, cuGraphAddExternalSemaphoresSignalNode, &raw const raw) }
-    }
-}
-
-impl ChangeNode for Signal {
-    unsafe fn change(&mut self, driver: &Driver, node: CUgraphNode) -> Result<(), DriverError> {
-        let raw = self.raw();
-        // SAFETY: node and semaphore must be valid ← the caller guarantees it for the node, and
-        // that the owners keep the semaphore.
-        unsafe {
-            call!(
-                driver,
-                cuGraphExternalSemaphoresSignalNodeSetParams(node, &raw const raw)
-            )
+            unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
+                let raw = self.raw();
+                // SAFETY: pointers, graph and semaphore must be valid ← the caller guarantees it
+                // for those of `it`, and that the owners keep the semaphore.
+                unsafe { call_add!(it, $add, &raw const raw) }
+            }
         }
-    }
-}
 
-impl SetNodeParams for Signal {
-    unsafe fn set(&mut self, it: &Changing<'_>) -> Result<(), DriverError> {
-        let raw = self.raw();
-        // SAFETY: executable, node and semaphore must be valid ← the caller guarantees it for those
-        // of `it`, and that the owners keep the semaphore.
-        unsafe {
-            call_set!(
-                it,
-                cuGraphExecExternalSemaphoresSignalNodeSetParams,
-                &raw const raw
-            )
+        impl ChangeNode for $name {
+            unsafe fn change(
+                &mut self,
+                driver: &Driver,
+                node: CUgraphNode,
+            ) -> Result<(), DriverError> {
+                let raw = self.raw();
+                // SAFETY: node and semaphore must be valid ← the caller guarantees it for the node,
+                // and that the owners keep the semaphore.
+                unsafe { call!(driver, $change(node, &raw const raw)) }
+            }
         }
-    }
-}
 
-/// The parameters of a node that waits for a semaphore.
-struct Wait {
-    semaphore: CUexternalSemaphore,
-    params: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
-}
-
-impl Wait {
-    fn new(semaphore: &ExternalSemaphore, value: u64) -> Self {
-        Self {
-            semaphore: semaphore.as_raw(),
-            params: wait_params(value),
+        impl SetNodeParams for $name {
+            unsafe fn set(&mut self, it: &Changing<'_>) -> Result<(), DriverError> {
+                let raw = self.raw();
+                // SAFETY: executable, node and semaphore must be valid ← the caller guarantees it
+                // for those of `it`, and that the owners keep the semaphore.
+                unsafe { call_set!(it, $set, &raw const raw) }
+            }
         }
-    }
-
-    /// Returns the parameters in the form of C, with pointers to `self`.
-    fn raw(&mut self) -> CUDA_EXT_SEM_WAIT_NODE_PARAMS {
-        CUDA_EXT_SEM_WAIT_NODE_PARAMS {
-            extSemArray: &raw mut self.semaphore,
-            paramsArray: &raw const self.params,
-            numExtSems: 1,
-        }
-    }
+    };
 }
 
-impl NodeParams for Wait {
-    type Kind = node_kind::ExternalWait;
-
-    unsafe fn add(&mut self, it: &Adding<'_>) -> Result<(), DriverError> {
-        let raw = self.raw();
-        // SAFETY: pointers, graph and semaphore must be valid ← the caller guarantees it for those
-        // of `it`, and that the owners keep the semaphore.
-        unsafe { call_add!(it, cuGraphAddExternalSemaphoresWaitNode, &raw const raw) }
-    }
+semaphore_node! {
+    /// The parameters of a node that signals a semaphore.
+    Signal: ExternalSignal, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS by signal_params,
+    CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, cuGraphAddExternalSemaphoresSignalNode,
+    cuGraphExternalSemaphoresSignalNodeSetParams, cuGraphExecExternalSemaphoresSignalNodeSetParams
 }
 
-impl ChangeNode for Wait {
-    unsafe fn change(&mut self, driver: &Driver, node: CUgraphNode) -> Result<(), DriverError> {
-        let raw = self.raw();
-        // SAFETY: node and semaphore must be valid ← the caller guarantees it for the node, and
-        // that the owners keep the semaphore.
-        unsafe {
-            call!(
-                driver,
-                cuGraphExternalSemaphoresWaitNodeSetParams(node, &raw const raw)
-            )
-        }
-    }
-}
-
-impl SetNodeParams for Wait {
-    unsafe fn set(&mut self, it: &Changing<'_>) -> Result<(), DriverError> {
-        let raw = self.raw();
-        // SAFETY: executable, node and semaphore must be valid ← the caller guarantees it for those
-        // of `it`, and that the owners keep the semaphore.
-        unsafe {
-            call_set!(
-                it,
-                cuGraphExecExternalSemaphoresWaitNodeSetParams,
-                &raw const raw
-            )
-        }
-    }
+semaphore_node! {
+    /// The parameters of a node that waits for a semaphore.
+    Wait: ExternalWait, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS by wait_params,
+    CUDA_EXT_SEM_WAIT_NODE_PARAMS, cuGraphAddExternalSemaphoresWaitNode,
+    cuGraphExternalSemaphoresWaitNodeSetParams, cuGraphExecExternalSemaphoresWaitNodeSetParams
 }
 
 /// Returns the owner of a semaphore for a graph in `context`.
