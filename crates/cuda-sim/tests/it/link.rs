@@ -17,18 +17,33 @@ fn linked<T>(
     texts: &[&str],
     take: impl FnOnce(*const c_void) -> T,
 ) -> Result<T, CUresult> {
+    let inputs = texts.iter().map(|text| format!("{HEAD}{text}"));
+    linked_inputs(sim, CUjitInputType::CU_JIT_INPUT_PTX, inputs, take)
+}
+
+/// Links inputs of one kind.
+fn linked_inputs<T>(
+    sim: &TestDevice,
+    kind: CUjitInputType,
+    inputs: impl Iterator<Item = String>,
+    take: impl FnOnce(*const c_void) -> T,
+) -> Result<T, CUresult> {
     let mut state = ptr::null_mut();
     let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
     unsafe { ok(sim.cuLinkCreate_v2(0, none, nothing, &raw mut state)) };
-    for text in texts {
-        let text = CString::new(format!("{HEAD}{text}")).unwrap();
+    for text in inputs {
+        let text = CString::new(text).unwrap();
         let (data, size) = (
             text.as_ptr().cast_mut().cast(),
             text.as_bytes_with_nul().len(),
         );
-        let kind = CUjitInputType::CU_JIT_INPUT_PTX;
         let name = c"part".as_ptr();
-        unsafe { ok(sim.cuLinkAddData_v2(state, kind, data, size, name, 0, none, nothing)) };
+        let status =
+            unsafe { sim.cuLinkAddData_v2(state, kind, data, size, name, 0, none, nothing) };
+        if status != CUresult::CUDA_SUCCESS {
+            unsafe { ok(sim.cuLinkDestroy(state)) };
+            return Err(status);
+        }
     }
     let (mut image, mut size) = (ptr::null_mut(), 0);
     let status = unsafe { sim.cuLinkComplete(state, &raw mut image, &raw mut size) };
@@ -40,13 +55,14 @@ fn linked<T>(
     result
 }
 
+fn load_image(sim: &TestDevice, image: *const c_void) -> CUmodule {
+    let mut module = ptr::null_mut();
+    unsafe { ok(sim.cuModuleLoadData(&raw mut module, image)) };
+    module
+}
+
 fn load(sim: &TestDevice, texts: &[&str]) -> CUmodule {
-    let load = |image| {
-        let mut module = ptr::null_mut();
-        unsafe { ok(sim.cuModuleLoadData(&raw mut module, image)) };
-        module
-    };
-    linked(sim, texts, load).unwrap()
+    linked(sim, texts, |image| load_image(sim, image)).unwrap()
 }
 
 /// The words of a variable.
@@ -109,6 +125,31 @@ fn a_visible_variable_overrides_a_weak_one() {
     let module = load(&sim, &[&weak, &other, &declared]);
     assert_eq!(words(&sim, module, "x"), [2]);
     assert_eq!(["a", "b", "c"].map(|k| answer(&sim, module, k)), [2; 3]);
+}
+
+#[test]
+fn ptx_in_place_of_machine_code_is_linked() {
+    let sim = test_device(Builder::new());
+    let texts = [
+        format!("{HEAD}.visible .global .align 4 .u32 x = 5;"),
+        format!("{HEAD}.extern .global .align 4 .u32 x; {}", reader("a")),
+    ];
+    let as_cubin = |texts: Vec<String>| {
+        let kind = CUjitInputType::CU_JIT_INPUT_CUBIN;
+        linked_inputs(&sim, kind, texts.into_iter(), |image| {
+            load_image(&sim, image)
+        })
+    };
+    let wrapped = texts
+        .each_ref()
+        .map(|text| format!("cuda-sim PTX in place of machine code\n{text}"));
+    let module = as_cubin(wrapped.to_vec()).unwrap();
+    assert_eq!(answer(&sim, module, "a"), 5);
+    // PTX without the line is not machine code.
+    assert_eq!(
+        as_cubin(texts.to_vec()),
+        Err(CUresult::CUDA_ERROR_NOT_SUPPORTED)
+    );
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::driver::arg::{In, Out};
 use crate::driver::export::{Call, exports};
 use crate::driver::handle::{fresh, pointer};
 use crate::driver::objects::jit::{Logs, Options, status_of_parse_error};
-use crate::driver::objects::link::{Link, LinkLogs, MAGIC, image_of, texts};
+use crate::driver::objects::link::{Link, LinkLogs, image_of, is_cubin, texts};
 use crate::driver::status::{
     FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Status, UNKNOWN,
 };
@@ -234,8 +234,7 @@ impl Call {
         let text = String::from_utf8_lossy(text);
         let texts = match kind {
             CUjitInputType::CU_JIT_INPUT_PTX => vec![&*text],
-            // The output of an earlier link.
-            CUjitInputType::CU_JIT_INPUT_CUBIN if text.starts_with(MAGIC) => texts(&text),
+            CUjitInputType::CU_JIT_INPUT_CUBIN if is_cubin(&text) => texts(&text),
             kind if kind.0 >= CUjitInputType::CU_JIT_NUM_INPUT_TYPES.0 => {
                 return Err(INVALID_VALUE);
             }

@@ -41,7 +41,7 @@ pub(in crate::driver) struct State {
 }
 
 /// The first line of a linked image.
-pub(in crate::driver) const MAGIC: &str = "// cuda-sim linked image\n";
+const MAGIC: &str = "// cuda-sim linked image\n";
 const PART: &str = "// cuda-sim bytes ";
 const REGISTERS: &str = "// cuda-sim registers ";
 
@@ -49,6 +49,11 @@ const REGISTERS: &str = "// cuda-sim registers ";
 /// PTX nor the start of machine code, so no GPU loads the image. The `nvcc` in
 /// `crates/cuda-sim-cdylib/programs/companion` writes it.
 const WRAPPED: &str = "cuda-sim PTX in place of machine code\n";
+
+/// Returns whether the image is the output of an earlier link, or PTX in place of machine code.
+pub(in crate::driver) fn is_cubin(image: &str) -> bool {
+    image.starts_with(MAGIC) || image.starts_with(WRAPPED)
+}
 
 /// Returns the PTX texts of an image; a linked image has several.
 pub(in crate::driver) fn texts(image: &str) -> Vec<&str> {
