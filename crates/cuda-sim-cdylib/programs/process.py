@@ -10,6 +10,8 @@ class Process:
     def __init__(self, options, suite, command, cwd=None, env=(), limit=None):
         """Runs `command` with the driver library and the NVRTC of the suite."""
         path = [str(options.driver)]
+        if getattr(suite, "companion", False):
+            path += [str(options.companion)]
         path += [f"{options.nvrtc}/{suite.nvrtc}/lib"] if hasattr(suite, "nvrtc") else []
         simulated = {"LD_LIBRARY_PATH": os.pathsep.join(path), "CUDA_SIM": suite.device}
         inherited = {name: value for name, value in os.environ.items() if name != "CUDA_SIM_LOG"}

@@ -6,6 +6,7 @@ of each test with what is expected. suite.py describes the files of a suite.
 """
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,17 @@ def build_driver(options):
         new.replace(options.driver / name)
 
 
+def build_companion(options):
+    """Builds the libnvrtc that gives PTX in place of machine code, for NVRTC 12 and 13."""
+    options.companion.mkdir(parents=True, exist_ok=True)
+    source = Path(__file__).parent / "companion/nvrtc.c"
+    compiler = os.environ.get("CC", "cc")
+    for name in ["libnvrtc.so.12", "libnvrtc.so.13"]:
+        flags = ["-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{name}"]
+        command = [compiler, *flags, source, "-o", options.companion / name, "-ldl"]
+        subprocess.run(command, check=True)
+
+
 def run_suite(options, suite):
     """Runs one suite. Returns whether all outcomes are as expected."""
     import cargo_suite
@@ -44,6 +56,8 @@ def run_suite(options, suite):
         "scripts": python_suite.run_scripts,
     }
     start = time.monotonic()
+    if getattr(suite, "companion", False):
+        build_companion(options)
 
     def is_chosen(group):
         return suite.chosen(group, options.full, options.group)
@@ -119,6 +133,7 @@ def main():
     options.setup = options.setup or options.target / "cuda-setup"
     options.dir = options.target / "programs"
     options.driver = options.dir / "driver"
+    options.companion = options.dir / "companion"
     options.nvrtc = options.setup / "nvrtc"
     options.include = options.setup / "include"
     build_driver(options)
