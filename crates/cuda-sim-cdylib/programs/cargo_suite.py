@@ -48,7 +48,8 @@ class Crates:
         compiler = os.environ.get("CC", "cc")
         for library in libraries:
             flags = ["-shared", "-fPIC", "-O2", "-Wall", "-Werror", f"-Wl,-soname,{library}"]
-            subprocess.run([compiler, *flags, source, "-o", folder / library, "-ldl"], check=True)
+            command = [compiler, *flags, source, "-o", folder / library, "-ldl"]
+            subprocess.run(command, check=True)
 
     def build(self, crate, source):
         """Builds the tests of a crate. Returns the path of each test program."""
@@ -88,14 +89,23 @@ class Crates:
 def run(options, suite, is_chosen):
     """Returns the outcome of each test of the crates, and the output of those that failed."""
     crates = Crates(options, suite)
-    tests = []
+    tests, outcomes = [], {}
     for crate, hash_ in suite.crates.items():
         source = fetch(options, crate, suite.version, hash_)
         for group, program in crates.build(crate, source).items():
             if is_chosen(group):
-                listed = crates.start(source, program, "--list", "--include-ignored").lines
-                names = [line.removesuffix(": test") for line in listed if line.endswith(": test")]
-                names = [name for name in names if getattr(suite, "only", "") in name]
+
+                def listed(flag):
+                    lines = crates.start(source, program, "--list", flag).lines
+                    lines = [line for line in lines if line.endswith(": test")]
+                    return [line.removesuffix(": test") for line in lines]
+
+                only = getattr(suite, "only", "")
+                names = [name for name in listed("--include-ignored") if only in name]
+                if getattr(suite, "skip_ignored", False):
+                    ignored = listed("--ignored")
+                    outcomes |= {f"{group}::{name}": "skipped" for name in names if name in ignored}
+                    names = [name for name in names if name not in ignored]
                 tests += [(f"{group}::{name}", source, program, name) for name in names]
 
     def run_test(named):
@@ -109,7 +119,7 @@ def run(options, suite, is_chosen):
     # Tests that compare times run alone, at the end.
     together = [test for test in tests if test[0] not in suite.timed]
     alone = [test for test in tests if test[0] in suite.timed]
-    outcomes, output, calls = {}, {}, 0
+    output, calls = {}, 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for results in [pool.map(run_test, together), map(run_test, alone)]:
             for name, result in results:
