@@ -48,7 +48,7 @@ class Crates:
         compiler = os.environ.get("CC", "cc")
         for library in libraries:
             flags = ["-shared", "-fPIC", "-O2", "-Wall", "-Werror", f"-Wl,-soname,{library}"]
-            command = [compiler, *flags, source, "-o", folder / library, "-ldl"]
+            command = [compiler, *flags, source, "-o", folder / library, "-ldl", "-lm"]
             subprocess.run(command, check=True)
 
     def build(self, crate, source):
