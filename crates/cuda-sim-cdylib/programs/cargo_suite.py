@@ -92,6 +92,8 @@ def run(options, suite, is_chosen):
     tests, outcomes = [], {}
     for crate, hash_ in suite.crates.items():
         source = fetch(options, crate, suite.version, hash_)
+        if hasattr(suite, "program"):
+            source = program_of(options, suite.program, source)
         for group, program in crates.build(crate, source).items():
             if is_chosen(group):
 
@@ -169,4 +171,28 @@ def fetch(options, crate, version, expected):
     shutil.rmtree(new, ignore_errors=True)
     shutil.copytree(Path(manifest).parent, new)
     new.rename(source)
+    return source
+
+
+def program_of(options, name, crate):
+    """Returns the folder with a copy of a program of this repository that uses a crate. Its
+    dependencies have the versions and hashes of the Cargo.lock of the crate."""
+    source = options.dir / "crates" / f"program-{name}"
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(HERE / "rust" / name, source)
+    lock = source / "Cargo.lock"
+    shutil.copy(crate / "Cargo.lock", lock)
+    pinned = tomllib.loads(lock.read_text())["package"]
+    # This adds the program and the crate, and removes what they do not use.
+    cargo("fetch", "--manifest-path", source / "Cargo.toml")
+
+    def key(package):
+        return package["name"], package["version"], package.get("checksum")
+
+    known = {key(package) for package in pinned}
+    used = [key(package) for package in tomllib.loads(lock.read_text())["package"]]
+    # The program has no hash, and `fetch` has compared that of the crate.
+    new = [package for package in used if package not in known]
+    if len(new) != 2:
+        raise RuntimeError(f"{name}: the Cargo.lock of {crate.name} does not pin all of {new}")
     return source

@@ -1,0 +1,1 @@
+//! Programs of burn: see the folder `tests`.
