@@ -5,7 +5,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuda_sim::{Builder, CUresult};
-use cuda_sys::{CUmemPool_attribute, CUmemorytype, CUpointer_attribute as P};
+use cuda_sys::{
+    CUmem_advise, CUmem_range_attribute, CUmemPool_attribute, CUmemorytype,
+    CUpointer_attribute as P,
+};
 
 use crate::support::{OK, TestDevice, late, ok, test_device};
 
@@ -195,10 +198,53 @@ fn host_memory_is_registered_once() {
         ok(sim.cuMemHostGetDevicePointer_v2(&raw mut addr, inside, 0));
         assert_eq!(addr, inside.addr() as u64);
         ok(sim.cuMemsetD8_v2(addr, 9, 4));
+        assert_eq!(
+            sim.cuMemHostUnregister(inside),
+            CUresult::CUDA_ERROR_INVALID_VALUE
+        );
         ok(sim.cuMemHostUnregister(start));
     }
     assert_eq!(values[98..106], [1, 1, 9, 9, 9, 9, 1, 1]);
     assert_eq!(sim.simulator.live().host_allocations, 0);
+}
+
+#[test]
+fn attributes_of_a_range_list_the_host_last() {
+    let sim = test_device(Builder::new().devices(2));
+    let mut managed = 0;
+    let mut locations = [7_i32; 4];
+    unsafe {
+        ok(sim.cuMemAllocManaged(&raw mut managed, 4096, 1));
+        for device in [-1, 1, 0] {
+            let advice = CUmem_advise::CU_MEM_ADVISE_SET_ACCESSED_BY;
+            ok(sim.cuMemAdvise(managed, 4096, advice, device));
+        }
+        let attribute = CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY;
+        let data = locations.as_mut_ptr().cast();
+        ok(sim.cuMemRangeGetAttribute(data, 16, attribute, managed, 4096));
+    }
+    // The value after the last location is CU_DEVICE_INVALID.
+    assert_eq!(locations, [0, 1, -1, -2]);
+
+    // The same and another attribute in one call.
+    let (mut again, mut read_mostly) = ([7_i32; 4], 7_i32);
+    let mut data: [*mut c_void; 2] = [
+        again.as_mut_ptr().cast(),
+        ptr::from_mut(&mut read_mostly).cast(),
+    ];
+    let mut attributes = [
+        CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY,
+        CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY,
+    ];
+    let mut get = |mut sizes: [usize; 2], count| unsafe {
+        let (data, sizes) = (data.as_mut_ptr(), sizes.as_mut_ptr());
+        sim.cuMemRangeGetAttributes(data, sizes, attributes.as_mut_ptr(), count, managed, 4096)
+    };
+    ok(get([16, 4], 2));
+    assert_eq!(get([16, 8], 2), CUresult::CUDA_ERROR_INVALID_VALUE, "size");
+    assert_eq!(get([16, 4], 0), CUresult::CUDA_ERROR_INVALID_VALUE, "none");
+    assert_eq!((again, read_mostly), (locations, 0));
+    unsafe { ok(sim.cuMemFree_v2(managed)) };
 }
 
 #[test]

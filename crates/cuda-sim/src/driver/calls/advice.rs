@@ -15,6 +15,7 @@ use crate::driver::status::{INVALID_VALUE, Status};
 
 exports! {
     cuMemRangeGetAttribute => mem_range_get_attribute;
+    cuMemRangeGetAttributes => mem_range_get_attributes;
 }
 
 impl Call {
@@ -77,13 +78,39 @@ impl Call {
                 let all = states.fold(first.unwrap_or_default(), |all, state| {
                     &all & &state.accessed_by
                 });
-                Some(all.into_iter().collect())
+                // As an unsigned number, the host, which is -1, comes after the devices.
+                let mut all: Vec<c_int> = all.into_iter().collect();
+                all.sort_unstable_by_key(|&location| location.cast_unsigned());
+                Some(all)
             }
             _ => None,
         })?;
         let result = result.ok_or(INVALID_VALUE)?;
         for slot in 0..slots {
             data.set_at(slot, result.get(slot).copied().unwrap_or(NOWHERE));
+        }
+        Ok(())
+    }
+
+    fn mem_range_get_attributes(
+        &self,
+        data: Out<*mut c_void>,
+        sizes: Out<usize>,
+        attributes: Out<CUmem_range_attribute>,
+        attribute_count: usize,
+        dptr: CUdeviceptr,
+        count: usize,
+    ) -> Status {
+        if attribute_count == 0 {
+            return Err(INVALID_VALUE);
+        }
+        for index in 0..attribute_count {
+            let (size, attribute) = (sizes.get_at(index)?, attributes.get_at(index)?);
+            let place = data.get_at(index)?;
+            // SAFETY: `place` must be valid for `size` bytes ← the contract of this function for
+            // each element of `data`.
+            let place = unsafe { crate::driver::arg::Arg::wrap(place) };
+            self.mem_range_get_attribute(place, size, attribute, dptr, count)?;
         }
         Ok(())
     }

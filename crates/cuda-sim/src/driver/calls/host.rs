@@ -175,9 +175,18 @@ impl Call {
         let taken = self.take_back(p.handle(), |kind| matches!(kind, Kind::Registered(_)))?;
         match taken {
             true => Ok(()),
-            false if self.is_allocated_pinned(p.handle()) => Err(INVALID_VALUE),
+            // It is memory of `cuMemHostAlloc`, or not the start of registered memory.
+            false if self.is_page_locked(p.handle()) => Err(INVALID_VALUE),
             false => Err(NOT_REGISTERED),
         }
+    }
+
+    /// Returns whether the address is in memory of `cuMemHostAlloc` or in registered memory.
+    fn is_page_locked(&self, addr: u64) -> bool {
+        self.find_allocation(addr, |_, allocation| {
+            matches!(allocation.kind, Kind::Pinned(_) | Kind::Registered(_))
+        })
+        .unwrap_or(false)
     }
 
     /// Returns whether the address is in memory of `cuMemHostAlloc`.
