@@ -14,7 +14,7 @@ use crate::{api, matrix, observing, setup};
 pub(crate) struct Options {
     /// The check to run; without it, the checks are listed
     name: Option<String>,
-    /// Minutes for which `fuzz` runs each of its targets, and `ptx` its programs
+    /// Minutes for which `fuzz` runs each of its targets, and `launches` and `ptx` their programs
     #[arg(long, default_value_t = 30)]
     minutes: u64,
     /// The Git revision with which `api` compares
@@ -41,6 +41,8 @@ fuzz        libFuzzer on the software device: PTX, launches and calls, for 30 mi
 graphs      20,000 random graphs, built and captured, on the late software device, against a model
 growable    20,000 random programs with growable buffers on the late software device, against vectors
 headers     every test, with bindings generated from the header of each CUDA release
+launches    1,000,000 random kernels, launched safely on software devices, counted in
+            target/launched-programs.txt, so that a later run continues (--minutes)
 leaks       1,000,000 cycles of allocate, use, drop on 8 threads, 200,000 with failures: no leaks
 mutants     the programs of `order` with one fault in the library (--only): each must be detected
 nvrtc       the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, each at its full size
@@ -73,6 +75,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         Some("graphs") => in_full(workspace, DRIVER, "it", "random_graphs")?,
         Some("growable") => in_full(workspace, DRIVER, "it", "growable_random")?,
         Some("headers") => matrix::all_headers(workspace)?,
+        Some("launches") => {
+            let filter = ("cuda-driver", "safe::random");
+            counted(workspace, options.minutes, filter, "launched-programs.txt")?;
+        }
         Some("leaks") => in_full(workspace, DRIVER, "it", "leaks")?,
         Some("mutants") => mutants(workspace, &["--only", &options.only])?,
         Some("nvrtc") => matrix::all_nvrtc(workspace)?,
@@ -84,7 +90,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         Some("pools") => in_full(workspace, DRIVER, "it", "pool_random")?,
         Some("processes") => in_full(workspace, DRIVER, "it", "processes::")?,
         Some("programs") => programs(workspace, &["--full", "--only", &options.only])?,
-        Some("ptx") => ptx(workspace, options.minutes)?,
+        Some("ptx") => {
+            let filter = ("cuda-ptx", "fuzz");
+            counted(workspace, options.minutes, filter, "ptx-programs.txt")?;
+        }
         Some("shares") => shares(workspace, true)?,
         Some("signatures") => in_full(workspace, DRIVER, "it", "signatures")?,
         Some("sizes") => observing::sizes(workspace)?,
@@ -135,11 +144,12 @@ pub(crate) fn shares(workspace: &Workspace, is_full: bool) -> Result<()> {
     workspace::run(script.args(is_full.then_some("--full")))
 }
 
-/// Runs random kernels for a number of minutes, after those of earlier runs.
-fn ptx(workspace: &Workspace, minutes: u64) -> Result<()> {
-    let mut command = full_command(workspace, "cuda-ptx", "it", "fuzz");
+/// Runs random kernels for a number of minutes, after those that `file` counts. `filter` is the
+/// package and the test.
+fn counted(workspace: &Workspace, minutes: u64, filter: (&str, &str), file: &str) -> Result<()> {
+    let mut command = full_command(workspace, filter.0, "it", filter.1);
     command
-        .env("CUDA_PTX_COUNT", workspace.target.join("ptx-programs.txt"))
+        .env("CUDA_PTX_COUNT", workspace.target.join(file))
         .env("CUDA_PTX_MINUTES", minutes.to_string());
     workspace::run(&mut command)
 }

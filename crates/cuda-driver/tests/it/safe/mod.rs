@@ -7,6 +7,7 @@ mod launches;
 mod memory;
 mod mutants;
 mod mutants_gpu;
+mod random;
 mod replays;
 mod reports;
 #[cfg(feature = "nvrtc")]

@@ -102,16 +102,58 @@ pub(super) struct Mutant {
     buffers: Vec<i64>,
 }
 
+impl Mutant {
+    fn unchanged(kernel: &'static Kernel) -> Self {
+        Self {
+            text: kernel.text.to_owned(),
+            kernel,
+            change: String::new(),
+            numbers: kernel.numbers.to_vec(),
+            buffers: kernel.buffers.to_vec(),
+        }
+    }
+
+    /// Returns the mutant with its threads and blocks numbered in the opposite order. If its
+    /// results differ, then threads race on global memory: the last one that the software device
+    /// runs is another.
+    pub(super) fn reversed(&self) -> Self {
+        let mut text = String::with_capacity(self.text.len());
+        for line in self.text.lines() {
+            text.push_str(&reversed(line).unwrap_or_else(|| line.to_owned()));
+            text.push('\n');
+        }
+        Self {
+            text,
+            kernel: self.kernel,
+            change: format!("{}; reversed", self.change),
+            numbers: self.numbers.clone(),
+            buffers: self.buffers.clone(),
+        }
+    }
+}
+
+/// If a line copies a coordinate of the thread or of its block to a register, returns code that
+/// counts it from the other end.
+fn reversed(line: &str) -> Option<String> {
+    let operands = line.trim().strip_prefix("mov.u32")?.strip_suffix(';')?;
+    let (to, coordinate) = operands.split_once(',')?;
+    let (to, coordinate) = (to.trim(), coordinate.trim());
+    let (name, axis) = coordinate.split_once('.')?;
+    let size = match name {
+        "%tid" => "%ntid",
+        "%ctaid" => "%nctaid",
+        _ => return None,
+    };
+    Some(format!(
+        "{{ .reg .u32 %from; mov.u32 %from, {coordinate}; mov.u32 {to}, {size}.{axis}; \
+         sub.u32 {to}, {to}, 1; sub.u32 {to}, {to}, %from; }}"
+    ))
+}
+
 pub(super) fn mutant(seed: u64) -> Mutant {
     let mut rng = Rng::with_seed(seed);
     let kernel = &KERNELS[rng.usize(..KERNELS.len())];
-    let mut mutant = Mutant {
-        text: kernel.text.to_owned(),
-        kernel,
-        change: String::new(),
-        numbers: kernel.numbers.to_vec(),
-        buffers: kernel.buffers.to_vec(),
-    };
+    let mut mutant = Mutant::unchanged(kernel);
     match rng.u32(..10) {
         0 if !mutant.numbers.is_empty() => {
             let index = rng.usize(..mutant.numbers.len());
@@ -409,4 +451,19 @@ fn check(seed: u64, counts: &mut Counts) {
         (other, Some(report)) => panic!("{what}: not reported: {report}; {other:?}"),
         (other, None) => panic!("{what}: {other:?}"),
     }
+}
+
+#[test]
+fn results_of_reversed_threads_differ_if_there_is_a_race() {
+    for kernel in KERNELS {
+        let kernel = Mutant::unchanged(kernel);
+        let (forward, backward) = (run(&kernel, false), run(&kernel.reversed(), false));
+        assert_eq!(forward.words, backward.words, "{}", kernel.name());
+    }
+    // All threads store to the same element.
+    let mut racy = Mutant::unchanged(&KERNELS[0]);
+    let store = "st.global.f32 \t[%rd10]";
+    assert!(racy.text.contains(store));
+    racy.text = racy.text.replace(store, "st.global.f32 \t[%rd3]");
+    assert_ne!(run(&racy, false).words, run(&racy.reversed(), false).words);
 }

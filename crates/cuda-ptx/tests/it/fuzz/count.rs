@@ -1,6 +1,5 @@
 //! Counts the programs of all runs in a file, so that a later run continues after them.
 
-use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
@@ -8,107 +7,114 @@ use std::{env, fs, thread};
 /// The number of programs that a thread runs between two changes of the file.
 const PIECE: u64 = 1000;
 
-/// Statistics of all programs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) programs: u64,
-    pub(super) accesses: u64,
-    pub(super) proven: u64,
-    pub(super) unreached: u64,
-    pub(super) threads: u64,
-    pub(super) executed: u64,
-    /// Executions of proven accesses, and those that reached the last proven byte.
-    pub(super) proven_executed: u64,
-    pub(super) at_end: u64,
+/// Numbers that are added up over all programs. The first one is the number of programs.
+pub(crate) trait Counted: Copy + Default + Send {
+    /// The numbers with their names.
+    fn numbers(&mut self) -> Vec<(&'static str, &mut u64)>;
 }
 
-const NAMES: [&str; 8] = [
-    "programs",
-    "accesses",
-    "proven",
-    "unreached",
-    "threads",
-    "executed",
-    "proven_executed",
-    "at_end",
-];
-
-impl Counts {
-    fn numbers(&mut self) -> [&mut u64; 8] {
-        [
-            &mut self.programs,
-            &mut self.accesses,
-            &mut self.proven,
-            &mut self.unreached,
-            &mut self.threads,
-            &mut self.executed,
-            &mut self.proven_executed,
-            &mut self.at_end,
-        ]
-    }
-
-    fn add(&mut self, mut other: Self) {
-        for (number, more) in self.numbers().into_iter().zip(other.numbers()) {
-            *number += *more;
+/// Declares a struct of numbers that are added up.
+macro_rules! counts {
+    (
+        $(#[$doc:meta])* $vis:vis struct $name:ident {
+            $($(#[$field_doc:meta])* $field:ident,)*
         }
-    }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        $vis struct $name { $($(#[$field_doc])* $vis $field: u64,)* }
 
-    /// Reads what [`Display`] wrote.
-    fn parse(text: &str) -> Self {
-        let mut counts = Self::default();
-        for (number, name) in counts.numbers().into_iter().zip(NAMES) {
-            let mut words = text.split_whitespace();
-            words
-                .find(|word| *word == name)
-                .expect("a count of an earlier run");
-            *number = words
-                .next()
-                .and_then(|word| word.parse().ok())
-                .expect("a number");
+        impl count::Counted for $name {
+            fn numbers(&mut self) -> Vec<(&'static str, &mut u64)> {
+                vec![$((stringify!($field), &mut self.$field)),*]
+            }
         }
-        counts
+    };
+}
+pub(crate) use counts;
+
+/// Returns the text of the file: a name and a number per line.
+pub(crate) fn text(mut counts: impl Counted) -> String {
+    let numbers = counts.numbers().into_iter();
+    numbers
+        .map(|(name, number)| format!("{name} {number}\n"))
+        .collect()
+}
+
+/// Reads what [`text`] returned.
+pub(crate) fn parse<C: Counted>(text: &str) -> C {
+    let mut counts = C::default();
+    for (name, number) in counts.numbers() {
+        let mut words = text.split_whitespace();
+        words
+            .find(|word| *word == name)
+            .expect("a count of an earlier run");
+        *number = words
+            .next()
+            .and_then(|word| word.parse().ok())
+            .expect("a number");
+    }
+    counts
+}
+
+fn add<C: Counted>(counts: &mut C, mut more: C) {
+    for ((_, number), (_, more)) in counts.numbers().into_iter().zip(more.numbers()) {
+        *number += *more;
     }
 }
 
-impl Display for Counts {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let mut counts = *self;
-        for (number, name) in counts.numbers().into_iter().zip(NAMES) {
-            writeln!(f, "{name} {number}")?;
-        }
-        Ok(())
+/// The number of programs to run, and the seed of the first: `CUDA_PTX_PROGRAMS`, and `CUDA_SEED`,
+/// which runs one program unless their number is given.
+pub(crate) fn programs(few: u64, many: u64) -> (u64, u64) {
+    let number = |name| {
+        let value = env::var(name).ok();
+        value.map(|value| {
+            value
+                .parse()
+                .unwrap_or_else(|_| panic!("{name} must be a number"))
+        })
+    };
+    let full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
+    let default = if full { many } else { few };
+    match (number("CUDA_PTX_PROGRAMS"), number("CUDA_SEED")) {
+        (count, None) => (count.unwrap_or(default), 0),
+        (count, Some(seed)) => (count.unwrap_or(1), seed),
     }
 }
 
 /// Runs the programs with the seeds from `first` on, and returns the counts. With a file, continues
 /// after the seeds that it counts.
-pub(super) fn run(first: u64, programs: u64, check: fn(u64, &mut Counts)) -> Counts {
+pub(crate) fn run<C: Counted>(first: u64, programs: u64, check: fn(u64, &mut C)) -> C {
     let file = env::var_os("CUDA_PTX_COUNT");
     let file = file.as_ref().map(Path::new);
     let minutes: Option<u64> = env::var("CUDA_PTX_MINUTES")
         .ok()
         .and_then(|it| it.parse().ok());
     let limit = minutes.map(|minutes| Duration::from_secs(60 * minutes));
-    let text = file.and_then(|file| fs::read_to_string(file).ok());
-    let mut counts = text.map_or_else(Counts::default, |text| Counts::parse(&text));
-    let (start, before) = (Instant::now(), counts.programs);
+    let stored = file.and_then(|file| fs::read_to_string(file).ok());
+    let mut counts: C = stored.map_or_else(C::default, |stored| parse(&stored));
+    let done = |counts: &mut C| *counts.numbers()[0].1;
+    let (start, before) = (Instant::now(), done(&mut counts));
     let workers = match programs {
         0..=100 => 1,
         _ => thread::available_parallelism().map_or(1, |count| count.get() as u64),
     };
-    while counts.programs < programs && limit.is_none_or(|limit| start.elapsed() < limit) {
+    // A short run has work for each thread.
+    let piece = PIECE.min(programs.div_ceil(workers));
+    while done(&mut counts) < programs && limit.is_none_or(|limit| start.elapsed() < limit) {
+        let completed = done(&mut counts);
         let seeds = (0..workers).map(|worker| {
-            let from = (counts.programs + worker * PIECE).min(programs);
-            first + from..first + (from + PIECE).min(programs)
+            let from = (completed + worker * piece).min(programs);
+            first + from..first + (from + piece).min(programs)
         });
-        let pieces: Vec<Counts> = thread::scope(|scope| {
+        let pieces: Vec<C> = thread::scope(|scope| {
             let workers: Vec<_> = seeds
                 .map(|seeds| {
                     scope.spawn(move || {
-                        let mut counts = Counts::default();
+                        let mut counts = C::default();
                         for seed in seeds {
                             check(seed, &mut counts);
-                            counts.programs += 1;
+                            *counts.numbers()[0].1 += 1;
                         }
                         counts
                     })
@@ -116,31 +122,19 @@ pub(super) fn run(first: u64, programs: u64, check: fn(u64, &mut Counts)) -> Cou
                 .collect();
             let pieces = workers
                 .into_iter()
-                .map(|worker| worker.join().expect("a sound proof"));
+                .map(|worker| worker.join().expect("no program fails"));
             pieces.collect()
         });
-        pieces.into_iter().for_each(|piece| counts.add(piece));
+        pieces.into_iter().for_each(|piece| add(&mut counts, piece));
         if let Some(file) = file {
-            fs::write(file, counts.to_string()).expect("the file with the counts is written");
+            fs::write(file, text(counts)).expect("the file with the counts is written");
         }
     }
-    let new = counts.programs - before;
+    let new = done(&mut counts) - before;
     let rate = new as f64 / start.elapsed().as_secs_f64();
     println!(
         "{new} programs in {:.0?}, {rate:.0} in a second",
         start.elapsed()
     );
     counts
-}
-
-#[test]
-fn counts_are_read_as_they_are_written() {
-    let mut counts = Counts::default();
-    for (number, value) in counts.numbers().into_iter().zip(7..) {
-        *number = value;
-    }
-    assert_eq!(Counts::parse(&counts.to_string()), counts);
-    let mut sum = counts;
-    sum.add(counts);
-    assert_eq!((sum.programs, sum.at_end), (14, 28));
 }

@@ -13,12 +13,11 @@ mod interpret;
 mod ranges;
 
 use std::collections::HashMap;
-use std::env;
 
 use cuda_ptx::analysis::{Analysis, Argument, Buffer, LaunchValues, Outcome, Root, Verdict};
 use fastrand::Rng;
 
-use count::Counts;
+pub(crate) use count::programs;
 use interpret::{Executed, Program, TILE, Thread, WINDOW};
 
 /// The number of programs, and that with `CUDA_FULL=1`.
@@ -28,42 +27,50 @@ const FULL_PROGRAMS: u64 = 10_000_000;
 const STEPS: u32 = 300;
 const LAUNCHES: u32 = 1;
 
-/// The number of programs to run, and the seed of the first.
-pub(crate) fn programs(few: u64, many: u64) -> (u64, u64) {
-    let number = |name| {
-        let value = env::var(name).ok();
-        value.map(|value| {
-            value
-                .parse()
-                .unwrap_or_else(|_| panic!("{name} must be a number"))
-        })
-    };
-    let full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
-    let default = if full { many } else { few };
-    match (number("CUDA_PTX_PROGRAMS"), number("CUDA_SEED")) {
-        (count, None) => (count.unwrap_or(default), 0),
-        (count, Some(seed)) => (count.unwrap_or(1), seed),
+pub(crate) fn kernel_of(seed: u64) -> String {
+    generate::kernel(Rng::with_seed(seed))
+}
+
+count::counts! {
+    /// Statistics of all programs.
+    struct Counts {
+        programs,
+        accesses,
+        proven,
+        unreached,
+        threads,
+        executed,
+        /// Executions of proven accesses.
+        proven_executed,
+        /// Those that reached the last proven byte.
+        at_end,
     }
 }
 
-pub(crate) fn kernel_of(seed: u64) -> String {
-    generate::kernel(Rng::with_seed(seed))
+#[test]
+fn counts_are_read_as_they_are_written() {
+    let mut counts = Counts::default();
+    for ((_, number), value) in count::Counted::numbers(&mut counts).into_iter().zip(7..) {
+        *number = value;
+    }
+    assert_eq!(count::parse::<Counts>(&count::text(counts)), counts);
+    assert_eq!((counts.programs, counts.at_end), (7, 14));
 }
 
 #[test]
 fn proven_accesses_stay_in_their_bounds() {
     let (programs, first) = programs(PROGRAMS, FULL_PROGRAMS);
-    let counts = count::run(first, programs, check);
-    println!("{counts}");
+    let counts: Counts = count::run(first, programs, check);
+    println!("{}", count::text(counts));
     if programs > 100 {
         let reached = counts.accesses - counts.unreached;
         assert!(
             counts.proven * 4 > reached,
-            "few accesses are proven: {counts}"
+            "few accesses are proven: {counts:?}"
         );
         assert!(
             counts.at_end * 50 > counts.proven_executed,
-            "bounds are loose: {counts}"
+            "bounds are loose: {counts:?}"
         );
     }
 }

@@ -1,0 +1,283 @@
+//! Random kernels on a software device: a safe launch accesses nothing outside of its arguments,
+//! and reports the access if a plain launch does.
+//!
+//! The kernels are those of the random tests of `cuda-ptx`, and so are the variables:
+//! `CUDA_FULL=1` runs the full number of programs, `CUDA_PTX_PROGRAMS=n` runs n, `CUDA_SEED=n`
+//! begins at a seed, and `CUDA_PTX_COUNT=file` continues after those that the file counts, for
+//! `CUDA_PTX_MINUTES=n`.
+
+#[path = "../../../../cuda-ptx/tests/it/fuzz/calls.rs"]
+mod calls;
+#[path = "../../../../cuda-ptx/tests/it/fuzz/count.rs"]
+mod count;
+#[path = "../../../../cuda-ptx/tests/it/fuzz/generate.rs"]
+mod generate;
+
+use std::cell::RefCell;
+
+use cuda_driver::memory::Unpooled;
+use cuda_driver::prelude::*;
+use cuda_driver::safe::Unproven;
+use cuda_driver::{Error, Result};
+use cuda_sim::{Builder, Report, ReportKind};
+use fastrand::Rng;
+
+use super::mutants::is_foreign;
+use crate::support::{Fixture, software};
+
+/// The number of programs, and that with `CUDA_FULL=1`.
+const PROGRAMS: u64 = 400;
+const FULL_PROGRAMS: u64 = 1_000_000;
+/// The instructions of one block, after which its kernel counts as endless.
+const INSTRUCTIONS: u64 = 20_000;
+/// The largest number of bytes of a buffer.
+const BYTES: u64 = 1 << 16;
+/// What the bytes around the part of a buffer that is the argument contain.
+const OUTSIDE: u8 = 0x5a;
+
+count::counts! {
+    /// What happened to all programs.
+    struct Counts {
+        programs,
+        /// Safe launches of the original kernel, and of its checked copy.
+        original,
+        checked,
+        /// Checked launches that reported a violation.
+        violations,
+        /// Launches that were refused.
+        refused,
+        /// Kernels that exceeded the limit of instructions.
+        endless,
+        /// Plain launches that accessed memory outside of all allocations. The safe launch
+        /// reported each one, or refused it.
+        foreign,
+        /// Checked copies whose results were equal to those of the plain launch.
+        compared,
+    }
+}
+
+/// A part of a buffer that is an argument.
+struct Part {
+    before: usize,
+    bytes: usize,
+    after: usize,
+    is_writable: bool,
+}
+
+struct Program {
+    text: String,
+    grid: u32,
+    block: (u32, u32),
+    numbers: (u32, u32, u64),
+    parts: [Part; 2],
+    unproven: Unproven,
+}
+
+/// Numbers near which mistakes are likely.
+const EDGES: [u32; 10] = [
+    0,
+    1,
+    3,
+    31,
+    64,
+    100,
+    1000,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_ffff,
+];
+
+fn number(rng: &mut Rng) -> u32 {
+    let edge = EDGES[rng.usize(..EDGES.len())];
+    match rng.u32(..4) {
+        0 => edge.wrapping_sub(rng.u32(..300)),
+        1 => rng.u32(..300),
+        _ => edge,
+    }
+}
+
+fn part(rng: &mut Rng, n: u32) -> Part {
+    let of_number = u64::from(n) * [1, 2, 4, 8, 16][rng.usize(..5)];
+    let bytes = match rng.u32(..4) {
+        0 | 1 if of_number <= BYTES => of_number,
+        0 | 1 | 2 => rng.u64(..5000),
+        _ => 1 << rng.u32(..17),
+    };
+    let (before, after) = match rng.u32(..3) {
+        0 => ([0, 1, 4, 16, 48][rng.usize(..5)], 64),
+        _ => (0, usize::from(bytes == 0)),
+    };
+    Part {
+        before,
+        bytes: bytes as usize,
+        after,
+        is_writable: rng.u32(..4) > 0,
+    }
+}
+
+fn program(seed: u64) -> Program {
+    let text = generate::kernel(Rng::with_seed(seed));
+    let mut rng = Rng::with_seed(!seed);
+    let (n, m) = (number(&mut rng), number(&mut rng));
+    let w = match rng.u32(..4) {
+        0 => u64::from(number(&mut rng)),
+        1 => rng.u64(..),
+        2 => u64::from(number(&mut rng)) << rng.u32(..33),
+        _ => rng.u64(..100),
+    };
+    Program {
+        text,
+        grid: [1, 1, 2, 5][rng.usize(..4)],
+        block: [(1, 1), (1, 1), (8, 1), (32, 2), (6, 4), (128, 1)][rng.usize(..6)],
+        numbers: (n, m, w),
+        parts: [part(&mut rng, n), part(&mut rng, n)],
+        unproven: [Unproven::Check, Unproven::CheckAll][usize::from(rng.u32(..4) == 0)],
+    }
+}
+
+/// What a launch did.
+struct Run {
+    launched: Result<bool>,
+    reports: Vec<Report>,
+    /// The contents of both buffers, unless the device is lost.
+    bytes: Option<[Vec<u8>; 2]>,
+}
+
+fn run(fixture: &Fixture, program: &Program, is_safe: bool) -> Run {
+    let stream = fixture.stream();
+    let mut buffers = [0, 1].map(|index| {
+        let part = &program.parts[index];
+        let inside = (0..part.bytes).map(|at| (at * (37 + index)) as u8);
+        let mut bytes = vec![OUTSIDE; part.before];
+        bytes.extend(inside);
+        bytes.resize(bytes.len() + part.after, OUTSIDE);
+        let mut buffer = DeviceBuffer::zeroed_in(&Unpooled, &stream, bytes.len()).unwrap();
+        buffer.copy_from_host(&bytes).unwrap();
+        buffer
+    });
+    let launched = launch(fixture, &stream, program, &mut buffers, is_safe);
+    let simulator = fixture.simulator.as_ref().expect("a software device");
+    let reports = simulator.take_reports();
+    let [x, y] = buffers.map(|buffer| buffer.to_vec().ok());
+    Run {
+        launched,
+        reports,
+        bytes: x.zip(y).map(|(x, y)| [x, y]),
+    }
+}
+
+/// Returns whether the launch was checked.
+fn launch(
+    fixture: &Fixture,
+    stream: &Stream,
+    program: &Program,
+    buffers: &mut [DeviceBuffer<u8>; 2],
+    is_safe: bool,
+) -> Result<bool> {
+    let module = SafeModule::load(&fixture.context, &Ptx::new(program.text.as_str())?)?;
+    let mut args = ArgList::new();
+    for (buffer, part) in buffers.iter_mut().zip(&program.parts) {
+        let range = part.before..part.before + part.bytes;
+        if part.is_writable {
+            args.push(buffer.slice_mut(range)?);
+        } else {
+            args.push(buffer.slice(range)?);
+        }
+    }
+    let (n, m, w) = program.numbers;
+    args.push(n);
+    args.push(m as i32);
+    args.push(w);
+    let config = LaunchConfig::new(program.grid, program.block);
+    if !is_safe {
+        let function = module.module().function("k")?;
+        // SAFETY: none: the kernel may access anything. The software device stops it.
+        unsafe { stream.launch(&function, config, &args) }?;
+        stream.synchronize()?;
+        return Ok(false);
+    }
+    let kernel = module.kernel("k")?.with_unproven(program.unproven);
+    let launch = stream.launch_safe(&kernel, config, &args)?;
+    launch.wait()?;
+    stream.synchronize()?;
+    Ok(launch.is_checked())
+}
+
+thread_local! {
+    /// The devices of the safe and of the plain launches of this thread, until they are lost.
+    static DEVICES: RefCell<[Option<Fixture>; 2]> = const { RefCell::new([None, None]) };
+}
+
+/// Runs the program on the device of this thread.
+fn run_here(program: &Program, is_safe: bool) -> Run {
+    DEVICES.with_borrow_mut(|devices| {
+        let device = &mut devices[usize::from(is_safe)];
+        let fixture = device.get_or_insert_with(|| {
+            let builder = Builder::new().check_read_only(true);
+            software(builder.instruction_limit(INSTRUCTIONS))
+        });
+        let run = run(fixture, program, is_safe);
+        if run.bytes.is_none() {
+            *device = None;
+        }
+        run
+    })
+}
+
+fn check(seed: u64, counts: &mut Counts) {
+    let program = program(seed);
+    let what = || format!("CUDA_SEED={seed}\n{}", program.text);
+    let safe = run_here(&program, true);
+    if let Some(report) = safe.reports.iter().find(|report| is_foreign(report)) {
+        panic!("{report}\n{}", what());
+    }
+    for (bytes, part) in safe.bytes.iter().flatten().zip(&program.parts) {
+        let (before, rest) = bytes.split_at(part.before);
+        let around = before.iter().chain(&rest[part.bytes..]);
+        let is_unchanged = around.copied().all(|byte| byte == OUTSIDE);
+        assert!(is_unchanged, "memory around an argument: {}", what());
+    }
+    let is_endless = |run: &Run| run.reports.iter().any(|it| it.kind == ReportKind::Fault);
+    match &safe.launched {
+        Ok(true) => counts.checked += 1,
+        Ok(false) => counts.original += 1,
+        Err(Error::Violation(_)) => counts.violations += 1,
+        Err(Error::SafeLaunch(_)) => counts.refused += 1,
+        Err(_) if is_endless(&safe) => {
+            counts.endless += 1;
+            return;
+        }
+        Err(error) => panic!("{error}: {}", what()),
+    }
+    let plain = run_here(&program, false);
+    if let Some(report) = plain.reports.iter().find(|report| is_foreign(report)) {
+        counts.foreign += 1;
+        assert!(safe.launched.is_err(), "not reported: {report}\n{}", what());
+    }
+    // The results of several threads may depend on their order.
+    let is_alone = program.grid == 1 && program.block == (1, 1);
+    if is_alone && plain.launched.is_ok() && matches!(safe.launched, Ok(true)) {
+        assert_eq!(plain.bytes, safe.bytes, "{}", what());
+        counts.compared += 1;
+    }
+}
+
+#[test]
+fn random_kernels_stay_in_their_arguments() {
+    let (programs, first) = count::programs(PROGRAMS, FULL_PROGRAMS);
+    let counts: Counts = count::run(first, programs, check);
+    println!("{}", count::text(counts));
+    if programs > 100 {
+        let all = [
+            counts.original,
+            counts.checked,
+            counts.violations,
+            counts.foreign,
+            counts.compared,
+        ];
+        assert!(
+            all.into_iter().all(|count| count * 100 > programs),
+            "a kind of program is rare: {counts:?}"
+        );
+    }
+}
