@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::check::Watch;
-use super::vector::LANES;
+use super::vector::{LANES, bits};
 
 /// The number of named barriers of a block.
 const BARRIERS: usize = 16;
@@ -25,7 +25,6 @@ pub(super) enum BarrierAction {
 struct Barrier {
     /// The lanes of each warp that have arrived.
     arrived: Vec<u32>,
-    any_arrived: bool,
     /// The number of threads to wait for; `None` means all.
     expected: Option<u32>,
     phase: u32,
@@ -35,10 +34,22 @@ struct Barrier {
     results: [(u32, u32); 2],
 }
 
+impl Barrier {
+    /// Forgets the threads that have arrived.
+    fn clear(&mut self) {
+        self.arrived.fill(0);
+        self.popc = 0;
+        self.threads = 0;
+    }
+}
+
 /// The state that the warps of a block share.
 #[derive(Debug, Default)]
 pub(super) struct Common {
-    barriers: Vec<Barrier>,
+    barriers: [Barrier; BARRIERS],
+    /// The barriers at which threads have arrived since they were last completed, as a mask. The
+    /// others need no reset and no check.
+    used: u32,
     /// The lanes of each warp that have not exited.
     pub(super) live: Vec<u32>,
     /// The cluster's barrier, while this block runs.
@@ -49,13 +60,13 @@ pub(super) struct Common {
 
 impl Common {
     pub(super) fn reset(&mut self, warps: usize) {
-        self.barriers.resize_with(BARRIERS, Barrier::default);
-        for barrier in &mut self.barriers {
-            barrier.arrived.clear();
-            barrier.arrived.resize(warps, 0);
-            barrier.any_arrived = false;
-            barrier.popc = 0;
-            barrier.threads = 0;
+        for id in bits(std::mem::take(&mut self.used)) {
+            self.barriers[id].clear();
+        }
+        if self.live.len() != warps {
+            for barrier in &mut self.barriers {
+                barrier.arrived.resize(warps, 0);
+            }
         }
         self.live.clear();
         self.live.resize(warps, 0);
@@ -76,24 +87,29 @@ impl Common {
         expected: Option<u32>,
         predicate: u32,
     ) -> bool {
-        let barrier = &mut self.barriers[id as usize % BARRIERS];
+        let id = id as usize % BARRIERS;
+        let barrier = &mut self.barriers[id];
         barrier.arrived[warp] |= mask;
-        barrier.any_arrived = true;
         barrier.expected = expected;
         barrier.popc += (predicate & mask).count_ones();
         barrier.threads += mask.count_ones();
-        Self::check(barrier, &self.live, self.watch.as_deref())
+        self.used |= 1 << id;
+        self.check(id)
     }
 
-    fn check(barrier: &mut Barrier, live: &[u32], watch: Option<&Watch>) -> bool {
+    /// Completes barrier number `id` if all threads that it waits for have arrived, and returns
+    /// whether they have.
+    fn check(&mut self, id: usize) -> bool {
+        let barrier = &mut self.barriers[id];
         let complete = match barrier.expected {
             None => barrier
                 .arrived
                 .iter()
-                .zip(live)
+                .zip(&self.live)
                 .all(|(&arrived, &live)| live & !arrived == 0),
             Some(expected) => {
-                let counts = barrier.arrived.iter().zip(live).map(|(&arrived, &live)| {
+                let pairs = barrier.arrived.iter().zip(&self.live);
+                let counts = pairs.map(|(&arrived, &live)| {
                     if arrived != 0 && live & !arrived == 0 {
                         LANES as u32
                     } else {
@@ -104,15 +120,13 @@ impl Common {
             }
         };
         if complete {
-            if let Some(watch) = watch {
+            if let Some(watch) = &self.watch {
                 watch.barrier(&barrier.arrived);
             }
             barrier.results[barrier.phase as usize & 1] = (barrier.popc, barrier.threads);
             barrier.phase = barrier.phase.wrapping_add(1);
-            barrier.arrived.fill(0);
-            barrier.any_arrived = false;
-            barrier.popc = 0;
-            barrier.threads = 0;
+            barrier.clear();
+            self.used &= !(1 << id);
         }
         complete
     }
@@ -139,10 +153,8 @@ impl Common {
     pub(super) fn exited(&mut self, warp: usize, in_cluster: usize, live: u32) {
         self.live[warp] = live;
         self.meeting.exited(in_cluster, live);
-        for barrier in &mut self.barriers {
-            if barrier.any_arrived {
-                Self::check(barrier, &self.live, self.watch.as_deref());
-            }
+        for id in bits(self.used) {
+            self.check(id);
         }
     }
 }

@@ -106,11 +106,10 @@ impl Block {
         self.idle = 0;
         while *budget > 0 {
             let index = self.next;
-            let warp = &mut self.warps[index];
-            if warp.live != 0 {
+            if self.common.live[index] != 0 {
                 let slice = WARP_SLICE.min(*budget);
                 let mut fuel = slice;
-                let stop = warp.run(env, &mut self.common, &mut fuel);
+                let stop = self.warps[index].run(env, &mut self.common, &mut fuel);
                 let used = slice - fuel;
                 *budget -= used;
                 match stop {
@@ -121,7 +120,12 @@ impl Block {
             } else {
                 self.idle += 1;
             }
-            self.next = (index + 1) % self.count;
+            // A division would take as long as some instructions of a kernel.
+            self.next = if index + 1 == self.count {
+                0
+            } else {
+                index + 1
+            };
             if self.idle >= self.count {
                 return Ok(if self.is_live() {
                     Turn::Stuck
@@ -153,7 +157,7 @@ impl Block {
 
     /// Whether any thread has not exited.
     pub(super) fn is_live(&self) -> bool {
-        self.warps[..self.count].iter().any(|warp| warp.live != 0)
+        self.common.live.iter().any(|&live| live != 0)
     }
 
     /// The exposed address, in this process, of shared memory.

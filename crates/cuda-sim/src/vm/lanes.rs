@@ -151,12 +151,25 @@ impl Lane for Bit {
 
     #[inline(always)]
     fn put(warp: &mut Warp, slot: Slot, mask: u32, value: [Self; LANES]) {
-        let mut bits = 0;
-        for (lane, bit) in value.iter().enumerate() {
-            bits |= u32::from(bit.0) << lane;
-        }
-        warp.put_pred(slot, mask, bits);
+        warp.put_pred(slot, mask, mask_of(&value));
     }
+}
+
+/// The lanes whose bit is true.
+///
+/// Not inlined, so that the caller computes the bits in vectors: the compiler handles the lanes one
+/// by one where it sees that they are combined.
+#[inline(never)]
+fn mask_of(value: &[Bit; LANES]) -> u32 {
+    let (eights, _) = value.as_chunks::<8>();
+    let mut mask = 0;
+    for (index, eight) in eights.iter().enumerate() {
+        let bytes = u64::from_le_bytes(eight.map(|bit| bit.0.into()));
+        // The product moves the lowest bit of byte `n` to bit `56 + n`.
+        let bits = bytes.wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        mask |= (bits as u32) << (8 * index);
+    }
+    mask
 }
 
 #[inline(always)]
@@ -215,7 +228,19 @@ pub(super) fn wide_cpu() -> bool {
     false
 }
 
+// `K` is compiled separately for a whole warp, which is the usual case: without the code that keeps
+// the values of some lanes, the compiler uses vectors for more operations and saves no registers.
+
 fn plain<K: LaneOp>(w: &mut Warp, i: &Ins, m: u32) {
+    if m == u32::MAX {
+        K::run(w, i, u32::MAX);
+    } else {
+        plain_partial::<K>(w, i, m);
+    }
+}
+
+#[inline(never)]
+fn plain_partial<K: LaneOp>(w: &mut Warp, i: &Ins, m: u32) {
     K::run(w, i, m);
 }
 
@@ -226,6 +251,17 @@ fn plain_memory<K: MemoryOp>(w: &mut Warp, e: &Env<'_>, i: &Ins, m: u32) -> Resu
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,bmi2,popcnt,lzcnt,f16c")]
 fn wide<K: LaneOp>(w: &mut Warp, i: &Ins, m: u32) {
+    if m == u32::MAX {
+        K::run(w, i, u32::MAX);
+    } else {
+        wide_partial::<K>(w, i, m);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+#[target_feature(enable = "avx2,fma,bmi2,popcnt,lzcnt,f16c")]
+fn wide_partial<K: LaneOp>(w: &mut Warp, i: &Ins, m: u32) {
     K::run(w, i, m);
 }
 

@@ -67,6 +67,9 @@ impl Warp {
             if self.paused {
                 return Ok(Stop::Slice);
             }
+            if self.live == 0 {
+                return Ok(Stop::Blocked);
+            }
             rotate = left == 0 && !rotate;
         }
         Ok(Stop::Slice)

@@ -159,6 +159,7 @@ pub(super) fn parse(name: &str, member: &str) -> Option<&'static Special> {
 struct Read<S, const WIDE: bool>(PhantomData<S>);
 
 impl<S: Source, const WIDE: bool> MemoryOp for Read<S, WIDE> {
+    #[inline(always)]
     fn run(w: &mut Warp, env: &Env<'_>, i: &Ins, m: u32) -> Result<(), LaneFault> {
         let value = S::value(w, env);
         if WIDE {
