@@ -1,5 +1,7 @@
 //! The values of one launch.
 
+use crate::flow::Object;
+
 /// The values that a launch gives a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchValues {
@@ -18,6 +20,8 @@ pub struct LaunchValues {
 pub struct Argument {
     pub(super) bytes: Vec<u8>,
     pub(super) buffers: Vec<(u64, Buffer)>,
+    /// The texture or surface whose handle is the argument.
+    pub(super) object: Option<Object>,
     /// The offset, the size, and the smallest and largest value of numbers that are not fixed.
     pub(super) ranges: Vec<(u64, u32, u64, u64)>,
 }
@@ -40,6 +44,7 @@ impl Argument {
         Self {
             bytes: bytes.into(),
             buffers: Vec::new(),
+            object: None,
             ranges: Vec::new(),
         }
     }
@@ -47,6 +52,14 @@ impl Argument {
     /// The address of a buffer. It is not null.
     pub fn buffer(buffer: Buffer) -> Self {
         Self::scalar([0; 8]).with_buffer(0, buffer)
+    }
+
+    /// The handle of a texture or surface object. A proof does not depend on the number.
+    pub fn object(object: Object) -> Self {
+        Self {
+            object: Some(object),
+            ..Self::scalar([0; 8])
+        }
     }
 
     /// Returns the argument with the address of `buffer` in the 8 bytes at `offset`.
@@ -83,11 +96,11 @@ impl Argument {
         (!overlaps).then_some((number, number))
     }
 
-    /// The number in `size` bytes at `offset`, unless an address is among them.
+    /// The number in `size` bytes at `offset`, unless an address or a handle is among them.
     pub(super) fn number(&self, offset: u64, size: u32) -> Option<u64> {
         let end = offset.checked_add(u64::from(size))?;
         let overlaps = |&(at, _): &(u64, Buffer)| at < end && offset < at.saturating_add(8);
-        if size > 8 || self.buffers.iter().any(overlaps) {
+        if size > 8 || self.object.is_some() || self.buffers.iter().any(overlaps) {
             return None;
         }
         let range = usize::try_from(offset).ok()?..usize::try_from(end).ok()?;
