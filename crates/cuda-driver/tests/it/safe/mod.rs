@@ -11,6 +11,7 @@ mod replays;
 mod reports;
 #[cfg(feature = "nvrtc")]
 mod source;
+mod textures;
 
 use cuda_driver::safe::{SafeKernel, SafeModule, Violation};
 use cuda_driver::{Error, Ptx, Result};
