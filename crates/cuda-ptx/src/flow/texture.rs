@@ -50,7 +50,8 @@ impl SurfaceForm {
                 "v4" => count = 4,
                 "ca" | "cg" | "cs" | "cv" | "wb" | "wt" if !is_reduction => {}
                 "add" | "min" | "max" | "and" | "or" if is_reduction => {}
-                "1d" | "2d" | "3d" | "a1d" | "a2d" => shape = ObjectShape::parse(modifier),
+                "1d" | "2d" | "3d" => shape = ObjectShape::parse(modifier),
+                "a1d" | "a2d" if !is_reduction => shape = ObjectShape::parse(modifier),
                 ty if integer(ty).is_some() => bits = Some(bits_of(ty)),
                 _ => return refuse(instruction, "an unknown form"),
             }
@@ -196,8 +197,7 @@ impl<'a> Decoder<'a> {
         let is_known = |modifier: &&str| {
             matches!(*modifier, "r" | "g" | "b" | "a" | "2d" | "v4") || RESULTS.contains(modifier)
         };
-        let is_plane =
-            instruction.has("2d") && instruction.modifiers.iter().all(|it| is_known(&it));
+        let is_plane = instruction.has("2d") && instruction.modifiers.iter().all(is_known);
         let (target, place) = match instruction.operands.as_slice() {
             [target, Operand::Bracket(place)] if is_plane => (target, place),
             _ => return refuse(instruction, "only `.2d` without offsets"),

@@ -188,6 +188,7 @@ fn unknown_forms_are_refused_for_every_launch() {
         "sust.p.2d.b32.trap [%a, {%r1, %r2}], %r3;".to_owned(),
         "sust.b.2d.v4.b64.zero [%a, {%r1, %r2}], {%d1, %d2, %d3, %d4};".to_owned(),
         "sust.b.cube.b32.zero [%a, {%r1, %r2, %r2, %r2}], %r3;".to_owned(),
+        "sured.b.add.a1d.u32.zero [%a, {%r1, %r2}], %r3;".to_owned(),
         "txq.addr_mode_0.b32 %r3, [%a];".to_owned(),
         "txq.level.width.b32 %r3, [%a], %r1;".to_owned(),
         "suq.memory_layout.b32 %r3, [%a];".to_owned(),
