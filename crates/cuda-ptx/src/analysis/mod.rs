@@ -47,6 +47,7 @@ use access::{Finding, judge};
 pub use family::{Need, NumberRange};
 use form::Form;
 use handle::judge_object;
+use launch::mismatch;
 pub use launch::{Argument, Buffer, LaunchValues};
 use round::{Assumptions, Round};
 use symbols::{Kind, Symbols};
@@ -326,72 +327,6 @@ fn lowered(
         ..function.clone()
     };
     Ok((lower(module, &function)?, Some(expanded)))
-}
-
-/// The reason for which an argument breaks the alignment that the kernel declares for it.
-fn misaligned(name: &str, align: u64, argument: &Argument) -> Option<String> {
-    let is_aligned = match argument.buffer_at(0) {
-        Some(buffer) => buffer.align.is_multiple_of(align),
-        None => {
-            let number = argument.number(0, 8);
-            number.is_none_or(|number| number.is_multiple_of(align))
-        }
-    };
-    let text = || format!("the memory at {name} is not aligned to {align}, as its .ptr declares");
-    (align > 1 && !is_aligned).then(text)
-}
-
-/// The reason for which a launch does not fit a kernel.
-fn mismatch(kernel: &Kernel, launch: &LaunchValues) -> Option<String> {
-    let (given, expected) = (launch.arguments.len(), kernel.params.len());
-    if given != expected {
-        return Some(format!("{given} arguments for {expected} parameters"));
-    }
-    for (param, argument) in kernel.params.iter().zip(&launch.arguments) {
-        let (given, expected) = (argument.bytes.len() as u64, param.size);
-        let name = &param.name;
-        if given != expected {
-            return Some(format!("{given} bytes for {name}, which has {expected}"));
-        }
-        let mut at: Vec<u64> = argument.buffers.iter().map(|(offset, _)| *offset).collect();
-        at.sort_unstable();
-        let overlaps = at.windows(2).any(|pair| pair[1] - pair[0] < 8);
-        if overlaps
-            || at
-                .last()
-                .is_some_and(|last| last.saturating_add(8) > expected)
-        {
-            return Some(format!(
-                "the addresses in {name} overlap, or are outside of it"
-            ));
-        }
-        if argument.object.is_some() && (expected != 8 || !argument.buffers.is_empty()) {
-            return Some(format!(
-                "{name} is not only the handle of a texture or surface"
-            ));
-        }
-        // The assembler relies on the alignment that `.ptr` declares, and a handle has none.
-        if argument.object.is_some() && param.target_align > 1 {
-            return Some(format!(
-                "{name} is declared as an address, and gets a handle"
-            ));
-        }
-        if let Some(reason) = misaligned(name, param.target_align, argument) {
-            return Some(reason);
-        }
-        let is_power = |(_, buffer): &(u64, Buffer)| buffer.align.is_power_of_two();
-        if !argument.buffers.iter().all(is_power) {
-            return Some(format!("an alignment in {name} is not a power of two"));
-        }
-    }
-    let sizes = launch.grid.iter().chain(&launch.block);
-    if sizes
-        .clone()
-        .any(|&size| size == 0 || size > i32::MAX as u32)
-    {
-        return Some("a grid or block size is 0 or above 2147483647".to_owned());
-    }
-    None
 }
 
 /// Makes the contract of the findings. What was proven before the analysis gave up stays proven.

@@ -40,7 +40,7 @@ impl ObjectShape {
     }
 
     /// Whether a surface of this shape has layers, which include the faces of cubes.
-    pub fn is_layered(self) -> bool {
+    pub(crate) fn is_layered(self) -> bool {
         matches!(
             self,
             Self::OneDLayered | Self::TwoDLayered | Self::Cube | Self::CubeLayered

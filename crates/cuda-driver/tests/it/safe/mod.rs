@@ -11,6 +11,7 @@ mod replays;
 mod reports;
 #[cfg(feature = "nvrtc")]
 mod source;
+mod surfaces;
 mod textures;
 
 use cuda_driver::safe::{SafeKernel, SafeModule, Violation};
