@@ -1,6 +1,7 @@
 //! Teaches: textures and surfaces. An image of bytes is rotated: a texture interpolates between its
 //! pixels and returns black beyond its edges. The kernel writes an array through a surface, which
-//! another texture reads at half the size.
+//! another texture reads at half the size. Both launches are safe ones: the handles are arguments, the
+//! hardware keeps fetches in their textures, and stores to the surface are checked.
 //!
 //! Prints the number of verified pixels of both images.
 //!
@@ -35,8 +36,8 @@ extern "C" __global__ void halve(cudaTextureObject_t in, float *out, int size) {
 fn main() -> Result<()> {
     let session = Session::open()?;
     let (context, stream) = (&session.context, &session.stream);
-    let module = Module::from_source(context, SOURCE)?;
-    let (rotate, halve) = (module.function("rotate")?, module.function("halve")?);
+    let module = SafeModule::from_source(context, SOURCE)?;
+    let (rotate, halve) = (module.kernel("rotate")?, module.kernel("halve")?);
     let size: u32 = if session.is_software() { 96 } else { 1024 };
     let len = size as usize;
     let (sine, cosine) = 0.5_f32.sin_cos();
@@ -60,11 +61,10 @@ fn main() -> Result<()> {
     let config = |size: u32| LaunchConfig::new((size.div_ceil(16), size.div_ceil(16)), (16, 16));
     let surface = rotated.surface_mut()?;
     let args = (&input, surface, size as i32, cosine, sine);
-    // SAFETY: the kernel reads the texture, and writes `size` x `size` pixels of an array of them.
-    unsafe { stream.launch(&rotate, config(size), args) }?;
+    stream.launch_safe(&rotate, config(size), args)?;
     let args = (&output, &mut small, size as i32 / 2);
-    // SAFETY: the kernel reads the texture, and writes a quarter of its pixels to `small`.
-    unsafe { stream.launch(&halve, config(size / 2), args) }?;
+    stream.launch_safe(&halve, config(size / 2), args)?;
+    stream.synchronize()?;
 
     let got = rotated.to_vec()?;
     // The weights of the filter have 8 fraction bits in each dimension.

@@ -144,6 +144,7 @@ mod tests {
                 argument: None,
                 argument_bytes: 0,
                 offset: 0,
+                surface: None,
                 threads: 1,
             })
         }

@@ -2,7 +2,8 @@
 //! `shares NAME=FOLDER...`. `cargo xtask full shares` compiles the kernels of several projects and
 //! runs this program.
 //!
-//! Every buffer has 1 GiB, so an index that was loaded from memory is not proven. The file
+//! Every buffer has 1 GiB, so an index that was loaded from memory is not proven. A parameter that
+//! the kernel uses as a texture or a surface gets one that fits. The file
 //! `launches.txt` in a folder has the other values of a launch, one line for the kernels whose
 //! names begin with a text; the first line that fits counts:
 //!
@@ -13,16 +14,17 @@
 //!     null=0                               pointers that are null, counted without the numbers
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use cuda_ptx::analysis::{
-    Analysis, Argument, Buffer, Contract, LaunchValues, Outcome, Reason, Root, Verdict,
+    AccessReport, Analysis, Argument, Buffer, Contract, LaunchValues, Outcome, Reason, Root,
+    Verdict,
 };
 use cuda_ptx::instrument::{Check, instrument};
-use cuda_ptx::{Base, Function, Operand, Space, Statement, parse};
+use cuda_ptx::{Base, Function, Instruction, Module, Operand, Space, Statement, parse};
 
 /// The size of a buffer.
 const BYTES: u64 = 1 << 30;
@@ -104,7 +106,13 @@ fn is_pointer(function: &Function<'_>, name: &str) -> bool {
 }
 
 /// The values of a launch, and the buffers among its arguments.
-fn launch(function: &Function<'_>, text: &str, rule: &Rule) -> (LaunchValues, Vec<Option<Root>>) {
+fn launch(
+    function: &Function<'_>,
+    text: &str,
+    rule: &Rule,
+    analysis: &Analysis,
+) -> (LaunchValues, Vec<Option<Root>>) {
+    let objects = analysis.objects();
     let buffer = Buffer {
         bytes: BYTES,
         align: 256,
@@ -118,6 +126,9 @@ fn launch(function: &Function<'_>, text: &str, rule: &Rule) -> (LaunchValues, Ve
         let bytes = bits / 8 * u64::from(param.vector) * param.count.unwrap_or(1);
         let is_declared = text.contains(&format!(".ptr .global .align 1 {}", param.name))
             || text.contains(&format!(".ptr .global .align 16 {}", param.name));
+        if let Some((_, object)) = objects.iter().find(|object| object.0 == parameter) {
+            return Argument::object(*object);
+        }
         if bytes == 8 && (is_declared || is_pointer(function, param.name)) {
             pointers += 1;
             return match rule.null.contains(&(pointers - 1)) {
@@ -162,6 +173,12 @@ struct Counts {
     /// Accesses to global memory, or with addresses of any space.
     global: u32,
     global_proven: u32,
+    /// Accesses to global memory that are not proven, and whose address is computed from a value
+    /// that was loaded from memory.
+    global_loaded: u32,
+    /// Uses of textures and surfaces.
+    objects: u32,
+    objects_proven: u32,
     /// Accesses whose root is not known.
     unknown: u32,
     reasons: BTreeMap<String, u32>,
@@ -176,6 +193,89 @@ fn reason(reason: &Reason) -> String {
         Reason::OutOfRange { .. } => "out of range of a buffer".to_owned(),
         other => other.to_string(),
     }
+}
+
+fn instructions<'m, 'a>(
+    function: &'m Function<'a>,
+) -> impl Iterator<Item = &'m Instruction<'a>> + Clone {
+    let body = function.body.iter().flatten();
+    body.filter_map(|statement| match statement {
+        Statement::Instruction(one) => Some(one),
+        _ => None,
+    })
+}
+
+/// Calls `f` with each name in an operand.
+fn names<'a>(operand: &Operand<'a>, f: &mut impl FnMut(&'a str)) {
+    match operand {
+        Operand::Name(name) | Operand::Member(name, _) | Operand::Offset(name, _) => f(name),
+        Operand::Not(name) | Operand::Address(Base::Name(name), _) => f(name),
+        Operand::Literal(_) | Operand::Sink | Operand::Address(Base::Absolute, _) => {}
+        Operand::Pair(pair) => {
+            names(&pair.0, f);
+            names(&pair.1, f);
+        }
+        Operand::Vector(list) | Operand::Bracket(list) | Operand::List(list) => {
+            list.iter().for_each(|operand| names(operand, f));
+        }
+    }
+}
+
+/// Whether the address of an access is computed from a value that was loaded from memory. It
+/// follows the registers by their names, and the predicates of instructions, but no branches.
+fn is_loaded(module: &Module<'_>, kernel: &Function<'_>, access: &AccessReport) -> bool {
+    let is_access =
+        |one: &&Instruction<'_>| one.line == access.line && one.mnemonic() == access.mnemonic;
+    // The body of a function that is called has its own lines.
+    let functions = std::iter::once(kernel).chain(&module.functions);
+    let mut found = functions.filter_map(|function| {
+        let instruction = instructions(function).find(is_access)?;
+        Some((function, instruction))
+    });
+    let Some((function, instruction)) = found.next() else {
+        return false;
+    };
+    let addresses = instruction.operands.iter();
+    let mut addresses = addresses.filter(|operand| matches!(operand, Operand::Address(..)));
+    // The source of an asynchronous copy is the global address.
+    let address = match instruction.opcode {
+        "cp" => addresses.nth(1),
+        _ => addresses.next(),
+    };
+    let mut open = Vec::new();
+    if let Some(address) = address {
+        names(address, &mut |name| open.push(name));
+    }
+    let mut seen: HashSet<&str> = open.iter().copied().collect();
+    while let Some(name) = open.pop() {
+        for setter in instructions(function) {
+            let Some((target, sources)) = setter.operands.split_first() else {
+                continue;
+            };
+            let mut is_setter = false;
+            if !matches!(setter.opcode, "st" | "red" | "sust" | "sured" | "bra") {
+                names(target, &mut |other| is_setter |= other == name);
+            }
+            if !is_setter {
+                continue;
+            }
+            let is_load = matches!(
+                setter.opcode,
+                "ld" | "ldu" | "atom" | "tex" | "tld4" | "suld" | "ldmatrix" | "wmma"
+            );
+            if is_load && !setter.has("param") {
+                return true;
+            }
+            let mut add = |name| {
+                if seen.insert(name) {
+                    open.push(name);
+                }
+            };
+            sources.iter().for_each(|source| names(source, &mut add));
+            setter.predicate.iter().for_each(|it| add(it.name));
+        }
+    }
+    false
 }
 
 /// The accesses that a launch would check.
@@ -218,7 +318,7 @@ fn count(text: &str, path: &Path, rules: &[Rule], list: bool, counts: &mut Count
             .find(|rule| function.name.starts_with(&rule.beginning));
         let rule = rule.cloned().unwrap_or_default();
         let analysis = Analysis::of(&module, function);
-        let (values, roots) = launch(function, text, &rule);
+        let (values, roots) = launch(function, text, &rule, &analysis);
         let verdict = analysis.evaluate(&values);
         counts.kernels += 1;
         counts.proven_kernels += u32::from(verdict.is_proven());
@@ -245,6 +345,12 @@ fn count(text: &str, path: &Path, rules: &[Rule], list: bool, counts: &mut Count
             }
         };
         for access in &contract.accesses {
+            if access.is_object {
+                let is_checked = matches!(access.outcome, Outcome::Checked { .. });
+                counts.objects += 1;
+                counts.objects_proven += u32::from(!is_checked);
+                continue;
+            }
             counts.accesses += 1;
             let is_global = u32::from(matches!(access.space, None | Some(Space::Global)));
             counts.global += is_global;
@@ -254,11 +360,14 @@ fn count(text: &str, path: &Path, rules: &[Rule], list: bool, counts: &mut Count
                 continue;
             };
             counts.unknown += u32::from(root.is_none());
+            let is_loaded = is_global == 1 && is_loaded(&module, function, access);
+            counts.global_loaded += u32::from(is_loaded);
             *counts.reasons.entry(reason(why)).or_default() += 1;
             if list {
                 let (name, line) = (function.name, access.line);
+                let address = if is_loaded { " (loaded address)" } else { "" };
                 println!(
-                    "{}: {name}: line {line}: {}: {why}",
+                    "{}: {name}: line {line}: {}: {why}{address}",
                     path.display(),
                     access.mnemonic
                 );
@@ -314,6 +423,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             proven,
             global,
             global_proven,
+            global_loaded,
+            objects,
+            objects_proven,
             unknown,
             ..
         } = counts;
@@ -321,7 +433,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             "{name}: {kernels} kernels: {proven_kernels} proven, {} checked, {refused} refused \
              ({:.1} %); {accesses} accesses: {proven} proven ({:.2} %), {} checked, {unknown} of \
              them against all arguments; {global} of global memory: {global_proven} proven \
-             ({:.2} %)",
+             ({:.2} %), {global_loaded} of the others have an address that depends on a loaded \
+             value; {objects} uses of textures and surfaces: {objects_proven} proven",
             kernels - proven_kernels - refused,
             percent(refused, kernels),
             percent(proven, accesses),

@@ -42,5 +42,5 @@ pub use loss::DeviceLoss;
 pub(crate) use loss::LossId;
 pub use lto::LtoError;
 pub use range::RangeError;
-pub use safe::{SafeLaunchError, Violation, ViolationKind};
+pub use safe::{SafeLaunchError, SurfacePlace, Violation, ViolationKind};
 pub use tensor::TensorMapError;

@@ -18,19 +18,32 @@ pub struct Violation {
     pub block: [u32; 3],
     /// `threadIdx` of the thread.
     pub thread: [u32; 3],
-    /// The address of the access; an offset in shared or local memory.
+    /// The address of the access; an offset in shared or local memory; 0 for a surface.
     pub address: u64,
     /// The size of the access in bytes.
     pub bytes: u32,
-    /// The argument that the address belongs to, or the nearest one, counted from 1. `None` if the
-    /// access is not one to global memory.
+    /// The argument that the address belongs to, or the nearest one, counted from 1; for a surface,
+    /// the argument with its handle. `None` if the access is to another memory.
     pub argument: Option<usize>,
     /// The size of the argument in bytes.
     pub argument_bytes: u64,
     /// The distance in bytes from the beginning of the argument.
     pub offset: i128,
+    /// The place in the surface, if the access is one to a surface.
+    pub surface: Option<SurfacePlace>,
     /// The number of threads with a violation.
     pub threads: u32,
+}
+
+/// The place of an access in a surface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SurfacePlace {
+    /// The coordinates: the first byte in the row, the row, and the plane or the layer. A coordinate
+    /// that the surface does not have is 0.
+    pub coordinates: [i32; 3],
+    /// The bytes of a row, the number of rows, and the number of planes or layers.
+    pub extents: [u64; 3],
 }
 
 /// The kind of an access that was not made, or `trap`.
@@ -56,7 +69,9 @@ impl fmt::Display for Violation {
             ViolationKind::Trap => "traps",
         };
         write!(f, "kernel {} {verb}", self.kernel)?;
-        if self.kind != ViolationKind::Trap {
+        if let (Some(surface), Some(argument)) = (self.surface, self.argument) {
+            surface.fmt(f, self.bytes, argument)?;
+        } else if self.kind != ViolationKind::Trap {
             write!(f, " {} bytes at {:#x}", self.bytes, self.address)?;
             match self.argument {
                 None => f.write_str(", outside of its variable or misaligned")?,
@@ -72,6 +87,21 @@ impl fmt::Display for Violation {
         match self.threads {
             1 => f.write_str("; no other thread has a violation"),
             all => write!(f, "; {all} threads have a violation"),
+        }
+    }
+}
+
+impl SurfacePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>, bytes: u32, argument: usize) -> fmt::Result {
+        let ([x, y, z], [row, rows, planes]) = (self.coordinates, self.extents);
+        write!(
+            f,
+            " {bytes} bytes at byte {x} of row {y} of plane {z} of the surface in argument \
+             {argument}, which has {planes} planes of {rows} rows of {row} bytes"
+        )?;
+        match i64::from(x).rem_euclid(i64::from(bytes.max(1))) {
+            0 => Ok(()),
+            _ => write!(f, "; byte {x} is not a multiple of {bytes}"),
         }
     }
 }

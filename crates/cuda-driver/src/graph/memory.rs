@@ -217,6 +217,7 @@ impl<T: DeviceRepr> GraphAllocation<T> {
             argument: 0,
             peer: None,
             kept: None,
+            object: None,
         }
     }
 

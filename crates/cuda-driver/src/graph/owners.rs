@@ -86,6 +86,7 @@ impl Owners {
                 argument: _,
                 peer: _,
                 kept,
+                object: _,
             } = tracked;
             match memory {
                 Some(memory) => this.add((context, number), memory, access, address, bytes)?,

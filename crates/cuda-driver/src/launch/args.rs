@@ -176,6 +176,7 @@ macro_rules! tracked_arg {
                         argument: 0,
                         peer: None,
                         kept: None,
+                        object: None,
                     })
                 }
             }
@@ -228,6 +229,7 @@ unsafe impl<T: DeviceRepr> KernelArg for &SharedSlice<T> {
             argument: 0,
             peer: None,
             kept: None,
+            object: None,
         })
     }
 }
@@ -259,6 +261,7 @@ macro_rules! peer_arg {
                         argument: 0,
                         peer: Some(self.context),
                         kept: None,
+                        object: None,
                     })
                 }
             }

@@ -46,6 +46,6 @@ pub use prepared::{ParamType, PreparedArgs, PreparedKernel};
 pub use queue::Queue;
 pub(crate) use queue::sealed as queue_sealed;
 pub use slice_arg::SliceArg;
-pub(crate) use tracked::Keep;
 pub use tracked::Tracked;
+pub(crate) use tracked::{Keep, ObjectArg};
 pub use using::Using;

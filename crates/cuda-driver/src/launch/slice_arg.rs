@@ -118,6 +118,7 @@ unsafe impl<T: DeviceRepr> KernelArg for SliceArg<'_, T> {
             argument: 0,
             peer: None,
             kept: None,
+            object: None,
         })
     }
 }

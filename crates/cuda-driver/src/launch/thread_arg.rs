@@ -36,6 +36,7 @@ macro_rules! thread_arg {
                         argument: 0,
                         peer: None,
                         kept: None,
+                        object: None,
                     })
                 }
             }

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use cuda_ptx::analysis::Object;
 use cuda_sys::CUdeviceptr;
 
 use crate::context::Context;
@@ -31,6 +32,18 @@ pub struct Tracked<'a> {
     pub(crate) peer: Option<&'a Context>,
     /// An object, such as a texture, that a graph with the launch keeps alive.
     pub(crate) kept: Option<&'a dyn Keep>,
+    /// The texture or surface whose handle is the argument.
+    pub(crate) object: Option<&'a ObjectArg>,
+}
+
+/// A texture or surface as an argument of a kernel, as safe launches need it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ObjectArg {
+    pub(crate) handle: u64,
+    /// A surface is writable here; the access of the argument says whether the kernel may write.
+    pub(crate) object: Object,
+    /// For a surface: the bytes of a row, the rows, and the planes or layers.
+    pub(crate) extents: [u64; 3],
 }
 
 /// An argument that refers to an object of the driver.

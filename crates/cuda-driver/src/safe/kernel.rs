@@ -100,9 +100,11 @@ pub(super) struct Inner {
     pub(super) relevant: Vec<(u32, u64, u32)>,
     /// Whether the kernel contains `trap`, which would end the context.
     pub(super) has_traps: bool,
+    /// Whether the kernel uses textures or surfaces.
+    pub(super) has_objects: bool,
     /// Whether the kernel uses variables of its module.
     pub(super) has_variables: bool,
-    /// The first proofs. A kernel with `trap` or with variables of its module has none.
+    /// The first proofs. A kernel with `trap`, textures, surfaces or variables of its module has none.
     pub(super) certificates: Certificates,
     /// The number of attempts to prove a range of numbers.
     pub(super) range_attempts: AtomicU32,
@@ -226,6 +228,7 @@ impl Inner {
             options: shared.options.clone(),
             relevant: analysis.relevant(),
             has_traps: !analysis.traps().is_empty(),
+            has_objects: analysis.uses_objects(),
             has_variables: !analysis.variables().is_empty(),
             analysis,
             sizes: sizes.unwrap_or_default(),
@@ -251,7 +254,8 @@ impl Inner {
         }
         let plan = Plan::new(self, config, args, memories, key).map_err(of_refusal)?;
         let plan = Arc::new(plan);
-        if plan.is_proven && !self.has_traps && !self.has_variables {
+        // A certificate does not compare what kind of texture or surface a number is.
+        if plan.is_proven && !self.has_traps && !self.has_variables && !self.has_objects {
             let range = ranges::certificate(self, config, args, memories, &plan.key);
             let certificate = range.or_else(|| plan.certificate(self, config, args, memories));
             certificate

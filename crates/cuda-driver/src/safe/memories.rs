@@ -1,12 +1,13 @@
 //! The memory among the arguments of a launch, and the values that a proof depends on.
 
+use std::ops::Deref;
 use std::slice;
 
-use cuda_ptx::analysis::{Argument, Buffer, Root};
+use cuda_ptx::analysis::{Argument, Buffer, Object, ObjectKind, ObjectShape, Root};
 use smallvec::SmallVec;
 
 use crate::error::Result;
-use crate::launch::KernelArgs;
+use crate::launch::{KernelArgs, ObjectArg};
 use crate::memory::is_array_number;
 
 /// Memory that a launch may access.
@@ -37,7 +38,78 @@ impl MemoryArg {
 /// The size of buffers for the analysis.
 pub(super) const UNLIMITED: u64 = 1 << 62;
 
-pub(super) type Memories = SmallVec<[MemoryArg; 16]>;
+/// The memory among the arguments, and the textures and surfaces.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memories {
+    list: SmallVec<[MemoryArg; 16]>,
+    objects: SmallVec<[ParameterObject; 2]>,
+}
+
+/// A texture or surface whose handle is the value of a parameter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ParameterObject {
+    parameter: u32,
+    handle: u64,
+    object: Object,
+    /// For a surface: the bytes of a row, the rows, and the planes or layers.
+    pub(super) extents: [u64; 3],
+}
+
+impl Deref for Memories {
+    type Target = [MemoryArg];
+
+    fn deref(&self) -> &[MemoryArg] {
+        &self.list
+    }
+}
+
+impl Memories {
+    /// The texture or surface in a parameter.
+    pub(super) fn object(&self, parameter: u32) -> Option<&ParameterObject> {
+        self.objects.iter().find(|it| it.parameter == parameter)
+    }
+}
+
+impl ParameterObject {
+    fn new(parameter: u32, arg: &ObjectArg, can_write: bool) -> Self {
+        let mut object = arg.object;
+        if let ObjectKind::Surface { is_writable, .. } = &mut object.kind {
+            *is_writable &= can_write;
+        }
+        Self {
+            parameter,
+            handle: arg.handle,
+            object,
+            extents: arg.extents,
+        }
+    }
+
+    /// A number below 256 for all that an evaluation depends on, above those of memory.
+    fn code(&self) -> u64 {
+        let shape = match self.object.shape {
+            ObjectShape::Linear => 0,
+            ObjectShape::OneD => 1,
+            ObjectShape::TwoD => 2,
+            ObjectShape::ThreeD => 3,
+            ObjectShape::OneDLayered => 4,
+            ObjectShape::TwoDLayered => 5,
+            ObjectShape::Cube => 6,
+            _ => 7,
+        };
+        match self.object.kind {
+            ObjectKind::Surface {
+                element_bytes,
+                is_writable,
+            } => {
+                // 1, 2, 4, 8 or 16 bytes.
+                let size = u64::from(element_bytes.trailing_zeros() & 7);
+                0x80 | u64::from(is_writable) << 6 | size << 3 | shape
+            }
+            ObjectKind::Texture { can_gather } => 0x40 | u64::from(can_gather) << 3 | shape,
+            _ => 0x20,
+        }
+    }
+}
 
 /// A value of at most 8 bytes at `offset` of an argument, or `None` if it is not in the argument.
 ///
@@ -61,11 +133,21 @@ unsafe fn word(argument: *const u8, size: usize, offset: u64, count: u32) -> Opt
 
 /// Collects the memory of the arguments.
 pub(super) fn collect<A: KernelArgs>(args: &A) -> Memories {
-    let mut memories = Memories::new();
+    let mut all = Memories::default();
+    let Memories {
+        list: memories,
+        objects,
+    } = &mut all;
     // The closure never fails.
     let _ = args.each_tracked(&mut |tracked| -> Result<()> {
+        if let (Some(object), Some(parameter)) =
+            (tracked.object, u32::from(tracked.argument).checked_sub(1))
+        {
+            let can_write = tracked.access.is_write();
+            objects.push(ParameterObject::new(parameter, object, can_write));
+        }
+        // An array has no address.
         if is_array_number(tracked.address) {
-            // An array has no address. Kernels with textures or surfaces are not analyzed.
             return Ok(());
         }
         memories.push(MemoryArg {
@@ -78,7 +160,17 @@ pub(super) fn collect<A: KernelArgs>(args: &A) -> Memories {
     });
     let sizes = args.sizes();
     args.with_pointers(|pointers| {
-        for memory in &mut memories {
+        // The parameter must be the handle, and nothing else.
+        objects.retain(|object| {
+            let index = object.parameter as usize;
+            let (Some(&size), Some(&pointer)) = (sizes.get(index), pointers.get(index)) else {
+                return false;
+            };
+            // SAFETY: as below.
+            let value = unsafe { word(pointer.cast_const().cast(), size, 0, 8) };
+            size == 8 && value == Some(object.handle)
+        });
+        for memory in memories.iter_mut() {
             // The memory belongs to the parameter only if the parameter is its address, and
             // nothing else. An argument of no bytes may have any address.
             let is_address = memory.parameter.is_some_and(|parameter| {
@@ -106,7 +198,7 @@ pub(super) fn collect<A: KernelArgs>(args: &A) -> Memories {
             this.parameter = None;
         }
     }
-    memories
+    all
 }
 
 /// The value of a parameter of at most 8 bytes, extended by zeros.
@@ -120,8 +212,12 @@ pub(super) fn value<A: KernelArgs>(args: &A, parameter: u32) -> Option<u64> {
     })
 }
 
-/// The kind of each parameter: 0 for a value, and 1 + the alignment for memory.
+/// The kind of each parameter: 0 for a value, 1 + the alignment for memory, and more for textures and
+/// surfaces.
 pub(super) fn kind(memories: &Memories, parameter: u32) -> u64 {
+    if let Some(object) = memories.object(parameter) {
+        return object.code();
+    }
     let found = memories
         .iter()
         .find(|memory| memory.parameter == Some(parameter));
@@ -159,6 +255,10 @@ pub(super) fn arguments<A: KernelArgs>(args: &A, memories: &Memories) -> Vec<Arg
     args.with_pointers(|pointers| {
         let arguments = sizes.iter().zip(pointers.iter()).enumerate();
         let arguments = arguments.map(|(index, (&size, &pointer))| {
+            let object = u32::try_from(index).ok();
+            if let Some(object) = object.and_then(|index| memories.object(index)) {
+                return Argument::object(object.object);
+            }
             let found = memories
                 .iter()
                 .find(|memory| memory.parameter == u32::try_from(index).ok());

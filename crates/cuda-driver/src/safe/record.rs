@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::memories::{Memories, MemoryArg};
 use super::plan::Plan;
 use super::variant::Variant;
-use crate::error::{Violation, ViolationKind};
+use crate::error::{SurfacePlace, Violation, ViolationKind};
 use crate::lock::{Mutex, rank};
 use crate::memory::DeviceBuffer;
 use crate::reports::Report;
@@ -92,8 +92,9 @@ impl Origin {
             Some(AccessKind::Atomic) => ViolationKind::Atomic,
             Some(_) => ViolationKind::Write,
         };
-        let is_global = access
-            .is_some_and(|access| matches!(access.space, None | Some(cuda_ptx::Space::Global)));
+        let is_global = access.is_some_and(|access| {
+            matches!(access.space, None | Some(cuda_ptx::Space::Global)) && !access.is_object
+        });
         let root = site.and_then(|site| site.root.as_ref());
         let memory = match (is_global, root) {
             (true, Some(Root::Buffer { parameter, .. })) => {
@@ -109,6 +110,21 @@ impl Origin {
             }
             _ => None,
         };
+        let surface = match root {
+            Some(Root::Object { parameter }) => self.memories.object(*parameter).map(|object| {
+                let at = [
+                    record.address as u32,
+                    (record.address >> 32) as u32,
+                    record.third,
+                ];
+                let place = SurfacePlace {
+                    coordinates: at.map(u32::cast_signed),
+                    extents: object.extents,
+                };
+                (*parameter as usize + 1, place)
+            }),
+            _ => None,
+        };
         let location = access.and_then(|access| access.location);
         let source = location.and_then(|at| {
             let (_, name) = self.files.iter().find(|file| file.0 == at.file)?;
@@ -121,9 +137,16 @@ impl Origin {
             source,
             block: record.block,
             thread: record.thread,
-            address: record.address,
+            address: match surface {
+                Some(_) => 0,
+                None => record.address,
+            },
             bytes: access.map_or(0, |access| access.size),
-            argument: memory.and_then(|memory| Some(memory.parameter? as usize + 1)),
+            argument: match surface {
+                Some((argument, _)) => Some(argument),
+                None => memory.and_then(|memory| Some(memory.parameter? as usize + 1)),
+            },
+            surface: surface.map(|it| it.1),
             argument_bytes: memory.map_or(0, |memory| memory.bytes),
             offset: memory.map_or(0, |memory| {
                 i128::from(record.address) - i128::from(memory.address)

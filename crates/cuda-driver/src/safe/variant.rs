@@ -150,6 +150,16 @@ impl<'a, A: KernelArgs> CheckedArgs<'a, A> {
                 }
                 _ => 0,
             },
+            ExtraParameter::Surface {
+                parameter,
+                axis,
+                size,
+            } => {
+                let object = memories.object(parameter);
+                let extent = object.and_then(|it| it.extents.get(axis as usize).copied());
+                // A negative coordinate is at least 2³¹ as an unsigned number.
+                ExtraParameter::limit(extent.unwrap_or(0), size).min(1 << 31)
+            }
             ExtraParameter::DynamicShared { size } => {
                 ExtraParameter::limit(config.shared_bytes.into(), size)
             }
@@ -187,6 +197,7 @@ impl<A> CheckedArgs<'_, A> {
                 RecordMemory::Node(node) => Some(node),
                 _ => None,
             },
+            object: None,
         })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::surface::{Surface, SurfaceMut};
 use super::texture::Texture;
-use crate::launch::{Accepts, Keep, KernelArg, KernelParam, Tracked};
+use crate::launch::{Accepts, Keep, KernelArg, KernelParam, ObjectArg, Tracked};
 use crate::memory::Memory;
 use crate::tracking::Access;
 use crate::types::ArgType;
@@ -40,6 +40,7 @@ unsafe impl KernelArg for &Texture {
             argument: 0,
             peer: None,
             kept: Some(*self),
+            object: Some(self.as_arg()),
         })
     }
 }
@@ -61,7 +62,7 @@ macro_rules! surface_arg {
                 }
 
                 fn tracked(&self) -> Option<Tracked<'_>> {
-                    Some(tracked(self.memory, $access, self.number))
+                    Some(tracked(self.memory, $access, self.number, self.object))
                 }
             }
         )*
@@ -75,7 +76,12 @@ surface_arg! {
     &mut SurfaceMut<'_>, Access::WRITE.of_part();
 }
 
-fn tracked(memory: &Memory, access: Access, number: u64) -> Tracked<'_> {
+fn tracked<'a>(
+    memory: &'a Memory,
+    access: Access,
+    number: u64,
+    object: &'a ObjectArg,
+) -> Tracked<'a> {
     Tracked {
         memory: Some(memory),
         access,
@@ -85,6 +91,7 @@ fn tracked(memory: &Memory, access: Access, number: u64) -> Tracked<'_> {
         argument: 0,
         peer: None,
         kept: None,
+        object: Some(object),
     }
 }
 

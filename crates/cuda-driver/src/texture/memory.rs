@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cuda_ptx::analysis::{Object, ObjectKind};
 use cuda_sys::{
     CUDA_RESOURCE_DESC, CUarray_st, CUdeviceptr, CUmipmappedArray_st, CUresourcetype, CUsurfObject,
 };
@@ -12,6 +13,7 @@ use super::shape::{ArrayFlags, ArrayShape};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
+use crate::launch::ObjectArg;
 use crate::memory::pitched::{ArrayBox, array_numbers};
 use crate::memory::{Block, Memory, Reclaim, Source, bytes_of};
 use crate::memory_ledger::MemoryKind;
@@ -46,6 +48,8 @@ pub(super) struct Level {
     pub(super) shape: ArrayShape,
     /// The number that identifies the array in accesses.
     pub(super) number: CUdeviceptr,
+    /// The surface for safe launches.
+    pub(super) object: ObjectArg,
 }
 
 /// The handles that are destroyed when the memory is released.
@@ -191,11 +195,24 @@ impl ArrayMemory {
             let extent = shape.extent();
             // No overflow: the caller has computed the sum of all levels.
             bytes += extent.width * extent.height * extent.depth * size_of::<T>();
+            let row = extent.width * size_of::<T>();
             all.push(Level {
                 array,
                 surface,
                 shape,
                 number,
+                object: ObjectArg {
+                    handle: surface,
+                    object: Object {
+                        kind: ObjectKind::Surface {
+                            // An element has at most 16 bytes.
+                            element_bytes: size_of::<T>() as u32,
+                            is_writable: true,
+                        },
+                        shape: shape.object_shape(),
+                    },
+                    extents: [row, extent.height, extent.depth].map(|size| size as u64),
+                },
             });
         }
         let Some(first_level) = all.first().copied() else {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use cuda_ptx::analysis::{Object, ObjectKind, ObjectShape};
 use cuda_sys::{
     CUDA_RESOURCE_DESC, CUDA_RESOURCE_VIEW_DESC, CUdevice_attribute as Attribute, CUresourcetype,
 };
@@ -16,9 +17,10 @@ use super::format::{ChannelFormat, Texel, is_float, is_normalizable};
 use super::limits::{contradiction, within};
 use super::memory::{ArrayMemory, RawHandle, no_resource};
 use super::mipmapped::MipmappedArray;
-use super::shape::ArrayShape;
+use super::shape::{ArrayFlags, ArrayShape};
 use crate::device::Device;
 use crate::error::{ArrayError, Result};
+use crate::launch::ObjectArg;
 use crate::memory::{DeviceBuffer, Memory, Part, PitchedBuffer, SharedSlice};
 use crate::tracking::Access;
 
@@ -56,6 +58,8 @@ pub struct TextureMemory {
     /// The memory that a kernel can read: an address or the number of an array, and bytes or
     /// arrays.
     pub(super) range: (u64, usize),
+    /// Whether kernels may gather from the memory.
+    pub(super) can_gather: bool,
 }
 
 /// The kind of memory.
@@ -155,6 +159,7 @@ impl TextureMemory {
             format: memory.format,
             channels: memory.channels,
             range: (first.number, levels),
+            can_gather: memory.flags.contains(ArrayFlags::GATHER),
             owner: Arc::clone(memory) as Arc<dyn Owner>,
         }
     }
@@ -164,6 +169,24 @@ impl TextureMemory {
         match view.and_then(|view| view.format) {
             Some(format) => Channels::of_view(format),
             None => Channels::of(self.format),
+        }
+    }
+
+    /// Returns the texture with this handle for safe launches.
+    pub(super) fn object(&self, handle: u64) -> ObjectArg {
+        let shape = match self.kind {
+            Kind::Array { shape, .. } => shape.object_shape(),
+            Kind::Pitched => ObjectShape::TwoD,
+            Kind::Linear => ObjectShape::Linear,
+        };
+        let can_gather = self.can_gather;
+        ObjectArg {
+            handle,
+            object: Object {
+                kind: ObjectKind::Texture { can_gather },
+                shape,
+            },
+            extents: [0; 3],
         }
     }
 
@@ -242,6 +265,7 @@ impl<T: Texel> TextureSource for Arc<PitchedBuffer<T>> {
             format: T::FORMAT,
             channels: T::CHANNELS,
             range: (address, self.span_bytes()),
+            can_gather: false,
             owner: Arc::clone(self) as Arc<dyn Owner>,
         })
     }
@@ -274,6 +298,7 @@ impl<T: Texel> TextureSource for SharedSlice<T> {
             format: T::FORMAT,
             channels: T::CHANNELS,
             range: (address, bytes),
+            can_gather: false,
             owner: Arc::clone(self.buffer()) as Arc<dyn Owner>,
         })
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use cuda_ptx::analysis::ObjectShape;
 use cuda_sys::CUDA_ARRAY3D_DESCRIPTOR;
 
 use super::format::Texel;
@@ -193,6 +194,19 @@ impl ArrayShape {
             _ => 1,
         };
         1 + self.width.max(self.height).max(depth).max(1).ilog2()
+    }
+
+    /// Returns the shape for safe launches.
+    pub(super) fn object_shape(&self) -> ObjectShape {
+        match self.kind {
+            ShapeKind::OneD => ObjectShape::OneD,
+            ShapeKind::TwoD => ObjectShape::TwoD,
+            ShapeKind::ThreeD => ObjectShape::ThreeD,
+            ShapeKind::OneDLayered => ObjectShape::OneDLayered,
+            ShapeKind::TwoDLayered => ObjectShape::TwoDLayered,
+            ShapeKind::Cube => ObjectShape::Cube,
+            ShapeKind::CubeLayered => ObjectShape::CubeLayered,
+        }
     }
 
     pub(super) fn is_layered(&self) -> bool {

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 use cuda_sys::{CUdeviceptr, CUsurfObject};
 
+use crate::launch::ObjectArg;
 use crate::memory::Memory;
 
 /// A surface that a kernel reads: an argument for a parameter of the type `cudaSurfaceObject_t`.
@@ -18,6 +19,7 @@ pub struct Surface<'a> {
     pub(super) memory: &'a Memory,
     /// The number of the array, for accesses.
     pub(super) number: CUdeviceptr,
+    pub(super) object: &'a ObjectArg,
 }
 
 /// A surface that a kernel reads and writes: an argument for a parameter of the type
@@ -32,6 +34,7 @@ pub struct SurfaceMut<'a> {
     pub(super) memory: &'a Memory,
     /// The number of the array, for accesses.
     pub(super) number: CUdeviceptr,
+    pub(super) object: &'a ObjectArg,
     pub(super) borrow: PhantomData<&'a mut ()>,
 }
 

@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
 use crate::handle::{Destroy, Handle};
+use crate::launch::ObjectArg;
 use crate::memory::{Part, when_not_captured};
 use crate::tracking::Access;
 
@@ -59,6 +60,7 @@ struct TextureObject {
     handle: ManuallyDrop<Handle<RawTexture>>,
     /// Taken only when the object is dropped.
     source: ManuallyDrop<TextureMemory>,
+    arg: ObjectArg,
 }
 
 struct RawTexture;
@@ -171,6 +173,7 @@ impl Texture {
         let handle = unsafe { Handle::new(driver, raw) };
         Ok(Self {
             object: Arc::new(TextureObject {
+                arg: source.object(raw),
                 handle: ManuallyDrop::new(handle),
                 source: ManuallyDrop::new(source),
             }),
@@ -195,6 +198,11 @@ impl Texture {
     /// Returns the use of the memory by a kernel that reads the texture.
     pub(super) fn part(&self) -> Part<'_> {
         self.object.source.part()
+    }
+
+    /// Returns the texture for safe launches.
+    pub(super) fn as_arg(&self) -> &ObjectArg {
+        &self.object.arg
     }
 
     /// Returns an owner of the texture object.

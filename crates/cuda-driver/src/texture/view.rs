@@ -95,6 +95,7 @@ impl<'a, T: Texel> ArraySlice<'a, T> {
             handle: surface_of(self.level)?,
             memory: self.memory,
             number: self.level.number,
+            object: &self.level.object,
         })
     }
 }
@@ -148,6 +149,7 @@ impl<'a, T: Texel> ArraySliceMut<'a, T> {
             handle: surface_of(self.level)?,
             memory: self.memory,
             number: self.level.number,
+            object: &self.level.object,
             borrow: PhantomData,
         })
     }

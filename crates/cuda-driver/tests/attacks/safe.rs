@@ -10,7 +10,10 @@ use crate::support::{Attack, Case};
 
 /// `store`: `x[at[i]] = i`. `save`: `to[0] = x`. `follow`: writes to the address in `from[0]`,
 /// which it loads again for each thread. `arrays`: stores to a shared and to a local array at
-/// `at[i]`.
+/// `at[i]`. `copy`: copies a plane of words through a texture to a surface, with `n` threads in a
+/// row. `fetch`: reads the
+/// texture whose handle is `from[0]`. `mark`: stores `tid.x + 1`
+/// to a surface at the byte `at[tid.x].x` of the row `at[tid.x].y`, and loads it again.
 const KERNELS: &str = ".version 7.0
 .target sm_75
 .address_size 64
@@ -69,16 +72,52 @@ const KERNELS: &str = ".version 7.0
     st.global.u32 [%d1], %r2;
     ret;
 }
+.visible .entry copy(.param .u64 in, .param .u64 out, .param .u32 n) {
+    .reg .b32 %r<9>; .reg .f32 %f<3>; .reg .b64 %d<3>;
+    ld.param.u64 %d1, [in];
+    ld.param.u64 %d2, [out];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, %ctaid.x;
+    cvt.rn.f32.u32 %f1, %r1;
+    cvt.rn.f32.u32 %f2, %r2;
+    tex.2d.v4.u32.f32 {%r3, %r4, %r5, %r6}, [%d1, {%f1, %f2}];
+    shl.b32 %r1, %r1, 2;
+    sust.b.2d.b32.trap [%d2, {%r1, %r2}], %r3;
+    ret;
+}
+.visible .entry fetch(.param .u64 from, .param .u64 to) {
+    .reg .b32 %r<5>; .reg .f32 %f<2>; .reg .b64 %d<4>;
+    ld.param.u64 %d1, [from];
+    ld.param.u64 %d2, [to];
+    ld.global.u64 %d3, [%d1];
+    mov.f32 %f1, 0f00000000;
+    tex.2d.v4.u32.f32 {%r1, %r2, %r3, %r4}, [%d3, {%f1, %f1}];
+    st.global.u32 [%d2], %r1;
+    ret;
+}
+.visible .entry mark(.param .u64 to, .param .u64 at) {
+    .reg .b32 %r<5>; .reg .b64 %d<4>;
+    ld.param.u64 %d1, [to];
+    ld.param.u64 %d2, [at];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %d3, %r1, 8;
+    add.s64 %d3, %d2, %d3;
+    ld.global.v2.u32 {%r2, %r3}, [%d3];
+    add.u32 %r1, %r1, 1;
+    sust.b.2d.b32.trap [%d1, {%r2, %r3}], %r1;
+    suld.b.2d.b32.trap %r4, [%d1, {%r2, %r3}];
+    ret;
+}
 ";
 
-fn kernel(case: &Case, name: &str) -> SafeKernel {
+pub(crate) fn kernel(case: &Case, name: &str) -> SafeKernel {
     let ptx = Ptx::new(KERNELS).unwrap();
     let module = SafeModule::load(&case.context, &ptx).unwrap();
     module.kernel(name).unwrap()
 }
 
 /// Whether the call succeeded or had a violation.
-fn has_violation(result: Result<()>) -> bool {
+pub(crate) fn has_violation(result: Result<()>) -> bool {
     match result {
         Ok(()) => false,
         Err(Error::Violation(_)) => true,

@@ -14,6 +14,8 @@ pub(super) struct Finding {
     pub(super) outcome: Outcome,
     /// The first byte after the access, as an expression in scalars.
     pub(super) end: Option<Form>,
+    /// The reason for which no launch with these arguments is possible.
+    pub(super) refusal: Option<String>,
 }
 
 /// A root: its size, its alignment, and whether it may be written.
@@ -34,6 +36,7 @@ pub(super) fn judge(
     let checked = |root, reason| Finding {
         outcome: Outcome::Checked { root, reason },
         end: None,
+        refusal: None,
     };
     let Some(address) = address else {
         return checked(None, Reason::UnknownAddress);
@@ -57,6 +60,7 @@ pub(super) fn judge(
                 high,
             },
             end: Some(end),
+            refusal: None,
         },
         Err(reason) => checked(Some(info.root), reason),
     }

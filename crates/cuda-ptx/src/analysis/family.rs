@@ -6,8 +6,9 @@ use std::cell::Cell;
 use crate::flow::AccessKind;
 
 use super::form::Form;
+use super::launch::mismatch;
 use super::symbols::{Kind, Symbols};
-use super::{Analysis, Argument, LaunchValues, MAX_STEPS, Outcome, Root, mismatch};
+use super::{Analysis, Argument, LaunchValues, MAX_STEPS, Outcome, Root};
 
 /// A number among the arguments that may have any value from `low` to `high`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! The values of one launch.
 
+use crate::flow::{Kernel, Object};
+
 /// The values that a launch gives a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchValues {
@@ -18,6 +20,8 @@ pub struct LaunchValues {
 pub struct Argument {
     pub(super) bytes: Vec<u8>,
     pub(super) buffers: Vec<(u64, Buffer)>,
+    /// The texture or surface whose handle is the argument.
+    pub(super) object: Option<Object>,
     /// The offset, the size, and the smallest and largest value of numbers that are not fixed.
     pub(super) ranges: Vec<(u64, u32, u64, u64)>,
 }
@@ -40,6 +44,7 @@ impl Argument {
         Self {
             bytes: bytes.into(),
             buffers: Vec::new(),
+            object: None,
             ranges: Vec::new(),
         }
     }
@@ -47,6 +52,14 @@ impl Argument {
     /// The address of a buffer. It is not null.
     pub fn buffer(buffer: Buffer) -> Self {
         Self::scalar([0; 8]).with_buffer(0, buffer)
+    }
+
+    /// The handle of a texture or surface object. A proof does not depend on the number.
+    pub fn object(object: Object) -> Self {
+        Self {
+            object: Some(object),
+            ..Self::scalar([0; 8])
+        }
     }
 
     /// Returns the argument with the address of `buffer` in the 8 bytes at `offset`.
@@ -83,11 +96,11 @@ impl Argument {
         (!overlaps).then_some((number, number))
     }
 
-    /// The number in `size` bytes at `offset`, unless an address is among them.
+    /// The number in `size` bytes at `offset`, unless an address or a handle is among them.
     pub(super) fn number(&self, offset: u64, size: u32) -> Option<u64> {
         let end = offset.checked_add(u64::from(size))?;
         let overlaps = |&(at, _): &(u64, Buffer)| at < end && offset < at.saturating_add(8);
-        if size > 8 || self.buffers.iter().any(overlaps) {
+        if size > 8 || self.object.is_some() || self.buffers.iter().any(overlaps) {
             return None;
         }
         let range = usize::try_from(offset).ok()?..usize::try_from(end).ok()?;
@@ -97,4 +110,70 @@ impl Argument {
             .copy_from_slice(self.bytes.get(range)?);
         Some(u64::from_le_bytes(value))
     }
+}
+
+/// The reason for which an argument breaks the alignment that the kernel declares for it.
+fn misaligned(name: &str, align: u64, argument: &Argument) -> Option<String> {
+    let is_aligned = match argument.buffer_at(0) {
+        Some(buffer) => buffer.align.is_multiple_of(align),
+        None => {
+            let number = argument.number(0, 8);
+            number.is_none_or(|number| number.is_multiple_of(align))
+        }
+    };
+    let text = || format!("the memory at {name} is not aligned to {align}, as its .ptr declares");
+    (align > 1 && !is_aligned).then(text)
+}
+
+/// The reason for which a launch does not fit a kernel.
+pub(super) fn mismatch(kernel: &Kernel, launch: &LaunchValues) -> Option<String> {
+    let (given, expected) = (launch.arguments.len(), kernel.params.len());
+    if given != expected {
+        return Some(format!("{given} arguments for {expected} parameters"));
+    }
+    for (param, argument) in kernel.params.iter().zip(&launch.arguments) {
+        let (given, expected) = (argument.bytes.len() as u64, param.size);
+        let name = &param.name;
+        if given != expected {
+            return Some(format!("{given} bytes for {name}, which has {expected}"));
+        }
+        let mut at: Vec<u64> = argument.buffers.iter().map(|(offset, _)| *offset).collect();
+        at.sort_unstable();
+        let overlaps = at.windows(2).any(|pair| pair[1] - pair[0] < 8);
+        if overlaps
+            || at
+                .last()
+                .is_some_and(|last| last.saturating_add(8) > expected)
+        {
+            return Some(format!(
+                "the addresses in {name} overlap, or are outside of it"
+            ));
+        }
+        if argument.object.is_some() && (expected != 8 || !argument.buffers.is_empty()) {
+            return Some(format!(
+                "{name} is not only the handle of a texture or surface"
+            ));
+        }
+        // The assembler relies on the alignment that `.ptr` declares, and a handle has none.
+        if argument.object.is_some() && param.target_align > 1 {
+            return Some(format!(
+                "{name} is declared as an address, and gets a handle"
+            ));
+        }
+        if let Some(reason) = misaligned(name, param.target_align, argument) {
+            return Some(reason);
+        }
+        let is_power = |(_, buffer): &(u64, Buffer)| buffer.align.is_power_of_two();
+        if !argument.buffers.iter().all(is_power) {
+            return Some(format!("an alignment in {name} is not a power of two"));
+        }
+    }
+    let sizes = launch.grid.iter().chain(&launch.block);
+    if sizes
+        .clone()
+        .any(|&size| size == 0 || size > i32::MAX as u32)
+    {
+        return Some("a grid or block size is 0 or above 2147483647".to_owned());
+    }
+    None
 }

@@ -4,6 +4,7 @@
 //!    mod          Analysis: rounds until the loops are settled, then all accesses
 //!    family       proofs for all numbers in a range
 //!    access       one access: root, bounds, alignment
+//!    handle       one use of a texture or a surface
 //!    loops        steps of phis, assumptions at loop headers and their proof by induction
 //!    transfer     the value of one operation as a form
 //!    source       special registers, parameters, addresses of variables
@@ -23,6 +24,7 @@ mod bound;
 mod condition;
 mod family;
 mod form;
+mod handle;
 mod launch;
 mod loops;
 mod round;
@@ -39,15 +41,19 @@ use std::collections::BTreeMap;
 use crate::ast::{Function, Module};
 use crate::calls::{self, Expanded};
 use crate::flow::{Kernel, Refused, lower};
+pub use crate::flow::{Object, ObjectKind, ObjectShape};
 
 use access::{Finding, judge};
 pub use family::{Need, NumberRange};
 use form::Form;
+use handle::judge_object;
+use launch::mismatch;
 pub use launch::{Argument, Buffer, LaunchValues};
 use round::{Assumptions, Round};
 use symbols::{Kind, Symbols};
 pub use verdict::{
-    AccessKind, AccessReport, Contract, Outcome, Precondition, Reason, Refusal, Root, Verdict,
+    AccessKind, AccessReport, Contract, ObjectCondition, Outcome, Precondition, Reason, Refusal,
+    Root, Verdict,
 };
 
 /// The number of steps of one evaluation after which the analysis gives up.
@@ -150,6 +156,12 @@ impl Analysis {
         let mut symbols = Symbols::default();
         let work = Cell::new(MAX_STEPS);
         let findings = self.findings(kernel, launch, &mut symbols, &work);
+        let all = kernel.accesses.iter().zip(&findings);
+        for (access, finding) in all {
+            if let Some(reason) = finding.as_ref().and_then(|it| it.refusal.as_ref()) {
+                return refused(access.line, reason);
+            }
+        }
         let contract = report(kernel, &symbols, findings, work.get() == 0);
         let is_checked = |access: &AccessReport| matches!(access.outcome, Outcome::Checked { .. });
         match contract.accesses.iter().any(is_checked) {
@@ -192,6 +204,19 @@ impl Analysis {
             .flat_map(|kernel| &kernel.params)
             .map(|param| param.size)
             .collect()
+    }
+
+    /// Whether the kernel uses textures or surfaces.
+    pub fn uses_objects(&self) -> bool {
+        let kernel = self.kernel.as_ref();
+        kernel.is_ok_and(|kernel| kernel.accesses.iter().any(|access| access.object.is_some()))
+    }
+
+    /// The parameters that are used as textures and surfaces, and for each an object with which
+    /// the kernel can be launched. Only parameters whose values are used without any computation
+    /// are found.
+    pub fn objects(&self) -> Vec<(u32, Object)> {
+        self.kernel.as_ref().map(handle::needed).unwrap_or_default()
     }
 
     /// The names of the variables of the module that the kernel uses.
@@ -242,7 +267,11 @@ impl Analysis {
         let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
         round.run(&mut |round, number, address, facts| {
             let access = &kernel.accesses[number as usize];
-            findings[number as usize] = Some(judge(round, access, address, facts));
+            let [address, coordinate] = address;
+            findings[number as usize] = Some(match access.object {
+                Some(object) => judge_object(round, access, object, address, coordinate),
+                None => judge(round, access, address, facts),
+            });
         });
         findings
     }
@@ -300,61 +329,6 @@ fn lowered(
     Ok((lower(module, &function)?, Some(expanded)))
 }
 
-/// The reason for which an argument breaks the alignment that the kernel declares for it.
-fn misaligned(name: &str, align: u64, argument: &Argument) -> Option<String> {
-    let is_aligned = match argument.buffer_at(0) {
-        Some(buffer) => buffer.align.is_multiple_of(align),
-        None => {
-            let number = argument.number(0, 8);
-            number.is_none_or(|number| number.is_multiple_of(align))
-        }
-    };
-    let text = || format!("the memory at {name} is not aligned to {align}, as its .ptr declares");
-    (align > 1 && !is_aligned).then(text)
-}
-
-/// The reason for which a launch does not fit a kernel.
-fn mismatch(kernel: &Kernel, launch: &LaunchValues) -> Option<String> {
-    let (given, expected) = (launch.arguments.len(), kernel.params.len());
-    if given != expected {
-        return Some(format!("{given} arguments for {expected} parameters"));
-    }
-    for (param, argument) in kernel.params.iter().zip(&launch.arguments) {
-        let (given, expected) = (argument.bytes.len() as u64, param.size);
-        let name = &param.name;
-        if given != expected {
-            return Some(format!("{given} bytes for {name}, which has {expected}"));
-        }
-        let mut at: Vec<u64> = argument.buffers.iter().map(|(offset, _)| *offset).collect();
-        at.sort_unstable();
-        let overlaps = at.windows(2).any(|pair| pair[1] - pair[0] < 8);
-        if overlaps
-            || at
-                .last()
-                .is_some_and(|last| last.saturating_add(8) > expected)
-        {
-            return Some(format!(
-                "the addresses in {name} overlap, or are outside of it"
-            ));
-        }
-        if let Some(reason) = misaligned(name, param.target_align, argument) {
-            return Some(reason);
-        }
-        let is_power = |(_, buffer): &(u64, Buffer)| buffer.align.is_power_of_two();
-        if !argument.buffers.iter().all(is_power) {
-            return Some(format!("an alignment in {name} is not a power of two"));
-        }
-    }
-    let sizes = launch.grid.iter().chain(&launch.block);
-    if sizes
-        .clone()
-        .any(|&size| size == 0 || size > i32::MAX as u32)
-    {
-        return Some("a grid or block size is 0 or above 2147483647".to_owned());
-    }
-    None
-}
-
 /// Makes the contract of the findings. What was proven before the analysis gave up stays proven.
 fn report(
     kernel: &Kernel,
@@ -366,6 +340,7 @@ fn report(
         kernel: kernel.name.clone(),
         preconditions: Vec::new(),
         accesses: Vec::new(),
+        objects: Vec::new(),
         variables: kernel.used_variables(),
     };
     for (access, finding) in kernel.accesses.iter().zip(findings) {
@@ -395,6 +370,20 @@ fn report(
             };
             merge(&mut contract.preconditions, new);
         }
+        if let (Some(object), Some(Root::Object { parameter })) = (access.object, outcome.root()) {
+            let new = ObjectCondition {
+                parameter: *parameter,
+                name: kernel.params[*parameter as usize].name.clone(),
+                requirement: object.to_string(),
+                line: access.line,
+            };
+            let is_same = |old: &ObjectCondition| {
+                old.parameter == new.parameter && old.requirement == new.requirement
+            };
+            if !contract.objects.iter().any(is_same) {
+                contract.objects.push(new);
+            }
+        }
         contract.accesses.push(AccessReport {
             line: access.line,
             location: access.location,
@@ -402,6 +391,7 @@ fn report(
             kind: access.kind,
             space: access.space,
             size: access.size,
+            is_object: access.object.is_some(),
             outcome,
         });
     }

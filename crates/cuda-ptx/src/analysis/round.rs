@@ -55,8 +55,9 @@ impl Assumptions {
     }
 }
 
-/// The access with this number, at this address, under these facts.
-pub(super) type Visit<'v> = &'v mut dyn FnMut(&mut Round<'_>, u32, Option<Form>, &[Form]);
+/// The access with this number, at this address, under these facts. For a surface, the second form
+/// is the coordinate in bytes.
+pub(super) type Visit<'v> = &'v mut dyn FnMut(&mut Round<'_>, u32, [Option<Form>; 2], &[Form]);
 
 /// The state of one round.
 pub(super) struct Round<'a> {
@@ -445,6 +446,10 @@ impl<'a> Round<'a> {
         }
         let bits = self.kernel.accesses[access as usize].bits;
         let address = self.number(ins.sources[0], bits);
-        visit(self, access, address, &facts);
+        let coordinate = match self.kernel.accesses[access as usize].object {
+            Some(_) => self.number(ins.sources[1], 32),
+            None => None,
+        };
+        visit(self, access, [address, coordinate], &facts);
     }
 }

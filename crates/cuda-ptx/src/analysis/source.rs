@@ -144,6 +144,11 @@ impl Round<'_> {
                 .simple(Kind::Buffer(param, offset), low, high, None)?;
             return Some(Form::symbol(root));
         }
+        if (offset, size) == (0, 8) && argument.object.is_some() {
+            let (low, high) = (Some(0), Some((1 << 64) - 1));
+            let handle = self.symbols.simple(Kind::Object(param), low, high, None)?;
+            return Some(Form::symbol(handle));
+        }
         let (low, high) = argument.interval(offset, size)?;
         let (low, high) = (i128::from(low), i128::from(high));
         let bits = 8 * size;

@@ -21,6 +21,8 @@ pub(super) enum Kind {
     Scalar(u32, u64, u32),
     /// The address of the buffer that the parameter holds at this offset.
     Buffer(u32, u64),
+    /// The handle of the texture or surface that the parameter holds. It may be any number.
+    Object(u32),
     /// The address of a variable, as a generic address or in its own space.
     Variable(u32, bool),
     /// How often the back edges of the loop with this header were taken since it was entered.

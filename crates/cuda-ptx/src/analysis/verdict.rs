@@ -84,6 +84,11 @@ pub enum Root {
     },
     /// A variable of the kernel or of its module.
     Variable(String),
+    /// The texture or surface whose handle is in this parameter.
+    Object {
+        /// The number of the parameter, from 0.
+        parameter: u32,
+    },
 }
 
 /// The result of the analysis for one access.
@@ -108,6 +113,17 @@ pub enum Outcome {
         /// The reason.
         reason: Reason,
     },
+}
+
+impl Outcome {
+    /// The root, if it is known.
+    pub fn root(&self) -> Option<&Root> {
+        match self {
+            Self::Unreached => None,
+            Self::Proven { root, .. } => Some(root),
+            Self::Checked { root, .. } => root.as_ref(),
+        }
+    }
 }
 
 /// The reason for which an access is not proven.
@@ -140,6 +156,11 @@ pub enum Reason {
     UnknownSize,
     /// It loads or stores a matrix, which is not modelled.
     Matrix,
+    /// An access outside of the surface would be a fault, because the boundary mode is `.trap`.
+    Trap,
+    /// It accesses a layer of a surface. The manual does not define accesses to layers that do not
+    /// exist.
+    Layer,
     /// The analysis reached its limit of steps.
     GaveUp,
 }
@@ -165,6 +186,10 @@ impl Display for Reason {
                 "it writes to an argument that was passed as read-only (`&`), or to a constant",
             ),
             Self::UnknownSize => f.write_str("another module may define the variable"),
+            Self::Trap => f.write_str(
+                "an access outside of the surface would be a fault (boundary mode `.trap`)",
+            ),
+            Self::Layer => f.write_str("the surface may not have the layer"),
             Self::Matrix => f.write_str("accesses to matrices are not modelled"),
             Self::GaveUp => f.write_str("the analysis gave up at its limit of steps"),
         }
@@ -184,8 +209,10 @@ pub struct AccessReport {
     pub kind: AccessKind,
     /// The state space; `None` for a generic address.
     pub space: Option<Space>,
-    /// The number of bytes.
+    /// The number of bytes; 0 for a texture.
     pub size: u32,
+    /// Whether it uses a texture or a surface instead of an address.
+    pub is_object: bool,
     /// The result.
     pub outcome: Outcome,
 }
@@ -212,6 +239,19 @@ pub struct Precondition {
     pub location: Option<Location>,
 }
 
+/// A texture or a surface that the kernel uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectCondition {
+    /// The number of the parameter, from 0.
+    pub parameter: u32,
+    /// The name of the parameter.
+    pub name: String,
+    /// The object that is needed, as in "a texture of two dimensions".
+    pub requirement: String,
+    /// The PTX line of the instruction.
+    pub line: u32,
+}
+
 /// The accesses of a kernel in one launch. Its `Display` lists the preconditions and the accesses
 /// that are not proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -220,6 +260,8 @@ pub struct Contract {
     pub kernel: String,
     /// The requirements on the buffers.
     pub preconditions: Vec<Precondition>,
+    /// The requirements on textures and surfaces, which the arguments meet.
+    pub objects: Vec<ObjectCondition>,
     /// All accesses, in the order of the text.
     pub accesses: Vec<AccessReport>,
     /// The variables of the module that the kernel accesses, or may access.
@@ -249,6 +291,10 @@ impl Display for Contract {
             write!(f, "  {} ≤ bytes({name}), {verb}, ", condition.expression)?;
             source(f, condition.line, condition.location)?;
             writeln!(f, "; aligned to {}", condition.align)?;
+        }
+        for object in &self.objects {
+            let (name, what, line) = (&object.name, &object.requirement, object.line);
+            writeln!(f, "  {name} is {what}, PTX line {line}")?;
         }
         for access in &self.accesses {
             if let Outcome::Checked { reason, .. } = &access.outcome {

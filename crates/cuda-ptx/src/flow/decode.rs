@@ -265,13 +265,14 @@ impl<'a> Decoder<'a> {
             | "wmma" | "prefetch" | "prefetchu" | "applypriority" | "discard" => {
                 return self.memory(instruction);
             }
+            "tex" | "tld4" | "suld" | "sust" | "sured" | "suq" | "txq" => {
+                return self.object(instruction);
+            }
             opcode if REGISTER_ONLY.contains(&opcode) => self.pure(instruction).is_some(),
             opcode => {
                 let reason = match opcode {
                     "call" => "call of a function",
-                    "tex" | "tld4" | "suld" | "sust" | "sured" | "suq" | "txq" | "istypep" => {
-                        "textures and surfaces"
-                    }
+                    "istypep" => "textures and surfaces",
                     _ => "unknown instruction",
                 };
                 let reason = format!("{reason}: {}", instruction.mnemonic());

@@ -113,6 +113,7 @@ impl<'a> Decoder<'a> {
             mnemonic: instruction.mnemonic(),
             statement: self.statement,
             operand: position.unwrap_or(0) as u32,
+            object: None,
         });
         self.ins.push(Ins {
             op: Op::Access(number),

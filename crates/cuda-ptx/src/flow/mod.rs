@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!    lower    statements become blocks of operations
-//!    decode, memory, predicate    one instruction becomes operations
+//!    decode, memory, texture, predicate    one instruction becomes operations
 //!    ssa      each definition of a register becomes a value of its own
 //!    graph    predecessors, order and dominators
 //!    names    registers and variables in nested scopes
 //!    op       operations and blocks
+//!    object   textures and surfaces
 //! ```
 //!
 //! A module uses only modules below it; those of one row are parts of one type. A [`Kernel`] owns
@@ -17,14 +18,18 @@ mod graph;
 mod lower;
 mod memory;
 mod names;
+mod object;
 mod op;
 mod predicate;
 mod ssa;
 #[cfg(test)]
 mod tests;
+mod texture;
 
 pub(crate) use lower::{Kernel, lower, size_of_variable};
 pub(crate) use names::{Name, Names, bits_of};
+pub(crate) use object::{BoundaryMode, ObjectUse};
+pub use object::{Object, ObjectKind, ObjectShape};
 pub use op::AccessKind;
 pub(crate) use op::{
     Access, Axis, Block, Guard, Ins, Op, Phi, Relation, Source, Special, Value, Var,

@@ -2,6 +2,8 @@
 
 use crate::ast::{Location, Space};
 
+use super::object::ObjectUse;
+
 /// A register before [`ssa`](super::ssa) has run, and a value after it.
 pub(crate) type Value = u32;
 
@@ -134,7 +136,8 @@ pub(crate) enum Op {
         signed: bool,
         bits: u32,
     },
-    /// The access with this number, at the address `a`.
+    /// The access with this number, at the address `a`, or to the object whose handle is `a`. For a
+    /// surface, `b` is the coordinate in bytes.
     Access(u32),
 }
 
@@ -211,6 +214,8 @@ pub(crate) struct Access {
     pub(crate) statement: u32,
     /// The index of the operand that holds the address.
     pub(crate) operand: u32,
+    /// The use of a texture or a surface, whose handle takes the place of the address.
+    pub(crate) object: Option<ObjectUse>,
 }
 
 /// A parameter of the kernel.

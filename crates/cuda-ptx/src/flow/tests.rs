@@ -144,7 +144,7 @@ fn unmodelled_instructions_are_refused_with_their_line() {
         ("st.param.u32 [x], %r1;", "call of a function"),
         ("st.const.u32 [%d1], %r1;", "store to constants"),
         (
-            "tex.1d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%d1, {%r5}];",
+            "tex.2d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%d1, {%r5, %r6}];",
             "textures and surfaces",
         ),
         ("frobnicate.u32 %r1, %r2;", "unknown instruction"),

@@ -3,6 +3,7 @@
 //! ```text
 //!    mod     the rewriting of one kernel
 //!    site    the code around one instruction
+//!    surface    the code around an access to a surface
 //!    zero    the zeros in place of what was not loaded
 //!    range   the code that compares an address with the ranges that it may be in
 //!    slice   the loads that checked addresses depend on
@@ -20,6 +21,7 @@
 mod range;
 mod site;
 mod slice;
+mod surface;
 #[cfg(test)]
 mod tests;
 mod zero;
@@ -68,6 +70,15 @@ pub enum ExtraParameter {
         /// Whether the access writes.
         is_write: bool,
     },
+    /// The number of values of a coordinate at which an access stays in the surface in a parameter.
+    Surface {
+        /// The number of the parameter.
+        parameter: u32,
+        /// 0 for the coordinate in bytes, 1 for the row, 2 for the plane or the layer.
+        axis: u32,
+        /// The size of the access in this direction.
+        size: u32,
+    },
     /// The number of offsets in dynamic shared memory at which an access of `size` bytes stays
     /// inside.
     DynamicShared {
@@ -110,8 +121,9 @@ pub struct Instrumented {
 ///
 /// The record is an array of [`RECORD_WORDS`] words of 32 bits. Version 1: word 0 is the number of
 /// the site, 0 if there was no violation; word 1 counts the threads with a violation; word 2 is the
-/// version; words 4 and 5 are the address, low half first; words 6 to 8 the block and words 9 to 11
-/// the thread. Words 2 to 11 belong to the first thread that wrote the record.
+/// version; words 4 and 5 are the address, low half first, or the first two coordinates in a
+/// surface; words 6 to 8 the block and words 9 to 11 the thread; word 12 is the third coordinate in a
+/// surface. Words 2 to 12 belong to the first thread that wrote the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Record {
@@ -119,8 +131,11 @@ pub struct Record {
     pub site: usize,
     /// The number of threads with a violation.
     pub threads: u32,
-    /// The address of the access.
+    /// The address of the access. For a surface, the low half is the coordinate in bytes, and the
+    /// high half the second coordinate.
     pub address: u64,
+    /// The third coordinate in a surface, or 0.
+    pub third: u32,
     /// The coordinates of the block.
     pub block: [u32; 3],
     /// The coordinates of the thread.
@@ -135,6 +150,7 @@ impl Record {
             site,
             threads: words[1],
             address: u64::from(words[4]) | u64::from(words[5]) << 32,
+            third: words[12],
             block: [words[6], words[7], words[8]],
             thread: [words[9], words[10], words[11]],
         })
@@ -328,10 +344,11 @@ fn expect_defined(kernel: &Kernel, access: usize) -> Result<(), Refusal> {
         if ins.op != Op::Access(access as u32) {
             continue;
         }
-        let is_undefined = match ins.sources[0] {
-            Source::Value(value) => kernel.is_undefined[value as usize],
+        // The second source is a coordinate in a surface.
+        let is_undefined = ins.sources.iter().any(|source| match source {
+            Source::Value(value) => kernel.is_undefined[*value as usize],
             _ => false,
-        };
+        });
         if is_undefined {
             let line = kernel.accesses[access].line;
             let reason = "the address depends on a register that is possibly not set";

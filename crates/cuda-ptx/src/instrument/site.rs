@@ -25,10 +25,13 @@ pub(super) struct Writer<'a, 'k> {
 pub(super) struct Checked {
     /// The register with the address.
     pub(super) address: String,
-    is_wide: bool,
+    pub(super) is_wide: bool,
+    /// The register with the third coordinate in a surface. The other two take the place of the
+    /// address.
+    pub(super) third: Option<String>,
     /// The predicate that the address is in range.
     pub(super) ok: String,
-    site: usize,
+    pub(super) site: usize,
 }
 
 impl<'a, 'k> Writer<'a, 'k> {
@@ -120,13 +123,25 @@ impl<'a, 'k> Writer<'a, 'k> {
     }
 
     /// The number of the first violation of the thread, or 0.
-    fn first(&self) -> String {
+    pub(super) fn first(&self) -> String {
         self.r(15)
     }
 
     /// The address of the first violation of the thread.
     fn first_address(&self) -> String {
         self.d(15)
+    }
+
+    /// The third coordinate of the first violation of the thread, if that is one of a surface.
+    fn first_third(&self) -> String {
+        self.r(14)
+    }
+
+    /// Whether an access to a surface is checked.
+    fn has_surfaces(&self) -> bool {
+        self.sites
+            .iter()
+            .any(|site| matches!(site.root, Some(Root::Object { .. })))
     }
 
     /// The name of an extra parameter, which is added if it is new.
@@ -150,10 +165,14 @@ impl<'a, 'k> Writer<'a, 'k> {
     pub(super) fn declarations(&self) -> String {
         let prefix = &self.prefix;
         let (first, address) = (self.first(), self.first_address());
-        format!(
+        let mut out = format!(
             " .reg .pred %{prefix}p<16>; .reg .b32 %{prefix}r<16>; .reg .b64 %{prefix}d<16>; \
              mov.u32 {first}, 0; mov.u64 {address}, 0; "
-        )
+        );
+        if self.has_surfaces() {
+            let _ = write!(out, "mov.u32 {}, 0; ", self.first_third());
+        }
+        out
     }
 
     /// The code at the end of the body, which writes the record.
@@ -176,6 +195,9 @@ impl<'a, 'k> Writer<'a, 'k> {
                 let _ = write!(out, "mov.u32 {word}, {name}.{member}; ");
                 let _ = write!(out, "st.global.u32 [{to}+{at}], {word}; ");
             }
+        }
+        if self.has_surfaces() {
+            let _ = write!(out, "st.global.u32 [{to}+48], {}; ", self.first_third());
         }
         let _ = write!(out, "{done}: ret; ");
         out
@@ -211,6 +233,11 @@ impl<'a, 'k> Writer<'a, 'k> {
         };
         if checks.is_empty() {
             return Ok(is_volatile.then(|| new.to_string()));
+        }
+        if matches!(instruction.opcode, "suld" | "sust" | "sured")
+            && let [(operand, check)] = checks
+        {
+            return Ok(Some(self.surface(instruction, *operand, check)?));
         }
         let line = instruction.line;
         let is_copy = instruction.opcode == "cp" && !instruction.has("mbarrier");
@@ -264,7 +291,7 @@ impl<'a, 'k> Writer<'a, 'k> {
     }
 
     /// The predicate of an instruction in its own register, if it has one.
-    fn guard(&self, out: &mut String, instruction: &Instruction<'_>) -> Option<String> {
+    pub(super) fn guard(&self, out: &mut String, instruction: &Instruction<'_>) -> Option<String> {
         let Predicate { name, negated } = instruction.predicate?;
         let guard = self.p(8);
         let op = if negated { "not" } else { "mov" };
@@ -344,13 +371,14 @@ impl<'a, 'k> Writer<'a, 'k> {
         Ok(Checked {
             address,
             is_wide,
+            third: None,
             ok,
             site: self.sites.len(),
         })
     }
 
     /// Keeps a violation, if it is the first of the thread.
-    fn record(
+    pub(super) fn record(
         &self,
         out: &mut String,
         one: &Checked,
@@ -371,6 +399,9 @@ impl<'a, 'k> Writer<'a, 'k> {
             "cvt.u64.u32"
         };
         let _ = write!(out, "@{scratch} {conversion} {address}, {}; ", one.address);
+        if let Some(third) = &one.third {
+            let _ = write!(out, "@{scratch} mov.u32 {}, {third}; ", self.first_third());
+        }
     }
 
     /// Writes the instruction with its checked addresses.

@@ -8,12 +8,22 @@ use std::collections::{HashMap, HashSet};
 use crate::analysis::Refusal;
 use crate::ast::{Instruction, Statement};
 use crate::calls::names;
-use crate::flow::Kernel;
+use crate::flow::{Kernel, ObjectUse};
 
 use super::{Check, refuse};
 
 /// Instructions whose first operand is not a destination.
-const NO_TARGET: &[&str] = &["st", "red", "bra", "brx", "prefetch", "prefetchu", "cp"];
+const NO_TARGET: &[&str] = &[
+    "st",
+    "red",
+    "bra",
+    "brx",
+    "prefetch",
+    "prefetchu",
+    "cp",
+    "sust",
+    "sured",
+];
 
 /// Returns the statements that are loads which the checked addresses or a branch depend on.
 pub(super) fn loads(
@@ -110,8 +120,20 @@ fn is_volatile_load(kernel: &Kernel, instruction: &Instruction<'_>) -> Result<bo
             instruction.line,
             "a checked address depends on a matrix",
         ),
+        // Nothing writes to a texture, or to a surface that the kernel only reads, during the
+        // launch, so a repeated load returns the same value.
+        "suld" if writes_surfaces(kernel) => refuse(
+            &kernel.name,
+            instruction.line,
+            "a checked address or a branch depends on a surface, and the kernel writes to surfaces",
+        ),
         _ => Ok(false),
     }
+}
+
+fn writes_surfaces(kernel: &Kernel) -> bool {
+    let mut uses = kernel.accesses.iter().filter_map(|access| access.object);
+    uses.any(|object| matches!(object, ObjectUse::Surface { is_write: true, .. }))
 }
 
 /// The volatile form of a weak load.

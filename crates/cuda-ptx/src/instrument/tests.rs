@@ -155,10 +155,10 @@ fn uncheckable_accesses_are_refused_with_their_line() {
 fn a_record_is_read_by_its_version() {
     let mut words = [0; RECORD_WORDS];
     assert_eq!(Record::read(&words), None);
-    words[..12].copy_from_slice(&[3, 7, 1, 0, 0x10, 0x7f, 1, 2, 3, 4, 5, 6]);
+    words[..13].copy_from_slice(&[3, 7, 1, 0, 0x10, 0x7f, 1, 2, 3, 4, 5, 6, 9]);
     let record = Record::read(&words).unwrap();
     assert_eq!((record.site, record.threads), (2, 7));
-    assert_eq!(record.address, 0x7f_0000_0010);
+    assert_eq!((record.address, record.third), (0x7f_0000_0010, 9));
     assert_eq!((record.block, record.thread), ([1, 2, 3], [4, 5, 6]));
     words[2] = 2;
     assert_eq!(Record::read(&words), None);
@@ -172,4 +172,122 @@ fn limits_count_the_addresses_of_whole_accesses() {
         [13, 1, 0, 0]
     );
     assert_eq!([limit(0, 0), limit(u64::MAX, 1)], [1, u64::MAX - 1]);
+}
+
+/// Rewrites a kernel with the surfaces `s` and `t`, in which all surface accesses are checked.
+fn rewrite_surface(body: &str) -> Result<Instrumented, Refusal> {
+    let text = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n\
+         .visible .entry k(.param .u64 s, .param .u64 out) {{\n\
+         .reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<8>; .reg .b64 %d<8>;\n\
+         ld.param.u64 %d1, [s]; ld.param.u64 %d2, [out];\n\
+         ld.global.u32 %r1, [%d2]; mov.u32 %r2, %tid.y; mov.u32 %r3, %tid.z;\n{body}\n}}"
+    );
+    let module = parse(&text).unwrap();
+    let function = &module.functions[0];
+    let analysis = Analysis::of(&module, function);
+    let accesses = &analysis.kernel().unwrap().accesses;
+    let surfaces = accesses.iter().enumerate();
+    let checks = surfaces.map(|(access, it)| Check {
+        access,
+        root: Some(match it.object {
+            Some(_) => Root::Object { parameter: 0 },
+            None => X,
+        }),
+    });
+    let checks: Vec<Check> = checks.collect();
+    let new = instrument(&text, &module, function, &analysis, &checks, &[Some(X)])?;
+    parse(&new.text).unwrap_or_else(|error| panic!("{error}\n{}", new.text));
+    assert_eq!(new.text.lines().count(), text.lines().count());
+    Ok(new)
+}
+
+/// The limits of the coordinates that a rewritten text compares.
+fn limits(new: &Instrumented) -> Vec<(u32, u32)> {
+    let limits = new.parameters.iter().filter_map(|it| match it {
+        ExtraParameter::Surface {
+            parameter: 0,
+            axis,
+            size,
+        } => Some((*axis, *size)),
+        _ => None,
+    });
+    limits.collect()
+}
+
+#[test]
+fn a_trap_mode_access_compares_its_coordinates() {
+    let new = rewrite_surface("@%p1 sust.b.2d.v2.b32.trap [%d1, {%r1, %r2}], {%r4, %r5}; ret;");
+    let new = new.unwrap();
+    assert_eq!(limits(&new), [(0, 8), (1, 1)]);
+    assert_eq!(
+        instructions(&new, "sust"),
+        ["@%chk0_p5 sust.b.2d.v2.b32.zero [%d1, {%chk0_r8, %chk0_r9}], {%r4, %r5};"]
+    );
+    assert!(
+        new.text.contains("and.b32 %chk0_r0, %chk0_r8, 7;"),
+        "{}",
+        new.text
+    );
+    assert!(new.text.contains("st.global.u32 [%chk0_d0+48], %chk0_r14;"));
+    // The coordinate was loaded, so that load must not be repeated.
+    assert!(
+        new.text.contains("ld.volatile.global.u32 %r1"),
+        "{}",
+        new.text
+    );
+    assert_eq!(new.sites[1].root, Some(Root::Object { parameter: 0 }));
+}
+
+#[test]
+fn each_shape_compares_its_own_coordinates() {
+    for (place, expected, new) in [
+        ("1d.b32.trap %r4, [%d1, {%r1}]", &[(0, 4)][..], "{%chk0_r8}"),
+        (
+            "3d.b32.trap %r4, [%d1, {%r1, %r2, %r3, %r3}]",
+            &[(0, 4), (1, 1), (2, 1)],
+            "{%chk0_r8, %chk0_r9, %chk0_r10, %chk0_r8}",
+        ),
+        (
+            "a1d.b32.trap %r4, [%d1, {%r3, %r1}]",
+            &[(0, 4), (2, 1)],
+            "{%chk0_r10, %chk0_r8}",
+        ),
+        (
+            "a2d.b32.trap %r4, [%d1, {%r3, %r1, 5, %r2}]",
+            &[(0, 4), (1, 1), (2, 1)],
+            "{%chk0_r10, %chk0_r8, %chk0_r9, %chk0_r8}",
+        ),
+        // In other modes only the layer and the alignment.
+        (
+            "2d.b32.clamp %r4, [%d1, {%r1, %r2}]",
+            &[],
+            "{%chk0_r8, %chk0_r9}",
+        ),
+        (
+            "a2d.b32.zero %r4, [%d1, {%r3, %r1, %r2, %r2}]",
+            &[(2, 1)],
+            "{%chk0_r10, %chk0_r8, %chk0_r9, %chk0_r8}",
+        ),
+    ] {
+        let rewritten = rewrite_surface(&format!("suld.b.{place}; ret;")).unwrap();
+        assert_eq!(limits(&rewritten), expected, "{place}");
+        let load = &instructions(&rewritten, "suld")[0];
+        assert!(load.contains(&format!("[%d1, {new}]")), "{load}");
+        assert_eq!(load.contains("clamp"), place.contains("clamp"), "{load}");
+        assert!(!load.contains("trap"), "{load}");
+        assert!(rewritten.text.contains("mov.b32 %r4, 0;"), "{place}");
+    }
+}
+
+#[test]
+fn surfaces_that_are_written_decide_no_branch_of_a_copy() {
+    let load = "suld.b.2d.b32.trap %r4, [%d1, {%r1, %r2}]; setp.eq.u32 %p1, %r4, 0; @%p1 bra end;";
+    let store = "sust.b.2d.b32.trap [%d1, {%r1, %r2}], %r3;";
+    let refusal = rewrite_surface(&format!("{load} {store} end: ret;")).unwrap_err();
+    assert!(refusal.reason.contains("depends on a surface"), "{refusal}");
+    rewrite_surface(&format!("{load} end: ret;")).unwrap();
+    let undefined = "suld.b.2d.b32.zero %r4, [%d1, {%r7, %r2}]; ret;";
+    let refusal = rewrite_surface(undefined).unwrap_err();
+    assert!(refusal.reason.contains("possibly not set"), "{refusal}");
 }

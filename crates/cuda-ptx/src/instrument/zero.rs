@@ -17,7 +17,7 @@ impl<'a> Writer<'a, '_> {
         run: &str,
         bad: &str,
     ) -> Result<(), Refusal> {
-        if !matches!(instruction.opcode, "ld" | "ldu" | "atom") {
+        if !matches!(instruction.opcode, "ld" | "ldu" | "atom" | "suld") {
             return Ok(());
         }
         let Some(target) = instruction.operands.first() else {

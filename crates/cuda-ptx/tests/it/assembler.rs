@@ -189,3 +189,75 @@ fn a_repeated_load_is_detected() {
         assert!(std::panic::catch_unwind(|| expect_checked(&bad, "bad")).is_err());
     }
 }
+
+/// Loads an element of a surface and stores it to another, at coordinates from memory.
+fn surface_copy(geometry: &str, place: &str) -> String {
+    // Reductions have no layers.
+    let last = if geometry.starts_with('a') {
+        format!("sust.b.{geometry}.b64.trap [%o, {place}], %d;")
+    } else {
+        format!("sured.b.add.{geometry}.u64.trap [%o, {place}], %d;")
+    };
+    format!(
+        ".version 7.0\n.target sm_75\n.address_size 64\n\
+         .visible .entry copy(.param .u64 from, .param .u64 to, .param .u64 at) {{\n\
+         .reg .b32 %x, %y, %z, %v, %w; .reg .b64 %s, %o, %d;\n\
+         ld.param.u64 %s, [from]; ld.param.u64 %o, [to]; ld.param.u64 %d, [at];\n\
+         ld.global.u32 %x, [%d]; ld.global.u32 %y, [%d+4]; mov.u32 %z, %tid.z;\n\
+         suld.b.{geometry}.v2.b32.trap {{%v, %w}}, [%s, {place}];\n\
+         sust.b.{geometry}.v2.b32.trap [%o, {place}], {{%v, %w}};\n\
+         {last}\n\
+         ret;\n}}\n"
+    )
+}
+
+/// The instructions that access surfaces.
+fn surface_accesses(code: &[String]) -> Vec<&str> {
+    let names = ["SULD", "SUST", "SURED", "SUATOM"];
+    let code = code.iter().map(String::as_str);
+    code.filter(|line| names.iter().any(|name| line.contains(name)))
+        .collect()
+}
+
+#[test]
+fn checked_surface_accesses_are_no_faults() {
+    for (geometry, place) in [
+        ("1d", "{%x}"),
+        ("2d", "{%x, %y}"),
+        ("3d", "{%x, %y, %z, %z}"),
+        ("a1d", "{%z, %x}"),
+        ("a2d", "{%z, %x, %y, %y}"),
+    ] {
+        let text = surface_copy(geometry, place);
+        let module = cuda_ptx::parse(&text).unwrap();
+        let function = &module.functions[0];
+        let analysis = Analysis::of(&module, function);
+        // The accesses after the two loads.
+        let checks = [(2, 0), (3, 1), (4, 1)].map(|(access, parameter)| Check {
+            access,
+            root: Some(Root::Object { parameter }),
+        });
+        let new = instrument(&text, &module, function, &analysis, &checks, &[]).unwrap();
+        let Some(original) = machine_code(&text, "sm_90") else {
+            return;
+        };
+        let original = surface_accesses(&original);
+        let has_trap = |access: &&&str| access.contains(".TRAP");
+        assert_eq!(original.iter().filter(has_trap).count(), 3, "{original:?}");
+        for arch in ["sm_75", "sm_80", "sm_90", "sm_100"] {
+            let Some(code) = machine_code(&new.text, arch) else {
+                return;
+            };
+            let accesses = surface_accesses(&code);
+            let text = accesses.join("\n");
+            assert_eq!(accesses.len(), 3, "{geometry}, {arch}:\n{text}");
+            for access in &accesses {
+                assert!(
+                    access.starts_with("@P") || access.starts_with("@!P"),
+                    "{text}"
+                );
+                assert!(!access.contains(".TRAP"), "{text}");
+            }
+        }
+    }
+}

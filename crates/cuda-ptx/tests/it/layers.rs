@@ -32,12 +32,14 @@ const LAYERS: [(&str, &[&str]); 3] = [
     (
         "flow",
         &[
+            "object",
             "op",
             "names",
             "graph",
             "ssa",
             "decode",
             "memory",
+            "texture",
             "predicate",
             "lower",
         ],
@@ -56,6 +58,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "transfer",
             "loops",
             "access",
+            "handle",
             "family",
         ],
     ),

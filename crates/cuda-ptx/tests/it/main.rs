@@ -6,5 +6,6 @@ mod coverage;
 mod fuzz;
 mod known;
 mod layers;
+mod objects;
 mod support;
 mod text;

@@ -12,6 +12,8 @@ mod replays;
 mod reports;
 #[cfg(feature = "nvrtc")]
 mod source;
+mod surfaces;
+mod textures;
 
 use cuda_driver::safe::{SafeKernel, SafeModule, Violation};
 use cuda_driver::{Error, Ptx, Result};
