@@ -50,6 +50,7 @@ mod view;
 
 mod arg;
 mod copy;
+mod external;
 mod format;
 mod limits;
 mod memory;

@@ -36,6 +36,8 @@ mod event;
 #[cfg(target_os = "linux")]
 mod external;
 #[cfg(target_os = "linux")]
+mod external_array;
+#[cfg(target_os = "linux")]
 mod external_random;
 #[cfg(target_os = "linux")]
 mod external_share;

@@ -83,6 +83,12 @@ const SWALLOWED_IN: &[(&str, &str, &[Status], &str)] = &[
     ("textures and surfaces", "cuCtxPushCurrent_v2", &[], WAIT),
     ("texture in a graph", "cuCtxPushCurrent_v2", &[], WAIT),
     ("arrays of two devices", "cuCtxPushCurrent_v2", &[], WAIT),
+    (
+        "arrays in external memory",
+        "cuCtxPushCurrent_v2",
+        &[],
+        WAIT,
+    ),
     ("devices", "cuCtxPushCurrent_v2", &[], WAIT),
     ("current", "cuCtxPushCurrent_v2", &[], WAIT),
     ("current", "cuCtxGetCurrent", &[], DROP),
@@ -388,8 +394,11 @@ pub(super) fn may_be_left(fault: &Fault, left: &Left) -> bool {
     }
     let (kind, count) = match left[..] {
         [one] => one,
-        // External memory is not destroyed while a buffer of it exists.
-        [("external memory", 1), one @ ("allocations", 1)] => one,
+        // External memory is not destroyed while a buffer or an array of it exists.
+        [
+            ("external memory", 1),
+            one @ ("allocations" | "mipmapped arrays", 1),
+        ] => one,
         // A pool is not destroyed while it has memory that could not be freed.
         [("pools", 1), one @ ("allocations" | "host allocations", _)]
         | [one @ ("allocations" | "host allocations", _), ("pools", 1)] => one,
