@@ -18,6 +18,7 @@ mod capture_nodes;
 mod closes;
 mod context;
 mod copy_batch;
+mod copy_batch_arrays;
 mod copy_batch_cost;
 mod core_dump;
 mod cublas;

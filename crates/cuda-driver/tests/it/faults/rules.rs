@@ -84,6 +84,14 @@ const SWALLOWED_IN: &[(&str, &str, &[Status], &str)] = &[
     ("texture in a graph", "cuCtxPushCurrent_v2", &[], WAIT),
     ("arrays of two devices", "cuCtxPushCurrent_v2", &[], WAIT),
     (
+        "boxes of page-locked memory",
+        "cuCtxPushCurrent_v2",
+        &[],
+        WAIT,
+    ),
+    ("batches", "cuCtxPushCurrent_v2", &[], WAIT),
+    ("first batches", "cuCtxPushCurrent_v2", &[], WAIT),
+    (
         "arrays in external memory",
         "cuCtxPushCurrent_v2",
         &[],
@@ -262,6 +270,7 @@ const UNWAITED: &str = "a resource that may still be in use";
 /// Scenarios in which the failure of the call ends the process, as documented; `aborts` tests them.
 const ABORTS: &[(&str, &str)] = &[
     ("scope", "cuStreamSynchronize"),
+    ("boxes of page-locked memory", "cuStreamSynchronize"),
     ("batches", "cuStreamSynchronize"),
     ("first batches", "cuStreamSynchronize"),
 ];
