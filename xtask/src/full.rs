@@ -65,7 +65,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         None => println!("{CHECKS}"),
         Some("api") => api::semver(workspace, &options.baseline)?,
         Some("attacks") => attacks(workspace)?,
-        Some("batches") => in_full(workspace, DRIVER, "it", "copy_batch::")?,
+        Some("batches") => {
+            in_full(workspace, DRIVER, "it", "copy_batch::")?;
+            in_full(workspace, DRIVER, "it", "copy_batch_arrays::")?;
+        }
         Some("defects") => in_full(workspace, DRIVER, "it", "safe::mutants")?,
         Some("devices") => in_full(workspace, DRIVER, "stress", "random_operations")?,
         Some("drivers") => matrix::all_drivers(workspace)?,

@@ -16,11 +16,11 @@ pub enum RangeError {
         /// The unit of the range: `elements`, `rows`, …
         what: &'static str,
     },
-    /// A part of external memory is mapped by another buffer.
+    /// A part of external memory is mapped by another buffer or array.
     Mapped {
         /// The bytes requested.
         range: Range<usize>,
-        /// The bytes of the other buffer.
+        /// The bytes of the other buffer or array.
         mapped: Range<usize>,
     },
     /// Two copies of one batch write the same elements.
@@ -77,8 +77,8 @@ impl fmt::Display for RangeError {
                 ref mapped,
             } => write!(
                 f,
-                "the bytes {range:?} overlap the bytes {mapped:?}, which another buffer maps; drop \
-                 that buffer first, or use views of one buffer"
+                "the bytes {range:?} overlap the bytes {mapped:?}, which another buffer or \
+                 array maps; drop that one first, or use views of it"
             ),
             Self::Overlap {
                 ranges: [ref one, ref other],

@@ -1,8 +1,8 @@
 //! Memory of other APIs, such as Vulkan (`cuImportExternalMemory`).
 //!
 //! In C a successful import takes over a file descriptor, and a failed one does not. Here the
-//! descriptor is moved in either case. Buffers keep the imported memory alive, and no two buffers
-//! have a common byte of it.
+//! descriptor is moved in either case. Buffers and arrays keep the imported memory alive, and no
+//! two of them have a common byte of it.
 
 use std::mem;
 use std::ops::{Bound, Range};
@@ -39,8 +39,9 @@ bitflags::bitflags! {
 /// Memory that another API, such as Vulkan, has allocated and exported. Cloning it returns another
 /// handle to the same memory.
 ///
-/// Buffers are made of it with [`map`](Self::map). Uses of these buffers are ordered with each
-/// other like those of any buffer. Nothing orders them with the uses of the other API except
+/// Buffers are made of it with [`map`](Self::map), and arrays of images with
+/// [`map_array`](Self::map_array). Uses of these buffers and arrays are ordered with each other
+/// like those of any buffer. Nothing orders them with the uses of the other API except
 /// [semaphores](crate::stream::ExternalSemaphore) of that API, or waits of the host.
 ///
 /// The example `vulkan` of the repository computes with Vulkan and CUDA in the same memory.
@@ -56,10 +57,10 @@ struct Inner {
     raw: SendPtr<CUextMemory_st>,
     context: Context,
     bytes: usize,
-    /// The parts that buffers map.
+    /// The parts that buffers and arrays map.
     parts: Mutex<Vec<Range<usize>>, { rank::EXTERNAL_PARTS }>,
-    /// Whether a buffer may still be mapped that no value owns. Then the memory is never destroyed,
-    /// and no part is mapped again.
+    /// Whether a buffer or an array may still be mapped that no value owns. Then the memory is never
+    /// destroyed, and no part is mapped again.
     is_kept: AtomicBool,
 }
 
@@ -69,8 +70,8 @@ impl Destroy for RawMemory {
     type Raw = SendPtr<CUextMemory_st>;
 
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
-        // SAFETY: the memory must be alive, and its buffers freed ← the caller guarantees the
-        // former, and each buffer keeps its memory.
+        // SAFETY: the memory must be alive, and its buffers and arrays freed ← the caller
+        // guarantees the former, and each buffer and array keeps its memory.
         unsafe { call!(driver, cuDestroyExternalMemory(raw.0)) }
     }
 }
@@ -93,12 +94,12 @@ impl ExternalMemory {
     /// - `bytes` is the size of the allocation. `flags` has
     ///   [`DEDICATED`](ExternalMemoryFlags::DEDICATED) if it is a dedicated allocation, and only
     ///   then.
-    /// - Every byte is written, by either API, before a buffer of this memory reads it.
-    /// - Accesses by buffers of this memory do not overlap with accesses of the other API, or of
-    ///   another import of the same memory, unless all of them read. Semaphores or waits of the
-    ///   host order them.
-    /// - The other API does not free the memory before this value, its clones and all buffers of it
-    ///   were dropped.
+    /// - Every byte is written, by either API, before a buffer or an array of this memory reads it.
+    /// - Accesses by buffers and arrays of this memory do not overlap with accesses of the other
+    ///   API, or of another import of the same memory, unless all of them read. Semaphores or waits
+    ///   of the host order them.
+    /// - The other API does not free the memory before this value, its clones, and all buffers and
+    ///   arrays of it were dropped.
     #[doc(alias = "cuImportExternalMemory")]
     #[doc(alias = "cudaImportExternalMemory")]
     pub unsafe fn import(
@@ -206,8 +207,8 @@ impl ExternalMemory {
     ///
     /// - [`Error::OtherContext`] if `stream` is of another context.
     /// - [`Error::OutOfRange`] if the memory has less than `len` elements behind `offset`, if
-    ///   another buffer maps one of the bytes, or if `offset` is not a multiple of the alignment of
-    ///   `T`.
+    ///   another buffer or array maps one of the bytes, or if `offset` is not a multiple of the
+    ///   alignment of `T`.
     /// - [`Error::Unsupported`] if the buffer would have 0 bytes.
     /// - [`Error::EagerCapture`] if calls on `stream` are being captured.
     #[doc(alias = "cuExternalMemoryGetMappedBuffer")]
@@ -258,8 +259,9 @@ impl ExternalMemory {
         Ok(DeviceBuffer::of_memory(memory, len))
     }
 
-    /// Returns the part with `bytes` bytes from `offset` on, unless a buffer maps one of them.
-    fn claim(&self, offset: usize, bytes: usize) -> Result<Part> {
+    /// Returns the part with `bytes` bytes from `offset` on, unless a buffer or an array maps one
+    /// of them.
+    pub(crate) fn claim(&self, offset: usize, bytes: usize) -> Result<ExternalPart> {
         let end = offset.checked_add(bytes);
         let Some(end) = end.filter(|&end| end <= self.0.bytes) else {
             let end = offset.saturating_add(bytes);
@@ -279,7 +281,7 @@ impl ExternalMemory {
         }
         parts.push(offset..end);
         drop(parts);
-        Ok(Part {
+        Ok(ExternalPart {
             memory: self.clone(),
             range: offset..end,
         })
@@ -303,8 +305,8 @@ impl ExternalMemory {
         self.0.raw.0
     }
 
-    /// `cuDestroyExternalMemory()`—Drops this handle, and gives up the memory if neither another
-    /// handle nor a buffer of it exists.
+    /// `cuDestroyExternalMemory()`—Drops this handle, and gives up the memory if no other handle,
+    /// no buffer and no array of it exists.
     ///
     /// # Errors
     ///
@@ -359,13 +361,20 @@ fn raw_handle(handle: &ShareableHandle) -> RawHandle {
     }
 }
 
-/// A part of external memory that no other buffer can map.
-struct Part {
+/// A part of external memory that no other buffer or array can map.
+pub(crate) struct ExternalPart {
     memory: ExternalMemory,
     range: Range<usize>,
 }
 
-impl Drop for Part {
+impl ExternalPart {
+    /// Leaves the part mapped for ever. The memory must not be destroyed while it is mapped.
+    pub(crate) fn keep(&self) {
+        self.memory.0.is_kept.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for ExternalPart {
     fn drop(&mut self) {
         let memory = &self.memory.0;
         if memory.is_kept.load(Ordering::Acquire) {
@@ -381,7 +390,7 @@ impl Drop for Part {
 /// A part of external memory that is mapped as a buffer.
 struct MappedBuffer {
     address: CUdeviceptr,
-    part: Part,
+    part: ExternalPart,
 }
 
 /// The host waits for all uses and then unmaps the buffer.
@@ -391,24 +400,18 @@ impl Reclaim for MappedBuffer {
         let unmapped = waited.and_then(|()| self.unmap());
         if unmapped.is_err() {
             // A use may still be running, or the buffer still exists.
-            self.keep();
+            self.part.keep();
         }
         unmapped
     }
 
     /// Other code unmaps the memory.
     fn disown(self: Arc<Self>, _: &Block) {
-        self.keep();
+        self.part.keep();
     }
 }
 
 impl MappedBuffer {
-    /// Leaves the buffer mapped. The memory must not be destroyed before it.
-    fn keep(&self) {
-        let is_kept = &self.part.memory.0.is_kept;
-        is_kept.store(true, Ordering::Release);
-    }
-
     fn unmap(&self) -> Result<(), DriverError> {
         let context = &self.part.memory.0.context;
         let _current = context.enter()?;

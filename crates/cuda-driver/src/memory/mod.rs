@@ -59,6 +59,7 @@ pub use caching::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
 #[cfg(feature = "derive")]
 pub use cuda_driver_derive::DeviceRepr;
 pub use device_ptr::DevicePtr;
+pub(crate) use external::ExternalPart;
 pub use external::{ExternalMemory, ExternalMemoryFlags};
 pub use ipc::{
     BorrowedShareableHandle, ExportedBuffer, ImportedPool, IpcMemoryHandle, MemoryHandle,

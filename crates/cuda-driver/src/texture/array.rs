@@ -48,7 +48,7 @@ use crate::types::Extent;
 #[doc(alias = "cudaArray_t")]
 pub struct Array<T: Texel> {
     pub(super) memory: Arc<ArrayMemory>,
-    elements: PhantomData<T>,
+    pub(super) elements: PhantomData<T>,
 }
 
 impl<T: Texel> Array<T> {

@@ -70,6 +70,44 @@ impl End<'_> {
     }
 }
 
+/// A copy between arrays and other device memory, for a batch.
+pub(crate) struct BoxCopy<'a> {
+    pub(crate) to: (Part<'a>, Side),
+    pub(crate) from: (Part<'a>, Side),
+    /// The number of bytes in a row, of rows and of planes.
+    pub(crate) extent: Rows,
+}
+
+impl<'a> BoxCopy<'a> {
+    /// Returns the copy of `source` to `target`, or an error unless both have the same extent or
+    /// length.
+    pub(crate) fn new<T: Texel>(
+        target: ArrayTarget<'a, T>,
+        source: ArraySource<'a, T>,
+    ) -> Result<Self> {
+        let (to, from) = (target.end, source.end);
+        let extent = match (&from.place, &to.place) {
+            (Place::Box(_, extent), _) | (_, Place::Box(_, extent)) => *extent,
+            (Place::Linear(_, len), Place::Linear(..)) => (*len, 1).into(),
+        };
+        let from_side = from.side(extent, size_of::<T>(), true)?;
+        let to_side = to.side(extent, size_of::<T>(), false)?;
+        let width = extent.width * size_of::<T>();
+        Ok(Self {
+            to: (to.part, to_side),
+            from: (from.part, from_side),
+            extent: Rows {
+                address: 0,
+                pitch: width,
+                plane: extent.height,
+                width,
+                height: extent.height,
+                depth: extent.depth,
+            },
+        })
+    }
+}
+
 /// Copies to the host and to other memory.
 impl<T: Texel> ArraySlice<'_, T> {
     /// `cuMemcpy3DAsync()`, `cuStreamSynchronize()`—Copies the elements to `destination`, with

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use cuda_ptx::analysis::{Object, ObjectKind};
 use cuda_sys::{
-    CUDA_RESOURCE_DESC, CUarray_st, CUdeviceptr, CUmipmappedArray_st, CUresourcetype, CUsurfObject,
+    CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC, CUDA_RESOURCE_DESC, CUarray_st, CUdeviceptr,
+    CUmipmappedArray_st, CUresourcetype, CUsurfObject,
 };
 
+use super::external::Image;
 use super::format::{ChannelFormat, Texel};
 use super::limits::{check, not_supported_error, within};
 use super::shape::{ArrayFlags, ArrayShape};
@@ -15,7 +17,7 @@ use crate::error::{DriverError, Error, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
 use crate::launch::ObjectArg;
 use crate::memory::pitched::{ArrayBox, array_numbers};
-use crate::memory::{Block, Memory, Reclaim, Source, bytes_of};
+use crate::memory::{Block, ExternalPart, Memory, Reclaim, Source, bytes_of};
 use crate::memory_ledger::MemoryKind;
 use crate::stream::Stream;
 use crate::tracking::{Access, Tracker};
@@ -56,6 +58,8 @@ pub(super) struct Level {
 struct Owner {
     surfaces: Vec<Handle<RawSurface>>,
     array: OwnedArray,
+    /// The memory of another API that has the elements. It is unmapped with the array.
+    part: Option<ExternalPart>,
 }
 
 enum OwnedArray {
@@ -115,11 +119,9 @@ impl ArrayMemory {
         // SAFETY: the pointers must be valid ← they point to local variables.
         unsafe { call!(driver, cuArray3DCreate_v2(&raw mut raw, &raw const desc)) }
             .map_err(|error| not_created(error, flags, bytes))?;
-        let raw = SendPtr(raw);
         // SAFETY: the handle must be alive and have no other owner ← it was created just now.
-        let array = OwnedArray::Array(unsafe { Handle::new(driver, raw) });
-        let handle = RawHandle::Array(raw);
-        Self::new::<T>(stream, (array, handle), vec![(raw, *shape)], flags)
+        let array = OwnedArray::Array(unsafe { Handle::new(driver, SendPtr(raw)) });
+        Self::new::<T>(stream, Owner::new(array, None), vec![*shape], false, flags)
     }
 
     /// Creates a mipmapped array.
@@ -133,12 +135,9 @@ impl ArrayMemory {
         stream.expect_direct("the creation of a mipmapped array")?;
         let context = stream.context();
         check(context.device(), shape, flags)?;
-        let most = shape.most_levels();
-        let (what, of) = ("number of levels", "a mipmapped array of this shape");
-        let next = "create it with fewer levels";
-        within(what, of, levels.into(), 1..=most.into(), next)?;
+        check_levels(shape, levels)?;
         let desc = shape.descriptor::<T>(flags);
-        let shapes: Vec<ArrayShape> = (0..levels).map(|level| shape.level(level)).collect();
+        let shapes = shape.all_levels(levels);
         let bytes = bytes_of::<T>(len_of::<T>(&shapes)?)?;
         let _current = context.enter()?;
         let driver = context.driver();
@@ -151,76 +150,86 @@ impl ArrayMemory {
             )
         }
         .map_err(|error| not_created(error, flags, bytes))?;
-        let raw = SendPtr(raw);
         // SAFETY: the handle must be alive and have no other owner ← it was created just now.
-        let array = OwnedArray::Mipmapped(unsafe { Handle::new(driver, raw) });
-        let mut all = Vec::with_capacity(shapes.len());
-        for (level, shape) in (0..levels).zip(shapes) {
-            let mut array = std::ptr::null_mut();
-            // SAFETY: the pointer must be writable and the handle alive ← it points to a local
-            // variable, and `array` owns the handle.
-            unsafe {
-                call!(
-                    driver,
-                    cuMipmappedArrayGetLevel(&raw mut array, raw.0, level)
-                )
-            }?;
-            all.push((SendPtr(array), shape));
-        }
-        Self::new::<T>(stream, (array, RawHandle::Mipmapped(raw)), all, flags)
+        let array = OwnedArray::Mipmapped(unsafe { Handle::new(driver, SendPtr(raw)) });
+        Self::new::<T>(stream, Owner::new(array, None), shapes, true, flags)
     }
 
-    /// Takes ownership of an array with these levels, and creates their surfaces. The context is
-    /// current.
+    /// Maps an image in external memory, as a mipmapped array or as an array.
+    #[track_caller]
+    pub(super) fn external<T: Texel>(
+        stream: &Stream,
+        image: Image<'_>,
+        is_mipmapped: bool,
+    ) -> Result<Arc<Self>> {
+        stream.expect_direct("ExternalMemory::map_array")?;
+        let (context, memory) = (stream.context(), image.memory);
+        stream.expect_context(memory.context(), "the external memory")?;
+        let (shape, flags) = (image.shape, image.flags);
+        check(context.device(), &shape, flags)?;
+        check_levels(&shape, image.levels)?;
+        let shapes = shape.all_levels(image.levels);
+        let part = image.claim(bytes_of::<T>(len_of::<T>(&shapes)?)?)?;
+        let desc = CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC {
+            offset: image.range.start as u64,
+            arrayDesc: shape.descriptor::<T>(flags),
+            numLevels: image.levels,
+            reserved: [0; 16],
+        };
+        let _current = context.enter()?;
+        let driver = context.driver();
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the pointers must be valid and the memory alive ← they point to local variables,
+        // and the memory is borrowed.
+        unsafe {
+            call!(
+                driver,
+                cuExternalMemoryGetMappedMipmappedArray(
+                    &raw mut raw,
+                    memory.as_raw(),
+                    &raw const desc
+                )
+            )
+        }?;
+        // SAFETY: the handle must be alive and have no other owner ← it was created just now.
+        let array = OwnedArray::Mipmapped(unsafe { Handle::new(driver, SendPtr(raw)) });
+        Self::new::<T>(
+            stream,
+            Owner::new(array, Some(part)),
+            shapes,
+            is_mipmapped,
+            flags,
+        )
+    }
+
+    /// Takes ownership of an array whose levels have these shapes, and creates their surfaces. The
+    /// context is current. Unless `is_mipmapped`, the memory is used as an array, which is the only
+    /// level.
     #[track_caller]
     fn new<T: Texel>(
         stream: &Stream,
-        (array, handle): (OwnedArray, RawHandle),
-        levels: Vec<(SendPtr<CUarray_st>, ArrayShape)>,
+        mut owner: Owner,
+        shapes: Vec<ArrayShape>,
+        is_mipmapped: bool,
         flags: ArrayFlags,
     ) -> Result<Arc<Self>> {
-        let driver = stream.driver();
-        let first = array_numbers(levels.len());
-        let mut surfaces = Vec::new();
-        let mut all = Vec::with_capacity(levels.len());
-        let mut bytes = 0;
-        for (number, (array, shape)) in (first..).zip(levels) {
-            let mut surface = 0;
-            if flags.contains(ArrayFlags::SURFACE) {
-                surface = create_surface(driver, array)?;
-                // SAFETY: the handle must be alive and have no other owner ← it was created just
-                // now.
-                surfaces.push(unsafe { Handle::new(driver, surface) });
+        let created = owner.create_levels(stream.driver(), shapes, size_of::<T>(), flags);
+        let (first_level, all) = match created {
+            Ok(created) => created,
+            Err(error) => {
+                // The first error is returned.
+                let _ = owner.destroy();
+                return Err(error);
             }
-            let extent = shape.extent();
-            // No overflow: the caller has computed the sum of all levels.
-            bytes += extent.width * extent.height * extent.depth * size_of::<T>();
-            let row = extent.width * size_of::<T>();
-            all.push(Level {
-                array,
-                surface,
-                shape,
-                number,
-                object: ObjectArg {
-                    handle: surface,
-                    object: Object {
-                        kind: ObjectKind::Surface {
-                            // An element has at most 16 bytes.
-                            element_bytes: size_of::<T>() as u32,
-                            is_writable: true,
-                        },
-                        shape: shape.object_shape(),
-                    },
-                    extents: [row, extent.height, extent.depth].map(|size| size as u64),
-                },
-            });
-        }
-        let Some(first_level) = all.first().copied() else {
-            return Err(Error::Unsupported {
-                what: "an array without levels",
-            });
         };
-        let owner = Source::Other(Arc::new(Owner { surfaces, array }));
+        let handle = match &owner.array {
+            OwnedArray::Mipmapped(array) if is_mipmapped => RawHandle::Mipmapped(array.raw()),
+            _ => RawHandle::Array(first_level.array),
+        };
+        // No overflow: the callers have computed the sum of all levels.
+        let bytes = all.iter().map(|level| level.whole(size_of::<T>()).bytes());
+        let (bytes, first) = (bytes.sum::<usize>(), first_level.number);
+        let owner = Source::Other(Arc::new(owner));
         // SAFETY: the memory must be usable, and only `owner` may release it ← the number
         // identifies the array, which was created in the context of the stream and which `owner`
         // owns. No call dereferences the number.
@@ -272,6 +281,82 @@ impl Level {
     }
 }
 
+impl Owner {
+    fn new(array: OwnedArray, part: Option<ExternalPart>) -> Self {
+        Self {
+            surfaces: Vec::new(),
+            array,
+            part,
+        }
+    }
+
+    /// Returns the first level and all levels, which have these shapes and elements of this size,
+    /// and creates their surfaces. The context is current.
+    fn create_levels(
+        &mut self,
+        driver: &Driver,
+        shapes: Vec<ArrayShape>,
+        element_bytes: usize,
+        flags: ArrayFlags,
+    ) -> Result<(Level, Vec<Level>)> {
+        let mut all = Vec::with_capacity(shapes.len());
+        let numbers = array_numbers(shapes.len())..;
+        for ((index, number), shape) in (0..).zip(numbers).zip(shapes) {
+            let array = match &self.array {
+                OwnedArray::Array(array) => array.raw(),
+                OwnedArray::Mipmapped(array) => level_of(driver, array, index)?,
+            };
+            let mut surface = 0;
+            if flags.contains(ArrayFlags::SURFACE) {
+                surface = create_surface(driver, array)?;
+                // SAFETY: the handle must be alive and have no other owner ← it was created just
+                // now.
+                self.surfaces.push(unsafe { Handle::new(driver, surface) });
+            }
+            let extent = shape.extent();
+            let row = extent.width * element_bytes;
+            all.push(Level {
+                array,
+                surface,
+                shape,
+                number,
+                object: ObjectArg {
+                    handle: surface,
+                    object: Object {
+                        kind: ObjectKind::Surface {
+                            // An element has at most 16 bytes.
+                            element_bytes: element_bytes as u32,
+                            is_writable: true,
+                        },
+                        shape: shape.object_shape(),
+                    },
+                    extents: [row, extent.height, extent.depth].map(|size| size as u64),
+                },
+            });
+        }
+        let first = all.first().copied().ok_or(Error::Unsupported {
+            what: "an array without levels",
+        })?;
+        Ok((first, all))
+    }
+
+    /// Destroys all, and returns the first error. The context is current, and all uses have ended.
+    fn destroy(self) -> Result<(), DriverError> {
+        let mut result = Ok(());
+        for surface in self.surfaces {
+            result = result.and(surface.close());
+        }
+        let destroyed = match self.array {
+            OwnedArray::Array(array) => array.close(),
+            OwnedArray::Mipmapped(array) => array.close(),
+        };
+        if let (Err(_), Some(part)) = (&destroyed, &self.part) {
+            part.keep();
+        }
+        result.and(destroyed)
+    }
+}
+
 impl Reclaim for Owner {
     fn reclaim(self: Arc<Self>, block: Block) -> Result<(), DriverError> {
         let stream = block.tracker.owning_stream().clone();
@@ -281,29 +366,21 @@ impl Reclaim for Owner {
             return Err(error);
         }
         let _current = stream.context().enter();
-        let Some(Self { surfaces, array }) = Arc::into_inner(self) else {
-            // Only the memory has a reference.
-            return Ok(());
-        };
-        // All are destroyed; the first error is returned.
-        let mut result = Ok(());
-        for surface in surfaces {
-            result = result.and(surface.close());
-        }
-        result.and(match array {
-            OwnedArray::Array(array) => array.close(),
-            OwnedArray::Mipmapped(array) => array.close(),
-        })
+        // Only the memory has a reference.
+        Arc::into_inner(self).map_or(Ok(()), Self::destroy)
     }
 
     fn disown(self: Arc<Self>, _: &Block) {
         // The array may still be in use, and ends with its context. Only the memory has a
         // reference.
-        if let Some(Self { surfaces, array }) = Arc::into_inner(self) {
-            surfaces.into_iter().for_each(Handle::abandon);
-            match array {
+        if let Some(this) = Arc::into_inner(self) {
+            this.surfaces.into_iter().for_each(Handle::abandon);
+            match this.array {
                 OwnedArray::Array(array) => array.abandon(),
                 OwnedArray::Mipmapped(array) => array.abandon(),
+            }
+            if let Some(part) = &this.part {
+                part.keep();
             }
         }
     }
@@ -317,6 +394,32 @@ impl Reclaim for Owner {
 fn not_created(error: DriverError, flags: ArrayFlags, bytes: usize) -> Error {
     not_supported_error(error, flags.optional_feature())
         .unwrap_or_else(|| Error::of_allocation(error, bytes))
+}
+
+/// Fails if no mipmapped array of this shape has as many levels.
+fn check_levels(shape: &ArrayShape, levels: u32) -> Result<()> {
+    let most = shape.most_levels();
+    let (what, of) = ("number of levels", "a mipmapped array of this shape");
+    let next = "create it with fewer levels";
+    within(what, of, levels.into(), 1..=most.into(), next)
+}
+
+/// `cuMipmappedArrayGetLevel()`—Returns a level of a mipmapped array.
+fn level_of(
+    driver: &Driver,
+    owner: &Handle<RawMipmapped>,
+    level: u32,
+) -> Result<SendPtr<CUarray_st>> {
+    let mut array = std::ptr::null_mut();
+    // SAFETY: the pointer must be writable and the handle alive ← it points to a local variable,
+    // and the handle is borrowed.
+    unsafe {
+        call!(
+            driver,
+            cuMipmappedArrayGetLevel(&raw mut array, owner.raw().0, level)
+        )
+    }?;
+    Ok(SendPtr(array))
 }
 
 /// `cuSurfObjectCreate()`—Creates a surface of an array. The context is current.

@@ -38,7 +38,7 @@ use crate::stream::Stream;
 #[doc(alias = "cudaMipmappedArray_t")]
 pub struct MipmappedArray<T: Texel> {
     pub(super) memory: Arc<ArrayMemory>,
-    elements: PhantomData<T>,
+    pub(super) elements: PhantomData<T>,
 }
 
 impl<T: Texel> MipmappedArray<T> {

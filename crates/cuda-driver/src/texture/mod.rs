@@ -50,6 +50,7 @@ mod view;
 
 mod arg;
 mod copy;
+mod external;
 mod format;
 mod limits;
 mod memory;
@@ -61,6 +62,7 @@ mod shape;
 mod surface;
 
 pub use array::Array;
+pub(crate) use copy::BoxCopy;
 pub use copy::{ArraySource, ArrayTarget};
 pub use format::{ChannelFormat, Texel};
 pub use mipmapped::MipmappedArray;

@@ -21,6 +21,11 @@ bitflags::bitflags! {
         #[doc(alias = "CUDA_ARRAY3D_TEXTURE_GATHER")]
         #[doc(alias = "cudaArrayTextureGather")]
         const GATHER = 8;
+        /// Another API draws to the array. For arrays in [external
+        /// memory](crate::memory::ExternalMemory::map_array) only.
+        #[doc(alias = "CUDA_ARRAY3D_COLOR_ATTACHMENT")]
+        #[doc(alias = "cudaArrayColorAttachment")]
+        const COLOR_ATTACHMENT = 0x20;
         /// The array has no memory until other code maps memory to its tiles
         /// (`cuMemMapArrayAsync`). Tiles may stay unmapped.
         #[doc(alias = "CUDA_ARRAY3D_SPARSE")]
@@ -37,6 +42,10 @@ bitflags::bitflags! {
 
 /// The flags with which an array has memory of its own.
 pub(super) const WITH_MEMORY: ArrayFlags = ArrayFlags::SURFACE.union(ArrayFlags::GATHER);
+
+/// The flags of arrays that have no memory until other code maps memory to them.
+pub(super) const WITHOUT_MEMORY: ArrayFlags =
+    ArrayFlags::SPARSE.union(ArrayFlags::DEFERRED_MAPPING);
 
 impl ArrayFlags {
     /// Returns a feature that the flags need and not every device has, and what to do without it.
@@ -185,6 +194,11 @@ impl ArrayShape {
             },
             ..*self
         }
+    }
+
+    /// Returns the shapes of the first `levels` levels of a mipmapped array.
+    pub(super) fn all_levels(&self, levels: u32) -> Vec<Self> {
+        (0..levels).map(|level| self.level(level)).collect()
     }
 
     /// Returns the largest possible number of levels.

@@ -5,19 +5,17 @@
 //! decided once for each buffer, not for each copy.
 
 use std::fmt;
-use std::ops::Range;
 
-use super::queue_batch::{BoxSide, Kinds, queue_all};
-use super::{CopyScope, expect_locked};
-use crate::error::{Error, RangeError, Result};
+use super::queue_batch::{BoxOp, Kinds, queue_all};
+use crate::error::{Error, Result};
 use crate::memory::batch_uses::BatchUses;
-use crate::memory::pitched::Rows;
+use crate::memory::pitched::{Rows, Side};
 use crate::memory::{
-    DeviceRepr, DeviceSlice, DeviceSliceMut, PageLocked, PitchedSlice, PitchedSliceMut, expect_len,
-    resolve,
+    DeviceRepr, DeviceSlice, DeviceSliceMut, PitchedSlice, PitchedSliceMut, expect_len,
 };
 use crate::stream::Stream;
 use crate::stream_state::Kind;
+use crate::texture::{ArraySource, ArrayTarget, BoxCopy, Texel};
 
 /// Copies within the device that are queued with one call.
 ///
@@ -25,7 +23,7 @@ use crate::stream_state::Kind;
 /// dependency tracking looks at each buffer once. The copies of a batch run in any order, or at the
 /// same time. The batch as a whole is ordered like a single copy.
 ///
-/// For copies from and to page-locked memory, use [`CopyScope::batch`].
+/// For copies from and to page-locked memory, use [`CopyScope::batch`](super::CopyScope::batch).
 ///
 /// ```
 /// use cuda_driver::DeviceBuffer;
@@ -54,9 +52,9 @@ pub struct CopyBatch<'a> {
     pub(super) sizes: Vec<usize>,
     /// For each linear copy, which sides are on the device.
     pub(super) kinds: Vec<Kinds>,
-    /// The copies of boxes: the destination, the source, and the extent.
-    pub(super) boxes: Vec<(BoxSide, BoxSide, Rows)>,
-    uses: BatchUses<'a>,
+    /// The copies of boxes.
+    pub(super) boxes: Vec<BoxOp>,
+    pub(super) uses: BatchUses<'a>,
     pub(super) bytes: usize,
 }
 
@@ -124,7 +122,56 @@ impl<'a> CopyBatch<'a> {
         if to.bytes() > 0 {
             self.uses.add(source.memory, source.access);
             self.uses.add(destination.memory, destination.access);
-            self.add_box(BoxSide::Device(to), BoxSide::Device(from), to);
+            self.add_box(Side::Device(to), Side::Device(from), to, 1);
+        }
+        Ok(())
+    }
+
+    /// Adds a copy of an array, a level of one, or a box of it. Either side can also be pitched
+    /// memory or a buffer, whose elements are then contiguous. Both are memory of one context.
+    ///
+    /// ```
+    /// use cuda_driver::DeviceBuffer;
+    /// use cuda_driver::memory::CopyBatch;
+    /// use cuda_driver::texture::{Array, ArrayFlags, ArrayShape};
+    ///
+    /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = context.default_stream()?;
+    /// // Two images of two rows, which become the layers of an array.
+    /// let images = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4, 5, 6, 7, 8])?;
+    /// let shape = ArrayShape::two_d_layered(2, 2, 2);
+    /// let mut layers = Array::<u32>::zeroed(&stream, &shape, ArrayFlags::empty())?;
+    /// let mut rows = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// let mut batch = CopyBatch::new();
+    /// batch.copy_array(&mut layers, &images)?;
+    /// batch.queue(&stream)?;
+    /// let mut batch = CopyBatch::new();
+    /// let (first, second) = rows.as_mut_slice().split_at_mut(2)?;
+    /// batch.copy_array(first, layers.region(.., 1..2, 0..1)?)?;
+    /// batch.copy_array(second, layers.region(.., 1..2, 1..2)?)?;
+    /// batch.queue(&stream)?;
+    /// assert_eq!(rows.to_vec()?, [3, 4, 7, 8]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ExtentMismatch`] or [`Error::LengthMismatch`] unless both have the same extent or
+    /// length.
+    pub fn copy_array<T: Texel>(
+        &mut self,
+        destination: impl Into<ArrayTarget<'a, T>>,
+        source: impl Into<ArraySource<'a, T>>,
+    ) -> Result<()> {
+        let BoxCopy { to, from, extent } = BoxCopy::new(destination.into(), source.into())?;
+        let ((to_part, to), (from_part, from)) = (to, from);
+        if extent.bytes() > 0 {
+            self.uses.add(from_part.memory, from_part.access);
+            self.uses.add(to_part.memory, to_part.access);
+            let has_array = [to, from].iter().any(|it| matches!(it, Side::Array(_)));
+            let element = if has_array { size_of::<T>() } else { 1 };
+            self.add_box(to, from, extent, element);
         }
         Ok(())
     }
@@ -149,7 +196,7 @@ impl<'a> CopyBatch<'a> {
 
     /// Queues the copies. The host memory of the copies, if there is any, must stay borrowed until
     /// they have run.
-    fn queue_on(&mut self, stream: &Stream) -> Result<()> {
+    pub(super) fn queue_on(&mut self, stream: &Stream) -> Result<()> {
         if self.is_empty() {
             return Ok(());
         }
@@ -170,7 +217,7 @@ impl<'a> CopyBatch<'a> {
     }
 
     /// Adds the copies of another batch.
-    fn append(&mut self, other: Self) {
+    pub(super) fn append(&mut self, other: Self) {
         self.to.extend(other.to);
         self.from.extend(other.from);
         self.sizes.extend(other.sizes);
@@ -180,7 +227,7 @@ impl<'a> CopyBatch<'a> {
         self.bytes = self.bytes.saturating_add(other.bytes);
     }
 
-    fn add(&mut self, to: u64, from: u64, bytes: usize, kinds: Kinds) {
+    pub(super) fn add(&mut self, to: u64, from: u64, bytes: usize, kinds: Kinds) {
         self.to.push(to);
         self.from.push(from);
         self.sizes.push(bytes);
@@ -188,8 +235,15 @@ impl<'a> CopyBatch<'a> {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    fn add_box(&mut self, to: BoxSide, from: BoxSide, extent: Rows) {
-        self.boxes.push((to, from, extent));
+    /// Adds a copy of a box. `element` is the size of an element if one side is an array, and
+    /// otherwise 1.
+    pub(super) fn add_box(&mut self, to: Side, from: Side, extent: Rows, element: usize) {
+        self.boxes.push(BoxOp {
+            to,
+            from,
+            extent,
+            element,
+        });
         self.bytes = self.bytes.saturating_add(extent.bytes());
     }
 }
@@ -200,229 +254,6 @@ impl fmt::Debug for CopyBatch<'_> {
     }
 }
 
-/// Copies from and to page-locked memory, and within the device, that are queued with one call: see
-/// [`CopyScope::batch`].
-#[must_use = "the copies are made only if the batch is queued"]
-pub struct HostCopyBatch<'a, 'scope, 'env: 'scope> {
-    scope: &'scope CopyScope<'scope, 'env>,
-    /// The copies of host memory. They must not leave the scope, which waits for them.
-    batch: CopyBatch<'a>,
-    /// The copies within the device, which the program can exchange for those of another batch.
-    on_device: CopyBatch<'a>,
-}
-
-/// Copies that are queued with one call.
-impl<'scope, 'env> CopyScope<'scope, 'env> {
-    /// Creates a batch of copies from and to page-locked memory, which is borrowed for the scope.
-    ///
-    /// ```
-    /// use cuda_driver::{DeviceBuffer, PinnedBuffer};
-    /// use cuda_driver::memory::PinnedFlags;
-    ///
-    /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
-    /// # let context = driver.device(0)?.primary_context()?;
-    /// # let stream = context.default_stream()?;
-    /// let mut pages = PinnedBuffer::<u32>::zeroed(&context, 4, PinnedFlags::DEFAULT)?;
-    /// let buffer = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3, 4, 5, 6])?;
-    /// stream.copy_scope(|scope| {
-    ///     let mut batch = scope.batch();
-    ///     let parts = [(buffer.slice(4..)?, 0..2), (buffer.slice(..2)?, 2..4)];
-    ///     batch.copy_parts_to_host(parts, &mut pages)?;
-    ///     batch.queue()
-    /// })?;
-    /// assert_eq!(pages[..], [5, 6, 1, 2]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn batch<'a>(&'scope self) -> HostCopyBatch<'a, 'scope, 'env> {
-        HostCopyBatch {
-            scope: self,
-            batch: CopyBatch::new(),
-            on_device: CopyBatch::new(),
-        }
-    }
-}
-
-impl<'a, 'scope> HostCopyBatch<'a, 'scope, '_> {
-    /// Adds a copy of device memory to page-locked memory.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`CopyScope::copy_to_host`] does.
-    pub fn copy_to_host<T: DeviceRepr, P: PageLocked<T>>(
-        &mut self,
-        source: impl Into<DeviceSlice<'a, T>>,
-        destination: &'scope mut P,
-    ) -> Result<()> {
-        let all = 0..destination.len();
-        self.copy_parts_to_host([(source.into(), all)], destination)
-    }
-
-    /// Adds copies of device memory to parts of page-locked memory: of each view to the elements of
-    /// its range.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`CopyScope::copy_to_host_part`] does, and with [`Error::OutOfRange`] if two ranges
-    /// overlap. The batch is then unchanged.
-    pub fn copy_parts_to_host<T: DeviceRepr, P: PageLocked<T>>(
-        &mut self,
-        parts: impl IntoIterator<Item = (DeviceSlice<'a, T>, Range<usize>)>,
-        destination: &'scope mut P,
-    ) -> Result<()> {
-        expect_locked(self.scope.stream(), destination.context())?;
-        let len = destination.len();
-        let parts = parts.into_iter().map(|(source, range)| {
-            let (start, part_len) = resolve(range, len)?;
-            expect_len(source.len(), part_len)?;
-            Ok((source, start))
-        });
-        let parts: Vec<_> = parts.collect::<Result<_>>()?;
-        let ranges = parts.iter().map(|(source, start)| (*start, source.len()));
-        expect_apart(ranges.collect())?;
-        let first = destination.start().expose_provenance() as u64;
-        for (source, start) in parts {
-            if source.bytes() > 0 {
-                let to = first + (start * size_of::<T>()) as u64;
-                self.batch.uses.add(source.memory, source.access);
-                self.batch
-                    .add(to, source.as_raw(), source.bytes(), Kinds::TO_HOST);
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds a copy of page-locked memory to device memory.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`CopyScope::copy_from_host`] does.
-    pub fn copy_from_host<T: DeviceRepr, P: PageLocked<T>>(
-        &mut self,
-        destination: impl Into<DeviceSliceMut<'a, T>>,
-        source: &'scope P,
-    ) -> Result<()> {
-        self.copy_parts_from_host([(destination.into(), 0..source.len())], source)
-    }
-
-    /// Adds copies of parts of page-locked memory to device memory: of the elements of each range
-    /// to its view.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`CopyScope::copy_from_host_part`] does. The batch is then unchanged.
-    pub fn copy_parts_from_host<T: DeviceRepr, P: PageLocked<T>>(
-        &mut self,
-        parts: impl IntoIterator<Item = (DeviceSliceMut<'a, T>, Range<usize>)>,
-        source: &'scope P,
-    ) -> Result<()> {
-        expect_locked(self.scope.stream(), source.context())?;
-        let len = source.len();
-        let parts = parts.into_iter().map(|(destination, range)| {
-            let (start, part_len) = resolve(range, len)?;
-            expect_len(part_len, destination.len())?;
-            Ok((destination, start))
-        });
-        let parts: Vec<_> = parts.collect::<Result<_>>()?;
-        let first = source.start().expose_provenance() as u64;
-        for (destination, start) in parts {
-            if destination.bytes() > 0 {
-                let from = first + (start * size_of::<T>()) as u64;
-                self.batch.uses.add(destination.memory, destination.access);
-                let (to, bytes) = (destination.as_raw(), destination.bytes());
-                self.batch.add(to, from, bytes, Kinds::FROM_HOST);
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds a copy of a box of device memory to page-locked memory, with contiguous rows.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`CopyScope::copy_to_host`] does.
-    pub fn copy_box_to_host<T: DeviceRepr, P: PageLocked<T>>(
-        &mut self,
-        source: PitchedSlice<'a, T>,
-        destination: &'scope mut P,
-    ) -> Result<()> {
-        expect_locked(self.scope.stream(), destination.context())?;
-        expect_len(source.extent().len::<T>()?, destination.len())?;
-        let rows = source.rows;
-        if rows.bytes() > 0 {
-            self.batch.uses.add(source.memory, source.access);
-            let (to, from) = (BoxSide::Host(destination.start()), BoxSide::Device(rows));
-            self.batch.add_box(to, from, rows);
-        }
-        Ok(())
-    }
-
-    /// Adds a copy of page-locked memory, with contiguous rows, to a box of device memory.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`CopyScope::copy_from_host`] does.
-    pub fn copy_box_from_host<T: DeviceRepr, P: PageLocked<T>>(
-        &mut self,
-        destination: PitchedSliceMut<'a, T>,
-        source: &'scope P,
-    ) -> Result<()> {
-        expect_locked(self.scope.stream(), source.context())?;
-        expect_len(source.len(), destination.extent().len::<T>()?)?;
-        let rows = destination.rows;
-        if rows.bytes() > 0 {
-            self.batch.uses.add(destination.memory, destination.access);
-            let (to, from) = (BoxSide::Device(rows), BoxSide::Host(source.start()));
-            self.batch.add_box(to, from, rows);
-        }
-        Ok(())
-    }
-
-    /// Returns the copies within the device, to add more.
-    pub fn on_device(&mut self) -> &mut CopyBatch<'a> {
-        &mut self.on_device
-    }
-
-    /// `cuMemcpyBatchAsync()`, `cuMemcpy3DBatchAsync()`—Queues the copies on the stream of the
-    /// scope, as [`CopyBatch::queue`] does.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`CopyBatch::queue`] does.
-    pub fn queue(mut self) -> Result<()> {
-        self.batch.append(self.on_device);
-        if !self.batch.is_empty() {
-            // Even if the call fails, a part of the batch may have been queued.
-            self.scope.set_used();
-        }
-        self.batch.queue_on(self.scope.stream())
-    }
-}
-
-impl fmt::Debug for HostCopyBatch<'_, '_, '_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (host, device) = (&self.batch, &self.on_device);
-        let bytes = host.bytes.saturating_add(device.bytes);
-        describe(host.len() + device.len(), bytes, f)
-    }
-}
-
-fn describe(copies: usize, bytes: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub(super) fn describe(copies: usize, bytes: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "CopyBatch({copies} copies, {bytes} bytes)")
-}
-
-/// Fails if two of the ranges, each a start and a length, overlap.
-fn expect_apart(mut ranges: Vec<(usize, usize)>) -> Result<()> {
-    ranges.retain(|&(_, len)| len > 0);
-    if !ranges.is_sorted() {
-        ranges.sort_unstable();
-    }
-    for pair in ranges.windows(2) {
-        if let [(start, part), (next, other)] = *pair
-            && next < start + part
-        {
-            let ranges = [start..start + part, next..next + other];
-            return Err(RangeError::Overlap { ranges }.into());
-        }
-    }
-    Ok(())
 }

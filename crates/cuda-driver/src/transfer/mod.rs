@@ -7,10 +7,13 @@
 mod scope;
 
 mod batch;
+mod boxes;
 mod device;
+mod host_batch;
 mod queue_batch;
 
-pub use batch::{CopyBatch, HostCopyBatch};
+pub use batch::CopyBatch;
+pub use host_batch::HostCopyBatch;
 pub use scope::CopyScope;
 
 use std::fmt;
@@ -23,8 +26,7 @@ use crate::deferred::is_inside_host_function;
 use crate::driver::call;
 use crate::error::{DriverError, Error, Result};
 use crate::fence::Fence;
-use crate::memory::pinned::expect_locked_for;
-use crate::memory::pinned::sealed::{Lock, TOKEN};
+use crate::memory::pinned::{expect_locked_for, sealed::Lock, sealed::TOKEN};
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, PageLocked, expect_len,
 };

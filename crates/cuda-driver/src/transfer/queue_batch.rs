@@ -1,11 +1,10 @@
 //! The driver calls of a batch of copies.
 
-use std::ffi::c_void;
-
 use cuda_sys::{
     CUDA_MEMCPY3D_BATCH_OP, CUextent3D, CUmemLocationType, CUmemcpy3DOperand,
     CUmemcpy3DOperand_st__bindgen_ty_1, CUmemcpy3DOperand_st__bindgen_ty_1__bindgen_ty_1,
-    CUmemcpy3DOperandType, CUmemcpyAttributes, CUmemcpySrcAccessOrder, calls,
+    CUmemcpy3DOperand_st__bindgen_ty_1__bindgen_ty_2, CUmemcpy3DOperandType, CUmemcpyAttributes,
+    CUmemcpySrcAccessOrder, CUoffset3D, calls,
 };
 
 use super::batch::CopyBatch;
@@ -27,19 +26,25 @@ impl Kinds {
     pub(super) const FROM_HOST: Self = Self(WorkKind::CopyToDevice);
 }
 
-/// One side of a copy of a box. Batches have no copies of arrays.
+/// A copy of a box between arrays, pitched memory and the host.
 #[derive(Clone, Copy)]
-pub(super) enum BoxSide {
-    Device(Rows),
-    Host(*mut c_void),
+pub(super) struct BoxOp {
+    pub(super) to: Side,
+    pub(super) from: Side,
+    /// The number of bytes in a row, of rows and of planes.
+    pub(super) extent: Rows,
+    /// The number of bytes of an element, if one side is an array. Otherwise 1.
+    pub(super) element: usize,
 }
 
-impl From<BoxSide> for Side {
-    fn from(side: BoxSide) -> Self {
-        match side {
-            BoxSide::Device(rows) => Self::Device(rows),
-            BoxSide::Host(start) => Self::Host(start),
-        }
+impl BoxOp {
+    /// Returns whether a batch can have the copy: beside an array, it takes the distance of rows in
+    /// elements.
+    fn is_for_batches(&self) -> bool {
+        [self.to, self.from].into_iter().all(|side| match side {
+            Side::Device(rows) => rows.pitch.is_multiple_of(self.element),
+            Side::Host(_) | Side::Array(_) => true,
+        })
     }
 }
 
@@ -178,35 +183,31 @@ unsafe fn queue_one_by_one(batch: &CopyBatch<'_>, stream: &Stream) -> Result<(),
 unsafe fn queue_boxes(batch: &CopyBatch<'_>, stream: &Stream) -> Result<(), DriverError> {
     let driver = stream.driver();
     let version = driver.version();
-    if version < calls::cuMemcpy3DBatchAsync.since() {
-        for (to, from, extent) in &batch.boxes {
-            // SAFETY: both sides must hold the rows, without conflicting uses ← the caller
-            // guarantees it.
-            unsafe { queue(stream, (*to).into(), (*from).into(), extent) }?;
-        }
-        return Ok(());
+    let has_batches = version >= calls::cuMemcpy3DBatchAsync.since();
+    let is_single = |op: &&BoxOp| !has_batches || !op.is_for_batches();
+    for op in batch.boxes.iter().filter(is_single) {
+        // SAFETY: both sides must hold the rows, without conflicting uses ← the caller guarantees
+        // it.
+        unsafe { queue(stream, op.to, op.from, &op.extent) }?;
     }
-    let copies = batch.boxes.iter().map(|(to, from, extent)| {
-        let order = CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
-        CUDA_MEMCPY3D_BATCH_OP {
-            src: operand(*from, extent),
-            dst: operand(*to, extent),
-            extent: CUextent3D {
-                width: extent.width,
-                height: extent.height,
-                depth: extent.depth,
-            },
-            srcAccessOrder: order,
-            flags: 0,
-        }
+    let copies = batch.boxes.iter().filter(|op| !is_single(op));
+    let bytes = copies.clone().map(|op| op.extent.bytes()).sum();
+    let copies = copies.map(|op| CUDA_MEMCPY3D_BATCH_OP {
+        src: operand(op.from, op),
+        dst: operand(op.to, op),
+        extent: CUextent3D {
+            width: op.extent.width / op.element,
+            height: op.extent.height,
+            depth: op.extent.depth,
+        },
+        srcAccessOrder: CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
+        flags: 0,
     });
     let mut copies: Vec<_> = copies.collect();
     let (count, list) = (copies.len(), copies.as_mut_ptr());
-    let bytes = batch
-        .boxes
-        .iter()
-        .map(|(_, _, extent)| extent.bytes())
-        .sum();
+    if copies.is_empty() {
+        return Ok(());
+    }
     // Driver 580 refuses a batch while no context is current.
     let _current = stream.context().enter()?;
     stream.observed(Work::of_kind(WorkKind::CopyOnDevice, bytes), || {
@@ -232,22 +233,37 @@ unsafe fn queue_boxes(batch: &CopyBatch<'_>, stream: &Stream) -> Result<(), Driv
     })
 }
 
-/// Returns one side of a copy with the extent of `extent`, in bytes.
-fn operand(side: BoxSide, extent: &Rows) -> CUmemcpy3DOperand {
+/// Returns one side of a copy. Beside an array, C counts in elements, and otherwise in bytes.
+fn operand(side: Side, op: &BoxOp) -> CUmemcpy3DOperand {
+    let (extent, element) = (&op.extent, op.element);
     let (address, row, plane) = match side {
-        BoxSide::Device(rows) => (rows.address, rows.pitch, rows.plane),
-        BoxSide::Host(start) => (
+        Side::Device(rows) => (rows.address, rows.pitch, rows.plane),
+        Side::Host(start) => (
             start.expose_provenance() as u64,
             extent.width,
             extent.height,
         ),
+        Side::Array(place) => {
+            let array = CUmemcpy3DOperand_st__bindgen_ty_1__bindgen_ty_2 {
+                array: place.array.0,
+                offset: CUoffset3D {
+                    x: place.x / element,
+                    y: place.y,
+                    z: place.z,
+                },
+            };
+            return CUmemcpy3DOperand {
+                type_: CUmemcpy3DOperandType::CU_MEMCPY_OPERAND_TYPE_ARRAY,
+                op: CUmemcpy3DOperand_st__bindgen_ty_1 { array },
+            };
+        }
     };
     CUmemcpy3DOperand {
         type_: CUmemcpy3DOperandType::CU_MEMCPY_OPERAND_TYPE_POINTER,
         op: CUmemcpy3DOperand_st__bindgen_ty_1 {
             ptr: CUmemcpy3DOperand_st__bindgen_ty_1__bindgen_ty_1 {
                 ptr: address,
-                rowLength: row,
+                rowLength: row / element,
                 layerHeight: plane,
                 locHint: location(CUmemLocationType::CU_MEM_LOCATION_TYPE_NONE, 0),
             },

@@ -9,6 +9,7 @@ use std::thread;
 use cuda_driver::memory::{ExternalMemory, ExternalMemoryFlags};
 use cuda_driver::prelude::*;
 use cuda_driver::stream::ExternalSemaphore;
+use cuda_driver::texture::{ArrayFlags, ArrayShape};
 
 use crate::support::{Attack, Case};
 
@@ -61,6 +62,35 @@ fn external_memory_is_unmapped_behind_its_uses() {
         let mut word = [0; 4];
         file.read_exact_at(&mut word, bytes as u64 - 4).unwrap();
         assert_eq!(u32::from_le_bytes(word), 6);
+    });
+}
+
+/// Claim: an array in external memory is unmapped behind all its uses on any stream, even if the
+/// imported memory is dropped first, and a buffer of the same bytes has the results.
+#[test]
+fn arrays_are_unmapped_behind_their_uses() {
+    Attack::new().on_software(WHY).run(|case| {
+        let (owner, other) = (case.stream(), case.stream());
+        let (memory, _file) = memory(case, 4 * case.n);
+        let mut results: Vec<_> = (0..6).map(|_| case.filled(&other, 0)).collect();
+        for (value, result) in (1..).zip(&mut results) {
+            let (shape, flags) = (ArrayShape::one_d(case.n), ArrayFlags::empty());
+            // SAFETY: the bytes are `n` words, which the software device takes as a row.
+            let array = unsafe { memory.map_array::<u32>(&owner, .., &shape, flags) };
+            let mut array = array.unwrap();
+            let source = case.filled(&other, value);
+            case.hold_up(&owner);
+            array.copy_from(&source).unwrap();
+            drop(source);
+            array.as_slice().copy_to_on(&mut *result, &other).unwrap();
+            drop(array);
+        }
+        let last = memory.map::<u32>(&owner, 0, case.n).unwrap();
+        drop((memory, owner));
+        case.expect(&last, 6);
+        for (value, result) in (1..).zip(&results) {
+            case.expect(result, value);
+        }
     });
 }
 

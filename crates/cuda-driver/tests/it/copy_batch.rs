@@ -5,6 +5,7 @@ use std::env;
 use cuda_driver::error::Error;
 use cuda_driver::memory::{CopyBatch, PitchedBuffer};
 use cuda_driver::prelude::*;
+use cuda_driver::texture::{Array, ArrayFlags, ArrayShape};
 use cuda_sim::Builder;
 
 use crate::support::{
@@ -16,11 +17,11 @@ const PAGES: usize = 24;
 const LEN: usize = PAGE * PAGES;
 
 /// Returns whether the tests run at their full size.
-fn is_full() -> bool {
+pub(crate) fn is_full() -> bool {
     env::var("CUDA_FULL").is_ok_and(|value| value == "1")
 }
 
-fn words(len: usize) -> Vec<u32> {
+pub(crate) fn words(len: usize) -> Vec<u32> {
     (0..len as u32)
         .map(|i| i.wrapping_mul(0x9E37_79B9))
         .collect()
@@ -28,7 +29,7 @@ fn words(len: usize) -> Vec<u32> {
 
 /// Returns software drivers without batches, with the first revision and with the second one, and
 /// the devices of [`everywhere`].
-fn revisions() -> impl Iterator<Item = Fixture> {
+pub(crate) fn revisions() -> impl Iterator<Item = Fixture> {
     let versions = [12_040, 12_080].into_iter();
     versions
         .flat_map(|version| [Builder::new(), late(1), late(2)].map(|it| it.version(version)))
@@ -260,6 +261,19 @@ fn wrong_copies_are_refused_before_the_call() {
     let mut target = DeviceBuffer::<u32>::zeroed(&stream, 9).unwrap();
     let error = CopyBatch::new().copy(&mut target, &source).unwrap_err();
     assert!(matches!(error, Error::LengthMismatch { .. }), "{error}");
+    let (shape, flags) = (ArrayShape::two_d(4, 2), ArrayFlags::empty());
+    let mut array = Array::<u32>::zeroed(&stream, &shape, flags).unwrap();
+    let error = CopyBatch::new()
+        .copy_array(&mut array, &target)
+        .unwrap_err();
+    assert!(matches!(error, Error::LengthMismatch { .. }), "{error}");
+    let tall = Array::<u32>::zeroed(&stream, &ArrayShape::two_d(2, 4), flags).unwrap();
+    let error = CopyBatch::new().copy_array(&mut array, &tall).unwrap_err();
+    assert!(matches!(error, Error::ExtentMismatch { .. }), "{error}");
+    let mut batch = CopyBatch::new();
+    batch.copy_array(&mut array, &source).unwrap();
+    let error = batch.queue(&elsewhere).unwrap_err();
+    assert!(matches!(error, Error::OtherContext { .. }), "{error}");
     let mut batch = CopyBatch::new();
     batch.copy(target.slice_mut(..8).unwrap(), &source).unwrap();
     let error = batch.queue(&elsewhere).unwrap_err();
@@ -360,8 +374,28 @@ fn batches_leak_nothing() {
             assert_eq!(target.to_vec().unwrap(), [cycle; 64]);
         }
     }
+    // Arrays are slower to create, so there are fewer cycles of them.
+    for cycle in 0..cycles / 10 {
+        let (shape, flags) = (ArrayShape::two_d(8, 8), ArrayFlags::empty());
+        let source = DeviceBuffer::filled(&stream, 64, cycle).unwrap();
+        let mut array = Array::<u32>::zeroed(&stream, &shape, flags).unwrap();
+        let mut target = DeviceBuffer::<u32>::zeroed(&stream, 32).unwrap();
+        let mut batch = CopyBatch::new();
+        batch.copy_array(&mut array, &source).unwrap();
+        batch.queue(&stream).unwrap();
+        drop(source);
+        let mut batch = CopyBatch::new();
+        let half = array.region(.., 4.., ..).unwrap();
+        batch.copy_array(&mut target, half).unwrap();
+        batch.queue(&stream).unwrap();
+        drop(array);
+        if cycle % 100 == 0 {
+            assert_eq!(target.to_vec().unwrap(), [cycle; 32]);
+        }
+    }
     stream.synchronize().unwrap();
     let live = simulator.live();
+    assert_eq!(live.arrays, before.arrays);
     assert_eq!(
         (live.allocations, live.bytes),
         (before.allocations, before.bytes)

@@ -9,6 +9,7 @@ use cuda_driver::memory::{
     ShareableHandle, Unpooled,
 };
 use cuda_driver::prelude::*;
+use cuda_driver::texture::{ArrayFlags, ArrayShape};
 use cuda_sim::Builder;
 
 use crate::support::{Fixture, everywhere, has_virtual_memory, skipped, software};
@@ -86,6 +87,51 @@ fn exported_physical_memory_is_external_memory() {
         }
         let words = own.to_vec().unwrap();
         assert!([0, 11, 22].contains(&words[0]), "{}", words[0]);
+    }
+}
+
+#[test]
+fn exported_physical_memory_holds_an_array() {
+    for fixture in everywhere() {
+        if !has_virtual_memory(&fixture.context) {
+            continue;
+        }
+        let (stream, name) = (fixture.stream(), &fixture.name);
+        let kind = PhysicalKind::of_device(fixture.context.device()).exportable();
+        let bytes = kind.granularity().unwrap();
+        let physical = PhysicalMemory::new(&kind, bytes).unwrap();
+        let handle = physical.export().unwrap();
+        let (context, flags) = (&fixture.context, ExternalMemoryFlags::empty());
+        // SAFETY: the handle must be one of memory of this size, written before it is read ← it was
+        // exported just now, and is used through the array only.
+        let result = unsafe { ExternalMemory::import(context, handle, bytes, flags) };
+        let Some(memory) = imported(&fixture, result, "exported physical memory") else {
+            continue;
+        };
+        let (shape, flags) = (ArrayShape::two_d(64, 32), ArrayFlags::SURFACE);
+        // SAFETY: the memory must hold an image of this shape ← no other code reads it, so any
+        // layout is right, and it is larger than any layout of this image.
+        let mapped = unsafe { memory.map_array::<u32>(&stream, .., &shape, flags) };
+        let mut array = match mapped {
+            Ok(array) => array,
+            Err(error) => {
+                assert!(fixture.simulator.is_none(), "{error}");
+                skipped(&format!(
+                    "{name}: the memory is not mapped as an array: {error}"
+                ));
+                continue;
+            }
+        };
+        let words: Vec<u32> = (0..64 * 32).map(|i| i * 7919 % 1_000_003).collect();
+        array.copy_from_host(&words).unwrap();
+        assert_eq!(array.to_vec().unwrap(), words, "{name}");
+        let part = array.region(3..7, 5..6, ..).unwrap();
+        let row = &words[5 * 64 + 3..5 * 64 + 7];
+        assert_eq!(part.to_vec().unwrap(), row, "{name}");
+        drop(array);
+        // The bytes are free again.
+        memory.map::<u32>(&stream, 0, 1).unwrap().close().unwrap();
+        memory.close().unwrap();
     }
 }
 

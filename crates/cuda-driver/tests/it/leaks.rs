@@ -264,8 +264,15 @@ impl Workload {
                 // not overlap ← it has zeros, and no other code has it.
                 let memory = unsafe { ExternalMemory::import(one, handle, bytes, flags) }?;
                 let mut buffer = memory.map::<u32>(&stream, 0, bytes / 4)?;
-                drop(memory);
                 buffer.fill(n)?;
+                // The buffer gives way to an array of the same bytes.
+                let shape = ArrayShape::one_d(bytes / 4);
+                buffer.close()?;
+                let flags = ArrayFlags::SURFACE;
+                // SAFETY: the bytes must hold an image of this shape ← the software device takes
+                // contiguous rows, and any bytes are a `u32`.
+                let array = unsafe { memory.map_array::<u32>(&stream, .., &shape, flags) }?;
+                drop(memory);
                 let handle = crate::external::file(4096).into();
                 // SAFETY: the file must be a semaphore ← it has a page of zeros.
                 let semaphore = unsafe { ExternalSemaphore::import_timeline(one, handle) }?;
@@ -280,7 +287,7 @@ impl Workload {
                     graph.instantiate()?.launch(&stream)?;
                 }
                 drop(stream);
-                assert_eq!(buffer.to_vec()?, vec![n; bytes / 4]);
+                assert_eq!(array.to_vec()?, vec![n; bytes / 4]);
             }
             _ => {
                 let _current = two.make_current()?;

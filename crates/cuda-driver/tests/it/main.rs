@@ -18,6 +18,7 @@ mod capture_nodes;
 mod closes;
 mod context;
 mod copy_batch;
+mod copy_batch_arrays;
 mod copy_batch_cost;
 mod core_dump;
 mod cublas;
@@ -35,6 +36,8 @@ mod error_history;
 mod event;
 #[cfg(target_os = "linux")]
 mod external;
+#[cfg(target_os = "linux")]
+mod external_array;
 #[cfg(target_os = "linux")]
 mod external_random;
 #[cfg(target_os = "linux")]

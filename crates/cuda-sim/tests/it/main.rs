@@ -23,6 +23,7 @@ mod device;
 mod device_heap;
 mod event;
 mod external;
+mod external_image;
 mod fault;
 mod found;
 mod graph;

@@ -83,6 +83,20 @@ const SWALLOWED_IN: &[(&str, &str, &[Status], &str)] = &[
     ("textures and surfaces", "cuCtxPushCurrent_v2", &[], WAIT),
     ("texture in a graph", "cuCtxPushCurrent_v2", &[], WAIT),
     ("arrays of two devices", "cuCtxPushCurrent_v2", &[], WAIT),
+    (
+        "boxes of page-locked memory",
+        "cuCtxPushCurrent_v2",
+        &[],
+        WAIT,
+    ),
+    ("batches", "cuCtxPushCurrent_v2", &[], WAIT),
+    ("first batches", "cuCtxPushCurrent_v2", &[], WAIT),
+    (
+        "arrays in external memory",
+        "cuCtxPushCurrent_v2",
+        &[],
+        WAIT,
+    ),
     ("devices", "cuCtxPushCurrent_v2", &[], WAIT),
     ("current", "cuCtxPushCurrent_v2", &[], WAIT),
     ("current", "cuCtxGetCurrent", &[], DROP),
@@ -256,6 +270,7 @@ const UNWAITED: &str = "a resource that may still be in use";
 /// Scenarios in which the failure of the call ends the process, as documented; `aborts` tests them.
 const ABORTS: &[(&str, &str)] = &[
     ("scope", "cuStreamSynchronize"),
+    ("boxes of page-locked memory", "cuStreamSynchronize"),
     ("batches", "cuStreamSynchronize"),
     ("first batches", "cuStreamSynchronize"),
 ];
@@ -388,8 +403,11 @@ pub(super) fn may_be_left(fault: &Fault, left: &Left) -> bool {
     }
     let (kind, count) = match left[..] {
         [one] => one,
-        // External memory is not destroyed while a buffer of it exists.
-        [("external memory", 1), one @ ("allocations", 1)] => one,
+        // External memory is not destroyed while a buffer or an array of it exists.
+        [
+            ("external memory", 1),
+            one @ ("allocations" | "mipmapped arrays", 1),
+        ] => one,
         // A pool is not destroyed while it has memory that could not be freed.
         [("pools", 1), one @ ("allocations" | "host allocations", _)]
         | [one @ ("allocations" | "host allocations", _), ("pools", 1)] => one,

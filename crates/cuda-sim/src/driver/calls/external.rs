@@ -75,6 +75,7 @@ impl Call {
             file,
             start,
             size: desc.size,
+            is_dma_buf,
             context: context.handle,
         };
         let handle = imported.handle;

@@ -10,6 +10,7 @@ use cuda_sys::{CUDA_ARRAY3D_DESCRIPTOR, CUarray_format};
 use crate::driver::handle::fresh;
 use crate::driver::objects::context::Context;
 use crate::driver::objects::device::Device;
+use crate::driver::objects::imported::Imported;
 use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Status};
 use crate::vm::{Channel, Elements, Level, Shape};
 
@@ -19,6 +20,9 @@ const SURFACE: u32 = 2;
 pub(in crate::driver) const CUBEMAP: u32 = 4;
 const GATHER: u32 = 8;
 const KNOWN_FLAGS: u32 = 15;
+
+/// `CUDA_ARRAY3D_COLOR_ATTACHMENT`: another API draws to the memory.
+pub(in crate::driver) const COLOR_ATTACHMENT: u32 = 0x20;
 
 /// The other flags of `cuda.h`: for sparse arrays, for deferred memory mapping, and for graphics.
 const OTHER_FLAGS: u32 = 0x1F0;
@@ -34,14 +38,18 @@ pub(in crate::driver) struct Array {
     /// The size of an element in bytes.
     element: u64,
     base: u64,
+    /// The memory of another API that holds the elements. `None` if the array has its own.
+    imported: Option<Arc<Imported>>,
     /// The handle of the mipmapped array of which this is a level, or 0.
     pub(in crate::driver) mipmap: u64,
 }
 
 impl Drop for Array {
     fn drop(&mut self) {
-        // Freeing cannot fail: `base` was allocated from this arena.
-        let _ = self.device.arena.free(self.base, "cuArrayDestroy");
+        if self.imported.is_none() {
+            // Freeing cannot fail: `base` was allocated from this arena.
+            let _ = self.device.arena.free(self.base, "cuArrayDestroy");
+        }
     }
 }
 
@@ -52,22 +60,28 @@ impl Array {
         desc: CUDA_ARRAY3D_DESCRIPTOR,
         mipmap: u64,
     ) -> Status<Arc<Self>> {
-        let channel = channel(desc.Format)?;
-        let element = channel.bytes() * u64::from(desc.NumChannels);
-        let axes = [desc.Width, desc.Height.max(1), desc.Depth.max(1)];
-        let size = axes
-            .iter()
-            .try_fold(element, |size, &axis| size.checked_mul(axis as u64))
-            .ok_or(OUT_OF_MEMORY)?;
+        let size = size_of(&desc)?;
         let base = context.device.allocate(size, 512).ok_or(OUT_OF_MEMORY)?;
+        Self::at(context, desc, mipmap, (base, None))
+    }
+
+    /// Creates an array in `context`, whose elements are at an address: in memory of its own, or in
+    /// that of another API.
+    pub(in crate::driver) fn at(
+        context: &Context,
+        desc: CUDA_ARRAY3D_DESCRIPTOR,
+        mipmap: u64,
+        (base, imported): (u64, Option<Arc<Imported>>),
+    ) -> Status<Arc<Self>> {
         Ok(Arc::new(Self {
             handle: fresh(),
             context: context.handle,
             device: Arc::clone(&context.device),
             desc,
-            channel,
-            element,
+            channel: channel(desc.Format)?,
+            element: element_bytes(&desc)?,
             base,
+            imported,
             mipmap,
         }))
     }
@@ -138,6 +152,19 @@ impl Array {
             Err(INVALID_VALUE)
         }
     }
+}
+
+/// Returns the number of bytes of an element.
+pub(in crate::driver) fn element_bytes(desc: &CUDA_ARRAY3D_DESCRIPTOR) -> Status<u64> {
+    Ok(channel(desc.Format)?.bytes() * u64::from(desc.NumChannels))
+}
+
+/// Returns the number of bytes of all elements.
+pub(in crate::driver) fn size_of(desc: &CUDA_ARRAY3D_DESCRIPTOR) -> Status<u64> {
+    let element = element_bytes(desc)?;
+    let mut axes = [desc.Width, desc.Height.max(1), desc.Depth.max(1)].into_iter();
+    let size = axes.try_fold(element, |size, axis| size.checked_mul(axis as u64));
+    size.ok_or(OUT_OF_MEMORY)
 }
 
 /// Returns the type of a channel of `format`.

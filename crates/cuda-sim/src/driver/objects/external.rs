@@ -25,6 +25,8 @@ pub(in crate::driver) struct ExternalMemory {
     /// The offset of the memory in the file.
     pub(in crate::driver) start: u64,
     pub(in crate::driver) size: u64,
+    /// Whether it was imported as a dma-buf, of which no arrays can be made.
+    pub(in crate::driver) is_dma_buf: bool,
     /// The context that imported it.
     pub(in crate::driver) context: u64,
 }

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use cuda_driver::memory::{ExternalMemory, ExternalMemoryFlags, GrowableBuffer};
 use cuda_driver::prelude::*;
 use cuda_driver::stream::ExternalSemaphore;
+use cuda_driver::texture::{ArrayFlags, ArrayShape, Sampler, Texture};
 
 use super::{Fixture, N, Result, Scenario, one};
 use crate::external::file;
 
 pub(super) const ALL: &[Scenario] = &[
     one("external memory", memory),
+    one("arrays in external memory", arrays),
     one("external semaphores", semaphores),
     one("external semaphores in graphs", nodes),
     one("device memory as a dma-buf", dma_buf),
@@ -34,6 +36,32 @@ fn memory(fixture: &Fixture) -> Result<()> {
     assert_eq!(u32::from_le_bytes(first), 3);
     words.close()?;
     memory.close()
+}
+
+fn arrays(fixture: &Fixture) -> Result<()> {
+    let stream = fixture.stream()?;
+    let file = file(4096);
+    let handle = file.try_clone().unwrap().into();
+    let flags = ExternalMemoryFlags::empty();
+    // SAFETY: the file must have as many bytes, all of them written, and accesses must not overlap
+    // ← it was created with zeros, and is read after the stream was waited for.
+    let memory = unsafe { ExternalMemory::import(&fixture.context, handle, 4096, flags) }?;
+    let (shape, flags) = (ArrayShape::two_d(4, 4), ArrayFlags::SURFACE);
+    // SAFETY: the bytes must hold an image of this shape ← the software device takes contiguous
+    // rows, and any bytes are a `u32`.
+    let mut image = unsafe { memory.map_array::<u32>(&stream, ..1024, &shape, flags) }?;
+    let pyramid = 1024..2048;
+    // SAFETY: as above, for an image with two levels.
+    let pyramid = unsafe { memory.map_mipmapped_array::<u32>(&stream, pyramid, &shape, 2, flags) }?;
+    memory.close()?;
+    image.copy_from_host(&[7; 16])?;
+    assert_eq!(pyramid.level(1)?.to_vec()?, [0; 4]);
+    let texture = Texture::new(&image, &Sampler::new())?;
+    drop((image, texture, pyramid));
+    let mut word = [0; 4];
+    file.read_exact_at(&mut word, 60).unwrap();
+    assert_eq!(u32::from_le_bytes(word), 7);
+    Ok(())
 }
 
 /// Returns a timeline semaphore.

@@ -2,6 +2,7 @@
 
 use cuda_driver::memory::{CachingPool, CopyBatch, MemoryType, PinnedCachingPool, PitchedBuffer};
 use cuda_driver::prelude::*;
+use cuda_driver::texture::{Array, ArrayFlags, ArrayShape};
 
 use super::{Fixture, N, Result, Scenario, copy, expect, filled, on, one};
 use crate::support::COPY;
@@ -13,6 +14,7 @@ pub(super) const ALL: &[Scenario] = &[
     one("transfers", transfers),
     one("dropped transfers", dropped),
     one("scope", scope),
+    one("boxes of page-locked memory", boxes),
     one("batches", batches),
     on("first batches", |it| it.version(12_080), batches),
     one("caching", caching),
@@ -113,12 +115,31 @@ fn scope(fixture: &Fixture) -> Result<()> {
     Ok(())
 }
 
+fn boxes(fixture: &Fixture) -> Result<()> {
+    let (stream, other) = (fixture.stream()?, fixture.stream()?);
+    let (source, mut target) = (page_locked(fixture, 2)?, page_locked(fixture, 0)?);
+    let (shape, flags) = (ArrayShape::one_d(N as usize), ArrayFlags::empty());
+    let mut array = Array::<u32>::zeroed(&other, &shape, flags)?;
+    let up = array.as_mut_slice().copy_from_pinned_async(source, &stream);
+    let source = up.map_err(|error| error.error().clone())?.wait()?;
+    let mut rows = PitchedBuffer::<u32>::zeroed(&stream, (N as usize, 1))?;
+    let up = rows.as_mut_slice().copy_from_pinned_async(source, &other);
+    drop(up.map_err(|error| error.error().clone())?);
+    stream.copy_scope(|scope| scope.copy_box_to_host(rows.as_slice(), &mut target))?;
+    assert_eq!(target[..], [2; N as usize]);
+    let down = array.as_slice().copy_to_pinned_async(target, &stream);
+    let down = down.map_err(|error| error.error().clone())?;
+    assert_eq!(down.wait()?[..], [2; N as usize]);
+    Ok(())
+}
+
 fn batches(fixture: &Fixture) -> Result<()> {
     let (stream, other) = (fixture.stream()?, fixture.stream()?);
     let (source, mut target) = (page_locked(fixture, 2)?, page_locked(fixture, 0)?);
     let mut buffer = filled(&stream, 0)?;
     let mut copied = filled(&other, 0)?;
     let mut rows = PitchedBuffer::<u32>::zeroed(&other, (4, 4))?;
+    let mut array = Array::<u32>::zeroed(&other, &ArrayShape::two_d(4, 4), ArrayFlags::empty())?;
     stream.copy_scope(|scope| {
         let mut batch = scope.batch();
         batch.copy_from_host(&mut buffer, &source)?;
@@ -130,12 +151,17 @@ fn batches(fixture: &Fixture) -> Result<()> {
     }
     let boxes = buffer.slice(..16)?.rows(4)?;
     batch.copy_box(rows.as_mut_slice(), boxes)?;
+    batch.copy_array(&mut array, buffer.slice(..16)?)?;
     batch.queue(&other)?;
+    let mut elements = PinnedBuffer::<u32>::zeroed(&fixture.context, 16, PinnedFlags::DEFAULT)?;
     other.copy_scope(|scope| {
         let mut batch = scope.batch();
         batch.copy_to_host(&copied, &mut target)?;
+        batch.copy_array_to_host(array.as_slice(), &mut elements)?;
         batch.queue()
     })?;
+    assert_eq!(elements[..], [2; 16]);
+    drop(array);
     assert_eq!(target[..], [2; N as usize]);
     assert_eq!(rows.to_vec()?, [2; 16]);
     copied.close()
