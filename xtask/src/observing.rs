@@ -59,7 +59,10 @@ fn speedscope(workspace: &Workspace) -> Result<Option<PathBuf>> {
     let list: Value = serde_json::from_slice(&output.stdout).context("the output of npm")?;
     let (found, file) = (&list[0]["integrity"], &list[0]["filename"]);
     if found != INTEGRITY {
-        bail!("the hash of {SPEEDSCOPE} is {found}, not {INTEGRITY}");
+        bail!(
+            "the hash of {SPEEDSCOPE} is {found}, not {INTEGRITY}; the download differs from the \
+             package that was checked, so it is not used: try again later"
+        );
     }
     let file = file.as_str().context("npm names no file")?;
     let mut tar = Command::new("tar");

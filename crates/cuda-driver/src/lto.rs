@@ -68,7 +68,7 @@ impl LtoLinker {
             .collect::<Result<Vec<_>>>()?;
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         let count = u32::try_from(pointers.len()).map_err(|_| Error::Unsupported {
-            what: "linking with more options than a `u32` counts",
+            what: "linking with more than 4,294,967,295 options; pass fewer",
         })?;
         let mut linker = Self {
             handle: ptr::null_mut(),

@@ -177,7 +177,8 @@ impl<'a, T: StreamWord> At<'a, T> {
         if view.memory.is_managed() {
             // The borrow is shared, so the host may have a slice of the memory at the same time.
             return Err(Error::Unsupported {
-                what: "using managed memory for values that streams wait for or write",
+                what: "using managed memory for values that streams wait for or write; use a \
+                       `DeviceBuffer`",
             });
         }
         let len = view.len();

@@ -87,6 +87,7 @@ impl Stream {
     /// `cuStreamGetAttribute(ACCESS_POLICY_WINDOW)`—Returns the range of memory that the L2 cache
     /// treats differently.
     #[doc(alias = "cuStreamGetAttribute")]
+    #[doc(alias = "cudaStreamGetAttribute")]
     pub fn access_policy_window(&self) -> Result<AccessPolicyWindow> {
         let value = self.attribute(CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW)?;
         // SAFETY: the field must be initialized and valid ← all bytes of `value` are initialized,
@@ -108,6 +109,7 @@ impl Stream {
     ///
     /// `CUDA_ERROR_INVALID_VALUE` if the window is longer than the device allows.
     #[doc(alias = "cuStreamSetAttribute")]
+    #[doc(alias = "cudaStreamSetAttribute")]
     pub fn set_access_policy_window(&self, window: AccessPolicyWindow) -> Result<()> {
         let mut value = CUstreamAttrValue { pad: [0; 64] };
         value.accessPolicyWindow = CUaccessPolicyWindow {
@@ -210,6 +212,7 @@ impl Stream {
     ///
     /// [`Error::OtherContext`](crate::Error::OtherContext) if `from` belongs to another context.
     #[doc(alias = "cuStreamCopyAttributes")]
+    #[doc(alias = "cudaStreamCopyAttributes")]
     pub fn copy_attributes(&self, from: &Self) -> Result<()> {
         self.expect_context(from.context(), "the stream")?;
         self.expect_direct("Stream::copy_attributes")?;

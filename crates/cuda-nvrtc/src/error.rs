@@ -74,7 +74,10 @@ pub enum Error {
     #[error(transparent)]
     Compile(Box<CompileError>),
     /// The compilation produced no output of the requested kind.
-    #[error("NVRTC {found} compiled {program} but produced no {output}")]
+    #[error(
+        "NVRTC {found} compiled {program} but produced no {output}; remove options that select \
+         another output, such as `-dlto`, or use another version of NVRTC"
+    )]
     NoOutput {
         /// The kind of output: `PTX`, `cubin`, …
         output: &'static str,
@@ -87,7 +90,7 @@ pub enum Error {
     #[error("the compilation was cancelled")]
     Cancelled,
     /// The compilation did not finish within its time limit.
-    #[error("the compilation did not finish within {limit:?}")]
+    #[error("the compilation did not finish within {limit:?}; raise `Options::timeout`")]
     TimedOut {
         /// The time limit.
         limit: Duration,
@@ -115,7 +118,10 @@ pub enum Error {
         needed: usize,
     },
     /// The call would release memory that a compilation in this process uses.
-    #[error("{function} cannot be called while a compilation runs in this process")]
+    #[error(
+        "{function} cannot be called while a compilation runs in this process; call it before the \
+         first compilation, or after the running ones have ended"
+    )]
     Compiling {
         /// The function that was called.
         function: &'static Function,

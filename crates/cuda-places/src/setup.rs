@@ -40,7 +40,8 @@ impl Setup {
             })
     }
 
-    /// Returns the folder [around](Self::around) the running program.
+    /// Returns the folder `cuda-setup` of the Cargo target folder that contains the running
+    /// program: see [`around`](Self::around).
     #[must_use]
     pub fn around_this_program() -> Option<Self> {
         Self::around(&env::current_exe().ok()?)

@@ -2,8 +2,8 @@
 //! that code which talks to the driver can be tested on a machine without a GPU.
 //!
 //! It is for testing and learning. It holds no NVIDIA code, implements public specifications only
-//! (`cuda.h` and the PTX ISA), and is not a way to run CUDA applications off NVIDIA hardware. It
-//! supports neither the CUDA runtime library nor machine code (cubins).
+//! (`cuda.h` and the PTX ISA), and is not a way to run CUDA applications on hardware of other
+//! vendors. It supports neither the CUDA runtime library nor machine code (cubins).
 //!
 //! A [`Simulator`] is one driver. A process can hold several, which share no state. Its
 //! [`library`](Simulator::library) is a table of functions like that of the real driver:
@@ -28,7 +28,8 @@
 //! Conditions that are rare on hardware can be produced on demand: calls that fail ([`Rule`]),
 //! memory that runs out ([`Simulator::limit_memory`]), old drivers ([`Builder::version`]), a lost
 //! device ([`Simulator::lose_device`]), and queued work that runs as late as possible and in an
-//! unusual order ([`Schedule::Late`]). [`Simulator::live`] counts leaked objects.
+//! unusual order ([`Schedule::Late`]). [`Simulator::live`] counts the objects that exist, so at the
+//! end those that leaked.
 //!
 //! # Testing a kernel
 //!

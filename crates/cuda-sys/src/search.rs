@@ -127,7 +127,8 @@ impl fmt::Display for LoadError {
                 oldest,
             } => write!(
                 f,
-                "{library}: it is of CUDA {found}; the oldest supported version is {oldest}"
+                "{library}: it is of CUDA {found}; the oldest supported version is {oldest}: \
+                 install a newer version"
             ),
             Self::VersionUnknown {
                 library,

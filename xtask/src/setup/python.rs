@@ -15,8 +15,9 @@ Either install python3 with pip, and run `cargo xtask setup` again:
     Windows:         winget install Python.Python.3.13";
 
 const INSTALL_TOOLKIT: &str = "\
-Or install a CUDA toolkit, 13.0 or newer, which makes setup unnecessary. It is found in
-/usr/local/cuda, or in the folder that CUDA_PATH (or CUDA_HOME) names, which contains include/cuda.h.
+Or install a CUDA toolkit, 12.0 or newer, which makes setup unnecessary. It is found in the folder
+that CUDA_PATH or CUDA_HOME names, in /usr/local/cuda and in /opt/cuda. Bindings are generated from
+its headers if it is 13.0 or newer.
 With neither, everything still builds from the committed bindings, and hand-written PTX runs
 on the software device; only compilation of CUDA C++ at run time (NVRTC) is not available.";
 

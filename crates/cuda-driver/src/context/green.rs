@@ -78,6 +78,7 @@ impl Context {
     #[doc(alias = "cuGreenCtxCreate")]
     #[doc(alias = "cuGreenCtxDestroy")]
     #[doc(alias = "cuDevResourceGenerateDesc")]
+    #[doc(alias = "cudaDevResourceGenerateDesc")]
     #[doc(alias = "cuCtxFromGreenCtx")]
     #[doc(alias = "cudaGreenCtxCreate")]
     pub fn green(sms: &SmResource) -> Result<Self> {
@@ -94,10 +95,11 @@ impl Context {
     /// different splits, or if the number of queues is 0.
     #[doc(alias = "cuGreenCtxCreate")]
     #[doc(alias = "cuDevResourceGenerateDesc")]
+    #[doc(alias = "cudaDevResourceGenerateDesc")]
     pub fn green_with(sms: &[&SmResource], workqueues: Option<&WorkqueueConfig>) -> Result<Self> {
         let Some(first) = sms.first() else {
             return Err(Error::Unsupported {
-                what: "a green context without multiprocessors",
+                what: "a green context without multiprocessors; pass at least one `SmResource`",
             });
         };
         let device = first.device();

@@ -171,6 +171,7 @@ impl Context {
     ///
     /// `CUDA_ERROR_NOT_SUPPORTED` if the device does not support persisting lines.
     #[doc(alias = "cuCtxResetPersistingL2Cache")]
+    #[doc(alias = "cudaCtxResetPersistingL2Cache")]
     pub fn reset_persisting_l2_cache(&self) -> Result<()> {
         let _current = self.enter()?;
         // SAFETY: no pointers.

@@ -119,7 +119,7 @@ impl Device {
 
 fn count_of(operations: &[CUatomicOperation]) -> Result<u32> {
     u32::try_from(operations.len()).map_err(|_| crate::Error::Unsupported {
-        what: "more than 4,294,967,295 atomic operations in a query",
+        what: "more than 4,294,967,295 atomic operations in a query; divide the query",
     })
 }
 

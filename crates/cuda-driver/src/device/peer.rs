@@ -75,6 +75,7 @@ impl Device {
     /// driver does not know the attribute, [`Error::OtherContext`](crate::Error::OtherContext) if
     /// `peer` belongs to another driver.
     #[doc(alias = "cuDeviceGetP2PAttribute")]
+    #[doc(alias = "cudaDeviceGetP2PAttribute")]
     pub fn peer_attribute(&self, peer: &Self, attribute: PeerAttribute) -> Result<i32> {
         let driver = self.driver();
         driver.expect_handles_of(peer.driver(), "the peer")?;

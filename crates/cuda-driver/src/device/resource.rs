@@ -132,7 +132,8 @@ impl Device {
     pub fn workqueue_config(&self) -> Result<WorkqueueConfig> {
         if self.driver().version() < Version::new(13_010) {
             return Err(Error::Unsupported {
-                what: "configuring work queues on a driver older than CUDA 13.1",
+                what: "configuring work queues on a driver older than CUDA 13.1; install a newer \
+                       driver",
             });
         }
         let kind = CUdevResourceType::CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG;
@@ -163,7 +164,8 @@ impl SmResource {
         let mut raw = empty();
         get(&raw mut raw, CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM)?;
         Self::of(device, raw).ok_or(Error::Unsupported {
-            what: "dividing the multiprocessors of this device",
+            what: "dividing the multiprocessors of this device, for which the driver returns no \
+                   such resource,",
         })
     }
 
@@ -262,7 +264,7 @@ impl SmResource {
         let all = self.sm_count();
         if groups == 0 {
             return Err(Error::Unsupported {
-                what: "splitting multiprocessors into 0 groups",
+                what: "splitting multiprocessors into 0 groups; pass at least 1",
             });
         }
         for (given, what) in [

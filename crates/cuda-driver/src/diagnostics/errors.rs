@@ -117,6 +117,7 @@ impl Driver {
     /// [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the driver is older than
     /// CUDA 12.9.
     #[doc(alias = "cuLogsCurrent")]
+    #[doc(alias = "cudaLogsCurrent")]
     pub fn log_position(&self) -> Result<LogPosition> {
         let mut position = 0;
         // SAFETY: the pointer must be writable ← it is to a local.
@@ -132,6 +133,7 @@ impl Driver {
     /// [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the driver is older than
     /// CUDA 12.9.
     #[doc(alias = "cuLogsDumpToMemory")]
+    #[doc(alias = "cudaLogsDumpToMemory")]
     pub fn log_since(&self, position: &mut LogPosition) -> Result<String> {
         /// The recommended size of the buffer.
         const CAPACITY: usize = 25_601;

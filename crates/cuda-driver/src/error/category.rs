@@ -322,7 +322,7 @@ impl Error {
             | Self::GraphOrder { .. }
             | Self::GraphOrderReversed { .. }
             | Self::UsedByOtherCode
-            | Self::GraphMemoryKept
+            | Self::GraphMemoryKept { .. }
             | Self::NotUploaded
             | Self::EagerCapture { .. }
             | Self::OutlivesCapture { .. }
@@ -349,7 +349,7 @@ impl Error {
         }
     }
 
-    /// Returns what a user can try, if a driver call failed and there is something. The other
+    /// Returns what a user can try, if a driver call failed and there is something. Most other
     /// errors say it in their text.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {

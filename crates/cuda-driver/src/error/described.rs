@@ -1,4 +1,4 @@
-//! Descriptions of contexts, devices and drivers in errors.
+//! The trait for objects that an error describes, and the error for objects of different contexts.
 
 use super::Error;
 

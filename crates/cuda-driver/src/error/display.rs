@@ -38,7 +38,13 @@ impl fmt::Display for Error {
                     1 => f.write_str("there is 1 device, with ordinal 0")?,
                     _ => write!(f, "there are {count} devices, 0 to {}", count - 1)?,
                 }
-                write!(f, " (driver: {driver})")
+                write!(f, " (driver: {driver})")?;
+                match count {
+                    0 => f.write_str(
+                        "; check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or use the software device",
+                    ),
+                    _ => Ok(()),
+                }
             }
             Self::NoSuchFunction { name, kernels } => {
                 write!(f, "the image has no kernel named {name:?}; ")?;
@@ -61,7 +67,9 @@ impl fmt::Display for Error {
             Self::SizeOverflow { len, size } => {
                 write!(
                     f,
-                    "the size of {len} elements of {size} bytes overflows an address"
+                    "{len} elements of {size} bytes exceed the largest size, {} bytes; use fewer \
+                     elements",
+                    usize::MAX
                 )
             }
             Self::LengthMismatch {
@@ -78,15 +86,20 @@ impl fmt::Display for Error {
             } => write!(
                 f,
                 "the extent of the source is {source_extent} elements, but that of the destination is \
-                 {destination_extent}"
+                 {destination_extent}; copy a `region` of the larger one"
             ),
             Self::Misaligned { address, align } => write!(
                 f,
                 "the address {address:#x} is not a multiple of {align}, the alignment of the \
-                 element type"
+                 element type; start at an offset that is a multiple of {align} bytes, or copy the \
+                 elements to a new buffer"
             ),
             Self::UnsafeFlags { call, bits } => {
-                write!(f, "{call} cannot be called safely with the flags {bits:#x}")
+                write!(
+                    f,
+                    "{call} cannot be called safely with the flags {bits:#x}; remove these bits, \
+                     or make the call through `cuda-sys`"
+                )
             }
             Self::Uneven {
                 variable,
@@ -109,7 +122,7 @@ impl fmt::Display for Error {
             } => write!(
                 f,
                 "a block of {bytes} bytes exceeds the limit of the pool, which holds {reserved} \
-                 of {limit} bytes"
+                 of {limit} bytes; drop buffers of the pool, or raise the limit with `set_limit`"
             ),
             Self::ContextGone { call } => write!(
                 f,
@@ -148,7 +161,11 @@ impl fmt::Display for Error {
                  the other; remove that dependency first"
             ),
             Self::Capturing { what } => {
-                write!(f, "{what} is not possible while a capture is in progress")
+                write!(
+                    f,
+                    "{what} is not possible while a capture is in progress; do it before the \
+                     capture or after its end"
+                )
             }
             Self::EagerCapture {
                 call,
@@ -185,14 +202,19 @@ impl fmt::Display for Error {
                 "the memory is in use by the closure of `Stream::using` that this thread runs: make \
                  the call after the closure has returned",
             ),
-            Self::GraphMemoryKept => {
-                f.write_str("a node allocates memory that no node of the graph frees")
-            }
+            Self::GraphMemoryKept { node } => write!(
+                f,
+                "node {node} allocates memory that no node of the graph frees; free it with \
+                 `Graph::add_free`"
+            ),
             Self::NotUploaded => f.write_str(
                 "kernels can update nodes of this graph: upload it after instantiating or \
                  changing it, and before launching it",
             ),
-            Self::Unsupported { what } => write!(f, "{what} is not supported"),
+            Self::Unsupported { what } => match what.split_once("; ") {
+                Some((what, instead)) => write!(f, "{what} is not supported; {instead}"),
+                None => write!(f, "{what} is not supported"),
+            },
             Self::Internal { what } => write!(f, "internal error: {what}; please report it"),
             Self::OutOfRange(error) => error.fmt(f),
             Self::AlreadyTaken { what } => write!(

@@ -103,7 +103,7 @@ pub enum Error {
         /// The offset of the first NUL byte.
         position: usize,
     },
-    /// The size of an array in bytes does not fit in an address.
+    /// The size of an array in bytes exceeds [`usize::MAX`].
     SizeOverflow {
         /// The number of elements.
         len: usize,
@@ -236,7 +236,10 @@ pub enum Error {
     /// thread runs, in a way that conflicts.
     UsedByOtherCode,
     /// A graph does not free memory that it allocates.
-    GraphMemoryKept,
+    GraphMemoryKept {
+        /// The index of the node that allocates the memory, in the order in which nodes were added.
+        node: u32,
+    },
     /// The graph has nodes that kernels can update, and has not been uploaded since it was
     /// instantiated, or since the host changed one of these nodes.
     NotUploaded,
@@ -244,7 +247,7 @@ pub enum Error {
     /// setting, and not the whole function, this is the error; a function that it lacks is an
     /// [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER`.
     Unsupported {
-        /// The operation.
+        /// The operation; after `; `, what to do instead.
         what: &'static str,
     },
     /// This crate did not do what it should: please report it.

@@ -6,9 +6,9 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExchangeError {
-    /// The memory is of another kind or on another device.
+    /// The memory is of another device type or on another device.
     Device {
-        /// The kind and the ordinal in the tensor, as in `DLDevice`.
+        /// The device type and the ordinal in the tensor, as in `DLDevice`.
         given: (i32, i32),
         /// The ordinal of the device of the stream.
         ordinal: u32,
@@ -46,12 +46,12 @@ impl fmt::Display for ExchangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device {
-                given: (kind, id),
+                given: (device_type, id),
                 ordinal,
             } => write!(
                 f,
-                "the tensor is on device {id} of kind {kind}; memory of device {ordinal} of kind 2 \
-                 (CUDA) or 13 (managed) is needed: copy it there first"
+                "the tensor is on device {id} of the DLPack device type {device_type}; device \
+                 {ordinal} of type 2 (kDLCUDA) or 13 (kDLCUDAManaged) is needed: copy it there first"
             ),
             Self::Type { given, expected } => write!(
                 f,

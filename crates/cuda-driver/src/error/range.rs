@@ -84,8 +84,8 @@ impl fmt::Display for RangeError {
                 ranges: [ref one, ref other],
             } => write!(
                 f,
-                "the range {other:?} overlaps the range {one:?}; the copies of a batch write \
-                 different elements"
+                "the range {other:?} overlaps the range {one:?}; the copies of one batch must \
+                 write different elements: queue the second copy in another batch"
             ),
             Self::Index { index, len } => {
                 write!(

@@ -153,7 +153,7 @@ pub enum SafeLaunchError {
     Contract {
         /// The kernel.
         kernel: String,
-        /// The condition.
+        /// The condition, and the values of the launch.
         condition: String,
     },
     /// Not all accesses are proven, and the launch was to be refused in this case.
@@ -193,7 +193,9 @@ impl fmt::Display for SafeLaunchError {
             Self::NotProven { accesses } => {
                 write!(
                     f,
-                    "not every access is proven, and checks are not allowed: {accesses}"
+                    "not every access is proven, and checks are not allowed: {accesses}; allow \
+                     checks with `with_unproven(Unproven::Check)`, or pass arguments for which the \
+                     accesses can be proven"
                 )
             }
             Self::Variable {

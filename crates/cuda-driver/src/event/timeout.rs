@@ -1,4 +1,4 @@
-//! Waits with a limit of time, which CUDA does not have.
+//! Waits with a timeout, which CUDA does not have.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ fn poll(limit: Duration, mut is_done: impl FnMut() -> Result<bool>) -> Result<bo
     }
 }
 
-/// Waits with a limit of time.
+/// Waits with a timeout.
 impl Event {
     /// `cuEventQuery()`—Waits until the work before the event is complete, but at most for `limit`.
     /// Returns `false` if it is not complete then.
@@ -49,7 +49,7 @@ impl Event {
     }
 }
 
-/// Waits with a limit of time.
+/// Waits with a timeout.
 impl Stream {
     /// `cuStreamQuery()`—Waits until all work that is queued on the stream is complete, but at most
     /// for `limit`. Returns `false` if it is not complete then. See

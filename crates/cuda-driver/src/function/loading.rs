@@ -59,6 +59,7 @@ impl Module {
     #[doc(alias = "cuModuleEnumerateFunctions")]
     #[doc(alias = "cuModuleGetFunctionCount")]
     #[doc(alias = "cuFuncGetName")]
+    #[doc(alias = "cudaFuncGetName")]
     pub fn functions(&self) -> Result<Vec<Function>> {
         let driver = self.context().driver();
         let _current = self.context().enter()?;
@@ -145,6 +146,7 @@ impl Function {
     /// - The other requirements of [`Module::borrow_raw`] apply to the module.
     #[doc(alias = "cuFuncGetModule")]
     #[doc(alias = "cuFuncGetName")]
+    #[doc(alias = "cudaFuncGetName")]
     pub unsafe fn borrow_raw(
         context: &Context,
         raw: CUfunction,

@@ -151,7 +151,7 @@ fn batch_node(context: &Context, batch: ValueBatch<'_>) -> Result<(BatchNode, Ow
     })?;
     if ops.is_empty() {
         return Err(Error::Unsupported {
-            what: "a batch node without operations",
+            what: "a batch node without operations; add an operation, or use `add_empty`",
         });
     }
     owners.note_host_wait();

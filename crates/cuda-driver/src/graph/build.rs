@@ -51,7 +51,7 @@ impl Graph {
         let is_full = |edge: &Edge| edge.kind == EdgeKind::Full;
         if kind != NodeKind::Kernel && !after.iter().all(is_full) {
             return Err(Error::Unsupported {
-                what: "a programmatic edge to a node other than a kernel node",
+                what: "a programmatic edge to a node other than a kernel node; use `Node::edge`",
             });
         }
         let context = self.root.context();
@@ -150,7 +150,7 @@ impl Graph {
         parts
             .conflicts
             .note(node.index, &owners.accesses(), |_| false);
-        parts.unfreed += 1;
+        parts.unfreed.insert(node.index);
         if let Some(info) = parts.nodes.get_mut(node.index as usize) {
             std::mem::swap(&mut info.owners, &mut owners);
         }
@@ -164,6 +164,7 @@ impl Graph {
     /// [`Error::OtherGraph`] or [`Error::NodeGone`] if an edge does not come from a node of this
     /// graph.
     #[doc(alias = "cuGraphAddEmptyNode")]
+    #[doc(alias = "cudaGraphAddEmptyNode")]
     pub fn add_empty(&mut self, after: &[Edge]) -> Result<Node<node_kind::Empty>> {
         // SAFETY: the node must use only what the owners keep ← an empty node uses nothing.
         unsafe { self.add(after, Owners::default(), &mut EmptyNode) }
@@ -187,7 +188,8 @@ impl Graph {
         match parts.check_edge(from, to)? {
             Some(known) if known == EdgeKind::Full || known == edge.kind => Ok(()),
             Some(_) => Err(Error::Unsupported {
-                what: "a second edge of another kind between the same two nodes",
+                what: "a second edge of another kind between the same two nodes; remove the first \
+                       one, or add an empty node between them",
             }),
             None => parts.add_edge(driver, from, to, edge.kind),
         }
@@ -267,8 +269,8 @@ impl Parts {
     }
 }
 
-/// Adds the accesses of a node that is about to be added to a body to the conditional nodes around
-/// it, and the edges that these then need: a conditional node uses all that its bodies use.
+/// Prepares the conditional nodes around a body for a new node of the body: adds its accesses to
+/// theirs, and the edges that they then need. A conditional node uses all that its bodies use.
 ///
 /// This runs before the node is added, so that a failure midway leaves superfluous edges but no
 /// missing ones.

@@ -81,7 +81,8 @@ impl Parts {
     fn check_change(&self, node: NodeIndex, accesses: &[NodeAccess]) -> Result<()> {
         if self.device_nodes.iter().any(|(known, _)| *known == node) {
             return Err(Error::Unsupported {
-                what: "changing a device-updatable node of a graph",
+                what: "changing a device-updatable node of a graph; change it in the executable \
+                       with `GraphExec::set_kernel`",
             });
         }
         let topology = self.topology();

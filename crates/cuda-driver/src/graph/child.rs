@@ -54,7 +54,8 @@ impl Graph {
         }
         if child.at != 0 || Arc::ptr_eq(&child.root, &self.root) {
             return Err(Error::Unsupported {
-                what: "a child node for the graph itself or for the body of a conditional node",
+                what: "a child node for the graph itself or for the body of a conditional node; \
+                       add its nodes to a graph of their own",
             });
         }
         child.whole()
@@ -63,9 +64,7 @@ impl Graph {
     /// Returns the accesses and owners that a node of another graph needs to run this one.
     pub(super) fn whole(&self) -> Result<Whole> {
         let all = self.root.lock();
-        if all.iter().any(|parts| parts.unfreed > 0) {
-            return Err(Error::GraphMemoryKept);
-        }
+        Parts::expect_all_freed(&all)?;
         Parts::without_device_nodes(&all, "a child graph with device-updatable nodes")?;
         let mut owners = Owners::default();
         let known = all.iter().flat_map(|parts| &parts.nodes);
@@ -90,7 +89,7 @@ impl Graph {
     pub fn try_clone(&self) -> Result<Self> {
         if self.at != 0 {
             return Err(Error::Unsupported {
-                what: "cloning the body of a conditional node",
+                what: "cloning the body of a conditional node; clone the whole graph",
             });
         }
         let context = self.context();
@@ -144,6 +143,7 @@ impl Graph {
     /// [`Error::OtherGraph`] if this graph was not cloned from the graph of `node`, or if `node`
     /// was added to it later; [`Error::NodeGone`] if the copy was removed.
     #[doc(alias = "cuGraphNodeFindInClone")]
+    #[doc(alias = "cudaGraphNodeFindInClone")]
     pub fn find_clone<K>(&self, node: Node<K>) -> Result<Node<K>> {
         let all = self.root.lock();
         all[self.at].copy_of(node.id()).map(Node::new)
@@ -167,6 +167,7 @@ impl GraphExec {
     /// - The errors of [`Graph::try_clone`].
     /// - `CUDA_ERROR_INVALID_VALUE` if the topology of `child` differs.
     #[doc(alias = "cuGraphExecChildGraphNodeSetParams")]
+    #[doc(alias = "cudaGraphExecChildGraphNodeSetParams")]
     pub fn set_child(&self, node: Node<node_kind::Child>, child: &Graph) -> Result<()> {
         if child.context() != self.context() {
             let (of, used_with) = (child.context(), self.context());

@@ -45,8 +45,12 @@ impl Graph {
     /// The value is `default` at the beginning of each launch. Without a default it keeps the value
     /// that the previous launch left.
     ///
-    /// Requires CUDA 12.3.
+    /// # Errors
+    ///
+    /// [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the driver is older than
+    /// CUDA 12.3.
     #[doc(alias = "cuGraphConditionalHandleCreate")]
+    #[doc(alias = "cudaGraphConditionalHandleCreate")]
     pub fn conditional_handle(&mut self, default: Option<u32>) -> Result<ConditionalHandle> {
         let context = self.context();
         let all = self.root.lock();
@@ -78,13 +82,14 @@ impl Graph {
     /// with a conflicting access, and later ones depend on it. The driver allows only some kinds of
     /// nodes in a body.
     ///
-    /// Requires CUDA 12.3.
+    /// Requires CUDA 12.3, as the handle does.
     ///
     /// # Errors
     ///
     /// [`Error::OtherGraph`] for a handle or an edge of another graph, [`Error::NodeGone`] for an
     /// edge of a removed node.
     #[doc(alias = "cuGraphAddNode")]
+    #[doc(alias = "cudaGraphAddNode")]
     pub fn add_if(
         &mut self,
         after: &[Edge],
@@ -116,6 +121,8 @@ impl Graph {
 
     /// `cuGraphAddNode(CONDITIONAL, WHILE)`—Adds a node that runs its body repeatedly until the
     /// value is 0.
+    ///
+    /// Requires CUDA 12.3, as the handle does.
     ///
     /// # Errors
     ///
@@ -216,8 +223,8 @@ impl NodeParams for ConditionalNode {
 
 fn exactly<const N: usize>(bodies: Vec<Graph>) -> Result<[Graph; N]> {
     let array = <[Graph; N]>::try_from(bodies);
-    array.map_err(|_| Error::Unsupported {
-        what: "a conditional node of this size",
+    array.map_err(|_| Error::Internal {
+        what: "a conditional node has another number of bodies than was asked for",
     })
 }
 

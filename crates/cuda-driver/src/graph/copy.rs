@@ -117,6 +117,7 @@ impl GraphExec {
     /// - `CUDA_ERROR_INVALID_VALUE` for copies that the driver cannot change in this way, such as
     ///   copies of several rows.
     #[doc(alias = "cuGraphExecMemcpyNodeSetParams")]
+    #[doc(alias = "cudaGraphExecMemcpyNodeSetParams")]
     pub fn set_copy<'a, T: DeviceRepr>(
         &self,
         node: Node<node_kind::Memcpy>,
@@ -217,7 +218,7 @@ fn copy_node<T: DeviceRepr>(
         // Both sides are shared borrows of one buffer. CUDA does not document what such a copy
         // does.
         return Err(Error::Unsupported {
-            what: "a copy of host memory to itself",
+            what: "a copy of host memory to itself; copy to another buffer",
         });
     }
     if to.is_row() && from.is_row() {
@@ -236,7 +237,7 @@ fn copy_node<T: DeviceRepr>(
     let (height, depth) = (shape.height, shape.depth);
     if width == 0 || height == 0 || depth == 0 {
         return Err(Error::Unsupported {
-            what: "a copy node of zero bytes",
+            what: "a copy node of zero bytes; leave the node out, or use `add_empty`",
         });
     }
     let shape = Rows {

@@ -49,7 +49,7 @@ type Words = [u64; 8];
 impl Graph {
     /// `cuGraphKernelNodeSetAttribute(CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)`—Makes a
     /// node device-updatable: kernels can change what it launches. Returns the handle that these
-    /// kernels take. Requires CUDA 12.4.
+    /// kernels take.
     ///
     /// Kernels can change the arguments and the grid of the node, and enable or disable it, with
     /// `cudaGraphKernelNodeSetParam` and its siblings from the library `cudadevrt`, which such a
@@ -73,7 +73,8 @@ impl Graph {
     /// - [`Error::OtherGraph`] if the node is in another graph, [`Error::NodeGone`] if it was
     ///   removed.
     /// - [`Error::Unsupported`] if the driver returns no handle.
-    /// - `CUDA_ERROR_INVALID_VALUE` if the driver does not know the attribute.
+    /// - [`Error::Driver`] with `CUDA_ERROR_INVALID_VALUE` if the driver is older than CUDA 12.4,
+    ///   which does not know the attribute.
     ///
     /// # Safety
     ///
@@ -148,7 +149,7 @@ impl DeviceNode {
             return Ok(self);
         }
         Err(Error::Unsupported {
-            what: "changing this node from kernels (the driver returned no handle for it)",
+            what: "changing this node from kernels, for which the driver returned no handle,",
         })
     }
 }

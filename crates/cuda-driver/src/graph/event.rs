@@ -24,6 +24,7 @@ impl Graph {
     ///   graph.
     /// - [`Error::OtherContext`] if the event is of another context.
     #[doc(alias = "cuGraphAddEventRecordNode")]
+    #[doc(alias = "cudaGraphAddEventRecordNode")]
     pub fn add_event_record(
         &mut self,
         after: &[Edge],
@@ -41,6 +42,7 @@ impl Graph {
     ///
     /// The errors of [`add_event_record`](Self::add_event_record).
     #[doc(alias = "cuGraphAddEventWaitNode")]
+    #[doc(alias = "cudaGraphAddEventWaitNode")]
     pub fn add_event_wait(
         &mut self,
         after: &[Edge],
@@ -64,6 +66,7 @@ impl GraphExec {
     /// [`Error::OtherGraph`] and [`Error::NodeGone`] as for [`set_kernel`](Self::set_kernel),
     /// [`Error::OtherContext`] if the event is of another context.
     #[doc(alias = "cuGraphExecEventRecordNodeSetEvent")]
+    #[doc(alias = "cudaGraphExecEventRecordNodeSetEvent")]
     pub fn set_event_record(
         &self,
         node: Node<node_kind::EventRecord>,
@@ -81,6 +84,7 @@ impl GraphExec {
     ///
     /// The errors of [`set_event_record`](Self::set_event_record).
     #[doc(alias = "cuGraphExecEventWaitNodeSetEvent")]
+    #[doc(alias = "cudaGraphExecEventWaitNodeSetEvent")]
     pub fn set_event_wait(
         &self,
         node: Node<node_kind::EventWait>,

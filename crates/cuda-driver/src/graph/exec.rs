@@ -28,10 +28,13 @@ use crate::stream::Stream;
 use crate::tracking::ReplayRecord;
 
 bitflags::bitflags! {
-    /// The options of [`Graph::instantiate_with`]. Bits without a name are kept.
+    /// The options of [`Graph::instantiate_with`]. Bits without a name are kept, and refused by
+    /// `instantiate_with`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct InstantiateFlags: u64 {
-        /// Each launch first frees the memory that the previous launch left allocated.
+        /// Each launch first frees the memory that the previous launch left allocated. Has no
+        /// effect on memory that this crate tracks: a graph that does not free its memory cannot be
+        /// instantiated.
         const AUTO_FREE_ON_LAUNCH = 1;
         /// Kernels run with the priority of their node instead of that of the stream.
         const USE_NODE_PRIORITY = 8;
@@ -125,6 +128,7 @@ impl Graph {
     #[doc(alias = "cuGraphInstantiate")]
     #[doc(alias = "cudaGraphInstantiate")]
     #[doc(alias = "cuGraphInstantiateWithParams")]
+    #[doc(alias = "cudaGraphInstantiateWithParams")]
     pub fn instantiate(&self) -> Result<GraphExec> {
         self.instantiate_with(InstantiateFlags::empty())
     }
@@ -136,6 +140,7 @@ impl Graph {
     /// The errors of [`instantiate`](Self::instantiate), and [`Error::UnsafeFlags`] for flags
     /// without a name in [`InstantiateFlags`].
     #[doc(alias = "cuGraphInstantiateWithFlags")]
+    #[doc(alias = "cudaGraphInstantiateWithFlags")]
     pub fn instantiate_with(&self, flags: InstantiateFlags) -> Result<GraphExec> {
         let known = InstantiateFlags::AUTO_FREE_ON_LAUNCH | InstantiateFlags::USE_NODE_PRIORITY;
         let unknown = flags.difference(known).bits();
@@ -147,7 +152,7 @@ impl Graph {
         }
         if self.at != 0 {
             return Err(Error::Unsupported {
-                what: "instantiating the body of a conditional node",
+                what: "instantiating the body of a conditional node; instantiate the whole graph",
             });
         }
         let context = self.context();
@@ -159,9 +164,7 @@ impl Graph {
             });
         }
         let parts = &all[0];
-        if all.iter().any(|parts| parts.unfreed > 0) {
-            return Err(Error::GraphMemoryKept);
-        }
+        Parts::expect_all_freed(&all)?;
         let mut raw: CUgraphExec = ptr::null_mut();
         let mut params = CUDA_GRAPH_INSTANTIATE_PARAMS {
             flags: flags.bits(),
@@ -324,6 +327,7 @@ impl GraphExec {
 
     /// `cuGraphExecGetFlags()`—Returns the flags with which the executable was created.
     #[doc(alias = "cuGraphExecGetFlags")]
+    #[doc(alias = "cudaGraphExecGetFlags")]
     pub fn flags(&self) -> Result<InstantiateFlags> {
         let mut flags = 0;
         // The lock keeps other threads from changing the executable during the call.

@@ -49,6 +49,7 @@ impl GraphExec {
     ///
     /// The errors of [`Graph::add_fill`], and those of [`set_copy`](Self::set_copy).
     #[doc(alias = "cuGraphExecMemsetNodeSetParams")]
+    #[doc(alias = "cudaGraphExecMemsetNodeSetParams")]
     pub fn set_fill<'a, T: DeviceRepr>(
         &self,
         node: Node<node_kind::Memset>,
@@ -147,30 +148,32 @@ fn fill_node<T: DeviceRepr>(
         Side::Device(rows) => rows,
         Side::Host(_) => {
             return Err(Error::Unsupported {
-                what: "a fill node for host memory",
+                what: "a fill node for host memory; fill it in a host node, or add a copy of a \
+                       filled buffer",
             });
         }
         Side::Array(_) => {
             return Err(Error::Unsupported {
-                what: "a fill node for an array (add a copy of a filled buffer)",
+                what: "a fill node for an array; add a copy of a filled buffer",
             });
         }
     };
     let value = bytemuck::bytes_of(&value);
     if value.is_empty() || rows.bytes() == 0 {
         return Err(Error::Unsupported {
-            what: "a fill node of zero bytes",
+            what: "a fill node of zero bytes; leave the node out, or use `add_empty`",
         });
     }
     if rows.depth != 1 {
         return Err(Error::Unsupported {
-            what: "a fill node of more than one plane",
+            what: "a fill node of more than one plane; add a node for each plane",
         });
     }
     // A row starts at an address that is aligned for `T`, and the size of `T` is a multiple of the
     // unit.
     let unit = repeated(value, rows.address).ok_or(Error::Unsupported {
-        what: "a fill node with a value whose bytes do not repeat every 1, 2 or 4 bytes",
+        what: "a fill node with a value whose bytes do not repeat every 1, 2 or 4 bytes; add a \
+               copy of a filled buffer",
     })?;
     let word = match *unit {
         [a, b, c, d] => u32::from_ne_bytes([a, b, c, d]),

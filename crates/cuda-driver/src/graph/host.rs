@@ -49,6 +49,7 @@ impl GraphExec {
     /// [`Error::OtherGraph`](crate::Error::OtherGraph) and
     /// [`Error::NodeGone`](crate::Error::NodeGone) as for [`set_kernel`](Self::set_kernel).
     #[doc(alias = "cuGraphExecHostNodeSetParams")]
+    #[doc(alias = "cudaGraphExecHostNodeSetParams")]
     pub fn set_host(
         &self,
         node: Node<node_kind::Host>,

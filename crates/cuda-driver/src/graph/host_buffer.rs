@@ -114,7 +114,8 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
     fn map(&self, access: Access) -> Result<()> {
         if is_inside_host_function() {
             return Err(Error::Unsupported {
-                what: "waiting for the launches of a graph inside a host function",
+                what: "waiting for the launches of a graph inside a host function; access the \
+                       buffer outside of host functions",
             });
         }
         if let Some(error) = self.memory.poisoned_by.get() {

@@ -119,6 +119,7 @@ impl Graph {
     ///
     /// The promises made when the node was added hold with these attributes.
     #[doc(alias = "cuGraphKernelNodeSetAttribute")]
+    #[doc(alias = "cudaGraphKernelNodeSetAttribute")]
     pub unsafe fn set_kernel_attributes(
         &mut self,
         node: Node<node_kind::Kernel>,
@@ -144,6 +145,7 @@ impl Graph {
     /// [`Error::OtherGraph`] if the node is in another graph, [`Error::NodeGone`] if it was
     /// removed.
     #[doc(alias = "cuGraphKernelNodeGetAttribute")]
+    #[doc(alias = "cudaGraphKernelNodeGetAttribute")]
     pub fn kernel_attributes(&self, node: Node<node_kind::Kernel>) -> Result<KernelAttributes> {
         let all = self.root.lock();
         let parts = &all[self.at];

@@ -38,7 +38,7 @@ impl Lease {
     ) -> Result<Self> {
         if is_managed {
             return Err(Error::Unsupported {
-                what: "using managed memory in a graph",
+                what: "using managed memory in a graph; use a `DeviceBuffer`",
             });
         }
         if tracker.graph() != 0 {

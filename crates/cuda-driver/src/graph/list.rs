@@ -45,6 +45,7 @@ impl Graph {
     ///
     /// [`Error::OtherGraph`] if other code has added a node through [`as_raw`](Self::as_raw).
     #[doc(alias = "cuGraphGetNodes")]
+    #[doc(alias = "cudaGraphGetNodes")]
     pub fn nodes(&self) -> Result<Vec<(NodeId, NodeKind)>> {
         let driver = self.context().driver();
         let all = self.root.lock();
@@ -86,6 +87,7 @@ impl Graph {
     ///
     /// The errors of [`nodes`](Self::nodes).
     #[doc(alias = "cuGraphGetEdges")]
+    #[doc(alias = "cudaGraphGetEdges")]
     pub fn edges(&self) -> Result<Vec<(Edge, NodeId)>> {
         let driver = self.context().driver();
         let all = self.root.lock();
@@ -154,7 +156,7 @@ impl Graph {
     #[doc(alias = "cudaGraphDebugDotPrint")]
     pub fn write_dot(&self, path: impl AsRef<Path>, flags: DotFlags) -> Result<()> {
         let path = path.as_ref().to_str().ok_or(Error::Unsupported {
-            what: "a path that is not UTF-8",
+            what: "a path that is not UTF-8; use another path",
         })?;
         let path = CString::new(path).map_err(|error| Error::NulByte {
             what: "the path",

@@ -73,6 +73,7 @@ impl Graph {
     ///
     /// In each launch, every element is written before it is read.
     #[doc(alias = "cuGraphAddMemAllocNode")]
+    #[doc(alias = "cudaGraphAddMemAllocNode")]
     pub unsafe fn add_alloc<T: DeviceRepr>(
         &mut self,
         after: &[Edge],
@@ -81,7 +82,7 @@ impl Graph {
         let bytes = bytes_of::<T>(len)?;
         if bytes == 0 {
             return Err(Error::Unsupported {
-                what: "a node that allocates zero bytes",
+                what: "a node that allocates zero bytes; allocate at least one element",
             });
         }
         let mut params = AllocNode(CUDA_MEM_ALLOC_NODE_PARAMS {
@@ -116,6 +117,7 @@ impl Graph {
     /// [`Error::NodeGone`] for an edge of a removed node. The allocation is then lost: no node can
     /// free it any more, so the graph cannot be instantiated.
     #[doc(alias = "cuGraphAddMemFreeNode")]
+    #[doc(alias = "cudaGraphAddMemFreeNode")]
     pub fn add_free<T: DeviceRepr>(
         &mut self,
         after: &[Edge],
@@ -126,12 +128,13 @@ impl Graph {
         }
         let address = allocation.address;
         let bytes = self.allocated(&allocation);
+        let allocating = allocation.node.id().index;
         let mut owners = Owners::default();
         owners.add_own(Access::WRITE, address, bytes);
         // SAFETY: the node must use only what `owners` keeps ← it frees memory of this graph, and
         // no later node can use that memory, because its only handle is consumed here.
         let node = unsafe { self.add(after, owners, &mut FreeNode(address)) }?;
-        self.root.lock()[self.at].unfreed -= 1;
+        self.root.lock()[self.at].unfreed.remove(&allocating);
         Ok(node)
     }
 
@@ -278,6 +281,7 @@ pub struct GraphMemoryStatistics {
 impl Device {
     /// `cuDeviceGetGraphMemAttribute()`—Returns the memory that graphs occupy on the device.
     #[doc(alias = "cuDeviceGetGraphMemAttribute")]
+    #[doc(alias = "cudaDeviceGetGraphMemAttribute")]
     pub fn graph_memory(&self) -> Result<GraphMemoryStatistics> {
         use CUgraphMem_attribute as Attribute;
         let read = |attribute| -> Result<u64> {
@@ -304,6 +308,7 @@ impl Device {
     /// [`most_used`](GraphMemoryStatistics::most_used) and
     /// [`most_reserved`](GraphMemoryStatistics::most_reserved).
     #[doc(alias = "cuDeviceSetGraphMemAttribute")]
+    #[doc(alias = "cudaDeviceSetGraphMemAttribute")]
     pub fn reset_graph_memory_peaks(&self) -> Result<()> {
         for attribute in [
             CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH,
@@ -325,6 +330,7 @@ impl Device {
     /// `cuDeviceGraphMemTrim()`—Returns memory that is reserved for graphs but unused to the
     /// system.
     #[doc(alias = "cuDeviceGraphMemTrim")]
+    #[doc(alias = "cudaDeviceGraphMemTrim")]
     pub fn trim_graph_memory(&self) -> Result<()> {
         // SAFETY: nothing is required ← the call takes no pointers.
         Ok(unsafe { call!(self.driver(), cuDeviceGraphMemTrim(self.as_raw())) }?)

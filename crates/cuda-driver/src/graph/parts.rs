@@ -1,5 +1,6 @@
 //! The tracked state of a graph: its nodes, their edges and owners.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -143,8 +144,8 @@ pub(crate) struct Parts {
     origin: Option<u64>,
     /// The owners that belong to no tracked node.
     pub(crate) others: Vec<Arc<Owners>>,
-    /// The number of allocations that no node frees yet.
-    pub(crate) unfreed: usize,
+    /// The nodes whose allocations no node frees yet.
+    pub(super) unfreed: BTreeSet<NodeIndex>,
     /// The device-updatable nodes and their handles. These nodes are never removed.
     pub(super) device_nodes: Vec<(NodeIndex, u64)>,
 }
@@ -171,7 +172,7 @@ fn index_after(count: usize) -> Result<NodeIndex> {
     match NodeIndex::try_from(count) {
         Ok(index) if index < NodeIndex::MAX => Ok(index),
         _ => Err(Error::Unsupported {
-            what: "a graph of more than 4294967295 nodes",
+            what: "a graph of more than 4,294,967,295 nodes; divide it into several graphs",
         }),
     }
 }
@@ -210,8 +211,16 @@ impl Parts {
             changes: 0,
             origin: None,
             others: Vec::new(),
-            unfreed: 0,
+            unfreed: BTreeSet::new(),
             device_nodes: Vec::new(),
+        }
+    }
+
+    /// Fails if a node of these graphs allocates memory that no node frees.
+    pub(super) fn expect_all_freed(all: &[Self]) -> Result<()> {
+        match all.iter().find_map(|parts| parts.unfreed.first()) {
+            Some(node) => Err(Error::GraphMemoryKept { node: *node }),
+            None => Ok(()),
         }
     }
 
@@ -371,7 +380,7 @@ impl Parts {
         self.conflicts = origin.conflicts.clone();
         self.has_edges_back = origin.has_edges_back;
         self.is_reshaped = origin.is_reshaped;
-        self.unfreed = origin.unfreed;
+        self.unfreed = origin.unfreed.clone();
         self.origin = Some(origin.id);
     }
 

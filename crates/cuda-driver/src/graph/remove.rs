@@ -36,6 +36,7 @@ impl Graph {
     /// - [`Error::Driver`] if the graph allocates memory: the driver removes no nodes from such
     ///   graphs.
     #[doc(alias = "cuGraphDestroyNode")]
+    #[doc(alias = "cudaGraphDestroyNode")]
     pub fn remove(&mut self, node: impl Into<NodeId>) -> Result<()> {
         let driver = self.root.context().driver();
         let mut all = self.root.lock();
@@ -47,7 +48,7 @@ impl Graph {
         let node = all[self.at].index_of(node.into())?;
         if Parts::is_device_updatable(&all, self.at, node) {
             return Err(Error::Unsupported {
-                what: "removing a device-updatable node",
+                what: "removing a device-updatable node; build the graph again without it",
             });
         }
         let edges = all[self.at].edges_around(node)?;
@@ -81,6 +82,7 @@ impl Graph {
     ///   was removed.
     /// - `CUDA_ERROR_INVALID_VALUE` if the edge does not exist.
     #[doc(alias = "cuGraphRemoveDependencies")]
+    #[doc(alias = "cudaGraphRemoveDependencies")]
     pub fn remove_edge(&mut self, edge: Edge, to: impl Into<NodeId>) -> Result<()> {
         let driver = self.root.context().driver();
         let mut all = self.root.lock();
@@ -115,7 +117,8 @@ impl Parts {
         let info = self.nodes.get(node as usize).ok_or(Error::OtherGraph)?;
         if matches!(info.kind, NodeKind::Alloc | NodeKind::Free) {
             return Err(Error::Unsupported {
-                what: "removing a node that allocates or frees memory",
+                what: "removing a node that allocates or frees memory; build the graph again \
+                       without it",
             });
         }
         // A path through this node may be all that orders two other nodes. So all of its edges
@@ -131,7 +134,8 @@ impl Parts {
                     Some((_, EdgeKind::Full)) => {}
                     Some(_) => {
                         return Err(Error::Unsupported {
-                            what: "removing a node next to a programmatic or launch-order edge",
+                            what: "removing a node next to a programmatic or launch-order edge; \
+                                   remove the edge first",
                         });
                     }
                     None => edges.push((from, to)),

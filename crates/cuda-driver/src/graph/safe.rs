@@ -62,7 +62,8 @@ impl Graph {
     ) -> Result<Node<node_kind::Kernel>> {
         if after.iter().any(|edge| edge.kind != EdgeKind::Full) {
             return Err(Error::Unsupported {
-                what: "a programmatic or launch-order edge to a safe launch",
+                what: "a programmatic or launch-order edge to a safe launch; use `Node::edge`, or \
+                       the unsafe `add_kernel`",
             });
         }
         let (function, args) = kernel.for_graph(&config, args)?;

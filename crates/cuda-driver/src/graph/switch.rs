@@ -34,13 +34,15 @@ impl GraphExec {
     /// [`Error::Unsupported`] if the node is
     /// [device-updatable](super::Graph::set_device_updatable).
     #[doc(alias = "cuGraphNodeSetEnabled")]
+    #[doc(alias = "cudaGraphNodeSetEnabled")]
     pub fn set_enabled<K: Switchable>(&self, node: Node<K>, is_enabled: bool) -> Result<()> {
         let state = self.inner().lock();
         // A kernel may be enabling or disabling the node at this moment, which the host cannot
         // detect.
         if state.is_device_updatable(state.position_of(node.id())?) {
             return Err(Error::Unsupported {
-                what: "enabling or disabling a device-updatable node",
+                what: "enabling or disabling a device-updatable node; let a kernel do it, or use \
+                       an ordinary node",
             });
         }
         drop(state);
@@ -62,6 +64,7 @@ impl GraphExec {
     ///
     /// [`Error::OtherGraph`] and [`Error::NodeGone`] as for [`set_kernel`](Self::set_kernel).
     #[doc(alias = "cuGraphNodeGetEnabled")]
+    #[doc(alias = "cudaGraphNodeGetEnabled")]
     pub fn is_enabled<K: Switchable>(&self, node: Node<K>) -> Result<bool> {
         let mut is_enabled = 0;
         self.with_node(node.id(), |it| {

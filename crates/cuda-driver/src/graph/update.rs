@@ -43,20 +43,20 @@ impl GraphExec {
         }
         if graph.at != 0 {
             return Err(Error::Unsupported {
-                what: "updating an executable from the body of a conditional node",
+                what: "updating an executable from the body of a conditional node; pass the whole \
+                       graph",
             });
         }
         let (inner, context) = (self.inner(), self.context());
         let mut state = inner.lock();
         let all = graph.root.lock();
-        if all.iter().any(|parts| parts.unfreed > 0) {
-            return Err(Error::GraphMemoryKept);
-        }
+        Parts::expect_all_freed(&all)?;
         let what = "updating from a graph with device-updatable nodes";
         Parts::without_device_nodes(&all, what)?;
         if state.has_device_nodes() {
             return Err(Error::Unsupported {
-                what: "updating an executable with device-updatable nodes",
+                what: "updating an executable with device-updatable nodes; instantiate the new \
+                       graph",
             });
         }
         let new = state.like(&all);
@@ -213,7 +213,8 @@ impl Inner {
         let graph = self.root.lock();
         if graph[0].raw.0.is_null() {
             return Err(Error::Unsupported {
-                what: "changing an executable whose graph was destroyed after a failed call or capture",
+                what: "changing an executable whose graph was destroyed after a failed call or \
+                       capture; build and instantiate the graph again",
             });
         }
         let parts = graph.iter().find(|parts| parts.id == node.graph);

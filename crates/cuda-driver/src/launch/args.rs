@@ -105,8 +105,9 @@ impl Values {
 ///
 /// `Value` is the representation that the kernel expects: its bytes are copied into the parameter
 /// block, and all of them are initialized. `value` returns the same value at each call. The memory
-/// that `tracked` returns lives as long as every borrow in `Self`, even after the value itself is
-/// dropped, and covers all memory that `Value` points to. The functions queue no work.
+/// that `tracked` returns stays allocated as long as any borrow that `Self` holds is active, even
+/// if the value itself was dropped. It covers all memory that `Value` points to. The functions
+/// queue no work.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a kernel",
     label = "not a kernel argument",

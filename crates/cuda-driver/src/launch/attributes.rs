@@ -293,8 +293,8 @@ impl<'a> LaunchAttributes<'a> {
             // In a capture the event would define an edge of the graph, and no launch of the graph
             // would record it.
             return Err(Error::Unsupported {
-                what: "an event attribute in a graph (use `programmatic_edge` or `launch_order_edge` of \
-                       the node instead)",
+                what: "an event attribute in a graph; use `programmatic_edge` or `launch_order_edge` \
+                       of the node instead",
             });
         }
         self.for_launch(context)
@@ -304,8 +304,8 @@ impl<'a> LaunchAttributes<'a> {
     pub(crate) fn for_node(&self, context: &Context) -> Result<&[CUlaunchAttribute]> {
         if self.has(Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) {
             return Err(Error::Unsupported {
-                what: "the attribute for programmatic serialization in a graph (use `programmatic_edge` \
-                       of the node instead)",
+                what: "the attribute for programmatic serialization in a graph; use `programmatic_edge` \
+                       of the node instead",
             });
         }
         self.for_capture(context)

@@ -74,6 +74,7 @@ impl Stream {
     /// [`programmatic_serialization`](LaunchAttributes::programmatic_serialization) the kernel also
     /// has to wait before it accesses memory that an earlier launch on this stream uses.
     #[doc(alias = "cuLaunchKernelEx")]
+    #[doc(alias = "cudaLaunchKernelEx")]
     #[doc(alias = "cudaLaunchKernelExC")]
     #[doc(alias = "cuLaunchCooperativeKernel")]
     #[doc(alias = "cudaLaunchCooperativeKernel")]
@@ -326,7 +327,8 @@ pub(super) fn acquire<A: KernelArgs>(scope: &Scope<'_>, args: &A) -> Result<(), 
             && !peer.replay_lock().is_held()
         {
             return Err(Error::Unsupported {
-                what: "using memory of another context except in a launch",
+                what: "using memory of another context except in a launch; copy it to this context \
+                       first",
             });
         }
         if let Some(memory) = tracked.memory {

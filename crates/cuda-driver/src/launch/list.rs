@@ -115,7 +115,8 @@ impl<'a> ArgList<'a> {
     pub fn push_bytes(&mut self, bytes: &[u8], align: usize) -> Result<&mut Self> {
         if !align.is_power_of_two() || align > ValueBlock::ALIGN {
             return Err(Error::Unsupported {
-                what: "an argument whose alignment is not 1, 2, 4, 8 or 16",
+                what: "an argument whose alignment is not 1, 2, 4, 8 or 16; pass the alignment of \
+                       the parameter",
             });
         }
         let to = self.add_value(bytes.len(), align, ArgType::Other);

@@ -180,7 +180,8 @@ impl PreparedKernel {
     ) -> Result<Q::Queued<node_kind::Kernel>> {
         if !Arc::ptr_eq(&self.signature, &args.kernel.signature) {
             return Err(Error::Unsupported {
-                what: "a launch with arguments that another prepared kernel made",
+                what: "a launch with arguments that another prepared kernel made; make them with \
+                       the `PreparedKernel` that is launched",
             });
         }
         if args.list.len() != self.signature.len() {

@@ -71,6 +71,7 @@ impl Stream {
     ///   [`launch_with`](Self::launch_with), apply.
     #[doc(alias = "cuLaunchKernel")]
     #[doc(alias = "cuLaunchKernelEx")]
+    #[doc(alias = "cudaLaunchKernelEx")]
     pub unsafe fn launch_raw<A: KernelArgs>(
         &self,
         function: &Function,

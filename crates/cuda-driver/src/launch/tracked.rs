@@ -63,7 +63,8 @@ impl Tracked<'_> {
     pub(super) fn acquire(self, scope: &Scope<'_>) -> Result<(), Blocked<Error>> {
         let Some(memory) = self.memory else {
             return Err(Blocked::Failed(Error::Unsupported {
-                what: "using memory of a graph outside of that graph",
+                what: "using memory of a graph outside of that graph; copy it to a buffer in the \
+                       graph",
             }));
         };
         match self.peer {

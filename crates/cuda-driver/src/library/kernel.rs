@@ -147,7 +147,7 @@ impl LibraryKernel {
     ) -> Result<()> {
         if attribute == FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES {
             return Err(Error::Unsupported {
-                what: "setting the limit of dynamic shared memory (launches raise it automatically)",
+                what: "setting the limit of dynamic shared memory; launches raise it automatically",
             });
         }
         let driver = self.driver_of(device)?;

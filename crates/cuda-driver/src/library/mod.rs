@@ -115,6 +115,7 @@ impl Library {
     /// If the file is a cubin or a fat binary, it must be complete and unmodified since a compiler
     /// or linker of NVIDIA created it.
     #[doc(alias = "cuLibraryLoadFromFile")]
+    #[doc(alias = "cudaLibraryLoadFromFile")]
     pub unsafe fn load_file(
         driver: &Driver,
         path: impl AsRef<Path>,
@@ -166,7 +167,9 @@ impl Library {
     /// [`Error::Driver`](crate::Error::Driver) with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the
     /// driver is older than CUDA 12.4.
     #[doc(alias = "cuLibraryEnumerateKernels")]
+    #[doc(alias = "cudaLibraryEnumerateKernels")]
     #[doc(alias = "cuLibraryGetKernelCount")]
+    #[doc(alias = "cudaLibraryGetKernelCount")]
     pub fn kernels(&self) -> Result<Vec<LibraryKernel>> {
         let driver = self.0.driver();
         let mut count = 0;
@@ -201,6 +204,7 @@ impl Library {
     ///
     /// Fails as [`Module::global`](crate::Module::global) does.
     #[doc(alias = "cuLibraryGetGlobal")]
+    #[doc(alias = "cudaLibraryGetGlobal")]
     pub fn global<T: DeviceRepr>(&self, name: &str, stream: &Stream) -> Result<Global<T>> {
         Global::of(&self.0.place(stream.context())?, name, stream)
     }

@@ -54,8 +54,8 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// # Errors
     ///
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) with the number of bytes requested, or
-    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if that number does not fit in an
-    /// address.
+    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if that number does not fit in a
+    /// `usize`.
     #[track_caller]
     pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
         Self::zeroed_in(stream, stream, len)
@@ -309,8 +309,8 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///   [`CachingPool`](crate::memory::CachingPool) first frees all memory that it has cached.
     /// - [`Error::PoolLimit`](crate::Error::PoolLimit) if the allocation would exceed the limit of
     ///   a [`CachingPool`](crate::memory::CachingPool).
-    /// - [`Error::SizeOverflow`](crate::Error::SizeOverflow) if the size does not fit in an
-    ///   address.
+    /// - [`Error::SizeOverflow`](crate::Error::SizeOverflow) if the size does not fit in a
+    ///   `usize`.
     /// - [`Error::OtherContext`](crate::Error::OtherContext) if `stream` belongs to another device
     ///   than a [`MemoryPool`](crate::memory::MemoryPool), or to another context than another
     ///   allocator.

@@ -36,7 +36,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         let (context, bytes) = (self.context(), self.bytes());
         if bytes == 0 {
             return Err(Error::Unsupported {
-                what: "a dma-buf of 0 bytes",
+                what: "a dma-buf of 0 bytes; export at least one page",
             });
         }
         for (what, given) in [
@@ -53,7 +53,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         }
         if !context.device().has_dma_buf()? {
             return Err(Error::Unsupported {
-                what: "exporting the memory of this device as a dma-buf",
+                what: "exporting the memory of this device as a dma-buf, which the driver reports \
+                       as impossible (`Device::has_dma_buf`),",
             });
         }
         let _current = context.enter()?;

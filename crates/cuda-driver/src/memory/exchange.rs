@@ -16,7 +16,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// # Errors
     ///
     /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if the size of `len` elements does not
-    /// fit in an address.
+    /// fit in a `usize`.
     ///
     /// # Safety
     ///
@@ -44,7 +44,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// # Errors
     ///
     /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if the size of `len` elements does not
-    /// fit in an address.
+    /// fit in a `usize`.
     ///
     /// # Safety
     ///

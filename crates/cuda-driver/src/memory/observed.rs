@@ -1,4 +1,4 @@
-//! What reports of memory, profiles and events of `tracing` see of allocations.
+//! Allocations and frees, as memory reports, profiles and `tracing` record them.
 
 use std::mem;
 use std::panic::Location;

@@ -1,8 +1,9 @@
 //! Copies and fills on a stream of the caller's choice.
 //!
 //! In C every call names a stream, and the program orders it with the other streams that use the
-//! memory. Here a copy or a fill runs on the owning stream of its destination unless one of these
-//! methods names another stream. Either way it is ordered with the other uses of both sides.
+//! memory. Here a method of a buffer or view without a stream runs on the owning stream (of the
+//! destination, if both sides are buffers). These methods name another stream, and so do calls on a
+//! stream, such as `stream.copy`. Either way the call is ordered with the other uses of both sides.
 
 use super::pitched::{Rows, Side, queue};
 use super::recorder::Part;

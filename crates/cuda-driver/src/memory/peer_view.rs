@@ -141,12 +141,13 @@ fn enable<T: DeviceRepr>(view: &DeviceSlice<'_, T>, context: &Context) -> Result
         .expect_handles_of(owner.driver(), "the buffer")?;
     if owner.is_borrowed() || context.is_borrowed() {
         return Err(Error::Unsupported {
-            what: "using memory in a kernel of another context if one of the contexts is borrowed",
+            what: "using memory in a kernel of another context if one of the contexts is borrowed; \
+                   copy the memory",
         });
     }
     if view.memory.is_managed() {
         return Err(Error::Unsupported {
-            what: "using managed memory in a kernel of another context",
+            what: "using managed memory in a kernel of another context; copy the memory",
         });
     }
     if view.is_empty() {
@@ -156,8 +157,8 @@ fn enable<T: DeviceRepr>(view: &DeviceSlice<'_, T>, context: &Context) -> Result
         return match access_of(context.device(), view.as_raw())? {
             MemoryAccess::ReadWrite => Ok(()),
             _ => Err(Error::Unsupported {
-                what: "using mapped memory in a kernel of a device without access to it (grant it \
-                       with `GrowableBuffer::allow` or `Mapping::set_access`)",
+                what: "using mapped memory in a kernel of a device without access to it; grant it \
+                       with `GrowableBuffer::allow` or `Mapping::set_access`",
             }),
         };
     }

@@ -264,7 +264,7 @@ impl Memory {
     pub(crate) fn allow_aliases(&self) -> Result<()> {
         if self.is_managed() {
             return Err(Error::Unsupported {
-                what: "a writable alias of managed memory",
+                what: "a writable alias of managed memory; use a `DeviceBuffer`",
             });
         }
         self.tracker.allow_aliases();

@@ -59,8 +59,8 @@ impl Storage {
     }
 
     /// Returns whether this is the only handle of the memory, counting the views that
-    /// [`share`](Self::share) returns. If other threads can clone this handle, the answer may have
-    /// changed when the method returns.
+    /// [`share`](Self::share) returns. If other threads can clone this handle, the result can be
+    /// out of date when the method returns.
     #[must_use]
     pub fn is_unique(&self) -> bool {
         Arc::strong_count(&self.0) == 1

@@ -102,7 +102,8 @@ pub(crate) fn image_of(loadable: &Loadable) -> Result<Image<'_>> {
         Loadable::Cubin(cubin) => Ok(Image::Cubin(cubin)),
         Loadable::Fatbin(fatbin) => Ok(Image::Fatbin(fatbin)),
         _ => Err(Error::Unsupported {
-            what: "loading this kind of image",
+            what: "loading an image that is neither PTX, a cubin nor a fat binary; link it to a \
+                   cubin first",
         }),
     }
 }

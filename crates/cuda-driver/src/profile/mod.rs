@@ -2,11 +2,10 @@
 //! run. C has no counterpart; it uses events (`cuEvent*`).
 //!
 //! A [`Profiler`] observes the streams of a context, or one stream. It records an event before and
-//! after each piece of work, and reads them later, in long runs on a thread of its own: nothing
-//! waits, and no work is reordered. With
-//! [`Cupti`], NVIDIA's library for profilers, no events are recorded and the times are exact. A
-//! [`Profile`] holds the results, as a table for terminals, as JSON and CSV, as a timeline for
-//! Perfetto and Chrome, and as an HTML page.
+//! after each piece of work, and reads them later, in large batches, on a thread of its own. So
+//! nothing waits, and no work is reordered. With [`Cupti`], NVIDIA's library for profilers, no
+//! events are recorded and the times are exact. A [`Profile`] holds the results, as a table for
+//! terminals, as JSON and CSV, as a timeline for Perfetto and Chrome, and as an HTML page.
 //!
 //! Without a profiler, streams cost the same as without this module.
 //!

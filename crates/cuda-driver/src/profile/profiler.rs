@@ -226,7 +226,7 @@ impl Profiler {
 }
 
 const SECOND: Error = Error::Unsupported {
-    what: "a second profiler at the same time",
+    what: "a second profiler at the same time; drop the first one",
 };
 
 impl Drop for Profiler {

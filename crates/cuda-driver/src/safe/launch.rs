@@ -252,7 +252,10 @@ impl SafeLaunch<'_> {
         }
     }
 
-    /// Returns whether accesses of this launch are checked when they run. Otherwise all are proven.
+    /// Returns whether accesses of this launch are checked when they run. If it returns `false`,
+    /// all are proven, or the launch was captured: then
+    /// [`GraphExec::launch_reported`](crate::GraphExec::launch_reported) reports the violations of
+    /// each replay.
     #[must_use]
     pub fn is_checked(&self) -> bool {
         self.record.is_some()

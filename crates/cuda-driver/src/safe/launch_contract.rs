@@ -167,7 +167,46 @@ impl LaunchContract {
         }
         let mut conditions = self.conditions.iter();
         let broken = conditions.find(|(_, condition)| !condition(launch));
-        broken.map(|(text, _)| text.to_string())
+        broken.map(|(text, _)| format!("{text}; {}", Values(launch)))
+    }
+}
+
+/// Prints the sizes and numbers that a condition can read.
+struct Values<'a>(&'a LaunchShape<'a>);
+
+impl fmt::Display for Values<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let launch = self.0;
+        let LaunchConfig {
+            grid,
+            block,
+            shared_bytes,
+            ..
+        } = launch.config;
+        write!(
+            f,
+            "the launch has a grid of ({}, {}, {}) blocks of ({}, {}, {}) threads",
+            grid.x, grid.y, grid.z, block.x, block.y, block.z
+        )?;
+        if shared_bytes > 0 {
+            write!(f, ", {shared_bytes} bytes of dynamic shared memory")?;
+        }
+        for (argument, number) in (1_usize..).zip(launch.numbers) {
+            let parameter = u32::try_from(argument - 1).ok();
+            let is_memory = launch.memories.iter().any(|it| it.parameter == parameter);
+            match number {
+                _ if is_memory => {
+                    write!(
+                        f,
+                        ", argument {argument} of {} bytes",
+                        launch.bytes(argument)
+                    )?;
+                }
+                Some(number) => write!(f, ", argument {argument} = {number}")?,
+                None => {}
+            }
+        }
+        Ok(())
     }
 }
 

@@ -104,7 +104,7 @@ impl Stream {
     pub fn allow_capture(&self) -> Result<()> {
         if self.state().kind() != Kind::Own {
             return Err(Error::Unsupported {
-                what: "allowing captures of a default stream",
+                what: "allowing captures of a default stream; create a stream with `Stream::new`",
             });
         }
         self.state().allow_capture();

@@ -35,6 +35,7 @@ impl Context {
     /// current first, which calls on other streams do not need.
     #[doc(alias = "CU_STREAM_LEGACY")]
     #[doc(alias = "cuStreamLegacy")]
+    #[doc(alias = "cudaStreamLegacy")]
     #[must_use]
     pub fn legacy_stream(&self) -> Stream {
         let state = self

@@ -51,7 +51,8 @@ impl Recording {
         RECORDERS
             .try_with(|all| all.borrow_mut().push(entry))
             .map_err(|_| Error::Unsupported {
-                what: "an eager capture in the destructor of a thread-local value",
+                what: "an eager capture in the destructor of a thread-local value; capture before \
+                       the thread ends",
             })?;
         stream.state().set_recorded(true);
         Ok(this)

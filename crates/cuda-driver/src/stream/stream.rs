@@ -197,6 +197,7 @@ impl Stream {
     /// `cuStreamGetId()`—Returns the id of the stream in the driver and its tools. It is unique in
     /// the process and never reused.
     #[doc(alias = "cuStreamGetId")]
+    #[doc(alias = "cudaStreamGetId")]
     pub fn id(&self) -> Result<u64> {
         let mut id = 0;
         let _current = self.bind_for_query()?;
@@ -244,8 +245,9 @@ impl Stream {
         self.state.bind_for_query(&self.context)
     }
 
-    /// Makes the context current for an asynchronous copy, if a context of another device may be
-    /// current: see docs/safety.md, Current contexts of other devices.
+    /// Makes the context current for an asynchronous copy, if the copy could fail otherwise: a
+    /// context of another device may be current, or none is and memory may be mapped. See
+    /// docs/safety.md, Current contexts of other devices.
     #[inline]
     pub(crate) fn bind_for_copy(&self) -> Result<Option<Current<'_>>, DriverError> {
         self.context.enter_for_copy()

@@ -377,9 +377,10 @@ impl TensorMap {
         if context.device().compute_capability()?.major < major {
             return Err(Error::Unsupported {
                 what: if major == 9 {
-                    "a tensor map on a device below compute capability 9.0"
+                    "a tensor map on a device below compute capability 9.0; use ordinary copies"
                 } else {
-                    "a tensor map of wide columns on a device below compute capability 10.0"
+                    "a tensor map of wide columns on a device below compute capability 10.0; use \
+                     ordinary columns"
                 },
             });
         }

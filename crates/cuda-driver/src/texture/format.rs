@@ -10,9 +10,9 @@ pub use cuda_sys::CUarray_format as ChannelFormat;
 
 /// An element of an array: one, two or four channels of one type.
 ///
-/// The trait is implemented for `u8`, `u16`, `u32`, `i8`, `i16`, `i32` and `f32`, with the feature
-/// `half` for `f16`, for arrays of two or four of them, and for the [vectors](crate::vector) of
-/// CUDA with two or four components.
+/// The trait is implemented for `u8`, `u16`, `u32`, `i8`, `i16`, `i32`, `f32` and (feature `half`)
+/// `f16`; for arrays of two or four of these; and for the [vectors](crate::vector) of CUDA with two
+/// or four components.
 ///
 /// # Safety
 ///

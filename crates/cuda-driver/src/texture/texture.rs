@@ -146,7 +146,7 @@ impl Texture {
             memory.allow_aliases()?;
         } else if memory.is_managed() {
             return Err(crate::error::Error::Unsupported {
-                what: "a texture of managed memory",
+                what: "a texture of managed memory; copy it to a `DeviceBuffer` or an `Array`",
             });
         }
         let context = memory.owning_stream().context();

@@ -110,7 +110,7 @@ pub enum PciPath {
     NumaNode,
     /// Through the connection between NUMA nodes (`SYS`).
     System,
-    /// The system does not tell.
+    /// Unknown: the system does not report it.
     Unknown,
 }
 

@@ -46,9 +46,11 @@ impl Tracker {
         ptr::from_ref(self).addr()
     }
 
-    /// Takes the replay lock if uses of the memory take it, and fails if a use by other code that
-    /// is in progress conflicts, if the memory belongs to a graph, or if a graph that was not
-    /// launched yet writes it first.
+    /// Takes the replay lock if the memory is in the locked state. Fails
+    ///
+    /// - if a use by other code is in progress and conflicts,
+    /// - if a graph allocates the memory,
+    /// - if the first launch of a graph, which is still to come, writes it.
     pub(super) fn expect_no_foreign_use(
         &self,
         scope: &Scope<'_>,

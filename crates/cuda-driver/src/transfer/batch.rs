@@ -202,8 +202,8 @@ impl<'a> CopyBatch<'a> {
         }
         if stream.state().kind() == Kind::Legacy {
             return Err(Error::Unsupported {
-                what: "a batch of copies on the legacy stream (use \
-                       `Context::default_stream`)",
+                what: "a batch of copies on the legacy stream; use \
+                       `Context::default_stream`",
             });
         }
         let uses = std::mem::take(&mut self.uses);

@@ -230,8 +230,8 @@ fn the_legacy_stream_is_refused() {
         let error = batch.queue(&legacy).unwrap_err().to_string();
         assert_eq!(
             error,
-            "a batch of copies on the legacy stream (use `Context::default_stream`) is not \
-             supported"
+            "a batch of copies on the legacy stream is not supported; use \
+             `Context::default_stream`"
         );
         CopyBatch::new().queue(&legacy).unwrap();
         assert_eq!(target.to_vec().unwrap(), [0; 8]);
@@ -287,7 +287,8 @@ fn wrong_copies_are_refused_before_the_call() {
     });
     assert_eq!(
         result.unwrap_err().to_string(),
-        "the range 4..8 overlaps the range 1..5; the copies of a batch write different elements"
+        "the range 4..8 overlaps the range 1..5; the copies of one batch must write different \
+         elements: queue the second copy in another batch"
     );
 }
 

@@ -274,11 +274,15 @@ fn tensors_that_cannot_be_imported_are_released_once() {
             ),
             (
                 |it, _| it.dl_tensor.device.device_id = 7,
-                |error| error.to_string().contains("device 7 of kind 2"),
+                |error| {
+                    error
+                        .to_string()
+                        .contains("device 7 of the DLPack device type 2")
+                },
             ),
             (
                 |it, _| it.dl_tensor.device.device_type = DLDevice::CPU,
-                |error| error.to_string().contains("of kind 1"),
+                |error| error.to_string().contains("of the DLPack device type 1;"),
             ),
             (
                 |it, _| it.dl_tensor.dtype = f32::DTYPE,

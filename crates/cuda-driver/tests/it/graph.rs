@@ -338,6 +338,8 @@ fn graph_memory_is_allocated_while_it_is_used() {
         let (stream, mix) = (fixture.stream(), fixture.kernel(MIX, "mix"));
         let (x, mut result) = (filled(&stream, N, 3), filled(&stream, N, 0));
         let mut graph = Graph::new(&fixture.context).unwrap();
+        // The node with index 0, so that the allocating node has index 1.
+        graph.add_empty(&[]).unwrap();
         let mut own: GraphAllocation<u32> = graph.add_alloc_zeroed(&[], N as usize).unwrap();
         let config = LaunchConfig::for_num_elems(N).unwrap();
         for _ in 0..2 {
@@ -350,7 +352,8 @@ fn graph_memory_is_allocated_while_it_is_used() {
         assert!(matches!(refused, Err(Error::Unsupported { .. })));
         let mut other = Graph::new(&fixture.context).unwrap();
         assert_eq!(other.add_fill(&[], &mut own, 1_u32), Err(Error::OtherGraph));
-        assert_eq!(graph.instantiate().unwrap_err(), Error::GraphMemoryKept);
+        let kept = graph.instantiate().unwrap_err();
+        assert_eq!(kept, Error::GraphMemoryKept { node: 1 });
         graph.add_free(&[], own).unwrap();
         let device = fixture.context.device();
         let exec = graph.instantiate().unwrap();

@@ -213,21 +213,21 @@ fn wrong_uses_of_a_host_pool_are_refused() {
     let on_device = MemoryPool::new(device).unwrap();
     refused(
         PinnedBuffer::<u32>::zeroed_in_pool(&on_device, &stream, 8).unwrap_err(),
-        "page-locked memory from a pool without page-locked memory of the host (create the pool by \
-         `MemoryPool::at` the host, with `PoolKind::Pinned`) is not supported",
+        "page-locked memory from a pool without page-locked memory of the host is not supported; \
+         create the pool by `MemoryPool::at` the host, with `PoolKind::Pinned`",
     );
     let host = host_pool(&fixture);
     refused(
         ManagedBuffer::<u32>::zeroed_in(&host, &stream, 8).unwrap_err(),
-        "managed memory from a pool without managed memory (create the pool by `MemoryPool::at` \
-         with `PoolKind::Managed`) is not supported",
+        "managed memory from a pool without managed memory is not supported; create the pool by \
+         `MemoryPool::at` with `PoolKind::Managed`",
     );
     for len in [0, 8] {
         refused(
             DeviceBuffer::<u32>::zeroed_in(&host, &stream, len).unwrap_err(),
-            "device memory from a pool of page-locked host memory (use \
+            "device memory from a pool of page-locked host memory is not supported; use \
              `PinnedBuffer::zeroed_in_pool`, or for kernels `ManagedBuffer::zeroed_in` with a \
-             `MemoryPool::at` the host of `PoolKind::Managed`) is not supported",
+             `MemoryPool::at` the host of `PoolKind::Managed`",
         );
     }
     let error = PinnedBuffer::<u64>::zeroed_in_pool(&host, &stream, usize::MAX).unwrap_err();
@@ -244,7 +244,8 @@ fn wrong_uses_of_a_host_pool_are_refused() {
     let device = old.context.device();
     refused(
         MemoryPool::at(&MemoryLocation::Host, PoolKind::Pinned, device).unwrap_err(),
-        "a pool of host memory or managed memory on a driver older than CUDA 13.0 is not supported",
+        "a pool of host memory or managed memory on a driver older than CUDA 13.0 is not \
+         supported; install a newer driver",
     );
     let here = MemoryLocation::Device(device.clone());
     assert!(MemoryPool::at(&here, PoolKind::Pinned, device).is_ok());

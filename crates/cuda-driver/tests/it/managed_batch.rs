@@ -131,8 +131,7 @@ fn wrong_batches_of_managed_memory_are_refused() {
     let error = batch.queue(&fixture.context.legacy_stream()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a batch of prefetches on the legacy stream (use `Context::default_stream`) is not \
-         supported"
+        "a batch of prefetches on the legacy stream is not supported; use `Context::default_stream`"
     );
     let unmanaged = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
     let mut batch = ManagedBatch::new();

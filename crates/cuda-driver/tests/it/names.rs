@@ -154,6 +154,63 @@ fn is_public_method(line: &str) -> bool {
         .any(|start| rest.starts_with(start))
 }
 
+/// Returns the header of the runtime API, if `cargo xtask setup` or a toolkit has put it on this
+/// machine.
+fn runtime_header() -> Option<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let named = ["CUDA_PATH", "CUDA_HOME"]
+        .into_iter()
+        .filter_map(std::env::var_os);
+    let usual = ["/usr/local/cuda", "/opt/cuda"].map(Into::into);
+    let mut folders = named
+        .chain(usual)
+        .map(|dir| Path::new(&dir).join("include"));
+    std::iter::once(root.join("target/cuda-setup/include"))
+        .chain(&mut folders)
+        .find_map(|dir| fs::read_to_string(dir.join("cuda_runtime_api.h")).ok())
+}
+
+/// Adds the C names by which rustdoc finds the items in the sources below `dir`.
+fn list_aliases(dir: &Path, aliases: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            list_aliases(&path, aliases);
+            continue;
+        }
+        let source = fs::read_to_string(&path).unwrap();
+        let names = source.split("#[doc(alias = \"").skip(1);
+        aliases.extend(names.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
+    }
+}
+
+#[test]
+fn functions_are_found_by_their_runtime_name() {
+    let Some(header) = runtime_header() else {
+        return test_needs::skip("no cuda_runtime_api.h");
+    };
+    let is_name = |it: char| it.is_alphanumeric() || it == '_';
+    let runtime: BTreeSet<&str> = header
+        .split(|it| !is_name(it) && it != '(')
+        .filter_map(|word| Some(word.split_once('(')?.0))
+        .collect();
+    let mut aliases = BTreeSet::new();
+    list_aliases(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+        &mut aliases,
+    );
+    let names = aliases.iter().filter_map(|name| name.strip_prefix("cu"));
+    let names = names.filter(|name| name.starts_with(|it: char| it.is_ascii_uppercase()));
+    let expected: Vec<String> = names
+        .map(|name| format!("cuda{}", name.trim_end_matches("_v2")))
+        .filter(|name| runtime.contains(name.as_str()))
+        .collect();
+    assert!(expected.len() > 100, "{} names", expected.len());
+    let missing = expected.iter().filter(|name| !aliases.contains(*name));
+    let missing: Vec<&String> = missing.collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 #[test]
 fn pages_start_with_the_block_beside_the_type() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

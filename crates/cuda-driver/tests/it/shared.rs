@@ -131,7 +131,7 @@ fn aliases_of_managed_memory_are_errors() {
     assert_eq!(
         error,
         Error::Unsupported {
-            what: "a writable alias of managed memory",
+            what: "a writable alias of managed memory; use a `DeviceBuffer`",
         }
     );
     // Memory outside of pools may have aliases.

@@ -78,8 +78,8 @@ const LIMIT: u64 = 1 << 30;
 /// NVRTC does not report which files it read. The cache scans the texts for a superset of them, and
 /// does not store a compilation for which it cannot find one ([`Refusal`]). The content of a file
 /// is compared by its digest. If the file had not changed for 2 s when it was read, it is compared
-/// by device, inode, size and the times of the last change of content and inode instead; no program
-/// can set the last of these at will. [`always_digest`](CacheBuilder::always_digest) always
+/// by device, inode, size, `mtime` and `ctime` instead; no program can set `ctime` at will.
+/// [`always_digest`](CacheBuilder::always_digest) always
 /// compares digests.
 ///
 /// # What is in the folder

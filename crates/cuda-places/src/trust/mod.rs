@@ -50,10 +50,17 @@ pub enum Untrusted {
         /// The component.
         path: PathBuf,
     },
-    /// There is a symbolic link where none is allowed, or a chain of too many links.
+    /// There is a symbolic link in a folder that must not contain any.
     Link {
         /// The link.
         path: PathBuf,
+    },
+    /// A path goes through too many symbolic links.
+    TooManyLinks {
+        /// The first link that is not followed.
+        path: PathBuf,
+        /// The largest number of links that are followed.
+        most: usize,
     },
 }
 
@@ -73,7 +80,8 @@ impl Untrusted {
             | Self::WritableByOthers { path, .. }
             | Self::WritableByGroup { path, .. }
             | Self::AccessList { path }
-            | Self::Link { path } => path,
+            | Self::Link { path }
+            | Self::TooManyLinks { path, .. } => path,
         }
     }
 
@@ -112,7 +120,13 @@ impl fmt::Display for Untrusted {
             ),
             Self::Link { .. } => write!(
                 f,
-                "{path} is a symbolic link where none is allowed, or follows more than 40 other links"
+                "{path} is a symbolic link, which this folder must not contain; replace the link \
+                 by its target"
+            ),
+            Self::TooManyLinks { most, .. } => write!(
+                f,
+                "{path} follows {most} other symbolic links, and at most {most} are followed; use \
+                 the path of the target"
             ),
         }
     }

@@ -45,7 +45,10 @@ pub(super) fn walk(path: &Path, users: &[u32]) -> Result<PathBuf, Untrusted> {
         if metadata.is_symlink() {
             links += 1;
             if links > MOST_LINKS {
-                return Err(Untrusted::Link { path: at });
+                return Err(Untrusted::TooManyLinks {
+                    path: at,
+                    most: MOST_LINKS,
+                });
             }
             let target = fs::read_link(&at).map_err(|error| Untrusted::io(&at, &error))?;
             at.pop();

@@ -3,7 +3,7 @@
 //! A fact is a form F with F ≤ 0. If E and F have a coefficient of the same sign at one symbol,
 //! then a positive multiple of F can be subtracted so that the symbol disappears, and E ≤ E - λF.
 //! The search tries such steps to a small depth and uses the intervals of the remaining symbols.
-//! Every result is a bound, whatever the search finds.
+//! A result is a valid bound even if the search ends early; it is then only larger.
 
 use std::cell::Cell;
 

@@ -176,7 +176,7 @@ impl Display for Reason {
             Self::OutOfRange { low, high, bytes } => {
                 write!(
                     f,
-                    "it may access bytes {low} to {high}, but the memory has {bytes} bytes"
+                    "it may access the bytes {low}..{high}, but the memory has {bytes} bytes"
                 )
             }
             Self::Misaligned { align } => {

@@ -379,6 +379,6 @@ vector_add:
     );
     let verdict = evaluate("off_by_one", &line([input(4000), output(4000), int(1000)]));
     let expected = "  not proven: ld.global.f32, PTX line 1158, file 1 line 120: \
-                    it may access bytes 0 to 4004, but the memory has 4000 bytes\n";
+                    it may access the bytes 0..4004, but the memory has 4000 bytes\n";
     assert!(verdict.to_string().contains(expected), "{verdict}");
 }

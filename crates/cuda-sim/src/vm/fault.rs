@@ -177,8 +177,17 @@ pub enum LoadError {
         /// The line of the PTX text.
         line: u32,
     },
-    /// The device memory for the module's variables, of this size in bytes, cannot be allocated.
-    OutOfMemory(u64),
+    /// The device memory for a variable of the module cannot be allocated.
+    OutOfMemory {
+        /// The name of the variable.
+        variable: String,
+        /// Its size in bytes.
+        size: u64,
+        /// The number of free bytes.
+        free: u64,
+        /// The size of the device memory in bytes.
+        total: u64,
+    },
 }
 
 impl fmt::Display for LoadError {
@@ -202,7 +211,16 @@ impl fmt::Display for LoadError {
                     "line {line}: the software device does not implement `{mnemonic}`"
                 )
             }
-            Self::OutOfMemory(size) => write!(f, "cannot allocate {size} bytes for variables"),
+            Self::OutOfMemory {
+                variable,
+                size,
+                free,
+                total,
+            } => write!(
+                f,
+                "cannot allocate {size} bytes for the variable {variable}; the device has {free} \
+                 free of {total} bytes"
+            ),
         }
     }
 }

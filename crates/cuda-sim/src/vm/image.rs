@@ -34,8 +34,9 @@ impl Image {
             match arena.alloc(global.size, global.align) {
                 Some(address) => image.addresses.push(address),
                 None => {
+                    let error = out_of_memory(global, arena);
                     image.release(arena);
-                    return Err(LoadError::OutOfMemory(global.size));
+                    return Err(error);
                 }
             }
         }
@@ -64,8 +65,9 @@ impl Image {
                 .write(address, &bytes)
                 .and_then(|()| map.fill(address + bytes.len() as u64, &[0], zeros));
             if written.is_err() {
+                let error = out_of_memory(global, arena);
                 image.release(arena);
-                return Err(LoadError::OutOfMemory(global.size));
+                return Err(error);
             }
         }
         Ok(image)
@@ -113,5 +115,15 @@ impl Image {
             // there, and the variable is gone here either way.
             let _ = arena.free(address, "the unloading of its module");
         }
+    }
+}
+
+/// The error for a variable that does not fit beside what is allocated now.
+fn out_of_memory(global: &Global, arena: &Arena) -> LoadError {
+    LoadError::OutOfMemory {
+        variable: global.name.clone(),
+        size: global.size,
+        free: arena.capacity().saturating_sub(arena.used()),
+        total: arena.capacity(),
     }
 }

@@ -45,8 +45,8 @@ pub struct LaunchParams<'a> {
     pub cancel: Option<&'a AtomicBool>,
     /// The value of `%nsmid`.
     pub multiprocessors: u32,
-    /// The numbers of the multiprocessors that run the blocks, which are the values of `%smid`; all
-    /// of them if it is empty.
+    /// The numbers of the multiprocessors that run the blocks, which are the values of `%smid`. If
+    /// the list is empty, all multiprocessors run blocks.
     pub sms: &'a [u32],
     /// The number of clusters that may be resident at once; `None` for no limit. A cluster that has
     /// not started when this number is reached starts when another one has ended.

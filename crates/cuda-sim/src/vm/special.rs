@@ -18,8 +18,8 @@ use super::warp::Warp;
 pub(super) struct Special {
     /// The names of PTX for it.
     names: &'static [&'static str],
-    /// Returns the kind of an instruction that reads it into a register of 64 bits (if the first
-    /// argument is true) or 32 bits, for a CPU for which `wide_cpu` returns the second argument.
+    /// Returns the function that executes a read of this register. The first argument says whether
+    /// the destination has 64 bits, the second is the result of `wide_cpu`.
     kind: fn(bool, bool) -> Kind,
 }
 

@@ -120,11 +120,13 @@ pub const CUPTI_QUEUEING_CALLS: [(&str, u32); 22] = [
 pub type CUpti_CallbackFunc =
     unsafe extern "C" fn(*mut c_void, CUpti_CallbackDomain, u32, *const c_void);
 
-/// Called for an empty buffer: buffer, size in bytes, most records or 0.
+/// Called for an empty buffer. The parameters are: buffer, size in bytes, and the largest number of
+/// records (0 for no limit).
 pub type CUpti_BuffersCallbackRequestFunc =
     unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 
-/// Called with a full buffer: null, 0, buffer, size in bytes, bytes that contain records.
+/// Called with a full buffer. The parameters are: null, 0, buffer, size in bytes, and the number of
+/// bytes that contain records.
 pub type CUpti_BuffersCallbackCompleteFunc =
     unsafe extern "C" fn(CUcontext, u32, *mut u8, usize, usize);
 

@@ -23,7 +23,7 @@ const VARIABLE: &str = if cfg!(target_pointer_width = "32") {
 
 /// The tables of NVTX: core, CUDA, OpenCL, CUDA runtime, domains and synchronization. The names in
 /// C begin with `NVTX_CB_MODULE_`, and the first has the number 1. The numbers here are the lengths
-/// of the tables, with an entry 0 that is not used.
+/// of the tables; each length counts the entry 0, which is not used.
 const LENGTHS: [usize; 6] = [16, 9, 15, 7, 16, 7];
 /// `NVTX_CBID_CORE_RangePushA`
 const PUSH: usize = 9;

@@ -416,7 +416,9 @@ impl Recorder for EagerRecorder {
             Ok(node)
         })?;
         // Set by the closure, which has succeeded.
-        let allocation = allocation.ok_or(Error::GraphMemoryKept)?;
+        let allocation = allocation.ok_or(Error::Internal {
+            what: "a captured allocation has no node",
+        })?;
         let (address, graph) = (allocation.as_raw(), allocation.graph());
         let mut state = self.temporaries.state.lock();
         state.live += 1;

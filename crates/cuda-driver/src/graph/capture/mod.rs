@@ -175,7 +175,7 @@ impl Graph {
 
     /// `cuStreamBeginCaptureToGraph(RELAXED)`, `cuStreamEndCapture()`—Adds the calls that `calls`
     /// makes on its scope to this graph. The first call depends on `after`. The graph may be the
-    /// body of a conditional node. Requires CUDA 12.3.
+    /// body of a conditional node.
     ///
     /// If `calls` returns an error or panics, the calls that were captured before stay in the
     /// graph. If other code breaks the capture the driver destroys the graph: every later call on
@@ -183,10 +183,11 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// The errors of [`capture`](Self::capture), and
-    /// [`Error::OtherGraph`] or [`Error::NodeGone`] if an edge does not come from a node of this
-    /// graph.
+    /// The errors of [`capture`](Self::capture), [`Error::OtherGraph`] or [`Error::NodeGone`] if an
+    /// edge does not come from a node of this graph, and [`Error::Driver`] with
+    /// `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` if the driver is older than CUDA 12.3.
     #[doc(alias = "cuStreamBeginCaptureToGraph")]
+    #[doc(alias = "cudaStreamBeginCaptureToGraph")]
     pub fn capture_into<R>(
         &mut self,
         after: &[Edge],

@@ -286,6 +286,7 @@ impl<'c> CaptureScope<'c> {
     /// The error that `add` returns, [`Error::OtherGraph`] if its node is in another graph, and
     /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture.
     #[doc(alias = "cuStreamUpdateCaptureDependencies")]
+    #[doc(alias = "cudaStreamUpdateCaptureDependencies")]
     pub fn add_node<N: Into<NodeId> + Copy>(
         &self,
         add: impl FnOnce(&mut Graph, &[Edge]) -> Result<N>,
@@ -317,6 +318,7 @@ impl<'c> CaptureScope<'c> {
     ///
     /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture.
     #[doc(alias = "cuStreamGetCaptureInfo")]
+    #[doc(alias = "cudaStreamGetCaptureInfo")]
     pub fn after(&self) -> Result<Vec<Edge>> {
         let _current = self.context().enter()?;
         let mut all = self.session.root.lock();

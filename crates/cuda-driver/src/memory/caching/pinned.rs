@@ -91,7 +91,7 @@ impl PinnedCachingPool {
     /// * [`Error::PoolLimit`] if the allocation would exceed the limit of the pool.
     /// * [`Error::OutOfMemory`] with the number of bytes requested, if memory runs out even after
     ///   all cached memory was freed.
-    /// * [`Error::SizeOverflow`] if the size does not fit in an address.
+    /// * [`Error::SizeOverflow`] if the size does not fit in a `usize`.
     pub fn take<T: DeviceRepr>(&self, len: usize) -> Result<PinnedBuffer<T>> {
         let (bytes, blocks) = (bytes_of::<T>(len)?, self.blocks());
         let locked = if bytes == 0 {

@@ -89,8 +89,8 @@ fn handle_of(memory: &Memory) -> Result<MemoryHandle> {
         // Driver 580 fails with `CUDA_ERROR_INVALID_VALUE`.
         Source::Other(owner) if owner.awaits_export() => {
             return Err(Error::Unsupported {
-                what: "exporting memory of a `MemoryPool` before the pool (call \
-                       `MemoryPool::export` first)",
+                what: "exporting memory of a `MemoryPool` before the pool; call \
+                       `MemoryPool::export` first",
             });
         }
         Source::Other(owner) => owner.origin().0 == MemoryKind::Pool,

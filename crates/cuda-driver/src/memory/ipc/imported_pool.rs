@@ -94,7 +94,8 @@ impl ImportedPool {
         let bytes = bytes_of::<T>(len)?;
         if bytes == 0 {
             return Err(Error::Unsupported {
-                what: "opening memory of another process as a buffer of 0 bytes",
+                what: "opening memory of another process as a buffer of 0 bytes; open at least one \
+                       element",
             });
         }
         let driver = stream.driver();

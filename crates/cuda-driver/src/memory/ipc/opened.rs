@@ -50,7 +50,8 @@ impl IpcMemoryHandle {
         let bytes = bytes_of::<T>(len)?;
         if bytes == 0 {
             return Err(Error::Unsupported {
-                what: "opening memory of another process as a buffer of 0 bytes",
+                what: "opening memory of another process as a buffer of 0 bytes; open at least one \
+                       element",
             });
         }
         // SAFETY: the handle must be one of `cuIpcGetMemHandle` ← the caller guarantees it.
@@ -103,6 +104,7 @@ impl Opened {
 
     /// `cuIpcCloseMemHandle()`—Closes the memory, whose uses are complete.
     #[doc(alias = "cuIpcCloseMemHandle")]
+    #[doc(alias = "cudaIpcCloseMemHandle")]
     fn close(&self) -> Result<(), DriverError> {
         let _current = self.context.enter()?;
         let _relaxed = self.context.driver().relaxed();

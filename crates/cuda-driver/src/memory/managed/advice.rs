@@ -199,6 +199,7 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// `cuMemRangeGetAttribute(READ_MOSTLY)`—Returns `true` if [`Advice::ReadMostly`] applies to
     /// all of the range.
     #[doc(alias = "cuMemRangeGetAttribute")]
+    #[doc(alias = "cudaMemRangeGetAttribute")]
     pub fn is_read_mostly(&self) -> Result<bool> {
         let attribute = CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY;
         Ok(self.ask::<1>(attribute)? == [1])

@@ -140,8 +140,8 @@ impl<'a> ManagedBatch<'a> {
     pub fn queue(mut self, stream: &Stream) -> Result<()> {
         if stream.state().kind() == Kind::Legacy {
             return Err(Error::Unsupported {
-                what: "a batch of prefetches on the legacy stream (use \
-                       `Context::default_stream`)",
+                what: "a batch of prefetches on the legacy stream; use \
+                       `Context::default_stream`",
             });
         }
         let driver = stream.driver();

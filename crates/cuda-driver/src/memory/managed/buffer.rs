@@ -74,7 +74,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     /// # Errors
     ///
     /// [`Error::OutOfMemory`] with the number of bytes requested, [`Error::SizeOverflow`] if that
-    /// number does not fit in an address, or `CUDA_ERROR_NOT_SUPPORTED` if the device has no
+    /// number does not fit in a `usize`, or `CUDA_ERROR_NOT_SUPPORTED` if the device has no
     /// managed memory.
     #[doc(alias = "cuMemAllocManaged")]
     #[doc(alias = "cudaMallocManaged")]
@@ -117,8 +117,8 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         pool.expect_device_of(stream)?;
         if pool.kind() != PoolKind::Managed {
             return Err(Error::Unsupported {
-                what: "managed memory from a pool without managed memory (create the pool by \
-                       `MemoryPool::at` with `PoolKind::Managed`)",
+                what: "managed memory from a pool without managed memory; create the pool by \
+                       `MemoryPool::at` with `PoolKind::Managed`",
             });
         }
         let memory = if bytes == 0 {
@@ -277,8 +277,8 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         let start = self.host_address()?;
         if !self.is_concurrent {
             return Err(Error::Unsupported {
-                what: "host access to managed memory on a device without concurrent managed access \
-                       (use `ManagedBuffer::with_host`)",
+                what: "host access to managed memory on a device without concurrent managed access; \
+                       use `ManagedBuffer::with_host`",
             });
         }
         self.buffer.memory.tracker.synchronize(access)?;
@@ -292,7 +292,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
             // The memory is freed with its context, which other code may destroy while the host has
             // a slice.
             return Err(Error::Unsupported {
-                what: "host access to managed memory of a borrowed context",
+                what: "host access to managed memory of a borrowed context; copy it with `to_vec`",
             });
         }
         let start = ptr::with_exposed_provenance_mut::<T>(address as usize);

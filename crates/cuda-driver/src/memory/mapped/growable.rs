@@ -72,7 +72,7 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
     ///
     /// # Errors
     ///
-    /// - [`Error::SizeOverflow`] if the size of `max_len` elements does not fit in an address.
+    /// - [`Error::SizeOverflow`] if the size of `max_len` elements does not fit in a `usize`.
     /// - [`Error::OutOfMemory`] if no range of addresses of this size is free.
     /// - `CUDA_ERROR_NOT_SUPPORTED` if the device has no virtual memory.
     #[track_caller]

@@ -201,7 +201,7 @@ impl PhysicalMemory {
     /// # Errors
     ///
     /// - [`Error::OutOfMemory`] with the number of bytes after rounding.
-    /// - [`Error::SizeOverflow`] if that number does not fit in an address.
+    /// - [`Error::SizeOverflow`] if that number does not fit in a `usize`.
     /// - `CUDA_ERROR_NOT_SUPPORTED` if the device has no virtual memory, or
     ///   `CUDA_ERROR_INVALID_VALUE` for a NUMA node that does not exist.
     #[doc(alias = "cuMemCreate")]

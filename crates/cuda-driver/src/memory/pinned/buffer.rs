@@ -81,7 +81,7 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     /// # Errors
     ///
     /// * [`Error::OutOfMemory`] with the number of bytes requested.
-    /// * [`Error::SizeOverflow`] if that number does not fit in an address.
+    /// * [`Error::SizeOverflow`] if that number does not fit in a `usize`.
     /// * [`Error::Misaligned`] if `T` needs a stricter alignment than the memory has (it starts at
     ///   a page).
     /// * [`Error::UnsafeFlags`] for flags that memory in a borrowed context cannot have.

@@ -72,14 +72,14 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         pool.expect_device_of(stream)?;
         if !pool.has_pinned_host_memory() {
             return Err(Error::Unsupported {
-                what: "page-locked memory from a pool without page-locked memory of the host \
-                       (create the pool by `MemoryPool::at` the host, with `PoolKind::Pinned`)",
+                what: "page-locked memory from a pool without page-locked memory of the host; \
+                       create the pool by `MemoryPool::at` the host, with `PoolKind::Pinned`",
             });
         }
         if stream.context().is_borrowed() {
             return Err(Error::Unsupported {
-                what: "page-locked memory from a `MemoryPool` in a borrowed context (use \
-                       `PinnedBuffer::zeroed`)",
+                what: "page-locked memory from a `MemoryPool` in a borrowed context; use \
+                       `PinnedBuffer::zeroed`",
             });
         }
         if bytes == 0 {

@@ -168,7 +168,7 @@ impl<T: DeviceRepr> RegisteredBuffer<T> {
     /// # Errors
     ///
     /// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED` if other code has registered the memory, or
-    /// [`Error::SizeOverflow`] if the size of `len` elements does not fit in an address.
+    /// [`Error::SizeOverflow`] if the size of `len` elements does not fit in a `usize`.
     ///
     /// # Safety
     ///

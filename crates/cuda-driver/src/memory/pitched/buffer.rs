@@ -51,7 +51,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
     ///
     /// * [`Error::OutOfMemory`] with the number of bytes requested, not counting the padding of
     ///   rows.
-    /// * [`Error::SizeOverflow`] if the size does not fit in an address.
+    /// * [`Error::SizeOverflow`] if the size does not fit in a `usize`.
     /// * [`Error::Misaligned`] if rows do not start at addresses that are aligned for `T` (they
     ///   start at multiples of 256 bytes or more).
     ///
@@ -100,7 +100,7 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
         // SAFETY: the memory must come from `cuMemAllocPitch`, and no other code may free it ← it
         // was allocated just now.
         let memory = unsafe { Memory::of_new(stream, address, all, Source::Plain) };
-        // The rows must fit in an address. `memory` already owns the allocation, so an error frees
+        // The rows must fit in a `usize`. `memory` already owns the allocation, so an error frees
         // it.
         bytes_of::<u8>(all)?;
         if !pitch.is_multiple_of(align_of::<T>()) {

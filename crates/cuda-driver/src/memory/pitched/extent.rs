@@ -5,7 +5,7 @@ use crate::memory::bytes_of;
 use crate::types::Extent;
 
 impl Extent {
-    /// Returns the number of elements. Fails if the size in bytes does not fit in an address. A
+    /// Returns the number of elements. Fails if the size in bytes does not fit in a `usize`. A
     /// dimension of 0 counts as 1 in that check, so that the other dimensions are checked as well.
     pub(crate) fn len<T>(self) -> Result<usize> {
         let [width, height, depth] = [self.width, self.height, self.depth];

@@ -160,7 +160,7 @@ impl<'a, T: DeviceRepr> DeviceSlice<'a, T> {
     /// # Errors
     ///
     /// [`Error::OutOfRange`] unless the length is a multiple of `width`, or if `width` is 0.
-    /// [`Error::SizeOverflow`] if the size of a row does not fit in an address.
+    /// [`Error::SizeOverflow`] if the size of a row does not fit in a `usize`.
     pub fn rows(&self, width: usize) -> Result<PitchedSlice<'a, T>> {
         Ok(PitchedSlice {
             memory: self.memory,
@@ -179,7 +179,7 @@ impl<'a, T: DeviceRepr> DeviceSliceMut<'a, T> {
     /// # Errors
     ///
     /// [`Error::OutOfRange`] unless the length is a multiple of `width`, or if `width` is 0.
-    /// [`Error::SizeOverflow`] if the size of a row does not fit in an address.
+    /// [`Error::SizeOverflow`] if the size of a row does not fit in a `usize`.
     pub fn into_rows(self, width: usize) -> Result<PitchedSliceMut<'a, T>> {
         Ok(PitchedSliceMut {
             memory: self.memory,

@@ -16,6 +16,7 @@ impl MemoryPool {
     ///
     /// [`Error::OtherContext`](crate::Error::OtherContext) if `device` belongs to another driver.
     #[doc(alias = "cuMemPoolGetAccess")]
+    #[doc(alias = "cudaMemPoolGetAccess")]
     pub fn access(&self, device: &Device) -> Result<MemoryAccess> {
         let driver = self.device().driver();
         driver.expect_handles_of(device.driver(), "the device")?;

@@ -14,9 +14,9 @@ impl sealed::Allocate for MemoryPool {
         self.expect_device_of(owner)?;
         if self.has_pinned_host_memory() {
             return Err(Error::Unsupported {
-                what: "device memory from a pool of page-locked host memory (use \
+                what: "device memory from a pool of page-locked host memory; use \
                        `PinnedBuffer::zeroed_in_pool`, or for kernels `ManagedBuffer::zeroed_in` \
-                       with a `MemoryPool::at` the host of `PoolKind::Managed`)",
+                       with a `MemoryPool::at` the host of `PoolKind::Managed`",
             });
         }
         Ok(())

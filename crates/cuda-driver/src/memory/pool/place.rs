@@ -135,7 +135,8 @@ fn place_of(
     }
     if driver.version() < cuda_sys::Version::new(13_000) {
         return Err(Error::Unsupported {
-            what: "a pool of host memory or managed memory on a driver older than CUDA 13.0",
+            what: "a pool of host memory or managed memory on a driver older than CUDA 13.0; \
+                   install a newer driver",
         });
     }
     Ok(Some(place))

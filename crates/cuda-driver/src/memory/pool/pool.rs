@@ -181,6 +181,7 @@ impl Device {
     ///
     /// `CUDA_ERROR_NOT_SUPPORTED` or `CUDA_ERROR_INVALID_VALUE` if the device has no memory pools.
     #[doc(alias = "cuDeviceGetDefaultMemPool")]
+    #[doc(alias = "cudaDeviceGetDefaultMemPool")]
     pub fn default_memory_pool(&self) -> Result<MemoryPool> {
         let mut raw = ptr::null_mut();
         // SAFETY: the pointer must be writable ← it points to a local variable.
@@ -217,12 +218,13 @@ impl MemoryPool {
     pub fn with_limit(device: &Device, bytes: usize) -> Result<Self> {
         if bytes == 0 {
             return Err(Error::Unsupported {
-                what: "a memory pool with a limit of 0 bytes",
+                what: "a memory pool with a limit of 0 bytes; pass a larger limit",
             });
         }
         if device.driver().version() < Version::new(12_020) {
             return Err(Error::Unsupported {
-                what: "limiting a memory pool on a driver older than CUDA 12.2",
+                what: "limiting a memory pool on a driver older than CUDA 12.2; install a newer \
+                       driver, or use a `CachingPool`",
             });
         }
         Self::create(device, bytes, NONE)
@@ -237,6 +239,7 @@ impl MemoryPool {
     /// buffer that did not name this pool still has its memory then, the pool is not destroyed: a
     /// few KiB of the driver stay allocated.
     #[doc(alias = "cuDeviceSetMemPool")]
+    #[doc(alias = "cudaDeviceSetMemPool")]
     #[doc(alias = "cuMemSetMemPool")]
     #[doc(alias = "cudaMemSetMemPool")]
     pub fn make_current(&self) -> Result<()> {
@@ -257,6 +260,7 @@ impl MemoryPool {
     /// `cuDeviceGetMemPool()`, `cuMemGetMemPool()`—Returns `true` if this is the current pool of
     /// its location.
     #[doc(alias = "cuDeviceGetMemPool")]
+    #[doc(alias = "cudaDeviceGetMemPool")]
     #[doc(alias = "cuMemGetMemPool")]
     #[doc(alias = "cudaMemGetMemPool")]
     pub fn is_current(&self) -> Result<bool> {

@@ -324,8 +324,8 @@ impl Call {
         ptr.set(self.note_imported(imported, handle.size, kind, &context))
     }
 
-    /// Returns the context to which imported memory of a device belongs: a pool belongs to none, so
-    /// it is the current context of the device or else its primary context.
+    /// Returns the context to record for imported memory of a pool, which belongs to no context:
+    /// the current context if it is one of `device`, otherwise the primary context of `device`.
     fn primary_or_current(&self, device: &Arc<Device>) -> Status<Arc<Context>> {
         if let Ok(context) = self.home()
             && Arc::ptr_eq(&context.device, device)

@@ -167,7 +167,7 @@ pub(in crate::driver) fn status_of_parse_error(text: &str) -> CUresult {
 pub(in crate::driver) fn code_of(error: &LoadError) -> CUresult {
     match error {
         LoadError::UnsupportedVersion { .. } => UNSUPPORTED_PTX_VERSION,
-        LoadError::OutOfMemory(_) => OUT_OF_MEMORY,
+        LoadError::OutOfMemory { .. } => OUT_OF_MEMORY,
         LoadError::InvalidPtx(_)
         | LoadError::OtherTarget { .. }
         | LoadError::Unresolved(_)

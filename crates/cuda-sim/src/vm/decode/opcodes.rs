@@ -1,6 +1,7 @@
 //! The table of PTX opcodes: each one with its decoder and with an example.
 //!
-//! An opcode is registered here and nowhere else. To add one, add a row, the decoder method that it
+//! cuda-sim registers an opcode here and nowhere else; cuda-ptx has a list of its own (see
+//! CONTRIBUTING.md). To add one, add a row, in the order of the names, the decoder method that it
 //! names, and the semantics, which the decoder selects with `lanes!` or `memory_fn`. Remove it from
 //! [`UNIMPLEMENTED`] then.
 

@@ -273,6 +273,24 @@ fn targets_and_versions_are_checked() {
 }
 
 #[test]
+fn a_variable_beyond_the_device_memory_is_named() {
+    // The bytes between two allocations.
+    const GAP: u64 = 256;
+    let (first, second) = (40_u64 << 20, 30_u64 << 20);
+    let text = format!(".global .b8 first[{first}]; .global .b8 second[{second}];");
+    let error = Device::load(&kernel(&text, ""), &TARGET).err().unwrap();
+    let total = 64_u64 << 20;
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "cannot allocate {second} bytes for the variable second; the device has {} free of \
+             {total} bytes",
+            total - first - GAP
+        )
+    );
+}
+
+#[test]
 fn printing() {
     let before = ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);
         .global .align 1 .b8 text[12] = {37, 100, 32, 37, 46, 50, 102, 32, 37, 120, 10, 0};";

@@ -90,8 +90,8 @@ impl Template {
         all
     }
 
-    /// Takes over the parameters, user objects and conditional values of `new`, whose nodes are
-    /// matched with the own nodes by position.
+    /// Takes over the parameters, user objects and conditional values of `new`. Nodes of both are
+    /// matched by position.
     pub(in crate::driver) fn update(&mut self, new: Self) {
         self.objects = new.objects;
         self.cells = new.cells;
