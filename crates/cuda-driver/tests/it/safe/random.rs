@@ -99,8 +99,8 @@ fn number(rng: &mut Rng) -> u32 {
 fn part(rng: &mut Rng, n: u32) -> Part {
     let of_number = u64::from(n) * [1, 2, 4, 8, 16][rng.usize(..5)];
     let bytes = match rng.u32(..4) {
-        0 | 1 if of_number <= BYTES => of_number,
-        0 | 1 | 2 => rng.u64(..5000),
+        0..=1 if of_number <= BYTES => of_number,
+        0..=2 => rng.u64(..5000),
         _ => 1 << rng.u32(..17),
     };
     let (before, after) = match rng.u32(..3) {
