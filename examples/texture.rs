@@ -1,7 +1,7 @@
 //! Teaches: textures and surfaces. An image of bytes is rotated: a texture interpolates between its
 //! pixels and returns black beyond its edges. The kernel writes an array through a surface, which
-//! another texture reads at half the size. Both launches are safe ones: the handles are arguments, the
-//! hardware keeps fetches in their textures, and stores to the surface are checked.
+//! another texture reads at half the size. Both launches are safe ones: the handles are arguments,
+//! the hardware keeps fetches in their textures, and stores to the surface are checked.
 //!
 //! Prints the number of verified pixels of both images.
 //!

@@ -164,8 +164,8 @@ impl SmResource {
         let mut raw = empty();
         get(&raw mut raw, CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM)?;
         Self::of(device, raw).ok_or(Error::Unsupported {
-            what: "dividing the multiprocessors of this device, for which the driver returns no \
-                   such resource,",
+            what: "dividing the multiprocessors of this device (the driver returns no resource for \
+                   them)",
         })
     }
 

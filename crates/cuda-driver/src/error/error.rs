@@ -247,7 +247,7 @@ pub enum Error {
     /// setting, and not the whole function, this is the error; a function that it lacks is an
     /// [`Error::Driver`] with `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER`.
     Unsupported {
-        /// The operation; after `; `, what to do instead.
+        /// The operation. If the text contains `; `, the part after it says what to do instead.
         what: &'static str,
     },
     /// This crate did not do what it should: please report it.

@@ -25,9 +25,9 @@ pub struct Violation {
     /// The argument that the address belongs to, or the nearest one, counted from 1; for a surface,
     /// the argument with its handle. `None` if the access is to another memory.
     pub argument: Option<usize>,
-    /// The size of the argument in bytes.
+    /// The size of the argument in bytes; 0 for a surface.
     pub argument_bytes: u64,
-    /// The distance in bytes from the beginning of the argument.
+    /// The distance in bytes from the beginning of the argument; 0 for a surface.
     pub offset: i128,
     /// The place in the surface, if the access is one to a surface.
     pub surface: Option<SurfacePlace>,
@@ -39,8 +39,8 @@ pub struct Violation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SurfacePlace {
-    /// The coordinates: the first byte in the row, the row, and the plane or the layer. A coordinate
-    /// that the surface does not have is 0.
+    /// The coordinates: the first byte in the row, the row, and the plane or the layer. A
+    /// coordinate that the surface does not have is 0.
     pub coordinates: [i32; 3],
     /// The bytes of a row, the number of rows, and the number of planes or layers.
     pub extents: [u64; 3],
@@ -96,8 +96,8 @@ impl SurfacePlace {
         let ([x, y, z], [row, rows, planes]) = (self.coordinates, self.extents);
         write!(
             f,
-            " {bytes} bytes at byte {x} of row {y} of plane {z} of the surface in argument \
-             {argument}, which has {planes} planes of {rows} rows of {row} bytes"
+            " {bytes} bytes at byte {x}, row {y}, plane or layer {z} of the surface in argument \
+             {argument}, whose size is {row} bytes x {rows} rows x {planes} planes or layers"
         )?;
         match i64::from(x).rem_euclid(i64::from(bytes.max(1))) {
             0 => Ok(()),
@@ -184,7 +184,10 @@ impl fmt::Display for SafeLaunchError {
                 write!(f, "kernel {kernel} cannot be launched safely: ")?;
                 match line {
                     0 => f.write_str(reason),
-                    _ => write!(f, "PTX line {line}: {reason}; use the unsafe launch"),
+                    _ => write!(
+                        f,
+                        "PTX line {line}: {reason}; change the kernel or its arguments, or use the unsafe launch"
+                    ),
                 }
             }
             Self::Contract { kernel, condition } => {

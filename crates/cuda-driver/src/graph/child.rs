@@ -65,7 +65,10 @@ impl Graph {
     pub(super) fn whole(&self) -> Result<Whole> {
         let all = self.root.lock();
         Parts::expect_all_freed(&all)?;
-        Parts::without_device_nodes(&all, "a child graph with device-updatable nodes")?;
+        Parts::without_device_nodes(
+            &all,
+            "a child graph with device-updatable nodes; add its nodes to the graph itself",
+        )?;
         let mut owners = Owners::default();
         let known = all.iter().flat_map(|parts| &parts.nodes);
         let nodes = known.map(|node| &node.owners);
@@ -97,7 +100,10 @@ impl Graph {
         // Declared before the guard, so that on an error the clone is dropped after the guard.
         let clone;
         let all = self.root.lock();
-        Parts::without_device_nodes(&all, "cloning a graph with device-updatable nodes")?;
+        Parts::without_device_nodes(
+            &all,
+            "cloning a graph with device-updatable nodes; build a second graph",
+        )?;
         let parts = &all[0];
         let mut raw = ptr::null_mut();
         let _current = context.enter()?;

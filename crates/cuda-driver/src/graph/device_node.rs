@@ -149,7 +149,7 @@ impl DeviceNode {
             return Ok(self);
         }
         Err(Error::Unsupported {
-            what: "changing this node from kernels, for which the driver returned no handle,",
+            what: "changing this node from kernels (the driver returned no handle for it)",
         })
     }
 }

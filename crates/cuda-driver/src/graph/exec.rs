@@ -32,9 +32,9 @@ bitflags::bitflags! {
     /// `instantiate_with`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct InstantiateFlags: u64 {
-        /// Each launch first frees the memory that the previous launch left allocated. Has no
-        /// effect on memory that this crate tracks: a graph that does not free its memory cannot be
-        /// instantiated.
+        /// Each launch first frees the memory that the previous launch left allocated. The flag has
+        /// no effect on memory that this crate tracks, because a graph that does not free its
+        /// memory cannot be instantiated.
         const AUTO_FREE_ON_LAUNCH = 1;
         /// Kernels run with the priority of their node instead of that of the stream.
         const USE_NODE_PRIORITY = 8;

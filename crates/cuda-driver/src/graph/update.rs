@@ -51,7 +51,7 @@ impl GraphExec {
         let mut state = inner.lock();
         let all = graph.root.lock();
         Parts::expect_all_freed(&all)?;
-        let what = "updating from a graph with device-updatable nodes";
+        let what = "updating from a graph with device-updatable nodes; instantiate that graph";
         Parts::without_device_nodes(&all, what)?;
         if state.has_device_nodes() {
             return Err(Error::Unsupported {

@@ -2,7 +2,7 @@
 //!
 //! In C a successful import takes over a file descriptor, and a failed one does not. Here the
 //! descriptor is moved in either case. Buffers and arrays keep the imported memory alive, and no
-//! two of them have a common byte of it.
+//! two of them overlap in it.
 
 use std::mem;
 use std::ops::{Bound, Range};
@@ -59,8 +59,8 @@ struct Inner {
     bytes: usize,
     /// The parts that buffers and arrays map.
     parts: Mutex<Vec<Range<usize>>, { rank::EXTERNAL_PARTS }>,
-    /// Whether a buffer or an array may still be mapped that no value owns. Then the memory is never
-    /// destroyed, and no part is mapped again.
+    /// Whether a mapping may remain that no buffer or array owns. Then the memory is never
+    /// destroyed, and no entry of `parts` is removed any more.
     is_kept: AtomicBool,
 }
 
@@ -161,7 +161,7 @@ impl ExternalMemory {
     ) -> Result<Self> {
         if bytes == 0 {
             return Err(Error::Unsupported {
-                what: "importing 0 bytes of external memory",
+                what: "importing 0 bytes of external memory; pass the size of the exported memory",
             });
         }
         let desc = CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
@@ -225,7 +225,7 @@ impl ExternalMemory {
         let bytes = bytes_of::<T>(len)?;
         if bytes == 0 {
             return Err(Error::Unsupported {
-                what: "mapping external memory as a buffer of 0 bytes",
+                what: "mapping external memory as a buffer of 0 bytes; map at least one element",
             });
         }
         if !offset.is_multiple_of(align_of::<T>()) {

@@ -104,7 +104,8 @@ pub(super) struct Inner {
     pub(super) has_objects: bool,
     /// Whether the kernel uses variables of its module.
     pub(super) has_variables: bool,
-    /// The first proofs. A kernel with `trap`, textures, surfaces or variables of its module has none.
+    /// The first proofs. A kernel with `trap`, textures, surfaces or variables of its module has
+    /// none.
     pub(super) certificates: Certificates,
     /// The number of attempts to prove a range of numbers.
     pub(super) range_attempts: AtomicU32,

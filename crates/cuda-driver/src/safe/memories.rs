@@ -84,7 +84,8 @@ impl ParameterObject {
         }
     }
 
-    /// A number below 256 for all that an evaluation depends on, above those of memory.
+    /// Returns a number that encodes everything about the object that an evaluation depends on. It
+    /// is below 256, and above the numbers that [`kind`] returns for memory.
     fn code(&self) -> u64 {
         let shape = match self.object.shape {
             ObjectShape::Linear => 0,
@@ -212,8 +213,8 @@ pub(super) fn value<A: KernelArgs>(args: &A, parameter: u32) -> Option<u64> {
     })
 }
 
-/// The kind of each parameter: 0 for a value, 1 + the alignment for memory, and more for textures and
-/// surfaces.
+/// Returns the kind of a parameter: 0 for a value, 1 to 9 for memory (1 + the exponent of its
+/// alignment), and [`ParameterObject::code`] for textures and surfaces.
 pub(super) fn kind(memories: &Memories, parameter: u32) -> u64 {
     if let Some(object) = memories.object(parameter) {
         return object.code();

@@ -52,8 +52,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_OUT_OF_MEMORY`; `CUDA_ERROR_INVALID_VALUE` if the driver does not know one of
-    /// the flags.
+    /// `CUDA_ERROR_OUT_OF_MEMORY` if the driver cannot allocate the stream, and
+    /// `CUDA_ERROR_INVALID_VALUE` if it does not know one of the flags.
     #[doc(alias = "cuStreamCreate")]
     #[doc(alias = "cudaStreamCreate")]
     #[doc(alias = "cuStreamCreateWithPriority")]

@@ -18,15 +18,15 @@ use crate::types::Extent;
 /// The most bytes of zeros that are allocated to fill an array.
 const ZEROS: usize = 4 << 20;
 
-/// The source of a copy to an array: a view of an array, of pitched memory, or of a buffer, whose
-/// elements are then contiguous.
+/// The source of a copy to an array: a view of an array, of pitched memory, or of a buffer that
+/// holds the rows without gaps.
 pub struct ArraySource<'a, T: Texel> {
     end: End<'a>,
     elements: PhantomData<&'a [T]>,
 }
 
-/// The destination of a copy from an array: a view of an array, of pitched memory, or of a buffer,
-/// whose elements are then contiguous.
+/// The destination of a copy from an array: a view of an array, of pitched memory, or of a buffer
+/// that holds the rows without gaps.
 pub struct ArrayTarget<'a, T: Texel> {
     end: End<'a>,
     elements: PhantomData<&'a mut [T]>,

@@ -1,8 +1,7 @@
 //! Arrays in memory of other APIs (`cuExternalMemoryGetMappedMipmappedArray`).
 //!
 //! C takes the offset of an image, and does not return how many bytes it has. Here the program
-//! passes the range of bytes that the other API reports, so that no two arrays or buffers have a
-//! common byte.
+//! passes the range of bytes that the other API reports, so that no two arrays or buffers overlap.
 
 use std::marker::PhantomData;
 use std::ops::{Range, RangeBounds};
@@ -31,8 +30,9 @@ impl ExternalMemory {
     /// - [`Error::OtherContext`](crate::Error::OtherContext) if `stream` is of another context.
     /// - [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is outside of the memory, or if
     ///   a buffer or another array maps one of the bytes.
-    /// - [`Error::Array`](crate::Error::Array) with the limit of the device for this shape, if the
-    ///   range has fewer bytes than the elements, or for flags of arrays without memory.
+    /// - [`Error::Array`](crate::Error::Array) if the shape exceeds a limit of the device, if the
+    ///   range has fewer bytes than the elements, or if `flags` has [`ArrayFlags::SPARSE`] or
+    ///   [`ArrayFlags::DEFERRED_MAPPING`].
     /// - [`Error::EagerCapture`](crate::Error::EagerCapture) if calls on `stream` are being
     ///   captured.
     /// - `CUDA_ERROR_NOT_SUPPORTED` or `CUDA_ERROR_INVALID_VALUE` if the driver cannot map this

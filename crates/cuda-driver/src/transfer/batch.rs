@@ -128,7 +128,7 @@ impl<'a> CopyBatch<'a> {
     }
 
     /// Adds a copy of an array, a level of one, or a box of it. Either side can also be pitched
-    /// memory or a buffer, whose elements are then contiguous. Both are memory of one context.
+    /// memory, or a buffer that holds the rows without gaps. Both sides must be in one context.
     ///
     /// ```
     /// use cuda_driver::DeviceBuffer;

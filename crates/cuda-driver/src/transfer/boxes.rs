@@ -14,8 +14,9 @@ use crate::tracking::Access;
 ///
 /// # Safety
 ///
-/// The box is within `memory`, and `access` is that of the view. The host memory has as many bytes
-/// until the copy is complete, and no conflicting access meanwhile.
+/// The box is within `memory`, and `access` is that of the view. The host memory has at least as
+/// many bytes as the box. Until the copy is complete, it stays allocated, and no conflicting access
+/// to it is made.
 unsafe fn queue_box(
     stream: &Stream,
     (memory, access): (&Memory, Access),

@@ -38,8 +38,8 @@ pub(super) struct BoxOp {
 }
 
 impl BoxOp {
-    /// Returns whether a batch can have the copy: beside an array, it takes the distance of rows in
-    /// elements.
+    /// Returns whether a batch can contain the copy. If one side is an array, the batch call takes
+    /// the distance between the rows of the other side in elements.
     fn is_for_batches(&self) -> bool {
         [self.to, self.from].into_iter().all(|side| match side {
             Side::Device(rows) => rows.pitch.is_multiple_of(self.element),
@@ -233,7 +233,8 @@ unsafe fn queue_boxes(batch: &CopyBatch<'_>, stream: &Stream) -> Result<(), Driv
     })
 }
 
-/// Returns one side of a copy. Beside an array, C counts in elements, and otherwise in bytes.
+/// Returns one side of a copy. C counts in elements if either side is an array, and otherwise in
+/// bytes.
 fn operand(side: Side, op: &BoxOp) -> CUmemcpy3DOperand {
     let (extent, element) = (&op.extent, op.element);
     let (address, row, plane) = match side {

@@ -1,5 +1,5 @@
-//! Safe launches of kernels that try to leave their textures and surfaces. None of these programs has
-//! `unsafe`.
+//! Safe launches of kernels that try to leave their textures and surfaces. None of these programs
+//! has `unsafe`.
 
 use cuda_driver::prelude::*;
 use cuda_driver::texture::{Array, ArrayFlags, ArrayShape, Sampler, Texture};
@@ -22,8 +22,8 @@ fn is_refused<T>(result: Result<T>) -> bool {
     }
 }
 
-/// Claim: a number is not a texture, even if it is the handle of one, and neither is a handle that a
-/// kernel stored. A handle is no address.
+/// Claim: a number is not a texture, even if it is the handle of one, and neither is a handle that
+/// a kernel stored. A handle is not an address.
 #[test]
 fn handles_are_passed_as_numbers() {
     Attack::new().run(|case| {
@@ -105,8 +105,8 @@ fn textures_are_dropped_behind_a_safe_launch() {
     });
 }
 
-/// Claim: stores stay in a writable surface, whatever the coordinates are, and no store is made to a
-/// surface that is read. The context survives.
+/// Claim: stores stay in a writable surface, whatever the coordinates are, and no store is made to
+/// a surface that is read. The context survives.
 #[test]
 fn surfaces_are_left_in_all_directions() {
     Attack::new().run(|case| {
@@ -150,7 +150,8 @@ fn surfaces_are_left_in_all_directions() {
     });
 }
 
-/// Claim: a kernel that reads a texture of the array that it writes is an error, as in every launch.
+/// Claim: a kernel that reads a texture of the array that it writes is an error, as in every
+/// launch.
 #[test]
 fn a_texture_of_the_written_surface_is_refused() {
     Attack::new().run(|case| {

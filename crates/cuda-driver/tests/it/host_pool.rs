@@ -214,20 +214,21 @@ fn wrong_uses_of_a_host_pool_are_refused() {
     refused(
         PinnedBuffer::<u32>::zeroed_in_pool(&on_device, &stream, 8).unwrap_err(),
         "page-locked memory from a pool without page-locked memory of the host is not supported; \
-         create the pool by `MemoryPool::at` the host, with `PoolKind::Pinned`",
+         create the pool with `MemoryPool::at`, `MemoryLocation::Host` and `PoolKind::Pinned`",
     );
     let host = host_pool(&fixture);
     refused(
         ManagedBuffer::<u32>::zeroed_in(&host, &stream, 8).unwrap_err(),
-        "managed memory from a pool without managed memory is not supported; create the pool by \
-         `MemoryPool::at` with `PoolKind::Managed`",
+        "managed memory from a pool without managed memory is not supported; create the pool with \
+         `MemoryPool::at` and `PoolKind::Managed`",
     );
     for len in [0, 8] {
         refused(
             DeviceBuffer::<u32>::zeroed_in(&host, &stream, len).unwrap_err(),
             "device memory from a pool of page-locked host memory is not supported; use \
-             `PinnedBuffer::zeroed_in_pool`, or for kernels `ManagedBuffer::zeroed_in` with a \
-             `MemoryPool::at` the host of `PoolKind::Managed`",
+             `PinnedBuffer::zeroed_in_pool`, or, if kernels use the memory, \
+             `ManagedBuffer::zeroed_in` with a pool of `MemoryPool::at`, `MemoryLocation::Host` \
+             and `PoolKind::Managed`",
         );
     }
     let error = PinnedBuffer::<u64>::zeroed_in_pool(&host, &stream, usize::MAX).unwrap_err();

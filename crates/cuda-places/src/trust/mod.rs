@@ -120,13 +120,11 @@ impl fmt::Display for Untrusted {
             ),
             Self::Link { .. } => write!(
                 f,
-                "{path} is a symbolic link, which this folder must not contain; replace the link \
-                 by its target"
+                "{path} is a symbolic link in a folder that must not contain any; replace the link by its target"
             ),
             Self::TooManyLinks { most, .. } => write!(
                 f,
-                "{path} follows {most} other symbolic links, and at most {most} are followed; use \
-                 the path of the target"
+                "{path} is a symbolic link after {most} others in the same path, the largest number that is followed; use the path of the target"
             ),
         }
     }

@@ -121,7 +121,11 @@ fn misaligned(name: &str, align: u64, argument: &Argument) -> Option<String> {
             number.is_none_or(|number| number.is_multiple_of(align))
         }
     };
-    let text = || format!("the memory at {name} is not aligned to {align}, as its .ptr declares");
+    let text = || {
+        format!(
+            "the memory at {name} is not aligned to {align} bytes, which the parameter declares (`.ptr .align`)"
+        )
+    };
     (align > 1 && !is_aligned).then(text)
 }
 
@@ -151,13 +155,13 @@ pub(super) fn mismatch(kernel: &Kernel, launch: &LaunchValues) -> Option<String>
         }
         if argument.object.is_some() && (expected != 8 || !argument.buffers.is_empty()) {
             return Some(format!(
-                "{name} is not only the handle of a texture or surface"
+                "the argument for {name} is a texture or surface, so the parameter must be its handle of 8 bytes and nothing else"
             ));
         }
         // The assembler relies on the alignment that `.ptr` declares, and a handle has none.
         if argument.object.is_some() && param.target_align > 1 {
             return Some(format!(
-                "{name} is declared as an address, and gets a handle"
+                "{name} is declared as an address (`.ptr .align`), but the argument is a texture or surface"
             ));
         }
         if let Some(reason) = misaligned(name, param.target_align, argument) {

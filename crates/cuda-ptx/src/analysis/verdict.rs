@@ -189,7 +189,7 @@ impl Display for Reason {
             Self::Trap => f.write_str(
                 "an access outside of the surface would be a fault (boundary mode `.trap`)",
             ),
-            Self::Layer => f.write_str("the surface may not have the layer"),
+            Self::Layer => f.write_str("the layer may be outside of the surface"),
             Self::Matrix => f.write_str("accesses to matrices are not modelled"),
             Self::GaveUp => f.write_str("the analysis gave up at its limit of steps"),
         }

@@ -57,7 +57,7 @@ impl SurfaceForm {
             }
         }
         let (Some(shape), Some(bits), true) = (shape, bits, is_bytes) else {
-            return refuse(instruction, "only accesses without a conversion (`.b`)");
+            return refuse(instruction, "an access that is not of plain bytes (`.b`)");
         };
         let size = bits / 8 * count;
         let is_known = match is_reduction {
@@ -107,7 +107,12 @@ impl<'a> Decoder<'a> {
     ) -> Result<(), Refused> {
         let handle = match self.names.find(handle) {
             Some(Name::Reg(reg)) if reg.bits == 64 => Source::Value(reg.number),
-            Some(Name::Reg(_)) => return refuse(instruction, "a handle that has not 64 bits"),
+            Some(Name::Reg(_)) => {
+                return refuse(
+                    instruction,
+                    "a handle in a register that does not have 64 bits",
+                );
+            }
             _ => {
                 return refuse(
                     instruction,
@@ -200,7 +205,7 @@ impl<'a> Decoder<'a> {
         let is_plane = instruction.has("2d") && instruction.modifiers.iter().all(is_known);
         let (target, place) = match instruction.operands.as_slice() {
             [target, Operand::Bracket(place)] if is_plane => (target, place),
-            _ => return refuse(instruction, "only `.2d` without offsets"),
+            _ => return refuse(instruction, "a gather other than `.2d` without offsets"),
         };
         let [Operand::Name(handle), _] = place.as_slice() else {
             return refuse(instruction, "a separate sampler");

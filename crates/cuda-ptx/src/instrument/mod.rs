@@ -70,7 +70,8 @@ pub enum ExtraParameter {
         /// Whether the access writes.
         is_write: bool,
     },
-    /// The number of values of a coordinate at which an access stays in the surface in a parameter.
+    /// The number of coordinates, counted from 0, at which an access stays inside the surface that
+    /// a parameter refers to.
     Surface {
         /// The number of the parameter.
         parameter: u32,
@@ -122,8 +123,8 @@ pub struct Instrumented {
 /// The record is an array of [`RECORD_WORDS`] words of 32 bits. Version 1: word 0 is the number of
 /// the site, 0 if there was no violation; word 1 counts the threads with a violation; word 2 is the
 /// version; words 4 and 5 are the address, low half first, or the first two coordinates in a
-/// surface; words 6 to 8 the block and words 9 to 11 the thread; word 12 is the third coordinate in a
-/// surface. Words 2 to 12 belong to the first thread that wrote the record.
+/// surface; words 6 to 8 the block and words 9 to 11 the thread; word 12 is the third coordinate in
+/// a surface. Words 2 to 12 belong to the first thread that wrote the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Record {

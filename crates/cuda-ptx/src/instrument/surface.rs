@@ -1,8 +1,8 @@
 //! Writes the code around a checked access to a surface.
 //!
 //! The coordinates are compared with the extents of the surface, and the access is made in the mode
-//! `.zero`. In the modes `.clamp` and `.zero`, coordinates outside of the surface are no violation;
-//! only the layer and the alignment are checked.
+//! `.zero`. In the modes `.clamp` and `.zero`, coordinates outside of the surface are not
+//! violations; only the layer and the alignment are checked.
 
 use std::fmt::Write;
 
@@ -13,8 +13,8 @@ use crate::flow::{BoundaryMode, ObjectShape, ObjectUse};
 use super::site::{Checked, Writer};
 use super::{Check, ExtraParameter, Site};
 
-/// The coordinates of an access: 0 for the one in bytes, 1 for the row, 2 for the plane or the layer;
-/// and the index of the operand of each.
+/// The coordinates of an access: 0 for the one in bytes, 1 for the row, 2 for the plane or the
+/// layer; and the index of the operand of each.
 fn places(shape: ObjectShape) -> &'static [(usize, usize)] {
     match shape {
         ObjectShape::OneD => &[(0, 0)],

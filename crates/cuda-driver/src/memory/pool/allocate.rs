@@ -15,8 +15,7 @@ impl sealed::Allocate for MemoryPool {
         if self.has_pinned_host_memory() {
             return Err(Error::Unsupported {
                 what: "device memory from a pool of page-locked host memory; use \
-                       `PinnedBuffer::zeroed_in_pool`, or for kernels `ManagedBuffer::zeroed_in` \
-                       with a `MemoryPool::at` the host of `PoolKind::Managed`",
+                       `PinnedBuffer::zeroed_in_pool`, or, if kernels use the memory, `ManagedBuffer::zeroed_in` with a pool of `MemoryPool::at`, `MemoryLocation::Host` and `PoolKind::Managed`",
             });
         }
         Ok(())

@@ -14,7 +14,7 @@ use cuda_driver::stream::WaitCondition;
 use super::{Holder, LIMIT, Link, Peer, Place, Role, Side, count, random};
 use crate::support::{COPY, Fixture, assert_all, filled, launch_copy, unpooled};
 
-/// What a process that another one has started does.
+/// The task of a process that another one has started.
 pub(super) fn run_child(fixture: &Fixture, link: Link, role: Role, rounds: u32) {
     match role {
         Role::Importer | Role::Exporter => {

@@ -18,7 +18,7 @@ use super::{LIMIT, Place};
 /// The device, the role and the number of rounds of the other process.
 const PEER: &str = "CUDA_DRIVER_TEST_PEER";
 
-/// What a process does in an exchange.
+/// The part of a process in an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// It opens the buffers of the other process.

@@ -304,6 +304,7 @@ pub(super) fn run(mutant: &Mutant, is_safe: bool) -> Run {
     let builder = Builder::new()
         .check_read_only(true)
         .check_races(true)
+        .check_uninitialized(true)
         .instruction_limit(3_000_000);
     let fixture = software(builder);
     run_on(&fixture, mutant, is_safe)

@@ -32,11 +32,11 @@ const FULL_PROGRAMS: u64 = 1_000_000;
 const INSTRUCTIONS: u64 = 20_000;
 /// The largest number of bytes of a buffer.
 const BYTES: u64 = 1 << 16;
-/// What the bytes around the part of a buffer that is the argument contain.
+/// The value of the bytes around the part of a buffer that is the argument.
 const OUTSIDE: u8 = 0x5a;
 
 count::counts! {
-    /// What happened to all programs.
+    /// The outcomes of all programs.
     struct Counts {
         programs,
         /// Safe launches of the original kernel, and of its checked copy.
@@ -135,7 +135,7 @@ fn program(seed: u64) -> Program {
     }
 }
 
-/// What a launch did.
+/// The outcome of a launch.
 struct Run {
     launched: Result<bool>,
     reports: Vec<Report>,
@@ -250,16 +250,36 @@ fn check(seed: u64, counts: &mut Counts) {
         Err(error) => panic!("{error}: {}", what()),
     }
     let plain = run_here(&program, false);
-    if let Some(report) = plain.reports.iter().find(|report| is_foreign(report)) {
+    if plain.reports.iter().any(is_foreign) {
         counts.foreign += 1;
-        assert!(safe.launched.is_err(), "not reported: {report}\n{}", what());
+        let is_missed =
+            |safe: &Run, plain: &Run| safe.launched.is_ok() && plain.reports.iter().any(is_foreign);
+        assert!(
+            !lasts(&program, (safe, plain), is_missed),
+            "an access is not reported: {}",
+            what()
+        );
+        return;
     }
     // The results of several threads may depend on their order.
     let is_alone = program.grid == 1 && program.block == (1, 1);
     if is_alone && plain.launched.is_ok() && matches!(safe.launched, Ok(true)) {
-        assert_eq!(plain.bytes, safe.bytes, "{}", what());
         counts.compared += 1;
+        let differ = |safe: &Run, plain: &Run| plain.bytes != safe.bytes;
+        assert!(
+            !lasts(&program, (safe, plain), differ),
+            "the results differ: {}",
+            what()
+        );
     }
+}
+
+/// Returns whether a difference between a safe and a plain run is there again whenever both are
+/// repeated. What a kernel does can also depend on the addresses of its buffers, which differ from
+/// device to device, and on the order of its threads.
+fn lasts(program: &Program, first: (Run, Run), is_there: impl Fn(&Run, &Run) -> bool) -> bool {
+    is_there(&first.0, &first.1)
+        && (0..8).all(|_| is_there(&run_here(program, true), &run_here(program, false)))
 }
 
 #[test]
@@ -267,7 +287,7 @@ fn random_kernels_stay_in_their_arguments() {
     let (programs, first) = count::programs(PROGRAMS, FULL_PROGRAMS);
     let counts: Counts = count::run(first, programs, check);
     println!("{}", count::text(counts));
-    if programs > 100 {
+    if counts.programs > 100 {
         let all = [
             counts.original,
             counts.checked,
@@ -276,7 +296,7 @@ fn random_kernels_stay_in_their_arguments() {
             counts.compared,
         ];
         assert!(
-            all.into_iter().all(|count| count * 100 > programs),
+            all.into_iter().all(|count| count * 100 > counts.programs),
             "a kind of program is rare: {counts:?}"
         );
     }

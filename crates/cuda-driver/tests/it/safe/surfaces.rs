@@ -103,10 +103,10 @@ fn trap_mode_accesses_out_of_range_are_reported() {
         let mark = kernel(&fixture, MARK, "mark");
         let shape = ArrayShape::two_d(5, 3);
         for (point, text) in [
-            ([20, 0], "at byte 20 of row 0 of plane 0"),
-            ([-4, 1], "at byte -4 of row 1"),
-            ([0, 3], "of row 3 of"),
-            ([8, -1], "of row -1 of"),
+            ([20, 0], "at byte 20, row 0, plane or layer 0 of"),
+            ([-4, 1], "at byte -4, row 1,"),
+            ([0, 3], ", row 3,"),
+            ([8, -1], ", row -1,"),
             ([i32::MAX - 3, 0], "at byte 2147483644"),
             ([i32::MIN, i32::MIN], "at byte -2147483648"),
             ([6, 1], "byte 6 is not a multiple of 4"),
@@ -129,7 +129,10 @@ fn trap_mode_accesses_out_of_range_are_reported() {
             assert_eq!(surface.extents, [20, 3, 1]);
             let message = violation.to_string();
             assert!(message.contains(text), "{message}");
-            assert!(message.contains("argument 1, which has 1 planes of 3 rows of 20 bytes"));
+            assert!(
+                message
+                    .contains("argument 1, whose size is 20 bytes x 3 rows x 1 planes or layers")
+            );
             let mut expected = [0; 15];
             expected[14] = 1;
             expected[6] = 3;

@@ -42,7 +42,7 @@ count::counts! {
         executed,
         /// Executions of proven accesses.
         proven_executed,
-        /// Those that reached the last proven byte.
+        /// Executions that reached the last proven byte.
         at_end,
     }
 }

@@ -88,8 +88,9 @@ impl Call {
         self.mipmaps.insert(handle, Arc::new(created));
     }
 
-    /// `cuExternalMemoryGetMappedMipmappedArray()`—The other API stores the levels one after
-    /// another, with contiguous rows, beginning with the most detailed.
+    /// `cuExternalMemoryGetMappedMipmappedArray()`—Maps an image in external memory as a mipmapped
+    /// array. The image has its levels one after another, with contiguous rows, beginning with the
+    /// most detailed.
     fn external_memory_get_mapped_mipmapped_array(
         &self,
         array: Out<CUmipmappedArray>,

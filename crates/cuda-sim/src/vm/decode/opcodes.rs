@@ -1,9 +1,9 @@
 //! The table of PTX opcodes: each one with its decoder and with an example.
 //!
 //! cuda-sim registers an opcode here and nowhere else; cuda-ptx has a list of its own (see
-//! CONTRIBUTING.md). To add one, add a row, in the order of the names, the decoder method that it
-//! names, and the semantics, which the decoder selects with `lanes!` or `memory_fn`. Remove it from
-//! [`UNIMPLEMENTED`] then.
+//! CONTRIBUTING.md). Rows are sorted by name. To add an opcode, add a row, the decoder method that
+//! the row names, and the semantics, which the decoder selects with `lanes!` or `memory_fn`. Then
+//! remove the opcode from [`UNIMPLEMENTED`].
 
 use super::Decoded;
 use super::fields::Parts;
