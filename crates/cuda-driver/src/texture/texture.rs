@@ -24,8 +24,9 @@ use crate::tracking::Access;
 ///
 /// A texture shares its memory: arrays stay writable through copies and
 /// [surfaces](super::Array::surface_mut). A launch with a texture is a read of the memory, and is
-/// ordered with all writes on all streams. Buffers are shared by `Arc`, so they stay unchanged
-/// while a texture has them.
+/// ordered with all writes on all streams. Buffers are shared by `Arc`. While a texture has them,
+/// only [`Stream::write_value`](crate::stream::Stream::write_value) and
+/// [`ValueBatch`](crate::stream::ValueBatch) can change their elements.
 ///
 /// Dropping a texture waits until the device no longer uses its memory. A graph with a node that
 /// uses a texture keeps it alive.

@@ -103,7 +103,7 @@ impl<'a> Decoder<'a> {
         instruction: &Instruction<'a>,
         (operand, handle): (usize, &'a str),
         object: ObjectUse,
-        at: Source,
+        at: [Source; 2],
     ) -> Result<(), Refused> {
         let handle = match self.names.find(handle) {
             Some(Name::Reg(reg)) if reg.bits == 64 => Source::Value(reg.number),
@@ -144,7 +144,7 @@ impl<'a> Decoder<'a> {
         });
         self.ins.push(Ins {
             op: Op::Access(number),
-            sources: [handle, at, NO],
+            sources: [handle, at[0], at[1]],
             target: None,
             guard: self.guard,
             previous: UNDEFINED,
@@ -192,7 +192,7 @@ impl<'a> Decoder<'a> {
         let [Operand::Name(handle), _] = place.as_slice() else {
             return refuse(instruction, "a separate sampler");
         };
-        self.use_object(instruction, (1, handle), ObjectUse::Fetch(shape), NO)?;
+        self.use_object(instruction, (1, handle), ObjectUse::Fetch(shape), [NO; 2])?;
         self.clobber(target);
         Ok(())
     }
@@ -210,7 +210,7 @@ impl<'a> Decoder<'a> {
         let [Operand::Name(handle), _] = place.as_slice() else {
             return refuse(instruction, "a separate sampler");
         };
-        self.use_object(instruction, (1, handle), ObjectUse::Gather, NO)?;
+        self.use_object(instruction, (1, handle), ObjectUse::Gather, [NO; 2])?;
         self.clobber(target);
         Ok(())
     }
@@ -232,7 +232,7 @@ impl<'a> Decoder<'a> {
             true => ObjectUse::QuerySurface(property),
             false => ObjectUse::QueryTexture(property),
         };
-        self.use_object(instruction, (1, handle), object, NO)?;
+        self.use_object(instruction, (1, handle), object, [NO; 2])?;
         self.clobber(target);
         Ok(())
     }
@@ -255,13 +255,18 @@ impl<'a> Decoder<'a> {
             return refuse(instruction, "an unknown number of coordinates");
         };
         let x = self.source(x, 32);
+        // The layer comes first. It is compared in every mode, so it must be defined.
+        let layer = match coordinates.first() {
+            Some(layer) if in_bytes == 1 => self.source(layer, 32),
+            _ => NO,
+        };
         let object = ObjectUse::Surface {
             shape: form.shape,
             mode: form.mode,
             size: form.size,
             is_write,
         };
-        self.use_object(instruction, (operand, handle), object, x)?;
+        self.use_object(instruction, (operand, handle), object, [x, layer])?;
         if let (false, Some(target)) = (is_write, instruction.operands.first()) {
             self.clobber(target);
         }

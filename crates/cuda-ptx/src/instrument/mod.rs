@@ -345,7 +345,7 @@ fn expect_defined(kernel: &Kernel, access: usize) -> Result<(), Refusal> {
         if ins.op != Op::Access(access as u32) {
             continue;
         }
-        // The second source is a coordinate in a surface.
+        // The second and third source are coordinates in a surface.
         let is_undefined = ins.sources.iter().any(|source| match source {
             Source::Value(value) => kernel.is_undefined[*value as usize],
             _ => false,

@@ -120,7 +120,15 @@ fn is_volatile_load(kernel: &Kernel, instruction: &Instruction<'_>) -> Result<bo
             instruction.line,
             "a checked address depends on a matrix",
         ),
-        // Nothing writes to a texture, or to a surface that the kernel only reads, during the
+        // The elements of linear memory, which integer coordinates read, can change during the
+        // launch: `cuStreamWriteValue32` on another stream needs no exclusive access.
+        "tex" if instruction.modifiers.last() == Some(&"s32") => refuse(
+            &kernel.name,
+            instruction.line,
+            "a checked address or a branch depends on a texture of linear memory, whose elements \
+             can change",
+        ),
+        // Nothing writes to another texture, or to a surface that the kernel only reads, during the
         // launch, so a repeated load returns the same value.
         "suld" if writes_surfaces(kernel) => refuse(
             &kernel.name,

@@ -1,6 +1,7 @@
 //! Rewritten texts: what is checked, what becomes volatile, and what is refused.
 
 use crate::analysis::{Analysis, Refusal, Root};
+use crate::flow::ObjectUse;
 use crate::{Statement, parse};
 
 use super::{Check, ExtraParameter, Instrumented, RECORD_WORDS, Record, instrument};
@@ -187,8 +188,9 @@ fn rewrite_surface(body: &str) -> Result<Instrumented, Refusal> {
     let function = &module.functions[0];
     let analysis = Analysis::of(&module, function);
     let accesses = &analysis.kernel().unwrap().accesses;
-    let surfaces = accesses.iter().enumerate();
-    let checks = surfaces.map(|(access, it)| Check {
+    let accesses = accesses.iter().enumerate();
+    let checked = accesses.filter(|(_, it)| !matches!(it.object, Some(ObjectUse::Fetch(_))));
+    let checks = checked.map(|(access, it)| Check {
         access,
         root: Some(match it.object {
             Some(_) => Root::Object { parameter: 0 },
@@ -287,7 +289,39 @@ fn surfaces_that_are_written_decide_no_branch_of_a_copy() {
     let refusal = rewrite_surface(&format!("{load} {store} end: ret;")).unwrap_err();
     assert!(refusal.reason.contains("depends on a surface"), "{refusal}");
     rewrite_surface(&format!("{load} end: ret;")).unwrap();
-    let undefined = "suld.b.2d.b32.zero %r4, [%d1, {%r7, %r2}]; ret;";
-    let refusal = rewrite_surface(undefined).unwrap_err();
-    assert!(refusal.reason.contains("possibly not set"), "{refusal}");
+    for undefined in [
+        "suld.b.2d.b32.zero %r4, [%d1, {%r7, %r2}]; ret;",
+        "suld.b.a2d.b32.zero %r4, [%d1, {%r7, %r2, %r2, %r2}]; ret;",
+        "suld.b.a1d.b32.zero %r4, [%d1, {%r7, %r2}]; ret;",
+    ] {
+        let refusal = rewrite_surface(undefined).unwrap_err();
+        assert!(
+            refusal.reason.contains("possibly not set"),
+            "{undefined}: {refusal}"
+        );
+    }
+}
+
+#[test]
+fn textures_of_linear_memory_decide_no_branch_of_a_copy() {
+    let store = "suld.b.2d.b32.trap %r4, [%d1, {%r1, %r2}]; end: ret;";
+    for (fetch, is_refused) in [
+        (
+            "tex.1d.v4.u32.s32 {%r4, %r5, %r6, %r7}, [%d2, {%r1}];",
+            true,
+        ),
+        (
+            "mov.f32 %f1, 0f00000000; tex.1d.v4.u32.f32 {%r4, %r5, %r6, %r7}, [%d2, {%f1}];",
+            false,
+        ),
+    ] {
+        let body =
+            format!(".reg .f32 %f<2>; {fetch} setp.eq.u32 %p1, %r4, 0; @%p1 bra end; {store}");
+        match rewrite_surface(&body) {
+            Err(refusal) if is_refused => {
+                assert!(refusal.reason.contains("linear memory"), "{refusal}");
+            }
+            result => assert!(result.is_ok() && !is_refused, "{fetch}: {result:?}"),
+        }
+    }
 }
