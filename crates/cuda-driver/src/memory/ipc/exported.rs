@@ -111,7 +111,8 @@ fn handle_of(memory: &Memory) -> Result<MemoryHandle> {
         Ok(MemoryHandle::Ipc(IpcMemoryHandle::of_raw(raw)))
     } else {
         Err(Error::Unsupported {
-            what: "exporting memory that is neither of a `MemoryPool` nor `Unpooled`; allocate the buffer with one of them (`DeviceBuffer::zeroed_in`)",
+            what: "exporting memory that is neither of a `MemoryPool` nor `Unpooled`; \
+                   allocate the buffer with one of them (`DeviceBuffer::zeroed_in`)",
         })
     }
 }

@@ -117,7 +117,8 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         pool.expect_device_of(stream)?;
         if pool.kind() != PoolKind::Managed {
             return Err(Error::Unsupported {
-                what: "managed memory from a pool without managed memory; create the pool with `MemoryPool::at` and `PoolKind::Managed`",
+                what: "managed memory from a pool without managed memory; create the pool with \
+                       `MemoryPool::at` and `PoolKind::Managed`",
             });
         }
         let memory = if bytes == 0 {

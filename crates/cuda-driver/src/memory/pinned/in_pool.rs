@@ -73,7 +73,8 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         if !pool.has_pinned_host_memory() {
             return Err(Error::Unsupported {
                 what: "page-locked memory from a pool without page-locked memory of the host; \
-                       create the pool with `MemoryPool::at`, `MemoryLocation::Host` and `PoolKind::Pinned`",
+                       create the pool with `MemoryPool::at`, `MemoryLocation::Host` and \
+                       `PoolKind::Pinned`",
             });
         }
         if stream.context().is_borrowed() {

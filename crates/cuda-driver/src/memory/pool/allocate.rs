@@ -15,7 +15,9 @@ impl sealed::Allocate for MemoryPool {
         if self.has_pinned_host_memory() {
             return Err(Error::Unsupported {
                 what: "device memory from a pool of page-locked host memory; use \
-                       `PinnedBuffer::zeroed_in_pool`, or, if kernels use the memory, `ManagedBuffer::zeroed_in` with a pool of `MemoryPool::at`, `MemoryLocation::Host` and `PoolKind::Managed`",
+                       `PinnedBuffer::zeroed_in_pool`, or, if kernels use the memory, \
+                       `ManagedBuffer::zeroed_in` with a pool of `MemoryPool::at`, \
+                       `MemoryLocation::Host` and `PoolKind::Managed`",
             });
         }
         Ok(())
