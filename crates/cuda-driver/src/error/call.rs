@@ -18,8 +18,17 @@ pub struct DriverError {
     loss: Option<LossId>,
     /// The ordinal of the device; `u16::MAX` if the call did not concern a device.
     device: u16,
-    /// Set if the call was not made, because its borrowed context was declared dead.
-    pub(super) is_gone: bool,
+    /// Why the call was not made. If it was made, `status` is what it returned.
+    pub(super) not_made: Option<NotMade>,
+}
+
+/// Why a call was not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotMade {
+    /// Its borrowed context was declared dead.
+    ContextGone,
+    /// Other code captures the stream.
+    Capturing,
 }
 
 const NO_DEVICE: u16 = u16::MAX;
@@ -32,7 +41,7 @@ impl DriverError {
             driver,
             loss: None,
             device: NO_DEVICE,
-            is_gone: false,
+            not_made: None,
         }
     }
 
@@ -48,24 +57,23 @@ impl DriverError {
     /// Creates the error of a call that was not made, because its context was declared dead.
     pub(crate) fn gone(call: &'static Function, driver: Version) -> Self {
         Self {
-            is_gone: true,
+            not_made: Some(NotMade::ContextGone),
             ..Self::new(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED, call, driver)
         }
     }
 
     /// Creates the error of a call that was not made, because other code captures the stream.
-    ///
-    /// `cuStreamIsCapturing` itself never returns this status, so the pair of function and status
-    /// marks these errors.
     pub(crate) fn of_capture(driver: Version) -> Self {
         let status = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        Self::new(status, calls::cuStreamIsCapturing, driver)
+        Self {
+            not_made: Some(NotMade::Capturing),
+            ..Self::new(status, calls::cuStreamIsCapturing, driver)
+        }
     }
 
     /// Returns whether [`of_capture`](Self::of_capture) created the error.
     pub(crate) fn is_of_capture(&self) -> bool {
-        self.status == CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-            && self.call.name == calls::cuStreamIsCapturing.name
+        self.not_made == Some(NotMade::Capturing)
     }
 
     /// Attaches the report on the device, if this error means that the device is lost.
@@ -138,13 +146,17 @@ impl fmt::Display for DriverError {
             driver,
             loss: _,
             device: _,
-            is_gone,
+            not_made,
         } = self;
-        if *is_gone {
-            return write!(
-                f,
-                "{call} was not called: the owner of the borrowed context has declared it dead"
-            );
+        let why_not = match not_made {
+            Some(NotMade::ContextGone) => {
+                Some("the owner of the borrowed context has declared it dead")
+            }
+            Some(NotMade::Capturing) => Some("other code captures the stream"),
+            None => None,
+        };
+        if let Some(why_not) = why_not {
+            return write!(f, "{call} was not called: {why_not}");
         }
         if *status == CUresult::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER && call.since() > *driver {
             return write!(

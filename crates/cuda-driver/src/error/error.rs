@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use cuda_sys::image::LoadableError;
 use cuda_sys::{CUresult, Function};
 
+use super::call::NotMade;
 use super::{
     ArgumentError, ArrayError, CuptiError, DeviceLoss, DriverError, ExchangeError,
     GraphUpdateError, InstantiateError, JitError, LaunchConfigError, LoadError, LtoError,
@@ -328,15 +329,12 @@ impl From<ArrayError> for Error {
 
 impl From<DriverError> for Error {
     fn from(error: DriverError) -> Self {
-        if error.is_gone {
-            Self::ContextGone { call: error.call() }
-        } else if error.is_of_capture() {
-            Self::Capturing {
-                what: "a call on a stream that other code captures, or for memory that was last used \
-                       there",
-            }
-        } else {
-            Self::Driver(error)
+        match error.not_made {
+            Some(NotMade::ContextGone) => Self::ContextGone { call: error.call() },
+            Some(NotMade::Capturing) => Self::Capturing {
+                what: "a call on a stream that other code captures or on memory last used there",
+            },
+            None => Self::Driver(error),
         }
     }
 }

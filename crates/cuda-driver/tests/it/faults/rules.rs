@@ -315,6 +315,12 @@ const ANSWERS: &[(Status, &[&str], Option<&str>, &str)] = &[
         "an older driver does not report parameters",
     ),
     (
+        Status::CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
+        &["cuFuncGetName", "cuFuncLoad"],
+        Some("borrowed stream"),
+        "an older driver does not report the name, and loads functions with their module",
+    ),
+    (
         Status::CUDA_ERROR_NOT_FOUND,
         &[
             "cuModuleGetFunction",
