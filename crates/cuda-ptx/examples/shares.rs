@@ -285,6 +285,7 @@ fn checks(contract: &Contract) -> Vec<Check> {
         Outcome::Checked { root, .. } => Some(Check {
             access,
             root: root.clone(),
+            is_aligned: false,
         }),
         _ => None,
     });

@@ -210,6 +210,8 @@ impl Plan {
     pub(super) fn checks(&self, memories: &Memories, is_all: bool) -> Vec<Check> {
         let mut checks = Vec::new();
         for (access, report) in self.contract.accesses.iter().enumerate() {
+            // A proof includes the alignment, which does not depend on the sizes of buffers.
+            let is_aligned = matches!(report.outcome, Outcome::Proven { .. });
             let root = match &report.outcome {
                 Outcome::Unreached => continue,
                 Outcome::Proven { root, high, .. } => {
@@ -230,7 +232,11 @@ impl Plan {
                 Outcome::Checked { root, .. } => root.clone(),
                 _ => None,
             };
-            checks.push(Check { access, root });
+            checks.push(Check {
+                access,
+                root,
+                is_aligned,
+            });
         }
         checks
     }

@@ -209,6 +209,7 @@ fn a_rewritten_kernel_has_no_calls() {
     let check = Check {
         access: 0,
         root: None,
+        is_aligned: false,
     };
     let new = instrument(&text, &module, function, &analysis, &[check], &[]).unwrap();
     let line = text

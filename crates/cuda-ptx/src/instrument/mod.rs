@@ -49,6 +49,9 @@ pub struct Check {
     /// The root in which it has to stay. If it is not known, each buffer and each variable that the
     /// access can use is permitted.
     pub root: Option<Root>,
+    /// Whether its address is known to be a multiple of the access size. If it is not, the
+    /// alignment is checked, too.
+    pub is_aligned: bool,
 }
 
 /// A parameter that the rewriting appends to those of the kernel. Each has 8 bytes.
@@ -195,7 +198,7 @@ fn refuse<T>(kernel: &str, line: u32, reason: impl Into<String>) -> Result<T, Re
 /// let module = cuda_ptx::parse(text)?;
 /// let analysis = Analysis::of(&module, &module.functions[0]);
 /// let x = Root::Buffer { parameter: 0, offset: 0 };
-/// let check = Check { access: 0, root: Some(x.clone()) };
+/// let check = Check { access: 0, root: Some(x.clone()), is_aligned: false };
 /// let new = instrument(text, &module, &module.functions[0], &analysis, &[check], &[Some(x)])?;
 /// assert_eq!(new.sites[0].line, 8);
 /// assert_eq!(new.parameters.len(), 3);

@@ -45,7 +45,7 @@ impl<'k> Writer<'_, 'k> {
     }
 
     /// Appends code that sets the predicate `ok` if the bytes of an access at the address in the
-    /// register `address` are in one of its roots, at a multiple of its size.
+    /// register `address` are in one of its roots.
     ///
     /// `read`, for an asynchronous copy, is the number of bytes that it reads.
     pub(super) fn compare(
@@ -143,11 +143,23 @@ impl<'k> Writer<'_, 'k> {
         Ok(())
     }
 
-    /// Appends code that clears `ok` unless the address is a multiple of the size.
-    pub(super) fn align(out: &mut String, scratch: &str, bits: u32, mask: u32, at: &str, ok: &str) {
+    /// Appends code that clears `ok` unless the address is a multiple of the size. Sizes are less
+    /// than 2³², so the low half of a 64-bit address is enough.
+    pub(super) fn align(
+        &self,
+        out: &mut String,
+        (address, is_wide): (&str, bool),
+        mask: u32,
+        ok: &str,
+    ) {
         if mask > 0 {
-            let _ = write!(out, "and.b{bits} {scratch}, {at}, {mask}; ");
-            let _ = write!(out, "setp.eq.and.b{bits} {ok}, {scratch}, 0, {ok}; ");
+            let low = self.r(0);
+            let convert = if is_wide { "cvt.u32.u64" } else { "mov.u32" };
+            let _ = write!(
+                out,
+                "{convert} {low}, {address}; and.b32 {low}, {low}, {mask}; "
+            );
+            let _ = write!(out, "setp.eq.and.b32 {ok}, {low}, 0, {ok}; ");
         }
     }
 }

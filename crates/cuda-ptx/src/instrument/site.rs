@@ -282,8 +282,8 @@ impl<'a, 'k> Writer<'a, 'k> {
             self.record(&mut out, one, guard.as_deref(), &bad, &scratch);
             let _ = write!(out, "and.pred {run}, {run}, {}; ", one.ok);
         }
-        self.write_checked(&mut out, &new, &checked, &run);
         self.zero(&mut out, instruction, guard.as_deref(), &run, &bad)?;
+        self.write_checked(&mut out, &new, &checked, &run);
         if is_copy {
             self.zero_copy(&mut out, instruction, &checked, guard.as_deref(), &bad)?;
         }
@@ -361,8 +361,9 @@ impl<'a, 'k> Writer<'a, 'k> {
             let _ = write!(out, "setp.eq.or.u32 {ok}, {read}, 0, {ok}; ");
             let _ = write!(out, "setp.le.and.u32 {ok}, {read}, {}, {ok}; ", access.size);
         }
-        let scratch = if is_wide { self.d(0) } else { self.r(0) };
-        Self::align(out, &scratch, bits, access.size - 1, &address, &ok);
+        if !check.is_aligned {
+            self.align(out, at, access.size - 1, &ok);
+        }
         self.sites.push(Site {
             line,
             access: Some(check.access),

@@ -164,8 +164,8 @@ impl<'a> Writer<'a, '_> {
         {
             *old = Operand::Vector(coordinates);
         }
-        let _ = write!(out, "{new} ");
         self.zero(&mut out, instruction, guard.as_deref(), &run, &bad)?;
+        let _ = write!(out, "{new} ");
         Ok(out)
     }
 }

@@ -30,6 +30,7 @@ fn rewrite(body: &str, root: Option<Root>) -> Result<Instrumented, Refusal> {
         .map(|access| Check {
             access,
             root: root.clone(),
+            is_aligned: false,
         })
         .collect();
     let new = instrument(&text, &module, function, &analysis, &checks, &[Some(X)])?;
@@ -78,6 +79,42 @@ fn a_predicate_stays_a_condition_of_the_access() {
     for register in ["%r1", "%r2"] {
         let zero = format!("@%chk0_p6 mov.b32 {register}, 0;");
         assert!(zeros.contains(&zero), "{zeros:?}");
+    }
+}
+
+#[test]
+fn zeros_are_written_before_the_load() {
+    // The result is also the address, and the predicate is a register of the text.
+    let new = rewrite("@%p1 ld.global.u64 %d3, [%d3]; ret;", Some(X)).unwrap();
+    let at = |text: &str| {
+        new.text
+            .find(text)
+            .unwrap_or_else(|| panic!("{}", new.text))
+    };
+    let (zero, load) = (
+        at("mov.b64 %d3, 0;"),
+        at("ld.volatile.global.u64 %d3, [%chk0_d8];"),
+    );
+    assert!(at("mov.b64 %chk0_d8, %d3;") < zero && zero < load);
+}
+
+#[test]
+fn a_known_alignment_is_not_checked() {
+    for (is_aligned, count) in [(false, 1), (true, 0)] {
+        let text = ".version 8.0\n.target sm_80\n.address_size 64\n\
+            .visible .entry k(.param .u64 x) { .reg .b32 %r<2>; .reg .b64 %d<2>;\n\
+            ld.param.u64 %d1, [x]; st.global.u32 [%d1], %r1; ret; }";
+        let module = parse(text).unwrap();
+        let analysis = Analysis::of(&module, &module.functions[0]);
+        let check = Check {
+            access: 0,
+            root: Some(X),
+            is_aligned,
+        };
+        let function = &module.functions[0];
+        let new = instrument(text, &module, function, &analysis, &[check], &[Some(X)]).unwrap();
+        let tests = new.text.matches("; and.b32").count();
+        assert_eq!(tests, count, "{}", new.text);
     }
 }
 
@@ -196,6 +233,7 @@ fn rewrite_surface(body: &str) -> Result<Instrumented, Refusal> {
             Some(_) => Root::Object { parameter: 0 },
             None => X,
         }),
+        is_aligned: false,
     });
     let checks: Vec<Check> = checks.collect();
     let new = instrument(&text, &module, function, &analysis, &checks, &[Some(X)])?;

@@ -1,4 +1,4 @@
-//! Writes zeros where an access was not executed because of its address.
+//! Writes zeros where an access is not executed because of its address.
 
 use std::fmt::Write;
 
@@ -8,7 +8,11 @@ use crate::ast::{Instruction, Literal, Operand};
 use super::site::{Checked, Writer};
 
 impl<'a> Writer<'a, '_> {
-    /// Sets the results to 0 if the instruction was not executed because of its address.
+    /// Sets the results to 0 if the instruction is not executed because of its address.
+    ///
+    /// This is written before the instruction: after it, the zeros would have to wait for the
+    /// loaded value. The conditions exclude each other, so the operands keep their values for the
+    /// instruction even if one of them is also a result.
     pub(super) fn zero(
         &mut self,
         out: &mut String,

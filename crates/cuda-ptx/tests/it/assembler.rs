@@ -105,6 +105,7 @@ fn the_assembler_keeps_a_checked_load() {
     let check = |access| Check {
         access,
         root: Some(root(1)),
+        is_aligned: false,
     };
     let memories = [0, 1, 2].map(|parameter| Some(root(parameter)));
     let checks = [check(1), check(2)];
@@ -236,6 +237,7 @@ fn checked_surface_accesses_are_no_faults() {
         let checks = [(2, 0), (3, 1), (4, 1)].map(|(access, parameter)| Check {
             access,
             root: Some(Root::Object { parameter }),
+            is_aligned: false,
         });
         let new = instrument(&text, &module, function, &analysis, &checks, &[]).unwrap();
         let Some(original) = machine_code(&text, "sm_90") else {
