@@ -246,7 +246,8 @@ impl<'a> Maker<'a> {
         let lower = param.to_lowercase();
         let is = |part: &str| lower.contains(part);
         // The number of elements in a list.
-        if is("num") || is("count") && !is("byte") && self.function != "cuMemcpy" {
+        let is_count = is("num") || is("nbresources") || is("count") && !is("byte");
+        if is_count && self.function != "cuMemcpy" {
             return self.below(5) as u64;
         }
         // A large grid would only take long.

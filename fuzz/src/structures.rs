@@ -87,6 +87,9 @@ impl Maker<'_> {
             "CUstreamBatchMemOpParams" => {
                 return Some(self.operations());
             }
+            "CUDA_EXT_SEM_SIGNAL_NODE_PARAMS" | "CUDA_EXT_SEM_WAIT_NODE_PARAMS" => {
+                self.semaphores(none)
+            }
             "CUDA_MEM_ALLOC_NODE_PARAMS" => self.allocation(none),
             "CUmemPoolProps" => self.pool(none),
             "CUmemAllocationProp" => {
@@ -238,6 +241,21 @@ impl Maker<'_> {
         words
     }
 
+    /// Makes the parameters of a node of external semaphores: the semaphores, a structure of 18
+    /// words for each, and their number.
+    fn semaphores(&mut self, fields: Fields) -> Fields {
+        let count = self.below(5);
+        let handles: Vec<u64> = (0..count)
+            .map(|_| self.handle("CUexternalSemaphore").addr() as u64)
+            .collect();
+        let params: Vec<u64> = (0..count)
+            .flat_map(|_| [&[self.below(8) as u64][..], &[0; 17]].concat())
+            .collect();
+        let handles = self.place(&handles).expose_provenance() as u64;
+        let params = self.place(&params).expose_provenance() as u64;
+        fields.u64(handles).u64(params).u32(count as u64)
+    }
+
     fn location(&mut self, fields: Fields) -> Fields {
         let sort = [1, 1, 1, 2, 3, 0][self.below(6)];
         fields.u32(sort).u32(self.below(3) as u64)
@@ -295,6 +313,7 @@ impl Maker<'_> {
             3 => self.host_function(fields),
             4 => fields.u64(self.handle("CUgraph").addr() as u64),
             6 | 7 => fields.u64(self.handle("CUevent").addr() as u64),
+            8 | 9 => self.semaphores(fields),
             10 => self.allocation(fields),
             11 => fields.u64(self.address()),
             12 => self.batch(fields),
