@@ -327,13 +327,13 @@ impl<T: Element> PinnedBuffer<T> {
     }
 }
 
-/// An owner that is dropped after all work in the context.
-struct ReleasedWhenIdle<O: Send + 'static>(Option<(Context, O)>);
+/// A buffer that is dropped after all work in the context.
+struct ReleasedWhenIdle<T: Element>(Option<(Context, PinnedBuffer<T>)>);
 
-impl<O: Send + 'static> Drop for ReleasedWhenIdle<O> {
+impl<T: Element> Drop for ReleasedWhenIdle<T> {
     fn drop(&mut self) {
-        if let Some((context, owner)) = self.0.take() {
-            release_when_idle(context, owner, mem::forget);
+        if let Some((context, buffer)) = self.0.take() {
+            release_when_idle(context, buffer, PinnedBuffer::leak);
         }
     }
 }

@@ -161,6 +161,11 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     pub fn close(mut self) -> Result<()> {
         Ok(self.locked.unlock()?)
     }
+
+    /// Keeps the memory allocated for ever, without its context.
+    pub(crate) fn leak(mut self) {
+        self.locked.leak();
+    }
 }
 
 /// Constructors with a pool, and without a value.

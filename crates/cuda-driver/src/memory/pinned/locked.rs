@@ -168,28 +168,36 @@ impl<K: Lockable> Locked<K> {
     /// Unlocks the memory or returns it to its pool. After an error the memory may still be
     /// page-locked or in use.
     pub(crate) fn unlock(&mut self) -> Result<(), DriverError> {
+        if let Some(error) = self.poisoned_by.get().copied()
+            && self.handle.is_some()
+        {
+            self.leak();
+            return Err(error);
+        }
         let Some(handle) = self.handle.take() else {
             return Ok(());
         };
-        match self.poisoned_by.get() {
-            None => match &mut self.origin {
-                Origin::Context(_) => handle.close(),
-                Origin::Pool(pool, class) => pool.take_back(*class, handle),
-                Origin::Ordered(memory, _) => {
-                    handle.abandon();
-                    memory.take().map_or(Ok(()), Memory::close)
-                }
-            },
-            Some(error) => {
+        match &mut self.origin {
+            Origin::Context(_) => handle.close(),
+            Origin::Pool(pool, class) => pool.take_back(*class, handle),
+            Origin::Ordered(memory, _) => {
                 handle.abandon();
-                match &mut self.origin {
-                    Origin::Context(_) => {}
-                    Origin::Pool(pool, class) => pool.lose(*class),
-                    // A block is not freed when it is dropped, and its pool stays.
-                    Origin::Ordered(memory, _) => drop(memory.take().map(Memory::into_block)),
-                }
-                Err(*error)
+                memory.take().map_or(Ok(()), Memory::close)
             }
+        }
+    }
+
+    /// Keeps the memory page-locked for ever, and leaves `self` empty. The context is not leaked.
+    pub(crate) fn leak(&mut self) {
+        let Some(handle) = self.handle.take() else {
+            return;
+        };
+        handle.abandon();
+        match &mut self.origin {
+            Origin::Context(_) => {}
+            Origin::Pool(pool, class) => pool.lose(*class),
+            // A block is not freed when it is dropped, and its pool stays.
+            Origin::Ordered(memory, _) => drop(memory.take().map(Memory::into_block)),
         }
     }
 }
