@@ -1,5 +1,5 @@
-//! Who holds device memory: the live allocations of a context, by the places in the program that
-//! made them. C has no counterpart.
+//! A ledger of the live device allocations of a context, by the call site that made them. C has no
+//! counterpart.
 //!
 //! A ledger that is off costs one relaxed load per allocation and per free.
 
@@ -23,7 +23,7 @@ pub struct MemoryReport {
     peak: usize,
 }
 
-/// The live allocations that one place in the program made.
+/// The live allocations of one kind that one call site made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySite {
     location: &'static Location<'static>,
@@ -64,7 +64,7 @@ pub enum MemoryKind {
 }
 
 impl MemoryReport {
-    /// The places in the program, those with the most bytes first.
+    /// Returns the call sites that made the live allocations, those with the most bytes first.
     #[must_use]
     pub fn sites(&self) -> &[MemorySite] {
         &self.sites
@@ -102,7 +102,7 @@ impl MemoryReport {
 }
 
 impl MemorySite {
-    /// The place that created the buffers.
+    /// The call site that created the buffers.
     #[must_use]
     pub fn location(&self) -> &'static Location<'static> {
         self.location
@@ -169,7 +169,7 @@ impl fmt::Display for MemoryKind {
     }
 }
 
-/// Lists the places, then the streams and the pools, one per line.
+/// Lists the call sites, then the streams and the pools, one per line.
 impl fmt::Display for MemoryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

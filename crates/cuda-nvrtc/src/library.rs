@@ -23,8 +23,8 @@ impl Nvrtc {
     /// Loads the NVRTC of this system, once per process.
     ///
     /// The environment variable `CUDA_NVRTC_LIBRARY` names the file. Without it, these places are
-    /// tried in order: the system loader's path, the toolkits, Python's packages, and `cuda-setup`
-    /// in the target folder around the program.
+    /// tried in order: the search path of the dynamic loader, the toolkits, Python's packages, and
+    /// `cuda-setup` in the target folder around the program.
     ///
     /// # Errors
     ///

@@ -353,8 +353,9 @@ impl FromStr for Machine {
                 return Err(BuildError::BadSetting(format!(
                     "line {} of the description of a machine is invalid: `{line}`; valid lines are \
                      like `device cc=9.0 memory=1G multiprocessors=132 clock=1980 numa=0`, `nvlink \
-                     0 1 links=4`, `nvlink-down 0 links=1`, `nvswitch links=18 switches=4`, `no-access 0 1`, with devices \
-                     that earlier lines describe",
+                     0 1 links=4`, `nvlink-down 0 links=1`, `nvswitch links=18 switches=4`, \
+                     `no-access 0 1`; the `device` line of each device must precede the lines that \
+                     name the device",
                     number + 1
                 )));
             }

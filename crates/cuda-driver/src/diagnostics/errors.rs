@@ -99,7 +99,7 @@ impl Driver {
         self.history().start(options);
     }
 
-    /// Stops recording errors. What was recorded stays available.
+    /// Stops recording errors. The recorded errors stay available.
     pub fn stop_recording_errors(&self) {
         self.history().stop();
     }

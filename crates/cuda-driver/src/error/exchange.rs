@@ -63,8 +63,8 @@ impl fmt::Display for ExchangeError {
                 given: (major, minor),
             } => write!(
                 f,
-                "the tensor is of DLPack {major}.{minor}; only version 1 is supported: ask the \
-                 producer for `max_version` 1"
+                "the tensor has DLPack version {major}.{minor}, but only version 1 is supported; \
+                 pass `max_version=(1, 0)` to `__dlpack__`"
             ),
             Self::Layout { what } => write!(f, "the layout of the tensor cannot be used: {what}"),
             Self::ReadOnly { what } => {

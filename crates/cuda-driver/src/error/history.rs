@@ -215,7 +215,7 @@ impl History {
         self.is_on.store(true, Ordering::Relaxed);
     }
 
-    /// Stops recording. What was recorded stays available.
+    /// Stops recording. The recorded errors stay available.
     pub(crate) fn stop(&self) {
         self.is_on.store(false, Ordering::Relaxed);
     }

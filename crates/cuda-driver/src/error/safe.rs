@@ -207,13 +207,13 @@ impl fmt::Display for SafeLaunchError {
                 is_written,
             } => {
                 let (verb, borrow) = match is_written {
-                    true => ("writes", "&mut"),
+                    true => ("writes", "&mut "),
                     false => ("uses", "&"),
                 };
                 write!(
                     f,
                     "kernel {kernel} {verb} the variable {variable} of its module; pass its \
-                     `{borrow} Global` along with `Using`"
+                     `Global` with `Using::new(args, ({borrow}global,))`"
                 )
             }
         }

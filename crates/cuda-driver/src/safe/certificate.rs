@@ -139,9 +139,9 @@ fn alignment(memory: &MemoryArg) -> (u64, u64) {
 }
 
 impl Certificate {
-    /// The proof for launches that differ from this one only in what a proof does not depend on.
-    /// `needs` lists the parameters whose memory the kernel accesses, the bytes that it must have,
-    /// and whether the kernel writes to it.
+    /// Creates the proof of this launch. It also holds for launches that differ only in values that
+    /// the proof does not use. `needs` lists the parameters whose memory the kernel accesses, the
+    /// bytes that it must have, and whether the kernel writes to it.
     ///
     /// The sizes of the arguments were compared with those of the parameters. Returns `None` if
     /// there are too many arguments.

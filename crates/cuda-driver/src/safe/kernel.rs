@@ -83,7 +83,7 @@ pub enum Unproven {
     Check,
     /// Fails with [`SafeLaunchError::NotProven`].
     Reject,
-    /// Launches a copy in which every access to an argument is checked, also where it is proven.
+    /// Launches a copy in which every access to an argument is checked, even if it is proven.
     /// This is for tests of the analysis, and for measuring the cost of the checks.
     CheckAll,
 }
@@ -98,7 +98,8 @@ pub(super) struct Inner {
     /// The parts of the arguments that a proof depends on: the index of the parameter, the offset
     /// in it, and the number of bytes.
     pub(super) relevant: Vec<(u32, u64, u32)>,
-    /// Whether the kernel contains `trap`, which would end the context.
+    /// Whether the kernel contains `trap`, `brkpt` or an `assert`, which can cause a fault on the
+    /// device.
     pub(super) has_traps: bool,
     /// Whether the kernel uses textures or surfaces.
     pub(super) has_objects: bool,
@@ -121,8 +122,9 @@ impl SafeModule {
     ///
     /// # Errors
     ///
-    /// Fails as [`Module::load`] does, and with [`Error::SafeLaunch`] if an access to a parameter
-    /// is not in the parameter, for which the driver's compiler may end the process.
+    /// Fails as [`Module::load`] does, and with [`Error::SafeLaunch`] if the text is not UTF-8, or
+    /// if an instruction accesses bytes outside of the parameter that it names: the driver's
+    /// compiler can crash on this.
     #[doc(alias = "cuModuleLoadDataEx")]
     pub fn load(context: &Context, ptx: &Ptx) -> Result<Self> {
         Self::load_with(context, ptx, &JitOptions::new())
@@ -156,7 +158,8 @@ impl SafeModule {
         })
     }
 
-    /// `cuModuleGetFunction(name)`—Returns a kernel, which is analysed when it is looked up first.
+    /// `cuModuleGetFunction(name)`—Returns a kernel. The first lookup of a name analyses the
+    /// kernel.
     ///
     /// # Errors
     ///
@@ -282,8 +285,9 @@ impl SafeKernel {
         &self.function
     }
 
-    /// Returns the requirements of a launch with this configuration on its arguments. The sizes of
-    /// the buffers do not matter. `Display` prints it, with lines.
+    /// Returns what a launch with this configuration requires of its arguments, such as the
+    /// smallest size of each buffer. The buffers in `args` may be smaller. `Display` prints the
+    /// requirements and the accesses that are not proven, with their PTX lines.
     ///
     /// ```
     /// use cuda_driver::prelude::*;

@@ -1,4 +1,4 @@
-//! What the analysis found for one shape of a launch, and the cache of these results.
+//! The result of the analysis for one shape of a launch, and the cache of these results.
 
 use std::sync::Arc;
 

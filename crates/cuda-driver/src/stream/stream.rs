@@ -12,7 +12,8 @@ use crate::error::{DriverError, Error, Result};
 use crate::reports::Reports;
 use crate::stream_state::StreamState;
 
-/// A queue of work. Work on one stream runs in order; different streams run concurrently.
+/// A queue of work for a device. Work on one stream runs in order; work on different streams may
+/// run concurrently.
 ///
 /// A clone is another handle of the same stream. The stream is destroyed after the last handle and
 /// the last buffer that was used on it are dropped; work that is still queued runs to its end.

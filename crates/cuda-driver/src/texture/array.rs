@@ -17,12 +17,14 @@ use crate::error::{Error, Result};
 use crate::stream::Stream;
 use crate::types::Extent;
 
-/// Elements of `T` in device memory that has no address, in the layout that textures read fast.
+/// Device memory for elements of `T`, in a layout that textures read fast (`CUarray`). It has no
+/// address.
 ///
-/// Copies take views of boxes. As with a [`PitchedBuffer`](crate::memory::PitchedBuffer), a copy
-/// runs on the owning stream, or on the one that a method with `_on` names. Kernels read the array
-/// through a [`Texture`](super::Texture), and read or write it through a
-/// [surface](Self::surface_mut).
+/// A copy takes the whole array, or a box of elements that [`region`](Self::region) or
+/// [`region_mut`](Self::region_mut) selects. As with a
+/// [`PitchedBuffer`](crate::memory::PitchedBuffer), a copy runs on the owning stream, or on the one
+/// that a method with `_on` names. Kernels read the array through a [`Texture`](super::Texture),
+/// and read or write it through a [surface](Self::surface_mut).
 ///
 /// The memory is freed when the array and all its textures are dropped, and no graph uses it.
 ///
@@ -71,7 +73,9 @@ impl<T: Texel> Array<T> {
     /// # Errors
     ///
     /// The errors of [`from_host`](Self::from_host), and
-    /// [`Error::UnsafeFlags`](crate::Error::UnsafeFlags) for an array without memory.
+    /// [`Error::UnsafeFlags`](crate::Error::UnsafeFlags) if `flags` has others than
+    /// [`ArrayFlags::SURFACE`] and [`ArrayFlags::GATHER`]: with [`ArrayFlags::SPARSE`], for
+    /// example, the array would have no memory.
     #[track_caller]
     pub fn from_host_with(
         stream: &Stream,
@@ -244,8 +248,9 @@ impl<T: Texel> Array<T> {
         self.as_slice().surface()
     }
 
-    /// Returns a surface through which a kernel writes the array. A launch that also receives a
-    /// texture of this array fails: CUDA leaves what it would read undefined.
+    /// Returns a surface through which a kernel reads and writes the array. A launch that also
+    /// receives a texture of this array fails, because CUDA does not define what the texture would
+    /// read.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Safe launches of kernels that try to leave their arguments. None of these programs has `unsafe`.
+//! Safe launches of kernels that try to access memory outside of their arguments. None of these
+//! programs has `unsafe`.
 
 use std::thread;
 

@@ -270,7 +270,7 @@ fn tensors_that_cannot_be_imported_are_released_once() {
         let cases: [(Change, Check); 7] = [
             (
                 |it, _| it.version.major = 2,
-                |error| error.to_string().contains("DLPack 2.3"),
+                |error| error.to_string().contains("DLPack version 2.3,"),
             ),
             (
                 |it, _| it.dl_tensor.device.device_id = 7,

@@ -73,14 +73,14 @@ fn kernels_use_memory_of_a_host_pool() {
         // SAFETY: the pinned memory outlives the view, and the host only reads it meanwhile.
         let view: DeviceBuffer<u32> =
             unsafe { DeviceBuffer::from_foreign(&stream, address, LEN, ()) }.unwrap();
-        // Memory at the host that kernels write.
+        // Host memory that kernels write.
         let mut results = DeviceBuffer::<u32>::zeroed_in(&managed, &stream, LEN).unwrap();
         launch_copy(&kernel, &stream, &view, &mut results).unwrap();
         assert_eq!(results.to_vec().unwrap(), words(), "{}", fixture.name);
     }
 }
 
-/// The driver copies memory of a pool at the host as host memory only, unlike that of
+/// The driver copies the page-locked memory of a host pool as host memory only, unlike that of
 /// `cuMemHostAlloc`. `DeviceBuffer` refuses such pools for this reason.
 #[test]
 fn memory_of_a_host_pool_is_not_copied_as_device_memory() {

@@ -50,7 +50,7 @@ struct Program<'a> {
     streams: [Stream; 3],
     /// Pools of page-locked memory of the host and of a NUMA node.
     pinned: [MemoryPool; 2],
-    /// Pools of memory of the device, and of managed memory at the host.
+    /// Pools of memory of the device, and of managed memory on the host.
     on_device: [MemoryPool; 2],
     managed: MemoryPool,
     /// The locations of prefetches, none if the device makes no prefetches.

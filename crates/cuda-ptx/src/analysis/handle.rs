@@ -1,7 +1,7 @@
 //! Decides for one use of a texture or a surface whether its handle is an argument that permits it.
 //!
-//! The hardware keeps a fetch in the memory of the texture. A surface access stays in the surface
-//! too, except that it may be a fault: see [`outcome`].
+//! The hardware confines each fetch to the memory of its texture. It confines a surface access to
+//! the surface, too, but an access outside of it may be a fault: see [`outcome`].
 
 use std::collections::HashMap;
 

@@ -225,8 +225,8 @@ impl Analysis {
         kernel.map(Kernel::used_variables).unwrap_or_default()
     }
 
-    /// The lines of `trap` and `brkpt` instructions and of failed asserts, which end the whole
-    /// context.
+    /// The lines of `trap` and `brkpt` instructions and of failed asserts, which cause a fault on
+    /// the device.
     pub fn traps(&self) -> &[u32] {
         let kernel = self.kernel.as_ref();
         kernel.map(|kernel| kernel.traps.as_slice()).unwrap_or(&[])

@@ -301,8 +301,8 @@ impl<'a> Expander<'a> {
             }
         }
         let reason = format!(
-            "{} is passed in a register, but is not a scalar of 8, 16, 32 or 64 bits that is always \
-             accessed as a whole",
+            "the parameter or result {} is passed in a register, so it must be a scalar of 8, 16, \
+             32 or 64 bits, and each access must use all of it",
             variable.name
         );
         Refused::new(self.line, reason)

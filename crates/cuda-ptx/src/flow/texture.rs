@@ -1,7 +1,7 @@
 //! Turns instructions that use textures and surfaces into operations.
 //!
-//! The hardware keeps a texture fetch in the memory of its object, whatever the coordinates are. So
-//! the analysis needs to know only which object the handle names.
+//! The hardware confines a texture fetch to the memory of its object, whatever the coordinates are.
+//! So the analysis needs to know only which object the handle names.
 
 use crate::ast::{Base, Instruction, Operand};
 

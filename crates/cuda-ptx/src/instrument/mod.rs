@@ -222,7 +222,13 @@ pub fn instrument<'a>(
         return rewrite(text, module, function, kernel, checks, memories);
     };
     // The kernel has calls: their bodies take their places first.
-    let syntax = || refuse(name, function.line, "a text that cannot be read again");
+    let syntax = || {
+        refuse(
+            name,
+            function.line,
+            "the text cannot be parsed after its calls were expanded",
+        )
+    };
     let Some(span) = function.body_span else {
         return syntax();
     };

@@ -9,7 +9,7 @@ use crate::stream::Stream;
 impl Allocator for MemoryPool {}
 
 impl sealed::Allocate for MemoryPool {
-    /// Driver 580 refuses page-locked memory of a pool at the host as the device side of a copy.
+    /// Driver 580 refuses page-locked host memory of a pool as the device side of a copy.
     fn check(&self, owner: &Stream, _: sealed::Token) -> Result<()> {
         self.expect_device_of(owner)?;
         if self.has_pinned_host_memory() {

@@ -47,7 +47,7 @@ impl MemoryPool {
     /// | any | [`PoolKind::Managed`] | [`ManagedBuffer::zeroed_in`], [`DeviceBuffer::zeroed_in`] |
     ///
     /// A `DeviceBuffer` in page-locked memory of the host is refused, because the driver refuses to
-    /// copy such memory as device memory. Kernels use memory at the host through a `ManagedBuffer`.
+    /// copy such memory as device memory. Kernels use host memory through a `ManagedBuffer`.
     ///
     /// [`PinnedBuffer::zeroed_in_pool`]: crate::PinnedBuffer::zeroed_in_pool
     /// [`DeviceBuffer::zeroed_in`]: crate::DeviceBuffer::zeroed_in

@@ -235,9 +235,9 @@ fn variables_of_the_module_have_to_be_passed() {
     let mut counter = module.module().global::<u32>("counter", &stream).unwrap();
     let config = LaunchConfig::new(2, 4);
     let error = refusal(stream.launch_safe(&count, config, ()));
-    assert!(error.to_string().contains("`&mut Global`"), "{error}");
+    assert!(error.to_string().contains("(&mut global,)"), "{error}");
     let error = refusal(stream.launch_safe(&count, config, Using::new((), (&counter,))));
-    assert!(error.to_string().contains("`&mut Global`"), "{error}");
+    assert!(error.to_string().contains("(&mut global,)"), "{error}");
     let args = Using::new((), (&mut counter,));
     stream.launch_safe(&count, config, args).unwrap();
     assert_eq!(counter.to_vec().unwrap(), [8]);

@@ -428,7 +428,7 @@ fn check(seed: u64, counts: &mut Counts) {
     let safe = run(&mutant, true);
     counts.mutants += 1;
     let foreign = plain.reports.iter().find(|report| is_foreign(report));
-    // The safe launch never leaves its arguments.
+    // The safe launch accesses nothing outside of its arguments.
     let faults: Vec<_> = safe.reports.iter().filter(|it| is_foreign(it)).collect();
     assert!(faults.is_empty(), "{what}: {faults:?}");
     match (&safe.launched, foreign) {

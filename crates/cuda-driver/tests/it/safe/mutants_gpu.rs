@@ -28,7 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 struct Counts {
     mutants: u32,
-    /// Mutants that leave their arguments on the software device: reported, and refused.
+    /// Mutants with an access outside of their arguments on the software device: reported, and
+    /// refused.
     reported: u32,
     refused: u32,
     /// Other mutants: with a report, and without one.
@@ -42,7 +43,7 @@ struct Counts {
     /// refuses them.
     endless: u32,
     not_compiled: u32,
-    /// The seeds of the mutants that leave their arguments.
+    /// The seeds of the mutants with an access outside of their arguments.
     seeds: Vec<u64>,
 }
 

@@ -60,8 +60,8 @@ impl Call {
         }
     }
 
-    /// Returns whether the address is in page-locked memory of a pool at the host. Driver 580
-    /// refuses such memory as device memory, unlike that of `cuMemHostAlloc`.
+    /// Returns whether the address is in page-locked host memory of a pool. Driver 580 refuses
+    /// such memory as device memory, unlike that of `cuMemHostAlloc`.
     fn is_in_host_pool(&self, addr: u64) -> bool {
         let is_in = self.find_allocation(addr, |_, it| matches!(it.kind, Kind::HostPool(_)));
         is_in.unwrap_or(false)

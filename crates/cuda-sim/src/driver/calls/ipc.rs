@@ -1,7 +1,7 @@
 //! Sharing memory and events with other processes.
 //!
-//! The memory of a device is a file in memory, which other processes map. A descriptor of it
-//! exports a pool; the 64 bytes that name an allocation or an event are those of
+//! The memory of a device is a `memfd`, which other processes map. A pool is exported as a
+//! descriptor of this file. The handle of an allocation or an event has the 64 bytes of a
 //! [`SharedHandle`]. Objects that were not created for sharing fail with the status that the real
 //! driver documents.
 

@@ -179,7 +179,7 @@ impl Call {
                 let _ = allocation.device.arena.free(dptr, by);
             }
         };
-        // The memory is freed even if the device is lost by then.
+        // The memory is freed even if the device is lost before this runs.
         self.engine
             .submit(stream.queue, &[], Work::Device(Box::new(free)));
         Ok(())

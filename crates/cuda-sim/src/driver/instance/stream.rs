@@ -6,7 +6,7 @@ use crate::driver::status::Status;
 use crate::engine::{OpId, Work};
 
 impl Instance {
-    /// Queues `work`, which does not run if the device is lost by then.
+    /// Queues `work`, which does nothing if the device is lost before it runs.
     pub(in crate::driver) fn enqueue(
         &self,
         stream: &Stream,

@@ -10,7 +10,7 @@ pub(in crate::driver) const MOST_THREADS: u32 = 1024;
 /// The allocation unit of the shared memory of a block in bytes.
 pub(in crate::driver) const SHARED_UNIT: u64 = 128;
 
-/// Returns the sizes of shared memory, in KiB, for which a multiprocessor can be configured. The
+/// Returns the sizes, in KiB, to which the shared memory of a multiprocessor can be configured. The
 /// rest of its memory is cache.
 fn shared_steps(capability: (u32, u32)) -> &'static [u64] {
     match capability {

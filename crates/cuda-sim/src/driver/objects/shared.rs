@@ -1,4 +1,4 @@
-//! What processes tell each other about the memory and the events that they share.
+//! The handles and descriptors through which processes share memory and events.
 
 use std::fs::File;
 
@@ -27,7 +27,8 @@ pub(in crate::driver) struct SharedHandle {
     pub(in crate::driver) place: Place,
     pub(in crate::driver) offset: u64,
     pub(in crate::driver) size: u64,
-    /// The number of the pool, or of the generation of an event.
+    /// The id of the pool of a [`Pointer`](Kind::Pointer), or the generation of an event, which
+    /// changes when the page of the event is reused. Otherwise 0.
     pub(in crate::driver) number: u64,
 }
 

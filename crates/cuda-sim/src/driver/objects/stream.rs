@@ -104,7 +104,7 @@ impl HostCall {
 /// The delay until the host learns of a fault; a real device has to interrupt the host first.
 const FAULT_LATENCY: Duration = Duration::from_millis(5);
 
-/// Wraps `work` so that it does nothing if the device is lost by then.
+/// Wraps `work` so that it does nothing if the device is lost before it runs.
 ///
 /// The host does not learn of a fault immediately, so that the calls after the failing launch can
 /// succeed, as they can with a real device. A call that waits for the work fails.

@@ -131,7 +131,11 @@ impl<'a> FunctionDecoder<'a, '_> {
             }
             Operand::Offset(name, offset) => match self.named(name)? {
                 Name::Sym(sym) => self.symbol(sym, *offset, wide),
-                Name::Reg(_) => invalid(format!("'{name}' is not an address")),
+                Name::Reg(_) => invalid(format!(
+                    "'{name}{offset:+}' is not a valid operand: '{name}' is a register, and only a \
+                     symbol can have an offset outside of brackets; add the offset with an \
+                     instruction"
+                )),
             },
             Operand::Member(name, member) => {
                 if let Some(special) = special::parse(name, member) {
@@ -346,7 +350,9 @@ impl<'a> FunctionDecoder<'a, '_> {
                 Name::Reg(reg) => match reg.width {
                     Width::W64 => Ok((reg.slot, *offset as u64, bits)),
                     Width::W32 => Ok((reg.slot, *offset as u64, bits | NARROW)),
-                    _ => invalid(format!("'{name}' is not an address")),
+                    _ => invalid(format!(
+                        "'{name}' is not an address: a register of 32 or 64 bits is required"
+                    )),
                 },
                 Name::Sym(sym) => {
                     let own = match sym {
