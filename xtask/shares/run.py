@@ -3,7 +3,10 @@
 `cargo xtask full shares` starts this script. It compiles kernels to PTX in `target/shares`, one
 folder for each set, and runs the example `shares` of cuda-ptx on them:
 
-- `corpus`, `examples`: CUDA C++ of this repository, compiled by NVRTC;
+- `corpus`, `examples`: CUDA C++ of this repository, compiled by NVRTC. The values of their launches
+  are in `corpus.txt` and `examples.txt`, which `--record` writes: it runs the tests and the
+  examples on the software device, which records their launches. `analysed.txt` has those of kernels that
+  tests only analyse, and `defects.txt` lists the kernels with a defect.
 - `candle`: the crate candle-kernels, compiled by nvcc from NVIDIA's wheels (with `--full`);
 - `triton_80`, `triton_90`: kernels in Triton for two architectures, compiled by the wheel of Triton
   (with `--full`).
@@ -35,6 +38,19 @@ CORPUS = [
     "crates/cuda-driver/tests/it/kernels",
     "crates/cuda-ptx/tests/it/kernels",
 ]
+
+# The tests that launch these kernels, and those that run the examples. One thread, so that the
+# first launch of a kernel is always the same.
+RECORDED = [
+    "test -p cuda-conformance --test corpus -- --test-threads 1",
+    "test -p cuda-driver --all-features --test it -- --test-threads 1 safe::cost",
+    "build -p examples --examples",
+    "test -p examples --test run -- --test-threads 1",
+]
+HEADER = {
+    "corpus": "The first launch of each kernel by the tests, written by run.py --record.",
+    "examples": "The first launch of each kernel by the examples, written by run.py --record.",
+}
 
 
 def compile_with(nvrtc, text, options):
@@ -77,6 +93,64 @@ def own_kernels(folder, nvrtc, include):
             else:
                 (to / f"{stem}.ptx").write_text(ptx)
     return list(sets)
+
+
+def copy_tables(folder):
+    """Puts the values of the launches next to the compiled kernels."""
+    for name, tables in {"corpus": ["corpus", "analysed"], "examples": ["examples"]}.items():
+        text = "".join((HERE / f"{table}.txt").read_text() for table in tables)
+        (folder / name / "recorded.txt").write_text(text)
+        shutil.copy(HERE / "defects.txt", folder / name / "defects.txt")
+
+
+def recorded_launches(cargo, target):
+    """Runs the tests and the examples. Returns the lines that the software device wrote."""
+    file = target / "shares/launches.txt"
+    file.unlink(missing_ok=True)
+    environment = {**os.environ, "CUDA_SIM_LAUNCHES": os.fspath(file)}
+    for command in RECORDED:
+        subprocess.run([cargo, *command.split(" ")], check=True, cwd=ROOT, env=environment)
+    return file.read_text().splitlines()
+
+
+def record(folder, cargo, target):
+    """Writes the tables with the first launch of each kernel."""
+    launches = {"corpus": [], "examples": []}
+    for line in recorded_launches(cargo, target):
+        launch, kernels = line.split(" kernels=")
+        kernels, program = kernels.split(" program=")
+        name = "corpus" if re.fullmatch(r"(corpus|it)-[0-9a-f]+", program) else "examples"
+        launches[name].append((launch, set(kernels.split(",")), program))
+    for name, found in launches.items():
+        lines = [f"# {HEADER[name]}"]
+        for ptx in sorted((folder / name).glob("*.ptx")):
+            program = None if name == "corpus" else ptx.stem.rpartition("_")[0]
+            entries = re.findall(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)", ptx.read_text())
+            for entry, params in entries:
+                launch = first_launch(entry, params, {name for name, _ in entries}, program, found)
+                if launch:
+                    lines.append(f"{ptx.stem}.{launch}")
+                else:
+                    print(f"{name}: {ptx.stem}.{entry} is not launched")
+        (HERE / f"{name}.txt").write_text("\n".join(lines) + "\n")
+
+
+def first_launch(entry, params, names, program, launches):
+    """The first launch of a kernel in the module that has the most kernels in common with `names`.
+
+    They need not be the same: an older architecture lacks some, and templates are not compiled.
+    A checked copy has additional parameters after those of the kernel.
+    """
+    best, best_share = None, 0.49
+    count = params.count(".param")
+    for launch, kernels, by in launches:
+        launch, values = launch.split(" arguments=")
+        values = values.split(",") if values else []
+        share = len(kernels & names) / len(kernels | names)
+        is_same = launch.split(" ")[0] == entry and len(values) >= count
+        if is_same and program in (None, by) and share > best_share:
+            best, best_share = f"{launch} arguments={','.join(values[:count])}", share
+    return best
 
 
 def candle_kernels(folder, cargo):
@@ -134,11 +208,15 @@ def main():
     parser.add_argument("--target", type=Path, required=True)
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     setup, folder = options.target / "cuda-setup", options.target / "shares"
     libraries = sorted((setup / "lib").glob("libnvrtc.so*"))
     nvrtc = ctypes.CDLL(os.fspath(libraries[0]) if libraries else "libnvrtc.so.13")
     sets = own_kernels(folder, nvrtc, setup / "include")
+    if options.record:
+        record(folder, options.cargo, options.target)
+    copy_tables(folder)
     if options.full:
         sets += candle_kernels(folder, options.cargo) + triton_kernels(folder)
     build = ["run", "--quiet", "-p", "cuda-ptx", "--example", "shares", "--"]

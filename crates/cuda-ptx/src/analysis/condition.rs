@@ -6,6 +6,7 @@ use crate::flow::Relation;
 
 use super::bound::Prover;
 use super::form::Form;
+use super::symbols::Kind;
 
 /// A predicate.
 #[derive(Clone, Debug)]
@@ -133,15 +134,21 @@ impl Condition {
                         push(positive);
                         push(negative);
                     }
+                    // A quotient that is known says where its dividend is.
+                    if let ([(symbol, _)], true) = (form.terms(), is_small && !optimistic) {
+                        let info = prover.symbols.info(*symbol);
+                        if matches!(info.kind, Kind::Quotient(..)) {
+                            facts.extend(info.facts.iter().cloned());
+                        }
+                    }
                     return;
                 }
-                // The difference is not 0.
-                if prover.is_at_most(form, 0) {
+                // The difference is not 0. If it is neither above nor below, the facts contradict
+                // each other, as they do after the last iteration of a loop.
+                if optimistic || prover.is_at_most(form, 0) {
                     push(positive.and_then(|form| form.plus(1)));
-                } else if prover.is_at_least(form, 0) {
-                    push(negative.and_then(|form| form.plus(1)));
-                } else if optimistic {
-                    push(positive.and_then(|form| form.plus(1)));
+                }
+                if optimistic || prover.is_at_least(form, 0) {
                     push(negative.and_then(|form| form.plus(1)));
                 }
             }

@@ -147,6 +147,27 @@ fn monotone(round: &mut Round<'_>, header: u32, k: Symbol) -> Vec<Form> {
     forms
 }
 
+/// Returns what the conditions of a back edge say about unknown numbers. The conditions are about
+/// their next values, so this holds only if nothing wraps. It is for counters that a mask cuts to
+/// fewer bits.
+fn before_step(
+    round: &Round<'_>,
+    conditions: &[Form],
+    next: &[(Symbol, Option<Form>)],
+) -> Vec<Form> {
+    let pairs = conditions
+        .iter()
+        .flat_map(|form| next.iter().map(move |(symbol, next)| (form, *symbol, next)));
+    let forms = pairs.filter_map(|(form, symbol, next)| {
+        let next = round.symbols.without_wraps(next.as_ref()?);
+        let by = form.coefficient(symbol);
+        let is_step = by != 0 && next.coefficient(symbol) == 1;
+        let rest = form.combine(1, &next, -by).filter(|_| is_step)?;
+        rest.combine(1, &Form::symbol(symbol), by)
+    });
+    forms.collect()
+}
+
 /// Returns assumptions about unknown numbers, and from the conditions that hold on back edges.
 pub(super) fn new_assumptions(round: &mut Round<'_>, headers: &[u32]) -> BTreeMap<u32, Vec<Form>> {
     let mut assumptions = BTreeMap::new();
@@ -159,11 +180,13 @@ pub(super) fn new_assumptions(round: &mut Round<'_>, headers: &[u32]) -> BTreeMa
         };
         // The loop may end in the first iteration.
         let mut forms = vec![Form::symbol(k)];
+        let mut of_unknown = Vec::new();
         let kernel = round.kernel;
-        for &pred in &kernel.graph.preds[header as usize] {
+        for (index, &pred) in kernel.graph.preds[header as usize].iter().enumerate() {
             if !kernel.graph.is_back_edge(pred, header) || !round.is_live[pred as usize] {
                 continue;
             }
+            let first = forms.len();
             let mut block = pred;
             while block != header {
                 if let Some(condition) = round.conditions[block as usize].clone() {
@@ -176,14 +199,16 @@ pub(super) fn new_assumptions(round: &mut Round<'_>, headers: &[u32]) -> BTreeMa
                 }
                 block = parent;
             }
+            let next = next(round, header, k, index, pred);
+            of_unknown.extend(before_step(round, &forms[first..], &next));
         }
         let mut accepted: Vec<Form> = Vec::new();
         let own: Vec<Symbol> = unknown_phis(round, header)
             .iter()
             .map(|phi| phi.0)
             .collect();
-        for form in monotone(round, header, k) {
-            if is_valid(round, &form, &own, header) {
+        for form in monotone(round, header, k).into_iter().chain(of_unknown) {
+            if is_valid(round, &form, &own, header) && !accepted.contains(&form) {
                 accepted.push(form);
             }
         }

@@ -195,6 +195,39 @@ impl Symbols {
         Some(Form::symbol(symbol))
     }
 
+    /// The smaller or the larger one of two forms, for the result of the operation that defines
+    /// `value` in `block`.
+    pub(super) fn extreme(
+        &mut self,
+        value: u32,
+        block: u32,
+        forms: [&Form; 2],
+        is_max: bool,
+    ) -> Option<Form> {
+        let alternatives = forms.map(|form| Alternative {
+            form: form.clone(),
+            facts: Vec::new(),
+        });
+        let sign = if is_max { 1 } else { -1 };
+        let facts = |result: &Form| {
+            let fact = |form: &Form| form.combine(sign, result, -sign);
+            forms.map(fact).into()
+        };
+        let result = self.choice(value, block, 0, alternatives.into(), facts)?;
+        // The maximum is not below either form, and the minimum is not above.
+        if let Some(&(symbol, 1)) = result.terms().first() {
+            let lows = forms.iter().filter_map(|form| self.low(form));
+            let highs = forms.iter().filter_map(|form| self.high(form));
+            let (low, high) = (lows.max(), highs.min());
+            let info = &mut self.infos[symbol as usize];
+            match is_max {
+                true => info.low = info.low.max(low),
+                false => info.high = [info.high, high].into_iter().flatten().min(),
+            }
+        }
+        Some(result)
+    }
+
     /// One of `alternatives`, for the result of the operation that defines `value` in `block`.
     /// `facts` gives forms over the new symbol that are at most 0.
     pub(super) fn choice(
@@ -295,6 +328,20 @@ impl Symbols {
                 .plus(self.point(symbol)?.checked_mul(by)?)?;
         }
         Some(result)
+    }
+
+    /// The form without the multiples of 2^16 and more that a conversion to a wider type took away.
+    /// Only an assumption may use it.
+    pub(super) fn without_wraps(&self, form: &Form) -> Form {
+        let is_wrap = |symbol, by: i128| match self.info(symbol).kind {
+            Kind::Quotient(_, divisor) => {
+                divisor >= 1 << 16 && divisor & (divisor - 1) == 0 && by == -divisor
+            }
+            _ => false,
+        };
+        let mut result = form.only(|symbol, by| !is_wrap(symbol, by));
+        result.constant = form.constant;
+        result
     }
 
     /// The value of a form that has only one.

@@ -11,7 +11,7 @@ use crate::flow::{Ins, Op, Relation, Source, Value};
 use super::condition::Condition;
 use super::form::{Form, floor_div};
 use super::round::{Known, Round};
-use super::symbols::Alternative;
+use super::symbols::Kind;
 
 /// The lowest value of an integer type.
 fn lowest(bits: u32, signed: bool) -> i128 {
@@ -46,7 +46,14 @@ impl Round<'_> {
         // Facts are worth a search only for the usual results.
         let prover = self.prover(facts);
         if prover.is_at_least(form, 0) {
-            return prover.is_at_most(form, divisor - 1).then_some(0);
+            if prover.is_at_most(form, divisor - 1) {
+                return Some(0);
+            }
+            // The complement of an unsigned number plus a larger one: `n - 1 - i` in 32 bits.
+            let is_one = divisor >= 1 << 32
+                && prover.is_at_least(form, divisor)
+                && prover.is_at_most(form, 2 * divisor - 1);
+            return is_one.then_some(1);
         }
         let is_negative = prover.is_at_most(form, -1) && prover.is_at_least(form, -divisor);
         is_negative.then_some(-1)
@@ -156,7 +163,7 @@ impl Round<'_> {
         let right = self.exact(&b, bits, signed, facts)?;
         let unwrapped = |form: Form, exact: &Form| match self.symbols.value(exact) {
             Some(_) => exact.clone(),
-            None => form,
+            None => self.symbols.without_wraps(&form),
         };
         let unwrapped = (unwrapped(a, &left), unwrapped(b, &right));
         Some(Condition::Ordered {
@@ -333,9 +340,42 @@ impl Round<'_> {
         let at = mask.trailing_zeros();
         let length = (mask >> at).trailing_ones();
         if mask >> at >> length == 0 {
+            if at + length == 64
+                && let Some(aligned) = self.aligned(&a, at, facts)
+            {
+                return Some(aligned);
+            }
             return self.field(&a, at, length, facts)?.scale(1 << at);
         }
-        self.ranged(target, block, mask, at, facts)
+        let a = self.exact(&a, bits, false, facts)?;
+        let high = self.prover(facts).upper_value(&a).unwrap_or(mask);
+        if high < 1 << mask.trailing_ones() {
+            return Some(a);
+        }
+        self.ranged(target, block, high.min(mask), at, facts)
+    }
+
+    /// An address without its `zeros` low bits. They are 0 in the address of a buffer with at least
+    /// this alignment, so they are those of the offset.
+    fn aligned(&mut self, form: &Form, zeros: u32, facts: &[Form]) -> Option<Form> {
+        let terms = form.terms().iter();
+        let mut roots = terms.filter(|term| self.symbols.is_root(term.0));
+        let (&(root, 1), None) = (roots.next()?, roots.next()) else {
+            return None;
+        };
+        let Kind::Buffer(param, offset) = self.symbols.info(root).kind else {
+            return None;
+        };
+        let buffer = self
+            .launch
+            .arguments
+            .get(param as usize)?
+            .buffer_at(offset)?;
+        if !buffer.align.is_multiple_of(1 << zeros) {
+            return None;
+        }
+        let units = self.quotient(&form.without(root), 1 << zeros, facts)?;
+        Form::symbol(root).combine(1, &units, 1 << zeros)
     }
 
     fn or(
@@ -359,10 +399,14 @@ impl Round<'_> {
                 return form.scale(-1)?.plus(-1);
             }
             // Without a common bit, both are additions.
-            let high = self.symbols.high(other)?;
-            let end = 1i128 << (128 - high.max(0).leading_zeros());
             let concrete = self.symbols.concrete(form)?;
-            if end <= ones && concrete.is_multiple_of(end) {
+            let is_sum = |high: i128| {
+                let end = 1i128 << (128 - high.max(0).leading_zeros());
+                end <= ones && concrete.is_multiple_of(end)
+            };
+            if is_sum(self.symbols.high(other)?)
+                || self.prover(facts).upper_value(other).is_some_and(is_sum)
+            {
                 return form.add(other);
             }
         }
@@ -415,16 +459,6 @@ impl Round<'_> {
         if prover.is_at_least(&difference, 0) {
             return Some(if is_max { a } else { b });
         }
-        let alternatives = [&a, &b].map(|form| Alternative {
-            form: form.clone(),
-            facts: Vec::new(),
-        });
-        let sign = if is_max { 1 } else { -1 };
-        let facts = |result: &Form| {
-            let fact = |form: &Form| form.combine(sign, result, -sign);
-            vec![fact(&a), fact(&b)]
-        };
-        self.symbols
-            .choice(target, block, 0, alternatives.into(), facts)
+        self.symbols.extreme(target, block, [&a, &b], is_max)
     }
 }

@@ -413,6 +413,30 @@ impl<'a> Decoder<'a> {
                 self.set(op, [a, amount, NO], bits, target);
                 return Some(());
             }
+            ("bfi", 5, true) => {
+                let mut number = |operand| match self.source(operand, 32) {
+                    Source::Number(number) => Some(number & 0xff),
+                    _ => None,
+                };
+                let (at, length) = (number(&operands[3])?, number(&operands[4])?);
+                let ones = |count: u64| match count {
+                    0..64 => (1_u64 << count) - 1,
+                    _ => u64::MAX,
+                };
+                // Bits beyond the width are not inserted.
+                let all = ones(bits.into());
+                let mask = ones(length).checked_shl(at as u32).unwrap_or(0) & all;
+                let (at, mask, rest) = (
+                    Source::Number(at),
+                    Source::Number(mask),
+                    Source::Number(!mask & all),
+                );
+                let shifted = self.temporary(Op::Shl { bits }, [a, at, NO], bits);
+                let field = self.temporary(Op::And { bits }, [shifted, mask, NO], bits);
+                let others = self.temporary(Op::And { bits }, [b, rest, NO], bits);
+                self.set(Op::Or { bits }, [field, others, NO], bits, target);
+                return Some(());
+            }
             ("bfe", 4, true) if !signed => {
                 let (at, length) = (operands.get(2)?, operands.get(3)?);
                 let (at, length) = (self.source(at, 32), self.source(length, 32));

@@ -4,6 +4,7 @@ mod assembler;
 mod called;
 mod coverage;
 mod fuzz;
+mod indices;
 mod known;
 mod layers;
 mod objects;

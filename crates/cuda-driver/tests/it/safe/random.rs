@@ -8,6 +8,8 @@
 
 #[path = "../../../../cuda-ptx/tests/it/fuzz/calls.rs"]
 mod calls;
+#[path = "../../../../cuda-ptx/tests/it/fuzz/control.rs"]
+mod control;
 #[path = "../../../../cuda-ptx/tests/it/fuzz/count.rs"]
 mod count;
 #[path = "../../../../cuda-ptx/tests/it/fuzz/generate.rs"]

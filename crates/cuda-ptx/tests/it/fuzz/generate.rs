@@ -20,7 +20,7 @@ const GLOBAL: &str = "mov.u32 %r$, %ctaid.x;\nmov.u32 %r8, %ntid.x;\nmov.u32 %r9
 pub(super) struct Generator {
     pub(super) rng: Rng,
     text: String,
-    labels: u32,
+    pub(super) labels: u32,
     /// The instructions that may still be written.
     pub(super) budget: i32,
     /// The number of functions that can be called: `f0` and so on.
@@ -81,7 +81,7 @@ impl Generator {
         }
     }
 
-    fn small(&mut self) -> i64 {
+    pub(super) fn small(&mut self) -> i64 {
         EDGES[self.rng.usize(..14)]
     }
 
@@ -180,7 +180,7 @@ impl Generator {
         }
     }
 
-    fn compare(&mut self, target: &str) {
+    pub(super) fn compare(&mut self, target: &str) {
         let bits = self.bits();
         let ty = format!("{}{bits}", self.of(&["s", "u"]));
         let relation = self.of(&["eq", "ne", "lt", "le", "gt", "ge", "lt", "ge"]);
@@ -211,11 +211,19 @@ impl Generator {
                 let relation = self.of(&["lo", "ls", "hi", "hs"]);
                 self.line(format!("setp.{relation}.{ty} {target}, {a}, {b};"));
             }
+            4 if bits == 32 => {
+                // A range of numbers with the same high bits.
+                let mask = self.of(&["-4", "-16", "-32", "-16"]);
+                let multiple = self.of(&["0", "16", "32", "80", "1000", "-16"]);
+                let relation = self.of(&["eq", "ne"]);
+                self.plain(format!("and.b32 %r8, {a}, {mask};"));
+                self.line(format!("setp.{relation}.s32 {target}, %r8, {multiple};"));
+            }
             _ => self.line(format!("setp.{relation}.{ty} {target}, {a}, {b};")),
         }
     }
 
-    fn arithmetic(&mut self) {
+    pub(super) fn arithmetic(&mut self) {
         let bits = self.bits();
         let (d, a, b, c) = (
             self.reg(bits),
@@ -265,6 +273,11 @@ impl Generator {
             }
             19 => format!("neg.s{bits} {d}, {a};"),
             20 => format!("mov.b{bits} {d}, {b};"),
+            21 if bits > 16 => {
+                let ends = ["0", "2", "3", "4", "8", "28", "29", "32", "62", "64", "255"];
+                let (at, length) = (self.of(&ends), self.of(&ends));
+                format!("bfi.b{bits} {d}, {a}, {b}, {at}, {length};")
+            }
             _ => {
                 let from = self.bits();
                 let (source, from_sign) = (self.reg(from), self.of(&["s", "u"]));
@@ -369,6 +382,11 @@ impl Generator {
                     "mul.wide.{sign}32 %d8, {index}, {size};\nadd.s64 %d8, {base}, %d8;"
                 )),
             }
+            if self.rng.u32(..8) == 0 {
+                // Atomic operations on bytes use the word that contains the byte.
+                let mask = self.of(&["-2", "-4", "-4", "-8", "-16", "-256"]);
+                self.plain(format!("and.b64 %d8, %d8, {mask};"));
+            }
             let space = self.of(&[".global", ".global", ""]);
             let kind = self.rng.u32(..4);
             self.line(match (is_store, kind) {
@@ -383,105 +401,8 @@ impl Generator {
         self.plain(format!("{skip}:"));
     }
 
-    fn label(&mut self) -> String {
+    pub(super) fn label(&mut self) -> String {
         self.labels += 1;
         format!("$L{}", self.labels)
-    }
-
-    fn branch(&mut self, depth: u32) {
-        let (other, end) = (self.label(), self.label());
-        let p = self.p();
-        self.compare(&p);
-        let not = self.of(&["", "!"]);
-        self.plain(format!("@{not}{p} bra {other};"));
-        self.body(depth + 1);
-        if self.rng.bool() {
-            self.plain(format!("bra {end};\n{other}:"));
-            self.body(depth + 1);
-        } else {
-            self.plain(format!("{other}:"));
-        }
-        self.plain(format!("{end}:"));
-    }
-
-    fn repeat(&mut self, depth: u32) {
-        let (head, end) = (self.label(), self.label());
-        let bits = self.of(&["32", "32", "64"]).parse().unwrap_or(32);
-        let i = self.reg(bits);
-        let ty = format!("{}{bits}", self.of(&["s", "u"]));
-        let step = match self.rng.u32(..4) {
-            0 => self.reg(bits),
-            1 => (-self.small()).to_string(),
-            _ => self.small().to_string(),
-        };
-        let stop = match self.rng.u32(..4) {
-            0 => self.source(bits),
-            _ => self.reg(bits),
-        };
-        if self.rng.bool() {
-            let start = self.small();
-            self.line(format!("mov.b{bits} {i}, {start};"));
-        }
-        if self.rng.bool() {
-            // The test is at the top.
-            let relation = self.of(&["ge", "ge", "gt", "eq", "le", "lt"]);
-            self.plain(format!(
-                "{head}:\nsetp.{relation}.{ty} %p4, {i}, {stop};\n@%p4 bra {end};"
-            ));
-            self.body(depth + 1);
-            self.line(format!("add.{ty} {i}, {i}, {step};"));
-            self.plain(format!("bra {head};"));
-        } else {
-            if self.rng.bool() {
-                self.plain(format!("setp.ge.{ty} %p4, {i}, {stop};\n@%p4 bra {end};"));
-            }
-            self.plain(format!("{head}:"));
-            self.body(depth + 1);
-            match self.rng.u32(..6) {
-                0 => self.line(format!("shr.{ty} {i}, {i}, 1;")),
-                _ => self.line(format!("add.{ty} {i}, {i}, {step};")),
-            }
-            let relation = self.of(&["lt", "lt", "ne", "le", "gt", "ge"]);
-            self.plain(format!(
-                "setp.{relation}.{ty} %p4, {i}, {stop};\n@%p4 bra {head};"
-            ));
-        }
-        self.plain(format!("{end}:"));
-    }
-
-    /// A jump to any label so far or to the next one, or the end of the thread.
-    fn jump(&mut self) {
-        let p = self.p();
-        match self.rng.u32(..3) {
-            0 => {
-                let kind = self.of(&["ret", "exit"]);
-                self.compare(&p);
-                self.plain(format!("@{p} {kind};"));
-            }
-            1 if self.labels > 1 => {
-                let next = self.label();
-                let table = self.label();
-                self.plain(format!(
-                    "{next}:\n{table}: .branchtargets {next}x, {next}y;"
-                ));
-                self.plain(format!(
-                    "and.b32 %r8, %r0, 1;\nbrx.idx %r8, {table};\n{next}x:"
-                ));
-                self.arithmetic();
-                self.plain(format!("{next}y:"));
-            }
-            _ => {
-                let (head, middle) = (self.label(), self.label());
-                self.plain(format!("@{p} bra {middle};\n{head}:"));
-                self.arithmetic();
-                self.plain(format!("{middle}:"));
-                if self.rng.bool() {
-                    // A loop that is entered in two places.
-                    let q = self.p();
-                    self.arithmetic();
-                    self.plain(format!("@{q} bra {head};"));
-                }
-            }
-        }
     }
 }

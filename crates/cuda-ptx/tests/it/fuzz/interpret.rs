@@ -296,6 +296,15 @@ impl State<'_, '_> {
                     b
                 }
             }
+            "bfi" => {
+                // Bit by bit, as the manual describes it.
+                let (at, length) = (c & 0xff, get(3) & 0xff);
+                let bits = (0..length).filter(|bit| at + bit < u64::from(bits));
+                bits.fold(b, |all, bit| {
+                    let to = 1 << (at + bit);
+                    (all & !to) | if a >> bit & 1 != 0 { to } else { 0 }
+                })
+            }
             "bfe" => {
                 let (at, length) = (b & 0xff, c & 0xff);
                 let field = u128::from(mask(a, bits)) >> at.min(127);

@@ -6,6 +6,7 @@
 //! `CUDA_PTX_MINUTES=n` if that is given.
 
 mod calls;
+mod control;
 mod count;
 mod frames;
 mod generate;

@@ -63,6 +63,7 @@ impl Call {
             return Err(code);
         }
         let params = params()?;
+        self.record(function, shape, &params);
         let is_of_graphs = attributes.is_of_graphs();
         if self.captured(&stream, || {
             let attributes = attributes.captured(stream.priority);

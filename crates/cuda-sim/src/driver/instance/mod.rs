@@ -7,6 +7,7 @@ pub(in crate::driver) mod graph;
 mod launch;
 mod memory;
 mod module;
+mod record;
 mod stream;
 
 pub(crate) use launch::state_uses;

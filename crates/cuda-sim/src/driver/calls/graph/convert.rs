@@ -64,6 +64,7 @@ impl Call {
         // SAFETY: as for `kernelParams`.
         let extra = unsafe { params.extra.wrap() };
         let bytes = pack(&function, values, extra)?;
+        self.record(&function, shape, &bytes);
         let kernel = Kernel::new(&function, shape, &bytes, Attributes::default(), &context);
         kernel.map(Payload::Kernel)
     }

@@ -2,170 +2,50 @@
 //! `shares NAME=FOLDER...`. `cargo xtask full shares` compiles the kernels of several projects and
 //! runs this program.
 //!
-//! Every buffer has 1 GiB, so an index that was loaded from memory is not proven. A parameter that
-//! the kernel uses as a texture or a surface gets one that fits. The file
-//! `launches.txt` in a folder has the other values of a launch, one line for the kernels whose
-//! names begin with a text; the first line that fits counts:
+//! Three files in a folder say with which values its kernels are launched. A line is for one kernel
+//! of one file:
 //!
 //! ```text
+//! recorded.txt: the values of a launch by a test or an example, which the software device recorded
+//! <file>.<kernel> grid=8,1,1 block=128,1,1 shared=0 arguments=[4096/256],[4096/256],1000:4
+//!     [4096/256]   an address: the bytes from there on, and the alignment
+//!     1000:4       a number of 4 bytes
+//!     [4096/256]+1000:8
+//!                  a struct, in words of 8 bytes
+//!
+//! defects.txt: kernels that leave their buffers on purpose, which are counted apart
+//! <file>.<kernel> <reason>
+//!
+//! launches.txt: assumed values for all other kernels whose names begin with a text; the first line
+//! that fits counts
 //! <beginning of the name, or *> <key>=<values>...
 //!     grid=8,1,1 block=128,1,1 shared=0    the configuration
 //!     numbers=1000,3                       the parameters that are no pointers; the last repeats
 //!     null=0                               pointers that are null, counted without the numbers
 //! ```
+//!
+//! An assumed buffer has 1 GiB, so an index that was loaded from memory is not proven. A parameter
+//! that the kernel uses as a texture or a surface gets one that fits.
+
+mod launches;
 
 use std::collections::{BTreeMap, HashSet};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use cuda_ptx::analysis::{
-    AccessReport, Analysis, Argument, Buffer, Contract, LaunchValues, Outcome, Reason, Root,
-    Verdict,
-};
+use cuda_ptx::analysis::{AccessReport, Analysis, Contract, Outcome, Reason, Root, Verdict};
 use cuda_ptx::instrument::{Check, instrument};
 use cuda_ptx::{Base, Function, Instruction, Module, Operand, Space, Statement, parse};
 
-/// The size of a buffer.
-const BYTES: u64 = 1 << 30;
-
-/// A line of `launches.txt`.
-#[derive(Clone, Debug)]
-struct Rule {
-    beginning: String,
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared: u32,
-    numbers: Vec<u64>,
-    null: Vec<u64>,
-}
-
-impl Default for Rule {
-    fn default() -> Self {
-        Self {
-            beginning: String::new(),
-            grid: [8, 1, 1],
-            block: [128, 1, 1],
-            shared: 32 << 10,
-            numbers: vec![1000],
-            null: Vec::new(),
-        }
-    }
-}
-
-impl Rule {
-    fn parse(line: &str) -> Result<Self, Box<dyn Error>> {
-        let mut words = line.split_whitespace();
-        let beginning = words.next().unwrap_or_default().trim_end_matches('*');
-        let mut rule = Self {
-            beginning: beginning.to_owned(),
-            ..Self::default()
-        };
-        for word in words {
-            let (key, values) = word.split_once('=').ok_or(format!("{line}: no `=`"))?;
-            let values = values.split(',').map(str::parse);
-            let values: Vec<u64> = values.collect::<Result<_, _>>()?;
-            let sizes = || -> Result<[u32; 3], Box<dyn Error>> {
-                let mut sizes = [1; 3];
-                for (size, value) in sizes.iter_mut().zip(&values) {
-                    *size = u32::try_from(*value)?;
-                }
-                Ok(sizes)
-            };
-            match key {
-                "grid" => rule.grid = sizes()?,
-                "block" => rule.block = sizes()?,
-                "shared" => rule.shared = sizes()?[0],
-                "numbers" => rule.numbers = values,
-                "null" => rule.null = values,
-                _ => return Err(format!("{line}: unknown key {key}").into()),
-            }
-        }
-        Ok(rule)
-    }
-}
-
-/// Whether a parameter of 8 bytes is an address: the kernel converts it to a global address, or its
-/// declaration says so.
-fn is_pointer(function: &Function<'_>, name: &str) -> bool {
-    let instructions = function.body.iter().flatten().filter_map(|it| match it {
-        Statement::Instruction(one) => Some(one),
-        _ => None,
-    });
-    let loaded: Vec<&str> = instructions
-        .clone()
-        .filter(|one| one.opcode == "ld" && one.has("param"))
-        .filter_map(|one| match one.operands.as_slice() {
-            [Operand::Name(to), Operand::Address(Base::Name(it), 0)] if *it == name => Some(*to),
-            _ => None,
-        })
-        .collect();
-    instructions.filter(|one| one.opcode == "cvta").any(
-        |one| matches!(one.operands.get(1), Some(Operand::Name(from)) if loaded.contains(from)),
-    )
-}
-
-/// The values of a launch, and the buffers among its arguments.
-fn launch(
-    function: &Function<'_>,
-    text: &str,
-    rule: &Rule,
-    analysis: &Analysis,
-) -> (LaunchValues, Vec<Option<Root>>) {
-    let objects = analysis.objects();
-    let buffer = Buffer {
-        bytes: BYTES,
-        align: 256,
-        is_writable: true,
-    };
-    let (mut numbers, mut pointers) = (rule.numbers.iter().copied(), 0);
-    let (mut last, mut roots) = (0, Vec::new());
-    let arguments = (0..).zip(&function.params).map(|(parameter, param)| {
-        let bits = param.ty.trim_start_matches(char::is_alphabetic).parse();
-        let bits: u64 = bits.unwrap_or(64);
-        let bytes = bits / 8 * u64::from(param.vector) * param.count.unwrap_or(1);
-        let is_declared = text.contains(&format!(".ptr .global .align 1 {}", param.name))
-            || text.contains(&format!(".ptr .global .align 16 {}", param.name));
-        if let Some((_, object)) = objects.iter().find(|object| object.0 == parameter) {
-            return Argument::object(*object);
-        }
-        if bytes == 8 && (is_declared || is_pointer(function, param.name)) {
-            pointers += 1;
-            return match rule.null.contains(&(pointers - 1)) {
-                true => Argument::scalar([0; 8]),
-                false => {
-                    let offset = 0;
-                    roots.push(Some(Root::Buffer { parameter, offset }));
-                    Argument::buffer(buffer)
-                }
-            };
-        }
-        if param.ty.starts_with('f') {
-            return Argument::scalar(vec![0; bytes as usize]);
-        }
-        last = numbers.next().unwrap_or(last);
-        match bytes {
-            // A struct: its words are the same number.
-            9.. => {
-                let word = (last as u32).to_le_bytes().into_iter().cycle();
-                Argument::scalar(word.take(bytes as usize).collect::<Vec<_>>())
-            }
-            _ => Argument::scalar(&last.to_le_bytes()[..bytes as usize]),
-        }
-    });
-    let values = LaunchValues {
-        arguments: arguments.collect(),
-        grid: rule.grid,
-        block: rule.block,
-        dynamic_shared: rule.shared,
-    };
-    (values, roots)
-}
+use launches::{Folder, launch, roots};
 
 /// The counts of one set.
 #[derive(Debug, Default)]
 struct Counts {
     kernels: u32,
+    /// Kernels with the values of a recorded launch.
+    recorded: u32,
     proven_kernels: u32,
     refused: u32,
     accesses: u32,
@@ -185,13 +65,13 @@ struct Counts {
     refusals: BTreeMap<String, u32>,
 }
 
-fn reason(reason: &Reason) -> String {
-    match reason {
-        Reason::OutOfRange { bytes, .. } if *bytes < BYTES => {
+fn reason(root: Option<&Root>, reason: &Reason) -> String {
+    match (root, reason) {
+        (Some(Root::Variable(_)), Reason::OutOfRange { .. }) => {
             "out of range of a variable".to_owned()
         }
-        Reason::OutOfRange { .. } => "out of range of a buffer".to_owned(),
-        other => other.to_string(),
+        (_, Reason::OutOfRange { .. }) => "out of range of a buffer".to_owned(),
+        (_, other) => other.to_string(),
     }
 }
 
@@ -302,7 +182,8 @@ fn refused(reason: &str) -> String {
     kind.to_owned()
 }
 
-fn count(text: &str, path: &Path, rules: &[Rule], list: bool, counts: &mut Counts) {
+/// Counts the kernels of a file: those with a defect in the second place.
+fn count(text: &str, path: &Path, folder: &Folder, list: bool, [all, defects]: &mut [Counts; 2]) {
     let module = match parse(text) {
         Ok(module) => module,
         Err(error) => {
@@ -314,14 +195,29 @@ fn count(text: &str, path: &Path, rules: &[Rule], list: bool, counts: &mut Count
         if !function.entry || function.body.is_none() {
             continue;
         }
-        let rule = rules
-            .iter()
-            .find(|rule| function.name.starts_with(&rule.beginning));
-        let rule = rule.cloned().unwrap_or_default();
+        let stem = path.file_stem().unwrap_or_default().display();
+        let name = format!("{stem}.{}", function.name);
+        let is_defect = folder.defects.contains(&name);
+        let counts = if is_defect { &mut *defects } else { &mut *all };
         let analysis = Analysis::of(&module, function);
-        let (values, roots) = launch(function, text, &rule, &analysis);
+        let recorded = folder.recorded.get(&name);
+        let values = match recorded {
+            Some(recorded) => recorded.launch(&analysis),
+            None => {
+                let mut rules = folder.rules.iter();
+                let rule = rules.find(|rule| function.name.starts_with(&rule.beginning));
+                launch(
+                    function,
+                    text,
+                    &rule.cloned().unwrap_or_default(),
+                    &analysis,
+                )
+            }
+        };
+        let roots = roots(&values);
         let verdict = analysis.evaluate(&values);
         counts.kernels += 1;
+        counts.recorded += u32::from(recorded.is_some());
         counts.proven_kernels += u32::from(verdict.is_proven());
         let rewritten = match &verdict {
             Verdict::Checked(contract) => {
@@ -363,7 +259,10 @@ fn count(text: &str, path: &Path, rules: &[Rule], list: bool, counts: &mut Count
             counts.unknown += u32::from(root.is_none());
             let is_loaded = is_global == 1 && is_loaded(&module, function, access);
             counts.global_loaded += u32::from(is_loaded);
-            *counts.reasons.entry(reason(why)).or_default() += 1;
+            *counts
+                .reasons
+                .entry(reason(root.as_ref(), why))
+                .or_default() += 1;
             if list {
                 let (name, line) = (function.name, access.line);
                 let address = if is_loaded { " (loaded address)" } else { "" };
@@ -401,23 +300,21 @@ fn main() -> Result<(), Box<dyn Error>> {
             .split_once('=')
             .ok_or("shares [--list] NAME=FOLDER...")?;
         let folder = Path::new(folder);
-        let rules = fs::read_to_string(folder.join("launches.txt")).unwrap_or_default();
-        let rules = rules
-            .lines()
-            .filter(|it| !it.is_empty() && !it.starts_with('#'));
-        let rules: Vec<Rule> = rules.map(Rule::parse).collect::<Result<_, _>>()?;
-        let mut counts = Counts::default();
+        let known = Folder::read(folder)?;
+        let mut counts = [Counts::default(), Counts::default()];
         for path in files(folder)? {
             count(
                 &fs::read_to_string(&path)?,
                 &path,
-                &rules,
+                &known,
                 list,
                 &mut counts,
             );
         }
+        let [counts, defects] = counts;
         let Counts {
             kernels,
+            recorded,
             proven_kernels,
             refused,
             accesses,
@@ -431,7 +328,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             ..
         } = counts;
         println!(
-            "{name}: {kernels} kernels: {proven_kernels} proven, {} checked, {refused} refused \
+            "{name}: {kernels} kernels, {recorded} with recorded launches: {proven_kernels} \
+             proven, {} checked, {refused} refused \
              ({:.1} %); {accesses} accesses: {proven} proven ({:.2} %), {} checked, {unknown} of \
              them against all arguments; {global} of global memory: {global_proven} proven \
              ({:.2} %), {global_loaded} of the others have an address that depends on a loaded \
@@ -442,6 +340,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             accesses - proven,
             percent(global_proven, global),
         );
+        if defects.kernels > 0 {
+            println!(
+                "    {} kernels with a defect are counted apart: {} of {} accesses to global memory \
+                 are proven",
+                defects.kernels, defects.global_proven, defects.global,
+            );
+        }
         for (what, list) in [("checked", &counts.reasons), ("refused", &counts.refusals)] {
             let mut list: Vec<_> = list.iter().collect();
             list.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
