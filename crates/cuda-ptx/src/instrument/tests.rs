@@ -62,10 +62,15 @@ fn a_checked_access_is_guarded_by_its_own_address() {
         size: 4,
         is_write: true,
     };
-    let expected = [ExtraParameter::Base(0), limit, ExtraParameter::Record];
-    assert_eq!(new.parameters, expected);
+    let start = ExtraParameter::Start {
+        memory: 0,
+        offset: -8,
+    };
+    let (base, record) = (ExtraParameter::Base(0), ExtraParameter::Record);
+    assert_eq!(new.parameters, [start, limit, base, record]);
     let stores = instructions(&new, "st");
-    assert_eq!(stores[0], "@%chk0_p5 st.global.u32 [%chk0_d8], %r1;");
+    assert_eq!(stores[0], "st.global.u32 [%d3+8], %r1;");
+    assert_eq!(stores[1], "@%chk0_p5 st.global.u32 [%chk0_d8], %r1;");
     assert!(new.text.contains("add.s64 %chk0_d8, %chk0_d8, 8;"));
     assert_eq!(new.sites.len(), 1);
     assert_eq!(new.sites[0].line, 10);
@@ -100,7 +105,8 @@ fn zeros_are_written_before_the_load() {
 
 #[test]
 fn a_known_alignment_is_not_checked() {
-    for (is_aligned, count) in [(false, 1), (true, 0)] {
+    // Once for the region, and once for the access.
+    for (is_aligned, count) in [(false, 2), (true, 0)] {
         let text = ".version 8.0\n.target sm_80\n.address_size 64\n\
             .visible .entry k(.param .u64 x) { .reg .b32 %r<2>; .reg .b64 %d<2>;\n\
             ld.param.u64 %d1, [x]; st.global.u32 [%d1], %r1; ret; }";
@@ -164,7 +170,10 @@ fn a_register_cannot_take_the_place_of_a_variable() {
     let bases = stores
         .iter()
         .filter(|text| text.ends_with("%chk0_d0, tile;"));
-    assert_eq!(bases.count(), 1, "{stores:?}");
+    // The second store has a check of its own, and one as a region.
+    assert_eq!(bases.count(), 2, "{stores:?}");
+    let first = new.text.split('}').next().unwrap_or_default();
+    assert!(!first.contains("%chk0_d0, tile;"), "{}", new.text);
 }
 
 #[test]

@@ -135,8 +135,9 @@ fn target(instruction: &str) -> Option<&str> {
         .nth(1)
 }
 
-/// Fails unless the index is loaded once, and each checked load uses, under a predicate, a register
-/// from which the beginning of the buffer was subtracted after it had been set last.
+/// Fails unless the index is loaded once, and each checked load uses a register from which the
+/// beginning of the buffer was subtracted after it had been set last. The load is under a
+/// predicate, or behind a branch that follows the subtraction.
 fn expect_checked(code: &[String], arch: &str) {
     let text = code.join("\n");
     let loads: Vec<usize> = (0..code.len())
@@ -145,13 +146,9 @@ fn expect_checked(code: &[String], arch: &str) {
     let (strong, weak): (Vec<usize>, Vec<usize>) = loads
         .into_iter()
         .partition(|&at| code[at].contains("STRONG.SYS"));
-    assert_eq!((strong.len(), weak.len()), (1, 2), "{arch}\n{text}");
+    // Two loads with a common check, and again with a check for each.
+    assert_eq!((strong.len(), weak.len()), (1, 4), "{arch}\n{text}");
     for load in weak {
-        assert!(
-            code[load].starts_with("@P"),
-            "{arch}: {}\n{text}",
-            code[load]
-        );
         let register = address(&code[load]).unwrap();
         let before = &code[..load];
         let set = before
@@ -159,12 +156,21 @@ fn expect_checked(code: &[String], arch: &str) {
             .rposition(|it| target(it) == Some(register))
             .unwrap();
         let subtracts = |instruction: &String| {
+            let is_sum = ["IADD", "IMAD.IADD", "VIADD"]
+                .iter()
+                .any(|name| instruction.starts_with(name));
             let sources = instruction.split([' ', ',']).skip(2);
             let mut sources = sources.map(|word| word.trim_end_matches(".reuse"));
-            instruction.starts_with("IADD") && sources.any(|word| word == register)
+            is_sum && sources.any(|word| word == register)
         };
-        let is_compared = before[set..].iter().any(subtracts);
-        assert!(is_compared, "{arch}: {register} is not compared\n{text}");
+        let compared = before[set..].iter().position(subtracts);
+        let Some(compared) = compared else {
+            panic!("{arch}: {register} is not compared\n{text}");
+        };
+        let is_conditional = |it: &String| it.starts_with('@') && it.contains("BRA");
+        let is_guarded =
+            code[load].starts_with('@') || before[set + compared..].iter().any(is_conditional);
+        assert!(is_guarded, "{arch}: {}\n{text}", code[load]);
     }
 }
 
@@ -175,8 +181,11 @@ fn a_repeated_load_is_detected() {
         "LDG.E.STRONG.SYS R6, [R6.64]",
         "IMAD.WIDE.U32 R2, R6, R13, c[0x0][0x168]",
         "IADD3 R12, P0, R2.reuse, -c[0x0][0x178], RZ",
-        "@P0 LDG.E R8, [R2.64]",
+        "@P1 LDG.E R8, [R2.64]",
         "@P0 LDG.E R9, desc[UR6][R2.64]",
+        "@!P0 BRA `(.L_x_1)",
+        "LDG.E R8, [R2.64]",
+        "LDG.E R9, desc[UR6][R2.64]",
     ];
     expect_checked(&code(&good), "good");
     let mut repeated = good.to_vec();
@@ -185,7 +194,9 @@ fn a_repeated_load_is_detected() {
     changed.insert(3, "IMAD.WIDE.U32 R2, R6, R13, c[0x0][0x168]");
     let mut unguarded = good.to_vec();
     unguarded[3] = "LDG.E R8, [R2.64]";
-    for bad in [repeated, changed, unguarded] {
+    let mut unconditional = good.to_vec();
+    unconditional[5] = "BRA `(.L_x_1)";
+    for bad in [repeated, changed, unguarded, unconditional] {
         let bad = code(&bad);
         assert!(std::panic::catch_unwind(|| expect_checked(&bad, "bad")).is_err());
     }
