@@ -22,6 +22,8 @@
 
 mod range;
 mod region;
+#[cfg(test)]
+mod region_tests;
 mod site;
 mod slice;
 mod surface;

@@ -6,13 +6,13 @@ use crate::{Statement, parse};
 
 use super::{Check, ExtraParameter, Instrumented, RECORD_WORDS, Record, instrument};
 
-const X: Root = Root::Buffer {
+pub(super) const X: Root = Root::Buffer {
     parameter: 0,
     offset: 0,
 };
 
 /// Rewrites a kernel with the parameters `x` and `at`, in which all accesses are checked.
-fn rewrite(body: &str, root: Option<Root>) -> Result<Instrumented, Refusal> {
+pub(super) fn rewrite(body: &str, root: Option<Root>) -> Result<Instrumented, Refusal> {
     let text = format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n\
          .visible .global .align 4 .u32 counter;\n\
@@ -43,7 +43,7 @@ fn rewrite(body: &str, root: Option<Root>) -> Result<Instrumented, Refusal> {
 }
 
 /// The instructions of the kernel with this opcode, as text.
-fn instructions(new: &Instrumented, opcode: &str) -> Vec<String> {
+pub(super) fn instructions(new: &Instrumented, opcode: &str) -> Vec<String> {
     let module = parse(&new.text).unwrap();
     let function = module.functions.iter().find(|it| it.name == "k").unwrap();
     let body = function.body.as_ref().unwrap();
