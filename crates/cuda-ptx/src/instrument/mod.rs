@@ -16,9 +16,14 @@
 //! keeps its first violation in registers, and writes it to the record when it ends, unless another
 //! thread has done so. `trap` and `brkpt` become violations too, after which the thread ends.
 //!
-//! The address that is compared is in the register that the access uses. A load whose result an
-//! address depends on becomes volatile: the assembler must not load it once for the check and again
-//! for the access, because another thread may change it in between.
+//! Accesses of a part of the body are checked together where that is possible. Only if this check
+//! fails does the thread execute a copy of the part in which each access has its own check. So the
+//! effect is that of checks for each access.
+//!
+//! The address that is compared is in the register that the access uses, or is computed once more
+//! from the same registers. A load whose result an address depends on becomes volatile: the
+//! assembler must not load it once for the check and again for the access, because another thread
+//! may change it in between.
 
 mod range;
 mod region;

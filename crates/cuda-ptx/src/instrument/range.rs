@@ -9,6 +9,10 @@ use crate::flow::{Access, AccessKind, Var};
 use super::site::Writer;
 use super::{ExtraParameter, refuse};
 
+/// The number of parameters after which no range gets its own: the parameters of a kernel have at
+/// most 4 KiB.
+const MAX_PARAMETERS: usize = 64;
+
 /// A root that an access may use.
 #[derive(Clone, Copy, Debug)]
 enum AllowedRoot<'k> {
@@ -165,6 +169,27 @@ impl<'k> Writer<'_, 'k> {
             (self.roots(access, root).as_slice(), is_wide)
         {
             let memory = *memory;
+            let is_write = access.kind != AccessKind::Read;
+            let (offset, limit) = (self.d(0), self.d(1));
+            if self.extra.len() >= MAX_PARAMETERS {
+                // The size of the memory takes the place of the limit, and the start is computed.
+                let size = size.saturating_sub(1);
+                let start = self.parameter(ExtraParameter::Base(memory));
+                let bytes = self.parameter(ExtraParameter::Limit {
+                    memory,
+                    size: 1,
+                    is_write,
+                });
+                let fits = self.p(4);
+                let _ = write!(out, "ld.param.u64 {offset}, [{start}]; ");
+                let _ = write!(out, "ld.param.u64 {limit}, [{bytes}]; ");
+                let _ = write!(out, "sub.s64 {offset}, {base}, {offset}; ");
+                let _ = write!(out, "add.s64 {offset}, {offset}, {low}; ");
+                let _ = write!(out, "setp.gt.u64 {fits}, {limit}, {size}; ");
+                let _ = write!(out, "sub.s64 {limit}, {limit}, {size}; ");
+                let _ = write!(out, "setp.lt.and.u64 {ok}, {offset}, {limit}, {fits}; ");
+                return Ok(());
+            }
             let start = self.parameter(match low {
                 0 => ExtraParameter::Base(memory),
                 _ => ExtraParameter::Start {
@@ -175,9 +200,8 @@ impl<'k> Writer<'_, 'k> {
             let count = self.parameter(ExtraParameter::Limit {
                 memory,
                 size,
-                is_write: access.kind != AccessKind::Read,
+                is_write,
             });
-            let (offset, limit) = (self.d(0), self.d(1));
             let _ = write!(out, "ld.param.u64 {offset}, [{start}]; ");
             let _ = write!(out, "ld.param.u64 {limit}, [{count}]; ");
             let _ = write!(out, "sub.s64 {offset}, {base}, {offset}; ");

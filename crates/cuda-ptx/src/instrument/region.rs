@@ -10,7 +10,7 @@
 //! source. A region therefore has no instruction that several threads execute together, such as a
 //! barrier or a shuffle, and every thread that does not end in it leaves it at its end.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::analysis::Root;
 use crate::ast::{Base, Instruction, Literal, Operand, Predicate, Space, Statement};
@@ -118,6 +118,8 @@ pub(super) struct Group<'a> {
     pub(super) high: i64,
     /// Sizes of which an address has to be a multiple, and the address, counted from the base.
     pub(super) aligned: Vec<(u32, i64)>,
+    /// Whether the addresses lie between those of two other groups.
+    pub(super) is_between: bool,
 }
 
 /// A region: the statements from `first` to `end`, without `end`.
@@ -141,6 +143,8 @@ pub(super) struct Regions<'b, 'a, 'k> {
     /// Accesses whose predicate is possibly not set.
     unset: HashSet<usize>,
     params: HashSet<&'a str>,
+    /// The statement that sets a register, if there is only one.
+    setters: HashMap<&'a str, Option<usize>>,
     /// The results of `count`.
     counts: HashMap<usize, usize>,
 }
@@ -177,6 +181,17 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
             }
         }
         labels.retain(|name, _| !bad.contains(name));
+        let mut setters: HashMap<&str, Option<usize>> = HashMap::new();
+        for (index, statement) in body.iter().enumerate() {
+            if let Statement::Instruction(instruction) = statement
+                && let Some(target) = instruction.operands.first()
+            {
+                names(target, &mut |name| {
+                    let setter = setters.entry(name).or_insert(Some(index));
+                    *setter = setter.filter(|setter| *setter == index);
+                });
+            }
+        }
         let mut unset = HashSet::new();
         let order = kernel.graph.order.iter();
         let blocks = order.map(|&block| &kernel.blocks[block as usize]);
@@ -195,6 +210,7 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
             labels,
             unset,
             params,
+            setters,
             counts: HashMap::new(),
         }
     }
@@ -220,7 +236,96 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
                 return None;
             }
         }
-        Some(self.scan(index, writer))
+        let mut region = self.scan(index, writer);
+        self.merge(&mut region, writer.memories);
+        Some(region)
+    }
+
+    /// Finds groups whose addresses lie between those of two others: x + s and x + 2·s lie between x
+    /// and x + 3·s. The differences must not wrap, so s has to be a number of few bits.
+    ///
+    /// If s is not set, no access with an s in its address is executed. So all factors of s have
+    /// the same sign, or the group without s might be between the others.
+    fn merge(&self, region: &mut Region<'a>, memories: &[Option<Root>]) {
+        let groups = region.groups.iter().enumerate();
+        let fits = |group: &Group<'a>| {
+            let is_buffer = matches!(group.root, Some(Root::Buffer { .. }));
+            let places = memories.iter().filter(|memory| **memory == group.root);
+            is_buffer && group.is_wide && group.guard.is_none() && places.count() == 1
+        };
+        let mut open: Vec<usize> = groups.filter(|it| fits(it.1)).map(|it| it.0).collect();
+        let terms = open.iter().filter_map(|&index| region.groups.get(index));
+        let steps: BTreeSet<Value<'a>> = terms
+            .flat_map(|group| group.terms.keys().copied())
+            .filter(|step| self.is_short(*step, region))
+            .collect();
+        for step in steps {
+            let mut lines: BTreeMap<_, Vec<(i64, usize)>> = BTreeMap::new();
+            for &index in &open {
+                if let Some(group) = region.groups.get(index) {
+                    let mut terms = group.terms.clone();
+                    let factor = terms.remove(&step).unwrap_or(0);
+                    let place = (terms, group.root.clone(), group.is_write);
+                    lines.entry(place).or_default().push((factor, index));
+                }
+            }
+            for (_, mut line) in lines {
+                line.sort_unstable();
+                let [(least, first), .., (greatest, last)] = line[..] else {
+                    continue;
+                };
+                let is_small = |factor: i64| factor.checked_abs().is_some_and(|it| it < 1 << 15);
+                let has_one_sign = least >= 0 || greatest <= 0;
+                let is_line = least < greatest && is_small(least) && is_small(greatest);
+                if line.len() < 3 || !has_one_sign || !is_line {
+                    continue;
+                }
+                let all = line.iter().filter_map(|it| region.groups.get(it.1));
+                let is_near =
+                    |constant: i64| constant.checked_abs().is_some_and(|it| it < MAX_SPAN);
+                if !all.clone().all(|group| is_near(group.constant)) {
+                    continue;
+                }
+                let low = all.clone().map(|group| group.constant + group.low).min();
+                let high = all.map(|group| group.constant + group.high).max();
+                let (Some(low), Some(high)) = (low, high) else {
+                    continue;
+                };
+                for &(_, index) in &line {
+                    if let Some(group) = region.groups.get_mut(index) {
+                        group.low = low - group.constant;
+                        group.high = high - group.constant;
+                        group.is_between = index != first && index != last;
+                    }
+                }
+                open.retain(|index| line.iter().all(|it| it.1 != *index));
+            }
+        }
+    }
+
+    /// Whether a 64-bit register, if it is set, has an absolute value of less than 2⁴⁰.
+    fn is_short(&self, value: Value<'a>, region: &Region<'a>) -> bool {
+        let setter = match value {
+            Value::Copy(copy) => region.copies.get(copy).map(|copy| copy.statement),
+            Value::Entry(name) => self.setters.get(name).copied().flatten(),
+        };
+        let setter = setter.and_then(|setter| self.body.get(setter));
+        let Some(Statement::Instruction(setter)) = setter else {
+            return false;
+        };
+        if setter.predicate.is_some() {
+            return false;
+        }
+        match (setter.opcode, setter.modifiers.as_slice()) {
+            ("cvt", ["s64", "s32"] | ["u64", "u32"]) => true,
+            ("mul", ["wide", "s32" | "u32"]) => {
+                matches!(
+                    setter.operands.last(),
+                    Some(Operand::Literal(Literal::Int(0..=255)))
+                )
+            }
+            _ => false,
+        }
     }
 
     /// Whether a statement is the first instruction after a label or a branch.
@@ -553,6 +658,7 @@ impl<'a> Scan<'a> {
                     low: i64::MAX,
                     high: i64::MIN,
                     aligned: Vec::new(),
+                    is_between: false,
                 });
                 self.region.groups.last_mut()?
             }

@@ -195,3 +195,52 @@ fn a_short_register_is_in_range_without_its_offset() {
         "{check}"
     );
 }
+
+#[test]
+fn addresses_between_two_others_are_not_compared() {
+    let step = "mov.u32 %r2, %tid.x; mul.wide.s32 %d4, %r2, 4;";
+    let loads = "ld.global.u32 %r1, [%d3]; add.s64 %d5, %d3, %d4; ld.global.u32 %r1, [%d5];\n\
+                 add.s64 %d6, %d5, %d4; ld.global.u32 %r1, [%d6+8]; add.s64 %d7, %d6, %d4;\n\
+                 ld.global.u32 %r1, [%d7]; ret;";
+    let compared = |step: &str| {
+        let new = new(&format!("{step} {loads}"));
+        assert_eq!(regions(&new), 1, "{}", new.text);
+        let count = check(&new, 0).matches("setp.lt").count();
+        (count, limits(&new))
+    };
+    // The ends have the range of all offsets.
+    assert_eq!(compared(step), (2, vec![12, 4]));
+    // A step of any 64 bits might wrap, and so might one that is set elsewhere.
+    assert_eq!(compared("mov.u64 %d4, %d2;"), (4, vec![4]));
+    let twice = format!("{step} mov.u64 %d4, %d2;");
+    assert_eq!(compared(&twice), (4, vec![4]));
+    // A difference is between the others only if the step is set.
+    let signs = "ld.global.u32 %r1, [%d3]; add.s64 %d5, %d3, %d4; ld.global.u32 %r1, [%d5];\n\
+                 sub.s64 %d6, %d3, %d4; ld.global.u32 %r1, [%d6]; ret;";
+    let new = new(&format!("{step} {signs}"));
+    assert_eq!(check(&new, 0).matches("setp.lt").count(), 3, "{}", new.text);
+}
+
+#[test]
+fn many_ranges_share_their_parameters() {
+    let loads = (0..100).map(|index| {
+        let offset = 16 * index;
+        format!(
+            "ld.global.u64 %d4, [%d3+{offset}]; add.s64 %d3, %d3, %d4; \
+             ld.global.u32 %r1, [%d3+{}];",
+            offset + 4
+        )
+    });
+    let new = new(&format!("{} ret;", loads.collect::<String>()));
+    assert!(new.parameters.len() < 80, "{:?}", new.parameters);
+    // Beyond the limit: the size of the memory is compared with that of the range.
+    let last = check(&new, regions(&new) - 1);
+    let end = last.rfind("ld.param.u64 %chk0_d0").map(|at| &last[at..]);
+    let end = end.unwrap_or_default();
+    assert!(end.contains("setp.gt.u64 %chk0_p4, %chk0_d1, 3;"), "{end}");
+    assert!(end.contains("sub.s64 %chk0_d1, %chk0_d1, 3;"), "{end}");
+    assert!(
+        end.contains("setp.lt.and.u64 %chk0_p9, %chk0_d0, %chk0_d1, %chk0_p4;"),
+        "{end}"
+    );
+}

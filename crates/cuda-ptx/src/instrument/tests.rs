@@ -104,6 +104,30 @@ fn zeros_are_written_before_the_load() {
 }
 
 #[test]
+fn zeros_do_not_replace_operands() {
+    for (access, zero) in [
+        // The address has a register of its own.
+        ("ld.global.u64 %d3, [%d3];", "; mov.b64 %d3, 0;"),
+        ("ld.global.v2.u32 {%r1, %r2}, [%d3];", "; mov.b32 %r2, 0;"),
+        (
+            "ld.global.L2::cache_hint.u64 %d2, [%d1], %d2;",
+            "@%chk0_p6 mov.b64 %d2, 0;",
+        ),
+        (
+            "atom.global.add.u32 %r1, [%d3], %r1;",
+            "@%chk0_p6 mov.b32 %r1, 0;",
+        ),
+        (
+            "atom.global.add.u32 %r2, [%d3], %r1;",
+            "@%chk0_p6 mov.b32 %r2, 0;",
+        ),
+    ] {
+        let new = rewrite(&format!("{access} ret;"), Some(X)).unwrap();
+        assert!(new.text.contains(zero), "{access}: {}", new.text);
+    }
+}
+
+#[test]
 fn a_known_alignment_is_not_checked() {
     // Once for the region, and once for the access.
     for (is_aligned, count) in [(false, 2), (true, 0)] {

@@ -43,13 +43,16 @@ impl<'a, 'k> Writer<'a, 'k> {
         let mut before = String::new();
         let registers = self.copies(&mut before, region, body);
         let ok = self.p(9);
-        for (index, group) in region.groups.iter().enumerate() {
-            let one = if index == 0 { ok.clone() } else { self.p(10) };
+        let mut first = true;
+        for group in region.groups.iter().filter(|group| !group.is_between) {
+            let one = if first { ok.clone() } else { self.p(10) };
             self.group(&mut before, group, &registers, &one)?;
-            if index > 0 {
+            if !first {
                 let _ = write!(before, "and.pred {ok}, {ok}, {one}; ");
             }
+            first = false;
         }
+        self.align_groups(&mut before, region, &registers, &ok);
         let _ = write!(before, "@!{ok} bra {slow}; ");
         let mut after = format!(" bra {join}; {slow}: ");
         let labels = regions.labels_in(region);
@@ -144,20 +147,8 @@ impl<'a, 'k> Writer<'a, 'k> {
         let base = (register(group.base, registers), group.is_wide);
         let range = (group.low, group.high);
         self.compare_range(out, access, group.root.as_ref(), base, range, ok)?;
-        for &(size, at) in &group.aligned {
-            let low = self.r(0);
-            let convert = if group.is_wide {
-                "cvt.u32.u64"
-            } else {
-                "mov.b32"
-            };
-            let _ = write!(
-                out,
-                "{convert} {low}, {}; add.s32 {low}, {low}, {at}; ",
-                base.0
-            );
-            let _ = write!(out, "and.b32 {low}, {low}, {}; ", size - 1);
-            let _ = write!(out, "setp.eq.and.b32 {ok}, {low}, 0, {ok}; ");
+        if group.guard.is_some() {
+            self.align_each(out, group, base, ok);
         }
         if let Some((guard, is_negated)) = group.guard {
             let (guard, other) = (register(guard, registers), self.p(8));
@@ -168,6 +159,48 @@ impl<'a, 'k> Writer<'a, 'k> {
             );
         }
         Ok(())
+    }
+
+    /// Clears a predicate if an address of a group is not aligned.
+    fn align_each(&self, out: &mut String, group: &Group<'a>, base: (&str, bool), ok: &str) {
+        let low = self.r(0);
+        for &(size, at) in &group.aligned {
+            self.low_half(out, base, at, &low);
+            let _ = write!(out, "and.b32 {low}, {low}, {}; ", size - 1);
+            let _ = write!(out, "setp.eq.and.b32 {ok}, {low}, 0, {ok}; ");
+        }
+    }
+
+    /// Clears a predicate if an address of the groups without a predicate is not aligned. The bits
+    /// of all addresses that need the same alignment are collected first.
+    fn align_groups(&self, out: &mut String, region: &Region<'a>, registers: &[String], ok: &str) {
+        let groups = region.groups.iter().filter(|group| group.guard.is_none());
+        let mut sizes: BTreeMap<u32, Vec<((&str, bool), i64)>> = BTreeMap::new();
+        for group in groups {
+            for &(size, at) in &group.aligned {
+                let base = (register(group.base, registers), group.is_wide);
+                sizes.entry(size).or_default().push((base, at));
+            }
+        }
+        let (low, all) = (self.r(0), self.r(1));
+        for (size, places) in sizes {
+            let _ = write!(out, "mov.u32 {all}, 0; ");
+            for (base, at) in places {
+                self.low_half(out, base, at, &low);
+                let _ = write!(out, "or.b32 {all}, {all}, {low}; ");
+            }
+            let _ = write!(out, "and.b32 {all}, {all}, {}; ", size - 1);
+            let _ = write!(out, "setp.eq.and.b32 {ok}, {all}, 0, {ok}; ");
+        }
+    }
+
+    /// Writes the low half of an address.
+    fn low_half(&self, out: &mut String, (base, is_wide): (&str, bool), at: i64, low: &str) {
+        let convert = if is_wide { "cvt.u32.u64" } else { "mov.b32" };
+        let _ = write!(out, "{convert} {low}, {base}; ");
+        if at != 0 {
+            let _ = write!(out, "add.s32 {low}, {low}, {at}; ");
+        }
     }
 }
 
