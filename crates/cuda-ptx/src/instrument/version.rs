@@ -175,7 +175,7 @@ impl<'a, 'k> Writer<'a, 'k> {
     /// of all addresses that need the same alignment are collected first.
     fn align_groups(&self, out: &mut String, region: &Region<'a>, registers: &[String], ok: &str) {
         let groups = region.groups.iter().filter(|group| group.guard.is_none());
-        let mut sizes: BTreeMap<u32, Vec<((&str, bool), i64)>> = BTreeMap::new();
+        let mut sizes: BTreeMap<u32, Vec<_>> = BTreeMap::new();
         for group in groups {
             for &(size, at) in &group.aligned {
                 let base = (register(group.base, registers), group.is_wide);
