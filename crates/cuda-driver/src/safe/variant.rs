@@ -140,6 +140,10 @@ impl<'a, A: KernelArgs> CheckedArgs<'a, A> {
         let value = |parameter: &ExtraParameter| match *parameter {
             ExtraParameter::Record => record.buffer().map_or(0, DeviceBuffer::as_raw),
             ExtraParameter::Base(memory) => memories.get(memory).map_or(0, |it| it.address),
+            ExtraParameter::Start { memory, offset } => {
+                let address = memories.get(memory).map_or(0, |it| it.address);
+                address.wrapping_add_signed(offset)
+            }
             ExtraParameter::Limit {
                 memory,
                 size,

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!    mod     the rewriting of one kernel
+//!    region  the parts of a body whose accesses are checked together
+//!    version    the code around such a part
 //!    site    the code around one instruction
 //!    surface    the code around an access to a surface
 //!    zero    the zeros in place of what was not loaded
@@ -14,16 +16,25 @@
 //! keeps its first violation in registers, and writes it to the record when it ends, unless another
 //! thread has done so. `trap` and `brkpt` become violations too, after which the thread ends.
 //!
-//! The address that is compared is in the register that the access uses. A load whose result an
-//! address depends on becomes volatile: the assembler must not load it once for the check and again
-//! for the access, because another thread may change it in between.
+//! Accesses of a part of the body are checked together where that is possible. Only if this check
+//! fails does the thread execute a copy of the part in which each access has its own check. So the
+//! effect is that of checks for each access.
+//!
+//! The address that is compared is in the register that the access uses, or is computed once more
+//! from the same registers. A load whose result an address depends on becomes volatile: the
+//! assembler must not load it once for the check and again for the access, because another thread
+//! may change it in between.
 
 mod range;
+mod region;
+#[cfg(test)]
+mod region_tests;
 mod site;
 mod slice;
 mod surface;
 #[cfg(test)]
 mod tests;
+mod version;
 mod zero;
 
 use std::collections::{BTreeMap, HashSet};
@@ -33,6 +44,7 @@ use crate::ast::{Function, Module, Statement};
 use crate::edit::Edits;
 use crate::flow::{Kernel, Op, Source};
 
+use region::Regions;
 use site::Writer;
 
 /// The version of the layout of the record: see [`Record`].
@@ -62,6 +74,13 @@ pub enum ExtraParameter {
     Record,
     /// The address of the memory with this index.
     Base(usize),
+    /// The address of the memory with this index, plus an offset.
+    Start {
+        /// The index of the memory.
+        memory: usize,
+        /// The offset, which is added modulo 2⁶⁴.
+        offset: i64,
+    },
     /// The number of offsets in the memory with this index at which an access of `size` bytes stays
     /// inside: max(0, bytes + 1 - size). It is also 0 if `is_write` is set and the kernel may only
     /// read the memory.
@@ -299,17 +318,34 @@ fn rewrite<'a>(
     let mut writer = Writer::new(text, module, kernel, memories);
     let mut edits = Edits::new(text);
     writer.open_body(function);
+    let names = function.params.iter().map(|param| param.name);
+    let mut regions = Regions::new(body, kernel, &by_statement, names.collect());
+    // The end of the last region, and the code after it.
+    let (mut region_end, mut after) = (0, String::new());
     for (index, statement) in body.iter().enumerate() {
-        let checks = by_statement.get(&index).map_or(&[][..], Vec::as_slice);
         let Statement::Instruction(instruction) = statement else {
             writer.statement(statement);
             continue;
         };
+        if index >= region_end
+            && let Some(region) = regions.at(index, &mut writer)
+        {
+            let is_volatile = |index| volatile.contains(&index);
+            let versions = writer.versions(&regions, &region, body, &by_statement, is_volatile)?;
+            edits.insert(instruction.span.start, versions.before);
+            (region_end, after) = (region.end, versions.after);
+        }
+        let is_checked = index >= region_end;
+        let checks = by_statement.get(&index).filter(|_| is_checked);
+        let checks = checks.map_or(&[][..], Vec::as_slice);
         let is_volatile = volatile.contains(&index);
         if let Some(new) = writer.instruction(instruction, checks, is_volatile)? {
             let old = text.get(instruction.span.start..instruction.span.end);
             let lines = old.unwrap_or_default().matches('\n').count();
             edits.replace(instruction.span, new + &"\n".repeat(lines));
+        }
+        if index + 1 == region_end {
+            edits.insert(instruction.span.end, std::mem::take(&mut after));
         }
     }
     edits.insert(span.start + 1, writer.declarations());

@@ -9,6 +9,10 @@ use crate::flow::{Access, AccessKind, Var};
 use super::site::Writer;
 use super::{ExtraParameter, refuse};
 
+/// The number of parameters after which no range gets its own: the parameters of a kernel have at
+/// most 4 KiB.
+const MAX_PARAMETERS: usize = 64;
+
 /// A root that an access may use.
 #[derive(Clone, Copy, Debug)]
 enum AllowedRoot<'k> {
@@ -44,16 +48,21 @@ impl<'k> Writer<'_, 'k> {
         roots
     }
 
-    /// Appends code that sets the predicate `ok` if the bytes of an access at the address in the
-    /// register `address` are in one of its roots.
+    /// Appends code that sets the predicate `ok` if `size` bytes at the address in the register
+    /// `address` are in one of the roots of an access.
     ///
-    /// `read`, for an asynchronous copy, is the number of bytes that it reads.
+    /// `read`, for an asynchronous copy, is the number of bytes that it reads; `size` is 0 then.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the address and its size are two arguments of each caller"
+    )]
     pub(super) fn compare(
         &mut self,
         out: &mut String,
         access: &Access,
         root: Option<&Root>,
         (address, is_wide): (&str, bool),
+        size: u32,
         ok: &str,
         read: Option<&str>,
     ) -> Result<(), Refusal> {
@@ -67,7 +76,6 @@ impl<'k> Writer<'_, 'k> {
             true => (self.d(0), self.d(1), self.d(2)),
             false => (self.r(0), self.r(1), self.r(2)),
         };
-        let size = if read.is_some() { 0 } else { access.size };
         let is_write = access.kind != AccessKind::Read;
         let _ = write!(out, "setp.ne.b{bits} {ok}, {address}, {address}; ");
         for allowed in roots {
@@ -141,6 +149,71 @@ impl<'k> Writer<'_, 'k> {
             }
         }
         Ok(())
+    }
+
+    /// Appends code that sets the predicate `ok` if the bytes from `low` to `high`, counted from the
+    /// address in the register `base`, are in one of the roots of an access.
+    pub(super) fn compare_range(
+        &mut self,
+        out: &mut String,
+        access: &Access,
+        root: Option<&Root>,
+        (base, is_wide): (&str, bool),
+        (low, high): (i64, i64),
+        ok: &str,
+    ) -> Result<(), Refusal> {
+        let Ok(size) = u32::try_from(high - low) else {
+            return refuse(&self.kernel.name, access.line, "a range of more than 4 GiB");
+        };
+        if let ([AllowedRoot::Memory(memory)], true) =
+            (self.roots(access, root).as_slice(), is_wide)
+        {
+            let memory = *memory;
+            let is_write = access.kind != AccessKind::Read;
+            let (offset, limit) = (self.d(0), self.d(1));
+            if self.extra.len() >= MAX_PARAMETERS {
+                // The size of the memory takes the place of the limit, and the start is computed.
+                let size = size.saturating_sub(1);
+                let start = self.parameter(ExtraParameter::Base(memory));
+                let bytes = self.parameter(ExtraParameter::Limit {
+                    memory,
+                    size: 1,
+                    is_write,
+                });
+                let fits = self.p(4);
+                let _ = write!(out, "ld.param.u64 {offset}, [{start}]; ");
+                let _ = write!(out, "ld.param.u64 {limit}, [{bytes}]; ");
+                let _ = write!(out, "sub.s64 {offset}, {base}, {offset}; ");
+                let _ = write!(out, "add.s64 {offset}, {offset}, {low}; ");
+                let _ = write!(out, "setp.gt.u64 {fits}, {limit}, {size}; ");
+                let _ = write!(out, "sub.s64 {limit}, {limit}, {size}; ");
+                let _ = write!(out, "setp.lt.and.u64 {ok}, {offset}, {limit}, {fits}; ");
+                return Ok(());
+            }
+            let start = self.parameter(match low {
+                0 => ExtraParameter::Base(memory),
+                _ => ExtraParameter::Start {
+                    memory,
+                    offset: -low,
+                },
+            });
+            let count = self.parameter(ExtraParameter::Limit {
+                memory,
+                size,
+                is_write,
+            });
+            let _ = write!(out, "ld.param.u64 {offset}, [{start}]; ");
+            let _ = write!(out, "ld.param.u64 {limit}, [{count}]; ");
+            let _ = write!(out, "sub.s64 {offset}, {base}, {offset}; ");
+            let _ = write!(out, "setp.lt.u64 {ok}, {offset}, {limit}; ");
+            return Ok(());
+        }
+        let (bits, address) = match is_wide {
+            true => (64, self.d(8)),
+            false => (32, self.r(8)),
+        };
+        let _ = write!(out, "add.s{bits} {address}, {base}, {low}; ");
+        self.compare(out, access, root, (&address, is_wide), size, ok, None)
     }
 
     /// Appends code that clears `ok` unless the address is a multiple of the size. Sizes are less

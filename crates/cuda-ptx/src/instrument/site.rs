@@ -1,5 +1,6 @@
 //! Writes the code around a checked instruction.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::analysis::{Refusal, Root};
@@ -19,6 +20,10 @@ pub(super) struct Writer<'a, 'k> {
     variables: Vec<&'a str>,
     pub(super) extra: Vec<ExtraParameter>,
     pub(super) sites: Vec<Site>,
+    /// The number of regions so far.
+    pub(super) regions: usize,
+    /// The number of registers of each width for copies of instructions.
+    pub(super) copied_registers: BTreeMap<u32, u32>,
 }
 
 /// An operand whose address is checked.
@@ -63,6 +68,8 @@ impl<'a, 'k> Writer<'a, 'k> {
             variables,
             extra: Vec::new(),
             sites: Vec::new(),
+            regions: 0,
+            copied_registers: BTreeMap::new(),
         }
     }
 
@@ -103,6 +110,15 @@ impl<'a, 'k> Writer<'a, 'k> {
         found.is_some_and(|name| matches!(self.names.find(name), Some(Name::Var(_))))
     }
 
+    /// Whether only one variable with this name was declared so far.
+    pub(super) fn is_unique(&self, name: &str) -> bool {
+        self.variables
+            .iter()
+            .filter(|other| **other == name)
+            .count()
+            == 1
+    }
+
     /// A 64-bit register.
     pub(super) fn d(&self, number: u32) -> String {
         format!("%{}d{number}", self.prefix)
@@ -120,6 +136,16 @@ impl<'a, 'k> Writer<'a, 'k> {
 
     fn label(&self, what: &str) -> String {
         format!("${}{what}", self.prefix)
+    }
+
+    /// A label of the region with this number.
+    pub(super) fn numbered(&self, what: &str, number: usize) -> String {
+        self.label(&format!("{what}{number}"))
+    }
+
+    /// A register for the copy of an instruction.
+    pub(super) fn copied(&self, bits: u32, number: u32) -> String {
+        format!("%{}c{bits}_{number}", self.prefix)
     }
 
     /// The number of the first violation of the thread, or 0.
@@ -169,6 +195,13 @@ impl<'a, 'k> Writer<'a, 'k> {
             " .reg .pred %{prefix}p<16>; .reg .b32 %{prefix}r<16>; .reg .b64 %{prefix}d<16>; \
              mov.u32 {first}, 0; mov.u64 {address}, 0; "
         );
+        for (bits, count) in &self.copied_registers {
+            let ty = match bits {
+                1 => "pred".to_owned(),
+                bits => format!("b{bits}"),
+            };
+            let _ = write!(out, ".reg .{ty} %{prefix}c{bits}_<{count}>; ");
+        }
         if self.has_surfaces() {
             let _ = write!(out, "mov.u32 {}, 0; ", self.first_third());
         }
@@ -205,6 +238,11 @@ impl<'a, 'k> Writer<'a, 'k> {
 
     pub(super) fn refuse<T>(&self, line: u32, reason: impl Into<String>) -> Result<T, Refusal> {
         refuse(&self.kernel.name, line, reason)
+    }
+
+    /// The object that a name refers to at the current statement.
+    pub(super) fn find(&mut self, name: &'a str) -> Option<Name> {
+        self.names.find(name)
     }
 
     /// The width of a register, or 0.
@@ -355,7 +393,9 @@ impl<'a, 'k> Writer<'a, 'k> {
             return self.refuse(line, "a copy from a short address");
         }
         let at = (address.as_str(), is_wide);
-        self.compare(out, access, check.root.as_ref(), at, &ok, read.as_deref())?;
+        let size = if read.is_some() { 0 } else { access.size };
+        let root = check.root.as_ref();
+        self.compare(out, access, root, at, size, &ok, read.as_deref())?;
         if let Some(read) = &read {
             // Nothing is read if the source size is 0. More than the copied bytes is not defined.
             let _ = write!(out, "setp.eq.or.u32 {ok}, {read}, 0, {ok}; ");

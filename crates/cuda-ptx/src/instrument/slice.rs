@@ -13,7 +13,7 @@ use crate::flow::{Kernel, ObjectUse};
 use super::{Check, refuse};
 
 /// Instructions whose first operand is not a destination.
-const NO_TARGET: &[&str] = &[
+pub(super) const NO_TARGET: &[&str] = &[
     "st",
     "red",
     "bra",

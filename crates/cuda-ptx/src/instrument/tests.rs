@@ -6,13 +6,13 @@ use crate::{Statement, parse};
 
 use super::{Check, ExtraParameter, Instrumented, RECORD_WORDS, Record, instrument};
 
-const X: Root = Root::Buffer {
+pub(super) const X: Root = Root::Buffer {
     parameter: 0,
     offset: 0,
 };
 
 /// Rewrites a kernel with the parameters `x` and `at`, in which all accesses are checked.
-fn rewrite(body: &str, root: Option<Root>) -> Result<Instrumented, Refusal> {
+pub(super) fn rewrite(body: &str, root: Option<Root>) -> Result<Instrumented, Refusal> {
     let text = format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n\
          .visible .global .align 4 .u32 counter;\n\
@@ -43,7 +43,7 @@ fn rewrite(body: &str, root: Option<Root>) -> Result<Instrumented, Refusal> {
 }
 
 /// The instructions of the kernel with this opcode, as text.
-fn instructions(new: &Instrumented, opcode: &str) -> Vec<String> {
+pub(super) fn instructions(new: &Instrumented, opcode: &str) -> Vec<String> {
     let module = parse(&new.text).unwrap();
     let function = module.functions.iter().find(|it| it.name == "k").unwrap();
     let body = function.body.as_ref().unwrap();
@@ -62,10 +62,15 @@ fn a_checked_access_is_guarded_by_its_own_address() {
         size: 4,
         is_write: true,
     };
-    let expected = [ExtraParameter::Base(0), limit, ExtraParameter::Record];
-    assert_eq!(new.parameters, expected);
+    let start = ExtraParameter::Start {
+        memory: 0,
+        offset: -8,
+    };
+    let (base, record) = (ExtraParameter::Base(0), ExtraParameter::Record);
+    assert_eq!(new.parameters, [start, limit, base, record]);
     let stores = instructions(&new, "st");
-    assert_eq!(stores[0], "@%chk0_p5 st.global.u32 [%chk0_d8], %r1;");
+    assert_eq!(stores[0], "st.global.u32 [%d3+8], %r1;");
+    assert_eq!(stores[1], "@%chk0_p5 st.global.u32 [%chk0_d8], %r1;");
     assert!(new.text.contains("add.s64 %chk0_d8, %chk0_d8, 8;"));
     assert_eq!(new.sites.len(), 1);
     assert_eq!(new.sites[0].line, 10);
@@ -99,8 +104,33 @@ fn zeros_are_written_before_the_load() {
 }
 
 #[test]
+fn zeros_do_not_replace_operands() {
+    for (access, zero) in [
+        // The address has a register of its own.
+        ("ld.global.u64 %d3, [%d3];", "; mov.b64 %d3, 0;"),
+        ("ld.global.v2.u32 {%r1, %r2}, [%d3];", "; mov.b32 %r2, 0;"),
+        (
+            "ld.global.L2::cache_hint.u64 %d2, [%d1], %d2;",
+            "@%chk0_p6 mov.b64 %d2, 0;",
+        ),
+        (
+            "atom.global.add.u32 %r1, [%d3], %r1;",
+            "@%chk0_p6 mov.b32 %r1, 0;",
+        ),
+        (
+            "atom.global.add.u32 %r2, [%d3], %r1;",
+            "@%chk0_p6 mov.b32 %r2, 0;",
+        ),
+    ] {
+        let new = rewrite(&format!("{access} ret;"), Some(X)).unwrap();
+        assert!(new.text.contains(zero), "{access}: {}", new.text);
+    }
+}
+
+#[test]
 fn a_known_alignment_is_not_checked() {
-    for (is_aligned, count) in [(false, 1), (true, 0)] {
+    // Once for the region, and once for the access.
+    for (is_aligned, count) in [(false, 2), (true, 0)] {
         let text = ".version 8.0\n.target sm_80\n.address_size 64\n\
             .visible .entry k(.param .u64 x) { .reg .b32 %r<2>; .reg .b64 %d<2>;\n\
             ld.param.u64 %d1, [x]; st.global.u32 [%d1], %r1; ret; }";
@@ -164,7 +194,10 @@ fn a_register_cannot_take_the_place_of_a_variable() {
     let bases = stores
         .iter()
         .filter(|text| text.ends_with("%chk0_d0, tile;"));
-    assert_eq!(bases.count(), 1, "{stores:?}");
+    // The second store has a check of its own, and one as a region.
+    assert_eq!(bases.count(), 2, "{stores:?}");
+    let first = new.text.split('}').next().unwrap_or_default();
+    assert!(!first.contains("%chk0_d0, tile;"), "{}", new.text);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::analysis::Refusal;
 use crate::ast::{Instruction, Literal, Operand};
+use crate::calls::names;
 
 use super::site::{Checked, Writer};
 
@@ -11,8 +12,8 @@ impl<'a> Writer<'a, '_> {
     /// Sets the results to 0 if the instruction is not executed because of its address.
     ///
     /// This is written before the instruction: after it, the zeros would have to wait for the
-    /// loaded value. The conditions exclude each other, so the operands keep their values for the
-    /// instruction even if one of them is also a result.
+    /// loaded value. If an operand is also a result, it keeps its value for the instruction, because
+    /// then the zeros and the instruction have conditions that exclude each other.
     pub(super) fn zero(
         &mut self,
         out: &mut String,
@@ -27,10 +28,24 @@ impl<'a> Writer<'a, '_> {
         let Some(target) = instruction.operands.first() else {
             return Ok(());
         };
-        let _ = write!(out, "not.pred {bad}, {run}; ");
-        if let Some(guard) = guard {
-            let _ = write!(out, "and.pred {bad}, {bad}, {guard}; ");
+        // Without a predicate, the zeros are always written. Otherwise the assembler would keep the
+        // old values, as it does not know that the conditions of the zeros and of the load are
+        // opposites. The address has its own register; other operands must not be results.
+        let mut results = Vec::new();
+        names(target, &mut |name| results.push(name));
+        let mut is_always = guard.is_none() && matches!(instruction.opcode, "ld" | "ldu");
+        for operand in instruction.operands.iter().skip(2) {
+            names(operand, &mut |name| is_always &= !results.contains(&name));
         }
+        let condition = if is_always {
+            String::new()
+        } else {
+            let _ = write!(out, "not.pred {bad}, {run}; ");
+            if let Some(guard) = guard {
+                let _ = write!(out, "and.pred {bad}, {bad}, {guard}; ");
+            }
+            format!("@{bad} ")
+        };
         let targets = match target {
             Operand::Vector(targets) => targets.as_slice(),
             target => std::slice::from_ref(target),
@@ -47,7 +62,7 @@ impl<'a> Writer<'a, '_> {
                         );
                         return self.refuse(instruction.line, reason);
                     }
-                    let _ = write!(out, "@{bad} mov.b{bits} {name}, 0; ");
+                    let _ = write!(out, "{condition}mov.b{bits} {name}, 0; ");
                 }
                 _ => {
                     let reason = "the access writes an operand that is not a register, so it \

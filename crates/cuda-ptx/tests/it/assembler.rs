@@ -135,8 +135,9 @@ fn target(instruction: &str) -> Option<&str> {
         .nth(1)
 }
 
-/// Fails unless the index is loaded once, and each checked load uses, under a predicate, a register
-/// from which the beginning of the buffer was subtracted after it had been set last.
+/// Fails unless the index is loaded once, and each checked load uses a register from which the
+/// beginning of the buffer was subtracted after it had been set last. The load is under a
+/// predicate, or behind a branch that follows the subtraction.
 fn expect_checked(code: &[String], arch: &str) {
     let text = code.join("\n");
     let loads: Vec<usize> = (0..code.len())
@@ -145,13 +146,9 @@ fn expect_checked(code: &[String], arch: &str) {
     let (strong, weak): (Vec<usize>, Vec<usize>) = loads
         .into_iter()
         .partition(|&at| code[at].contains("STRONG.SYS"));
-    assert_eq!((strong.len(), weak.len()), (1, 2), "{arch}\n{text}");
+    // Two loads with a common check, and again with a check for each.
+    assert_eq!((strong.len(), weak.len()), (1, 4), "{arch}\n{text}");
     for load in weak {
-        assert!(
-            code[load].starts_with("@P"),
-            "{arch}: {}\n{text}",
-            code[load]
-        );
         let register = address(&code[load]).unwrap();
         let before = &code[..load];
         let set = before
@@ -159,12 +156,21 @@ fn expect_checked(code: &[String], arch: &str) {
             .rposition(|it| target(it) == Some(register))
             .unwrap();
         let subtracts = |instruction: &String| {
+            let is_sum = ["IADD", "IMAD.IADD", "VIADD"]
+                .iter()
+                .any(|name| instruction.starts_with(name));
             let sources = instruction.split([' ', ',']).skip(2);
             let mut sources = sources.map(|word| word.trim_end_matches(".reuse"));
-            instruction.starts_with("IADD") && sources.any(|word| word == register)
+            is_sum && sources.any(|word| word == register)
         };
-        let is_compared = before[set..].iter().any(subtracts);
-        assert!(is_compared, "{arch}: {register} is not compared\n{text}");
+        let compared = before[set..].iter().position(subtracts);
+        let Some(compared) = compared else {
+            panic!("{arch}: {register} is not compared\n{text}");
+        };
+        let is_conditional = |it: &String| it.starts_with('@') && it.contains("BRA");
+        let is_guarded =
+            code[load].starts_with('@') || before[set + compared..].iter().any(is_conditional);
+        assert!(is_guarded, "{arch}: {}\n{text}", code[load]);
     }
 }
 
@@ -175,8 +181,11 @@ fn a_repeated_load_is_detected() {
         "LDG.E.STRONG.SYS R6, [R6.64]",
         "IMAD.WIDE.U32 R2, R6, R13, c[0x0][0x168]",
         "IADD3 R12, P0, R2.reuse, -c[0x0][0x178], RZ",
-        "@P0 LDG.E R8, [R2.64]",
+        "@P1 LDG.E R8, [R2.64]",
         "@P0 LDG.E R9, desc[UR6][R2.64]",
+        "@!P0 BRA `(.L_x_1)",
+        "LDG.E R8, [R2.64]",
+        "LDG.E R9, desc[UR6][R2.64]",
     ];
     expect_checked(&code(&good), "good");
     let mut repeated = good.to_vec();
@@ -185,7 +194,9 @@ fn a_repeated_load_is_detected() {
     changed.insert(3, "IMAD.WIDE.U32 R2, R6, R13, c[0x0][0x168]");
     let mut unguarded = good.to_vec();
     unguarded[3] = "LDG.E R8, [R2.64]";
-    for bad in [repeated, changed, unguarded] {
+    let mut unconditional = good.to_vec();
+    unconditional[5] = "BRA `(.L_x_1)";
+    for bad in [repeated, changed, unguarded, unconditional] {
         let bad = code(&bad);
         assert!(std::panic::catch_unwind(|| expect_checked(&bad, "bad")).is_err());
     }
@@ -262,4 +273,124 @@ fn checked_surface_accesses_are_no_faults() {
             }
         }
     }
+}
+
+/// The inner loop of a matrix product, with four steps in each iteration.
+const PRODUCT: &str = ".version 7.0
+.target sm_80
+.address_size 64
+.visible .entry product(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n) {
+    .reg .pred %p<2>; .reg .f32 %f<14>; .reg .b32 %r<5>; .reg .b64 %d<14>;
+    ld.param.u64 %d1, [a];
+    ld.param.u64 %d2, [b];
+    ld.param.u64 %d3, [c];
+    ld.param.u32 %r1, [n];
+    mov.u32 %r2, %tid.x;
+    mul.wide.u32 %d4, %r2, 4;
+    add.s64 %d5, %d2, %d4;
+    mul.wide.s32 %d6, %r1, 4;
+    mov.f32 %f9, 0f00000000;
+LOOP:
+    ld.global.f32 %f1, [%d5];
+    ld.global.f32 %f2, [%d1];
+    fma.rn.f32 %f9, %f1, %f2, %f9;
+    add.s64 %d7, %d5, %d6;
+    ld.global.f32 %f3, [%d7];
+    ld.global.f32 %f4, [%d1+4];
+    fma.rn.f32 %f9, %f3, %f4, %f9;
+    add.s64 %d8, %d7, %d6;
+    ld.global.f32 %f5, [%d8];
+    ld.global.f32 %f6, [%d1+8];
+    fma.rn.f32 %f9, %f5, %f6, %f9;
+    add.s64 %d9, %d8, %d6;
+    ld.global.f32 %f7, [%d9];
+    ld.global.f32 %f8, [%d1+12];
+    fma.rn.f32 %f9, %f7, %f8, %f9;
+    add.s64 %d5, %d9, %d6;
+    add.s64 %d1, %d1, 16;
+    add.s32 %r1, %r1, -4;
+    setp.gt.s32 %p1, %r1, 0;
+    @%p1 bra LOOP;
+    add.s64 %d10, %d3, %d4;
+    st.global.f32 [%d10], %f9;
+    ret;
+}
+";
+
+/// The number of loads with one predicate, or none, that follow each other without an instruction
+/// that uses a loaded register. The greatest such number in the code.
+fn loads_in_flight(code: &[String]) -> usize {
+    let guard = |it: &str| {
+        it.strip_prefix('@')
+            .and_then(|it| it.split(' ').next().map(str::to_owned))
+    };
+    let mut most = 0;
+    for (first, start) in code.iter().enumerate() {
+        if address(start).is_none() {
+            continue;
+        }
+        let (mut loaded, mut count) = (Vec::new(), 0);
+        for instruction in &code[first..] {
+            let words = instruction.split(|it: char| !it.is_ascii_alphanumeric());
+            let is_use = words.clone().any(|word| loaded.contains(&word));
+            if is_use || instruction.contains("BRA") {
+                break;
+            }
+            if address(instruction).is_some() && guard(instruction) == guard(start) {
+                loaded.extend(target(instruction));
+                count += 1;
+            }
+        }
+        most = most.max(count);
+    }
+    most
+}
+
+#[test]
+fn checked_loads_do_not_wait_for_each_other() {
+    let module = cuda_ptx::parse(PRODUCT).unwrap();
+    let function = &module.functions[0];
+    let analysis = Analysis::of(&module, function);
+    let root = |parameter| Root::Buffer {
+        parameter,
+        offset: 0,
+    };
+    // The loads of b and a take turns, and the store is the last access.
+    let checks = (0..9).map(|access| Check {
+        access,
+        root: Some(root(if access == 8 {
+            2
+        } else {
+            (access as u32 + 1) % 2
+        })),
+        is_aligned: true,
+    });
+    let checks: Vec<Check> = checks.collect();
+    let memories = [0, 1, 2].map(|parameter| Some(root(parameter)));
+    let new = instrument(PRODUCT, &module, function, &analysis, &checks, &memories).unwrap();
+    for arch in ["sm_80", "sm_90"] {
+        let Some(code) = machine_code(&new.text, arch) else {
+            return;
+        };
+        assert_eq!(loads_in_flight(&code), 8, "{arch}\n{}", code.join("\n"));
+    }
+}
+
+#[test]
+fn loads_that_wait_are_counted_apart() {
+    let code = |lines: &[&str]| lines.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let good = [
+        "@P1 LDG.E R8, [R2.64]",
+        "IADD3 R12, P0, R2, 0x8, RZ",
+        "@P1 LDG.E R9, desc[UR6][R2.64+0x4]",
+    ];
+    assert_eq!(loads_in_flight(&code(&good)), 2);
+    for between in ["FADD R10, R8, R8", "@!P1 MOV R8, RZ", "BRA `(.L_x_1)"] {
+        let mut bad = good.to_vec();
+        bad[1] = between;
+        assert_eq!(loads_in_flight(&code(&bad)), 1, "{between}");
+    }
+    let mut bad = good.to_vec();
+    bad[2] = "@P0 LDG.E R9, desc[UR6][R2.64+0x4]";
+    assert_eq!(loads_in_flight(&code(&bad)), 1);
 }

@@ -1,0 +1,712 @@
+//! Parts of a body whose accesses are checked together.
+//!
+//! A region is a part of the body that is entered at its beginning only, and in which all branches
+//! lead forward. All addresses of its checked accesses can be computed at its beginning. There, the
+//! smallest and the largest address of each base are compared once. If all are in range, the
+//! original instructions follow. Otherwise the thread continues in a copy of the region, in which
+//! each access has a check of its own, and returns after it.
+//!
+//! Threads of a warp may take different ways through a region, as in a conditional statement of the
+//! source. A region therefore has no instruction that several threads execute together, such as a
+//! barrier or a shuffle, and every thread that does not end in it leaves it at its end.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use crate::analysis::Root;
+use crate::ast::{Base, Instruction, Literal, Operand, Predicate, Space, Statement};
+use crate::calls::names;
+use crate::flow::{AccessKind, Kernel, Name, Op, Source};
+
+use super::Check;
+use super::site::Writer;
+
+/// The greatest number of statements of a region.
+const MAX_STATEMENTS: usize = 1000;
+
+/// The number of later beginnings that a region is compared with.
+const MAX_STARTS: usize = 4;
+
+/// The greatest distance between the addresses of a group.
+const MAX_SPAN: i64 = 1 << 20;
+
+/// Instructions that give the same result whenever they are repeated with the same operands.
+/// Divisions are missing because of those by 0. Operations on floating-point numbers are excluded
+/// by their types, because an assembler may contract them.
+const PURE: &[&str] = &[
+    "abs", "add", "and", "bfe", "bfi", "clz", "cvt", "cvta", "lop3", "mad", "max", "min", "mov",
+    "mul", "neg", "not", "or", "popc", "prmt", "selp", "setp", "shf", "shl", "shr", "sub", "xor",
+];
+
+/// Other instructions that may be in a region: one thread executes them on its own.
+const OWN: &[&str] = &[
+    "addc", "atom", "bfind", "bra", "brev", "cnot", "copysign", "cos", "div", "dp2a", "dp4a",
+    "ex2", "exit", "fma", "isspacep", "ld", "ldu", "lg2", "mad24", "madc", "mul24", "rcp", "red",
+    "rem", "ret", "rsqrt", "sad", "set", "sin", "slct", "sqrt", "st", "subc", "szext", "tanh",
+    "testp",
+];
+
+/// The types of numbers whose operations are exact.
+fn is_exact(ty: &str) -> bool {
+    let bits = ty.trim_start_matches(['b', 'u', 's']);
+    ty == "pred" || (bits.len() < ty.len() && bits.parse::<u32>().is_ok())
+}
+
+/// A register as it is at the beginning of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Value<'a> {
+    /// A register that the region does not change before.
+    Entry(&'a str),
+    /// The result of the copy of an instruction.
+    Copy(usize),
+}
+
+/// An instruction of the region that is repeated at its beginning.
+pub(super) struct Copy<'a> {
+    pub(super) statement: usize,
+    pub(super) bits: u32,
+    /// The values of its source registers.
+    pub(super) sources: HashMap<&'a str, Value<'a>>,
+}
+
+/// A 64-bit number as a sum of multiples of registers, modulo 2⁶⁴.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Sum<'a> {
+    terms: BTreeMap<Value<'a>, i64>,
+    constant: i64,
+}
+
+impl<'a> Sum<'a> {
+    fn of(value: Value<'a>) -> Self {
+        Self {
+            terms: BTreeMap::from([(value, 1)]),
+            constant: 0,
+        }
+    }
+
+    /// `self + other * factor`.
+    fn plus(mut self, other: &Self, factor: i64) -> Self {
+        for (value, count) in &other.terms {
+            let term = self.terms.entry(*value).or_default();
+            *term = term.wrapping_add(count.wrapping_mul(factor));
+        }
+        self.terms.retain(|_, count| *count != 0);
+        let constant = other.constant.wrapping_mul(factor);
+        self.constant = self.constant.wrapping_add(constant);
+        self
+    }
+}
+
+/// Accesses whose addresses differ by constants.
+#[derive(Clone, Debug)]
+pub(super) struct Group<'a> {
+    terms: BTreeMap<Value<'a>, i64>,
+    pub(super) root: Option<Root>,
+    pub(super) is_write: bool,
+    /// The predicate of the accesses, and whether it is negated.
+    pub(super) guard: Option<(Value<'a>, bool)>,
+    /// The index of one of the accesses.
+    pub(super) access: usize,
+    /// The register from which the addresses are counted.
+    pub(super) base: Value<'a>,
+    pub(super) is_wide: bool,
+    space: Option<Space>,
+    /// The constant of the base.
+    constant: i64,
+    /// The smallest address, counted from the base.
+    pub(super) low: i64,
+    /// The end of the largest one.
+    pub(super) high: i64,
+    /// Sizes of which an address has to be a multiple, and the address, counted from the base.
+    pub(super) aligned: Vec<(u32, i64)>,
+    /// Whether the addresses lie between those of two other groups.
+    pub(super) is_between: bool,
+}
+
+/// A region: the statements from `first` to `end`, without `end`.
+#[derive(Default)]
+pub(super) struct Region<'a> {
+    pub(super) first: usize,
+    pub(super) end: usize,
+    pub(super) copies: Vec<Copy<'a>>,
+    pub(super) groups: Vec<Group<'a>>,
+    /// The number of checked accesses.
+    accesses: usize,
+}
+
+/// Finds the regions of a body.
+pub(super) struct Regions<'b, 'a, 'k> {
+    body: &'b [Statement<'a>],
+    kernel: &'k Kernel,
+    checks: &'b BTreeMap<usize, Vec<(usize, &'b Check)>>,
+    /// The statement of each label with a unique name, and the branches to it.
+    labels: HashMap<&'a str, (usize, Vec<usize>)>,
+    /// Accesses whose predicate is possibly not set.
+    unset: HashSet<usize>,
+    params: HashSet<&'a str>,
+    /// The statement that sets a register, if there is only one.
+    setters: HashMap<&'a str, Option<usize>>,
+    /// The results of `count`.
+    counts: HashMap<usize, usize>,
+}
+
+impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
+    pub(super) fn new(
+        body: &'b [Statement<'a>],
+        kernel: &'k Kernel,
+        checks: &'b BTreeMap<usize, Vec<(usize, &'b Check)>>,
+        params: HashSet<&'a str>,
+    ) -> Self {
+        let mut labels: HashMap<&str, (usize, Vec<usize>)> = HashMap::new();
+        let mut bad = HashSet::new();
+        for (index, statement) in body.iter().enumerate() {
+            if let Statement::Label(name, _) = statement
+                && labels.insert(*name, (index, Vec::new())).is_some()
+            {
+                bad.insert(*name);
+            }
+        }
+        for (index, statement) in body.iter().enumerate() {
+            match statement {
+                Statement::BranchTargets(_, targets) => bad.extend(targets.iter().copied()),
+                Statement::Instruction(instruction) => {
+                    for operand in &instruction.operands {
+                        names(operand, &mut |name| match labels.get_mut(name) {
+                            Some(label) if instruction.opcode == "bra" => label.1.push(index),
+                            Some(_) => drop(bad.insert(name)),
+                            None => {}
+                        });
+                    }
+                }
+                _ => {}
+            }
+        }
+        labels.retain(|name, _| !bad.contains(name));
+        let mut setters: HashMap<&str, Option<usize>> = HashMap::new();
+        for (index, statement) in body.iter().enumerate() {
+            if let Statement::Instruction(instruction) = statement
+                && let Some(target) = instruction.operands.first()
+            {
+                names(target, &mut |name| {
+                    let setter = setters.entry(name).or_insert(Some(index));
+                    *setter = setter.filter(|setter| *setter == index);
+                });
+            }
+        }
+        let mut unset = HashSet::new();
+        let order = kernel.graph.order.iter();
+        let blocks = order.map(|&block| &kernel.blocks[block as usize]);
+        for ins in blocks.flat_map(|block| &block.ins) {
+            if let (Op::Access(access), Some(guard)) = (ins.op, &ins.guard)
+                && let Source::Value(value) = guard.predicate
+                && kernel.is_undefined[value as usize]
+            {
+                unset.insert(access as usize);
+            }
+        }
+        Self {
+            body,
+            kernel,
+            checks,
+            labels,
+            unset,
+            params,
+            setters,
+            counts: HashMap::new(),
+        }
+    }
+
+    /// The region that begins at a statement, if it has more checked accesses than those that could
+    /// begin between it and its first access.
+    pub(super) fn at(&mut self, index: usize, writer: &mut Writer<'a, 'k>) -> Option<Region<'a>> {
+        let (&access, _) = self.checks.range(index..).next()?;
+        if index != access && (access - index > MAX_STATEMENTS || !self.is_start(index)) {
+            return None;
+        }
+        let count = self.count(index, writer);
+        if count == 0 {
+            return None;
+        }
+        let later: Vec<usize> = (index + 1..=access)
+            .filter(|&other| other == access || self.is_start(other))
+            .collect();
+        // The others are compared when they are reached.
+        let others = later.iter().rev().take(MAX_STARTS);
+        for &other in others {
+            if self.count(other, writer) >= count {
+                return None;
+            }
+        }
+        let mut region = self.scan(index, writer);
+        self.merge(&mut region, writer.memories);
+        Some(region)
+    }
+
+    /// Finds groups whose addresses lie between those of two others: x + s and x + 2·s lie between x
+    /// and x + 3·s. The differences must not wrap, so s has to be a number of few bits.
+    ///
+    /// If s is not set, no access with an s in its address is executed. So all factors of s have
+    /// the same sign, or the group without s might be between the others.
+    fn merge(&self, region: &mut Region<'a>, memories: &[Option<Root>]) {
+        let groups = region.groups.iter().enumerate();
+        let fits = |group: &Group<'a>| {
+            let is_buffer = matches!(group.root, Some(Root::Buffer { .. }));
+            let places = memories.iter().filter(|memory| **memory == group.root);
+            is_buffer && group.is_wide && group.guard.is_none() && places.count() == 1
+        };
+        let mut open: Vec<usize> = groups.filter(|it| fits(it.1)).map(|it| it.0).collect();
+        let terms = open.iter().filter_map(|&index| region.groups.get(index));
+        let steps: BTreeSet<Value<'a>> = terms
+            .flat_map(|group| group.terms.keys().copied())
+            .filter(|step| self.is_short(*step, region))
+            .collect();
+        for step in steps {
+            let mut lines: BTreeMap<_, Vec<(i64, usize)>> = BTreeMap::new();
+            for &index in &open {
+                if let Some(group) = region.groups.get(index) {
+                    let mut terms = group.terms.clone();
+                    let factor = terms.remove(&step).unwrap_or(0);
+                    let place = (terms, group.root.clone(), group.is_write);
+                    lines.entry(place).or_default().push((factor, index));
+                }
+            }
+            for (_, mut line) in lines {
+                line.sort_unstable();
+                let [(least, first), .., (greatest, last)] = line[..] else {
+                    continue;
+                };
+                let is_small = |factor: i64| factor.checked_abs().is_some_and(|it| it < 1 << 15);
+                let has_one_sign = least >= 0 || greatest <= 0;
+                let is_line = least < greatest && is_small(least) && is_small(greatest);
+                if line.len() < 3 || !has_one_sign || !is_line {
+                    continue;
+                }
+                let all = line.iter().filter_map(|it| region.groups.get(it.1));
+                let is_near =
+                    |constant: i64| constant.checked_abs().is_some_and(|it| it < MAX_SPAN);
+                if !all.clone().all(|group| is_near(group.constant)) {
+                    continue;
+                }
+                let low = all.clone().map(|group| group.constant + group.low).min();
+                let high = all.map(|group| group.constant + group.high).max();
+                let (Some(low), Some(high)) = (low, high) else {
+                    continue;
+                };
+                for &(_, index) in &line {
+                    if let Some(group) = region.groups.get_mut(index) {
+                        group.low = low - group.constant;
+                        group.high = high - group.constant;
+                        group.is_between = index != first && index != last;
+                    }
+                }
+                open.retain(|index| line.iter().all(|it| it.1 != *index));
+            }
+        }
+    }
+
+    /// Whether a 64-bit register, if it is set, has an absolute value of less than 2⁴⁰.
+    fn is_short(&self, value: Value<'a>, region: &Region<'a>) -> bool {
+        let setter = match value {
+            Value::Copy(copy) => region.copies.get(copy).map(|copy| copy.statement),
+            Value::Entry(name) => self.setters.get(name).copied().flatten(),
+        };
+        let setter = setter.and_then(|setter| self.body.get(setter));
+        let Some(Statement::Instruction(setter)) = setter else {
+            return false;
+        };
+        if setter.predicate.is_some() {
+            return false;
+        }
+        match (setter.opcode, setter.modifiers.as_slice()) {
+            ("cvt", ["s64", "s32"] | ["u64", "u32"]) => true,
+            ("mul", ["wide", "s32" | "u32"]) => {
+                matches!(
+                    setter.operands.last(),
+                    Some(Operand::Literal(Literal::Int(0..=255)))
+                )
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a statement is the first instruction after a label or a branch.
+    fn is_start(&self, index: usize) -> bool {
+        let is_instruction = |it: &&Statement<'_>| matches!(it, Statement::Instruction(_));
+        let Some(before) = self.body.get(..index) else {
+            return false;
+        };
+        let mut before = before.iter().rev();
+        let before = before.find(|it| !matches!(it, Statement::Loc { .. }));
+        let is_after = match before {
+            Some(Statement::Label(..)) => true,
+            Some(Statement::Instruction(instruction)) => instruction.opcode == "bra",
+            _ => false,
+        };
+        is_after && self.body.get(index).as_ref().is_some_and(is_instruction)
+    }
+
+    /// The number of checked accesses in the region that begins at a statement.
+    fn count(&mut self, index: usize, writer: &mut Writer<'a, 'k>) -> usize {
+        if let Some(count) = self.counts.get(&index) {
+            return *count;
+        }
+        let count = self.scan(index, writer).accesses;
+        self.counts.insert(index, count);
+        count
+    }
+
+    /// The largest region that begins at a statement.
+    fn scan(&self, first: usize, writer: &mut Writer<'a, 'k>) -> Region<'a> {
+        let mut scan = Scan {
+            values: HashMap::new(),
+            sums: HashMap::new(),
+            region: Region {
+                first,
+                end: first,
+                ..Region::default()
+            },
+        };
+        // The last end at which no branch leads further, with the state there.
+        let (mut copies, mut groups, mut accesses) = (0, Vec::new(), 0);
+        let mut open = first;
+        for (index, statement) in self
+            .body
+            .iter()
+            .enumerate()
+            .skip(first)
+            .take(MAX_STATEMENTS)
+        {
+            match statement {
+                Statement::Loc { .. } => {}
+                Statement::Label(name, _) => {
+                    let Some((_, branches)) = self.labels.get(name) else {
+                        break;
+                    };
+                    if branches.iter().any(|&from| from < first || from > index) {
+                        break;
+                    }
+                    // What was set after the first branch may be skipped.
+                    let branch = branches.iter().copied().min().unwrap_or(index);
+                    for (set, value) in scan.values.values_mut() {
+                        if *set > branch {
+                            *value = None;
+                        }
+                    }
+                }
+                Statement::Instruction(instruction) => {
+                    if !is_allowed(instruction) {
+                        break;
+                    }
+                    if instruction.opcode == "bra" {
+                        let Some(target) = self.target(instruction) else {
+                            break;
+                        };
+                        if target <= index {
+                            break;
+                        }
+                        open = open.max(target);
+                    }
+                    if let Some(checks) = self.checks.get(&index) {
+                        if scan.access(self, instruction, checks, writer).is_none() {
+                            break;
+                        }
+                        scan.region.accesses += 1;
+                    }
+                    scan.step(self, index, instruction, writer);
+                    if open <= self.skip(index + 1) && scan.region.accesses > accesses {
+                        scan.region.end = index + 1;
+                        copies = scan.region.copies.len();
+                        groups.clone_from(&scan.region.groups);
+                        accesses = scan.region.accesses;
+                    }
+                }
+                _ => break,
+            }
+        }
+        let mut region = scan.region;
+        region.copies.truncate(copies);
+        region.groups = groups;
+        region.accesses = accesses;
+        region
+    }
+
+    /// The statement to which a branch leads: the first after its label that is an instruction.
+    fn target(&self, branch: &Instruction<'a>) -> Option<usize> {
+        let [Operand::Name(name)] = branch.operands.as_slice() else {
+            return None;
+        };
+        let (label, _) = self.labels.get(name)?;
+        Some(self.skip(*label))
+    }
+
+    /// The first statement from `index` on that is neither a label nor a line number.
+    fn skip(&self, index: usize) -> usize {
+        let is_empty =
+            |it: &&Statement<'_>| matches!(it, Statement::Label(..) | Statement::Loc { .. });
+        let rest = self.body.get(index..).unwrap_or_default();
+        index + rest.iter().take_while(is_empty).count()
+    }
+
+    /// The labels in a region, which its second copy replaces.
+    pub(super) fn labels_in(&self, region: &Region<'a>) -> Vec<&'a str> {
+        let statements = self.body.get(region.first..region.end).unwrap_or_default();
+        let labels = statements.iter().filter_map(|statement| match statement {
+            Statement::Label(name, _) => Some(*name),
+            _ => None,
+        });
+        labels.collect()
+    }
+}
+
+/// Whether an instruction may be in a region.
+fn is_allowed(instruction: &Instruction<'_>) -> bool {
+    let opcode = instruction.opcode;
+    let is_together = instruction.has("sync") || instruction.has("aligned");
+    !is_together && (PURE.contains(&opcode) || OWN.contains(&opcode))
+}
+
+struct Scan<'a> {
+    /// The statement that set a register, and its value if that can be computed at the beginning.
+    values: HashMap<&'a str, (usize, Option<Value<'a>>)>,
+    sums: HashMap<usize, Sum<'a>>,
+    region: Region<'a>,
+}
+
+impl<'a> Scan<'a> {
+    fn value(&self, name: &'a str) -> Option<Value<'a>> {
+        match self.values.get(name) {
+            Some((_, value)) => *value,
+            None => Some(Value::Entry(name)),
+        }
+    }
+
+    fn sum(&self, value: Value<'a>) -> Sum<'a> {
+        match value {
+            Value::Copy(copy) => self.sums.get(&copy).cloned(),
+            Value::Entry(_) => None,
+        }
+        .unwrap_or_else(|| Sum::of(value))
+    }
+
+    /// Follows what an instruction sets.
+    fn step(
+        &mut self,
+        regions: &Regions<'_, 'a, '_>,
+        index: usize,
+        instruction: &Instruction<'a>,
+        writer: &mut Writer<'a, '_>,
+    ) {
+        if super::slice::NO_TARGET.contains(&instruction.opcode) {
+            return;
+        }
+        let Some(target) = instruction.operands.first() else {
+            return;
+        };
+        let copy = self.copy(regions, index, instruction, writer);
+        names(target, &mut |name| {
+            self.values.insert(name, (index, None));
+        });
+        if let (Some(copy), Operand::Name(name)) = (copy, target) {
+            let number = self.region.copies.len();
+            if copy.bits == 64 {
+                let sum = self.sum_of(instruction, &copy).unwrap_or_default();
+                let sum = match sum.terms.is_empty() {
+                    true => Sum::of(Value::Copy(number)),
+                    false => sum,
+                };
+                self.sums.insert(number, sum);
+            }
+            self.region.copies.push(copy);
+            self.values.insert(name, (index, Some(Value::Copy(number))));
+        }
+    }
+
+    /// The copy of an instruction, if it can be made at the beginning of the region.
+    fn copy(
+        &self,
+        regions: &Regions<'_, 'a, '_>,
+        statement: usize,
+        instruction: &Instruction<'a>,
+        writer: &mut Writer<'a, '_>,
+    ) -> Option<Copy<'a>> {
+        let opcode = instruction.opcode;
+        let is_param = opcode == "ld" && instruction.has("param") && !instruction.has("volatile");
+        if instruction.predicate.is_some() || !(is_param || PURE.contains(&opcode)) {
+            return None;
+        }
+        let ty = instruction.modifiers.last()?;
+        let is_selection = matches!(opcode, "setp" | "selp" | "mov");
+        if instruction.has("cc") || !(is_selection || is_param || is_exact(ty)) {
+            return None;
+        }
+        let (Operand::Name(target), sources) = instruction.operands.split_first()? else {
+            return None;
+        };
+        // In a conversion, the type of the result comes before that of the source.
+        let bits = writer.bits(target);
+        if !matches!(bits, 1 | 16 | 32 | 64) {
+            return None;
+        }
+        let mut copy = Copy {
+            statement,
+            bits,
+            sources: HashMap::new(),
+        };
+        for source in sources {
+            match source {
+                Operand::Literal(_) => {}
+                Operand::Member("%tid" | "%ntid" | "%ctaid" | "%nctaid", _) => {}
+                Operand::Address(Base::Name(name), _)
+                    if is_param && regions.params.contains(name) && writer.is_unique(name) => {}
+                Operand::Name(name) | Operand::Not(name) => match writer.find(name)? {
+                    Name::Reg(_) => drop(copy.sources.insert(name, self.value(name)?)),
+                    Name::Var(_) => {}
+                },
+                _ => return None,
+            }
+        }
+        Some(copy)
+    }
+
+    /// The result of an instruction as a sum, if it is one.
+    fn sum_of(&self, instruction: &Instruction<'a>, copy: &Copy<'a>) -> Option<Sum<'a>> {
+        let number = |operand: &Operand<'a>| match operand {
+            Operand::Literal(Literal::Int(value)) => Some(Sum {
+                terms: BTreeMap::new(),
+                constant: value.cast_signed(),
+            }),
+            Operand::Name(name) => copy.sources.get(name).map(|value| self.sum(*value)),
+            _ => None,
+        };
+        let is_64 = matches!(instruction.modifiers.as_slice(), ["s64" | "u64" | "b64"]);
+        match (instruction.opcode, instruction.operands.as_slice()) {
+            ("mov", [_, source]) if is_64 => number(source),
+            ("add", [_, a, b]) if is_64 => Some(number(a)?.plus(&number(b)?, 1)),
+            ("sub", [_, a, b]) if is_64 => Some(number(a)?.plus(&number(b)?, -1)),
+            _ => None,
+        }
+    }
+
+    /// Adds a checked access to a group. Returns `None` if it cannot be in the region.
+    fn access(
+        &mut self,
+        regions: &Regions<'_, 'a, '_>,
+        instruction: &Instruction<'a>,
+        checks: &[(usize, &Check)],
+        writer: &mut Writer<'a, '_>,
+    ) -> Option<()> {
+        let [(operand, check)] = checks else {
+            return None;
+        };
+        let opcode = instruction.opcode;
+        if !matches!(opcode, "ld" | "ldu" | "st" | "atom" | "red") {
+            return None;
+        }
+        let access = regions.kernel.accesses.get(check.access)?;
+        let Some(Operand::Address(Base::Name(name), offset)) = instruction.operands.get(*operand)
+        else {
+            return None;
+        };
+        if !access.is_simple || access.size == 0 || !access.size.is_power_of_two() {
+            return None;
+        }
+        let is_wide = match (writer.find(name)?, writer.bits(name)) {
+            (Name::Reg(_), 64) => true,
+            (Name::Reg(_), 32) => false,
+            _ => return None,
+        };
+        let base = self.value(name)?;
+        let guard = match instruction.predicate {
+            Some(_) if regions.unset.contains(&check.access) => return None,
+            Some(Predicate { name, negated }) => Some((self.value(name)?, negated)),
+            None => None,
+        };
+        let sum = if is_wide {
+            self.sum(base)
+        } else {
+            Sum::of(base)
+        };
+        let is_write = access.kind != AccessKind::Read;
+        let size = i64::from(access.size);
+        if offset.checked_abs()? > MAX_SPAN {
+            return None;
+        }
+        let fits = |group: &&mut Group<'a>| {
+            let delta = sum.constant.wrapping_sub(group.constant);
+            let is_near = delta.checked_abs().is_some_and(|delta| delta < MAX_SPAN);
+            is_near
+                && group.terms == sum.terms
+                && group.root == check.root
+                && group.is_write == is_write
+                && group.guard == guard
+                && group.is_wide == is_wide
+                && group.space == access.space
+        };
+        let mut groups = self.region.groups.iter_mut();
+        let group = match groups.find(fits) {
+            Some(group) => group,
+            None => {
+                self.region.groups.push(Group {
+                    terms: sum.terms.clone(),
+                    root: check.root.clone(),
+                    is_write,
+                    guard,
+                    access: check.access,
+                    base,
+                    is_wide,
+                    space: access.space,
+                    constant: sum.constant,
+                    low: i64::MAX,
+                    high: i64::MIN,
+                    aligned: Vec::new(),
+                    is_between: false,
+                });
+                self.region.groups.last_mut()?
+            }
+        };
+        let at = sum.constant.wrapping_sub(group.constant) + offset;
+        group.low = group.low.min(at);
+        group.high = group.high.max(at + size);
+        if !is_wide {
+            // The instruction adds its offset to the register: that must not wrap, so the register
+            // has to be in the range, too.
+            group.low = group.low.min(0);
+            group.high = group.high.max(0);
+        }
+        if !check.is_aligned && access.size > 1 {
+            let need = (access.size, at.rem_euclid(size));
+            if !group.aligned.contains(&need) {
+                group.aligned.push(need);
+            }
+        }
+        Some(())
+    }
+}
+
+impl<'a> Region<'a> {
+    /// The copies that the groups need, directly or through other copies.
+    pub(super) fn needed(&self) -> Vec<bool> {
+        let mut is_needed = vec![false; self.copies.len()];
+        let mark = |value: &Value<'a>, is_needed: &mut [bool]| {
+            if let Value::Copy(copy) = value
+                && let Some(flag) = is_needed.get_mut(*copy)
+            {
+                *flag = true;
+            }
+        };
+        for group in &self.groups {
+            mark(&group.base, &mut is_needed);
+            if let Some((guard, _)) = &group.guard {
+                mark(guard, &mut is_needed);
+            }
+        }
+        // A copy comes after those that it uses.
+        for (index, copy) in self.copies.iter().enumerate().rev() {
+            if is_needed.get(index) == Some(&true) {
+                for source in copy.sources.values() {
+                    mark(source, &mut is_needed);
+                }
+            }
+        }
+        is_needed
+    }
+}
