@@ -3,6 +3,8 @@
 import os
 import subprocess
 
+import sanitizer
+
 
 class Process:
     """A process that has ended, with its output."""
@@ -14,6 +16,8 @@ class Process:
             path += [str(options.companion)]
         path += [f"{options.nvrtc}/{suite.nvrtc}/lib"] if hasattr(suite, "nvrtc") else []
         simulated = {"LD_LIBRARY_PATH": os.pathsep.join(path), "CUDA_SIM": suite.device}
+        if options.sanitizer:
+            simulated |= sanitizer.environment(options, suite)
         inherited = {name: value for name, value in os.environ.items() if name != "CUDA_SIM_LOG"}
         limit = limit or suite.limit
         try:

@@ -1,4 +1,5 @@
-"""Test suites in Python: tests in a package that pip installs, or programs of this repository."""
+"""Test suites in Python: tests in a package that pip installs or in a checkout that the user names,
+or programs of this repository."""
 
 import concurrent.futures
 import os
@@ -111,13 +112,33 @@ class Python:
             raise RuntimeError(f"{self.suite.name} does not use the software device: {named.end()}")
 
 
+def tests_folder(python):
+    """Returns the folder of the tests: in the source package, in the checkout that the user names,
+    or else in the installed packages."""
+    suite = python.suite
+    if hasattr(suite, "source"):
+        return python.source / suite.tests
+    if commit := getattr(suite, "commit", None):
+        checkout = python.options.checkout.resolve()
+
+        def git(*command):
+            command = ["git", "-C", checkout, *command]
+            return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        if git("rev-parse", "HEAD").strip() != commit or changed:
+            raise RuntimeError(f"{checkout} is not an unmodified checkout of {suite.tag}")
+        return checkout / suite.tests
+    return python.packages / suite.tests
+
+
 def run_pytest(options, suite, is_chosen):
     """Runs each file of tests in a process, and each test that failed again in one of its own,
     because a failing test may leave a lost device to the others."""
     python = Python(options, suite)
     python.install()
     python.check_device()
-    root = (python.source if hasattr(suite, "source") else python.packages) / suite.tests
+    root = tests_folder(python)
     files = [file for file in all_files(suite, root) if is_chosen(file)]
     outcomes, output = {}, {}
 
@@ -125,7 +146,8 @@ def run_pytest(options, suite, is_chosen):
         log = python.dir / "outcomes" / f"{name}.txt"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text("")
-        env = {"OUTCOMES": str(log), "PYTHONPATH": f"{HERE}{os.pathsep}{SUITES}"}
+        folders = [HERE, SUITES, *(HERE / name for name in getattr(suite, "python_path", []))]
+        env = {"OUTCOMES": str(log), "PYTHONPATH": os.pathsep.join(map(str, folders))}
         flags = ["-p", "outcomes", "-p", "no:cacheprovider", "--tb=short", "-q", "--rootdir", root]
         result = python.start(["-m", "pytest", *flags, *suite.pytest, *arguments], env, cwd=root)
         return read(log.read_text()), result

@@ -13,6 +13,8 @@ import sys
 import time
 from pathlib import Path
 
+import sanitizer
+
 ROOT = Path(__file__).resolve().parents[3]
 TABLE = ROOT / "docs/other-suites.md"
 BEGIN, END = "<!-- begin: run.py --table write -->\n", "<!-- end -->\n"
@@ -21,10 +23,13 @@ BEGIN, END = "<!-- begin: run.py --table write -->\n", "<!-- end -->\n"
 def build_driver(options):
     """Builds the software driver and copies it to the folder `options.driver`."""
     command = [options.cargo, "build", "-p", "cuda-sim-cdylib"]
-    command += ["--release"] if options.full else []
-    subprocess.run(command, check=True, cwd=ROOT)
-    profile = "release" if options.full else "debug"
-    built = options.target / profile / "libcuda_sim_driver.so"
+    if options.sanitizer:
+        built = sanitizer.build(options, command, cwd=ROOT)
+    else:
+        command += ["--release"] if options.full else []
+        subprocess.run(command, check=True, cwd=ROOT)
+        profile = "release" if options.full else "debug"
+        built = options.target / profile / "libcuda_sim_driver.so"
     options.driver.mkdir(parents=True, exist_ok=True)
     for name in ["libcuda.so", "libcuda.so.1"]:
         # The file is replaced by renaming, because a program may have the old one open.
@@ -56,6 +61,7 @@ def run_suite(options, suite):
         "scripts": python_suite.run_scripts,
     }
     start = time.monotonic()
+    sanitizer.clear(options, suite)
     if getattr(suite, "companion", False):
         build_companion(options)
 
@@ -68,6 +74,8 @@ def run_suite(options, suite):
         if outcome == "failed" and test not in suite.timed and cause.startswith(UNKNOWN):
             print(f"== {test}: {output[test]}")
     changes = suite.changes(outcomes, is_chosen)
+    if options.sanitizer:
+        changes += sanitizer.reports(options, suite)
     for change in changes:
         print(f"{suite.name}: {change}")
     if options.record:
@@ -122,6 +130,10 @@ def main():
     parser.add_argument("--full", action="store_true", help="all groups of all suites")
     parser.add_argument("--only", default="", help="the suites whose names contain this text")
     parser.add_argument("--group", default="", help="the groups whose names begin with this text")
+    text = "a checkout of a program whose packages have no tests; without it, its suites do not run"
+    parser.add_argument("--checkout", type=Path, help=text)
+    text = "build the driver library with AddressSanitizer, and fail if it reports anything"
+    parser.add_argument("--sanitizer", choices=["address"], help=text)
     parser.add_argument("--record", action="store_true", help="write what is expected of the suites")
     parser.add_argument("--table", choices=["check", "write"], help="only the tables in the docs")
     options = parser.parse_args()
@@ -130,15 +142,20 @@ def main():
         check_table(suites, options.table == "write")
     if options.table:
         return
+    if options.record and options.sanitizer:
+        sys.exit("error: --record describes runs without a sanitizer")
     options.setup = options.setup or options.target / "cuda-setup"
     options.dir = options.target / "programs"
-    options.driver = options.dir / "driver"
+    options.driver = options.dir / ("driver-address" if options.sanitizer else "driver")
     options.companion = options.dir / "companion"
     options.nvrtc = options.setup / "nvrtc"
     options.include = options.setup / "include"
     build_driver(options)
     suites = [suite for suite in suites if options.only in suite.name]
     chosen = [suite for suite in suites if options.full or suite.ci]
+    for suite in [suite for suite in chosen if hasattr(suite, "commit") and not options.checkout]:
+        print(f"{suite.name}: not run; it needs --checkout FOLDER with {suite.tag}")
+        chosen.remove(suite)
     if not options.full:
         print(f"{len(chosen)} of {len(suites)} suites, reduced (all: cargo xtask full programs)")
     changed = [suite.name for suite in chosen if not run_suite(options, suite)]

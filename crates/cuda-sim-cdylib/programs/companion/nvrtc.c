@@ -55,8 +55,10 @@ static void load(void) {
                 self.dli_fname);
         return;
     }
-    /* Its own symbols come first: they have the names of the functions here. */
-    real = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+    /* Its own symbols come first: they have the names of the functions here. AddressSanitizer does
+       not allow this. */
+    int own_first = dlsym(RTLD_DEFAULT, "__asan_init") ? 0 : RTLD_DEEPBIND;
+    real = dlopen(path, RTLD_NOW | RTLD_LOCAL | own_first);
     if (!real) fprintf(stderr, "cuda-sim: %s\n", dlerror());
     free(path);
 }

@@ -4,7 +4,10 @@ use std::ffi::c_void;
 use std::ptr;
 
 use cuda_sim::{Builder, CUresult};
-use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUmemorytype};
+use cuda_sys::{
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUmemAccess_flags, CUmemAccessDesc, CUmemLocationType,
+    CUmemorytype,
+};
 
 use crate::support::{OK, late, ok, test_device};
 
@@ -83,6 +86,33 @@ fn pool_memory_needs_a_current_context_of_its_device() {
         }
         ok(sim.cuMemFreeAsync(pool, stream));
         ok(sim.cuStreamSynchronize(stream));
+    }
+}
+
+/// NVIDIA's tests of cuda-core expect these codes.
+#[test]
+fn copies_follow_the_access_of_a_pool() {
+    let sim = test_device(Builder::new().devices(2));
+    let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
+    let (mut other, mut pool, mut addr) = (ptr::null_mut(), ptr::null_mut(), 0);
+    let mut access: CUmemAccessDesc = unsafe { std::mem::zeroed() };
+    access.location.type_ = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.__bindgen_anon_1.id = 1;
+    unsafe {
+        ok(sim.cuDeviceGetDefaultMemPool(&raw mut pool, 0));
+        ok(sim.cuMemAllocAsync(&raw mut addr, 64, sim.stream(1)));
+        ok(sim.cuDevicePrimaryCtxRetain(&raw mut other, 1));
+        ok(sim.cuCtxSetCurrent(other));
+        let (stream, plain) = (sim.stream(1), sim.upload(&[7_u8; 64]));
+        let back = sim.alloc(64);
+        for (flags, expected) in [(0, invalid), (3, OK), (0, invalid)] {
+            access.flags = CUmemAccess_flags(flags);
+            ok(sim.cuMemPoolSetAccess(pool, &raw const access, 1));
+            assert_eq!(sim.cuMemcpyAsync(addr, plain, 64, stream), expected);
+            assert_eq!(sim.cuMemcpyAsync(back, addr, 64, stream), expected);
+        }
+        ok(sim.cuStreamSynchronize(stream));
+        assert_eq!(sim.download::<u8>(back, 64), [7; 64]);
     }
 }
 

@@ -252,6 +252,42 @@ fn imported_pool_has_only_opened_memory() {
     }
 }
 
+/// NVIDIA's tests of cuda-core import memory before the process has a context.
+#[test]
+fn pool_memory_is_imported_without_a_context() {
+    let sim = test_device(Builder::new());
+    let pool = pool(&sim, DESCRIPTOR);
+    let addr = allocate(&sim, pool, 3);
+    unsafe { ok(sim.cuCtxSynchronize()) };
+    let exported = export(&sim, pool);
+    let mut data = pointer(&sim, addr);
+    let other = test_device(Builder::new());
+    let (mut context, mut opened) = (ptr::null_mut(), 0);
+    unsafe {
+        ok(other.cuCtxSetCurrent(ptr::null_mut()));
+        ok(other.cuDevicePrimaryCtxRelease_v2(0));
+        let imported = import(&other, exported.as_raw_fd());
+        ok(other.cuMemPoolImportPointer(&raw mut opened, imported, &raw mut data));
+        let owner = CUpointer_attribute::CU_POINTER_ATTRIBUTE_CONTEXT;
+        let mut recorded = usize::MAX;
+        ok(other.cuPointerGetAttribute((&raw mut recorded).cast(), owner, opened));
+        assert_eq!(recorded, 0);
+        // The memory belongs to no context: it outlives those that use it.
+        for value in [3, 4] {
+            ok(other.cuDevicePrimaryCtxRetain(&raw mut context, 0));
+            ok(other.cuCtxSetCurrent(context));
+            assert_eq!(other.download::<u32>(opened, N), [value; N]);
+            ok(other.cuMemsetD32_v2(opened, value + 1, N));
+            ok(other.cuCtxSynchronize());
+            ok(other.cuDevicePrimaryCtxReset_v2(0));
+        }
+        assert_eq!(sim.download::<u32>(addr, N), [5; N]);
+        ok(other.cuMemFree_v2(opened));
+        assert_eq!(other.cuMemFree_v2(opened), BAD);
+        ok(other.cuMemPoolDestroy(imported));
+    }
+}
+
 #[test]
 fn only_objects_for_sharing_have_handles() {
     let sim = test_device(Builder::new());

@@ -1,11 +1,11 @@
 //! Symbols that two linked modules define. The expected results follow the PTX manual on
 //! `.visible`, `.weak` and `.common`, and linkers of ELF files where it is silent.
 
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::ptr;
 
 use cuda_sim::Builder;
-use cuda_sys::{CUjitInputType, CUmodule, CUresult};
+use cuda_sys::{CUjit_option, CUjitInputType, CUmodule, CUresult};
 
 use crate::support::{TestDevice, ok, test_device};
 
@@ -252,4 +252,45 @@ fn a_common_variable_is_one_of_the_largest_size() {
     );
     assert_eq!(words(&sim, module, "x"), [3, 4]);
     assert_eq!(answer(&sim, module, "a"), 3);
+}
+
+/// NVIDIA's tests of cuda-core expect this text.
+#[test]
+fn the_error_log_of_a_link_ends_without_a_newline() {
+    let sim = test_device(Builder::new());
+    let mut log = [b'x'; 200];
+    let mut options = [
+        CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+        CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+    ];
+    let mut values: [*mut c_void; 2] = [
+        log.as_mut_ptr().cast(),
+        ptr::without_provenance_mut(log.len()),
+    ];
+    let text = CString::new(format!(
+        "{HEAD}.extern .func f(); .extern .func g();
+         .visible .entry k() {{ call f; call g; ret; }}"
+    ));
+    let text = text.unwrap();
+    let (data, size) = (
+        text.as_ptr().cast_mut().cast(),
+        text.as_bytes_with_nul().len(),
+    );
+    let (mut state, mut image) = (ptr::null_mut(), ptr::null_mut());
+    let none = ptr::null_mut();
+    let sort = CUjitInputType::CU_JIT_INPUT_PTX;
+    unsafe {
+        let (options, values) = (options.as_mut_ptr(), values.as_mut_ptr());
+        ok(sim.cuLinkCreate_v2(2, options, values, &raw mut state));
+        let name = c"part".as_ptr();
+        let added = sim.cuLinkAddData_v2(state, sort, data, size, name, 0, none, none.cast());
+        ok(added);
+        let status = sim.cuLinkComplete(state, &raw mut image, ptr::null_mut());
+        assert_eq!(status, CUresult::CUDA_ERROR_UNKNOWN);
+        ok(sim.cuLinkDestroy(state));
+    }
+    let text = CStr::from_bytes_until_nul(&log).unwrap();
+    let lines =
+        ["f", "g"].map(|name| format!("error   : Undefined reference to '{name}' in 'part'"));
+    assert_eq!(text.to_str().unwrap(), lines.join("\n"));
 }

@@ -179,6 +179,38 @@ fn pointer_attributes_describe_the_memory() {
 }
 
 #[test]
+fn synchronizing_memory_is_set_when_a_fill_returns() {
+    let sync = P::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+    let not_ready = CUresult::CUDA_ERROR_NOT_READY;
+    // How often a fill and a copy were pending, without and with the attribute.
+    let mut pending = [[0; 2]; 2];
+    for seed in 0..32 {
+        let sim = test_device(late(seed));
+        let [addr, other] = [256, 256].map(|size| sim.alloc(size));
+        let set = |addr, on: u32| unsafe {
+            sim.cuPointerSetAttribute((&raw const on).cast(), sync, addr)
+        };
+        for on in [0, 1, 0] {
+            ok(set(addr + 8, on));
+            assert_eq!(attribute::<u32>(&sim, sync, addr), Ok(on));
+            assert_eq!(attribute::<u32>(&sim, sync, other), Ok(0));
+            let is_pending = || unsafe {
+                let status = sim.cuStreamQuery(ptr::null_mut());
+                ok(sim.cuCtxSynchronize());
+                u32::from(status == not_ready)
+            };
+            unsafe { ok(sim.cuMemsetD8_v2(addr + 16, 1, 64)) };
+            pending[on as usize][0] += is_pending();
+            unsafe { ok(sim.cuMemcpyDtoD_v2(other, addr + 16, 64)) };
+            pending[on as usize][1] += is_pending();
+        }
+        assert_eq!(set(256, 1), CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    assert!(pending[0].iter().all(|&count| count > 0), "{pending:?}");
+    assert_eq!(pending[1], [0, 0]);
+}
+
+#[test]
 fn host_memory_is_registered_once() {
     let sim = test_device(Builder::new());
     let mut values = vec![1_u8; 8192];

@@ -187,6 +187,28 @@ fn function_attributes_report_resource_needs() {
     assert_eq!(unsafe { CStr::from_ptr(name) }, c"times_scale");
 }
 
+/// NVIDIA's tests of cuda-core and cuda-bindings expect these codes.
+#[test]
+fn parameters_of_a_library_kernel_need_a_context() {
+    let sim = test_device(Builder::new());
+    let text = CString::new(ADD).unwrap();
+    let library = sim.load_library(text.as_ptr().cast());
+    let (mut kernel, mut offset) = (ptr::null_mut(), 0);
+    unsafe {
+        ok(sim.cuLibraryGetKernel(&raw mut kernel, library, c"add".as_ptr()));
+        let mut info = || sim.cuKernelGetParamInfo(kernel, 1, &raw mut offset, ptr::null_mut());
+        ok(info());
+        ok(sim.cuCtxSetCurrent(ptr::null_mut()));
+        assert_eq!(info(), R::CUDA_ERROR_INVALID_CONTEXT);
+        let mut name = ptr::null();
+        ok(sim.cuKernelGetName(&raw mut name, kernel));
+        assert_eq!(CStr::from_ptr(name), c"add");
+        let status = sim.cuKernelGetName(&raw mut name, ptr::null_mut());
+        assert_eq!(status, R::CUDA_ERROR_INVALID_VALUE);
+    }
+    assert_eq!(offset, 8);
+}
+
 #[test]
 fn a_library_serves_every_context() {
     let sim = test_device(Builder::new());

@@ -67,9 +67,9 @@ impl Call {
         is_in.unwrap_or(false)
     }
 
-    /// Fails with `INVALID_VALUE` if one of the addresses is in stream-ordered memory of a device
-    /// and a context of another device is current, or if one of the ranges, each an address and a
-    /// number of bytes, crosses the end of a mapping and no context is current.
+    /// Fails with `INVALID_VALUE` if one of the addresses is in memory of a pool to which the device
+    /// of the current context has no access, or if one of the ranges, each an address and a number
+    /// of bytes, crosses the end of a mapping and no context is current.
     ///
     /// Driver 580 does this for asynchronous linear copies, except copies between contexts. Copies
     /// of rows were not measured; they are refused here too.
@@ -83,8 +83,8 @@ impl Call {
         };
         let is_elsewhere = |(addr, _): (u64, u64)| {
             self.find_allocation(addr, |_, allocation| {
-                matches!(allocation.kind, Kind::Pool(_))
-                    && allocation.device.ordinal != current.device.ordinal
+                let ordinal = current.device.ordinal;
+                matches!(&allocation.kind, Kind::Pool(pool) if !pool.is_accessible(ordinal))
             })
         };
         if ranges.into_iter().filter_map(is_elsewhere).any(|is| is) {

@@ -103,7 +103,7 @@ impl Call {
         let part = self.map_part(&memory.file, memory.start + desc.offset, desc.size)?;
         let devices = vec![Arc::clone(&context.device)];
         let imported = Imported::new(part, desc.size, devices, None);
-        ptr.set(self.note_imported(imported, desc.size, Kind::Device, &context))
+        ptr.set(self.note_imported(imported, desc.size, Kind::Device, context.owner()))
     }
 
     fn destroy_external_memory(&self, memory: Out<CUextMemory_st>) -> Status {

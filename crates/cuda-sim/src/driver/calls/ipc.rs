@@ -17,7 +17,6 @@ use cuda_sys::{
 use crate::driver::arg::Out;
 use crate::driver::export::{Call, exports};
 use crate::driver::handle::{fresh, pointer};
-use crate::driver::objects::context::Context;
 use crate::driver::objects::device::Device;
 use crate::driver::objects::event::{DISABLE_TIMING, Event, INTERPROCESS};
 use crate::driver::objects::imported::Imported;
@@ -91,16 +90,17 @@ impl Call {
         Ok(())
     }
 
-    /// Records imported memory as an allocation, and returns its address.
+    /// Records imported memory as an allocation, and returns its address. The context is a handle,
+    /// or 0 if the memory belongs to none.
     pub(super) fn note_imported(
         &self,
         imported: Imported,
         size: u64,
         kind: Kind,
-        context: &Context,
+        (context, device): (u64, &Arc<Device>),
     ) -> u64 {
         let addr = imported.addr();
-        self.note(addr, size, kind, context);
+        self.note_of(addr, size, kind, context, device);
         if let Some(allocation) = self.allocations().get_mut(&addr) {
             allocation.imported = Some(imported);
         }
@@ -157,7 +157,7 @@ impl Call {
         let part = self.map_part(&file, handle.offset, handle.size)?;
         let devices = vec![Arc::clone(&context.device)];
         let imported = Imported::new(part, handle.size, devices, key);
-        ptr.set(self.note_imported(imported, handle.size, Kind::Device, &context))
+        ptr.set(self.note_imported(imported, handle.size, Kind::Device, context.owner()))
     }
 
     /// `cuIpcCloseMemHandle()`—Unmaps the memory with the last handle, after the work of its
@@ -319,20 +319,20 @@ impl Call {
         let imported = Imported::new(part, handle.size, devices, None);
         pool.take(handle.size);
         pool.grown();
-        let context = self.primary_or_current(device)?;
+        let context = self.current_or_primary(device);
         let kind = Kind::Pool(Arc::clone(&pool));
-        ptr.set(self.note_imported(imported, handle.size, kind, &context))
+        ptr.set(self.note_imported(imported, handle.size, kind, (context, device)))
     }
 
-    /// Returns the context to record for imported memory of a pool, which belongs to no context:
-    /// the current context if it is one of `device`, otherwise the primary context of `device`.
-    fn primary_or_current(&self, device: &Arc<Device>) -> Status<Arc<Context>> {
-        if let Ok(context) = self.home()
-            && Arc::ptr_eq(&context.device, device)
-        {
-            return Ok(context);
-        }
-        device.primary().context.clone().ok_or(INVALID_CONTEXT)
+    /// Returns the handle of the context to record for imported memory of a pool: the current
+    /// context if it is one of `device`, otherwise the primary context of `device`, or 0 if that is
+    /// not active. The driver imports the memory while no context is current, too: NVIDIA's tests
+    /// of cuda-core do so.
+    fn current_or_primary(&self, device: &Arc<Device>) -> u64 {
+        let current = self.home().ok();
+        let current = current.filter(|context| Arc::ptr_eq(&context.device, device));
+        let context = current.or_else(|| device.primary().context.clone());
+        context.map_or(0, |context| context.handle)
     }
 
     fn mem_export(

@@ -291,11 +291,15 @@ impl Call {
     /// `cuKernelGetName()`—The string lives as long as the library is loaded.
     fn kernel_get_name(&self, name: Out<*const c_char>, kernel: Out<CUkern_st>) -> Status {
         name.required()?;
+        if kernel.is_null() {
+            return Err(INVALID_VALUE);
+        }
         let (library, index) = self.kernel(kernel.handle())?;
         let (_, text) = library.kernels.get(index).ok_or(INVALID_HANDLE)?;
         name.set(text.as_ptr())
     }
 
+    /// `cuKernelGetParamInfo()`—Needs a current context, as NVIDIA's tests of cuda-core expect.
     fn kernel_get_param_info(
         &self,
         kernel: Out<CUkern_st>,
@@ -303,6 +307,7 @@ impl Call {
         offset: Out<usize>,
         size: Out<usize>,
     ) -> Status {
+        self.current()?;
         let (library, number) = self.kernel(kernel.handle())?;
         let kernel = library
             .code

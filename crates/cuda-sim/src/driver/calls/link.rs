@@ -274,7 +274,8 @@ impl Call {
             let lines = link_errors(&modules);
             drop(modules);
             if !lines.is_empty() {
-                link.log_errors(&mut state, &lines);
+                // NVIDIA's tests of cuda-core expect that the last line does not end in a newline.
+                link.log_errors(&mut state, lines.trim_end());
                 return Err(UNKNOWN);
             }
             let texts: Vec<&str> = state.modules.iter().map(|(_, text)| &**text).collect();

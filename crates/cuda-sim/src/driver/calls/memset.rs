@@ -27,7 +27,7 @@ exports! {
 
 impl Call {
     /// Queues the fill. A `blocking` fill returns immediately too, unless the memory is host
-    /// memory.
+    /// memory or has `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS`.
     fn fill(&self, fill: Fill, stream: u64, blocking: bool) -> Status {
         let stream = self.stream(stream)?;
         if fill.is_empty() {
@@ -40,7 +40,7 @@ impl Call {
         } else if self.captured(&stream, || Ok(Payload::fill(fill, &stream.context)))? {
             return Ok(());
         }
-        let wait = blocking && !spaces.is_device(fill.dst);
+        let wait = blocking && (!spaces.is_device(fill.dst) || self.synchronizes(fill.dst));
         let work = move || fill.run(&spaces);
         if wait {
             return self.run(&stream, work);

@@ -25,6 +25,7 @@ struct MemoryProperties {
     id: u64,
     is_host: bool,
     is_managed: bool,
+    sync_mem_ops: bool,
     pool: Option<u64>,
     /// Whether `cuIpcGetMemHandle` takes it.
     has_ipc: bool,
@@ -49,6 +50,7 @@ impl Call {
             id: allocation.id,
             is_host: allocation.kind.is_host(),
             is_managed: matches!(allocation.kind, Kind::Managed(..) | Kind::ManagedPool(..)),
+            sync_mem_ops: allocation.sync_mem_ops,
             pool: match &allocation.kind {
                 Kind::Pool(pool) | Kind::HostPool(pool) | Kind::ManagedPool(pool, _) => {
                     Some(pool.handle)
@@ -73,6 +75,7 @@ impl Call {
                 id: mapped.id,
                 is_host: mapped.device.is_none(),
                 is_managed: false,
+                sync_mem_ops: false,
                 pool: None,
                 has_ipc: false,
                 handle_types: mapped.handle_types,
@@ -90,6 +93,7 @@ impl Call {
                     id: start,
                     is_host: false,
                     is_managed: false,
+                    sync_mem_ops: false,
                     pool: None,
                     has_ipc: false,
                     handle_types: 0,
@@ -130,8 +134,8 @@ impl Call {
             }
             A::CU_POINTER_ATTRIBUTE_HOST_POINTER => Err(INVALID_VALUE),
             A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE => flag(known.has_ipc),
-            A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
-            | A::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE
+            A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS => flag(known.sync_mem_ops),
+            A::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE
             | A::CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE => flag(false),
             A::CU_POINTER_ATTRIBUTE_BUFFER_ID => data.typed::<c_ulonglong>().set(known.id),
             A::CU_POINTER_ATTRIBUTE_IS_MANAGED => flag(known.is_managed),
@@ -209,6 +213,15 @@ impl Call {
         if attribute != CUpointer_attribute::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS {
             return Err(INVALID_VALUE);
         }
-        if on { Err(NOT_SUPPORTED) } else { Ok(()) }
+        let mut allocations = self.allocations();
+        let allocation = allocations.range_mut(..=ptr).next_back();
+        let found = allocation.filter(|(start, it)| ptr - **start < it.size.max(1));
+        match found {
+            Some((_, allocation)) => allocation.sync_mem_ops = on,
+            // Virtual memory and the variables of modules.
+            None if on => return Err(NOT_SUPPORTED),
+            None => {}
+        }
+        Ok(())
     }
 }

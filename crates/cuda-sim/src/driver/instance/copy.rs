@@ -35,7 +35,10 @@ impl Instance {
         }
         let late = self.config.late_pageable;
         let wait = match mode {
-            Mode::Blocking => !(spaces.is_device(dst.addr) && spaces.is_device(src.addr)),
+            Mode::Blocking => {
+                !(spaces.is_device(dst.addr) && spaces.is_device(src.addr))
+                    || [dst.addr, src.addr].iter().any(|it| self.synchronizes(*it))
+            }
             Mode::Queued => !dst.is_known && !late,
         };
         if wait {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::driver::instance::Instance;
 use crate::driver::objects::context::Context;
+use crate::driver::objects::device::Device;
 use crate::driver::objects::memory::{Allocation, Kind};
 
 impl Instance {
@@ -16,12 +17,24 @@ impl Instance {
         kind: Kind,
         context: &Context,
     ) -> Arc<Mutex<bool>> {
-        let device = match &kind {
+        self.note_of(addr, size, kind, context.home_handle(), &context.device)
+    }
+
+    /// Records a new allocation in the context with the handle `context`, or in none if it is 0.
+    pub(in crate::driver) fn note_of(
+        &self,
+        addr: u64,
+        size: u64,
+        kind: Kind,
+        context: u64,
+        device: &Arc<Device>,
+    ) -> Arc<Mutex<bool>> {
+        let of_pool = match &kind {
             // The device of the pool may differ from the device of the stream.
             Kind::Pool(pool) => self.devices.get(pool.device),
             _ => None,
         };
-        let device = device.unwrap_or(&context.device);
+        let device = of_pool.unwrap_or(device);
         if let Kind::Pool(pool) = &kind {
             device.add_pool_memory(addr, pool);
         }
@@ -30,13 +43,20 @@ impl Instance {
             size,
             device: Arc::clone(device),
             kind,
-            context: context.home_handle(),
+            context,
             id: crate::driver::handle::fresh(),
             is_there: Arc::clone(&is_there),
             imported: None,
+            sync_mem_ops: false,
         };
         self.allocations().insert(addr, allocation);
         is_there
+    }
+
+    /// Returns whether copies and fills of this memory wait, unless they are asynchronous.
+    pub(in crate::driver) fn synchronizes(&self, addr: u64) -> bool {
+        self.find_allocation(addr, |_, allocation| allocation.sync_mem_ops)
+            .unwrap_or(false)
     }
 
     /// Removes the allocation that starts at `addr` from the list, if `which` accepts its kind.

@@ -78,6 +78,11 @@ impl Context {
         green.map_or(self.handle, |green| green.home.handle)
     }
 
+    /// Returns the handle of [`home`](Self::home), with the device.
+    pub(in crate::driver) fn owner(&self) -> (u64, &Arc<Device>) {
+        (self.home_handle(), &self.device)
+    }
+
     /// Returns whether the context is a green context whose memory `home` owns.
     pub(in crate::driver) fn is_green_of(&self, home: &Self) -> bool {
         let green = self.green.as_ref();

@@ -119,6 +119,9 @@ impl Link {
 
     /// Appends to the error log and writes it to the program's buffer.
     pub(in crate::driver) fn log_errors(&self, state: &mut State, words: &str) {
+        if !state.errors.is_empty() && !state.errors.ends_with('\n') {
+            state.errors.push('\n');
+        }
         state.errors.push_str(words);
         self.logs.0.write_all("", &state.errors, self.logs.1);
     }

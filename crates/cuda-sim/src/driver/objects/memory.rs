@@ -17,7 +17,7 @@ pub(crate) struct Allocation {
     pub(in crate::driver) size: u64,
     pub(in crate::driver) kind: Kind,
     pub(in crate::driver) device: Arc<Device>,
-    /// The handle of the context in which it was made.
+    /// The handle of the context in which it was made, or 0.
     pub(in crate::driver) context: u64,
     /// The unique id of the allocation.
     pub(in crate::driver) id: u64,
@@ -27,6 +27,9 @@ pub(crate) struct Allocation {
     /// The mapping, if another process allocated the memory. The kind is then the kind in that
     /// process.
     pub(in crate::driver) imported: Option<Imported>,
+    /// Whether copies and fills without a stream wait until they are complete, even if all of their
+    /// memory is device memory: `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS`.
+    pub(in crate::driver) sync_mem_ops: bool,
 }
 
 /// The kind of an allocation, which determines where its bytes are and how it is freed.

@@ -137,6 +137,8 @@ fn foreign(fixture: &Fixture) -> Result<()> {
     copy(&stream, &kernel, &source, &mut target)?;
     expect(&target, 4)?;
     let library = Library::load(&fixture.driver, &cubin, &JitOptions::new())?;
+    // Without a description in the image, the driver needs a current context.
+    let _current = fixture.context.make_current()?;
     let parameters = library.kernel("copy")?.parameters()?;
     assert_eq!(parameters.map(|all| all.len()), Some(3));
     Ok(())
