@@ -48,7 +48,7 @@ mutants     the programs of `order` with one fault in the library (--only): each
 nvrtc       the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, each at its full size
 ops         every instruction form on 32,768 threads and four compute capabilities, against the host
 order       120,000 random programs on the late software device, against a sequential model
-pools       20,000 random programs with memory of pools of the host, NUMA nodes and devices
+pools       20,000 random programs with memory from pools on the host, NUMA nodes and devices
 processes   10,000 buffers and events between two processes, one of which is killed 50 times
 programs    test suites of other projects on the software device (--only)
 ptx         10,000,000 random kernels, counted in target/ptx-programs.txt, so that a later run

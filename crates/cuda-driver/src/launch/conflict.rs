@@ -1,7 +1,7 @@
 //! Launches that would read and write one array.
 //!
-//! CUDA leaves the values undefined that a kernel reads through a texture from an array that it
-//! writes through a surface. Borrows cannot exclude such a launch, because a texture shares its
+//! If a kernel writes an array through a surface, CUDA does not define what it reads from this
+//! array through a texture. Borrows cannot exclude such a launch, because a texture shares its
 //! array, so each launch is checked.
 
 use smallvec::SmallVec;

@@ -41,8 +41,8 @@ impl Stream {
     /// other accesses are checked when they run: outside of its argument, a load returns 0, and a
     /// store or an atomic operation does nothing. [`SafeLaunch::wait`] or the next
     /// [`synchronize`](Self::synchronize) of this stream returns one of these accesses as a
-    /// [`Violation`], once: the first one of the first thread that ends with a violation. The
-    /// context stays usable. `trap` becomes a violation too.
+    /// [`Violation`]: the first one of the first thread that ends with a violation. It is returned
+    /// only once. The context stays usable. `trap` becomes a violation too.
     ///
     /// A launch whose grid, alignments or numbers are new evaluates the analysis, unless a proof
     /// for a range of numbers covers it. Later launches only compare. The first launch that needs

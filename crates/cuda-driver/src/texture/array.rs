@@ -20,7 +20,7 @@ use crate::types::Extent;
 /// Device memory for elements of `T`, in a layout that textures read fast (`CUarray`). It has no
 /// address.
 ///
-/// A copy takes the whole array, or a box of elements that [`region`](Self::region) or
+/// A copy reads or writes the whole array, or a box of elements that [`region`](Self::region) or
 /// [`region_mut`](Self::region_mut) selects. As with a
 /// [`PitchedBuffer`](crate::memory::PitchedBuffer), a copy runs on the owning stream, or on the one
 /// that a method with `_on` names. Kernels read the array through a [`Texture`](super::Texture),

@@ -1,5 +1,5 @@
-//! Safe launches of kernels that try to leave their textures and surfaces. None of these programs
-//! has `unsafe`.
+//! Safe launches of kernels that try to access memory outside of their textures and surfaces. None
+//! of these programs has `unsafe`.
 
 use cuda_driver::prelude::*;
 use cuda_driver::texture::{Array, ArrayFlags, ArrayShape, Sampler, Texture};

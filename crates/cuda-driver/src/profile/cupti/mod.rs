@@ -35,7 +35,7 @@ impl Cupti {
     /// `cuptiGetVersion()`—Loads the CUPTI of this system for a driver.
     ///
     /// The environment variable `CUDA_CUPTI_LIBRARY` names the file. Without it, these places are
-    /// tried in order: the system loader's path, the toolkits, and Python's packages.
+    /// tried in order: the search path of the dynamic loader, the toolkits, and Python's packages.
     ///
     /// # Errors
     ///
