@@ -12,8 +12,8 @@ compile_error!("CUDA exists on Unix and on Windows only");
 /// Unix, a handle on Windows.
 ///
 /// Other processes receive a descriptor over a Unix socket (`SCM_RIGHTS`), inherit it, or open
-/// `/proc/<process>/fd/<number>` where the driver supports that. On Windows, `DuplicateHandle` makes
-/// a handle for another process.
+/// `/proc/<process>/fd/<number>` where the driver supports that. On Windows, `DuplicateHandle`
+/// makes a handle for another process.
 #[cfg(unix)]
 pub type ShareableHandle = std::os::fd::OwnedFd;
 /// The handle of exported memory, which the program sends to another process: a file descriptor on

@@ -1,7 +1,7 @@
 //! Memory and semaphores of other APIs, such as Vulkan. Both are imported as file descriptors, or
 //! as handles on Windows. They are files in memory here: see
-//! [`external`](crate::driver::objects::external). A dma-buf is a descriptor of the file of a device
-//! whose position is the start of the range.
+//! [`external`](crate::driver::objects::external). A dma-buf is a descriptor of the file of a
+//! device whose position is the start of the range.
 
 use std::ffi::{c_uint, c_ulonglong, c_void};
 use std::sync::Arc;

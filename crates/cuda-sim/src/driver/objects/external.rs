@@ -1,7 +1,8 @@
 //! Memory and semaphores of other APIs, such as Vulkan.
 //!
-//! Each is a file in memory: `memfd` on Linux, a section on Windows. The first word of the file of a semaphore is its value: that
-//! of a timeline semaphore, or 1 if a binary semaphore is signalled and 0 otherwise.
+//! Each is a file in memory: `memfd` on Linux, a section on Windows. The first word of the file of
+//! a semaphore is its value: that of a timeline semaphore, or 1 if a binary semaphore is signalled
+//! and 0 otherwise.
 
 use std::fmt;
 use std::sync::Arc;
