@@ -36,6 +36,7 @@ defects     500 planted defects in kernels that are launched safely: each must b
 devices     1,000,000 operations of 16 threads on several GPUs or software devices, against a model
 drivers     the tests of cuda-driver on software drivers of CUDA 12.0 to 13.5
 eager       20,000 random programs, captured and eager; 10,000 replays of 300 launches
+external    10,000 random programs with memory and 10,000 with images of another API, against a model
 faults      every status code from every function that the safe layer calls, at three of its calls
 fuzz        libFuzzer on the software device: PTX, launches and calls, for 30 minutes (--minutes)
 graphs      20,000 random graphs, built and captured, on the late software device, against a model
@@ -48,7 +49,8 @@ mutants     the programs of `order` with one fault in the library (--only): each
 nvrtc       the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, each at its full size
 ops         every instruction form on 32,768 threads and four compute capabilities, against the host
 order       120,000 random programs on the late software device, against a sequential model
-pools       20,000 random programs with memory from pools on the host, NUMA nodes and devices
+pools       20,000 random programs with memory from pools on the host, NUMA nodes and devices, and
+            1,000,000 cycles of allocate, use, drop with a pool on the host
 processes   10,000 buffers and events between two processes, one of which is killed 50 times
 programs    test suites of other projects on the software device (--only)
 ptx         10,000,000 random kernels, counted in target/ptx-programs.txt, so that a later run
@@ -73,6 +75,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         Some("devices") => in_full(workspace, DRIVER, "stress", "random_operations")?,
         Some("drivers") => matrix::all_drivers(workspace)?,
         Some("eager") => eager(workspace)?,
+        Some("external") => {
+            in_full(workspace, DRIVER, "it", "external_array::random")?;
+            in_full(workspace, DRIVER, "it", "external_random")?;
+        }
         Some("faults") => in_full(workspace, DRIVER, "it", "faults::")?,
         Some("fuzz") => fuzz(workspace, options.minutes)?,
         Some("graphs") => in_full(workspace, DRIVER, "it", "random_graphs")?,
@@ -90,7 +96,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             in_full(workspace, CONFORMANCE, "corpus", "differential")?;
         }
         Some("order") => in_full(workspace, DRIVER, "it", "random_programs")?,
-        Some("pools") => in_full(workspace, DRIVER, "it", "pool_random")?,
+        Some("pools") => {
+            in_full(workspace, DRIVER, "it", "pool_random")?;
+            in_full(workspace, DRIVER, "it", "host_pool::cycles")?;
+        }
         Some("processes") => in_full(workspace, DRIVER, "it", "processes::")?,
         Some("programs") => programs(workspace, &["--full", "--only", &options.only])?,
         Some("ptx") => {

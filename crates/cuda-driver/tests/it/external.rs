@@ -1,8 +1,10 @@
 //! Memory and semaphores of another API, which is a thread that reads and writes files here.
 
-use std::fs::File;
+use std::env;
+#[cfg(unix)]
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,17 +15,11 @@ use cuda_driver::prelude::*;
 use cuda_driver::stream::ExternalSemaphore;
 use cuda_sim::Builder;
 
+use crate::other_api::{File, file};
 use crate::support::{COPY, Fixture, filled, late, launch_copy, software};
 
 const N: usize = 1000;
 const LIMIT: Duration = Duration::from_secs(20);
-
-/// A new file of the other API, with zeros.
-pub(crate) fn file(bytes: u64) -> File {
-    let file = tempfile::tempfile().unwrap();
-    file.set_len(bytes).unwrap();
-    file
-}
 
 pub(crate) fn import(
     fixture: &Fixture,
@@ -81,6 +77,59 @@ fn words(file: &File, offset: u64) -> Vec<u32> {
 fn write_words(file: &File, offset: u64, value: u32) {
     let bytes: Vec<u8> = (0..N).flat_map(|_| value.to_le_bytes()).collect();
     file.write_all_at(&bytes, offset).unwrap();
+}
+
+/// Runs `program` on software devices, with seeds from 0 on, and expects that nothing is left.
+///
+/// `CUDA_FULL=1` runs 10,000 programs, and `CUDA_SEED=n` runs the program of that seed. Programs
+/// wait for threads most of the time, so several of them run at once.
+pub(crate) fn random_programs(program: impl Fn(&Fixture, u64) + Sync) {
+    const FULL: u64 = 10_000;
+    const REDUCED: u64 = 60;
+    const THREADS: usize = 12;
+    let one = |seed: u64| {
+        let fixture = software(match seed % 3 {
+            0 => Builder::new(),
+            _ => late(seed),
+        });
+        program(&fixture, seed);
+        let simulator = fixture.simulator.as_ref().unwrap();
+        assert_eq!(simulator.take_reports().len(), 0, "seed {seed}");
+        let start = Instant::now();
+        loop {
+            let live = simulator.live();
+            if live.external_memory + live.external_semaphores + live.mipmapped_arrays == 0 {
+                break;
+            }
+            assert!(start.elapsed() < LIMIT, "seed {seed}: {live}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    if let Ok(seed) = env::var("CUDA_SEED") {
+        return one(seed.parse().expect("CUDA_SEED must be a number"));
+    }
+    let is_full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
+    let count = if is_full { FULL } else { REDUCED };
+    let (next, start) = (AtomicU64::new(0), Instant::now());
+    let run = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= count {
+                break;
+            }
+            // A failure ends the test, and its message names the seed.
+            one(seed);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(run);
+        }
+    });
+    println!(
+        "{count} of {FULL} random programs with memory of another API, in {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
 }
 
 #[test]

@@ -1,21 +1,21 @@
 //! Images of another API, which are files here: contiguous rows, level after level.
 
-use std::env;
-use std::fs::File;
+#[cfg(unix)]
 use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cuda_driver::error::{ArrayError, Error, RangeError, Status};
 use cuda_driver::graph::EagerCapture;
-use cuda_driver::memory::{ExternalMemory, ExternalMemoryFlags};
+use cuda_driver::memory::ExternalMemory;
 use cuda_driver::prelude::*;
 use cuda_driver::texture::{
     Array, ArrayFlags, ArrayShape, MipmappedArray, ResourceView, Sampler, Texture,
 };
 use cuda_sim::Builder;
 
-use crate::external::{file, import};
+use crate::external::{import, random_programs};
+use crate::other_api::{File, file};
 use crate::support::{COPY, Fixture, late, late_devices, launch_copy, software};
 use crate::texture::{Kernels, N, PLANE, plain, plane};
 
@@ -215,12 +215,20 @@ fn wrong_images_are_refused_by_name() {
     drop(capture);
     // A refused range is free again.
     map(&memory, &stream, 0..BYTES).unwrap();
+}
 
+/// Windows has no dma-bufs.
+#[cfg(unix)]
+#[test]
+fn dma_buf_holds_no_array() {
+    use cuda_driver::memory::ExternalMemoryFlags;
+
+    let fixture = software(Builder::new());
+    let (stream, file) = (fixture.stream(), file(2048));
     let (context, flags) = (&fixture.context, ExternalMemoryFlags::empty());
-    let handle = file.try_clone().unwrap().into();
     // SAFETY: the file has as many bytes, which are zeros.
-    let memory = unsafe { ExternalMemory::import_dma_buf(context, handle, 2048, flags) }.unwrap();
-    let error = map(&memory, &stream, 0..BYTES).unwrap_err();
+    let memory = unsafe { ExternalMemory::import_dma_buf(context, file.into(), 2048, flags) };
+    let error = map(&memory.unwrap(), &stream, 0..BYTES).unwrap_err();
     let Error::Driver(error) = error else {
         panic!("{error}");
     };
@@ -400,23 +408,5 @@ fn replace(
 
 #[test]
 fn random_programs_with_images_match_a_model() {
-    let full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
-    let count = if full { 10_000 } else { 60 };
-    for seed in 0..count {
-        let builder = match seed % 3 {
-            0 => Builder::new(),
-            _ => late(seed),
-        };
-        let fixture = software(builder);
-        random_program(&fixture, seed);
-        let simulator = fixture.simulator.as_ref().unwrap();
-        assert_eq!(simulator.take_reports().len(), 0, "seed {seed}");
-        let start = Instant::now();
-        let live = || simulator.live();
-        while live().external_memory + live().mipmapped_arrays > 0 {
-            assert!(start.elapsed() < LIMIT, "seed {seed}: {}", live());
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-    println!("{count} of 10000 programs of {STEPS} steps");
+    random_programs(random_program);
 }

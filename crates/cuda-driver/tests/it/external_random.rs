@@ -2,8 +2,7 @@
 //! model. The other API is a thread that reads and writes the files of memory and semaphores.
 
 use std::collections::BTreeSet;
-use std::env;
-use std::fs::File;
+#[cfg(unix)]
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
@@ -13,10 +12,10 @@ use std::time::{Duration, Instant};
 use cuda_driver::memory::ExternalMemory;
 use cuda_driver::prelude::*;
 use cuda_driver::stream::ExternalSemaphore;
-use cuda_sim::Builder;
 
-use crate::external::{file, import, semaphore, set_value, value};
-use crate::support::{Fixture, MIX, late, software};
+use crate::external::{import, random_programs, semaphore, set_value, value};
+use crate::other_api::{File, file};
+use crate::support::{Fixture, MIX};
 
 const LEN: usize = 300;
 const REGIONS: usize = 3;
@@ -262,24 +261,5 @@ fn run(fixture: &Fixture, seed: u64) {
 
 #[test]
 fn random_programs_with_another_api_match_a_model() {
-    let full = env::var("CUDA_FULL").is_ok_and(|value| value == "1");
-    let count = if full { 10_000 } else { 60 };
-    for seed in 0..count {
-        let builder = if seed % 3 == 0 {
-            Builder::new()
-        } else {
-            late(seed)
-        };
-        let fixture = software(builder);
-        run(&fixture, seed);
-        let simulator = fixture.simulator.as_ref().unwrap();
-        assert_eq!(simulator.take_reports().len(), 0, "seed {seed}");
-        let start = Instant::now();
-        let live = || simulator.live();
-        while live().external_semaphores + live().external_memory > 0 {
-            assert!(start.elapsed() < LIMIT, "seed {seed}: {}", live());
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-    println!("{count} of 10000 programs of {STEPS} steps");
+    random_programs(run);
 }

@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 
 use cuda_driver::context::ContextFlags;
 use cuda_driver::error::{Error, Status};
-use cuda_driver::memory::{CachingPool, GrowableBuffer, MemoryPool};
 #[cfg(target_os = "linux")]
+use cuda_driver::memory::GrowableBuffer;
+use cuda_driver::memory::{CachingPool, MemoryPool};
+#[cfg(any(target_os = "linux", windows))]
 use cuda_driver::memory::{ExternalMemory, ExternalMemoryFlags};
 use cuda_driver::prelude::*;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 use cuda_driver::stream::ExternalSemaphore;
 use cuda_driver::texture::{Array, ArrayFlags, ArrayShape, MipmappedArray, Sampler, Texture};
 use cuda_sim::{Builder, Rule, Simulator};
@@ -189,6 +191,7 @@ impl Workload {
                 assert_eq!(copy.to_vec()?, words);
             }
             // Memory that another stream reads while its buffer grows, and is dropped.
+            #[cfg(target_os = "linux")]
             9 => {
                 let stream = Stream::new(one, StreamFlags::NON_BLOCKING, 0)?;
                 let mut source = GrowableBuffer::<u32>::new(&owner, 600_000)?;
@@ -254,11 +257,11 @@ impl Workload {
                 assert_eq!(buffer.to_vec()?, words);
             }
             // Memory and a semaphore of another API.
-            #[cfg(target_os = "linux")]
+            #[cfg(any(target_os = "linux", windows))]
             13 if self.has_other_api => {
                 let stream = Stream::new(one, StreamFlags::NON_BLOCKING, 0)?;
                 let bytes = 4 * words.len().max(1);
-                let handle = crate::external::file(bytes as u64).into();
+                let handle = crate::other_api::file(bytes as u64).into();
                 let flags = ExternalMemoryFlags::empty();
                 // SAFETY: the file must have as many bytes, all of them written, and accesses must
                 // not overlap ← it has zeros, and no other code has it.
@@ -273,7 +276,7 @@ impl Workload {
                 // contiguous rows, and any bytes are a `u32`.
                 let array = unsafe { memory.map_array::<u32>(&stream, .., &shape, flags) }?;
                 drop(memory);
-                let handle = crate::external::file(4096).into();
+                let handle = crate::other_api::file(4096).into();
                 // SAFETY: the file must be a semaphore ← it has a page of zeros.
                 let semaphore = unsafe { ExternalSemaphore::import_timeline(one, handle) }?;
                 if cycle.is_multiple_of(2) {

@@ -34,11 +34,11 @@ mod elsewhere;
 mod error;
 mod error_history;
 mod event;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod external;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod external_array;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod external_random;
 #[cfg(target_os = "linux")]
 mod external_share;
@@ -95,6 +95,8 @@ mod observe;
 mod occupancy;
 mod on_stream;
 mod order;
+#[cfg(any(target_os = "linux", windows))]
+mod other_api;
 mod other_device;
 mod owned;
 #[cfg(feature = "derive")]
@@ -110,7 +112,7 @@ mod pool;
 mod pool_random;
 mod prepared;
 mod process;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod processes;
 #[cfg(feature = "profile")]
 mod profile;
@@ -146,6 +148,7 @@ mod texture_settings;
 mod texture_values;
 #[cfg(unix)]
 mod thread_stream;
+#[cfg(unix)]
 mod topology;
 #[cfg(feature = "profile")]
 mod trace_check;

@@ -6,12 +6,12 @@ use cuda_driver::memory::{
 use cuda_driver::prelude::*;
 use cuda_driver::profile::Profiler;
 
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 use crate::support::software;
 use crate::support::{everywhere, filled, has_virtual_memory};
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 use cuda_driver::memory::{ImportedPool, MemoryHandle};
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 use cuda_sim::Builder;
 
 /// Memory that a buffer takes over or gives up counts as well.
@@ -62,11 +62,9 @@ fn memory_of_each_kind_is_counted_until_its_free() {
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 #[test]
 fn memory_of_an_imported_pool_is_counted_once() {
-    use std::os::fd::AsFd;
-
     let fixture = software(Builder::new());
     let (stream, device) = (fixture.stream(), fixture.context.device());
     let pool = MemoryPool::exportable(device).unwrap();
@@ -78,7 +76,8 @@ fn memory_of_an_imported_pool_is_counted_once() {
         panic!("{:?}", buffer.handle());
     };
     // SAFETY: the descriptor is that of a pool.
-    let imported = unsafe { ImportedPool::import(device, descriptor.as_fd()) }.unwrap();
+    let imported =
+        unsafe { ImportedPool::import(device, crate::other_api::borrow(&descriptor)) }.unwrap();
     let profiler = Profiler::start_on(&stream).unwrap();
     // SAFETY: the memory has 5 words, which nothing writes meanwhile.
     drop(unsafe { imported.open::<u32>(&stream, &pointer, 5) }.unwrap());

@@ -7,6 +7,11 @@
 use cuda_sys::CUdevice_attribute as A;
 
 use crate::machine::{MachineDevice, ManagedAccess};
+use crate::memory::shared_file;
+
+/// The type of the handles of this operating system: `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`, or
+/// `CU_MEM_HANDLE_TYPE_WIN32`.
+pub(super) const HANDLE_TYPE: u32 = if cfg!(windows) { 2 } else { 1 };
 
 /// The values that depend on the compute capability.
 #[derive(Clone, Copy, Debug)]
@@ -183,10 +188,12 @@ pub(super) fn value(attribute: A, limits: &Limits, (major, minor): (u32, u32)) -
         | A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
         | A::CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED
         | A::CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT => 1,
+        A::CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES if shared_file::EXISTS => {
+            HANDLE_TYPE as i32
+        }
+        A::CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED => i32::from(shared_file::EXISTS),
         A::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
         | A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
-        | A::CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES
-        | A::CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED
         | A::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED
         | A::CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED => {
             i32::from(cfg!(target_os = "linux"))

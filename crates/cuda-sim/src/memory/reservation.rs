@@ -1,7 +1,8 @@
 //! Ranges of virtual addresses that are reserved from the operating system.
 
-use std::fs::File;
 use std::io;
+
+use super::shared_file::SharedFile;
 
 /// A range of this process's address space, which is released when the value is dropped.
 #[derive(Debug)]
@@ -9,7 +10,10 @@ pub(super) struct Reservation {
     base: *mut u8,
     len: usize,
     /// The file that holds the bytes, if other processes can map them.
-    file: Option<File>,
+    file: Option<SharedFile>,
+    /// Whether the range is a view of a section.
+    #[cfg(windows)]
+    is_view: bool,
 }
 
 // SAFETY: a `Reservation` is an address range; nothing in it is tied to the thread that made it.
@@ -25,7 +29,7 @@ impl Reservation {
     }
 
     /// The file that holds the bytes, if other processes can map them.
-    pub(super) fn file(&self) -> Option<&File> {
+    pub(super) fn file(&self) -> Option<&SharedFile> {
         self.file.as_ref()
     }
 }
@@ -55,7 +59,7 @@ impl Reservation {
     }
 
     /// Maps `len` bytes at `offset` of a file.
-    pub(super) fn of_file(file: &File, offset: u64, len: usize) -> io::Result<Self> {
+    pub(super) fn of_file(file: &SharedFile, offset: u64, len: usize) -> io::Result<Self> {
         use std::os::fd::AsRawFd;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
@@ -122,7 +126,7 @@ impl Reservation {
     pub(super) unsafe fn map_file(
         place: *mut u8,
         len: usize,
-        file: &File,
+        file: &SharedFile,
         offset: u64,
     ) -> io::Result<()> {
         use std::os::fd::AsRawFd;
@@ -164,7 +168,7 @@ impl Reservation {
     pub(super) unsafe fn map_file(
         _place: *mut u8,
         _len: usize,
-        _file: &File,
+        _file: &SharedFile,
         _offset: u64,
     ) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
@@ -198,9 +202,16 @@ impl Reservation {
         Self::checked(base.cast(), len)
     }
 
-    /// Reserves `len` bytes of zeros; `commit` makes parts of it usable.
+    /// Reserves `len` bytes of zeros; `commit` makes parts of it usable. Other processes can map
+    /// them, unless the system refuses a section of this size.
     pub(super) fn storage(len: usize) -> io::Result<Self> {
         use windows_sys::Win32::System::Memory::{MEM_RESERVE, PAGE_READWRITE, VirtualAlloc};
+        if let Ok(file) = super::shared_file::create(len as u64)
+            && let Ok(mut view) = Self::view(&file, 0, len)
+        {
+            view.file = Some(file);
+            return Ok(view);
+        }
         // SAFETY: a null address asks for a fresh range; no existing memory is touched.
         let base = unsafe { VirtualAlloc(std::ptr::null(), len, MEM_RESERVE, PAGE_READWRITE) };
         Self::checked(base.cast(), len)
@@ -214,12 +225,41 @@ impl Reservation {
             base,
             len,
             file: None,
+            is_view: false,
         })
     }
 
-    /// Not supported on this system.
-    pub(super) fn of_file(_file: &File, _offset: u64, _len: usize) -> io::Result<Self> {
-        Err(io::ErrorKind::Unsupported.into())
+    /// Maps `len` bytes at `offset` of a section, and makes them usable.
+    pub(super) fn of_file(file: &SharedFile, offset: u64, len: usize) -> io::Result<Self> {
+        let view = Self::view(file, offset, len)?;
+        view.commit(0, len)?;
+        Ok(view)
+    }
+
+    /// Maps `len` bytes at `offset` of a section, of which only those are usable that some process
+    /// has made so.
+    fn view(file: &SharedFile, offset: u64, len: usize) -> io::Result<Self> {
+        use std::os::windows::io::AsRawHandle;
+        use windows_sys::Win32::System::Memory::{FILE_MAP_READ, FILE_MAP_WRITE, MapViewOfFile};
+        let before = offset % VIEW_ALIGN;
+        let start = offset - before;
+        let mapped = len.checked_add(before as usize);
+        let mapped = mapped.ok_or(io::ErrorKind::OutOfMemory)?;
+        let (access, high) = (FILE_MAP_READ | FILE_MAP_WRITE, (start >> 32) as u32);
+        let handle = file.as_raw_handle();
+        // SAFETY: the system chooses a fresh range; no existing memory is touched. A handle that is
+        // not one of a section makes the call fail.
+        let view = unsafe { MapViewOfFile(handle, access, high, start as u32, mapped) };
+        let first: *mut u8 = view.Value.cast();
+        if first.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            base: first.wrapping_add(before as usize),
+            len,
+            file: None,
+            is_view: true,
+        })
     }
 
     /// Makes `len` bytes at `offset` usable.
@@ -242,11 +282,28 @@ impl Reservation {
     pub(super) fn discard(&self, _offset: usize, _len: usize) {}
 }
 
+/// The alignment of views of sections, in the section and in memory.
+#[cfg(windows)]
+const VIEW_ALIGN: u64 = 64 << 10;
+
 #[cfg(windows)]
 impl Drop for Reservation {
     fn drop(&mut self) {
-        use windows_sys::Win32::System::Memory::{MEM_RELEASE, VirtualFree};
-        // SAFETY: `VirtualAlloc` returned `base`, and `self` is the only owner.
-        unsafe { VirtualFree(self.base.cast(), 0, MEM_RELEASE) };
+        use windows_sys::Win32::System::Memory::{
+            MEM_RELEASE, MEMORY_MAPPED_VIEW_ADDRESS, UnmapViewOfFile, VirtualFree,
+        };
+        if !self.is_view {
+            // SAFETY: `VirtualAlloc` returned `base`, and `self` is the only owner.
+            unsafe { VirtualFree(self.base.cast(), 0, MEM_RELEASE) };
+            return;
+        }
+        let before = self.base.addr() % VIEW_ALIGN as usize;
+        let first = self.base.wrapping_sub(before);
+        let view = MEMORY_MAPPED_VIEW_ADDRESS {
+            Value: first.cast(),
+        };
+        // SAFETY: the view must be mapped and not in use ← `MapViewOfFile` returned an aligned
+        // address less than `VIEW_ALIGN` below `base`, and `self` is the only owner.
+        unsafe { UnmapViewOfFile(view) };
     }
 }

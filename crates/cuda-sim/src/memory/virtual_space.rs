@@ -6,7 +6,6 @@
 //! at that place, and may be mapped at any number of places. Mappings at adjacent addresses
 //! therefore form one contiguous piece of memory, whatever backs them.
 
-use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -14,8 +13,8 @@ use crate::lock::lock;
 
 use super::free_list::FreeList;
 use super::reservation::Reservation;
-use super::shared_file::PAGE;
-use super::{POISON, POISON_LIMIT, shared_file};
+use super::shared_file::{self, PAGE, SharedFile};
+use super::{POISON, POISON_LIMIT};
 
 /// The granularity of mappings: sizes and addresses are multiples of it.
 pub const GRANULARITY: u64 = 2 << 20;
@@ -25,7 +24,7 @@ const CAPACITY: u64 = 64 << 30;
 /// Physical memory that has no address by itself.
 #[derive(Debug)]
 pub struct Backing {
-    file: File,
+    file: SharedFile,
     size: u64,
 }
 
@@ -45,12 +44,12 @@ impl Backing {
 
     /// Returns the memory in a file that another process created, or this one. Its first `size`
     /// bytes are the memory.
-    pub fn of_file(file: File, size: u64) -> Self {
+    pub fn of_file(file: SharedFile, size: u64) -> Self {
         Self { file, size }
     }
 
     /// The file that holds the bytes.
-    pub fn file(&self) -> &File {
+    pub fn file(&self) -> &SharedFile {
         &self.file
     }
 
@@ -59,21 +58,13 @@ impl Backing {
         self.size
     }
 
-    #[cfg(target_os = "linux")]
     fn poison(&self) -> io::Result<()> {
-        use std::os::unix::fs::FileExt;
         let poison = vec![POISON; GRANULARITY as usize];
         let poisoned = self.size.min(POISON_LIMIT);
         (0..poisoned).step_by(poison.len()).try_for_each(|at| {
             let part = poison.len().min((poisoned - at) as usize);
-            self.file.write_all_at(&poison[..part], at)
+            shared_file::write_at(&self.file, &poison[..part], at)
         })
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn poison(&self) -> io::Result<()> {
-        let _ = (POISON, POISON_LIMIT);
-        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
@@ -205,6 +196,7 @@ pub struct MappedPart {
     mapped: u64,
     /// The number of bytes before the part in its first page.
     before: u64,
+    pages: Pages,
 }
 
 impl MappedPart {
@@ -215,29 +207,35 @@ impl MappedPart {
     ///
     /// The operating system's error; `OutOfMemory` if there are not enough addresses, and
     /// `InvalidInput` if the file ends before the part does.
-    pub fn new(space: &Arc<VirtualSpace>, file: &File, offset: u64, size: u64) -> io::Result<Self> {
+    pub fn new(
+        space: &Arc<VirtualSpace>,
+        file: &SharedFile,
+        offset: u64,
+        size: u64,
+    ) -> io::Result<Self> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
         let before = offset % PAGE;
         let end = offset.checked_add(size).ok_or_else(invalid)?;
-        if size == 0 || end > file.metadata()?.len() {
+        if size == 0 || end > shared_file::len(file)? {
             return Err(invalid());
         }
         let mapped = (before + size).next_multiple_of(PAGE);
         let start = space.reserve(mapped + PAGE, GRANULARITY, 0);
         let start = start.ok_or(io::ErrorKind::OutOfMemory)?;
-        let place = space.host(start);
-        // SAFETY: the place must be in the storage and not in use ← it was reserved just now.
-        let done = unsafe { Reservation::map_file(place, mapped as usize, file, offset - before) };
-        if let Err(error) = done {
-            space.unreserve(start, mapped + PAGE);
-            return Err(error);
+        // SAFETY: the place of the addresses must not be in use ← they were reserved just now.
+        match unsafe { Pages::map(space.host(start), mapped as usize, file, offset - before) } {
+            Ok(pages) => Ok(Self {
+                space: Arc::clone(space),
+                start,
+                mapped,
+                before,
+                pages,
+            }),
+            Err(error) => {
+                space.unreserve(start, mapped + PAGE);
+                Err(error)
+            }
         }
-        Ok(Self {
-            space: Arc::clone(space),
-            start,
-            mapped,
-            before,
-        })
     }
 
     /// The device address of the first byte of the part.
@@ -247,20 +245,90 @@ impl MappedPart {
 
     /// The address in this process of the first byte of the part.
     pub fn host(&self) -> *mut u8 {
-        self.space.host(self.addr())
+        self.pages.base().wrapping_add(self.before as usize)
     }
 }
 
 impl Drop for MappedPart {
     fn drop(&mut self) {
-        let place = self.space.host(self.start);
-        // SAFETY: the place must be in the storage and not in use ← `self` is the only owner of the
-        // mapping, and every map of memory that contains it keeps it alive.
-        let unmapped = unsafe { Reservation::unmap_file(place, self.mapped as usize) };
+        // SAFETY: the pages must not be in use, now or later ← `self` is the only owner, every map
+        // of memory that contains the part keeps it alive, and no method is called after this one.
+        let unmapped = unsafe { self.pages.unmap() };
         // Addresses at which the bytes are still mapped must not be reused.
         if unmapped.is_ok() {
             self.space.unreserve(self.start, self.mapped + PAGE);
         }
+    }
+}
+
+/// Mapped pages of a file, at the place of their addresses in the storage of a space.
+#[cfg(not(windows))]
+#[derive(Debug)]
+struct Pages {
+    place: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the pages belong to the process; nothing in them is tied to the thread that mapped them.
+#[cfg(not(windows))]
+unsafe impl Send for Pages {}
+// SAFETY: no method that takes `&self` accesses the bytes.
+#[cfg(not(windows))]
+unsafe impl Sync for Pages {}
+
+#[cfg(not(windows))]
+impl Pages {
+    /// # Safety
+    ///
+    /// `len` bytes at `place` must lie in the storage of a space and must not be in use.
+    unsafe fn map(place: *mut u8, len: usize, file: &SharedFile, offset: u64) -> io::Result<Self> {
+        // SAFETY: the place must be in the storage and not in use ← the caller guarantees it.
+        unsafe { Reservation::map_file(place, len, file, offset) }?;
+        Ok(Self { place, len })
+    }
+
+    /// The first byte.
+    fn base(&self) -> *mut u8 {
+        self.place
+    }
+
+    /// # Safety
+    ///
+    /// The pages must not be accessed any more, and this method must not be called again.
+    unsafe fn unmap(&mut self) -> io::Result<()> {
+        // SAFETY: the place must be in the storage and not in use ← the caller guarantees it.
+        unsafe { Reservation::unmap_file(self.place, self.len) }
+    }
+}
+
+/// Mapped pages of a section. Windows maps them at any place, because a view of a section cannot
+/// replace a part of reserved memory.
+#[cfg(windows)]
+#[derive(Debug)]
+struct Pages(Option<Reservation>);
+
+#[cfg(windows)]
+impl Pages {
+    /// # Safety
+    ///
+    /// None: the function maps the pages at another place.
+    unsafe fn map(_: *mut u8, len: usize, file: &SharedFile, offset: u64) -> io::Result<Self> {
+        Ok(Self(Some(Reservation::of_file(file, offset, len)?)))
+    }
+
+    /// The first byte.
+    fn base(&self) -> *mut u8 {
+        self.0
+            .as_ref()
+            .map_or(std::ptr::null_mut(), Reservation::base)
+    }
+
+    /// # Safety
+    ///
+    /// The pages must not be accessed any more.
+    unsafe fn unmap(&mut self) -> io::Result<()> {
+        self.0 = None;
+        Ok(())
     }
 }
 

@@ -1,10 +1,14 @@
 //! Memory and events that two processes share. The second process runs an ignored test of this
-//! binary; its standard input is the exported pool, and the handles are in its environment.
+//! binary; it inherits the exported pool as its standard input, and the handles are in its
+//! environment.
 
-#![cfg(target_os = "linux")]
+#![cfg(any(target_os = "linux", windows))]
 
 use std::env;
+#[cfg(unix)]
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+#[cfg(windows)]
+use std::os::windows::io::{AsHandle, AsRawHandle, FromRawHandle, OwnedHandle};
 use std::process::{Child, Command, Stdio};
 use std::ptr;
 
@@ -18,8 +22,16 @@ use cuda_sys::{
 use crate::support::{TestDevice, late, ok, test_device};
 
 const HANDLES: &str = "CUDA_SIM_TEST_HANDLES";
-const DESCRIPTOR: CUmemAllocationHandleType =
-    CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+#[cfg(unix)]
+type Descriptor = OwnedFd;
+#[cfg(windows)]
+type Descriptor = OwnedHandle;
+/// The type of the handles of this operating system.
+const DESCRIPTOR: CUmemAllocationHandleType = if cfg!(windows) {
+    CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_WIN32
+} else {
+    CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+};
 const BAD: R = R::CUDA_ERROR_INVALID_VALUE;
 /// `CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS`
 const SHARED: u32 = 6;
@@ -52,20 +64,38 @@ fn pointer(sim: &TestDevice, addr: CUdeviceptr) -> CUmemPoolPtrExportData {
     data
 }
 
-fn export(sim: &TestDevice, pool: CUmemoryPool) -> OwnedFd {
+fn export(sim: &TestDevice, pool: CUmemoryPool) -> Descriptor {
+    #[cfg(unix)]
     let mut raw = -1_i32;
+    #[cfg(windows)]
+    let mut raw: *mut std::ffi::c_void = ptr::null_mut();
     let place = (&raw mut raw).cast();
     unsafe { ok(sim.cuMemPoolExportToShareableHandle(place, pool, DESCRIPTOR, 0)) };
-    unsafe { OwnedFd::from_raw_fd(raw) }
+    #[cfg(unix)]
+    return unsafe { OwnedFd::from_raw_fd(raw) };
+    #[cfg(windows)]
+    return unsafe { OwnedHandle::from_raw_handle(raw) };
 }
 
-fn import(sim: &TestDevice, descriptor: i32) -> CUmemoryPool {
+fn import(sim: &TestDevice, descriptor: &Descriptor) -> CUmemoryPool {
     let mut pool = ptr::null_mut();
-    let handle = ptr::without_provenance_mut(descriptor as usize);
+    #[cfg(unix)]
+    let handle = ptr::without_provenance_mut(descriptor.as_raw_fd() as usize);
+    #[cfg(windows)]
+    let handle = descriptor.as_raw_handle();
     let status =
         unsafe { sim.cuMemPoolImportFromShareableHandle(&raw mut pool, handle, DESCRIPTOR, 0) };
     ok(status);
     pool
+}
+
+/// Returns a copy of the standard input.
+fn inherited() -> Descriptor {
+    let stdin = std::io::stdin();
+    #[cfg(unix)]
+    return stdin.as_fd().try_clone_to_owned().unwrap();
+    #[cfg(windows)]
+    return stdin.as_handle().try_clone_to_owned().unwrap();
 }
 
 fn event(sim: &TestDevice) -> (CUevent, CUipcEventHandle) {
@@ -88,7 +118,7 @@ fn hex(bytes: impl IntoIterator<Item = u8>) -> String {
         .collect()
 }
 
-fn start(place: &str, descriptor: OwnedFd, handles: [String; 4]) -> Child {
+fn start(place: &str, descriptor: Descriptor, handles: [String; 4]) -> Child {
     Command::new(env::current_exe().unwrap())
         .args(["--exact", "--ignored", "--test-threads=1", "ipc::child"])
         .env(HANDLES, format!("{place} {}", handles.join(" ")))
@@ -132,8 +162,7 @@ fn child() {
         sim.cuMemPoolImportFromShareableHandle(&raw mut none, ptr::null_mut(), DESCRIPTOR, 0)
     };
     assert_eq!(refused, R::CUDA_ERROR_INVALID_VALUE);
-    let descriptor = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
-    let pool = import(&sim, descriptor.as_raw_fd());
+    let pool = import(&sim, &inherited());
     let mut data = CUmemPoolPtrExportData {
         reserved: handle(1),
     };
@@ -224,7 +253,7 @@ fn imported_pool_has_only_opened_memory() {
     let addr = allocate(&sim, pools[0], 3);
     let [one, two] = pools.map(|pool| {
         let descriptor = export(&sim, pool);
-        import(&sim, descriptor.as_raw_fd())
+        import(&sim, &descriptor)
     });
     let mut data = pointer(&sim, addr);
     let mut opened = 0;
@@ -324,9 +353,9 @@ fn only_objects_for_sharing_have_handles() {
         let (_, own) = event(&sim);
         let status = sim.cuIpcOpenEventHandle(&raw mut wrong, own);
         assert_eq!(status, R::CUDA_ERROR_INVALID_CONTEXT);
-        // Handles for Windows and for fabrics are refused.
-        let mut descriptor = 0_i32;
-        for kind in [2, 4, 8] {
+        // Handles of other operating systems and for fabrics are refused.
+        let mut descriptor = 0_usize;
+        for kind in [3 - DESCRIPTOR.0, 4, 8] {
             let mut props: CUmemPoolProps = std::mem::zeroed();
             props.allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
             props.location.type_ = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
@@ -345,5 +374,6 @@ fn only_objects_for_sharing_have_handles() {
     assert_eq!((flag(plain, ipc), flag(addr, ipc)), (1, 0));
     let exportable = allocate(&sim, pool(&sim, DESCRIPTOR), 1);
     let types = A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES;
-    assert_eq!((flag(exportable, types), flag(addr, types)), (1, 0));
+    let wanted = u64::from(DESCRIPTOR.0);
+    assert_eq!((flag(exportable, types), flag(addr, types)), (wanted, 0));
 }

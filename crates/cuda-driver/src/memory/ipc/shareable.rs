@@ -12,11 +12,15 @@ compile_error!("CUDA exists on Unix and on Windows only");
 /// Unix, a handle on Windows.
 ///
 /// Other processes receive a descriptor over a Unix socket (`SCM_RIGHTS`), inherit it, or open
-/// `/proc/<process>/fd/<number>` where the driver supports that.
+/// `/proc/<process>/fd/<number>` where the driver supports that. On Windows, `DuplicateHandle`
+/// makes a handle for another process.
 #[cfg(unix)]
 pub type ShareableHandle = std::os::fd::OwnedFd;
 /// The handle of exported memory, which the program sends to another process: a file descriptor on
 /// Unix, a handle on Windows.
+///
+/// `DuplicateHandle` makes a handle for another process, whose number the program then sends. A
+/// process can also inherit a handle.
 #[cfg(windows)]
 pub type ShareableHandle = std::os::windows::io::OwnedHandle;
 

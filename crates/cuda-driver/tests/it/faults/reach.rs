@@ -12,61 +12,85 @@ const NOT_REACHED: &[(&str, &str)] = &[
     ("cuCoredumpGetAttributeGlobal", NO_CORE_DUMPS),
     ("cuCoredumpSetAttribute", NO_CORE_DUMPS),
     ("cuCoredumpSetAttributeGlobal", NO_CORE_DUMPS),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuDestroyExternalMemory", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuDestroyExternalSemaphore", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuExternalMemoryGetMappedBuffer", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuGraphAddExternalSemaphoresSignalNode", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuGraphAddExternalSemaphoresWaitNode", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     (
         "cuGraphExecExternalSemaphoresSignalNodeSetParams",
         NO_SHARING,
     ),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuGraphExecExternalSemaphoresWaitNodeSetParams", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuGraphExternalSemaphoresSignalNodeSetParams", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuGraphExternalSemaphoresWaitNodeSetParams", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuImportExternalMemory", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuImportExternalSemaphore", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuSignalExternalSemaphoresAsync", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuWaitExternalSemaphoresAsync", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuIpcCloseMemHandle", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuIpcGetEventHandle", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuIpcGetMemHandle", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuIpcOpenEventHandle", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuIpcOpenMemHandle_v2", NO_SHARING),
     #[cfg(not(target_os = "linux"))]
-    ("cuMemExportToShareableHandle", NO_SHARING),
+    ("cuMemExportToShareableHandle", NO_VIRTUAL_MEMORY),
     #[cfg(not(target_os = "linux"))]
-    ("cuMemImportFromShareableHandle", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    ("cuMemImportFromShareableHandle", NO_VIRTUAL_MEMORY),
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuMemPoolExportPointer", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuMemPoolExportToShareableHandle", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuMemPoolImportFromShareableHandle", NO_SHARING),
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(any(target_os = "linux", windows)))]
     ("cuMemPoolImportPointer", NO_SHARING),
+    #[cfg(not(target_os = "linux"))]
+    ("cuMemAddressFree", NO_VIRTUAL_MEMORY),
+    #[cfg(not(target_os = "linux"))]
+    ("cuMemAddressReserve", NO_VIRTUAL_MEMORY),
+    #[cfg(not(target_os = "linux"))]
+    ("cuMemCreate", NO_VIRTUAL_MEMORY),
+    #[cfg(not(target_os = "linux"))]
+    ("cuMemGetAccess", NO_VIRTUAL_MEMORY),
+    #[cfg(not(target_os = "linux"))]
+    ("cuMemGetAllocationGranularity", NO_VIRTUAL_MEMORY),
+    #[cfg(not(target_os = "linux"))]
+    ("cuMemGetAllocationPropertiesFromHandle", NO_VIRTUAL_MEMORY),
+    #[cfg(not(target_os = "linux"))]
+    ("cuMemGetHandleForAddressRange", NO_VIRTUAL_MEMORY),
+    #[cfg(not(target_os = "linux"))]
+    ("cuMemMap", NO_VIRTUAL_MEMORY),
+    #[cfg(not(target_os = "linux"))]
+    ("cuMemRelease", NO_VIRTUAL_MEMORY),
+    #[cfg(not(target_os = "linux"))]
+    ("cuMemSetAccess", NO_VIRTUAL_MEMORY),
+    #[cfg(not(target_os = "linux"))]
+    ("cuMemUnmap", NO_VIRTUAL_MEMORY),
 ];
 
+#[cfg(not(any(target_os = "linux", windows)))]
+const NO_SHARING: &str = "the software device shares memory on Linux and Windows only";
 #[cfg(not(target_os = "linux"))]
-const NO_SHARING: &str = "the software device shares memory on Linux only";
+const NO_VIRTUAL_MEMORY: &str = "the software device has virtual memory on Linux only";
 const NO_CORE_DUMPS: &str = "the software device writes no core dumps";
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");

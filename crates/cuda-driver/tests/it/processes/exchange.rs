@@ -2,7 +2,6 @@
 //! reads and overwrites it, and the exporter reads it again. Events order these steps.
 
 use std::error::Error;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,6 +12,7 @@ use cuda_driver::memory::{
 use cuda_driver::prelude::*;
 
 use super::{LIMIT, Link, Role, WAIT};
+use crate::other_api::borrow;
 use crate::support::{COPY, Fixture, launch_copy};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
@@ -103,16 +103,16 @@ impl<'f> Side<'f> {
         let device = self.fixture.context.device();
         if role == Role::Exporter {
             let pool = MemoryPool::exportable(device)?;
-            self.link.send_descriptor(pool.export()?.as_fd())?;
+            self.link.send_handle(borrow(&pool.export()?))?;
             let result = (0..rounds).try_for_each(|round| self.export(&pool, round));
             if result.is_ok() {
                 self.link.send(&[STOP; 137])?;
             }
             return result;
         }
-        let descriptor = self.link.receive_descriptor()?;
+        let descriptor = self.link.receive_handle()?;
         // SAFETY: the handle must be one of a pool ← the other process sends it.
-        let pool = unsafe { ImportedPool::import(device, descriptor.as_fd()) }?;
+        let pool = unsafe { ImportedPool::import(device, borrow(&descriptor)) }?;
         assert_eq!(
             pool.access(device)?,
             cuda_driver::memory::MemoryAccess::ReadWrite

@@ -1,6 +1,5 @@
 //! Processes that are killed while they share memory.
 
-use std::fs;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,8 +29,20 @@ pub(super) fn run_child(fixture: &Fixture, link: Link, role: Role, rounds: u32) 
 }
 
 /// Returns the number of open descriptors of this process.
+#[cfg(unix)]
 fn descriptors() -> usize {
-    fs::read_dir("/proc/self/fd").unwrap().count()
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Returns the number of open handles of this process.
+#[cfg(windows)]
+fn descriptors() -> usize {
+    use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessHandleCount};
+    let mut count = 0;
+    // SAFETY: the place must be valid ← it is a local variable.
+    let is_done = unsafe { GetProcessHandleCount(GetCurrentProcess(), &raw mut count) };
+    assert_ne!(is_done, 0);
+    count as usize
 }
 
 /// Waits until `holds` returns true.

@@ -7,8 +7,12 @@ mod exchange;
 mod holder;
 mod kills;
 mod link;
+#[cfg_attr(windows, path = "link_windows.rs")]
+#[cfg_attr(not(windows), path = "link_unix.rs")]
+mod link_system;
 mod random;
 mod refusals;
+#[cfg(target_os = "linux")]
 mod torch;
 
 use std::env;
@@ -19,7 +23,8 @@ use cuda_sim::Builder;
 
 use exchange::Side;
 pub(crate) use holder::Holder;
-use link::{Link, Peer, Role};
+use link::{Peer, Role};
+use link_system::Link;
 
 /// The limit of what follows the end of a process, and of tests that would otherwise hang.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -7,7 +7,6 @@
 //! `CUDA_SEED=n` runs the program of that seed.
 
 use std::env;
-use std::os::fd::AsFd;
 use std::time::Instant;
 
 use cuda_driver::event::IpcEventHandle;
@@ -18,6 +17,7 @@ use cuda_driver::memory::{
 use cuda_driver::prelude::*;
 
 use super::{Link, Peer, Place, Role, count};
+use crate::other_api::borrow;
 use crate::support::{COPY, Fixture};
 
 /// The maximum number of buffers, and the number of steps of a program.
@@ -78,13 +78,12 @@ impl Player {
         let (context, device) = (&fixture.context, fixture.context.device());
         let pool = if role == Role::Exporter {
             let pool = MemoryPool::exportable(device).unwrap();
-            link.send_descriptor(pool.export().unwrap().as_fd())
-                .unwrap();
+            link.send_handle(borrow(&pool.export().unwrap())).unwrap();
             Pool::Own(pool)
         } else {
-            let descriptor = link.receive_descriptor().unwrap();
+            let descriptor = link.receive_handle().unwrap();
             // SAFETY: the handle must be one of a pool ← the other process sends it.
-            let pool = unsafe { ImportedPool::import(device, descriptor.as_fd()) };
+            let pool = unsafe { ImportedPool::import(device, borrow(&descriptor)) };
             Pool::Imported(pool.unwrap())
         };
         let own = [(); 2].map(|()| Event::interprocess(context).unwrap());

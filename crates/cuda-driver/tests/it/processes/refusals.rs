@@ -1,20 +1,19 @@
 //! Calls that cannot share memory or events, and what they return.
 
-use std::fs::File;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use cuda_driver::error::Status;
 use cuda_driver::event::IpcEventHandle;
 use cuda_driver::memory::{
     CachingPool, ImportedPool, IpcMemoryHandle, MemoryHandle, MemoryPool, PhysicalKind,
-    PhysicalMemory, PoolPointer, Reservation, Unpooled,
+    PhysicalMemory, PoolPointer, Reservation, ShareableHandle, Unpooled,
 };
 use cuda_driver::prelude::*;
 use cuda_driver::stream::WaitCondition;
 use cuda_sys::CUmemPoolPtrExportData;
 
-use crate::support::{block, everywhere, filled, late, software, unpooled};
+use crate::other_api::borrow;
+use crate::support::{block, everywhere, filled, has_virtual_memory, late, software, unpooled};
 use cuda_sim::Builder;
 
 fn status<T>(result: cuda_driver::Result<T>) -> Option<Status> {
@@ -58,9 +57,11 @@ fn only_memory_for_sharing_is_exported() {
         let later = later.export().unwrap();
         // SAFETY: no other process has received the handle.
         drop((unsafe { later.reclaim() }, descriptor));
-        let kind = PhysicalKind::of_device(device);
-        let memory = PhysicalMemory::new(&kind, 1).unwrap();
-        assert_eq!(status(memory.export()), INVALID);
+        if has_virtual_memory(&fixture.context) {
+            let kind = PhysicalKind::of_device(device);
+            let memory = PhysicalMemory::new(&kind, 1).unwrap();
+            assert_eq!(status(memory.export()), INVALID);
+        }
         let event = Event::new(&fixture.context, EventFlags::DISABLE_TIMING).unwrap();
         assert!(event.ipc_handle().is_err());
     }
@@ -71,18 +72,20 @@ fn other_bytes_and_files_are_not_imported() {
     let fixture = software(Builder::new());
     let stream = fixture.stream();
     let device = fixture.context.device();
-    let file = File::open("/dev/null").unwrap();
+    let file = ShareableHandle::from(tempfile::tempfile().unwrap());
     // SAFETY: the software device checks what a descriptor and a handle are.
-    let refused = unsafe { ImportedPool::import(device, file.as_fd()) };
+    let refused = unsafe { ImportedPool::import(device, borrow(&file)) };
     assert_eq!(status(refused), INVALID);
-    let kind = PhysicalKind::of_device(device).exportable();
-    let granularity = kind.granularity().unwrap();
-    // SAFETY: as above.
-    let refused = unsafe { PhysicalMemory::import(&kind, file.as_fd(), granularity) };
-    assert_eq!(status(refused), INVALID);
-    // SAFETY: as above.
-    let odd = unsafe { PhysicalMemory::import(&kind, file.as_fd(), granularity + 1) };
-    assert!(odd.unwrap_err().to_string().contains("multiple"));
+    if has_virtual_memory(&fixture.context) {
+        let kind = PhysicalKind::of_device(device).exportable();
+        let granularity = kind.granularity().unwrap();
+        // SAFETY: as above.
+        let refused = unsafe { PhysicalMemory::import(&kind, borrow(&file), granularity) };
+        assert_eq!(status(refused), INVALID);
+        // SAFETY: as above.
+        let odd = unsafe { PhysicalMemory::import(&kind, borrow(&file), granularity + 1) };
+        assert!(odd.unwrap_err().to_string().contains("multiple"));
+    }
     // SAFETY: as above.
     let refused =
         unsafe { Event::open_ipc(&fixture.context, &IpcEventHandle::from_bytes([1; 64])) };
@@ -99,7 +102,7 @@ fn other_bytes_and_files_are_not_imported() {
     let [one, two] = pools.each_ref().map(|pool| {
         let descriptor = pool.export().unwrap();
         // SAFETY: the descriptor is that of a pool.
-        unsafe { ImportedPool::import(device, descriptor.as_fd()) }.unwrap()
+        unsafe { ImportedPool::import(device, borrow(&descriptor)) }.unwrap()
     });
     let mut buffer = DeviceBuffer::from_host_in(&pools[0], &stream, &[7_u32; 5]).unwrap();
     buffer.set_zero().unwrap();
@@ -167,6 +170,9 @@ fn handles_of_this_process_are_refused() {
 #[test]
 fn physical_memory_is_exported_and_imported() {
     for fixture in everywhere() {
+        if !has_virtual_memory(&fixture.context) {
+            continue;
+        }
         let stream = fixture.stream();
         let kind = PhysicalKind::of_device(fixture.context.device()).exportable();
         let memory = PhysicalMemory::new(&kind, 1).unwrap();
@@ -180,7 +186,7 @@ fn physical_memory_is_exported_and_imported() {
         stream.synchronize().unwrap();
         let descriptor = memory.export().unwrap();
         // SAFETY: the descriptor is that of the memory, whose size this is.
-        let again = unsafe { PhysicalMemory::import(&kind, descriptor.as_fd(), memory.bytes()) };
+        let again = unsafe { PhysicalMemory::import(&kind, borrow(&descriptor), memory.bytes()) };
         let again = again.unwrap();
         drop(descriptor);
         let mapping = addresses.map(memory.bytes(), &again).unwrap();
@@ -230,7 +236,7 @@ fn dropping_an_exported_buffer_keeps_its_memory() {
         let pool = MemoryPool::exportable(device).unwrap();
         let descriptor = pool.export().unwrap();
         // SAFETY: the descriptor is that of a pool.
-        let imported = unsafe { ImportedPool::import(device, descriptor.as_fd()) }.unwrap();
+        let imported = unsafe { ImportedPool::import(device, borrow(&descriptor)) }.unwrap();
         let opened: Vec<_> = (1..5)
             .map(|value| {
                 let words = vec![value; 1000];

@@ -1,8 +1,9 @@
-//! Memory and semaphores of other APIs, such as Vulkan. Both are imported as file descriptors,
-//! which are files in memory here: see [`external`](crate::driver::objects::external). A dma-buf is
-//! a descriptor of the file of a device whose position is the start of the range.
+//! Memory and semaphores of other APIs, such as Vulkan. Both are imported as file descriptors, or
+//! as handles on Windows. They are files in memory here: see
+//! [`external`](crate::driver::objects::external). A dma-buf is a descriptor of the file of a
+//! device whose position is the start of the range.
 
-use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+use std::ffi::{c_uint, c_ulonglong, c_void};
 use std::sync::Arc;
 
 use cuda_sys::{
@@ -20,8 +21,9 @@ use crate::driver::objects::external::{ExternalMemory, ExternalSemaphore, Params
 use crate::driver::objects::graph::payload::Payload;
 use crate::driver::objects::imported::Imported;
 use crate::driver::objects::memory::Kind;
-use crate::driver::objects::shared::descriptor;
+use crate::driver::objects::shared::descriptor::{self, Number};
 use crate::driver::status::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Status};
+use crate::memory::shared_file;
 
 exports! {
     cuImportExternalMemory => import_external_memory;
@@ -38,11 +40,26 @@ exports! {
 const DEDICATED: c_uint = 1;
 /// `CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE`
 const OVER_PCIE: c_ulonglong = 1;
+/// Whether handles have the types of Linux.
+const IS_LINUX: bool = cfg!(target_os = "linux");
+/// Whether handles have the types of Windows.
+const IS_WINDOWS: bool = cfg!(windows);
 /// The host's pages, of which an exported range has a whole number.
 const PAGE: u64 = 4096;
 
+/// Returns a handle as a number. Fails with `NOT_SUPPORTED` for the null pointer: then the program
+/// has passed a name.
+#[cfg(windows)]
+fn handle_of(handle: *mut c_void) -> Status<Number> {
+    if handle.is_null() {
+        return Err(NOT_SUPPORTED);
+    }
+    Ok(handle.expose_provenance())
+}
+
 impl Call {
-    /// `cuImportExternalMemory()`—On success the driver owns the descriptor.
+    /// `cuImportExternalMemory()`—On success the driver owns a descriptor; the program keeps a
+    /// handle.
     fn import_external_memory(
         &self,
         memory: Out<CUexternalMemory>,
@@ -53,20 +70,25 @@ impl Call {
         let context = self.home()?;
         let desc = desc.get()?;
         let is_dma_buf = match desc.type_ {
-            T::CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD => false,
-            T::CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD => true,
-            CUexternalMemoryHandleType(2..=8) => return Err(NOT_SUPPORTED),
+            T::CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD if IS_LINUX => false,
+            T::CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD if IS_LINUX => true,
+            T::CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32 if IS_WINDOWS => false,
+            CUexternalMemoryHandleType(1..=9) => return Err(NOT_SUPPORTED),
             _ => return Err(INVALID_VALUE),
         };
         if desc.flags & !DEDICATED != 0 || desc.size == 0 {
             return Err(INVALID_VALUE);
         }
+        #[cfg(not(windows))]
         // SAFETY: the field of the union must be set ← the type says that it is.
         let number = unsafe { desc.handle.fd };
+        #[cfg(windows)]
+        // SAFETY: the field of the union must be set ← the type says that it is.
+        let number = handle_of(unsafe { desc.handle.win32 }.handle)?;
         let (file, position) = descriptor::import(number)?;
         // The position of any other descriptor is that of its last use.
         let start = if is_dma_buf { position } else { 0 };
-        let len = file.metadata().map_err(|_| INVALID_VALUE)?.len();
+        let len = shared_file::len(&file).map_err(|_| INVALID_VALUE)?;
         if len.saturating_sub(start) < desc.size {
             return Err(INVALID_VALUE);
         }
@@ -130,7 +152,7 @@ impl Call {
         if !is_dma_buf || !is_whole || flags & !OVER_PCIE != 0 {
             return Err(INVALID_VALUE);
         }
-        if flags != 0 {
+        if flags != 0 || IS_WINDOWS {
             return Err(NOT_SUPPORTED);
         }
         let found = self.find_allocation(dptr, |start, allocation| {
@@ -153,10 +175,11 @@ impl Call {
                 descriptor::export(mapping.memory.backing.file(), dptr - start)?
             }
         };
-        handle.typed::<c_int>().set(exported)
+        handle.typed::<Number>().set(exported)
     }
 
-    /// `cuImportExternalSemaphore()`—On success the driver owns the descriptor.
+    /// `cuImportExternalSemaphore()`—On success the driver owns a descriptor; the program keeps a
+    /// handle.
     fn import_external_semaphore(
         &self,
         semaphore: Out<CUexternalSemaphore>,
@@ -167,16 +190,22 @@ impl Call {
         let context = self.home()?;
         let desc = desc.get()?;
         let is_timeline = match desc.type_ {
-            T::CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD => false,
-            T::CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD => true,
-            CUexternalSemaphoreHandleType(2..=10) => return Err(NOT_SUPPORTED),
+            T::CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD if IS_LINUX => false,
+            T::CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD if IS_LINUX => true,
+            T::CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32 if IS_WINDOWS => false,
+            T::CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_WIN32 if IS_WINDOWS => true,
+            CUexternalSemaphoreHandleType(1..=10) => return Err(NOT_SUPPORTED),
             _ => return Err(INVALID_VALUE),
         };
         if desc.flags != 0 {
             return Err(INVALID_VALUE);
         }
+        #[cfg(not(windows))]
         // SAFETY: the field of the union must be set ← the type says that it is.
         let number = unsafe { desc.handle.fd };
+        #[cfg(windows)]
+        // SAFETY: the field of the union must be set ← the type says that it is.
+        let number = handle_of(unsafe { desc.handle.win32 }.handle)?;
         let (file, _) = descriptor::import(number)?;
         let imported = ExternalSemaphore::new(&file, is_timeline, context.handle)?;
         let handle = imported.handle;

@@ -1,11 +1,11 @@
 //! Sharing memory and events with other processes.
 //!
-//! The memory of a device is a `memfd`, which other processes map. A pool is exported as a
-//! descriptor of this file. The handle of an allocation or an event has the 64 bytes of a
-//! [`SharedHandle`]. Objects that were not created for sharing fail with the status that the real
-//! driver documents.
+//! The memory of a device is a `memfd`, or on Windows a section, which other processes map. A pool
+//! is exported as a descriptor or handle of it. The handle of an allocation or an event has the 64
+//! bytes of a [`SharedHandle`]. Objects that were not created for sharing fail with the status that
+//! the real driver documents.
 
-use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+use std::ffi::{c_uint, c_ulonglong, c_void};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -15,6 +15,7 @@ use cuda_sys::{
 };
 
 use crate::driver::arg::Out;
+use crate::driver::attributes::HANDLE_TYPE;
 use crate::driver::export::{Call, exports};
 use crate::driver::handle::{fresh, pointer};
 use crate::driver::objects::device::Device;
@@ -23,6 +24,7 @@ use crate::driver::objects::imported::Imported;
 use crate::driver::objects::mapping::Physical;
 use crate::driver::objects::memory::Kind;
 use crate::driver::objects::pool::{ImportedPool, Pool};
+use crate::driver::objects::shared::descriptor::Number;
 use crate::driver::objects::shared::{
     self, Exported, HANDLE_BYTES, SharedHandle, descriptor, exported, mark_physical, mark_pool,
 };
@@ -31,7 +33,8 @@ use crate::driver::status::{
     INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY,
     Status,
 };
-use crate::memory::{Backing, MappedPart, shared_file};
+use crate::memory::shared_file::{self, SharedFile};
+use crate::memory::{Backing, MappedPart};
 
 exports! {
     cuIpcGetMemHandle => ipc_get_mem_handle;
@@ -47,8 +50,6 @@ exports! {
     cuMemImportFromShareableHandle => mem_import;
 }
 
-/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`
-pub(in crate::driver) const DESCRIPTOR: u32 = 1;
 /// All handle types of `cuda.h`: also `WIN32`, `WIN32_KMT` and `FABRIC`.
 pub(in crate::driver) const HANDLE_TYPES: u32 = 15;
 
@@ -57,21 +58,16 @@ const LAZY_PEER_ACCESS: c_uint = 1;
 
 /// Fails unless handles of this type are implemented.
 fn check_type(sort: CUmemAllocationHandleType) -> Status {
-    match sort.0 {
-        DESCRIPTOR => Ok(()),
-        2 | 4 | 8 => Err(NOT_SUPPORTED),
-        _ => Err(INVALID_VALUE),
+    if sort.0 == HANDLE_TYPE {
+        return Ok(());
     }
+    let exists = sort.0.is_power_of_two() && sort.0 & HANDLE_TYPES != 0;
+    Err(if exists { NOT_SUPPORTED } else { INVALID_VALUE })
 }
 
 impl Call {
     /// Maps a part of a file into this process.
-    pub(super) fn map_part(
-        &self,
-        file: &std::fs::File,
-        offset: u64,
-        size: u64,
-    ) -> Status<MappedPart> {
+    pub(super) fn map_part(&self, file: &SharedFile, offset: u64, size: u64) -> Status<MappedPart> {
         let space = self.virtual_memory.space()?;
         MappedPart::new(space, file, offset, size).map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidInput => INVALID_VALUE,
@@ -235,7 +231,7 @@ impl Call {
         mark_pool(file, pool.device, arena.capacity()).map_err(|_| OUT_OF_MEMORY)?;
         let exported = descriptor::export(file, pool.number)?;
         pool.is_exported.store(true, Ordering::Relaxed);
-        handle.typed::<c_int>().set(exported)
+        handle.typed::<Number>().set(exported)
     }
 
     fn mem_pool_import(
@@ -252,7 +248,7 @@ impl Call {
         check_type(sort)?;
         // The driver refuses the null pointer, which is the number of the standard input.
         handle.required()?;
-        let (file, number) = descriptor::import(handle.handle() as i32)?;
+        let (file, number) = descriptor::import(handle.handle() as Number)?;
         let Exported::Pool { device } = exported(&file)? else {
             return Err(INVALID_VALUE);
         };
@@ -358,7 +354,7 @@ impl Call {
         let marked = mark_physical(backing.file(), device, backing.size());
         marked.map_err(|_| OUT_OF_MEMORY)?;
         let exported = descriptor::export(backing.file(), 0)?;
-        shareable.typed::<c_int>().set(exported)
+        shareable.typed::<Number>().set(exported)
     }
 
     /// `cuMemImportFromShareableHandle()`—The memory counts as memory of the device in the process
@@ -371,7 +367,7 @@ impl Call {
     ) -> Status {
         handle.required()?;
         check_type(sort)?;
-        let (file, _) = descriptor::import(shareable.handle() as i32)?;
+        let (file, _) = descriptor::import(shareable.handle() as Number)?;
         let Exported::Physical { device, size } = exported(&file)? else {
             return Err(INVALID_VALUE);
         };

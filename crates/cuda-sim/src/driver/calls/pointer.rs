@@ -9,6 +9,7 @@ use crate::driver::export::{Call, exports};
 use crate::driver::handle::pointer;
 use crate::driver::objects::memory::Kind;
 use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, Status};
+use crate::memory::shared_file;
 
 exports! {
     cuPointerGetAttribute => pointer_get_attribute;
@@ -57,7 +58,7 @@ impl Call {
                 }
                 _ => None,
             },
-            has_ipc: cfg!(target_os = "linux")
+            has_ipc: shared_file::EXISTS
                 && matches!(allocation.kind, Kind::Device)
                 && allocation.imported.is_none(),
             handle_types: match &allocation.kind {

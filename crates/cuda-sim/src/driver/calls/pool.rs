@@ -14,9 +14,9 @@ use cuda_sys::{
     CUmemPool_attribute, CUmemPoolHandle_st, CUmemPoolProps, CUmemoryPool, CUstream_st,
 };
 
-use super::ipc::{DESCRIPTOR, HANDLE_TYPES};
+use super::ipc::HANDLE_TYPES;
 use crate::driver::arg::{In, Out};
-use crate::driver::attributes::ALIGN;
+use crate::driver::attributes::{ALIGN, HANDLE_TYPE};
 use crate::driver::export::{Call, exports};
 use crate::driver::handle::pointer;
 use crate::driver::objects::memory::Kind;
@@ -27,6 +27,7 @@ use crate::driver::status::{
 };
 use crate::engine::Work;
 use crate::lock::lock;
+use crate::memory::shared_file;
 
 exports! {
     cuMemAllocAsync | cuMemAllocAsync_ptsz => mem_alloc_async;
@@ -214,8 +215,8 @@ impl Call {
         }
         let (device, home) = self.home_of(&props)?;
         let handles = props.handleTypes.0;
-        let can_share = cfg!(target_os = "linux") && home == Home::Device;
-        if handles & !DESCRIPTOR != 0 || (handles != 0 && !can_share) {
+        let can_share = shared_file::EXISTS && home == Home::Device;
+        if handles & !HANDLE_TYPE != 0 || (handles != 0 && !can_share) {
             return Err(NOT_SUPPORTED);
         }
         if home != Home::Device && self.config.version < 13_000 {

@@ -14,8 +14,9 @@ use cuda_sys::{
     CUmemLocationType,
 };
 
-use super::ipc::{DESCRIPTOR, HANDLE_TYPES};
+use super::ipc::HANDLE_TYPES;
 use crate::driver::arg::{In, Out};
+use crate::driver::attributes::HANDLE_TYPE;
 use crate::driver::export::{Call, exports};
 use crate::driver::objects::device::Device;
 use crate::driver::objects::mapping::{Mapping, Physical, Prop};
@@ -103,7 +104,7 @@ impl Call {
         if prop.requestedHandleTypes.0 & !HANDLE_TYPES != 0 {
             return Err(INVALID_VALUE);
         }
-        let wants_more = prop.requestedHandleTypes.0 & !DESCRIPTOR != 0
+        let wants_more = prop.requestedHandleTypes.0 & !HANDLE_TYPE != 0
             || prop.allocFlags.gpuDirectRDMACapable != 0
             || prop.allocFlags.usage != 0;
         if wants_more || cfg!(not(target_os = "linux")) {

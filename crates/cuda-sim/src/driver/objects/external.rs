@@ -1,10 +1,10 @@
 //! Memory and semaphores of other APIs, such as Vulkan.
 //!
-//! Each is a file in memory (`memfd`). The first word of the file of a semaphore is its value: that
-//! of a timeline semaphore, or 1 if a binary semaphore is signalled and 0 otherwise.
+//! Each is a file in memory: `memfd` on Linux, a section on Windows. The first word of the file of
+//! a semaphore is its value: that of a timeline semaphore, or 1 if a binary semaphore is signalled
+//! and 0 otherwise.
 
 use std::fmt;
-use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,13 +15,13 @@ use crate::driver::objects::device::Device;
 use crate::driver::objects::stream::unless_lost;
 use crate::driver::status::{INVALID_VALUE, Status};
 use crate::engine::Work;
-use crate::memory::shared_file::SharedPage;
+use crate::memory::shared_file::{SharedFile, SharedPage};
 
 /// Memory of another API.
 #[derive(Debug)]
 pub(in crate::driver) struct ExternalMemory {
     pub(in crate::driver) handle: u64,
-    pub(in crate::driver) file: File,
+    pub(in crate::driver) file: SharedFile,
     /// The offset of the memory in the file.
     pub(in crate::driver) start: u64,
     pub(in crate::driver) size: u64,
@@ -44,7 +44,11 @@ pub(in crate::driver) struct ExternalSemaphore {
 impl ExternalSemaphore {
     /// Returns the semaphore in a file. Fails with `INVALID_VALUE` if the file has less than a
     /// page.
-    pub(in crate::driver) fn new(file: &File, is_timeline: bool, context: u64) -> Status<Self> {
+    pub(in crate::driver) fn new(
+        file: &SharedFile,
+        is_timeline: bool,
+        context: u64,
+    ) -> Status<Self> {
         Ok(Self {
             handle: fresh(),
             context,

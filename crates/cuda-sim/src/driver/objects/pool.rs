@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -10,6 +9,7 @@ use cuda_sys::{CUmemAccess_flags, CUmemLocation};
 
 use crate::driver::handle::fresh;
 use crate::lock::lock;
+use crate::memory::shared_file::SharedFile;
 
 /// The place of the memory of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,7 +138,7 @@ impl Pool {
 #[derive(Debug)]
 pub(in crate::driver) struct ImportedPool {
     /// The memory of the device of the other process.
-    pub(in crate::driver) file: File,
+    pub(in crate::driver) file: SharedFile,
     /// The number of the pool in the other process.
     pub(in crate::driver) number: u64,
 }

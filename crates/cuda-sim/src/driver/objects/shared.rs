@@ -1,9 +1,7 @@
 //! The handles and descriptors through which processes share memory and events.
 
-use std::fs::File;
-
 use crate::driver::status::{INVALID_VALUE, Status};
-use crate::memory::shared_file::{Place, Tag, set_tag, tag};
+use crate::memory::shared_file::{Place, SharedFile, Tag, set_tag, tag};
 
 /// The number of bytes of a handle that programs pass between processes.
 pub(in crate::driver) const HANDLE_BYTES: usize = 64;
@@ -78,6 +76,9 @@ impl SharedHandle {
 /// The kinds of exported files.
 const POOL: u64 = 1;
 const PHYSICAL: u64 = 2;
+/// A section of Windows that refers to the file of a pool.
+#[cfg(windows)]
+const REFERENCE: u64 = 3;
 
 /// The contents of an exported file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,25 +90,29 @@ pub(in crate::driver) enum Exported {
 }
 
 /// Marks the file of the memory of a device, whose size is `size`.
-pub(in crate::driver) fn mark_pool(file: &File, device: usize, size: u64) -> std::io::Result<()> {
+pub(in crate::driver) fn mark_pool(
+    file: &SharedFile,
+    device: usize,
+    size: u64,
+) -> std::io::Result<()> {
     let kind = POOL;
-    let values = [device as u64, 0, 0];
+    let values = [device as u64, 0, 0, 0];
     set_tag(file, Tag { kind, size, values })
 }
 
 /// Marks the file of physical memory.
 pub(in crate::driver) fn mark_physical(
-    file: &File,
+    file: &SharedFile,
     device: Option<usize>,
     size: u64,
 ) -> std::io::Result<()> {
     let kind = PHYSICAL;
-    let values = [device.map_or(u64::MAX, |device| device as u64), 0, 0];
+    let values = [device.map_or(u64::MAX, |device| device as u64), 0, 0, 0];
     set_tag(file, Tag { kind, size, values })
 }
 
 /// Returns what a file holds. Fails with `INVALID_VALUE` if no software device has exported it.
-pub(in crate::driver) fn exported(file: &File) -> Status<Exported> {
+pub(in crate::driver) fn exported(file: &SharedFile) -> Status<Exported> {
     let tag = tag(file).map_err(|_| INVALID_VALUE)?;
     let device = usize::try_from(tag.values[0]).ok();
     match (tag.kind, device) {
@@ -129,9 +134,12 @@ pub(in crate::driver) mod descriptor {
 
     use crate::driver::status::{INVALID_VALUE, OUT_OF_MEMORY, Status};
 
+    /// A handle in the calls that export and import.
+    pub(in crate::driver) type Number = i32;
+
     /// Returns a new descriptor of the file, which the program owns. Descriptors of one file may
     /// have different numbers.
-    pub(in crate::driver) fn export(file: &File, number: u64) -> Status<i32> {
+    pub(in crate::driver) fn export(file: &File, number: u64) -> Status<Number> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let opened = File::options().read(true).write(true).open(path);
         let mut opened = opened.map_err(|_| OUT_OF_MEMORY)?;
@@ -142,7 +150,7 @@ pub(in crate::driver) mod descriptor {
     }
 
     /// Returns the file of a descriptor, which the program keeps, and its number.
-    pub(in crate::driver) fn import(descriptor: i32) -> Status<(File, u64)> {
+    pub(in crate::driver) fn import(descriptor: Number) -> Status<(File, u64)> {
         if descriptor < 0 {
             return Err(INVALID_VALUE);
         }
@@ -156,29 +164,94 @@ pub(in crate::driver) mod descriptor {
     }
 
     /// Closes a descriptor that the program has passed on.
-    pub(in crate::driver) fn close(descriptor: i32) {
+    pub(in crate::driver) fn close(descriptor: Number) {
         // SAFETY: the descriptor must be open, and no other code may close it ← `import` has
         // succeeded, and the C functions that call this take the descriptor over.
         drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
     }
 }
 
-/// Not supported on this system.
-#[cfg(not(target_os = "linux"))]
+/// Duplicates and receives handles of sections.
+#[cfg(windows)]
 pub(in crate::driver) mod descriptor {
-    use std::fs::File;
+    use std::os::windows::io::{BorrowedHandle, IntoRawHandle};
 
+    use super::REFERENCE;
+    use crate::driver::status::{INVALID_VALUE, OUT_OF_MEMORY, Status};
+    use crate::memory::shared_file::{Place, SharedFile, Tag, create, open, place, set_tag, tag};
+
+    /// A handle in the calls that export and import.
+    pub(in crate::driver) type Number = usize;
+
+    /// Returns a new handle of the section, which the program owns. With a number, it is the handle
+    /// of a small section that refers to this one, because a handle cannot carry the number. The
+    /// reference is valid as long as this process has the section.
+    pub(in crate::driver) fn export(file: &SharedFile, number: u64) -> Status<Number> {
+        let exported = if number == 0 {
+            file.try_clone()
+        } else {
+            reference(file, number)
+        };
+        let exported = exported.map_err(|_| OUT_OF_MEMORY)?;
+        Ok(exported.into_raw_handle().expose_provenance())
+    }
+
+    fn reference(file: &SharedFile, number: u64) -> std::io::Result<SharedFile> {
+        let Place {
+            pid,
+            descriptor,
+            inode,
+        } = place(file)?;
+        let created = create(0)?;
+        let (kind, size) = (REFERENCE, 0);
+        let values = [number, pid.into(), descriptor.into(), inode];
+        set_tag(&created, Tag { kind, size, values })?;
+        Ok(created)
+    }
+
+    /// Returns the section of a handle, which the program keeps, and its number.
+    pub(in crate::driver) fn import(handle: Number) -> Status<(SharedFile, u64)> {
+        let raw = std::ptr::with_exposed_provenance_mut(handle);
+        // SAFETY: the handle must be open ← the contract of the C functions that receive it. A
+        // closed one makes the call fail.
+        let borrowed = unsafe { BorrowedHandle::borrow_raw(raw) };
+        let own = borrowed.try_clone_to_owned().map_err(|_| INVALID_VALUE)?;
+        match tag(&own) {
+            Ok(tag) if tag.kind == REFERENCE => {
+                let [number, pid, descriptor, inode] = tag.values;
+                let place = Place {
+                    pid: pid as u32,
+                    descriptor: descriptor as u32,
+                    inode,
+                };
+                Ok((open(place).map_err(|_| INVALID_VALUE)?, number))
+            }
+            _ => Ok((own, 0)),
+        }
+    }
+
+    /// Does nothing: the program keeps its handle.
+    pub(in crate::driver) fn close(_: Number) {}
+}
+
+/// Not supported on this system.
+#[cfg(not(any(target_os = "linux", windows)))]
+pub(in crate::driver) mod descriptor {
     use crate::driver::status::{NOT_SUPPORTED, Status};
+    use crate::memory::shared_file::SharedFile;
 
-    pub(in crate::driver) fn export(_: &File, _: u64) -> Status<i32> {
+    /// A handle in the calls that export and import.
+    pub(in crate::driver) type Number = i32;
+
+    pub(in crate::driver) fn export(_: &SharedFile, _: u64) -> Status<Number> {
         Err(NOT_SUPPORTED)
     }
 
-    pub(in crate::driver) fn import(_: i32) -> Status<(File, u64)> {
+    pub(in crate::driver) fn import(_: Number) -> Status<(SharedFile, u64)> {
         Err(NOT_SUPPORTED)
     }
 
-    pub(in crate::driver) fn close(_: i32) {}
+    pub(in crate::driver) fn close(_: Number) {}
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@
 //! If a process is killed, its recordings that are not complete never become so, and a wait for one
 //! of them never ends.
 
-use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use crate::driver::objects::shared::{Kind, SharedHandle};
 use crate::driver::status::{INVALID_CONTEXT, INVALID_VALUE, Status};
 use crate::lock::lock;
-use crate::memory::shared_file::{PAGE, SharedPage, create, open, place};
+use crate::memory::shared_file::{PAGE, SharedFile, SharedPage, create, open, place};
 
 /// The maximum number of shared events of one driver.
 const EVENTS: u64 = 1 << 16;
@@ -34,7 +33,7 @@ pub(in crate::driver) struct EventFile(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    file: Option<Arc<File>>,
+    file: Option<Arc<SharedFile>>,
     /// The number of pages that were ever used.
     pages: u64,
     free: Vec<u64>,
@@ -89,7 +88,7 @@ pub(in crate::driver) struct SharedEvent {
 #[derive(Debug)]
 struct Own {
     events: Arc<EventFile>,
-    file: Arc<File>,
+    file: Arc<SharedFile>,
     index: u64,
 }
 
@@ -170,7 +169,7 @@ impl Drop for SharedEvent {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(all(test, any(target_os = "linux", windows)))]
 mod tests {
     use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Memory of a [`VirtualSpace`] that this device may use, and its cost to the device that owns it.
 
-use std::fs::File;
 use std::sync::Arc;
 
 use super::Arena;
 use crate::memory::map::{Range, RangeKind};
+use crate::memory::shared_file::SharedFile;
 use crate::memory::virtual_space::{MappedPart, VirtualSpace};
 
 impl Arena {
@@ -39,7 +39,7 @@ impl Arena {
 
     /// The file that holds the memory of the device, if other processes can map it, and the offset
     /// of `addr` in it.
-    pub fn shared(&self, addr: u64) -> Option<(&File, u64)> {
+    pub fn shared(&self, addr: u64) -> Option<(&SharedFile, u64)> {
         let offset = addr.checked_sub(self.base)?;
         Some((self.storage.file()?, offset))
     }

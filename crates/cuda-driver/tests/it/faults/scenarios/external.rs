@@ -1,21 +1,25 @@
 //! Scenarios of memory and semaphores of other APIs.
 
+#[cfg(unix)]
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use cuda_driver::memory::{ExternalMemory, ExternalMemoryFlags, GrowableBuffer};
+#[cfg(unix)]
+use cuda_driver::memory::GrowableBuffer;
+use cuda_driver::memory::{ExternalMemory, ExternalMemoryFlags};
 use cuda_driver::prelude::*;
 use cuda_driver::stream::ExternalSemaphore;
 use cuda_driver::texture::{ArrayFlags, ArrayShape, Sampler, Texture};
 
 use super::{Fixture, N, Result, Scenario, one};
-use crate::external::file;
+use crate::other_api::file;
 
 pub(super) const ALL: &[Scenario] = &[
     one("external memory", memory),
     one("arrays in external memory", arrays),
     one("external semaphores", semaphores),
     one("external semaphores in graphs", nodes),
+    #[cfg(unix)]
     one("device memory as a dma-buf", dma_buf),
 ];
 
@@ -98,6 +102,7 @@ fn nodes(fixture: &Fixture) -> Result<()> {
 }
 
 /// The descriptor of device memory is imported as memory of another API.
+#[cfg(unix)]
 fn dma_buf(fixture: &Fixture) -> Result<()> {
     let stream = fixture.stream()?;
     let mut words = GrowableBuffer::<u32>::new(&stream, 4096)?;

@@ -4,17 +4,18 @@ mod capture;
 mod closes;
 mod contexts;
 mod devices;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod external;
 mod graph_exec;
 mod graphs;
 mod host_memory;
 mod launches;
+#[cfg(target_os = "linux")]
 mod mapped;
 mod memory;
 mod modules;
 mod pools;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod processes;
 mod streams;
 #[cfg(feature = "dlpack")]
@@ -33,12 +34,13 @@ pub(super) fn all() -> Vec<&'static Scenario> {
         devices::ALL,
         contexts::ALL,
         memory::ALL,
+        #[cfg(target_os = "linux")]
         mapped::ALL,
         host_memory::ALL,
         pools::ALL,
-        #[cfg(target_os = "linux")]
+        #[cfg(any(target_os = "linux", windows))]
         processes::ALL,
-        #[cfg(target_os = "linux")]
+        #[cfg(any(target_os = "linux", windows))]
         external::ALL,
         streams::ALL,
         waits::ALL,

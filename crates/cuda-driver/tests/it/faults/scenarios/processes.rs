@@ -1,18 +1,17 @@
 //! Scenarios of memory and events that several processes share.
 
-use std::os::fd::AsFd;
-
-use cuda_driver::memory::{
-    ExportedBuffer, ImportedPool, MemoryHandle, MemoryPool, PhysicalKind, PhysicalMemory,
-    Reservation, Unpooled,
-};
+use cuda_driver::memory::{ExportedBuffer, ImportedPool, MemoryHandle, MemoryPool, Unpooled};
+#[cfg(unix)]
+use cuda_driver::memory::{PhysicalKind, PhysicalMemory, Reservation};
 use cuda_driver::prelude::*;
 
 use super::{Fixture, N, Result, Scenario, one};
+use crate::other_api::borrow;
 use crate::processes::Holder;
 
 pub(super) const ALL: &[Scenario] = &[
     one("exported pools", pools),
+    #[cfg(unix)]
     one("exported physical memory", physical),
     one("memory of another process", opened),
 ];
@@ -41,7 +40,7 @@ fn pools(fixture: &Fixture) -> Result<()> {
     let pool = MemoryPool::exportable(device)?;
     let descriptor = pool.export()?;
     // SAFETY: the handle must be one of a pool ← `export` returned it.
-    let imported = unsafe { ImportedPool::import(device, descriptor.as_fd()) }?;
+    let imported = unsafe { ImportedPool::import(device, borrow(&descriptor)) }?;
     let words = DeviceBuffer::from_host_in(&pool, &stream, &[5_u32; N as usize])?;
     let words = Reclaimed(Some(words.export()?));
     stream.synchronize()?;
@@ -59,13 +58,14 @@ fn pools(fixture: &Fixture) -> Result<()> {
     pool.close()
 }
 
+#[cfg(unix)]
 fn physical(fixture: &Fixture) -> Result<()> {
     let stream = fixture.stream()?;
     let kind = PhysicalKind::of_device(fixture.context.device()).exportable();
     let memory = PhysicalMemory::new(&kind, 1)?;
     let descriptor = memory.export()?;
     // SAFETY: the handle must be that of the memory, whose size this is ← `export` returned it.
-    let same = unsafe { PhysicalMemory::import(&kind, descriptor.as_fd(), memory.bytes()) }?;
+    let same = unsafe { PhysicalMemory::import(&kind, borrow(&descriptor), memory.bytes()) }?;
     drop(memory);
     let addresses = Reservation::new(&fixture.driver, same.bytes(), 0)?;
     let words = addresses.map(0, &same)?.zeroed::<u32>(&stream)?;
