@@ -3,6 +3,7 @@
 //! ```text
 //!    mod     the rewriting of one kernel
 //!    region  the parts of a body whose accesses are checked together
+//!    group   accesses of a region whose addresses differ by constants
 //!    version    the code around such a part
 //!    site    the code around one instruction
 //!    surface    the code around an access to a surface
@@ -25,6 +26,7 @@
 //! assembler must not load it once for the check and again for the access, because another thread
 //! may change it in between.
 
+mod group;
 mod range;
 mod region;
 #[cfg(test)]

@@ -7,7 +7,8 @@ use crate::analysis::Refusal;
 use crate::ast::{Instruction, Operand, Statement};
 
 use super::Check;
-use super::region::{Group, Region, Regions, Value};
+use super::group::{Group, Value};
+use super::region::{Region, Regions};
 use super::site::Writer;
 
 /// The code around a region.
