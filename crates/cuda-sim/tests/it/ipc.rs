@@ -295,7 +295,7 @@ fn pool_memory_is_imported_without_a_context() {
     unsafe {
         ok(other.cuCtxSetCurrent(ptr::null_mut()));
         ok(other.cuDevicePrimaryCtxRelease_v2(0));
-        let imported = import(&other, exported.as_raw_fd());
+        let imported = import(&other, &exported);
         ok(other.cuMemPoolImportPointer(&raw mut opened, imported, &raw mut data));
         let owner = CUpointer_attribute::CU_POINTER_ATTRIBUTE_CONTEXT;
         let mut recorded = usize::MAX;
