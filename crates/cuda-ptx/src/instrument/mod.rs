@@ -39,7 +39,7 @@ mod tests;
 mod version;
 mod zero;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::analysis::{Analysis, Refusal, Root};
 use crate::ast::{Function, Module, Statement};
@@ -322,8 +322,8 @@ fn rewrite<'a>(
     writer.open_body(function);
     let names = function.params.iter().map(|param| param.name);
     let mut regions = Regions::new(body, kernel, &by_statement, names.collect());
-    // The end of the last region, and the code after it.
-    let (mut region_end, mut after) = (0, String::new());
+    // The end of the last region, its accesses with checks of their own, and the code after it.
+    let (mut region_end, mut own, mut after) = (0, BTreeSet::new(), String::new());
     for (index, statement) in body.iter().enumerate() {
         let Statement::Instruction(instruction) = statement else {
             writer.statement(statement);
@@ -335,9 +335,9 @@ fn rewrite<'a>(
             let is_volatile = |index| volatile.contains(&index);
             let versions = writer.versions(&regions, &region, body, &by_statement, is_volatile)?;
             edits.insert(instruction.span.start, versions.before);
-            (region_end, after) = (region.end, versions.after);
+            (region_end, own, after) = (region.end, region.own, versions.after);
         }
-        let is_checked = index >= region_end;
+        let is_checked = index >= region_end || own.contains(&index);
         let checks = by_statement.get(&index).filter(|_| is_checked);
         let checks = checks.map_or(&[][..], Vec::as_slice);
         let is_volatile = volatile.contains(&index);

@@ -1,10 +1,14 @@
 //! Parts of a body whose accesses are checked together.
 //!
 //! A region is a part of the body that is entered at its beginning only, and in which all branches
-//! lead forward. All addresses of its checked accesses can be computed at its beginning. There, the
+//! lead forward. At its beginning, the addresses of its checked accesses are computed, and the
 //! smallest and the largest address of each base are compared once. If all are in range, the
 //! original instructions follow. Otherwise the thread continues in a copy of the region, in which
 //! each access has a check of its own, and returns after it.
+//!
+//! An address that cannot be computed at the beginning, such as one that the region loads, has a
+//! check of its own in both copies. Without it there would be more regions, and an assembler does
+//! not move loads over the branches at their beginnings.
 //!
 //! Threads of a warp may take different ways through a region, as in a conditional statement of the
 //! source. A region therefore has no instruction that several threads execute together, such as a
@@ -27,6 +31,12 @@ const MAX_STATEMENTS: usize = 1000;
 /// The number of later beginnings that a region is compared with.
 const MAX_STARTS: usize = 4;
 
+/// The greatest number of accesses in a region that have a check of their own.
+const MAX_OWN: usize = 64;
+
+/// What the branch at the beginning of a region costs, in comparisons of addresses.
+const BRANCH_COST: usize = 3;
+
 /// Other instructions that may be in a region: one thread executes them on its own.
 const OWN: &[&str] = &[
     "addc", "atom", "bfind", "bra", "brev", "cnot", "copysign", "cos", "div", "dp2a", "dp4a",
@@ -42,8 +52,10 @@ pub(super) struct Region<'a> {
     pub(super) end: usize,
     pub(super) copies: Vec<Copy<'a>>,
     pub(super) groups: Vec<Group<'a>>,
-    /// The number of checked accesses.
+    /// The number of accesses that are checked at the beginning.
     pub(super) accesses: usize,
+    /// The statements of the accesses that have a check of their own.
+    pub(super) own: BTreeSet<usize>,
 }
 
 /// Finds the regions of a body.
@@ -149,7 +161,16 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
                 return None;
             }
         }
-        let mut region = self.scan(index, writer);
+        let mut region = self.scan(index, true, writer);
+        if let Some(&own) = region.own.first() {
+            let parts = [
+                self.scan(index, false, writer),
+                self.scan(own, true, writer),
+            ];
+            if parts.iter().map(Region::cost).sum::<usize>() <= region.cost() {
+                [region, _] = parts;
+            }
+        }
         self.merge(&mut region, writer.memories);
         Some(region)
     }
@@ -262,13 +283,14 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
         if let Some(count) = self.counts.get(&index) {
             return *count;
         }
-        let count = self.scan(index, writer).accesses;
+        let count = self.scan(index, true, writer).accesses;
         self.counts.insert(index, count);
         count
     }
 
-    /// The largest region that begins at a statement.
-    fn scan(&self, first: usize, writer: &mut Writer<'a, 'k>) -> Region<'a> {
+    /// The largest region that begins at a statement. If `with_own` is false, it has no access with
+    /// a check of its own.
+    fn scan(&self, first: usize, with_own: bool, writer: &mut Writer<'a, 'k>) -> Region<'a> {
         let mut scan = Scan {
             values: HashMap::new(),
             sums: HashMap::new(),
@@ -319,10 +341,13 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
                         open = open.max(target);
                     }
                     if let Some(checks) = self.checks.get(&index) {
-                        if scan.access(self, instruction, checks, writer).is_none() {
-                            break;
+                        match scan.access(self, instruction, checks, writer) {
+                            Some(()) => scan.region.accesses += 1,
+                            None if with_own && scan.region.own.len() < MAX_OWN => {
+                                scan.region.own.insert(index);
+                            }
+                            None => break,
                         }
-                        scan.region.accesses += 1;
                     }
                     scan.step(self, index, instruction, writer);
                     if open <= self.skip(index + 1) && scan.region.accesses > accesses {
@@ -339,6 +364,8 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
         region.copies.truncate(copies);
         region.groups = groups;
         region.accesses = accesses;
+        let end = region.end;
+        region.own.retain(|own| *own < end);
         region
     }
 
@@ -378,6 +405,11 @@ fn is_allowed(instruction: &Instruction<'_>) -> bool {
 }
 
 impl<'a> Region<'a> {
+    /// What the region costs if all addresses are in range, in comparisons of addresses.
+    fn cost(&self) -> usize {
+        self.groups.len() + self.own.len() + BRANCH_COST
+    }
+
     /// The copies that the groups need, directly or through other copies.
     pub(super) fn needed(&self) -> Vec<bool> {
         let mut is_needed = vec![false; self.copies.len()];

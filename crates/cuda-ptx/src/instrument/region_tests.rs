@@ -73,6 +73,35 @@ fn a_loaded_address_begins_a_region() {
 }
 
 #[test]
+fn a_loaded_address_in_a_region_has_its_own_check() {
+    let new = new("ld.global.u64 %d4, [%d3]; ld.global.u32 %r1, [%d4];\n\
+                   ld.global.u32 %r2, [%d3+8]; ret;");
+    assert_eq!(regions(&new), 1, "{}", new.text);
+    let branch = new.text.find("bra $chk0_slow0").unwrap();
+    let (before, after) = new.text.split_at(branch);
+    // From 0 to 12: the first load and the last one.
+    assert_eq!(before.matches("setp.lt").count(), 1, "{before}");
+    let (fast, slow) = after.split_once("$chk0_slow0: ").unwrap();
+    assert_eq!(fast.matches("setp.lt").count(), 1, "{fast}");
+    assert_eq!(slow.matches("setp.lt").count(), 3, "{slow}");
+    assert!(fast.contains("ld.global.u32 %r2, [%d3+8];"), "{fast}");
+    assert!(!fast.contains("ld.global.u32 %r1, [%d4];"), "{fast}");
+    assert_eq!(new.sites.len(), 4);
+}
+
+#[test]
+fn many_accesses_with_a_loaded_address_begin_a_region() {
+    let loads = (0..8).map(|index| format!("ld.global.u32 %r1, [%d4+{}];", 4 * index));
+    let loads: String = loads.collect();
+    let new = new(&format!(
+        "ld.global.u64 %d4, [%d3];\n{loads} st.global.u32 [%d3+8], %r1; ret;"
+    ));
+    assert_eq!(regions(&new), 2, "{}", new.text);
+    // The second one compares the loaded address and that of the store.
+    assert_eq!(check(&new, 1).matches("setp.lt").count(), 2);
+}
+
+#[test]
 fn common_instructions_of_a_warp_end_a_region() {
     for between in [
         "bar.sync 0;",
