@@ -13,6 +13,8 @@ use super::{Check, ExtraParameter, RECORD_VERSION, Site, refuse, slice};
 pub(super) struct Writer<'a, 'k> {
     pub(super) kernel: &'k Kernel,
     pub(super) memories: &'k [Option<Root>],
+    /// The compute capability that the text is for, such as 90.
+    target: u32,
     /// The beginning of all names that it declares. No name of the text begins with it.
     prefix: String,
     names: Names<'a>,
@@ -63,6 +65,7 @@ impl<'a, 'k> Writer<'a, 'k> {
         Self {
             kernel,
             memories,
+            target: module.target.sm,
             prefix,
             names,
             variables,
@@ -279,17 +282,19 @@ impl<'a, 'k> Writer<'a, 'k> {
         }
         let line = instruction.line;
         let is_copy = instruction.opcode == "cp" && !instruction.has("mbarrier");
-        let is_supported = matches!(
-            instruction.opcode,
-            "ld" | "ldu"
-                | "st"
-                | "atom"
-                | "red"
-                | "prefetch"
-                | "prefetchu"
-                | "applypriority"
-                | "discard"
-        );
+        let is_matrix = matches!(instruction.opcode, "ldmatrix" | "stmatrix");
+        let is_supported = is_matrix
+            || matches!(
+                instruction.opcode,
+                "ld" | "ldu"
+                    | "st"
+                    | "atom"
+                    | "red"
+                    | "prefetch"
+                    | "prefetchu"
+                    | "applypriority"
+                    | "discard"
+            );
         if !is_supported && !is_copy {
             let mnemonic = instruction.mnemonic();
             return self.refuse(line, format!("{mnemonic} cannot be checked"));
@@ -304,6 +309,9 @@ impl<'a, 'k> Writer<'a, 'k> {
                 None
             };
             let one = self.check(&mut out, instruction, *operand, check, number, read)?;
+            if is_matrix {
+                self.excuse_unused_rows(&mut out, instruction, &one.ok);
+            }
             if let Some(operand) = new.operands.get_mut(*operand) {
                 *operand = Operand::Name("");
             }
@@ -320,12 +328,30 @@ impl<'a, 'k> Writer<'a, 'k> {
             self.record(&mut out, one, guard.as_deref(), &bad, &scratch);
             let _ = write!(out, "and.pred {run}, {run}, {}; ", one.ok);
         }
+        if is_matrix {
+            // The threads of a warp execute the instruction together, or not at all.
+            let _ = write!(out, "vote.sync.all.pred {run}, {run}, -1; ");
+        }
         self.zero(&mut out, instruction, guard.as_deref(), &run, &bad)?;
         self.write_checked(&mut out, &new, &checked, &run);
         if is_copy {
             self.zero_copy(&mut out, instruction, &checked, guard.as_deref(), &bad)?;
         }
         Ok(Some(out))
+    }
+
+    /// Sets `ok` for threads whose row the matrix instruction does not use. Before `sm_80`, the
+    /// addresses of all threads must be valid.
+    fn excuse_unused_rows(&self, out: &mut String, instruction: &Instruction<'_>, ok: &str) {
+        let rows = match instruction {
+            _ if self.target < 80 => return,
+            it if it.has("x4") => return,
+            it if it.has("x2") => 16,
+            _ => 8,
+        };
+        let lane = self.r(0);
+        let _ = write!(out, "mov.u32 {lane}, %laneid; ");
+        let _ = write!(out, "setp.ge.or.u32 {ok}, {lane}, {rows}, {ok}; ");
     }
 
     /// The predicate of an instruction in its own register, if it has one.

@@ -205,7 +205,11 @@ fn uncheckable_accesses_are_refused_with_their_line() {
     let refused = |body: &str| rewrite(body, None).unwrap_err();
     let cases = [
         (
-            "mov.u32 %r2, tile; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%r2]; ret;",
+            "mov.u32 %r2, tile; ldmatrix.sync.aligned.m8n16.x1.shared.b8 {%r1}, [%r2]; ret;",
+            "an access whose bytes are not known",
+        ),
+        (
+            "mov.u32 %r2, tile; mbarrier.init.shared.b64 [%r2], 1; ret;",
             "cannot be checked",
         ),
         ("ld.global.u32 %r1, [counter]; ret;", "counter"),
@@ -220,6 +224,31 @@ fn uncheckable_accesses_are_refused_with_their_line() {
         assert!(refusal.to_string().contains(reason), "{refusal}");
         assert!(refusal.line > 0);
     }
+}
+
+#[test]
+fn threads_of_a_warp_decide_together_about_a_matrix() {
+    let body = |form: &str| format!("mov.u32 %r2, tile; {form}; ret;");
+    let root = Root::Variable("tile".to_owned());
+    let new = |form| rewrite(&body(form), Some(root.clone())).unwrap();
+    let load = new("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r1, %r3}, [%r2]");
+    // 16 threads name a row, and the predicate of the load is that of all threads.
+    assert!(
+        load.text
+            .contains("setp.ge.or.u32 %chk0_p9, %chk0_r0, 16, %chk0_p9;"),
+        "{}",
+        load.text
+    );
+    let zeros = "vote.sync.all.pred %chk0_p5, %chk0_p5, -1; mov.b32 %r1, 0; mov.b32 %r3, 0; \
+                 @%chk0_p5 ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r1, %r3}, [%chk0_r8];";
+    assert!(load.text.contains(zeros), "{}", load.text);
+    let store = new("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r2], {%r1, %r3, %r4, %r5}");
+    assert!(!store.text.contains("%laneid"), "{}", store.text);
+    assert!(
+        store.text.contains("-1; @%chk0_p5 stmatrix.sync"),
+        "{}",
+        store.text
+    );
 }
 
 #[test]

@@ -22,7 +22,10 @@ impl<'a> Writer<'a, '_> {
         run: &str,
         bad: &str,
     ) -> Result<(), Refusal> {
-        if !matches!(instruction.opcode, "ld" | "ldu" | "atom" | "suld") {
+        if !matches!(
+            instruction.opcode,
+            "ld" | "ldu" | "atom" | "suld" | "ldmatrix"
+        ) {
             return Ok(());
         }
         let Some(target) = instruction.operands.first() else {
@@ -33,7 +36,8 @@ impl<'a> Writer<'a, '_> {
         // opposites. The address has its own register; other operands must not be results.
         let mut results = Vec::new();
         names(target, &mut |name| results.push(name));
-        let mut is_always = guard.is_none() && matches!(instruction.opcode, "ld" | "ldu");
+        let is_load = matches!(instruction.opcode, "ld" | "ldu" | "ldmatrix");
+        let mut is_always = guard.is_none() && is_load;
         for operand in instruction.operands.iter().skip(2) {
             names(operand, &mut |name| is_always &= !results.contains(&name));
         }

@@ -10,6 +10,7 @@ mod mutants_gpu;
 mod random;
 mod replays;
 mod reports;
+mod rows;
 #[cfg(feature = "nvrtc")]
 mod source;
 mod surfaces;
