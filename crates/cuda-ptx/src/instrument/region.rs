@@ -167,7 +167,8 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
                 self.scan(index, false, writer),
                 self.scan(own, true, writer),
             ];
-            if parts.iter().map(Region::cost).sum::<usize>() <= region.cost() {
+            let cost: usize = parts.iter().map(Region::cost).sum();
+            if parts[0].accesses > 0 && cost <= region.cost() {
                 [region, _] = parts;
             }
         }

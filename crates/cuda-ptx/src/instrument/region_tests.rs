@@ -102,6 +102,22 @@ fn many_accesses_with_a_loaded_address_begin_a_region() {
 }
 
 #[test]
+fn a_region_is_not_split_before_its_first_common_check() {
+    let text = |access: &str, count| {
+        let all = (0..count).map(|index| access.replace('#', &(4 * index).to_string()));
+        all.collect::<String>()
+    };
+    let loads = text("ld.global.u32 %r1, [%d4+#];", 8);
+    let stores = text("st.global.u32 [%d3+#], %r1;", 9);
+    let new = new(&format!(
+        "setp.eq.u64 %p1, %d2, 0; START: div.u64 %d4, %d3, %d2; @%p1 bra STORES;\n\
+                   {loads} STORES: {stores} ret;"
+    ));
+    assert_eq!(regions(&new), 1, "{}", new.text);
+    assert_eq!(new.text.matches("$chk0_slow0:").count(), 1, "{}", new.text);
+}
+
+#[test]
 fn common_instructions_of_a_warp_end_a_region() {
     for between in [
         "bar.sync 0;",
