@@ -11,7 +11,7 @@ use super::bound::Prover;
 use super::condition::Condition;
 use super::form::Form;
 use super::launch::LaunchValues;
-use super::symbols::{Alternative, Kind, Symbols};
+use super::symbols::{Alternative, Kind, Selection, Symbols};
 
 /// The largest number of facts at a block.
 const MAX_FACTS: usize = 80;
@@ -339,7 +339,7 @@ impl<'a> Round<'a> {
         let round = self.number;
         let choice = self
             .symbols
-            .choice(target, block, round, merged, |_| Vec::new());
+            .choice(target, block, Selection::Any(round), merged, |_| Vec::new());
         match choice.and_then(|choice| choice.add(&common)) {
             Some(form) => Known::Number(form),
             None => self.unknown(target, block),

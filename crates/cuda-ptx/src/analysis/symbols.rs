@@ -31,9 +31,20 @@ pub(super) enum Kind {
     Opaque(u32, i128, i128),
     /// `floor(form / divisor)`
     Quotient(Form, i128),
-    /// One of several forms. The number tells choices in different rounds apart if their facts
-    /// depend on the round.
-    Choice(u32, Vec<Alternative>, u32),
+    /// One of several forms, for the result of an operation.
+    Choice(u32, Vec<Alternative>, Selection),
+}
+
+/// Which one of several forms a choice is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Selection {
+    /// Any of them. The number tells choices in different rounds apart if their facts depend on the
+    /// round.
+    Any(u32),
+    /// The smallest one.
+    Min,
+    /// The largest one.
+    Max,
 }
 
 /// A possible value of a choice, and the facts that hold if the choice has that value.
@@ -213,7 +224,12 @@ impl Symbols {
             let fact = |form: &Form| form.combine(sign, result, -sign);
             forms.map(fact).into()
         };
-        let result = self.choice(value, block, 0, alternatives.into(), facts)?;
+        let selection = if is_max {
+            Selection::Max
+        } else {
+            Selection::Min
+        };
+        let result = self.choice(value, block, selection, alternatives.into(), facts)?;
         // The maximum is not below either form, and the minimum is not above.
         if let Some(&(symbol, 1)) = result.terms().first() {
             let lows = forms.iter().filter_map(|form| self.low(form));
@@ -234,7 +250,7 @@ impl Symbols {
         &mut self,
         value: u32,
         block: u32,
-        round: u32,
+        mut selection: Selection,
         alternatives: Vec<Alternative>,
         facts: impl Fn(&Form) -> Vec<Option<Form>>,
     ) -> Option<Form> {
@@ -256,8 +272,12 @@ impl Symbols {
             .and_then(|ends| ends.into_iter().max());
         let has_facts = alternatives.iter().any(|a| !a.facts.is_empty());
         is_stable &= !has_facts;
-        let round = if is_stable { 0 } else { round };
-        let kind = Kind::Choice(value, alternatives, round);
+        if let Selection::Any(round) = &mut selection
+            && is_stable
+        {
+            *round = 0;
+        }
+        let kind = Kind::Choice(value, alternatives, selection);
         let known = self.numbers.contains_key(&kind);
         let symbol = self.intern(Info {
             kind,

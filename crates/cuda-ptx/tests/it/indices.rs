@@ -230,3 +230,36 @@ fn a_mask_that_is_compared_bounds_the_number() {
     assert!(!verdict("ne", 63).is_proven());
     assert!(!verdict("eq", 1 << 20).is_proven());
 }
+
+#[test]
+fn a_predicated_minimum_or_maximum_may_not_be_computed() {
+    // The predicate comes from memory. If it is false, the index is the number before: 1000, or 10
+    // with 100 subtracted.
+    let verdict = |guard: &str, operation: &str, bytes: u64| {
+        let (first, old, step, end, offset) = match operation {
+            "min" => (100, 1000, "shr.u32 %r1, %r1, 1;", 0, 0),
+            _ => (100, 10, "add.u32 %r1, %r1, 1;", 200, -100),
+        };
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n\
+             .visible .entry k(.param .u64 x, .param .u64 flags) {{\n\
+             .reg .pred %p<3>; .reg .f32 %f<2>; .reg .b32 %r<3>; .reg .b64 %d<5>;\n\
+             ld.param.u64 %d1, [x];\nld.param.u64 %d2, [flags];\n\
+             ld.global.f32 %f1, [%d2];\nsetp.neu.f32 %p1, %f1, 0f00000000;\n\
+             mov.u32 %r1, {first};\nLOOP:\nmov.u32 %r2, {old};\n\
+             {guard} {operation}.u32 %r2, %r1, %r2;\n\
+             cvt.u64.u32 %d3, %r2;\nadd.s64 %d4, %d1, %d3;\nst.global.u8 [%d4+{offset}], %r1;\n\
+             {step}\nsetp.ne.s32 %p2, %r1, {end};\n@%p2 bra LOOP;\nret;\n}}"
+        );
+        let arguments = [output(bytes), input(4)];
+        analysis(&text, "k").evaluate(&launch([1, 1, 1], [1, 1, 1], arguments))
+    };
+    // Of the smaller numbers, the first is 100; of the larger ones, the last is 199.
+    for (operation, bytes) in [("min", 101), ("max", 100)] {
+        let always = verdict("", operation, bytes);
+        assert!(always.is_proven(), "{operation}: {always}");
+        let guarded = verdict("@%p1", operation, bytes);
+        assert_eq!(reasons(&guarded).len(), 1, "{operation}: {guarded}");
+    }
+    assert!(verdict("@%p1", "min", 1001).is_proven());
+}
