@@ -1,4 +1,5 @@
-//! The loads whose results checked addresses depend on.
+//! The loads whose results decide about checked accesses: through their addresses, their predicates,
+//! or branches.
 //!
 //! The slice is one of names, without regard to the flow of control: it has more loads than
 //! necessary, and never fewer.
@@ -25,7 +26,8 @@ pub(super) const NO_TARGET: &[&str] = &[
     "sured",
 ];
 
-/// Returns the statements that are loads which the checked addresses or a branch depend on.
+/// Returns the loads that a checked address, the predicate of a checked access or a branch depends
+/// on.
 pub(super) fn loads(
     kernel: &Kernel,
     body: &[Statement<'_>],
@@ -40,14 +42,17 @@ pub(super) fn loads(
     };
     let mut open: Vec<&str> = Vec::new();
     for check in checks {
-        let access = kernel.accesses.get(check.access);
-        let operand = access.and_then(|access| {
-            let instruction = instruction(access.statement as usize)?;
-            instruction.operands.get(access.operand as usize)
-        });
-        if let Some(operand) = operand {
+        let Some(access) = kernel.accesses.get(check.access) else {
+            continue;
+        };
+        let Some(instruction) = instruction(access.statement as usize) else {
+            continue;
+        };
+        if let Some(operand) = instruction.operands.get(access.operand as usize) {
             names(operand, &mut |name| open.push(name));
         }
+        // The check of a region allows any address if the predicate is false.
+        open.extend(instruction.predicate.map(|predicate| predicate.name));
     }
     // The statements that set each name.
     let mut setters: HashMap<&str, Vec<usize>> = HashMap::new();

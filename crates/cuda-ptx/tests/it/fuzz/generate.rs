@@ -253,7 +253,14 @@ impl Generator {
                 let amount = self.of(&["0", "1", "2", "4", "5", "15", "31", "40", "70"]);
                 format!("shr.{ty} {d}, {a}, {amount};")
             }
-            14 => format!("{}.{ty} {d}, {a}, {b};", self.of(&["min", "max"])),
+            14 => {
+                let extreme = self.of(&["min", "max"]);
+                match sign {
+                    "s" => format!("{extreme}.{ty} {d}, {a}, {b};"),
+                    // The result may also be the second operand because of the predicate.
+                    _ => format!("@{} {extreme}.{ty} {d}, {a}, {d};", self.p()),
+                }
+            }
             15 => format!(
                 "{}.{ty} {d}, {a}, {};",
                 self.of(&["div", "rem"]),
