@@ -5,8 +5,8 @@ folder for each set, and runs the example `shares` of cuda-ptx on them:
 
 - `corpus`, `examples`: CUDA C++ of this repository, compiled by NVRTC. The values of their launches
   are in `corpus.txt` and `examples.txt`, which `--record` writes: it runs the tests and the
-  examples on the software device, which records their launches. `analysed.txt` has those of kernels that
-  tests only analyse, and `defects.txt` lists the kernels with a defect.
+  examples on the software device, which records their launches. `analysed.txt` has those of kernels
+  that tests only analyse, and `defects.txt` lists the kernels with a defect.
 - `candle`: the crate candle-kernels, compiled by nvcc from NVIDIA's wheels (with `--full`);
 - `triton_80`, `triton_90`: kernels in Triton for two architectures, compiled by the wheel of Triton
   (with `--full`).

@@ -1,8 +1,8 @@
 """The driver library with AddressSanitizer, in programs that were built without it.
 
 The library lacks the runtime library of the sanitizer, so `LD_PRELOAD` names that of the C
-compiler. It replaces the allocator of the program. So it detects wrong accesses by the driver library to its
-own memory and to that of the program, and wrong frees by both.
+compiler. It replaces the allocator of the program. So it detects wrong accesses by the driver
+library to its own memory and to that of the program, and wrong frees by both.
 """
 
 import os

@@ -210,7 +210,7 @@ impl Plan {
     pub(super) fn checks(&self, memories: &Memories, is_all: bool) -> Vec<Check> {
         let mut checks = Vec::new();
         for (access, report) in self.contract.accesses.iter().enumerate() {
-            // A proof includes the alignment, which does not depend on the sizes of buffers.
+            // The access was proven to be aligned; a smaller buffer does not change that.
             let is_aligned = matches!(report.outcome, Outcome::Proven { .. });
             let root = match &report.outcome {
                 Outcome::Unreached => continue,

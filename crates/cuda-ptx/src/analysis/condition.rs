@@ -134,7 +134,7 @@ impl Condition {
                         push(positive);
                         push(negative);
                     }
-                    // A quotient that is known says where its dividend is.
+                    // A known quotient bounds its dividend.
                     if let ([(symbol, _)], true) = (form.terms(), is_small && !optimistic) {
                         let info = prover.symbols.info(*symbol);
                         if matches!(info.kind, Kind::Quotient(..)) {

@@ -147,9 +147,9 @@ fn monotone(round: &mut Round<'_>, header: u32, k: Symbol) -> Vec<Form> {
     forms
 }
 
-/// Returns what the conditions of a back edge say about unknown numbers. The conditions are about
-/// their next values, so this holds only if nothing wraps. It is for counters that a mask cuts to
-/// fewer bits.
+/// Derives assumptions from the conditions of a back edge: each next value x + c, before it wraps,
+/// takes the place of the next value in a condition. Counters that a mask truncates need them. The
+/// caller drops those that are false.
 fn before_step(
     round: &Round<'_>,
     conditions: &[Form],

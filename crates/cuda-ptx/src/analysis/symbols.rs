@@ -350,8 +350,8 @@ impl Symbols {
         Some(result)
     }
 
-    /// The form without the multiples of 2^16 and more that a conversion to a wider type took away.
-    /// Only an assumption may use it.
+    /// Removes the terms −2ⁿ·q with n ≥ 16 that a conversion added. This is correct only for
+    /// assumptions, which are verified later.
     pub(super) fn without_wraps(&self, form: &Form) -> Form {
         let is_wrap = |symbol, by: i128| match self.info(symbol).kind {
             Kind::Quotient(_, divisor) => {

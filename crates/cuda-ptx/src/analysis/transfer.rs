@@ -401,8 +401,7 @@ impl Round<'_> {
             // Without a common bit, both are additions.
             let concrete = self.symbols.concrete(form)?;
             let is_sum = |high: i128| {
-                let end = 1i128 << (128 - high.max(0).leading_zeros());
-                end <= ones && concrete.is_multiple_of(end)
+                power_above(high).is_some_and(|end| end <= ones && concrete.is_multiple_of(end))
             };
             if is_sum(self.symbols.high(other)?)
                 || self.prover(facts).upper_value(other).is_some_and(is_sum)
@@ -411,7 +410,7 @@ impl Round<'_> {
             }
         }
         let high = self.symbols.high(&a)?.max(self.symbols.high(&b)?);
-        let high = (1i128 << (128 - high.max(0).leading_zeros())) - 1;
+        let high = power_above(high).map_or(ones, |end| end - 1);
         let zeros = self.zeros(&a)?.min(self.zeros(&b)?);
         self.ranged(target, block, high.min(ones), zeros, facts)
     }
@@ -461,4 +460,10 @@ impl Round<'_> {
         }
         self.symbols.extreme(target, block, [&a, &b], is_max)
     }
+}
+
+/// The smallest power of two that is above a number and above 0; `None` if it exceeds 127 bits.
+fn power_above(number: i128) -> Option<i128> {
+    let bits = 128 - number.max(0).leading_zeros();
+    (bits < 127).then(|| 1 << bits)
 }

@@ -34,12 +34,12 @@ fn is_exact(ty: &str) -> bool {
 pub(super) enum Value<'a> {
     /// A register that the region does not change before.
     Entry(&'a str),
-    /// The result of the copy of an instruction.
-    Copy(usize),
+    /// The result of a hoisted instruction.
+    Hoisted(usize),
 }
 
-/// An instruction of the region that is repeated at its beginning.
-pub(super) struct Copy<'a> {
+/// An instruction of the region that is also executed at its beginning, for the check.
+pub(super) struct Hoisted<'a> {
     pub(super) statement: usize,
     pub(super) bits: u32,
     /// The values of its source registers.
@@ -118,7 +118,7 @@ impl<'a> Scan<'a> {
 
     fn sum(&self, value: Value<'a>) -> Sum<'a> {
         match value {
-            Value::Copy(copy) => self.sums.get(&copy).cloned(),
+            Value::Hoisted(hoisted) => self.sums.get(&hoisted).cloned(),
             Value::Entry(_) => None,
         }
         .unwrap_or_else(|| Sum::of(value))
@@ -138,33 +138,34 @@ impl<'a> Scan<'a> {
         let Some(target) = instruction.operands.first() else {
             return;
         };
-        let copy = self.copy(regions, index, instruction, writer);
+        let hoisted = self.hoist(regions, index, instruction, writer);
         names(target, &mut |name| {
             self.values.insert(name, (index, None));
         });
-        if let (Some(copy), Operand::Name(name)) = (copy, target) {
-            let number = self.region.copies.len();
-            if copy.bits == 64 {
-                let sum = self.sum_of(instruction, &copy).unwrap_or_default();
+        if let (Some(hoisted), Operand::Name(name)) = (hoisted, target) {
+            let number = self.region.hoisted.len();
+            if hoisted.bits == 64 {
+                let sum = self.sum_of(instruction, &hoisted).unwrap_or_default();
                 let sum = match sum.terms.is_empty() {
-                    true => Sum::of(Value::Copy(number)),
+                    true => Sum::of(Value::Hoisted(number)),
                     false => sum,
                 };
                 self.sums.insert(number, sum);
             }
-            self.region.copies.push(copy);
-            self.values.insert(name, (index, Some(Value::Copy(number))));
+            self.region.hoisted.push(hoisted);
+            self.values
+                .insert(name, (index, Some(Value::Hoisted(number))));
         }
     }
 
-    /// The copy of an instruction, if it can be made at the beginning of the region.
-    fn copy(
+    /// The instruction for the beginning of the region, if it can be hoisted.
+    fn hoist(
         &self,
         regions: &Regions<'_, 'a, '_>,
         statement: usize,
         instruction: &Instruction<'a>,
         writer: &mut Writer<'a, '_>,
-    ) -> Option<Copy<'a>> {
+    ) -> Option<Hoisted<'a>> {
         let opcode = instruction.opcode;
         let is_param = opcode == "ld" && instruction.has("param") && !instruction.has("volatile");
         if instruction.predicate.is_some() || !(is_param || PURE.contains(&opcode)) {
@@ -183,7 +184,7 @@ impl<'a> Scan<'a> {
         if !matches!(bits, 1 | 16 | 32 | 64) {
             return None;
         }
-        let mut copy = Copy {
+        let mut hoisted = Hoisted {
             statement,
             bits,
             sources: HashMap::new(),
@@ -195,23 +196,23 @@ impl<'a> Scan<'a> {
                 Operand::Address(Base::Name(name), _)
                     if is_param && regions.params.contains(name) && writer.is_unique(name) => {}
                 Operand::Name(name) | Operand::Not(name) => match writer.find(name)? {
-                    Name::Reg(_) => drop(copy.sources.insert(name, self.value(name)?)),
+                    Name::Reg(_) => drop(hoisted.sources.insert(name, self.value(name)?)),
                     Name::Var(_) => {}
                 },
                 _ => return None,
             }
         }
-        Some(copy)
+        Some(hoisted)
     }
 
     /// The result of an instruction as a sum, if it is one.
-    fn sum_of(&self, instruction: &Instruction<'a>, copy: &Copy<'a>) -> Option<Sum<'a>> {
+    fn sum_of(&self, instruction: &Instruction<'a>, hoisted: &Hoisted<'a>) -> Option<Sum<'a>> {
         let number = |operand: &Operand<'a>| match operand {
             Operand::Literal(Literal::Int(value)) => Some(Sum {
                 terms: BTreeMap::new(),
                 constant: value.cast_signed(),
             }),
-            Operand::Name(name) => copy.sources.get(name).map(|value| self.sum(*value)),
+            Operand::Name(name) => hoisted.sources.get(name).map(|value| self.sum(*value)),
             _ => None,
         };
         let is_64 = matches!(instruction.modifiers.as_slice(), ["s64" | "u64" | "b64"]);

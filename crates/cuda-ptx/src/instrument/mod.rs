@@ -18,8 +18,8 @@
 //! thread has done so. `trap` and `brkpt` become violations too, after which the thread ends.
 //!
 //! Accesses of a part of the body are checked together where that is possible. Only if this check
-//! fails does the thread execute a copy of the part in which each access has its own check. So the
-//! effect is that of checks for each access.
+//! fails does the thread execute a slow version of the part, in which each access has its own check.
+//! So the effect is that of checks for each access.
 //!
 //! The address that is compared is in the register that the access uses, or is computed once more
 //! from the same registers. A load whose result an address depends on becomes volatile: the
@@ -199,7 +199,7 @@ fn refuse<T>(kernel: &str, line: u32, reason: impl Into<String>) -> Result<T, Re
 /// index.
 ///
 /// The rewritten kernel does for its checked accesses what the [module](self) describes. An access
-/// that is not in `checks` stays as it is: the caller relies on a proof.
+/// that is not in `checks` is unchanged; the caller must have proven it.
 ///
 /// # Errors
 ///
@@ -322,8 +322,8 @@ fn rewrite<'a>(
     writer.open_body(function);
     let names = function.params.iter().map(|param| param.name);
     let mut regions = Regions::new(body, kernel, &by_statement, names.collect());
-    // The end of the last region, its accesses with checks of their own, and the code after it.
-    let (mut region_end, mut own, mut after) = (0, BTreeSet::new(), String::new());
+    // The end of the last region, its accesses with a separate check, and the code after it.
+    let (mut region_end, mut separate, mut after) = (0, BTreeSet::new(), String::new());
     for (index, statement) in body.iter().enumerate() {
         let Statement::Instruction(instruction) = statement else {
             writer.statement(statement);
@@ -335,9 +335,9 @@ fn rewrite<'a>(
             let is_volatile = |index| volatile.contains(&index);
             let versions = writer.versions(&regions, &region, body, &by_statement, is_volatile)?;
             edits.insert(instruction.span.start, versions.before);
-            (region_end, own, after) = (region.end, region.own, versions.after);
+            (region_end, separate, after) = (region.end, region.separate, versions.after);
         }
-        let is_checked = index >= region_end || own.contains(&index);
+        let is_checked = index >= region_end || separate.contains(&index);
         let checks = by_statement.get(&index).filter(|_| is_checked);
         let checks = checks.map_or(&[][..], Vec::as_slice);
         let is_volatile = volatile.contains(&index);

@@ -79,16 +79,12 @@ impl<'k> Writer<'_, 'k> {
         let is_write = access.kind != AccessKind::Read;
         let _ = write!(out, "setp.ne.b{bits} {ok}, {address}, {address}; ");
         for allowed in roots {
+            let mut fits = None;
             let bound = match allowed {
                 AllowedRoot::Memory(memory) => {
                     let start = self.parameter(ExtraParameter::Base(memory));
-                    let count = self.parameter(ExtraParameter::Limit {
-                        memory,
-                        size,
-                        is_write,
-                    });
                     let _ = write!(out, "ld.param.u64 {base}, [{start}]; ");
-                    let _ = write!(out, "ld.param.u64 {limit}, [{count}]; ");
+                    fits = self.limit(out, (memory, is_write), size);
                     limit.clone()
                 }
                 AllowedRoot::Variable(var, is_generic) => {
@@ -135,7 +131,15 @@ impl<'k> Writer<'_, 'k> {
             let _ = write!(out, "sub.s{bits} {base}, {address}, {base}; ");
             match read {
                 None => {
-                    let _ = write!(out, "setp.lt.or.u{bits} {ok}, {base}, {bound}, {ok}; ");
+                    if let Some(fits) = fits {
+                        let _ = write!(
+                            out,
+                            "setp.lt.and.u{bits} {fits}, {base}, {bound}, {fits}; \
+                             or.pred {ok}, {ok}, {fits}; "
+                        );
+                    } else {
+                        let _ = write!(out, "setp.lt.or.u{bits} {ok}, {base}, {bound}, {ok}; ");
+                    }
                 }
                 Some(read) => {
                     // Both ends are compared: the sum may wrap only if the start is outside.
@@ -171,41 +175,25 @@ impl<'k> Writer<'_, 'k> {
             let memory = *memory;
             let is_write = access.kind != AccessKind::Read;
             let (offset, limit) = (self.d(0), self.d(1));
-            if self.extra.len() >= MAX_PARAMETERS {
-                // The size of the memory takes the place of the limit, and the start is computed.
-                let size = size.saturating_sub(1);
-                let start = self.parameter(ExtraParameter::Base(memory));
-                let bytes = self.parameter(ExtraParameter::Limit {
-                    memory,
-                    size: 1,
-                    is_write,
-                });
-                let fits = self.p(4);
-                let _ = write!(out, "ld.param.u64 {offset}, [{start}]; ");
-                let _ = write!(out, "ld.param.u64 {limit}, [{bytes}]; ");
-                let _ = write!(out, "sub.s64 {offset}, {base}, {offset}; ");
-                let _ = write!(out, "add.s64 {offset}, {offset}, {low}; ");
-                let _ = write!(out, "setp.gt.u64 {fits}, {limit}, {size}; ");
-                let _ = write!(out, "sub.s64 {limit}, {limit}, {size}; ");
-                let _ = write!(out, "setp.lt.and.u64 {ok}, {offset}, {limit}, {fits}; ");
-                return Ok(());
-            }
+            let is_full = self.extra.len() >= MAX_PARAMETERS;
             let start = self.parameter(match low {
                 0 => ExtraParameter::Base(memory),
+                _ if is_full => ExtraParameter::Base(memory),
                 _ => ExtraParameter::Start {
                     memory,
                     offset: -low,
                 },
             });
-            let count = self.parameter(ExtraParameter::Limit {
-                memory,
-                size,
-                is_write,
-            });
             let _ = write!(out, "ld.param.u64 {offset}, [{start}]; ");
-            let _ = write!(out, "ld.param.u64 {limit}, [{count}]; ");
+            let fits = self.limit(out, (memory, is_write), size);
             let _ = write!(out, "sub.s64 {offset}, {base}, {offset}; ");
-            let _ = write!(out, "setp.lt.u64 {ok}, {offset}, {limit}; ");
+            if is_full && low != 0 {
+                let _ = write!(out, "add.s64 {offset}, {offset}, {low}; ");
+            }
+            let _ = match fits {
+                Some(fits) => write!(out, "setp.lt.and.u64 {ok}, {offset}, {limit}, {fits}; "),
+                None => write!(out, "setp.lt.u64 {ok}, {offset}, {limit}; "),
+            };
             return Ok(());
         }
         let (bits, address) = match is_wide {
@@ -214,6 +202,32 @@ impl<'k> Writer<'_, 'k> {
         };
         let _ = write!(out, "add.s{bits} {address}, {base}, {low}; ");
         self.compare(out, access, root, (&address, is_wide), size, ok, None)
+    }
+
+    /// Appends code that loads the number of offsets at which `size` bytes are in a memory to the
+    /// second 64-bit register. With many parameters, it computes the number from the size of the
+    /// memory, and returns a predicate that is set if the number is not negative.
+    fn limit(
+        &mut self,
+        out: &mut String,
+        (memory, is_write): (usize, bool),
+        size: u32,
+    ) -> Option<String> {
+        let limit = self.d(1);
+        // An asynchronous copy has no fixed size, so its limit is always a parameter.
+        let is_computed = self.extra.len() >= MAX_PARAMETERS && size > 1;
+        let count = self.parameter(ExtraParameter::Limit {
+            memory,
+            size: if is_computed { 1 } else { size },
+            is_write,
+        });
+        let _ = write!(out, "ld.param.u64 {limit}, [{count}]; ");
+        is_computed.then(|| {
+            let (fits, less) = (self.p(4), size - 1);
+            let _ = write!(out, "setp.gt.u64 {fits}, {limit}, {less}; ");
+            let _ = write!(out, "sub.s64 {limit}, {limit}, {less}; ");
+            fits
+        })
     }
 
     /// Appends code that clears `ok` unless the address is a multiple of the size. Sizes are less

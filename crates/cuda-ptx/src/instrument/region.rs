@@ -3,12 +3,12 @@
 //! A region is a part of the body that is entered at its beginning only, and in which all branches
 //! lead forward. At its beginning, the addresses of its checked accesses are computed, and the
 //! smallest and the largest address of each base are compared once. If all are in range, the
-//! original instructions follow. Otherwise the thread continues in a copy of the region, in which
-//! each access has a check of its own, and returns after it.
+//! original instructions follow. Otherwise the thread continues in a slow version of the region, in
+//! which each access has a check of its own, and returns after it.
 //!
-//! An address that cannot be computed at the beginning, such as one that the region loads, has a
-//! check of its own in both copies. Without it there would be more regions, and an assembler does
-//! not move loads over the branches at their beginnings.
+//! An access whose address cannot be computed at the beginning, such as one that the region loads,
+//! has a check of its own in both versions. Ending the region there would add branches, over which
+//! the assembler does not move loads.
 //!
 //! Threads of a warp may take different ways through a region, as in a conditional statement of the
 //! source. A region therefore has no instruction that several threads execute together, such as a
@@ -22,7 +22,7 @@ use crate::calls::names;
 use crate::flow::{Kernel, Op, Source};
 
 use super::Check;
-use super::group::{Copy, Group, MAX_SPAN, PURE, Scan, Value};
+use super::group::{Group, Hoisted, MAX_SPAN, PURE, Scan, Value};
 use super::site::Writer;
 
 /// The greatest number of statements of a region.
@@ -31,14 +31,14 @@ const MAX_STATEMENTS: usize = 1000;
 /// The number of later beginnings that a region is compared with.
 const MAX_STARTS: usize = 4;
 
-/// The greatest number of accesses in a region that have a check of their own.
-const MAX_OWN: usize = 64;
+/// The greatest number of accesses in a region that have a separate check.
+const MAX_SEPARATE: usize = 64;
 
 /// What the branch at the beginning of a region costs, in comparisons of addresses.
 const BRANCH_COST: usize = 3;
 
-/// Other instructions that may be in a region: one thread executes them on its own.
-const OWN: &[&str] = &[
+/// Other instructions that may be in a region: each thread executes them independently.
+const PER_THREAD: &[&str] = &[
     "addc", "atom", "bfind", "bra", "brev", "cnot", "copysign", "cos", "div", "dp2a", "dp4a",
     "ex2", "exit", "fma", "isspacep", "ld", "ldu", "lg2", "mad24", "madc", "mul24", "rcp", "red",
     "rem", "ret", "rsqrt", "sad", "set", "sin", "slct", "sqrt", "st", "subc", "szext", "tanh",
@@ -50,12 +50,12 @@ const OWN: &[&str] = &[
 pub(super) struct Region<'a> {
     pub(super) first: usize,
     pub(super) end: usize,
-    pub(super) copies: Vec<Copy<'a>>,
+    pub(super) hoisted: Vec<Hoisted<'a>>,
     pub(super) groups: Vec<Group<'a>>,
     /// The number of accesses that are checked at the beginning.
     pub(super) accesses: usize,
-    /// The statements of the accesses that have a check of their own.
-    pub(super) own: BTreeSet<usize>,
+    /// The statements of the accesses that have a separate check.
+    pub(super) separate: BTreeSet<usize>,
 }
 
 /// Finds the regions of a body.
@@ -140,8 +140,8 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
         }
     }
 
-    /// The region that begins at a statement, if it has more checked accesses than those that could
-    /// begin between it and its first access.
+    /// Returns the region that begins at a statement. Returns `None` if a region that begins later,
+    /// up to the first checked access, would check as many accesses together.
     pub(super) fn at(&mut self, index: usize, writer: &mut Writer<'a, 'k>) -> Option<Region<'a>> {
         let (&access, _) = self.checks.range(index..).next()?;
         if index != access && (access - index > MAX_STATEMENTS || !self.is_start(index)) {
@@ -162,10 +162,10 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
             }
         }
         let mut region = self.scan(index, true, writer);
-        if let Some(&own) = region.own.first() {
+        if let Some(&separate) = region.separate.first() {
             let parts = [
                 self.scan(index, false, writer),
-                self.scan(own, true, writer),
+                self.scan(separate, true, writer),
             ];
             let cost: usize = parts.iter().map(Region::cost).sum();
             if parts[0].accesses > 0 && cost <= region.cost() {
@@ -241,7 +241,7 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
     /// Whether a 64-bit register, if it is set, has an absolute value of less than 2⁴⁰.
     fn is_short(&self, value: Value<'a>, region: &Region<'a>) -> bool {
         let setter = match value {
-            Value::Copy(copy) => region.copies.get(copy).map(|copy| copy.statement),
+            Value::Hoisted(hoisted) => region.hoisted.get(hoisted).map(|hoisted| hoisted.statement),
             Value::Entry(name) => self.setters.get(name).copied().flatten(),
         };
         let setter = setter.and_then(|setter| self.body.get(setter));
@@ -289,9 +289,9 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
         count
     }
 
-    /// The largest region that begins at a statement. If `with_own` is false, it has no access with
-    /// a check of its own.
-    fn scan(&self, first: usize, with_own: bool, writer: &mut Writer<'a, 'k>) -> Region<'a> {
+    /// The largest region that begins at a statement. If `with_separate` is false, it has
+    /// no access with a separate check.
+    fn scan(&self, first: usize, with_separate: bool, writer: &mut Writer<'a, 'k>) -> Region<'a> {
         let mut scan = Scan {
             values: HashMap::new(),
             sums: HashMap::new(),
@@ -302,7 +302,7 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
             },
         };
         // The last end at which no branch leads further, with the state there.
-        let (mut copies, mut groups, mut accesses) = (0, Vec::new(), 0);
+        let (mut hoisted, mut groups, mut accesses) = (0, Vec::new(), 0);
         let mut open = first;
         for (index, statement) in self
             .body
@@ -344,8 +344,8 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
                     if let Some(checks) = self.checks.get(&index) {
                         match scan.access(self, instruction, checks, writer) {
                             Some(()) => scan.region.accesses += 1,
-                            None if with_own && scan.region.own.len() < MAX_OWN => {
-                                scan.region.own.insert(index);
+                            None if with_separate && scan.region.separate.len() < MAX_SEPARATE => {
+                                scan.region.separate.insert(index);
                             }
                             None => break,
                         }
@@ -353,7 +353,7 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
                     scan.step(self, index, instruction, writer);
                     if open <= self.skip(index + 1) && scan.region.accesses > accesses {
                         scan.region.end = index + 1;
-                        copies = scan.region.copies.len();
+                        hoisted = scan.region.hoisted.len();
                         groups.clone_from(&scan.region.groups);
                         accesses = scan.region.accesses;
                     }
@@ -362,11 +362,11 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
             }
         }
         let mut region = scan.region;
-        region.copies.truncate(copies);
+        region.hoisted.truncate(hoisted);
         region.groups = groups;
         region.accesses = accesses;
         let end = region.end;
-        region.own.retain(|own| *own < end);
+        region.separate.retain(|it| *it < end);
         region
     }
 
@@ -387,7 +387,7 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
         index + rest.iter().take_while(is_empty).count()
     }
 
-    /// The labels in a region, which its second copy replaces.
+    /// The labels in a region, which its slow version replaces.
     pub(super) fn labels_in(&self, region: &Region<'a>) -> Vec<&'a str> {
         let statements = self.body.get(region.first..region.end).unwrap_or_default();
         let labels = statements.iter().filter_map(|statement| match statement {
@@ -402,21 +402,21 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
 fn is_allowed(instruction: &Instruction<'_>) -> bool {
     let opcode = instruction.opcode;
     let is_together = instruction.has("sync") || instruction.has("aligned");
-    !is_together && (PURE.contains(&opcode) || OWN.contains(&opcode))
+    !is_together && (PURE.contains(&opcode) || PER_THREAD.contains(&opcode))
 }
 
 impl<'a> Region<'a> {
     /// What the region costs if all addresses are in range, in comparisons of addresses.
     fn cost(&self) -> usize {
-        self.groups.len() + self.own.len() + BRANCH_COST
+        self.groups.len() + self.separate.len() + BRANCH_COST
     }
 
-    /// The copies that the groups need, directly or through other copies.
+    /// The hoisted instructions that the groups need, directly or through others.
     pub(super) fn needed(&self) -> Vec<bool> {
-        let mut is_needed = vec![false; self.copies.len()];
+        let mut is_needed = vec![false; self.hoisted.len()];
         let mark = |value: &Value<'a>, is_needed: &mut [bool]| {
-            if let Value::Copy(copy) = value
-                && let Some(flag) = is_needed.get_mut(*copy)
+            if let Value::Hoisted(hoisted) = value
+                && let Some(flag) = is_needed.get_mut(*hoisted)
             {
                 *flag = true;
             }
@@ -427,10 +427,10 @@ impl<'a> Region<'a> {
                 mark(guard, &mut is_needed);
             }
         }
-        // A copy comes after those that it uses.
-        for (index, copy) in self.copies.iter().enumerate().rev() {
+        // An instruction comes after those that it uses.
+        for (index, hoisted) in self.hoisted.iter().enumerate().rev() {
             if is_needed.get(index) == Some(&true) {
-                for source in copy.sources.values() {
+                for source in hoisted.sources.values() {
                     mark(source, &mut is_needed);
                 }
             }

@@ -289,3 +289,21 @@ fn many_ranges_share_their_parameters() {
         "{end}"
     );
 }
+
+#[test]
+fn ranges_of_unknown_memory_share_their_parameters() {
+    let loads = (1..=100).map(|index| {
+        format!(
+            "ld.global.u64 %d4, [%d3]; bar.sync 0; ld.global.u32 %r1, [%d4]; \
+             ld.global.u32 %r1, [%d4+{}]; bar.sync 0;\n",
+            4 * index
+        )
+    });
+    let new = rewrite(&format!("{} ret;", loads.collect::<String>()), None).unwrap();
+    assert!(new.parameters.len() < 80, "{:?}", new.parameters);
+    let last = check(&new, regions(&new) - 1);
+    assert!(
+        last.contains("setp.gt.u64 %chk0_p4, %chk0_d1, 403;"),
+        "{last}"
+    );
+}

@@ -24,8 +24,8 @@ pub(super) struct Writer<'a, 'k> {
     pub(super) sites: Vec<Site>,
     /// The number of regions so far.
     pub(super) regions: usize,
-    /// The number of registers of each width for copies of instructions.
-    pub(super) copied_registers: BTreeMap<u32, u32>,
+    /// The number of registers of each width for hoisted instructions.
+    pub(super) hoisted_registers: BTreeMap<u32, u32>,
 }
 
 /// An operand whose address is checked.
@@ -72,7 +72,7 @@ impl<'a, 'k> Writer<'a, 'k> {
             extra: Vec::new(),
             sites: Vec::new(),
             regions: 0,
-            copied_registers: BTreeMap::new(),
+            hoisted_registers: BTreeMap::new(),
         }
     }
 
@@ -146,8 +146,8 @@ impl<'a, 'k> Writer<'a, 'k> {
         self.label(&format!("{what}{number}"))
     }
 
-    /// A register for the copy of an instruction.
-    pub(super) fn copied(&self, bits: u32, number: u32) -> String {
+    /// A register for the result of a hoisted instruction.
+    pub(super) fn hoisted_register(&self, bits: u32, number: u32) -> String {
         format!("%{}c{bits}_{number}", self.prefix)
     }
 
@@ -198,7 +198,7 @@ impl<'a, 'k> Writer<'a, 'k> {
             " .reg .pred %{prefix}p<16>; .reg .b32 %{prefix}r<16>; .reg .b64 %{prefix}d<16>; \
              mov.u32 {first}, 0; mov.u64 {address}, 0; "
         );
-        for (bits, count) in &self.copied_registers {
+        for (bits, count) in &self.hoisted_registers {
             let ty = match bits {
                 1 => "pred".to_owned(),
                 bits => format!("b{bits}"),

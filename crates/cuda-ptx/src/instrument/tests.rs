@@ -2,7 +2,7 @@
 
 use crate::analysis::{Analysis, Refusal, Root};
 use crate::flow::ObjectUse;
-use crate::{Statement, parse};
+use crate::{Operand, Statement, parse};
 
 use super::{Check, ExtraParameter, Instrumented, RECORD_WORDS, Record, instrument};
 
@@ -37,9 +37,35 @@ pub(super) fn rewrite(body: &str, root: Option<Root>) -> Result<Instrumented, Re
     let again = parse(&new.text).unwrap_or_else(|error| panic!("{error}\n{}", new.text));
     let function = again.functions.iter().find(|it| it.name == "k").unwrap();
     assert_eq!(function.params.len(), 2 + new.parameters.len());
+    let labels: Vec<&str> = function.body.iter().flatten().filter_map(label).collect();
+    for branch in function.body.iter().flatten().filter_map(target) {
+        assert!(
+            labels.contains(&branch),
+            "{branch} is not a label: {}",
+            new.text
+        );
+    }
     // Everything keeps its line.
     assert_eq!(new.text.lines().count(), text.lines().count());
     Ok(new)
+}
+
+fn label<'a>(statement: &Statement<'a>) -> Option<&'a str> {
+    match statement {
+        Statement::Label(name, _) => Some(name),
+        _ => None,
+    }
+}
+
+/// The label that a branch leads to.
+fn target<'a>(statement: &Statement<'a>) -> Option<&'a str> {
+    match statement {
+        Statement::Instruction(branch) if branch.opcode == "bra" => match branch.operands[..] {
+            [Operand::Name(name)] => Some(name),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The instructions of the kernel with this opcode, as text.

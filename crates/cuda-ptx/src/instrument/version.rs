@@ -1,4 +1,5 @@
-//! Writes the code around a region: the common check, and the copy with a check for each access.
+//! Writes the code around a region: the common check, and the slow version with a check for each
+//! access.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -42,7 +43,7 @@ impl<'a, 'k> Writer<'a, 'k> {
         self.regions += 1;
         let (slow, join) = (self.numbered("slow", number), self.numbered("join", number));
         let mut before = String::new();
-        let registers = self.copies(&mut before, region, body);
+        let registers = self.hoisted(&mut before, region, body);
         let ok = self.p(9);
         let mut first = true;
         for group in region.groups.iter().filter(|group| !group.is_between) {
@@ -95,29 +96,29 @@ impl<'a, 'k> Writer<'a, 'k> {
         Ok(Versions { before, after })
     }
 
-    /// Writes the copies that the check needs. Returns the register of each.
-    fn copies(
+    /// Writes the hoisted instructions that the check needs. Returns the register of each.
+    fn hoisted(
         &mut self,
         out: &mut String,
         region: &Region<'a>,
         body: &'a [Statement<'a>],
     ) -> Vec<String> {
-        let mut registers: Vec<String> = Vec::with_capacity(region.copies.len());
+        let mut registers: Vec<String> = Vec::with_capacity(region.hoisted.len());
         let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
-        for (copy, is_needed) in region.copies.iter().zip(region.needed()) {
-            let instruction = match body.get(copy.statement) {
+        for (hoisted, is_needed) in region.hoisted.iter().zip(region.needed()) {
+            let instruction = match body.get(hoisted.statement) {
                 Some(Statement::Instruction(instruction)) if is_needed => instruction,
                 _ => {
                     registers.push(String::new());
                     continue;
                 }
             };
-            let count = counts.entry(copy.bits).or_default();
-            let register = self.copied(copy.bits, *count);
+            let count = counts.entry(hoisted.bits).or_default();
+            let register = self.hoisted_register(hoisted.bits, *count);
             *count += 1;
-            let most = self.copied_registers.entry(copy.bits).or_default();
+            let most = self.hoisted_registers.entry(hoisted.bits).or_default();
             *most = (*most).max(*count);
-            let source = |name| match copy.sources.get(name) {
+            let source = |name| match hoisted.sources.get(name) {
                 Some(value) => self::register(*value, &registers),
                 None => name,
             };
@@ -209,6 +210,6 @@ impl<'a, 'k> Writer<'a, 'k> {
 fn register<'n>(value: Value<'n>, registers: &'n [String]) -> &'n str {
     match value {
         Value::Entry(name) => name,
-        Value::Copy(copy) => registers.get(copy).map_or("", String::as_str),
+        Value::Hoisted(hoisted) => registers.get(hoisted).map_or("", String::as_str),
     }
 }

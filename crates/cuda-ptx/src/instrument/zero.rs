@@ -31,9 +31,10 @@ impl<'a> Writer<'a, '_> {
         let Some(target) = instruction.operands.first() else {
             return Ok(());
         };
-        // Without a predicate, the zeros are always written. Otherwise the assembler would keep the
-        // old values, as it does not know that the conditions of the zeros and of the load are
-        // opposites. The address has its own register; other operands must not be results.
+        // A load without a predicate writes the zeros without a condition. With one, the assembler
+        // would have to keep the old values, as it does not know that the conditions of the zeros
+        // and of the load are opposites. The address has its own register; other operands must not
+        // be results.
         let mut results = Vec::new();
         names(target, &mut |name| results.push(name));
         let is_load = matches!(instruction.opcode, "ld" | "ldu" | "ldmatrix");

@@ -1,5 +1,5 @@
 //! Indices that a compiler writes in an unusual way: with masks, inserted fields, and counters that
-//! go down or are cut to fewer bits.
+//! go down or are truncated to fewer bits.
 
 use cuda_ptx::analysis::{Argument, Buffer};
 
@@ -114,7 +114,7 @@ fn inserted_fields_are_sums() {
 }
 
 #[test]
-fn words_that_contain_bytes_are_proven() {
+fn a_byte_address_rounded_to_its_word_is_proven() {
     // An atomic operation on a byte uses the word around it.
     let verdict = |mask: i32, offset: u32, bytes, align| {
         let text = format!(
@@ -182,7 +182,7 @@ fn a_loop_that_counts_down_to_zero_is_proven() {
 }
 
 #[test]
-fn a_counter_of_64_bits_that_is_cut_to_32_is_proven() {
+fn a_counter_of_64_bits_truncated_to_32_is_proven() {
     // As in loops over the rank of a thread in a cooperative grid.
     let text = ".version 8.0\n.target sm_80\n.address_size 64\n\
          .visible .entry k(.param .u64 x, .param .u32 n, .param .u64 step) {\n\
@@ -208,12 +208,12 @@ fn a_counter_of_64_bits_that_is_cut_to_32_is_proven() {
         assert!(exact.is_proven(), "{n}: {exact}");
         assert!(!verdict(n, 4096, 4 * u64::from(n) - 1).is_proven(), "{n}");
     }
-    // A sum that passes 2³² is cut, so the index has 32 bits in any case.
+    // A sum that passes 2³² is truncated, so the index has 32 bits in any case.
     assert!(verdict(u32::MAX, (1 << 32) + 4096, 4 << 32).is_proven());
 }
 
 #[test]
-fn a_mask_that_is_compared_bounds_the_number() {
+fn an_equal_masked_number_is_bounded() {
     // `if ((t & -16) == 80) x[t - 80] = t`, which a compiler makes of `t >= 80 && t < 96`.
     let verdict = |relation: &str, bytes| {
         let text = format!(

@@ -236,8 +236,8 @@ impl Reservation {
         Ok(view)
     }
 
-    /// Maps `len` bytes at `offset` of a section, of which only those are usable that some process
-    /// has made so.
+    /// Maps `len` bytes at `offset` of a section. Only pages that some process has committed are
+    /// accessible.
     fn view(file: &SharedFile, offset: u64, len: usize) -> io::Result<Self> {
         use std::os::windows::io::AsRawHandle;
         use windows_sys::Win32::System::Memory::{FILE_MAP_READ, FILE_MAP_WRITE, MapViewOfFile};

@@ -162,7 +162,7 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
         Ok(self.locked.unlock()?)
     }
 
-    /// Keeps the memory allocated for ever, without its context.
+    /// Never frees the memory. It stays allocated until its context is destroyed.
     pub(crate) fn leak(mut self) {
         self.locked.leak();
     }

@@ -187,7 +187,8 @@ impl<K: Lockable> Locked<K> {
         }
     }
 
-    /// Keeps the memory page-locked for ever, and leaves `self` empty. The context is not leaked.
+    /// Never unlocks or frees the memory, and leaves `self` empty. The memory stays page-locked
+    /// until its context is destroyed.
     pub(crate) fn leak(&mut self) {
         let Some(handle) = self.handle.take() else {
             return;

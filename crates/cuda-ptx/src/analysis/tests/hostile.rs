@@ -167,6 +167,16 @@ fn a_launch_that_does_not_fit_is_refused() {
 }
 
 #[test]
+fn a_product_of_127_bits_has_no_known_bits() {
+    let verdict = evaluate(
+        "ld.global.u64 %d2, [%d1];\nld.global.u64 %d3, [%d1+8];\n\
+         mul.lo.s64 %d4, %d2, -4611686018427387904;\nor.b64 %d5, %d4, %d3;\n\
+         add.s64 %d6, %d1, %d5;\nst.global.u8 [%d6], %r1;\nret;",
+    );
+    assert!(!verdict.is_proven(), "{verdict}");
+}
+
+#[test]
 fn no_text_makes_the_analysis_panic() {
     let base = include_str!("../../../tests/it/kernels/known.ptx");
     let lines: Vec<&str> = base

@@ -52,8 +52,8 @@ impl Generator {
             }
             self.plain(format!("{head}:"));
             self.body(depth + 1);
-            let is_cut = bits == 64 && self.rng.bool();
-            if is_cut {
+            let is_truncated = bits == 64 && self.rng.bool();
+            if is_truncated {
                 self.line(format!("and.b64 {i}, {i}, 4294967295;"));
             }
             match self.rng.u32(..6) {
@@ -61,7 +61,7 @@ impl Generator {
                 _ => self.line(format!("add.{ty} {i}, {i}, {step};")),
             }
             let relation = self.of(&["lt", "lt", "ne", "le", "gt", "ge"]);
-            if is_cut {
+            if is_truncated {
                 let (ty, stop) = (self.of(&["u32", "u32", "s32"]), self.reg(32));
                 self.plain(format!(
                     "cvt.u32.u64 %r8, {i};\nsetp.{relation}.{ty} %p4, %r8, {stop};"

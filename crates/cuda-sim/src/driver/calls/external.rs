@@ -58,8 +58,8 @@ fn handle_of(handle: *mut c_void) -> Status<Number> {
 }
 
 impl Call {
-    /// `cuImportExternalMemory()`—On success the driver owns a descriptor; the program keeps a
-    /// handle.
+    /// `cuImportExternalMemory()`—On success the driver owns a file descriptor; a handle of
+    /// Windows still belongs to the program.
     fn import_external_memory(
         &self,
         memory: Out<CUexternalMemory>,
@@ -178,8 +178,8 @@ impl Call {
         handle.typed::<Number>().set(exported)
     }
 
-    /// `cuImportExternalSemaphore()`—On success the driver owns a descriptor; the program keeps a
-    /// handle.
+    /// `cuImportExternalSemaphore()`—On success the driver owns a file descriptor; a handle of
+    /// Windows still belongs to the program.
     fn import_external_semaphore(
         &self,
         semaphore: Out<CUexternalSemaphore>,

@@ -1,5 +1,5 @@
-//! The record of launches, from which a tool reads the values that a program launches its kernels
-//! with.
+//! The log of launches (`CUDA_SIM_LAUNCHES`), from which a tool reads the values that a program
+//! launches its kernels with.
 
 use std::collections::HashSet;
 use std::env;
