@@ -14,6 +14,7 @@ mod reports;
 mod source;
 mod surfaces;
 mod textures;
+mod tiles;
 
 use cuda_driver::safe::{SafeKernel, SafeModule, Violation};
 use cuda_driver::{Error, Ptx, Result};
