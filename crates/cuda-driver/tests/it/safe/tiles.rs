@@ -190,3 +190,55 @@ fn the_refusal_of_a_matrix_has_its_reason() {
         "{message}"
     );
 }
+
+#[test]
+fn a_checked_copy_contains_proven_matrices() {
+    let fixture = software(Builder::new().check_read_only(true));
+    let names = "{%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}";
+    let text = format!(
+        ".version 8.0\n.target sm_90\n.address_size 64\n\
+         .visible .entry k(.param .u64 x, .param .u64 y, .param .u64 at) {{\n\
+         .reg .b32 %i; .reg .f32 %f<8>; .reg .b64 %x, %y, %at, %d;\n\
+         ld.param.u64 %x, [x]; ld.param.u64 %y, [y]; ld.param.u64 %at, [at];\n\
+         wmma.load.c.sync.aligned.row.m16n16k16.global.f32 {names}, [%x], 16;\n\
+         wmma.store.d.sync.aligned.col.m16n16k16.global.f32 [%y], {names}, 24;\n\
+         ld.global.u32 %i, [%at]; mul.wide.u32 %d, %i, 4; add.s64 %d, %y, %d;\n\
+         st.global.u32 [%d], %i;\nret; }}"
+    );
+    let module = SafeModule::load(&fixture.context, &Ptx::new(text).unwrap()).unwrap();
+    let kernel = module.kernel("k").unwrap();
+    let stream = fixture.stream();
+    let numbers: Vec<f32> = (0..256).map(|i| i as f32).collect();
+    let x = DeviceBuffer::from_host(&stream, &numbers).unwrap();
+    // The columns of the result are 24 elements apart; the gap after the first gets `at`.
+    let len = 15 * 24 + 16;
+    for at in [20_u32, len as u32] {
+        let mut y = DeviceBuffer::<f32>::zeroed(&stream, len).unwrap();
+        let index = DeviceBuffer::from_host(&stream, &[at]).unwrap();
+        let args = (&x, &mut y, &index);
+        let launch = stream.launch_safe(&kernel, LaunchConfig::new(1, 32), args);
+        let launch = launch.unwrap();
+        assert!(launch.is_checked());
+        let result = launch.wait();
+        let mut expected = vec![0.0; len];
+        for (i, number) in numbers.iter().enumerate() {
+            expected[i % 16 * 24 + i / 16] = *number;
+        }
+        match expected.get_mut(at as usize) {
+            Some(word) => {
+                result.unwrap();
+                *word = f32::from_bits(at);
+            }
+            None => {
+                let violation = super::violation(result);
+                assert_eq!(
+                    (violation.argument, violation.offset),
+                    (Some(2), 4 * len as i128)
+                );
+            }
+        }
+        assert_eq!(y.to_vec().unwrap(), expected);
+    }
+    let simulator = fixture.simulator.as_ref().expect("a software device");
+    assert!(!simulator.take_reports().iter().any(is_foreign));
+}
