@@ -1,6 +1,8 @@
 //! The matrices of `wmma.load` and `wmma.store`: which bytes the analysis proves.
 
-mod forms;
+pub(crate) mod forms;
+
+use std::slice;
 
 use cuda_ptx::analysis::{Argument, Buffer, Outcome, Reason, Verdict};
 
@@ -139,10 +141,10 @@ fn strides_that_overlap_or_wrap_are_not_proven() {
     // 15 · 2 · 0x8888_8880 is 2^32 · 16 - 256, which would be in the buffer without its high bits.
     for stride in [0, 1, 15, 1 << 31, 0x8888_8880, 0xffff_fff0] {
         let verdict = place(HALVES, "row", "", 1 << 20, 4096, Some(stride));
-        assert_eq!(reasons(&verdict), [unknown.clone()], "{stride}");
+        assert_eq!(reasons(&verdict), slice::from_ref(&unknown), "{stride}");
         let literal = instruction(HALVES, "row", "", "[%p]", &format!(", {}", stride as i32));
         let verdict = evaluate(&literal, 1 << 20, 16, 4096, 0);
-        assert_eq!(reasons(&verdict), [unknown.clone()], "{stride}");
+        assert_eq!(reasons(&verdict), slice::from_ref(&unknown), "{stride}");
     }
     // 15 · 2 · 0x4444_4450 is 2^35 + 480: a larger stride than the buffer, in all 64 bits.
     let stride = 0x4444_4450;
@@ -179,7 +181,7 @@ fn unknown_strides_and_addresses_are_not_proven() {
         ("mov.u64 %d3, 16;", "%d3"),
     ] {
         let verdict = verdict(before, "[%p]", &format!(", {stride}"));
-        assert_eq!(reasons(&verdict), [unknown.clone()], "{before}");
+        assert_eq!(reasons(&verdict), slice::from_ref(&unknown), "{before}");
     }
     // A stride from memory is proven if its bits and a comparison bound it.
     let bounded = "ld.global.u32 %r1, [%d0]; and.b32 %r1, %r1, 0xf0; add.u32 %r1, %r1, 16;";
