@@ -31,7 +31,7 @@ extern "C" __global__ void matmul(const half *a, const half *b, float *c, unsign
 fn main() -> Result<()> {
     let session = Session::open()?;
     let stream = &session.stream;
-    let matmul = Module::from_source(&session.context, SOURCE)?.function("matmul")?;
+    let matmul = SafeModule::from_source(&session.context, SOURCE)?.kernel("matmul")?;
 
     let n = 128_u32;
     let size = n as usize;
@@ -46,9 +46,7 @@ fn main() -> Result<()> {
     let b_device = DeviceBuffer::from_host(stream, &b)?;
     let mut c = DeviceBuffer::<f32>::zeroed(stream, size * size)?;
     let config = LaunchConfig::new((n / 16, n / 16), 32);
-    // SAFETY: the kernel reads n * n numbers of `a` and of `b` and writes n * n of `c`; n is a
-    // multiple of 16.
-    unsafe { stream.launch(&matmul, config, (&a_device, &b_device, &mut c, n))? };
+    stream.launch_safe(&matmul, config, (&a_device, &b_device, &mut c, n))?;
 
     verify("wmma", &c.to_vec()?, &reference(&a, &b, size), 0.0)
 }

@@ -84,7 +84,8 @@ pub enum Unproven {
     /// Fails with [`SafeLaunchError::NotProven`].
     Reject,
     /// Launches a copy in which every access to an argument is checked, even if it is proven.
-    /// This is for tests of the analysis, and for measuring the cost of the checks.
+    /// A kernel with an access to an argument that cannot be checked, such as `wmma.load`, is
+    /// refused. This is for tests of the analysis, and for measuring the cost of the checks.
     CheckAll,
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use cuda_ptx::analysis::{AccessReport, Outcome};
 use cuda_ptx::instrument::RECORD_WORDS;
 use smallvec::smallvec;
 
@@ -10,7 +11,7 @@ use super::kernel::{SafeKernel, Unproven, refused};
 use super::memories::{self, Memories};
 use super::plan::{Plan, key};
 use super::record::{LaunchRecords, Origin};
-use super::variant::{CheckedArgs, RecordMemory};
+use super::variant::{CheckedArgs, RecordMemory, Variant};
 use crate::error::{Error, Result, SafeLaunchError};
 use crate::launch::queue_sealed::TOKEN;
 use crate::launch::{KernelArgs, Queue};
@@ -135,8 +136,7 @@ impl Stream {
         if kernel.unproven == Unproven::Reject && !plan.is_met(memories) {
             return Err(refused(not_proven(&plan, memories)));
         }
-        let checks = plan.checks(memories, is_all);
-        let variant = kernel.inner.variants.get(kernel, checks, memories)?;
+        let variant = kernel.variant(&plan, memories, is_all)?;
         let mut record = DeviceBuffer::<u32>::zeroed(&self.detached(), RECORD_WORDS)?;
         let parameters = &variant.parameters;
         let memory = RecordMemory::Launch(&mut record);
@@ -188,13 +188,7 @@ pub(super) fn not_proven(plan: &Plan, memories: &Memories) -> SafeLaunchError {
     let checks = plan.checks(memories, false);
     let accesses = checks.iter().filter_map(|check| {
         let access = plan.contract.accesses.get(check.access)?;
-        let reason = match &access.outcome {
-            cuda_ptx::analysis::Outcome::Checked { reason, .. } => reason.to_string(),
-            cuda_ptx::analysis::Outcome::Proven { high, .. } => {
-                format!("it needs {high} bytes, and a buffer that it may access in this way")
-            }
-            _ => String::new(),
-        };
+        let reason = reason(access);
         let (mnemonic, line) = (&access.mnemonic, access.line);
         Some(format!("{mnemonic}, PTX line {line}: {reason}"))
     });
@@ -202,6 +196,56 @@ pub(super) fn not_proven(plan: &Plan, memories: &Memories) -> SafeLaunchError {
     SafeLaunchError::NotProven {
         accesses: format!("kernel {}: {}", plan.contract.kernel, accesses.join("; ")),
     }
+}
+
+/// The reason for which an access is not proven.
+fn reason(access: &AccessReport) -> String {
+    match &access.outcome {
+        Outcome::Checked { reason, .. } => reason.to_string(),
+        Outcome::Proven { high, .. } => {
+            format!("it needs {high} bytes, and a buffer that it may access in this way")
+        }
+        _ => String::new(),
+    }
+}
+
+impl SafeKernel {
+    /// The copy for a launch that is not proven, or in which all accesses are checked.
+    pub(super) fn variant(
+        &self,
+        plan: &Plan,
+        memories: &Memories,
+        is_all: bool,
+    ) -> Result<Arc<Variant>> {
+        let checks = plan.checks(memories, is_all);
+        let variant = self.inner.variants.get(self, checks, memories);
+        variant.map_err(|error| explained(error, plan, memories))
+    }
+}
+
+/// Adds to the refusal of a checked copy why the access that cannot be checked is not proven.
+fn explained(error: Error, plan: &Plan, memories: &Memories) -> Error {
+    let Error::SafeLaunch(error) = error else {
+        return error;
+    };
+    let mut error = *error;
+    if let SafeLaunchError::Refused {
+        line,
+        reason: refusal,
+        ..
+    } = &mut error
+    {
+        let all = &plan.contract.accesses;
+        let checks = plan.checks(memories, false);
+        let mut accesses = checks.iter().filter_map(|check| all.get(check.access));
+        let is_refused = |access: &&AccessReport| {
+            access.line == *line && *refusal == format!("{} cannot be checked", access.mnemonic)
+        };
+        if let Some(access) = accesses.find(is_refused) {
+            *refusal = format!("{refusal}, and it is not proven: {}", reason(access));
+        }
+    }
+    refused(error)
 }
 
 impl<'a> SafeLaunch<'a> {

@@ -143,8 +143,7 @@ impl SafeKernel {
         if self.unproven == Unproven::Reject && !plan.is_met(&memories) {
             return Err(refused(not_proven(&plan, &memories)));
         }
-        let checks = plan.checks(&memories, is_all);
-        let variant = self.inner.variants.get(self, checks, &memories)?;
+        let variant = self.variant(&plan, &memories, is_all)?;
         let origin = Origin::new(plan, &variant, memories.clone());
         let node = Arc::new(CheckedNode::new(self.function.context(), origin)?);
         let record = RecordMemory::Node(node);

@@ -1,9 +1,10 @@
 //! Decides for one access whether it stays in its buffer or variable.
 
 use crate::ast::Space;
-use crate::flow::{Access, AccessKind};
+use crate::flow::{Access, AccessKind, Tile};
 
-use super::form::{Form, Symbol};
+use super::bound::{Bound, Prover};
+use super::form::{Form, Symbol, floor_div};
 use super::round::Round;
 use super::symbols::Kind;
 use super::verdict::{Outcome, Reason, Root};
@@ -26,11 +27,12 @@ struct RootInfo {
     is_writable: bool,
 }
 
-/// Judges an access at `address`.
+/// Judges an access at `address`. A matrix has a stride, in elements.
 pub(super) fn judge(
     round: &Round<'_>,
     access: &Access,
     address: Option<Form>,
+    stride: Option<&Form>,
     facts: &[Form],
 ) -> Finding {
     let checked = |root, reason| Finding {
@@ -52,7 +54,7 @@ pub(super) fn judge(
     let Some(info) = root_info(round, root, access) else {
         return checked(None, Reason::WrongSpace);
     };
-    match bounds(round, access, &address.without(root), facts, &info) {
+    match bounds(round, access, &address.without(root), stride, facts, &info) {
         Ok((low, high, end)) => Finding {
             outcome: Outcome::Proven {
                 root: info.root,
@@ -89,7 +91,9 @@ fn root_info(round: &Round<'_>, root: Symbol, access: &Access) -> Option<RootInf
                 Some(Space::Global) => info.space == Space::Global,
                 Some(space) => !is_generic && info.space == space,
             };
-            fits.then(|| RootInfo {
+            // Matrices exist in these two spaces only.
+            let holds_tiles = matches!(info.space, Space::Global | Space::Shared);
+            (fits && (access.tile.is_none() || holds_tiles)).then(|| RootInfo {
                 root: Root::Variable(info.name.clone()),
                 size: round.size_of(var),
                 align: info.align,
@@ -105,10 +109,11 @@ fn bounds(
     round: &Round<'_>,
     access: &Access,
     base: &Form,
+    stride: Option<&Form>,
     facts: &[Form],
     root: &RootInfo,
 ) -> Result<(u64, u64, Form), Reason> {
-    if !access.is_simple {
+    if !access.is_simple && access.tile.is_none() {
         return Err(Reason::Matrix);
     }
     let size = root.size.ok_or(Reason::UnknownSize)?;
@@ -127,8 +132,18 @@ fn bounds(
         }
     }
     let low = prover.lower(&offset).ok_or(Reason::NoBound)?;
-    let high = prover.upper(&offset).ok_or(Reason::NoBound)?;
-    let bytes = i128::from(access.size);
+    let mut high = prover.upper(&offset).ok_or(Reason::NoBound)?;
+    let mut bytes = i128::from(access.size);
+    if let Some(tile) = access.tile {
+        // The largest offset and the largest stride may belong to different threads. So the proof
+        // covers a warp that uses the address of one thread and the stride of another.
+        let span = span(round, &prover, tile, stride)?;
+        let value = high.value.checked_add(span.value);
+        let form = high.form.add(&span.form);
+        let (value, form) = value.zip(form).ok_or(Reason::NoBound)?;
+        high = Bound { value, form };
+        bytes = tile.line_bytes().into();
+    }
     let end = high.value.checked_add(bytes).ok_or(Reason::NoBound)?;
     let is_inside = low >= 0 && end <= i128::from(size);
     let (Ok(start), Ok(stop), true) = (u64::try_from(low), u64::try_from(end), is_inside) else {
@@ -143,13 +158,44 @@ fn bounds(
         });
     };
     let concrete = round.symbols.concrete(&offset).ok_or(Reason::NoBound)?;
-    let is_aligned = concrete.is_multiple_of(bytes.max(1))
-        && root.align.is_multiple_of(u64::from(access.size).max(1));
+    let align = u64::from(access.align()).max(1);
+    let is_aligned = concrete.is_multiple_of(align.into()) && root.align.is_multiple_of(align);
     if !is_aligned {
-        return Err(Reason::Misaligned {
-            align: access.size.into(),
-        });
+        return Err(Reason::Misaligned { align });
     }
     let form = high.form.plus(bytes).ok_or(Reason::NoBound)?;
     Ok((start, stop, form))
+}
+
+/// The bytes from the beginning of the first line of a matrix to that of the last.
+fn span(
+    round: &Round<'_>,
+    prover: &Prover<'_>,
+    tile: Tile,
+    stride: Option<&Form>,
+) -> Result<Bound, Reason> {
+    let unit = i128::from(tile.stride_unit());
+    let least = i128::from(tile.elements);
+    let unknown = Reason::Stride {
+        multiple: tile.stride_unit().into(),
+        least: tile.elements.into(),
+    };
+    let bound = || {
+        let stride = stride?;
+        // The manual does not say whether the operand has a sign.
+        let is_allowed = round.symbols.concrete(stride)?.is_multiple_of(unit)
+            && prover.is_at_least(stride, least)
+            && prover.is_at_most(stride, i32::MAX.into());
+        let bound = prover.upper(stride).filter(|_| is_allowed)?;
+        let (lines, bits) = (i128::from(tile.lines) - 1, i128::from(tile.bits));
+        // A multiple of the unit has a whole number of bytes.
+        let largest = floor_div(bound.value, unit).checked_mul(unit)?;
+        let value = largest.checked_mul(lines * bits)? / 8;
+        let form = match bits >= 8 && largest == bound.value {
+            true => bound.form.scale(lines * bits / 8)?,
+            false => Form::number(value),
+        };
+        Some(Bound { value, form })
+    };
+    bound().ok_or(unknown)
 }

@@ -267,10 +267,10 @@ impl Analysis {
         let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
         round.run(&mut |round, number, address, facts| {
             let access = &kernel.accesses[number as usize];
-            let [address, coordinate] = address;
+            let [address, second] = address;
             findings[number as usize] = Some(match access.object {
-                Some(object) => judge_object(round, access, object, address, coordinate),
-                None => judge(round, access, address, facts),
+                Some(object) => judge_object(round, access, object, address, second),
+                None => judge(round, access, address, second.as_ref(), facts),
             });
         });
         findings
@@ -363,7 +363,7 @@ fn report(
                 root: root.clone(),
                 bytes: *high,
                 expression: expression(kernel, symbols, &end),
-                align: u64::from(access.size),
+                align: access.align().into(),
                 is_written: access.kind != AccessKind::Read,
                 line: access.line,
                 location: access.location,

@@ -56,7 +56,7 @@ impl Assumptions {
 }
 
 /// The access with this number, at this address, under these facts. For a surface, the second form
-/// is the coordinate in bytes.
+/// is the coordinate in bytes; for a matrix, the stride in elements.
 pub(super) type Visit<'v> = &'v mut dyn FnMut(&mut Round<'_>, u32, [Option<Form>; 2], &[Form]);
 
 /// The state of one round.
@@ -444,12 +444,18 @@ impl<'a> Round<'a> {
             condition.facts(true, &prover, false, &mut new);
             Rc::make_mut(&mut facts).extend(new);
         }
-        let bits = self.kernel.accesses[access as usize].bits;
-        let address = self.number(ins.sources[0], bits);
-        let coordinate = match self.kernel.accesses[access as usize].object {
-            Some(_) => self.number(ins.sources[1], 32),
-            None => None,
+        let kernel = self.kernel;
+        let info = &kernel.accesses[access as usize];
+        let address = self.number(ins.sources[0], info.bits);
+        let second = match (info.object, info.tile) {
+            (Some(_), _) => self.number(ins.sources[1], 32),
+            (None, Some(tile)) if tile.has_stride => {
+                let stride = self.number(ins.sources[1], 32);
+                stride.and_then(|stride| self.exact(&stride, 32, false, &facts))
+            }
+            (None, Some(tile)) => Some(Form::number(tile.elements.into())),
+            (None, None) => None,
         };
-        visit(self, access, [address, coordinate], &facts);
+        visit(self, access, [address, second], &facts);
     }
 }

@@ -154,8 +154,15 @@ pub enum Reason {
     ReadOnly,
     /// Another module may define the variable.
     UnknownSize,
-    /// It loads or stores a matrix, which is not modelled.
+    /// It loads or stores a matrix in a form that is not modelled.
     Matrix,
+    /// The distance between the rows or columns of a matrix is not known to be allowed.
+    Stride {
+        /// The number of elements of which it must be a multiple.
+        multiple: u64,
+        /// The smallest number of elements.
+        least: u64,
+    },
     /// An access outside of the surface would be a fault, because the boundary mode is `.trap`.
     Trap,
     /// It accesses a layer of a surface. The manual does not define accesses to layers that do not
@@ -190,7 +197,12 @@ impl Display for Reason {
                 "an access outside of the surface would be a fault (boundary mode `.trap`)",
             ),
             Self::Layer => f.write_str("the layer may be outside of the surface"),
-            Self::Matrix => f.write_str("accesses to matrices are not modelled"),
+            Self::Matrix => f.write_str("this form of access to a matrix is not modelled"),
+            Self::Stride { multiple, least } => write!(
+                f,
+                "the stride is not known to be a multiple of {multiple} elements from {least} to \
+                 2³¹ - 1"
+            ),
             Self::GaveUp => f.write_str("the analysis gave up at its limit of steps"),
         }
     }
@@ -209,7 +221,7 @@ pub struct AccessReport {
     pub kind: AccessKind,
     /// The state space; `None` for a generic address.
     pub space: Option<Space>,
-    /// The number of bytes; 0 for a texture.
+    /// The number of bytes, for a matrix without the gaps between its lines; 0 for a texture.
     pub size: u32,
     /// Whether it uses a texture or a surface instead of an address.
     pub is_object: bool,

@@ -5,6 +5,7 @@ use crate::ast::{Base, Instruction, Literal, Operand, Space};
 use super::decode::{Decoder, NO, integer};
 use super::names::{Name, bits_of};
 use super::op::{Access, AccessKind, Ins, Op, Source, UNDEFINED};
+use super::tile::Tile;
 use super::{Refused, is_window};
 
 /// The space of an access, or `Err` for the shared memory of another block.
@@ -106,6 +107,7 @@ impl<'a> Decoder<'a> {
             space,
             size: size.unwrap_or(1),
             is_simple: size.is_some(),
+            tile: None,
             offset: *offset,
             bits,
             line: instruction.line,
@@ -195,14 +197,10 @@ impl<'a> Decoder<'a> {
                 self.clobber(first);
                 Ok(())
             }
-            ("ldmatrix" | "stmatrix" | "wmma", Some(second)) => {
-                if instruction.has("mma") {
-                    self.clobber(first);
-                    return Ok(());
-                }
+            ("wmma", Some(second)) => self.matrix(instruction, first, second),
+            ("ldmatrix" | "stmatrix", Some(second)) => {
                 let space = space_of(instruction)?;
-                let store = instruction.opcode == "stmatrix" || instruction.has("store");
-                let (address, kind) = match store {
+                let (address, kind) = match instruction.opcode == "stmatrix" {
                     true => (first, AccessKind::Write),
                     false => (second, AccessKind::Read),
                 };
@@ -224,6 +222,36 @@ impl<'a> Decoder<'a> {
             }
             _ => unknown("operands are missing"),
         }
+    }
+
+    /// `wmma.load registers, [address]{, stride}`, `wmma.store [address], registers{, stride}` and
+    /// `wmma.mma`.
+    fn matrix(
+        &mut self,
+        instruction: &Instruction<'a>,
+        first: &Operand<'a>,
+        second: &Operand<'a>,
+    ) -> Result<(), Refused> {
+        if instruction.has("mma") {
+            self.clobber(first);
+            return Ok(());
+        }
+        let space = space_of(instruction)?;
+        let (address, kind) = match instruction.has("store") {
+            true => (first, AccessKind::Write),
+            false => (second, AccessKind::Read),
+        };
+        self.access(instruction, address, kind, space, None)?;
+        if let Some(tile) = Tile::of(instruction) {
+            let stride = instruction.operands.get(2);
+            let stride = stride.map_or(NO, |stride| self.source(stride, 32));
+            if let (Some(access), Some(ins)) = (self.accesses.last_mut(), self.ins.last_mut()) {
+                (access.tile, access.size) = (Some(tile), tile.bytes());
+                ins.sources[1] = stride;
+            }
+        }
+        self.clobber(first);
+        Ok(())
     }
 
     /// `cp.async [shared], [global], size{, source size}`.

@@ -7,6 +7,7 @@
 //!    graph    predecessors, order and dominators
 //!    names    registers and variables in nested scopes
 //!    op       operations and blocks
+//!    tile     matrices in memory
 //!    object   textures and surfaces
 //! ```
 //!
@@ -25,6 +26,7 @@ mod ssa;
 #[cfg(test)]
 mod tests;
 mod texture;
+mod tile;
 
 pub(crate) use lower::{Kernel, lower, size_of_variable};
 pub(crate) use names::{Name, Names, bits_of};
@@ -34,6 +36,7 @@ pub use op::AccessKind;
 pub(crate) use op::{
     Access, Axis, Block, Guard, Ins, Op, Phi, Relation, Source, Special, Value, Var,
 };
+pub(crate) use tile::Tile;
 
 use crate::ast::Space;
 

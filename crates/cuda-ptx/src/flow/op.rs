@@ -3,6 +3,7 @@
 use crate::ast::{Location, Space};
 
 use super::object::ObjectUse;
+use super::tile::Tile;
 
 /// A register before [`ssa`](super::ssa) has run, and a value after it.
 pub(crate) type Value = u32;
@@ -137,7 +138,7 @@ pub(crate) enum Op {
         bits: u32,
     },
     /// The access with this number, at the address `a`, or to the object whose handle is `a`. For a
-    /// surface, `b` is the coordinate in bytes.
+    /// surface, `b` is the coordinate in bytes; for a matrix, the stride in elements.
     Access(u32),
 }
 
@@ -198,10 +199,12 @@ pub(crate) struct Access {
     pub(crate) kind: AccessKind,
     /// The state space; `None` for a generic address.
     pub(crate) space: Option<Space>,
-    /// The number of bytes.
+    /// The number of bytes; for a `tile`, those of all lines.
     pub(crate) size: u32,
-    /// Whether the analysis knows which bytes it accesses: not for matrices.
+    /// Whether it accesses `size` bytes at one address: not for matrices.
     pub(crate) is_simple: bool,
+    /// The matrix of `wmma.load` or `wmma.store`, if it is modelled.
+    pub(crate) tile: Option<Tile>,
     /// The offset that the instruction adds to its address.
     pub(crate) offset: i64,
     /// The bits of the register that holds the address.
@@ -216,6 +219,13 @@ pub(crate) struct Access {
     pub(crate) operand: u32,
     /// The use of a texture or a surface, whose handle takes the place of the address.
     pub(crate) object: Option<ObjectUse>,
+}
+
+impl Access {
+    /// The alignment that the address must have.
+    pub(crate) fn align(&self) -> u32 {
+        self.tile.map_or(self.size, |tile| tile.align)
+    }
 }
 
 /// A parameter of the kernel.

@@ -133,6 +133,7 @@ impl<'a> Decoder<'a> {
             space: None,
             size,
             is_simple: true,
+            tile: None,
             offset: 0,
             bits: 64,
             line: instruction.line,

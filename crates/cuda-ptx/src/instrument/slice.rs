@@ -69,9 +69,10 @@ pub(super) fn loads(
         {
             names(index, &mut |name| open.push(name));
         }
+        let is_tile_store = instruction.opcode == "wmma" && instruction.has("store");
         if let (Some(target), false) = (
             instruction.operands.first(),
-            NO_TARGET.contains(&instruction.opcode),
+            is_tile_store || NO_TARGET.contains(&instruction.opcode),
         ) {
             names(target, &mut |name| {
                 setters.entry(name).or_default().push(index);

@@ -1,12 +1,16 @@
 //! The machine code of rewritten kernels: a load that a checked address depends on is not repeated,
 //! and the access uses the address that was compared.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, fs, process};
 
 use cuda_ptx::analysis::{Analysis, Root};
 use cuda_ptx::instrument::{Check, instrument};
+
+use crate::tiles::forms;
 
 /// `out[i] = in[index[i]]` and `out[i] += in[index[i] ^ 1]`, with an index that other threads may
 /// change.
@@ -59,7 +63,10 @@ fn machine_code(text: &str, arch: &str) -> Option<Vec<String>> {
         .zip(tool("nvdisasm"))
         .ok_or("not in the toolkit or the PATH");
     let (ptxas, nvdisasm) = test_needs::found("ptxas", found)?;
-    let folder = env::temp_dir().join(format!("cuda-ptx-{}-{arch}", process::id()));
+    // Tests of one process run at the same time.
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let folder = env::temp_dir().join(format!("cuda-ptx-{}-{count}", process::id()));
     fs::create_dir_all(&folder).unwrap();
     let (source, cubin) = (folder.join("k.ptx"), folder.join("k.cubin"));
     fs::write(&source, text).unwrap();
@@ -393,4 +400,79 @@ fn loads_that_wait_are_counted_apart() {
     let mut bad = good.to_vec();
     bad[2] = "@P0 LDG.E R9, desc[UR6][R2.64+0x4]";
     assert_eq!(loads_in_flight(&code(&bad)), 1);
+}
+
+/// The alignment in bytes that an instruction of the machine code needs, if it accesses memory.
+fn needed_alignment(instruction: &str) -> Option<u64> {
+    let mut words = instruction.split_whitespace();
+    let opcode = words.find(|word| !word.starts_with('@'))?;
+    let (name, rest) = opcode.split_once('.').unwrap_or((opcode, ""));
+    let has = |part| rest.split('.').any(|other| other == part);
+    match name {
+        // Rows of matrices.
+        "LDSM" | "STSM" => Some(16),
+        "LD" | "LDG" | "LDS" | "ST" | "STG" | "STS" => Some(match () {
+            () if has("128") => 16,
+            () if has("64") => 8,
+            () if has("U8") || has("S8") => 1,
+            () if has("U16") || has("S16") => 2,
+            () => 4,
+        }),
+        _ => None,
+    }
+}
+
+#[test]
+fn matrices_need_no_larger_alignment_than_is_proven() {
+    // One text for each alignment: each form in each space, with and without a stride.
+    let mut texts: BTreeMap<u64, String> = BTreeMap::new();
+    for (number, form) in forms::forms().into_iter().enumerate() {
+        for &layout in forms::layouts(form) {
+            let align = forms::align(form, layout);
+            let text = texts
+                .entry(align)
+                .or_insert_with(|| ".version 7.0\n.target sm_80\n.address_size 64\n".to_owned());
+            let (file, ty) = match form.1 {
+                "f64" => ("f", "f64"),
+                _ => ("v", "b32"),
+            };
+            let all = |write: &dyn Fn(u32) -> String| (0..form.3).map(write).collect::<String>();
+            // Values from the argument, and uses of the result, so that no instruction is dropped.
+            let set = all(&|i| format!("ld.volatile.global.{ty} %{file}{i}, [%y];\n"));
+            let used = all(&|i| format!("st.volatile.global.{ty} [%y], %{file}{i};\n"));
+            for space in [".global", ".shared", ""] {
+                for (index, stride) in [", %s", ""].into_iter().enumerate() {
+                    let address = if space == ".shared" { "[%q]" } else { "[%x]" };
+                    let code = forms::instruction(form, layout, space, address, stride);
+                    let name = format!("k{number}{layout}{}{index}", space.trim_matches('.'));
+                    *text += &format!(
+                        ".visible .entry {name}(.param .u64 x, .param .u64 y, .param .u32 q,\n\
+                         .param .u32 s) {{\n\
+                         .reg .b32 %v<8>, %q, %s; .reg .f64 %f<8>; .reg .b64 %x, %y;\n\
+                         ld.param.u64 %x, [x]; ld.param.u64 %y, [y];\n\
+                         ld.param.u32 %q, [q]; ld.param.u32 %s, [s];\n\
+                         {set}{code}\n{used}ret; }}\n"
+                    );
+                }
+            }
+        }
+    }
+    assert!(texts.len() > 2, "{:?}", texts.keys());
+    for arch in ["sm_80", "sm_90", "sm_100"] {
+        for (align, text) in &texts {
+            let Some(code) = machine_code(text, arch) else {
+                return;
+            };
+            // The volatile accesses are strong.
+            let of_matrices = code.iter().filter(|line| !line.contains(".STRONG"));
+            let needed: BTreeSet<u64> = of_matrices
+                .filter_map(|line| needed_alignment(line))
+                .collect();
+            let largest = needed.last().copied().unwrap_or(0);
+            assert!(
+                (1..=*align).contains(&largest),
+                "{arch}: {align}: {needed:?}"
+            );
+        }
+    }
 }

@@ -262,9 +262,6 @@ fn rows_of_matrices_are_proven() {
             [Reason::Misaligned { align: 16 }]
         );
     }
-    // The bytes of a tile depend on its stride, which is not modelled.
-    let tile = "wmma.load.a.sync.aligned.row.m8n8k4.shared.f64 {%d1}, [%r3], 4";
-    assert_eq!(reasons(&verdict(16, 4096, tile)), [Reason::Matrix]);
 }
 
 #[test]

@@ -33,6 +33,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
         "flow",
         &[
             "object",
+            "tile",
             "op",
             "names",
             "graph",

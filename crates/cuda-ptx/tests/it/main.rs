@@ -10,3 +10,4 @@ mod layers;
 mod objects;
 mod support;
 mod text;
+mod tiles;

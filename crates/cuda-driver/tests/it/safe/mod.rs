@@ -15,6 +15,7 @@ mod rows;
 mod source;
 mod surfaces;
 mod textures;
+mod tiles;
 
 use cuda_driver::safe::{SafeKernel, SafeModule, Violation};
 use cuda_driver::{Error, Ptx, Result};
