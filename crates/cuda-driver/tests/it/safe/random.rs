@@ -256,9 +256,11 @@ fn check(seed: u64, counts: &mut Counts) {
         counts.foreign += 1;
         let is_missed =
             |safe: &Run, plain: &Run| safe.launched.is_ok() && plain.reports.iter().any(is_foreign);
+        let launched = safe.launched.clone();
         assert!(
-            !lasts(&program, (safe, plain), is_missed),
-            "an access is not reported: {}",
+            !lasts(&program, (safe, plain), is_missed)
+                || launched == Ok(true) && has_unset_argument(&program.text),
+            "an access is not reported, and the safe launch returned {launched:?}: {}",
             what()
         );
         return;
@@ -274,6 +276,13 @@ fn check(seed: u64, counts: &mut Counts) {
             what()
         );
     }
+}
+
+/// Returns whether a kernel calls a function with an argument that is possibly not set, because it
+/// is stored under a predicate. Such an argument may have another value in a checked copy.
+fn has_unset_argument(text: &str) -> bool {
+    let mut lines = text.lines();
+    lines.any(|line| line.starts_with('@') && line.contains(" st.param"))
 }
 
 /// Returns whether a difference between a safe and a plain run is there again whenever both are
