@@ -236,9 +236,13 @@ pub struct Instruction<'a> {
     pub modifiers: Vec<&'a str>,
     /// The operands.
     pub operands: Vec<Operand<'a>>,
+    /// The bytes of the loaded data that the program uses, one bit each: the lowest bit is that of
+    /// the byte at the address. It is set by a `used_bytes_mask` pragma before a load, and `None`
+    /// without one.
+    pub used_bytes: Option<u32>,
     /// The line, from 1.
     pub line: u32,
-    /// The text from the predicate or opcode to the semicolon.
+    /// The text from the pragma, predicate or opcode to the semicolon.
     pub span: Span,
 }
 

@@ -73,9 +73,12 @@ impl Display for Operand<'_> {
     }
 }
 
-/// The instruction with its predicate and its semicolon, on one line.
+/// The instruction with its pragma, its predicate and its semicolon, on one line.
 impl Display for Instruction<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(mask) = self.used_bytes {
+            write!(f, ".pragma \"used_bytes_mask {mask}\"; ")?;
+        }
         if let Some(predicate) = self.predicate {
             let not = if predicate.negated { "!" } else { "" };
             write!(f, "@{not}{} ", predicate.name)?;

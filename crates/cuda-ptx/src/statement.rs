@@ -11,14 +11,43 @@ use super::parser::Parser;
 /// The largest number of registers that one function may declare.
 const MAX_REGISTERS: u64 = 1 << 20;
 
+/// Returns a 32-bit number in decimal or hexadecimal.
+fn number(text: &str) -> Option<u32> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// Adds the mask of the pragma before a load. Other instructions ignore it.
+fn with_mask<'a>(
+    mut instruction: Instruction<'a>,
+    pragma: Option<(usize, u32)>,
+) -> Instruction<'a> {
+    if let Some((start, mask)) = pragma
+        && instruction.opcode == "ld"
+    {
+        instruction.used_bytes = Some(mask);
+        // What is inserted before the instruction must not separate it from its pragma.
+        instruction.span.start = start;
+    }
+    instruction
+}
+
 impl<'a> Parser<'a> {
     /// Parses a body, from after its opening brace to its closing brace.
     pub(super) fn body(&mut self) -> Result<Vec<Statement<'a>>, Error> {
         let mut body = Vec::new();
         let mut depth = 1;
+        // The pragma before the current token: its start, and its mask.
+        let mut used_bytes = None;
         loop {
             let token = self.next()?;
+            let pragma = used_bytes.take();
             match token.kind {
+                Kind::Dot if token.text == "pragma" => {
+                    used_bytes = self.pragma()?.map(|mask| (token.start, mask));
+                }
                 Kind::Punct(b'}') => {
                     depth -= 1;
                     if depth == 0 {
@@ -38,19 +67,30 @@ impl<'a> Parser<'a> {
                     let opcode = self.name()?;
                     let predicate = Some(Predicate { name, negated });
                     let instruction = self.instruction(token.start, opcode, predicate)?;
-                    body.push(Statement::Instruction(instruction));
+                    body.push(Statement::Instruction(with_mask(instruction, pragma)));
                 }
                 Kind::Name => {
                     if self.accept(b':')? {
                         self.label(token, &mut body)?;
                     } else {
                         let instruction = self.instruction(token.start, token, None)?;
-                        body.push(Statement::Instruction(instruction));
+                        body.push(Statement::Instruction(with_mask(instruction, pragma)));
                     }
                 }
                 _ => return Self::unexpected(token),
             }
         }
+    }
+
+    /// Parses a pragma in a body. Returns the mask of `used_bytes_mask`.
+    fn pragma(&mut self) -> Result<Option<u32>, Error> {
+        let text = self.peek()?;
+        let mask = match text.kind {
+            Kind::Str => text.text.trim().strip_prefix("used_bytes_mask "),
+            _ => None,
+        };
+        self.skip_to_semicolon()?;
+        Ok(mask.and_then(|mask| number(mask.trim())))
     }
 
     fn directive(&mut self, token: Token<'a>, body: &mut Vec<Statement<'a>>) -> Result<(), Error> {
@@ -61,7 +101,6 @@ impl<'a> Parser<'a> {
                 body.push(Statement::Loc { at, inlined_at });
                 return Ok(());
             }
-            "pragma" => return self.skip_to_semicolon(),
             "local" => Space::Local,
             "shared" => Space::Shared,
             "param" => Space::Param,
@@ -162,6 +201,7 @@ impl<'a> Parser<'a> {
             opcode: opcode.text,
             modifiers: Vec::new(),
             operands: Vec::new(),
+            used_bytes: None,
             line: opcode.line,
             span: Span::default(),
         };

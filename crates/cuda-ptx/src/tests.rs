@@ -133,3 +133,43 @@ fn deep_nesting_is_an_error() {
     assert!(parse(&format!(".version 8.0 .global .b8 a[] = {braces};")).is_err());
     assert!(parse(&format!(".version 8.0 .entry k() {braces}")).is_err());
 }
+
+#[test]
+fn a_mask_of_used_bytes_is_of_the_next_load() {
+    let text = ".version 9.0 .target sm_90 .address_size 64 .visible .entry k() {
+        .pragma \"nounroll\";
+        .pragma \"used_bytes_mask 3855\";
+        ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d1];
+        .pragma \"used_bytes_mask 0x0F0f\";
+        @!%p1 ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d1];
+        .pragma \"used_bytes_mask 15\"; mov.u32 %r1, 0;
+        ld.global.v2.u32 {%r1, %r2}, [%d1];
+        .pragma \"used_bytes_mask 4294967296\"; ld.global.u32 %r1, [%d1];
+        .pragma \"used_bytes_mask\"; ld.global.u32 %r1, [%d1];
+        .pragma; ld.global.u32 %r1, [%d1];
+        ret; }";
+    let module = parse(text).unwrap();
+    let body = module.functions[0].body.as_ref().unwrap();
+    let instructions = body.iter().map(|statement| match statement {
+        Statement::Instruction(instruction) => instruction,
+        other => panic!("{other:?}"),
+    });
+    let masks: Vec<_> = instructions.clone().map(|it| it.used_bytes).collect();
+    let mask = Some(3855);
+    assert_eq!(masks, [mask, mask, None, None, None, None, None, None]);
+    // The text of a load includes its pragma, and that of others does not.
+    let starts = instructions.map(|it| {
+        let text = &text[it.span.start..it.span.end];
+        text.split(' ').next().unwrap()
+    });
+    let starts: Vec<_> = starts.collect();
+    assert_eq!(starts[..3], [".pragma", ".pragma", "mov.u32"]);
+    assert!(starts[3..7].iter().all(|start| start.starts_with("ld.")));
+    let Statement::Instruction(second) = &body[1] else {
+        panic!("{:?}", body[1]);
+    };
+    assert_eq!(
+        second.to_string(),
+        ".pragma \"used_bytes_mask 3855\"; @!%p1 ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d1];"
+    );
+}

@@ -9,6 +9,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import replacements
 from process import Process
 from python_suite import HERE, Python
 from suite import SUITES
@@ -27,29 +28,18 @@ class Crates:
             "here": HERE,
             "path": os.environ["PATH"],
             "setup": options.setup,
-            "stand_ins": options.dir / suite.name / "stand-ins",
+            "stand_ins": replacements.folder(options, suite),
         }
         if (SUITES / f"{suite.name}.requirements.txt").is_file():
             python = Python(options, suite)
             python.install()
             self.places = {**python.places(), **self.places}
-        for source, libraries in getattr(suite, "stand_ins", {}).items():
-            self.build_stand_ins(HERE / "stand_ins" / source, libraries)
+        replacements.build(options, suite)
 
     def environment(self, table):
         """Returns a table of variables of the entry, with the folders that it names."""
         table = getattr(self.suite, table, {})
         return {name: value.format(**self.places) for name, value in table.items()}
-
-    def build_stand_ins(self, source, libraries):
-        """Compiles a replacement for libraries of the toolkit that the crate links."""
-        folder = self.places["stand_ins"]
-        folder.mkdir(parents=True, exist_ok=True)
-        compiler = os.environ.get("CC", "cc")
-        for library in libraries:
-            flags = ["-shared", "-fPIC", "-O2", "-Wall", "-Werror", f"-Wl,-soname,{library}"]
-            command = [compiler, *flags, source, "-o", folder / library, "-ldl", "-lm"]
-            subprocess.run(command, check=True)
 
     def build(self, crate, source):
         """Builds the tests of a crate. Returns the path of each test program."""

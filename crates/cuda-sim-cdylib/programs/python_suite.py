@@ -10,6 +10,7 @@ import tarfile
 import venv
 from pathlib import Path
 
+import replacements
 from process import Process
 from suite import SUITES
 
@@ -91,6 +92,7 @@ class Python:
             "packages": self.packages,
             "path": f"{self.venv}/bin{os.pathsep}{os.environ['PATH']}",
             "setup": self.options.setup,
+            "stand_ins": replacements.folder(self.options, self.suite),
         }
 
     def start(self, arguments, env=(), cwd=None, limit=None):
@@ -113,22 +115,13 @@ class Python:
 
 
 def tests_folder(python):
-    """Returns the folder of the tests: in the source package, in the checkout that the user names,
-    or else in the installed packages."""
+    """Returns the folder of the tests: in the source package, in a checkout that the user names, or
+    else in the installed packages."""
     suite = python.suite
     if hasattr(suite, "source"):
         return python.source / suite.tests
     if commit := getattr(suite, "commit", None):
-        checkout = python.options.checkout.resolve()
-
-        def git(*command):
-            command = ["git", "-C", checkout, *command]
-            return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-        changed = git("status", "--porcelain", "--untracked-files=no")
-        if git("rev-parse", "HEAD").strip() != commit or changed:
-            raise RuntimeError(f"{checkout} is not an unmodified checkout of {suite.tag}")
-        return checkout / suite.tests
+        return python.options.checkouts[commit] / suite.tests
     return python.packages / suite.tests
 
 
@@ -137,6 +130,7 @@ def run_pytest(options, suite, is_chosen):
     because a failing test may leave a lost device to the others."""
     python = Python(options, suite)
     python.install()
+    replacements.build(options, suite)
     python.check_device()
     root = tests_folder(python)
     files = [file for file in all_files(suite, root) if is_chosen(file)]

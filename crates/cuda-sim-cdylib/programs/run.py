@@ -121,6 +121,7 @@ def check_table(suites, is_written):
 def main():
     if sys.version_info < (3, 11):
         sys.exit("error: the suites are described in TOML, which requires Python 3.11 or newer")
+    from checkouts import by_commit, is_without_checkout
     from suite import all_suites
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -130,8 +131,8 @@ def main():
     parser.add_argument("--full", action="store_true", help="all groups of all suites")
     parser.add_argument("--only", default="", help="the suites whose names contain this text")
     parser.add_argument("--group", default="", help="the groups whose names begin with this text")
-    text = "a checkout of a program whose packages have no tests; without it, its suites do not run"
-    parser.add_argument("--checkout", type=Path, help=text)
+    text = "a checkout of a program whose packages have no tests, at the commit that its suites name"
+    parser.add_argument("--checkout", type=Path, action="append", default=[], help=text)
     text = "build the driver library with AddressSanitizer, and fail if it reports anything"
     parser.add_argument("--sanitizer", choices=["address"], help=text)
     parser.add_argument("--record", action="store_true", help="write what is expected of the suites")
@@ -144,6 +145,7 @@ def main():
         return
     if options.record and options.sanitizer:
         sys.exit("error: --record describes runs without a sanitizer")
+    options.checkouts = by_commit(options.checkout, suites)
     options.setup = options.setup or options.target / "cuda-setup"
     options.dir = options.target / "programs"
     options.driver = options.dir / ("driver-address" if options.sanitizer else "driver")
@@ -153,7 +155,7 @@ def main():
     build_driver(options)
     suites = [suite for suite in suites if options.only in suite.name]
     chosen = [suite for suite in suites if options.full or suite.ci]
-    for suite in [suite for suite in chosen if hasattr(suite, "commit") and not options.checkout]:
+    for suite in [suite for suite in chosen if is_without_checkout(suite, options.checkouts)]:
         print(f"{suite.name}: not run; it needs --checkout FOLDER with {suite.tag}")
         chosen.remove(suite)
     if not options.full:

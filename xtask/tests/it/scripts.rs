@@ -94,7 +94,7 @@ fn the_tables_of_other_suites_are_current() {
 
 #[test]
 fn outcomes_of_other_suites_are_compared() {
-    for script in ["python_suite.py", "suite.py"] {
+    for script in ["checkouts.py", "python_suite.py", "suite.py"] {
         let Some(python) = new_python() else { return };
         check_examples(python, &format!("crates/cuda-sim-cdylib/programs/{script}"));
     }

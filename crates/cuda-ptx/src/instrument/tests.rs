@@ -451,3 +451,18 @@ fn textures_of_linear_memory_decide_no_branch_of_a_copy() {
         }
     }
 }
+
+#[test]
+fn a_checked_load_keeps_its_mask_of_used_bytes() {
+    let mask = ".pragma \"used_bytes_mask 15\";";
+    let load = "ld.global.v2.u32 {%r1, %r2}, [%d3];";
+    for root in [Some(X), None] {
+        let new = rewrite(&format!("{mask} {load} ret;"), root).unwrap();
+        let loads = instructions(&new, "ld");
+        let masked: Vec<_> = loads.iter().filter(|it| it.starts_with(mask)).collect();
+        // Loads that the checks add, such as those of parameters, must not get the mask.
+        assert_eq!(masked.len(), 1, "{loads:?}");
+        assert!(masked[0].contains("ld.global.v2.u32"), "{loads:?}");
+        assert_eq!(new.text.matches("used_bytes_mask").count(), 1);
+    }
+}

@@ -56,7 +56,8 @@ fn check(text: &str, what: &str) -> usize {
     for instruction in instructions(&module) {
         let old = &text[instruction.span.start..instruction.span.end];
         assert!(old.ends_with(';'), "{what}: {old}");
-        let is_start = old.starts_with(instruction.opcode) || old.starts_with('@');
+        let starts = [instruction.opcode, "@", ".pragma"];
+        let is_start = starts.iter().any(|start| old.starts_with(start));
         assert!(is_start, "{what}: {old}");
         let lines = "\n".repeat(old.matches('\n').count());
         edits.replace(instruction.span, format!("{instruction}{lines}"));

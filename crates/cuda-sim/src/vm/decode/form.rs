@@ -88,6 +88,8 @@ pub(super) struct Form<'a> {
     pub(super) opcode: &'a str,
     pub(super) modifiers: Vec<&'a str>,
     pub(super) operands: &'a [Operand<'a>],
+    /// The bytes of a load that the program uses, one bit each.
+    pub(super) used_bytes: Option<u32>,
 }
 
 impl<'a> Form<'a> {
@@ -96,6 +98,7 @@ impl<'a> Form<'a> {
             opcode: instruction.opcode,
             modifiers: instruction.modifiers.clone(),
             operands: &instruction.operands,
+            used_bytes: instruction.used_bytes,
         }
     }
 

@@ -56,6 +56,15 @@ pub(super) fn take_order(form: &mut Form<'_>) -> Order {
     order
 }
 
+/// Returns whether the program uses a byte of an element of the loaded vector. NVRTC combines loads
+/// into vectors that are longer than what the program reads, and marks the other bytes as unused.
+/// They can be after the end of an allocation, where a GPU reads them without a fault, because
+/// memory is mapped in whole pages.
+fn is_used(mask: Option<u32>, bytes: u32, element: u32) -> bool {
+    let of_element = (u64::MAX >> (64 - bytes)) << (bytes * element);
+    mask.is_none_or(|mask| u64::from(mask) & of_element != 0)
+}
+
 fn load_of<const CHECKED: bool>(bytes: u32, wide: bool) -> MemoryFn {
     match bytes {
         1 => load_fn::<u8, CHECKED>(wide),
@@ -205,6 +214,9 @@ impl<'a> FunctionDecoder<'a, '_> {
             base = self.copied(base, bits & NARROW == 0);
         }
         for (index, element) in elements.iter().enumerate() {
+            if !is_used(form.used_bytes, bytes, index as u32) {
+                continue;
+            }
             let kind = Kind::Memory(match self.out.checked {
                 false => load_of::<false>(bytes, wide),
                 true => load_of::<true>(bytes, wide),

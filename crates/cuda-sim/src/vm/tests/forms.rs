@@ -2,7 +2,7 @@
 //! variables of functions, and instructions that NVRTC rarely uses.
 
 use super::device::{Device, TARGET};
-use crate::vm::TargetInfo;
+use crate::vm::{FaultKind, TargetInfo};
 
 /// Runs `body` in one thread, which has the address of zeroed words in `%out`, and returns the
 /// first words. `before` precedes the kernel.
@@ -109,6 +109,37 @@ fn vector_registers_have_elements() {
         st.global.u32 [%out+24], %r3;
         st.global.u32 [%out+28], %r2;";
     assert_eq!(words(text, 8), [7, 8, 8, 7, 7, 8, 14, 8]);
+}
+
+#[test]
+fn unused_bytes_of_a_load_may_be_out_of_bounds() {
+    let run = |before: &str| {
+        let device = Device::new(&format!(
+            ".visible .entry kernel(.param .u64 out) {{
+                .reg .b64 %out; .reg .b32 %r<8>;
+                ld.param.u64 %out, [out];
+                {before}
+                ld.global.v4.u32 {{%r1, %r2, %r3, %r4}}, [%out];
+                add.u32 %r1, %r1, %r3; st.global.u32 [%out], %r1;
+                ret; }}"
+        ));
+        let out = device.upload32(&[30, 40, 50]);
+        let ended = device.run(1, 1, &[out]);
+        ended.map(|_| device.download32(out, 3)).map_err(|fault| {
+            assert_eq!(fault.kind, FaultKind::IllegalAddress, "{before}: {fault}");
+            fault.report().access.unwrap().address - out
+        })
+    };
+    let used = |mask: &str| format!(".pragma \"used_bytes_mask {mask}\";");
+    // A byte of the first and of the third element is enough to load these.
+    for mask in ["3855", "0x0f0f", "0x0801"] {
+        assert_eq!(run(&used(mask)), Ok(vec![80, 40, 50]), "{mask}");
+    }
+    // All bytes are used, or the pragma is before another instruction.
+    let elsewhere = format!("{} mov.u32 %r1, 0;", used("3855"));
+    for before in ["", &used("65535"), &used("0x1f0f"), &elsewhere] {
+        assert_eq!(run(before), Err(12), "{before}");
+    }
 }
 
 #[test]
