@@ -97,7 +97,7 @@ const STORE: &str = "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r6], {%r7};";
 
 /// Devices that have `stmatrix`: a software device, and the GPU if it does.
 fn with_stores() -> impl Iterator<Item = Fixture> {
-    let all = everywhere().into_iter().filter(|fixture| {
+    let all = everywhere().filter(|fixture| {
         let capability = fixture.context.device().compute_capability();
         capability.unwrap().major >= 9
     });
