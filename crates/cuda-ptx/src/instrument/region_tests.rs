@@ -118,7 +118,7 @@ fn a_region_is_not_split_before_its_first_common_check() {
 }
 
 #[test]
-fn common_instructions_of_a_warp_end_a_region() {
+fn warp_wide_instructions_end_a_region() {
     for between in [
         "bar.sync 0;",
         "barrier.sync 0;",
@@ -212,7 +212,7 @@ fn a_loop_is_entered_before_its_region() {
 }
 
 #[test]
-fn a_predicate_excuses_an_address() {
+fn a_false_predicate_skips_the_check() {
     let body = "@!%p1 st.global.u32 [%d3], %r1; ret;";
     // The predicate is possibly not set, so each use may see another value.
     assert_eq!(regions(&new(body)), 0);

@@ -384,7 +384,7 @@ fn checked_loads_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn loads_that_wait_are_counted_apart() {
+fn dependent_loads_are_not_in_flight() {
     let code = |lines: &[&str]| lines.iter().map(ToString::to_string).collect::<Vec<_>>();
     let good = [
         "@P1 LDG.E R8, [R2.64]",

@@ -179,7 +179,7 @@ fn pointer_attributes_describe_the_memory() {
 }
 
 #[test]
-fn synchronizing_memory_is_set_when_a_fill_returns() {
+fn sync_memops_makes_fills_blocking() {
     let sync = P::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
     let not_ready = CUresult::CUDA_ERROR_NOT_READY;
     // How often a fill and a copy were pending, without and with the attribute.
