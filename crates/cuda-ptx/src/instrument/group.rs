@@ -100,6 +100,39 @@ pub(super) struct Group<'a> {
     pub(super) is_between: bool,
 }
 
+impl Group<'_> {
+    /// Whether the addresses of two groups differ by a small constant, and their accesses need the
+    /// same check.
+    fn fits(&self, other: &Self) -> bool {
+        let delta = other.constant.wrapping_sub(self.constant);
+        let is_near = delta.checked_abs().is_some_and(|delta| delta < MAX_SPAN);
+        is_near
+            && self.terms == other.terms
+            && self.root == other.root
+            && self.is_write == other.is_write
+            && self.guard == other.guard
+            && self.is_wide == other.is_wide
+            && self.space == other.space
+    }
+
+    /// Adds an access of `size` bytes at an address that is counted from the base.
+    fn add(&mut self, at: i64, size: u32, is_aligned: bool) {
+        let bytes = i64::from(size);
+        self.low = self.low.min(at);
+        self.high = self.high.max(at + bytes);
+        if !self.is_wide {
+            // The instruction adds its offset to the register: that must not wrap, so the register
+            // has to be in the range, too.
+            self.low = self.low.min(0);
+            self.high = self.high.max(0);
+        }
+        let need = (size, at.rem_euclid(bytes));
+        if !is_aligned && size > 1 && !self.aligned.contains(&need) {
+            self.aligned.push(need);
+        }
+    }
+}
+
 /// What is known about registers at a statement of a region.
 pub(super) struct Scan<'a> {
     /// The statement that set a register, and its value if that can be computed at the beginning.
@@ -224,7 +257,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Adds a checked access to a group. Returns `None` if it cannot be in the region.
+    /// Adds a checked access to a group. Returns `None` if its address cannot be computed at the
+    /// beginning of the region.
     pub(super) fn access(
         &mut self,
         regions: &Regions<'_, 'a, '_>,
@@ -235,18 +269,45 @@ impl<'a> Scan<'a> {
         let [(operand, check)] = checks else {
             return None;
         };
+        let Operand::Address(Base::Name(name), offset) = instruction.operands.get(*operand)? else {
+            return None;
+        };
+        let access = regions.kernel.accesses.get(check.access)?;
+        if !access.is_simple || access.size == 0 || !access.size.is_power_of_two() {
+            return None;
+        }
+        if offset.checked_abs()? > MAX_SPAN {
+            return None;
+        }
+        let new = self.group(regions, instruction, name, check, writer)?;
+        let constant = new.constant;
+        let groups = &mut self.region.groups;
+        let group = match groups.iter().position(|group| group.fits(&new)) {
+            Some(index) => groups.get_mut(index)?,
+            None => {
+                groups.push(new);
+                groups.last_mut()?
+            }
+        };
+        let at = constant.wrapping_sub(group.constant) + offset;
+        group.add(at, access.size, check.is_aligned);
+        Some(())
+    }
+
+    /// A group without a range for an access whose address is in a register.
+    fn group(
+        &self,
+        regions: &Regions<'_, 'a, '_>,
+        instruction: &Instruction<'a>,
+        name: &'a str,
+        check: &Check,
+        writer: &mut Writer<'a, '_>,
+    ) -> Option<Group<'a>> {
         let opcode = instruction.opcode;
         if !matches!(opcode, "ld" | "ldu" | "st" | "atom" | "red") {
             return None;
         }
         let access = regions.kernel.accesses.get(check.access)?;
-        let Some(Operand::Address(Base::Name(name), offset)) = instruction.operands.get(*operand)
-        else {
-            return None;
-        };
-        if !access.is_simple || access.size == 0 || !access.size.is_power_of_two() {
-            return None;
-        }
         let is_wide = match (writer.find(name)?, writer.bits(name)) {
             (Name::Reg(_), 64) => true,
             (Name::Reg(_), 32) => false,
@@ -263,59 +324,20 @@ impl<'a> Scan<'a> {
         } else {
             Sum::of(base)
         };
-        let is_write = access.kind != AccessKind::Read;
-        let size = i64::from(access.size);
-        if offset.checked_abs()? > MAX_SPAN {
-            return None;
-        }
-        let fits = |group: &&mut Group<'a>| {
-            let delta = sum.constant.wrapping_sub(group.constant);
-            let is_near = delta.checked_abs().is_some_and(|delta| delta < MAX_SPAN);
-            is_near
-                && group.terms == sum.terms
-                && group.root == check.root
-                && group.is_write == is_write
-                && group.guard == guard
-                && group.is_wide == is_wide
-                && group.space == access.space
-        };
-        let mut groups = self.region.groups.iter_mut();
-        let group = match groups.find(fits) {
-            Some(group) => group,
-            None => {
-                self.region.groups.push(Group {
-                    terms: sum.terms.clone(),
-                    root: check.root.clone(),
-                    is_write,
-                    guard,
-                    access: check.access,
-                    base,
-                    is_wide,
-                    space: access.space,
-                    constant: sum.constant,
-                    low: i64::MAX,
-                    high: i64::MIN,
-                    aligned: Vec::new(),
-                    is_between: false,
-                });
-                self.region.groups.last_mut()?
-            }
-        };
-        let at = sum.constant.wrapping_sub(group.constant) + offset;
-        group.low = group.low.min(at);
-        group.high = group.high.max(at + size);
-        if !is_wide {
-            // The instruction adds its offset to the register: that must not wrap, so the register
-            // has to be in the range, too.
-            group.low = group.low.min(0);
-            group.high = group.high.max(0);
-        }
-        if !check.is_aligned && access.size > 1 {
-            let need = (access.size, at.rem_euclid(size));
-            if !group.aligned.contains(&need) {
-                group.aligned.push(need);
-            }
-        }
-        Some(())
+        Some(Group {
+            terms: sum.terms,
+            root: check.root.clone(),
+            is_write: access.kind != AccessKind::Read,
+            guard,
+            access: check.access,
+            base,
+            is_wide,
+            space: access.space,
+            constant: sum.constant,
+            low: i64::MAX,
+            high: i64::MIN,
+            aligned: Vec::new(),
+            is_between: false,
+        })
     }
 }
