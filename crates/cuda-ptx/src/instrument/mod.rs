@@ -1,15 +1,16 @@
 //! Rewrites a kernel so that accesses which are not proven are checked when they run.
 //!
 //! ```text
-//!    mod     the rewriting of one kernel
-//!    region  the parts of a body whose accesses are checked together
-//!    group   accesses of a region whose addresses differ by constants
-//!    version    the code around such a part
-//!    site    the code around one instruction
-//!    surface    the code around an access to a surface
-//!    zero    the zeros in place of what was not loaded
-//!    range   the code that compares an address with the ranges that it may be in
-//!    slice   the loads that checked addresses depend on
+//!    mod      the rewriting of one kernel
+//!    region   the parts of a body whose accesses are checked together
+//!    group    accesses of a region whose addresses differ by constants
+//!    version  the code around such a part
+//!    site     the code around one instruction
+//!    record   the first violation of a thread, and the code that writes it to the record
+//!    surface  the code around an access to a surface
+//!    zero     the zeros in place of what was not loaded
+//!    range    the code that compares an address with the ranges that it may be in
+//!    slice    the loads that checked addresses depend on
 //! ```
 //!
 //! A checked access compares its address with the byte range of its argument or variable. Outside
@@ -28,6 +29,7 @@
 
 mod group;
 mod range;
+mod record;
 mod region;
 #[cfg(test)]
 mod region_tests;
