@@ -163,6 +163,7 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     }
 
     /// Never frees the memory. It stays allocated until its context is destroyed.
+    #[cfg(feature = "dlpack")]
     pub(crate) fn leak(mut self) {
         self.locked.leak();
     }
