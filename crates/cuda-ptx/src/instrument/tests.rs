@@ -175,6 +175,21 @@ fn a_known_alignment_is_not_checked() {
 }
 
 #[test]
+fn loads_that_decide_a_checked_access_are_volatile() {
+    let new = rewrite(
+        "ld.global.u32 %r2, [%d3]; setp.ne.u32 %p1, %r2, 0;\n\
+         @%p1 ld.global.u32 %r1, [%d3+4]; ret;",
+        Some(X),
+    )
+    .unwrap();
+    let loads = instructions(&new, "ld");
+    let is_volatile = |load: &String| load.contains("ld.volatile.global.u32 %r2");
+    assert!(loads.iter().any(is_volatile), "{loads:?}");
+    let is_weak = |load: &String| load.contains("ld.global.u32 %r2");
+    assert!(!loads.iter().any(is_weak), "{loads:?}");
+}
+
+#[test]
 fn loads_that_feed_a_checked_address_are_volatile() {
     let body = "ld.global.nc.L1::evict_last.u64 %d4, [%d1]; ld.global.u64 %d6, [%d1+8];\n\
                 add.s64 %d5, %d4, %d2; st.global.u64 [%d5], %d6; ret;";
