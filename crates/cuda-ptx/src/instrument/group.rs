@@ -29,10 +29,10 @@ fn is_exact(ty: &str) -> bool {
     ty == "pred" || (bits.len() < ty.len() && bits.parse::<u32>().is_ok())
 }
 
-/// A register as it is at the beginning of a region.
+/// A value that can be computed at the beginning of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Value<'a> {
-    /// A register that the region does not change before.
+    /// The value that a register has at the beginning of the region.
     Entry(&'a str),
     /// The result of a hoisted instruction.
     Hoisted(usize),
@@ -133,7 +133,7 @@ impl Group<'_> {
     }
 }
 
-/// What is known about registers at a statement of a region.
+/// The state of the registers at a statement of a region.
 pub(super) struct Scan<'a> {
     /// The statement that set a register, and its value if that can be computed at the beginning.
     pub(super) values: HashMap<&'a str, (usize, Option<Value<'a>>)>,

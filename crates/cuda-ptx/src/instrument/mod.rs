@@ -19,8 +19,8 @@
 //! thread has done so. `trap` and `brkpt` become violations too, after which the thread ends.
 //!
 //! Accesses of a part of the body are checked together where that is possible. Only if this check
-//! fails does the thread execute a slow version of the part, in which each access has its own check.
-//! So the effect is that of checks for each access.
+//! fails does the thread execute a slow version of the part, in which each access has its own
+//! check. So the effect is that of checks for each access.
 //!
 //! The address that is compared is in the register that the access uses, or is computed once more
 //! from the same registers. A load whose result an address depends on becomes volatile: the

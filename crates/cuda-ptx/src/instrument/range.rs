@@ -155,8 +155,8 @@ impl<'k> Writer<'_, 'k> {
         Ok(())
     }
 
-    /// Appends code that sets the predicate `ok` if the bytes from `low` to `high`, counted from the
-    /// address in the register `base`, are in one of the roots of an access.
+    /// Appends code that sets the predicate `ok` if the bytes from `low` to `high`, counted from
+    /// the address in the register `base`, are in one of the roots of an access.
     pub(super) fn compare_range(
         &mut self,
         out: &mut String,

@@ -34,7 +34,7 @@ const MAX_STARTS: usize = 4;
 /// The greatest number of accesses in a region that have a separate check.
 const MAX_SEPARATE: usize = 64;
 
-/// What the branch at the beginning of a region costs, in comparisons of addresses.
+/// The cost of the branch at the beginning of a region, in comparisons of addresses.
 const BRANCH_COST: usize = 3;
 
 /// Other instructions that may be in a region: each thread executes them independently.
@@ -176,8 +176,8 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
         Some(region)
     }
 
-    /// Finds groups whose addresses lie between those of two others: x + s and x + 2·s lie between x
-    /// and x + 3·s. The differences must not wrap, so s has to be a number of few bits.
+    /// Finds groups whose addresses lie between those of two others: x + s and x + 2·s lie between
+    /// x and x + 3·s. The differences must not wrap, so s has to be a number of few bits.
     ///
     /// If s is not set, no access with an s in its address is executed. So all factors of s have
     /// the same sign, or the group without s might be between the others.
@@ -406,7 +406,7 @@ fn is_allowed(instruction: &Instruction<'_>) -> bool {
 }
 
 impl<'a> Region<'a> {
-    /// What the region costs if all addresses are in range, in comparisons of addresses.
+    /// The cost of the region if all addresses are in range, in comparisons of addresses.
     fn cost(&self) -> usize {
         self.groups.len() + self.separate.len() + BRANCH_COST
     }

@@ -1,5 +1,5 @@
-//! The loads whose results decide about checked accesses: through their addresses, their predicates,
-//! or branches.
+//! The loads whose results decide about checked accesses: through their addresses, their
+//! predicates, or branches.
 //!
 //! The slice is one of names, without regard to the flow of control: it has more loads than
 //! necessary, and never fewer.

@@ -12,8 +12,8 @@ impl<'a> Writer<'a, '_> {
     /// Sets the results to 0 if the instruction is not executed because of its address.
     ///
     /// This is written before the instruction: after it, the zeros would have to wait for the
-    /// loaded value. If an operand is also a result, it keeps its value for the instruction, because
-    /// then the zeros and the instruction have conditions that exclude each other.
+    /// loaded value. If an operand is also a result, it keeps its value for the instruction,
+    /// because then the zeros and the instruction have conditions that exclude each other.
     pub(super) fn zero(
         &mut self,
         out: &mut String,

@@ -67,9 +67,9 @@ impl Call {
         is_in.unwrap_or(false)
     }
 
-    /// Fails with `INVALID_VALUE` if one of the addresses is in memory of a pool to which the device
-    /// of the current context has no access, or if one of the ranges, each an address and a number
-    /// of bytes, crosses the end of a mapping and no context is current.
+    /// Fails with `INVALID_VALUE` if one of the addresses is in memory of a pool to which the
+    /// device of the current context has no access, or if one of the ranges, each an address and a
+    /// number of bytes, crosses the end of a mapping and no context is current.
     ///
     /// Driver 580 does this for asynchronous linear copies, except copies between contexts. Copies
     /// of rows were not measured; they are refused here too.
