@@ -32,6 +32,11 @@ impl<'a> Edits<'a> {
         }
     }
 
+    /// The text of a span before the edits.
+    pub(crate) fn text(&self, span: Span) -> &'a str {
+        self.text.get(span.start..span.end).unwrap_or_default()
+    }
+
     /// Inserts `text` before the byte at `at`.
     pub fn insert(&mut self, at: usize, text: impl Into<String>) {
         self.replace(Span { start: at, end: at }, text);

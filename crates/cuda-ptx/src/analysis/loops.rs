@@ -178,30 +178,7 @@ pub(super) fn new_assumptions(round: &mut Round<'_>, headers: &[u32]) -> BTreeMa
         let Some(k) = counter(round, header) else {
             continue;
         };
-        // The loop may end in the first iteration.
-        let mut forms = vec![Form::symbol(k)];
-        let mut of_unknown = Vec::new();
-        let kernel = round.kernel;
-        for (index, &pred) in kernel.graph.preds[header as usize].iter().enumerate() {
-            if !kernel.graph.is_back_edge(pred, header) || !round.is_live[pred as usize] {
-                continue;
-            }
-            let first = forms.len();
-            let mut block = pred;
-            while block != header {
-                if let Some(condition) = round.conditions[block as usize].clone() {
-                    let facts = round.facts[block as usize].clone();
-                    condition.facts(true, &round.prover(&facts), true, &mut forms);
-                }
-                let parent = kernel.graph.parent[block as usize];
-                if parent == block {
-                    break;
-                }
-                block = parent;
-            }
-            let next = next(round, header, k, index, pred);
-            of_unknown.extend(before_step(round, &forms[first..], &next));
-        }
+        let (of_counter, of_unknown) = candidates(round, header, k);
         let mut accepted: Vec<Form> = Vec::new();
         let own: Vec<Symbol> = unknown_phis(round, header)
             .iter()
@@ -212,21 +189,10 @@ pub(super) fn new_assumptions(round: &mut Round<'_>, headers: &[u32]) -> BTreeMa
                 accepted.push(form);
             }
         }
-        for (index, form) in forms.into_iter().enumerate() {
-            if form.coefficient(k) == 0 {
-                continue;
-            }
-            // What held in iteration k - 1 may hold at the header in iteration k.
-            let previous = Form::symbol(k).plus(-1);
-            let shifted = match index {
-                0 => Some(form),
-                _ => previous.and_then(|previous| form.substitute(k, &previous)),
-            };
-            let shifted = shifted.map(|form| round.symbols.tightened(form));
-            let end = shifted
-                .as_ref()
-                .and_then(|form| last_iteration(round, form, k));
-            for form in shifted.into_iter().chain(end) {
+        for form in of_counter {
+            let form = round.symbols.tightened(form);
+            let end = last_iteration(round, &form, k);
+            for form in [Some(form), end].into_iter().flatten() {
                 if is_valid(round, &form, &[k], header) && !accepted.contains(&form) {
                     accepted.push(form);
                 }
@@ -236,6 +202,40 @@ pub(super) fn new_assumptions(round: &mut Round<'_>, headers: &[u32]) -> BTreeMa
         assumptions.insert(header, accepted);
     }
     assumptions
+}
+
+/// Returns possible assumptions about the number k of the iteration and, separately, about unknown
+/// numbers, from the conditions under which the back edges are taken.
+fn candidates(round: &mut Round<'_>, header: u32, k: Symbol) -> (Vec<Form>, Vec<Form>) {
+    let kernel = round.kernel;
+    let (mut forms, mut of_unknown) = (Vec::new(), Vec::new());
+    for (index, &pred) in kernel.graph.preds[header as usize].iter().enumerate() {
+        if !kernel.graph.is_back_edge(pred, header) || !round.is_live[pred as usize] {
+            continue;
+        }
+        let first = forms.len();
+        let mut block = pred;
+        while block != header {
+            if let Some(condition) = round.conditions[block as usize].clone() {
+                let facts = round.facts[block as usize].clone();
+                condition.facts(true, &round.prover(&facts), true, &mut forms);
+            }
+            let parent = kernel.graph.parent[block as usize];
+            if parent == block {
+                break;
+            }
+            block = parent;
+        }
+        let next = next(round, header, k, index, pred);
+        of_unknown.extend(before_step(round, &forms[first..], &next));
+    }
+    // What held in iteration k - 1 may hold at the header in iteration k.
+    let previous = Form::symbol(k).plus(-1);
+    let with_k = forms.iter().filter(|form| form.coefficient(k) != 0);
+    let shifted = with_k.filter_map(|form| form.substitute(k, previous.as_ref()?));
+    // The loop may end in the first iteration.
+    let of_counter = [Form::symbol(k)].into_iter().chain(shifted).collect();
+    (of_counter, of_unknown)
 }
 
 /// From `form ≤ 0`, the assumption `k ≤ n` for a number n.

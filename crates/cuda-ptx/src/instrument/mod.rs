@@ -184,6 +184,9 @@ impl Record {
     }
 }
 
+/// The checks of each statement, with the index of the operand that each of them is for.
+type ChecksByStatement<'c> = BTreeMap<usize, Vec<(usize, &'c Check)>>;
+
 /// The reason for which a kernel cannot be rewritten.
 fn refuse<T>(kernel: &str, line: u32, reason: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal {
@@ -303,55 +306,21 @@ fn rewrite<'a>(
         return refuse(name, function.line, reason);
     }
     expect_distinct(kernel)?;
-    let mut by_statement: BTreeMap<usize, Vec<(usize, &Check)>> = BTreeMap::new();
-    for check in checks {
-        let Some(access) = kernel.accesses.get(check.access) else {
-            return refuse(
-                name,
-                function.line,
-                "a check of an access that does not exist",
-            );
-        };
-        expect_defined(kernel, check.access)?;
-        by_statement
-            .entry(access.statement as usize)
-            .or_default()
-            .push((access.operand as usize, check));
-    }
+    let by_statement = by_statement(kernel, checks)?;
     let volatile = slice::loads(kernel, body, checks)?;
     let mut writer = Writer::new(text, module, kernel, memories);
     let mut edits = Edits::new(text);
     writer.open_body(function);
     let names = function.params.iter().map(|param| param.name);
-    let mut regions = Regions::new(body, kernel, &by_statement, names.collect());
-    // The end of the last region, its accesses with a separate check, and the code after it.
-    let (mut region_end, mut separate, mut after) = (0, BTreeSet::new(), String::new());
-    for (index, statement) in body.iter().enumerate() {
-        let Statement::Instruction(instruction) = statement else {
-            writer.statement(statement);
-            continue;
-        };
-        if index >= region_end
-            && let Some(region) = regions.at(index, &mut writer)
-        {
-            let is_volatile = |index| volatile.contains(&index);
-            let versions = writer.versions(&regions, &region, body, &by_statement, is_volatile)?;
-            edits.insert(instruction.span.start, versions.before);
-            (region_end, separate, after) = (region.end, region.separate, versions.after);
-        }
-        let is_checked = index >= region_end || separate.contains(&index);
-        let checks = by_statement.get(&index).filter(|_| is_checked);
-        let checks = checks.map_or(&[][..], Vec::as_slice);
-        let is_volatile = volatile.contains(&index);
-        if let Some(new) = writer.instruction(instruction, checks, is_volatile)? {
-            let old = text.get(instruction.span.start..instruction.span.end);
-            let lines = old.unwrap_or_default().matches('\n').count();
-            edits.replace(instruction.span, new + &"\n".repeat(lines));
-        }
-        if index + 1 == region_end {
-            edits.insert(instruction.span.end, std::mem::take(&mut after));
-        }
-    }
+    let regions = Regions::new(body, kernel, &by_statement, names.collect());
+    check_body(
+        body,
+        regions,
+        &by_statement,
+        &volatile,
+        &mut writer,
+        &mut edits,
+    )?;
     edits.insert(span.start + 1, writer.declarations());
     edits.insert(span.end.saturating_sub(1), writer.end());
     let comma = if function.params.is_empty() { "" } else { ", " };
@@ -370,6 +339,64 @@ fn rewrite<'a>(
         parameters: writer.extra,
         sites: writer.sites,
     })
+}
+
+/// Replaces the checked instructions of a kernel, and inserts the code around its regions.
+fn check_body<'a, 'k>(
+    body: &'a [Statement<'a>],
+    mut regions: Regions<'_, 'a, 'k>,
+    by_statement: &ChecksByStatement<'_>,
+    volatile: &HashSet<usize>,
+    writer: &mut Writer<'a, 'k>,
+    edits: &mut Edits<'_>,
+) -> Result<(), Refusal> {
+    // The end of the last region, its accesses with a separate check, and the code after it.
+    let (mut region_end, mut separate, mut after) = (0, BTreeSet::new(), String::new());
+    for (index, statement) in body.iter().enumerate() {
+        let Statement::Instruction(instruction) = statement else {
+            writer.statement(statement);
+            continue;
+        };
+        if index >= region_end
+            && let Some(region) = regions.at(index, writer)
+        {
+            let is_volatile = |index| volatile.contains(&index);
+            let versions = writer.versions(&regions, &region, body, by_statement, is_volatile)?;
+            edits.insert(instruction.span.start, versions.before);
+            (region_end, separate, after) = (region.end, region.separate, versions.after);
+        }
+        let is_checked = index >= region_end || separate.contains(&index);
+        let checks = by_statement.get(&index).filter(|_| is_checked);
+        let checks = checks.map_or(&[][..], Vec::as_slice);
+        let is_volatile = volatile.contains(&index);
+        if let Some(new) = writer.instruction(instruction, checks, is_volatile)? {
+            // The lines after it keep their numbers.
+            let lines = edits.text(instruction.span).matches('\n').count();
+            edits.replace(instruction.span, new + &"\n".repeat(lines));
+        }
+        if index + 1 == region_end {
+            edits.insert(instruction.span.end, std::mem::take(&mut after));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the checks of each statement.
+fn by_statement<'c>(
+    kernel: &Kernel,
+    checks: &'c [Check],
+) -> Result<ChecksByStatement<'c>, Refusal> {
+    let mut by_statement = ChecksByStatement::new();
+    for check in checks {
+        let Some(access) = kernel.accesses.get(check.access) else {
+            let reason = "a check of an access that does not exist";
+            return refuse(&kernel.name, kernel.line, reason);
+        };
+        expect_defined(kernel, check.access)?;
+        let checks = by_statement.entry(access.statement as usize).or_default();
+        checks.push((access.operand as usize, check));
+    }
+    Ok(by_statement)
 }
 
 /// Fails if two variables that the kernel uses have one name, because the check refers to them by

@@ -72,87 +72,96 @@ impl<'k> Writer<'_, 'k> {
             return refuse(&self.kernel.name, access.line, reason);
         }
         let bits = if is_wide { 64 } else { 32 };
-        let (base, limit, end) = match is_wide {
-            true => (self.d(0), self.d(1), self.d(2)),
-            false => (self.r(0), self.r(1), self.r(2)),
-        };
+        let base = if is_wide { self.d(0) } else { self.r(0) };
         let is_write = access.kind != AccessKind::Read;
         let _ = write!(out, "setp.ne.b{bits} {ok}, {address}, {address}; ");
         for allowed in roots {
-            let mut fits = None;
-            let bound = match allowed {
+            let (bound, fits) = match allowed {
                 AllowedRoot::Memory(memory) => {
                     let start = self.parameter(ExtraParameter::Base(memory));
                     let _ = write!(out, "ld.param.u64 {base}, [{start}]; ");
-                    fits = self.limit(out, (memory, is_write), size);
-                    limit.clone()
+                    let fits = self.limit(out, (memory, is_write), size);
+                    (self.d(1), fits)
                 }
                 AllowedRoot::Variable(var, is_generic) => {
-                    if is_write && matches!(var.space, Space::Const | Space::Param) {
+                    let is_constant = matches!(var.space, Space::Const | Space::Param);
+                    if is_write && is_constant || !self.is_visible(&var.name) {
                         continue;
                     }
-                    if !self.is_visible(&var.name) {
-                        continue;
-                    }
-                    let _ = write!(out, "mov.u{bits} {base}, {}; ", var.name);
-                    if is_generic {
-                        let space = match var.space {
-                            Space::Shared => "shared",
-                            _ => "local",
-                        };
-                        let _ = write!(out, "cvta.{space}.u64 {base}, {base}; ");
-                    }
-                    match (var.is_dynamic, var.size) {
-                        (true, _) => {
-                            let count = self.parameter(ExtraParameter::DynamicShared { size });
-                            let from = self.d(1);
-                            let _ = write!(out, "ld.param.u64 {from}, [{count}]; ");
-                            if !is_wide {
-                                let _ = write!(out, "cvt.u32.u64 {limit}, {from}; ");
-                            }
-                            limit.clone()
-                        }
-                        (false, Some(bytes)) => {
-                            let count = ExtraParameter::limit(bytes, size);
-                            if count > 1 << 31 {
-                                let reason = format!(
-                                    "the variable {} has {bytes} bytes, more than can be checked",
-                                    var.name
-                                );
-                                return refuse(&self.kernel.name, access.line, reason);
-                            }
-                            count.to_string()
-                        }
+                    variable_address(out, var, (&base, bits), is_generic);
+                    match self.variable_limit(out, access.line, var, is_wide, size)? {
+                        Some(bound) => (bound, None),
                         // Another module may define it.
-                        (false, None) => continue,
+                        None => continue,
                     }
                 }
             };
             let _ = write!(out, "sub.s{bits} {base}, {address}, {base}; ");
-            match read {
-                None => {
-                    if let Some(fits) = fits {
-                        let _ = write!(
-                            out,
-                            "setp.lt.and.u{bits} {fits}, {base}, {bound}, {fits}; \
-                             or.pred {ok}, {ok}, {fits}; "
-                        );
-                    } else {
-                        let _ = write!(out, "setp.lt.or.u{bits} {ok}, {base}, {bound}, {ok}; ");
-                    }
+            match (read, fits) {
+                (Some(read), _) => self.compare_ends(out, read, &base, &bound, ok),
+                (None, Some(fits)) => {
+                    let _ = write!(
+                        out,
+                        "setp.lt.and.u{bits} {fits}, {base}, {bound}, {fits}; \
+                         or.pred {ok}, {ok}, {fits}; "
+                    );
                 }
-                Some(read) => {
-                    // Both ends are compared: the sum may wrap only if the start is outside.
-                    let inside = self.p(4);
-                    let _ = write!(out, "setp.lt.u64 {inside}, {base}, {bound}; ");
-                    let _ = write!(out, "cvt.u64.u32 {end}, {read}; ");
-                    let _ = write!(out, "add.s64 {base}, {base}, {end}; ");
-                    let _ = write!(out, "setp.lt.and.u64 {inside}, {base}, {bound}, {inside}; ");
-                    let _ = write!(out, "or.pred {ok}, {ok}, {inside}; ");
+                (None, None) => {
+                    let _ = write!(out, "setp.lt.or.u{bits} {ok}, {base}, {bound}, {ok}; ");
                 }
             }
         }
         Ok(())
+    }
+
+    /// Returns the number of offsets in a variable at which `size` bytes fit, as an operand of a
+    /// comparison, or `None` if the module does not know the size of the variable. Appends the
+    /// code that reads it from a parameter if the launch sets it.
+    fn variable_limit(
+        &mut self,
+        out: &mut String,
+        line: u32,
+        var: &Var,
+        is_wide: bool,
+        size: u32,
+    ) -> Result<Option<String>, Refusal> {
+        if var.is_dynamic {
+            let count = self.parameter(ExtraParameter::DynamicShared { size });
+            let (wide, narrow) = (self.d(1), self.r(1));
+            let _ = write!(out, "ld.param.u64 {wide}, [{count}]; ");
+            if is_wide {
+                return Ok(Some(wide));
+            }
+            let _ = write!(out, "cvt.u32.u64 {narrow}, {wide}; ");
+            return Ok(Some(narrow));
+        }
+        let Some(bytes) = var.size else {
+            return Ok(None);
+        };
+        let count = ExtraParameter::limit(bytes, size);
+        if count > 1 << 31 {
+            let reason = format!(
+                "the variable {} has {bytes} bytes, more than can be checked",
+                var.name
+            );
+            return refuse(&self.kernel.name, line, reason);
+        }
+        Ok(Some(count.to_string()))
+    }
+
+    /// Appends code that sets the predicate `ok` if the offset in the register `offset`, and the
+    /// sum of it and of the number of bytes in `read`, are less than `bound`. The sum may wrap
+    /// only if the first comparison fails.
+    fn compare_ends(&self, out: &mut String, read: &str, offset: &str, bound: &str, ok: &str) {
+        let (end, inside) = (self.d(2), self.p(4));
+        let _ = write!(
+            out,
+            "setp.lt.u64 {inside}, {offset}, {bound}; \
+             cvt.u64.u32 {end}, {read}; \
+             add.s64 {offset}, {offset}, {end}; \
+             setp.lt.and.u64 {inside}, {offset}, {bound}, {inside}; \
+             or.pred {ok}, {ok}, {inside}; "
+        );
     }
 
     /// Appends code that sets the predicate `ok` if the bytes from `low` to `high`, counted from
@@ -248,5 +257,17 @@ impl<'k> Writer<'_, 'k> {
             );
             let _ = write!(out, "setp.eq.and.b32 {ok}, {low}, 0, {ok}; ");
         }
+    }
+}
+
+/// Appends code that sets a register of 32 or 64 bits to the address of a variable.
+fn variable_address(out: &mut String, var: &Var, (register, bits): (&str, u32), is_generic: bool) {
+    let _ = write!(out, "mov.u{bits} {register}, {}; ", var.name);
+    if is_generic {
+        let space = match var.space {
+            Space::Shared => "shared",
+            _ => "local",
+        };
+        let _ = write!(out, "cvta.{space}.u64 {register}, {register}; ");
     }
 }

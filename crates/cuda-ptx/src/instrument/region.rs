@@ -21,7 +21,7 @@ use crate::ast::{Instruction, Literal, Operand, Statement};
 use crate::calls::names;
 use crate::flow::{Kernel, Op, Source};
 
-use super::Check;
+use super::ChecksByStatement;
 use super::group::{Group, Hoisted, MAX_SPAN, PURE, Scan, Value};
 use super::site::Writer;
 
@@ -62,7 +62,7 @@ pub(super) struct Region<'a> {
 pub(super) struct Regions<'b, 'a, 'k> {
     body: &'b [Statement<'a>],
     pub(super) kernel: &'k Kernel,
-    checks: &'b BTreeMap<usize, Vec<(usize, &'b Check)>>,
+    checks: &'b ChecksByStatement<'b>,
     /// The statement of each label with a unique name, and the branches to it.
     labels: HashMap<&'a str, (usize, Vec<usize>)>,
     /// Accesses whose predicate is possibly not set.
@@ -78,7 +78,7 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
     pub(super) fn new(
         body: &'b [Statement<'a>],
         kernel: &'k Kernel,
-        checks: &'b BTreeMap<usize, Vec<(usize, &'b Check)>>,
+        checks: &'b ChecksByStatement<'b>,
         params: HashSet<&'a str>,
     ) -> Self {
         let mut labels: HashMap<&str, (usize, Vec<usize>)> = HashMap::new();
@@ -206,34 +206,9 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
             }
             for (_, mut line) in lines {
                 line.sort_unstable();
-                let [(least, first), .., (greatest, last)] = line[..] else {
-                    continue;
-                };
-                let is_small = |factor: i64| factor.checked_abs().is_some_and(|it| it < 1 << 15);
-                let has_one_sign = least >= 0 || greatest <= 0;
-                let is_line = least < greatest && is_small(least) && is_small(greatest);
-                if line.len() < 3 || !has_one_sign || !is_line {
-                    continue;
+                if merge_line(region, &line) {
+                    open.retain(|index| line.iter().all(|it| it.1 != *index));
                 }
-                let all = line.iter().filter_map(|it| region.groups.get(it.1));
-                let is_near =
-                    |constant: i64| constant.checked_abs().is_some_and(|it| it < MAX_SPAN);
-                if !all.clone().all(|group| is_near(group.constant)) {
-                    continue;
-                }
-                let low = all.clone().map(|group| group.constant + group.low).min();
-                let high = all.map(|group| group.constant + group.high).max();
-                let (Some(low), Some(high)) = (low, high) else {
-                    continue;
-                };
-                for &(_, index) in &line {
-                    if let Some(group) = region.groups.get_mut(index) {
-                        group.low = low - group.constant;
-                        group.high = high - group.constant;
-                        group.is_between = index != first && index != last;
-                    }
-                }
-                open.retain(|index| line.iter().all(|it| it.1 != *index));
             }
         }
     }
@@ -304,61 +279,35 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
         // The last end at which no branch leads further, with the state there.
         let (mut hoisted, mut groups, mut accesses) = (0, Vec::new(), 0);
         let mut open = first;
-        for (index, statement) in self
-            .body
-            .iter()
-            .enumerate()
-            .skip(first)
-            .take(MAX_STATEMENTS)
-        {
-            match statement {
-                Statement::Loc { .. } => {}
-                Statement::Label(name, _) => {
-                    let Some((_, branches)) = self.labels.get(name) else {
-                        break;
-                    };
-                    if branches.iter().any(|&from| from < first || from > index) {
-                        break;
-                    }
-                    // What was set after the first branch may be skipped.
-                    let branch = branches.iter().copied().min().unwrap_or(index);
-                    for (set, value) in scan.values.values_mut() {
-                        if *set > branch {
-                            *value = None;
-                        }
-                    }
-                }
-                Statement::Instruction(instruction) => {
-                    if !is_allowed(instruction) {
-                        break;
-                    }
-                    if instruction.opcode == "bra" {
-                        let Some(target) = self.target(instruction) else {
-                            break;
-                        };
-                        if target <= index {
-                            break;
-                        }
-                        open = open.max(target);
-                    }
-                    if let Some(checks) = self.checks.get(&index) {
-                        match scan.access(self, instruction, checks, writer) {
-                            Some(()) => scan.region.accesses += 1,
-                            None if with_separate && scan.region.separate.len() < MAX_SEPARATE => {
-                                scan.region.separate.insert(index);
-                            }
-                            None => break,
-                        }
-                    }
-                    scan.step(self, index, instruction, writer);
-                    if open <= self.skip(index + 1) && scan.region.accesses > accesses {
-                        scan.region.end = index + 1;
-                        hoisted = scan.region.hoisted.len();
-                        groups.clone_from(&scan.region.groups);
-                        accesses = scan.region.accesses;
-                    }
-                }
+        let statements = self.body.iter().enumerate().skip(first);
+        for (index, statement) in statements.take(MAX_STATEMENTS) {
+            let instruction = match statement {
+                Statement::Loc { .. } => continue,
+                Statement::Label(name, _) if self.join(name, index, &mut scan) => continue,
+                Statement::Instruction(instruction) if is_allowed(instruction) => instruction,
                 _ => break,
+            };
+            if instruction.opcode == "bra" {
+                match self.target(instruction).filter(|target| *target > index) {
+                    Some(target) => open = open.max(target),
+                    None => break,
+                }
+            }
+            if let Some(checks) = self.checks.get(&index) {
+                match scan.access(self, instruction, checks, writer) {
+                    Some(()) => scan.region.accesses += 1,
+                    None if with_separate && scan.region.separate.len() < MAX_SEPARATE => {
+                        scan.region.separate.insert(index);
+                    }
+                    None => break,
+                }
+            }
+            scan.step(self, index, instruction, writer);
+            if open <= self.skip(index + 1) && scan.region.accesses > accesses {
+                scan.region.end = index + 1;
+                hoisted = scan.region.hoisted.len();
+                groups.clone_from(&scan.region.groups);
+                accesses = scan.region.accesses;
             }
         }
         let mut region = scan.region;
@@ -368,6 +317,22 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
         let end = region.end;
         region.separate.retain(|it| *it < end);
         region
+    }
+
+    /// Forgets the values that a branch to a label may have skipped. Returns whether all branches
+    /// to the label are in the region so far.
+    fn join(&self, label: &str, index: usize, scan: &mut Scan<'a>) -> bool {
+        let Some((_, branches)) = self.labels.get(label) else {
+            return false;
+        };
+        let region = scan.region.first..=index;
+        let first_branch = branches.iter().copied().min().unwrap_or(index);
+        for (set, value) in scan.values.values_mut() {
+            if *set > first_branch {
+                *value = None;
+            }
+        }
+        branches.iter().all(|from| region.contains(from))
     }
 
     /// The statement to which a branch leads: the first after its label that is an instruction.
@@ -437,4 +402,35 @@ impl<'a> Region<'a> {
         }
         is_needed
     }
+}
+
+/// Merges groups whose addresses differ in multiples of one step only, if those at the ends enclose
+/// the others. `line` has the factor of the step and the index of each group, in order.
+fn merge_line(region: &mut Region<'_>, line: &[(i64, usize)]) -> bool {
+    let [(least, first), _, .., (greatest, last)] = *line else {
+        return false;
+    };
+    let is_small = |factor: i64| factor.checked_abs().is_some_and(|it| it < 1 << 15);
+    let has_one_sign = least >= 0 || greatest <= 0;
+    if least >= greatest || !has_one_sign || !is_small(least) || !is_small(greatest) {
+        return false;
+    }
+    let all = line.iter().filter_map(|it| region.groups.get(it.1));
+    let is_near = |constant: i64| constant.checked_abs().is_some_and(|it| it < MAX_SPAN);
+    if !all.clone().all(|group| is_near(group.constant)) {
+        return false;
+    }
+    let low = all.clone().map(|group| group.constant + group.low).min();
+    let high = all.map(|group| group.constant + group.high).max();
+    let (Some(low), Some(high)) = (low, high) else {
+        return false;
+    };
+    for &(_, index) in line {
+        if let Some(group) = region.groups.get_mut(index) {
+            group.low = low - group.constant;
+            group.high = high - group.constant;
+            group.is_between = index != first && index != last;
+        }
+    }
+    true
 }

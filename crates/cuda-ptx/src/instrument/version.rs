@@ -7,7 +7,7 @@ use std::fmt::Write;
 use crate::analysis::Refusal;
 use crate::ast::{Instruction, Operand, Statement};
 
-use super::Check;
+use super::ChecksByStatement;
 use super::group::{Group, Value};
 use super::region::{Region, Regions};
 use super::site::Writer;
@@ -36,7 +36,7 @@ impl<'a, 'k> Writer<'a, 'k> {
         regions: &Regions<'_, 'a, '_>,
         region: &Region<'a>,
         body: &'a [Statement<'a>],
-        checks: &BTreeMap<usize, Vec<(usize, &Check)>>,
+        checks: &ChecksByStatement<'_>,
         is_volatile: impl Fn(usize) -> bool,
     ) -> Result<Versions, Refusal> {
         let number = self.regions;
