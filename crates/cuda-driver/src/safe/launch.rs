@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use cuda_ptx::analysis::{AccessReport, Outcome};
+use cuda_ptx::analysis::{AccessReport, Outcome, Refusal};
 use cuda_ptx::instrument::RECORD_WORDS;
 use smallvec::smallvec;
 
-use super::kernel::{SafeKernel, Unproven, refused};
+use super::kernel::{SafeKernel, Unproven, of_refusal, refused};
 use super::memories::{self, Memories};
 use super::plan::{Plan, key};
 use super::record::{LaunchRecords, Origin};
@@ -218,34 +218,26 @@ impl SafeKernel {
         is_all: bool,
     ) -> Result<Arc<Variant>> {
         let checks = plan.checks(memories, is_all);
-        let variant = self.inner.variants.get(self, checks, memories);
-        variant.map_err(|error| explained(error, plan, memories))
+        let explain = |refusal| explained(refusal, plan, memories);
+        self.inner.variants.get(self, checks, memories, explain)
     }
 }
 
 /// Adds to the refusal of a checked copy why the access that cannot be checked is not proven.
-fn explained(error: Error, plan: &Plan, memories: &Memories) -> Error {
-    let Error::SafeLaunch(error) = error else {
-        return error;
-    };
-    let mut error = *error;
-    if let SafeLaunchError::Refused {
-        line,
-        reason: refusal,
-        ..
-    } = &mut error
-    {
-        let all = &plan.contract.accesses;
-        let checks = plan.checks(memories, false);
-        let mut accesses = checks.iter().filter_map(|check| all.get(check.access));
-        let is_refused = |access: &&AccessReport| {
-            access.line == *line && *refusal == format!("{} cannot be checked", access.mnemonic)
-        };
-        if let Some(access) = accesses.find(is_refused) {
-            *refusal = format!("{refusal}, and it is not proven: {}", reason(access));
-        }
+fn explained(mut refusal: Refusal, plan: &Plan, memories: &Memories) -> Error {
+    let not_proven = plan.checks(memories, false);
+    let accesses = not_proven.iter().map(|check| check.access);
+    let access = refusal
+        .access
+        .filter(|access| accesses.clone().any(|it| it == *access));
+    if let Some(access) = access.and_then(|access| plan.contract.accesses.get(access)) {
+        refusal.reason = format!(
+            "{}, and it is not proven: {}",
+            refusal.reason,
+            reason(access)
+        );
     }
-    refused(error)
+    of_refusal(refusal)
 }
 
 impl<'a> SafeLaunch<'a> {

@@ -5,15 +5,15 @@ use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
-use cuda_ptx::analysis::Root;
+use cuda_ptx::analysis::{Refusal, Root};
 use cuda_ptx::instrument::{Check, ExtraParameter, Instrumented, Site, instrument};
 use cuda_sys::image::Ptx;
 use smallvec::SmallVec;
 
-use super::kernel::{Inner, SafeKernel, of_refusal, refused};
+use super::kernel::{Inner, SafeKernel, refused};
 use super::memories::Memories;
 use super::node::CheckedNode;
-use crate::error::{Result, SafeLaunchError};
+use crate::error::{Error, Result, SafeLaunchError};
 use crate::function::Function;
 use crate::function::packing::UNPACKED;
 use crate::launch::{KernelArg, KernelArgs, Tracked};
@@ -39,12 +39,14 @@ pub(super) struct Variant {
 pub(super) struct Variants(Mutex<Vec<Arc<Variant>>, { rank::SAFE_VARIANTS }>);
 
 impl Variants {
-    /// Returns the copy in which these accesses are checked, or loads it.
+    /// Returns the copy in which these accesses are checked, or loads it. `explain` makes the error
+    /// of a refusal.
     pub(super) fn get(
         &self,
         kernel: &SafeKernel,
         checks: Vec<Check>,
         memories: &Memories,
+        explain: impl FnOnce(Refusal) -> Error,
     ) -> Result<Arc<Variant>> {
         let roots: Vec<Option<Root>> = memories.iter().map(|memory| memory.root()).collect();
         let variants = self.0.lock();
@@ -55,13 +57,18 @@ impl Variants {
             return Ok(Arc::clone(known));
         }
         drop(variants);
-        let variant = Arc::new(load(kernel, checks, roots)?);
+        let variant = Arc::new(load(kernel, checks, roots, explain)?);
         self.0.lock().push(Arc::clone(&variant));
         Ok(variant)
     }
 }
 
-fn load(kernel: &SafeKernel, checks: Vec<Check>, roots: Vec<Option<Root>>) -> Result<Variant> {
+fn load(
+    kernel: &SafeKernel,
+    checks: Vec<Check>,
+    roots: Vec<Option<Root>>,
+    explain: impl FnOnce(Refusal) -> Error,
+) -> Result<Variant> {
     let inner: &Inner = &kernel.inner;
     let syntax = |message: String| refused(SafeLaunchError::Syntax { message });
     let module = cuda_ptx::parse(&inner.text).map_err(|error| syntax(error.to_string()))?;
@@ -82,7 +89,7 @@ fn load(kernel: &SafeKernel, checks: Vec<Check>, roots: Vec<Option<Root>>) -> Re
         &checks,
         &roots,
     )
-    .map_err(of_refusal)?;
+    .map_err(explain)?;
     let files = module.files.iter();
     let files = files.map(|(number, name)| (*number, (*name).to_owned()));
     let ptx = Ptx::new(text).map_err(|error| syntax(error.to_string()))?;

@@ -143,6 +143,7 @@ impl Analysis {
             Verdict::Refused(Refusal {
                 kernel: self.name.clone(),
                 line,
+                access: None,
                 reason: reason.to_owned(),
             })
         };
@@ -186,6 +187,7 @@ impl Analysis {
         Some(Refusal {
             kernel: self.name.clone(),
             line: refused.line,
+            access: None,
             reason: refused.reason.clone(),
         })
     }

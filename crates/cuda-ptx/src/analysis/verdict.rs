@@ -55,6 +55,8 @@ pub struct Refusal {
     pub kernel: String,
     /// The line in the PTX text.
     pub line: u32,
+    /// The access that cannot be checked, by its index in the contract, if it is one access.
+    pub access: Option<usize>,
     /// The reason.
     pub reason: String,
 }

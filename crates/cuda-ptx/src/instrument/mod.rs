@@ -192,6 +192,7 @@ fn refuse<T>(kernel: &str, line: u32, reason: impl Into<String>) -> Result<T, Re
     Err(Refusal {
         kernel: kernel.to_owned(),
         line,
+        access: None,
         reason: reason.into(),
     })
 }

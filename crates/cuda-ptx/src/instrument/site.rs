@@ -246,8 +246,12 @@ impl<'a, 'k> Writer<'a, 'k> {
                     | "discard"
             );
         if !is_supported && !is_copy {
-            let mnemonic = instruction.mnemonic();
-            return self.refuse(line, format!("{mnemonic} cannot be checked"));
+            return Err(Refusal {
+                kernel: self.kernel.name.clone(),
+                line,
+                access: checks.first().map(|(_, check)| check.access),
+                reason: format!("{} cannot be checked", instruction.mnemonic()),
+            });
         }
         let mut out = String::new();
         let mut checked = Vec::new();
