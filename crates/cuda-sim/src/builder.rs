@@ -179,6 +179,16 @@ impl Builder {
         self
     }
 
+    /// Executes each kernel on at most `count` host threads; 0, the default, means all threads of
+    /// rayon's global pool.
+    ///
+    /// With 1, the blocks of a kernel are executed in the same order at every launch, so a kernel
+    /// whose blocks race with each other has the same results every time.
+    pub fn host_threads(mut self, count: usize) -> Self {
+        self.config.host_threads = count;
+        self
+    }
+
     /// Reports reads of uninitialized bytes: of device memory since it was allocated, of shared
     /// memory since the block started, and of local memory since the function was called.
     ///

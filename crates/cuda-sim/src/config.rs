@@ -34,6 +34,8 @@ pub(crate) struct Config {
     pub(crate) unmap_waits: bool,
     pub(crate) capture_output: bool,
     pub(crate) instruction_limit: Option<u64>,
+    /// The number of threads that execute one kernel; 0 for all of rayon's pool.
+    pub(crate) host_threads: usize,
     pub(crate) checks: Checks,
     pub(crate) check_freed: bool,
 }
@@ -56,6 +58,7 @@ impl Default for Config {
             unmap_waits: true,
             capture_output: false,
             instruction_limit: Some(INSTRUCTION_LIMIT),
+            host_threads: 0,
             checks: Checks::default(),
             check_freed: false,
         }

@@ -25,6 +25,7 @@ pub(crate) const VARIABLE: &str = "CUDA_SIM";
 /// | `schedule` | `eager`, or `late:SEED` |
 /// | `strict` | `1` rejects PTX with unimplemented instructions when it is loaded |
 /// | `limit` | the number of instructions after which a block fails, or `off` |
+/// | `threads` | the number of host threads that execute a kernel, or `0` for all of the pool |
 /// | `check` | `all`, or `uninitialized`, `races`, `barriers`, `read_only`, `freed` joined by `+` |
 ///
 /// ```
@@ -42,8 +43,8 @@ impl FromStr for Builder {
         for part in parts.filter(|part| !part.is_empty() && *part != "1") {
             let bad = || {
                 let keys = "version=12.2, devices=2, cc=9.0, memory=1G, schedule=late:7, strict=1, \
-                            limit=1000000, limit=off, check=all, machine=two-h100-nvlink, \
-                            machine=machine.txt";
+                            limit=1000000, limit=off, threads=1, check=all, \
+                            machine=two-h100-nvlink, machine=machine.txt";
                 BuildError::BadSetting(format!(
                     "{VARIABLE} has an invalid part `{part}`; valid parts are like {keys}"
                 ))
@@ -74,6 +75,7 @@ impl FromStr for Builder {
                     }),
                     "limit" if value == "off" => builder.without_instruction_limit(),
                     "limit" => builder.instruction_limit(value.parse().ok()?),
+                    "threads" => builder.host_threads(value.parse().ok()?),
                     "check" => value.split('+').try_fold(builder, |builder, name| {
                         Some(match name {
                             "all" => builder.check_all(true),

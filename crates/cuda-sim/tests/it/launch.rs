@@ -47,6 +47,30 @@ fn kernels_that_wait_leave_room_for_others() {
 }
 
 #[test]
+fn one_host_thread_executes_blocks_in_the_same_order() {
+    let sim = test_device("threads=1".parse().unwrap());
+    // Each block counts to 2,000 and then stores who was the last one before it.
+    let text = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 last, .param .u64 out) {
+        .reg .b64 %rd<5>; .reg .b32 %r<4>; .reg .pred %p;
+        ld.param.u64 %rd1, [last]; ld.param.u64 %rd2, [out]; mov.u32 %r1, %ctaid.x;
+        mov.u32 %r2, 0;
+        $more: add.u32 %r2, %r2, 1; setp.lt.u32 %p, %r2, 2000; @%p bra $more;
+        atom.global.exch.b32 %r3, [%rd1], %r1;
+        mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd2, %rd3; st.global.u32 [%rd4], %r3; ret; }";
+    let kernel = sim.function(sim.load(text), "k");
+    let order = || {
+        let mut params = [sim.upload(&[u32::MAX]), sim.upload(&[0_u32; 64])];
+        ok(sim.launch(kernel, [64, 1], ptr::null_mut(), &mut params));
+        ok(sim.sync());
+        sim.download::<u32>(params[1], 64)
+    };
+    let first = order();
+    for _ in 0..20 {
+        assert_eq!(order(), first);
+    }
+}
+
+#[test]
 fn vectors_are_added() {
     for sim in [test_device(Builder::new()), test_device(late(4))] {
         let count = 10_000;

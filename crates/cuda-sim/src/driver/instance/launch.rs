@@ -62,6 +62,7 @@ impl Instance {
             reachable: self.reachable(context),
             print: Box::new(self.printer()),
             limit: self.config.instruction_limit,
+            host_threads: self.config.host_threads,
             device: Arc::clone(&context.device),
             partition: partition(function, shape, run_in),
             heap: (Arc::clone(&context.heap), context.heap_bytes()),

@@ -222,6 +222,7 @@ pub(in crate::driver) struct Job {
     pub(in crate::driver) reachable: Reachable,
     pub(in crate::driver) print: Print,
     pub(in crate::driver) limit: Option<u64>,
+    pub(in crate::driver) host_threads: usize,
     pub(in crate::driver) device: Arc<Device>,
     /// The multiprocessors of the green context in which the kernel runs, with the number of
     /// clusters that fit on them at once; `None` in other contexts.
@@ -255,6 +256,7 @@ impl Job {
         params.output = &*self.print;
         params.stack_limit = self.stack.max(params.stack_limit);
         params.instruction_limit = self.limit;
+        params.threads = self.host_threads;
         params.cancel = Some(&self.device.cancel);
         params.multiprocessors = self.device.limits.multiprocessors as u32;
         if let Some((sms, clusters)) = &self.partition {
