@@ -305,6 +305,8 @@ pub(super) fn run(mutant: &Mutant, is_safe: bool) -> Run {
         .check_read_only(true)
         .check_races(true)
         .check_uninitialized(true)
+        // The results of blocks that race with each other depend on their order only.
+        .host_threads(1)
         .instruction_limit(3_000_000);
     let fixture = software(builder);
     run_on(&fixture, mutant, is_safe)
