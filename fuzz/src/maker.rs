@@ -2,7 +2,11 @@
 //! way.
 
 use std::collections::HashMap;
+use std::env;
 use std::ffi::c_void;
+use std::fs::{self, File};
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::process;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -37,6 +41,8 @@ pub(crate) struct Maker<'a> {
     /// The names and places of the results of the current call that are to be remembered.
     results: Vec<(&'static str, *const u64)>,
     handles: HashMap<&'static str, Vec<u64>>,
+    /// A descriptor of a file in the current call, which the driver owns if the call succeeds.
+    descriptor: Option<File>,
     /// Device addresses, and whether they fault permanently once they are freed; other freed
     /// addresses belong to the host again.
     addresses: Vec<(u64, bool)>,
@@ -66,6 +72,7 @@ impl<'a> Maker<'a> {
             slots: Vec::new(),
             results: Vec::new(),
             handles: HashMap::new(),
+            descriptor: None,
             addresses: Vec::new(),
         }
     }
@@ -92,11 +99,17 @@ impl<'a> Maker<'a> {
     /// Begins a call of `function`.
     pub(crate) fn begin(&mut self, function: &'static str) {
         self.function = function;
+        self.descriptor = None;
         self.results.clear();
     }
 
     /// Remembers the results of the call.
     pub(crate) fn end(&mut self, succeeded: bool) {
+        if let Some(descriptor) = self.descriptor.take()
+            && succeeded
+        {
+            let _ = descriptor.into_raw_fd();
+        }
         for (kind, place) in std::mem::take(&mut self.results) {
             if !succeeded {
                 continue;
@@ -225,6 +238,31 @@ impl<'a> Maker<'a> {
             )
         };
         status.is_success() && size >= LONGEST_COPY
+    }
+
+    /// Makes a descriptor of a file of 64 KiB, or an invalid one. The driver closes what it imports,
+    /// so a descriptor that other code owns would be an error of this program.
+    pub(crate) fn descriptor(&mut self) -> u64 {
+        static MEMORY: OnceLock<File> = OnceLock::new();
+        if self.one_in(4) {
+            return [u64::from(u32::MAX), i32::MAX as u64][self.below(2)];
+        }
+        let memory = MEMORY.get_or_init(|| {
+            let path = env::temp_dir().join(format!("api_calls.{}", process::id()));
+            let open = File::options()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .open(&path);
+            let file = open.expect("a file can be created in the folder for temporary files");
+            fs::remove_file(path).expect("the file can be removed");
+            file.set_len(65_536).expect("there is room for 64 KiB");
+            file
+        });
+        let copy = memory.try_clone().expect("a descriptor is free");
+        let number = copy.as_raw_fd();
+        self.descriptor = Some(copy);
+        number as u64
     }
 
     /// Makes a number for a parameter of this type and name.
