@@ -91,12 +91,19 @@ impl Maker<'_> {
                 self.semaphores(none)
             }
             "CUDA_MEM_ALLOC_NODE_PARAMS" => self.allocation(none),
-            "CUDA_EXTERNAL_MEMORY_HANDLE_DESC" | "CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC" => {
+            "CUDA_EXTERNAL_MEMORY_HANDLE_DESC" => {
                 let fields = none.u32(self.below(12) as u64).u32(0);
                 let fields = fields.u64(self.descriptor()).u64(0);
-                // The size and flags of memory, the flags of a semaphore.
                 let size = [0, 4096, 65_536, 65_537][self.below(4)];
                 fields.u64(size).u32(self.below(3) as u64)
+            }
+            // A stream could wait for ever for a semaphore that was imported.
+            "CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC" => {
+                let fields = none.u32(self.below(12) as u64).u32(0);
+                fields
+                    .u64(u64::from(u32::MAX))
+                    .u64(0)
+                    .u32(self.below(3) as u64)
             }
             "CUmemPoolProps" => self.pool(none),
             "CUmemAllocationProp" => {
