@@ -32,6 +32,12 @@ impl Warp {
         common: &mut Common,
         fuel: &mut u64,
     ) -> Result<Stop, LaneFault> {
+        if self.sleeps_until.is_some() && self.is_asleep() {
+            // Others may run. The warp is not blocked, so it counts as one that makes progress.
+            std::thread::yield_now();
+            *fuel -= 1;
+            return Ok(Stop::Slice);
+        }
         if self.attendance.is_some() {
             self.run_as::<true>(env, common, fuel)
         } else {

@@ -4,6 +4,7 @@ use super::image::Image;
 use super::load_store::Recent;
 use super::vector::Over;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::address::{TAG, Window};
 use super::barrier::Common;
@@ -120,6 +121,8 @@ pub(super) struct Warp {
     clock: u64,
     /// Requests that other fragments and other warps run first.
     pub(super) paused: bool,
+    /// The end of a `nanosleep`.
+    pub(super) sleeps_until: Option<Instant>,
     /// The access records of its block, if accesses are checked.
     pub(super) watch: Option<Arc<Watch>>,
     /// The access records of all blocks of the cluster.
@@ -132,7 +135,25 @@ pub(super) struct Warp {
     shape: ([u32; 3], usize),
 }
 
+/// The longest `nanosleep`, in nanoseconds.
+const MAX_SLEEP: u32 = 1_000_000;
+
 impl Warp {
+    /// Begins a `nanosleep`.
+    pub(super) fn sleep(&mut self, nanoseconds: u32) {
+        let time = Duration::from_nanos(nanoseconds.min(MAX_SLEEP).into());
+        self.sleeps_until = Some(Instant::now() + time);
+    }
+
+    /// Whether the warp is in a `nanosleep`.
+    pub(super) fn is_asleep(&mut self) -> bool {
+        let is_asleep = self.sleeps_until.is_some_and(|end| Instant::now() < end);
+        if !is_asleep {
+            self.sleeps_until = None;
+        }
+        is_asleep
+    }
+
     /// Resets this to warp number `index` of a block of a launch. All threads start at the first
     /// instruction of `code`.
     pub(super) fn reset(
@@ -161,6 +182,7 @@ impl Warp {
         }
         self.launch = launch;
         self.paused = false;
+        self.sleeps_until = None;
         self.base = Base {
             function: function as u32,
             ..Base::default()

@@ -9,6 +9,7 @@ use crate::vm::builtin;
 use crate::vm::code::{BarrierOp, CallSite, Callee, Kind, Place};
 use crate::vm::lanes::lanes;
 use crate::vm::sync::{NOWHERE, SyncOp};
+use crate::vm::vector::LANES;
 use cuda_ptx::{Literal, Operand};
 
 impl<'a> FunctionDecoder<'a, '_> {
@@ -71,10 +72,17 @@ impl<'a> FunctionDecoder<'a, '_> {
         Ok(())
     }
 
+    /// The warp sleeps as long as the largest operand of its lanes says, at most a millisecond.
     pub(super) fn nanosleep(&mut self, form: &mut Form<'a>) -> Decoded {
-        form.ty()?;
-        let kind = lanes!(self.wide(), with _w, _i, _m { std::thread::yield_now(); });
-        self.emit(kind, 0, 0, 0, 0, 0);
+        let ty = form.ty()?;
+        form.arity(1)?;
+        let time = self.source(&form.operands[0], ty)?;
+        let kind = lanes!(self.wide(), with w, i, m {
+            let times = w.get32(i.a);
+            let most = (0..LANES).filter(|lane| m >> lane & 1 != 0).map(|lane| times[lane]).max();
+            w.sleep(most.unwrap_or(0));
+        });
+        self.emit(kind, 0, time, 0, 0, 0);
         self.emit(Kind::Pause, 0, 0, 0, 0, 0);
         Ok(())
     }

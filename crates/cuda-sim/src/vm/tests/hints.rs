@@ -1,5 +1,7 @@
 //! Instructions with little or no effect (policies, hints, waits), and reductions of floats.
 
+use std::time::{Duration, Instant};
+
 use super::device::{Device, Numbers};
 
 #[test]
@@ -30,6 +32,47 @@ fn hints_do_not_change_results() {
         .flat_map(|pair| [pair[1], pair[0].wrapping_add(pair[1]).wrapping_add(5)])
         .collect();
     assert_eq!(device.download32(to, 64), expected);
+}
+
+#[test]
+fn a_warp_sleeps_while_others_run() {
+    // The lanes of the first warp sleep for 0 to 31 times 10 ns, and then 20 times for a
+    // millisecond. The second warp counts in the meantime.
+    let text = ".visible .entry op(.param .u64 out) {
+        .reg .b32 %t, %n, %r; .reg .b64 %out; .reg .pred %p;
+        ld.param.u64 %out, [out]; mov.u32 %t, %tid.x; setp.ge.u32 %p, %t, 32; @%p bra $count;
+        mul.lo.u32 %n, %t, 10; nanosleep.u32 %n; mov.u32 %n, 0;
+        $sleep: nanosleep.u32 1000000; add.u32 %n, %n, 1; setp.lt.u32 %p, %n, 20; @%p bra $sleep;
+        st.volatile.global.u32 [%out], 1; ret;
+        $count: add.u32 %n, %n, 1; ld.volatile.global.u32 %r, [%out]; setp.eq.u32 %p, %r, 0;
+        @%p bra $count;
+        st.global.u32 [%out+4], %n; ret; }";
+    let device = Device::new(text);
+    let out = device.upload32(&[0, 0]);
+    let start = Instant::now();
+    device.run(1, 64, &[out]).unwrap();
+    assert!(
+        start.elapsed() >= Duration::from_millis(20),
+        "{:?}",
+        start.elapsed()
+    );
+    let [flag, count] = device.download32(out, 2)[..] else {
+        panic!("two words");
+    };
+    assert_eq!(flag, 1);
+    assert!(count > 100, "{count}");
+}
+
+#[test]
+fn a_sleep_is_at_most_a_millisecond() {
+    let text = ".visible .entry op() { nanosleep.u32 4000000000; ret; }";
+    let start = Instant::now();
+    Device::new(text).run(1, 32, &[]).unwrap();
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 #[test]
