@@ -10,8 +10,11 @@ use std::cell::Cell;
 use super::form::{Form, floor_div, gcd};
 use super::symbols::{Kind, Symbols};
 
-/// The number of subtractions in a row.
-const DEPTH: u32 = 3;
+/// How many subtractions in a row a search tries: for the bounds of an access, for other bounds, and
+/// for whether a branch is ever taken. A larger depth proves more and takes longer.
+pub(super) const DEPTH_OF_ACCESS: u32 = 3;
+pub(super) const DEPTH: u32 = 2;
+pub(super) const DEPTH_OF_BRANCH: u32 = 1;
 /// The number of steps of one search.
 const STEPS: u32 = 500;
 /// The number of choices that are tried one by one.
@@ -31,6 +34,8 @@ pub(super) struct Bound {
 pub(super) struct Prover<'a> {
     pub(super) symbols: &'a Symbols,
     pub(super) facts: &'a [Form],
+    /// The largest number of subtractions in a row.
+    pub(super) depth: u32,
     /// The steps that remain for the whole evaluation.
     pub(super) work: &'a Cell<u64>,
 }
@@ -78,7 +83,7 @@ impl Prover<'_> {
         steps: &Cell<u32>,
         goal: i128,
     ) -> Option<Bound> {
-        let best = self.search::<FORMS>(form, DEPTH, steps, goal);
+        let best = self.search::<FORMS>(form, self.depth, steps, goal);
         let is_enough = best.as_ref().is_some_and(|bound| bound.value <= goal);
         if is_enough || splits == 0 || steps.get() == 0 || self.work.get() == 0 {
             return best;
@@ -180,9 +185,15 @@ impl Prover<'_> {
         if depth == 0 || best.as_ref().is_some_and(|bound| bound.value <= goal) {
             return best;
         }
+        // A symbol without an end has to disappear, so it comes first.
+        let is_open = best.is_none();
         for &(symbol, by) in form.terms() {
             let info = self.symbols.info(symbol);
             if info.low.is_some() && info.low == info.high {
+                continue;
+            }
+            let end = if by > 0 { info.high } else { info.low };
+            if is_open && end.is_some() {
                 continue;
             }
             for fact in self.facts.iter().chain(&info.facts) {

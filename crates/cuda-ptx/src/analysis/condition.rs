@@ -94,9 +94,9 @@ impl Condition {
                 if truth {
                     a.facts(true, prover, optimistic, facts);
                     b.facts(true, prover, optimistic, facts);
-                } else if a.decide(prover) == Some(true) {
+                } else if a.is_always(true, prover) {
                     b.facts(false, prover, optimistic, facts);
-                } else if b.decide(prover) == Some(true) {
+                } else if b.is_always(true, prover) {
                     a.facts(false, prover, optimistic, facts);
                 }
             }
@@ -157,33 +157,39 @@ impl Condition {
 
     /// The value of the condition, if the facts decide it.
     pub(super) fn decide(&self, prover: &Prover<'_>) -> Option<bool> {
+        let mut values = [true, false].into_iter();
+        values.find(|value| self.is_always(*value, prover))
+    }
+
+    /// Whether the facts decide that the condition has this value. This is faster than
+    /// [`decide`](Self::decide).
+    pub(super) fn is_always(&self, value: bool, prover: &Prover<'_>) -> bool {
         match self {
-            Self::Constant(value) => Some(*value),
-            Self::Unknown => None,
-            Self::Not(inner, _) => inner.decide(prover).map(|value| !value),
-            Self::And(a, b, _) => match (a.decide(prover), b.decide(prover)) {
-                (Some(false), _) | (_, Some(false)) => Some(false),
-                (Some(true), Some(true)) => Some(true),
-                _ => None,
-            },
+            Self::Constant(constant) => *constant == value,
+            Self::Unknown => false,
+            Self::Not(inner, _) => inner.is_always(!value, prover),
+            Self::And(a, b, _) if value => a.is_always(true, prover) && b.is_always(true, prover),
+            Self::And(a, b, _) => a.is_always(false, prover) || b.is_always(false, prover),
             Self::Ordered {
                 relation, exact, ..
             } => {
-                let difference = exact.0.sub(&exact.1)?;
-                let (low, high) = match relation {
-                    Relation::Lt => (0, -1),
-                    Relation::Le => (1, 0),
-                    Relation::Gt => (1, 0),
-                    Relation::Ge => (0, -1),
-                    Relation::Eq | Relation::Ne => return None,
+                let Some(difference) = exact.0.sub(&exact.1) else {
+                    return false;
                 };
-                let is_less = matches!(relation, Relation::Lt | Relation::Le);
-                if prover.is_at_most(&difference, high) {
-                    Some(is_less)
-                } else if prover.is_at_least(&difference, low) {
-                    Some(!is_less)
-                } else {
-                    None
+                match (relation, value) {
+                    (Relation::Lt, true) | (Relation::Ge, false) => {
+                        prover.is_at_most(&difference, -1)
+                    }
+                    (Relation::Le, true) | (Relation::Gt, false) => {
+                        prover.is_at_most(&difference, 0)
+                    }
+                    (Relation::Gt, true) | (Relation::Le, false) => {
+                        prover.is_at_least(&difference, 1)
+                    }
+                    (Relation::Ge, true) | (Relation::Lt, false) => {
+                        prover.is_at_least(&difference, 0)
+                    }
+                    (Relation::Eq | Relation::Ne, _) => false,
                 }
             }
             Self::Equal {
@@ -191,13 +197,15 @@ impl Condition {
                 bits,
                 form,
             } => {
-                if let Some(value) = prover.symbols.value(form) {
-                    return Some((value.rem_euclid(1 << bits) == 0) == *is_equal);
+                if let Some(number) = prover.symbols.value(form) {
+                    return ((number.rem_euclid(1 << bits) == 0) == *is_equal) == value;
                 }
                 let end = (1i128 << bits) - 1;
-                let is_unequal = (prover.is_at_least(form, 1) && prover.is_at_most(form, end))
-                    || (prover.is_at_most(form, -1) && prover.is_at_least(form, -end));
-                is_unequal.then_some(!is_equal)
+                let is_unequal = || {
+                    (prover.is_at_least(form, 1) && prover.is_at_most(form, end))
+                        || (prover.is_at_most(form, -1) && prover.is_at_least(form, -end))
+                };
+                *is_equal != value && is_unequal()
             }
         }
     }

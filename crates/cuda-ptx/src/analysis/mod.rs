@@ -44,6 +44,7 @@ use crate::flow::{Kernel, Refused, lower};
 pub use crate::flow::{Object, ObjectKind, ObjectShape};
 
 use access::{Finding, judge};
+use bound::{DEPTH, DEPTH_OF_ACCESS};
 pub use family::{Need, NumberRange};
 use form::Form;
 use handle::judge_object;
@@ -63,6 +64,8 @@ const MAX_STEPS: u64 = 60_000;
 const MAX_ROUNDS: u32 = 10;
 /// The number of passes. Each makes new assumptions, with what the passes before it have proven.
 const PASSES: u32 = 3;
+/// The number of steps after which the analysis starts no further pass.
+const PASS_STEPS: u64 = 300;
 
 /// The analysis of a kernel, for all its launches.
 ///
@@ -241,17 +244,21 @@ impl Analysis {
         symbols: &mut Symbols,
         work: &Cell<u64>,
     ) -> Vec<Option<Finding>> {
+        let start = work.get();
         let mut assumptions = Assumptions::default();
         if !self.headers.is_empty() {
             let mut round = Round::new(kernel, launch, symbols, work, &assumptions, 1);
-            round.run(&mut |_, _, _, _| {});
+            round.run(None);
             let steps = loops::steps(&round, &self.headers);
             assumptions.steps = steps;
             let mut round = Round::new(kernel, launch, symbols, work, &assumptions, 2);
-            round.run(&mut |_, _, _, _| {});
+            round.run(None);
             let mut new = loops::new_assumptions(&mut round, &self.headers);
             // The assumptions of one pass may follow only from what an earlier pass has proven.
             for pass in 0..PASSES {
+                if pass > 0 && start - work.get() > PASS_STEPS {
+                    break;
+                }
                 let number = 2 + pass * (MAX_ROUNDS + 1);
                 let Some(more) = assumptions.with(new) else {
                     break;
@@ -267,14 +274,16 @@ impl Analysis {
         let mut findings: Vec<Option<Finding>> = vec![None; kernel.accesses.len()];
         let number = 2 + PASSES * (MAX_ROUNDS + 1);
         let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
-        round.run(&mut |round, number, address, facts| {
+        round.run(Some(&mut |round, number, address, facts| {
             let access = &kernel.accesses[number as usize];
             let [address, second] = address;
+            round.depth = DEPTH_OF_ACCESS;
             findings[number as usize] = Some(match access.object {
                 Some(object) => judge_object(round, access, object, address, second),
                 None => judge(round, access, address, second.as_ref(), facts),
             });
-        });
+            round.depth = DEPTH;
+        }));
         findings
     }
 
@@ -294,7 +303,7 @@ impl Analysis {
         for number in 1..=MAX_ROUNDS {
             let number = first + number;
             let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
-            round.run(&mut |_, _, _, _| {});
+            round.run(None);
             let Some(kept) = loops::verify(&mut round, &assumptions) else {
                 let next = match is_last {
                     true => BTreeMap::new(),

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::flow::{Block, Guard, Ins, Kernel, Op, Phi, Source, Value};
 
-use super::bound::Prover;
+use super::bound::{DEPTH, DEPTH_OF_BRANCH, Prover};
 use super::condition::Condition;
 use super::form::Form;
 use super::launch::LaunchValues;
@@ -68,6 +68,8 @@ pub(super) struct Round<'a> {
     pub(super) assumptions: &'a Assumptions,
     /// Distinguishes the choices of this round from those of other rounds.
     pub(super) number: u32,
+    /// The depth of searches for bounds.
+    pub(super) depth: u32,
     pub(super) known: Vec<Option<Known>>,
     pub(super) facts: Vec<Rc<Vec<Form>>>,
     /// The condition of each block that has one.
@@ -91,6 +93,7 @@ impl<'a> Round<'a> {
             work,
             assumptions,
             number,
+            depth: DEPTH,
             known: vec![None; kernel.values.len()],
             facts: vec![Rc::default(); kernel.blocks.len()],
             conditions: vec![None; kernel.blocks.len()],
@@ -102,13 +105,19 @@ impl<'a> Round<'a> {
         Prover {
             symbols: self.symbols,
             facts,
+            depth: self.depth,
             work: self.work,
         }
     }
 
-    /// Walks all blocks, and calls `visit` for each access that a thread may reach.
-    pub(super) fn run(&mut self, visit: Visit<'_>) {
+    /// Walks all blocks, and calls `visit` for each access that a thread may reach. Without
+    /// `visit`, it computes only what loops depend on.
+    pub(super) fn run(&mut self, mut visit: Option<Visit<'_>>) {
         let kernel = self.kernel;
+        let is_needed = match visit {
+            Some(_) => &kernel.needed.by_all,
+            None => &kernel.needed.by_loops,
+        };
         for &number in &kernel.graph.order {
             let block = &kernel.blocks[number as usize];
             if !self.enter(number, block) {
@@ -117,7 +126,7 @@ impl<'a> Round<'a> {
             for phi in block
                 .phis
                 .iter()
-                .filter(|phi| kernel.is_needed[phi.target as usize])
+                .filter(|phi| is_needed[phi.target as usize])
             {
                 let known = match kernel.is_undefined[phi.target as usize] {
                     true => Known::Undefined,
@@ -128,9 +137,11 @@ impl<'a> Round<'a> {
             let facts = Rc::clone(&self.facts[number as usize]);
             for ins in &block.ins {
                 if let Op::Access(access) = ins.op {
-                    self.access(ins, access, &facts, visit);
+                    if let Some(visit) = &mut visit {
+                        self.access(ins, access, &facts, visit);
+                    }
                 } else if let Some(target) = ins.target
-                    && kernel.is_needed[target as usize]
+                    && is_needed[target as usize]
                 {
                     let known = match kernel.is_undefined[target as usize] {
                         true => Known::Undefined,
@@ -163,7 +174,8 @@ impl<'a> Round<'a> {
             let condition = self.guard(guard);
             let mut new = Vec::new();
             let prover = self.prover(&facts);
-            if condition.decide(&prover) == Some(false) {
+            let depth = DEPTH_OF_BRANCH;
+            if condition.is_always(false, &Prover { depth, ..prover }) {
                 return false;
             }
             condition.facts(true, &prover, false, &mut new);
@@ -437,7 +449,7 @@ impl<'a> Round<'a> {
         if let Some(guard) = ins.guard {
             let condition = self.guard(guard);
             let prover = self.prover(&facts);
-            if condition.decide(&prover) == Some(false) {
+            if condition.is_always(false, &prover) {
                 return;
             }
             let mut new = Vec::new();

@@ -25,7 +25,7 @@ pub(crate) struct Kernel {
     /// Whether a value depends on a register that is possibly not set.
     pub(crate) is_undefined: Vec<bool>,
     /// Whether an address or a branch depends on a value.
-    pub(crate) is_needed: Vec<bool>,
+    pub(crate) needed: ssa::Needed,
     /// The line of each `trap` and `brkpt`.
     pub(crate) traps: Vec<u32>,
 }
@@ -302,7 +302,7 @@ impl<'a> Lowering<'a> {
             return Refused::new(line, "the data flow is too complex");
         };
         let is_undefined = ssa::undefined(&blocks, &graph, values.len());
-        let is_needed = ssa::needed(&blocks, &graph, values.len());
+        let needed = ssa::needed(&blocks, &graph, values.len());
         let mut vars = self.decoder.vars;
         mark_used(&mut vars, &blocks, &graph);
         Ok(Kernel {
@@ -315,7 +315,7 @@ impl<'a> Lowering<'a> {
             graph,
             values,
             is_undefined,
-            is_needed,
+            needed,
             traps: self.traps,
         })
     }
@@ -357,7 +357,7 @@ impl Kernel {
                         ..
                     },
                     Some(target),
-                ) if self.is_needed[target as usize] => Some((param, offset, size)),
+                ) if self.needed.by_all[target as usize] => Some((param, offset, size)),
                 _ => None,
             })
             .collect();

@@ -16,36 +16,53 @@ pub(super) fn construct(
     Some(Renaming::new(widths).run(blocks, graph))
 }
 
-/// Returns which values an address or a branch depends on.
-pub(super) fn needed(blocks: &[Block], graph: &Graph, count: usize) -> Vec<bool> {
-    let mut is_needed = vec![false; count];
+/// Which values the analysis computes.
+#[derive(Clone, Debug)]
+pub(crate) struct Needed {
+    /// An address or a branch depends on the value.
+    pub(crate) by_all: Vec<bool>,
+    /// A branch, or a needed phi at the header of a loop, depends on the value.
+    pub(crate) by_loops: Vec<bool>,
+}
+
+pub(super) fn needed(blocks: &[Block], graph: &Graph, count: usize) -> Needed {
     let mut sources: Vec<Vec<Value>> = vec![Vec::new(); count];
-    let mut work = Vec::new();
+    let (mut by_branches, mut by_accesses, mut at_headers) = (Vec::new(), Vec::new(), Vec::new());
     for &number in &graph.order {
         let block = &blocks[number as usize];
         let value = |source| match source {
             Source::Value(value) => Some(value),
             _ => None,
         };
-        work.extend(block.edge.and_then(|guard| value(guard.predicate)));
+        by_branches.extend(block.edge.and_then(|guard| value(guard.predicate)));
+        let preds = &graph.preds[number as usize];
+        let is_header = preds.iter().any(|&pred| graph.is_back_edge(pred, number));
         for phi in &block.phis {
             sources[phi.target as usize].extend_from_slice(&phi.args);
+            at_headers.extend(is_header.then_some(phi.target));
         }
         for ins in &block.ins {
             let guard = ins.guard.map(|guard| guard.predicate);
             let all = ins.sources.into_iter().chain(guard).filter_map(value);
             match ins.target {
                 Some(target) => sources[target as usize].extend(all.chain([ins.previous])),
-                None => work.extend(all),
+                None => by_accesses.extend(all),
             }
         }
     }
-    while let Some(value) = work.pop() {
-        if !std::mem::replace(&mut is_needed[value as usize], true) {
-            work.append(&mut sources[value as usize]);
+    let closure = |mut work: Vec<Value>| {
+        let mut is_needed = vec![false; count];
+        while let Some(value) = work.pop() {
+            if !std::mem::replace(&mut is_needed[value as usize], true) {
+                work.extend_from_slice(&sources[value as usize]);
+            }
         }
-    }
-    is_needed
+        is_needed
+    };
+    let by_all = closure([by_branches.clone(), by_accesses].concat());
+    at_headers.retain(|&phi| by_all[phi as usize]);
+    let by_loops = closure([by_branches, at_headers].concat());
+    Needed { by_all, by_loops }
 }
 
 /// Returns which values depend on a register that is possibly not set. What memory contains does

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use fastrand::Rng;
 use num_bigint::BigInt;
 
-use super::super::bound::Prover;
+use super::super::bound::{DEPTH_OF_ACCESS, Prover};
 use super::super::form::Form;
 use super::super::symbols::{Kind, Symbols};
 
@@ -84,7 +84,12 @@ fn upper(system: &System, form: &Big, depth: u32) -> Option<BigInt> {
         return best;
     }
     let zero = BigInt::ZERO;
+    // Symbols without an end come first.
+    let is_open = best.is_none();
     for (index, by) in form.0.iter().enumerate() {
+        if is_open && (by < &zero || system.ranges[index].1.is_some()) {
+            continue;
+        }
         for fact in &system.facts {
             let fact = big(fact, form.0.len());
             let other = &fact.0[index];
@@ -128,6 +133,7 @@ fn found(system: &System) -> Option<i128> {
     let prover = Prover {
         symbols: &system.symbols,
         facts: &system.facts,
+        depth: DEPTH_OF_ACCESS,
         work: &work,
     };
     prover.upper(&system.form).map(|bound| bound.value)
@@ -216,6 +222,7 @@ fn quotients_have_the_range_of_floor() {
             let prover = Prover {
                 symbols: &symbols,
                 facts: &[],
+                depth: DEPTH_OF_ACCESS,
                 work: &work,
             };
             assert!(prover.is_at_least(&rest, 0) && prover.is_at_most(&rest, divisor - 1));
