@@ -208,6 +208,7 @@ def main():
     parser.add_argument("--target", type=Path, required=True)
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--times", action="store_true", help="also time the evaluation")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     setup, folder = options.target / "cuda-setup", options.target / "shares"
@@ -219,8 +220,9 @@ def main():
     copy_tables(folder)
     if options.full:
         sets += candle_kernels(folder, options.cargo) + triton_kernels(folder)
-    build = ["run", "--quiet", "-p", "cuda-ptx", "--example", "shares", "--"]
-    flags = ["--list"] if options.list else []
+    profile = ["--release"] if options.times else []
+    build = ["run", "--quiet", *profile, "-p", "cuda-ptx", "--example", "shares", "--"]
+    flags = [f"--{name}" for name in ["list", "times"] if getattr(options, name)]
     folders = [f"{name}={folder / name}" for name in sets]
     subprocess.run([options.cargo, *build, *flags, *folders], check=True, cwd=ROOT)
 

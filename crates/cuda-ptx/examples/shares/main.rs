@@ -1,6 +1,7 @@
 //! Counts how many accesses of the kernels in folders of PTX files are proven:
 //! `shares NAME=FOLDER...`. `cargo xtask full shares` compiles the kernels of several projects and
-//! runs this program.
+//! runs this program. With `--list` it prints each access that is not proven, and with `--times` how
+//! long the evaluation for one launch takes.
 //!
 //! Three files in a folder say with which values its kernels are launched. A line is for one kernel
 //! of one file:
@@ -28,6 +29,7 @@
 //! that the kernel uses as a texture or a surface gets one that fits.
 
 mod launches;
+mod times;
 
 use std::collections::{BTreeMap, HashSet};
 use std::error::Error;
@@ -39,6 +41,7 @@ use cuda_ptx::instrument::{Check, instrument};
 use cuda_ptx::{Base, Function, Instruction, Module, Operand, Space, Statement, parse};
 
 use launches::{Folder, launch, roots};
+use times::Times;
 
 /// The counts of one set.
 #[derive(Debug, Default)]
@@ -182,8 +185,22 @@ fn refused(reason: &str) -> String {
     kind.to_owned()
 }
 
+/// What to print in addition to the counts.
+#[derive(Debug)]
+struct Options {
+    list: bool,
+    times: Option<Times>,
+}
+
 /// Counts the kernels of a file: those with a defect in the second place.
-fn count(text: &str, path: &Path, folder: &Folder, list: bool, [all, defects]: &mut [Counts; 2]) {
+fn count(
+    text: &str,
+    path: &Path,
+    folder: &Folder,
+    options: &mut Options,
+    [all, defects]: &mut [Counts; 2],
+) {
+    let list = options.list;
     let module = match parse(text) {
         Ok(module) => module,
         Err(error) => {
@@ -216,6 +233,9 @@ fn count(text: &str, path: &Path, folder: &Folder, list: bool, [all, defects]: &
         };
         let roots = roots(&values);
         let verdict = analysis.evaluate(&values);
+        if let Some(times) = &mut options.times {
+            times.measure(name, &analysis, &values);
+        }
         counts.kernels += 1;
         counts.recorded += u32::from(recorded.is_some());
         counts.proven_kernels += u32::from(verdict.is_proven());
@@ -292,22 +312,25 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args: Vec<String> = env::args().skip(1).collect();
-    let list = args.iter().any(|arg| arg == "--list");
-    args.retain(|arg| arg != "--list");
+    let is_given = |flag: &str| args.iter().any(|arg| arg == flag);
+    let (list, with_times) = (is_given("--list"), is_given("--times"));
+    args.retain(|arg| !arg.starts_with("--"));
     let percent = |part: u32, whole: u32| 100.0 * f64::from(part) / f64::from(whole.max(1));
     for arg in &args {
         let (name, folder) = arg
             .split_once('=')
-            .ok_or("shares [--list] NAME=FOLDER...")?;
+            .ok_or("shares [--list] [--times] NAME=FOLDER...")?;
         let folder = Path::new(folder);
         let known = Folder::read(folder)?;
         let mut counts = [Counts::default(), Counts::default()];
+        let times = with_times.then(Times::default);
+        let mut options = Options { list, times };
         for path in files(folder)? {
             count(
                 &fs::read_to_string(&path)?,
                 &path,
                 &known,
-                list,
+                &mut options,
                 &mut counts,
             );
         }
@@ -353,6 +376,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             for (reason, count) in list.iter().take(12) {
                 println!("    {count:6} {what}: {reason}");
             }
+        }
+        if let Some(times) = &options.times {
+            println!("{times}");
         }
     }
     Ok(())
