@@ -1,6 +1,7 @@
 //! `ci`: all checks that must pass before a change is merged, ordered so that the checks that fail
 //! fastest run first. The workflow runs each step, or a few of them, as a job of its own.
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,9 @@ pub(crate) struct Options {
     /// Leave out the step `test`, if `cargo xtask test` has already run
     #[arg(long)]
     skip_tests: bool,
+    /// When a step with a build folder of its own has ended, remove this folder
+    #[arg(long)]
+    save_space: bool,
     /// Run only these steps
     #[arg(long, value_delimiter = ',', value_name = "STEP")]
     only: Vec<String>,
@@ -67,6 +71,26 @@ const STEPS: &[Step] = &[
     }),
 ];
 
+/// The folders in `target` that only one step uses.
+const FOLDERS: &[(&str, &[&str])] = &[
+    ("package", &["packages", "package", "docs-rs"]),
+    ("apart", &["apart"]),
+    ("python", &["python"]),
+    ("headers", &["headers-check"]),
+];
+
+fn remove_folders(workspace: &Workspace, step: &str) {
+    let own = FOLDERS.iter().find(|(name, _)| *name == step);
+    for folder in own.map(|(_, folders)| *folders).unwrap_or_default() {
+        let folder = workspace.target.join(folder);
+        if let Err(error) = std::fs::remove_dir_all(&folder)
+            && error.kind() != ErrorKind::NotFound
+        {
+            println!("{} was not removed: {error}", folder.display());
+        }
+    }
+}
+
 /// `cargo xtask ci`. All steps run, even if an earlier one fails.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let known: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
@@ -94,6 +118,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> 
             println!("failed: {error:#}");
         }
         done.push((name, start.elapsed(), result));
+        if options.save_space {
+            remove_folders(workspace, name);
+        }
     }
 
     println!("\n{:<10} {:>8}  result", "step", "time");
