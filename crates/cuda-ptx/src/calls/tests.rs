@@ -75,12 +75,6 @@ fn evaluate(text: &str, bytes: u64) -> Verdict {
     })
 }
 
-#[track_caller]
-fn refusal(function: &str, call: &str) -> String {
-    let refusal = analysis(&kernel(function, call)).refusal();
-    refusal.expect("a refusal").to_string()
-}
-
 #[test]
 fn an_access_in_a_function_is_proven() {
     let text = kernel(GET, CALL);
@@ -225,80 +219,85 @@ fn a_rewritten_kernel_has_no_calls() {
 }
 
 #[test]
-fn other_calls_are_refused() {
+fn other_calls_are_refused_with_their_line() {
     let twice = ".func f() { .shared .b32 s[4]; ret; }";
     for (function, call, expected) in [
         (
-            ".func f() { call f; ret; }",
+            ".func f() { /**/ call f; ret; }",
             "call f;",
             "recursive call of f",
         ),
         (
-            ".func g(); .func f() { call g; ret; } .func g() { call f; ret; }",
+            ".func g(); .func f() { call g; ret; }\n.func g() { /**/ call f; ret; }",
             "call f;",
             "recursive call of f",
         ),
-        (".extern .func f();", "call f;", "does not define: f"),
+        (".extern .func f();", "/**/ call f;", "does not define: f"),
         (
             ".extern .func malloc();",
-            "call malloc;",
+            "/**/ call malloc;",
             "allocates: malloc",
         ),
-        (".extern .func vprintf();", "call vprintf;", "printf"),
-        ("", "call nothing;", "through a pointer: nothing"),
-        ("", "call %d1, p;", "through a pointer: %d1"),
+        (".extern .func vprintf();", "/**/ call vprintf;", "printf"),
+        ("", "/**/ call nothing;", "through a pointer: nothing"),
+        ("", "/**/ call %d1, p;", "through a pointer: %d1"),
         (
             ".func f(.reg .u32 a) { ret; }",
-            "call f;",
+            "/**/ call f;",
             "arguments in the call of f is 0, but that of its parameters is 1",
         ),
         (
             ".func (.reg .u32 a) f() { ret; }",
-            "call f;",
+            "/**/ call f;",
             "results in the call of f is 0, but the function returns 1",
         ),
         (
             ".func f(.reg .u64 a) { ret; }",
-            "call f, (%r1);",
+            "/**/ call f, (%r1);",
             "argument 1 of the call of f is neither a register of 64 bits",
         ),
         (
             ".func f() { .global .u32 g; ret; }",
-            "call f;",
+            "/**/ call f;",
             "f has the static variable g",
         ),
         (
-            ".func f() { .reg .u32 $str; ret; }",
+            ".func f() { /**/ .reg .u32 $str; ret; }",
             "call f;",
             "f declares $str",
         ),
         (
             twice,
-            "call f; call f;",
+            "call f;\n/**/ call f;",
             "belongs to f, which is called in several places",
         ),
         (
-            ".func f(.param .u64 a) { .reg .b64 %d; mov.u64 %d, a; ret; }",
+            ".func f(.param .u64 a) { /**/ .reg .b64 %d; mov.u64 %d, a; ret; }",
             "call f, (%d1);",
             "the address of a",
         ),
         (
-            ".func f(.param .u64 a) { .reg .b64 %d; ld.param.u64 %d, [%d]; ret; }",
+            ".func f(.param .u64 a) { /**/ .reg .b64 %d; ld.param.u64 %d, [%d]; ret; }",
             "call f, (%d1);",
             "computed address",
         ),
         (
-            ".func f(.param .u64 a) { .reg .b64 %d; ld.param.u64 %d, [a+4]; ret; }",
+            ".func f(.param .u64 a) { /**/ .reg .b64 %d; ld.param.u64 %d, [a+4]; ret; }",
             "call f, (%d1);",
             "beyond a parameter",
         ),
         (
-            ".func f(.param .u64 a) { .reg .b64 %d; st.param.u64 [a], %d; ret; }",
+            ".func f(.param .u64 a) { /**/ .reg .b64 %d; st.param.u64 [a], %d; ret; }",
             "call f, (%d1);",
             "stores to its parameter",
         ),
     ] {
-        let found = refusal(function, call);
-        assert!(found.contains(expected), "{function} {call}: {found}");
+        let text = kernel(function, call);
+        // The text has one line with the mark.
+        let at = text.lines().position(|line| line.contains("/**/"));
+        let found = analysis(&text).refusal().expect("a refusal");
+        assert!(found.reason.contains(expected), "{text}: {found}");
+        let line = at.map(|index| index as u32 + 1);
+        assert_eq!(Some(found.line), line, "{text}: {found}");
     }
 }

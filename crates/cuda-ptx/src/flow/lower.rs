@@ -77,7 +77,7 @@ fn var(variable: &Variable<'_>, is_module: bool) -> Var {
 #[derive(Debug)]
 struct Lowering<'a> {
     decoder: Decoder<'a>,
-    blocks: Vec<(Vec<Ins>, End<'a>)>,
+    blocks: Vec<(Vec<Ins>, End<'a>, u32)>,
     labels: HashMap<&'a str, u32>,
     tables: HashMap<&'a str, &'a [&'a str]>,
     ops: usize,
@@ -147,7 +147,7 @@ pub(crate) fn lower<'a>(
         lowering.decoder.statement = index as u32;
         lowering.statement(statement)?;
     }
-    lowering.end(End::Exit);
+    lowering.end(End::Exit, function.line);
     lowering.finish(function, params)
 }
 
@@ -158,16 +158,17 @@ impl<'a> Lowering<'a> {
         self.decoder.names.declare_variable(variable.name, number);
     }
 
-    fn end(&mut self, end: End<'a>) {
+    /// Ends a block with the instruction or label on this line.
+    fn end(&mut self, end: End<'a>, line: u32) {
         let ins = std::mem::take(&mut self.decoder.ins);
         self.ops += ins.len();
-        self.blocks.push((ins, end));
+        self.blocks.push((ins, end, line));
     }
 
     fn statement(&mut self, statement: &'a Statement<'a>) -> Result<(), Refused> {
         match statement {
             Statement::Label(name, line) => {
-                self.end(End::Next);
+                self.end(End::Next, *line);
                 let block = self.blocks.len() as u32;
                 if self.labels.insert(name, block).is_some() {
                     return Refused::new(*line, format!("label {name} is defined twice"));
@@ -225,7 +226,7 @@ impl<'a> Lowering<'a> {
             }
             _ => return self.decoder.instruction(instruction),
         };
-        self.end(end);
+        self.end(end, line);
         Ok(())
     }
 
@@ -251,7 +252,7 @@ impl<'a> Lowering<'a> {
             });
             blocks[from].succs.push(number);
         };
-        for (index, (ins, end)) in std::mem::take(&mut self.blocks).into_iter().enumerate() {
+        for (index, (ins, end, at)) in std::mem::take(&mut self.blocks).into_iter().enumerate() {
             blocks[index].ins = ins;
             // The last block ends with `Exit`.
             let next = Some(index as u32 + 1).filter(|next| (*next as usize) < count);
@@ -262,21 +263,21 @@ impl<'a> Lowering<'a> {
             match end {
                 End::Next => blocks[index].succs.extend(next),
                 End::Jump(name) => {
-                    let target = self.label(name, line)?;
+                    let target = self.label(name, at)?;
                     blocks[index].succs.push(target);
                 }
                 End::Branch(guard, name) => {
-                    let target = self.label(name, line)?;
+                    let target = self.label(name, at)?;
                     edge(&mut blocks, index, guard, Some(target));
                     edge(&mut blocks, index, not(guard), next);
                 }
                 End::Leave(guard) => edge(&mut blocks, index, not(guard), next),
                 End::Table(name) => {
                     let Some(table) = self.tables.get(name) else {
-                        return Refused::new(line, format!("table {name} is not defined"));
+                        return Refused::new(at, format!("table {name} is not defined"));
                     };
                     for name in *table {
-                        let target = self.label(name, line)?;
+                        let target = self.label(name, at)?;
                         if !blocks[index].succs.contains(&target) {
                             blocks[index].succs.push(target);
                         }

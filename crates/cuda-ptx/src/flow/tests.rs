@@ -137,40 +137,87 @@ fn a_value_that_may_not_be_set_is_undefined() {
     assert!(is_undefined(4));
 }
 
+/// The line on which the body of [`kernel`] begins.
+const BODY: u32 = 6;
+
 #[test]
 fn unmodelled_instructions_are_refused_with_their_line() {
-    for (body, expected) in [
-        ("call helper;", "call of a function"),
-        ("st.param.u32 [x], %r1;", "call of a function"),
-        ("st.const.u32 [%d1], %r1;", "store to constants"),
+    // The last number is the line in the body.
+    for (body, expected, line) in [
+        ("ret;\ncall helper;", "call of a function", 1),
+        ("st.param.u32 [x], %r1;", "call of a function", 0),
+        ("\n\nst.const.u32 [%d1], %r1;", "store to constants", 2),
         (
-            "tex.2d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%d1, {%r5, %r6}];",
+            "tex.2d.v4.f32.s32\n{%r1, %r2, %r3, %r4}, [%d1, {%r5, %r6}];",
             "textures and surfaces",
+            0,
         ),
-        ("frobnicate.u32 %r1, %r2;", "unknown instruction"),
         (
-            "ld.shared::cluster.u32 %r1, [%r2];",
+            "mov.u32 %r1, 1; /*\n*/ frobnicate.u32 %r1, %r2;",
+            "unknown instruction",
+            1,
+        ),
+        (
+            "\nld.shared::cluster.u32 %r1, [%r2];",
             "shared memory of another block",
+            1,
         ),
         (
-            "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%d1], 16, [%r2];",
+            "mapa.shared::cluster.u32 %r1, %r2, %r3;\nst.shared::cluster.u32 [%r1], %r2;",
+            "shared memory of another block",
+            1,
+        ),
+        (
+            "\ncp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%d1], 16, [%r2];",
             "bulk copies",
+            1,
         ),
-        ("st.async.u32 [%r1], %r2;", "asynchronous"),
-        ("bra $nowhere;", "label $nowhere is not defined"),
-        ("$a:\n$a:", "label $a is defined twice"),
         (
-            "$a: $t: .branchtargets $a, $a;\n{ $t: .branchtargets $a, $a; }",
-            "table $t is defined twice",
+            "\n\ncp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes \
+             [%r1], [%d1, {%r2}], [%r3];",
+            "bulk copies",
+            2,
         ),
-        ("ld.global.x7 %r1, [%d1];", "unknown type"),
+        (
+            "\ntensormap.replace.tile.global_address.global.b1024.b64 [%d1], %d2;",
+            "unknown instruction: tensormap",
+            1,
+        ),
+        ("\nst.async.u32 [%r1], %r2;", "asynchronous", 1),
+        (
+            "\nwgmma.fence.sync.aligned;",
+            "unknown instruction: wgmma",
+            1,
+        ),
+        (
+            "\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2];",
+            "unknown instruction: tcgen05",
+            1,
+        ),
+        ("\nbra $nowhere;", "label $nowhere is not defined", 1),
+        ("$a:\n$a:", "label $a is defined twice", 1),
+        (
+            "$a: $t: .branchtargets $a, $a;\n{ mov.u32 %r1, 1; $t: .branchtargets $a, $a; }",
+            "table $t is defined twice",
+            1,
+        ),
+        ("\nld.global.x7 %r1, [%d1];", "unknown type", 1),
     ] {
         let refused = kernel(body).unwrap_err();
-        assert!(
-            refused.reason.contains(expected),
-            "{body}: {}",
-            refused.reason
-        );
-        assert!(refused.line >= 4, "{body}: {}", refused.line);
+        let reason = &refused.reason;
+        assert!(reason.contains(expected), "{body}: {reason}");
+        assert_eq!(refused.line, BODY + line, "{body}: {reason}");
     }
+}
+
+#[test]
+fn a_grid_that_counts_clusters_is_refused() {
+    let text = ".version 9.0\n.target sm_100\n.visible .entry\nk()\n\
+                .reqntid 32 .reqnctapercluster 2 .blocksareclusters\n{ ret; }";
+    let module = crate::parse(text).unwrap();
+    let refused = lower(&module, &module.functions[0]).unwrap_err();
+    assert_eq!(
+        (refused.reason.as_str(), refused.line),
+        ("`.blocksareclusters`", 4)
+    );
 }

@@ -284,6 +284,30 @@ pub fn instrument<'a>(
     rewrite(&text, &module, &function, kernel, checks, memories)
 }
 
+/// The refusal of a kernel that needs a copy, and uses a variable of its module.
+fn needs_variable(kernel: &Kernel, variable: &str, line: u32, checks: &[Check]) -> Refusal {
+    let own = format!("would have its own variable {variable} instead of that of the module");
+    let access = checks.first().map(|check| check.access);
+    let at = access.and_then(|access| kernel.accesses.get(access));
+    let (line, reason) = match (at, kernel.traps.first()) {
+        (Some(at), _) => (
+            at.line,
+            format!("this access cannot be checked, because the checked copy of the kernel {own}"),
+        ),
+        (None, Some(&trap)) => (
+            trap,
+            format!("this trap cannot be reported, because the copy that reports it {own}"),
+        ),
+        (None, None) => (line, format!("a copy of the kernel {own}")),
+    };
+    Refusal {
+        kernel: kernel.name.clone(),
+        line,
+        access,
+        reason,
+    }
+}
+
 /// Does the work of [`instrument`] for a kernel without calls.
 fn rewrite<'a>(
     text: &'a str,
@@ -300,11 +324,7 @@ fn rewrite<'a>(
         return refuse(name, function.line, "a kernel without parameters or body");
     };
     if let Some(variable) = kernel.used_variables().first() {
-        let reason = format!(
-            "not every access is proven, and the checked copy of a kernel cannot use the module \
-             variable {variable}: the copy would have a variable of its own"
-        );
-        return refuse(name, function.line, reason);
+        return Err(needs_variable(kernel, variable, function.line, checks));
     }
     expect_distinct(kernel)?;
     let by_statement = by_statement(kernel, checks)?;

@@ -243,27 +243,39 @@ fn a_register_cannot_take_the_place_of_a_variable() {
 
 #[test]
 fn uncheckable_accesses_are_refused_with_their_line() {
-    let refused = |body: &str| rewrite(body, None).unwrap_err();
+    // The bodies begin on line 10, and each access is on a line of its own.
     let cases = [
         (
-            "mov.u32 %r2, tile; ldmatrix.sync.aligned.m8n16.x1.shared.b8 {%r1}, [%r2]; ret;",
+            "mov.u32 %r2, tile;\nldmatrix.sync.aligned.m8n16.x1.shared.b8 {%r1}, [%r2]; ret;",
             "an access whose bytes are not known",
+            11,
         ),
         (
-            "mov.u32 %r2, tile; mbarrier.init.shared.b64 [%r2], 1; ret;",
+            "mov.u32 %r2, tile;\n\nmbarrier.init.shared.b64 [%r2], 1; ret;",
             "cannot be checked",
+            12,
         ),
-        ("ld.global.u32 %r1, [counter]; ret;", "counter"),
         (
-            "@%p1 mov.u64 %d4, %d3; ld.global.u32 %r1, [%d4]; ret;",
-            "is possibly not set",
+            "\nld.global.u32 %r1, [counter]; ret;",
+            "its own variable counter",
+            11,
         ),
-        ("call other; ret;", "call of the kernel other"),
+        (
+            "mov.u64 %d4, counter;\n\n\ntrap;",
+            "this trap cannot be reported",
+            13,
+        ),
+        (
+            "@%p1 mov.u64 %d4, %d3;\nld.global.u32 %r1, [%d4]; ret;",
+            "is possibly not set",
+            11,
+        ),
+        ("\n\ncall other; ret;", "call of the kernel other", 12),
     ];
-    for (body, reason) in cases {
-        let refusal = refused(body);
+    for (body, reason, line) in cases {
+        let refusal = rewrite(body, None).unwrap_err();
         assert!(refusal.to_string().contains(reason), "{refusal}");
-        assert!(refusal.line > 0);
+        assert_eq!(refusal.line, line, "{refusal}");
     }
 }
 
