@@ -20,7 +20,6 @@ use crate::reports::Report;
 pub(crate) struct Origin {
     plan: Arc<Plan>,
     sites: Arc<[Site]>,
-    files: Arc<[(u32, String)]>,
     memories: Memories,
 }
 
@@ -77,7 +76,6 @@ impl Origin {
         Self {
             plan,
             sites: Arc::clone(&variant.sites),
-            files: Arc::clone(&variant.files),
             memories,
         }
     }
@@ -126,10 +124,7 @@ impl Origin {
             _ => None,
         };
         let location = access.and_then(|access| access.location);
-        let source = location.and_then(|at| {
-            let (_, name) = self.files.iter().find(|file| file.0 == at.file)?;
-            Some(format!("{name}:{}", at.line))
-        });
+        let source = location.and_then(|at| contract.source(at));
         Violation {
             kernel: contract.kernel.clone(),
             kind,

@@ -30,8 +30,6 @@ pub(super) struct Variant {
     pub(super) function: Function,
     pub(super) parameters: Vec<ExtraParameter>,
     pub(super) sites: Arc<[Site]>,
-    /// The files of the source, by number.
-    pub(super) files: Arc<[(u32, String)]>,
 }
 
 /// The copies of a kernel.
@@ -90,8 +88,6 @@ fn load(
         &roots,
     )
     .map_err(explain)?;
-    let files = module.files.iter();
-    let files = files.map(|(number, name)| (*number, (*name).to_owned()));
     let ptx = Ptx::new(text).map_err(|error| syntax(error.to_string()))?;
     let context = kernel.function.context();
     // The program did not ask for this load, so it must not break a capture of other code.
@@ -103,7 +99,6 @@ fn load(
         function: loaded.function(name)?,
         parameters,
         sites: sites.into(),
-        files: files.collect(),
     })
 }
 

@@ -37,6 +37,7 @@ mod verdict;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::ast::{Function, Module};
 use crate::calls::{self, Expanded};
@@ -115,6 +116,7 @@ pub struct Analysis {
     /// The body without calls, if the kernel has some.
     expanded: Option<Expanded>,
     headers: Vec<u32>,
+    files: Arc<[(u32, String)]>,
 }
 
 impl Analysis {
@@ -125,11 +127,14 @@ impl Analysis {
             Err(refused) => (Err(refused), None),
         };
         let headers = kernel.as_ref().map(loops::headers).unwrap_or_default();
+        let files = module.files.iter();
+        let files = files.map(|(number, name)| (*number, (*name).to_owned()));
         Self {
             name: function.name.to_owned(),
             kernel,
             expanded,
             headers,
+            files: files.collect(),
         }
     }
 
@@ -166,7 +171,8 @@ impl Analysis {
                 return refused(access.line, reason);
             }
         }
-        let contract = report(kernel, &symbols, findings, work.get() == 0);
+        let mut contract = report(kernel, &symbols, findings, work.get() == 0);
+        contract.files = Arc::clone(&self.files);
         let is_checked = |access: &AccessReport| matches!(access.outcome, Outcome::Checked { .. });
         match contract.accesses.iter().any(is_checked) {
             true => Verdict::Checked(contract),
@@ -353,6 +359,7 @@ fn report(
         accesses: Vec::new(),
         objects: Vec::new(),
         variables: kernel.used_variables(),
+        files: Arc::default(),
     };
     for (access, finding) in kernel.accesses.iter().zip(findings) {
         let (mut outcome, end) = match finding {

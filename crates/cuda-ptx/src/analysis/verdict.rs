@@ -1,6 +1,7 @@
 //! The result of an evaluation.
 
 use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
 
 use crate::ast::{Location, Space};
 pub use crate::flow::AccessKind;
@@ -280,13 +281,24 @@ pub struct Contract {
     pub accesses: Vec<AccessReport>,
     /// The variables of the module that the kernel accesses, or may access.
     pub variables: Vec<String>,
+    /// The numbers and names of the source files (`.file`).
+    pub files: Arc<[(u32, String)]>,
 }
 
-fn source(f: &mut Formatter<'_>, line: u32, location: Option<Location>) -> fmt::Result {
-    write!(f, "PTX line {line}")?;
-    match location {
-        Some(at) => write!(f, ", file {} line {}", at.file, at.line),
-        None => Ok(()),
+impl Contract {
+    /// Returns the name of the file and the line, as in `file.cu:12`, if the PTX text has the name.
+    pub fn source(&self, at: Location) -> Option<String> {
+        let (_, name) = self.files.iter().find(|file| file.0 == at.file)?;
+        Some(format!("{name}:{}", at.line))
+    }
+
+    fn place(&self, f: &mut Formatter<'_>, line: u32, location: Option<Location>) -> fmt::Result {
+        write!(f, "PTX line {line}")?;
+        let Some(at) = location else { return Ok(()) };
+        match self.source(at) {
+            Some(source) => write!(f, ", {source}"),
+            None => write!(f, ", file {} line {}", at.file, at.line),
+        }
     }
 }
 
@@ -303,7 +315,7 @@ impl Display for Contract {
                 },
             );
             write!(f, "  {} ≤ bytes({name}), {verb}, ", condition.expression)?;
-            source(f, condition.line, condition.location)?;
+            self.place(f, condition.line, condition.location)?;
             writeln!(f, "; aligned to {}", condition.align)?;
         }
         for object in &self.objects {
@@ -313,7 +325,7 @@ impl Display for Contract {
         for access in &self.accesses {
             if let Outcome::Checked { reason, .. } = &access.outcome {
                 write!(f, "  not proven: {}, ", access.mnemonic)?;
-                source(f, access.line, access.location)?;
+                self.place(f, access.line, access.location)?;
                 writeln!(f, ": {reason}")?;
             }
         }

@@ -21,7 +21,7 @@ fn functions_need_exactly_the_data_of_their_callers() {
     assert_eq!(reasons(&plane(31_999, 32_000)).len(), 1);
     assert_eq!(reasons(&plane(32_000, 31_999)).len(), 1);
     // The access has the lines of the function.
-    let expected = "PTX line 48, file 1 line 4";
+    let expected = "PTX line 48, calls.cu:4";
     assert!(verdict.to_string().contains(expected), "{verdict}");
 }
 
