@@ -1,5 +1,6 @@
 //! What a launch without `unsafe` costs over one with it: with values that were seen before (a
-//! hit), and with values that are new (a miss).
+//! hit), with values that are new (a miss), and with a contract. Fails if a launch other than the
+//! first ones allocates.
 //!
 //! Hits run in alternating pairs on the null driver and on a GPU if there is one. Misses are the
 //! evaluations of the kernels in `fuzz/seeds`, which need no driver. `LAUNCH_PAIRS` is the number
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use benches::{Pairs, number_of_pairs, on_each_driver};
 use cuda_driver::prelude::*;
+use cuda_driver::safe::{ContractKernel, LaunchContract};
 use cuda_ptx::analysis::{Analysis, Argument, Buffer, LaunchValues};
 use cuda_ptx::{Function as Parsed, parse};
 
@@ -69,28 +71,31 @@ end:
 }
 ";
 
-/// Prints the additional cost of a hit, and of a launch whose number of elements is always new.
+/// The number of launches of a row that may allocate: they make plans and proofs for ranges.
+const FIRST_LAUNCHES: u64 = 64;
+
+/// A launch of a row of the bench, which gets the number of elements.
+type Launch<'a> = dyn FnMut(u64) -> cuda_driver::Result<()> + 'a;
+
+/// Prints the additional cost of a hit, of a launch whose number of elements is always new, and of
+/// a launch with a contract.
 fn hits(name: &str, driver: &Driver, number: u32) -> cuda_driver::Result<()> {
     let context = driver.device(0)?.primary_context()?;
     let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0)?;
     let ptx = Ptx::new(SAXPY).expect("the text has no NUL");
     let saxpy = SafeModule::load(&context, &ptx)?.kernel("k4")?;
+    let contract = LaunchContract::from_ptx(&ptx, "k4")?
+        .requires("n <= x.len()", |it| it.number(4) <= it.len::<f32>(2))
+        .requires("n <= y.len()", |it| it.number(4) <= it.len::<f32>(3));
+    // SAFETY: the kernel reads `n` floats of `x`, and reads and writes `n` of `y`.
+    let author: ContractKernel<(f64, Reads<f32>, Writes<f32>, u64)> =
+        unsafe { saxpy.function().with_contract(contract) }?;
     let x = DeviceBuffer::filled(&stream, 4096, 1.0_f32)?;
     let mut y = DeviceBuffer::filled(&stream, 4096, 1.0_f32)?;
     let mut z = DeviceBuffer::filled(&stream, 4096, 1.0_f32)?;
     let config = LaunchConfig::for_num_elems(4096)?;
-    let mut next = 0_u64;
-    let mut counted = 0;
-    let row = |what: &str, more: &Pairs, allocations: f64| {
-        let (first, more) = (more.first(), more.difference());
-        println!(
-            "{name}: {what}: {:.1} ns more than {:.1} ns (95 %: {:.1} to {:.1}), {allocations:.4} \
-             allocations",
-            more.median, first.median, more.low, more.high
-        );
-    };
-    for (what, changes) in [("a hit", false), ("n changes at every launch", true)] {
-        let mut runs = 0_u64;
+    let mut row = |what: &str, changes: bool, launch: &mut Launch<'_>| {
+        let (mut runs, mut counted) = (0_u64, 0);
         let pairs = Pairs::measure(
             number,
             || {
@@ -100,24 +105,36 @@ fn hits(name: &str, driver: &Driver, number: u32) -> cuda_driver::Result<()> {
             },
             || {
                 let n = match changes {
-                    true => 1 + next % 4096,
+                    true => 1 + runs % 4096,
                     false => 4096,
                 };
-                next = next.wrapping_add(1);
                 let before = ALLOCATIONS.load(Ordering::Relaxed);
-                let launch = stream.launch_safe(&saxpy, config, (0.5_f64, &x, &mut z, n));
-                assert!(!launch.expect("it is launched").is_checked());
+                launch(n).expect("it is launched");
                 runs += 1;
-                // The first launch makes the plan.
-                if runs > 1 {
+                if runs > FIRST_LAUNCHES {
                     counted += ALLOCATIONS.load(Ordering::Relaxed) - before;
                 }
             },
             || stream.synchronize().expect("the launches succeed"),
         );
-        row(what, &pairs, counted as f64 / runs as f64);
-        counted = 0;
-    }
+        let (first, more) = (pairs.first(), pairs.difference());
+        println!(
+            "{name}: {what}: {:.1} ns more than {:.1} ns (95 %: {:.1} to {:.1}), {counted} \
+             allocations in {runs} launches",
+            more.median, first.median, more.low, more.high
+        );
+        assert_eq!(counted, 0, "{name}: {what} allocates");
+    };
+    let mut safe = |n| {
+        let launch = stream.launch_safe(&saxpy, config, (0.5_f64, &x, &mut z, n))?;
+        assert!(!launch.is_checked());
+        Ok(())
+    };
+    row("a hit", false, &mut safe);
+    row("n changes at every launch", true, &mut safe);
+    row("a contract", true, &mut |n| {
+        author.launch(&stream, config, (0.5_f64, &x, &mut z, n))
+    });
     Ok(())
 }
 

@@ -5,8 +5,8 @@ use super::kernel::{KernelNode, OrderedKernel, kernel_owners};
 use super::params::NO_GRAPH;
 use super::{Graph, GraphExec};
 use crate::error::{Error, Result};
-use crate::launch::KernelArgs;
-use crate::safe::SafeKernel;
+use crate::launch::{Accepts, KernelArgs, KernelParams};
+use crate::safe::{ContractKernel, SafeKernel};
 use crate::types::LaunchConfig;
 use crate::types::node::{Edge, EdgeKind, Node, node_kind};
 
@@ -60,18 +60,42 @@ impl Graph {
         config: LaunchConfig,
         args: A,
     ) -> Result<Node<node_kind::Kernel>> {
-        if after.iter().any(|edge| edge.kind != EdgeKind::Full) {
-            return Err(Error::Unsupported {
-                what: "a programmatic or launch-order edge to a safe launch; use `Node::edge`, or \
-                       the unsafe `add_kernel`",
-            });
-        }
+        check_edges(after)?;
         let (function, args) = kernel.for_graph(&config, args)?;
         // SAFETY: the kernel must use only what the arguments permit, at every replay, whatever is
         // in the buffers ← `for_graph`: a proof relies on no contents of memory, checks compare
         // with the arguments, and those of the node stay the same. Edges must not allow overlaps ←
         // checked above.
         unsafe { self.add_kernel(after, &function, config, args) }
+    }
+
+    /// `cuGraphAddKernelNode(kernel, config, args)`—Adds a node that launches a kernel with a
+    /// contract, as [`ContractKernel::launch`] does. The conditions are checked once, here.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SafeLaunch`] with the condition that does not hold, [`Error::Unsupported`] for
+    /// edges other than full ones, and the errors of [`add_kernel`](Self::add_kernel).
+    #[doc(alias = "cuGraphAddKernelNode")]
+    #[doc(alias = "cudaGraphAddKernelNode")]
+    pub fn add_kernel_with_contract<P, A>(
+        &mut self,
+        after: &[Edge],
+        kernel: &ContractKernel<P>,
+        config: LaunchConfig,
+        args: A,
+    ) -> Result<Node<node_kind::Kernel>>
+    where
+        P: KernelParams + Accepts<A>,
+        A: KernelArgs,
+    {
+        check_edges(after)?;
+        kernel.check(&config, &args)?;
+        // SAFETY: the kernel must use only what the arguments permit, at every replay, whatever is
+        // in the buffers ← the author of the contract guarantees it for captured launches that
+        // fulfil the conditions, as this one does, and those of the node stay the same. Edges must
+        // not allow overlaps ← checked above.
+        unsafe { self.add_kernel(after, kernel.kernel().function(), config, args) }
     }
 
     /// `cuGraphKernelNodeSetParams(node)`—Changes the kernel, the configuration and the arguments
@@ -95,6 +119,17 @@ impl Graph {
         // SAFETY: as in `add_kernel_safe`. Between this node and each node with a conflicting
         // access that is not done before it, or after which it is not done, a full edge is added.
         unsafe { self.set_kernel(node, &function, config, args) }
+    }
+}
+
+/// Fails unless the edges wait until the earlier nodes have ended.
+fn check_edges(after: &[Edge]) -> Result<()> {
+    match after.iter().all(|edge| edge.kind == EdgeKind::Full) {
+        true => Ok(()),
+        false => Err(Error::Unsupported {
+            what: "a programmatic or launch-order edge to a safe launch; use `Node::edge`, or the \
+                   unsafe `add_kernel`",
+        }),
     }
 }
 

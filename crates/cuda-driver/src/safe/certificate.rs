@@ -122,7 +122,7 @@ impl Certificates {
 
 /// A value of at most 8 bytes, extended by zeros.
 #[inline(always)]
-fn word(bytes: &[u8]) -> u64 {
+pub(super) fn word(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     if let Some(start) = word.get_mut(..bytes.len()) {
         start.copy_from_slice(bytes);
@@ -369,7 +369,7 @@ impl Certificate {
 /// Returns whether an argument is the address of its memory, and nothing else. An argument of no
 /// bytes may have any address.
 #[inline(always)]
-fn is_memory(bytes: &[u8], value: u64, tracked: Option<&Tracked<'_>>) -> bool {
+pub(super) fn is_memory(bytes: &[u8], value: u64, tracked: Option<&Tracked<'_>>) -> bool {
     let is_its_address = tracked.is_some_and(|memory| memory.address == value);
     // An array has no address.
     bytes.len() == 8 && value != 0 && is_its_address && !is_array_number(value)

@@ -5,9 +5,10 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use cuda_sys::image::Ptx;
+use smallvec::SmallVec;
 
+use super::certificate::{is_memory, word};
 use super::kernel::refused;
-use super::memories::{self, Memories, value};
 use crate::error::{Error, Result, SafeLaunchError};
 use crate::function::Function;
 
@@ -53,6 +54,10 @@ pub struct ContractKernel<P: KernelParams> {
 pub struct LaunchContract {
     block: Option<Dim3>,
     most_threads: Option<u64>,
+    /// The grid is a multiple of it.
+    grid_multiple: Option<Dim3>,
+    /// Whether the kernel requires a cluster size among the attributes of the launch.
+    needs_cluster_size: bool,
     shared_bytes: Option<RangeInclusive<u32>>,
     conditions: Vec<(Arc<str>, Arc<Condition>)>,
 }
@@ -65,8 +70,16 @@ type Condition = dyn for<'a> Fn(&LaunchShape<'a>) -> bool + Send + Sync;
 #[derive(Debug)]
 pub struct LaunchShape<'a> {
     config: LaunchConfig,
-    memories: &'a Memories,
-    numbers: &'a [Option<u64>],
+    arguments: &'a [Argument],
+}
+
+/// An argument as conditions see it.
+#[derive(Clone, Copy, Debug)]
+struct Argument {
+    /// The value, if it has at most 8 bytes.
+    number: Option<u64>,
+    /// The size of the memory whose address the value is.
+    bytes: Option<u64>,
 }
 
 impl LaunchContract {
@@ -76,7 +89,16 @@ impl LaunchContract {
         Self::default()
     }
 
-    /// Returns the conditions that the PTX text of a kernel states: `.reqntid` and `.maxntid`.
+    /// Returns the conditions that the PTX text of a kernel states:
+    ///
+    /// | directive | condition |
+    /// |---|---|
+    /// | `.reqntid` | blocks of this size |
+    /// | `.maxntid` | at most the product of these sizes as threads per block |
+    /// | `.reqnctapercluster` | a grid that is a multiple of this size, unless `.blocksareclusters` says that the grid counts clusters |
+    /// | `.explicitcluster` without `.reqnctapercluster` | none fulfils it: a launch with a contract has no attribute with the size of a cluster |
+    ///
+    /// `.maxclusterrank` gives no condition, because only an attribute could make larger clusters.
     ///
     /// # Errors
     ///
@@ -96,18 +118,22 @@ impl LaunchContract {
             });
         };
         let mut contract = Self::new();
+        let mut grid_counts_clusters = false;
         for (name, sizes) in &function.directives {
             let size = |axis: usize| sizes.get(axis).map_or(1, |&size| size);
             let product = size(0).saturating_mul(size(1)).saturating_mul(size(2));
+            let [x, y, z] = [0, 1, 2].map(|axis| u32::try_from(size(axis)).unwrap_or(0));
             match *name {
-                "reqntid" => {
-                    let [x, y, z] = [0, 1, 2].map(|axis| u32::try_from(size(axis)).unwrap_or(0));
-                    contract.block = Some(Dim3 { x, y, z });
-                }
+                "reqntid" => contract.block = Some(Dim3 { x, y, z }),
                 "maxntid" => contract.most_threads = Some(product),
+                "reqnctapercluster" => contract.grid_multiple = Some(Dim3 { x, y, z }),
+                "explicitcluster" => contract.needs_cluster_size = true,
+                "blocksareclusters" => grid_counts_clusters = true,
                 _ => {}
             }
         }
+        contract.needs_cluster_size &= contract.grid_multiple.is_none();
+        contract.grid_multiple = contract.grid_multiple.filter(|_| !grid_counts_clusters);
         Ok(contract)
     }
 
@@ -115,6 +141,13 @@ impl LaunchContract {
     #[must_use]
     pub fn block(mut self, block: impl Into<Dim3>) -> Self {
         self.block = Some(block.into());
+        self
+    }
+
+    /// Requires a grid that is a multiple of this size in each dimension.
+    #[must_use]
+    pub fn grid_multiple_of(mut self, blocks: impl Into<Dim3>) -> Self {
+        self.grid_multiple = Some(blocks.into());
         self
     }
 
@@ -137,12 +170,39 @@ impl LaunchContract {
     }
 
     /// Returns the first condition that does not hold.
-    fn broken(&self, launch: &LaunchShape<'_>) -> Option<String> {
+    #[inline]
+    fn broken<A: KernelArgs>(&self, config: &LaunchConfig, args: &A) -> Option<String> {
+        let wrong = self.broken_by_config(config);
+        if wrong.is_some() || self.conditions.is_empty() {
+            return wrong;
+        }
+        let mut arguments = SmallVec::<[Argument; 16]>::new();
+        let is_complete = args.all_arguments(|_, bytes, tracked| {
+            let number = (bytes.len() <= 8).then(|| word(bytes));
+            let is_memory = number.is_some_and(|number| is_memory(bytes, number, tracked.as_ref()));
+            let memory = tracked.filter(|_| is_memory);
+            arguments.push(Argument {
+                number,
+                bytes: memory.map(|memory| memory.bytes as u64),
+            });
+            true
+        });
+        if !is_complete {
+            return Some("arguments whose values can be read; pass a tuple".to_owned());
+        }
+        self.broken_by_arguments(&LaunchShape {
+            config: *config,
+            arguments: &arguments,
+        })
+    }
+
+    /// Returns the first condition on the configuration that does not hold.
+    fn broken_by_config(&self, config: &LaunchConfig) -> Option<String> {
         let LaunchConfig {
+            grid,
             block,
             shared_bytes,
-            ..
-        } = launch.config;
+        } = *config;
         let size = |block: Dim3| format!("({}, {}, {})", block.x, block.y, block.z);
         if let Some(wanted) = self.block.filter(|wanted| *wanted != block) {
             return Some(format!(
@@ -157,6 +217,24 @@ impl LaunchContract {
                 "at most {most} threads per block; the launch has {threads}"
             ));
         }
+        let is_multiple = |of: &Dim3| {
+            let axes = [(grid.x, of.x), (grid.y, of.y), (grid.z, of.z)];
+            axes.into_iter().all(|(grid, of)| grid.is_multiple_of(of))
+        };
+        if let Some(wanted) = self.grid_multiple.filter(|wanted| !is_multiple(wanted)) {
+            return Some(format!(
+                "a grid that is a multiple of {} blocks; the launch has {}",
+                size(wanted),
+                size(grid)
+            ));
+        }
+        if self.needs_cluster_size {
+            return Some(
+                "an attribute with the size of its clusters (`.explicitcluster`), which a launch \
+                 with a contract does not have; use the unsafe `launch_with`"
+                    .to_owned(),
+            );
+        }
         if let Some(range) = &self.shared_bytes
             && !range.contains(&shared_bytes)
         {
@@ -165,6 +243,11 @@ impl LaunchContract {
                 "{least} to {most} bytes of dynamic shared memory; the launch has {shared_bytes}"
             ));
         }
+        None
+    }
+
+    /// Returns the first condition on the arguments that does not hold.
+    fn broken_by_arguments(&self, launch: &LaunchShape<'_>) -> Option<String> {
         let mut conditions = self.conditions.iter();
         let broken = conditions.find(|(_, condition)| !condition(launch));
         broken.map(|(text, _)| format!("{text}; {}", Values(launch)))
@@ -191,19 +274,11 @@ impl fmt::Display for Values<'_> {
         if shared_bytes > 0 {
             write!(f, ", {shared_bytes} bytes of dynamic shared memory")?;
         }
-        for (argument, number) in (1_usize..).zip(launch.numbers) {
-            let parameter = u32::try_from(argument - 1).ok();
-            let is_memory = launch.memories.iter().any(|it| it.parameter == parameter);
-            match number {
-                _ if is_memory => {
-                    write!(
-                        f,
-                        ", argument {argument} of {} bytes",
-                        launch.bytes(argument)
-                    )?;
-                }
-                Some(number) => write!(f, ", argument {argument} = {number}")?,
-                None => {}
+        for (argument, it) in (1_usize..).zip(launch.arguments) {
+            match (it.bytes, it.number) {
+                (Some(bytes), _) => write!(f, ", argument {argument} of {bytes} bytes")?,
+                (None, Some(number)) => write!(f, ", argument {argument} = {number}")?,
+                (None, None) => {}
             }
         }
         Ok(())
@@ -217,15 +292,16 @@ impl LaunchShape<'_> {
         self.config
     }
 
+    /// The argument with this number.
+    fn argument(&self, argument: usize) -> Option<&Argument> {
+        self.arguments.get(argument.checked_sub(1)?)
+    }
+
     /// Returns the number of bytes of the memory of an argument; 0 if it has none.
     #[must_use]
     pub fn bytes(&self, argument: usize) -> u64 {
-        let parameter = argument
-            .checked_sub(1)
-            .and_then(|index| u32::try_from(index).ok());
-        let mut all = self.memories.iter();
-        let found = all.find(|memory| parameter.is_some() && memory.parameter == parameter);
-        found.map_or(0, |memory| memory.bytes)
+        let bytes = self.argument(argument).and_then(|it| it.bytes);
+        bytes.unwrap_or(0)
     }
 
     /// Returns the number of elements of type `T` in the memory of an argument.
@@ -238,9 +314,7 @@ impl LaunchShape<'_> {
     /// is longer, or if there is no such argument.
     #[must_use]
     pub fn number(&self, argument: usize) -> u64 {
-        let number = argument
-            .checked_sub(1)
-            .and_then(|index| *self.numbers.get(index)?);
+        let number = self.argument(argument).and_then(|it| it.number);
         number.unwrap_or(u64::MAX)
     }
 }
@@ -288,26 +362,27 @@ impl<P: KernelParams> ContractKernel<P> {
     where
         P: Accepts<A>,
     {
+        self.check(&config, &args)?;
         let function = self.kernel.function();
-        let memories = memories::collect(&args);
-        let mut numbers = smallvec::SmallVec::<[Option<u64>; 16]>::new();
-        let count = u32::try_from(args.sizes().len()).unwrap_or(0);
-        numbers.extend((0..count).map(|index| value(&args, index)));
-        let launch = LaunchShape {
-            config,
-            memories: &memories,
-            numbers: &numbers,
-        };
-        if let Some(condition) = self.contract.broken(&launch) {
-            return Err(refused(SafeLaunchError::Contract {
-                kernel: function.name().to_owned(),
-                condition,
-            }));
-        }
         // SAFETY: the sizes must match the parameters ← `typed` has compared those of `P`, and `P`
         // accepts `A`. The kernel must meet the requirements of `Queue::launch` ← the author of the
         // contract guarantees it for launches that fulfil the conditions, as this one does.
         unsafe { queue.launch_checked(function, config, None, args, TOKEN) }
+    }
+
+    /// Fails if a condition does not hold.
+    #[inline]
+    pub(crate) fn check<A: KernelArgs>(&self, config: &LaunchConfig, args: &A) -> Result<()>
+    where
+        P: Accepts<A>,
+    {
+        match self.contract.broken(config, args) {
+            None => Ok(()),
+            Some(condition) => Err(refused(SafeLaunchError::Contract {
+                kernel: self.kernel.function().name().to_owned(),
+                condition,
+            })),
+        }
     }
 
     /// Returns the kernel without its contract, for unsafe launches.
@@ -323,6 +398,8 @@ impl fmt::Debug for LaunchContract {
         f.debug_struct("LaunchContract")
             .field("block", &self.block)
             .field("most_threads", &self.most_threads)
+            .field("grid_multiple", &self.grid_multiple)
+            .field("needs_cluster_size", &self.needs_cluster_size)
             .field("shared_bytes", &self.shared_bytes)
             .field("conditions", &texts.collect::<Vec<_>>())
             .finish()

@@ -202,17 +202,6 @@ pub(super) fn collect<A: KernelArgs>(args: &A) -> Memories {
     all
 }
 
-/// The value of a parameter of at most 8 bytes, extended by zeros.
-pub(super) fn value<A: KernelArgs>(args: &A, parameter: u32) -> Option<u64> {
-    let index = parameter as usize;
-    let size = *args.sizes().get(index)?;
-    args.with_pointers(|pointers| {
-        let pointer = pointers.get(index)?.cast_const().cast();
-        // SAFETY: as in `collect`.
-        unsafe { word(pointer, size, 0, u32::try_from(size).ok()?) }
-    })
-}
-
 /// Returns the kind of a parameter: 0 for a value, 1 to 9 for memory (1 + the exponent of its
 /// alignment), and [`ParameterObject::code`] for textures and surfaces.
 pub(super) fn kind(memories: &Memories, parameter: u32) -> u64 {

@@ -179,6 +179,39 @@ fn a_contract_is_checked_at_every_launch() {
         assert!(text.contains("0 to 64 bytes of dynamic"), "{text}");
         assert_eq!(store.kernel().function().name(), "store");
         assert_eq!(x.to_vec().unwrap(), [9, 9, 9, 1], "{}", fixture.name);
+
+        // A capture and a node of a graph have the same conditions.
+        let fails_with = |result: cuda_driver::Result<()>, expected: &str| match result {
+            Err(Error::SafeLaunch(error)) => {
+                assert!(error.to_string().contains(expected), "{error}");
+            }
+            other => panic!("{other:?}"),
+        };
+        let mut late = Graph::capture(&fixture.context, |scope| {
+            let wrong = store.launch(scope, config, (&mut x, 16_u64, 2_u32));
+            fails_with(wrong.map(drop), "at < x.len()");
+            store
+                .launch(scope, config, (&mut x, 0_u64, 2_u32))
+                .map(drop)
+        })
+        .unwrap();
+        let wide = LaunchConfig::new(1, 64);
+        let wrong = late.add_kernel_with_contract(&[], &store, wide, (&mut x, 4_u64, 3_u32));
+        fails_with(wrong.map(drop), "blocks of (32, 1, 1)");
+        let wrong = late.add_kernel_with_contract(&[], &store, config, (&mut x, 13_u64, 3_u32));
+        fails_with(wrong.map(drop), "at < x.len()");
+        let node = late
+            .add_kernel_with_contract(&[], &store, config, (&mut x, 4_u64, 3_u32))
+            .unwrap();
+        let edge = node.programmatic_edge();
+        let wrong = late.add_kernel_with_contract(&[edge], &store, config, (&mut x, 4_u64, 3_u32));
+        assert!(matches!(wrong, Err(Error::Unsupported { .. })), "{wrong:?}");
+        let exec = late.instantiate().unwrap();
+        for _ in 0..2 {
+            x.copy_from_host(&[9; 4]).unwrap();
+            exec.launch(&stream).unwrap();
+            assert_eq!(x.to_vec().unwrap(), [2, 3, 9, 9], "{}", fixture.name);
+        }
     }
 }
 
@@ -190,8 +223,67 @@ fn a_contract_reads_the_directives_of_the_text() {
     assert!(format!("{contract:?}").contains("most_threads: Some(64)"));
     let same = LaunchContract::new().block((8, 4));
     assert!(format!("{same:?}").contains("Dim3 { x: 8, y: 4, z: 1 }"));
+    let same = LaunchContract::new().grid_multiple_of((8, 4));
+    assert!(format!("{same:?}").contains("grid_multiple: Some(Dim3 { x: 8, y: 4, z: 1 })"));
     let error = LaunchContract::from_ptx(&ptx, "load").unwrap_err();
     assert!(matches!(error, Error::NoSuchFunction { .. }), "{error}");
     let error = LaunchContract::from_ptx(&Ptx::new("no text").unwrap(), "k").unwrap_err();
     assert!(matches!(error, Error::SafeLaunch(_)), "{error}");
+}
+
+/// Clusters: the grid is a multiple of their size, and a contract has no attribute with a size.
+#[test]
+fn a_contract_reads_the_clusters_of_the_text() {
+    type Store = ContractKernel<(Writes<u32>, u64, u32)>;
+    let fixture = software(Builder::new().compute_capability(9, 0));
+    let stream = fixture.stream();
+    let head = HEAD.replace("7.0", "8.0").replace("sm_75", "sm_90");
+    let store = |directives: &str| {
+        let text = format!("{head}{STORE}").replacen(") {", &format!(")\n{directives}\n{{"), 1);
+        let ptx = Ptx::new(text).unwrap();
+        let module = Module::load(&fixture.context, &ptx).unwrap();
+        let contract = LaunchContract::from_ptx(&ptx, "store").unwrap();
+        // SAFETY: all threads write the word at the byte `at` of `x`; this test passes offsets of
+        // words in it.
+        let store: Store = unsafe {
+            let function = module.function("store").unwrap();
+            function.with_contract(contract)
+        }
+        .unwrap();
+        store
+    };
+    let mut x = filled(&stream, 4, 9);
+    let mut launch = |store: &Store, grid: (u32, u32, u32)| {
+        let result = store.launch(&stream, LaunchConfig::new(grid, 32), (&mut x, 4_u64, 1_u32));
+        result.map_err(|error| match error {
+            Error::SafeLaunch(error) => error.to_string(),
+            other => panic!("{other:?}"),
+        })
+    };
+    let pairs = store(".explicitcluster .reqnctapercluster 2, 3, 1");
+    launch(&pairs, (4, 3, 5)).unwrap();
+    for grid in [(3, 3, 1), (2, 4, 1)] {
+        let expected = format!(
+            "kernel store requires a grid that is a multiple of (2, 3, 1) blocks; the launch has \
+             {grid:?}"
+        );
+        assert_eq!(launch(&pairs, grid).unwrap_err(), expected);
+    }
+    launch(&store(".maxclusterrank 4"), (3, 1, 1)).unwrap();
+    let error = launch(&store(".explicitcluster"), (4, 1, 1)).unwrap_err();
+    assert!(
+        error.contains("attribute with the size of its clusters"),
+        "{error}"
+    );
+    stream.synchronize().unwrap();
+    assert_eq!(x.to_vec().unwrap(), [9, 1, 9, 9]);
+
+    // The grid counts clusters. The software device does not load this kernel.
+    let text = format!("{head}{STORE}").replacen(
+        ") {",
+        ")\n.reqntid 32 .reqnctapercluster 2 .blocksareclusters\n{",
+        1,
+    );
+    let contract = LaunchContract::from_ptx(&Ptx::new(text).unwrap(), "store").unwrap();
+    assert!(format!("{contract:?}").contains("grid_multiple: None"));
 }
