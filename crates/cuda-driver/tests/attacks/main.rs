@@ -35,6 +35,7 @@ mod pools;
 #[cfg(target_os = "linux")]
 mod processes;
 mod safe;
+mod safe_memory;
 mod safe_textures;
 mod set_up;
 mod shared;

@@ -7,17 +7,19 @@ use cuda_driver::prelude::*;
 use cuda_driver::safe::{SafeKernel, SafeModule};
 use cuda_driver::{Error, Result};
 
-use crate::support::{Attack, Case};
+use crate::support::{Attack, Side};
 
 /// `store`: `x[at[i]] = i`. `save`: `to[0] = x`. `follow`: writes to the address in `from[0]`,
 /// which it loads again for each thread. `arrays`: stores to a shared and to a local array at
-/// `at[i]`. `copy`: copies a plane of words through a texture to a surface, with `n` threads in a
+/// `at[i]`. `dynamic`: stores to dynamic shared memory at `at[i]` and loads it again, next to a
+/// static array with the word 5 for each thread. `copy`: copies a plane of words through a texture to a surface, with `n` threads in a
 /// row. `fetch`: reads the
 /// texture whose handle is `from[0]`. `mark`: stores `tid.x + 1`
 /// to a surface at the byte `at[tid.x].x` of the row `at[tid.x].y`, and loads it again.
 const KERNELS: &str = ".version 7.0
 .target sm_75
 .address_size 64
+.extern .shared .align 16 .b8 words[];
 .visible .entry store(.param .u64 x, .param .u64 at, .param .u32 n) {
     .reg .pred %p; .reg .b32 %r<3>; .reg .b64 %d<6>;
     ld.param.u64 %d1, [x];
@@ -73,6 +75,30 @@ const KERNELS: &str = ".version 7.0
     st.global.u32 [%d1], %r2;
     ret;
 }
+.visible .entry dynamic(.param .u64 out, .param .u64 at) {
+    .reg .b32 %r<6>; .reg .b64 %d<6>;
+    .shared .align 16 .b8 next[64];
+    ld.param.u64 %d1, [out];
+    ld.param.u64 %d2, [at];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, next;
+    shl.b32 %r3, %r1, 2;
+    add.u32 %r2, %r2, %r3;
+    st.shared.u32 [%r2], 5;
+    bar.sync 0;
+    mul.wide.u32 %d3, %r1, 8;
+    add.s64 %d2, %d2, %d3;
+    ld.global.u64 %d4, [%d2];
+    mov.u64 %d5, words;
+    add.s64 %d5, %d5, %d4;
+    st.shared.u32 [%d5], %r1;
+    ld.shared.u32 %r4, [%d5];
+    bar.sync 0;
+    ld.shared.u32 %r5, [%r2];
+    add.s64 %d1, %d1, %d3;
+    st.global.v2.u32 [%d1], {%r4, %r5};
+    ret;
+}
 .visible .entry copy(.param .u64 in, .param .u64 out, .param .u32 n) {
     .reg .b32 %r<9>; .reg .f32 %f<3>; .reg .b64 %d<3>;
     ld.param.u64 %d1, [in];
@@ -111,9 +137,9 @@ const KERNELS: &str = ".version 7.0
 }
 ";
 
-pub(crate) fn kernel(case: &Case, name: &str) -> SafeKernel {
+pub(crate) fn kernel(side: &Side, name: &str) -> SafeKernel {
     let ptx = Ptx::new(KERNELS).unwrap();
-    let module = SafeModule::load(&case.context, &ptx).unwrap();
+    let module = SafeModule::load(&side.context, &ptx).unwrap();
     module.kernel(name).unwrap()
 }
 
