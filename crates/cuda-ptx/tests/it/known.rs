@@ -359,9 +359,9 @@ fn a_contract_prints_preconditions_with_lines() {
     let verdict = evaluate("vector_add", &line(arguments));
     let expected = "\
 vector_add:
-  4·vector_add_param_3 ≤ bytes(vector_add_param_1), reads, PTX line 56, file 1 line 5; aligned to 4
-  4·vector_add_param_3 ≤ bytes(vector_add_param_0), reads, PTX line 57, file 1 line 5; aligned to 4
-  4·vector_add_param_3 ≤ bytes(vector_add_param_2), writes, PTX line 63, file 1 line 5; aligned to 4
+  4·vector_add_param_3 ≤ bytes(vector_add_param_1), reads, PTX line 56, known.cu:5; aligned to 4
+  4·vector_add_param_3 ≤ bytes(vector_add_param_0), reads, PTX line 57, known.cu:5; aligned to 4
+  4·vector_add_param_3 ≤ bytes(vector_add_param_2), writes, PTX line 63, known.cu:5; aligned to 4
 ";
     assert_eq!(verdict.to_string(), expected);
     let sizes = verdict
@@ -375,7 +375,43 @@ vector_add:
         [(4000, false), (4000, false), (4000, true)]
     );
     let verdict = evaluate("off_by_one", &line([input(4000), output(4000), int(1000)]));
-    let expected = "  not proven: ld.global.f32, PTX line 1158, file 1 line 120: \
+    let expected = "  not proven: ld.global.f32, PTX line 1158, known.cu:120: \
                     it may access the bytes 0..4004, but the memory has 4000 bytes\n";
     assert!(verdict.to_string().contains(expected), "{verdict}");
+}
+
+/// A kernel that loads word `tid & mask` of a constant array with four words.
+fn constant_table(mask: u32) -> String {
+    format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n\
+         .const .align 4 .b32 t[4] = {{10, 20, 30, 40}};\n\
+         .visible .entry k(.param .u64 out) {{\n\
+         .reg .b32 %r<4>; .reg .b64 %d<5>;\n\
+         ld.param.u64 %d1, [out];\nmov.u32 %r1, %tid.x;\nand.b32 %r2, %r1, {mask};\n\
+         mul.wide.u32 %d2, %r2, 4;\nmov.u64 %d3, t;\nadd.s64 %d3, %d3, %d2;\n\
+         ld.const.u32 %r3, [%d3];\nmul.wide.u32 %d2, %r1, 4;\nadd.s64 %d4, %d1, %d2;\n\
+         st.global.u32 [%d4], %r3;\nret;\n}}\n"
+    )
+}
+
+#[test]
+fn an_index_in_a_constant_bank_is_proven_or_not() {
+    let evaluate = |mask, threads| {
+        let launch = launch([1, 1, 1], [threads, 1, 1], [output(128)]);
+        analysis(&constant_table(mask), "k").evaluate(&launch)
+    };
+    let verdict = evaluate(3, 32);
+    assert!(verdict.is_proven(), "{verdict}");
+    assert_eq!(verdict.contract().unwrap().variables, ["t"]);
+    let verdict = evaluate(7, 32);
+    let expected = Reason::OutOfRange {
+        low: 0,
+        high: 32,
+        bytes: 16,
+    };
+    assert_eq!(reasons(&verdict), [expected], "{verdict}");
+    assert!(verdict.to_string().contains("ld.const.u32, PTX line 13"));
+    // Only four threads.
+    assert!(evaluate(7, 4).is_proven());
+    assert!(!evaluate(7, 5).is_proven());
 }

@@ -254,7 +254,58 @@ fn variables_of_the_module_have_to_be_passed() {
     let mut none = out.slice_mut(..0).unwrap();
     let args = Using::new((&mut none,), (&counter,));
     let error = refusal(stream.launch_safe(&show, LaunchConfig::new(1, 1), args));
-    assert!(error.to_string().contains("counter"), "{error}");
+    let SafeLaunchError::Refused { line, reason, .. } = &error else {
+        panic!("{error:?}");
+    };
+    let expected = format!("{HEAD}{COUNTER}");
+    let expected = expected.lines().position(|it| it.contains("st.global.u32"));
+    assert_eq!(Some(*line as usize), expected.map(|it| it + 1), "{error}");
+    assert!(reason.contains("its own variable counter"), "{error}");
+}
+
+/// The kernel loads word `tid & mask` of a constant array with four words.
+#[test]
+fn an_index_beyond_a_constant_array_is_refused() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let load = |mask: u32| {
+            let text = format!(
+                "{HEAD}.const .align 4 .b32 t[4] = {{10, 20, 30, 40}};
+                .visible .entry k(.param .u64 out) {{
+                .reg .b32 %r<4>; .reg .b64 %d<5>;
+                ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; and.b32 %r2, %r1, {mask};
+                mul.wide.u32 %d2, %r2, 4; mov.u64 %d3, t; add.s64 %d3, %d3, %d2;
+                ld.const.u32 %r3, [%d3];
+                mul.wide.u32 %d2, %r1, 4; add.s64 %d4, %d1, %d2; st.global.u32 [%d4], %r3; ret; }}"
+            );
+            SafeModule::load(&fixture.context, &Ptx::new(text).unwrap()).unwrap()
+        };
+        let mut out = filled(&stream, 8, 1);
+        let config = LaunchConfig::new(1, 8);
+        let small = load(3);
+        let (k, t) = (small.kernel("k").unwrap(), small.module());
+        let t = t.global::<u32>("t", &stream).unwrap();
+        let args = Using::new((&mut out,), (&t,));
+        let launch = stream.launch_safe(&k, config, args).unwrap();
+        assert!(!launch.is_checked(), "{}", fixture.name);
+        let words = [10, 20, 30, 40, 10, 20, 30, 40];
+        assert_eq!(out.to_vec().unwrap(), words, "{}", fixture.name);
+
+        let large = load(7);
+        let (k, t) = (large.kernel("k").unwrap(), large.module());
+        let t = t.global::<u32>("t", &stream).unwrap();
+        let error = refusal(stream.launch_safe(&k, config, Using::new((&mut out,), (&t,))));
+        let text = error.to_string();
+        assert!(
+            text.contains("PTX line 9: this access cannot be checked"),
+            "{text}"
+        );
+        assert!(
+            text.contains("it may access the bytes 0..32, but the memory has 16"),
+            "{text}"
+        );
+        assert_eq!(out.to_vec().unwrap(), words, "{}", fixture.name);
+    }
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Shared and local memory, misaligned addresses, and addresses that come from memory.
 
+use cuda_driver::memory::ManagedBuffer;
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use super::{HEAD, kernel, violation};
+use super::{HEAD, STORE, kernel, violation};
 use crate::support::{assert_all, everywhere, filled, software};
 
 /// Stores and loads a word of a static array, of dynamic shared memory, or of a local array, at an
@@ -263,4 +264,47 @@ fn a_declared_alignment_is_required() {
     let error = stream.launch_safe(&k, config, (part,)).unwrap_err();
     assert!(error.to_string().contains("aligned to 16"), "{error}");
     assert!(HEAD.contains("sm_75"));
+}
+
+#[test]
+fn managed_memory_ends_at_its_argument() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let store = kernel(&fixture, STORE, "store");
+        let one = LaunchConfig::new(1, 1);
+        let mut managed = ManagedBuffer::from_host(&stream, &[9_u32; 4]).unwrap();
+        let args = (&mut managed, 12_u64, 1_u32);
+        let launch = stream.launch_safe(&store, one, args).unwrap();
+        assert!(!launch.is_checked(), "{}", fixture.name);
+        assert_eq!(managed.host().unwrap(), [9, 9, 9, 1], "{}", fixture.name);
+        for (at, offset) in [(16_u64, 16_i128), (u64::MAX - 3, -4)] {
+            let args = (&mut managed, at, 2_u32);
+            let launch = stream.launch_safe(&store, one, args).unwrap();
+            let found = violation(launch.wait());
+            assert_eq!((found.argument, found.offset), (Some(1), offset));
+        }
+        let launch = stream.launch_safe(&store, one, (&managed, 0_u64, 2_u32));
+        let found = violation(launch.unwrap().wait());
+        assert!(found.to_string().contains("read-only"), "{found}");
+        assert_eq!(managed.host().unwrap(), [9, 9, 9, 1], "{}", fixture.name);
+    }
+}
+
+/// Page-locked memory is no argument, and its device address is a number.
+#[test]
+fn the_address_of_page_locked_memory_permits_nothing() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let store = kernel(&fixture, STORE, "store");
+        let flags = PinnedFlags::DEFAULT;
+        let pinned = PinnedBuffer::from_host(&fixture.context, &[9_u32; 4], flags).unwrap();
+        let address = pinned.device_address().unwrap();
+        for at in [0_u64, 12, 16] {
+            let args = (address, at, 2_u32);
+            let launch = stream.launch_safe(&store, LaunchConfig::new(1, 1), args);
+            let found = violation(launch.unwrap().wait());
+            assert_eq!((found.argument, found.address), (None, address + at));
+        }
+        assert_eq!(pinned[..], [9; 4], "{}", fixture.name);
+    }
 }
