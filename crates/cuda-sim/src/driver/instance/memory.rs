@@ -146,6 +146,18 @@ impl Instance {
         (addr - start < allocation.size.max(1)).then(|| read(start, allocation))
     }
 
+    /// Returns the size of the memory on a device that graphs allocated and that no call has freed.
+    pub(in crate::driver) fn kept_by_graphs(&self, device: usize) -> u64 {
+        let allocations = self.allocations();
+        let sizes = allocations
+            .values()
+            .map(|allocation| match &allocation.kind {
+                Kind::Graph(memory) if memory.device.ordinal == device => memory.size,
+                _ => 0,
+            });
+        sizes.sum()
+    }
+
     /// Waits for all work of a context and of no other context. A driver does this when an object
     /// of the context is unloaded, or is freed and was not allocated in stream order.
     ///

@@ -25,9 +25,10 @@ impl Call {
         type A = CUgraphMem_attribute;
         let footprint = self.graphs.footprint(self.device(device)?.ordinal);
         let number = match attribute {
-            A::CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT => &footprint.used,
+            A::CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT | A::CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT => {
+                &footprint.held
+            }
             A::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH => &footprint.used_high,
-            A::CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT => &footprint.reserved,
             A::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH => &footprint.reserved_high,
             _ => return Err(INVALID_VALUE),
         };
@@ -43,25 +44,21 @@ impl Call {
     ) -> Status {
         type A = CUgraphMem_attribute;
         let footprint = self.graphs.footprint(self.device(device)?.ordinal);
-        let (mark, now) = match attribute {
-            A::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH => (&footprint.used_high, &footprint.used),
-            A::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH => {
-                (&footprint.reserved_high, &footprint.reserved)
-            }
+        let mark = match attribute {
+            A::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH => &footprint.used_high,
+            A::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH => &footprint.reserved_high,
             _ => return Err(INVALID_VALUE),
         };
         if value.typed::<u64>().get()? != 0 {
             return Err(INVALID_VALUE);
         }
-        mark.store(now.load(Ordering::Relaxed), Ordering::Relaxed);
+        mark.store(footprint.held.load(Ordering::Relaxed), Ordering::Relaxed);
         Ok(())
     }
 
     /// `cuDeviceGraphMemTrim()`—Returns unused memory to the device.
     fn device_graph_mem_trim(&self, device: CUdevice) -> Status {
-        let footprint = self.graphs.footprint(self.device(device)?.ordinal);
-        let used = footprint.used.load(Ordering::Relaxed);
-        footprint.reserved.store(used, Ordering::Relaxed);
+        self.graphs.footprint(self.device(device)?.ordinal).trim();
         Ok(())
     }
 }

@@ -249,6 +249,17 @@ fn fallible(
 }
 
 impl Instance {
+    /// Takes the memory that a launch needs in addition to what other launches have left allocated.
+    fn hold_memory_of(&self, template: &Template) {
+        for device in &*self.devices {
+            let kept = self.kept_by_graphs(device.ordinal);
+            let peak = template.peak_memory(device.ordinal, kept);
+            if peak > kept {
+                self.graphs.footprint(device.ordinal).hold(peak);
+            }
+        }
+    }
+
     /// Queues a launch of an executable graph.
     pub(in crate::driver) fn launch_graph(
         &self,
@@ -274,11 +285,16 @@ impl Instance {
         if unfreed || foreign.iter().any(|memory| !is(memory.addr)) {
             return Err(INVALID_VALUE);
         }
+        for memory in &allocated {
+            self.forget(memory.addr, |kind| matches!(kind, Kind::Graph(_)));
+        }
+        if !allocated.is_empty() {
+            self.hold_memory_of(&exec.template);
+        }
         for memory in &foreign {
             self.forget(memory.addr, |kind| matches!(kind, Kind::Graph(_)));
         }
         for memory in &allocated {
-            self.forget(memory.addr, |kind| matches!(kind, Kind::Graph(_)));
             if !freed.iter().any(|other| other.addr == memory.addr) {
                 let kind = Kind::Graph(Arc::clone(memory));
                 self.note(memory.addr, memory.size, kind, &stream.context);

@@ -11,22 +11,53 @@ use crate::driver::objects::graph::{GraphState, Store};
 use crate::driver::status::{INVALID_VALUE, OUT_OF_MEMORY, Status};
 use crate::lock::lock;
 
-/// The amount of memory that the graphs of a device use.
+/// The driver obtains memory for graphs in chunks of this size.
+const CHUNK: u64 = 32 << 20;
+
+/// The memory that a device holds for graphs.
+///
+/// Driver 580 takes memory when a graph is launched, for all of its allocation nodes, and keeps it
+/// for later launches until it is trimmed. All of it counts as used, whether or not it is allocated.
 #[derive(Debug, Default)]
 pub(in crate::driver) struct Footprint {
-    pub(in crate::driver) used: AtomicU64,
+    /// The bytes that are allocated now.
+    allocated: AtomicU64,
+    /// The bytes that the device holds, in whole chunks.
+    pub(in crate::driver) held: AtomicU64,
+    /// The maximum of `held` since `USED_MEM_HIGH` was reset.
     pub(in crate::driver) used_high: AtomicU64,
-    pub(in crate::driver) reserved: AtomicU64,
+    /// The maximum of `held` since `RESERVED_MEM_HIGH` was reset.
     pub(in crate::driver) reserved_high: AtomicU64,
 }
 
 impl Footprint {
-    fn take(&self, size: u64) {
-        let used = self.used.fetch_add(size, Ordering::Relaxed) + size;
-        self.used_high.fetch_max(used, Ordering::Relaxed);
-        let reserved = self.reserved.fetch_max(used, Ordering::Relaxed).max(used);
-        self.reserved_high.fetch_max(reserved, Ordering::Relaxed);
+    /// Takes chunks until the device holds at least `bytes`.
+    pub(in crate::driver) fn hold(&self, bytes: u64) {
+        let bytes = in_chunks(bytes);
+        let held = self.held.fetch_max(bytes, Ordering::Relaxed).max(bytes);
+        self.used_high.fetch_max(held, Ordering::Relaxed);
+        self.reserved_high.fetch_max(held, Ordering::Relaxed);
     }
+
+    /// Returns the chunks to the device that hold no allocated memory.
+    pub(in crate::driver) fn trim(&self) {
+        let allocated = self.allocated.load(Ordering::Relaxed);
+        self.held.store(in_chunks(allocated), Ordering::Relaxed);
+    }
+
+    fn allocate(&self, bytes: u64) {
+        let allocated = self.allocated.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.hold(allocated);
+    }
+
+    fn free(&self, bytes: u64) {
+        self.allocated.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Rounds a number of bytes up to whole chunks.
+fn in_chunks(bytes: u64) -> u64 {
+    bytes.div_ceil(CHUNK).saturating_mul(CHUNK)
 }
 
 /// The memory of an allocation node. The address is reserved as long as a node, an executable graph
@@ -57,14 +88,14 @@ impl GraphMemory {
     /// Makes the memory live.
     pub(in crate::driver) fn activate(&self) {
         if self.device.arena.activate(self.addr) {
-            self.footprint.take(self.size);
+            self.footprint.allocate(self.size);
         }
     }
 
     /// Ends the lifetime of the memory.
     pub(in crate::driver) fn deactivate(&self) {
         if self.device.arena.deactivate(self.addr) {
-            self.footprint.used.fetch_sub(self.size, Ordering::Relaxed);
+            self.footprint.free(self.size);
         }
     }
 }

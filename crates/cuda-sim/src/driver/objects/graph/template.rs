@@ -136,6 +136,28 @@ impl Template {
         [allocated, freed]
     }
 
+    /// Returns the most memory of a device that is allocated at once, if `allocated` bytes are at
+    /// the start and the nodes run in their order.
+    pub(in crate::driver) fn peak_memory(&self, device: usize, mut allocated: u64) -> u64 {
+        let mut peak = allocated;
+        for node in self.order.iter().filter_map(|&index| self.nodes.get(index)) {
+            match &node.payload {
+                Payload::Alloc(memory) if memory.device.ordinal == device => {
+                    allocated += memory.size;
+                }
+                Payload::Free(memory) if memory.device.ordinal == device => {
+                    allocated = allocated.saturating_sub(memory.size);
+                }
+                _ => {}
+            }
+            peak = peak.max(allocated);
+            for inner in &node.inner {
+                peak = peak.max(inner.peak_memory(device, allocated));
+            }
+        }
+        peak
+    }
+
     /// Returns an order in which each node comes after its dependencies, or the index of a node in
     /// a cycle.
     fn sorted(&self) -> Result<Vec<usize>, usize> {
