@@ -1,8 +1,12 @@
 //! The contents of errors.
 
+use std::ffi::CStr;
+use std::ptr;
+
 use cuda_driver::error::{Error, Status};
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
+use cuda_sys::CUresult;
 use cuda_sys::image::newest_ptx;
 
 use crate::support::{MIX, gpu, software};
@@ -25,6 +29,40 @@ fn out_of_memory_names_the_requested_bytes() {
             .unwrap(),
         [0, 0, 0]
     );
+}
+
+/// Returns the name and the text of a status code, or `None` for a code that the driver lacks.
+fn texts(driver: &Driver, code: u32) -> Option<[String; 2]> {
+    let (library, code) = (driver.library(), CUresult(code));
+    let (mut name, mut text) = (ptr::null(), ptr::null());
+    // SAFETY: the pointer must be to a pointer ← it is to a local.
+    let named = unsafe { library.cuGetErrorName(code, &raw mut name) };
+    // SAFETY: the pointer must be to a pointer ← it is to a local.
+    let described = unsafe { library.cuGetErrorString(code, &raw mut text) };
+    assert_eq!(named, described, "{code}");
+    named.is_success().then(|| {
+        // SAFETY: the pointers must be to strings that end with a nul ← the driver returned them,
+        // and its strings are static.
+        [name, text].map(|text| unsafe { CStr::from_ptr(text) }.to_str().unwrap().to_owned())
+    })
+}
+
+#[test]
+fn all_codes_have_the_texts_of_the_gpu_driver() {
+    let software = software(Builder::new());
+    let Some(gpu) = gpu() else { return };
+    let mut known = 0;
+    for code in 0..1000 {
+        // Either driver may be newer than the other.
+        if let Some(theirs) = texts(gpu.context.driver(), code)
+            && let Some(ours) = texts(software.context.driver(), code)
+        {
+            assert_eq!(ours, theirs, "{code}");
+            known += 1;
+        }
+    }
+    // Driver 580 has 101 codes.
+    assert!(known > 80, "{known} codes");
 }
 
 #[test]
