@@ -1,7 +1,9 @@
 //! Modules: valid and invalid images, JIT options, and the contents of modules.
 
+use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::ptr;
 
 use cuda_driver::context::CacheConfig;
 use cuda_driver::error::{Error, Status};
@@ -10,6 +12,7 @@ use cuda_driver::jit::{
 };
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
+use cuda_sys::CUresult;
 
 use crate::support::{
     COPY, MIX, everywhere, everywhere_since, has_version, late, skipped, software,
@@ -39,11 +42,33 @@ fn ptx_that_is_garbage_empty_or_cut_off_is_an_error() {
 /// A cache of a program may hold images that the `nvcc` for the software device wrote.
 #[test]
 fn no_gpu_loads_ptx_in_place_of_machine_code() {
-    let image = Ptx::new(format!("cuda-sim PTX in place of machine code\n{COPY}")).unwrap();
+    let text = format!("cuda-sim PTX in place of machine code\n{COPY}");
+    let image = Ptx::new(text.as_str()).unwrap();
+    let text = CString::new(text).unwrap();
     for fixture in everywhere() {
         let loaded = Module::load(&fixture.context, &image);
         let is_software = fixture.simulator.is_some();
         assert_eq!(loaded.is_ok(), is_software, "{}: {loaded:?}", fixture.name);
+        // `cuModuleLoadData` of the raw layer.
+        let library = fixture.context.driver().library();
+        let mut module = ptr::null_mut();
+        // SAFETY: the context must exist ← the fixture owns it.
+        let pushed = unsafe { library.cuCtxPushCurrent_v2(fixture.context.as_raw()) };
+        assert!(pushed.is_success());
+        // SAFETY: the image must be a string that ends with a nul ← it is a `CString`.
+        let status = unsafe { library.cuModuleLoadData(&raw mut module, text.as_ptr().cast()) };
+        if status.is_success() {
+            // SAFETY: the module must exist and is not used again ← it was just loaded.
+            assert!(unsafe { library.cuModuleUnload(module) }.is_success());
+        }
+        // SAFETY: the pointer may be null ← it is.
+        assert!(unsafe { library.cuCtxPopCurrent_v2(ptr::null_mut()) }.is_success());
+        let expected = if is_software {
+            CUresult::CUDA_SUCCESS
+        } else {
+            CUresult::CUDA_ERROR_INVALID_IMAGE
+        };
+        assert_eq!(status, expected, "{}", fixture.name);
     }
 }
 
