@@ -263,11 +263,11 @@ impl<T: DeviceRepr> fmt::Debug for GraphAllocation<T> {
     }
 }
 
-/// The memory that graphs occupy on a device, in bytes.
+/// The memory that graphs occupy on a device, in bytes. [`Device::graph_memory`] returns it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GraphMemoryStatistics {
-    /// The memory that launches use now.
+    /// The memory that is in use for launches.
     pub used: u64,
     /// The maximum of `used` since the last [reset](Device::reset_graph_memory_peaks).
     pub most_used: u64,
@@ -280,6 +280,11 @@ pub struct GraphMemoryStatistics {
 /// The memory that the device holds for graphs.
 impl Device {
     /// `cuDeviceGetGraphMemAttribute()`—Returns the memory that graphs occupy on the device.
+    ///
+    /// The driver takes memory from the device when a graph is launched, and keeps it for later
+    /// launches until [`trim_graph_memory`](Self::trim_graph_memory) is called, even if all graphs
+    /// are dropped. Driver 580 takes it in chunks of 32 MiB, and reports all of it as used, whether
+    /// or not a graph uses it at that time.
     #[doc(alias = "cuDeviceGetGraphMemAttribute")]
     #[doc(alias = "cudaDeviceGetGraphMemAttribute")]
     pub fn graph_memory(&self) -> Result<GraphMemoryStatistics> {
@@ -306,7 +311,7 @@ impl Device {
 
     /// `cuDeviceSetGraphMemAttribute(0)`—Resets both maxima,
     /// [`most_used`](GraphMemoryStatistics::most_used) and
-    /// [`most_reserved`](GraphMemoryStatistics::most_reserved).
+    /// [`most_reserved`](GraphMemoryStatistics::most_reserved), to the current amounts.
     #[doc(alias = "cuDeviceSetGraphMemAttribute")]
     #[doc(alias = "cudaDeviceSetGraphMemAttribute")]
     pub fn reset_graph_memory_peaks(&self) -> Result<()> {
@@ -327,8 +332,8 @@ impl Device {
         Ok(())
     }
 
-    /// `cuDeviceGraphMemTrim()`—Returns memory that is reserved for graphs but unused to the
-    /// system.
+    /// `cuDeviceGraphMemTrim()`—Returns memory that is reserved for graphs, but not allocated, to
+    /// the device.
     #[doc(alias = "cuDeviceGraphMemTrim")]
     #[doc(alias = "cudaDeviceGraphMemTrim")]
     pub fn trim_graph_memory(&self) -> Result<()> {
