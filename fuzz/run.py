@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs libFuzzer on the targets of this folder, all in parallel, with AddressSanitizer.
 
-`cargo xtask full fuzz` runs this script. Each target starts with its seeds in `seeds`, the kernels
-that NVRTC compiled, and the corpus of earlier runs in `target/fuzz/corpus`. Inputs that crashed it
-are stored in `target/fuzz/found`.
+`cargo xtask full fuzz` runs this script. Each target starts with its seeds in `seeds`, those of
+`seeds/written` and the kernels that NVRTC compiled if its input is PTX, and the corpus of earlier
+runs in `target/fuzz/corpus`. Inputs that crashed it are stored in `target/fuzz/found`.
 """
 
 import argparse
@@ -42,6 +42,7 @@ def fuzz(target, cargo, env, folder, minutes):
     before = len(list(found.iterdir()))
     folders = [corpus, HERE / "seeds" / target]
     compiled = folder / "seeds/nvrtc"
+    folders += [HERE / "seeds/written"] if target != "api_calls" else []
     folders += [compiled] if target != "api_calls" and compiled.is_dir() else []
     command = [cargo, "fuzz", "run", "--sanitizer", "address", target, *folders, "--"]
     command += [*FLAGS.split(" "), f"-max_total_time={minutes * 60}"]

@@ -7,7 +7,7 @@ use cuda_fuzz::{Device, mutate};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 
 thread_local! {
-    static DEVICE: RefCell<Option<Device>> = const { RefCell::new(None) };
+    static DEVICES: RefCell<[Option<Device>; 2]> = const { RefCell::new([None, None]) };
 }
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
@@ -15,15 +15,17 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
 });
 
 fuzz_target!(|text: &[u8]| {
-    DEVICE.with_borrow_mut(|kept| {
-        let device = kept.get_or_insert_with(|| Device::new((10, 0), false));
-        let Some(module) = device.load(text) else {
-            return;
-        };
-        let alive = device.launch(module);
-        device.unload(module);
-        if !alive {
-            *kept = None;
+    DEVICES.with_borrow_mut(|all| {
+        for (kept, capability) in all.iter_mut().zip([(10, 0), (9, 0)]) {
+            let device = kept.get_or_insert_with(|| Device::new(capability, false));
+            let Some(module) = device.load(text) else {
+                continue;
+            };
+            let alive = device.launch(module);
+            device.unload(module);
+            if !alive {
+                *kept = None;
+            }
         }
     });
 });

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use cuda_sim::{Builder, Simulator};
 use cuda_sys::*;
 
-use crate::maker::Maker;
+use crate::maker::{LONGEST_TEXT, Maker};
 
 include!(concat!(env!("OUT_DIR"), "/calls.rs"));
 
@@ -51,6 +51,10 @@ const OFTEN: &[&str] = &[
     "cuStreamWaitEvent",
     "cuModuleLoadData",
     "cuModuleGetFunction",
+    "cuLinkCreate_v2",
+    "cuLinkAddData_v2",
+    "cuLinkComplete",
+    "cuLaunchCooperativeKernel",
     "cuGraphCreate",
     "cuGraphAddKernelNode_v2",
     "cuGraphAddMemsetNode",
@@ -154,7 +158,23 @@ pub(crate) const IMAGES: &[&CStr] = &[
         include_str!("../../crates/cuda-driver/tests/it/kernels/variables.ptx"),
         "\0"
     )),
+    cstr(concat!(include_str!("../seeds/written/heap.ptx"), "\0")),
+    cstr(concat!(
+        include_str!("../seeds/written/linked_grid_barrier.ptx"),
+        "\0"
+    )),
+    cstr(concat!(
+        include_str!("../seeds/written/in_place_of_machine_code.ptx"),
+        "\0"
+    )),
     c".version 8.0\n.target sm_75\n.address_size 64\n",
+    // The limit of registers is not a number, and the text is cut off.
+    c"// cuda-sim linked image\n// cuda-sim registers x\n// cuda-sim bytes 99\n.version 8.0",
+    // The first bytes of a cubin, a fat binary, the wrapper of a fat binary, and an archive.
+    c"\x7fELF\x02\x01\x01",
+    c"\x50\xed\x55\xba\x01",
+    c"\xb1\x43\x62\x46\x01",
+    c"!<arch>\nmachine code",
     c"no PTX",
 ];
 
@@ -180,9 +200,18 @@ pub(crate) const STRINGS: &[&CStr] = &[
     c"cuInit",
     c"cuMemAlloc",
     c"/nonexistent/file.ptx",
+    c"heap",
+    c"turns",
+    c"store",
+    c"libcudadevrt.a",
+    c"/nonexistent/libcudadevrt.a",
 ];
 
 const fn cstr(text: &'static str) -> &'static CStr {
+    assert!(
+        text.len() <= LONGEST_TEXT,
+        "a text does not fit into a slot"
+    );
     match CStr::from_bytes_with_nul(text.as_bytes()) {
         Ok(text) => text,
         Err(_) => panic!("a text contains a NUL"),

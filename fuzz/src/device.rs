@@ -1,11 +1,15 @@
 //! A software device on which a program is loaded and run.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CString, c_void};
 use std::ptr;
 
 use cuda_sim::{Builder, Simulator};
-use cuda_sys::{CUcontext, CUfunction, CUmodule, CUresult, DriverLibrary};
+use cuda_sys::{
+    CUcontext, CUfunction, CUmodule, CUresult, CUtensorMap, CUtensorMapDataType,
+    CUtensorMapFloatOOBfill, CUtensorMapInterleave, CUtensorMapL2promotion, CUtensorMapSwizzle,
+    DriverLibrary,
+};
 
 use crate::objects::Objects;
 
@@ -24,6 +28,10 @@ pub struct Device {
     objects: Objects,
     /// The values that the kernels loaded last get as their first arguments.
     first: RefCell<Vec<u64>>,
+    /// The value of parameters of its size.
+    map: Vec<u8>,
+    /// Whether the text loaded last has a barrier of the grid.
+    is_cooperative: Cell<bool>,
 }
 
 impl Device {
@@ -44,6 +52,8 @@ impl Device {
             buffers: [0; 4],
             objects: Objects::default(),
             first: RefCell::default(),
+            map: Vec::new(),
+            is_cooperative: Cell::default(),
         };
         device.start();
         device
@@ -65,6 +75,7 @@ impl Device {
             must(unsafe { driver.cuMemsetD8_v2(*buffer, 1, BUFFER) });
         }
         self.objects = Objects::new(driver);
+        self.map = map_of(driver, self.buffers[0]);
     }
 
     /// Loads a text, up to its first NUL. Returns `None` if the driver fails.
@@ -72,6 +83,8 @@ impl Device {
         let end = text.iter().position(|&byte| byte == 0);
         let text = CString::new(&text[..end.unwrap_or(text.len())]).ok()?;
         *self.first.borrow_mut() = self.objects.of(&text.to_string_lossy());
+        self.is_cooperative
+            .set(text.to_string_lossy().contains("cudaCG"));
         let mut module: CUmodule = ptr::null_mut();
         // SAFETY: the text ends with a NUL, and the other pointer is to a local.
         let status = unsafe {
@@ -102,24 +115,9 @@ impl Device {
                 .iter_mut()
                 .map(|value| value.as_mut_ptr().cast())
                 .collect();
-            for threads in [64, 32] {
-                // SAFETY: each argument points to as many bytes as its parameter has; the software
-                // device checks what the kernel does with them.
-                let status = unsafe {
-                    self.driver.cuLaunchKernel(
-                        function,
-                        2,
-                        1,
-                        1,
-                        threads,
-                        1,
-                        1,
-                        256,
-                        ptr::null_mut(),
-                        arguments.as_mut_ptr(),
-                        ptr::null_mut(),
-                    )
-                };
+            // A group of warps has 128 threads.
+            for threads in [64, 32, 128] {
+                let status = self.launch_one(function, threads, &mut arguments);
                 if status.is_success() {
                     break;
                 }
@@ -132,6 +130,31 @@ impl Device {
             }
         }
         true
+    }
+
+    fn launch_one(
+        &self,
+        function: CUfunction,
+        threads: u32,
+        arguments: &mut [*mut c_void],
+    ) -> CUresult {
+        let (stream, arguments) = (ptr::null_mut(), arguments.as_mut_ptr());
+        if self.is_cooperative.get() {
+            // SAFETY: each argument points to as many bytes as its parameter has; the software
+            // device checks what the kernel does with them.
+            return unsafe {
+                self.driver.cuLaunchCooperativeKernel(
+                    function, 2, 1, 1, threads, 1, 1, 256, stream, arguments,
+                )
+            };
+        }
+        let extra = ptr::null_mut();
+        // SAFETY: as above.
+        unsafe {
+            self.driver.cuLaunchKernel(
+                function, 2, 1, 1, threads, 1, 1, 256, stream, arguments, extra,
+            )
+        }
     }
 
     /// Makes a value for each parameter.
@@ -159,14 +182,45 @@ impl Device {
             } else {
                 vec![64, 0, 0, 0]
             };
-            // A structure begins with the address of a buffer.
-            if size > 8 {
+            // Another structure begins with the address of a buffer.
+            if size == self.map.len() {
+                value.clone_from(&self.map);
+            } else if size > 8 {
                 value = self.buffers[values.len() % 4].to_le_bytes().to_vec();
             }
             value.resize(size, 0);
             values.push(value);
         }
     }
+}
+
+/// Returns the tensor map of 8 by 8 words at `address`.
+fn map_of(driver: &DriverLibrary, address: u64) -> Vec<u8> {
+    // SAFETY: zero is a valid value of each field.
+    let mut map: CUtensorMap = unsafe { std::mem::zeroed() };
+    let (extent, strides, tile, steps) = ([8_u64; 2], [32_u64], [4_u32; 2], [1_u32; 2]);
+    // SAFETY: the map and the lists are locals, and the lists have as many elements as the rank
+    // requires.
+    must(unsafe {
+        driver.cuTensorMapEncodeTiled(
+            &raw mut map,
+            CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_UINT32,
+            2,
+            ptr::without_provenance_mut(address as usize),
+            extent.as_ptr(),
+            strides.as_ptr(),
+            tile.as_ptr(),
+            steps.as_ptr(),
+            CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_NONE,
+            CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_NONE,
+            CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    });
+    map.opaque
+        .iter()
+        .flat_map(|word| word.to_ne_bytes())
+        .collect()
 }
 
 fn must(status: CUresult) {

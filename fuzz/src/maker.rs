@@ -25,6 +25,8 @@ const LONGEST_COPY: usize = 128 << 10;
 /// The number of words behind a pointer to a structure or a list: a list of 8 of the largest
 /// structures fits.
 const SLOT: usize = 512;
+/// The length of the longest text that is read from a slot, including its NUL.
+pub(crate) const LONGEST_TEXT: usize = 8 * SLOT;
 /// The number of objects of a kind that are remembered.
 const KEPT: usize = 32;
 

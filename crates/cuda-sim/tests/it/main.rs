@@ -26,6 +26,7 @@ mod external;
 mod external_image;
 mod fault;
 mod found;
+mod fuzz_seeds;
 mod graph;
 mod graph_child;
 mod graph_conditional;
