@@ -140,16 +140,18 @@ impl Device {
     ) -> CUresult {
         let (stream, arguments) = (ptr::null_mut(), arguments.as_mut_ptr());
         if self.is_cooperative.get() {
+            // One block: waiting for another one would take more than `INSTRUCTIONS`.
+            //
             // SAFETY: each argument points to as many bytes as its parameter has; the software
             // device checks what the kernel does with them.
             return unsafe {
                 self.driver.cuLaunchCooperativeKernel(
-                    function, 2, 1, 1, threads, 1, 1, 256, stream, arguments,
+                    function, 1, 1, 1, threads, 1, 1, 256, stream, arguments,
                 )
             };
         }
         let extra = ptr::null_mut();
-        // SAFETY: as above.
+        // SAFETY: as above, each argument points to as many bytes as its parameter has.
         unsafe {
             self.driver.cuLaunchKernel(
                 function, 2, 1, 1, threads, 1, 1, 256, stream, arguments, extra,
