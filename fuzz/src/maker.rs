@@ -285,6 +285,14 @@ impl<'a> Maker<'a> {
         }
         let lower = param.to_lowercase();
         let is = |part: &str| lower.contains(part);
+        // The input of a link is a whole text, most often without options.
+        if self.function.starts_with("cuLinkAdd") && self.below(4) != 0 {
+            match param {
+                "size" => return LONGEST_TEXT as u64,
+                "numOptions" => return 0,
+                _ => {}
+            }
+        }
         // The number of elements in a list.
         let is_count = is("num") || is("nbresources") || is("count") && !is("byte");
         if is_count && self.function != "cuMemcpy" {
