@@ -9,6 +9,7 @@ mod error;
 mod flow;
 mod headers;
 mod library;
+mod lock;
 mod nesting;
 mod options;
 mod output;

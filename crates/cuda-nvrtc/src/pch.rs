@@ -1,11 +1,12 @@
 //! The heap in which NVRTC creates precompiled headers
 //! ([`Options::precompiled_headers`](crate::Options::precompiled_headers)). Each process has one.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, TryLockError};
+use std::sync::{RwLock, RwLockReadGuard, TryLockError};
 
 use cuda_sys::nvrtc::calls;
 
 use crate::library::check;
+use crate::lock::read;
 use crate::{Error, Nvrtc};
 
 /// The lock of the heap. A compilation holds it for reading as long as NVRTC may use the heap; a
@@ -14,7 +15,7 @@ static HEAP: RwLock<()> = RwLock::new(());
 
 /// Prevents a replacement of the heap while the guard lives.
 pub(crate) fn keep_heap() -> RwLockReadGuard<'static, ()> {
-    HEAP.read().unwrap_or_else(PoisonError::into_inner)
+    read(&HEAP)
 }
 
 /// The result of creating precompiled headers in a compilation.

@@ -87,9 +87,11 @@ pub(crate) fn run<T: Send + 'static>(
 mod locale {
     use std::ffi::{CStr, CString};
     use std::ptr;
-    use std::sync::{Mutex, MutexGuard, PoisonError};
+    use std::sync::{Mutex, MutexGuard};
 
     use cuda_sys::Version;
+
+    use crate::lock::lock;
 
     /// The newest version that is known to change the locale.
     const LAST: Version = Version::new(12060);
@@ -146,7 +148,7 @@ mod locale {
     }
 
     fn state() -> MutexGuard<'static, State> {
-        STATE.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&STATE)
     }
 
     fn current() -> Option<CString> {

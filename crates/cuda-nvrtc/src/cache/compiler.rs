@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::Refusal;
 use super::entry;
@@ -17,6 +17,7 @@ use super::paths;
 use super::stamp::{Digest, Stamp};
 use super::store::{Kind, Store};
 use crate::Nvrtc;
+use crate::lock::lock;
 
 /// A loaded compiler.
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ impl Compiler {
         let address = address(nvrtc).ok_or(Refusal::Compiler)?;
         // The lock is held while the files are read, so that other threads wait instead of reading
         // them too.
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&KNOWN);
         if let Some(compiler) = known.get(&address) {
             return Ok(compiler.clone());
         }

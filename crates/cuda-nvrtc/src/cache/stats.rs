@@ -1,10 +1,11 @@
 //! Statistics of a cache.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::Refusal;
+use crate::lock::lock;
 
 /// Statistics of a [`Cache`](super::Cache) since it was opened, and the current usage of its
 /// folder.
@@ -54,23 +55,21 @@ pub(super) fn count(counter: &AtomicU64, by: u64) {
 
 impl Counters {
     pub(super) fn refuse(&self, refusal: Refusal) {
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        *refusals.entry(refusal).or_default() += 1;
+        *lock(&self.refusals).entry(refusal).or_default() += 1;
     }
 
     pub(super) fn set_problem(&self, problem: String) {
-        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
+        *lock(&self.problem) = Some(problem);
     }
 
     pub(super) fn problem(&self) -> Option<String> {
-        let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
-        problem.clone()
+        lock(&self.problem).clone()
     }
 
     /// Returns the statistics, with the number of entries and bytes in the folder added.
     pub(super) fn stats(&self, (entries, bytes): (u64, u64)) -> CacheStats {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let refusals = lock(&self.refusals);
         CacheStats {
             hits: of(&self.hits),
             misses: of(&self.misses),

@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
+
+use crate::lock::{read, write};
 
 /// The first handle. No address of a 64-bit process has these upper bits.
 const BASE: u64 = 0x5C00_0000_0000_0000;
@@ -39,30 +41,20 @@ impl<T> fmt::Debug for Table<T> {
 
 impl<T> Table<T> {
     pub(super) fn insert(&self, handle: u64, value: Arc<T>) {
-        self.0
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(handle, value);
+        write(&self.0).insert(handle, value);
     }
 
     pub(super) fn get(&self, handle: u64) -> Option<Arc<T>> {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&handle)
-            .cloned()
+        read(&self.0).get(&handle).cloned()
     }
 
     pub(super) fn remove(&self, handle: u64) -> Option<Arc<T>> {
-        self.0
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&handle)
+        write(&self.0).remove(&handle)
     }
 
     /// Removes and returns the objects for which `which` is true, in the order of creation.
     pub(super) fn drain(&self, which: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
-        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut map = write(&self.0);
         let mut gone: Vec<_> = map.extract_if(|_, value| which(value)).collect();
         gone.sort_unstable_by_key(|&(handle, _)| handle);
         gone.into_iter().map(|(_, value)| value).collect()
@@ -70,7 +62,7 @@ impl<T> Table<T> {
 
     /// Returns the live objects in the order of creation.
     pub(super) fn all(&self) -> Vec<Arc<T>> {
-        let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let map = read(&self.0);
         let mut all: Vec<_> = map.iter().map(|(&handle, value)| (handle, value)).collect();
         all.sort_unstable_by_key(|&(handle, _)| handle);
         all.into_iter()
@@ -79,6 +71,6 @@ impl<T> Table<T> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+        read(&self.0).len()
     }
 }

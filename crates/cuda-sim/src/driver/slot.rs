@@ -1,10 +1,10 @@
 //! Slots: the static places where C functions find their instance.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use super::instance::Instance;
-use crate::lock::lock;
+use crate::lock::{lock, read, write};
 
 /// The maximum number of software drivers in a process.
 pub(crate) const SLOTS: usize = 32;
@@ -32,9 +32,7 @@ impl Slot {
         taken[index] = true;
         NEXT.store(index + 1, Ordering::Relaxed);
         let instance = Arc::new(instance);
-        *INSTANCES[index]
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&instance));
+        *write(&INSTANCES[index]) = Some(Arc::clone(&instance));
         Some(Self { index, instance })
     }
 
@@ -49,10 +47,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let gone = INSTANCES[self.index]
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let gone = write(&INSTANCES[self.index]).take();
         drop(gone);
         lock(&TAKEN)[self.index] = false;
     }
@@ -60,8 +55,5 @@ impl Drop for Slot {
 
 /// Returns the instance in slot `index`, if there is one.
 pub(super) fn instance(index: usize) -> Option<Arc<Instance>> {
-    INSTANCES[index]
-        .read()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone()
+    read(&INSTANCES[index]).clone()
 }

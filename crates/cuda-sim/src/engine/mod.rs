@@ -35,10 +35,10 @@ mod tests;
 mod threads;
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use crate::lock::lock;
+use crate::lock::{lock, wait};
 
 use graph::{Demand, State};
 pub(crate) use graph::{GroupId, Kind, OpId, QueueId};
@@ -225,11 +225,7 @@ impl Engine {
             self.shared.work.notify_all();
         }
         while ops.iter().any(|&op| state.is_pending(op)) {
-            state = self
-                .shared
-                .done
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.shared.done, state);
         }
     }
 
@@ -248,11 +244,7 @@ impl Engine {
         let mut state = self.shared.lock();
         let running = state.running();
         while running.iter().any(|&op| state.is_running(op)) {
-            state = self
-                .shared
-                .done
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.shared.done, state);
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use crate::lock::lock;
+use crate::lock::{lock, unpoisoned, wait};
 
 use super::Shared;
 use super::graph::{State, Task};
@@ -109,12 +109,11 @@ fn serve(shared: &Arc<Shared>, idle: Option<&AtomicUsize>) {
             Task::Sleep(Some(time)) if !state.polling => {
                 state.polling = true;
                 let woken = shared.work.wait_timeout(state, time);
-                (state, _) = woken.unwrap_or_else(PoisonError::into_inner);
+                (state, _) = unpoisoned(woken);
                 state.polling = false;
             }
             Task::Sleep(_) => {
-                let woken = shared.work.wait(state);
-                state = woken.unwrap_or_else(PoisonError::into_inner);
+                state = wait(&shared.work, state);
             }
             Task::Run(op, work) => {
                 set_busy(idle, true);

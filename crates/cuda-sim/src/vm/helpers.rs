@@ -12,9 +12,9 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
-use crate::lock::lock;
+use crate::lock::{lock, wait};
 
 /// The number of helpers that are requested together. Each helper that starts requests the same
 /// number again.
@@ -161,8 +161,7 @@ impl Drop for End<'_> {
         WAITING.fetch_sub(state.waiting, Ordering::Relaxed);
         state.waiting = 0;
         while state.running > 0 {
-            let woken = self.0.ended.wait(state);
-            state = woken.unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.0.ended, state);
         }
     }
 }

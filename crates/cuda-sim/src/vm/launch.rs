@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::address::{PARAM, Window};
@@ -18,7 +18,7 @@ use super::launch_params::LaunchParams;
 use super::program::product;
 use super::space::{Env, RESERVED_SHARED_ALIGN, RESERVED_SHARED_BYTES};
 use super::warp::{Fragment, Warp};
-use crate::lock::lock;
+use crate::lock::{lock, wait};
 
 /// The statistics of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -268,10 +268,7 @@ impl Shared<'_> {
                 // Helpers run all remaining clusters, and may put some of them back.
                 let mut waiting = self.waiting();
                 while waiting.is_empty() && !self.is_over() {
-                    waiting = self
-                        .put_back
-                        .wait(waiting)
-                        .unwrap_or_else(PoisonError::into_inner);
+                    waiting = wait(&self.put_back, waiting);
                 }
                 if self.is_over() {
                     return;

@@ -1,7 +1,7 @@
 //! Streams, which are queues of the engine.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use cuda_sys::{
     CUcontext, CUdevice, CUhostFn, CUlaunchAttributeID, CUlaunchAttributeValue, CUresult, CUstream,
@@ -19,6 +19,7 @@ use crate::driver::objects::stream::{
 };
 use crate::driver::status::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, STREAM_DETACHED, Status};
 use crate::engine::{Kind, Work};
+use crate::lock::lock;
 
 exports! {
     cuStreamCreate => stream_create;
@@ -190,9 +191,7 @@ impl Call {
             result.priority = stream.priority;
             return value.set(result);
         }
-        let attributes = stream.attributes.lock();
-        let attributes = attributes.unwrap_or_else(PoisonError::into_inner);
-        value.set(attributes.get(attribute)?)
+        value.set(lock(&stream.attributes).get(attribute)?)
     }
 
     /// `cuStreamSetAttribute()`—Cannot change the priority, which is fixed when the stream is
@@ -209,9 +208,7 @@ impl Call {
         if is_priority || !is_of_streams(attribute) {
             return Err(INVALID_VALUE);
         }
-        let attributes = stream.attributes.lock();
-        let mut attributes = attributes.unwrap_or_else(PoisonError::into_inner);
-        attributes.set(self.config.version, attribute, &value)
+        lock(&stream.attributes).set(self.config.version, attribute, &value)
     }
 
     fn stream_copy_attributes(&self, dst: Out<CUstream_st>, src: Out<CUstream_st>) -> Status {
@@ -219,10 +216,8 @@ impl Call {
         if dst.context.handle != src.context.handle {
             return Err(INVALID_VALUE);
         }
-        let from = src.attributes.lock();
-        let from = from.unwrap_or_else(PoisonError::into_inner).clone();
-        let to = dst.attributes.lock();
-        *to.unwrap_or_else(PoisonError::into_inner) = from;
+        let from = lock(&src.attributes).clone();
+        *lock(&dst.attributes) = from;
         Ok(())
     }
 

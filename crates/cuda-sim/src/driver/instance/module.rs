@@ -1,6 +1,6 @@
 //! Loading modules.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use crate::driver::handle::fresh;
 use crate::driver::instance::Instance;
@@ -9,7 +9,7 @@ use crate::driver::objects::function::Function;
 use crate::driver::objects::jit::{Code, code_of};
 use crate::driver::objects::module::Module;
 use crate::driver::status::Status;
-use crate::lock::lock;
+use crate::lock::{lock, write};
 use crate::vm::Image;
 
 impl Instance {
@@ -39,8 +39,7 @@ impl Instance {
         for module in self.modules.drain(which) {
             self.functions
                 .drain(|function| function.module.handle == module.handle);
-            let mut image = module.image.write().unwrap_or_else(PoisonError::into_inner);
-            image.release(&module.context.device.arena);
+            write(&module.image).release(&module.context.device.arena);
         }
     }
 

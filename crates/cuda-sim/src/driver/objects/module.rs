@@ -1,10 +1,11 @@
 //! Modules: programs with their variables, loaded into a context.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use crate::driver::objects::context::Context;
 use crate::driver::objects::jit::Code;
+use crate::lock::read;
 use crate::vm::Image;
 
 /// A module in a context.
@@ -24,9 +25,6 @@ pub(in crate::driver) struct Module {
 
 impl Module {
     pub(in crate::driver) fn global(&self, name: &str) -> Option<(u64, u64)> {
-        self.image
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .global(name)
+        read(&self.image).global(name)
     }
 }

@@ -1,10 +1,10 @@
 //! The findings of the checks of a launch.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::Checks;
-use crate::lock::lock;
+use crate::lock::{lock, unpoisoned};
 use crate::report::{Report, ReportKind};
 
 /// The number of findings that are kept per launch.
@@ -43,10 +43,6 @@ impl Findings {
 
     /// All findings.
     pub(in crate::vm) fn into_reports(self) -> impl Iterator<Item = Report> {
-        let all = self
-            .all
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        all.into_values()
+        unpoisoned(self.all.into_inner()).into_values()
     }
 }

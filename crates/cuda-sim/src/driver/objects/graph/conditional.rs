@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, RwLock, Weak};
 
 use cuda_sys::{CUDA_CONDITIONAL_NODE_PARAMS, CUgraphConditionalNodeType};
 
@@ -15,6 +15,7 @@ use crate::driver::objects::graph::model::Owner;
 use crate::driver::objects::graph::payload::{Conditional, Payload};
 use crate::driver::status::{INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Status};
 use crate::engine::{Plan, Work};
+use crate::lock::{read, write};
 
 /// The maximum number of bodies of a conditional node. The limit of the real driver is not
 /// documented.
@@ -44,7 +45,7 @@ pub(in crate::driver) struct Conditionals(RwLock<HashMap<u64, Weak<Cell>>>);
 
 impl Conditionals {
     pub(in crate::driver) fn get(&self, handle: u64) -> Option<Arc<Cell>> {
-        let cells = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let cells = read(&self.0);
         cells.get(&handle)?.upgrade()
     }
 
@@ -58,7 +59,7 @@ impl Conditionals {
     }
 
     pub(in crate::driver) fn add(&self, handle: u64, cell: &Arc<Cell>) {
-        let mut cells = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut cells = write(&self.0);
         cells.retain(|_, cell| cell.strong_count() > 0);
         cells.insert(handle, Arc::downgrade(cell));
     }
