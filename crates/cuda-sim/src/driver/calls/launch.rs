@@ -97,16 +97,9 @@ impl Call {
     ) -> Status {
         let grid = [grid_x, grid_y, grid_z];
         let block = [block_x, block_y, block_z];
-        let shape = Shape {
-            grid,
-            block,
-            shared,
-            cooperative: false,
-            cluster: None,
-        };
         self.launch(
             f.handle(),
-            (shape, Attributes::default()),
+            (Shape::new(grid, block, shared), Attributes::default()),
             stream.handle(),
             params,
             extra,
@@ -130,11 +123,8 @@ impl Call {
         let grid = [grid_x, grid_y, grid_z];
         let block = [block_x, block_y, block_z];
         let shape = Shape {
-            grid,
-            block,
-            shared,
             cooperative: true,
-            cluster: None,
+            ..Shape::new(grid, block, shared)
         };
         self.launch(
             f.handle(),

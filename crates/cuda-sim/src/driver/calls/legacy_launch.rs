@@ -108,13 +108,7 @@ impl Call {
         let function = self.function(function.handle())?;
         let legacy = function.legacy().clone();
         let [x, y] = grid.map(|length| u32::try_from(length).unwrap_or(0));
-        let shape = Shape {
-            grid: [x, y, 1],
-            block: legacy.block,
-            shared: legacy.shared,
-            cooperative: false,
-            cluster: None,
-        };
+        let shape = Shape::new([x, y, 1], legacy.block, legacy.shared);
         let size = function.kernel()?.param_bytes as usize;
         if legacy.param_bytes < size {
             return Err(INVALID_VALUE);

@@ -5,17 +5,17 @@
 
 use std::ffi::{c_int, c_ulonglong};
 
-use cuda_sys::{CUdeviceptr, CUmemLocation, CUstream_st};
+use cuda_sys::{CUdeviceptr, CUmemLocation, CUstream_st, calls};
 
 use crate::driver::arg::Out;
 use crate::driver::export::{Call, exports};
 use crate::driver::status::{INVALID_VALUE, Status};
 
 exports! {
-    cuMemPrefetchBatchAsync | cuMemPrefetchBatchAsync_ptsz => mem_prefetch_batch;
-    cuMemDiscardBatchAsync | cuMemDiscardBatchAsync_ptsz => mem_discard_batch;
+    cuMemPrefetchBatchAsync | cuMemPrefetchBatchAsync_ptsz |
     cuMemDiscardAndPrefetchBatchAsync | cuMemDiscardAndPrefetchBatchAsync_ptsz
-        => mem_discard_and_prefetch_batch;
+        => mem_prefetch_batch;
+    cuMemDiscardBatchAsync | cuMemDiscardBatchAsync_ptsz => mem_discard_batch;
 }
 
 /// The arguments of a batch, and what it does.
@@ -96,6 +96,7 @@ impl Call {
         Ok(())
     }
 
+    /// Prefetches the ranges, and first discards them if the function says so.
     #[allow(clippy::too_many_arguments, reason = "as many as C's")]
     fn mem_prefetch_batch(
         &self,
@@ -113,7 +114,7 @@ impl Call {
             sizes,
             count,
             places: Some((locations, firsts, number)),
-            discards: false,
+            discards: self.function.base == calls::cuMemDiscardAndPrefetchBatchAsync.base,
         };
         self.managed_batch(&batch, flags, stream)
     }
@@ -131,28 +132,6 @@ impl Call {
             sizes,
             count,
             places: None,
-            discards: true,
-        };
-        self.managed_batch(&batch, flags, stream)
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "as many as C's")]
-    fn mem_discard_and_prefetch_batch(
-        &self,
-        starts: Out<CUdeviceptr>,
-        sizes: Out<usize>,
-        count: usize,
-        locations: Out<CUmemLocation>,
-        firsts: Out<usize>,
-        number: usize,
-        flags: c_ulonglong,
-        stream: Out<CUstream_st>,
-    ) -> Status {
-        let batch = Batch {
-            starts,
-            sizes,
-            count,
-            places: Some((locations, firsts, number)),
             discards: true,
         };
         self.managed_batch(&batch, flags, stream)

@@ -1,8 +1,8 @@
 //! The shape and the parameters of a launch, and the job that a stream executes.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use cuda_sys::{CUlaunchConfig, CUresult, LaunchUse};
 
@@ -21,6 +21,7 @@ use crate::driver::objects::texture::TextureObject;
 use crate::driver::status::{
     COOPERATIVE_LAUNCH_TOO_LARGE, INVALID_CLUSTER_SIZE, INVALID_VALUE, NOT_SUPPORTED, Status,
 };
+use crate::lock::read;
 use crate::memory::MemoryMap;
 use crate::report::Report;
 use crate::vm;
@@ -103,6 +104,17 @@ fn pack_buffer(size: usize, extra: Out<*mut c_void>) -> Status<Vec<u8>> {
 }
 
 impl Shape {
+    /// Returns the shape of a launch that is not cooperative and specifies no cluster.
+    pub(in crate::driver) fn new(grid: [u32; 3], block: [u32; 3], shared: u32) -> Self {
+        Self {
+            grid,
+            block,
+            shared,
+            cooperative: false,
+            cluster: None,
+        }
+    }
+
     /// Fails for launches that the driver rejects. The estimated register count does not reject a
     /// launch, because only an assembler knows how many registers a kernel needs.
     pub(in crate::driver) fn check(self, function: &Function, context: &Context) -> Status {
@@ -245,7 +257,7 @@ impl Job {
 
     pub(in crate::driver) fn run(&self) -> Result<(), DeviceFault> {
         let map = self.map();
-        let image = self.image.read().unwrap_or_else(PoisonError::into_inner);
+        let image = read(&self.image);
         let set = |handle, value| self.conditionals.set(handle, value);
         let mut params = LaunchParams::new(self.shape.grid, self.shape.block, &self.params, &map);
         let newer = || Some(self.map());

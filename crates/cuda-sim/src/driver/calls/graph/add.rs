@@ -6,7 +6,7 @@ use cuda_sys::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
     CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS,
     CUctx_st, CUdeviceptr, CUevent_st, CUgraph_st, CUgraphChildGraphNodeOwnership, CUgraphEdgeData,
-    CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
+    CUgraphNode, CUgraphNodeParams, CUgraphNodeType, calls,
 };
 
 use crate::driver::arg::{In, Out};
@@ -28,8 +28,7 @@ exports! {
     cuGraphAddMemsetNode => graph_add_memset_node;
     cuGraphAddHostNode => graph_add_host_node;
     cuGraphAddChildGraphNode => graph_add_child_graph_node;
-    cuGraphAddEventRecordNode => graph_add_event_record_node;
-    cuGraphAddEventWaitNode => graph_add_event_wait_node;
+    cuGraphAddEventRecordNode | cuGraphAddEventWaitNode => graph_add_event_node;
     cuGraphAddMemAllocNode => graph_add_mem_alloc_node;
     cuGraphAddMemFreeNode => graph_add_mem_free_node;
     cuGraphAddBatchMemOpNode => graph_add_batch_mem_op_node;
@@ -66,6 +65,11 @@ impl Call {
         added
     }
 
+    /// Adds a node whose payload does not depend on the graph.
+    fn add_payload(&self, place: Place, payload: Payload) -> Status {
+        self.add(place, no_data(), |_| Ok(payload)).map(drop)
+    }
+
     /// Creates the payload of an allocation node and stores its address in `addr`.
     fn allocation(
         &self,
@@ -88,8 +92,7 @@ impl Call {
         after: In<CUgraphNode>,
         count: usize,
     ) -> Status {
-        let place = (node, graph.handle(), after, count);
-        self.add(place, no_data(), |_| Ok(Payload::Empty)).map(drop)
+        self.add_payload((node, graph.handle(), after, count), Payload::Empty)
     }
 
     fn graph_add_kernel_node(
@@ -101,8 +104,7 @@ impl Call {
         params: In<CUDA_KERNEL_NODE_PARAMS_v1>,
     ) -> Status {
         let payload = self.kernel_payload(&v2_of(&params.get()?))?;
-        let place = (node, graph.handle(), after, count);
-        self.add(place, no_data(), |_| Ok(payload)).map(drop)
+        self.add_payload((node, graph.handle(), after, count), payload)
     }
 
     fn graph_add_kernel_node_v2(
@@ -114,8 +116,7 @@ impl Call {
         params: In<CUDA_KERNEL_NODE_PARAMS>,
     ) -> Status {
         let payload = self.kernel_payload(&params.get()?)?;
-        let place = (node, graph.handle(), after, count);
-        self.add(place, no_data(), |_| Ok(payload)).map(drop)
+        self.add_payload((node, graph.handle(), after, count), payload)
     }
 
     fn graph_add_memcpy_node(
@@ -128,8 +129,7 @@ impl Call {
         ctx: Out<CUctx_st>,
     ) -> Status {
         let payload = self.memcpy_payload(&params.get()?, ctx.handle())?;
-        let place = (node, graph.handle(), after, count);
-        self.add(place, no_data(), |_| Ok(payload)).map(drop)
+        self.add_payload((node, graph.handle(), after, count), payload)
     }
 
     fn graph_add_memset_node(
@@ -142,8 +142,7 @@ impl Call {
         ctx: Out<CUctx_st>,
     ) -> Status {
         let payload = self.memset_payload(&convert::fill_of(&params.get()?), ctx.handle())?;
-        let place = (node, graph.handle(), after, count);
-        self.add(place, no_data(), |_| Ok(payload)).map(drop)
+        self.add_payload((node, graph.handle(), after, count), payload)
     }
 
     fn graph_add_host_node(
@@ -156,8 +155,7 @@ impl Call {
     ) -> Status {
         let params = params.get()?;
         let payload = convert::host(params.fn_, params.userData)?;
-        let place = (node, graph.handle(), after, count);
-        self.add(place, no_data(), |_| Ok(payload)).map(drop)
+        self.add_payload((node, graph.handle(), after, count), payload)
     }
 
     fn graph_add_child_graph_node(
@@ -173,7 +171,7 @@ impl Call {
         self.add(place, no_data(), payload).map(drop)
     }
 
-    fn graph_add_event_record_node(
+    fn graph_add_event_node(
         &self,
         node: Out<CUgraphNode>,
         graph: Out<CUgraph_st>,
@@ -182,23 +180,12 @@ impl Call {
         event: Out<CUevent_st>,
     ) -> Status {
         let event = self.event(event.required()?.handle())?;
-        let place = (node, graph.handle(), after, count);
-        self.add(place, no_data(), |_| Ok(Payload::Record(event)))
-            .map(drop)
-    }
-
-    fn graph_add_event_wait_node(
-        &self,
-        node: Out<CUgraphNode>,
-        graph: Out<CUgraph_st>,
-        after: In<CUgraphNode>,
-        count: usize,
-        event: Out<CUevent_st>,
-    ) -> Status {
-        let event = self.event(event.required()?.handle())?;
-        let place = (node, graph.handle(), after, count);
-        self.add(place, no_data(), |_| Ok(Payload::Wait(event)))
-            .map(drop)
+        let payload = if self.function.base == calls::cuGraphAddEventWaitNode.base {
+            Payload::Wait(event)
+        } else {
+            Payload::Record(event)
+        };
+        self.add_payload((node, graph.handle(), after, count), payload)
     }
 
     fn graph_add_mem_alloc_node(
@@ -243,8 +230,7 @@ impl Call {
         params: In<CUDA_BATCH_MEM_OP_NODE_PARAMS>,
     ) -> Status {
         let payload = self.operations_payload(&params.get()?)?;
-        let place = (node, graph.handle(), after, count);
-        self.add(place, no_data(), |_| Ok(payload)).map(drop)
+        self.add_payload((node, graph.handle(), after, count), payload)
     }
 
     fn graph_add_node(

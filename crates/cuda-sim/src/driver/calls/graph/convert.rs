@@ -49,13 +49,9 @@ impl Call {
             0 => self.function_of_kernel(params.kern.addr() as u64)?,
             function => self.function(function)?,
         };
-        let shape = Shape {
-            grid: [params.gridDimX, params.gridDimY, params.gridDimZ],
-            block: [params.blockDimX, params.blockDimY, params.blockDimZ],
-            shared: params.sharedMemBytes,
-            cooperative: false,
-            cluster: None,
-        };
+        let grid = [params.gridDimX, params.gridDimY, params.gridDimZ];
+        let block = [params.blockDimX, params.blockDimY, params.blockDimZ];
+        let shape = Shape::new(grid, block, params.sharedMemBytes);
         let context = self.kernel_context(&function, params.ctx.addr() as u64)?;
         shape.check(&function, &context)?;
         // SAFETY: the pointer must be valid in the way that cuLaunchKernel requires ← the contract
