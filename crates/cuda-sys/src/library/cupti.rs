@@ -358,14 +358,7 @@ impl CuptiLibrary {
     ///   CUDA 12.0 or newer.
     /// - [`LoadError::UnsupportedPlatform`] if NVIDIA has no CUPTI for this operating system.
     pub fn system(major: u32) -> Result<Arc<Self>, LoadError> {
-        let candidates = || {
-            if cfg!(any(target_os = "linux", target_os = "windows")) {
-                Ok(Self::implicit_candidates(major))
-            } else {
-                Err(LoadError::UnsupportedPlatform { library: NAME })
-            }
-        };
-        WANTED.load(candidates, Self::from_library).map(Arc::new)
+        WANTED.load(|| Self::implicit_candidates(major), Self::from_library)
     }
 
     /// Loads the CUPTI in the file `path`.

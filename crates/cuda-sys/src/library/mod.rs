@@ -33,10 +33,8 @@ mod places;
 pub use launch_use::LaunchUse;
 pub use loaded::LoadedLibrary;
 
-const NAME: &str = "the CUDA driver";
-
 const WANTED: Wanted = Wanted {
-    library: NAME,
+    library: "the CUDA driver",
     variable: "CUDA_DRIVER_LIBRARY",
     hint: "\nInstall NVIDIA's driver, or set CUDA_DRIVER_LIBRARY to its libcuda.so.1.",
 };
@@ -90,17 +88,14 @@ impl DriverLibrary {
     fn load_system() -> Result<Arc<Self>, LoadError> {
         let candidates = || {
             if cfg!(target_os = "windows") {
-                Ok(vec![Candidate::Load("nvcuda.dll".into())])
-            } else if cfg!(target_os = "linux") {
-                Ok(vec![
-                    Candidate::Load("libcuda.so.1".into()),
-                    Candidate::at(Path::new(WSL_DRIVER)),
-                ])
-            } else {
-                Err(LoadError::UnsupportedPlatform { library: NAME })
+                return vec![Candidate::Load("nvcuda.dll".into())];
             }
+            vec![
+                Candidate::Load("libcuda.so.1".into()),
+                Candidate::at(Path::new(WSL_DRIVER)),
+            ]
         };
-        WANTED.load(candidates, Self::from_library).map(Arc::new)
+        WANTED.load(candidates, Self::from_library)
     }
 
     /// Loads the driver in the file `path`.

@@ -178,15 +178,8 @@ impl NvJitLinkLibrary {
     /// - [`LoadError::NotTheLibrary`] if the library is not nvJitLink of that major version.
     /// - [`LoadError::UnsupportedPlatform`] if NVIDIA has no nvJitLink for this operating system.
     pub fn system(major: u32) -> Result<Arc<Self>, LoadError> {
-        let candidates = || {
-            if cfg!(any(target_os = "linux", target_os = "windows")) {
-                Ok(Self::implicit_candidates(major))
-            } else {
-                Err(LoadError::UnsupportedPlatform { library: NAME })
-            }
-        };
         let finish = |library, origin| Self::from_library(library, origin, &[major]);
-        WANTED.load(candidates, finish).map(Arc::new)
+        WANTED.load(|| Self::implicit_candidates(major), finish)
     }
 
     /// Loads the nvJitLink in the file `path`.

@@ -46,18 +46,8 @@ impl NvrtcLibrary {
     /// A later call after a failure tries again.
     pub fn system() -> Result<Arc<Self>, LoadError> {
         static SYSTEM: OnceCell<Arc<NvrtcLibrary>> = OnceCell::new();
-        SYSTEM.get_or_try_init(Self::load_system).cloned()
-    }
-
-    fn load_system() -> Result<Arc<Self>, LoadError> {
-        let candidates = || {
-            if cfg!(any(target_os = "linux", target_os = "windows")) {
-                Ok(implicit_candidates())
-            } else {
-                Err(LoadError::UnsupportedPlatform { library: NAME })
-            }
-        };
-        WANTED.load(candidates, Self::from_library).map(Arc::new)
+        let load = || WANTED.load(implicit_candidates, Self::from_library);
+        SYSTEM.get_or_try_init(load).cloned()
     }
 
     /// Loads the NVRTC in the file `path`.

@@ -7,6 +7,7 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cuda_places::{Setup, Trust, Untrusted, path_variable, toolkits};
 use libloading::Library;
@@ -70,17 +71,27 @@ impl Candidate {
 impl Wanted {
     /// Loads the file that the environment variable names. If it is not set, loads the first of
     /// `candidates` that is a library, and passes it to `finish` together with its path.
+    ///
+    /// There are candidates only for Linux and Windows, because NVIDIA has no libraries for other
+    /// systems.
     pub(super) fn load<T>(
         &self,
-        candidates: impl FnOnce() -> Result<Vec<Candidate>, LoadError>,
+        candidates: impl FnOnce() -> Vec<Candidate>,
         finish: impl Fn(Library, String) -> Result<T, LoadError>,
-    ) -> Result<T, LoadError> {
+    ) -> Result<Arc<T>, LoadError> {
         let named = path_variable(self.variable);
         let candidates = match &named {
             Some(path) => vec![Candidate::Load(path.clone())],
-            None => candidates()?,
+            None if cfg!(any(target_os = "linux", target_os = "windows")) => candidates(),
+            None => {
+                return Err(LoadError::UnsupportedPlatform {
+                    library: self.library,
+                });
+            }
         };
-        let found = self.load_first(candidates, finish, named.is_none());
+        let found = self
+            .load_first(candidates, finish, named.is_none())
+            .map(Arc::new);
         match named {
             None => found,
             Some(path) => found.map_err(|error| LoadError::Variable {
