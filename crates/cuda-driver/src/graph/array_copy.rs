@@ -1,35 +1,27 @@
 //! Arrays as sides of copy nodes.
 
-use std::marker::PhantomData;
-
 use super::copy::{CopyMemory, CopySource, CopyTarget, End};
 use crate::texture::{Array, ArraySlice, ArraySliceMut, Texel};
 
 impl<'a, T: Texel> From<ArraySlice<'a, T>> for CopySource<'a, T> {
     fn from(view: ArraySlice<'a, T>) -> Self {
-        Self {
-            end: End {
-                memory: CopyMemory::Array(view.part(), view.place),
-                access: view.access,
-                extent: view.extent(),
-                bytes: view.place.bytes(),
-            },
-            elements: PhantomData,
-        }
+        Self::new(End {
+            memory: CopyMemory::Array(view.part(), view.place),
+            access: view.access,
+            extent: view.extent(),
+            bytes: view.place.bytes(),
+        })
     }
 }
 
 impl<'a, T: Texel> From<ArraySliceMut<'a, T>> for CopyTarget<'a, T> {
     fn from(view: ArraySliceMut<'a, T>) -> Self {
-        Self {
-            end: End {
-                memory: CopyMemory::Array(view.part(), view.place),
-                access: view.access,
-                extent: view.extent(),
-                bytes: view.place.bytes(),
-            },
-            elements: PhantomData,
-        }
+        Self::new(End {
+            memory: CopyMemory::Array(view.part(), view.place),
+            access: view.access,
+            extent: view.extent(),
+            bytes: view.place.bytes(),
+        })
     }
 }
 

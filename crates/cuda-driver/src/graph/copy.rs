@@ -26,13 +26,13 @@ use crate::types::node::{Edge, Node, node_kind};
 /// The source of a copy node: a buffer or a view of one.
 pub struct CopySource<'a, T: DeviceRepr> {
     pub(super) end: End<'a>,
-    pub(super) elements: PhantomData<&'a [T]>,
+    elements: PhantomData<&'a [T]>,
 }
 
 /// The destination of a copy node: a buffer or a view of one.
 pub struct CopyTarget<'a, T: DeviceRepr> {
     pub(super) end: End<'a>,
-    pub(super) elements: PhantomData<&'a mut [T]>,
+    elements: PhantomData<&'a mut [T]>,
 }
 
 /// One side of a copy.
@@ -309,38 +309,40 @@ impl End<'_> {
 }
 
 impl<'a, T: DeviceRepr> CopySource<'a, T> {
-    pub(super) fn of_host(host: HostSide<'a>, len: usize) -> Self {
+    pub(super) fn new(end: End<'a>) -> Self {
         Self {
-            end: End::new::<T>(CopyMemory::Host(host), Access::READ, len),
+            end,
             elements: PhantomData,
         }
+    }
+
+    pub(super) fn of_host(host: HostSide<'a>, len: usize) -> Self {
+        Self::new(End::new::<T>(CopyMemory::Host(host), Access::READ, len))
     }
 
     /// A source in memory that the graph allocates.
     pub(super) fn of_own(graph: u64, address: u64, len: usize) -> Self {
         let memory = CopyMemory::Own(graph, linear::<T>(address, len));
-        Self {
-            end: End::new::<T>(memory, Access::READ, len),
-            elements: PhantomData,
-        }
+        Self::new(End::new::<T>(memory, Access::READ, len))
     }
 }
 
 impl<'a, T: DeviceRepr> CopyTarget<'a, T> {
-    pub(super) fn of_host(host: HostSide<'a>, len: usize) -> Self {
+    pub(super) fn new(end: End<'a>) -> Self {
         Self {
-            end: End::new::<T>(CopyMemory::Host(host), Access::WRITE, len),
+            end,
             elements: PhantomData,
         }
+    }
+
+    pub(super) fn of_host(host: HostSide<'a>, len: usize) -> Self {
+        Self::new(End::new::<T>(CopyMemory::Host(host), Access::WRITE, len))
     }
 
     /// A destination in memory that the graph allocates.
     pub(super) fn of_own(graph: u64, address: u64, len: usize) -> Self {
         let memory = CopyMemory::Own(graph, linear::<T>(address, len));
-        Self {
-            end: End::new::<T>(memory, Access::WRITE, len),
-            elements: PhantomData,
-        }
+        Self::new(End::new::<T>(memory, Access::WRITE, len))
     }
 
     pub(super) fn into_end(self) -> End<'a> {
@@ -384,55 +386,37 @@ fn linear<T: DeviceRepr>(address: u64, len: usize) -> Rows {
 
 impl<'a, T: DeviceRepr> From<DeviceSlice<'a, T>> for CopySource<'a, T> {
     fn from(view: DeviceSlice<'a, T>) -> Self {
-        Self {
-            end: End::new::<T>(
-                CopyMemory::Device(view.memory, linear::<T>(view.as_raw(), view.len())),
-                view.access,
-                view.len(),
-            ),
-            elements: PhantomData,
-        }
+        let memory = CopyMemory::Device(view.memory, linear::<T>(view.as_raw(), view.len()));
+        Self::new(End::new::<T>(memory, view.access, view.len()))
     }
 }
 
 impl<'a, T: DeviceRepr> From<DeviceSliceMut<'a, T>> for CopyTarget<'a, T> {
     fn from(view: DeviceSliceMut<'a, T>) -> Self {
-        Self {
-            end: End::new::<T>(
-                CopyMemory::Device(view.memory, linear::<T>(view.as_raw(), view.len())),
-                view.access,
-                view.len(),
-            ),
-            elements: PhantomData,
-        }
+        let memory = CopyMemory::Device(view.memory, linear::<T>(view.as_raw(), view.len()));
+        Self::new(End::new::<T>(memory, view.access, view.len()))
     }
 }
 
 impl<'a, T: DeviceRepr> From<PitchedSlice<'a, T>> for CopySource<'a, T> {
     fn from(view: PitchedSlice<'a, T>) -> Self {
-        Self {
-            end: End {
-                memory: CopyMemory::Device(view.memory, view.rows),
-                access: view.access,
-                extent: view.extent(),
-                bytes: view.rows.bytes(),
-            },
-            elements: PhantomData,
-        }
+        Self::new(End {
+            memory: CopyMemory::Device(view.memory, view.rows),
+            access: view.access,
+            extent: view.extent(),
+            bytes: view.rows.bytes(),
+        })
     }
 }
 
 impl<'a, T: DeviceRepr> From<PitchedSliceMut<'a, T>> for CopyTarget<'a, T> {
     fn from(view: PitchedSliceMut<'a, T>) -> Self {
-        Self {
-            end: End {
-                memory: CopyMemory::Device(view.memory, view.rows),
-                access: view.access,
-                extent: view.extent(),
-                bytes: view.rows.bytes(),
-            },
-            elements: PhantomData,
-        }
+        Self::new(End {
+            memory: CopyMemory::Device(view.memory, view.rows),
+            access: view.access,
+            extent: view.extent(),
+            bytes: view.rows.bytes(),
+        })
     }
 }
 
