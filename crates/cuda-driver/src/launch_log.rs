@@ -287,7 +287,12 @@ impl DriverLaunches {
             return known.loss;
         }
         let streams = contexts.iter().flat_map(|context| context.in_flight());
-        let loss = LossId::new(DeviceLoss::new(device, error, streams.collect()));
+        let loss = LossId::new(DeviceLoss::new(
+            device,
+            error.status(),
+            error.call(),
+            streams.collect(),
+        ));
         losses.retain(|known| known.device != device);
         losses.push(Known {
             device,

@@ -4,7 +4,8 @@ use std::ffi::NulError;
 
 use cuda_sys::image::LoadableError;
 
-use super::Error;
+use super::{DriverError, Error, JitError};
+use crate::types::JitLog;
 
 /// The error of [`Ptx::new`](crate::Ptx::new).
 impl From<NulError> for Error {
@@ -20,5 +21,24 @@ impl From<NulError> for Error {
 impl From<LoadableError> for Error {
     fn from(error: LoadableError) -> Self {
         Self::Image(Box::new(error))
+    }
+}
+
+impl JitError {
+    /// Converts the error to an [`Error`]. A call that was not made because its context was
+    /// declared dead has no log, and becomes [`Error::ContextGone`].
+    pub(crate) fn error(
+        source: DriverError,
+        log: JitLog,
+        ptx_version: Option<(u32, u32)>,
+    ) -> Error {
+        match Error::from(source) {
+            Error::Driver(source) => Error::Jit(Box::new(Self {
+                source,
+                log,
+                ptx_version,
+            })),
+            gone => gone,
+        }
     }
 }

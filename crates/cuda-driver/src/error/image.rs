@@ -5,35 +5,18 @@ use std::fmt;
 use cuda_sys::CUresult;
 use cuda_sys::image::newest_ptx;
 
-use super::{DriverError, Error};
+use super::DriverError;
 use crate::types::JitLog;
 
 /// The driver failed to load or link an image. Contains the log of its compiler or linker.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JitError {
     pub(super) source: DriverError,
-    log: JitLog,
-    ptx_version: Option<(u32, u32)>,
+    pub(super) log: JitLog,
+    pub(super) ptx_version: Option<(u32, u32)>,
 }
 
 impl JitError {
-    /// Converts the error to an [`Error`]. A call that was not made because its context was
-    /// declared dead has no log, and becomes [`Error::ContextGone`].
-    pub(crate) fn error(
-        source: DriverError,
-        log: JitLog,
-        ptx_version: Option<(u32, u32)>,
-    ) -> Error {
-        match Error::from(source) {
-            Error::Driver(source) => Error::Jit(Box::new(Self {
-                source,
-                log,
-                ptx_version,
-            })),
-            gone => gone,
-        }
-    }
-
     /// The call that failed.
     #[must_use]
     pub fn driver_error(&self) -> DriverError {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use cuda_sys::{CUresult, Function};
 
-use super::DriverError;
 use crate::lock::{Mutex, rank};
 use crate::types::LaunchesInFlight;
 
@@ -53,11 +52,16 @@ impl LossId {
 }
 
 impl DeviceLoss {
-    pub(crate) fn new(device: u32, error: &DriverError, launches: Vec<LaunchesInFlight>) -> Self {
+    pub(crate) fn new(
+        device: u32,
+        status: CUresult,
+        call: &'static Function,
+        launches: Vec<LaunchesInFlight>,
+    ) -> Self {
         Self(Arc::new(Facts {
             device,
-            status: error.status(),
-            call: error.call(),
+            status,
+            call,
             launches,
         }))
     }

@@ -9,6 +9,7 @@ mod error;
 mod array;
 mod call;
 mod category;
+mod classify;
 mod convert;
 mod cupti;
 mod described;

@@ -2,49 +2,14 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use cuda_sys::{CUresult, calls};
 
 use super::GraphExec;
 use super::exec::Inner;
-use super::state::State;
 use crate::error::{DriverError, Result};
-use crate::lock::{Mutex, rank};
-use crate::safe::{CheckedNode, ReplayRecords, SafeLaunch};
+use crate::safe::{ReplayRecords, SafeLaunch};
 use crate::stream::Stream;
-
-/// The nodes of an executable that launch checked copies of kernels. They change only under the
-/// replay lock, like the nodes of the executable.
-#[derive(Default)]
-pub(super) struct CheckedNodes {
-    nodes: Mutex<Arc<[Arc<CheckedNode>]>, { rank::CHECKED_NODES }>,
-    /// Whether there are any, so that other replays take no lock.
-    any: AtomicBool,
-}
-
-impl CheckedNodes {
-    pub(super) fn any(&self) -> bool {
-        self.any.load(Ordering::Acquire)
-    }
-
-    fn get(&self) -> Arc<[Arc<CheckedNode>]> {
-        Arc::clone(&self.nodes.lock())
-    }
-
-    /// Sets the nodes to those of an executable in this state.
-    pub(super) fn set(&self, state: &State) {
-        let mut nodes = Vec::new();
-        state.each(|owners| owners.collect_checked(&mut nodes));
-        if nodes.is_empty() && !self.any() {
-            return;
-        }
-        self.any.store(!nodes.is_empty(), Ordering::Release);
-        let former = std::mem::replace(&mut *self.nodes.lock(), nodes.into());
-        // A node owns memory, which must not be freed under the lock.
-        drop(former);
-    }
-}
 
 /// Replays with a report.
 impl GraphExec {

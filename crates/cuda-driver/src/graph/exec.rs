@@ -10,10 +10,9 @@ use cuda_sys::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraphExec, CUgraphExec_st, CUgraphInstantiateResult,
 };
 
-use super::checked::CheckedNodes;
 use super::owners::InFlightResources;
 use super::parts::{self, Parts, Root};
-use super::state::State;
+use super::state::{CheckedNodes, State};
 use super::{Graph, NodeId, NodeKind, Owners};
 use crate::context::Context;
 use crate::driver::{Driver, call};

@@ -1,11 +1,15 @@
 //! The tracked state of an executable, as far as changes of the executable need it.
 
+use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::conflicts::NodeAccess;
 use super::parts::{NodeInfo, Parts, Topology, index};
 use super::{NodeKind, Owners};
 use crate::error::{Error, Result};
+use crate::lock::{Mutex, rank};
+use crate::safe::CheckedNode;
 use crate::types::node::NodeId;
 
 /// The part of an executable that updates change.
@@ -236,6 +240,38 @@ impl State {
         };
         let mut graphs = self.graphs.iter().zip(&other.graphs);
         self.graphs.len() == other.graphs.len() && graphs.all(|(one, other)| is_same(one, other))
+    }
+}
+
+/// The nodes of an executable that launch checked copies of kernels. They change only under the
+/// replay lock, like the nodes of the executable.
+#[derive(Default)]
+pub(super) struct CheckedNodes {
+    nodes: Mutex<Arc<[Arc<CheckedNode>]>, { rank::CHECKED_NODES }>,
+    /// Whether there are any, so that other replays take no lock.
+    any: AtomicBool,
+}
+
+impl CheckedNodes {
+    pub(super) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    pub(super) fn get(&self) -> Arc<[Arc<CheckedNode>]> {
+        Arc::clone(&self.nodes.lock())
+    }
+
+    /// Sets the nodes to those of an executable in this state.
+    pub(super) fn set(&self, state: &State) {
+        let mut nodes = Vec::new();
+        state.each(|owners| owners.collect_checked(&mut nodes));
+        if nodes.is_empty() && !self.any() {
+            return;
+        }
+        self.any.store(!nodes.is_empty(), Ordering::Release);
+        let former = mem::replace(&mut *self.nodes.lock(), nodes.into());
+        // A node owns memory, which must not be freed under the lock.
+        drop(former);
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use cuda_sys::CUstream;
 
-use super::{CaptureStatus, Stream, StreamFlags, capturing};
+use super::state::status_of;
+use super::{CaptureStatus, Stream, StreamFlags};
 use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{Error, Result};
@@ -59,7 +60,7 @@ impl Stream {
         // SAFETY: the stream must be alive ← the caller guarantees it as long as `owner` exists.
         unsafe { expect_context(context, raw) }?;
         // SAFETY: as above.
-        let status = unsafe { capturing::status_of(driver, raw) }?;
+        let status = unsafe { status_of(driver, raw) }?;
         if status != CaptureStatus::Inactive {
             return Err(Error::Capturing {
                 what: "borrowing a stream that other code captures",

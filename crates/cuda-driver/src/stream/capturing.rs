@@ -1,23 +1,9 @@
 //! The capture status of a stream (`cuStreamIsCapturing`).
 
-use cuda_sys::{CUstream, CUstreamCaptureStatus};
-
 use super::Stream;
-use crate::driver::{Driver, call};
-use crate::error::{DriverError, Result};
+use super::state::{CaptureStatus, status_of};
+use crate::error::Result;
 use crate::stream_state::Kind;
-
-/// How a stream treats calls that queue work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum CaptureStatus {
-    /// The stream runs the work.
-    Inactive,
-    /// The stream captures the work into a graph.
-    Active,
-    /// A capture was invalidated. The stream rejects work until the capture is ended.
-    Invalidated,
-}
 
 /// Captures by other code.
 impl Stream {
@@ -38,24 +24,4 @@ impl Stream {
         // `self` is borrowed, and `_current` makes the context current.
         Ok(unsafe { status_of(self.driver(), self.as_raw()) }?)
     }
-}
-
-/// `cuStreamIsCapturing()`—Returns whether a stream is being captured.
-///
-/// # Safety
-///
-/// The stream is alive. If it is a default stream, its context is current.
-pub(super) unsafe fn status_of(
-    driver: &Driver,
-    raw: CUstream,
-) -> Result<CaptureStatus, DriverError> {
-    let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-    // SAFETY: the stream must be alive and the pointer writable ← the caller guarantees the former;
-    // the pointer is to a local.
-    unsafe { call!(driver, cuStreamIsCapturing(raw, &raw mut status)) }?;
-    Ok(match status {
-        CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE => CaptureStatus::Inactive,
-        CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE => CaptureStatus::Active,
-        _ => CaptureStatus::Invalidated,
-    })
 }

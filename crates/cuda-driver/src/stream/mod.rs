@@ -25,11 +25,11 @@ pub use crate::pending::{Completion, HostCall};
 pub use crate::stream_attribute::{AccessPolicyWindow, MemSyncDomainMap, SynchronizationPolicy};
 pub use crate::types::WorkKind;
 
-pub use capturing::CaptureStatus;
 pub use flags::StreamFlags;
 pub use pool::StreamPool;
 pub use priority::PriorityRange;
 pub(crate) use recording::Recording;
+pub use state::CaptureStatus;
 pub(crate) use state::Queueing;
 pub use stream::Stream;
 pub use thread::ThreadStream;

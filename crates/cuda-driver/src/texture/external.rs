@@ -4,12 +4,12 @@
 //! passes the range of bytes that the other API reports, so that no two arrays or buffers overlap.
 
 use std::marker::PhantomData;
-use std::ops::{Range, RangeBounds};
+use std::ops::RangeBounds;
 
 use super::array::Array;
 use super::format::Texel;
 use super::limits::{contradiction, within};
-use super::memory::ArrayMemory;
+use super::memory::{ArrayMemory, Image};
 use super::mipmapped::MipmappedArray;
 use super::shape::{ArrayFlags, ArrayShape, WITHOUT_MEMORY};
 use crate::error::Result;
@@ -91,15 +91,6 @@ impl ExternalMemory {
             elements: PhantomData,
         })
     }
-}
-
-/// An image in external memory.
-pub(super) struct Image<'a> {
-    pub(super) memory: &'a ExternalMemory,
-    pub(super) range: Range<usize>,
-    pub(super) shape: ArrayShape,
-    pub(super) levels: u32,
-    pub(super) flags: ArrayFlags,
 }
 
 impl<'a> Image<'a> {

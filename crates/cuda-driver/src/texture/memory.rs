@@ -1,5 +1,6 @@
 //! The memory of an array or of all levels of a mipmapped array, and its release.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use cuda_ptx::analysis::{Object, ObjectKind};
@@ -8,7 +9,6 @@ use cuda_sys::{
     CUmipmappedArray_st, CUresourcetype, CUsurfObject,
 };
 
-use super::external::Image;
 use super::format::{ChannelFormat, Texel};
 use super::limits::{check, not_supported_error, within};
 use super::shape::{ArrayFlags, ArrayShape};
@@ -17,7 +17,7 @@ use crate::error::{DriverError, Error, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
 use crate::launch::ObjectArg;
 use crate::memory::pitched::{ArrayBox, array_numbers};
-use crate::memory::{Block, ExternalPart, Memory, Reclaim, Source, bytes_of};
+use crate::memory::{Block, ExternalMemory, ExternalPart, Memory, Reclaim, Source, bytes_of};
 use crate::memory_ledger::MemoryKind;
 use crate::stream::Stream;
 use crate::tracking::{Access, Tracker};
@@ -32,6 +32,15 @@ pub(super) struct ArrayMemory {
     pub(super) flags: ArrayFlags,
     pub(super) format: ChannelFormat,
     pub(super) channels: u32,
+}
+
+/// An image in external memory.
+pub(super) struct Image<'a> {
+    pub(super) memory: &'a ExternalMemory,
+    pub(super) range: Range<usize>,
+    pub(super) shape: ArrayShape,
+    pub(super) levels: u32,
+    pub(super) flags: ArrayFlags,
 }
 
 /// The handle of an array or of a mipmapped array.

@@ -4,8 +4,6 @@ use std::fmt;
 use std::io::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
 
-use super::TopologyDevice;
-
 /// Keeps the current thread on the processors that are closest to a device, until it is dropped.
 /// Returned by [`TopologyDevice::bind_thread`].
 #[must_use = "dropping it ends the binding"]
@@ -23,17 +21,15 @@ impl fmt::Debug for BoundThread {
 }
 
 impl BoundThread {
-    /// Binds the current thread to the processors of `device`.
-    pub(super) fn new(device: &TopologyDevice) -> Result<Self> {
-        if device.cpus.is_empty() {
-            let message = format!(
-                "the system does not report which processors are close to device {}",
-                device.ordinal
-            );
+    /// Binds the current thread to `cpus`, the processors that are closest to a device.
+    pub(super) fn new(cpus: &[u32], device: u32) -> Result<Self> {
+        if cpus.is_empty() {
+            let message =
+                format!("the system does not report which processors are close to device {device}");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let before = system::current()?;
-        system::bind(&system::of(&device.cpus)?)?;
+        system::bind(&system::of(cpus)?)?;
         Ok(Self {
             before,
             thread: PhantomData,

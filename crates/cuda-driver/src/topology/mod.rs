@@ -15,6 +15,5 @@ mod pci;
 mod text;
 
 pub use affinity::BoundThread;
-pub use topology::{
-    Connection, NvLink, NvLinkRemote, PciPath, Topology, TopologyDevice, TopologySources,
-};
+pub use pci::PciPath;
+pub use topology::{Connection, NvLink, NvLinkRemote, Topology, TopologyDevice, TopologySources};

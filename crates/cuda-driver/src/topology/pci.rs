@@ -3,7 +3,26 @@
 use std::fs;
 use std::path::{Component, Path};
 
-use super::PciPath;
+/// The path from one device to another through PCI Express, from the shortest to the longest. The
+/// names in parentheses are those of `nvidia-smi topo -m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum PciPath {
+    /// The device itself, or another device on the same board (`X`).
+    Board,
+    /// Through one PCI Express switch (`PIX`).
+    Switch,
+    /// Through several PCI Express switches, without a host bridge (`PXB`).
+    Switches,
+    /// Through a host bridge, which is usually a processor (`PHB`).
+    HostBridge,
+    /// Through host bridges of one NUMA node (`NODE`).
+    NumaNode,
+    /// Through the connection between NUMA nodes (`SYS`).
+    System,
+    /// Unknown: the system does not report it.
+    Unknown,
+}
 
 /// The place of a PCI device in the system.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::affinity::BoundThread;
 #[cfg(feature = "nvml")]
 use super::nvml;
-use super::pci::PciDevice;
+use super::pci::{PciDevice, PciPath};
 use crate::device::{Device, PeerAttributes};
 use crate::driver::Driver;
 use crate::error::Result;
@@ -91,27 +91,6 @@ pub struct Connection {
     /// The attributes of access from the first device to the second, as the CUDA driver states
     /// them; `None` for the connection of a device with itself.
     pub peer: Option<PeerAttributes>,
-}
-
-/// The path from one device to another through PCI Express, from the shortest to the longest. The
-/// names in parentheses are those of `nvidia-smi topo -m`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum PciPath {
-    /// The device itself, or another device on the same board (`X`).
-    Board,
-    /// Through one PCI Express switch (`PIX`).
-    Switch,
-    /// Through several PCI Express switches, without a host bridge (`PXB`).
-    Switches,
-    /// Through a host bridge, which is usually a processor (`PHB`).
-    HostBridge,
-    /// Through host bridges of one NUMA node (`NODE`).
-    NumaNode,
-    /// Through the connection between NUMA nodes (`SYS`).
-    System,
-    /// Unknown: the system does not report it.
-    Unknown,
 }
 
 /// Discovery.
@@ -299,7 +278,7 @@ impl TopologyDevice {
     #[doc(alias = "sched_setaffinity")]
     #[doc(alias = "nvmlDeviceSetCpuAffinity")]
     pub fn bind_thread(&self) -> std::io::Result<BoundThread> {
-        BoundThread::new(self)
+        BoundThread::new(&self.cpus, self.ordinal)
     }
 
     /// Returns the number of active links to the device with this ordinal.

@@ -6,7 +6,6 @@
 
 use std::fmt;
 
-use super::queue_batch::{BoxOp, Kinds, queue_all};
 use crate::error::{Error, Result};
 use crate::memory::batch_uses::BatchUses;
 use crate::memory::pitched::{Rows, Side};
@@ -16,6 +15,7 @@ use crate::memory::{
 use crate::stream::Stream;
 use crate::stream_state::Kind;
 use crate::texture::{ArraySource, ArrayTarget, BoxCopy, Texel};
+use crate::types::WorkKind;
 
 /// Copies within the device that are queued with one call.
 ///
@@ -56,6 +56,27 @@ pub struct CopyBatch<'a> {
     pub(super) boxes: Vec<BoxOp>,
     pub(super) uses: BatchUses<'a>,
     pub(super) bytes: usize,
+}
+
+/// Which sides of a linear copy are on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kinds(pub(super) WorkKind);
+
+impl Kinds {
+    pub(super) const ON_DEVICE: Self = Self(WorkKind::CopyOnDevice);
+    pub(super) const TO_HOST: Self = Self(WorkKind::CopyToHost);
+    pub(super) const FROM_HOST: Self = Self(WorkKind::CopyToDevice);
+}
+
+/// A copy of a box between arrays, pitched memory and the host.
+#[derive(Clone, Copy)]
+pub(super) struct BoxOp {
+    pub(super) to: Side,
+    pub(super) from: Side,
+    /// The number of bytes in a row, of rows and of planes.
+    pub(super) extent: Rows,
+    /// The number of bytes of an element, if one side is an array. Otherwise 1.
+    pub(super) element: usize,
 }
 
 impl<'a> CopyBatch<'a> {
@@ -212,7 +233,7 @@ impl<'a> CopyBatch<'a> {
             // use may run meanwhile ← device memory is freed only after the uses that are acquired
             // and committed here; views are within their allocations, and those of destinations
             // are exclusive; host memory is borrowed until the stream was waited for.
-            unsafe { queue_all(self, stream) }
+            unsafe { self.queue_all(stream) }
         })
     }
 

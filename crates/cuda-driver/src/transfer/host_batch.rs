@@ -3,8 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::batch::{CopyBatch, describe};
-use super::queue_batch::Kinds;
+use super::batch::{CopyBatch, Kinds, describe};
 use super::{CopyScope, expect_locked};
 use crate::error::{RangeError, Result};
 use crate::memory::pitched::Side;

@@ -7,35 +7,14 @@ use cuda_sys::{
     CUmemcpySrcAccessOrder, CUoffset3D, calls,
 };
 
-use super::batch::CopyBatch;
+use super::batch::{BoxOp, CopyBatch, Kinds};
 use crate::driver::call;
 use crate::error::DriverError;
 use crate::memory::location;
-use crate::memory::pitched::{Rows, Side, queue};
+use crate::memory::pitched::{Side, queue};
 use crate::observer::Work;
 use crate::stream::Stream;
 use crate::types::WorkKind;
-
-/// Which sides of a linear copy are on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kinds(pub(super) WorkKind);
-
-impl Kinds {
-    pub(super) const ON_DEVICE: Self = Self(WorkKind::CopyOnDevice);
-    pub(super) const TO_HOST: Self = Self(WorkKind::CopyToHost);
-    pub(super) const FROM_HOST: Self = Self(WorkKind::CopyToDevice);
-}
-
-/// A copy of a box between arrays, pitched memory and the host.
-#[derive(Clone, Copy)]
-pub(super) struct BoxOp {
-    pub(super) to: Side,
-    pub(super) from: Side,
-    /// The number of bytes in a row, of rows and of planes.
-    pub(super) extent: Rows,
-    /// The number of bytes of an element, if one side is an array. Otherwise 1.
-    pub(super) element: usize,
-}
 
 impl BoxOp {
     /// Returns whether a batch can contain the copy. If one side is an array, the batch call takes
@@ -48,34 +27,33 @@ impl BoxOp {
     }
 }
 
-/// Queues all copies of the batch.
-///
-/// # Safety
-///
-/// All sides hold their bytes until the copies have run. No conflicting use of the memory runs
-/// meanwhile.
-pub(super) unsafe fn queue_all(
-    batch: &mut CopyBatch<'_>,
-    stream: &Stream,
-) -> Result<(), DriverError> {
-    if !batch.to.is_empty() {
-        // SAFETY: the sides must hold their bytes, without conflicting uses ← the caller guarantees
-        // it.
-        unsafe { queue_linear(batch, stream) }?;
+impl CopyBatch<'_> {
+    /// Queues all copies of the batch.
+    ///
+    /// # Safety
+    ///
+    /// All sides hold their bytes until the copies have run. No conflicting use of the memory runs
+    /// meanwhile.
+    pub(super) unsafe fn queue_all(&mut self, stream: &Stream) -> Result<(), DriverError> {
+        if !self.to.is_empty() {
+            // SAFETY: the sides must hold their bytes, without conflicting uses ← the caller
+            // guarantees it.
+            unsafe { queue_linear(self, stream) }?;
+        }
+        if !self.boxes.is_empty() {
+            // SAFETY: the sides must hold their bytes, without conflicting uses ← the caller
+            // guarantees it.
+            unsafe { queue_boxes(self, stream) }?;
+        }
+        Ok(())
     }
-    if !batch.boxes.is_empty() {
-        // SAFETY: the sides must hold their bytes, without conflicting uses ← the caller guarantees
-        // it.
-        unsafe { queue_boxes(batch, stream) }?;
-    }
-    Ok(())
 }
 
 /// `cuMemcpyBatchAsync()`—Queues the linear copies of the batch.
 ///
 /// # Safety
 ///
-/// The requirements of [`queue_all`] apply.
+/// The requirements of [`CopyBatch::queue_all`] apply.
 unsafe fn queue_linear(batch: &mut CopyBatch<'_>, stream: &Stream) -> Result<(), DriverError> {
     type Order = CUmemcpySrcAccessOrder;
     let (driver, count) = (stream.driver(), batch.to.len());
@@ -150,7 +128,7 @@ unsafe fn queue_linear(batch: &mut CopyBatch<'_>, stream: &Stream) -> Result<(),
 ///
 /// # Safety
 ///
-/// The requirements of [`queue_all`] apply.
+/// The requirements of [`CopyBatch::queue_all`] apply.
 unsafe fn queue_one_by_one(batch: &CopyBatch<'_>, stream: &Stream) -> Result<(), DriverError> {
     let _current = stream.bind_for_copy()?;
     let (driver, raw) = (stream.driver(), stream.as_raw());
@@ -179,7 +157,7 @@ unsafe fn queue_one_by_one(batch: &CopyBatch<'_>, stream: &Stream) -> Result<(),
 ///
 /// # Safety
 ///
-/// The requirements of [`queue_all`] apply.
+/// The requirements of [`CopyBatch::queue_all`] apply.
 unsafe fn queue_boxes(batch: &CopyBatch<'_>, stream: &Stream) -> Result<(), DriverError> {
     let driver = stream.driver();
     let version = driver.version();

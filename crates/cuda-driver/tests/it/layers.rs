@@ -141,7 +141,7 @@ fn arrows(src: &Path) -> Arrows {
 }
 
 /// Adds the source files in `folder`, except files of tests.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+pub(crate) fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap();
@@ -154,7 +154,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 }
 
 /// Returns the module path of a file.
-fn path_of(src: &Path, file: &Path) -> Vec<String> {
+pub(crate) fn path_of(src: &Path, file: &Path) -> Vec<String> {
     let relative = file.strip_prefix(src).unwrap().with_extension("");
     let mut path: Vec<String> = relative
         .iter()
@@ -167,7 +167,7 @@ fn path_of(src: &Path, file: &Path) -> Vec<String> {
 }
 
 /// Removes comments, the contents of strings, and modules of tests. Line breaks stay.
-fn stripped(text: &str) -> String {
+pub(crate) fn stripped(text: &str) -> String {
     let mut out = String::new();
     // The indentation of the module of tests that is being skipped.
     let mut skipped: Option<usize> = None;

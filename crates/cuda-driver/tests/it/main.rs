@@ -23,6 +23,7 @@ mod copy_batch_cost;
 mod core_dump;
 mod cublas;
 mod current;
+mod cycles;
 mod device;
 mod device_attributes;
 #[cfg(feature = "dlpack")]

@@ -4,10 +4,9 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cuda_sys::{CUarray_st, CUdeviceptr};
+use cuda_sys::CUdeviceptr;
 
-use super::rows::{Rows, boxes};
-use crate::handle::SendPtr;
+use super::rows::{ArrayBox, Rows, boxes};
 use crate::staging_pool::LARGE;
 
 /// The first number that identifies array memory. No device has memory at addresses this high.
@@ -23,26 +22,6 @@ pub(crate) fn array_numbers(count: usize) -> CUdeviceptr {
 /// Returns whether the number identifies array memory, and is not an address.
 pub(crate) fn is_array_number(address: CUdeviceptr) -> bool {
     address >= FIRST_ARRAY
-}
-
-/// A box of bytes in an array.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ArrayBox {
-    pub(crate) array: SendPtr<CUarray_st>,
-    /// The number of the array, for accesses.
-    pub(crate) number: CUdeviceptr,
-    /// The first byte of each row.
-    pub(crate) x: usize,
-    /// The first row of each plane.
-    pub(crate) y: usize,
-    /// The first plane or layer.
-    pub(crate) z: usize,
-    /// The number of bytes in a row.
-    pub(crate) width: usize,
-    /// The number of rows in a plane.
-    pub(crate) height: usize,
-    /// The number of planes or layers.
-    pub(crate) depth: usize,
 }
 
 impl ArrayBox {
@@ -108,7 +87,8 @@ impl ArrayBox {
 mod tests {
     use std::ptr;
 
-    use super::{ArrayBox, LARGE, SendPtr};
+    use super::{ArrayBox, LARGE};
+    use crate::handle::SendPtr;
 
     fn array_box(width: usize, height: usize, depth: usize) -> ArrayBox {
         ArrayBox {

@@ -13,8 +13,8 @@ mod fill;
 mod peer;
 mod rows;
 
-pub(crate) use array::{ArrayBox, array_numbers, is_array_number};
+pub(crate) use array::{array_numbers, is_array_number};
 pub use buffer::PitchedBuffer;
 pub(crate) use peer::{PeerSide, queue_peer};
-pub(crate) use rows::{Rows, Side, copy_of, queue};
+pub(crate) use rows::{ArrayBox, Rows, Side, copy_of, queue};
 pub use view::{PitchedSlice, PitchedSliceMut};

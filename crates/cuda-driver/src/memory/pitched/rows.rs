@@ -4,11 +4,11 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
 
-use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUarray, CUdeviceptr, CUmemorytype};
+use cuda_sys::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUarray, CUarray_st, CUdeviceptr, CUmemorytype};
 
-use super::ArrayBox;
 use crate::driver::call;
 use crate::error::DriverError;
+use crate::handle::SendPtr;
 use crate::observer::Work;
 use crate::stream::Stream;
 use crate::types::WorkKind;
@@ -26,6 +26,26 @@ pub(crate) struct Rows {
     /// The number of rows in a plane.
     pub(crate) height: usize,
     /// The number of planes.
+    pub(crate) depth: usize,
+}
+
+/// A box of bytes in an array.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArrayBox {
+    pub(crate) array: SendPtr<CUarray_st>,
+    /// The number of the array, for accesses.
+    pub(crate) number: CUdeviceptr,
+    /// The first byte of each row.
+    pub(crate) x: usize,
+    /// The first row of each plane.
+    pub(crate) y: usize,
+    /// The first plane or layer.
+    pub(crate) z: usize,
+    /// The number of bytes in a row.
+    pub(crate) width: usize,
+    /// The number of rows in a plane.
+    pub(crate) height: usize,
+    /// The number of planes or layers.
     pub(crate) depth: usize,
 }
 

@@ -13,6 +13,5 @@ mod place;
 
 pub(crate) use access::set_access;
 pub use attributes::{MemoryPoolStatistics, PoolReuse};
-pub use place::PoolKind;
-pub use pool::MemoryPool;
 pub(crate) use pool::props_of;
+pub use pool::{MemoryPool, PoolKind};

@@ -4,26 +4,13 @@ use std::ptr;
 
 use cuda_sys::{CUmemAllocationType, CUmemoryPool};
 
-use super::MemoryPool;
 use super::access::set_access;
-use super::pool::{PoolPlace, RawPool, props_of};
+use super::pool::{MemoryPool, PoolKind, PoolPlace, RawPool, props_of};
 use crate::device::Device;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
 use crate::handle::Handle;
 use crate::memory::{MemoryAccess, MemoryLocation};
-
-/// The kind of memory of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum PoolKind {
-    /// Memory that stays at its location: device memory, or page-locked memory of the host.
-    #[doc(alias = "CU_MEM_ALLOCATION_TYPE_PINNED")]
-    Pinned,
-    /// Managed memory, which prefers its location.
-    #[doc(alias = "CU_MEM_ALLOCATION_TYPE_MANAGED")]
-    Managed,
-}
 
 impl PoolKind {
     fn raw(self) -> CUmemAllocationType {

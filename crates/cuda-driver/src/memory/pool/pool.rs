@@ -11,7 +11,6 @@ use cuda_sys::{
     CUmemPool_attribute, CUmemPoolHandle_st, CUmemPoolProps, CUmemoryPool, Version,
 };
 
-use super::place::PoolKind;
 use crate::context::Context;
 use crate::device::Device;
 use crate::driver::{Driver, call};
@@ -47,6 +46,18 @@ const NONE: CUmemAllocationHandleType = CUmemAllocationHandleType::CU_MEM_HANDLE
 /// ```
 #[derive(Clone)]
 pub struct MemoryPool(Arc<Inner>);
+
+/// The kind of memory of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PoolKind {
+    /// Memory that stays at its location: device memory, or page-locked memory of the host.
+    #[doc(alias = "CU_MEM_ALLOCATION_TYPE_PINNED")]
+    Pinned,
+    /// Managed memory, which prefers its location.
+    #[doc(alias = "CU_MEM_ALLOCATION_TYPE_MANAGED")]
+    Managed,
+}
 
 struct Inner {
     raw: RawPool,

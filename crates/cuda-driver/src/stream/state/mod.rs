@@ -12,14 +12,26 @@ mod checkpoint;
 use std::ptr;
 use std::sync::Arc;
 
-use cuda_sys::CUstream;
+use cuda_sys::{CUstream, CUstreamCaptureStatus};
 
-use super::{CaptureStatus, StreamFlags, capturing};
+use super::StreamFlags;
 use crate::context::{Context, Current};
-use crate::driver::call;
+use crate::driver::{Driver, call};
 use crate::error::{DriverError, Result};
 use crate::handle::{Handle, SendPtr};
 use crate::stream_state::{Kind, StreamState};
+
+/// How a stream treats calls that queue work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CaptureStatus {
+    /// The stream runs the work.
+    Inactive,
+    /// The stream captures the work into a graph.
+    Active,
+    /// A capture was invalidated. The stream rejects work until the capture is ended.
+    Invalidated,
+}
 
 /// The handle of a stream for a call that queues work: see [`StreamState::queueing`].
 pub(crate) struct Queueing<'a> {
@@ -126,7 +138,7 @@ impl StreamState {
     fn expect_no_capture(&self) -> Result<(), DriverError> {
         let driver = self.driver();
         // SAFETY: the stream must be alive ← `self` owns it, or its owner.
-        match unsafe { capturing::status_of(driver, self.raw()) }? {
+        match unsafe { status_of(driver, self.raw()) }? {
             CaptureStatus::Inactive => Ok(()),
             CaptureStatus::Active | CaptureStatus::Invalidated => {
                 Err(DriverError::of_capture(driver.version()))
@@ -195,4 +207,24 @@ impl StreamState {
         // call.
         unsafe { call!(self.driver(), cuStreamWaitEvent(self.raw(), event, 0)) }
     }
+}
+
+/// `cuStreamIsCapturing()`—Returns whether a stream is being captured.
+///
+/// # Safety
+///
+/// The stream is alive. If it is a default stream, its context is current.
+pub(super) unsafe fn status_of(
+    driver: &Driver,
+    raw: CUstream,
+) -> Result<CaptureStatus, DriverError> {
+    let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    // SAFETY: the stream must be alive and the pointer writable ← the caller guarantees the former;
+    // the pointer is to a local.
+    unsafe { call!(driver, cuStreamIsCapturing(raw, &raw mut status)) }?;
+    Ok(match status {
+        CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE => CaptureStatus::Inactive,
+        CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE => CaptureStatus::Active,
+        _ => CaptureStatus::Invalidated,
+    })
 }
