@@ -37,6 +37,26 @@ fn documents_name_only_tests_that_exist() {
     );
 }
 
+#[test]
+fn each_step_of_ci_is_in_the_workflow() {
+    let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    let output = xtask.args(["ci", "--only", "unknown"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let (_, steps) = said.split_once("the steps are ").unwrap();
+    let workflow = fs::read_to_string(root().join(".github/workflows/ci.yml")).unwrap();
+    let jobs = workflow.lines().filter_map(|line| {
+        let (_, steps) = line.split_once("--only ").or(line.split_once("- "))?;
+        Some(steps.trim())
+    });
+    let named: BTreeSet<&str> = jobs.flat_map(|steps| steps.split(',')).collect();
+    let steps: Vec<&str> = steps.lines().next().unwrap().split(", ").collect();
+    assert!(steps.len() > 20, "{said}");
+    for step in steps {
+        // The step `test` is a job of its own, on several systems.
+        assert!(named.contains(step) || step == "test", "{step}");
+    }
+}
+
 /// Returns the Markdown files that Git does not ignore, relative to the root.
 fn documents() -> Vec<PathBuf> {
     let mut git = Command::new("git");
