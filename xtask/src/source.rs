@@ -34,10 +34,14 @@ impl Source {
         }
     }
 
-    /// Returns the text before the unit tests.
+    /// Returns the text before the unit tests. A module of tests in another file does not end it.
     pub(crate) fn code(&self) -> &str {
-        let end = self.text.find("#[cfg(test)]\nmod ");
-        &self.text[..end.unwrap_or(self.text.len())]
+        let mut modules = self.text.match_indices("#[cfg(test)]\nmod ");
+        let end = modules.find(|(at, start)| {
+            let rest = &self.text[at + start.len()..];
+            rest.lines().next().is_some_and(|line| line.ends_with('{'))
+        });
+        &self.text[..end.map_or(self.text.len(), |(at, _)| at)]
     }
 
     /// Returns the unit tests.

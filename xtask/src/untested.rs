@@ -24,7 +24,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         }
     }
     for page in files_below(&workspace.root.join("crates"), &["md"])? {
-        named.extend(words(&fs::read_to_string(page)?).map(str::to_owned));
+        named.extend(examples(&fs::read_to_string(page)?));
     }
     for page in files_below(&workspace.root.join("docs/api"), &["txt"])? {
         let text = fs::read_to_string(page)?;
@@ -59,18 +59,28 @@ fn is_test(path: &str) -> bool {
 fn calls(source: &Source) -> BTreeSet<String> {
     let is_test = is_test(&source.path);
     let mut found: BTreeSet<String> = words(source.unit_tests()).map(str::to_owned).collect();
-    let mut is_example = false;
+    let mut docs = String::new();
     for line in source.code().lines().map(str::trim_start) {
-        let doc = line.strip_prefix("///").or(line.strip_prefix("//!"));
-        is_example &= doc.is_some();
-        if doc.is_some_and(|doc| doc.trim_start().starts_with("```")) {
-            is_example = !is_example;
-        }
-        if is_example || is_test && !line.starts_with("//") {
+        if let Some(doc) = line.strip_prefix("///").or(line.strip_prefix("//!")) {
+            docs.push_str(doc);
+            docs.push('\n');
+        } else if is_test && !line.starts_with("//") {
             found.extend(words(line).map(str::to_owned));
         }
     }
+    found.extend(examples(&docs));
     found
+}
+
+/// Returns the words of the code blocks in Markdown text.
+fn examples(text: &str) -> BTreeSet<String> {
+    let mut is_example = false;
+    let lines = text.lines().filter(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_example ^= is_fence;
+        is_example && !is_fence
+    });
+    lines.flat_map(words).map(str::to_owned).collect()
 }
 
 /// Returns the name of the function that a line of docs/api lists.
@@ -85,7 +95,7 @@ fn function(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{calls, function};
+    use super::{calls, examples, function};
     use crate::source::Source;
 
     #[test]
@@ -120,6 +130,10 @@ mod tests {
         ] {
             assert_eq!(found.contains(name), is_call, "{name}");
         }
+        let elsewhere = "#[cfg(test)]\nmod tests;\nfn body() {}\n";
+        assert!(calls(&Source::new("crates/a/src/b.rs", elsewhere)).is_empty());
+        let page = "Prose.\n```text\ncode\n```\nMore prose.\n";
+        assert_eq!(examples(page), ["code".to_owned()].into());
         let test = calls(&Source::new(
             "crates/a/tests/it/c.rs",
             "// comment\ncode();\n",
