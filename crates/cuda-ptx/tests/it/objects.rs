@@ -405,3 +405,13 @@ fn the_objects_of_a_kernel_are_found() {
     let verdict = analysis.evaluate(&launch([1; 3], [1; 3], arguments));
     assert!(verdict.refusal().is_none(), "{verdict}");
 }
+
+#[test]
+fn a_verdict_depends_only_on_relevant_parameters() {
+    let found = analysis(&text("st.global.u32 [%a], %n;"), "k").relevant();
+    // The value that is stored does not matter.
+    assert_eq!(found, [(0, 0, 8)]);
+    let indexed = "mul.wide.u32 %d1, %n, 4; add.u64 %d1, %d1, %a; st.global.u32 [%d1], %n;";
+    let found = analysis(&text(indexed), "k").relevant();
+    assert_eq!(found, [(0, 0, 8), (2, 0, 4)]);
+}
