@@ -180,3 +180,30 @@ fn the_environment_can_ask() {
     }
     assert!("check=all,cc=8.0".parse::<Builder>().is_ok());
 }
+
+#[test]
+fn barriers_that_threads_miss_are_reported_if_checked() {
+    // Lane 0 returns through another `bar.sync` than the others.
+    let text = "
+        .version 8.0
+        .target sm_75
+        .address_size 64
+        .visible .entry k(.param .u64 data) {
+            .reg .pred %p; .reg .b32 %t;
+            mov.u32 %t, %tid.x; setp.eq.u32 %p, %t, 0;
+            @%p bra alone;
+            bar.sync 0;
+            ret;
+        alone:
+            bar.sync 0;
+            ret;
+        }";
+    for is_on in [true, false] {
+        let sim = test_device(Builder::new().check_barriers(is_on));
+        let function = sim.function(sim.load(text), "k");
+        ok(sim.launch(function, [1, 32], NULL, &mut [0]));
+        ok(sim.sync());
+        let reports = sim.simulator.take_reports();
+        assert_eq!(!reports.is_empty(), is_on, "{reports:?}");
+    }
+}
