@@ -1,4 +1,4 @@
-//! Teaches: failures: what each kind looks like, and how a program goes on.
+//! Teaches: failures: what each kind looks like, and how a program continues.
 //!
 //! Prints the text of each error, and what was done about it. The last one, an invalid access of a
 //! kernel, makes the device unusable for the process. On a GPU it is shown only on request.
@@ -19,7 +19,7 @@ extern "C" __global__ void count(unsigned *x, unsigned n) {
 "#;
 
 fn main() -> Result<()> {
-    // No driver, or no GPU: `Session::open` goes on with the software device, and says why.
+    // No driver, or no GPU: `Session::open` continues with the software device, and says why.
     let session = Session::open()?;
     let (context, stream) = (&session.context, &session.stream);
 
@@ -73,14 +73,14 @@ fn main() -> Result<()> {
     // Copies between different lengths: nothing is copied.
     expect("a copy of another length", x.copy_from_host(&[1, 2, 3]))?;
 
-    // Too little memory: the program goes on with smaller batches.
+    // Too little memory: the program continues with smaller batches.
     match DeviceBuffer::<u8>::zeroed(stream, 2 * session.device.total_memory()?) {
         Err(error @ Error::OutOfMemory { .. }) => {
             println!("errors: {error}");
             let (free, _) = context.memory_info()?;
             let batch = free.min(1 << 20);
             let buffer = DeviceBuffer::<u8>::zeroed(stream, batch)?;
-            println!("errors: goes on with batches of {} bytes", buffer.len());
+            println!("errors: continues with batches of {} bytes", buffer.len());
         }
         Err(error) => return Err(error.into()),
         Ok(_) => return Err("the device has more memory than it reports".into()),

@@ -70,7 +70,7 @@ pub(crate) unsafe extern "C" fn get_proc_address(
 /// # Safety
 ///
 /// `to` must be writable.
-unsafe fn answer<T>(to: *mut T, value: T) -> CUresult {
+unsafe fn store<T>(to: *mut T, value: T) -> CUresult {
     // SAFETY: `to` must be writable ← the caller's contract.
     unsafe { to.write(value) };
     CUresult::CUDA_SUCCESS
@@ -82,12 +82,12 @@ extern "C" fn succeed() -> CUresult {
 
 pub(crate) unsafe extern "C" fn version(version: *mut c_int) -> CUresult {
     // SAFETY: the pointer must be writable ← cuda.h's contract, as in all functions below.
-    unsafe { answer(version, 13050) }
+    unsafe { store(version, 13050) }
 }
 
 pub(crate) unsafe extern "C" fn device_count(count: *mut c_int) -> CUresult {
     // SAFETY: the pointer must be writable ← cuda.h's contract.
-    unsafe { answer(count, 1) }
+    unsafe { store(count, 1) }
 }
 
 pub(crate) unsafe extern "C" fn device_attribute(
@@ -96,22 +96,22 @@ pub(crate) unsafe extern "C" fn device_attribute(
     _device: CUdevice,
 ) -> CUresult {
     // SAFETY: the pointer must be writable ← cuda.h's contract.
-    unsafe { answer(value, 1024) }
+    unsafe { store(value, 1024) }
 }
 
 pub(crate) unsafe extern "C" fn retain(context: *mut CUcontext, _device: CUdevice) -> CUresult {
     // SAFETY: the pointer must be writable ← cuda.h's contract.
-    unsafe { answer(context, ptr::without_provenance_mut(1)) }
+    unsafe { store(context, ptr::without_provenance_mut(1)) }
 }
 
 pub(crate) unsafe extern "C" fn get_current(context: *mut CUcontext) -> CUresult {
     // SAFETY: the pointer must be writable ← cuda.h's contract.
-    unsafe { answer(context, ptr::without_provenance_mut(1)) }
+    unsafe { store(context, ptr::without_provenance_mut(1)) }
 }
 
 pub(crate) unsafe extern "C" fn device(device: *mut CUdevice, _ordinal: c_int) -> CUresult {
     // SAFETY: the pointer must be writable ← cuda.h's contract.
-    unsafe { answer(device, 0) }
+    unsafe { store(device, 0) }
 }
 
 /// Creates a stream, which has its own handle.
@@ -119,7 +119,7 @@ pub(crate) unsafe extern "C" fn stream(stream: *mut *mut c_void) -> CUresult {
     static NEXT: AtomicUsize = AtomicUsize::new(16);
     let next = NEXT.fetch_add(16, Ordering::Relaxed);
     // SAFETY: the pointer must be writable ← cuda.h's contract.
-    unsafe { answer(stream, ptr::without_provenance_mut(next)) }
+    unsafe { store(stream, ptr::without_provenance_mut(next)) }
 }
 
 pub(crate) unsafe extern "C" fn stream_context(
@@ -127,24 +127,24 @@ pub(crate) unsafe extern "C" fn stream_context(
     context: *mut CUcontext,
 ) -> CUresult {
     // SAFETY: the pointer must be writable ← cuda.h's contract.
-    unsafe { answer(context, ptr::without_provenance_mut(1)) }
+    unsafe { store(context, ptr::without_provenance_mut(1)) }
 }
 
 /// Every stream is `NON_BLOCKING`.
 pub(crate) unsafe extern "C" fn stream_flags(_stream: CUstream, flags: *mut c_uint) -> CUresult {
     // SAFETY: the pointer must be writable ← cuda.h's contract.
-    unsafe { answer(flags, 1) }
+    unsafe { store(flags, 1) }
 }
 
 /// Creates an event, a module, a graph, a node or an executable.
 pub(crate) unsafe extern "C" fn handle(handle: *mut *mut c_void) -> CUresult {
     // SAFETY: the pointer must be writable ← cuda.h's contract.
-    unsafe { answer(handle, ptr::without_provenance_mut(16)) }
+    unsafe { store(handle, ptr::without_provenance_mut(16)) }
 }
 
 pub(crate) unsafe extern "C" fn allocate(address: *mut CUdeviceptr, _bytes: usize) -> CUresult {
     // SAFETY: the pointer must be writable ← cuda.h's contract.
-    unsafe { answer(address, 0x7000_0000_0000) }
+    unsafe { store(address, 0x7000_0000_0000) }
 }
 
 pub(crate) unsafe extern "C" fn function_attribute(
@@ -153,7 +153,7 @@ pub(crate) unsafe extern "C" fn function_attribute(
     _function: CUfunction,
 ) -> CUresult {
     // SAFETY: the pointer must be writable ← cuda.h's contract.
-    unsafe { answer(value, 1024) }
+    unsafe { store(value, 1024) }
 }
 
 pub(crate) unsafe extern "C" fn parameter_info(
@@ -166,9 +166,9 @@ pub(crate) unsafe extern "C" fn parameter_info(
         return CUresult::CUDA_ERROR_INVALID_VALUE;
     }
     // SAFETY: the pointer must be writable ← cuda.h's contract.
-    unsafe { answer(offset, 8 * index) };
+    unsafe { store(offset, 8 * index) };
     // SAFETY: the pointer must be writable ← cuda.h's contract.
-    unsafe { answer(size, 8) }
+    unsafe { store(size, 8) }
 }
 
 pub(crate) unsafe extern "C" fn module_function(
@@ -186,5 +186,5 @@ pub(crate) unsafe extern "C" fn module_function(
         return CUresult::CUDA_ERROR_NOT_FOUND;
     };
     // SAFETY: the pointer must be writable ← cuda.h's contract.
-    unsafe { answer(function, ptr::without_provenance_mut(count + 1)) }
+    unsafe { store(function, ptr::without_provenance_mut(count + 1)) }
 }

@@ -123,7 +123,7 @@ fn generate(out: &Path) -> Result<u32, String> {
     use cuda_bindgen::{joined, libclang_is_available};
 
     // A header that exists and is not used deserves a warning.
-    let told = |reason: String| {
+    let warn = |reason: String| {
         println!("cargo::warning=cuda-sys does not use the CUDA header of this machine: {reason}");
         reason
     };
@@ -134,25 +134,25 @@ fn generate(out: &Path) -> Result<u32, String> {
     let (version, dir) = (headers.version(), headers.dir().display());
     if version < OLDEST {
         let (major, minor) = (version / 1000, version % 1000 / 10);
-        return Err(told(format!(
+        return Err(warn(format!(
             "the header in {dir} is of CUDA {major}.{minor}, older than 13.0"
         )));
     }
     if env::var_os("LIBCLANG_PATH").is_none()
-        && let Some(lib) = setup_libclang(out).map_err(|error| told(error.to_string()))?
+        && let Some(lib) = setup_libclang(out).map_err(|error| warn(error.to_string()))?
     {
         // SAFETY: `set_var` needs that no other thread reads the environment ← this build script
         // has started none.
         unsafe { env::set_var("LIBCLANG_PATH", lib) };
     }
     if !libclang_is_available() {
-        return Err(told(format!(
+        return Err(warn(format!(
             "libclang, which reads the header in {dir}, was not found"
         )));
     }
-    let files = joined(&headers, Path::new("src/generated")).map_err(|e| told(e.to_string()))?;
+    let files = joined(&headers, Path::new("src/generated")).map_err(|e| warn(e.to_string()))?;
     for (name, text) in files {
-        fs::write(out.join(name), text).map_err(|e| told(format!("{name}: {e}")))?;
+        fs::write(out.join(name), text).map_err(|e| warn(format!("{name}: {e}")))?;
     }
     if headers.has_nvrtc() {
         println!("cargo::rustc-cfg=cuda_header_nvrtc");

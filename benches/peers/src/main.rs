@@ -128,25 +128,25 @@ fn situation_rows(bench: &mut Bench, context: &Context, streams: usize) -> Resul
     let make = |_| Stream::new(context, StreamFlags::NON_BLOCKING, 0);
     let made: Vec<Stream> = (0..streams).map(make).collect::<cuda_driver::Result<_>>()?;
     let mut buffers = ours::buffers(&made[0]);
-    let mut told = bench.rows.len();
-    let mut tell = |bench: &Bench| {
-        bench.rows[told..].iter().for_each(print);
-        told = bench.rows.len();
+    let mut printed = bench.rows.len();
+    let mut print_new = |bench: &Bench| {
+        bench.rows[printed..].iter().for_each(print);
+        printed = bench.rows.len();
     };
     twin::rows(bench, &made[0], &buffers);
-    tell(bench);
+    print_new(bench);
     ours::rows(bench, &made[0], &mut buffers);
-    tell(bench);
+    print_new(bench);
     for is_tracking in [true, false] {
         with_cudarc::rows(bench, &ptx, streams, is_tracking);
-        tell(bench);
+        print_new(bench);
     }
     with_oxicuda::rows(bench, context, &ptx, streams);
-    tell(bench);
+    print_new(bench);
     #[cfg(feature = "nvlabs")]
     {
         with_nvlabs::rows(bench, &ptx, streams);
-        tell(bench);
+        print_new(bench);
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ pub(crate) fn types(model: &Model) -> Result<String, Error> {
 /// Returns the source of the table of the driver's functions.
 pub(crate) fn table(model: &Model) -> Result<String, Error> {
     let doc = "The functions of the CUDA driver: a pointer where the library has the function, `None` where it \
-               does not.\n\nThe methods of the same names call through it and answer \
+               does not.\n\nThe methods of the same names call through it and return \
                `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` where the pointer is `None`.";
     let table = table_tokens(model, "DriverTable", doc);
     let methods = methods(model);

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use crate::cancel::CancelToken;
 use crate::{Error, Options};
 
-/// The state that NVRTC's flow callback reads. NVRTC may call the callback from several threads.
-/// Once the callback has returned 1 (cancel), NVRTC requires that it always returns 1.
+/// The cancellation token and the deadline of a compilation, which NVRTC's flow callback reads. The
+/// name is that of `nvrtcSetFlowCallback`. NVRTC may call the callback from several threads. Once
+/// the callback has returned 1 (cancel), NVRTC requires that it always returns 1.
 #[derive(Debug)]
 pub(crate) struct Flow {
     token: Option<CancelToken>,

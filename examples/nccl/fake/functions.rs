@@ -34,7 +34,7 @@ const IN_PROGRESS: c_int = 7;
 
 /// The largest number of elements of an operation.
 const MOST: usize = 1 << 20;
-/// The operation at which a stream goes on after an abort.
+/// The operation at which a stream continues after an abort.
 const ABORTED: u32 = u32::MAX / 2;
 
 /// A communicator.

@@ -66,11 +66,11 @@ impl Array {
                 // The consumer may be NumPy, which reads the memory at once.
                 buffer.host()?;
                 let owner = Arc::clone(&buffer);
-                let (view, nobody) = (buffer.as_slice(), Consumer::unordered());
+                let (view, unordered) = (buffer.as_slice(), Consumer::unordered());
                 let strides = [1];
                 // SAFETY: the memory must be allocated while `owner` exists, and not be used by
                 // this program meanwhile ← the owner is the buffer, and this was its last handle.
-                unsafe { DlTensor::export(&view, &self.shape, &strides, false, &nobody, owner) }
+                unsafe { DlTensor::export(&view, &self.shape, &strides, false, &unordered, owner) }
             }
         }
     }

@@ -329,7 +329,7 @@ fn array(g: &Fixture<'_>) -> usize {
 
 /// Checks whether work that is queued on a blocking stream after `call` runs while another blocking
 /// stream waits for the host. Reports 1 if it does.
-fn goes_on(g: &Fixture<'_>, call: Call) -> CUresult {
+fn runs_beside_held_stream(g: &Fixture<'_>, call: Call) -> CUresult {
     let (mut held, mut other, mut event) = (null_mut(), null_mut(), null_mut());
     let flag = g.pinned.cast::<u32>();
     unsafe {
@@ -468,16 +468,16 @@ cases! { g:
     "library_unloaded_while_another_context_is_held_up" => returns(g, false, |g, library| g.d.cuLibraryUnload(at(library)), library(g));
     "array_destroyed_while_its_own_context_is_held_up" => returns(g, true, |g, array| g.d.cuArrayDestroy(at(array)), array(g));
     "array_destroyed_while_another_context_is_held_up" => returns(g, false, |g, array| g.d.cuArrayDestroy(at(array)), array(g));
-    "legacy_allocation_behind_a_held_up_stream" => goes_on(g, |g| g.d.cuMemAllocAsync(g.out(), SIZE, null_mut()));
-    "legacy_allocation_from_a_pool_behind_a_held_up_stream" => goes_on(g, |g| g.d.cuMemAllocFromPoolAsync(g.out(), SIZE, g.pool, null_mut()));
-    "legacy_upload_behind_a_held_up_stream" => goes_on(g, |g| g.d.cuGraphUpload(g.exec, null_mut()));
-    "legacy_fill_behind_a_held_up_stream" => goes_on(g, |g| g.d.cuMemsetD8Async(g.memory, 1, 16, null_mut()));
-    "legacy_event_behind_a_held_up_stream" => goes_on(g, |g| g.d.cuEventRecord(g.untimed, null_mut()));
-    "legacy_launch_of_a_graph_behind_a_held_up_stream" => goes_on(g, |g| g.d.cuGraphLaunch(g.exec, null_mut()));
+    "legacy_allocation_behind_a_held_up_stream" => runs_beside_held_stream(g, |g| g.d.cuMemAllocAsync(g.out(), SIZE, null_mut()));
+    "legacy_allocation_from_a_pool_behind_a_held_up_stream" => runs_beside_held_stream(g, |g| g.d.cuMemAllocFromPoolAsync(g.out(), SIZE, g.pool, null_mut()));
+    "legacy_upload_behind_a_held_up_stream" => runs_beside_held_stream(g, |g| g.d.cuGraphUpload(g.exec, null_mut()));
+    "legacy_fill_behind_a_held_up_stream" => runs_beside_held_stream(g, |g| g.d.cuMemsetD8Async(g.memory, 1, 16, null_mut()));
+    "legacy_event_behind_a_held_up_stream" => runs_beside_held_stream(g, |g| g.d.cuEventRecord(g.untimed, null_mut()));
+    "legacy_launch_of_a_graph_behind_a_held_up_stream" => runs_beside_held_stream(g, |g| g.d.cuGraphLaunch(g.exec, null_mut()));
     "legacy_free_behind_a_held_up_stream" => {
         ok(g.d.cuMemAllocAsync(g.also(), SIZE, g.stream));
         ok(g.d.cuStreamSynchronize(g.stream));
-        goes_on(g, |g| g.d.cuMemFreeAsync(g.also::<u64>().read(), null_mut()))
+        runs_beside_held_stream(g, |g| g.d.cuMemFreeAsync(g.also::<u64>().read(), null_mut()))
     };
     "threads_of_a_kernel_with_200_names_of_registers" => named(g, false);
     "launched_1024_threads_with_200_names_of_registers" => named(g, true);

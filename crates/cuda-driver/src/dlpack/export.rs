@@ -162,13 +162,13 @@ fn export<T: Element, O: Send + Sync + 'static>(
 }
 
 /// A buffer that a consumer uses on its stream. Dropping it never waits.
-struct Lent<T: Element> {
-    /// Taken only while it is dropped.
+struct ConsumedBuffer<T: Element> {
+    /// Taken only by the drop.
     buffer: ManuallyDrop<DeviceBuffer<T>>,
     consumer: Consumer,
 }
 
-impl<T: Element> Drop for Lent<T> {
+impl<T: Element> Drop for ConsumedBuffer<T> {
     fn drop(&mut self) {
         // SAFETY: the field must not be used again ← this is the drop.
         let buffer = unsafe { ManuallyDrop::take(&mut self.buffer) };
@@ -296,7 +296,7 @@ impl<T: Element> DeviceBuffer<T> {
             ordinal: self.stream().context().device().ordinal(),
             address: self.as_raw(),
         };
-        let owner = Lent {
+        let owner = ConsumedBuffer {
             buffer: ManuallyDrop::new(self),
             consumer: consumer.clone(),
         };

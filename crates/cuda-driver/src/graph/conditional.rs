@@ -183,14 +183,14 @@ impl Graph {
         let node = unsafe { self.add(after, Owners::default(), &mut params) }?;
         let id = node.id();
         // SAFETY: this field of the union must be the active one ← it was set above.
-        let answer = unsafe { params.0.__bindgen_anon_1.conditional };
+        let returned = unsafe { params.0.__bindgen_anon_1.conditional };
         let mut all = self.root.lock();
         // If this graph is itself a body, another thread may have removed its conditional node
         // meanwhile, and with it all nodes in the body.
         all[self.at].index_of(id)?;
         let mut bodies = Vec::new();
         for index in 0..count as usize {
-            let raw = answer.phGraph_out.wrapping_add(index);
+            let raw = returned.phGraph_out.wrapping_add(index);
             // SAFETY: the array must have `count` graphs ← the driver has created it for a node of
             // this size, which still exists.
             let raw: CUgraph = unsafe { raw.read() };

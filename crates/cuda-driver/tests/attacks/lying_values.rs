@@ -150,10 +150,10 @@ fn occupancy_callbacks_lie() {
     Attack::new().run(|case| {
         let kernel = case.copy_kernel();
         let asked = Cell::new(0_usize);
-        let answers = [0, usize::MAX, 1 << 40, 48 << 10, 1, usize::MAX / 2 + 1];
+        let values = [0, usize::MAX, 1 << 40, 48 << 10, 1, usize::MAX / 2 + 1];
         let lie = |_| {
             asked.set(asked.get() + 1);
-            answers[asked.get() % answers.len()]
+            values[asked.get() % values.len()]
         };
         for most in [0, 1, 1024, u32::MAX] {
             if let Ok(size) = kernel.max_potential_block_size(lie, most) {

@@ -55,7 +55,7 @@ fn remove_between(fixture: &Fixture) {
 }
 
 #[test]
-fn nodes_wait_for_those_that_one_which_went_stood_for() {
+fn removed_node_hands_its_conflicts_on() {
     for fixture in everywhere() {
         let stream = fixture.stream();
         let (mut x, mut y) = (filled(&stream, N, 0), filled(&stream, N, 0));

@@ -347,7 +347,7 @@ fn random_signatures_are_checked_and_arrive_byte_by_byte() {
             scope.spawn(|| run(&software(Builder::new())));
         }
     });
-    let tell = |device: &str| {
+    let print = |device: &str| {
         let seconds = start.elapsed().as_secs_f64();
         let refused = refused.load(Ordering::Relaxed);
         println!(
@@ -355,11 +355,11 @@ fn random_signatures_are_checked_and_arrive_byte_by_byte() {
         );
         assert!(refused >= 4 * count, "{refused}");
     };
-    tell("the software device");
+    print("the software device");
     if let Some(fixture) = gpu() {
         next.store(0, Ordering::Relaxed);
         refused.store(0, Ordering::Relaxed);
         run(&fixture);
-        tell(&fixture.name);
+        print(&fixture.name);
     }
 }

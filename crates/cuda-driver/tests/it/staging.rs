@@ -240,7 +240,7 @@ fn with_fault(way: Way, function: &str, nth: u64) -> (bool, u64) {
 #[test]
 fn failing_call_is_an_error_and_loses_at_most_one_block() {
     // Lists which failures must be reported; for the others the copy has a fallback.
-    for (function, is_told) in [
+    for (function, must_be_reported) in [
         ("cuMemHostAlloc", true),
         ("cuEventCreate", true),
         ("cuMemcpyHtoDAsync", true),
@@ -257,7 +257,7 @@ fn failing_call_is_an_error_and_loses_at_most_one_block() {
                     left <= 1 << 20,
                     "{way:?}, {function} {nth}: {left} bytes are left"
                 );
-                if is_told && nth == 1 {
+                if must_be_reported && nth == 1 {
                     assert!(failed, "{way:?}, {function}");
                 }
             }

@@ -168,7 +168,7 @@ fn tracing_sees_each_kind_of_memory() {
 
 #[cfg(feature = "nvrtc")]
 #[test]
-fn tracing_tells_cache_hits_from_misses() {
+fn tracing_distinguishes_cache_hits_from_misses() {
     use cuda_nvrtc::{Cache, Options, Program};
 
     let Some(nvrtc) = crate::nvrtc::nvrtc() else {

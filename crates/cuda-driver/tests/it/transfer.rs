@@ -199,7 +199,7 @@ fn a_scope_waits_for_its_copies_even_if_it_panics() {
         let mut buffer = DeviceBuffer::<u32>::zeroed(&stream, N).unwrap();
         let (up, mut down) = (pinned(&fixture.context, 6), pinned(&fixture.context, 0));
         let mut part = pinned(&fixture.context, 1);
-        let answer = stream
+        let is_same_stream = stream
             .copy_scope(|scope| {
                 let mut view = buffer.as_mut_slice();
                 scope.copy_from_host(&mut view, &up)?;
@@ -209,7 +209,7 @@ fn a_scope_waits_for_its_copies_even_if_it_panics() {
                 Ok(scope.stream() == &stream)
             })
             .unwrap();
-        assert!(answer);
+        assert!(is_same_stream);
         assert!(down.iter().all(|&word| word == 6), "{}", fixture.name);
         assert_eq!(part[..20], [&[1; 5][..], &[6; 10], &[1; 5]].concat());
         buffer.copy_from_host(&vec![8; N]).unwrap();

@@ -246,7 +246,7 @@ impl Walk {
         let Some(Ended { mut run, by_brace }) = self.ended.take() else {
             return;
         };
-        let goes_on = match token {
+        let continues = match token {
             Token::Word(b"else") => true,
             Token::Word(b"while") if run.dos > 0 => {
                 run.dos -= 1;
@@ -256,7 +256,7 @@ impl Walk {
             Token::Open(Bracket::Curly) | Token::Prefix | Token::Scope | Token::Hash => false,
             _ => by_brace,
         };
-        if goes_on {
+        if continues {
             self.grow(run);
         }
     }

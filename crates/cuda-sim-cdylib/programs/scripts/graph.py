@@ -19,9 +19,9 @@ COUNT = 1000
 SUCCESS = driver.CUresult.CUDA_SUCCESS
 
 
-def ok(answer):
-    """What a call of cuda.bindings answers beside its status, which must be success."""
-    status, *values = answer
+def ok(returned):
+    """Returns the values of a call of cuda.bindings. Its status must be success."""
+    status, *values = returned
     assert status == SUCCESS, status
     return values[0] if len(values) == 1 else tuple(values)
 

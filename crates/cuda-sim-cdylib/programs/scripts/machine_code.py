@@ -1,6 +1,6 @@
-"""Machine code in cuda.core: what NVRTC returns where a program asks for it, launched and linked.
+"""Machine code in cuda.core: compiles programs to machine code, launches and links it.
 
-The libnvrtc of the companion answers such a request with PTX, after a line that no GPU accepts.
+The libnvrtc of the companion returns PTX for them, after a line that no GPU accepts.
 """
 
 import ctypes

@@ -134,13 +134,13 @@ impl Warp {
         self.base = base;
         let members = self.get32(i.imm as u32);
         let mut rest = mask;
-        let mut goes_on = false;
+        let mut any_continue = false;
         while rest != 0 {
             let member_mask = members[rest.trailing_zeros() as usize];
             rest &= !lanes_of(&members, rest, member_mask);
-            goes_on |= self.try_members(code, op, member_mask);
+            any_continue |= self.try_members(code, op, member_mask);
         }
-        goes_on
+        any_continue
     }
 
     /// Runs `op` for the lanes that wait at it with this member mask, if all lanes of the mask have

@@ -20,12 +20,12 @@ fn illegal(work: impl FnOnce(&TestDevice, CUstream) -> R) -> (R, Result<CUgraph,
     let sim = test_device(Builder::new());
     let stream = sim.stream(1);
     sim.begin(stream);
-    let answer = work(&sim, stream);
+    let status = work(&sim, stream);
     let ended = sim.end(stream);
     // The stream is usable again.
     unsafe { ok(sim.cuStreamSynchronize(stream)) };
     assert!(sim.simulator.live().graphs <= 1);
-    (answer, ended)
+    (status, ended)
 }
 
 #[test]
@@ -75,12 +75,12 @@ fn prohibited_calls_invalidate_the_capture() {
 
 #[test]
 fn errors_of_arguments_do_not_invalidate() {
-    let (answer, ended) = illegal(|sim, stream| unsafe {
+    let (status, ended) = illegal(|sim, stream| unsafe {
         assert_eq!(sim.cuMemFreeAsync(64, stream), R::CUDA_ERROR_INVALID_VALUE);
         let mode = Mode::CU_STREAM_CAPTURE_MODE_GLOBAL;
         sim.cuStreamBeginCapture_v2(stream, mode)
     });
-    assert_eq!(answer, R::CUDA_ERROR_ILLEGAL_STATE, "it captures already");
+    assert_eq!(status, R::CUDA_ERROR_ILLEGAL_STATE, "it captures already");
     assert!(ended.is_ok());
 }
 
@@ -171,7 +171,7 @@ fn the_mode_selects_the_prohibited_calls() {
     let elsewhere = |mode, own: Mode| {
         let stream = sim.stream(1);
         unsafe { ok(driver.cuStreamBeginCapture_v2(stream, mode)) };
-        let answer = thread::scope(|scope| {
+        let status = thread::scope(|scope| {
             let work = move || unsafe {
                 ok(driver.cuCtxSetCurrent(ptr::without_provenance_mut(context)));
                 let mut mode = own;
@@ -181,7 +181,7 @@ fn the_mode_selects_the_prohibited_calls() {
             };
             scope.spawn(work).join().unwrap()
         });
-        (answer, sim.end(stream).is_ok())
+        (status, sim.end(stream).is_ok())
     };
     let global = Mode::CU_STREAM_CAPTURE_MODE_GLOBAL;
     let local = Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -199,10 +199,10 @@ fn the_mode_selects_the_prohibited_calls() {
         unsafe {
             ok(sim.cuStreamBeginCapture_v2(stream, mode));
             ok(sim.cuThreadExchangeStreamCaptureMode(&raw mut mine));
-            let answer = sim.cuMemAlloc_v2(&mut 0, 4);
+            let status = sim.cuMemAlloc_v2(&mut 0, 4);
             ok(sim.cuThreadExchangeStreamCaptureMode(&raw mut mine));
             assert_eq!(mine, own, "and back");
-            (answer, sim.end(stream).is_ok())
+            (status, sim.end(stream).is_ok())
         }
     };
     assert_eq!(here(global, global), (UNSUPPORTED, false));
@@ -219,14 +219,14 @@ fn another_thread_ends_only_a_relaxed_capture() {
         let stream = sim.stream(1);
         unsafe { ok(driver.cuStreamBeginCapture_v2(stream, mode)) };
         let handle = stream.addr();
-        let answer = thread::scope(|scope| {
+        let status = thread::scope(|scope| {
             let work = move || unsafe {
                 let mut graph = ptr::null_mut();
                 driver.cuStreamEndCapture(ptr::without_provenance_mut(handle), &raw mut graph)
             };
             scope.spawn(work).join().unwrap()
         });
-        (answer, sim.end(stream).is_ok())
+        (status, sim.end(stream).is_ok())
     };
     let wrong = R::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     assert_eq!(end(Mode::CU_STREAM_CAPTURE_MODE_GLOBAL), (wrong, true));

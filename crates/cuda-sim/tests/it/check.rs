@@ -108,26 +108,30 @@ fn checks_are_off_by_default() {
 #[test]
 fn all_that_writes_memory_counts() {
     let sim = test_device(Builder::new().check_uninitialized(true));
-    let told = |data: u64| {
+    let reported_reads = |data: u64| {
         let (status, reports) = run(&sim, "add", data);
         ok(status);
         reports.iter().map(|report| report.times).sum::<u64>()
     };
     let fresh = sim.alloc(128);
-    assert_eq!(told(fresh), 32);
-    assert_eq!(told(fresh), 0, "the kernel has initialized the memory");
+    assert_eq!(reported_reads(fresh), 32);
+    assert_eq!(
+        reported_reads(fresh),
+        0,
+        "the kernel has initialized the memory"
+    );
     let uploaded = sim.upload(&[1_u32; 32]);
-    assert_eq!(told(uploaded), 0);
+    assert_eq!(reported_reads(uploaded), 0);
     let set = sim.alloc(128);
     unsafe { ok(sim.cuMemsetD32_v2(set, 5, 30)) };
-    assert_eq!(told(set), 2);
+    assert_eq!(reported_reads(set), 2);
     let copied = sim.alloc(128);
     let source = sim.upload(&[1_u32; 32]);
     unsafe { ok(sim.cuMemcpyDtoD_v2(copied, source, 64)) };
-    assert_eq!(told(copied), 16);
+    assert_eq!(reported_reads(copied), 16);
     // A copy of uninitialized memory.
     unsafe { ok(sim.cuMemcpyDtoD_v2(source, sim.alloc(128), 8)) };
-    assert_eq!(told(source), 2);
+    assert_eq!(reported_reads(source), 2);
     // A stream-ordered allocation is uninitialized once its turn comes, even if the memory was used
     // before.
     let mut pooled = 0;
@@ -135,10 +139,13 @@ fn all_that_writes_memory_counts() {
         ok(sim.cuMemFree_v2(copied));
         ok(sim.cuMemAllocAsync(&raw mut pooled, 128, NULL));
     }
-    assert_eq!(told(pooled), 32);
+    assert_eq!(reported_reads(pooled), 32);
     // Variables are initialized with zeros, and pinned memory belongs to the host.
     assert_eq!(run(&sim, "read", 0), (R::CUDA_SUCCESS, Vec::new()));
-    assert_eq!(told(sim.pinned(128).expose_provenance() as u64), 0);
+    assert_eq!(
+        reported_reads(sim.pinned(128).expose_provenance() as u64),
+        0
+    );
 }
 
 #[test]

@@ -58,11 +58,11 @@ impl Fixture {
     fn set(&self, node: CUgraphNode, wanted: u64) -> (CUresult, u64) {
         let mut value = value([wanted, 0]);
         let place = (&raw mut value).cast_const();
-        let answer = unsafe {
+        let status = unsafe {
             self.sim
                 .cuGraphKernelNodeSetAttribute(node, UPDATABLE, place)
         };
-        (answer, words(&value)[1])
+        (status, words(&value)[1])
     }
 
     fn get(&self, node: CUgraphNode) -> [u64; 2] {
@@ -79,8 +79,8 @@ impl Fixture {
     fn instantiate(&self) -> (CUresult, CUgraphExec) {
         let mut exec = ptr::null_mut();
         let place = &raw mut exec;
-        let answer = unsafe { self.sim.cuGraphInstantiateWithFlags(place, self.graph, 0) };
-        (answer, exec)
+        let status = unsafe { self.sim.cuGraphInstantiateWithFlags(place, self.graph, 0) };
+        (status, exec)
     }
 
     /// Launches a kernel with the attribute.
@@ -118,16 +118,16 @@ fn device_updatable_cannot_be_unset() {
     }
     assert_eq!(fixture.set(node, 0), (CUresult::CUDA_SUCCESS, 0));
     assert_eq!(fixture.get(node), [0, 0]);
-    let (answer, handle) = fixture.set(node, 1);
-    ok(answer);
+    let (status, handle) = fixture.set(node, 1);
+    ok(status);
     assert_ne!(handle, 0);
     assert_eq!(fixture.get(node), [1, handle]);
     assert_eq!(fixture.set(node, 1), (CUresult::CUDA_SUCCESS, handle));
     assert_eq!(fixture.set(node, 0).0, UNSUPPORTED);
     assert_eq!(fixture.get(node), [1, handle]);
     let other = Fixture::add(&fixture.sim, fixture.graph, fixture.data);
-    let (answer, second) = fixture.set(other, 1);
-    ok(answer);
+    let (status, second) = fixture.set(other, 1);
+    ok(status);
     assert_ne!(second, handle);
     let empty = fixture.sim.empty(fixture.graph, &[]);
     assert_eq!(fixture.set(empty, 1).0, INVALID);
@@ -161,8 +161,8 @@ fn device_updatable_graph_has_one_executable_and_no_clone() {
     let fixture = Fixture::new();
     let sim = &fixture.sim;
     ok(fixture.set(fixture.node, 1).0);
-    let (answer, exec) = fixture.instantiate();
-    ok(answer);
+    let (status, exec) = fixture.instantiate();
+    ok(status);
     assert!(fixture.instantiate().0 != CUresult::CUDA_SUCCESS);
     let mut made = ptr::null_mut();
     let mut child = ptr::null_mut();
@@ -170,8 +170,8 @@ fn device_updatable_graph_has_one_executable_and_no_clone() {
     unsafe {
         assert!(sim.cuGraphClone(&raw mut made, fixture.graph) != CUresult::CUDA_SUCCESS);
         let child = &raw mut child;
-        let answer = sim.cuGraphAddChildGraphNode(child, outer, ptr::null(), 0, fixture.graph);
-        assert!(answer != CUresult::CUDA_SUCCESS);
+        let status = sim.cuGraphAddChildGraphNode(child, outer, ptr::null(), 0, fixture.graph);
+        assert!(status != CUresult::CUDA_SUCCESS);
         let stream = sim.stream(1);
         ok(sim.cuGraphUpload(exec, stream));
         ok(sim.cuGraphLaunch(exec, stream));
@@ -198,11 +198,11 @@ fn update_rejects_graphs_with_updatable_nodes() {
             errorNode: ptr::null_mut(),
             errorFromNode: ptr::null_mut(),
         };
-        let answer = unsafe { sim.cuGraphExecUpdate_v2(exec, graph, &raw mut info) };
-        assert_eq!(answer, UNSUPPORTED);
-        let told = Why::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        let status = unsafe { sim.cuGraphExecUpdate_v2(exec, graph, &raw mut info) };
+        assert_eq!(status, UNSUPPORTED);
+        let unchanged = Why::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
         assert_eq!(
-            info.result, told,
+            info.result, unchanged,
             "a rejected update must leave the result unchanged"
         );
     }

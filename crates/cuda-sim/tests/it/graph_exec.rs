@@ -172,7 +172,7 @@ fn a_node_of_an_executable_stays_with_its_device() {
     let exec = sim.instantiate(graph);
     for (to, is_taken) in [(here + 8, true), (there, false)] {
         let (filled, copied) = (words(to, 6, 1), bytes(to + 4, here, 4));
-        let answers = unsafe {
+        let statuses = unsafe {
             [
                 sim.cuGraphExecMemsetNodeSetParams(exec, fill, &raw const filled, sim.context),
                 sim.cuGraphExecMemcpyNodeSetParams(exec, copy, &raw const copied, sim.context),
@@ -183,7 +183,7 @@ fn a_node_of_an_executable_stays_with_its_device() {
         } else {
             INVALID
         };
-        assert_eq!(answers, [expected; 2]);
+        assert_eq!(statuses, [expected; 2]);
     }
 }
 

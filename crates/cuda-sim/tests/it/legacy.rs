@@ -9,9 +9,9 @@ use crate::support::{TestDevice, late, ok, test_device};
 
 const LEGACY: CUstream = ptr::null_mut();
 
-/// Whether work that is queued in a blocking stream after `call` runs while another blocking stream
-/// waits for the host.
-fn goes_on(sim: &TestDevice, call: impl FnOnce()) -> bool {
+/// Returns whether work that is queued in a blocking stream after `call` runs while another
+/// blocking stream waits for the host.
+fn runs_beside_held_stream(sim: &TestDevice, call: impl FnOnce()) -> bool {
     let (held, other) = (sim.stream(0), sim.stream(0));
     let flag = sim.pinned(4).cast::<u32>();
     unsafe { flag.write_volatile(0) };
@@ -39,10 +39,10 @@ fn legacy_stream_allocation_blocks_nothing() {
         unsafe { ok(sim.cuDeviceGetDefaultMemPool(&raw mut pool, 0)) };
         let mut memory = [0_u64; 2];
         let [first, second] = &mut memory;
-        assert!(goes_on(&sim, || unsafe {
+        assert!(runs_beside_held_stream(&sim, || unsafe {
             ok(sim.cuMemAllocFromPoolAsync(first, 64, pool, LEGACY));
         }));
-        assert!(goes_on(&sim, || unsafe {
+        assert!(runs_beside_held_stream(&sim, || unsafe {
             ok(sim.cuMemAllocAsync(second, 64, LEGACY));
         }));
         // Both can be used in a stream that is ordered with the legacy stream, too.
@@ -60,7 +60,7 @@ fn legacy_stream_upload_blocks_nothing() {
     for sim in [test_device(Builder::new()), test_device(late(3))] {
         let graph = sim.graph();
         let exec = sim.instantiate(graph);
-        assert!(goes_on(&sim, || unsafe {
+        assert!(runs_beside_held_stream(&sim, || unsafe {
             ok(sim.cuGraphUpload(exec, LEGACY))
         }));
     }
@@ -92,7 +92,7 @@ fn an_upload_has_a_place_in_the_legacy_stream() {
 fn fill_in_the_legacy_stream_blocks_blocking_streams() {
     let sim = test_device(Builder::new());
     let data = sim.alloc(64);
-    assert!(!goes_on(&sim, || unsafe {
+    assert!(!runs_beside_held_stream(&sim, || unsafe {
         ok(sim.cuMemsetD8Async(data, 1, 64, LEGACY));
     }));
 }

@@ -74,7 +74,7 @@ fn words(sim: &TestDevice, module: CUmodule, name: &str) -> Vec<u32> {
 }
 
 /// The word that a kernel stores.
-fn answer(sim: &TestDevice, module: CUmodule, kernel: &str) -> u32 {
+fn stored_word(sim: &TestDevice, module: CUmodule, kernel: &str) -> u32 {
     let out = sim.upload(&[0_u32]);
     let kernel = sim.function(module, kernel);
     ok(sim.launch(kernel, [1, 1], ptr::null_mut(), &mut [out]));
@@ -118,13 +118,19 @@ fn a_visible_variable_overrides_a_weak_one() {
     ] {
         let module = load(&sim, &texts.map(String::as_str));
         assert_eq!(words(&sim, module, "x"), [1]);
-        assert_eq!(["a", "b", "c"].map(|k| answer(&sim, module, k)), [1; 3]);
+        assert_eq!(
+            ["a", "b", "c"].map(|k| stored_word(&sim, module, k)),
+            [1; 3]
+        );
     }
     // Of several weak definitions, the first one is used.
     let other = format!(".weak .global .align 4 .u32 x = 3; {}", reader("a"));
     let module = load(&sim, &[&weak, &other, &declared]);
     assert_eq!(words(&sim, module, "x"), [2]);
-    assert_eq!(["a", "b", "c"].map(|k| answer(&sim, module, k)), [2; 3]);
+    assert_eq!(
+        ["a", "b", "c"].map(|k| stored_word(&sim, module, k)),
+        [2; 3]
+    );
 }
 
 #[test]
@@ -144,7 +150,7 @@ fn ptx_in_place_of_machine_code_is_linked() {
         .each_ref()
         .map(|text| format!("cuda-sim PTX in place of machine code\n{text}"));
     let module = as_cubin(wrapped.to_vec()).unwrap();
-    assert_eq!(answer(&sim, module, "a"), 5);
+    assert_eq!(stored_word(&sim, module, "a"), 5);
     // PTX without the line is not machine code.
     assert_eq!(
         as_cubin(texts.to_vec()),
@@ -158,7 +164,7 @@ fn local_variable_does_not_hide_a_visible_one() {
     let own = format!(".global .align 4 .u32 x = 4; {}", reader("a"));
     let visible = format!(".visible .global .align 4 .u32 x = 1; {}", reader("b"));
     let module = load(&sim, &[&own, &visible]);
-    assert_eq!(["a", "b"].map(|k| answer(&sim, module, k)), [4, 1]);
+    assert_eq!(["a", "b"].map(|k| stored_word(&sim, module, k)), [4, 1]);
     assert_eq!(words(&sim, module, "x"), [1]);
 }
 
@@ -185,10 +191,10 @@ fn a_visible_function_overrides_a_weak_one() {
     let (visible, weak) = (f(".visible", 1, "a"), f(".weak", 2, "b"));
     for texts in [[&visible, &weak], [&weak, &visible]] {
         let module = load(&sim, &texts.map(String::as_str));
-        assert_eq!(["a", "b"].map(|k| answer(&sim, module, k)), [1, 1]);
+        assert_eq!(["a", "b"].map(|k| stored_word(&sim, module, k)), [1, 1]);
     }
     let module = load(&sim, &[&weak, &f(".weak", 3, "c")]);
-    assert_eq!(["b", "c"].map(|k| answer(&sim, module, k)), [2, 2]);
+    assert_eq!(["b", "c"].map(|k| stored_word(&sim, module, k)), [2, 2]);
 }
 
 #[test]
@@ -206,7 +212,7 @@ fn a_weak_kernel_of_two_modules_is_one() {
     let mut count = 0;
     unsafe { ok(sim.cuModuleGetFunctionCount(&raw mut count, module)) };
     assert_eq!(count, 1);
-    assert_eq!(answer(&sim, module, "k"), 5);
+    assert_eq!(stored_word(&sim, module, "k"), 5);
     let count = linked(&sim, &texts, |image| {
         let library = sim.load_library(image);
         let mut count = 0;
@@ -237,7 +243,10 @@ fn a_common_variable_is_one_of_the_largest_size() {
     for texts in [[&small, &large, &set], [&set, &small, &large]] {
         let module = load(&sim, &texts.map(String::as_str));
         assert_eq!(words(&sim, module, "x"), [7, 8, 9, 0]);
-        assert_eq!(["a", "b", "c"].map(|k| answer(&sim, module, k)), [7; 3]);
+        assert_eq!(
+            ["a", "b", "c"].map(|k| stored_word(&sim, module, k)),
+            [7; 3]
+        );
     }
     // Only one common symbol may be initialized, and a visible one must be the only one.
     let clash = linked(
@@ -251,7 +260,7 @@ fn a_common_variable_is_one_of_the_largest_size() {
         &[&small, ".visible .global .align 4 .u32 x[2] = {3, 4};"],
     );
     assert_eq!(words(&sim, module, "x"), [3, 4]);
-    assert_eq!(answer(&sim, module, "a"), 3);
+    assert_eq!(stored_word(&sim, module, "a"), 3);
 }
 
 /// NVIDIA's tests of cuda-core expect this text.

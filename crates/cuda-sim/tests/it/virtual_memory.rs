@@ -177,7 +177,11 @@ fn access_is_granted_per_device() {
         flags
     };
     assert_eq!((access_of(0), access_of(1)), (0, 0));
-    assert_eq!(unsafe { sim.cuMemsetD32_v2(addr, 1, 1) }, BAD, "nobody may");
+    assert_eq!(
+        unsafe { sim.cuMemsetD32_v2(addr, 1, 1) },
+        BAD,
+        "no device has access"
+    );
     sim.allow(addr, 2 * MIB, 1);
     assert_eq!((access_of(0), access_of(1)), (0, 3));
     unsafe { ok(sim.cuMemsetD32_v2(addr, 0x3F80_0000, 1)) };

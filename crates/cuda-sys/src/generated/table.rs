@@ -4,7 +4,7 @@ use super::driver::*;
 use crate::Function;
 /**The functions of the CUDA driver: a pointer where the library has the function, `None` where it does not.
 
-The methods of the same names call through it and answer `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` where the pointer is `None`.*/
+The methods of the same names call through it and return `CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER` where the pointer is `None`.*/
 #[repr(C)]
 #[derive(Clone, Debug, Default)]
 pub struct DriverTable {

@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn bytes_before_the_caret_are_not_characters() {
         let found = diagnostics("k.cu(3): error: no\n  \"ä\" + bar\n         ^\n");
-        // Seven bytes stand before `bar`, six characters.
+        // `bar` is preceded by seven bytes, which are six characters.
         assert_eq!(found[0].column, Some(7));
     }
 

@@ -235,20 +235,20 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
 
     fn ask<const N: usize>(&self, attribute: CUmem_range_attribute) -> Result<[c_int; N]> {
         // The value of `CU_DEVICE_INVALID`, which means no location.
-        let mut answer = [-2; N];
+        let mut values = [-2; N];
         let context = self.memory.owning_stream().context();
         if self.bytes() == 0 {
-            return Ok(answer);
+            return Ok(values);
         }
         let _current = context.enter()?;
-        let size = size_of_val(&answer);
+        let size = size_of_val(&values);
         // SAFETY: the pointer must be writable for `size` bytes and the range must be alive ← the
         // pointer is to a local variable of that size, and the range is that of the view.
         unsafe {
             call!(
                 context.driver(),
                 cuMemRangeGetAttribute(
-                    answer.as_mut_ptr().cast(),
+                    values.as_mut_ptr().cast(),
                     size,
                     attribute,
                     self.as_raw(),
@@ -256,6 +256,6 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
                 )
             )
         }?;
-        Ok(answer)
+        Ok(values)
     }
 }

@@ -276,7 +276,7 @@ const ABORTS: &[(&str, &str)] = &[
 ];
 
 /// Calls whose failure must be reported in a scenario, although it may be swallowed in others.
-const TOLD: &[(&str, &[&str])] = &[
+const ALWAYS_REPORTED: &[(&str, &[&str])] = &[
     (
         "closes",
         &[
@@ -387,9 +387,9 @@ pub(super) fn is_right(fault: &Fault, error: &Error) -> bool {
 
 /// Returns whether a scenario may succeed although this call fails.
 pub(super) fn may_be_swallowed(scenario: &str, fault: &Fault) -> bool {
-    let is_told =
+    let is_listed =
         |(of, names): &(&str, &[&str])| *of == scenario && names.contains(&fault.call.name);
-    if TOLD.iter().any(is_told) {
+    if ALWAYS_REPORTED.iter().any(is_listed) {
         return false;
     }
     let is_one = |statuses: &[Status]| statuses.is_empty() || statuses.contains(&fault.status);

@@ -126,13 +126,13 @@ fn kill(place: Place, kills: u32) {
 }
 
 #[test]
-fn survivor_goes_on_on_software_devices() {
+fn survivor_continues_on_software_devices() {
     kill(Place::Eager, count(50, 4));
     kill(Place::Late(5), count(50, 4));
 }
 
 #[test]
-fn survivor_goes_on_on_a_gpu() {
+fn survivor_continues_on_a_gpu() {
     kill(Place::Gpu, count(50, 4));
 }
 
@@ -180,13 +180,13 @@ fn survive(fixture: &Fixture, mut link: Link, on_stream: u32) {
     } else {
         event.synchronize_timeout(limit)
     };
-    let answer = match &ended {
+    let reply = match &ended {
         Ok(true) => 0,
         Ok(false) => 1,
         Err(_) => 2,
     };
     eprintln!("{}: on a stream: {on_stream}, {ended:?}", fixture.name);
-    link.send(&[answer]).unwrap();
+    link.send(&[reply]).unwrap();
     // Dropping the stream or its context might wait forever.
     process::exit(0);
 }
@@ -195,9 +195,9 @@ fn survive(fixture: &Fixture, mut link: Link, on_stream: u32) {
 fn ends(place: Place) -> [u8; 2] {
     [0, 1].map(|on_stream| {
         let (mut peer, mut link) = Peer::start(place, Role::Survivor, on_stream);
-        let [answer] = link.receive().unwrap();
+        let [reply] = link.receive().unwrap();
         peer.wait();
-        answer
+        reply
     })
 }
 

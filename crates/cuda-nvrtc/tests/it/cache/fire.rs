@@ -55,14 +55,14 @@ fn process(name: &str, dir: &Path, count: u64) -> Command {
 }
 
 /// The instructions of a child process, or `None` if no test here started this process.
-fn told() -> Option<(Cache, u64, Nvrtc)> {
+fn child_arguments() -> Option<(Cache, u64, Nvrtc)> {
     let dir = env::var_os(DIR)?;
     let count = env::var(COUNT).unwrap().parse().unwrap();
     Some((Cache::open(dir), count, Nvrtc::load().unwrap()))
 }
 
 /// The lines `name: value` that a process printed.
-fn answers(child: Child) -> BTreeMap<String, String> {
+fn printed_values(child: Child) -> BTreeMap<String, String> {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}");
@@ -89,7 +89,7 @@ fn each_kernel_is_compiled_once_by_all_processes() {
         .collect();
     let mut sums = BTreeMap::<String, u64>::new();
     for child in children {
-        for (name, value) in answers(child) {
+        for (name, value) in printed_values(child) {
             *sums.entry(name).or_default() += value.parse::<u64>().unwrap_or(0);
         }
     }
@@ -105,7 +105,7 @@ fn each_kernel_is_compiled_once_by_all_processes() {
 #[test]
 #[ignore = "a process of another test"]
 fn compiles_all() {
-    let Some((cache, count, nvrtc)) = told() else {
+    let Some((cache, count, nvrtc)) = child_arguments() else {
         return;
     };
     // The order differs between processes, so that they compete for every key.
@@ -193,7 +193,7 @@ const NOTE: usize = 2 << 20;
 #[test]
 #[ignore = "a process of another test"]
 fn writes_for_ever() {
-    let Some((cache, count, nvrtc)) = told() else {
+    let Some((cache, count, nvrtc)) = child_arguments() else {
         return;
     };
     let notes = cache.clone();
@@ -259,11 +259,11 @@ fn a_full_disk_is_a_warning() {
     let folder = Folder::new();
     // The file size limit leaves no room for an entry.
     let child = process("cannot_write", &folder.path(), 1).spawn().unwrap();
-    let answers = answers(child);
-    assert_eq!(answers["outcome"], "StoreFailed");
+    let printed = printed_values(child);
+    assert_eq!(printed["outcome"], "StoreFailed");
     assert!(
-        answers["problem"].contains("cannot write to the cache in"),
-        "{answers:?}"
+        printed["problem"].contains("cannot write to the cache in"),
+        "{printed:?}"
     );
     assert_eq!(folder.entries(), [""; 0].map(std::path::PathBuf::from));
     // Once there is room again, the cache works.
@@ -277,7 +277,7 @@ fn a_full_disk_is_a_warning() {
 #[test]
 #[ignore = "a process of another test"]
 fn cannot_write() {
-    let Some((cache, number, nvrtc)) = told() else {
+    let Some((cache, number, nvrtc)) = child_arguments() else {
         return;
     };
     let program = kernel(&nvrtc, number);
@@ -330,7 +330,7 @@ fn another_build_of_one_version_is_another_key() {
         }
         let mut command = process("compiles_one", &folder.path(), 1);
         command.env("CUDA_NVRTC_LIBRARY", &files[0].0);
-        answers(command.spawn().unwrap())["outcome"].clone()
+        printed_values(command.spawn().unwrap())["outcome"].clone()
     };
     assert_eq!([outcome(&files), outcome(&files)], ["Stored", "Hit"]);
     for index in 0..2 {
@@ -346,7 +346,7 @@ fn another_build_of_one_version_is_another_key() {
 #[test]
 #[ignore = "a process of another test"]
 fn compiles_one() {
-    let Some((cache, number, nvrtc)) = told() else {
+    let Some((cache, number, nvrtc)) = child_arguments() else {
         return;
     };
     let cached = cache.compile::<Ptx>(&kernel(&nvrtc, number), &Options::new());
@@ -363,7 +363,7 @@ fn the_environment_sets_folder_and_mode() {
         let mut command = process("obeys_the_environment", &folder.path(), 1);
         command.env("CUDA_NVRTC_CACHE", value);
         command.env("XDG_CACHE_HOME", folder.0.path().join("user"));
-        answers(command.spawn().unwrap())["outcome"].clone()
+        printed_values(command.spawn().unwrap())["outcome"].clone()
     };
     let dir = folder.path();
     let dir = dir.to_str().unwrap();
@@ -384,14 +384,14 @@ fn the_environment_sets_folder_and_mode() {
     let mut command = process("obeys_the_environment", &folder.path(), 1);
     command.env("CUDA_NVRTC_CACHE", dir);
     command.env("NVRTC_APPEND_FLAGS", "-DX=1");
-    let answers = answers(command.spawn().unwrap());
-    assert_eq!(answers["outcome"], "Refused(Environment)");
+    let printed = printed_values(command.spawn().unwrap());
+    assert_eq!(printed["outcome"], "Refused(Environment)");
 }
 
 #[test]
 #[ignore = "a process of another test"]
 fn obeys_the_environment() {
-    let Some((_, number, nvrtc)) = told() else {
+    let Some((_, number, nvrtc)) = child_arguments() else {
         return;
     };
     let cache = Cache::system();
@@ -413,10 +413,10 @@ fn a_wrong_value_of_the_variable_is_a_problem() {
         let mut command = process("obeys_the_environment", &folder.path(), 1);
         command.env("CUDA_NVRTC_CACHE", value);
         command.current_dir(folder.0.path());
-        let answers = answers(command.spawn().unwrap());
-        assert_eq!(answers["outcome"], "Off", "{value}");
+        let printed = printed_values(command.spawn().unwrap());
+        assert_eq!(printed["outcome"], "Off", "{value}");
         let expected = format!("CUDA_NVRTC_CACHE is set to {value}, which ");
-        assert!(answers["problem"].starts_with(&expected), "{answers:?}");
+        assert!(printed["problem"].starts_with(&expected), "{printed:?}");
     }
     assert!(!folder.0.path().join("readonly").exists());
 }

@@ -48,7 +48,7 @@ impl Query {
     }
 
     /// The result; `None` if such elements do not have the property.
-    fn answer(self, elements: &Elements, level: usize) -> Option<u32> {
+    fn value(self, elements: &Elements, level: usize) -> Option<u32> {
         use Shape::{Buffer, Cube, Cubes, Line, Lines, Plane, Planes, Space};
         let [width, height, depth] = elements.levels.get(level)?.size;
         match (self, elements.shape) {
@@ -74,19 +74,19 @@ impl MemoryOp for QueryOp {
         let mut last = Last::default();
         for lane in bits(m) {
             let (handle, level) = (handles[lane], levels[lane] as usize);
-            let (shape, answer) = if i.imm >> 8 & 1 != 0 {
+            let (shape, value) = if i.imm >> 8 & 1 != 0 {
                 let surface = (env.launch.surfaces)(handle);
                 let surface = surface.ok_or_else(|| Object::Surface.unknown(handle, lane))?;
-                (surface.shape, query.answer(&surface, level))
+                (surface.shape, query.value(&surface, level))
             } else {
                 let elements = &last.get(env, handle, lane)?.elements;
-                (elements.shape, query.answer(elements, level))
+                (elements.shape, query.value(elements, level))
             };
-            let Some(answer) = answer else {
+            let Some(value) = value else {
                 let message = format!("level {level} of the shape {shape:?} has no {query:?}");
                 return Err(refused(lane, message));
             };
-            found[lane] = answer;
+            found[lane] = value;
         }
         w.put32(i.d, m, &found);
         Ok(())
