@@ -240,6 +240,19 @@ impl Builder {
         self
     }
 
+    /// Reports each load, store and atomic operation that is outside of memory or misaligned, and
+    /// continues the kernel: the access does nothing, and returns 0. By default, the first one ends
+    /// the kernel, as on a GPU.
+    ///
+    /// There is a report for each thread and instruction, up to 1,000 for a launch, in the order of
+    /// the accesses, and the same holds for the reports of
+    /// [`check_read_only`](Self::check_read_only). Each element of a vector is an access of its
+    /// own. Other invalid accesses, such as those of asynchronous copies, still end the kernel.
+    pub fn skip_invalid_accesses(mut self, on: bool) -> Self {
+        self.config.checks.skip_invalid = on;
+        self
+    }
+
     /// Does not reuse freed memory as long as other memory is available, so that an access through
     /// a stale address is reported as such and does not hit another allocation.
     pub fn check_freed(mut self, on: bool) -> Self {

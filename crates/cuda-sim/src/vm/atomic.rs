@@ -242,6 +242,13 @@ impl<T: Shared, const CHECKED: bool> MemoryOp for Rmw<T, CHECKED> {
         let width = size_of::<T>() as u32 * 8;
         let op = Op::of_number((i.c >> OP_SHIFT).into());
         let address = w.generic(i.a, i);
+        // A lane whose invalid access is skipped gets 0.
+        let all = m;
+        let m = if CHECKED {
+            w.valid(env, i, m, size_of::<T>() as u64)
+        } else {
+            m
+        };
         let hosts = w.hosts(env, i.a, i, m, size_of::<T>() as u64)?;
         if CHECKED && let Some(mut observer) = Observer::new(w, env, i) {
             for lane in bits(m) {
@@ -262,7 +269,7 @@ impl<T: Shared, const CHECKED: bool> MemoryOp for Rmw<T, CHECKED> {
             // SAFETY: `hosts` checked the lanes of `m`.
             old[lane] = unsafe { T::update(hosts[lane], change) };
         }
-        T::give(w, i.d, m, &old);
+        T::give(w, i.d, all, &old);
         Ok(())
     }
 }

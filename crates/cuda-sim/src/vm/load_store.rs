@@ -146,6 +146,13 @@ impl<T: Cell, const CHECKED: bool> MemoryOp for LoadEach<T, CHECKED> {
         if m == 0 {
             return Ok(());
         }
+        // A lane whose invalid access is skipped gets 0.
+        let all = m;
+        let m = if CHECKED {
+            w.valid(env, i, m, size_of::<T>() as u64)
+        } else {
+            m
+        };
         let hosts = w.hosts(env, i.a, i, m, size_of::<T>() as u64)?;
         if CHECKED && let Some(mut observer) = Observer::new(w, env, i) {
             let address = w.generic(i.a, i);
@@ -165,7 +172,7 @@ impl<T: Cell, const CHECKED: bool> MemoryOp for LoadEach<T, CHECKED> {
                 value[lane] = unsafe { T::load(hosts[lane]) }.to_reg();
             }
         }
-        T::Reg::put(w, i.d, m, value);
+        T::Reg::put(w, i.d, all, value);
         Ok(())
     }
 }
@@ -179,6 +186,11 @@ impl<T: Cell, const CHECKED: bool> MemoryOp for StoreEach<T, CHECKED> {
         if m == 0 {
             return Ok(());
         }
+        let m = if CHECKED {
+            w.valid(env, i, m, size_of::<T>() as u64)
+        } else {
+            m
+        };
         let hosts = w.hosts(env, i.a, i, m, size_of::<T>() as u64)?;
         let value = T::Reg::get(w, i.b);
         if CHECKED && let Some(mut observer) = Observer::new(w, env, i) {

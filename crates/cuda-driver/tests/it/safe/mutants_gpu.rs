@@ -16,7 +16,7 @@ use cuda_driver::memory::Unpooled;
 use cuda_driver::prelude::*;
 use cuda_sim::{Report, ReportKind};
 
-use super::mutants::{is_foreign, mutant, run, run_on};
+use super::mutants::{is_foreign, mutant, run_as_on_a_gpu, run_on};
 use crate::support::{Fixture, gpu, skip};
 
 /// The number of defects that a run finds, and that with `CUDA_FULL=1`.
@@ -62,7 +62,7 @@ fn is_unchanged(canary: &DeviceBuffer<u32>) -> bool {
 fn check(seed: u64, gpu: &Fixture, canary: &DeviceBuffer<u32>, counts: &Mutex<Counts>) {
     let mutant = mutant(seed);
     let what = format!("CUDA_SEED={seed}: {}", mutant.name());
-    let (plain, model) = (run(&mutant, false), run(&mutant, true));
+    let [plain, model] = [false, true].map(|is_safe| run_as_on_a_gpu(&mutant, is_safe));
     let mut reports = plain.reports.iter().chain(&model.reports);
     let is_endless = reports.any(|it| it.kind == ReportKind::Fault);
     counts.lock().unwrap().mutants += 1;
@@ -74,7 +74,7 @@ fn check(seed: u64, gpu: &Fixture, canary: &DeviceBuffer<u32>, counts: &Mutex<Co
     let is_open =
         |it: &Report| matches!(it.kind, ReportKind::Race(_) | ReportKind::UninitializedRead);
     let is_undetermined = plain.reports.iter().chain(&model.reports).any(is_open)
-        || run(&mutant.reversed(), false).words != plain.words;
+        || run_as_on_a_gpu(&mutant.reversed(), false).words != plain.words;
     let safe = run_on(gpu, &mutant, true);
     assert!(is_unchanged(canary), "{what}: foreign memory was changed");
     let mut counts = counts.lock().unwrap();

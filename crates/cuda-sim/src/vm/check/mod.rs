@@ -39,12 +39,14 @@ pub struct Checks {
     pub barriers: bool,
     /// Writes to memory that the program has passed as read-only.
     pub read_only: bool,
+    /// Loads and stores outside of memory, which are then skipped.
+    pub skip_invalid: bool,
 }
 
 impl Checks {
     /// Whether the code must report its memory accesses.
     pub fn of_accesses(self) -> bool {
-        self.uninitialized || self.races || self.read_only
+        self.uninitialized || self.races || self.read_only || self.skip_invalid
     }
 }
 

@@ -10,10 +10,11 @@ use super::{Checks, State};
 use crate::report::{Access, Hazard, MemorySpace, Report, ReportKind};
 use crate::vm::address::{LOCAL, RANK_SHIFT, SHARED, TAG};
 use crate::vm::code::{Ins, Kind};
+use crate::vm::fault::{Detail, FaultKind};
 use crate::vm::lane_fault::{LaneFault, access};
 use crate::vm::lanes::MemoryOp;
 use crate::vm::space::Env;
-use crate::vm::vector::LANES;
+use crate::vm::vector::{LANES, bits};
 use crate::vm::warp::Warp;
 
 /// Observes the execution of one instruction.
@@ -259,6 +260,16 @@ impl<'a> Observer<'a> {
         self.find(ReportKind::ReadOnlyWrite, touch, None, message);
     }
 
+    /// Reports an access that is not made.
+    fn invalid(&self, touch: ObservedAccess, fault: LaneFault) {
+        let kind = match (fault.kind, fault.more.detail) {
+            (FaultKind::MisalignedAddress, _) => ReportKind::Misaligned,
+            (_, Detail::Freed) => ReportKind::UseAfterFree,
+            _ => ReportKind::OutOfBounds,
+        };
+        self.find(kind, touch, None, fault.message);
+    }
+
     fn race(&mut self, hazard: Hazard, before: Mark, touch: ObservedAccess, offset: u64) {
         if !self.checks().races {
             return;
@@ -275,16 +286,32 @@ impl<'a> Observer<'a> {
         self.find(ReportKind::Race(hazard), touch, Some(before), message);
     }
 
+    /// The number of the thread in the grid, modulo 2³².
+    fn thread_in_grid(&self, lane: usize) -> u32 {
+        let [x, y, z] = self.env.launch.block;
+        let [columns, rows, _] = self.env.launch.grid;
+        let [column, row, plane] = self.w.ctaid;
+        let block = plane
+            .wrapping_mul(rows)
+            .wrapping_add(row)
+            .wrapping_mul(columns)
+            .wrapping_add(column);
+        let thread = self.w.index * LANES + lane;
+        block.wrapping_mul(x * y * z).wrapping_add(thread as u32)
+    }
+
     fn find(&self, kind: ReportKind, touch: ObservedAccess, other: Option<Mark>, message: String) {
         let Env {
             program, kernel, ..
         } = *self.env;
         let block = self.w.ctaid;
         let first = |pc| first_of_vector(&program.code, pc);
-        let pcs = (
-            first(self.pc),
-            other.map_or(u32::MAX, |other| first(other.pc)),
-        );
+        let other_or_thread = match other {
+            Some(other) => first(other.pc),
+            None if self.checks().skip_invalid => self.thread_in_grid(touch.lane),
+            None => u32::MAX,
+        };
+        let pcs = (first(self.pc), other_or_thread);
         self.env.findings.add(kind, pcs, || {
             let thread = [0, 1, 2].map(|axis| self.w.tid[axis][touch.lane]);
             let other = other.map(|other| {
@@ -306,6 +333,33 @@ impl<'a> Observer<'a> {
                 message,
             }
         });
+    }
+}
+
+impl Warp {
+    /// The lanes of `m` whose access to `size` bytes is valid. If the launch skips invalid
+    /// accesses, those of the other lanes are reported; otherwise `m`.
+    pub(in crate::vm) fn valid(&self, env: &Env<'_>, i: &Ins, m: u32, size: u64) -> u32 {
+        if !env.findings.checks.skip_invalid {
+            return m;
+        }
+        let (mut valid, address) = (m, self.generic(i.a, i));
+        let align = u64::from(i.c & 0xff);
+        for lane in bits(m) {
+            let at = address[lane];
+            let fault = if at & align != 0 {
+                LaneFault::misaligned(at, size, align + 1, lane)
+            } else if !self.window(env, at, lane).holds(at, size) {
+                self.outside(env, at, size, lane)
+            } else {
+                continue;
+            };
+            valid &= !(1 << lane);
+            if let Some(observer) = Observer::new(self, env, i) {
+                observer.invalid(ObservedAccess::new(lane, at, size), fault);
+            }
+        }
+        valid
     }
 }
 

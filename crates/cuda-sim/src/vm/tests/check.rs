@@ -9,6 +9,7 @@ const ALL: Checks = Checks {
     races: true,
     barriers: true,
     read_only: true,
+    skip_invalid: false,
 };
 
 pub(super) fn checked(text: &str) -> Device {

@@ -1,8 +1,12 @@
-//! Planted defects: mutants of kernels that are proven, launched twice on software devices. The
-//! plain launch says which of them access memory outside of their arguments, according to the
-//! software device. The safe launch must report each of those, and must not fault itself.
+//! Planted defects: mutants of kernels that are proven, launched on software devices. In the plain
+//! launches, the device checks each access: it continues after an invalid one, and the buffers are
+//! far from each other, so that an access that leaves its argument does not reach another. The
+//! safe launch must report a violation that is one of these accesses, and must not make any.
 //!
 //! `CUDA_FULL=1` runs until 500 defects were found, and `CUDA_SEED=n` runs one mutant.
+
+mod accesses;
+mod changes;
 
 use std::env;
 
@@ -10,15 +14,15 @@ use cuda_driver::memory::Unpooled;
 use cuda_driver::prelude::*;
 use cuda_driver::safe::SafeModule;
 use cuda_driver::{Error, Result};
-use cuda_ptx::{Edits, Instruction, Literal, Operand, Statement, parse};
+use cuda_ptx::{Edits, parse};
 use cuda_sim::{Builder, Report, ReportKind, Simulator};
 use fastrand::Rng;
 
 use crate::support::{Fixture, software};
 
-const TEXT: &str = include_str!("../../../../cuda-ptx/tests/it/kernels/known.ptx");
+const TEXT: &str = include_str!("../../../../../cuda-ptx/tests/it/kernels/known.ptx");
 /// Kernels that call functions.
-const CALLS: &str = include_str!("../../../../cuda-ptx/tests/it/kernels/calls.ptx");
+const CALLS: &str = include_str!("../../../../../cuda-ptx/tests/it/kernels/calls.ptx");
 
 /// The number of defects that a run finds, and that with `CUDA_FULL=1`.
 const DEFECTS: u32 = 40;
@@ -173,7 +177,7 @@ pub(super) fn mutant(seed: u64) -> Mutant {
             mutant.buffers[index] = -mutant.buffers[index].abs();
             mutant.change = format!("buffer {index} is only read");
         }
-        _ => change_text(&mut mutant, &mut rng),
+        _ => changes::change_text(&mut mutant, &mut rng),
     }
     mutant.text = alone(&mutant.text, kernel.name);
     mutant
@@ -200,123 +204,53 @@ impl Mutant {
     }
 }
 
-/// Changes one instruction of the kernel, or of a function that it calls.
-fn change_text(mutant: &mut Mutant, rng: &mut Rng) {
-    let text = mutant.kernel.text;
-    let module = parse(text).unwrap();
-    let functions = module.functions.iter();
-    let functions = functions.filter(|it| it.name == mutant.kernel.name || !it.entry);
-    let bodies = functions.flat_map(|it| it.body.iter().flatten());
-    let instructions = bodies.filter_map(|it| match it {
-        Statement::Instruction(one) => Some(one),
-        _ => None,
-    });
-    let mut candidates: Vec<Instruction<'_>> = Vec::new();
-    let mut spans = Vec::new();
-    for one in instructions {
-        for new in changes(one, rng) {
-            candidates.push(new);
-            spans.push((one.span, one.to_string()));
-        }
-    }
-    let index = rng.usize(..candidates.len());
-    let (span, old) = &spans[index];
-    let new = candidates[index].to_string();
-    let mut edits = Edits::new(text);
-    edits.replace(*span, new.clone());
-    mutant.text = edits.apply().unwrap();
-    mutant.change = format!("line {}: {old} becomes {new}", candidates[index].line);
-}
-
-/// Variants of an instruction.
-fn changes<'a>(one: &Instruction<'a>, rng: &mut Rng) -> Vec<Instruction<'a>> {
-    let mut all = Vec::new();
-    let mut add = |change: &dyn Fn(&mut Instruction<'a>)| {
-        let mut new = one.clone();
-        change(&mut new);
-        if new != *one {
-            all.push(new);
-        }
-    };
-    let by = [1_i64, -1, 2, 4, 32, -4, 1 << 31][rng.usize(..7)];
-    for index in 0..one.operands.len() {
-        add(&|new| match &mut new.operands[index] {
-            Operand::Literal(Literal::Int(value)) => *value = value.wrapping_add_signed(by),
-            Operand::Address(_, offset) if new.opcode != "ld" || !one.has("param") => *offset += by,
-            _ => {}
-        });
-    }
-    match one.opcode {
-        "bra" if one.predicate.is_some() => {
-            // A missing guard, and an inverted one.
-            add(&|new| {
-                new.opcode = "mov";
-                new.modifiers = vec!["u32"];
-                new.operands = vec![Operand::Name("%r1"), Operand::Name("%r1")];
-            });
-            add(&|new| {
-                if let Some(predicate) = &mut new.predicate {
-                    predicate.negated = !predicate.negated;
-                }
-            });
-        }
-        "setp" => {
-            for relation in ["lt", "le", "gt", "ge", "eq", "ne"] {
-                add(&|new| new.modifiers[0] = relation);
-            }
-        }
-        "add" | "sub" => {
-            for opcode in ["add", "sub", "xor"] {
-                add(&|new| {
-                    new.opcode = opcode;
-                    if opcode == "xor" {
-                        new.modifiers = vec![if one.has("s64") { "b64" } else { "b32" }];
-                    }
-                });
-            }
-        }
-        "mul" | "mad" | "shl" | "shr" | "and" | "rem" | "min" | "max" => {
-            for index in 1..one.operands.len() {
-                for other in 1..one.operands.len() {
-                    add(&|new| new.operands[index] = one.operands[other].clone());
-                }
-            }
-        }
-        _ => {}
-    }
-    all.retain(|new| {
-        !matches!(one.modifiers.last(), Some(&("f32" | "f64" | "pred")))
-            || new.opcode == "ld"
-            || new.opcode == "st"
-    });
-    all
-}
-
-/// The result of a run: whether the launch was accepted, the reports, and all words.
+/// The result of a run: whether the launch was accepted, the reports, all words, and the addresses
+/// of the buffers.
 pub(super) struct Run {
     pub(super) launched: Result<bool>,
     pub(super) reports: Vec<Report>,
     pub(super) words: Vec<Vec<u32>>,
+    starts: Vec<u64>,
 }
 
-/// Runs a mutant on a software device.
-pub(super) fn run(mutant: &Mutant, is_safe: bool) -> Run {
+/// The distance of two buffers on a software device, in words. An access at a distance that leads
+/// from one buffer into another leads past it with the second distance.
+const GAP: usize = 333_331;
+const OTHER_GAP: usize = 450_001;
+
+/// Runs a mutant on a software device, with buffers as close and as aligned as on a GPU: what some
+/// mutants access depends on the alignment.
+pub(super) fn run_as_on_a_gpu(mutant: &Mutant, is_safe: bool) -> Run {
+    run_with_gap(mutant, is_safe, 0)
+}
+
+/// Runs a mutant on a software device. A plain launch continues after an invalid access.
+fn run(mutant: &Mutant, is_safe: bool) -> Run {
+    run_with_gap(mutant, is_safe, GAP)
+}
+
+fn run_with_gap(mutant: &Mutant, is_safe: bool, gap: usize) -> Run {
     let builder = Builder::new()
         .check_read_only(true)
         .check_races(true)
         .check_uninitialized(true)
+        .skip_invalid_accesses(!is_safe)
         // The results of blocks that race with each other depend on their order only.
         .host_threads(1)
         .instruction_limit(3_000_000);
-    let fixture = software(builder);
-    run_on(&fixture, mutant, is_safe)
+    run_in(&software(builder), mutant, is_safe, gap)
 }
 
 /// Runs a mutant on a device.
 pub(super) fn run_on(fixture: &Fixture, mutant: &Mutant, is_safe: bool) -> Run {
+    run_in(fixture, mutant, is_safe, 0)
+}
+
+fn run_in(fixture: &Fixture, mutant: &Mutant, is_safe: bool, gap: usize) -> Run {
     let stream = fixture.stream();
     let ptx = Ptx::new(mutant.text.as_str()).unwrap();
     let mut buffers: Vec<DeviceBuffer<u32>> = Vec::new();
+    let mut gaps: Vec<DeviceBuffer<u32>> = Vec::new();
     for bytes in &mutant.buffers {
         let len = (bytes.unsigned_abs() / 4) as usize;
         let words: Vec<u32> = (0..len as u32)
@@ -325,7 +259,17 @@ pub(super) fn run_on(fixture: &Fixture, mutant: &Mutant, is_safe: bool) -> Run {
         let mut buffer = DeviceBuffer::zeroed_in(&Unpooled, &stream, len).unwrap();
         buffer.copy_from_host(&words).unwrap();
         buffers.push(buffer);
+        if gap > 0 {
+            // Of different sizes, so that no two buffers have the same distance.
+            let words = gap + 1024 * gaps.len();
+            gaps.push(DeviceBuffer::zeroed_in(&Unpooled, &stream, words).unwrap());
+        }
     }
+    stream.synchronize().unwrap();
+    drop(gaps);
+    let starts: Vec<u64> = buffers.iter().map(|it| it.device_ptr().as_raw()).collect();
+    let is_far = |pair: &[u64]| pair[0].abs_diff(pair[1]) > 4 * gap as u64;
+    assert!(gap == 0 || starts.windows(2).all(is_far), "{starts:?}");
     let launched = launch(mutant, is_safe, fixture, &stream, &ptx, &mut buffers);
     let simulator = fixture.simulator.as_ref();
     let reports = simulator.map_or_else(Vec::new, Simulator::take_reports);
@@ -336,6 +280,7 @@ pub(super) fn run_on(fixture: &Fixture, mutant: &Mutant, is_safe: bool) -> Run {
         launched,
         reports,
         words: words.collect(),
+        starts,
     }
 }
 
@@ -390,11 +335,17 @@ pub(super) fn is_foreign(report: &Report) -> bool {
 #[derive(Debug, Default)]
 struct Counts {
     mutants: u32,
-    /// Mutants that access foreign memory: reported, and refused before the launch.
+    /// Mutants with an invalid access: reported, and refused before the launch.
     reported: u32,
     refused: u32,
+    /// Of the reported ones, those whose violation is an access of the plain launches with both
+    /// gaps (otherwise it is one with one of them), those where it is outside of a variable that
+    /// the device does not know, and those with the same results.
+    same_in_both: u32,
+    of_variables: u32,
+    same_results: u32,
     /// Other mutants: those that were proven, and those that only the safe launch found, because
-    /// the memory belongs to another argument.
+    /// the device does not know the variables in shared and local memory.
     proven: u32,
     found_alone: u32,
     endless: u32,
@@ -427,16 +378,38 @@ fn check(seed: u64, counts: &mut Counts) {
     let mutant = mutant(seed);
     let what = format!("CUDA_SEED={seed}: {}", mutant.name());
     let plain = run(&mutant, false);
+    let other = run_with_gap(&mutant, false, OTHER_GAP);
     let safe = run(&mutant, true);
     counts.mutants += 1;
-    let foreign = plain.reports.iter().find(|report| is_foreign(report));
+    let mut reports = plain.reports.iter().chain(&other.reports);
+    let foreign = reports.find(|report| is_foreign(report));
     // The safe launch accesses nothing outside of its arguments.
     let faults: Vec<_> = safe.reports.iter().filter(|it| is_foreign(it)).collect();
     assert!(faults.is_empty(), "{what}: {faults:?}");
     match (&safe.launched, foreign) {
-        (Err(Error::Violation(_)), Some(_)) => counts.reported += 1,
+        (Err(Error::Violation(violation)), Some(_)) => {
+            counts.reported += 1;
+            let differences = [&plain, &other].map(|it| accesses::difference(violation, it));
+            // The device does not know where a variable in shared or local memory ends.
+            let is_same = differences.iter().any(Option::is_none);
+            let is_known = is_same || accesses::is_of_variable(violation);
+            assert!(is_known, "{what}: {differences:?}");
+            counts.of_variables += u32::from(!is_same);
+            counts.same_in_both += u32::from(differences.iter().all(Option::is_none));
+            if is_same && accesses::have_comparable_results(&mutant.text, &plain) {
+                let is_race = || run(&mutant.reversed(), false).words != plain.words;
+                assert!(
+                    plain.words == safe.words || is_race(),
+                    "{what}: other results"
+                );
+                counts.same_results += u32::from(plain.words == safe.words);
+            }
+        }
         (Err(Error::SafeLaunch(_)), Some(_)) => counts.refused += 1,
-        (Err(Error::Violation(_)), None) => counts.found_alone += 1,
+        (Err(Error::Violation(violation)), None) => {
+            assert!(accesses::is_of_variable(violation), "{what}: {violation}");
+            counts.found_alone += 1;
+        }
         (Err(Error::SafeLaunch(_)), None) => {}
         // An endless loop in both, or in the copy, which executes more instructions.
         (Err(Error::Driver(_)), None) => counts.endless += 1,
