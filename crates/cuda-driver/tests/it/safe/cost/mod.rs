@@ -3,6 +3,7 @@
 //! `CUDA_FULL=1` measures the times.
 
 mod cases;
+mod pointers;
 
 use std::env;
 use std::time::Duration;
