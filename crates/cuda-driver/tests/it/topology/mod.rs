@@ -90,7 +90,7 @@ impl Files {
             tables += "},";
         }
         writeln!(tables, "}};\n#define ANCESTOR {common_ancestor}").unwrap();
-        let source = include_str!("topology/nvml.c").replace("/* tables */", &tables);
+        let source = include_str!("nvml.c").replace("/* tables */", &tables);
         let (c, library) = (self.folder.join("nvml.c"), self.folder.join("nvml.so"));
         fs::write(&c, source).unwrap();
         let built = Command::new("cc")

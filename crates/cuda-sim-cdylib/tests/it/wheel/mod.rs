@@ -4,14 +4,13 @@
 mod root;
 
 use std::collections::BTreeSet;
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use super::{library, text};
+use super::{add_ptx, library, package, text};
 
 /// Every file and folder below `folder`, except what Python compiles when it runs.
 fn files(folder: &Path) -> BTreeSet<PathBuf> {
@@ -101,20 +100,20 @@ impl Packages {
     }
 }
 
-fn package() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn add_ptx() -> PathBuf {
-    package().join("../cuda-sim/tests/it/kernels/add.ptx")
+/// Returns the PTX of one of the programs that [`check`] runs.
+fn kernel_of(program: &str) -> PathBuf {
+    match program {
+        "out_of_bounds" => package().join("tests/kernels/fill.ptx"),
+        _ => add_ptx(),
+    }
 }
 
 /// Checks the outputs and the exit statuses of programs. `on_device` runs one with `cuda-sim run`.
 fn check(on_device: impl Fn(&[&str], &str) -> Output) {
-    let plain = on_device(&[], "vector_add.py");
+    let plain = on_device(&[], "vector_add");
     assert_eq!(text(&plain), "the sum of 1000 pairs is right\n");
     assert_eq!(plain.status.code(), Some(0));
-    let bad = on_device(&["--set", "check=all"], "out_of_bounds.py");
+    let bad = on_device(&["--set", "check=all"], "out_of_bounds");
     let words = text(&bad);
     assert_eq!(bad.status.code(), Some(99), "{words}");
     assert!(
@@ -130,7 +129,7 @@ fn check(on_device: impl Fn(&[&str], &str) -> Output) {
         "{words}"
     );
     // The status of a command without reports is its own.
-    let wrong = on_device(&["--set", "devices=many"], "vector_add.py");
+    let wrong = on_device(&["--set", "devices=many"], "vector_add");
     assert_eq!(wrong.status.code(), Some(1), "{}", text(&wrong));
     assert!(text(&wrong).contains("devices=many"));
 }
@@ -157,8 +156,8 @@ fn the_wheel_runs_programs_and_leaves_nothing() {
         move |arguments: &[&str], program: &str| {
             let mut command = Command::new(&launcher);
             command.arg("run").args(arguments).args(["--", "python3"]);
-            let program = package().join("tests/python").join(program);
-            run(command.arg(program).arg(add_ptx()))
+            let script = package().join(format!("tests/python/{program}.py"));
+            run(command.arg(script).arg(kernel_of(program)))
         }
     };
     check(launched_by(environment.join("bin/cuda-sim")));

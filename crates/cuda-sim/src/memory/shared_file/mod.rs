@@ -10,13 +10,13 @@ use std::sync::atomic::AtomicU64;
 use super::reservation::Reservation;
 
 #[cfg(target_os = "linux")]
-#[path = "shared_file/linux.rs"]
+#[path = "linux.rs"]
 mod system;
 #[cfg(windows)]
-#[path = "shared_file/windows.rs"]
+#[path = "windows.rs"]
 mod system;
 #[cfg(not(any(target_os = "linux", windows)))]
-#[path = "shared_file/unsupported.rs"]
+#[path = "unsupported.rs"]
 mod system;
 
 use system::read_at;
