@@ -1,5 +1,6 @@
 //! `tidy`: checks style rules for every file that no compiler checks.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -11,6 +12,9 @@ const MAX_LINES: usize = 500;
 
 /// The maximum length of the name of a function, including tests.
 const MAX_NAME: usize = 60;
+
+/// The maximum number of characters of a line of a comment or of a Markdown file.
+const MAX_WIDTH: usize = 100;
 
 /// The marks by which generators identify their output, in its first lines.
 const GENERATED_MARKS: [&str; 3] = [
@@ -31,6 +35,11 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
                 path.with_file_name(file).is_file()
             }));
         }
+        let in_folder = path.parent().and_then(Path::file_name);
+        let has_folder = path.with_extension("").is_dir();
+        if name.ends_with(".rs") && has_folder && !is_target_folder(in_folder) {
+            found.push("lies beside a folder of its name: move it there as mod.rs".to_owned());
+        }
         problems.extend(found.iter().map(|what| format!("{name}: {what}")));
     }
     for problem in &problems {
@@ -41,6 +50,11 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     }
     println!("every file is tidy");
     Ok(())
+}
+
+/// Returns whether cargo makes a target of each file in a folder with this name.
+fn is_target_folder(name: Option<&OsStr>) -> bool {
+    name.is_some_and(|name| name == "examples" || name == "tests")
 }
 
 /// Returns what a crate lacks, according to its `manifest` and the files that it has.
@@ -77,6 +91,7 @@ fn check(name: &str, text: &str) -> Vec<String> {
     {
         problems.push("has a tab, or a space at the end of a line".to_owned());
     }
+    problems.extend(wide_lines(name, text));
     if !name.ends_with(".rs") {
         return problems;
     }
@@ -107,57 +122,35 @@ fn check(name: &str, text: &str) -> Vec<String> {
     problems
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tidy_file_passes() {
-        assert_eq!(
-            check("a/src/b.rs", "//! Streams.\n\nfn f() {}\n"),
-            Vec::<String>::new()
-        );
-        let generated = format!("// @generated\n{}", "type A = u8; \n".repeat(900));
-        assert_eq!(
-            check("src/generated/a.rs", &generated),
-            Vec::<String>::new()
-        );
-    }
-
-    #[test]
-    fn each_broken_rule_is_a_problem() {
-        let long = format!("//! Long.\n{}", "// line\n".repeat(MAX_LINES));
-        let long_name = format!("//! A.\nfn {}() {{}}\n", "n".repeat(MAX_NAME + 1));
-        for (name, text, said) in [
-            ("a.rs", "//! A.\n\tfn f() {}\n", "a tab"),
-            ("a.md", "text \n", "a space at the end"),
-            ("a.rs", "fn f() {}\n", "//!"),
-            ("a.rs", &long, "501 lines"),
-            ("a.rs", &long_name, "61 characters"),
-            (
-                "src/a.rs",
-                "//! @generated from cuda.h\n",
-                "below generated/",
-            ),
-            ("src/generated/a.rs", "fn f() {}\n", "no header"),
-        ] {
-            let problems = check(name, text);
-            assert_eq!(problems.len(), 1, "{name}: {problems:?}");
-            assert!(problems[0].contains(said), "{problems:?}");
+/// Returns the comment lines, or the lines of a Markdown file, that are too long. Tables, code
+/// blocks and lines with a URL may be longer.
+fn wide_lines(name: &str, text: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut in_code = false;
+    for (index, line) in text.lines().enumerate() {
+        let start = line.trim_start();
+        let prose = if name.ends_with(".md") {
+            start
+        } else if name.ends_with(".rs") && start.starts_with("//") {
+            start.trim_start_matches(['/', '!']).trim_start()
+        } else {
+            in_code = false;
+            continue;
+        };
+        let is_fence = prose.starts_with("```");
+        in_code ^= is_fence;
+        let width = line.chars().count();
+        let is_free = in_code || is_fence || prose.starts_with('|') || prose.contains("://");
+        if width > MAX_WIDTH && !is_free {
+            let line = index + 1;
+            problems.push(format!(
+                "line {line} has {width} characters; the maximum is {MAX_WIDTH}: wrap it"
+            ));
         }
     }
-
-    #[test]
-    fn a_crate_is_complete() {
-        let has_file = |file: &str| file != "LICENSE-MIT";
-        let complete = "[package]\nrust-version.workspace = true\npublish = false\n";
-        assert!(incomplete(complete, has_file).is_empty());
-        assert_eq!(
-            incomplete("[package]\n", has_file),
-            [
-                "does not state its rust-version",
-                "is published without LICENSE-MIT"
-            ]
-        );
-    }
+    problems
 }
+
+#[cfg(test)]
+#[path = "../tests/unit/tidy.rs"]
+mod tests;

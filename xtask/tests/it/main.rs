@@ -1,4 +1,4 @@
-//! What the tasks do when they are run as commands.
+//! Tests that run the tasks as commands.
 
 mod bundle;
 mod documents;
