@@ -12,6 +12,7 @@ mod collective;
 mod control;
 mod differential;
 mod faults;
+mod findings;
 mod halves;
 mod integers;
 mod libraries;
