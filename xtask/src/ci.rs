@@ -57,18 +57,12 @@ const STEPS: &[Step] = &[
     ("headers", matrix::some_headers),
     ("nvrtc", matrix::some_nvrtc),
     ("drivers", matrix::some_drivers),
-    ("programs", |ws| full::programs(ws, &[])),
+    ("programs", full::some_programs),
     ("shares", |ws| full::shares(ws, false)),
     ("traces", |ws| observing::traces(ws, false)),
     ("mutants", |ws| full::mutants(ws, &["--few", "2"])),
     ("rebuild", rebuild),
-    // The program of the README, in a crate outside of the workspace.
-    ("outside", |ws| {
-        cargo(
-            ws,
-            "test -p examples --test outside -- --ignored --nocapture",
-        )
-    }),
+    ("outside", outside),
 ];
 
 /// The folders in `target` that only one step uses.
@@ -205,6 +199,20 @@ fn apart(workspace: &Workspace) -> Result<()> {
         workspace::run(&mut check)?;
     }
     Ok(())
+}
+
+/// Runs programs in crates outside of the workspace: that of the README, and, on Linux, programs of
+/// cudarc on the packages of the software device.
+fn outside(workspace: &Workspace) -> Result<()> {
+    let ignored = "-- --ignored --nocapture";
+    cargo(
+        workspace,
+        &format!("test -p examples --test outside {ignored}"),
+    )?;
+    cargo(
+        workspace,
+        &format!("test -p cuda-sim-cdylib --test it {ignored}"),
+    )
 }
 
 /// Checks that a second build compiles nothing and runs no build script, with default features and

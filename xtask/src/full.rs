@@ -2,6 +2,7 @@
 //! prints, except for `fuzz`, which needs cargo-fuzz.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -23,6 +24,9 @@ pub(crate) struct Options {
     /// `mutants` and `programs` run only those whose names contain this text
     #[arg(long, default_value = "")]
     only: String,
+    /// A checkout with tests that the packages of a project lack, for `programs`; may be repeated
+    #[arg(long, value_name = "PATH")]
+    checkout: Vec<PathBuf>,
 }
 
 const DRIVER: &str = "cuda-driver";
@@ -52,7 +56,8 @@ order       120,000 random programs on the late software device, against a seque
 pools       20,000 random programs with memory from pools on the host, NUMA nodes and devices, and
             1,000,000 cycles of allocate, use, drop with a pool on the host
 processes   10,000 buffers and events between two processes, one of which is killed 50 times
-programs    test suites of other projects on the software device (--only)
+programs    test suites of other projects on the software device (--only); three suites run only with
+            a checkout of their project (--checkout, which may be repeated)
 ptx         10,000,000 random kernels, counted in target/ptx-programs.txt, so that a later run
             continues (--minutes): no thread leaves the bounds that the analysis of cuda-ptx proves
 signatures  10,000 kernels with random parameter lists: mismatches are refused, arguments arrive
@@ -101,7 +106,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             in_full(workspace, DRIVER, "it", "host_pool::cycles")?;
         }
         Some("processes") => in_full(workspace, DRIVER, "it", "processes::")?,
-        Some("programs") => programs(workspace, &["--full", "--only", &options.only])?,
+        Some("programs") => all_programs(workspace, options)?,
         Some("ptx") => {
             let filter = ("cuda-ptx", "fuzz");
             counted(workspace, options.minutes, filter, "ptx-programs.txt")?;
@@ -189,16 +194,32 @@ pub(crate) fn mutants(workspace: &Workspace, args: &[&str]) -> Result<()> {
     workspace::run(script.args(args))
 }
 
-/// Runs test suites of other projects on the software device as a driver library.
-pub(crate) fn programs(workspace: &Workspace, args: &[&str]) -> Result<()> {
+/// Runs all test suites of other projects on the software device.
+fn all_programs(workspace: &Workspace, options: &Options) -> Result<()> {
+    let sets = [setup::TOOLKIT_SET, "nvrtc-13.5", "nvrtc-12.9"];
+    let mut script = programs_script(workspace, &sets)?;
+    script.args(["--full", "--only", &options.only]);
+    for folder in &options.checkout {
+        // The script runs in the root of the workspace, and this task in any folder.
+        script.arg("--checkout").arg(std::path::absolute(folder)?);
+    }
+    workspace::run(&mut script)
+}
+
+/// Runs the part that `ci` runs of the test suites of other projects on the software device.
+pub(crate) fn some_programs(workspace: &Workspace) -> Result<()> {
+    let mut script = programs_script(workspace, &[setup::TOOLKIT_SET, "nvrtc-13.5"])?;
+    workspace::run(&mut script)
+}
+
+fn programs_script(workspace: &Workspace, sets: &[&str]) -> Result<Command> {
     if !cfg!(target_os = "linux") {
         bail!("programs find the library through LD_LIBRARY_PATH: this check requires Linux");
     }
-    let sets: &[&str] = &[setup::TOOLKIT_SET, "nvrtc-13.5", "nvrtc-12.9"];
-    let setup = setup::ensure(workspace, if args.is_empty() { &sets[..2] } else { sets })?;
+    let setup = setup::ensure(workspace, sets)?;
     let mut script = setup::script(workspace, "crates/cuda-sim-cdylib/programs/run.py")?;
     script.arg("--setup").arg(setup);
-    workspace::run(script.args(args))
+    Ok(script)
 }
 
 /// Runs the tests of `package` in `test` whose names contain `filter`, at their full size.

@@ -155,12 +155,15 @@ def main():
     build_driver(options)
     suites = [suite for suite in suites if options.only in suite.name]
     chosen = [suite for suite in suites if options.full or suite.ci]
-    for suite in [suite for suite in chosen if is_without_checkout(suite, options.checkouts)]:
-        print(f"{suite.name}: not run; it needs --checkout FOLDER with {suite.tag}")
-        chosen.remove(suite)
+    not_run = [suite for suite in chosen if is_without_checkout(suite, options.checkouts)]
+    chosen = [suite for suite in chosen if suite not in not_run]
     if not options.full:
         print(f"{len(chosen)} of {len(suites)} suites, reduced (all: cargo xtask full programs)")
     changed = [suite.name for suite in chosen if not run_suite(options, suite)]
+    numbers = [len(chosen) - len(changed), len(changed), len(not_run)]
+    print("suites: {} as expected, {} not as expected, {} not run".format(*numbers))
+    for suite in not_run:
+        print(f"{suite.name}: not run; it needs --checkout FOLDER with {suite.tag}")
     if changed:
         sys.exit(f"error: not as expected: {', '.join(changed)}")
 

@@ -5,10 +5,12 @@
 mod wheel;
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use cuda_sys::{CUresult, DriverLibrary, FUNCTIONS};
+use tempfile::TempDir;
 
 /// Builds the library, which cargo does not do for tests, and returns its path.
 fn library() -> PathBuf {
@@ -24,41 +26,69 @@ fn library() -> PathBuf {
     target.join(profile).join("libcuda_sim_driver.so")
 }
 
+fn package() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn add_ptx() -> PathBuf {
+    package().join("../cuda-sim/tests/it/kernels/add.ptx")
+}
+
 fn text(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
 }
 
+/// A program in C that is linked to the library, in a folder of its own.
+struct CProgram {
+    folder: TempDir,
+}
+
+impl CProgram {
+    /// Compiles a file of `tests/c`. `lines` becomes the header `lines.h`.
+    fn new(file: &str, lines: &str) -> CProgram {
+        let program = CProgram {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        let folder = program.folder.path();
+        let library = library();
+        for name in ["libcuda.so", "libcuda.so.1"] {
+            std::os::unix::fs::symlink(&library, folder.join(name)).unwrap();
+        }
+        fs::write(folder.join("lines.h"), lines).unwrap();
+        let compiler = cc::Build::new()
+            .opt_level(0)
+            .target(env!("CUDA_SIM_TARGET"))
+            .host(env!("CUDA_SIM_TARGET"))
+            .get_compiler();
+        let built = compiler
+            .to_command()
+            .arg(package().join("tests/c").join(file))
+            .arg("-o")
+            .arg(folder.join("program"))
+            .arg("-I")
+            .arg(folder)
+            .arg("-L")
+            .arg(folder)
+            .arg("-lcuda")
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{}", text(&built));
+        program
+    }
+
+    /// Runs the program with settings of the device.
+    fn run(&self, setting: &str, arguments: &[PathBuf]) -> Output {
+        let folder = self.folder.path();
+        let mut command = Command::new(folder.join("program"));
+        command.args(arguments).env("LD_LIBRARY_PATH", folder);
+        command.env("CUDA_SIM", setting).output().unwrap()
+    }
+}
+
 #[test]
 fn a_c_program_that_is_linked_to_it_adds_vectors() {
-    let folder = tempfile::tempdir().unwrap();
-    let library = library();
-    for name in ["libcuda.so", "libcuda.so.1"] {
-        std::os::unix::fs::symlink(&library, folder.path().join(name)).unwrap();
-    }
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = folder.path().join("vector_add");
-    let compiler = cc::Build::new()
-        .opt_level(0)
-        .target(env!("CUDA_SIM_TARGET"))
-        .host(env!("CUDA_SIM_TARGET"))
-        .get_compiler();
-    let built = compiler
-        .to_command()
-        .arg(package.join("tests/c/vector_add.c"))
-        .arg("-o")
-        .arg(&program)
-        .arg("-L")
-        .arg(folder.path())
-        .arg("-lcuda")
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{}", text(&built));
-    let run = |setting: &str| {
-        let ptx = package.join("../cuda-sim/tests/it/kernels/add.ptx");
-        let mut command = Command::new(&program);
-        command.arg(ptx).env("LD_LIBRARY_PATH", folder.path());
-        command.env("CUDA_SIM", setting).output().unwrap()
-    };
+    let program = CProgram::new("vector_add.c", "");
+    let run = |setting: &str| program.run(setting, &[add_ptx()]);
     let plain = run("");
     assert!(plain.status.success(), "{}", text(&plain));
     assert_eq!(text(&plain), "1 devices, graphs: yes\n");
@@ -67,6 +97,25 @@ fn a_c_program_that_is_linked_to_it_adds_vectors() {
     let bad = run("devices=many");
     assert!(text(&bad).contains("devices=many"), "{}", text(&bad));
     assert!(text(&bad).contains("status 802"), "{}", text(&bad));
+}
+
+#[test]
+fn the_late_schedule_shows_a_sleep_instead_of_a_wait() {
+    let page = include_str!("../../../../docs/findings.md");
+    let mut programs = page.split("```c\n").skip(1);
+    let lines = programs.next().unwrap().split_once("```").unwrap().0;
+    assert!(programs.next().is_none(), "docs/findings.md has two");
+    let sleeps = "usleep(200 * 1000);";
+    assert!(lines.contains(sleeps));
+    let wrong = CProgram::new("findings.c", lines);
+    let waits = lines.replace(sleeps, "cuStreamSynchronize(stream);");
+    let right = CProgram::new("findings.c", &waits);
+    for seed in 0..5 {
+        let late = format!("schedule=late:{seed}");
+        assert_eq!(text(&wrong.run(&late, &[])), "0\n", "{late}");
+        assert_eq!(text(&right.run(&late, &[])), "1024\n", "{late}");
+    }
+    assert_eq!(text(&wrong.run("", &[])), "1024\n");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use super::{Packages, add_ptx, check, files, library, must, package, run};
+use super::{Packages, check, files, kernel_of, must, run};
+use crate::{library, package};
 
 /// Parts of Python's library that the programs do not use.
 const LEFT_OUT: &[&str] = &[
@@ -133,36 +134,46 @@ impl Root {
     }
 }
 
-#[test]
-fn the_packages_need_only_python() {
-    let Some(packages) = Packages::new() else {
-        return;
-    };
-    let root = Root::new(packages.folder.path().join("root"), &packages);
+/// Returns a folder with Python for programs in `/programs`, which has the PTX and the wheel. If
+/// this machine lacks what that needs, reports the test as skipped.
+fn root_for_programs(packages: &Packages) -> Option<Root> {
+    let root = Root::new(packages.folder.path().join("root"), packages);
     if !root.run("python3", &["-c", ""]).status.success() {
         test_needs::skipped("the packages in an empty root: unshare and chroot do not work here");
-        return;
+        return None;
     }
-    let programs = package().join("tests/python");
-    for name in ["driver.py", "out_of_bounds.py", "vector_add.py"] {
-        root.copy(&programs.join(name), &Path::new("/programs").join(name));
+    let wheel = &packages.wheel;
+    let kernels = ["vector_add", "out_of_bounds"].map(kernel_of);
+    for file in kernels.iter().chain([wheel]) {
+        root.copy(file, &in_programs(file));
     }
-    root.copy(&add_ptx(), Path::new("/programs/add.ptx"));
-    let wheel = packages.wheel.file_name().unwrap().to_str().unwrap();
-    let wheel = format!("/programs/{wheel}");
-    root.copy(&packages.wheel, Path::new(&wheel));
     for name in ["cargo", "rustc", "cc", "nvcc", "nvidia-smi"] {
         let found = root.run("env", &[name]);
         assert_eq!(found.status.code(), Some(127), "{name} is in the root");
     }
+    Some(root)
+}
 
+/// Returns the path in the root of a file that is copied to `/programs`.
+fn in_programs(file: &Path) -> PathBuf {
+    Path::new("/programs").join(file.file_name().unwrap())
+}
+
+/// Checks programs with the wheel and with the archive, and that both leave nothing. `command` is
+/// that of a program, without the PTX.
+fn check_packages(root: &Root, packages: &Packages, command: impl Fn(&str) -> Vec<String>) {
     let on_device = |launcher: &str, arguments: &[&str], program: &str| {
-        let program = format!("/programs/{program}");
-        let command = ["--", "python3", &program, "/programs/add.ptx"];
-        root.run(launcher, &[&["run"], arguments, &command].concat())
+        let mut words = vec!["run".to_owned()];
+        words.extend(arguments.iter().map(|it| (*it).to_owned()));
+        words.push("--".to_owned());
+        words.extend(command(program));
+        let kernel = in_programs(&kernel_of(program));
+        run(root.command(launcher).args(words).arg(kernel))
     };
     let before = files(&root.folder);
-    root.pip(&["install", "--no-index", "--no-deps", &wheel]);
+    let wheel = in_programs(&packages.wheel);
+    let install = ["install", "--no-index", "--no-deps"];
+    root.pip(&[&install[..], &[wheel.to_str().unwrap()]].concat());
     check(|arguments, program| on_device("cuda-sim", arguments, program));
     root.pip(&["uninstall", "--yes", "cuda-sim"]);
     assert_eq!(files(&root.folder), before);
@@ -173,4 +184,54 @@ fn the_packages_need_only_python() {
     check(|arguments, program| on_device(&launcher, arguments, program));
     fs::remove_dir_all(&unpacked).unwrap();
     assert_eq!(files(&root.folder), before);
+}
+
+#[test]
+fn the_packages_need_only_python() {
+    let Some(packages) = Packages::new() else {
+        return;
+    };
+    let Some(root) = root_for_programs(&packages) else {
+        return;
+    };
+    for name in ["driver.py", "out_of_bounds.py", "vector_add.py"] {
+        let script = package().join("tests/python").join(name);
+        root.copy(&script, &in_programs(&script));
+    }
+    check_packages(&root, &packages, |program| {
+        vec!["python3".to_owned(), format!("/programs/{program}.py")]
+    });
+}
+
+/// Builds the programs of `tests/cudarc` and returns the folder that has them.
+fn cudarc_programs() -> PathBuf {
+    // The folder is kept, so that only the first run compiles cudarc.
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cudarc");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--locked", "--manifest-path"]);
+    cargo.arg(package().join("tests/cudarc/Cargo.toml"));
+    must(cargo.arg("--target-dir").arg(&target));
+    target.join("debug")
+}
+
+#[test]
+#[ignore = "builds cudarc; `cargo xtask ci --only outside` runs it"]
+fn cudarc_programs_need_only_the_packages() {
+    let Some(packages) = Packages::new() else {
+        return;
+    };
+    let Some(root) = root_for_programs(&packages) else {
+        return;
+    };
+    let built = cudarc_programs();
+    let programs = ["vector_add", "out_of_bounds"].map(|name| built.join(name));
+    for program in &programs {
+        root.copy(program, &in_programs(program));
+    }
+    for library in root.libraries_of(&programs) {
+        root.copy(&library, &library);
+    }
+    check_packages(&root, &packages, |program| {
+        vec![format!("/programs/{program}")]
+    });
 }
