@@ -10,6 +10,8 @@ folder for each set, and runs the example `shares` of cuda-ptx on them:
 - `candle`: the crate candle-kernels, compiled by nvcc from NVIDIA's wheels (with `--full`);
 - `triton_80`, `triton_90`: kernels in Triton for two architectures, compiled by the wheel of Triton
   (with `--full`).
+
+With `--full`, the tests of the machine code of cuda-ptx run, too, with the assembler of the wheels.
 """
 
 import argparse
@@ -27,6 +29,7 @@ CANDLE = "0.11.1"
 NVCC = [
     "nvidia-cuda-nvcc==13.5.37",
     "nvidia-cuda-crt==13.5.37",
+    "nvidia-cuda-nvdisasm==13.5.37",
     "nvidia-nvvm==13.5.37",
     "nvidia-cuda-runtime==13.5.37",
     "nvidia-cuda-cccl==13.3.5.0.6",
@@ -157,7 +160,7 @@ def candle_kernels(folder, cargo):
     """Fetches candle-kernels from its registry, and compiles it as its build script does."""
     wheels, asking, to = folder / "nvcc", folder / "fetch", folder / "candle"
     nvcc = wheels / "nvidia/cu13/bin/nvcc"
-    install(NVCC, wheels, "nvidia/cu13/bin/nvcc")
+    install(NVCC, wheels, "nvidia/cu13/bin/nvdisasm")
     asking.mkdir(parents=True, exist_ok=True)
     (asking / "lib.rs").write_text("")
     (asking / "Cargo.toml").write_text(
@@ -176,6 +179,17 @@ def candle_kernels(folder, cargo):
         options = ["--ptx", "-arch=sm_80", "-std=c++17", "-O3", "--expt-relaxed-constexpr"]
         subprocess.run([nvcc, *options, "-I", source, "-o", ptx, path], check=True)
     return ["candle"]
+
+
+def check_machine_code(folder, cargo):
+    """Compares rewritten kernels with the machine code that the assembler makes of them."""
+    environment = {
+        **os.environ,
+        "CUDA_PATH": os.fspath(folder / "nvcc/nvidia/cu13"),
+        "CUDA_TEST_REQUIRE_PTXAS": "1",
+    }
+    command = [cargo, "test", "-p", "cuda-ptx", "--test", "it", "assembler"]
+    subprocess.run(command, check=True, cwd=ROOT, env=environment)
 
 
 def install(packages, to, known):
@@ -211,6 +225,7 @@ def main():
     parser.add_argument("--times", action="store_true", help="also time the evaluation")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
+    options.target = options.target.resolve()
     setup, folder = options.target / "cuda-setup", options.target / "shares"
     libraries = sorted((setup / "lib").glob("libnvrtc.so*"))
     nvrtc = ctypes.CDLL(os.fspath(libraries[0]) if libraries else "libnvrtc.so.13")
@@ -225,6 +240,8 @@ def main():
     flags = [f"--{name}" for name in ["list", "times"] if getattr(options, name)]
     folders = [f"{name}={folder / name}" for name in sets]
     subprocess.run([options.cargo, *build, *flags, *folders], check=True, cwd=ROOT)
+    if options.full:
+        check_machine_code(folder, options.cargo)
 
 
 main()
