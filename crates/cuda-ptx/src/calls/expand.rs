@@ -213,7 +213,7 @@ impl<'a> Expander<'a> {
                          places",
                         frame.function.name
                     );
-                    return Refused::new(self.line, reason);
+                    return Refused::new(variable.line, reason);
                 }
                 "shared"
             }
@@ -224,12 +224,12 @@ impl<'a> Expander<'a> {
                     "{} has the static variable {name}, so it cannot be inlined",
                     frame.function.name
                 );
-                return Refused::new(self.line, reason);
+                return Refused::new(variable.line, reason);
             }
         };
         if !variable.init.is_empty() || variable.managed {
             let reason = format!("{name} has an initial value");
-            return Refused::new(self.line, reason);
+            return Refused::new(variable.line, reason);
         }
         let mut text = format!(".{space} ");
         if let Some(align) = variable.align {

@@ -220,15 +220,15 @@ fn a_rewritten_kernel_has_no_calls() {
 
 #[test]
 fn other_calls_are_refused_with_their_line() {
-    let twice = ".func f() { .shared .b32 s[4]; ret; }";
+    let twice = "/**/ .func f() { .shared .b32 s[4]; ret; }";
     for (function, call, expected) in [
         (
-            ".func f() { /**/ call f; ret; }",
+            "/**/ .func f() { call f; ret; }",
             "call f;",
             "recursive call of f",
         ),
         (
-            ".func g(); .func f() { call g; ret; }\n.func g() { /**/ call f; ret; }",
+            ".func g(); .func f() { call g; ret; }\n/**/ .func g() { call f; ret; }",
             "call f;",
             "recursive call of f",
         ),
@@ -257,37 +257,37 @@ fn other_calls_are_refused_with_their_line() {
             "argument 1 of the call of f is neither a register of 64 bits",
         ),
         (
-            ".func f() { .global .u32 g; ret; }",
-            "/**/ call f;",
+            "/**/ .func f() { .global .u32 g; ret; }",
+            "call f;",
             "f has the static variable g",
         ),
         (
-            ".func f() { /**/ .reg .u32 $str; ret; }",
+            "/**/ .func f() { .reg .u32 $str; ret; }",
             "call f;",
             "f declares $str",
         ),
         (
             twice,
-            "call f;\n/**/ call f;",
+            "call f; call f;",
             "belongs to f, which is called in several places",
         ),
         (
-            ".func f(.param .u64 a) { /**/ .reg .b64 %d; mov.u64 %d, a; ret; }",
+            "/**/ .func f(.param .u64 a) { .reg .b64 %d; mov.u64 %d, a; ret; }",
             "call f, (%d1);",
             "the address of a",
         ),
         (
-            ".func f(.param .u64 a) { /**/ .reg .b64 %d; ld.param.u64 %d, [%d]; ret; }",
+            "/**/ .func f(.param .u64 a) { .reg .b64 %d; ld.param.u64 %d, [%d]; ret; }",
             "call f, (%d1);",
             "computed address",
         ),
         (
-            ".func f(.param .u64 a) { /**/ .reg .b64 %d; ld.param.u64 %d, [a+4]; ret; }",
+            "/**/ .func f(.param .u64 a) { .reg .b64 %d; ld.param.u64 %d, [a+4]; ret; }",
             "call f, (%d1);",
             "beyond a parameter",
         ),
         (
-            ".func f(.param .u64 a) { /**/ .reg .b64 %d; st.param.u64 [a], %d; ret; }",
+            "/**/ .func f(.param .u64 a) { .reg .b64 %d; st.param.u64 [a], %d; ret; }",
             "call f, (%d1);",
             "stores to its parameter",
         ),
