@@ -38,7 +38,7 @@ struct Row {
 fn main() -> Result<()> {
     let session = Session::open()?;
     let stream = &session.stream;
-    let add_up = Module::from_source(&session.context, SOURCE)?.function("add_up")?;
+    let add_up = session.load("batch.cu", SOURCE)?.kernel("add_up")?;
 
     // Small integers, so that every order of additions gives the same sum.
     let count = 50_u32;
@@ -60,15 +60,16 @@ fn main() -> Result<()> {
     let rows = DeviceBuffer::from_host(stream, &rows)?;
 
     // A launch cannot see which addresses a struct contains. `uses` names the memory, so that the
-    // launch is ordered with its other uses.
+    // kernel may access it, and the launch is ordered with its other uses.
     let mut args = ArgList::new();
     args.push(&rows).uses(&mut sums);
     for buffer in &values {
         args.uses(buffer);
     }
-    // SAFETY: for each of `count` rows, the kernel reads `len` floats of `values`, which has as
-    // many, and writes one float of `sums`. All of them are named above.
-    unsafe { stream.launch(&add_up, LaunchConfig::new(count, 128), &args)? };
+    // The addresses are in memory, so the accesses to them cannot be proven. Each is checked when
+    // the kernel runs: it must be in one of the buffers above, or `wait` returns an error.
+    let launch = stream.launch_safe(&add_up, LaunchConfig::new(count, 128), &args)?;
+    launch.wait()?;
     drop(args);
 
     let want: Vec<f32> = host.iter().map(|row| row.iter().sum()).collect();

@@ -56,6 +56,7 @@ fn main() -> Result<()> {
     let config = LaunchConfig::new(4 * CLUSTER, 128);
     let attributes = LaunchAttributes::new().cluster(CLUSTER);
     let args = (&device_values, &mut counts, n);
+    // A safe launch refuses accesses to the shared memory of other blocks.
     // SAFETY: the kernel reads n values, each below 256, and adds to the 256 counters.
     unsafe { stream.launch_with(&histogram, config, &attributes, args)? };
 

@@ -52,6 +52,7 @@ fn main() -> Result<()> {
     let mut sum = DeviceBuffer::<f32>::zeroed(stream, 1)?;
     let config = LaunchConfig::new(blocks, threads);
     let attributes = LaunchAttributes::new().cooperative();
+    // Not a safe launch: the barrier of the grid is in memory that is not an argument.
     // SAFETY: the kernel reads and writes n floats of `x`, and adds to the one of `sum`.
     unsafe { stream.launch_with(&kernel, config, &attributes, (&mut x, &mut sum, n))? };
 

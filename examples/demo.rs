@@ -1,5 +1,5 @@
-//! Teaches: the whole path of a program: it compiles CUDA C++ with NVRTC, launches the kernels,
-//! verifies their results, and times each step.
+//! Teaches: the whole path of a program: it compiles CUDA C++ with NVRTC, proves which memory the
+//! kernels access, launches them, verifies their results, and times each step.
 //!
 //! Prints a table of times, and the number of verified elements. On systems without NVRTC (macOS),
 //! it runs handwritten PTX instead, and prints a note.
@@ -9,8 +9,10 @@
 use std::time::{Duration, Instant};
 
 use cuda_driver::error::LoadError;
+use cuda_driver::nvrtc::{Cache, CacheMode, Source};
 use cuda_driver::prelude::*;
-use cuda_nvrtc::{Nvrtc, Options, Program};
+use cuda_driver::safe::{InferredContract, SafeLaunch};
+use cuda_nvrtc::Nvrtc;
 use examples::{Result, Session, verify};
 
 const SAXPY: &str = r#"
@@ -42,8 +44,8 @@ const TILE: u32 = 16;
 /// The time of each step of a job, and the throughput of the kernel.
 struct Row {
     job: &'static str,
-    compile: Duration,
-    load: Duration,
+    build: Duration,
+    proof: Duration,
     copies: Duration,
     kernel: Duration,
     rate: String,
@@ -56,9 +58,7 @@ fn main() -> Result<()> {
         Ok(nvrtc) => {
             println!("NVRTC {} ({})", nvrtc.version(), nvrtc.origin());
             vec![
-                saxpy(&session, |session| {
-                    compiled(session, &nvrtc, "saxpy.cu", SAXPY)
-                })?,
+                saxpy(&session, || built(&session, &nvrtc, "saxpy.cu", SAXPY))?,
                 matmul(&session, &nvrtc)?,
             ]
         }
@@ -66,11 +66,9 @@ fn main() -> Result<()> {
             println!(
                 "NVIDIA provides no NVRTC for this system: running saxpy from handwritten PTX"
             );
-            vec![saxpy(&session, |session| {
-                let start = Instant::now();
+            vec![saxpy(&session, || {
                 let ptx = Ptx::new(include_str!("kernels/saxpy.ptx"))?;
-                let module = Module::load(&session.context, &ptx)?;
-                Ok((module, Duration::ZERO, start.elapsed()))
+                Ok(SafeModule::load(&session.context, &ptx)?)
             })?]
         }
         Err(error) => return Err(error.into()),
@@ -79,43 +77,19 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Compiles and loads a module; returns it with the times of compiling and of loading.
-///
-/// For a GPU, compiles to a cubin: machine code for the GPU's architecture, which the driver loads
-/// whatever the versions of NVRTC and driver are. For the software device, compiles to PTX, which
-/// it executes.
-fn compiled(
-    session: &Session,
-    nvrtc: &Nvrtc,
-    name: &str,
-    source: &str,
-) -> Result<(Module, Duration, Duration)> {
-    let (context, device) = (&session.context, &session.device);
-    let program = Program::new(nvrtc, source).name(name);
-    let start = Instant::now();
-    if session.is_software() {
-        let ptx = program
-            .compile_ptx(&Options::new().arch(device.virtual_arch()?))?
-            .image;
-        let compile = start.elapsed();
-        let start = Instant::now();
-        Ok((Module::load(context, &ptx)?, compile, start.elapsed()))
-    } else {
-        let cubin = program
-            .compile_cubin(&Options::new().arch(device.arch()?))?
-            .image;
-        let compile = start.elapsed();
-        let start = Instant::now();
-        Ok((Module::load(context, &cubin)?, compile, start.elapsed()))
-    }
+/// Compiles CUDA C++ to PTX, and loads the PTX: the driver compiles it to machine code. A compiler
+/// that is newer than the driver works, too.
+fn built(session: &Session, nvrtc: &Nvrtc, name: &str, source: &str) -> Result<SafeModule> {
+    // Without the cache, the second run of this program takes as long as the first.
+    let cache = Cache::builder("").mode(CacheMode::Off).open();
+    let source = Source::new(source).name(name).nvrtc(nvrtc).cache(&cache);
+    Ok(SafeModule::from_source(&session.context, source)?)
 }
 
-fn saxpy(
-    session: &Session,
-    module: impl FnOnce(&Session) -> Result<(Module, Duration, Duration)>,
-) -> Result<Row> {
-    let (module, compile, load) = module(session)?;
-    let kernel = module.function("saxpy")?;
+fn saxpy(session: &Session, module: impl FnOnce() -> Result<SafeModule>) -> Result<Row> {
+    let start = Instant::now();
+    let module = module()?;
+    let build = start.elapsed();
     let stream = &session.stream;
     let n: u32 = if session.is_software() {
         1 << 20
@@ -130,16 +104,13 @@ fn saxpy(
     let x_device = DeviceBuffer::from_host(stream, &x)?;
     let mut y_device = DeviceBuffer::from_host(stream, &y)?;
     let mut copies = start.elapsed();
-    let kernel = timed(session, |stream| {
-        // SAFETY: the kernel reads n floats of `x` and reads and writes n floats of `y`; both have
-        // n.
-        Ok(unsafe {
-            stream.launch(
-                &kernel,
-                LaunchConfig::for_num_elems(n)?,
-                (a, &x_device, &mut y_device, n),
-            )
-        }?)
+    let config = LaunchConfig::for_num_elems(n)?;
+    let saxpy = module.kernel("saxpy")?;
+    let start = Instant::now();
+    let contract = saxpy.contract(config, (a, &x_device, &mut y_device, n))?;
+    let proof = start.elapsed();
+    let kernel = timed(session, &contract, |stream| {
+        stream.launch_safe(&saxpy, config, (a, &x_device, &mut y_device, n))
     })?;
     let start = Instant::now();
     let got = y_device.to_vec()?;
@@ -153,8 +124,8 @@ fn saxpy(
     );
     Ok(Row {
         job: "saxpy",
-        compile,
-        load,
+        build,
+        proof,
         copies,
         kernel,
         rate,
@@ -162,8 +133,9 @@ fn saxpy(
 }
 
 fn matmul(session: &Session, nvrtc: &Nvrtc) -> Result<Row> {
-    let (module, compile, load) = compiled(session, nvrtc, "matmul.cu", MATMUL)?;
-    let kernel = module.function("matmul")?;
+    let start = Instant::now();
+    let module = built(session, nvrtc, "matmul.cu", MATMUL)?;
+    let build = start.elapsed();
     let stream = &session.stream;
     let n: u32 = if session.is_software() { 192 } else { 512 };
     let size = n as usize;
@@ -176,10 +148,12 @@ fn matmul(session: &Session, nvrtc: &Nvrtc) -> Result<Row> {
     let mut c_device = DeviceBuffer::<f32>::zeroed(stream, size * size)?;
     let mut copies = start.elapsed();
     let config = LaunchConfig::new((n / TILE, n / TILE), (TILE, TILE));
-    let kernel = timed(session, |stream| {
-        // SAFETY: the kernel reads n * n floats of `a` and of `b` and writes n * n floats of `c`;
-        // all three have n * n, and n is a multiple of the tile size.
-        Ok(unsafe { stream.launch(&kernel, config, (&a_device, &b_device, &mut c_device, n)) }?)
+    let matmul = module.kernel("matmul")?;
+    let start = Instant::now();
+    let contract = matmul.contract(config, (&a_device, &b_device, &mut c_device, n))?;
+    let proof = start.elapsed();
+    let kernel = timed(session, &contract, |stream| {
+        stream.launch_safe(&matmul, config, (&a_device, &b_device, &mut c_device, n))
     })?;
     let start = Instant::now();
     let got = c_device.to_vec()?;
@@ -200,16 +174,23 @@ fn matmul(session: &Session, nvrtc: &Nvrtc) -> Result<Row> {
     let rate = format!("{:.1} GFLOP/s", flops / kernel.as_secs_f64() / 1e9);
     Ok(Row {
         job: "matmul",
-        compile,
-        load,
+        build,
+        proof,
         copies,
         kernel,
         rate,
     })
 }
 
-/// Returns the time between two events around the work that `launch` queues.
-fn timed(session: &Session, launch: impl FnOnce(&Stream) -> Result<()>) -> Result<Duration> {
+/// Launches a kernel whose accesses are proven. Returns the time between two events around it.
+fn timed(
+    session: &Session,
+    contract: &InferredContract,
+    launch: impl FnOnce(&Stream) -> cuda_driver::Result<SafeLaunch>,
+) -> Result<Duration> {
+    if !contract.is_proven() {
+        return Err(format!("not proven:\n{contract}").into());
+    }
     let start = session.stream.record_event()?;
     launch(&session.stream)?;
     let end = session.stream.record_event()?;
@@ -221,14 +202,14 @@ fn table(rows: &[Row], software: bool) {
     let ms = |time: Duration| format!("{:.3}", time.as_secs_f64() * 1e3);
     println!(
         "\n{:<8} {:>12} {:>10} {:>12} {:>12}  rate",
-        "job", "compile ms", "load ms", "copies ms", "kernel ms"
+        "job", "build ms", "proof ms", "copies ms", "kernel ms"
     );
     for row in rows {
         println!(
             "{:<8} {:>12} {:>10} {:>12} {:>12}  {}",
             row.job,
-            ms(row.compile),
-            ms(row.load),
+            ms(row.build),
+            ms(row.proof),
             ms(row.copies),
             ms(row.kernel),
             row.rate

@@ -104,6 +104,7 @@ fn expect<T>(what: &str, result: cuda_driver::Result<T>) -> Result<()> {
 /// Lets a kernel write to address 0. A launch only queues, so a later call returns the error; it
 /// names the launches that may have caused it.
 fn fault(stream: &Stream, kernel: &Function, config: LaunchConfig) -> Result<()> {
+    // A safe launch would not make this access, and report it.
     // SAFETY: the kernel writes to an address that is never mapped, so it changes no memory.
     unsafe { stream.launch(kernel, config, (0_u64, 1000_u32)) }?;
     let Err(error) = stream.synchronize() else {

@@ -54,8 +54,7 @@ fn main() -> Result<()> {
     }
     // Changes the weight of the node. Launches under way keep the old one.
     let args = (&u, &f, &mut next, N, WEIGHTS[1]);
-    // SAFETY: the kernel uses the same memory as before; the copy depends on this node.
-    unsafe { exec.set_kernel(node, sweep.function(), config, args) }?;
+    exec.set_kernel_safe(node, &sweep, config, args)?;
     for _ in 0..SWEEPS {
         exec.launch(stream)?;
     }

@@ -78,6 +78,7 @@ fn fault(session: &Session, kernel: &Function, config: LaunchConfig) -> Result<(
         Ok(()) => println!("post_mortem: a fault writes {}", file.display()),
         Err(error) => println!("post_mortem: no core dump: {error}"),
     }
+    // A safe launch would not make this access, and report it.
     // SAFETY: the kernel writes to an address that is never mapped, so it changes no memory.
     unsafe { session.stream.launch(kernel, config, (0_u64, 1000_u32)) }?;
     let Err(error) = session.stream.synchronize() else {

@@ -66,6 +66,7 @@ fn main() -> Result<()> {
             };
             let blocks = n.div_ceil(candidate.block * unroll);
             let config = LaunchConfig::new(blocks, candidate.block);
+            // The tuner passes a `Function`, whose launches are `unsafe`.
             // SAFETY: with each constant the kernel reads n floats of `input` and writes n of
             // `output`.
             unsafe { stream.launch(kernel, config, (&input, &mut output, 2.5_f32, n)) }

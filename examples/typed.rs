@@ -1,11 +1,13 @@
 //! Teaches: typed kernels. The signature is checked once when the kernel is loaded, and wrong
-//! arguments do not compile. A function that checks the lengths makes the launch safe.
+//! arguments do not compile. The launch is safe, and a function around it checks the lengths, so
+//! that a wrong one is an error before the kernel runs.
 //!
 //! Prints the error of a wrong signature, and the number of verified elements.
 //!
 //! `cargo run -p examples --example typed`
 
 use cuda_driver::prelude::*;
+use cuda_driver::safe::TypedSafeKernel;
 use examples::{Result, Session, verify};
 
 const SOURCE: &str = r#"
@@ -17,14 +19,14 @@ extern "C" __global__ void saxpy(float a, const float *x, float *y, unsigned n) 
 
 /// The kernels of a library, with their signatures.
 struct Blas {
-    saxpy: Kernel<(f32, Reads<f32>, Writes<f32>, u32)>,
+    saxpy: TypedSafeKernel<(f32, Reads<f32>, Writes<f32>, u32)>,
 }
 
 impl Blas {
     fn load(context: &Context) -> Result<Self> {
-        let module = Module::from_source(context, SOURCE)?;
+        let module = SafeModule::from_source(context, SOURCE)?;
         Ok(Self {
-            saxpy: module.function("saxpy")?.typed()?,
+            saxpy: module.kernel("saxpy")?.typed()?,
         })
     }
 
@@ -41,9 +43,7 @@ impl Blas {
         }
         let n = u32::try_from(x.len())?;
         let config = LaunchConfig::for_num_elems(n)?;
-        // SAFETY: the kernel reads n floats of `x` and reads and writes n of `y`; each has n.
-        unsafe { self.saxpy.launch(stream, config, (a, x, y, n))? };
-        Ok(())
+        Ok(self.saxpy.launch(stream, config, (a, x, y, n))?)
     }
 }
 
@@ -59,8 +59,8 @@ fn main() -> Result<()> {
     blas.saxpy(stream, 0.5, &x_device, &mut y)?;
 
     // A signature that the kernel does not have is an error before any launch.
-    let function = blas.saxpy.function();
-    match function.typed::<(f64, Reads<f32>, Writes<f32>, u32)>() {
+    let kernel = blas.saxpy.kernel().clone();
+    match kernel.typed::<(f64, Reads<f32>, Writes<f32>, u32)>() {
         Err(error) => println!("typed: {error}"),
         Ok(_) => return Err("a wrong signature was accepted".into()),
     }

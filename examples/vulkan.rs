@@ -106,15 +106,14 @@ mod cuda {
 
         let mut shared = memory.map::<u32>(stream, 0, N as usize)?;
         let mut own = DeviceBuffer::<u32>::zeroed(stream, N as usize)?;
-        let take = Module::from_source(context, SOURCE)?.function("take")?;
+        let take = session.load("vulkan.cu", SOURCE)?.kernel("take")?;
         let config = LaunchConfig::for_num_elems(N)?;
 
         // The graph makes the same calls as an odd frame does below.
         let mut signals = None;
         let graph = Graph::capture(context, |scope| {
             scope.external_wait(&written_semaphore, 0)?;
-            // SAFETY: the kernel accesses `N` elements of each buffer, which have as many.
-            unsafe { scope.launch(&take, config, (&mut shared, &mut own, N)) }?;
+            scope.launch_safe(&take, config, (&mut shared, &mut own, N))?;
             signals = Some(scope.external_signal(&taken_semaphore, 1)?);
             Ok(())
         })?;
@@ -126,8 +125,7 @@ mod cuda {
             let value = u64::from(frame);
             if frame % 2 == 1 {
                 stream.wait_external(&written_semaphore, 0)?;
-                // SAFETY: the kernel accesses `N` elements of each buffer, which have as many.
-                unsafe { stream.launch(&take, config, (&mut shared, &mut own, N)) }?;
+                stream.launch_safe(&take, config, (&mut shared, &mut own, N))?;
                 stream.signal_external(&taken_semaphore, value)?;
             } else {
                 exec.set_external_signal(signals, &taken_semaphore, value)?;

@@ -238,10 +238,9 @@ fn a_device_without_clusters_is_not_an_error() {
     );
 }
 
-/// The most common problem of users: PTX from a newer NVRTC, installed as a package, on an older
-/// driver.
+/// A driver refuses PTX of a newer NVRTC, so the text is declared to be older.
 #[test]
-fn error_for_too_new_ptx_names_both_versions() {
+fn the_demo_runs_on_a_driver_older_than_nvrtc() {
     if !has_nvrtc() {
         return;
     }
@@ -254,12 +253,8 @@ fn error_for_too_new_ptx_names_both_versions() {
     }
     let output = run("demo", &[("CUDA_SIM", "version=12.0")]);
     let text = text(&output);
-    assert!(!output.status.success(), "{text}");
-    assert!(
-        text.contains("this driver (CUDA 12.0) supports PTX up to 8.0"),
-        "{text}"
-    );
-    assert!(!text.contains("panicked"), "{text}");
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("GFLOP/s"), "{text}");
 }
 
 #[test]
@@ -270,7 +265,8 @@ fn the_demo_prints_a_table_of_times() {
     let output = run("demo", &[("CUDA_SIM", "1")]);
     let text = text(&output);
     for word in [
-        "compile ms",
+        "build ms",
+        "proof ms",
         "kernel ms",
         "saxpy",
         "matmul",

@@ -67,10 +67,10 @@ extern "C" __global__ void descend(float *p, const float *gradient, float rate, 
 /// Trains for a number of steps, and compares the parameters with those of the host.
 pub(crate) fn run(rank: &mut Rank, steps: usize) -> Result<()> {
     let stream = rank.stream.clone();
-    let module = Module::from_source(stream.context(), SOURCE)?;
+    let module = SafeModule::from_source(stream.context(), SOURCE)?;
     let [forward, backward, descend] = ["forward", "backward", "descend"];
-    let (forward, backward) = (module.function(forward)?, module.function(backward)?);
-    let descend = module.function(descend)?;
+    let (forward, backward) = (module.kernel(forward)?, module.kernel(backward)?);
+    let descend = module.kernel(descend)?;
 
     // The part of this rank.
     let part = rank.rank * SAMPLES / rank.ranks..(rank.rank + 1) * SAMPLES / rank.ranks;
@@ -90,17 +90,13 @@ pub(crate) fn run(rank: &mut Rank, steps: usize) -> Result<()> {
     let mut losses = Vec::new();
     for step in 1..=steps {
         let args = (&parameters, &x, &targets, &mut hidden, &mut errors, n);
-        // SAFETY: the kernel reads the parameters and n samples, and writes n rows of `hidden` and
-        // n elements of `errors`; the buffers have these lengths.
-        unsafe { stream.launch(&forward, per_sample, args) }?;
+        stream.launch_safe(&forward, per_sample, args)?;
         let args = (&parameters, &x, &hidden, &errors, &mut gradient, n);
-        // SAFETY: the kernel reads the same buffers and writes PARAMETERS + 1 elements.
-        unsafe { stream.launch(&backward, per_parameter, args) }?;
+        stream.launch_safe(&backward, per_parameter, args)?;
         rank.communicator.all_reduce(&stream, &mut gradient)?;
         let rate = RATE / SAMPLES as f32;
         let args = (&mut parameters, &gradient, rate, PARAMETERS as u32);
-        // SAFETY: the kernel uses PARAMETERS elements of both.
-        unsafe { stream.launch(&descend, per_parameter, args) }?;
+        stream.launch_safe(&descend, per_parameter, args)?;
         if step % 16 == 0 || step % report == 0 || step == steps {
             // Limits the queued work, and notices failures.
             rank.communicator.wait(&stream)?;

@@ -11,6 +11,7 @@ mod worker;
 
 use cuda_driver::memory::ManagedBuffer;
 use cuda_driver::prelude::*;
+use cuda_driver::safe::Unproven;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -35,7 +36,7 @@ fn exception(error: cuda_driver::Error) -> PyErr {
 struct Session {
     context: Context,
     stream: Stream,
-    affine: Function,
+    affine: SafeKernel,
 }
 
 #[pymethods]
@@ -46,8 +47,9 @@ impl Session {
         let open = || {
             let context = Driver::load()?.device(ordinal)?.primary_context()?;
             let stream = Stream::new(&context, StreamFlags::NON_BLOCKING, 0)?;
-            let module = Module::load(&context, &Ptx::new(include_str!("affine.ptx"))?)?;
-            let affine = module.function("affine")?;
+            let module = SafeModule::load(&context, &Ptx::new(include_str!("affine.ptx"))?)?;
+            // Every launch is proven. A checked one would allocate a record of its violations.
+            let affine = module.kernel("affine")?.with_unproven(Unproven::Reject);
             Ok(Self {
                 context,
                 stream,
@@ -92,9 +94,8 @@ impl Session {
         if len > 0 {
             let config = LaunchConfig::for_num_elems(len).map_err(exception)?;
             let args = (view, &mut output, factor, summand, len);
-            // SAFETY: the kernel reads `len` floats of the one and writes `len` floats of the
-            // other.
-            unsafe { self.stream.launch(&self.affine, config, args) }.map_err(exception)?;
+            let launch = self.stream.launch_safe(&self.affine, config, args);
+            launch.map_err(exception)?;
         }
         // A worker thread releases `input` after the kernel.
         Ok(Array::new(&self.context, Memory::Device(output), shape))

@@ -23,7 +23,7 @@ pub(crate) struct Worker {
 
 /// The objects that the thread uses. Everything is created before the thread starts.
 struct Work {
-    affine: Function,
+    affine: SafeKernel,
     streams: [Stream; 2],
     source: DeviceBuffer<f32>,
     result: DeviceBuffer<f32>,
@@ -33,7 +33,7 @@ struct Work {
 }
 
 impl Worker {
-    pub(crate) fn start(context: &Context, affine: &Function, allocates: bool) -> Fallible<Self> {
+    pub(crate) fn start(context: &Context, affine: &SafeKernel, allocates: bool) -> Fallible<Self> {
         let new_stream = || Stream::new(context, StreamFlags::NON_BLOCKING, 0);
         let streams = [new_stream()?, new_stream()?];
         let len = LEN as usize;
@@ -45,7 +45,8 @@ impl Worker {
             streams,
             allocates,
         };
-        // The first round loads the kernel, and allocates the memory that later rounds reuse.
+        // The first round loads the kernel, proves its accesses, and allocates the memory that
+        // later rounds reuse.
         work.round(0)?;
         let is_stopped = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&is_stopped);
@@ -74,8 +75,9 @@ impl Work {
         self.source.fill(value)?;
         let config = LaunchConfig::for_num_elems(LEN)?;
         let args = (&self.source, &mut self.result, 3.0_f32, 1.0_f32, LEN);
-        // SAFETY: the kernel reads LEN floats of the one and writes LEN floats of the other.
-        unsafe { two.launch(&self.affine, config, args) }?;
+        // Launches as proven: a checked copy would be loaded and would allocate, which breaks a
+        // capture of other code.
+        two.launch_safe(&self.affine, config, args)?;
         if let Some(pinned) = self.pinned.take() {
             let copy = self.result.copy_to_pinned_async(pinned, one);
             let pinned = copy.map_err(|error| error.to_string())?.wait()?;
