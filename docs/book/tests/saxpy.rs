@@ -5,24 +5,23 @@ use cuda_driver::{Error, Result};
 use cuda_sim::{Builder, Schedule, Simulator};
 
 /// The code under test: computes `a * x + y` on the device of `stream`.
-fn saxpy(stream: &Stream, kernel: &Function, a: f32, x: &[f32], y: &[f32]) -> Result<Vec<f32>> {
+fn saxpy(stream: &Stream, kernel: &SafeKernel, a: f32, x: &[f32], y: &[f32]) -> Result<Vec<f32>> {
     let n = x.len().min(y.len()) as u32;
     let x = DeviceBuffer::from_host(stream, x)?;
     let mut y = DeviceBuffer::from_host(stream, y)?;
-    // SAFETY: the kernel reads `n` floats of `x`, and reads and writes `n` floats of `y`.
-    unsafe { stream.launch(kernel, LaunchConfig::for_num_elems(n)?, (a, &x, &mut y, n))? };
+    stream.launch_safe(kernel, LaunchConfig::for_num_elems(n)?, (a, &x, &mut y, n))?;
     y.to_vec()
 }
 
 /// Returns a stream on the first device of `simulator`, and the kernel.
-fn load(simulator: &Simulator) -> (Stream, Function) {
+fn load(simulator: &Simulator) -> (Stream, SafeKernel) {
     let driver = Driver::new(simulator.library().unwrap()).unwrap();
     let context = driver.device(0).unwrap().primary_context().unwrap();
     let ptx = Ptx::new(include_str!("../kernels/saxpy.ptx")).unwrap();
-    let module = Module::load(&context, &ptx).unwrap();
+    let module = SafeModule::load(&context, &ptx).unwrap();
     (
         context.default_stream().unwrap(),
-        module.function("saxpy").unwrap(),
+        module.kernel("saxpy").unwrap(),
     )
 }
 
