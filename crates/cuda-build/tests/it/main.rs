@@ -2,8 +2,10 @@
 
 use std::env;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use cuda_build::{Arch, Error, Kernels};
 use cuda_nvrtc::Nvrtc;
@@ -49,14 +51,21 @@ fn has_nvrtc() -> bool {
 
 /// Runs the test `child` of this program in its own process, and returns its output.
 fn run(program: &Path, child: &str, folder: &Folder, variables: &[(&str, &str)]) -> String {
-    let output = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(["--exact", child, "--ignored", "--nocapture"])
         .env("CARGO_MANIFEST_DIR", folder.path(""))
         .env("OUT_DIR", folder.path(""))
         .env_remove("CUDA_BUILD_UPDATE")
-        .envs(variables.iter().copied())
-        .output()
-        .unwrap();
+        .envs(variables.iter().copied());
+    let output = loop {
+        match command.output() {
+            // A process that another thread has just started still has the copy of the program open
+            // for writing, until it executes its own program.
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => thread::yield_now(),
+            output => break output.unwrap(),
+        }
+    };
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}{errors}");
