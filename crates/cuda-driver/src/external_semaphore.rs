@@ -50,8 +50,8 @@ impl ExternalSemaphore {
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_INVALID_VALUE` or another error of the driver if the handle is not one of such a
-    /// semaphore. The handle is then closed.
+    /// `CUDA_ERROR_INVALID_VALUE` or another error of the driver if the handle is not one of a
+    /// semaphore of this kind. The handle is then closed.
     ///
     /// # Safety
     ///

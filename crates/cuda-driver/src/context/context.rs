@@ -147,8 +147,8 @@ impl Context {
     /// # Errors
     ///
     /// [`Error::StillInUse`] if other handles or objects of the context exist. A buffer of another
-    /// context that was copied from or to this one can count as such an object until it is used
-    /// again.
+    /// context that was copied from or to this one can count as an object of this one until it is
+    /// used again.
     #[doc(alias = "cuCtxDestroy")]
     #[doc(alias = "cuCtxDetach")]
     #[doc(alias = "cuDevicePrimaryCtxRelease")]

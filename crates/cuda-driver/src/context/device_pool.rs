@@ -14,6 +14,19 @@ use crate::topology::Topology;
 /// work.
 ///
 /// It is meant to be shared between threads.
+///
+/// ```
+/// use cuda_driver::device::DevicePool;
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().devices(2).build()?.library()?)?;
+/// let pool = DevicePool::new(&driver)?;
+/// assert_eq!(pool.contexts().len(), 2);
+/// // The devices take turns.
+/// let first = pool.next().clone();
+/// assert_ne!(&first, pool.next());
+/// assert_eq!(&first, pool.next());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct DevicePool {
     /// Never empty.

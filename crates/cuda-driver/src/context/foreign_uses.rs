@@ -1,7 +1,7 @@
 //! Uses of memory by other code that are in progress: closures of
 //! [`Stream::using`](crate::Stream::using).
 //!
-//! No lock is held while such a closure runs. Replays and aliases use memory without a borrow that
+//! No lock is held while the closure runs. Replays and aliases use memory without a borrow that
 //! excludes the closure, so the uses of memory that take the replay lock are listed here.
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,9 +1,10 @@
 //! The replay lock: excludes replays of graphs and other uses of the same memory from each other.
 //!
 //! Replays use the buffers of a graph without borrowing them. So the borrow checker does not
-//! prevent another thread from using such a buffer after a replay has waited for the other uses,
-//! but before the replay is queued. Each context has one lock. Replays take it, and so does every
-//! use of memory in the locked state: memory that a graph has leased, or that may have aliases.
+//! prevent another thread from using one of these buffers after a replay has waited for the other
+//! uses, but before the replay is queued. Each context has one lock. Replays take it, and so does
+//! every use of memory in the locked state: memory that a graph has leased, or that may have
+//! aliases.
 
 use std::cell::Cell;
 use std::ptr;

@@ -131,7 +131,7 @@ attributes! {
     /// The ways to flush GPUDirect RDMA writes, as a bit mask.
     #[doc(alias = "CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS")]
     gpu_direct_rdma_flush_options: CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS;
-    /// The algorithms that the decompression engine supports, as a bit mask; Blackwell has such an
+    /// The algorithms that the decompression engine supports, as a bit mask. Blackwell has this
     /// engine.
     #[doc(alias = "CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK")]
     decompress_algorithm_mask: CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK;

@@ -1,4 +1,4 @@
-//! What a driver reports about errors: a history of them, and the text of the driver's own log
+//! Reports of a driver about errors: a history of them, and the text of the driver's own log
 //! (`cuLogs*`).
 
 use std::fmt;

@@ -1,8 +1,8 @@
-//! What a program can learn about its use of the device: past errors, the log of the driver,
+//! Information for a program about its use of the device: past errors, the log of the driver,
 //! the memory that it holds, core dumps, and a snapshot of all of it.
 //!
-//! What records something is off at first. While it is off, it costs one load per error or
-//! allocation.
+//! Features that record something are off at first. A feature that is off costs one load per error
+//! or allocation.
 
 mod core_dump;
 mod errors;

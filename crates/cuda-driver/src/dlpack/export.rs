@@ -393,8 +393,8 @@ impl DlTensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Exchange`] if the tensor is read-only and the struct has no version, because such a
-    /// struct cannot express it. The tensor is released then.
+    /// [`Error::Exchange`] if the tensor is read-only and the struct has no version: only a struct
+    /// with a version can express it. The tensor is released then.
     pub fn into_raw_for(self, max_version: Option<(u32, u32)>) -> Result<RawTensor> {
         if max_version.is_some_and(|(major, _)| major >= VERSION.major) {
             return Ok(RawTensor::Versioned(self.into_raw()));

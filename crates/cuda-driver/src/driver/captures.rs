@@ -2,7 +2,7 @@
 //!
 //! `cuCtxSynchronize` on any thread invalidates every capture in its context (docs/safety.md).
 //! Therefore a capture begins only when no thread is waiting for the whole context, and no thread
-//! begins such a wait while a capture is in progress. A wait that the program did not ask for is
+//! begins to wait for it while a capture is in progress. A wait that the program did not ask for is
 //! deferred until the last capture has ended.
 
 use std::mem;

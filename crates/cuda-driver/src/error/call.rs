@@ -10,6 +10,22 @@ use super::loss::{DeviceLoss, LossId};
 /// A C call that returned a status other than success.
 ///
 /// It is small and `Copy`, and creating it makes no driver call.
+///
+/// ```
+/// use cuda_driver::DeviceBuffer;
+/// use cuda_driver::error::Status;
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let error = DeviceBuffer::<u8>::zeroed(&stream, 1 << 50).unwrap_err();
+/// let error = error.driver_error().ok_or("no driver call failed")?;
+/// assert_eq!(error.status(), Status::CUDA_ERROR_OUT_OF_MEMORY);
+/// assert_eq!(error.call().name, "cuMemAllocAsync");
+/// // The context is usable.
+/// assert!(!error.is_sticky());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DriverError {
     status: CUresult,

@@ -21,6 +21,30 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The error type of this crate.
 ///
 /// `Debug` prints the same text as `Display`, because `main` and `unwrap` show `Debug`.
+///
+/// ```
+/// use cuda_driver::error::Category;
+/// use cuda_driver::{DeviceBuffer, Error};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// // Falls back to a smaller buffer if there is not enough memory.
+/// let buffer = match DeviceBuffer::<u8>::zeroed(&stream, 1 << 50) {
+///     Err(Error::OutOfMemory { bytes, .. }) => {
+///         assert_eq!(bytes, 1 << 50);
+///         DeviceBuffer::zeroed(&stream, 1 << 20)?
+///     }
+///     result => result?,
+/// };
+///
+/// // The message has the range and the limit. No call of the driver failed.
+/// let error = buffer.slice(..(1 << 20) + 1).unwrap_err();
+/// assert_eq!(error.category(), Category::Argument);
+/// assert_eq!(error.status(), None);
+/// assert!(error.to_string().contains("1048577"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {

@@ -57,6 +57,25 @@ impl HistoryOptions {
 ///
 /// `CUDA_ERROR_NOT_READY` is not recorded: queries about unfinished work return it. Errors that
 /// this crate handles itself are included.
+///
+/// ```
+/// use cuda_driver::DeviceBuffer;
+/// use cuda_driver::error::HistoryOptions;
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// driver.record_errors(HistoryOptions::new().capacity(1));
+/// for exponent in 50..53 {
+///     assert!(DeviceBuffer::<u8>::zeroed(&stream, 1 << exponent).is_err());
+/// }
+///
+/// let history = driver.error_history();
+/// assert_eq!((history.errors().len(), history.total()), (1, 3));
+/// assert_eq!(history.counts()[0].count(), 3);
+/// println!("{}", history.errors()[0].error());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct ErrorHistory {
     errors: Vec<RecordedError>,

@@ -215,8 +215,7 @@ fn copy_node<T: DeviceRepr>(
     if let (CopyMemory::Host(to), CopyMemory::Host(from)) = (&to.memory, &from.memory)
         && Arc::ptr_eq(to.tracker, from.tracker)
     {
-        // Both sides are shared borrows of one buffer. CUDA does not document what such a copy
-        // does.
+        // Both sides are shared borrows of one buffer. CUDA does not document what this copy does.
         return Err(Error::Unsupported {
             what: "a copy of host memory to itself; copy to another buffer",
         });

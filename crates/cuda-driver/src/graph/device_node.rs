@@ -52,8 +52,8 @@ impl Graph {
     /// kernels take.
     ///
     /// Kernels can change the arguments and the grid of the node, and enable or disable it, with
-    /// `cudaGraphKernelNodeSetParam` and its siblings from the library `cudadevrt`, which such a
-    /// kernel is linked with. The node keeps alive what it was added with. If a change makes the
+    /// `cudaGraphKernelNodeSetParam` and its siblings from the library `cudadevrt`, which the
+    /// kernels are linked with. The node keeps alive what it was added with. If a change makes the
     /// node use further memory, name that memory when the node is added, with
     /// [`Using`](crate::launch::Using).
     ///
@@ -65,8 +65,8 @@ impl Graph {
     /// - Its executables cannot be updated from another graph, and other executables cannot be
     ///   updated from it.
     /// - An executable must be [uploaded](crate::GraphExec::upload) before its first launch, and
-    ///   again after [`set_kernel`](crate::GraphExec::set_kernel) of such a node. `set_kernel`
-    ///   undoes the changes made by kernels.
+    ///   again after [`set_kernel`](crate::GraphExec::set_kernel) of the node. `set_kernel` undoes
+    ///   the changes made by kernels.
     ///
     /// # Errors
     ///

@@ -22,6 +22,24 @@ use crate::types::node::{Edge, Node, node_kind};
 ///
 /// Copy, fill and kernel nodes take it by `&` to read and by `&mut` to write. [`Graph::add_free`]
 /// consumes it. A graph in which an allocation is not freed cannot be instantiated.
+///
+/// ```
+/// use cuda_driver::{DeviceBuffer, Graph};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let source = DeviceBuffer::from_host(&stream, &[1_u32, 2, 3])?;
+/// let mut target = DeviceBuffer::<u32>::zeroed(&stream, 3)?;
+/// let mut graph = Graph::new(&context)?;
+/// let mut temporary = graph.add_alloc_zeroed::<u32>(&[], 3)?;
+/// graph.add_copy(&[], &mut temporary, &source)?;
+/// graph.add_copy(&[], &mut target, &temporary)?;
+/// graph.add_free(&[], temporary)?;
+/// graph.instantiate()?.launch(&stream)?;
+/// assert_eq!(target.to_vec()?, [1, 2, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct GraphAllocation<T: DeviceRepr> {
     address: CUdeviceptr,
     len: usize,

@@ -1,5 +1,5 @@
-//! What all kinds of nodes have in common: each has parameters for the driver, with which a node is
-//! added to a graph and, for most kinds, changed in an executable.
+//! The parameters of nodes: a node of any kind is added to a graph with parameters for the driver
+//! and, for most kinds, changed with them in an executable.
 
 use cuda_sys::{CUgraph, CUgraphExec, CUgraphNode};
 

@@ -116,7 +116,7 @@ impl GraphExec {
     }
 
     /// Checks whether a closure of a host node has panicked since the last check. Apart from this
-    /// method, only the panic hook reports such a panic.
+    /// method, only the panic hook reports it.
     ///
     /// # Errors
     ///

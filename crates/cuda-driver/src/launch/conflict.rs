@@ -1,8 +1,8 @@
 //! Launches that would read and write one array.
 //!
 //! If a kernel writes an array through a surface, CUDA does not define what it reads from this
-//! array through a texture. Borrows cannot exclude such a launch, because a texture shares its
-//! array, so each launch is checked.
+//! array through a texture. Borrows cannot exclude this, because a texture shares its array, so
+//! each launch is checked.
 
 use smallvec::SmallVec;
 

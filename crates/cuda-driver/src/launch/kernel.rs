@@ -44,12 +44,12 @@ pub struct Kernel<P: KernelParams> {
 }
 
 /// A parameter through which a kernel reads elements. It accepts a shared buffer, a read-only view,
-/// or an [`InPlace`] argument.
+/// or an [`InPlace`] argument. See [`Kernel`] for an example.
 #[derive(Debug)]
 pub struct Reads<T>(PhantomData<fn(T)>);
 
 /// A parameter through which a kernel reads and writes elements. It accepts a `&mut` buffer, a
-/// mutable view, or an [`InPlace`] argument.
+/// mutable view, or an [`InPlace`] argument. See [`Kernel`] for an example.
 #[derive(Debug)]
 pub struct Writes<T>(PhantomData<fn(T)>);
 

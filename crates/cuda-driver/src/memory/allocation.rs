@@ -402,7 +402,7 @@ impl Source {
     }
 
     /// Starts a thread that frees or returns the block when no capture of other code includes its
-    /// streams. A worker thread of the context must not wait for the end of such a capture. If no
+    /// streams. A worker thread of the context must not wait for the end of the capture. If no
     /// thread can be started, the memory is leaked.
     #[cold]
     fn take_back_after_capture(self, block: Block) {

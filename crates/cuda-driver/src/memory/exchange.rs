@@ -38,7 +38,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// Creates a buffer from memory that other code owns. `owner` is dropped after the buffer has
     /// been dropped and all its uses have completed.
     ///
-    /// Dropping such a buffer waits for its uses. If the wait fails, because the device is lost,
+    /// Dropping the buffer waits for its uses. If the wait fails, because the device is lost,
     /// `owner` is leaked.
     ///
     /// # Errors

@@ -45,6 +45,28 @@ bitflags::bitflags! {
 /// [semaphores](crate::stream::ExternalSemaphore) of that API, or waits of the host.
 ///
 /// The example `vulkan` of the repository computes with Vulkan and CUDA in the same memory.
+///
+/// ```
+/// # #[cfg(unix)]
+/// # {
+/// use cuda_driver::memory::{ExternalMemory, ExternalMemoryFlags};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// // On a GPU, another API such as Vulkan exports the file. The software device takes any file.
+/// let file = tempfile::tempfile()?;
+/// file.set_len(4096)?;
+/// let flags = ExternalMemoryFlags::DEDICATED;
+/// // SAFETY: the file has 4,096 bytes, which are zeros, and no other code uses it meanwhile.
+/// let memory = unsafe { ExternalMemory::import(&context, file.into(), 4096, flags) }?;
+/// let mut buffer = memory.map::<u32>(&stream, 0, 1024)?;
+/// assert_eq!(buffer.to_vec()?, [0; 1024]);
+/// buffer.fill(7)?;
+/// # assert_eq!(buffer.to_vec()?, [7; 1024]);
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[doc(alias = "CUexternalMemory")]
 #[doc(alias = "cudaExternalMemory_t")]
 #[derive(Clone, Debug)]
@@ -119,8 +141,8 @@ impl ExternalMemory {
     }
 
     /// `cuImportExternalMemory()`—Imports `bytes` bytes of memory that a file descriptor of the
-    /// Linux type dma-buf refers to. [`DeviceSlice::export_dma_buf`] returns such a descriptor, and
-    /// so does Vulkan.
+    /// Linux type dma-buf refers to. [`DeviceSlice::export_dma_buf`] returns a descriptor, and so
+    /// does Vulkan.
     ///
     /// # Errors
     ///

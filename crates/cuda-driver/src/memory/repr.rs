@@ -11,10 +11,10 @@ use crate::types::ArgType;
 /// no padding. An implementation by hand looks like this:
 ///
 /// ```
-/// use cuda_driver::DeviceRepr;
+/// use cuda_driver::{DeviceBuffer, DeviceRepr};
 ///
 /// #[repr(C)]
-/// #[derive(Clone, Copy)]
+/// #[derive(Clone, Copy, Debug, PartialEq)]
 /// struct Particle {
 ///     position: [f32; 3],
 ///     mass: f32,
@@ -26,6 +26,14 @@ use crate::types::ArgType;
 /// unsafe impl bytemuck::Pod for Particle {}
 /// // SAFETY: `repr(C)`, so the kernel's struct of the same fields has the same layout.
 /// unsafe impl DeviceRepr for Particle {}
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let particle = Particle { position: [0.0, 1.0, 2.0], mass: 3.0 };
+/// let particles = DeviceBuffer::filled(&stream, 100, particle)?;
+/// assert_eq!(particles.to_vec()?, [particle; 100]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Safety

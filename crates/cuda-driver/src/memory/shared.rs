@@ -225,8 +225,8 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///
     /// - One call does not receive this view and another view of overlapping elements, unless the
     ///   call is a launch of a kernel that permits it. For example, no parameter through which the
-    ///   kernel accesses these elements is `__restrict__`. A [`Texture`](crate::texture::Texture) of
-    ///   the buffer counts as a view.
+    ///   kernel accesses these elements is `__restrict__`. A [`Texture`](crate::texture::Texture)
+    ///   of the buffer counts as a view.
     /// - No other code relies on the elements staying unchanged while it borrows the buffer.
     /// - During the first call for a buffer, no other thread queues a use of it.
     ///   [`allow_aliases`](Self::allow_aliases) removes this requirement.

@@ -17,6 +17,29 @@ use crate::stream::Stream;
 /// dropped or [finished](Self::finish).
 ///
 /// See the [module](crate::profile) for an example, and for what the times mean.
+///
+/// ```
+/// use cuda_driver::prelude::*;
+/// use cuda_driver::profile::Profiler;
+///
+/// # let driver = Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let mut words = DeviceBuffer::<u32>::zeroed(&stream, 1000)?;
+/// let profiler = Profiler::start_on(&stream)?;
+/// profiler.range("fills", || {
+///     words.fill(1)?;
+///     words.fill(2)
+/// })?;
+/// let profile = profiler.finish()?;
+///
+/// assert_eq!(profile.ranges()[0].name(), "fills");
+/// for fill in profile.operations() {
+///     println!("{}: {} bytes in {:?}", fill.name(), fill.bytes(), fill.duration());
+/// }
+/// # assert_eq!(profile.operations().len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Profiler {
     /// `None` once the profiler is finished.
     reader: Option<Reader>,

@@ -1,5 +1,5 @@
-//! How a profiler reads its events: on a thread of its own while work is being queued, and on the
-//! thread that asks for the profile.
+//! The reader of a profiler's events. It runs on a thread of its own while work is being queued,
+//! and on the thread that asks for the profile.
 //!
 //! Reading the times of one piece of work takes several times as long as recording its events. A
 //! call that queues work does not pay for it unless the thread cannot keep up.

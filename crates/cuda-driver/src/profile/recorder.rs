@@ -1,5 +1,5 @@
-//! What a profiler records: events around each piece of work. [`reading`](super::reading) reads
-//! them once they are complete.
+//! The recorder of a profiler, which records events around each piece of work.
+//! [`reading`](super::reading) reads them once they are complete.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};

@@ -1,4 +1,4 @@
-//! When the thread of a profiler reads events.
+//! The times at which the thread of a profiler reads events.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

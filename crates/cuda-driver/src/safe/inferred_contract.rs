@@ -1,4 +1,4 @@
-//! What a launch needs from its arguments, as text.
+//! The requirements of a launch on its arguments, as text.
 
 use std::fmt;
 

@@ -68,6 +68,32 @@ struct Shared {
 
 /// A kernel of a [`SafeModule`]: see [`Stream::launch_safe`](crate::Stream::launch_safe). It keeps
 /// the module loaded, and is cheap to clone.
+///
+/// ```
+/// use cuda_driver::error::SafeLaunchError;
+/// use cuda_driver::prelude::*;
+/// use cuda_driver::safe::{SafeModule, Unproven};
+/// use cuda_driver::Error;
+///
+/// # let driver = Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// # let ptx = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
+/// // The kernel computes `x[i] = 2 * x[i] + y[i]` for `i` below `n`.
+/// let mix = SafeModule::load(&context, &ptx)?.kernel("mix")?;
+/// let mix = mix.with_unproven(Unproven::Reject);
+/// let mut x = DeviceBuffer::filled(&stream, 100, 1_u32)?;
+/// let y = DeviceBuffer::filled(&stream, 100, 5_u32)?;
+/// let config = LaunchConfig::for_num_elems(100)?;
+/// mix.launch(&stream, config, (&mut x, &y, 100_u32))?;
+/// assert_eq!(x.to_vec()?, [7; 100]);
+///
+/// // The kernel would access `x[100]`.
+/// let refused = mix.launch(&stream, config, (&mut x, &y, 101_u32)).unwrap_err();
+/// let Error::SafeLaunch(refused) = refused else { panic!("{refused}") };
+/// assert!(matches!(*refused, SafeLaunchError::NotProven { .. }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct SafeKernel {
     pub(super) function: Function,

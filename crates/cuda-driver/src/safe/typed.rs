@@ -12,6 +12,36 @@ use crate::types::LaunchConfig;
 /// of other types do not compile. Returned by [`SafeKernel::typed`].
 ///
 /// The crate `cuda-build` generates such kernels from CUDA C++.
+///
+/// ```
+/// use cuda_driver::prelude::*;
+/// use cuda_driver::safe::{SafeModule, TypedSafeKernel};
+///
+/// /// The parameters of a kernel that computes `x[i] = 2 * x[i] + y[i]` for `i` below `n`.
+/// type Mix = TypedSafeKernel<(Writes<u32>, Reads<u32>, u32)>;
+///
+/// /// Computes `x = 2 * x + y`.
+/// fn mix_all(
+///     mix: &Mix,
+///     stream: &Stream,
+///     x: &mut DeviceBuffer<u32>,
+///     y: &DeviceBuffer<u32>,
+/// ) -> cuda_driver::Result<()> {
+///     let config = LaunchConfig::for_num_elems(100)?;
+///     mix.launch(stream, config, (x, y, 100)).map(drop)
+/// }
+///
+/// # let driver = Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// # let ptx = Ptx::new(std::fs::read("tests/it/kernels/mix.ptx")?)?;
+/// let mix: Mix = SafeModule::load(&context, &ptx)?.kernel("mix")?.typed()?;
+/// let mut x = DeviceBuffer::filled(&stream, 100, 1_u32)?;
+/// let y = DeviceBuffer::filled(&stream, 100, 5_u32)?;
+/// mix_all(&mix, &stream, &mut x, &y)?;
+/// assert_eq!(x.to_vec()?, [7; 100]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct TypedSafeKernel<P> {
     kernel: SafeKernel,
     parameters: PhantomData<fn(P)>,

@@ -43,8 +43,8 @@ impl Stream {
     /// - The stream is alive as long as `owner` has not been dropped.
     /// - The owner of the stream does not capture it while this crate queues work on it: not during
     ///   a call that names this handle or a buffer that was created or used on it, and not while
-    ///   such a buffer is dropped. After [`allow_capture`](Self::allow_capture), the owner may
-    ///   capture the stream, but does not begin a capture during such a call.
+    ///   this buffer is dropped. After [`allow_capture`](Self::allow_capture), the owner may
+    ///   capture the stream, but does not begin a capture during these calls.
     #[doc(alias = "cuStreamGetCtx")]
     pub unsafe fn borrow_raw(
         context: &Context,

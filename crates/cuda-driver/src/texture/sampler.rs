@@ -1,4 +1,4 @@
-//! How textures read: coordinates, filters, and conversions.
+//! Samplers, the settings with which textures read: coordinates, filters, and conversions.
 
 use cuda_sys::{CUDA_TEXTURE_DESC, CUaddress_mode, CUfilter_mode};
 

@@ -5,7 +5,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
 
 /// Keeps the current thread on the processors that are closest to a device, until it is dropped.
-/// Returned by [`TopologyDevice::bind_thread`].
+/// Returned by [`TopologyDevice::bind_thread`](super::TopologyDevice::bind_thread).
 #[must_use = "dropping it ends the binding"]
 pub struct BoundThread {
     /// The processors on which the thread ran before.

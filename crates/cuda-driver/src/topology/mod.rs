@@ -1,4 +1,4 @@
-//! How the devices of a machine are connected: PCI Express, NVLink and NUMA nodes.
+//! The connections of the devices of a machine: PCI Express, NVLink and NUMA nodes.
 //!
 //! The CUDA driver knows which devices can access each other. The rest comes from the management
 //! library NVML, if the feature `nvml` is enabled and the library is installed, and from the files

@@ -8,7 +8,7 @@ pub(crate) enum Blocked<E = DriverError> {
     /// A conflicting use has no fence, because the event could not be recorded. Only a wait for all
     /// work of this context shows that the use is complete.
     ///
-    /// Such a wait can last as long as the program likes. So the thread has to release its locks
+    /// This wait can last as long as the program likes. So the thread has to release its locks
     /// first, wait, and then start again: see [`retry`].
     UnfencedUse(KeptContext),
     /// Other code uses the memory in a closure on another thread, in a way that conflicts. The

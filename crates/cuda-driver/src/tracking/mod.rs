@@ -26,7 +26,7 @@
 //! excludes other uses, so its uses take the same lock.
 //!
 //! Two kinds of calls use memory from another context: copies between contexts, and launches with a
-//! peer view. Such a use is recorded like any other and keeps its context alive. Streams of all
+//! peer view. Their use is recorded like any other and keeps its context alive. Streams of all
 //! contexts can wait for its fence.
 //!
 //! `docs/stream-ordering.md` describes the states of a buffer and works through a race.

@@ -5,6 +5,16 @@ use std::ffi::c_uint;
 use cuda_sys::{CUlaunchAttribute, CUlaunchConfig, CUstream};
 
 /// Three dimensions. A dimension that is not given is 1.
+///
+/// ```
+/// use cuda_driver::{Dim3, LaunchConfig};
+///
+/// assert_eq!(Dim3::from(64), Dim3 { x: 64, y: 1, z: 1 });
+/// assert_eq!(Dim3::from((16, 8)), Dim3 { x: 16, y: 8, z: 1 });
+/// // A grid of 2 blocks, with 16 x 8 threads each.
+/// let config = LaunchConfig::new(2, (16, 8));
+/// assert_eq!(config.block, Dim3::from((16, 8, 1)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dim3 {
     /// The fastest-varying dimension: neighbouring threads differ in `x`.

@@ -35,6 +35,7 @@ mod elsewhere;
 mod error;
 mod error_history;
 mod event;
+mod examples;
 #[cfg(any(target_os = "linux", windows))]
 mod external;
 #[cfg(any(target_os = "linux", windows))]
@@ -133,6 +134,7 @@ mod settings;
 mod shared;
 #[cfg(feature = "nvrtc")]
 mod signatures;
+mod signatures_of_texts;
 mod staging;
 mod storage;
 mod stream;

@@ -51,6 +51,25 @@ use crate::stream::{Recording, Stream};
 /// [`instantiate`](Graph::instantiate) is an error.
 ///
 /// Dropping the value ends the capture and drops the graph.
+///
+/// ```
+/// use cuda_driver::DeviceBuffer;
+/// use cuda_driver::graph::EagerCapture;
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let mut x = DeviceBuffer::<u32>::zeroed(&stream, 100)?;
+/// let capture = EagerCapture::begin(&stream)?;
+/// // Captured, and not run.
+/// x.fill(7)?;
+/// let graph = capture.end()?;
+/// assert_eq!(x.to_vec()?, [0; 100]);
+///
+/// graph.instantiate()?.launch(&stream)?;
+/// assert_eq!(x.to_vec()?, [7; 100]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct EagerCapture {
     /// The first field: the calls on the stream are no longer captured when the capture ends.
     recording: Recording,
@@ -149,7 +168,7 @@ impl EagerCapture {
     /// Calls `calls`, whose calls on the stream are captured, and in which every new
     /// [`DeviceBuffer`](crate::DeviceBuffer) can outlive the capture.
     ///
-    /// The memory of such a buffer is ordinary memory: it is allocated at once, before the calls
+    /// The memory of these buffers is ordinary memory: it is allocated at once, before the calls
     /// that use it are captured, and the graph leases it. The buffer counts as unwritten until the
     /// first launch of the graph: only captured calls of the same graph can use it, and all other
     /// calls fail with [`Error::NotYetWritten`]. After a launch it is a buffer like any other, and
@@ -273,7 +292,7 @@ impl EagerCapture {
     ///
     /// - [`Error::OutlivesCapture`] if a buffer that was created in the capture still exists. Every
     ///   later use of the buffer is an error, and dropping it does nothing.
-    /// - The error of a free that a drop of such a buffer should have captured.
+    /// - The error of a free that a drop of one of its buffers should have captured.
     /// - [`Error::StillInUse`] if this is called in a closure of [`Stream::using`] on the stream.
     /// - `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if other code has broken the capture.
     ///

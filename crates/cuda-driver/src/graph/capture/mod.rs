@@ -85,8 +85,8 @@ impl Graph {
     /// added one by one. If `calls` returns an error or panics, the capture ends without a graph.
     ///
     /// Calls that `calls` makes outside of its scope are not captured: it may allocate memory, load
-    /// modules and use streams as usual. Waiting for the whole context is an error; such a wait in
-    /// a drop is deferred.
+    /// modules and use streams as usual. Waiting for the whole context is an error; a drop defers
+    /// this wait.
     ///
     /// The error type of `calls` is [`Error`], so that `Ok(())` needs no type annotation.
     /// [`try_capture`](Self::try_capture) accepts other error types.

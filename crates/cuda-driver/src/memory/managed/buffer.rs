@@ -20,7 +20,7 @@ use crate::tracking::Access;
 /// On the device the buffer is used as the [`DeviceBuffer`] to which it dereferences and which
 /// records its uses. The host accesses the elements through [`host`](Self::host) and
 /// [`host_mut`](Self::host_mut), which wait for conflicting uses on the device. While the host
-/// holds such a slice, the borrow prevents new conflicting uses.
+/// holds one of their slices, the borrow prevents new conflicting uses.
 ///
 /// Dropping the buffer waits for its uses and frees the memory. Memory of a pool is freed in the
 /// order of the owning stream instead.
@@ -103,7 +103,9 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
     /// `cuMemAllocFromPoolAsync()`, `cuMemsetD8Async(0)`—Allocates `len` elements from a pool of
     /// managed memory ([`MemoryPool::at`]) and queues a fill with zero bits.
     ///
-    /// The allocation and the free are in the order of `stream`, and do not wait.
+    /// The allocation and the free are in the order of `stream`, and do not wait. The parameter is
+    /// a `MemoryPool`, not an [`Allocator`](crate::memory::Allocator), because only a pool of the
+    /// driver can contain managed memory.
     ///
     /// # Errors
     ///

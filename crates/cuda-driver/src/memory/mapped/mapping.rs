@@ -23,6 +23,23 @@ use crate::tracking::{Access, Tracker};
 ///
 /// Each device has access only after it was [granted](Self::set_access). A mapping becomes a
 /// [`DeviceBuffer`], which unmaps the memory after all uses.
+///
+/// ```
+/// use cuda_driver::memory::{PhysicalKind, PhysicalMemory, Reservation};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let memory = PhysicalMemory::new(&PhysicalKind::of_device(context.device()), 1)?;
+/// let addresses = Reservation::new(&driver, memory.bytes(), 0)?;
+/// let mapping = addresses.map(0, &memory)?;
+/// assert_eq!(mapping.as_raw(), addresses.as_raw());
+///
+/// // The buffer gives the device of the stream access.
+/// let buffer = mapping.zeroed::<u32>(&stream)?;
+/// assert_eq!(buffer.len() * 4, memory.bytes());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "dropping a mapping unmaps the memory"]
 pub struct Mapping {
     /// The fields are dropped in this order: the memory is unmapped first.

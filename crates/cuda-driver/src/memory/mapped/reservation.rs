@@ -17,6 +17,24 @@ use crate::memory::resolve_of;
 /// range.
 ///
 /// The range is released after its last handle and its last [`Mapping`] are dropped.
+///
+/// ```
+/// use cuda_driver::memory::{PhysicalKind, PhysicalMemory, Reservation};
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// let kind = PhysicalKind::of_device(context.device());
+/// let (one, other) = (PhysicalMemory::new(&kind, 1)?, PhysicalMemory::new(&kind, 1)?);
+/// let bytes = one.bytes();
+/// let addresses = Reservation::new(&driver, 2 * bytes, 0)?;
+///
+/// // Two allocations behind each other.
+/// let mappings = [addresses.map(0, &one)?, addresses.map(bytes, &other)?];
+/// assert_eq!(mappings[0].as_raw() + bytes as u64, mappings[1].as_raw());
+/// // The range ends there.
+/// assert!(addresses.map(2 * bytes, &one).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Reservation(Arc<Handle<RawReservation>>);
 

@@ -19,7 +19,9 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     /// Memory that the pool has already page-locked is available at once, without the half
     /// millisecond that page-locking takes. As the host uses the memory, the call waits for the
     /// work that is queued on `stream`, so choose a stream that is mostly idle. The free is queued
-    /// on the same stream.
+    /// on the same stream. [`zeroed_in`](Self::zeroed_in) is another constructor because it takes a
+    /// [`PinnedCachingPool`](crate::memory::PinnedCachingPool) of this crate, which needs neither a
+    /// stream nor CUDA 13.0.
     ///
     /// Only the device of the pool can access the memory. Give access to other devices with
     /// [`MemoryPool::set_access`] before they copy from or to it. The memory has the same address

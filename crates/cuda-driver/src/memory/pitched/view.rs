@@ -15,6 +15,20 @@ use crate::types::Extent;
 /// A read-only view of a box of device memory. The memory is a
 /// [`PitchedBuffer`](crate::memory::PitchedBuffer), or a linear buffer that is divided into
 /// [rows](DeviceSlice::rows).
+///
+/// ```
+/// use cuda_driver::memory::PitchedBuffer;
+///
+/// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+/// # let context = driver.device(0)?.primary_context()?;
+/// # let stream = context.default_stream()?;
+/// let image = PitchedBuffer::from_host(&stream, (4, 2), &[0_u32, 1, 2, 3, 10, 11, 12, 13])?;
+/// // Columns 1 and 2 of both rows.
+/// let middle = image.region(1..3, .., ..)?;
+/// assert_eq!(middle.to_vec()?, [1, 2, 11, 12]);
+/// assert_eq!(middle.pitch(), image.pitch());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct PitchedSlice<'a, T: DeviceRepr> {
     pub(crate) memory: &'a Memory,

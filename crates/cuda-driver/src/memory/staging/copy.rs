@@ -71,7 +71,7 @@ pub(super) fn in_uses<'a>(
 
 /// Runs `work` on this thread and on worker threads until no piece is left. A default stream of C
 /// is a different queue on each thread, or depends on the context that is current on the thread, so
-/// this thread runs all the work of such a stream.
+/// this thread runs all the work of a default stream.
 fn in_pieces(
     stream: &Stream,
     pieces: Pieces,

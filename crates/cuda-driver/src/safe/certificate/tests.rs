@@ -1,4 +1,4 @@
-//! Which launches have a proof in the form that is compared without a lock.
+//! Launches with a proof in the form that is compared without a lock, and launches without one.
 
 use cuda_sim::Builder;
 use cuda_sys::image::Ptx;
