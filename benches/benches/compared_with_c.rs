@@ -1,4 +1,4 @@
-//! How much slower kernels run on the software device than the same computation in C, on one core.
+//! Kernels on the software device, compared with the same computation in C, on one core.
 //!
 //! The C code is `c/reference.c`, compiled in two ways: `plain` (`-O3`), and `fast` (`-O3`,
 //! `-ffast-math`, and on x86-64 `-mavx2 -mfma`). The kernels are compiled by NVRTC. All three run

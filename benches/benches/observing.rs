@@ -1,4 +1,4 @@
-//! What observing costs while it is on: launches with a profiler, allocations with tracked memory,
+//! The cost of observing while it is on: launches with a profiler, allocations with tracked memory,
 //! and errors with a history.
 //!
 //! Runs on the null driver and on a GPU if there is one. `OBSERVING_PAIRS` is the number of pairs

@@ -1,4 +1,4 @@
-//! What a launch without `unsafe` costs over one with it: with values that were seen before (a
+//! The cost of a launch without `unsafe` over one with it: with values that were seen before (a
 //! hit), with values that are new (a miss), and with a contract. Fails if a launch other than the
 //! first ones allocates.
 //!

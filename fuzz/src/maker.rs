@@ -242,8 +242,8 @@ impl<'a> Maker<'a> {
         status.is_success() && size >= LONGEST_COPY
     }
 
-    /// Makes a descriptor of a file of 64 KiB, or an invalid one. The driver closes what it imports,
-    /// so a descriptor that other code owns would be an error of this program.
+    /// Makes a descriptor of a file of 64 KiB, or an invalid one. The driver closes what it
+    /// imports, so a descriptor that other code owns would be an error of this program.
     pub(crate) fn descriptor(&mut self) -> u64 {
         static MEMORY: OnceLock<File> = OnceLock::new();
         if self.one_in(4) {

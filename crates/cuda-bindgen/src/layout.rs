@@ -181,7 +181,7 @@ fn is_newtype(item: &Item) -> bool {
     matches!(item, Item::Struct(item) if matches!(item.fields, syn::Fields::Unnamed(_)))
 }
 
-/// Returns whether a type is only declared. bindgen writes such a type as an empty struct.
+/// Returns whether a type is only declared. bindgen writes a declared type as an empty struct.
 fn is_opaque(item: &Item) -> bool {
     let Item::Struct(item) = item else {
         return false;

@@ -171,7 +171,7 @@ fn safe(code: &mut String, file: &str, images: &[Image], methods: &[Method]) {
     let _ = writeln!(
         code,
         "\n/// The kernels of `{file}`, loaded as PTX into a context for launches without `unsafe`:\n\
-         /// their accesses are proven to stay in their arguments, or checked when they run. Clones\n\
+         /// each access is proven to be within its argument, or checked when it runs. Clones\n\
          /// share the module.\n\
          #[derive(Clone, Debug)]\n\
          #[allow(dead_code, unreachable_pub, reason = {REASON:?})]\n\

@@ -1,4 +1,4 @@
-//! What both derive macros need of a struct: its layout must be that of C, and its fields are
+//! The checks of both derive macros: the layout of a struct must be that of C, and its fields are
 //! listed with their names.
 
 use proc_macro2::Span;

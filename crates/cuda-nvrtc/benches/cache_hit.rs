@@ -1,4 +1,4 @@
-//! What a hit of the disk cache costs: source text to image, without a GPU.
+//! The cost of a hit of the disk cache: source text to image, without a GPU.
 
 use std::fmt::Write as _;
 use std::hint::black_box;

@@ -1,7 +1,8 @@
 //! The places where CUDA's files may be on a machine, and a check of whether they can be trusted.
 //!
 //! The crates of this workspace load libraries, read headers and store compiled kernels. A user who
-//! can write to such a folder chooses code that runs in this process. A place is therefore either
+//! can write to one of these folders chooses code that runs in this process. A place is therefore
+//! either
 //!
 //! - **explicit**: the user or the program named it, by an argument or by one of the environment
 //!   variables `CUDA_DRIVER_LIBRARY`, `CUDA_NVRTC_LIBRARY`, `CUDA_NVJITLINK_LIBRARY`,

@@ -1,4 +1,4 @@
-//! How fast kernels run on the software device, on one thread and on two.
+//! The speed of kernels on the software device, on one thread and on two.
 
 use std::hint::black_box;
 use std::sync::Arc;

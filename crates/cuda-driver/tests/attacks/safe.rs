@@ -12,10 +12,10 @@ use crate::support::{Attack, Side};
 /// `store`: `x[at[i]] = i`. `save`: `to[0] = x`. `follow`: writes to the address in `from[0]`,
 /// which it loads again for each thread. `arrays`: stores to a shared and to a local array at
 /// `at[i]`. `dynamic`: stores to dynamic shared memory at `at[i]` and loads it again, next to a
-/// static array with the word 5 for each thread. `copy`: copies a plane of words through a texture to a surface, with `n` threads in a
-/// row. `fetch`: reads the
-/// texture whose handle is `from[0]`. `mark`: stores `tid.x + 1`
-/// to a surface at the byte `at[tid.x].x` of the row `at[tid.x].y`, and loads it again.
+/// static array with the word 5 for each thread. `copy`: copies a plane of words through a texture
+/// to a surface, with `n` threads in a row. `fetch`: reads the texture whose handle is `from[0]`.
+/// `mark`: stores `tid.x + 1` to a surface at the byte `at[tid.x].x` of the row `at[tid.x].y`, and
+/// loads it again.
 const KERNELS: &str = ".version 7.0
 .target sm_75
 .address_size 64

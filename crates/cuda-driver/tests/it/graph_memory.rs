@@ -1,5 +1,5 @@
-//! The memory that a device holds for graphs, as driver 580 reports it on an H200. Each test runs in
-//! its own process, because the numbers include the graphs of other tests.
+//! The memory that a device holds for graphs, as driver 580 reports it on an H200. Each test runs
+//! in its own process, because the numbers include the graphs of other tests.
 
 use std::ptr;
 

@@ -23,7 +23,7 @@ const CHAPTERS: [&str; 12] = [
 ];
 
 /// Returns the names that the `pub use` statements of a source export.
-fn exported(source: &str) -> BTreeSet<&str> {
+pub(crate) fn exported(source: &str) -> BTreeSet<&str> {
     let statements = source.split("\npub use ").skip(1);
     statements
         .filter_map(|rest| rest.split_once(';'))

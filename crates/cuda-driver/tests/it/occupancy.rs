@@ -29,7 +29,7 @@ fn active_blocks_above_48_kib_need_no_launch_before() {
         let again = function.max_active_blocks(64, BYTES as usize).unwrap();
         assert_eq!(active, again, "{}", fixture.name);
 
-        // The device does not allow more than `most`, and such a request changes nothing.
+        // The device does not allow more than `most`, and a request for more changes nothing.
         let (function, _) = fresh(&fixture);
         for bytes in [most as usize + 1, usize::MAX] {
             let blocks = function.max_active_blocks(64, bytes).unwrap_or(0);

@@ -1,4 +1,5 @@
-//! What a texture returns, computed on the host from the formulas of the CUDA programming guide.
+//! A model of textures: results computed on the host from the formulas of the CUDA programming
+//! guide.
 
 use cuda_driver::texture::{AddressMode, ArrayShape, ChannelFormat, Texel};
 use half::f16;

@@ -1,4 +1,4 @@
-//! How textures read: views, samplers, conversions, and errors about contradicting settings.
+//! The settings of textures: views, samplers, conversions, and errors about contradicting settings.
 
 use std::sync::Arc;
 

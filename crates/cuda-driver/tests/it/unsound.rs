@@ -160,7 +160,7 @@ fn later_calls_do_not_report_errors_of_drops() {
     fixture.context.synchronize().unwrap();
     stream.synchronize().unwrap();
     assert_all(&filled(&stream, N, 6), 6, "after");
-    // Only `close` reports such an error.
+    // Only `close` reports this error.
     simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuMemFreeAsync"));
     let error = filled(&stream, N, 1).close().unwrap_err();
     assert_eq!(error.status(), Some(Status::CUDA_ERROR_UNKNOWN));

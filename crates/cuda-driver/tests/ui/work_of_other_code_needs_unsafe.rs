@@ -1,4 +1,4 @@
-//! What other code queues in the closure is not checked.
+//! Work that other code queues in the closure is not checked.
 
 use cuda_driver::prelude::*;
 

@@ -110,7 +110,7 @@ fn headers_beside_nvrtc_are_checked() {
     tree.give("nvrtc/include/cuda_fp16.h", OTHER, 0o644);
     refused("nvrtc/include/cuda_fp16.h", "belongs to another user");
 
-    // A link to headers of another user, and headers whose C++ libraries are such a link.
+    // A link to headers of another user, and headers whose C++ libraries are a link to them.
     fs::remove_dir_all(&include).unwrap();
     plant(&tree, "other/include", OTHER);
     tree.link("nvrtc/include", 0, tree.path("other/include"));

@@ -1,4 +1,4 @@
-//! Which places are trusted, with files of several users.
+//! Trusted and untrusted places, with files of several users.
 
 mod program;
 #[cfg(unix)]

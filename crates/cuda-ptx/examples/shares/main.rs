@@ -1,6 +1,6 @@
-//! Counts how many accesses of the kernels in folders of PTX files are proven:
-//! `shares NAME=FOLDER...`. `cargo xtask full shares` compiles the kernels of several projects and
-//! runs this program. With `--list` it prints each access that is not proven, and with `--times` how
+//! Counts how many accesses of the kernels in folders of PTX files are proven: `shares
+//! NAME=FOLDER...`. `cargo xtask full shares` compiles the kernels of several projects and runs
+//! this program. With `--list` it prints each access that is not proven, and with `--times` how
 //! long the evaluation for one launch takes.
 //!
 //! Three files in a folder say with which values its kernels are launched. A line is for one kernel
@@ -185,7 +185,7 @@ fn refused(reason: &str) -> String {
     kind.to_owned()
 }
 
-/// What to print in addition to the counts.
+/// The output in addition to the counts.
 #[derive(Debug)]
 struct Options {
     list: bool,

@@ -10,8 +10,8 @@ use std::cell::Cell;
 use super::form::{Form, floor_div, gcd};
 use super::symbols::{Kind, Symbols};
 
-/// How many subtractions in a row a search tries: for the bounds of an access, for other bounds, and
-/// for whether a branch is ever taken. A larger depth proves more and takes longer.
+/// How many subtractions in a row a search tries: for the bounds of an access, for other bounds,
+/// and for whether a branch is ever taken. A larger depth proves more and takes longer.
 pub(super) const DEPTH_OF_ACCESS: u32 = 3;
 pub(super) const DEPTH: u32 = 2;
 pub(super) const DEPTH_OF_BRANCH: u32 = 1;

@@ -1,4 +1,4 @@
-//! Where values begin: special registers, parameters, and addresses of variables.
+//! The sources of values: special registers, parameters, and addresses of variables.
 
 use crate::ast::Space;
 use crate::flow::{Axis, Source, Special};

@@ -251,7 +251,7 @@ impl ObjectUse {
     }
 }
 
-/// What the instruction needs, as a part of a sentence.
+/// Writes the requirements of the instruction as a part of a sentence.
 impl Display for ObjectUse {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let property = |property: &Property| match property {

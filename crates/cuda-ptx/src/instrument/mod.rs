@@ -4,7 +4,7 @@
 //!    mod      the rewriting of one kernel
 //!    region   the parts of a body whose accesses are checked together
 //!    group    accesses of a region whose addresses differ by constants
-//!    version  the code around such a part
+//!    version  the code around a region
 //!    site     the code around one instruction
 //!    record   the first violation of a thread, and the code that writes it to the record
 //!    surface  the code around an access to a surface

@@ -1,4 +1,4 @@
-//! Which accesses are checked together, and what a region never contains.
+//! Tests of regions, whose accesses are checked together.
 
 use super::tests::{X, instructions, rewrite};
 use super::{ExtraParameter, Instrumented};

@@ -1,5 +1,5 @@
-//! How many accesses of the kernels in the repository are proven, with guessed arguments: a
-//! parameter of 8 bytes is a large buffer, and every number is 1000.
+//! The number of accesses of the kernels in the repository that are proven, with guessed arguments:
+//! a parameter of 8 bytes is a large buffer, and every number is 1000.
 
 use std::fs;
 use std::path::Path;

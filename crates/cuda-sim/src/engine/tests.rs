@@ -1,4 +1,4 @@
-//! What idle threads of the engine do.
+//! Tests of idle threads of the engine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

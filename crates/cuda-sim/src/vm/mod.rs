@@ -14,7 +14,7 @@
 //! # Execution
 //!
 //! A warp stores each register as 32 lanes and executes an instruction for all lanes of a mask.
-//! Where lanes diverge, the warp splits into fragments, each with its mask, program counter and
+//! If lanes diverge, the warp splits into fragments, each with its mask, program counter and
 //! call frames. The fragment with the most call frames runs next, and among those the one with the
 //! lowest program counter. Fragments that reach the same place merge. Every `SLICE` instructions
 //! another fragment gets a turn, so a lane that spins on a lock does not starve the lane that holds

@@ -1,4 +1,4 @@
-//! How addresses of neighbours are found, and how the values of neighbours are copied.
+//! Accesses to neighbours: finds their addresses, and copies their values.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;

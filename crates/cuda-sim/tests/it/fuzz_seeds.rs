@@ -1,5 +1,5 @@
-//! The seeds of the fuzz targets that were written by hand: kernels with features that the output of
-//! NVRTC hardly has.
+//! The seeds of the fuzz targets that were written by hand: kernels with features that the output
+//! of NVRTC hardly has.
 
 use std::path::Path;
 use std::{fs, ptr};

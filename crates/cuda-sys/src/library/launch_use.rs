@@ -1,4 +1,4 @@
-//! What a program states about the memory of a launch, for software drivers.
+//! Statements of a program about the memory of a launch, for software drivers.
 
 use crate::{CUdeviceptr, DriverLibrary};
 
@@ -20,7 +20,7 @@ pub struct LaunchUse {
 
 impl DriverLibrary {
     /// Sets a function that receives the memory of each launch, directly before the launch and on
-    /// the same thread. Only software drivers have such a function.
+    /// the same thread. Only software drivers have this function.
     #[must_use]
     pub fn with_launch_uses(self, receive: fn(&[LaunchUse])) -> Self {
         Self {

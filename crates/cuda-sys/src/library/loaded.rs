@@ -1,4 +1,4 @@
-//! What the loaded libraries have in common: a table of functions, a version and an origin.
+//! The common part of the loaded libraries: a table of functions, a version and an origin.
 
 use std::any::Any;
 use std::ffi::c_void;

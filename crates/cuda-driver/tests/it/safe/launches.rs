@@ -1,4 +1,4 @@
-//! Which launches are proven, which are checked, and which are refused.
+//! Launches that are proven, that are checked, and that are refused.
 
 use cuda_driver::launch::Using;
 use cuda_driver::prelude::*;

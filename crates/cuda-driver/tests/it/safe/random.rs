@@ -283,7 +283,7 @@ fn check(seed: u64, counts: &mut Counts) {
 /// device to device, and on the order of its threads.
 ///
 /// In a checked copy, a function that the kernel calls is a part of the kernel, so its registers
-/// that are not set may have other values. Such a difference is not there if all are set.
+/// that are not set may have other values. There is no difference if all are set.
 fn lasts(program: &Program, first: (Run, Run), is_there: impl Fn(&Run, &Run) -> bool) -> bool {
     let again = |program: &Program| is_there(&run_here(program, true), &run_here(program, false));
     is_there(&first.0, &first.1)

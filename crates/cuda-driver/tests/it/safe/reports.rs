@@ -1,4 +1,4 @@
-//! When violations are reported: once, by the launch or by the next synchronization of its stream.
+//! Violations are reported once, by the launch or by the next synchronization of its stream.
 
 use cuda_driver::prelude::*;
 use cuda_driver::safe::ViolationKind;

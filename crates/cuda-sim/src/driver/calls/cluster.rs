@@ -20,8 +20,8 @@ exports! {
     cuOccupancyMaxPotentialClusterSize => occupancy_cluster_size;
 }
 
-/// Returns how many blocks of such a launch are resident in a context at once. All multiprocessors
-/// count as one group.
+/// Returns how many blocks of a launch with clusters are resident in a context at once. All
+/// multiprocessors count as one group.
 fn resident(function: &Function, config: &CUlaunchConfig, context: &Context) -> Status<u64> {
     let device = &function.module.context.device;
     if device.capability.0 < 9 {

@@ -1,5 +1,4 @@
-//! Green contexts: parts of the multiprocessors of a device, and contexts that use only such a
-//! part.
+//! Green contexts: parts of the multiprocessors of a device, and contexts that use only one part.
 
 use std::ffi::{c_int, c_uint, c_ulonglong};
 use std::sync::Arc;

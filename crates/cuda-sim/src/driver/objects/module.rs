@@ -16,8 +16,8 @@ pub(in crate::driver) struct Module {
     pub(in crate::driver) code: Arc<Code>,
     /// Running kernels hold a read lock on it.
     pub(in crate::driver) image: Arc<RwLock<Image>>,
-    /// The handle of the library that it belongs to. Such a module is unloaded only with its
-    /// library.
+    /// The handle of the library that it belongs to. A module of a library is unloaded only with
+    /// its library.
     pub(in crate::driver) library: Option<u64>,
     /// The handles of functions, by kernel number.
     pub(in crate::driver) functions: Mutex<BTreeMap<usize, u64>>,

@@ -1,4 +1,4 @@
-//! How many blocks of a kernel fit on a multiprocessor.
+//! Occupancy: the number of blocks of a kernel that fit on a multiprocessor.
 
 use crate::driver::objects::function::Function;
 use crate::driver::objects::kernel::OnDevice;

@@ -1,6 +1,6 @@
 //! The calls that are potentially unsafe during a capture.
 //!
-//! `instance/graph/capture_mode.rs` has the rules: whether such a call is rejected depends on the
+//! `instance/graph/capture_mode.rs` has the rules: whether one of them is rejected depends on the
 //! mode of the capture and of the thread.
 
 use crate::driver::export::Call;

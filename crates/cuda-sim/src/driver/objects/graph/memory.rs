@@ -17,7 +17,8 @@ const CHUNK: u64 = 32 << 20;
 /// The memory that a device holds for graphs.
 ///
 /// Driver 580 takes memory when a graph is launched, for all of its allocation nodes, and keeps it
-/// for later launches until it is trimmed. All of it counts as used, whether or not it is allocated.
+/// for later launches until it is trimmed. All of it counts as used, whether or not it is
+/// allocated.
 #[derive(Debug, Default)]
 pub(in crate::driver) struct Footprint {
     /// The bytes that are allocated now.
