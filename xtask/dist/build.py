@@ -76,17 +76,16 @@ def missing(target, own):
     return None
 
 
-def build(target, own, profile, folder):
+def build(target, own, options):
     """Builds the library and returns its path."""
-    env = dict(os.environ)
-    cargo = env.get("CARGO", "cargo")
-    command = [cargo, "build", "--locked", "--package", PACKAGE, "--profile", profile]
-    place = folder
+    env = {**os.environ, "CARGO_TARGET_DIR": os.fspath(options.target.resolve())}
+    profile, place = options.profile, options.target
+    command = [options.cargo, "build", "--locked", "--package", PACKAGE, "--profile", profile]
     if target != own:
         command += ["--target", target]
         variable = f"CARGO_TARGET_{target.upper().replace('-', '_')}_LINKER"
         env.setdefault(variable, TARGETS[target][3])
-        place = folder / target
+        place = place / target
     subprocess.run(command, check=True, env=env, cwd=ROOT)
     return place / ("debug" if profile == "dev" else profile) / TARGETS[target][0]
 
@@ -184,7 +183,9 @@ def package(folder, target, library_path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     target_folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    parser.add_argument("--out", type=Path, default=target_folder / "dist")
+    parser.add_argument("--cargo", default="cargo")
+    parser.add_argument("--target", type=Path, default=target_folder, help="cargo's target folder")
+    parser.add_argument("--out", type=Path, help="the default is `dist` in cargo's target folder")
     parser.add_argument("--profile", default="release")
     parser.add_argument("--library", type=Path, help="package this library, built for the host")
     parser.add_argument("--only-host", action="store_true", help="build for this machine only")
@@ -193,14 +194,15 @@ def main():
     only_host = options.only_host or options.library
     if own not in TARGETS and only_host:
         sys.exit(f"error: {own} has no package; the targets are {', '.join(TARGETS)}")
-    options.out.mkdir(parents=True, exist_ok=True)
+    out = options.out or options.target / "dist"
+    out.mkdir(parents=True, exist_ok=True)
     for target in [own] if only_host else TARGETS:
         reason = missing(target, own)
         if reason:
             print(f"{target}: skipped: {reason}")
             continue
-        library = options.library or build(target, own, options.profile, target_folder)
-        for path in package(options.out, target, library):
+        library = options.library or build(target, own, options)
+        for path in package(out, target, library):
             print(f"{target}: {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 

@@ -77,6 +77,10 @@ impl Packages {
         let script = package().join("../../xtask/dist/build.py");
         let mut build = Command::new(environment.join("bin/python3"));
         build.arg(script).arg("--library").arg(library());
+        // `cargo xtask dist` passes these.
+        build
+            .args(["--cargo", "cargo", "--target"])
+            .arg(folder.path());
         must(build.arg("--out").arg(folder.path()));
         let with_extension = |extension: &str| {
             let mut all = fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap());
