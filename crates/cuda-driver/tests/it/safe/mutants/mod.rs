@@ -338,11 +338,11 @@ struct Counts {
     /// Mutants with an invalid access: reported, and refused before the launch.
     reported: u32,
     refused: u32,
-    /// Of the reported ones, those whose violation is an access of the plain launches with both
-    /// gaps (otherwise it is one with one of them), those where it is outside of a variable that
-    /// the device does not know, and those with the same results.
+    /// Reported mutants whose violation is also an access of the plain launches in both layouts.
     same_in_both: u32,
+    /// Reported mutants whose violation leaves a variable that the device does not know.
     of_variables: u32,
+    /// Reported mutants with the same results as the plain launch.
     same_results: u32,
     /// Other mutants: those that were proven, and those that only the safe launch found, because
     /// the device does not know the variables in shared and local memory.
