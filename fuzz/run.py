@@ -70,7 +70,7 @@ def main():
 
     if not shutil.which("cargo-fuzz"):
         sys.exit("cargo-fuzz is missing; install it with `cargo install --locked cargo-fuzz`")
-    cargo, folder = options.cargo, options.target / "fuzz"
+    cargo, folder = options.cargo, options.target.resolve() / "fuzz"
     # Instrumentation is unstable.
     env = {**os.environ, "RUSTC_BOOTSTRAP": "1", "CARGO_TARGET_DIR": str(folder / "build")}
     seeds = [cargo, *"run --quiet --example seeds --".split(" "), folder / "seeds/nvrtc"]

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import sanitizer
@@ -105,6 +106,16 @@ def table(suites):
     return "".join(f"{line}\n" for line in lines + causes)
 
 
+def is_as_expected(options, suite):
+    """Runs one suite as `run_suite` does. A suite that cannot run does not stop the next ones."""
+    try:
+        return run_suite(options, suite)
+    except Exception:
+        traceback.print_exc(file=sys.stdout)
+        print(f"error: {suite.name} did not run to its end")
+        return False
+
+
 def check_table(suites, is_written):
     """Compares the tables in the documentation, or writes them."""
     text = TABLE.read_text()
@@ -146,7 +157,9 @@ def main():
     if options.record and options.sanitizer:
         sys.exit("error: --record describes runs without a sanitizer")
     options.checkouts = by_commit(options.checkout, suites)
-    options.setup = options.setup or options.target / "cuda-setup"
+    # Some programs start in a folder of their own.
+    options.target = options.target.resolve()
+    options.setup = (options.setup or options.target / "cuda-setup").resolve()
     options.dir = options.target / "programs"
     options.driver = options.dir / ("driver-address" if options.sanitizer else "driver")
     options.companion = options.dir / "companion"
@@ -159,7 +172,7 @@ def main():
     chosen = [suite for suite in chosen if suite not in not_run]
     if not options.full:
         print(f"{len(chosen)} of {len(suites)} suites, reduced (all: cargo xtask full programs)")
-    changed = [suite.name for suite in chosen if not run_suite(options, suite)]
+    changed = [suite.name for suite in chosen if not is_as_expected(options, suite)]
     numbers = [len(chosen) - len(changed), len(changed), len(not_run)]
     print("suites: {} as expected, {} not as expected, {} not run".format(*numbers))
     for suite in not_run:

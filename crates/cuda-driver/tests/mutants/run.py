@@ -133,7 +133,7 @@ def main():
     options.add_argument("--few", type=int, help="run this number of mutants, others on each day")
     options = options.parse_args()
 
-    copy = Copy(options.target / "mutants")
+    copy = Copy(options.target.resolve() / "mutants")
     patches = {path.stem: path for path in sorted(HERE.glob("*.patch"))}
     names = [name for name in patches if options.only in name]
     if options.few is not None:
