@@ -83,6 +83,12 @@ fn one_place() {
 
 /// Makes the calls that `data` describes.
 pub fn calls(data: &[u8]) {
+    calls_observed(data, &mut |_, _| {});
+}
+
+/// Makes the calls that `data` describes. Calls `observe` with the name of each function and whether
+/// it succeeded.
+pub fn calls_observed(data: &[u8], observe: &mut dyn FnMut(&'static str, bool)) {
     one_place();
     let simulator = Builder::new()
         .memory(8 << 20)
@@ -105,7 +111,12 @@ pub fn calls(data: &[u8]) {
             "cuMemAlloc_v2",
         ] {
             maker.plainly(true);
-            step(&driver, &mut maker, named(name).unwrap_or_default());
+            step(
+                &driver,
+                &mut maker,
+                named(name).unwrap_or_default(),
+                observe,
+            );
         }
         maker.plainly(false);
     }
@@ -119,19 +130,25 @@ pub fn calls(data: &[u8]) {
         } else {
             implemented[maker.below(implemented.len())]
         };
-        step(&driver, &mut maker, index);
+        step(&driver, &mut maker, index, observe);
     }
     drop(maker);
     let _ = simulator.live();
 }
 
-fn step(driver: &DriverLibrary, maker: &mut Maker<'_>, index: usize) {
+fn step(
+    driver: &DriverLibrary,
+    maker: &mut Maker<'_>,
+    index: usize,
+    observe: &mut dyn FnMut(&'static str, bool),
+) {
     maker.begin(NAMES[index]);
     let status = call(index, driver, maker);
     if trace() {
         eprintln!("{} {status}", NAMES[index]);
     }
     maker.end(status.is_success());
+    observe(NAMES[index], status.is_success());
 }
 
 /// Whether to print each call, to understand a finding.

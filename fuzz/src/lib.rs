@@ -11,6 +11,6 @@ mod objects;
 mod structures;
 mod tokens;
 
-pub use calls::calls;
+pub use calls::{calls, calls_observed};
 pub use device::Device;
 pub use tokens::mutate;
