@@ -86,8 +86,8 @@ pub fn calls(data: &[u8]) {
     calls_observed(data, &mut |_, _| {});
 }
 
-/// Makes the calls that `data` describes. Calls `observe` with the name of each function and whether
-/// it succeeded.
+/// Makes the calls that `data` describes. Calls `observe` with the name of each function and
+/// whether it succeeded.
 pub fn calls_observed(data: &[u8], observe: &mut dyn FnMut(&'static str, bool)) {
     one_place();
     let simulator = Builder::new()
