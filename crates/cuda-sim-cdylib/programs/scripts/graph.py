@@ -1,8 +1,10 @@
-"""Graphs: one that cuda.core captures, and one that is captured and updated through cuda.bindings."""
+"""Graphs: one that cuda.core captures, one that is captured and updated through cuda.bindings, and
+the memory of graphs.
+"""
 
 import numpy as np
 from cuda.bindings import driver
-from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
+from cuda.core import Device, GraphMemoryResource, LaunchConfig, Program, ProgramOptions, launch
 from staging import pinned
 
 SOURCE = """
@@ -54,6 +56,38 @@ def core(device, add, multiply):
     assert np.array_equal(results[0][1], host[0][1] + 3 * 10)
     assert np.array_equal(results[1][1], host[1][1] * 125)
     print("cuda.core: 3 launches of a graph with two branches")
+
+
+def memory(device):
+    """Memory that a graph allocates is in use from its launch until it is freed and trimmed."""
+    stream = device.create_stream()
+    resource = GraphMemoryResource(device)
+    resource.trim()
+    assert resource.attributes.used_mem_current == 0, resource.attributes
+    assert resource.attributes.reserved_mem_current == 0, resource.attributes
+    builder = device.create_graph_builder().begin_building("relaxed")
+    buffer = resource.allocate(1024, stream=builder)
+    graph = builder.end_building().complete()
+    graph.upload(stream)
+    graph.launch(stream)
+    stream.sync()
+
+    def in_use():
+        attributes = resource.attributes
+        assert attributes.used_mem_current >= 1024, attributes
+        assert attributes.used_mem_high >= attributes.used_mem_current, attributes
+        assert attributes.reserved_mem_current >= attributes.used_mem_current, attributes
+        assert attributes.reserved_mem_high >= attributes.reserved_mem_current, attributes
+
+    in_use()
+    buffer.close(stream=stream)
+    stream.sync()
+    in_use()
+    resource.trim()
+    assert resource.attributes.used_mem_current == 0, resource.attributes
+    assert resource.attributes.reserved_mem_current == 0, resource.attributes
+    assert resource.attributes.used_mem_high >= 1024, resource.attributes
+    print("cuda.core: an allocation of a graph, until it was trimmed")
 
 
 def bindings(ptx):
@@ -108,6 +142,7 @@ def main():
     options = ProgramOptions(std="c++17", arch=f"sm_{device.arch}")
     module = Program(SOURCE, code_type="c++", options=options).compile("ptx")
     core(device, module.get_kernel("add"), module.get_kernel("multiply"))
+    memory(device)
     bindings(bytes(module.code) + b"\0")
 
 
