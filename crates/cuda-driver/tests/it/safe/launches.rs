@@ -4,6 +4,7 @@ use cuda_driver::launch::Using;
 use cuda_driver::prelude::*;
 use cuda_driver::safe::{SafeLaunchError, SafeModule, Unproven, ViolationKind};
 use cuda_driver::{Error, Result};
+use cuda_sim::Builder;
 
 use super::{GATHER, HEAD, STORE, kernel, try_kernel, violation};
 use crate::support::{MIX, assert_all, everywhere, filled, software};
@@ -360,5 +361,59 @@ fn new_numbers_are_proven_for_exactly_their_data() {
             }
         }
         assert_eq!(x.to_vec().unwrap(), expected, "{}", fixture.name);
+    }
+}
+
+/// Each block writes its number in its cluster to the element with its number in the grid.
+const RANKS: &str = ".version 8.0\n.target sm_90\n.address_size 64
+.visible .entry ranks(.param .u64 out) .reqnctapercluster 2, 1, 1 {
+    .reg .b32 %r<3>; .reg .b64 %d<4>;
+    ld.param.u64 %d1, [out];
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %cluster_ctarank;
+    mul.wide.u32 %d2, %r1, 4;
+    add.s64 %d3, %d1, %d2;
+    st.global.u32 [%d3], %r2;
+    ret;
+}
+";
+
+#[test]
+fn a_kernel_with_the_size_of_its_clusters_is_safe() {
+    let with_clusters = everywhere().filter(|fixture| {
+        let capability = fixture.context.device().compute_capability();
+        capability.unwrap().major >= 9
+    });
+    for fixture in with_clusters.chain([software(Builder::new().compute_capability(9, 0))]) {
+        let stream = fixture.stream();
+        let module = SafeModule::load(&fixture.context, &Ptx::new(RANKS).unwrap()).unwrap();
+        let ranks = module.kernel("ranks").unwrap();
+        let config = LaunchConfig::new(6, 1);
+        let mut out = filled(&stream, 6, 9);
+        let launch = stream.launch_safe(&ranks, config, (&mut out,)).unwrap();
+        assert!(!launch.is_checked(), "{}", fixture.name);
+        launch.wait().unwrap();
+        assert_eq!(
+            out.to_vec().unwrap(),
+            [0, 1, 0, 1, 0, 1],
+            "{}",
+            fixture.name
+        );
+
+        // The buffer ends in the middle of a cluster.
+        let mut out = filled(&stream, 5, 9);
+        let launch = stream.launch_safe(&ranks, config, (&mut out,)).unwrap();
+        let violation = violation(launch.wait());
+        assert_eq!(violation.block, [5, 0, 0], "{}: {violation}", fixture.name);
+        assert_eq!(out.to_vec().unwrap(), [0, 1, 0, 1, 0], "{}", fixture.name);
+
+        // The driver refuses a grid that is not a multiple of the cluster.
+        let result = stream.launch_safe(&ranks, LaunchConfig::new(5, 1), (&mut out,));
+        let error = result.unwrap_err();
+        assert!(
+            matches!(error, Error::Driver(_)),
+            "{}: {error:?}",
+            fixture.name
+        );
     }
 }
