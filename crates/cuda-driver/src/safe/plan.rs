@@ -1,5 +1,6 @@
 //! The result of the analysis for one shape of a launch, and the cache of these results.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use cuda_ptx::analysis::{
@@ -17,6 +18,9 @@ use crate::types::LaunchConfig;
 
 /// The values that a proof depends on, except the sizes of buffers.
 pub(super) type Key = SmallVec<[u64; 32]>;
+
+/// The number of words at the start of a key that hold the grid.
+const GRID_WORDS: usize = 2;
 
 /// The number of shapes of launches that a kernel remembers.
 const MAX_PLANS: usize = 64;
@@ -52,9 +56,10 @@ pub(super) fn key<A: KernelArgs>(
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     let mut key = Key::new();
     key.push(pair(grid.x, grid.y));
-    key.push(pair(grid.z, block.x));
-    key.push(pair(block.y, block.z));
-    key.push(shared_bytes.into());
+    key.push(grid.z.into());
+    debug_assert_eq!(key.len(), GRID_WORDS);
+    key.push(pair(block.x, block.y));
+    key.push(pair(block.z, shared_bytes));
     let count = kernel.sizes.len() as u32;
     for first in (0..count).step_by(8) {
         let kinds = (first..count.min(first + 8)).map(|parameter| kind(memories, parameter));
@@ -63,6 +68,15 @@ pub(super) fn key<A: KernelArgs>(
     debug_assert_eq!(key.len(), words_before_numbers(kernel));
     append_relevant(args, memories, &kernel.relevant, &mut key);
     key
+}
+
+/// Returns the grid in a key.
+pub(super) fn grid_of(key: &Key) -> Option<[u32; 3]> {
+    let [xy, z] = key.get(..GRID_WORDS)? else {
+        return None;
+    };
+    let half = |word: u64| word as u32;
+    Some([half(*xy), half(xy >> 32), half(*z)])
 }
 
 /// The number of words of a key before the values of the arguments.
@@ -104,15 +118,20 @@ impl Plans {
         found.is_some_and(|plan| plan.is_met(memories))
     }
 
-    /// Returns the newest proven plan whose key differs only after the first `words` words.
+    /// Returns the newest proven plan whose key differs only after the first `words` words, or
+    /// else the newest one that also has another grid.
     pub(super) fn similar(&self, key: &Key, words: usize) -> Option<Arc<Plan>> {
         let plans = self.0.lock();
-        let mut newest = plans.iter().rev();
-        let found = newest.find(|plan| {
-            let (old, new) = (plan.key.get(..words), key.get(..words));
-            plan.is_proven && plan.key.len() == key.len() && old.is_some() && old == new
-        });
-        found.cloned()
+        let newest = |range: Range<usize>| {
+            let mut plans = plans.iter().rev();
+            plans.find(|plan| {
+                let (old, new) = (plan.key.get(range.clone()), key.get(range.clone()));
+                plan.is_proven && plan.key.len() == key.len() && old.is_some() && old == new
+            })
+        };
+        newest(0..words)
+            .or_else(|| newest(GRID_WORDS..words))
+            .cloned()
     }
 
     pub(super) fn add(&self, plan: Arc<Plan>) {

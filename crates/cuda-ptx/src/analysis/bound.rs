@@ -274,7 +274,10 @@ impl Prover<'_> {
             let form = Form::default();
             return Some(Bound { value, form });
         }
-        let is_scalar = |symbol| matches!(self.symbols.info(symbol).kind, Kind::Scalar(..));
+        let is_scalar = |symbol| {
+            let kind = &self.symbols.info(symbol).kind;
+            matches!(kind, Kind::Scalar(..) | Kind::Nctaid(_))
+        };
         let scalars = form.only(|symbol, _| is_scalar(symbol));
         // What remains is a number.
         let rest = value.checked_sub(self.symbols.high(&scalars)?)?;

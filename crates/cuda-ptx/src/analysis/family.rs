@@ -1,31 +1,49 @@
-//! Proofs that hold for all numbers in a range, so that launches with new numbers need no
-//! evaluation.
+//! Proofs that hold for all numbers in a range, so that launches with new numbers or another grid
+//! need no evaluation.
 
 use std::cell::Cell;
 
-use crate::flow::AccessKind;
+use crate::flow::{AccessKind, Axis};
 
 use super::form::Form;
 use super::launch::mismatch;
 use super::symbols::{Kind, Symbols};
-use super::{Analysis, Argument, LaunchValues, MAX_STEPS, Outcome, Root};
+use super::{Analysis, LaunchValues, MAX_STEPS, Outcome, Root};
 
-/// A number among the arguments that may have any value from `low` to `high`.
+/// The axes of [`OpenNumber::Blocks`].
+const AXES: [Axis; 3] = [Axis::X, Axis::Y, Axis::Z];
+
+/// A number of a launch that is left open in a proof for a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenNumber {
+    /// A number among the arguments.
+    Argument {
+        /// The number of the parameter, from 0.
+        parameter: u32,
+        /// The offset in bytes in the parameter.
+        offset: u64,
+        /// The size in bytes, at most 8.
+        size: u32,
+    },
+    /// The number of blocks of the grid along an axis.
+    Blocks {
+        /// 0 for x, 1 for y, 2 for z.
+        axis: usize,
+    },
+}
+
+/// A number of a launch that may have any value from `low` to `high`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberRange {
-    /// The number of the parameter, from 0.
-    pub parameter: u32,
-    /// The offset in bytes in the parameter.
-    pub offset: u64,
-    /// The size in bytes, at most 8.
-    pub size: u32,
+    /// The number.
+    pub number: OpenNumber,
     /// The smallest value.
     pub low: u64,
     /// The largest value.
     pub high: u64,
 }
 
-/// The size that a buffer must have, as a sum of multiples of numbers among the arguments.
+/// The size that a buffer must have, as a sum of multiples of numbers of the launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Need {
     /// The number of the parameter with the address, from 0.
@@ -50,27 +68,13 @@ impl Need {
     }
 }
 
-impl Argument {
-    /// Lets a number have any value in a range.
-    fn set_range(&mut self, range: &NumberRange) {
-        let NumberRange {
-            offset,
-            size,
-            low,
-            high,
-            ..
-        } = *range;
-        self.ranges.push((offset, size, low, high));
-    }
-}
-
 impl Analysis {
     /// Returns what the buffers need so that every access is proven, for all launches that differ
     /// from `launch` only in numbers with these ranges. Returns `None` if not every access is
     /// proven for all of them.
     ///
     /// The numbers must not be negative in their types: `high` is below half of what `size` bytes
-    /// can hold.
+    /// can hold. The number of blocks is from 1 to 2³¹ - 1. No number may have two ranges.
     pub fn evaluate_ranges(
         &self,
         launch: &LaunchValues,
@@ -78,23 +82,41 @@ impl Analysis {
     ) -> Option<Vec<Need>> {
         let kernel = self.kernel.as_ref().ok()?;
         let mut launch = launch.clone();
-        for range in ranges {
-            let argument = launch.arguments.get_mut(range.parameter as usize)?;
-            let param = kernel.params.get(range.parameter as usize)?;
-            let is_positive =
-                matches!(range.size, 1..=8) && range.high >> (8 * range.size - 1) == 0;
-            // The alignment of an address is not known for a range.
-            let is_plain = param.target_align <= 1 && range.low <= range.high;
-            argument.number(range.offset, range.size)?;
-            if !is_positive || !is_plain {
+        let mut symbols = Symbols::default();
+        for (index, range) in ranges.iter().enumerate() {
+            let NumberRange { number, low, high } = *range;
+            let mut earlier = ranges.iter().take(index);
+            if low > high || earlier.any(|earlier| earlier.number == number) {
                 return None;
             }
-            argument.set_range(range);
+            match number {
+                OpenNumber::Argument {
+                    parameter,
+                    offset,
+                    size,
+                } => {
+                    let argument = launch.arguments.get_mut(parameter as usize)?;
+                    let param = kernel.params.get(parameter as usize)?;
+                    let is_positive = matches!(size, 1..=8) && high >> (8 * size - 1) == 0;
+                    argument.number(offset, size)?;
+                    // The alignment of an address is not known for a range.
+                    if !is_positive || param.target_align > 1 {
+                        return None;
+                    }
+                    argument.ranges.push((offset, size, low, high));
+                }
+                OpenNumber::Blocks { axis } => {
+                    let value = launch.grid.get(axis).copied()?;
+                    if low == 0 || high > i32::MAX as u64 {
+                        return None;
+                    }
+                    symbols.set_blocks(AXES[axis], low.into(), high.into(), value.into())?;
+                }
+            }
         }
         if mismatch(kernel, &launch).is_some() {
             return None;
         }
-        let mut symbols = Symbols::default();
         let work = Cell::new(MAX_STEPS);
         let findings = self.findings(kernel, &launch, &mut symbols, &work);
         let mut needs: Vec<Need> = Vec::new();
@@ -141,13 +163,19 @@ fn of_numbers(
     let form = symbols.concrete(form)?;
     let mut terms = Vec::new();
     for &(symbol, by) in form.terms() {
-        let Kind::Scalar(parameter, offset, size) = symbols.info(symbol).kind else {
-            return None;
+        let is_range = |range: &NumberRange| match (range.number, &symbols.info(symbol).kind) {
+            (
+                OpenNumber::Argument {
+                    parameter,
+                    offset,
+                    size,
+                },
+                kind,
+            ) => *kind == Kind::Scalar(parameter, offset, size),
+            (OpenNumber::Blocks { axis }, Kind::Nctaid(of)) => AXES.get(axis) == Some(of),
+            (OpenNumber::Blocks { .. }, _) => false,
         };
-        let index = ranges.iter().position(|range| {
-            (range.parameter, range.offset, range.size) == (parameter, offset, size)
-        });
-        terms.push((index?, by));
+        terms.push((ranges.iter().position(is_range)?, by));
     }
     Some((terms, form.constant))
 }

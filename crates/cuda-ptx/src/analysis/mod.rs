@@ -46,7 +46,7 @@ pub use crate::flow::{Object, ObjectKind, ObjectShape};
 
 use access::{Finding, judge};
 use bound::{DEPTH, DEPTH_OF_ACCESS};
-pub use family::{Need, NumberRange};
+pub use family::{Need, NumberRange, OpenNumber};
 use form::Form;
 use handle::judge_object;
 use launch::mismatch;

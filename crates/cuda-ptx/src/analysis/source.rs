@@ -25,6 +25,10 @@ impl Round<'_> {
                 _ => return None,
             },
             Source::Number(value) => Form::number(i128::from(value)),
+            Source::Special(Special::Ctaid(axis)) if self.symbols.blocks(axis).is_some() => {
+                let blocks = self.symbols.blocks(axis)?;
+                Form::symbol(self.symbols.block_of(axis, blocks)?)
+            }
             Source::Special(special) => {
                 let (kind, count) = match special {
                     Special::Tid(axis) => (Kind::Tid(axis), launch.block[index(axis)]),
@@ -33,7 +37,9 @@ impl Round<'_> {
                         return Some(Form::number(launch.block[index(axis)].into()));
                     }
                     Special::Nctaid(axis) => {
-                        return Some(Form::number(launch.grid[index(axis)].into()));
+                        let blocks = Form::number(launch.grid[index(axis)].into());
+                        let open = self.symbols.blocks(axis).map(Form::symbol);
+                        return Some(open.unwrap_or(blocks));
                     }
                     Special::WarpSize => return Some(Form::number(32)),
                     Special::DynamicShared => {

@@ -16,6 +16,9 @@ pub(super) enum Kind {
     Tid(Axis),
     /// A coordinate of the block in the grid.
     Ctaid(Axis),
+    /// The number of blocks along an axis of the grid, in a proof for a range of this number. In
+    /// other proofs it is a number.
+    Nctaid(Axis),
     /// A number from the parameter at this offset with this size. Its range is one number, except
     /// in a proof for a range of numbers.
     Scalar(u32, u64, u32),
@@ -151,6 +154,37 @@ impl Symbols {
             blocks: block.into_iter().collect(),
             is_stable: true,
         })
+    }
+
+    /// Lets the number of blocks along an axis have any value in a range. `value` is that of one
+    /// launch.
+    pub(super) fn set_blocks(
+        &mut self,
+        axis: Axis,
+        low: i128,
+        high: i128,
+        value: i128,
+    ) -> Option<()> {
+        let symbol = self.simple(Kind::Nctaid(axis), Some(low), Some(high), None)?;
+        if low != high {
+            self.add_reference(symbol, value);
+        }
+        Some(())
+    }
+
+    /// The number of blocks along an axis, if it has a range.
+    pub(super) fn blocks(&self, axis: Axis) -> Option<Symbol> {
+        self.numbers.get(&Kind::Nctaid(axis)).copied()
+    }
+
+    /// The coordinate of the block along an axis with this number of blocks.
+    pub(super) fn block_of(&mut self, axis: Axis, blocks: Symbol) -> Option<Symbol> {
+        let high = self.info(blocks).high?.checked_sub(1);
+        let symbol = self.simple(Kind::Ctaid(axis), Some(0), high, None)?;
+        // coordinate + 1 ≤ number of blocks
+        let fact = Form::symbol(symbol).sub(&Form::symbol(blocks))?.plus(1)?;
+        self.infos[symbol as usize].facts = vec![fact];
+        Some(symbol)
     }
 
     /// All blocks that change one of the symbols of `forms`, and whether all symbols are stable.

@@ -1,8 +1,6 @@
 //! Exact results for well-known kernels, which NVRTC compiled.
 
-use cuda_ptx::analysis::{
-    Argument, Buffer, LaunchValues, Need, NumberRange, Outcome, Reason, Root, Verdict,
-};
+use cuda_ptx::analysis::{Argument, Buffer, LaunchValues, Outcome, Reason, Root, Verdict};
 
 use crate::support::{analysis, input, int, launch, output, reasons};
 
@@ -303,42 +301,6 @@ fn buffers_in_structs_are_roots() {
     );
     assert!(!evaluate("of_struct", &view(700, 2799)).is_proven());
     assert!(!evaluate("of_struct", &view(701, 2800)).is_proven());
-}
-
-#[test]
-fn a_range_of_numbers_has_one_proof() {
-    let needs = |name: &str, buffers: usize, low: u64, high: u64| {
-        let mut arguments = vec![output(1 << 62); buffers];
-        arguments.push(int(1000));
-        let range = NumberRange {
-            parameter: buffers as u32,
-            offset: 0,
-            size: 4,
-            low,
-            high,
-        };
-        analysis(TEXT, name).evaluate_ranges(&line(arguments), &[range])
-    };
-    let most = 1 << 30;
-    for (name, buffers) in [("vector_add", 3), ("grid_stride", 2)] {
-        let found = needs(name, buffers, 1, most).unwrap();
-        assert_eq!(found.len(), buffers, "{name}");
-        for n in [1, 700, 1001, most] {
-            let is_exact = |need: &Need| need.bytes(&[n]) == Some(4 * n);
-            assert!(found.iter().all(is_exact), "{name}: {found:?}");
-        }
-    }
-    // A sum cannot express the minimum of the number and the size of the grid.
-    let clamped = needs("clamped", 2, 1, most).unwrap();
-    let bytes = |n| clamped.iter().filter_map(|need| need.bytes(&[n])).max();
-    assert_eq!((bytes(700), bytes(2000)), (Some(4092), Some(8000)));
-    // The index of the loop wraps for the largest numbers.
-    assert_eq!(needs("grid_stride", 2, 1, i32::MAX as u64), None);
-    // Ranges have no negative numbers, and are not empty.
-    assert_eq!(needs("vector_add", 3, 0, 1 << 31), None);
-    assert_eq!(needs("vector_add", 3, 5, 4), None);
-    // The product of the number and an index is not known for a range.
-    assert_eq!(needs("matmul_naive", 3, 1, 100), None);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod indices;
 mod known;
 mod layers;
 mod objects;
+mod open_numbers;
 mod support;
 mod text;
 mod tiles;

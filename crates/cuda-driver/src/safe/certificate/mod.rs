@@ -1,12 +1,12 @@
 //! Proofs for the first shapes of launches of a kernel, in a form that a launch compares in one
 //! pass over its arguments, without a lock and without an allocation.
 //!
-//! A proof is for one shape, or for all numbers in some ranges. The sizes that the latter requires
-//! are sums of multiples of these numbers.
+//! A proof is for one shape, or for all numbers in some ranges, of which the grid may be some. The
+//! sizes that the latter requires are sums of multiples of these numbers.
 
 use std::sync::OnceLock;
 
-use cuda_ptx::analysis::{Need, NumberRange};
+use cuda_ptx::analysis::{Need, NumberRange, OpenNumber};
 
 use super::kernel::Inner;
 use super::memories::{Memories, MemoryArg};
@@ -32,7 +32,10 @@ pub(super) struct Certificates {
 pub(super) struct Certificate {
     /// The sizes of the arguments: see [`pack`](crate::function::packing::pack).
     packed: u128,
+    /// The smallest grid, the block, and the dynamic shared memory.
     config: LaunchConfig,
+    /// The difference between the largest and the smallest number of blocks in x, y and z.
+    grid_spans: [u32; 3],
     /// One for each argument.
     conditions: Box<[Condition]>,
     /// The numbers in arguments of more than 8 bytes that the proof depends on.
@@ -62,9 +65,13 @@ struct Condition {
 struct Sum {
     argument: usize,
     constant: i128,
-    /// Indices of arguments, and the factors of their numbers.
+    /// Indices of [`Numbers`], and their factors.
     terms: Box<[(usize, i128)]>,
 }
+
+/// The numbers of a launch: one for each argument, and those of blocks in x, y and z. A packed word
+/// describes at most [`PACKED`] arguments.
+type Numbers = [u64; PACKED + 3];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -231,6 +238,7 @@ impl Certificate {
         is_complete.then(|| Self {
             packed,
             config: *config,
+            grid_spans: [0; 3],
             conditions: conditions.into(),
             parts: parts.into(),
             sums: Box::default(),
@@ -238,8 +246,9 @@ impl Certificate {
     }
 
     /// The proof for launches that differ from this one only in numbers with these ranges, and in
-    /// what a proof does not depend on. Each number is all that the proof depends on in its
-    /// argument, at offset 0. `needs` is what the analysis requires for all numbers in the ranges.
+    /// what a proof does not depend on. Each number among the arguments is all that the proof
+    /// depends on in its argument, at offset 0. `needs` is what the analysis requires for all
+    /// numbers in the ranges.
     pub(super) fn of_ranges<A: KernelArgs>(
         kernel: &Inner,
         config: &LaunchConfig,
@@ -267,8 +276,11 @@ impl Certificate {
             }
             if !need.terms.is_empty() {
                 let terms = need.terms.iter().map(|&(range, by)| {
-                    let range = ranges.get(range)?;
-                    Some((range.parameter as usize, by))
+                    let number = match ranges.get(range)?.number {
+                        OpenNumber::Argument { parameter, .. } => parameter as usize,
+                        OpenNumber::Blocks { axis } => PACKED + axis,
+                    };
+                    Some((number, by))
                 });
                 sums.push(Sum {
                     argument: need.parameter as usize,
@@ -279,12 +291,23 @@ impl Certificate {
         }
         let mut certificate = Self::new(kernel, config, args, memories, &least)?;
         for range in ranges {
-            let condition = certificate.conditions.get_mut(range.parameter as usize)?;
-            if condition.kind != Kind::Number {
-                return None;
+            let span = range.high.checked_sub(range.low)?;
+            match range.number {
+                OpenNumber::Argument { parameter, .. } => {
+                    let condition = certificate.conditions.get_mut(parameter as usize)?;
+                    if condition.kind != Kind::Number {
+                        return None;
+                    }
+                    condition.low = range.low;
+                    condition.span = span;
+                }
+                OpenNumber::Blocks { axis } => {
+                    let grid = &mut certificate.config.grid;
+                    let mut low = [&mut grid.x, &mut grid.y, &mut grid.z];
+                    **low.get_mut(axis)? = u32::try_from(range.low).ok()?;
+                    *certificate.grid_spans.get_mut(axis)? = u32::try_from(span).ok()?;
+                }
             }
-            condition.low = range.low;
-            condition.span = range.high.checked_sub(range.low)?;
         }
         certificate.sums = sums.into();
         Some(certificate)
@@ -293,13 +316,26 @@ impl Certificate {
     /// Whether the proof is for one shape.
     fn is_exact(&self) -> bool {
         let mut conditions = self.conditions.iter();
-        self.sums.is_empty() && conditions.all(|condition| condition.span == 0)
+        self.sums.is_empty()
+            && self.grid_spans == [0; 3]
+            && conditions.all(|condition| condition.span == 0)
     }
 
     /// Returns whether the proof is for this configuration and for arguments of these sizes.
     #[inline]
     fn covers<A: KernelArgs>(&self, config: &LaunchConfig, args: &A) -> bool {
-        self.packed == args.packed() && self.config == *config
+        let LaunchConfig {
+            grid,
+            block,
+            shared_bytes,
+        } = *config;
+        let (low, [x, y, z]) = (self.config.grid, self.grid_spans);
+        self.packed == args.packed()
+            && grid.x.wrapping_sub(low.x) <= x
+            && grid.y.wrapping_sub(low.y) <= y
+            && grid.z.wrapping_sub(low.z) <= z
+            && block == self.config.block
+            && shared_bytes == self.config.shared_bytes
     }
 
     /// Returns whether an argument meets its condition. There is one for each argument if the proof
@@ -330,8 +366,9 @@ impl Certificate {
     /// Returns whether a proof for ranges of numbers covers this launch.
     #[inline]
     fn proves_range<A: KernelArgs>(&self, config: &LaunchConfig, args: &A) -> bool {
-        // A packed word describes at most this number of arguments.
-        let mut numbers = [0_u64; PACKED];
+        let mut numbers: Numbers = [0; PACKED + 3];
+        let grid = config.grid;
+        numbers[PACKED..].copy_from_slice(&[grid.x, grid.y, grid.z].map(u64::from));
         let mut sizes = [0_u64; PACKED];
         let is_admitted = self.covers(config, args)
             && args.all_arguments(|index, bytes, tracked| {
@@ -346,7 +383,7 @@ impl Certificate {
     }
 
     /// Returns whether the memory of each argument is large enough for these numbers.
-    fn has_room(&self, numbers: &[u64; PACKED], sizes: &[u64; PACKED]) -> bool {
+    fn has_room(&self, numbers: &Numbers, sizes: &[u64; PACKED]) -> bool {
         self.sums.iter().all(|sum| {
             let mut terms = sum.terms.iter();
             let bytes = terms.try_fold(sum.constant, |bytes, &(argument, by)| {

@@ -12,7 +12,8 @@ use crate::safe::{SafeKernel, SafeModule, Unproven};
 use crate::stream::{Stream, StreamFlags};
 use crate::types::Dim3;
 
-/// `x[i] = y[i] + value` for `i` below `n` and below the word 2 of `limits`.
+/// `fill`: `x[i] = y[i] + value` for `i` below `n` and below the word 2 of `limits`. `mark` writes
+/// a word for each thread of the grid.
 const TEXT: &str = "
 .version 7.0\n.target sm_75\n.address_size 64
 .visible .entry fill(.param .u64 x, .param .u64 y, .param .u32 n, .param .u32 value,
@@ -42,6 +43,18 @@ ret;
 ld.param.u32 %r, [n];
 setp.eq.u32 %p, %r, 0;
 @%p trap;
+ret;
+}
+.visible .entry mark(.param .u64 x) {
+.reg .b32 %r<5>; .reg .b64 %d<4>;
+ld.param.u64 %d1, [x];
+mov.u32 %r1, %ctaid.x;
+mov.u32 %r2, %ntid.x;
+mov.u32 %r3, %tid.x;
+mad.lo.s32 %r4, %r1, %r2, %r3;
+mul.wide.s32 %d2, %r4, 4;
+add.s64 %d3, %d1, %d2;
+st.global.u32 [%d3], %r2;
 ret;
 }
 .global .u32 counter;
@@ -211,7 +224,7 @@ fn the_first_four_shapes_are_certified() {
     let (mut x, y) = (buffer(&stream, 64), buffer(&stream, 64));
     let mut config = CONFIG;
     for number in 1..=6 {
-        config.grid.x = number;
+        config.block.x = number;
         for _ in 0..2 {
             let args = (&mut x, &y, 64_u32, 7_u32, LIMITS);
             assert!(
@@ -223,7 +236,7 @@ fn the_first_four_shapes_are_certified() {
         }
     }
     for number in 1..=6 {
-        config.grid.x = number;
+        config.block.x = number;
         let args = (&mut x, &y, 64_u32, 7_u32, LIMITS);
         assert_eq!(is_hit(&fill, config, args), number <= 4, "{number}");
     }
@@ -300,6 +313,45 @@ fn a_proof_for_a_range_covers_new_numbers() {
     assert!(!is_hit(&fill, config, (&mut x, &y, 30_u32, 7_u32, LIMITS)));
     let high = x.slice_mut(1..).unwrap();
     assert!(!is_hit(&fill, CONFIG, (high, &y, 30_u32, 7_u32, LIMITS)));
+}
+
+#[test]
+fn a_proof_for_a_range_covers_other_grids() {
+    let (stream, module) = stream_and_module();
+    let mark = module.kernel("mark").unwrap();
+    let mut x = buffer(&stream, 4096);
+    let grid = |grid: u32| LaunchConfig {
+        grid: grid.into(),
+        ..CONFIG
+    };
+    for blocks in [2, 5] {
+        assert!(!is_hit(&mark, grid(blocks), (&mut x,)));
+        let launch = stream.launch_safe(&mark, grid(blocks), (&mut x,));
+        assert!(!launch.unwrap().is_checked());
+    }
+    for blocks in 1..=64 {
+        let words = 64 * blocks as usize;
+        let exact = x.slice_mut(..words).unwrap();
+        assert!(is_hit(&mark, grid(blocks), (exact,)), "{blocks}");
+        let short = x.slice_mut(..words - 1).unwrap();
+        assert!(!is_hit(&mark, grid(blocks), (short,)), "{blocks}");
+    }
+    // A grid that needs more memory, one in which the index wraps, one without blocks, and other
+    // dimensions.
+    for blocks in [65, 1 << 26, u32::MAX, 0] {
+        assert!(!is_hit(&mark, grid(blocks), (&mut x,)), "{blocks}");
+    }
+    let others: [fn(&mut LaunchConfig) -> &mut u32; 3] = [
+        |config| &mut config.grid.y,
+        |config| &mut config.grid.z,
+        |config| &mut config.block.x,
+    ];
+    for (number, field) in others.into_iter().enumerate() {
+        let mut config = grid(2);
+        *field(&mut config) += 1;
+        assert!(!is_hit(&mark, config, (&mut x,)), "field {number}");
+    }
+    assert!(!is_hit(&mark, grid(2), (&x,)));
 }
 
 #[test]

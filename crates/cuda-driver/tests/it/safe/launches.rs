@@ -364,6 +364,32 @@ fn new_numbers_are_proven_for_exactly_their_data() {
     }
 }
 
+#[test]
+fn new_grids_are_proven_for_exactly_their_data() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let module = SafeModule::load(&fixture.context, &Ptx::new(MIX).unwrap()).unwrap();
+        let mix = module.kernel("mix").unwrap();
+        let (mut x, y) = (filled(&stream, 5000, 1), filled(&stream, 5000, 0));
+        let mut expected = vec![1_u32; 5000];
+        // The third launch and later ones use one proof for ranges of the number and of the grid.
+        for n in [700_u32, 1500, 1, 5000, 2561, 256, 257] {
+            let config = LaunchConfig::for_num_elems(n).unwrap();
+            let part = x.slice_mut(..n as usize).unwrap();
+            let launch = stream.launch_safe(&mix, config, (part, &y, n)).unwrap();
+            assert!(!launch.is_checked(), "{n}");
+            let part = y.slice(..n as usize - 1).unwrap();
+            let launch = stream.launch_safe(&mix, config, (&mut x, part, n)).unwrap();
+            assert!(launch.is_checked(), "{n}");
+            assert_eq!(violation(launch.wait()).argument, Some(2), "{n}");
+            for word in &mut expected[..n as usize] {
+                *word *= 4;
+            }
+        }
+        assert_eq!(x.to_vec().unwrap(), expected, "{}", fixture.name);
+    }
+}
+
 /// Each block writes its number in its cluster to the element with its number in the grid.
 const RANKS: &str = ".version 8.0\n.target sm_90\n.address_size 64
 .visible .entry ranks(.param .u64 out) .reqnctapercluster 2, 1, 1 {

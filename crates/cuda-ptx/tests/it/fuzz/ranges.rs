@@ -1,6 +1,6 @@
-//! Random kernels: a proof for ranges of numbers holds for all numbers in them.
+//! Random kernels: a proof for ranges of numbers and of the grid holds for all numbers in them.
 
-use cuda_ptx::analysis::{Analysis, Argument, Buffer, NumberRange};
+use cuda_ptx::analysis::{Analysis, Argument, Buffer, NumberRange, OpenNumber};
 use fastrand::Rng;
 
 use super::interpret::{Executed, Program, TILE, WINDOW};
@@ -16,6 +16,9 @@ struct Counts {
     proven: u64,
     /// The proven launches whose needed sizes depend on a number.
     depending: u64,
+    /// The proven launches with a range of the grid, and those whose needed sizes depend on it.
+    grids: u64,
+    depending_on_grid: u64,
     executed: u64,
 }
 
@@ -29,6 +32,10 @@ fn needs_hold_for_all_numbers_of_the_ranges() {
     println!("{programs} programs: {counts:?}");
     if programs > 1000 {
         assert!(counts.proven > 10 && counts.depending > 3, "{counts:?}");
+        assert!(
+            counts.grids > 10 && counts.depending_on_grid > 3,
+            "{counts:?}"
+        );
     }
 }
 
@@ -48,8 +55,8 @@ fn check(seed: u64, counts: &mut Counts) {
         });
         params.insert(["x", "y"][index], rng.u64(1..1 << 46) << 8);
     }
-    // The numbers that are not negative, at least one of which gets a range.
-    let kept = rng.u32(1..8);
+    // The numbers that are not negative, and the grid: at least one gets a range.
+    let kept = rng.u32(..8);
     let numbers = [("n", 2, 4), ("m", 3, 4), ("w", 4, 8)];
     let mut names = Vec::new();
     let mut ranges = Vec::new();
@@ -69,23 +76,51 @@ fn check(seed: u64, counts: &mut Counts) {
             continue;
         }
         names.push(name);
-        ranges.push(NumberRange {
+        let number = OpenNumber::Argument {
             parameter,
             offset: 0,
             size,
+        };
+        ranges.push(NumberRange { number, low, high });
+    }
+    for (axis, name) in ["nctaid.x", "nctaid.y", "nctaid.z"].into_iter().enumerate() {
+        if rng.u32(..3) != 0 {
+            continue;
+        }
+        let value = u64::from(values.grid[axis]);
+        let low = [1, value.div_ceil(2), value][rng.usize(..3)];
+        let high = match rng.u32(..3) {
+            0 => 2 * value,
+            _ => 1 << rng.u32(..[31, 12, 12][axis]),
+        };
+        names.push(name);
+        ranges.push(NumberRange {
+            number: OpenNumber::Blocks { axis },
             low,
-            high,
+            high: high.max(value),
         });
     }
     if ranges.is_empty() {
         return;
     }
-    let first: Vec<u64> = names.iter().map(|name| params[name]).collect();
+    let first: Vec<u64> = (names.iter().zip(&ranges))
+        .map(|(name, range)| match range.number {
+            OpenNumber::Argument { .. } => params[name],
+            OpenNumber::Blocks { axis } => values.grid[axis].into(),
+        })
+        .collect();
     let Some(needs) = analysis.evaluate_ranges(&values, &ranges) else {
         return;
     };
     counts.proven += 1;
-    counts.depending += u64::from(needs.iter().any(|need| !need.terms.is_empty()));
+    let depends = |is_of: &dyn Fn(OpenNumber) -> bool| {
+        let mut terms = needs.iter().flat_map(|need| &need.terms);
+        u64::from(terms.any(|term| is_of(ranges[term.0].number)))
+    };
+    let is_grid = |number| matches!(number, OpenNumber::Blocks { .. });
+    counts.depending += depends(&|number| !is_grid(number));
+    counts.depending_on_grid += depends(&is_grid);
+    counts.grids += u64::from(ranges.iter().any(|range| is_grid(range.number)));
     for round in 0..6 {
         let numbers: Vec<u64> = (ranges.iter().zip(&first))
             .map(|(range, first)| match (round, rng.u32(..3)) {
@@ -96,9 +131,16 @@ fn check(seed: u64, counts: &mut Counts) {
             })
             .collect();
         for ((name, range), number) in names.iter().zip(&ranges).zip(&numbers) {
-            params.insert(name, *number);
-            let bytes = &number.to_le_bytes()[..range.size as usize];
-            values.arguments[range.parameter as usize] = Argument::scalar(bytes);
+            match range.number {
+                OpenNumber::Argument {
+                    parameter, size, ..
+                } => {
+                    params.insert(name, *number);
+                    let bytes = &number.to_le_bytes()[..size as usize];
+                    values.arguments[parameter as usize] = Argument::scalar(bytes);
+                }
+                OpenNumber::Blocks { axis } => values.grid[axis] = *number as u32,
+            }
         }
         let of_parameter = |parameter: u32| {
             let needs = needs.iter().filter(|need| need.parameter == parameter);
