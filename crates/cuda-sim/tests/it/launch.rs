@@ -1,9 +1,6 @@
 //! Launches, valid and rejected.
 
-use std::env;
 use std::ffi::c_void;
-use std::fs;
-use std::process::{self, Command};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -92,35 +89,6 @@ fn vectors_are_added() {
         ));
         assert_eq!(sim.download::<f32>(params[2], count), expected);
     }
-}
-
-#[test]
-fn launches_are_recorded_once() {
-    let name = format!("cuda-sim-launches-{}.txt", process::id());
-    let file = env::temp_dir().join(name);
-    let program = env::current_exe().unwrap();
-    let run = || {
-        let output = Command::new(&program)
-            .args(["--exact", "launch::vectors_are_added"])
-            .env("CUDA_SIM_LAUNCHES", &file)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
-    };
-    run();
-    let text = fs::read_to_string(&file).unwrap();
-    // The test launches `add` twice with the same values.
-    let expected = format!(
-        "add grid=40,1,1 block=256,1,1 shared=0 \
-         arguments=[40000/256],[40000/256],[40000/256],10000:8 kernels=add,times_scale program={}\n",
-        program.file_stem().unwrap().display()
-    );
-    assert_eq!(text, expected);
-    // Another process appends.
-    run();
-    let text = fs::read_to_string(&file).unwrap();
-    fs::remove_file(&file).unwrap();
-    assert_eq!(text, expected.repeat(2));
 }
 
 #[test]

@@ -48,6 +48,7 @@ mod memory;
 mod module;
 mod occupancy;
 mod pool_place;
+mod record;
 mod registers;
 mod schedule;
 mod shared;

@@ -11,6 +11,7 @@ use crate::driver::export::Call;
 use crate::driver::objects::device::Device;
 use crate::driver::objects::jit::{Code, Logs, Options, code_of, status_of_parse_error, verbose};
 use crate::driver::objects::link;
+use crate::driver::objects::text::{TextHash, write_text};
 use crate::driver::status::{INVALID_IMAGE, NO_BINARY_FOR_GPU, Status};
 use crate::vm::{Program, TargetInfo};
 
@@ -83,8 +84,14 @@ impl Call {
         }
         // A linked image keeps the limit of its link.
         let max_registers = link::max_registers(&text).or(max_registers);
-        self.program_of(&link::texts(&text), device, max_registers)
-            .map_err(|(code, words)| CompileError(code, words))
+        let texts = link::texts(&text);
+        let code = self
+            .program_of(&texts, device, max_registers)
+            .map_err(|(code, words)| CompileError(code, words))?;
+        for (&hash, text) in code.texts.iter().zip(texts) {
+            write_text(hash, text);
+        }
+        Ok(code)
     }
 
     /// Compiles all texts to one program, or returns the status and the message of the compiler.
@@ -115,6 +122,7 @@ impl Call {
         Ok(Code {
             program: Arc::new(program),
             ptx_target: ptx_target.unwrap_or_default() as i32,
+            texts: texts.iter().map(|text| TextHash::of(text)).collect(),
             settings: Mutex::default(),
         })
     }

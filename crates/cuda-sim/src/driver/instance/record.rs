@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::env;
 use std::fs::File;
 use std::io::Write as _;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, Once, OnceLock};
 
 use crate::driver::objects::function::Function;
 use crate::driver::objects::launch::Shape;
@@ -22,6 +22,8 @@ const MAX_ALIGN_LOG2: u32 = 8;
 struct Record {
     file: File,
     written: Mutex<HashSet<String>>,
+    /// Prints the first error.
+    failed: Once,
 }
 
 impl Instance {
@@ -36,6 +38,7 @@ impl Instance {
                 Ok(file) => Some(Record {
                     file,
                     written: Mutex::default(),
+                    failed: Once::new(),
                 }),
                 Err(error) => {
                     let path = path.display();
@@ -52,8 +55,15 @@ impl Instance {
         };
         if lock(&record.written).insert(line.clone()) {
             // One write for each line, so that the lines of several processes do not mix. An error
-            // is ignored, because a launch must not fail because of the record.
-            let _ = (&record.file).write_all(line.as_bytes());
+            // is printed, because a launch must not fail because of the record.
+            if let Err(error) = (&record.file).write_all(line.as_bytes()) {
+                record.failed.call_once(|| {
+                    eprintln!(
+                        "cuda-sim: cannot write to the file that {FILE_VARIABLE} names, so launches \
+                         are missing there: {error}"
+                    );
+                });
+            }
         }
     }
 
@@ -69,15 +79,18 @@ impl Instance {
         let arguments: Option<Vec<String>> = arguments.collect();
         let kernels = function.module.code.program.kernels().iter();
         let kernels: Vec<&str> = kernels.map(|kernel| kernel.name.as_str()).collect();
+        let texts = function.module.code.texts.iter();
+        let texts: Vec<String> = texts.map(ToString::to_string).collect();
         let program = env::current_exe().ok();
         let program = program.as_ref().and_then(|path| path.file_stem());
         Some(format!(
-            "{} grid={} block={} shared={} arguments={} kernels={} program={}\n",
+            "{} grid={} block={} shared={} arguments={} ptx={} kernels={} program={}\n",
             kernel.name,
             list(shape.grid),
             list(shape.block),
             shape.shared,
             arguments?.join(","),
+            texts.join(","),
             kernels.join(","),
             program.unwrap_or_default().display(),
         ))

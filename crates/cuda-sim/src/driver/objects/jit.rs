@@ -10,6 +10,7 @@ use cuda_sys::{CUjit_option, CUresult};
 use crate::driver::arg::Out;
 use crate::driver::objects::device::Device;
 use crate::driver::objects::kernel::Settings;
+use crate::driver::objects::text::TextHash;
 use crate::driver::status::{
     INVALID_IMAGE, INVALID_PTX, INVALID_VALUE, OUT_OF_MEMORY, Status, UNSUPPORTED_PTX_VERSION,
 };
@@ -22,6 +23,8 @@ pub(in crate::driver) struct Code {
     pub(in crate::driver) program: Arc<Program>,
     /// The architecture of `.target`, for example 90 for `sm_90`.
     pub(in crate::driver) ptx_target: i32,
+    /// The hash of each text that the program was compiled from.
+    pub(in crate::driver) texts: Vec<TextHash>,
     /// The kernel settings that apply in all contexts, by kernel number and device ordinal.
     pub(in crate::driver) settings: Mutex<BTreeMap<(usize, usize), Arc<Settings>>>,
 }

@@ -33,6 +33,7 @@ pub(in crate::driver) mod sm_set;
 pub(in crate::driver) mod space;
 pub(in crate::driver) mod stream;
 pub(in crate::driver) mod surface;
+pub(in crate::driver) mod text;
 pub(in crate::driver) mod texture;
 pub(in crate::driver) mod transfer;
 pub(in crate::driver) mod wait_value;
