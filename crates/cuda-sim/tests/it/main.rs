@@ -52,6 +52,7 @@ mod record;
 mod registers;
 mod schedule;
 mod shared;
+mod skip;
 mod stream;
 mod support;
 mod tensor_map;
