@@ -15,8 +15,10 @@ const BYTES: u64 = 1 << 30;
 #[derive(Debug, Default)]
 pub(crate) struct Folder {
     pub(crate) rules: Vec<Rule>,
-    /// The lines of `recorded.txt`, by file and kernel.
-    pub(crate) recorded: HashMap<String, Recorded>,
+    /// The lines of `recorded.txt` and `launched.txt`, by file and kernel.
+    pub(crate) recorded: HashMap<String, Vec<Recorded>>,
+    /// Whether only the kernels of `launched.txt` count.
+    pub(crate) is_of_launched: bool,
     /// The kernels in `defects.txt`.
     pub(crate) defects: HashSet<String>,
 }
@@ -33,19 +35,21 @@ impl Folder {
         let first = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
         let rules = lines("launches.txt");
         let rules = rules.iter().map(|line| Rule::parse(line));
-        let recorded = lines("recorded.txt");
-        let recorded = recorded
-            .iter()
-            .map(|line| Ok((first(line), Recorded::parse(line)?)));
+        let mut recorded: HashMap<String, Vec<Recorded>> = HashMap::new();
+        for line in [lines("recorded.txt"), lines("launched.txt")].concat() {
+            let launches = recorded.entry(first(&line)).or_default();
+            launches.push(Recorded::parse(&line)?);
+        }
         Ok(Self {
             rules: rules.collect::<Result<_, _>>()?,
-            recorded: recorded.collect::<Result<_, Box<dyn Error>>>()?,
+            recorded,
+            is_of_launched: folder.join("launched.txt").is_file(),
             defects: lines("defects.txt").iter().map(|it| first(it)).collect(),
         })
     }
 }
 
-/// A line of `recorded.txt`.
+/// A line of `recorded.txt` or `launched.txt`.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     grid: [u32; 3],

@@ -3,7 +3,7 @@
 //! this program. With `--list` it prints each access that is not proven, and with `--times` how
 //! long the evaluation for one launch takes.
 //!
-//! Three files in a folder say with which values its kernels are launched. A line is for one kernel
+//! Files in a folder say with which values its kernels are launched. A line is for one kernel
 //! of one file:
 //!
 //! ```text
@@ -13,6 +13,8 @@
 //!     1000:4       a number of 4 bytes
 //!     [4096/256]+1000:8
 //!                  a struct, in words of 8 bytes
+//!
+//! launched.txt: the same as recorded.txt, and kernels that it does not have are not counted
 //!
 //! defects.txt: kernels that leave their buffers on purpose, which are counted apart
 //! <file>.<kernel> <reason>
@@ -25,30 +27,42 @@
 //!     null=0                               pointers that are null, counted without the numbers
 //! ```
 //!
+//! A kernel with several recorded launches counts as in the one for which the most accesses are not
+//! proven, or for which it is refused.
+//!
 //! An assumed buffer has 1 GiB, so an index that was loaded from memory is not proven. A parameter
 //! that the kernel uses as a texture or a surface gets one that fits.
+//!
+//! The program also prints the instructions of every text, and fails if the printed text does not
+//! parse to the same tree.
 
 mod launches;
+mod loaded;
+mod printed;
 mod times;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use cuda_ptx::analysis::{AccessReport, Analysis, Contract, Outcome, Reason, Root, Verdict};
+use cuda_ptx::analysis::{Analysis, Contract, LaunchValues, Outcome, Reason, Root, Verdict};
 use cuda_ptx::instrument::{Check, instrument};
-use cuda_ptx::{Base, Function, Instruction, Module, Operand, Space, Statement, parse};
+use cuda_ptx::{Function, Module, Space, parse};
 
 use launches::{Folder, launch, roots};
+use loaded::is_loaded;
 use times::Times;
 
 /// The counts of one set.
 #[derive(Debug, Default)]
 struct Counts {
     kernels: u32,
-    /// Kernels with the values of a recorded launch.
+    /// Kernels with the values of recorded launches, and the number of these launches.
     recorded: u32,
+    launches: u32,
+    /// Kernels that are not counted, because they are not launched.
+    not_launched: u32,
     proven_kernels: u32,
     refused: u32,
     accesses: u32,
@@ -78,89 +92,6 @@ fn reason(root: Option<&Root>, reason: &Reason) -> String {
     }
 }
 
-fn instructions<'m, 'a>(
-    function: &'m Function<'a>,
-) -> impl Iterator<Item = &'m Instruction<'a>> + Clone {
-    let body = function.body.iter().flatten();
-    body.filter_map(|statement| match statement {
-        Statement::Instruction(one) => Some(one),
-        _ => None,
-    })
-}
-
-/// Calls `f` with each name in an operand.
-fn names<'a>(operand: &Operand<'a>, f: &mut impl FnMut(&'a str)) {
-    match operand {
-        Operand::Name(name) | Operand::Member(name, _) | Operand::Offset(name, _) => f(name),
-        Operand::Not(name) | Operand::Address(Base::Name(name), _) => f(name),
-        Operand::Literal(_) | Operand::Sink | Operand::Address(Base::Absolute, _) => {}
-        Operand::Pair(pair) => {
-            names(&pair.0, f);
-            names(&pair.1, f);
-        }
-        Operand::Vector(list) | Operand::Bracket(list) | Operand::List(list) => {
-            list.iter().for_each(|operand| names(operand, f));
-        }
-    }
-}
-
-/// Whether the address of an access is computed from a value that was loaded from memory. It
-/// follows the registers by their names, and the predicates of instructions, but no branches.
-fn is_loaded(module: &Module<'_>, kernel: &Function<'_>, access: &AccessReport) -> bool {
-    let is_access =
-        |one: &&Instruction<'_>| one.line == access.line && one.mnemonic() == access.mnemonic;
-    // The body of a function that is called has its own lines.
-    let functions = std::iter::once(kernel).chain(&module.functions);
-    let mut found = functions.filter_map(|function| {
-        let instruction = instructions(function).find(is_access)?;
-        Some((function, instruction))
-    });
-    let Some((function, instruction)) = found.next() else {
-        return false;
-    };
-    let addresses = instruction.operands.iter();
-    let mut addresses = addresses.filter(|operand| matches!(operand, Operand::Address(..)));
-    // The source of an asynchronous copy is the global address.
-    let address = match instruction.opcode {
-        "cp" => addresses.nth(1),
-        _ => addresses.next(),
-    };
-    let mut open = Vec::new();
-    if let Some(address) = address {
-        names(address, &mut |name| open.push(name));
-    }
-    let mut seen: HashSet<&str> = open.iter().copied().collect();
-    while let Some(name) = open.pop() {
-        for setter in instructions(function) {
-            let Some((target, sources)) = setter.operands.split_first() else {
-                continue;
-            };
-            let mut is_setter = false;
-            if !matches!(setter.opcode, "st" | "red" | "sust" | "sured" | "bra") {
-                names(target, &mut |other| is_setter |= other == name);
-            }
-            if !is_setter {
-                continue;
-            }
-            let is_load = matches!(
-                setter.opcode,
-                "ld" | "ldu" | "atom" | "tex" | "tld4" | "suld" | "ldmatrix" | "wmma"
-            );
-            if is_load && !setter.has("param") {
-                return true;
-            }
-            let mut add = |name| {
-                if seen.insert(name) {
-                    open.push(name);
-                }
-            };
-            sources.iter().for_each(|source| names(source, &mut add));
-            setter.predicate.iter().for_each(|it| add(it.name));
-        }
-    }
-    false
-}
-
 /// The accesses that a launch would check.
 fn checks(contract: &Contract) -> Vec<Check> {
     let accesses = contract.accesses.iter().enumerate();
@@ -173,6 +104,34 @@ fn checks(contract: &Contract) -> Vec<Check> {
         _ => None,
     });
     checks.collect()
+}
+
+/// The verdict on a launch. A kernel that cannot be rewritten for it counts as refused.
+fn judge(
+    text: &str,
+    module: &Module<'_>,
+    function: &Function<'_>,
+    analysis: &Analysis,
+    values: &LaunchValues,
+) -> Verdict {
+    let verdict = analysis.evaluate(values);
+    let Verdict::Checked(contract) = &verdict else {
+        return verdict;
+    };
+    let checks = checks(contract);
+    match instrument(text, module, function, analysis, &checks, &roots(values)) {
+        Ok(_) => verdict,
+        Err(refusal) => Verdict::Refused(refusal),
+    }
+}
+
+/// The number of accesses that are not proven. A refusal is above all numbers.
+fn not_proven(verdict: &Verdict) -> usize {
+    match verdict {
+        Verdict::Proven(_) => 0,
+        Verdict::Checked(contract) => checks(contract).len(),
+        Verdict::Refused(_) => usize::MAX,
+    }
 }
 
 /// The kind of a refusal, without the name of the function or the instruction.
@@ -199,15 +158,9 @@ fn count(
     folder: &Folder,
     options: &mut Options,
     [all, defects]: &mut [Counts; 2],
-) {
+) -> Result<(), Box<dyn Error>> {
     let list = options.list;
-    let module = match parse(text) {
-        Ok(module) => module,
-        Err(error) => {
-            println!("{}: {error}", path.display());
-            return;
-        }
-    };
+    let module = parse(text).map_err(|error| format!("{}: {error}", path.display()))?;
     for function in module.functions.iter() {
         if !function.entry || function.body.is_none() {
             continue;
@@ -218,41 +171,35 @@ fn count(
         let counts = if is_defect { &mut *defects } else { &mut *all };
         let analysis = Analysis::of(&module, function);
         let recorded = folder.recorded.get(&name);
-        let values = match recorded {
-            Some(recorded) => recorded.launch(&analysis),
+        if recorded.is_none() && folder.is_of_launched {
+            counts.not_launched += 1;
+            continue;
+        }
+        let launches: Vec<LaunchValues> = match recorded {
+            Some(recorded) => recorded.iter().map(|it| it.launch(&analysis)).collect(),
             None => {
                 let mut rules = folder.rules.iter();
                 let rule = rules.find(|rule| function.name.starts_with(&rule.beginning));
-                launch(
-                    function,
-                    text,
-                    &rule.cloned().unwrap_or_default(),
-                    &analysis,
-                )
+                let rule = rule.cloned().unwrap_or_default();
+                vec![launch(function, text, &rule, &analysis)]
             }
         };
-        let roots = roots(&values);
-        let verdict = analysis.evaluate(&values);
-        if let Some(times) = &mut options.times {
-            times.measure(name, &analysis, &values);
-        }
         counts.kernels += 1;
         counts.recorded += u32::from(recorded.is_some());
-        counts.proven_kernels += u32::from(verdict.is_proven());
-        let rewritten = match &verdict {
-            Verdict::Checked(contract) => {
-                let checks = checks(contract);
-                instrument(text, &module, function, &analysis, &checks, &roots).map(drop)
+        counts.launches += recorded.map_or(0, |it| it.len() as u32);
+        let verdicts = launches.iter().map(|values| {
+            if let Some(times) = &mut options.times {
+                times.measure(name.clone(), &analysis, values);
             }
-            _ => Ok(()),
+            judge(text, &module, function, &analysis, values)
+        });
+        let Some(verdict) = verdicts.max_by_key(not_proven) else {
+            continue;
         };
+        counts.proven_kernels += u32::from(verdict.is_proven());
         let contract = match &verdict {
-            Verdict::Proven(contract) => contract,
-            Verdict::Checked(contract) if rewritten.is_ok() => contract,
-            _ => {
-                let Some(refusal) = verdict.refusal().or(rewritten.as_ref().err()) else {
-                    continue;
-                };
+            Verdict::Proven(contract) | Verdict::Checked(contract) => contract,
+            Verdict::Refused(refusal) => {
                 counts.refused += 1;
                 *counts.refusals.entry(refused(&refusal.reason)).or_default() += 1;
                 if list {
@@ -294,6 +241,7 @@ fn count(
             }
         }
     }
+    Ok(())
 }
 
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
@@ -325,19 +273,21 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut counts = [Counts::default(), Counts::default()];
         let times = with_times.then(Times::default);
         let mut options = Options { list, times };
+        let (mut texts, mut instructions) = (0, 0);
         for path in files(folder)? {
-            count(
-                &fs::read_to_string(&path)?,
-                &path,
-                &known,
-                &mut options,
-                &mut counts,
-            );
+            let text = fs::read_to_string(&path)?;
+            count(&text, &path, &known, &mut options, &mut counts)?;
+            let printed = printed::check(&text);
+            instructions += printed.map_err(|error| format!("{}: {error}", path.display()))?;
+            texts += 1;
         }
+        println!("{name}: {texts} texts with {instructions} instructions are printed and parsed");
         let [counts, defects] = counts;
         let Counts {
             kernels,
             recorded,
+            launches,
+            not_launched,
             proven_kernels,
             refused,
             accesses,
@@ -351,8 +301,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             ..
         } = counts;
         println!(
-            "{name}: {kernels} kernels, {recorded} with recorded launches: {proven_kernels} \
-             proven, {} checked, {refused} refused \
+            "{name}: {kernels} kernels, {recorded} with {launches} recorded launches: \
+             {proven_kernels} proven, {} checked, {refused} refused \
              ({:.1} %); {accesses} accesses: {proven} proven ({:.2} %), {} checked, {unknown} of \
              them against all arguments; {global} of global memory: {global_proven} proven \
              ({:.2} %), {global_loaded} of the others have an address that depends on a loaded \
@@ -363,6 +313,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             accesses - proven,
             percent(global_proven, global),
         );
+        if known.is_of_launched {
+            println!("    {not_launched} other kernels of these texts are not launched");
+        }
         if defects.kernels > 0 {
             println!(
                 "    {} kernels with a defect are counted apart: {} of {} accesses to global memory \

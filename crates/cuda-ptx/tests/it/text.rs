@@ -3,9 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cuda_ptx::{Edits, Instruction, Module, Span, Statement, check_parameters, parse};
+use cuda_ptx::{Edits, Span, parse};
 
 use crate::fuzz::{kernel_of, programs};
+
+#[path = "../../examples/shares/printed.rs"]
+mod printed;
 
 /// All PTX texts below a folder.
 pub(crate) fn texts(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -21,78 +24,9 @@ pub(crate) fn texts(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-fn instructions<'m, 'a>(module: &'m Module<'a>) -> impl Iterator<Item = &'m Instruction<'a>> {
-    let bodies = module
-        .functions
-        .iter()
-        .filter_map(|function| function.body.as_ref());
-    bodies.flatten().filter_map(|statement| match statement {
-        Statement::Instruction(instruction) => Some(instruction),
-        _ => None,
-    })
-}
-
-/// The tree without the positions of its parts.
-fn without_spans<'a>(module: &Module<'a>) -> Module<'a> {
-    let mut module = module.clone();
-    for function in &mut module.functions {
-        (function.params_span, function.body_span) = (None, None);
-        for statement in function.body.iter_mut().flatten() {
-            if let Statement::Instruction(instruction) = statement {
-                instruction.span = Span::default();
-            }
-        }
-    }
-    module
-}
-
-/// Prints every instruction in its place, with the same number of lines, and parses the result.
-/// Returns the number of instructions.
+/// Prints every instruction of a text, and parses the result. Returns the number of instructions.
 fn check(text: &str, what: &str) -> usize {
-    let module = parse(text).unwrap_or_else(|error| panic!("{what}: {error}"));
-    check_parameters(&module).unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert_eq!(Edits::new(text).apply().as_deref(), Some(text), "{what}");
-    let mut edits = Edits::new(text);
-    for instruction in instructions(&module) {
-        let old = &text[instruction.span.start..instruction.span.end];
-        assert!(old.ends_with(';'), "{what}: {old}");
-        let starts = [instruction.opcode, "@", ".pragma"];
-        let is_start = starts.iter().any(|start| old.starts_with(start));
-        assert!(is_start, "{what}: {old}");
-        let lines = "\n".repeat(old.matches('\n').count());
-        edits.replace(instruction.span, format!("{instruction}{lines}"));
-    }
-    for function in &module.functions {
-        if let (Some(span), Some(params)) = (function.body_span, function.params_span) {
-            let part = |span: Span| &text[span.start..span.end];
-            assert!(
-                part(span).starts_with('{') && part(span).ends_with('}'),
-                "{what}"
-            );
-            assert!(
-                part(params).starts_with('(') && part(params).ends_with(')'),
-                "{what}"
-            );
-        }
-    }
-    let printed = edits.apply().expect("the spans do not overlap");
-    let again = parse(&printed).unwrap_or_else(|error| panic!("{what}: {error}\n{printed}"));
-    // An instruction over several lines begins on its first line now.
-    let line = |module: &Module<'_>| {
-        let mut module = without_spans(module);
-        for statement in module
-            .functions
-            .iter_mut()
-            .flat_map(|f| f.body.iter_mut().flatten())
-        {
-            if let Statement::Instruction(instruction) = statement {
-                instruction.line = 0;
-            }
-        }
-        format!("{module:?}")
-    };
-    assert_eq!(line(&module), line(&again), "{what}");
-    instructions(&module).count()
+    printed::check(text).unwrap_or_else(|error| panic!("{what}: {error}"))
 }
 
 #[test]
