@@ -7,7 +7,7 @@ use crate::ast::{Function, Instruction, Linkage, Module, Operand, Space, Stateme
 use super::decode::Decoder;
 use super::graph::Graph;
 use super::names::{Names, bits_of};
-use super::op::{Access, Block, Guard, Ins, Op, Param, Var};
+use super::op::{Access, Block, Guard, Ins, Op, Param, Source, Var};
 use super::{MAX_BLOCKS, MAX_OPS, Refused, ssa};
 
 /// A kernel in the form that the analysis uses.
@@ -302,6 +302,7 @@ impl<'a> Lowering<'a> {
         let Some(values) = ssa::construct(&mut blocks, &graph, &widths) else {
             return Refused::new(line, "the data flow is too complex");
         };
+        params_at(&mut blocks, &graph, &self.decoder.vars, values.len());
         let is_undefined = ssa::undefined(&blocks, &graph, values.len());
         let needed = ssa::needed(&blocks, &graph, values.len());
         let mut vars = self.decoder.vars;
@@ -322,6 +323,60 @@ impl<'a> Lowering<'a> {
     }
 }
 
+/// Replaces loads of parameters whose address is in a register: one that is always set to the address
+/// of a parameter, plus a number. Compilers take the address of a struct in this way. What is loaded
+/// from any other address is unknown.
+fn params_at(blocks: &mut [Block], graph: &Graph, vars: &[Var], values: usize) {
+    let mut addresses: Vec<Option<(u32, i64)>> = vec![None; values];
+    for &number in &graph.order {
+        for ins in &mut blocks[number as usize].ins {
+            let address = |source| match source {
+                Source::Address(var, offset) => Some((var, offset)),
+                Source::Value(value) => addresses[value as usize],
+                _ => None,
+            };
+            let base = match (ins.op, ins.sources) {
+                (Op::Copy { bits: 64 } | Op::ParamAt { .. }, [base, ..]) => address(base),
+                (Op::Add { bits: 64 }, [base, Source::Number(number), _]) => {
+                    address(base).map(|(var, offset)| (var, offset.wrapping_add(number as i64)))
+                }
+                _ => None,
+            };
+            if let Op::ParamAt {
+                offset,
+                size,
+                signed,
+                bits,
+            } = ins.op
+            {
+                let found = base.and_then(|(var, start)| {
+                    let var = &vars[var as usize];
+                    let offset = u64::try_from(start.checked_add(offset)?).ok()?;
+                    let end = offset.checked_add(size.into())?;
+                    Some((var.param?, offset)).filter(|_| var.size.is_some_and(|size| end <= size))
+                });
+                ins.sources = [Source::Unknown; 3];
+                ins.op = match found {
+                    Some((param, offset)) => Op::Param {
+                        param,
+                        offset,
+                        size,
+                        signed,
+                        bits,
+                    },
+                    None => Op::Unknown {
+                        bits,
+                        low: 0,
+                        high: (1 << if signed { bits } else { 8 * size }) - 1,
+                    },
+                };
+            } else if let (Some(target), None) = (ins.target, ins.guard) {
+                addresses[target as usize] = base;
+            }
+        }
+    }
+}
+
 /// Marks the variables whose addresses the code takes.
 fn mark_used(vars: &mut [Var], blocks: &[Block], graph: &Graph) {
     let blocks = graph.order.iter().map(|&block| &blocks[block as usize]);
@@ -329,7 +384,7 @@ fn mark_used(vars: &mut [Var], blocks: &[Block], graph: &Graph) {
         .flat_map(|block| &block.ins)
         .flat_map(|ins| ins.sources);
     for source in sources {
-        if let super::op::Source::Address(var, _) = source {
+        if let Source::Address(var, _) = source {
             vars[var as usize].is_used = true;
         }
     }

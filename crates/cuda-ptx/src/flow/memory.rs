@@ -157,6 +157,10 @@ impl<'a> Decoder<'a> {
                     return Ok(());
                 }
                 self.access(instruction, address, AccessKind::Read, space, Some(size))?;
+                if space == Some(Space::Param) {
+                    self.load_param_at(instruction, first, address, size);
+                    return Ok(());
+                }
                 let range = instruction.modifiers.last().and_then(|ty| integer(ty));
                 // A signed load may fill a wider register with ones.
                 let range = range.filter(|(_, signed)| !signed);
@@ -315,12 +319,8 @@ impl<'a> Decoder<'a> {
         let Ok(offset) = u64::try_from(*offset) else {
             return false;
         };
-        let targets = match target {
-            Operand::Vector(targets) => targets.as_slice(),
-            target => std::slice::from_ref(target),
-        };
-        let ty = instruction.modifiers.last().copied().unwrap_or("");
-        let signed = ty.starts_with('s');
+        let targets = elements(target);
+        let signed = is_signed(instruction);
         let each = size / targets.len().max(1) as u32;
         // A load beyond the end of the parameter is an access that is not proven.
         let end = offset.checked_add(u64::from(size));
@@ -346,4 +346,51 @@ impl<'a> Decoder<'a> {
         }
         true
     }
+
+    /// Loads a parameter, or something else in parameter space, at an address in a register.
+    fn load_param_at(
+        &mut self,
+        instruction: &Instruction<'a>,
+        target: &Operand<'a>,
+        address: &Operand<'a>,
+        size: u32,
+    ) {
+        let (base, first) = match address {
+            Operand::Address(Base::Name(name), offset) => {
+                (self.source(&Operand::Name(name), 64), *offset)
+            }
+            _ => (NO, 0),
+        };
+        let targets = elements(target);
+        let each = size / targets.len().max(1) as u32;
+        for (index, target) in targets.iter().enumerate() {
+            let bits = self.register(target).map_or(0, |reg| reg.bits);
+            let offset = first.checked_add(index as i64 * i64::from(each));
+            let Some(offset) = offset.filter(|_| bits >= 8 * each && bits <= 64) else {
+                self.clobber(target);
+                continue;
+            };
+            let op = Op::ParamAt {
+                offset,
+                size: each,
+                signed: is_signed(instruction),
+                bits,
+            };
+            self.set(op, [base, NO, NO], bits, target);
+        }
+    }
+}
+
+/// The registers that a load writes.
+fn elements<'o, 'a>(target: &'o Operand<'a>) -> &'o [Operand<'a>] {
+    match target {
+        Operand::Vector(targets) => targets.as_slice(),
+        target => std::slice::from_ref(target),
+    }
+}
+
+/// Whether a load extends its value by the sign.
+fn is_signed(instruction: &Instruction<'_>) -> bool {
+    let ty = instruction.modifiers.last().copied().unwrap_or("");
+    ty.starts_with('s')
 }

@@ -137,6 +137,14 @@ pub(crate) enum Op {
         signed: bool,
         bits: u32,
     },
+    /// `size` bytes of a parameter at the address `a` plus `offset`, extended as by `Extend`. A
+    /// lowered kernel has `Param` or `Unknown` in its place.
+    ParamAt {
+        offset: i64,
+        size: u32,
+        signed: bool,
+        bits: u32,
+    },
     /// The access with this number, at the address `a`, or to the object whose handle is `a`. For a
     /// surface, `b` is the coordinate in bytes; for a matrix, the stride in elements.
     Access(u32),

@@ -137,6 +137,83 @@ fn a_value_that_may_not_be_set_is_undefined() {
     assert!(is_undefined(4));
 }
 
+/// What each load from parameter space in a kernel with a struct of 24 bytes gives: the parameter,
+/// the offset and the size, or `None` if it is unknown.
+fn loaded(body: &str) -> Vec<Option<(u32, u64, u32)>> {
+    let text = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n\
+         .visible .entry k(.param .u64 x, .param .align 8 .b8 s[24]) {{\n\
+         .reg .pred %p<3>; .reg .b32 %r<5>; .reg .b64 %d<5>;\n{body}\n}}\n"
+    );
+    let module = crate::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let kernel = lower(&module, &module.functions[0]).unwrap();
+    let ins = kernel.blocks.iter().flat_map(|block| &block.ins);
+    let loads = ins.filter_map(|ins| match ins.op {
+        Op::Param {
+            param,
+            offset,
+            size,
+            ..
+        } => Some(Some((param, offset, size))),
+        Op::Unknown { .. } => Some(None),
+        _ => None,
+    });
+    loads.collect()
+}
+
+#[test]
+fn parameters_are_loaded_through_registers() {
+    for (body, expected) in [
+        (
+            "mov.b64 %d1, s; ld.param.u32 %r1, [%d1];",
+            vec![Some((1, 0, 4))],
+        ),
+        (
+            "mov.u64 %d1, s+8; ld.param.u32 %r1, [%d1+4];",
+            vec![Some((1, 12, 4))],
+        ),
+        (
+            "mov.b64 %d1, s; add.s64 %d2, %d1, 16; mov.b64 %d1, x; ld.param.u64 %d3, [%d2];",
+            vec![Some((1, 16, 8))],
+        ),
+        (
+            "mov.b64 %d1, s; add.s64 %d2, %d1, -8; ld.param.v2.u32 {%r1, %r2}, [%d2+16];",
+            vec![Some((1, 8, 4)), Some((1, 12, 4))],
+        ),
+        (
+            "mov.b64 %d1, x; bra $next; $next: ld.param.u64 %d2, [%d1];",
+            vec![Some((0, 0, 8))],
+        ),
+        // A store or a call between them does not change a parameter of a kernel.
+        (
+            "mov.b64 %d1, s; st.shared.u32 [%d2], %r1; ld.param.u32 %r1, [%d1+20];",
+            vec![Some((1, 20, 4))],
+        ),
+    ] {
+        assert_eq!(loaded(body), expected, "{body}");
+    }
+}
+
+#[test]
+fn other_loads_from_parameter_space_are_unknown() {
+    for body in [
+        // The address is beyond the parameter, or before it.
+        "mov.b64 %d1, s; ld.param.u32 %r1, [%d1+24];",
+        "mov.b64 %d1, s; ld.param.u64 %d2, [%d1+20];",
+        "mov.b64 %d1, s; ld.param.u32 %r1, [%d1+-4];",
+        // The register may have another value.
+        "mov.b64 %d1, x; @%p1 mov.b64 %d1, s; ld.param.u32 %r1, [%d1];",
+        "mov.b64 %d1, x; @%p1 bra $next; mov.b64 %d1, s; $next: ld.param.u32 %r1, [%d1];",
+        "mov.b64 %d1, s; $top: ld.param.u32 %r1, [%d1]; add.s64 %d1, %d1, 4; @%p1 bra $top;",
+        "@%p1 mov.b64 %d1, s; ld.param.u32 %r1, [%d1];",
+        "ld.param.u32 %r1, [%d1];",
+        // The distance from the start is not a number.
+        "mov.b64 %d1, s; add.s64 %d1, %d1, %d2; ld.param.u32 %r1, [%d1];",
+    ] {
+        assert_eq!(loaded(body), [None], "{body}");
+    }
+}
+
 /// The line on which the body of [`kernel`] begins.
 const BODY: u32 = 6;
 

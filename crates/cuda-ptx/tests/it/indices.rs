@@ -54,6 +54,31 @@ fn clamped_rows_and_columns_are_proven() {
 }
 
 #[test]
+fn a_number_in_a_struct_bounds_the_index() {
+    // A struct that is passed by value, as NVRTC compiles it: its address is in a register.
+    let text = ".version 8.0\n.target sm_80\n.address_size 64\n\
+        .visible .entry k(.param .u64 x, .param .align 8 .b8 info[16]) {\n\
+        .reg .pred %p; .reg .b32 %r<6>; .reg .b64 %rd<6>;\n\
+        mov.b64 %rd1, info;\nld.param.u64 %rd2, [x];\n\
+        mov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, %tid.x;\n\
+        mad.lo.s32 %r4, %r1, %r2, %r3;\nld.param.u32 %r5, [%rd1+8];\n\
+        setp.ge.u32 %p, %r4, %r5;\n@%p ret;\nmul.wide.u32 %rd3, %r4, 4;\n\
+        add.s64 %rd4, %rd2, %rd3;\nst.global.u32 [%rd4], %r4;\nret; }";
+    let analysis = analysis(text, "k");
+    let verdict = |count: u32, bytes: u64| {
+        let mut info = [0xff; 16];
+        info[8..12].copy_from_slice(&count.to_le_bytes());
+        let arguments = [output(bytes), Argument::scalar(info)];
+        analysis.evaluate(&launch([4, 1, 1], [256, 1, 1], arguments))
+    };
+    assert!(verdict(1000, 4000).is_proven());
+    assert_eq!(reasons(&verdict(1001, 4000)).len(), 1);
+    assert_eq!(reasons(&verdict(1000, 3999)).len(), 1);
+    // The verdict holds for all launches with these bytes.
+    assert_eq!(analysis.relevant(), [(0, 0, 8), (1, 8, 4)]);
+}
+
+#[test]
 fn an_index_that_counts_down_in_32_bits_is_proven() {
     // `for (unsigned i = 0; i < n; i++) x[(unsigned)(n - 1 - i)]` with a number of 64 bits, as
     // NVRTC compiles it: the sum has a carry into bit 32, which the mask removes.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use cuda_ptx::{Function, Instruction, Operand, Space, Statement};
+use cuda_ptx::{Base, Function, Instruction, Operand, Space, Statement};
 
 use super::interpret::State;
 
@@ -27,9 +27,12 @@ pub(super) struct Frame {
     pub(super) params: HashMap<String, u64>,
 }
 
+/// Whether an instruction is an access of the analysis: not if it names a variable in parameter
+/// space.
 pub(super) fn is_access(instruction: &Instruction<'_>) -> bool {
+    let is_in_register = |operand: &Operand<'_>| matches!(operand, Operand::Address(Base::Name(name), _) if name.starts_with('%'));
     match instruction.opcode {
-        "ld" | "st" => !instruction.has("param"),
+        "ld" | "st" => !instruction.has("param") || instruction.operands.iter().any(is_in_register),
         opcode => matches!(opcode, "atom" | "red"),
     }
 }

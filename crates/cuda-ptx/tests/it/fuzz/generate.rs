@@ -113,6 +113,12 @@ impl Generator {
         self.plain(".visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n, .param .s32 m,");
         self.plain("  .param .u64 w)\n{");
         self.registers();
+        if self.rng.u32(..4) == 0 {
+            self.plain(".reg .b64 %q<2>;");
+            for _ in 0..self.rng.u32(1..4) {
+                self.parameter();
+            }
+        }
         self.budget = self.rng.i32(15..70);
         self.body(0);
         self.plain("ret;\n}");
@@ -157,6 +163,23 @@ impl Generator {
         for p in 0..4 {
             self.compare(&format!("%p{p}"));
         }
+    }
+
+    /// Loads a parameter, or one of two, whose address is in a register.
+    fn parameter(&mut self) {
+        let text = self.of(&[
+            "mov.b64 %q0, n;\nld.param.u32 %r$, [%q0];",
+            "mov.u64 %q0, w;\nld.param.u64 %d$, [%q0];",
+            "mov.b64 %q0, w;\nld.param.v2.u32 {%r$, %r8}, [%q0];",
+            "mov.b64 %q0, w;\nld.param.u16 %r$, [%q0+2];",
+            "mov.b64 %q0, w;\nadd.s64 %q1, %q0, 8;\nld.param.s32 %d$, [%q1+-4];",
+            "mov.b64 %q0, w+8;\nadd.s64 %q0, %q0, -8;\nld.param.u32 %r$, [%q0+4];",
+            "mov.b64 %q0, n;\n@%p0 mov.b64 %q0, m;\nld.param.u32 %r$, [%q0];",
+            "mov.b64 %q0, m;\n@%p1 ld.param.s32 %r$, [%q0];",
+            "mov.b64 %q0, x;\nld.param.u64 %d5, [%q0];",
+        ]);
+        let register = self.rng.u32(..5).to_string();
+        self.plain(text.replace('$', &register));
     }
 
     pub(super) fn body(&mut self, depth: u32) {

@@ -11,6 +11,22 @@ use super::frames::{Frame, Routine, is_access};
 pub(super) const TILE: u64 = 0x400;
 pub(super) const WINDOW: u64 = 0x7f00_0000_0000;
 
+/// The parameters of the kernel, their addresses and their sizes.
+const PARAMETERS: [(&str, u64, u64); 5] = [
+    ("x", 0x210, 8),
+    ("y", 0x218, 8),
+    ("n", 0x220, 4),
+    ("m", 0x224, 4),
+    ("w", 0x228, 8),
+];
+
+/// The address of a parameter in parameter space, and its size.
+pub(super) fn place(parameter: &str) -> (u64, u64) {
+    let found = PARAMETERS.into_iter().find(|it| it.0 == parameter);
+    let (_, address, size) = found.expect("a parameter");
+    (address, size)
+}
+
 /// A thread of a launch.
 pub(super) struct Thread<'a> {
     pub(super) tid: [u32; 3],
@@ -175,6 +191,8 @@ impl State<'_, '_> {
         match operand {
             Operand::Literal(Literal::Int(value)) => *value,
             Operand::Name("tile") => TILE,
+            Operand::Name(name) if PARAMETERS.iter().any(|it| it.0 == *name) => place(name).0,
+            Operand::Offset(name, offset) => place(name).0.wrapping_add(*offset as u64),
             Operand::Name("%laneid") => u64::from(self.thread.tid[0] % 32),
             Operand::Name(name) => self.read(name),
             Operand::Not(name) => !self.read(name) & 1,
@@ -212,12 +230,16 @@ impl State<'_, '_> {
                 Operand::Vector(targets) => targets.as_slice(),
                 target => std::slice::from_ref(target),
             };
-            for target in targets {
-                let value = match self.rng.u32(..3) {
-                    0 => self.rng.u64(..40),
-                    _ => self.rng.u64(..),
+            let each = u64::from(bits_of(ty)) / 8;
+            for (index, target) in (0..).zip(targets) {
+                let value = if instruction.has("param") {
+                    self.parameter_at(address + index * each)
+                } else if self.rng.u32(..3) == 0 {
+                    self.rng.u64(..40)
+                } else {
+                    self.rng.u64(..)
                 };
-                self.write(target, mask(value, bits_of(ty)));
+                self.write(target, integer(value, ty) as u64);
             }
         }
         Executed {
@@ -225,6 +247,14 @@ impl State<'_, '_> {
             address,
             size: vector * u64::from(bits_of(ty)) / 8,
         }
+    }
+
+    /// What is at an address in parameter space.
+    fn parameter_at(&mut self, address: u64) -> u64 {
+        let mut found = PARAMETERS.into_iter();
+        let found = found.find(|(_, start, size)| (*start..start + size).contains(&address));
+        let (name, start, _) = found.expect("the address is that of a parameter");
+        self.thread.params[name] >> (8 * (address - start))
     }
 
     fn compute(&mut self, instruction: &Instruction<'_>) {

@@ -15,6 +15,7 @@ mod ranges;
 
 use std::collections::HashMap;
 
+use cuda_ptx::Space;
 use cuda_ptx::analysis::{Analysis, Argument, Buffer, LaunchValues, Outcome, Root, Verdict};
 use fastrand::Rng;
 
@@ -117,6 +118,14 @@ fn check(seed: u64, counts: &mut Counts) {
                     } => {
                         let name = ["x", "y"][*parameter as usize];
                         (params[name], sizes[*parameter as usize], low, high)
+                    }
+                    Outcome::Proven {
+                        root: Root::Variable(name),
+                        low,
+                        high,
+                    } if *space == Some(Space::Param) => {
+                        let (base, length) = interpret::place(name);
+                        (base, length, low, high)
                     }
                     Outcome::Proven { low, high, .. } => {
                         let base = if space.is_some() { TILE } else { TILE + WINDOW };

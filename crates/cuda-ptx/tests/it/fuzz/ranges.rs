@@ -3,7 +3,7 @@
 use cuda_ptx::analysis::{Analysis, Argument, Buffer, NumberRange, OpenNumber};
 use fastrand::Rng;
 
-use super::interpret::{Executed, Program, TILE, WINDOW};
+use super::interpret::{Executed, Program, TILE, WINDOW, place};
 use super::{STEPS, kernel_of, launch, programs, threads};
 
 /// The number of programs, and that with `CUDA_FULL=1`.
@@ -151,12 +151,13 @@ fn check(seed: u64, counts: &mut Counts) {
         let (Some(x), Some(y)) = (of_parameter(0), of_parameter(1)) else {
             continue;
         };
-        let places = [
+        let mut places = vec![
             (params["x"], x),
             (params["y"], y),
             (TILE, 512),
             (TILE + WINDOW, 512),
         ];
+        places.extend(params.keys().map(|name| place(name)));
         for thread in threads(&values, &params, &mut rng) {
             let mut visit = |executed: Executed| {
                 counts.executed += 1;
