@@ -323,9 +323,9 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// Replaces loads of parameters whose address is in a register: one that is always set to the address
-/// of a parameter, plus a number. Compilers take the address of a struct in this way. What is loaded
-/// from any other address is unknown.
+/// Replaces loads of parameters whose address is in a register. The register must always have the
+/// address of a parameter, plus a number. Compilers take the address of a struct in this way. What
+/// is loaded from any other address is unknown.
 fn params_at(blocks: &mut [Block], graph: &Graph, vars: &[Var], values: usize) {
     let mut addresses: Vec<Option<(u32, i64)>> = vec![None; values];
     for &number in &graph.order {

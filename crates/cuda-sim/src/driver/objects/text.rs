@@ -38,7 +38,8 @@ struct Folder {
 }
 
 /// Writes a PTX text of a loaded module to the folder that `CUDA_SIM_PTX` names, if it is set, as
-/// `<hash>.ptx`. An error is printed to stderr, because loading must not fail because of the folder.
+/// `<hash>.ptx`. An error is printed to stderr, because loading must not fail because of the
+/// folder.
 pub(in crate::driver) fn write_text(hash: TextHash, text: &str) {
     static FOLDER: OnceLock<Option<Folder>> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
