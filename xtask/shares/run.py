@@ -9,9 +9,13 @@ folder for each set, and runs the example `shares` of cuda-ptx on them:
   that tests only analyse, and `defects.txt` lists the kernels with a defect.
 - `candle`: the crate candle-kernels, compiled by nvcc from NVIDIA's wheels (with `--full`);
 - `triton_80`, `triton_90`: kernels in Triton for two architectures, compiled by the wheel of Triton
-  (with `--full`).
+  (with `--full`);
+- `cubecl`, `cubecl_validate`: the kernels that the tests of cubecl-cuda generate by default and in
+  its mode `validate`, with the values of all launches. The tests run on the software device, which
+  records both (with `--full`). This needs NVRTC 13.5 in `target/cuda-setup` and Python 3.11.
 
 With `--full`, the tests of the machine code of cuda-ptx run, too, with the assembler of the wheels.
+`--only cubecl` runs only the sets whose names contain this text.
 """
 
 import argparse
@@ -50,6 +54,8 @@ RECORDED = [
     "build -p examples --examples",
     "test -p examples --test run -- --test-threads 1",
 ]
+# The suites of crates/cuda-sim-cdylib/programs whose kernels are counted, by set.
+CUBECL = {"cubecl": "cubecl-default", "cubecl_validate": "cubecl-cuda"}
 HEADER = {
     "corpus": "The first launch of each kernel by the tests, written by run.py --record.",
     "examples": "The first launch of each kernel by the examples, written by run.py --record.",
@@ -106,24 +112,32 @@ def copy_tables(folder):
         shutil.copy(HERE / "defects.txt", folder / name / "defects.txt")
 
 
+class Launch:
+    """A line of the log of the software device."""
+
+    def __init__(self, line):
+        self.values, rest = line.split(" ptx=")
+        texts, rest = rest.split(" kernels=")
+        kernels, self.program = rest.split(" program=")
+        self.texts, self.kernels = texts.split(","), set(kernels.split(","))
+
+
 def recorded_launches(cargo, target):
-    """Runs the tests and the examples. Returns the lines that the software device wrote."""
+    """Runs the tests and the examples. Returns the launches that the software device recorded."""
     file = target / "shares/launches.txt"
     file.unlink(missing_ok=True)
     environment = {**os.environ, "CUDA_SIM_LAUNCHES": os.fspath(file)}
     for command in RECORDED:
         subprocess.run([cargo, *command.split(" ")], check=True, cwd=ROOT, env=environment)
-    return file.read_text().splitlines()
+    return map(Launch, file.read_text().splitlines())
 
 
 def record(folder, cargo, target):
     """Writes the tables with the first launch of each kernel."""
     launches = {"corpus": [], "examples": []}
-    for line in recorded_launches(cargo, target):
-        launch, kernels = line.split(" kernels=")
-        kernels, program = kernels.split(" program=")
-        name = "corpus" if re.fullmatch(r"(corpus|it)-[0-9a-f]+", program) else "examples"
-        launches[name].append((launch, set(kernels.split(",")), program))
+    for launch in recorded_launches(cargo, target):
+        is_test = re.fullmatch(r"(corpus|it)-[0-9a-f]+", launch.program)
+        launches["corpus" if is_test else "examples"].append(launch)
     for name, found in launches.items():
         lines = [f"# {HEADER[name]}"]
         for ptx in sorted((folder / name).glob("*.ptx")):
@@ -146,13 +160,13 @@ def first_launch(entry, params, names, program, launches):
     """
     best, best_share = None, 0.49
     count = params.count(".param")
-    for launch, kernels, by in launches:
-        launch, values = launch.split(" arguments=")
+    for launch in launches:
+        shape, values = launch.values.split(" arguments=")
         values = values.split(",") if values else []
-        share = len(kernels & names) / len(kernels | names)
-        is_same = launch.split(" ")[0] == entry and len(values) >= count
-        if is_same and program in (None, by) and share > best_share:
-            best, best_share = f"{launch} arguments={','.join(values[:count])}", share
+        share = len(launch.kernels & names) / len(launch.kernels | names)
+        is_same = shape.split(" ")[0] == entry and len(values) >= count
+        if is_same and program in (None, launch.program) and share > best_share:
+            best, best_share = f"{shape} arguments={','.join(values[:count])}", share
     return best
 
 
@@ -179,6 +193,30 @@ def candle_kernels(folder, cargo):
         options = ["--ptx", "-arch=sm_80", "-std=c++17", "-O3", "--expt-relaxed-constexpr"]
         subprocess.run([nvcc, *options, "-I", source, "-o", ptx, path], check=True)
     return ["candle"]
+
+
+def cubecl_kernels(folder, cargo, target):
+    """Runs cubecl's tests on the software device, which records their kernels and launches.
+
+    Equal texts are one file, and each different launch of a kernel is one line of `launched.txt`.
+    """
+    for name, suite in CUBECL.items():
+        to = folder / name
+        shutil.rmtree(to, ignore_errors=True)
+        to.mkdir(parents=True)
+        log = to / "launches.log"
+        environment = {
+            **os.environ,
+            "CUDA_SIM_PTX": os.fspath(to),
+            "CUDA_SIM_LAUNCHES": os.fspath(log),
+        }
+        script = [sys.executable, ROOT / "crates/cuda-sim-cdylib/programs/run.py", "--full"]
+        options = ["--cargo", cargo, "--target", target, "--only", suite]
+        subprocess.run([*script, *options], check=True, cwd=ROOT, env=environment)
+        launches = map(Launch, log.read_text().splitlines())
+        lines = {f"{text}.{launch.values}" for launch in launches for text in launch.texts}
+        (to / "launched.txt").write_text("".join(f"{line}\n" for line in sorted(lines)))
+    return list(CUBECL)
 
 
 def check_machine_code(folder, cargo):
@@ -221,6 +259,7 @@ def main():
     parser.add_argument("--cargo", required=True)
     parser.add_argument("--target", type=Path, required=True)
     parser.add_argument("--full", action="store_true")
+    parser.add_argument("--only", default="", help="the sets whose names contain this text")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--times", action="store_true", help="also time the evaluation")
     parser.add_argument("--record", action="store_true")
@@ -233,14 +272,24 @@ def main():
     if options.record:
         record(folder, options.cargo, options.target)
     copy_tables(folder)
-    if options.full:
-        sets += candle_kernels(folder, options.cargo) + triton_kernels(folder)
+    others = {
+        "candle": lambda: candle_kernels(folder, options.cargo),
+        "triton": lambda: triton_kernels(folder),
+        "cubecl": lambda: cubecl_kernels(folder, options.cargo, options.target),
+    }
+    chosen = [name for name in others if options.full and options.only in name]
+    for name in chosen:
+        sets += others[name]()
+    left_out = [name for name in others if name not in chosen]
+    if left_out:
+        print(f"left out, because they are not chosen or need --full: {', '.join(left_out)}")
     profile = ["--release"] if options.times else []
     build = ["run", "--quiet", *profile, "-p", "cuda-ptx", "--example", "shares", "--"]
     flags = [f"--{name}" for name in ["list", "times"] if getattr(options, name)]
-    folders = [f"{name}={folder / name}" for name in sets]
+    folders = [f"{name}={folder / name}" for name in sets if options.only in name]
     subprocess.run([options.cargo, *build, *flags, *folders], check=True, cwd=ROOT)
-    if options.full:
+    # The assembler is among the wheels with which candle's kernels are compiled.
+    if "candle" in chosen:
         check_machine_code(folder, options.cargo)
 
 

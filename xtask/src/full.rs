@@ -61,7 +61,8 @@ programs    test suites of other projects on the software device (--only); three
 ptx         10,000,000 random kernels, counted in target/ptx-programs.txt, so that a later run
             continues (--minutes): no thread leaves the bounds that the analysis of cuda-ptx proves
 signatures  10,000 kernels with random parameter lists: mismatches are refused, arguments arrive
-shares      how many accesses of real kernels are proven: this repository's, candle's and Triton's
+shares      how many accesses of real kernels are proven: this repository's, candle's, Triton's and
+            cubecl's
 sizes       the size of a small program with and without the features that observe it
 textures    20,000 random programs with arrays, textures and surfaces on the late software device
 traces      1,000,000 events of the profiler, within 1 GiB and 10 s; traces and pages in a browser";
@@ -156,7 +157,12 @@ pub(crate) fn shares(workspace: &Workspace, is_full: bool) -> Result<()> {
     if !cfg!(target_os = "linux") {
         bail!("the script loads libnvrtc.so: this check requires Linux");
     }
-    setup::ensure(workspace, &[setup::TOOLKIT_SET])?;
+    let sets: &[&str] = match is_full {
+        // The tests of cubecl use this NVRTC.
+        true => &[setup::TOOLKIT_SET, "nvrtc-13.5"],
+        false => &[setup::TOOLKIT_SET],
+    };
+    setup::ensure(workspace, sets)?;
     let mut script = setup::script(workspace, "xtask/shares/run.py")?;
     workspace::run(script.args(is_full.then_some("--full")))
 }
