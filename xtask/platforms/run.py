@@ -14,6 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import toolchain
+from toolchain import require
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
@@ -58,11 +61,6 @@ def features(packages):
     return ["--no-default-features", *(driver if "cuda-driver" in packages else [])]
 
 
-def require(what, found, install):
-    if not found:
-        sys.exit(f"{what} is missing; install it with `{install}`")
-
-
 def run(command, env=None):
     """Runs a command. Ends the script if it fails."""
     if subprocess.run(command, cwd=ROOT, env=env).returncode != 0:
@@ -78,16 +76,12 @@ class Suite:
         self.env = {**os.environ, "CARGO_TARGET_DIR": str(self.folder)}
         if name != "valgrind":
             self.require_toolchain(name)
-            # A stable compiler builds the standard library only with this variable.
-            self.settings.append("-Zbuild-std")
-            self.env["RUSTC_BOOTSTRAP"] = "1"
+            self.settings.append(toolchain.BUILD_STD)
+            self.env.update(toolchain.BOOTSTRAP)
 
     def require_toolchain(self, name):
-        rustc = os.environ.get("RUSTC", "rustc")
-        command = [rustc, "--print", "sysroot"]
-        sysroot = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
-        rustlib = Path(sysroot.decode().strip()) / "lib/rustlib"
-        found = (rustlib / "src/rust/library/std/Cargo.toml").is_file()
+        rustlib = toolchain.rustlib()
+        found = toolchain.has_source(rustlib)
         require("the source of the standard library", found, "rustup component add rust-src")
         runtime = {"address": "asan", "thread": "tsan"}.get(name)
         found = runtime is None or any((rustlib / LINUX / "lib").glob(f"*_rt.{runtime}.a"))
@@ -109,18 +103,10 @@ class Suite:
 
 def prepare_wine(suite):
     """Makes the libraries that tests load in Wine, and returns the runner."""
-    compiler = "x86_64-w64-mingw32-gcc"
-    install = "apt-get install gcc-mingw-w64-x86-64"
-    require("the C compiler of MinGW", shutil.which(compiler), install)
-    # Debian installs the 64-bit Wine outside of PATH.
-    debian = shutil.which("/usr/lib/wine/wine64")
-    wine = shutil.which("wine64") or debian or shutil.which("wine")
-    require("Wine", wine, "apt-get install --no-install-recommends wine64")
+    wine = toolchain.wine()
     libraries = suite.folder / "libraries"
     libraries.mkdir(parents=True, exist_ok=True)
-    # Wine lacks the library for random numbers that Rust's standard library uses.
-    random = libraries / "bcryptprimitives.dll"
-    run([compiler, "-shared", "-o", random, HERE / "wine-random.c", "-ladvapi32"])
+    toolchain.build_random(libraries)
     suite.command("build", "-p=cuda-sim-cdylib", "--no-default-features")
     driver = libraries / "nvcuda.dll"
     shutil.copy(suite.folder / TARGETS["wine"] / "debug/cuda_sim_driver.dll", driver)
@@ -137,8 +123,7 @@ def prepare_arm():
     packages = "qemu-user qemu-user-binfmt binfmt-support"
     install = f"apt-get install --no-install-recommends {packages}"
     require("qemu-aarch64, registered for programs for Arm,", found, install)
-    compiler = shutil.which("aarch64-linux-gnu-gcc")
-    require("a C compiler for Arm", compiler, "apt-get install gcc-aarch64-linux-gnu")
+    toolchain.require_compiler(TARGETS["arm"])
 
 
 def main():
