@@ -4,7 +4,7 @@ use std::env;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
@@ -13,11 +13,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     let text = exports(&fs::read_to_string(&table)?)?;
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     fs::write(out.join("exports.rs"), text)?;
+    set_name(&out)?;
     // The tests compile C for the same target.
     println!("cargo::rustc-env=CUDA_SIM_TARGET={}", env::var("TARGET")?);
-    // Who has loaded it has loaded `libcuda.so.1`, under whatever name the file has.
-    if env::var("CARGO_CFG_TARGET_OS")? == "linux" {
+    Ok(())
+}
+
+/// Gives the library the name of NVIDIA's, whatever name the file has: a program that is linked to
+/// the file loads the library of that name.
+fn set_name(out: &Path) -> Result<(), Box<dyn Error>> {
+    let system = env::var("CARGO_CFG_TARGET_OS")?;
+    if system == "linux" {
         println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+    } else if system == "windows" && env::var("CARGO_CFG_TARGET_ENV")? == "gnu" {
+        let definition = out.join("name.def");
+        fs::write(&definition, "LIBRARY nvcuda.dll\n")?;
+        println!("cargo::rustc-cdylib-link-arg={}", definition.display());
     }
     Ok(())
 }
