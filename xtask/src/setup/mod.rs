@@ -160,7 +160,8 @@ pub(crate) fn ensure<S: AsRef<str>>(workspace: &Workspace, sets: &[S]) -> Result
 pub(crate) fn script(workspace: &Workspace, path: &str) -> Result<Command> {
     let mut command = Python::find()?.command();
     // Without a buffer, what the script prints is in order with the output of its commands.
-    command.arg("-u").arg(workspace.root.join(path));
+    // With -B, it leaves no compiled modules in the source folders.
+    command.args(["-u", "-B"]).arg(workspace.root.join(path));
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     command.arg("--cargo").arg(cargo);
     command.arg("--target").arg(&workspace.target);
