@@ -100,6 +100,14 @@ fn a_c_program_that_is_linked_to_it_adds_vectors() {
 }
 
 #[test]
+fn a_c_program_learns_of_a_store_out_of_bounds() {
+    let program = CProgram::new("out_of_bounds.c", "");
+    let fill = package().join("tests/kernels/fill.ptx");
+    let output = program.run("check=all", &[fill]);
+    assert_eq!(output.stdout, b"status 700\n", "{}", text(&output));
+}
+
+#[test]
 fn the_late_schedule_shows_a_sleep_instead_of_a_wait() {
     let page = include_str!("../../../../docs/findings.md");
     let mut programs = page.split("```c\n").skip(1);
