@@ -7,7 +7,7 @@
 - `cuda-sim-<version>-<target>.tar.gz` (`.zip` for Windows): the driver library and the launcher;
 - `cuda_sim-<version>-py3-none-<platform>.whl`: the same as a Python package.
 
-It uses nothing but Python's standard library and cargo.
+It uses nothing but Python's standard library, cargo and binutils.
 """
 
 import argparse
@@ -23,69 +23,55 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import binary
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PACKAGE = "cuda-sim-cdylib"
+sys.path.append(os.fspath(HERE.parent / "platforms"))
+import toolchain
 
-# For each target: the library that cargo builds, the name under which programs load it, the
-# platform tag of the wheel, and the linker that another host needs.
+# For each target: the library that cargo builds, the name under which programs load it, and the
+# machine in the tag of the wheel.
 TARGETS = {
-    "x86_64-unknown-linux-gnu": (
-        "libcuda_sim_driver.so",
-        "libcuda.so.1",
-        "linux_x86_64",
-        "x86_64-linux-gnu-gcc",
-    ),
-    "aarch64-unknown-linux-gnu": (
-        "libcuda_sim_driver.so",
-        "libcuda.so.1",
-        "linux_aarch64",
-        "aarch64-linux-gnu-gcc",
-    ),
-    "x86_64-pc-windows-gnu": (
-        "cuda_sim_driver.dll",
-        "nvcuda.dll",
-        "win_amd64",
-        "x86_64-w64-mingw32-gcc",
-    ),
+    "x86_64-unknown-linux-gnu": ("libcuda_sim_driver.so", "libcuda.so.1", "x86_64"),
+    "aarch64-unknown-linux-gnu": ("libcuda_sim_driver.so", "libcuda.so.1", "aarch64"),
+    "x86_64-pc-windows-gnu": ("cuda_sim_driver.dll", "nvcuda.dll", "amd64"),
 }
 # All files in the packages have this time, so that the same input gives the same packages.
 TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def output(*command):
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return done.stdout.strip()
-
-
-def host():
-    lines = output("rustc", "-vV").splitlines()
-    return next(line.removeprefix("host: ") for line in lines if line.startswith("host: "))
-
-
 def missing(target, own):
-    """Returns what this machine lacks to build for `target`, or nothing."""
+    """Returns what this machine lacks to build for `target` and how to install it, or nothing.
+
+    Without a standard library for the target, its source is sufficient: cargo builds it.
+    """
     if target == own:
         return None
-    library = Path(output("rustc", "--print", "sysroot")) / "lib/rustlib" / target
-    if not library.is_dir():
-        return f"Rust has no standard library for it; run: rustup target add {target}"
-    linker = TARGETS[target][3]
-    if shutil.which(linker) is None:
-        return f"the linker {linker} is not installed"
+    rustlib = toolchain.rustlib()
+    if not (rustlib / target).is_dir() and not toolchain.has_source(rustlib):
+        return f"Rust's standard library for {target}", f"rustup target add {target}"
+    compiler, install = toolchain.COMPILERS[target]
+    if shutil.which(compiler) is None:
+        return f"the C compiler {compiler}", install
     return None
 
 
 def build(target, own, options):
-    """Builds the library and returns its path."""
+    """Builds the library without its symbols, and returns its path."""
     env = {**os.environ, "CARGO_TARGET_DIR": os.fspath(options.target.resolve())}
     profile, place = options.profile, options.target
     command = [options.cargo, "build", "--locked", "--package", PACKAGE, "--profile", profile]
+    command += ["--config", f'profile.{profile}.strip="symbols"']
     if target != own:
         command += ["--target", target]
         variable = f"CARGO_TARGET_{target.upper().replace('-', '_')}_LINKER"
-        env.setdefault(variable, TARGETS[target][3])
+        env.setdefault(variable, toolchain.COMPILERS[target][0])
         place = place / target
+        if not (toolchain.rustlib() / target).is_dir():
+            command.append(toolchain.BUILD_STD)
+            env.update(toolchain.BOOTSTRAP)
     subprocess.run(command, check=True, env=env, cwd=ROOT)
     return place / ("debug" if profile == "dev" else profile) / TARGETS[target][0]
 
@@ -123,7 +109,7 @@ def write_zip(path, files):
             archive.writestr(entry, contents)
 
 
-def write_wheel(folder, number, tag, library_name, library):
+def write_wheel(folder, number, tag, libraries):
     """Writes the Python package as the specification of binary distributions describes it."""
     info = f"cuda_sim-{number}.dist-info"
     readme = (ROOT / "crates" / PACKAGE / "README.md").read_text(encoding="utf-8")
@@ -141,7 +127,7 @@ def write_wheel(folder, number, tag, library_name, library):
         "cuda_sim/__init__.py": (init.encode(), False),
         "cuda_sim/__main__.py": (start.encode(), False),
         "cuda_sim/launcher.py": ((HERE / "launcher.py").read_bytes(), False),
-        f"cuda_sim/lib/{library_name}": (library, True),
+        **{f"cuda_sim/lib/{name}": file for name, file in libraries.items()},
         f"{info}/METADATA": (metadata.encode(), False),
         f"{info}/WHEEL": (wheel.encode(), False),
         f"{info}/entry_points.txt": (
@@ -162,22 +148,30 @@ def write_wheel(folder, number, tag, library_name, library):
     return path
 
 
-def package(folder, target, library_path):
+def libraries_of(target, library):
+    """Returns the files of the folder that has the driver library."""
+    return {TARGETS[target][1]: (library.read_bytes(), True)}
+
+
+def package(folder, target, library):
     """Writes the archive and the wheel of a target, and returns their paths."""
-    number = version()
-    _, name, tag, _ = TARGETS[target]
-    library = library_path.read_bytes()
-    suffix = ".zip" if "windows" in target else ".tar.gz"
-    archive = folder / f"cuda-sim-{number}-{target}{suffix}"
+    number, machine = version(), TARGETS[target][2]
+    is_windows = "windows" in target
+    tag = f"win_{machine}" if is_windows else binary.tag(library, machine)
+    # The tag of an older wheel may be another one.
+    for old in folder.glob(f"cuda_sim-*{machine}.whl"):
+        old.unlink()
+    libraries = libraries_of(target, library)
+    archive = folder / f"cuda-sim-{number}-{target}{'.zip' if is_windows else '.tar.gz'}"
     readme = (ROOT / "crates" / PACKAGE / "README.md").read_bytes()
     files = {
         "bin/cuda-sim": ((HERE / "launcher.py").read_bytes(), True),
-        f"lib/{name}": (library, True),
+        **{f"lib/{name}": file for name, file in libraries.items()},
         "README.md": (readme, False),
     }
     files.update({name: (contents, False) for name, contents in licenses().items()})
     write_archive(archive, files)
-    return [archive, write_wheel(folder, number, tag, name, library)]
+    return [archive, write_wheel(folder, number, tag, libraries)]
 
 
 def main():
@@ -189,17 +183,23 @@ def main():
     parser.add_argument("--profile", default="release")
     parser.add_argument("--library", type=Path, help="package this library, built for the host")
     parser.add_argument("--only-host", action="store_true", help="build for this machine only")
+    parser.add_argument(
+        "--only", action="append", choices=TARGETS, metavar="TARGET", help="build for this target"
+    )
     options = parser.parse_args()
-    own = host()
+    own = toolchain.host()
     only_host = options.only_host or options.library
     if own not in TARGETS and only_host:
         sys.exit(f"error: {own} has no package; the targets are {', '.join(TARGETS)}")
     out = options.out or options.target / "dist"
     out.mkdir(parents=True, exist_ok=True)
-    for target in [own] if only_host else TARGETS:
-        reason = missing(target, own)
-        if reason:
-            print(f"{target}: skipped: {reason}")
+    targets = [own] if only_host else options.only or TARGETS
+    for target in targets:
+        lack = missing(target, own)
+        if lack and options.only:
+            toolchain.require(lack[0], False, lack[1])
+        if lack:
+            print(f"{target}: skipped: {lack[0]} is missing; install it with `{lack[1]}`")
             continue
         library = options.library or build(target, own, options)
         for path in package(out, target, library):

@@ -4,6 +4,7 @@ mod api;
 mod book;
 mod bundle;
 mod ci;
+mod dist;
 mod full;
 mod functions;
 mod generated;
@@ -69,7 +70,7 @@ enum Task {
     /// Compile the libraries for macOS and for Windows with MSVC
     Targets,
     /// Package the software device as a driver library, for third-party programs
-    Dist,
+    Dist(dist::Options),
 }
 
 fn main() -> ExitCode {
@@ -100,7 +101,7 @@ fn run(workspace: &Workspace, task: &Task) -> Result<ExitCode> {
         Task::Valgrind(options) => platforms::run(workspace, "valgrind", options)?,
         Task::Wine(options) => platforms::run(workspace, "wine", options)?,
         Task::Arm(options) => platforms::run(workspace, "arm", options)?,
-        Task::Dist => workspace::run(&mut setup::script(workspace, "xtask/dist/build.py")?)?,
+        Task::Dist(options) => dist::run(workspace, options)?,
         Task::Targets => platforms::run(workspace, "targets", &platforms::Options::default())?,
     }
     Ok(ExitCode::SUCCESS)

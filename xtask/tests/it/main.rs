@@ -1,6 +1,7 @@
 //! Tests that run the tasks as commands.
 
 mod bundle;
+mod dist;
 mod documents;
 mod scripts;
 mod setup;

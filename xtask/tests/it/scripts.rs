@@ -59,6 +59,7 @@ fn the_examples_in_scripts_are_correct() {
     for script in [
         "crates/cuda-driver/tests/mutants/run.py",
         "fuzz/run.py",
+        "xtask/dist/binary.py",
         "xtask/platforms/run.py",
         "xtask/platforms/runner.py",
     ] {
