@@ -40,6 +40,8 @@ TARGETS = {
 }
 # All files in the packages have this time, so that the same input gives the same packages.
 TIME = (1980, 1, 1, 0, 0, 0)
+# Starts the launcher on Windows, which runs no file without an extension.
+COMMAND = b'@python "%~dp0cuda-sim" %*\r\n'
 
 
 def missing(target, own):
@@ -150,7 +152,11 @@ def write_wheel(folder, number, tag, libraries):
 
 def libraries_of(target, library):
     """Returns the files of the folder that has the driver library."""
-    return {TARGETS[target][1]: (library.read_bytes(), True)}
+    files = {TARGETS[target][1]: (library.read_bytes(), True)}
+    if "windows" in target:
+        name = "sitecustomize.py"
+        files[f"python/{name}"] = ((HERE / name).read_bytes(), False)
+    return files
 
 
 def package(folder, target, library):
@@ -169,6 +175,8 @@ def package(folder, target, library):
         **{f"lib/{name}": file for name, file in libraries.items()},
         "README.md": (readme, False),
     }
+    if is_windows:
+        files["bin/cuda-sim.cmd"] = (COMMAND, False)
     files.update({name: (contents, False) for name, contents in licenses().items()})
     write_archive(archive, files)
     return [archive, write_wheel(folder, number, tag, libraries)]

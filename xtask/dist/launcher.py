@@ -7,6 +7,7 @@ reports of the device after the program has ended.
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,8 @@ from pathlib import Path
 
 # The exit status of `run` if the device reported an error.
 FINDINGS = 99
+IS_WINDOWS = os.name == "nt"
+LIBRARY = "nvcuda.dll" if IS_WINDOWS else "libcuda.so.1"
 # The largest number of reports that are printed.
 PRINTED = 100
 
@@ -25,36 +28,65 @@ returned; 128 plus the number of the signal if a signal ended the command
 
 def library_folder():
     """Returns the folder of the library: beside this file, or in `lib` of the archive."""
-    name = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
     here = Path(__file__).resolve().parent
     for folder in (here / "lib", here.parent / "lib"):
-        if (folder / name).is_file():
+        if (folder / LIBRARY).is_file():
             return folder
-    sys.exit(f"cuda-sim: {name} is missing in {here / 'lib'}; install cuda-sim again")
+    sys.exit(f"cuda-sim: {LIBRARY} is missing in {here / 'lib'}; install cuda-sim again")
+
+
+def prepend(env, variable, folder):
+    """Puts a folder before the others of a variable."""
+    paths = [str(folder), env.get(variable, "")]
+    env[variable] = os.pathsep.join(path for path in paths if path)
 
 
 def environment(settings, reports):
     """Returns the environment of the program."""
     env = dict(os.environ)
-    variable = "PATH" if os.name == "nt" else "LD_LIBRARY_PATH"
-    paths = [str(library_folder()), env.get(variable, "")]
-    env[variable] = os.pathsep.join(path for path in paths if path)
+    folder = library_folder()
+    prepend(env, "PATH" if IS_WINDOWS else "LD_LIBRARY_PATH", folder)
+    if IS_WINDOWS:
+        # Python does not search PATH for libraries. sitecustomize.py in this folder loads it.
+        prepend(env, "PYTHONPATH", folder / "python")
     chosen = [env.get("CUDA_SIM", ""), *settings]
     env["CUDA_SIM"] = ",".join(part for part in chosen if part not in ("", "1")) or "1"
     env["CUDA_SIM_REPORTS"] = str(reports)
     return env
 
 
+def warn_of_driver():
+    """Prints a warning if Windows finds NVIDIA's driver before the library in PATH."""
+    driver = Path(os.environ.get("SystemRoot", "C:\\Windows"), "System32", LIBRARY)
+    if IS_WINDOWS and driver.is_file():
+        print(
+            f"cuda-sim: programs other than Python load {driver} unless {LIBRARY} of "
+            f"{library_folder()} is copied to the folder of the program",
+            file=sys.stderr,
+        )
+
+
+def resolved(command, env):
+    """Returns a command with the path of its program.
+
+    Windows would search the folder of this Python first, and only for files with the extension exe.
+    """
+    found = shutil.which(command[0], path=env.get("PATH")) if IS_WINDOWS else None
+    return [found or command[0], *command[1:]]
+
+
 def run(options):
+    warn_of_driver()
     with tempfile.TemporaryDirectory(prefix="cuda-sim-") as folder:
         reports = Path(folder) / "reports.txt"
         try:
-            status = subprocess.call(options.command, env=environment(options.set, reports))
+            env = environment(options.set, reports)
+            status = subprocess.call(resolved(options.command, env), env=env)
         except OSError as error:
             sys.exit(f"cuda-sim: cannot run {options.command[0]}: {error.strerror}")
         lines = []
         if reports.is_file():
-            lines = reports.read_text(errors="replace").splitlines()
+            lines = reports.read_text(encoding="utf-8", errors="replace").splitlines()
     if lines:
         count = "1 report" if len(lines) == 1 else f"{len(lines)} reports"
         print(f"\ncuda-sim: {count}:", file=sys.stderr)

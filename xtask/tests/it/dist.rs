@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
@@ -140,4 +140,32 @@ fn a_missing_standard_library_is_built_from_source() {
     let (_, called) = machine.build(&["--only", ARM]);
     assert!(called.starts_with("build --locked"), "{called}");
     assert!(!called.contains("-Zbuild-std"), "{called}");
+}
+
+/// Runs Python with the folders as `PYTHONPATH`.
+fn start_python(machine: &Machine, folders: &[&Path]) -> Output {
+    let mut python = Command::new(&machine.python);
+    python.args(["-B", "-c", "print('main')"]);
+    let path = std::env::join_paths(folders).unwrap();
+    python.env("PYTHONPATH", path).output().unwrap()
+}
+
+#[test]
+fn python_on_windows_starts_without_the_library() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let (own, other) = (machine.path("lib/python"), machine.path("other"));
+    fs::create_dir_all(&own).unwrap();
+    fs::create_dir(&other).unwrap();
+    let name = "sitecustomize.py";
+    fs::copy(root().join("xtask/dist").join(name), own.join(name)).unwrap();
+    let output = start_python(&machine, &[&own]);
+    assert_eq!(output.stdout, b"main\n");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("cuda-sim: cannot load "), "{said}");
+    // A module of the same name in a later folder runs, too.
+    fs::write(other.join(name), "print('other')").unwrap();
+    let output = start_python(&machine, &[&own, &other]);
+    assert_eq!(output.stdout, b"other\nmain\n");
 }
