@@ -7,7 +7,8 @@
 - `cuda-sim-<version>-<target>.tar.gz` (`.zip` for Windows): the driver library and the launcher;
 - `cuda_sim-<version>-py3-none-<platform>.whl`: the same as a Python package.
 
-It uses nothing but Python's standard library, cargo and binutils.
+With `--check`, it runs check.py on them. The script uses Python's standard library, cargo and
+binutils.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import zipfile
 from pathlib import Path
 
 import binary
+import check
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -182,6 +184,22 @@ def package(folder, target, library):
     return [archive, write_wheel(folder, number, tag, libraries)]
 
 
+def buildable(targets, own, options):
+    """Returns the targets that can be built. Ends the script if one must be and cannot."""
+    found = []
+    for target in targets:
+        lack = missing(target, own)
+        if lack and not (options.check or options.only):
+            print(f"{target}: skipped: {lack[0]} is missing; install it with `{lack[1]}`")
+            continue
+        if lack:
+            toolchain.require(lack[0], False, lack[1])
+        if options.check:
+            check.require_tools(target, own)
+        found.append(target)
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     target_folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -194,6 +212,7 @@ def main():
     parser.add_argument(
         "--only", action="append", choices=TARGETS, metavar="TARGET", help="build for this target"
     )
+    parser.add_argument("--check", action="store_true", help="also run programs on the packages")
     options = parser.parse_args()
     own = toolchain.host()
     only_host = options.only_host or options.library
@@ -202,16 +221,13 @@ def main():
     out = options.out or options.target / "dist"
     out.mkdir(parents=True, exist_ok=True)
     targets = [own] if only_host else options.only or TARGETS
-    for target in targets:
-        lack = missing(target, own)
-        if lack and options.only:
-            toolchain.require(lack[0], False, lack[1])
-        if lack:
-            print(f"{target}: skipped: {lack[0]} is missing; install it with `{lack[1]}`")
-            continue
+    for target in buildable(targets, own, options):
         library = options.library or build(target, own, options)
-        for path in package(out, target, library):
+        packages = package(out, target, library)
+        for path in packages:
             print(f"{target}: {path} ({path.stat().st_size / 1e6:.1f} MB)")
+        if options.check:
+            check.check(target, own, packages, options.target / "dist-check" / target)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ fn a_missing_tool_is_named_with_its_command() {
         return;
     };
     let missing = |expected: &str| {
-        let (output, called) = machine.build(&["--only", ARM]);
+        let (output, called) = machine.build(&["--only", ARM, "--check"]);
         assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
         assert_eq!((output.status.code(), called.as_str()), (Some(1), ""));
     };
@@ -93,6 +93,11 @@ fn a_missing_tool_is_named_with_its_command() {
     missing(
         "the C compiler aarch64-linux-gnu-gcc is missing; install it with \
          `apt-get install gcc-aarch64-linux-gnu`\n",
+    );
+    machine.program("aarch64-linux-gnu-gcc", "");
+    missing(
+        "qemu-aarch64 is missing; install it with \
+         `apt-get install --no-install-recommends qemu-user`\n",
     );
 }
 

@@ -60,6 +60,7 @@ fn the_examples_in_scripts_are_correct() {
         "crates/cuda-driver/tests/mutants/run.py",
         "fuzz/run.py",
         "xtask/dist/binary.py",
+        "xtask/dist/check.py",
         "xtask/platforms/run.py",
         "xtask/platforms/runner.py",
     ] {

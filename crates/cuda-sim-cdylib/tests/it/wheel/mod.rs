@@ -172,3 +172,42 @@ fn the_wheel_runs_programs_and_leaves_nothing() {
     let unpacked = packages.unpack(packages.folder.path());
     check(launched_by(unpacked.join("bin/cuda-sim")));
 }
+
+#[test]
+fn the_packages_have_only_their_own_files() {
+    let Some(packages) = Packages::new() else {
+        return;
+    };
+    let name = packages.wheel.file_name().unwrap().to_str().unwrap();
+    assert!(name.contains("-py3-none-manylinux_2_"), "{name}");
+    let check = |archive: &Path, wheel: &Path| {
+        let program = "import pathlib, sys\n\
+            sys.path.append(sys.argv[1])\n\
+            import check\n\
+            archive, wheel = map(pathlib.Path, sys.argv[2:])\n\
+            check.check_archive('linux', archive)\n\
+            check.check_wheel('linux', wheel)";
+        let mut python = Command::new(packages.environment.join("bin/python3"));
+        python.args(["-B", "-c", program]);
+        python.arg(package().join("../../xtask/dist"));
+        run(python.arg(archive).arg(wheel))
+    };
+    let good = check(&packages.archive, &packages.wheel);
+    assert!(good.status.success(), "{}", text(&good));
+
+    // An archive with one more file.
+    let unpacked = packages.unpack(packages.folder.path());
+    fs::write(unpacked.join("lib/libnvrtc.so"), "").unwrap();
+    let other = packages.folder.path().join("other");
+    fs::create_dir(&other).unwrap();
+    let other = other.join(packages.archive.file_name().unwrap());
+    let mut pack = Command::new("tar");
+    pack.arg("-czf")
+        .arg(&other)
+        .arg("-C")
+        .arg(packages.folder.path());
+    must(pack.arg(unpacked.file_name().unwrap()));
+    let bad = check(&other, &packages.wheel);
+    assert!(text(&bad).contains("lib/libnvrtc.so"), "{}", text(&bad));
+    assert!(!bad.status.success());
+}
