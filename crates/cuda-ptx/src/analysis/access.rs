@@ -19,6 +19,9 @@ pub(super) struct Finding {
     pub(super) refusal: Option<String>,
 }
 
+/// How many choices, one inside the other, the alignment of an address may depend on.
+const CHOICES: u32 = 2;
+
 /// A root: its size, its alignment, and whether it may be written.
 struct RootInfo {
     root: Root,
@@ -157,10 +160,9 @@ fn bounds(
             bytes: size,
         });
     };
-    let concrete = round.symbols.concrete(&offset).ok_or(Reason::NoBound)?;
     let align = u64::from(access.align()).max(1);
-    let is_aligned = concrete.is_multiple_of(align.into()) && root.align.is_multiple_of(align);
-    if !is_aligned {
+    let is_multiple = round.symbols.is_multiple(&offset, align.into(), CHOICES);
+    if !is_multiple || !root.align.is_multiple_of(align) {
         return Err(Reason::Misaligned { align });
     }
     let form = high.form.plus(bytes).ok_or(Reason::NoBound)?;

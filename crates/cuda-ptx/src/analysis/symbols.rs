@@ -384,6 +384,25 @@ impl Symbols {
         Some(result)
     }
 
+    /// Whether every value of a form is a multiple of `divisor`. A choice is one if each of its
+    /// alternatives is; `depth` choices are looked into, one inside the other.
+    pub(super) fn is_multiple(&self, form: &Form, divisor: i128, depth: u32) -> bool {
+        let Some(form) = self.concrete(form) else {
+            return false;
+        };
+        let is_term = |&(symbol, by): &(Symbol, i128)| {
+            let Kind::Choice(_, alternatives, _) = &self.info(symbol).kind else {
+                return by % divisor == 0;
+            };
+            let is_alternative = |alternative: &Alternative| {
+                let form = alternative.form.scale(by);
+                form.is_some_and(|form| self.is_multiple(&form, divisor, depth - 1))
+            };
+            by % divisor == 0 || depth > 0 && alternatives.iter().all(is_alternative)
+        };
+        form.constant % divisor == 0 && form.terms().iter().all(is_term)
+    }
+
     /// Removes the terms −2ⁿ·q with n ≥ 16 that a conversion added. This is correct only for
     /// assumptions, which are verified later.
     pub(super) fn without_wraps(&self, form: &Form) -> Form {

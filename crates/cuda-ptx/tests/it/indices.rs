@@ -1,7 +1,7 @@
 //! Indices that a compiler writes in an unusual way: with masks, inserted fields, and counters that
 //! go down or are truncated to fewer bits.
 
-use cuda_ptx::analysis::{Argument, Buffer};
+use cuda_ptx::analysis::{Argument, Buffer, Reason};
 
 use crate::support::{analysis, input, int, launch, output, reasons};
 
@@ -76,6 +76,32 @@ fn a_number_in_a_struct_bounds_the_index() {
     assert_eq!(reasons(&verdict(1000, 3999)).len(), 1);
     // The verdict holds for all launches with these bytes.
     assert_eq!(analysis.relevant(), [(0, 0, 8), (1, 8, 4)]);
+}
+
+#[test]
+fn one_of_two_aligned_addresses_is_aligned() {
+    // A loaded value chooses between `x` and `x` plus a distance, and again between that and 64.
+    let verdict = |distance: u32, bytes: u64| {
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n\
+             .visible .entry k(.param .u64 x, .param .u64 c) {{\n\
+             .reg .pred %p; .reg .b32 %r<6>; .reg .b64 %rd<6>;\n\
+             ld.param.u64 %rd1, [x];\nld.param.u64 %rd2, [c];\nld.global.u32 %r1, [%rd2];\n\
+             setp.eq.s32 %p, %r1, 0;\nadd.s64 %rd3, %rd1, {distance};\n\
+             selp.b64 %rd4, %rd1, %rd3, %p;\n\
+             ld.global.v4.u32 {{%r2, %r3, %r4, %r5}}, [%rd4];\n\
+             setp.eq.s32 %p, %r1, 1;\nadd.s64 %rd3, %rd1, 64;\n\
+             selp.b64 %rd4, %rd3, %rd4, %p;\n\
+             ld.global.v4.u32 {{%r2, %r3, %r4, %r5}}, [%rd4+16];\nret; }}"
+        );
+        let arguments = [input(bytes), input(4)];
+        analysis(&text, "k").evaluate(&launch([1, 1, 1], [1, 1, 1], arguments))
+    };
+    assert!(verdict(32, 96).is_proven());
+    assert!(verdict(16, 96).is_proven());
+    assert_eq!(reasons(&verdict(32, 95)).len(), 1);
+    let misaligned = Reason::Misaligned { align: 16 };
+    assert_eq!(reasons(&verdict(8, 96)), [misaligned.clone(), misaligned]);
 }
 
 #[test]
