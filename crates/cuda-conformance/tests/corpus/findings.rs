@@ -25,12 +25,12 @@ const RACE: ReportKind = ReportKind::Race(Hazard::ReadAfterWrite);
 
 const CASES: &[Case] = &[
     Case {
-        kernel: "store",
+        kernel: "load",
         threads: 2,
         shared_bytes: 4,
-        arrays: &[],
+        arrays: &[2],
         expected: ReportKind::OutOfBounds,
-        correction: ("list[2 * threadIdx.x]", "if (threadIdx.x == 0) list[0]"),
+        correction: ("list[2 * threadIdx.x]", "list[0]"),
     },
     Case {
         kernel: "copy",
