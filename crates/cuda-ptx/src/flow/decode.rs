@@ -8,7 +8,7 @@ use crate::ast::{Instruction, Literal, Location, Operand};
 
 use super::Refused;
 use super::names::{Name, Names, Reg, bits_of};
-use super::op::{Access, Axis, Guard, Ins, Op, Source, Special, UNDEFINED, Var};
+use super::op::{Access, Axis, Guard, Ins, Op, Source, Special, UNDEFINED, Value, Var};
 
 /// Instructions that access no memory, do not branch, and write nothing but their first operand.
 /// Sorted.
@@ -143,6 +143,7 @@ impl<'a> Decoder<'a> {
         self.ins.push(Ins {
             op,
             sources,
+            unmodelled: Vec::new(),
             target: Some(target.number),
             guard,
             previous,
@@ -260,15 +261,22 @@ impl<'a> Decoder<'a> {
             let predicate = self.temporary(Op::BoolOr, sources, 1);
             self.guard = Some(Guard { predicate, ..guard });
         }
-        let is_decoded = match instruction.opcode {
+        match instruction.opcode {
             "ld" | "ldu" | "st" | "atom" | "red" | "cp" | "mbarrier" | "ldmatrix" | "stmatrix"
             | "wmma" | "prefetch" | "prefetchu" | "applypriority" | "discard" => {
-                return self.memory(instruction);
+                self.memory(instruction)
             }
-            "tex" | "tld4" | "suld" | "sust" | "sured" | "suq" | "txq" => {
-                return self.object(instruction);
+            "tex" | "tld4" | "suld" | "sust" | "sured" | "suq" | "txq" => self.object(instruction),
+            opcode if REGISTER_ONLY.contains(&opcode) => {
+                let first = self.ins.len();
+                if self.pure(instruction).is_none()
+                    && let Some(target) = instruction.operands.first()
+                {
+                    self.clobber(target);
+                }
+                self.depend(first, instruction);
+                Ok(())
             }
-            opcode if REGISTER_ONLY.contains(&opcode) => self.pure(instruction).is_some(),
             opcode => {
                 let reason = match opcode {
                     "call" => "call of a function",
@@ -276,13 +284,45 @@ impl<'a> Decoder<'a> {
                     _ => "unknown instruction",
                 };
                 let reason = format!("{reason}: {}", instruction.mnemonic());
-                return Refused::new(instruction.line, reason);
+                Refused::new(instruction.line, reason)
             }
-        };
-        if !is_decoded && let Some(target) = instruction.operands.first() {
-            self.clobber(target);
         }
-        Ok(())
+    }
+
+    /// Records that the unknown numbers among the operations from `first` on depend on the sources
+    /// of an instruction, which may not be set.
+    fn depend(&mut self, first: usize, instruction: &Instruction<'a>) {
+        let mut registers = Vec::new();
+        for operand in instruction.operands.iter().skip(1) {
+            self.registers(operand, &mut registers);
+        }
+        for ins in self.ins.iter_mut().skip(first) {
+            let is_unknown = match ins.op {
+                Op::Unknown { .. } | Op::BoolUnknown => true,
+                Op::Copy { .. } => ins.sources[0] == NO,
+                _ => false,
+            };
+            if is_unknown {
+                ins.unmodelled.clone_from(&registers);
+            }
+        }
+    }
+
+    /// Appends the registers of an operand.
+    fn registers(&mut self, operand: &Operand<'a>, registers: &mut Vec<Value>) {
+        match operand {
+            Operand::Name(name) | Operand::Not(name) | Operand::Member(name, _) => {
+                if let Some(Name::Reg(reg)) = self.names.find(name) {
+                    registers.push(reg.number);
+                }
+            }
+            Operand::Vector(operands) => {
+                for operand in operands {
+                    self.registers(operand, registers);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Decodes an instruction that accesses no memory, or returns `None` if it is not modelled.

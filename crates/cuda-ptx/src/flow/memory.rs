@@ -120,6 +120,7 @@ impl<'a> Decoder<'a> {
         self.ins.push(Ins {
             op: Op::Access(number),
             sources: [source, NO, NO],
+            unmodelled: Vec::new(),
             target: None,
             guard: self.guard,
             previous: UNDEFINED,

@@ -162,6 +162,8 @@ pub(crate) struct Guard {
 pub(crate) struct Ins {
     pub(crate) op: Op,
     pub(crate) sources: [Source; 3],
+    /// The registers that an unknown result depends on.
+    pub(super) unmodelled: Vec<Value>,
     /// The destination.
     pub(crate) target: Option<Value>,
     pub(crate) guard: Option<Guard>,

@@ -88,6 +88,9 @@ pub(super) fn undefined(blocks: &[Block], graph: &Graph, count: usize) -> Vec<bo
                     users[value as usize].push(target);
                 }
             }
+            for &value in &ins.unmodelled {
+                users[value as usize].push(target);
+            }
             if guard.is_some() {
                 users[ins.previous as usize].push(target);
             }
@@ -115,6 +118,7 @@ fn uses(ins: &mut Ins, mut visit: impl FnMut(&mut Value)) {
     {
         visit(value);
     }
+    ins.unmodelled.iter_mut().for_each(&mut visit);
     visit(&mut ins.previous);
 }
 

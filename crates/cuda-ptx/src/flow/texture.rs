@@ -146,6 +146,7 @@ impl<'a> Decoder<'a> {
         self.ins.push(Ins {
             op: Op::Access(number),
             sources: [handle, at[0], at[1]],
+            unmodelled: Vec::new(),
             target: None,
             guard: self.guard,
             previous: UNDEFINED,

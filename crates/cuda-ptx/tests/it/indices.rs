@@ -314,3 +314,46 @@ fn a_predicated_minimum_or_maximum_may_not_be_computed() {
     }
     assert!(verdict("@%p1", "min", 1001).is_proven());
 }
+
+#[test]
+fn results_of_unset_registers_prove_nothing() {
+    // A compiler may compute the index once for the comparison and again for the access, and a
+    // register that is not set may differ.
+    let verdict = |index: &str| {
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n\
+             .visible .entry k(.param .u64 x, .param .u32 n) {{\n\
+             .reg .pred %p<4>; .reg .b32 %r<9>; .reg .b64 %d<5>;\n\
+             ld.param.u64 %d1, [x];\nld.param.u32 %r1, [n];\nmov.u32 %r2, %tid.x;\n{index}\n\
+             setp.ge.u32 %p1, %r3, 8;\n@%p1 ret;\n\
+             mul.wide.u32 %d2, %r3, 4;\nadd.s64 %d3, %d1, %d2;\nst.global.u32 [%d3], %r2;\n\
+             ret;\n}}"
+        );
+        analysis(&text, "k").evaluate(&launch([1, 1, 1], [64, 1, 1], [output(32), int(5)]))
+    };
+    for (set, unset) in [
+        ("add.s32 %r3, %r2, %r1;", "add.s32 %r3, %r2, %r8;"),
+        ("mul24.lo.u32 %r3, %r2, %r1;", "mul24.lo.u32 %r3, %r2, %r8;"),
+        (
+            "lop3.b32 %r3, %r2, %r2, %r1, 150;",
+            "lop3.b32 %r3, %r2, %r2, %r8, 150;",
+        ),
+        ("popc.b32 %r3, %r1;", "popc.b32 %r3, %r8;"),
+        (
+            "mov.b64 %d4, {%r1, %r2};\ncvt.u32.u64 %r3, %d4;",
+            "mov.b64 %d4, {%r8, %r2};\ncvt.u32.u64 %r3, %d4;",
+        ),
+        (
+            "setp.lt.f32 %p2, %r1, %r2;\nselp.b32 %r3, 1, 2, %p2;",
+            "setp.lt.f32 %p2, %r8, %r2;\nselp.b32 %r3, %r1, %r2, %p2;",
+        ),
+        (
+            "setp.eq.xor.s32 %p2, %r1, 0, %p2;\nmov.u32 %r3, %r2;",
+            "setp.eq.xor.s32 %p2, %r1, 0, %p3;\nselp.b32 %r3, %r1, %r2, %p2;",
+        ),
+    ] {
+        assert!(verdict(set).is_proven(), "{set}: {}", verdict(set));
+        let verdict = verdict(unset);
+        assert!(!verdict.is_proven(), "{unset}: {verdict}");
+    }
+}
