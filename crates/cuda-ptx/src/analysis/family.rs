@@ -118,7 +118,10 @@ impl Analysis {
             return None;
         }
         let work = Cell::new(MAX_STEPS);
-        let findings = self.findings(kernel, &launch, &mut symbols, &work);
+        let (findings, wild_jump) = self.findings(kernel, &launch, &mut symbols, &work);
+        if wild_jump.is_some() {
+            return None;
+        }
         let mut needs: Vec<Need> = Vec::new();
         for (access, finding) in kernel.accesses.iter().zip(findings) {
             let Some(finding) = finding else {

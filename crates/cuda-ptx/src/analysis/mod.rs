@@ -164,7 +164,10 @@ impl Analysis {
         }
         let mut symbols = Symbols::default();
         let work = Cell::new(MAX_STEPS);
-        let findings = self.findings(kernel, launch, &mut symbols, &work);
+        let (findings, wild_jump) = self.findings(kernel, launch, &mut symbols, &work);
+        if let Some(line) = wild_jump {
+            return refused(line, "the index of a jump may be outside of its table");
+        }
         let all = kernel.accesses.iter().zip(&findings);
         for (access, finding) in all {
             if let Some(reason) = finding.as_ref().and_then(|it| it.refusal.as_ref()) {
@@ -243,13 +246,14 @@ impl Analysis {
         kernel.map(|kernel| kernel.traps.as_slice()).unwrap_or(&[])
     }
 
+    /// Judges all accesses. Also returns the line of a jump whose index may be outside of its table.
     fn findings(
         &self,
         kernel: &Kernel,
         launch: &LaunchValues,
         symbols: &mut Symbols,
         work: &Cell<u64>,
-    ) -> Vec<Option<Finding>> {
+    ) -> (Vec<Option<Finding>>, Option<u32>) {
         let start = work.get();
         let mut assumptions = Assumptions::default();
         if !self.headers.is_empty() {
@@ -290,7 +294,8 @@ impl Analysis {
             });
             round.depth = DEPTH;
         }));
-        findings
+        let wild_jump = round.wild_jump;
+        (findings, wild_jump)
     }
 
     /// Drops assumptions until those that remain prove each other. Returns them and, unless this is

@@ -75,6 +75,8 @@ pub(super) struct Round<'a> {
     /// The condition of each block that has one.
     pub(super) conditions: Vec<Option<Rc<Condition>>>,
     pub(super) is_live: Vec<bool>,
+    /// The line of a jump whose index may be outside of its table.
+    pub(super) wild_jump: Option<u32>,
 }
 
 impl<'a> Round<'a> {
@@ -98,6 +100,7 @@ impl<'a> Round<'a> {
             facts: vec![Rc::default(); kernel.blocks.len()],
             conditions: vec![None; kernel.blocks.len()],
             is_live: vec![false; kernel.blocks.len()],
+            wild_jump: None,
         }
     }
 
@@ -139,6 +142,10 @@ impl<'a> Round<'a> {
                 if let Op::Access(access) = ins.op {
                     if let Some(visit) = &mut visit {
                         self.access(ins, access, &facts, visit);
+                    }
+                } else if let Op::Jump { targets, line } = ins.op {
+                    if visit.is_some() && !self.is_in_table(ins.sources[0], targets, &facts) {
+                        self.wild_jump.get_or_insert(line);
                     }
                 } else if let Some(target) = ins.target
                     && is_needed[target as usize]

@@ -67,6 +67,19 @@ impl Round<'_> {
         }
     }
 
+    /// Whether the index of a jump is the number of one of its targets.
+    pub(super) fn is_in_table(&mut self, index: Source, targets: u32, facts: &[Form]) -> bool {
+        let Some(form) = self.number(index, 32) else {
+            return false;
+        };
+        let form = self.exact(&form, 32, false, facts);
+        let end = i128::from(targets) - 1;
+        form.is_some_and(|form| {
+            let prover = self.prover(facts);
+            prover.is_at_least(&form, 0) && prover.is_at_most(&form, end)
+        })
+    }
+
     /// The value that `ins` computes.
     pub(super) fn transfer(
         &mut self,

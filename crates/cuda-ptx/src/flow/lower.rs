@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use crate::ast::{Function, Instruction, Linkage, Module, Operand, Space, Statement, Variable};
 
-use super::decode::Decoder;
+use super::decode::{Decoder, NO};
 use super::graph::Graph;
 use super::names::{Names, bits_of};
-use super::op::{Access, Block, Guard, Ins, Op, Param, Source, Var};
+use super::op::{Access, Block, Guard, Ins, Op, Param, Source, UNDEFINED, Var};
 use super::{MAX_BLOCKS, MAX_OPS, Refused, ssa};
 
 /// A kernel in the form that the analysis uses.
@@ -39,8 +39,8 @@ enum End<'a> {
     Jump(&'a str),
     /// A conditional `bra`; else the next block.
     Branch(Guard, &'a str),
-    /// `brx.idx`
-    Table(&'a str),
+    /// `brx.idx`, with its index.
+    Table(&'a str, Source),
     /// A conditional end; else the next block.
     Leave(Guard),
     /// `ret`, `exit`, `trap`
@@ -217,7 +217,9 @@ impl<'a> Lowering<'a> {
         let end = match (instruction.opcode, instruction.operands.as_slice(), guard) {
             ("bra", [Operand::Name(label)], None) => End::Jump(label),
             ("bra", [Operand::Name(label)], Some(guard)) => End::Branch(guard, label),
-            ("brx", [_, Operand::Name(table)], None) => End::Table(table),
+            ("brx", [index, Operand::Name(table)], None) => {
+                End::Table(table, self.decoder.source(index, 32))
+            }
             ("ret" | "exit" | "trap" | "brkpt", _, None) => End::Exit,
             ("ret" | "exit" | "trap" | "brkpt", _, Some(guard)) => End::Leave(guard),
             ("bra" | "brx", ..) => {
@@ -272,10 +274,19 @@ impl<'a> Lowering<'a> {
                     edge(&mut blocks, index, not(guard), next);
                 }
                 End::Leave(guard) => edge(&mut blocks, index, not(guard), next),
-                End::Table(name) => {
+                End::Table(name, source) => {
                     let Some(table) = self.tables.get(name) else {
                         return Refused::new(at, format!("table {name} is not defined"));
                     };
+                    let targets = table.len() as u32;
+                    blocks[index].ins.push(Ins {
+                        op: Op::Jump { targets, line: at },
+                        sources: [source, NO, NO],
+                        unmodelled: Vec::new(),
+                        target: None,
+                        guard: None,
+                        previous: UNDEFINED,
+                    });
                     for name in *table {
                         let target = self.label(name, at)?;
                         if !blocks[index].succs.contains(&target) {

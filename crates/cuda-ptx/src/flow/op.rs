@@ -148,6 +148,9 @@ pub(crate) enum Op {
     /// The access with this number, at the address `a`, or to the object whose handle is `a`. For a
     /// surface, `b` is the coordinate in bytes; for a matrix, the stride in elements.
     Access(u32),
+    /// The jump to the target with the number `a` in a table with this number of
+    /// targets.
+    Jump { targets: u32, line: u32 },
 }
 
 /// The predicate that guards an operation.

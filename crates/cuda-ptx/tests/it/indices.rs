@@ -1,7 +1,7 @@
 //! Indices that a compiler writes in an unusual way: with masks, inserted fields, and counters that
 //! go down or are truncated to fewer bits.
 
-use cuda_ptx::analysis::{Argument, Buffer, Reason};
+use cuda_ptx::analysis::{Argument, Buffer, Reason, Verdict};
 
 use crate::support::{analysis, input, int, launch, output, reasons};
 
@@ -313,6 +313,52 @@ fn a_predicated_minimum_or_maximum_may_not_be_computed() {
         assert_eq!(reasons(&guarded).len(), 1, "{operation}: {guarded}");
     }
     assert!(verdict("@%p1", "min", 1001).is_proven());
+}
+
+#[test]
+fn a_jump_needs_an_index_in_its_table() {
+    // The table has three targets. An index behind its end jumps anywhere.
+    let verdict = |index: &str, n: i32| {
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n\
+             .visible .entry k(.param .u64 x, .param .u32 n) {{\n\
+             .reg .pred %p<2>; .reg .b32 %r<3>; .reg .b64 %d<2>;\n\
+             ld.param.u64 %d1, [x];\nld.param.u32 %r1, [n];\n{index}\n\
+             T: .branchtargets A, B, C;\nbrx.idx %r1, T;\n\
+             A: st.global.u32 [%d1], %r1;\nB: st.global.u32 [%d1+4], %r1;\nC: ret;\n}}"
+        );
+        analysis(&text, "k").evaluate(&launch([1, 1, 1], [8, 1, 1], [output(8), int(n)]))
+    };
+    let is_refused = |verdict: &Verdict| match verdict {
+        Verdict::Refused(refusal) => refusal.reason.contains("table"),
+        _ => false,
+    };
+    for n in 0..3 {
+        assert!(verdict("", n).is_proven(), "{n}");
+    }
+    for n in [3, -1] {
+        let verdict = verdict("", n);
+        assert!(is_refused(&verdict), "{n}: {verdict}");
+    }
+    let loaded = "ld.global.u32 %r1, [%d1];";
+    for guard in [
+        "setp.gt.u32 %p1, %r1, 2;\n@%p1 bra C;",
+        "min.u32 %r1, %r1, 2;",
+        "and.b32 %r1, %r1, 1;",
+    ] {
+        let verdict = verdict(&format!("{loaded}\n{guard}"), 0);
+        assert!(verdict.is_proven(), "{guard}: {verdict}");
+    }
+    for guard in [
+        "",
+        "setp.gt.u32 %p1, %r1, 3;\n@%p1 bra C;",
+        "setp.gt.s32 %p1, %r1, 2;\n@%p1 bra C;",
+        "and.b32 %r1, %r1, 3;",
+        "and.b32 %r1, %r2, 1;",
+    ] {
+        let verdict = verdict(&format!("{loaded}\n{guard}"), 0);
+        assert!(is_refused(&verdict), "{guard}: {verdict}");
+    }
 }
 
 #[test]
