@@ -286,7 +286,7 @@ fn an_equal_masked_number_is_bounded() {
 fn a_predicated_minimum_or_maximum_may_not_be_computed() {
     // The predicate comes from memory. If it is false, the index is the number before: 1000, or 10
     // with 100 subtracted.
-    let verdict = |guard: &str, operation: &str, bytes: u64| {
+    let verdict = |guard: &str, operation: &str, branch: &str, bytes: u64| {
         let (first, old, step, end, offset) = match operation {
             "min" => (100, 1000, "shr.u32 %r1, %r1, 1;", 0, 0),
             _ => (100, 10, "add.u32 %r1, %r1, 1;", 200, -100),
@@ -298,21 +298,24 @@ fn a_predicated_minimum_or_maximum_may_not_be_computed() {
              ld.param.u64 %d1, [x];\nld.param.u64 %d2, [flags];\n\
              ld.global.f32 %f1, [%d2];\nsetp.neu.f32 %p1, %f1, 0f00000000;\n\
              mov.u32 %r1, {first};\nLOOP:\nmov.u32 %r2, {old};\n\
-             {guard} {operation}.u32 %r2, %r1, %r2;\n\
+             {guard} {operation}.u32 %r2, %r1, %r2;\n{branch}\n\
              cvt.u64.u32 %d3, %r2;\nadd.s64 %d4, %d1, %d3;\nst.global.u8 [%d4+{offset}], %r1;\n\
              {step}\nsetp.ne.s32 %p2, %r1, {end};\n@%p2 bra LOOP;\nret;\n}}"
         );
         let arguments = [output(bytes), input(4)];
         analysis(&text, "k").evaluate(&launch([1, 1, 1], [1, 1, 1], arguments))
     };
-    // Of the smaller numbers, the first is 100; of the larger ones, the last is 199.
-    for (operation, bytes) in [("min", 101), ("max", 100)] {
-        let always = verdict("", operation, bytes);
-        assert!(always.is_proven(), "{operation}: {always}");
-        let guarded = verdict("@%p1", operation, bytes);
-        assert_eq!(reasons(&guarded).len(), 1, "{operation}: {guarded}");
+    // A number that a branch depends on is also computed while loops are analysed.
+    for branch in ["", "setp.gt.u32 %p2, %r2, 5000;\n@%p2 ret;"] {
+        // Of the smaller numbers, the first is 100; of the larger ones, the last is 199.
+        for (operation, bytes) in [("min", 101), ("max", 100)] {
+            let always = verdict("", operation, branch, bytes);
+            assert!(always.is_proven(), "{operation}: {always}");
+            let guarded = verdict("@%p1", operation, branch, bytes);
+            assert_eq!(reasons(&guarded).len(), 1, "{operation}: {guarded}");
+        }
+        assert!(verdict("@%p1", "min", branch, 1001).is_proven());
     }
-    assert!(verdict("@%p1", "min", 1001).is_proven());
 }
 
 #[test]
