@@ -378,9 +378,9 @@ fn compare(rng: &mut Rng, rounds: usize, derived: usize) -> u32 {
 #[test]
 fn bounds_agree_with_big_integers() {
     let mut rng = Rng::with_seed(7);
-    assert!(compare(&mut rng, 6000, 0) > 3500);
-    assert!(compare(&mut rng, 3000, 1) > 1000);
-    assert!(compare(&mut rng, 3000, 2) > 1000);
+    assert!(compare(&mut rng, 3000, 0) > 1700);
+    assert!(compare(&mut rng, 1500, 1) > 800);
+    assert!(compare(&mut rng, 1500, 2) > 800);
 }
 
 /// All values that a symbol may have, given those of the symbols before it.
@@ -432,7 +432,7 @@ fn no_point_is_above_its_bound() {
     let mut rng = Rng::with_seed(8);
     for derived in [0, 1, 2] {
         let (mut count, mut reached) = (0u64, 0u64);
-        for _ in 0..3000 / (derived + 1) {
+        for _ in 0..1000 {
             let system = system(&mut rng, 4, true, derived);
             let bound = found(&system).expect("all symbols are bounded");
             let mut most = None;
