@@ -60,13 +60,13 @@ fn combined(a: &Big, times: &BigInt, b: &Big, factor: &BigInt) -> Big {
 /// The upper end of the interval of a form.
 fn high(unknowns: &[Unknown], form: &Big) -> Option<BigInt> {
     let terms = form.0.iter().zip(unknowns);
-    let terms = terms.filter(|(by, _)| by.sign() != Sign::NoSign);
-    terms.fold(Some(form.1.clone()), |sum, (by, unknown)| {
+    let mut terms = terms.filter(|(by, _)| by.sign() != Sign::NoSign);
+    terms.try_fold(form.1.clone(), |sum, (by, unknown)| {
         let end = match by.sign() {
             Sign::Minus => &unknown.low,
             _ => &unknown.high,
         };
-        Some(sum? + by * end.as_ref()?)
+        Some(sum + by * end.as_ref()?)
     })
 }
 
