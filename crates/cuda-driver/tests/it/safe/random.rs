@@ -6,6 +6,10 @@
 //! begins at a seed, and `CUDA_PTX_COUNT=file` continues after those that the file counts, for
 //! `CUDA_PTX_MINUTES=n`.
 
+#[path = "../../../../cuda-ptx/tests/it/fuzz/access.rs"]
+mod access;
+#[path = "../../../../cuda-ptx/tests/it/fuzz/arithmetic.rs"]
+mod arithmetic;
 #[path = "../../../../cuda-ptx/tests/it/fuzz/calls.rs"]
 mod calls;
 #[path = "../../../../cuda-ptx/tests/it/fuzz/control.rs"]
@@ -119,7 +123,12 @@ fn part(rng: &mut Rng, n: u32) -> Part {
 }
 
 fn program(seed: u64) -> Program {
-    let text = generate::kernel(Rng::with_seed(seed));
+    let mut text = generate::kernel(Rng::with_seed(seed));
+    // The software device moves the address of these variables to 64 bits only.
+    for name in ["stack", "bank"] {
+        let wide = format!("mov.u64 %d9, {name};\ncvt.u32.u64 %r9, %d9;");
+        text = text.replace(&format!("mov.u32 %r9, {name};"), &wide);
+    }
     let mut rng = Rng::with_seed(!seed);
     let (n, m) = (number(&mut rng), number(&mut rng));
     let w = match rng.u32(..4) {
@@ -293,14 +302,14 @@ fn lasts(program: &Program, first: (Run, Run), is_there: impl Fn(&Run, &Run) -> 
 
 /// Returns the program with a value for each register and each argument of a call.
 fn with_values(program: &Program) -> Program {
-    let declared = ".reg .b64 %d<9>;\n";
+    let declared = ".reg .b64 %d<11>;\n";
     let mut values = declared.to_owned();
-    for (ty, register, count) in [("b16", 'h', 3), ("b32", 'r', 12), ("b64", 'd', 9)] {
+    for (ty, register, count) in [("b16", 'h', 3), ("b32", 'r', 14), ("b64", 'd', 11)] {
         for number in 0..count {
             values += &format!("mov.{ty} %{register}{number}, 0;\n");
         }
     }
-    for number in 0..5 {
+    for number in 0..6 {
         values += &format!("setp.ne.u32 %p{number}, 0, 0;\n");
     }
     let text = program.text.replace(declared, &values);

@@ -103,7 +103,10 @@ impl State<'_, '_> {
     pub(super) fn parameter(&mut self, name: &str) -> u64 {
         match self.frame.params.get(name) {
             Some(value) => *value,
-            None => self.rng.u64(..),
+            None => {
+                self.is_unset = true;
+                self.rng.u64(..)
+            }
         }
     }
 

@@ -5,11 +5,56 @@ use std::collections::HashMap;
 use cuda_ptx::{Base, Instruction, Literal, Module, Operand, Statement};
 use fastrand::Rng;
 
+use super::evaluate;
 use super::frames::{Frame, Routine, is_access};
 
-/// The address of `tile` in shared memory, and the distance of its generic address.
-pub(super) const TILE: u64 = 0x400;
-pub(super) const WINDOW: u64 = 0x7f00_0000_0000;
+/// A variable.
+pub(super) struct Place {
+    pub(super) name: &'static str,
+    space: &'static str,
+    /// The addresses that it may have.
+    pub(super) addresses: [u64; 3],
+    pub(super) size: u64,
+    /// The distance of its generic address.
+    pub(super) window: u64,
+}
+
+pub(super) const PLACES: [Place; 3] = [
+    Place {
+        name: "tile",
+        space: "shared",
+        addresses: [0, 0, (1 << 24) - 512],
+        size: 512,
+        window: 0x7f00_0000_0000,
+    },
+    Place {
+        name: "stack",
+        space: "local",
+        addresses: [0, 0x00ff_fd08, (1 << 32) - 96],
+        size: 96,
+        window: 0x7e00_0000_0000,
+    },
+    Place {
+        name: "bank",
+        space: "const",
+        addresses: [0, 0x308, (1 << 32) - 200],
+        size: 200,
+        window: 0x7d00_0000_0000,
+    },
+];
+
+/// The number of the variable whose name contains that of a place.
+pub(super) fn place_of(name: &str) -> Option<usize> {
+    PLACES.iter().position(|place| name.contains(place.name))
+}
+
+/// The distance between an address in the space of `cvta` and its generic address.
+pub(super) fn window_of(instruction: &Instruction<'_>) -> u64 {
+    let mut places = PLACES.iter();
+    places
+        .find(|place| instruction.has(place.space))
+        .map_or(0, |place| place.window)
+}
 
 /// The parameters of the kernel, their addresses and their sizes.
 const PARAMETERS: [(&str, u64, u64); 5] = [
@@ -21,7 +66,7 @@ const PARAMETERS: [(&str, u64, u64); 5] = [
 ];
 
 /// The address of a parameter in parameter space, and its size.
-pub(super) fn place(parameter: &str) -> (u64, u64) {
+pub(super) fn parameter_place(parameter: &str) -> (u64, u64) {
     let found = PARAMETERS.into_iter().find(|it| it.0 == parameter);
     let (_, address, size) = found.expect("a parameter");
     (address, size)
@@ -35,6 +80,15 @@ pub(super) struct Thread<'a> {
     pub(super) nctaid: [u32; 3],
     /// The values of the parameters by name.
     pub(super) params: &'a HashMap<&'static str, u64>,
+    /// The address of each variable in its own space.
+    pub(super) variables: [u64; PLACES.len()],
+}
+
+impl Thread<'_> {
+    /// The index of the thread in its block.
+    fn index(&self) -> u32 {
+        self.tid[0] + self.ntid[0] * (self.tid[1] + self.ntid[1] * self.tid[2])
+    }
 }
 
 /// An access that a thread executes: the number of its instruction among the accesses, the address,
@@ -50,11 +104,11 @@ pub(super) struct Program<'a> {
     routines: Vec<Routine<'a>>,
 }
 
-fn bits_of(ty: &str) -> u32 {
+pub(super) fn bits_of(ty: &str) -> u32 {
     ty[1..].parse().unwrap_or_else(|_| panic!("type {ty}"))
 }
 
-fn mask(value: u64, bits: u32) -> u64 {
+pub(super) fn mask(value: u64, bits: u32) -> u64 {
     if bits == 64 {
         value
     } else {
@@ -63,7 +117,7 @@ fn mask(value: u64, bits: u32) -> u64 {
 }
 
 /// The integer that the low bits of `value` stand for.
-fn integer(value: u64, ty: &str) -> i128 {
+pub(super) fn integer(value: u64, ty: &str) -> i128 {
     let bits = bits_of(ty);
     let value = i128::from(mask(value, bits));
     match ty.starts_with('s') && value >> (bits - 1) != 0 {
@@ -83,14 +137,14 @@ impl<'a> Program<'a> {
         Self { routines }
     }
 
-    /// Runs one thread for a limited number of steps, and returns how many it took.
+    /// Runs one thread for a limited number of steps. Fails if a jump leaves its table.
     pub(super) fn run(
         &self,
         thread: &Thread<'_>,
         steps: u32,
         rng: &mut Rng,
         visit: &mut dyn FnMut(Executed),
-    ) -> u32 {
+    ) -> Result<(), String> {
         let kernel = self.routines.len() - 1;
         let params = thread.params.iter();
         let params = params.map(|(name, value)| ((*name).to_owned(), *value));
@@ -99,8 +153,10 @@ impl<'a> Program<'a> {
             frame: Frame::new(kernel, 0, params.collect()),
             callers: Vec::new(),
             rng,
+            is_unset: false,
         };
-        for step in 0..steps {
+        for _ in 0..steps {
+            state.is_unset = false;
             let routine = &self.routines[state.frame.routine];
             let index = state.frame.at;
             let Some(statement) = routine.function.body.as_ref().and_then(|it| it.get(index))
@@ -108,7 +164,7 @@ impl<'a> Program<'a> {
                 if state.leave(&self.routines) {
                     continue;
                 }
-                return step;
+                return Ok(());
             };
             state.frame.at += 1;
             if let Statement::Variable(variable) = statement {
@@ -123,11 +179,12 @@ impl<'a> Program<'a> {
                     continue;
                 }
             }
+            state.is_unset = false;
             match (instruction.opcode, instruction.operands.as_slice()) {
-                ("exit", _) => return step,
+                ("exit", _) => return Ok(()),
                 ("ret", _) => {
                     if !state.leave(&self.routines) {
-                        return step;
+                        return Ok(());
                     }
                 }
                 ("call", _) => {
@@ -139,11 +196,16 @@ impl<'a> Program<'a> {
                 {
                     let value = state.value(value);
                     state.frame.params.insert((*name).to_owned(), value);
+                    if state.is_unset {
+                        state.frame.params.remove(*name);
+                    }
                 }
                 ("bra", [Operand::Name(label)]) => state.frame.at = routine.labels[label],
                 ("brx", [index, Operand::Name(table)]) => {
-                    let index = state.value(index) as usize;
-                    state.frame.at = routine.labels[routine.tables[table][index]];
+                    let (index, table) = (state.value(index), routine.tables[table]);
+                    let label = usize::try_from(index).ok().and_then(|at| table.get(at));
+                    let label = label.ok_or_else(|| format!("index {index} of {table:?}"))?;
+                    state.frame.at = routine.labels[label];
                 }
                 _ if is_access(instruction) => {
                     let number = state.frame.first + routine.before[index];
@@ -152,7 +214,7 @@ impl<'a> Program<'a> {
                 _ => state.compute(instruction),
             }
         }
-        steps
+        Ok(())
     }
 }
 
@@ -161,6 +223,8 @@ pub(super) struct State<'t, 'r> {
     pub(super) frame: Frame,
     pub(super) callers: Vec<Frame>,
     pub(super) rng: &'r mut Rng,
+    /// Whether the instruction has read a register that is not set.
+    pub(super) is_unset: bool,
 }
 
 impl State<'_, '_> {
@@ -168,10 +232,14 @@ impl State<'_, '_> {
     pub(super) fn read(&mut self, name: &str) -> u64 {
         match self.frame.registers.get(name) {
             Some(value) => *value,
-            None => self.rng.u64(..),
+            None => {
+                self.is_unset = true;
+                self.rng.u64(..)
+            }
         }
     }
 
+    /// Sets a register to the result of an instruction. The result is not set if a source is not.
     pub(super) fn write(&mut self, operand: &Operand<'_>, value: u64) {
         let Operand::Name(name) = operand else {
             return;
@@ -184,16 +252,31 @@ impl State<'_, '_> {
             _ => 64,
         };
         let registers = &mut self.frame.registers;
+        if self.is_unset {
+            registers.remove(*name);
+            return;
+        }
         registers.insert((*name).to_owned(), mask(value, bits));
     }
 
     pub(super) fn value(&mut self, operand: &Operand<'_>) -> u64 {
         match operand {
             Operand::Literal(Literal::Int(value)) => *value,
-            Operand::Name("tile") => TILE,
-            Operand::Name(name) if PARAMETERS.iter().any(|it| it.0 == *name) => place(name).0,
-            Operand::Offset(name, offset) => place(name).0.wrapping_add(*offset as u64),
-            Operand::Name("%laneid") => u64::from(self.thread.tid[0] % 32),
+            Operand::Name(name) if !name.starts_with('%') && place_of(name).is_some() => {
+                place_of(name).map_or(0, |number| self.thread.variables[number])
+            }
+            Operand::Name(name) if PARAMETERS.iter().any(|it| it.0 == *name) => {
+                parameter_place(name).0
+            }
+            Operand::Offset(name, offset) => {
+                parameter_place(name).0.wrapping_add(*offset as u64)
+            }
+            Operand::Name("WARP_SZ") => 32,
+            Operand::Name("%laneid") => u64::from(self.thread.index() % 32),
+            Operand::Name("%warpid") => u64::from(self.thread.index() / 32),
+            Operand::Vector(halves) => {
+                self.value(&halves[0]) & 0xffff_ffff | self.value(&halves[1]) << 32
+            }
             Operand::Name(name) => self.read(name),
             Operand::Not(name) => !self.read(name) & 1,
             Operand::Member(name, axis) => {
@@ -224,7 +307,9 @@ impl State<'_, '_> {
             Some(&"v4") => 4,
             _ => 1,
         };
-        let address = self.read(base).wrapping_add(*offset as u64);
+        let base = self.value(&Operand::Name(base));
+        let address = base.wrapping_add(*offset as u64);
+        self.is_unset = false;
         if is_load {
             let targets = match &instruction.operands[0] {
                 Operand::Vector(targets) => targets.as_slice(),
@@ -260,13 +345,8 @@ impl State<'_, '_> {
     fn compute(&mut self, instruction: &Instruction<'_>) {
         let operands = &instruction.operands;
         let ty = *instruction.modifiers.last().expect("a type");
-        let first = instruction.modifiers[0];
         if instruction.opcode == "ld" {
-            let Operand::Address(Base::Name(name), _) = &operands[1] else {
-                panic!("parameter");
-            };
-            let value = self.parameter(name);
-            return self.write(&operands[0], value);
+            return self.load_parameter(instruction);
         }
         if instruction.opcode == "setp" {
             return self.compare(instruction);
@@ -275,81 +355,57 @@ impl State<'_, '_> {
             .iter()
             .map(|operand| self.value(operand))
             .collect();
-        let get = |index: usize| values.get(index).copied().unwrap_or(0);
-        let (a, b, c) = (get(0), get(1), get(2));
-        if ty == "pred" {
-            let value = match instruction.opcode {
-                "and" => a & b,
-                "or" => a | b,
-                "xor" => a ^ b,
-                _ => !a & 1,
-            };
-            return self.write(&operands[0], value);
-        }
-        let int = |value| integer(value, ty);
-        let bits = bits_of(ty);
-        let value = match instruction.opcode {
-            "mov" => a,
-            "cvta" if instruction.has("to") => a,
-            "cvta" => a.wrapping_add(WINDOW),
-            "add" => a.wrapping_add(b),
-            "sub" => a.wrapping_sub(b),
-            "neg" => a.wrapping_neg(),
-            "not" => !a,
-            "and" => a & b,
-            "or" => a | b,
-            "xor" => a ^ b,
-            "mul" | "mad" => {
-                // Both products fit: unsigned factors have up to 64 bits, signed ones up to 63.
-                let high = match ty.starts_with('s') {
-                    true => ((int(a) * int(b)) >> bits) as u64,
-                    false => ((int(a) as u128 * int(b) as u128) >> bits) as u64,
-                };
-                match first {
-                    "hi" => high,
-                    _ => (int(a).wrapping_mul(int(b)) as u64).wrapping_add(c),
-                }
-            }
-            "div" => (int(a) / int(b)) as u64,
-            "rem" => (int(a) % int(b)) as u64,
-            "min" => int(a).min(int(b)) as u64,
-            "max" => int(a).max(int(b)) as u64,
-            "shl" => a
-                .checked_shl(u32::try_from(b).unwrap_or(64))
-                .filter(|_| b < u64::from(bits))
-                .unwrap_or(0),
-            "shr" => (int(a) >> b.min(u64::from(bits))) as u64,
-            "selp" => {
-                if c & 1 != 0 {
-                    a
-                } else {
-                    b
-                }
-            }
-            "bfi" => {
-                // Bit by bit, as the manual describes it.
-                let (at, length) = (c & 0xff, get(3) & 0xff);
-                let bits = (0..length).filter(|bit| at + bit < u64::from(bits));
-                bits.fold(b, |all, bit| {
-                    let to = 1 << (at + bit);
-                    (all & !to) | if a >> bit & 1 != 0 { to } else { 0 }
-                })
-            }
-            "bfe" => {
-                let (at, length) = (b & 0xff, c & 0xff);
-                let field = u128::from(mask(a, bits)) >> at.min(127);
-                (field & ((1u128 << length.min(64)) - 1)) as u64
-            }
-            "cvt" => integer(integer(a, ty) as u64, first) as u64,
-            opcode => panic!("opcode {opcode}"),
+        let value = match (instruction.opcode, ty) {
+            ("and", "pred") => values[0] & values[1],
+            ("or", "pred") => values[0] | values[1],
+            ("xor", "pred") => values[0] ^ values[1],
+            ("mov", "pred") => values[0],
+            ("not", "pred") => !values[0] & 1,
+            _ => evaluate::result(instruction, &values),
         };
-        self.write(&operands[0], value);
+        match &operands[0] {
+            Operand::Vector(halves) => {
+                self.write(&halves[0], value & 0xffff_ffff);
+                self.write(&halves[1], value >> 32);
+            }
+            target => self.write(target, value),
+        }
+    }
+
+    /// `ld.param`: a part of a parameter, or several.
+    fn load_parameter(&mut self, instruction: &Instruction<'_>) {
+        let [target, Operand::Address(Base::Name(name), offset)] = instruction.operands.as_slice()
+        else {
+            panic!("parameter");
+        };
+        let ty = *instruction.modifiers.last().expect("a type");
+        let value = self.parameter(name);
+        let targets = match target {
+            Operand::Vector(targets) => targets.as_slice(),
+            target => std::slice::from_ref(target),
+        };
+        let mut at = 8 * *offset as u32;
+        for target in targets {
+            self.write(target, integer(value >> at, ty) as u64);
+            at += bits_of(ty);
+        }
     }
 
     fn compare(&mut self, instruction: &Instruction<'_>) {
         let operands = &instruction.operands;
         let ty = *instruction.modifiers.last().expect("a type");
         let (a, b) = (self.value(&operands[1]), self.value(&operands[2]));
+        if ty == "f32" {
+            let (a, b) = (f32::from_bits(a as u32), f32::from_bits(b as u32));
+            let is_unordered = a.is_nan() || b.is_nan();
+            let result = match instruction.modifiers[0] {
+                "lt" => a < b,
+                "eq" => a == b,
+                "geu" => a >= b || is_unordered,
+                _ => a != b,
+            };
+            return self.write(&operands[0], result.into());
+        }
         let (a, b) = (integer(a, ty), integer(b, ty));
         let result = match instruction.modifiers[0] {
             "eq" => a == b,

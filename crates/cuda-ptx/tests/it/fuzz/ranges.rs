@@ -3,7 +3,7 @@
 use cuda_ptx::analysis::{Analysis, Argument, Buffer, NumberRange, OpenNumber};
 use fastrand::Rng;
 
-use super::interpret::{Executed, Program, TILE, WINDOW, place};
+use super::interpret::{Executed, PLACES, Program, parameter_place};
 use super::{STEPS, kernel_of, launch, programs, threads};
 
 /// The number of programs, and that with `CUDA_FULL=1`.
@@ -151,14 +151,15 @@ fn check(seed: u64, counts: &mut Counts) {
         let (Some(x), Some(y)) = (of_parameter(0), of_parameter(1)) else {
             continue;
         };
-        let mut places = vec![
-            (params["x"], x),
-            (params["y"], y),
-            (TILE, 512),
-            (TILE + WINDOW, 512),
-        ];
-        places.extend(params.keys().map(|name| place(name)));
         for thread in threads(&values, &params, &mut rng) {
+            let variables = PLACES.iter().zip(thread.variables);
+            let variables = variables.flat_map(|(place, address)| {
+                [0, place.window].map(|window| (address + window, place.size))
+            });
+            let buffers = [(params["x"], x), (params["y"], y)];
+            let parameters = params.keys().map(|name| parameter_place(name));
+            let places = buffers.into_iter().chain(variables).chain(parameters);
+            let places: Vec<(u64, u64)> = places.collect();
             let mut visit = |executed: Executed| {
                 counts.executed += 1;
                 let is_inside = places.iter().any(|(base, bytes)| {
@@ -176,7 +177,8 @@ fn check(seed: u64, counts: &mut Counts) {
                     thread.ctaid
                 );
             };
-            program.run(&thread, STEPS, &mut rng, &mut visit);
+            let result = program.run(&thread, STEPS, &mut rng, &mut visit);
+            result.unwrap_or_else(|error| panic!("CUDA_SEED={seed}: {error}\n{text}"));
         }
     }
 }
