@@ -21,7 +21,7 @@ pub(crate) struct Options {
     /// The Git revision with which `api` compares
     #[arg(long, default_value = "main")]
     baseline: String,
-    /// `mutants` and `programs` run only those whose names contain this text
+    /// `breaks`, `mutants` and `programs` run only those whose names contain this text
     #[arg(long, default_value = "")]
     only: String,
     /// A checkout with tests that the packages of a project lack, for `programs`; may be repeated
@@ -36,6 +36,7 @@ const CHECKS: &str = "\
 api         cargo-semver-checks: changes of the API since a Git revision (--baseline) that break users
 attacks     programs that attack the safe API, on 24 schedules, in release mode and under AddressSanitizer
 batches     20,000 random batches of copies against a model, 1,000,000 cycles without leaks
+breaks      the analysis of cuda-ptx with one break (--only): random kernels must find each
 defects     500 planted defects in kernels that are launched safely: each must be reported
 devices     1,000,000 operations of 16 threads on several GPUs or software devices, against a model
 drivers     the tests of cuda-driver on software drivers of CUDA 12.0 to 13.5
@@ -77,6 +78,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             in_full(workspace, DRIVER, "it", "copy_batch::")?;
             in_full(workspace, DRIVER, "it", "copy_batch_arrays::")?;
         }
+        Some("breaks") => breaks(workspace, &options.only)?,
         Some("defects") => in_full(workspace, DRIVER, "it", "safe::mutants")?,
         Some("devices") => in_full(workspace, DRIVER, "stress", "random_operations")?,
         Some("drivers") => matrix::all_drivers(workspace)?,
@@ -198,6 +200,12 @@ fn fuzz(workspace: &Workspace, minutes: u64) -> Result<()> {
 pub(crate) fn mutants(workspace: &Workspace, args: &[&str]) -> Result<()> {
     let mut script = setup::script(workspace, "crates/cuda-driver/tests/mutants/run.py")?;
     workspace::run(script.args(args))
+}
+
+/// Runs the random kernels with the breaks of `crates/cuda-ptx/tests/breaks`.
+fn breaks(workspace: &Workspace, only: &str) -> Result<()> {
+    let mut script = setup::script(workspace, "crates/cuda-ptx/tests/breaks/run.py")?;
+    workspace::run(script.args(["--only", only]))
 }
 
 /// Runs all test suites of other projects on the software device.

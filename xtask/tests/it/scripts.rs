@@ -58,6 +58,7 @@ fn runner(dir: &TempDir, text: &str) -> Option<Output> {
 fn the_examples_in_scripts_are_correct() {
     for script in [
         "crates/cuda-driver/tests/mutants/run.py",
+        "crates/cuda-ptx/tests/breaks/run.py",
         "fuzz/run.py",
         "xtask/dist/binary.py",
         "xtask/dist/check.py",

@@ -1,6 +1,7 @@
 //! Tests of the analysis on whole kernels, and of the layers of the library.
 
 mod assembler;
+mod breaks;
 mod called;
 mod coverage;
 mod fuzz;

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Runs the random kernels of cuda-ptx with the break that each patch in this folder makes.
+
+A break is found if a thread leaves the bounds that the broken analysis proved. `cargo xtask full
+breaks` runs this script; README.md describes the patches.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[3]
+
+
+def module_of(path):
+    """Loads a script that is not in the search path."""
+    spec = importlib.util.spec_from_file_location("mutants", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+MUTANTS = module_of(ROOT / "crates/cuda-driver/tests/mutants/run.py")
+
+# The integration tests, reduced to the random kernels.
+MAIN = "//! The random kernels.\n#![allow(warnings)]\nmod fuzz;\n"
+
+
+def programs(text, first):
+    """Returns the number of programs from the seed `first` to the first failing one, or None.
+
+    >>> programs("thread panicked:\\nCUDA_SEED=17: access 3\\nCUDA_SEED=9: access 4", 5)
+    5
+    >>> programs("1000 programs", 0)
+    """
+    seeds = re.findall(r"^CUDA_SEED=(\d+): ", text, re.MULTILINE)
+    return min(map(int, seeds)) + 1 - first if seeds else None
+
+
+class Copy(MUTANTS.Copy):
+    """A copy of the workspace, with the random kernels as its only test of cuda-ptx."""
+
+    def restore(self):
+        self.git("read-tree", "--reset", "-u", self.contents)
+        (self.tree / "crates/cuda-ptx/tests/it/main.rs").write_text(MAIN)
+
+    def build(self, cargo):
+        """Builds the random kernels and returns the path of the test program."""
+        command = f"{cargo} test --release -p cuda-ptx --test it --no-run --quiet"
+        command = [*command.split(" "), "--message-format=json-render-diagnostics"]
+        env = {**os.environ, "CARGO_TARGET_DIR": str(self.folder / "build")}
+        env.update(CARGO_PROFILE_RELEASE_DEBUG="none", RUSTFLAGS="-A warnings")
+        messages = map(json.loads, MUTANTS.output(command, cwd=self.tree, env=env).splitlines())
+        return [it["executable"] for it in messages if it.get("executable")][-1]
+
+    def run(self, program, first, count):
+        """Runs `count` random kernels. Returns how many it took until one failed, or None."""
+        env = {**os.environ, "RUST_BACKTRACE": "0"}
+        env.update(CUDA_SEED=str(first), CUDA_PTX_PROGRAMS=str(count))
+        command = [program, "--nocapture", "fuzz::proven"]
+        options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        folder = self.tree / "crates/cuda-ptx"
+        done = subprocess.run(command, cwd=folder, env=env, **options)
+        number = programs(done.stderr, first)
+        if number is None and done.returncode != 0:
+            sys.exit(f"the random kernels failed without a seed:\n{done.stderr[-2000:]}")
+        return number
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--cargo", default="cargo", help="the cargo that builds")
+    options.add_argument("--target", type=Path, default=ROOT / "target", help="the target folder")
+    options.add_argument("--only", default="", help="run the patches whose names contain this")
+    options.add_argument("--seed", type=int, default=0, help="the seed of the first kernel")
+    options.add_argument("--programs", type=int, default=100_000, help="the number of kernels")
+    options = options.parse_args()
+
+    copy = Copy(options.target / "breaks")
+    patches = [path for path in sorted(HERE.glob("*.patch")) if options.only in path.stem]
+    survivors = []
+    for path in patches:
+        copy.restore()
+        copy.git("apply", str(path))
+        found = copy.run(copy.build(options.cargo), options.seed, options.programs)
+        print(f"{path.stem:<28} {f'{found:,} kernels' if found else 'NOT FOUND'}", flush=True)
+        survivors += [] if found else [path.stem]
+    copy.restore()
+    if survivors:
+        sys.exit(f"no random kernel finds {', '.join(survivors)}")
+    print(f"found all of {len(patches)}")
+
+
+if __name__ == "__main__":
+    main()
