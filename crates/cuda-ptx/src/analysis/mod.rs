@@ -246,7 +246,8 @@ impl Analysis {
         kernel.map(|kernel| kernel.traps.as_slice()).unwrap_or(&[])
     }
 
-    /// Judges all accesses. Also returns the line of a jump whose index may be outside of its table.
+    /// Judges all accesses. Also returns the line of a jump whose index may be outside of its
+    /// table.
     fn findings(
         &self,
         kernel: &Kernel,
