@@ -118,6 +118,18 @@ fn a_source_that_is_accessed_during_the_call_may_change_later() {
 }
 
 #[test]
+fn device_memory_is_read_during_the_call_if_requested() {
+    let sim = test_device(late(2));
+    let stream = sim.stream(1);
+    let (source, target) = (sim.upload(&[5_u32]), sim.upload(&[0_u32]));
+    let runs = [(0, Order::CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL)];
+    assert_eq!(batch(&sim, &[(target, source, 4)], &runs, stream).0, OK);
+    unsafe { ok(sim.cuMemsetD32_v2(source, 50, 1)) };
+    unsafe { ok(sim.cuStreamSynchronize(stream)) };
+    assert_eq!(sim.download::<u32>(target, 1), [5]);
+}
+
+#[test]
 fn wrong_batches_are_refused() {
     let sim = test_device(Builder::new());
     let (stream, words) = (sim.stream(1), sim.upload(&[1_u32, 2, 3, 4]));

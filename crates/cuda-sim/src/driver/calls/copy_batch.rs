@@ -154,12 +154,15 @@ impl Call {
         let range = |side: Side| Ok((side.addr, side.span(transfer.extent)?));
         self.current_reaches([range(transfer.dst)?, range(transfer.src)?])?;
         let now = order == Order::CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
-        let bytes = now.then(|| {
+        let mut bytes = None;
+        if now {
             let Transfer { src, extent, .. } = transfer;
-            let rows = extent.rows();
-            rows.flat_map(|(y, z)| spaces.read(src.row(y, z), extent.width))
-                .collect()
-        });
+            let all: &mut Vec<u8> = bytes.insert(Vec::new());
+            for (y, z) in extent.rows() {
+                let row = spaces.read((src.row(y, z), src.is_known), extent.width);
+                all.extend(row.map_err(|_| INVALID_VALUE)?);
+            }
+        }
         Ok(Planned { transfer, bytes })
     }
 

@@ -7,7 +7,7 @@ use crate::driver::objects::graph::payload::Payload;
 use crate::driver::objects::space::Spaces;
 use crate::driver::objects::stream::Stream;
 use crate::driver::objects::transfer::{Extent, Mode, Side, Transfer, transfer};
-use crate::driver::status::Status;
+use crate::driver::status::{INVALID_VALUE, Status};
 
 impl Instance {
     pub(in crate::driver) fn copy(
@@ -51,7 +51,8 @@ impl Instance {
         // Pageable source: the bytes are read now and written when the copy runs in stream order.
         let mut rows: Vec<u8> = Vec::new();
         for (y, z) in extent.rows() {
-            rows.extend(spaces.read(src.row(y, z), extent.width));
+            let row = spaces.read((src.row(y, z), false), extent.width);
+            rows.extend(row.map_err(|_| INVALID_VALUE)?);
         }
         self.enqueue(stream, &[], move || {
             transfer(&spaces, dst, Side::staged(&rows, extent), extent)

@@ -169,15 +169,20 @@ impl Spaces {
         Ok(())
     }
 
-    /// Returns the `len` bytes at `addr`, which must be pageable host memory.
-    pub(in crate::driver) fn read(&self, addr: u64, len: u64) -> Vec<u8> {
+    /// Returns `len` bytes, during the call that requests them. The address is paired with whether
+    /// it is known.
+    pub(in crate::driver) fn read(
+        &self,
+        from: (u64, bool),
+        len: u64,
+    ) -> Result<Vec<u8>, AccessError> {
         let mut bytes = vec![0; len as usize];
-        let from: *const u8 = std::ptr::with_exposed_provenance(addr as usize);
-        // SAFETY: `len` bytes must be readable at `from` ← the program that requested the copy
-        // guarantees it for the duration of its call, and this runs during the call; `bytes` is
-        // new.
+        let (from, _map) = self.host(from, len)?;
+        // SAFETY: `len` bytes must be readable at `from` ← `host` found them live in a map that is
+        // kept meanwhile, or they are pageable host memory, which the program keeps valid for the
+        // duration of its call; `bytes` is new.
         unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
-        bytes
+        Ok(bytes)
     }
 
     /// Sets `rows` rows of `count` elements, `pitch` bytes apart, to `pattern`.
