@@ -21,11 +21,15 @@ const LEFT_OUT: &[&str] = &[
 const HANDLES: &[&str] = &[
     "CUarray",
     "CUcontext",
+    "CUdevResourceDesc",
     "CUevent",
+    "CUexternalMemory",
+    "CUexternalSemaphore",
     "CUfunction",
     "CUgraph",
     "CUgraphExec",
     "CUgraphNode",
+    "CUgreenCtx",
     "CUkernel",
     "CUlibrary",
     "CUlinkState",
@@ -62,7 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 .ok_or("a parameter of the table has no type")?;
             let (param, ty) = (param.trim(), ty.trim());
             let made = made(param, ty);
-            write!(args, "let a{index}: {ty} = {made};")?;
+            write!(args, "maker.next(); let a{index}: {ty} = {made};")?;
             values.push(format!("a{index}"));
         }
         if LEFT_OUT.contains(&name) {

@@ -2,17 +2,22 @@
 //!
 //! Host pointers point to memory that is valid for everything that a call may read or write there.
 //! All else may be invalid: handles of destroyed objects, of objects that never existed or of
-//! another kind, sizes, flags, enums and device pointers.
+//! another kind, sizes, flags, enums and device pointers. Most calls get arguments that fit
+//! together, because others test little more than the first check of a function.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
+use std::ptr;
 use std::sync::OnceLock;
 
 use cuda_sim::{Builder, Simulator};
 use cuda_sys::*;
 
-use crate::maker::{LONGEST_TEXT, Maker};
+use crate::maker::Maker;
 
 include!(concat!(env!("OUT_DIR"), "/calls.rs"));
+
+/// The length of a random input, as in `run.py`.
+const LENGTH: usize = 4096;
 
 /// The number of calls in one run.
 const CALLS: usize = 64;
@@ -36,7 +41,84 @@ fn implemented() -> &'static [usize] {
     })
 }
 
-/// Functions that are called more often than others, so that there are objects to work with.
+/// Functions that most runs call first, so that there are objects of each kind.
+const PREPARATION: &[&str] = &[
+    "cuInit",
+    "cuDevicePrimaryCtxRetain",
+    "cuDevicePrimaryCtxRetain",
+    "cuCtxCreate_v2",
+    "cuCtxEnablePeerAccess",
+    "cuModuleLoadData",
+    "cuModuleLoadData",
+    "cuModuleGetFunction",
+    "cuModuleGetFunction",
+    "cuModuleGetFunction",
+    "cuLibraryLoadData",
+    "cuLibraryLoadData",
+    "cuLibraryGetKernel",
+    "cuLibraryGetKernel",
+    "cuStreamCreate",
+    "cuStreamCreate",
+    "cuEventCreate",
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuEventRecord",
+    "cuMemAlloc_v2",
+    "cuMemAlloc_v2",
+    "cuMemAllocManaged",
+    "cuMemHostAlloc",
+    "cuMemHostRegister_v2",
+    "cuMemPoolCreate",
+    "cuMemPoolExportToShareableHandle",
+    "cuMemAllocAsync",
+    "cuMemAllocFromPoolAsync",
+    "cuMemAddressReserve",
+    "cuMemAddressReserve",
+    "cuMemCreate",
+    "cuMemExportToShareableHandle",
+    "cuMemMap",
+    "cuMemSetAccess",
+    "cuArrayCreate_v2",
+    "cuArray3DCreate_v2",
+    "cuMipmappedArrayCreate",
+    "cuTexObjectCreate",
+    "cuSurfObjectCreate",
+    "cuUserObjectCreate",
+    "cuImportExternalMemory",
+    "cuImportExternalSemaphore",
+    "cuLinkCreate_v2",
+    "cuLinkAddData_v2",
+    "cuDeviceGetDevResource",
+    "cuDevResourceGenerateDesc",
+    "cuGreenCtxCreate",
+    "cuGraphCreate",
+    "cuGraphCreate",
+    "cuGraphConditionalHandleCreate",
+    "cuGraphAddEmptyNode",
+    "cuGraphAddKernelNode_v2",
+    "cuGraphAddKernelNode_v2",
+    "cuGraphAddMemcpyNode",
+    "cuGraphAddMemsetNode",
+    "cuGraphAddHostNode",
+    "cuGraphAddEventRecordNode",
+    "cuGraphAddEventWaitNode",
+    "cuGraphAddBatchMemOpNode",
+    "cuGraphAddExternalSemaphoresSignalNode",
+    "cuGraphAddExternalSemaphoresWaitNode",
+    "cuGraphAddNode",
+    "cuGraphInstantiateWithFlags",
+    // A graph with memory cannot be a child, and only one graph with a child can be its parent.
+    "cuGraphCreate",
+    "cuGraphAddChildGraphNode",
+    "cuGraphCreate",
+    "cuGraphAddMemAllocNode",
+    "cuGraphAddMemFreeNode",
+    "cuGraphInstantiateWithFlags",
+    "cuCtxSynchronize",
+];
+
+/// Functions that are called more often than others, because the state that they change matters to
+/// many others.
 const OFTEN: &[&str] = &[
     "cuMemAlloc_v2",
     "cuMemAllocAsync",
@@ -59,6 +141,7 @@ const OFTEN: &[&str] = &[
     "cuGraphAddKernelNode_v2",
     "cuGraphAddMemsetNode",
     "cuGraphAddMemcpyNode",
+    "cuGraphAddNode",
     "cuGraphAddDependencies",
     "cuGraphInstantiateWithFlags",
     "cuGraphLaunch",
@@ -66,8 +149,25 @@ const OFTEN: &[&str] = &[
     "cuStreamEndCapture",
     "cuCtxSynchronize",
     "cuStreamSynchronize",
-    "cuCtxSetCurrent",
+    "cuMemAddressReserve",
+    "cuMemCreate",
+    "cuMemMap",
 ];
+
+/// Functions after which the objects of a context no longer exist. They are called seldom, because
+/// most later calls fail.
+const SELDOM: &[&str] = &[
+    "cuCtxDestroy",
+    "cuCtxDestroy_v2",
+    "cuCtxDetach",
+    "cuDevicePrimaryCtxRelease",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuDevicePrimaryCtxReset",
+    "cuDevicePrimaryCtxReset_v2",
+];
+
+/// The number of calls after the device is lost or the context is destroyed; most of them fail.
+const LAST: usize = 4;
 
 /// Occupies all slots for software drivers but one: each slot has its own functions, which would
 /// look like new coverage.
@@ -86,12 +186,12 @@ pub fn calls(data: &[u8]) {
     calls_observed(data, &mut |_, _| {});
 }
 
-/// Makes the calls that `data` describes. Calls `observe` with the name of each function and
-/// whether it succeeded.
-pub fn calls_observed(data: &[u8], observe: &mut dyn FnMut(&'static str, bool)) {
+/// Makes the calls that `data` describes. Calls `observe` with the name of each function and its
+/// status.
+pub fn calls_observed(data: &[u8], observe: &mut dyn FnMut(&'static str, CUresult)) {
     one_place();
     let simulator = Builder::new()
-        .memory(8 << 20)
+        .memory(16 << 20)
         .devices(2)
         .host_memory(8 << 20)
         .capture_output(true)
@@ -99,56 +199,68 @@ pub fn calls_observed(data: &[u8], observe: &mut dyn FnMut(&'static str, bool)) 
         .build()
         .expect("no slot for a software driver is free");
     let driver = simulator.library().expect("a library");
-    let named = |name: &str| NAMES.iter().position(|known| *known == name);
     let mut maker = Maker::new(data, &driver);
-    // Most runs begin with a context.
-    if maker.below(8) != 0 {
-        for name in [
-            "cuInit",
-            "cuCtxCreate_v2",
-            "cuModuleLoadData",
-            "cuStreamCreate",
-            "cuMemAlloc_v2",
-        ] {
-            maker.plainly(true);
-            step(
-                &driver,
-                &mut maker,
-                named(name).unwrap_or_default(),
-                observe,
-            );
+    let mut context = ptr::null_mut();
+    if maker.below(16) != 15 {
+        for name in PREPARATION {
+            step(&driver, &mut maker, named(name), true, observe);
         }
-        maker.plainly(false);
+        // SAFETY: the pointer is to a local.
+        unsafe { driver.cuCtxGetCurrent(&raw mut context) };
     }
     let implemented = implemented();
-    for _ in 0..CALLS {
-        if maker.is_empty() {
+    let mut last = None;
+    for index in 0..CALLS {
+        if maker.is_empty() || last.is_some_and(|last| index == last) {
             break;
         }
-        let index = if maker.below(3) == 0 {
-            named(OFTEN[maker.below(OFTEN.len())]).unwrap_or_default()
+        let mut function = if maker.below(4) == 0 {
+            named(OFTEN[maker.below(OFTEN.len())])
         } else {
             implemented[maker.below(implemented.len())]
         };
-        step(&driver, &mut maker, index, observe);
+        if SELDOM.contains(&NAMES[function]) && maker.below(8) != 0 {
+            function = named("cuCtxSynchronize");
+        }
+        step(&driver, &mut maker, function, false, observe);
+        let is_usable = context.is_null() || {
+            if maker.below(8) != 0 {
+                // SAFETY: handles of the software driver are numbers, which may be invalid.
+                unsafe { driver.cuCtxSetCurrent(context) };
+            }
+            let (mut free, mut total) = (0, 0);
+            // SAFETY: the pointers are to locals.
+            let status = unsafe { driver.cuMemGetInfo_v2(&raw mut free, &raw mut total) };
+            status.is_success()
+        };
+        if !is_usable && last.is_none() {
+            last = Some(index + LAST);
+        }
     }
     drop(maker);
     let _ = simulator.live();
+}
+
+/// The index of a function in the generated calls.
+fn named(name: &str) -> usize {
+    let index = NAMES.iter().position(|known| *known == name);
+    index.expect("the name of a function that is called")
 }
 
 fn step(
     driver: &DriverLibrary,
     maker: &mut Maker<'_>,
     index: usize,
-    observe: &mut dyn FnMut(&'static str, bool),
+    plain: bool,
+    observe: &mut dyn FnMut(&'static str, CUresult),
 ) {
-    maker.begin(NAMES[index]);
+    maker.begin(NAMES[index], plain);
     let status = call(index, driver, maker);
     if trace() {
         eprintln!("{} {status}", NAMES[index]);
     }
     maker.end(status.is_success());
-    observe(NAMES[index], status.is_success());
+    observe(NAMES[index], status);
 }
 
 /// Whether to print each call, to understand a finding.
@@ -157,80 +269,14 @@ fn trace() -> bool {
     *TRACE.get_or_init(|| std::env::var_os("CUDA_FUZZ_TRACE").is_some())
 }
 
-/// The texts that are loaded as modules.
-pub(crate) const IMAGES: &[&CStr] = &[
-    cstr(concat!(
-        include_str!("../../crates/cuda-sim/tests/it/kernels/add.ptx"),
-        "\0"
-    )),
-    cstr(concat!(
-        include_str!("../../crates/cuda-sim/tests/it/kernels/graph.ptx"),
-        "\0"
-    )),
-    cstr(concat!(
-        include_str!("../../crates/cuda-sim/tests/it/kernels/trouble.ptx"),
-        "\0"
-    )),
-    cstr(concat!(
-        include_str!("../../crates/cuda-driver/tests/it/kernels/variables.ptx"),
-        "\0"
-    )),
-    cstr(concat!(include_str!("../seeds/written/heap.ptx"), "\0")),
-    cstr(concat!(
-        include_str!("../seeds/written/linked_grid_barrier.ptx"),
-        "\0"
-    )),
-    cstr(concat!(
-        include_str!("../seeds/written/in_place_of_machine_code.ptx"),
-        "\0"
-    )),
-    c".version 8.0\n.target sm_75\n.address_size 64\n",
-    // The limit of registers is not a number, and the text is cut off.
-    c"// cuda-sim linked image\n// cuda-sim registers x\n// cuda-sim bytes 99\n.version 8.0",
-    // The first bytes of a cubin, a fat binary, the wrapper of a fat binary, and an archive.
-    c"\x7fELF\x02\x01\x01",
-    c"\x50\xed\x55\xba\x01",
-    c"\xb1\x43\x62\x46\x01",
-    c"!<arch>\nmachine code",
-    c"no PTX",
-];
-
-/// The names that are looked up.
-pub(crate) const STRINGS: &[&CStr] = &[
-    c"add",
-    c"times_scale",
-    c"affine",
-    c"count",
-    c"trapped",
-    c"null_store",
-    c"misaligned",
-    c"spin",
-    c"bump",
-    c"scale",
-    c"factors",
-    c"counter",
-    c"odd",
-    c"table",
-    c"",
-    c"nothing",
-    c"0000:00:00.0",
-    c"cuInit",
-    c"cuMemAlloc",
-    c"/nonexistent/file.ptx",
-    c"heap",
-    c"turns",
-    c"store",
-    c"libcudadevrt.a",
-    c"/nonexistent/libcudadevrt.a",
-];
-
-const fn cstr(text: &'static str) -> &'static CStr {
-    assert!(
-        text.len() <= LONGEST_TEXT,
-        "a text does not fit into a slot"
-    );
-    match CStr::from_bytes_with_nul(text.as_bytes()) {
-        Ok(text) => text,
-        Err(_) => panic!("a text contains a NUL"),
-    }
+/// The random bytes of an input with the length that `run.py` allows.
+pub fn random(seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let words = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    });
+    words.flat_map(u64::to_le_bytes).take(LENGTH).collect()
 }

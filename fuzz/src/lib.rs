@@ -6,11 +6,16 @@
 
 mod calls;
 mod device;
+mod fitting;
+mod known;
 mod maker;
+mod nodes;
 mod objects;
+mod pointers;
 mod structures;
+mod texts;
 mod tokens;
 
-pub use calls::{calls, calls_observed};
+pub use calls::{calls, calls_observed, random};
 pub use device::Device;
 pub use tokens::mutate;

@@ -1,11 +1,10 @@
 //! Makes arguments for calls: numbers, handles, and pointers to memory that the call may use in any
 //! way.
 
-use std::collections::HashMap;
 use std::env;
 use std::ffi::c_void;
 use std::fs::{self, File};
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::process;
 use std::ptr;
 use std::sync::OnceLock;
@@ -13,48 +12,78 @@ use std::sync::OnceLock;
 use arbitrary::Unstructured;
 use cuda_sys::{CUpointer_attribute, DriverLibrary};
 
-use crate::calls::{IMAGES, STRINGS};
+use crate::known::{Known, Memory, destroys, wanted_memory};
+use crate::nodes::Graphs;
 
 /// The bytes of host memory that always exist. Sizes are limited so that no access reaches its end.
 const SCRATCH: usize = 8 << 20;
 /// The largest offset into the memory.
-const OFFSET: usize = 4096;
+pub(crate) const OFFSET: usize = 4096;
 /// More than the bytes from the first to the last of a three-dimensional copy, plus those before
 /// them.
 const LONGEST_COPY: usize = 128 << 10;
 /// The number of words behind a pointer to a structure or a list: a list of 8 of the largest
 /// structures fits.
-const SLOT: usize = 512;
+pub(crate) const SLOT: usize = 512;
 /// The length of the longest text that is read from a slot, including its NUL.
 pub(crate) const LONGEST_TEXT: usize = 8 * SLOT;
-/// The number of objects of a kind that are remembered.
-const KEPT: usize = 32;
+/// Structures that a call returns and others take, and their numbers of words.
+pub(crate) const STRUCTURES: &[(&str, usize)] = &[
+    ("CUdevResource", 18),
+    ("CUmemPoolPtrExportData", 8),
+    ("CUtensorMap", 16),
+];
+
+/// Which arguments of a call are made at random.
+#[derive(Clone, Copy, PartialEq)]
+enum Random {
+    None,
+    One(usize),
+    All,
+}
+
+/// A place in which a call may store a result, and its value before the call.
+pub(crate) struct Place {
+    pub(crate) kind: &'static str,
+    pub(crate) at: *const u64,
+    pub(crate) before: u64,
+}
 
 /// Makes arguments from random bytes, and remembers the results of calls.
 pub(crate) struct Maker<'a> {
     source: Unstructured<'a>,
-    driver: &'a DriverLibrary,
-    function: &'static str,
-    /// Whether arguments are never made invalid on purpose.
-    plain: bool,
+    pub(crate) driver: &'a DriverLibrary,
+    pub(crate) function: &'static str,
+    random: Random,
+    /// The number of the current argument.
+    argument: usize,
+    /// Whether the current argument fits the call as far as that is known.
+    pub(crate) plain: bool,
     /// The memory behind the pointers of this run. It is neither moved nor freed before the run
     /// ends.
     slots: Vec<Box<Slot>>,
-    /// The names and places of the results of the current call that are to be remembered.
-    results: Vec<(&'static str, *const u64)>,
-    handles: HashMap<&'static str, Vec<u64>>,
+    /// The places of the results of the current call that are to be remembered.
+    pub(crate) results: Vec<Place>,
+    /// The handles and addresses in the arguments of the current call.
+    pub(crate) used: Vec<u64>,
+    pub(crate) known: Known,
+    pub(crate) graphs: Graphs,
+    /// The index of the text that the current call loads.
+    pub(crate) image: Option<usize>,
+    /// The last function or kernel in the arguments of the current call.
+    pub(crate) callee: u64,
     /// A descriptor of a file in the current call, which the driver owns if the call succeeds.
     descriptor: Option<File>,
-    /// Device addresses, and whether they fault permanently once they are freed; other freed
-    /// addresses belong to the host again.
-    addresses: Vec<(u64, bool)>,
+    /// The place of a descriptor that the current call may return, and all returned ones.
+    pub(crate) exported: Option<*const u64>,
+    pub(crate) descriptors: Vec<OwnedFd>,
 }
 
 #[repr(C, align(128))]
 pub(crate) struct Slot(pub(crate) [u64; SLOT]);
 
 /// The memory behind host pointers; its last byte is always a NUL.
-fn scratch() -> *mut c_void {
+pub(crate) fn scratch() -> *mut c_void {
     static SCRATCH_AT: OnceLock<usize> = OnceLock::new();
     let addr = SCRATCH_AT.get_or_init(|| {
         Vec::leak(vec![0_u64; SCRATCH / 8])
@@ -70,22 +99,24 @@ impl<'a> Maker<'a> {
             source: Unstructured::new(data),
             driver,
             function: "",
-            plain: false,
+            random: Random::None,
+            argument: 0,
+            plain: true,
             slots: Vec::new(),
             results: Vec::new(),
-            handles: HashMap::new(),
+            used: Vec::new(),
+            known: Known::default(),
+            graphs: Graphs::default(),
+            image: None,
+            callee: 0,
             descriptor: None,
-            addresses: Vec::new(),
+            exported: None,
+            descriptors: Vec::new(),
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.source.is_empty()
-    }
-
-    /// Sets whether arguments are valid as far as that is known.
-    pub(crate) fn plainly(&mut self, plain: bool) {
-        self.plain = plain;
     }
 
     /// Returns a random number below `end`, which is not 0; returns 0 once the random bytes are
@@ -94,51 +125,102 @@ impl<'a> Maker<'a> {
         self.source.int_in_range(0..=end - 1).unwrap_or(0)
     }
 
-    fn one_in(&mut self, chances: usize) -> bool {
+    pub(crate) fn one_in(&mut self, chances: usize) -> bool {
         !self.plain && self.below(chances) == chances - 1
     }
 
-    /// Begins a call of `function`.
-    pub(crate) fn begin(&mut self, function: &'static str) {
+    pub(crate) fn choose(&mut self, choices: &[u64]) -> u64 {
+        choices[self.below(choices.len())]
+    }
+
+    /// Chooses one of the valid values, or of the others if the argument need not fit.
+    pub(crate) fn pick(&mut self, valid: &[u64], others: &[u64]) -> u64 {
+        let others = if self.plain { &[] } else { others };
+        let index = self.below(valid.len() + others.len());
+        valid.iter().chain(others).copied().nth(index).unwrap_or(0)
+    }
+
+    /// Begins a call of `function`. All arguments fit if `plain` is true; otherwise, some calls get
+    /// one argument that need not fit, and some only such arguments.
+    pub(crate) fn begin(&mut self, function: &'static str, plain: bool) {
         self.function = function;
+        self.random = Random::None;
+        if !plain {
+            self.random = match self.below(8) {
+                0..5 => Random::None,
+                5 | 6 => Random::One(1 + self.below(8)),
+                _ => Random::All,
+            };
+        }
+        self.argument = 0;
+        self.plain = true;
+        self.graphs = Graphs::default();
+        self.image = None;
+        self.callee = 0;
         self.descriptor = None;
+        self.exported = None;
         self.results.clear();
+        self.used.clear();
+    }
+
+    /// Begins the next argument of the call.
+    pub(crate) fn next(&mut self) {
+        self.argument += 1;
+        self.plain = match self.random {
+            Random::None => true,
+            Random::One(argument) => argument != self.argument,
+            Random::All => false,
+        };
     }
 
     /// Remembers the results of the call.
     pub(crate) fn end(&mut self, succeeded: bool) {
-        if let Some(descriptor) = self.descriptor.take()
-            && succeeded
-        {
+        let descriptor = self.descriptor.take();
+        let exported = self.exported.take();
+        if !succeeded {
+            return;
+        }
+        if let Some(descriptor) = descriptor {
             let _ = descriptor.into_raw_fd();
         }
-        for (kind, place) in std::mem::take(&mut self.results) {
-            if !succeeded {
+        if let Some(place) = exported {
+            // SAFETY: the place is a slot, and all slots live as long as `self`.
+            let number = unsafe { place.cast::<RawFd>().read_volatile() };
+            // SAFETY: the function returned a new descriptor, which this program owns.
+            self.descriptors
+                .push(unsafe { OwnedFd::from_raw_fd(number) });
+        }
+        let first = self.used.first().copied().unwrap_or(0);
+        if destroys(self.function) {
+            self.known.destroy(first);
+        }
+        // The address of an argument can now be used.
+        if matches!(
+            self.function,
+            "cuMemSetAccess" | "cuMemHostRegister" | "cuMemHostRegister_v2"
+        ) {
+            self.known.add_address(first, self.function);
+        }
+        for Place { kind, at, before } in std::mem::take(&mut self.results) {
+            if let Some((_, count)) = STRUCTURES.iter().find(|(name, _)| *name == kind) {
+                // SAFETY: the place is in a slot with more words, and all slots live as long as
+                // `self`.
+                let words = unsafe { std::slice::from_raw_parts(at, *count) };
+                self.known.add_structure(kind, words);
                 continue;
             }
-            // SAFETY: the place is the first word of a slot, and all slots live as long as `self`.
-            let value = unsafe { place.read_volatile() };
-            if value == 0 {
+            // SAFETY: the place is in a slot, and all slots live as long as `self`.
+            let value = unsafe { at.read_volatile() };
+            if value == 0 || value == before {
                 continue;
             }
             if matches!(kind, "CUdeviceptr" | "c_void") {
-                let for_good = [
-                    "cuMemAlloc_v2",
-                    "cuMemAllocPitch_v2",
-                    "cuMemAllocAsync",
-                    "cuMemAllocFromPoolAsync",
-                ]
-                .contains(&self.function);
-                if self.addresses.len() == KEPT {
-                    self.addresses.remove(0);
-                }
-                self.addresses.push((value, for_good));
-            } else {
-                let known = self.handles.entry(kind).or_default();
-                if known.len() == KEPT {
-                    known.remove(0);
-                }
-                known.push(value);
+                self.known.add_address(value, self.function);
+                continue;
+            }
+            self.known.add(kind, value, first);
+            if let Some(image) = self.image {
+                self.known.set_image(value, image);
             }
         }
     }
@@ -146,36 +228,61 @@ impl<'a> Maker<'a> {
     /// Makes a handle of this kind, or a value that is not a handle.
     pub(crate) fn handle(&mut self, kind: &'static str) -> *mut c_void {
         let value = if self.one_in(16) {
-            match self.below(4) {
+            match self.below(5) {
                 0 => 0x5C00_0000_0000_0000 + 16 * self.below(256) as u64,
                 1 => self.below(4) as u64,
                 2 => 0xDEAD_0000,
-                _ => {
-                    let kinds: Vec<&'static str> = self.handles.keys().copied().collect();
-                    match kinds.len() {
-                        0 => 0,
-                        count => {
-                            let kind = kinds[self.below(count)];
-                            self.known(kind)
-                        }
-                    }
+                3 => {
+                    let destroyed = self.known.destroyed().to_vec();
+                    self.choose(if destroyed.is_empty() {
+                        &[0]
+                    } else {
+                        &destroyed
+                    })
                 }
+                _ => match self.known.kinds() {
+                    kinds if kinds.is_empty() => 0,
+                    kinds => {
+                        let kind = kinds[self.below(kinds.len())];
+                        self.known_handle(kind)
+                    }
+                },
             }
-        } else if kind == "CUstream" && self.below(4) == 0 {
-            // The NULL stream, the legacy stream, and the per-thread stream.
-            self.below(3) as u64
+        } else if !self.plain {
+            self.known_handle(kind)
         } else {
-            self.known(kind)
+            match kind {
+                // The NULL stream, the legacy stream, and the per-thread stream.
+                "CUstream" if self.takes_default_stream() => self.below(3) as u64,
+                "CUstream" => self.fitting_stream(),
+                "CUgraph" => self.fitting_graph(),
+                "CUgraphExec" => self.fitting_exec(),
+                "CUgraphNode" => self.fitting_node(""),
+                // A kernel can be launched like a function.
+                "CUfunction" if self.function.starts_with("cuLaunchK") && self.below(4) == 0 => {
+                    self.known_handle("CUkernel")
+                }
+                _ => self.known_handle(kind),
+            }
         };
+        self.used.push(value);
+        if matches!(kind, "CUfunction" | "CUkernel") {
+            self.callee = value;
+        }
         ptr::without_provenance_mut(value as usize)
     }
 
-    fn known(&mut self, kind: &str) -> u64 {
-        match self.handles.get(kind).map(Vec::len) {
-            None | Some(0) => 0,
-            Some(count) => {
+    fn takes_default_stream(&mut self) -> bool {
+        let never = ["cuStreamDestroy", "Capture", "Batch"];
+        !never.iter().any(|part| self.function.contains(part)) && self.below(4) == 0
+    }
+
+    pub(crate) fn known_handle(&mut self, kind: &str) -> u64 {
+        match self.known.handles(kind).len() {
+            0 => 0,
+            count => {
                 let index = self.below(count);
-                self.handles[kind][index]
+                self.known.handles(kind)[index]
             }
         }
     }
@@ -183,29 +290,29 @@ impl<'a> Maker<'a> {
     /// Makes a device address: of memory, of freed memory, near an allocation, or of the host
     /// memory that always exists.
     pub(crate) fn address(&mut self) -> u64 {
-        let count = self.addresses.len();
-        if count == 0 || self.one_in(32) {
+        self.address_of(wanted_memory(self.function))
+    }
+
+    pub(crate) fn address_of(&mut self, wanted: &[Memory]) -> u64 {
+        // Addresses without memory would be mistaken for those of host memory.
+        let fits = |memory| wanted.contains(&memory) || !self.plain && memory < Memory::Reserved;
+        let all = self.known.addresses.iter().copied();
+        let all: Vec<_> = all.filter(|known| fits(known.memory())).collect();
+        if all.is_empty() || self.one_in(32) {
             return 0;
         }
-        let index = self.below(count);
-        let (addr, for_good) = self.addresses[index];
-        if !for_good {
-            let mut sort = 0_u32;
-            // SAFETY: the attribute is a number of 32 bits, and the destination a local.
-            let status = unsafe {
-                self.driver.cuPointerGetAttribute(
-                    (&raw mut sort).cast(),
-                    CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                    addr,
-                )
-            };
+        let chosen = all[self.below(all.len())];
+        let addr = chosen.value;
+        self.used.push(addr);
+        if !chosen.is_for_good() {
+            // Reserved addresses are used only where they are not accessed.
+            if chosen.memory() >= Memory::Reserved || self.is_memory(addr) {
+                return addr;
+            }
             // The memory no longer belongs to the driver, which would mistake the address for a
             // host address.
-            if !status.is_success() {
-                self.addresses.remove(index);
-                return scratch().addr() as u64;
-            }
-            return addr;
+            self.known.destroy(addr);
+            return scratch().addr() as u64;
         }
         if self.one_in(8) {
             addr + self.below(OFFSET) as u64
@@ -214,14 +321,26 @@ impl<'a> Maker<'a> {
         }
     }
 
+    /// Whether an address belongs to the driver.
+    fn is_memory(&self, addr: u64) -> bool {
+        let mut sort = 0_u32;
+        // SAFETY: the attribute is a number of 32 bits, and the destination a local.
+        let status = unsafe {
+            self.driver.cuPointerGetAttribute(
+                (&raw mut sort).cast(),
+                CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                addr,
+            )
+        };
+        status.is_success()
+    }
+
     /// Makes a device address for one side of a copy. An address after memory that the host can
     /// reach, or after address 0, would be mistaken for a host address.
     pub(crate) fn side_address(&mut self) -> u64 {
         let addr = self.address();
-        let is_hosts = self
-            .addresses
-            .iter()
-            .any(|&(known, for_good)| known == addr && !for_good);
+        let is_hosts =
+            (self.known.addresses.iter()).any(|known| known.value == addr && !known.is_for_good());
         if addr == 0 || is_hosts && !self.has_room(addr) {
             return scratch().addr() as u64;
         }
@@ -229,7 +348,7 @@ impl<'a> Maker<'a> {
     }
 
     /// Whether the most that a call copies at once fits into the allocation at `addr`.
-    fn has_room(&self, addr: u64) -> bool {
+    pub(crate) fn has_room(&self, addr: u64) -> bool {
         let mut size = 0_usize;
         // SAFETY: the attribute is a size, and the destination a local.
         let status = unsafe {
@@ -270,29 +389,28 @@ impl<'a> Maker<'a> {
     /// Makes a number for a parameter of this type and name.
     pub(crate) fn number(&mut self, ty: &'static str, param: &'static str) -> u64 {
         match ty {
+            "CUdeviceptr" if param == "addr" && self.function == "cuMemAddressReserve" => {
+                return 0;
+            }
             "CUdeviceptr" => return self.address(),
             "CUmemGenericAllocationHandle" | "CUgraphConditionalHandle" => {
                 return self.handle(ty).addr() as u64;
             }
+            "CUdevice" if self.function.starts_with("cuDevicePrimary") => {
+                return self.pick(&[0, 1], &[u64::MAX]);
+            }
             "CUdevice" => {
-                return if self.one_in(16) {
-                    u64::MAX
-                } else {
-                    self.below(2) as u64
-                };
+                return self.pick(&[0, 0, 0, 1], &[u64::MAX]);
             }
             _ => {}
         }
+        if self.plain
+            && let Some(number) = self.fitting_number(param)
+        {
+            return number;
+        }
         let lower = param.to_lowercase();
         let is = |part: &str| lower.contains(part);
-        // The input of a link is a whole text, most often without options.
-        if self.function.starts_with("cuLinkAdd") && self.below(4) != 0 {
-            match param {
-                "size" => return LONGEST_TEXT as u64,
-                "numOptions" => return 0,
-                _ => {}
-            }
-        }
         // The number of elements in a list.
         let is_count = is("num") || is("nbresources") || is("count") && !is("byte");
         if is_count && self.function != "cuMemcpy" {
@@ -300,17 +418,15 @@ impl<'a> Maker<'a> {
         }
         // A large grid would only take long.
         if is("griddim") {
-            return [1, 2, 3, 5, 0, u64::from(u32::MAX)]
-                [if self.plain { 0 } else { self.below(6) }];
+            return self.choose(&[1, 2, 3, 5, 0, u64::from(u32::MAX)]);
         }
         if is("dim") || is("blocksize") {
-            return [1, 2, 32, 64, 3, 0, 1025][if self.plain { 0 } else { self.below(7) }];
+            return self.choose(&[1, 2, 32, 64, 3, 0, 1025]);
         }
         if is("flags") {
             return match self.below(4) {
                 0 | 1 => 0,
                 2 => 1 << self.below(8),
-                _ if self.plain => 0,
                 _ => 1 << self.below(32),
             };
         }
@@ -323,7 +439,7 @@ impl<'a> Maker<'a> {
         .iter()
         .any(|prefix| self.function.starts_with(prefix))
         {
-            return match self.below(if self.plain { 2 } else { 5 }) {
+            return match self.below(5) {
                 0 => 4096,
                 1 => 1000,
                 2 => 2 << 20,
@@ -342,12 +458,17 @@ impl<'a> Maker<'a> {
     /// Makes a value of an enum, or of a structure that is passed by value.
     pub(crate) fn other<T>(&mut self) -> T {
         let mut words = [0_u32; 64];
-        words[0] = match self.below(if self.plain { 1 } else { 3 }) {
+        words[0] = match self.below(3) {
             0 => self.below(12) as u32,
             1 => self.below(160) as u32,
             _ => 1 << self.below(32),
         };
         words[1] = self.below(3) as u32;
+        if self.plain
+            && let Some(fitting) = self.fitting_value::<T>()
+        {
+            words[..2].copy_from_slice(&fitting);
+        }
         assert!(
             size_of::<T>() <= size_of_val(&words),
             "no parameter is larger"
@@ -364,121 +485,5 @@ impl<'a> Maker<'a> {
         let place = (&raw mut slot.0).cast();
         self.slots.push(slot);
         place
-    }
-
-    /// Makes a pointer to host memory.
-    pub(crate) fn host(&mut self) -> *mut c_void {
-        let pinned = self.addresses.iter().rposition(|&(_, for_good)| !for_good);
-        if let Some(index) = pinned
-            && self.one_in(4)
-        {
-            let (addr, _) = self.addresses[index];
-            let mut host = ptr::null_mut::<c_void>();
-            // SAFETY: the attribute is an address, and the destination a local.
-            let on_host = unsafe {
-                self.driver.cuPointerGetAttribute(
-                    (&raw mut host).cast(),
-                    CUpointer_attribute::CU_POINTER_ATTRIBUTE_HOST_POINTER,
-                    addr,
-                )
-            };
-            if on_host.is_success() && !host.is_null() && self.has_room(addr) {
-                return host;
-            }
-        }
-        let offset = if self.plain { 0 } else { self.below(OFFSET) };
-        scratch().wrapping_byte_add(offset)
-    }
-
-    /// Makes a pointer to a `pointee`, or to a pointer to one.
-    pub(crate) fn pointer(
-        &mut self,
-        pointee: &'static str,
-        stars: usize,
-        param: &'static str,
-    ) -> *mut c_void {
-        if self.one_in(24) {
-            return ptr::null_mut();
-        }
-        match (stars, pointee) {
-            (1, "c_void") => match param {
-                "image" | "code" | "data" | "fatCubin" => {
-                    let index = self.below(IMAGES.len());
-                    return self.text(IMAGES[index].to_bytes_with_nul());
-                }
-                _ => return self.host(),
-            },
-            (1, "c_char")
-                if param.starts_with("log") || ["name", "pciBusId", "luid"].contains(&param) =>
-            {
-                // The name of a device is written, the name of a function is read.
-                let read = ["cuModuleGet", "cuLibraryGet", "cuDeviceGetBy", "cuLinkAdd"]
-                    .iter()
-                    .any(|prefix| self.function.starts_with(prefix));
-                if !read {
-                    return self.host();
-                }
-                let index = self.below(STRINGS.len());
-                return self.text(STRINGS[index].to_bytes_with_nul());
-            }
-            (1, "c_char") => {
-                let index = self.below(STRINGS.len());
-                return self.text(STRINGS[index].to_bytes_with_nul());
-            }
-            (2, "c_void") => {
-                let place = self.pointers(param);
-                if !place.is_null() {
-                    self.results
-                        .push(("c_void", place.cast::<u64>().cast_const()));
-                }
-                return place;
-            }
-            (1, "usize" | "c_int" | "c_uint" | "cuuint64_t" | "cuuint32_t" | "c_ulonglong") => {
-                let words = [1, 2, 3, 4].map(|_: i32| self.below(64) as u64);
-                return self.place(&words);
-            }
-            _ => {}
-        }
-        if let Some(fields) = self.structure(pointee) {
-            return self.place(&fields);
-        }
-        let words: [u64; 8] = std::array::from_fn(|_| match pointee {
-            "CUdeviceptr" => self.address(),
-            kind if self.handles.contains_key(kind) => self.handle(kind).addr() as u64,
-            _ => self.below(24) as u64,
-        });
-        let place = self.place(&words);
-        self.results
-            .push((pointee, place.cast::<u64>().cast_const()));
-        place
-    }
-
-    fn text(&mut self, text: &[u8]) -> *mut c_void {
-        let mut words = [0_u64; SLOT];
-        for (word, bytes) in words.iter_mut().zip(text.chunks(8)) {
-            let mut padded = [0; 8];
-            padded[..bytes.len()].copy_from_slice(bytes);
-            *word = u64::from_ne_bytes(padded);
-        }
-        self.place(&words)
-    }
-
-    /// Makes a list of pointers to host memory; for a kernel's parameters, to plausible values.
-    pub(crate) fn pointers(&mut self, param: &str) -> *mut c_void {
-        if param == "extra" {
-            return ptr::null_mut();
-        }
-        let words: [u64; 12] = std::array::from_fn(|_| {
-            let place = if param == "kernelParams" {
-                let value = self.address();
-                let count = self.below(64) as u64;
-                let word = if self.below(3) == 0 { count } else { value };
-                self.place(&[word])
-            } else {
-                self.host()
-            };
-            place.expose_provenance() as u64
-        });
-        self.place(&words)
     }
 }

@@ -1,6 +1,10 @@
 //! Makes structures of `cuda.h` as lists of words.
 
+use crate::known::Memory;
 use crate::maker::Maker;
+
+/// The type of semaphores that have a value.
+const TIMELINE: u64 = 9;
 
 /// The fields of a structure, laid out as C does.
 #[derive(Default)]
@@ -32,50 +36,45 @@ impl Maker<'_> {
             "CUDA_MEMCPY2D" => {
                 let fields = self.side(none, false, false);
                 let fields = self.side(fields, false, false);
-                let (width, height) = (self.below(257) as u64, self.below(9) as u64);
+                let [width, height, _] = self.extent();
                 fields.u64(width).u64(height)
             }
             "CUDA_MEMCPY3D" | "CUDA_MEMCPY3D_PEER" => {
                 let peer = name.ends_with("PEER");
                 let fields = self.side(none, true, peer);
                 let fields = self.side(fields, true, peer);
-                let (width, height) = (self.below(257) as u64, self.below(9) as u64);
-                fields.u64(width).u64(height).u64(self.below(4) as u64)
+                let [width, height, depth] = self.extent();
+                fields.u64(width).u64(height).u64(depth)
             }
             "CUDA_ARRAY_DESCRIPTOR" => {
-                let (width, height) = (self.below(65) as u64, self.below(17) as u64);
-                let fields = none.u64(width).u64(height);
-                let format = [1, 2, 3, 8, 9, 10, 0x10, 0x20][self.below(8)];
-                fields.u32(format).u32(self.below(5) as u64)
+                let fields = none.u64(self.pick(&[64], &[0, 1, 33]));
+                let fields = fields.u64(self.pick(&[16, 16, 0], &[1, 7]));
+                self.elements(fields)
             }
-            "CUDA_ARRAY3D_DESCRIPTOR" => {
-                let (width, height) = (self.below(65) as u64, self.below(17) as u64);
-                let fields = none.u64(width).u64(height).u64(self.below(9) as u64);
-                let format = [1, 2, 3, 8, 9, 10, 0x10, 0x20][self.below(8)];
-                let fields = fields.u32(format).u32(self.below(5) as u64);
-                fields.u32(self.below(8) as u64)
-            }
+            "CUDA_ARRAY3D_DESCRIPTOR" => self.array(none),
             "CUDA_RESOURCE_DESC" => self.resource(none),
             "CUDA_TEXTURE_DESC" => {
                 let mut fields = none;
-                for end in [5, 5, 5, 3] {
-                    fields = fields.u32(self.below(end) as u64);
+                for _ in 0..3 {
+                    fields = fields.u32(self.pick(&[0, 1, 2, 3], &[4]));
                 }
-                let flags = [0, 1, 2, 3, 0x12, 0x22, 0x42, 4][self.below(8)];
+                fields = fields.u32(self.pick(&[0, 0, 1], &[2]));
+                let flags = self.pick(&[2, 3, 0x12], &[0, 1, 0x22, 0x42, 4]);
                 let fields = fields.u32(flags).u32(self.below(3) as u64);
-                let fields = fields.u32(self.below(2) as u64);
+                let fields = fields.u32(self.pick(&[0, 1], &[2]));
                 let clamp = |number: usize| u64::from((number as f32).to_bits());
                 let fields = fields.u32(clamp(self.below(3))).u32(clamp(self.below(3)));
                 fields.u32(clamp(self.below(9)))
             }
             "CUDA_RESOURCE_VIEW_DESC" => {
-                let format = [0, 1, 3, 22, 23, 34, 35][self.below(7)];
-                let mut fields = none.u32(format);
-                for _ in 0..3 {
-                    fields = fields.u64(self.below(17) as u64);
-                }
+                let format = 1 + self.below(35) as u64;
+                let fields = none.u32(self.pick(&[format], &[0, 35]));
+                let fields = fields.u64(self.pick(&[64], &[0, 16]));
+                let fields = fields.u64(self.pick(&[16, 16, 0], &[17]));
+                let mut fields = fields.u64(self.pick(&[0, 0, 4], &[17]));
+                // The first and the last of the levels, and of the layers.
                 for _ in 0..4 {
-                    fields = fields.u32(self.below(3) as u64);
+                    fields = fields.u32(self.pick(&[0], &[1, 2]));
                 }
                 fields
             }
@@ -92,22 +91,42 @@ impl Maker<'_> {
             }
             "CUDA_MEM_ALLOC_NODE_PARAMS" => self.allocation(none),
             "CUDA_EXTERNAL_MEMORY_HANDLE_DESC" => {
-                let fields = none.u32(self.below(12) as u64).u32(0);
-                let fields = fields.u64(self.descriptor()).u64(0);
-                let size = [0, 4096, 65_536, 65_537][self.below(4)];
-                fields.u64(size).u32(self.below(3) as u64)
+                let kind = self.pick(&[1, 9], &[0, 2, 3, 4, 5, 6, 7, 8, 10, 11]);
+                let fields = none.u32(kind).u32(0).u64(self.descriptor()).u64(0);
+                let size = self.pick(&[65_536], &[0, 4096, 65_537]);
+                fields.u64(size).u32(self.pick(&[0, 1], &[2]))
             }
-            // A stream could wait for ever for a semaphore that was imported.
+            "CUDA_EXTERNAL_MEMORY_BUFFER_DESC" => {
+                let offset = self.pick(&[0, 4096], &[1, 65_536, u64::MAX]);
+                let size = self.pick(&[4096, 16_384], &[0, 1, u64::MAX]);
+                none.u64(offset).u64(size).u32(self.pick(&[0], &[1]))
+            }
+            "CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC" => {
+                let offset = self.pick(&[0], &[1, 65_536]);
+                let fields = self.array(none.u64(offset));
+                // The descriptor of the array ends with padding.
+                fields.u32(0).u32(self.pick(&[1, 2], &[0, 9]))
+            }
             "CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC" => {
-                let fields = none.u32(self.below(12) as u64).u32(0);
-                fields
-                    .u64(u64::from(u32::MAX))
+                let kind = self.pick(&[TIMELINE], &[0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11]);
+                // A stream could wait for ever for a binary semaphore.
+                let file = if kind == TIMELINE {
+                    self.descriptor()
+                } else {
+                    u64::from(u32::MAX)
+                };
+                none.u32(kind)
+                    .u32(0)
+                    .u64(file)
                     .u64(0)
-                    .u32(self.below(3) as u64)
+                    .u32(self.pick(&[0], &[1, 2]))
+            }
+            "CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS" | "CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS" => {
+                return Some(self.values(4, name.contains("WAIT")));
             }
             "CUmemPoolProps" => self.pool(none),
             "CUmemAllocationProp" => {
-                let fields = none.u32(1).u32(self.below(3) as u64);
+                let fields = none.u32(1).u32(self.pick(&[1, 0], &[2, 8]));
                 let fields = self.location(fields);
                 fields.u64(0).u64(0)
             }
@@ -115,7 +134,7 @@ impl Maker<'_> {
             "CUmemAccessDesc" => {
                 let mut fields = none;
                 for _ in 0..4 {
-                    fields = self.location(fields).u32([0, 1, 3, 2][self.below(4)]);
+                    fields = self.location(fields).u32(self.pick(&[3, 3, 1], &[0, 2]));
                 }
                 fields
             }
@@ -124,17 +143,38 @@ impl Maker<'_> {
                 let stream = self.handle("CUstream").addr() as u64;
                 let mut attributes = Vec::new();
                 for _ in 0..4 {
-                    attributes.push(self.below(20) as u64);
+                    // The size of a cluster, the priority, and others.
+                    let random = self.below(20) as u64;
+                    attributes.push(self.pick(&[4, 8], &[random]));
                     attributes.extend(self.attribute());
                 }
                 let place = self.place(&attributes).expose_provenance() as u64;
                 fields = fields.u64(stream).u64(place);
-                fields.u32(self.below(4) as u64)
+                fields.u32(self.pick(&[0, 0, 1], &[2, 3]))
             }
+            "CUmemcpyAttributes" => {
+                let fields = none.u32(self.pick(&[1, 2, 3], &[0, 4]));
+                let fields = self.location(fields);
+                self.location(fields).u32(self.pick(&[0], &[1, 2]))
+            }
+            "CUDA_MEMCPY3D_BATCH_OP" => {
+                let mut fields = none;
+                for _ in 0..2 {
+                    fields = self.operand(fields);
+                }
+                let [width, height, depth] = self.extent();
+                let fields = fields.u64(width / 4).u64(height).u64(depth);
+                fields.u32(self.pick(&[1, 2, 3], &[0, 4])).u32(0)
+            }
+            "CUpointer_attribute" | "CUmem_range_attribute" => none
+                .u32(self.pick(&[1, 2], &[0]))
+                .u32(self.pick(&[2, 3], &[99]))
+                .u32(self.pick(&[3, 1], &[0])),
+            "CUgraphEdgeData" if self.plain => none,
             "CUkernelNodeAttrValue" | "CUstreamAttrValue" => return Some(self.attribute()),
             "CUctxCreateParams" => none.u64(0).u32(0).u64(0),
             "CUDA_GRAPH_INSTANTIATE_PARAMS" => {
-                let fields = none.u64(1 << self.below(5));
+                let fields = none.u64(self.pick(&[0, 0, 1, 8], &[2, 4, 16]));
                 let stream = self.handle("CUstream").addr() as u64;
                 fields.u64(stream).u64(0).u64(0)
             }
@@ -146,54 +186,99 @@ impl Maker<'_> {
 
     /// Makes the resource of a texture or a surface.
     fn resource(&mut self, none: Fields) -> Fields {
-        let kind = self.below(5) as u64;
+        let kind = if self.function.contains("Surf") {
+            self.pick(&[0], &[1, 2, 3, 4])
+        } else {
+            self.pick(&[0, 1, 2, 3], &[4])
+        };
         let fields = none.u32(kind);
-        let format = [1, 2, 3, 8, 9, 10, 0x10, 0x20][self.below(8)];
-        let fields = match kind {
+        match kind {
             0 => fields.u64(self.handle("CUarray").addr() as u64),
             1 => fields.u64(self.handle("CUmipmappedArray").addr() as u64),
             _ => {
-                let fields = fields.u64(self.address()).u32(format);
-                fields.u32(self.below(5) as u64)
+                let fields = fields.u64(self.address());
+                let fields = self.elements(fields);
+                let width = if kind == 2 { 1024 } else { 16 };
+                let fields = fields.u64(self.pick(&[width], &[0, 33, 8191]));
+                let fields = fields.u64(self.pick(&[16, 1], &[0, 17]));
+                fields.u64(self.pick(&[256], &[32, 64, 100]))
             }
-        };
-        match kind {
-            2 => fields.u64(self.below(8192) as u64),
-            3 => {
-                let fields = fields.u64(self.below(65) as u64).u64(self.below(17) as u64);
-                fields.u64([32, 64, 512, 100][self.below(4)])
+        }
+    }
+
+    /// Makes the format of elements, and the number of channels.
+    fn elements(&mut self, fields: Fields) -> Fields {
+        let format = self.pick(&[1, 2, 3, 8, 9, 10, 0x10, 0x20], &[0, 4]);
+        fields.u32(format).u32(self.pick(&[1, 2, 4], &[0, 3]))
+    }
+
+    /// Makes the descriptor of an array of three dimensions.
+    fn array(&mut self, fields: Fields) -> Fields {
+        let fields = fields.u64(self.pick(&[64], &[0, 1, 33]));
+        let fields = fields.u64(self.pick(&[16, 16, 0], &[1, 7]));
+        // Only an array with a height has a depth.
+        let fields = fields.u64(self.pick(&[0, 0, 4], &[1, 8]));
+        let fields = self.elements(fields);
+        // An array for surfaces, or for gathers.
+        fields.u32(self.pick(&[2, 2, 0], &[1, 3, 4, 5, 6, 7, 8]))
+    }
+
+    /// Makes the width in bytes, the height and the depth of a copy; small ones fit everywhere.
+    fn extent(&mut self) -> [u64; 3] {
+        let (width, height) = (self.below(257) as u64, self.below(9) as u64);
+        [
+            self.pick(&[16, 32, 64], &[0, width]),
+            self.pick(&[1, 1, 2], &[0, height]),
+            self.pick(&[1], &[0, 2, 3]),
+        ]
+    }
+
+    /// Makes one side of a copy in a batch: memory, or an array.
+    fn operand(&mut self, fields: Fields) -> Fields {
+        match self.pick(&[1, 1, 2], &[0, 3]) {
+            2 => {
+                let fields = fields.u32(2).u64(self.handle("CUarray").addr() as u64);
+                fields.u64(0).u64(0).u64(0)
             }
-            _ => fields,
+            kind => {
+                let fields = fields.u32(kind).u64(self.side_address());
+                let fields = fields.u64(self.pick(&[64], &[0, 16]));
+                let fields = fields.u64(self.pick(&[16], &[0, 1]));
+                self.location(fields)
+            }
         }
     }
 
     /// Makes one side of a two- or three-dimensional copy.
     fn side(&mut self, fields: Fields, deep: bool, peer: bool) -> Fields {
-        let mut fields = fields.u64(self.below(65) as u64).u64(self.below(9) as u64);
+        let (x, y, z) = (self.below(65), self.below(9), self.below(4));
+        let mut fields = fields.u64(self.pick(&[0], &[x as u64]));
+        fields = fields.u64(self.pick(&[0], &[y as u64]));
         if deep {
-            fields = fields.u64(self.below(4) as u64);
-            fields = fields.u64(if self.below(16) == 15 { 1 } else { 0 });
+            fields = fields.u64(self.pick(&[0], &[z as u64]));
+            fields = fields.u64(self.pick(&[0], &[0, 0, 1]));
         }
         let host = self.host().expose_provenance() as u64;
-        fields = fields.u32(self.below(5) as u64).u64(host);
+        fields = fields.u32(self.pick(&[1, 2, 3, 4], &[0])).u64(host);
         fields = fields.u64(self.side_address());
         fields = fields.u64(self.handle("CUarray").addr() as u64);
         if deep {
             let context = self.handle("CUcontext").addr() as u64;
             fields = fields.u64(if peer { context } else { 0 });
         }
-        fields = fields.u64([0, 256, 512, 100, 1024][self.below(5)]);
+        fields = fields.u64(self.pick(&[256, 512], &[0, 100, 1024]));
         if deep {
-            fields = fields.u64(self.below(17) as u64);
+            let height = self.below(17) as u64;
+            fields = fields.u64(self.pick(&[16], &[height]));
         }
         fields
     }
 
     fn shape(&mut self, mut fields: Fields) -> Fields {
         for _ in 0..6 {
-            fields = fields.u32([1, 1, 2, 3, 32, 0][self.below(6)]);
+            fields = fields.u32(self.pick(&[1, 1, 2, 3], &[32, 0]));
         }
-        fields.u32([0, 0, 64, 1024, 1 << 20][self.below(5)])
+        fields.u32(self.pick(&[0, 0, 64, 1024], &[1 << 20]))
     }
 
     fn kernel(&mut self, fields: Fields, new: bool) -> Fields {
@@ -204,24 +289,25 @@ impl Maker<'_> {
         if !new {
             return fields;
         }
-        let kernel = if self.below(4) == 0 {
-            self.handle("CUkernel").addr() as u64
+        let (kernel, context) = if self.plain || self.below(4) != 0 {
+            (0, 0)
         } else {
-            0
-        };
-        let context = if self.below(4) == 0 {
-            self.handle("CUcontext").addr() as u64
-        } else {
-            0
+            (
+                self.handle("CUkernel").addr() as u64,
+                self.handle("CUcontext").addr() as u64,
+            )
         };
         fields.u64(kernel).u64(context)
     }
 
     fn memset(&mut self, fields: Fields) -> Fields {
-        let fields = fields.u64(self.address()).u64([0, 256, 512][self.below(3)]);
-        let fields = fields.u32(self.below(1 << 16) as u64);
-        let fields = fields.u32([1, 2, 4, 3][self.below(4)]);
-        fields.u64(self.below(513) as u64).u64(self.below(4) as u64)
+        let fields = fields.u64(self.address());
+        let fields = fields.u64(self.pick(&[256, 512], &[0]));
+        let fields = fields.u32(self.below(1 << 8) as u64);
+        let fields = fields.u32(self.pick(&[1, 2, 4], &[3]));
+        let width = self.below(513) as u64;
+        let fields = fields.u64(self.pick(&[1, 16, 64], &[0, width]));
+        fields.u64(self.pick(&[1, 1, 2], &[0, 3]))
     }
 
     fn host_function(&mut self, fields: Fields) -> Fields {
@@ -232,7 +318,7 @@ impl Maker<'_> {
 
     fn batch(&mut self, fields: Fields) -> Fields {
         let context = self.handle("CUcontext").addr() as u64;
-        let fields = fields.u64(context).u32(self.below(4) as u64);
+        let fields = fields.u64(context).u32(self.pick(&[1, 2], &[0, 3]));
         let words = self.operations();
         let place = self.place(&words).expose_provenance() as u64;
         fields.u64(place).u32(0)
@@ -242,7 +328,7 @@ impl Maker<'_> {
     fn operations(&mut self) -> Vec<u64> {
         let mut words = Vec::new();
         for _ in 0..8 {
-            let operation = [2, 5, 6, 3, 99][self.below(5)];
+            let operation = self.pick(&[2, 5, 6], &[3, 99]);
             words.extend([
                 operation,
                 self.address(),
@@ -258,27 +344,37 @@ impl Maker<'_> {
     /// Makes the parameters of a node of external semaphores: the semaphores, a structure of 18
     /// words for each, and their number.
     fn semaphores(&mut self, fields: Fields) -> Fields {
-        let count = self.below(5);
+        let count = self.pick(&[1, 2], &[0, 3, 4]) as usize;
         let handles: Vec<u64> = (0..count)
             .map(|_| self.handle("CUexternalSemaphore").addr() as u64)
             .collect();
-        let params: Vec<u64> = (0..count)
-            .flat_map(|_| [&[self.below(8) as u64][..], &[0; 17]].concat())
-            .collect();
+        let waits = self.function.contains("Wait") || self.graphs.node_type == Some(9);
+        let params = self.values(count, waits);
         let handles = self.place(&handles).expose_provenance() as u64;
         let params = self.place(&params).expose_provenance() as u64;
         fields.u64(handles).u64(params).u32(count as u64)
     }
 
+    /// Makes the values of this number of semaphores, for signals or waits. A wait for 0 is always
+    /// over; another could last forever.
+    fn values(&mut self, count: usize, waits: bool) -> Vec<u64> {
+        let end = if waits { 1 } else { 8 };
+        (0..count)
+            .flat_map(|_| [&[self.below(end) as u64][..], &[0; 17]].concat())
+            .collect()
+    }
+
     fn location(&mut self, fields: Fields) -> Fields {
-        let sort = [1, 1, 1, 2, 3, 0][self.below(6)];
-        fields.u32(sort).u32(self.below(3) as u64)
+        let sort = self.pick(&[1], &[2, 3, 0]);
+        fields.u32(sort).u32(self.pick(&[0], &[1, 2]))
     }
 
     fn pool(&mut self, fields: Fields) -> Fields {
-        let fields = fields.u32(1).u32(0);
+        let shared = self.function == "cuMemPoolCreate";
+        let kind = if shared { self.pick(&[1, 0], &[2]) } else { 0 };
+        let fields = fields.u32(1).u32(kind);
         let mut fields = self.location(fields).u64(0);
-        fields = fields.u64([0, 0, 1 << 20][self.below(3)]);
+        fields = fields.u64(self.pick(&[0], &[1 << 20]));
         for _ in 0..7 {
             fields = fields.u64(0);
         }
@@ -289,12 +385,16 @@ impl Maker<'_> {
         let fields = self.pool(fields);
         let access = self.structure("CUmemAccessDesc").unwrap_or_default();
         let place = self.place(&access).expose_provenance() as u64;
-        let fields = fields.u64(place).u64(self.below(3) as u64);
-        fields.u64([256, 4096, 0, 100_000][self.below(4)]).u64(0)
+        let fields = fields.u64(place).u64(self.pick(&[0, 1], &[2]));
+        fields.u64(self.pick(&[256, 4096], &[0, 100_000])).u64(0)
     }
 
     /// Makes the value of a launch attribute: small numbers, or a handle first.
     fn attribute(&mut self) -> Vec<u64> {
+        if self.plain {
+            // The size of a cluster of one block; for other attributes, numbers.
+            return vec![1 | 1 << 32, 1, 0, 0, 0, 0, 0, 0];
+        }
         let first = match self.below(4) {
             0 => self.handle("CUevent").addr() as u64,
             1 => self.address(),
@@ -306,8 +406,13 @@ impl Maker<'_> {
 
     /// Makes the parameters of a node of any kind.
     fn node(&mut self, fields: Fields) -> Fields {
-        let sort = self.below(15) as u64;
-        let fields = fields.u32(sort).u32(0).u32(0).u32(0);
+        let random = self.below(15) as u32;
+        let sort = match self.graphs.node_type {
+            Some(sort) if self.plain => sort,
+            _ => random,
+        };
+        self.graphs.node_type = Some(sort);
+        let fields = fields.u32(u64::from(sort)).u32(0).u32(0).u32(0);
         match sort {
             0 => self.kernel(fields, true),
             1 => {
@@ -316,8 +421,8 @@ impl Maker<'_> {
                 let fields = fields.u64(0).u64(context);
                 let fields = self.side(fields, true, false);
                 let fields = self.side(fields, true, false);
-                let (width, height) = (self.below(257) as u64, self.below(9) as u64);
-                fields.u64(width).u64(height).u64(1)
+                let [width, height, depth] = self.extent();
+                fields.u64(width).u64(height).u64(depth)
             }
             2 => {
                 let fields = self.memset(fields);
@@ -329,13 +434,13 @@ impl Maker<'_> {
             6 | 7 => fields.u64(self.handle("CUevent").addr() as u64),
             8 | 9 => self.semaphores(fields),
             10 => self.allocation(fields),
-            11 => fields.u64(self.address()),
+            11 => fields.u64(self.address_of(&[Memory::Graph])),
             12 => self.batch(fields),
             13 => {
                 let handle = self.number("CUgraphConditionalHandle", "handle");
                 // Only IF and SWITCH, because a loop may last forever, as on hardware.
-                let fields = fields.u64(handle).u32([0, 2][self.below(2)]);
-                let fields = fields.u32(self.below(3) as u64);
+                let fields = fields.u64(handle).u32(self.pick(&[0, 2], &[]));
+                let fields = fields.u32(self.pick(&[1], &[0, 2]));
                 let context = self.handle("CUcontext").addr() as u64;
                 fields.u64(0).u64(context)
             }
