@@ -5,6 +5,7 @@
 //! another kind, sizes, flags, enums and device pointers. Most calls get arguments that fit
 //! together, because others test little more than the first check of a function.
 
+use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
@@ -53,6 +54,8 @@ const PREPARATION: &[&str] = &[
     "cuModuleGetFunction",
     "cuModuleGetFunction",
     "cuModuleGetFunction",
+    "cuFuncSetBlockShape",
+    "cuParamSetSize",
     "cuLibraryLoadData",
     "cuLibraryLoadData",
     "cuLibraryGetKernel",
@@ -72,6 +75,8 @@ const PREPARATION: &[&str] = &[
     "cuMemPoolExportToShareableHandle",
     "cuMemAllocAsync",
     "cuMemAllocFromPoolAsync",
+    "cuMemPoolExportPointer",
+    "cuMemPoolImportFromShareableHandle",
     "cuMemAddressReserve",
     "cuMemAddressReserve",
     "cuMemCreate",
@@ -81,6 +86,7 @@ const PREPARATION: &[&str] = &[
     "cuArrayCreate_v2",
     "cuArray3DCreate_v2",
     "cuMipmappedArrayCreate",
+    "cuTexObjectCreate",
     "cuTexObjectCreate",
     "cuSurfObjectCreate",
     "cuUserObjectCreate",
@@ -93,6 +99,7 @@ const PREPARATION: &[&str] = &[
     "cuGreenCtxCreate",
     "cuGraphCreate",
     "cuGraphCreate",
+    "cuGraphRetainUserObject",
     "cuGraphConditionalHandleCreate",
     "cuGraphAddEmptyNode",
     "cuGraphAddKernelNode_v2",
@@ -243,8 +250,10 @@ pub fn calls_observed(data: &[u8], observe: &mut dyn FnMut(&'static str, CUresul
 
 /// The index of a function in the generated calls.
 fn named(name: &str) -> usize {
-    let index = NAMES.iter().position(|known| *known == name);
-    index.expect("the name of a function that is called")
+    static INDEXES: OnceLock<HashMap<&str, usize>> = OnceLock::new();
+    let all = || NAMES.into_iter().zip(0..).collect();
+    let index = INDEXES.get_or_init(all).get(name);
+    *index.expect("the name of a function that is called")
 }
 
 fn step(

@@ -48,6 +48,7 @@ impl Maker<'_> {
             "blocksize" | "blocksizelimit" => &[32, 64, 128],
             "numblocks" => &[1],
             "sharedmembytes" | "dynamicsmemsize" => &[0, 64, 1024],
+            "numbytes" if is("SetSize") => &[32],
             "numbytes" => &[4, 8],
             "offset" if is("cuParam") => &[0, 8],
             "offset" => &[0],

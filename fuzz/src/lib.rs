@@ -13,6 +13,8 @@ mod nodes;
 mod objects;
 mod pointers;
 mod structures;
+#[cfg(test)]
+mod tests;
 mod texts;
 mod tokens;
 

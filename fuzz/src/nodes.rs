@@ -33,6 +33,8 @@ pub(crate) struct Graphs {
     pub(crate) current: u64,
     /// Whether a list of nodes of the call has none.
     pub(crate) is_empty: bool,
+    /// The last node in the arguments of the call, or 0.
+    node: u64,
     /// The type of the last node, or of a node that the call adds.
     pub(crate) node_type: Option<u32>,
     /// The place of an edge in the list of edges.
@@ -52,6 +54,17 @@ impl Maker<'_> {
             let all = self.known.handles("CUgraph");
             let clone = all.iter().find(|&&it| self.known.parent(it) == original);
             return clone.copied().unwrap_or(0);
+        }
+        // An executable graph takes only a child with the same nodes.
+        if self.function == "cuGraphExecChildGraphNodeSetParams" {
+            let mut child: CUgraph = ptr::null_mut();
+            let node = handle(self.graphs.node);
+            // SAFETY: the pointer is to a local.
+            unsafe {
+                self.driver
+                    .cuGraphChildGraphNodeGetGraph(node, &raw mut child)
+            };
+            return child.addr() as u64;
         }
         let graph = self.known_handle("CUgraph");
         self.graphs.current = graph;
@@ -142,6 +155,7 @@ impl Maker<'_> {
             }
             let node = nodes[self.below(nodes.len())];
             self.graphs.current = graph;
+            self.graphs.node = node;
             self.graphs.node_type = self.type_of(node);
             return node;
         }
@@ -176,6 +190,31 @@ impl Maker<'_> {
             return 0;
         }
         nodes[start + self.below(count)]
+    }
+
+    /// The parameters that the call's node has, because an executable graph takes no others with
+    /// another number of operations or with memory of another kind.
+    pub(crate) fn own_params(&mut self, name: &str) -> Option<Vec<u64>> {
+        let is_changed = self.plain && self.function.starts_with("cuGraphExec");
+        if !is_changed || self.below(4) == 0 {
+            return None;
+        }
+        let node = handle(self.graphs.node);
+        let mut words = vec![0_u64; 32];
+        let place = words.as_mut_ptr();
+        let status = match name {
+            // SAFETY: the structure has fewer words.
+            "CUDA_MEMCPY3D" => unsafe {
+                self.driver.cuGraphMemcpyNodeGetParams(node, place.cast())
+            },
+            // SAFETY: as above, the structure has fewer words.
+            "CUDA_BATCH_MEM_OP_NODE_PARAMS" => unsafe {
+                self.driver
+                    .cuGraphBatchMemOpNodeGetParams(node, place.cast())
+            },
+            _ => return None,
+        };
+        status.is_success().then_some(words)
     }
 
     fn nodes_of(&self, graph: u64) -> Vec<u64> {

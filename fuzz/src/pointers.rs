@@ -68,7 +68,7 @@ impl Maker<'_> {
             }
             // A texture seldom has a view, and a context seldom has parameters.
             (1, "CUDA_RESOURCE_VIEW_DESC" | "CUctxCreateParams") if self.plain => {
-                if self.function.contains("Create") && self.below(4) != 0 {
+                if self.function.contains("Create") && self.below(2) == 0 {
                     return ptr::null_mut();
                 }
             }

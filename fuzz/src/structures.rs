@@ -31,6 +31,9 @@ impl Fields {
 impl Maker<'_> {
     /// Makes the words of a structure, for structures that contain more than numbers.
     pub(crate) fn structure(&mut self, name: &str) -> Option<Vec<u64>> {
+        if let Some(words) = self.own_params(name) {
+            return Some(words);
+        }
         let none = Fields::default();
         let fields = match name {
             "CUDA_MEMCPY2D" => {
