@@ -1,12 +1,37 @@
 //! `successes COUNT`: Makes the calls of this number of random inputs, and prints how often each
-//! function was called and succeeded, and for a function that never succeeds, its most frequent
-//! status. Such a function is hardly tested.
+//! function was called and succeeded. For a function that never succeeded it prints the reason if
+//! none is expected, and otherwise its most frequent status. Such a function is hardly tested.
 
 use std::collections::BTreeMap;
 use std::env;
 use std::error::Error;
 
 use cuda_fuzz::{calls_observed, random};
+
+/// Functions that cannot succeed, and the reason.
+const CANNOT: &[(&str, &str)] = &[
+    ("cuGetExportTable", "there are no tables"),
+    (
+        "cuIpcOpenEventHandle",
+        "the handle is of the same process, which is refused",
+    ),
+    (
+        "cuIpcOpenMemHandle_v2",
+        "the handle is of the same process, which is refused",
+    ),
+    (
+        "cuIpcCloseMemHandle",
+        "it needs memory of cuIpcOpenMemHandle",
+    ),
+    (
+        "cuLibraryGetManaged",
+        "the host cannot access variables of the software device",
+    ),
+    (
+        "cuLibraryGetUnifiedFunction",
+        "the software devices have no pointers to unified functions",
+    ),
+];
 
 #[derive(Default)]
 struct Function {
@@ -36,9 +61,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             errors,
         } = function;
         print!("{name:<48} {calls:>8} calls {successes:>8} succeeded");
-        match errors.iter().max_by_key(|(_, count)| **count) {
-            Some((error, _)) if *successes == 0 => println!(": {error}"),
-            _ => println!(),
+        let reason = CANNOT.iter().find(|(known, _)| known == name);
+        let frequent = errors.iter().max_by_key(|(_, count)| **count);
+        match (reason, frequent) {
+            _ if *successes > 0 => println!(),
+            (Some((_, reason)), _) => println!(": {reason}"),
+            (None, Some((error, _))) => println!(": {error}"),
+            (None, None) => println!(),
         }
     }
     let sum = |number: fn(&Function) -> u64| functions.values().map(number).sum::<u64>();

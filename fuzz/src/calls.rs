@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-use cuda_sim::{Builder, Simulator};
+use cuda_sim::{Builder, Schedule, Simulator};
 use cuda_sys::*;
 
 use crate::maker::Maker;
@@ -64,6 +64,7 @@ const PREPARATION: &[&str] = &[
     "cuStreamCreate",
     "cuEventCreate",
     "cuEventCreate",
+    "cuIpcGetEventHandle",
     "cuEventRecord",
     "cuEventRecord",
     "cuMemAlloc_v2",
@@ -197,7 +198,14 @@ pub fn calls(data: &[u8]) {
 /// status.
 pub fn calls_observed(data: &[u8], observe: &mut dyn FnMut(&'static str, CUresult)) {
     one_place();
+    let (options, data) = data.split_first().unwrap_or((&0, &[]));
+    let schedule = match options % 2 {
+        0 => Schedule::Eager,
+        _ => Schedule::Late { seed: 1 },
+    };
     let simulator = Builder::new()
+        .schedule(schedule)
+        .check_all(options & 2 != 0)
         .memory(16 << 20)
         .devices(2)
         .host_memory(8 << 20)

@@ -7,6 +7,13 @@ use crate::maker::{LONGEST_TEXT, Maker};
 /// The granularity of virtual memory.
 const PAGES: u64 = 2 << 20;
 
+/// The name of a type in cuda.h.
+pub(crate) fn type_name<T>() -> &'static str {
+    let path = any::type_name::<T>();
+    let name = path.rsplit("::").next().unwrap_or(path);
+    name.trim_end_matches("_st")
+}
+
 impl Maker<'_> {
     /// Makes a number that fits the parameter, if there are numbers that do not.
     pub(crate) fn fitting_number(&mut self, param: &str) -> Option<u64> {
@@ -94,7 +101,7 @@ impl Maker<'_> {
     pub(crate) fn fitting_value<T>(&mut self) -> Option<[u32; 2]> {
         let function = self.function;
         let sets = function.contains("Set");
-        let ty = any::type_name::<T>().rsplit("::").next()?;
+        let ty = type_name::<T>();
         let choices: &[u64] = match ty {
             "CUfunction_attribute" if sets => &[8, 9, 14],
             "CUfunction_attribute" => &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15],

@@ -1,17 +1,16 @@
 //! Makes arguments for calls: numbers, handles, and pointers to memory that the call may use in any
 //! way.
 
-use std::env;
 use std::ffi::c_void;
-use std::fs::{self, File};
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::process;
+use std::fs::File;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::OnceLock;
 
 use arbitrary::Unstructured;
 use cuda_sys::{CUpointer_attribute, DriverLibrary};
 
+use crate::fitting::type_name;
 use crate::known::{Known, Memory, destroys, wanted_memory};
 use crate::nodes::Graphs;
 
@@ -30,6 +29,8 @@ pub(crate) const LONGEST_TEXT: usize = 8 * SLOT;
 /// Structures that a call returns and others take, and their numbers of words.
 pub(crate) const STRUCTURES: &[(&str, usize)] = &[
     ("CUdevResource", 18),
+    ("CUipcEventHandle", 8),
+    ("CUipcMemHandle", 8),
     ("CUmemPoolPtrExportData", 8),
     ("CUtensorMap", 16),
 ];
@@ -73,7 +74,7 @@ pub(crate) struct Maker<'a> {
     /// The last function or kernel in the arguments of the current call.
     pub(crate) callee: u64,
     /// A descriptor of a file in the current call, which the driver owns if the call succeeds.
-    descriptor: Option<File>,
+    pub(crate) descriptor: Option<File>,
     /// The place of a descriptor that the current call may return, and all returned ones.
     pub(crate) exported: Option<*const u64>,
     pub(crate) descriptors: Vec<OwnedFd>,
@@ -361,31 +362,6 @@ impl<'a> Maker<'a> {
         status.is_success() && size >= LONGEST_COPY
     }
 
-    /// Makes a descriptor of a file of 64 KiB, or an invalid one. The driver closes what it
-    /// imports, so a descriptor that other code owns would be an error of this program.
-    pub(crate) fn descriptor(&mut self) -> u64 {
-        static MEMORY: OnceLock<File> = OnceLock::new();
-        if self.one_in(4) {
-            return [u64::from(u32::MAX), i32::MAX as u64][self.below(2)];
-        }
-        let memory = MEMORY.get_or_init(|| {
-            let path = env::temp_dir().join(format!("api_calls.{}", process::id()));
-            let open = File::options()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(&path);
-            let file = open.expect("a file can be created in the folder for temporary files");
-            fs::remove_file(path).expect("the file can be removed");
-            file.set_len(65_536).expect("there is room for 64 KiB");
-            file
-        });
-        let copy = memory.try_clone().expect("a descriptor is free");
-        let number = copy.as_raw_fd();
-        self.descriptor = Some(copy);
-        number as u64
-    }
-
     /// Makes a number for a parameter of this type and name.
     pub(crate) fn number(&mut self, ty: &'static str, param: &'static str) -> u64 {
         match ty {
@@ -468,6 +444,17 @@ impl<'a> Maker<'a> {
             && let Some(fitting) = self.fitting_value::<T>()
         {
             words[..2].copy_from_slice(&fitting);
+        }
+        let structures = self.known.structures(type_name::<T>()).to_vec();
+        if self.plain && !structures.is_empty() {
+            let chosen = &structures[self.below(structures.len())];
+            let halves = chosen
+                .iter()
+                .flat_map(|word| [*word as u32, (word >> 32) as u32]);
+            words
+                .iter_mut()
+                .zip(halves)
+                .for_each(|(to, from)| *to = from);
         }
         assert!(
             size_of::<T>() <= size_of_val(&words),

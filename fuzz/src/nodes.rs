@@ -3,7 +3,9 @@
 
 use std::ptr;
 
-use cuda_sys::{CUgraph, CUgraphNode, CUgraphNodeType, CUstream, CUstreamCaptureStatus};
+use cuda_sys::{
+    CUgraph, CUgraphNode, CUgraphNodeType, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus,
+};
 
 use crate::maker::Maker;
 
@@ -78,8 +80,8 @@ impl Maker<'_> {
         exec
     }
 
-    /// Makes a stream; one that is captured if the function needs that, and nodes come from its
-    /// graph.
+    /// Makes a stream. If the function needs one that is captured, there is one, and nodes come
+    /// from its graph.
     pub(crate) fn fitting_stream(&mut self) -> u64 {
         let captured = ["EndCapture", "UpdateCapture", "GetCaptureInfo"]
             .iter()
@@ -95,7 +97,12 @@ impl Maker<'_> {
                 return stream;
             }
         }
-        self.known_handle("CUstream")
+        let stream = self.known_handle("CUstream");
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: handles of the software driver are numbers, which may be invalid.
+        unsafe { self.driver.cuStreamBeginCapture_v2(handle(stream), mode) };
+        self.graphs.current = self.captured_graph(stream);
+        stream
     }
 
     /// The graph into which a stream is captured, or 0.

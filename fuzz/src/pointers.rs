@@ -1,8 +1,12 @@
 //! Pointers to host memory, to texts, and to lists.
 
+use std::env;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fs::{self, File};
 use std::os::fd::AsRawFd;
+use std::process;
 use std::ptr;
+use std::sync::OnceLock;
 
 use cuda_sys::CUpointer_attribute;
 
@@ -67,7 +71,9 @@ impl Maker<'_> {
                 return self.place(&words);
             }
             // A texture seldom has a view, and a context seldom has parameters.
-            (1, "CUDA_RESOURCE_VIEW_DESC" | "CUctxCreateParams") if self.plain => {
+            (1, "CUDA_RESOURCE_VIEW_DESC" | "CUctxCreateParams" | "CUexecAffinityParam")
+                if self.plain =>
+            {
                 if self.function.contains("Create") && self.below(2) == 0 {
                     return ptr::null_mut();
                 }
@@ -196,6 +202,31 @@ impl Maker<'_> {
                 self.text(name)
             }
         }
+    }
+
+    /// Makes a descriptor of a file of 64 KiB, or an invalid one. The driver closes what it
+    /// imports, so a descriptor that other code owns would be an error of this program.
+    pub(crate) fn descriptor(&mut self) -> u64 {
+        static MEMORY: OnceLock<File> = OnceLock::new();
+        if self.one_in(4) {
+            return [u64::from(u32::MAX), i32::MAX as u64][self.below(2)];
+        }
+        let memory = MEMORY.get_or_init(|| {
+            let path = env::temp_dir().join(format!("api_calls.{}", process::id()));
+            let open = File::options()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .open(&path);
+            let file = open.expect("a file can be created in the folder for temporary files");
+            fs::remove_file(path).expect("the file can be removed");
+            file.set_len(65_536).expect("there is room for 64 KiB");
+            file
+        });
+        let copy = memory.try_clone().expect("a descriptor is free");
+        let number = copy.as_raw_fd();
+        self.descriptor = Some(copy);
+        number as u64
     }
 
     /// Makes the identifier of a device.
