@@ -75,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         writeln!(names, "{name:?},")?;
         writeln!(
             arms,
-            "{count} => {{ {args} \
+            "{count} => {{ {args}\n\
              // SAFETY: pointers must be valid for what the function reads and writes ← the maker's
              // are.\n\
              unsafe {{ driver.{name}({}) }} }}",

@@ -1,6 +1,7 @@
-//! `successes COUNT`: Makes the calls of this number of random inputs, and prints how often each
-//! function was called and succeeded. For a function that never succeeded it prints the reason if
-//! none is expected, and otherwise its most frequent status. Such a function is hardly tested.
+//! `successes COUNT [FIRST]`: Makes the calls of this number of random inputs, from this seed on,
+//! and prints how often each function was called and succeeded. For a function that never succeeded
+//! it prints the reason if it cannot, and otherwise its most frequent status. Such a function is
+//! hardly tested.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -41,9 +42,13 @@ struct Function {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let count: u64 = env::args().nth(1).ok_or("successes COUNT")?.parse()?;
+    let count: u64 = env::args()
+        .nth(1)
+        .ok_or("successes COUNT [FIRST]")?
+        .parse()?;
+    let first = env::args().nth(2).map_or(Ok(1), |first| first.parse())?;
     let mut functions = BTreeMap::<&str, Function>::new();
-    for seed in 1..=count {
+    for seed in first..first + count {
         calls_observed(&random(seed), &mut |name, status| {
             let function = functions.entry(name).or_default();
             function.calls += 1;

@@ -114,6 +114,7 @@ const PREPARATION: &[&str] = &[
     "cuGraphAddExternalSemaphoresSignalNode",
     "cuGraphAddExternalSemaphoresWaitNode",
     "cuGraphAddNode",
+    "cuGraphClone",
     "cuGraphInstantiateWithFlags",
     // A graph with memory cannot be a child, and only one graph with a child can be its parent.
     "cuGraphCreate",

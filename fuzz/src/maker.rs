@@ -393,7 +393,7 @@ impl<'a> Maker<'a> {
             return self.below(5) as u64;
         }
         // A large grid would only take long.
-        if is("griddim") {
+        if lower.starts_with("grid") {
             return self.choose(&[1, 2, 3, 5, 0, u64::from(u32::MAX)]);
         }
         if is("dim") || is("blocksize") {

@@ -263,6 +263,6 @@ impl Maker<'_> {
         let mut sort = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
         // SAFETY: the pointer is to a local.
         let status = unsafe { self.driver.cuGraphNodeGetType(handle(node), &raw mut sort) };
-        status.is_success().then_some(sort.0 as u32)
+        status.is_success().then_some(sort.0)
     }
 }

@@ -70,13 +70,11 @@ impl Maker<'_> {
                 let words = self.numbers(param);
                 return self.place(&words);
             }
-            // A texture seldom has a view, and a context seldom has parameters.
+            // A texture need not have a view, and a context seldom has parameters.
             (1, "CUDA_RESOURCE_VIEW_DESC" | "CUctxCreateParams" | "CUexecAffinityParam")
-                if self.plain =>
+                if self.plain && self.function.contains("Create") && self.below(2) == 0 =>
             {
-                if self.function.contains("Create") && self.below(2) == 0 {
-                    return ptr::null_mut();
-                }
+                return ptr::null_mut();
             }
             _ => {}
         }
