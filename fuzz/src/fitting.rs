@@ -7,6 +7,66 @@ use crate::maker::{LONGEST_TEXT, Maker};
 /// The granularity of virtual memory.
 const PAGES: u64 = 2 << 20;
 
+/// Numbers whose sums and products overflow.
+pub(crate) const EXTREMES: &[u64] = &[
+    u64::MAX,
+    u64::MAX - 255,
+    1 << 63,
+    1 << 33,
+    1 << 32,
+    u32::MAX as u64,
+    1 << 31,
+    i32::MAX as u64,
+];
+
+/// Whether the number is neither the size of host memory or of a list, nor that of a large grid,
+/// which would only take long.
+pub(crate) fn takes_any_number(function: &str, param: &str) -> bool {
+    let functions = [
+        "cuMemset",
+        "cuMemPrefetchAsync",
+        "cuMemAdvise",
+        "cuMemMap",
+        "cuMemUnmap",
+        "cuMemAddress",
+        "cuMemSetAccess",
+        "cuMemPoolTrim",
+        "cuOccupancy",
+        "cuFuncSet",
+        "cuParamSetSize",
+        "cuParamSeti",
+        "cuParamSetf",
+        "cuCtxSetLimit",
+        "cuStreamAttach",
+        "cuMipmapped",
+        "cuArray",
+        "cuMemAlloc",
+        "cuMemHostAlloc",
+        "cuLaunchKernel",
+        "cuGraphExecKernel",
+        "cuStreamWrite",
+        "cuGraphRetain",
+        "cuGraphRelease",
+        "cuUserObject",
+        "cuDevSmResourceSplitByCount",
+        "cuMemPoolSet",
+        "cuDeviceGet",
+        "cuStreamCreate",
+        "cuEventRecord",
+        "cuFuncGetParamInfo",
+        "cuKernelGetParamInfo",
+        "cuTensorMap",
+        "cuMemcpyAtoA",
+        "cuMemGetHandle",
+        "cuMemExport",
+    ];
+    let is_list = function.starts_with("cuMemSetAccess") && param == "count";
+    functions.iter().any(|prefix| function.starts_with(prefix))
+        && !is_list
+        && !param.starts_with("grid")
+        && !["tensorRank", "numAttributes"].contains(&param)
+}
+
 /// The name of a type in cuda.h.
 pub(crate) fn type_name<T>() -> &'static str {
     let path = any::type_name::<T>();

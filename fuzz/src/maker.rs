@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use arbitrary::Unstructured;
 use cuda_sys::{CUpointer_attribute, DriverLibrary};
 
-use crate::fitting::type_name;
+use crate::fitting::{EXTREMES, takes_any_number, type_name};
 use crate::known::{Known, Memory, destroys, wanted_memory};
 use crate::nodes::Graphs;
 
@@ -384,6 +384,9 @@ impl<'a> Maker<'a> {
             && let Some(number) = self.fitting_number(param)
         {
             return number;
+        }
+        if takes_any_number(self.function, param) && self.below(2) == 0 {
+            return self.choose(EXTREMES);
         }
         let lower = param.to_lowercase();
         let is = |part: &str| lower.contains(part);

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 
 use cuda_sys::CUpointer_attribute;
 
+use crate::fitting::EXTREMES;
 use crate::maker::{LONGEST_TEXT, Maker, OFFSET, Place, SLOT, STRUCTURES, scratch};
 use crate::texts::{FILES, IMAGES, STRINGS, TROUBLE};
 
@@ -260,6 +261,9 @@ impl Maker<'_> {
         match param {
             // More parts would not fit into a slot.
             "nbGroups" => vec![some[0] % 8 + u64::from(self.plain)],
+            "globalDim" | "globalStrides" | "boxDim" | "elementStrides" if !self.plain => {
+                (0..5).map(|_| self.choose(EXTREMES)).collect()
+            }
             _ if !self.plain => some,
             "sizes" => vec![64 << (some[0] % 4); 4],
             "attrsIdxs" | "prefetchLocIdxs" => vec![0],

@@ -1,5 +1,6 @@
 //! Makes structures of `cuda.h` as lists of words.
 
+use crate::fitting::EXTREMES;
 use crate::known::Memory;
 use crate::maker::Maker;
 
@@ -50,8 +51,9 @@ impl Maker<'_> {
                 fields.u64(width).u64(height).u64(depth)
             }
             "CUDA_ARRAY_DESCRIPTOR" => {
+                let extreme = self.choose(EXTREMES);
                 let fields = none.u64(self.pick(&[64], &[0, 1, 33]));
-                let fields = fields.u64(self.pick(&[16, 16, 0], &[1, 7]));
+                let fields = fields.u64(self.pick(&[16, 16, 0], &[1, extreme]));
                 self.elements(fields)
             }
             "CUDA_ARRAY3D_DESCRIPTOR" => self.array(none),
@@ -105,7 +107,7 @@ impl Maker<'_> {
                 none.u64(offset).u64(size).u32(self.pick(&[0], &[1]))
             }
             "CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC" => {
-                let offset = self.pick(&[0], &[1, 65_536]);
+                let offset = self.pick(&[0], &[1, 65_536, u64::MAX]);
                 let fields = self.array(none.u64(offset));
                 // The descriptor of the array ends with padding.
                 fields.u32(0).u32(self.pick(&[1, 2], &[0, 9]))
@@ -202,9 +204,10 @@ impl Maker<'_> {
                 let fields = fields.u64(self.address());
                 let fields = self.elements(fields);
                 let width = if kind == 2 { 1024 } else { 16 };
-                let fields = fields.u64(self.pick(&[width], &[0, 33, 8191]));
-                let fields = fields.u64(self.pick(&[16, 1], &[0, 17]));
-                fields.u64(self.pick(&[256], &[32, 64, 100]))
+                let extreme = self.choose(EXTREMES);
+                let fields = fields.u64(self.pick(&[width], &[0, 33, extreme]));
+                let fields = fields.u64(self.pick(&[16, 1], &[0, extreme]));
+                fields.u64(self.pick(&[256], &[32, 100, extreme]))
             }
         }
     }
@@ -217,10 +220,11 @@ impl Maker<'_> {
 
     /// Makes the descriptor of an array of three dimensions.
     fn array(&mut self, fields: Fields) -> Fields {
-        let fields = fields.u64(self.pick(&[64], &[0, 1, 33]));
-        let fields = fields.u64(self.pick(&[16, 16, 0], &[1, 7]));
+        let extreme = self.choose(EXTREMES);
+        let fields = fields.u64(self.pick(&[64], &[0, 1, extreme]));
+        let fields = fields.u64(self.pick(&[16, 16, 0], &[1, extreme]));
         // Only an array with a height has a depth.
-        let fields = fields.u64(self.pick(&[0, 0, 4], &[1, 8]));
+        let fields = fields.u64(self.pick(&[0, 0, 4], &[1, 8, extreme]));
         let fields = self.elements(fields);
         // An array for surfaces, or for gathers.
         fields.u32(self.pick(&[2, 2, 0], &[1, 3, 4, 5, 6, 7, 8]))
@@ -278,10 +282,14 @@ impl Maker<'_> {
     }
 
     fn shape(&mut self, mut fields: Fields) -> Fields {
-        for _ in 0..6 {
+        for _ in 0..3 {
             fields = fields.u32(self.pick(&[1, 1, 2, 3], &[32, 0]));
         }
-        fields.u32(self.pick(&[0, 0, 64, 1024], &[1 << 20]))
+        let extreme = self.choose(EXTREMES) & 0xFFFF_FFFF;
+        for _ in 0..3 {
+            fields = fields.u32(self.pick(&[1, 1, 2, 3], &[32, 0, extreme]));
+        }
+        fields.u32(self.pick(&[0, 0, 64, 1024], &[1 << 20, extreme]))
     }
 
     fn kernel(&mut self, fields: Fields, new: bool) -> Fields {
@@ -305,12 +313,12 @@ impl Maker<'_> {
 
     fn memset(&mut self, fields: Fields) -> Fields {
         let fields = fields.u64(self.address());
-        let fields = fields.u64(self.pick(&[256, 512], &[0]));
+        let extreme = self.choose(EXTREMES);
+        let fields = fields.u64(self.pick(&[256, 512], &[0, extreme]));
         let fields = fields.u32(self.below(1 << 8) as u64);
         let fields = fields.u32(self.pick(&[1, 2, 4], &[3]));
-        let width = self.below(513) as u64;
-        let fields = fields.u64(self.pick(&[1, 16, 64], &[0, width]));
-        fields.u64(self.pick(&[1, 1, 2], &[0, 3]))
+        let fields = fields.u64(self.pick(&[1, 16, 64], &[0, extreme]));
+        fields.u64(self.pick(&[1, 1, 2], &[0, extreme]))
     }
 
     fn host_function(&mut self, fields: Fields) -> Fields {
@@ -377,7 +385,7 @@ impl Maker<'_> {
         let kind = if shared { self.pick(&[1, 0], &[2]) } else { 0 };
         let fields = fields.u32(1).u32(kind);
         let mut fields = self.location(fields).u64(0);
-        fields = fields.u64(self.pick(&[0], &[1 << 20]));
+        fields = fields.u64(self.pick(&[0], &[1 << 20, u64::MAX]));
         for _ in 0..7 {
             fields = fields.u64(0);
         }
@@ -389,7 +397,8 @@ impl Maker<'_> {
         let access = self.structure("CUmemAccessDesc").unwrap_or_default();
         let place = self.place(&access).expose_provenance() as u64;
         let fields = fields.u64(place).u64(self.pick(&[0, 1], &[2]));
-        fields.u64(self.pick(&[256, 4096], &[0, 100_000])).u64(0)
+        let extreme = self.choose(EXTREMES);
+        fields.u64(self.pick(&[256, 4096], &[0, extreme])).u64(0)
     }
 
     /// Makes the value of a launch attribute: small numbers, or a handle first.
@@ -398,7 +407,8 @@ impl Maker<'_> {
             // The size of a cluster of one block; for other attributes, numbers.
             return vec![1 | 1 << 32, 1, 0, 0, 0, 0, 0, 0];
         }
-        let first = match self.below(4) {
+        let first = match self.below(5) {
+            4 => self.choose(EXTREMES),
             0 => self.handle("CUevent").addr() as u64,
             1 => self.address(),
             2 => self.below(4) as u64 | (1 << 32),
