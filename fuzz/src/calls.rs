@@ -116,7 +116,7 @@ const PREPARATION: &[&str] = &[
     "cuGraphAddNode",
     "cuGraphClone",
     "cuGraphInstantiateWithFlags",
-    // A graph with memory cannot be a child, and only one graph with a child can be its parent.
+    // A graph that allocates memory cannot be a child, so the child is added first.
     "cuGraphCreate",
     "cuGraphAddChildGraphNode",
     "cuGraphCreate",

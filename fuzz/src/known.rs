@@ -111,6 +111,8 @@ pub(crate) struct Known {
     /// Handles of destroyed objects.
     destroyed: Vec<u64>,
     pub(crate) addresses: Vec<Address>,
+    /// Freed addresses that fault permanently.
+    freed: Vec<u64>,
     structures: BTreeMap<&'static str, Vec<Vec<u64>>>,
 }
 
@@ -141,6 +143,10 @@ impl Known {
     /// Remembers that a handle or an address is no longer valid, and with it the objects that were
     /// made from it.
     pub(crate) fn destroy(&mut self, handle: u64) {
+        let known = self.addresses.iter().find(|known| known.value == handle);
+        if known.is_some_and(|known| known.is_for_good()) {
+            push(&mut self.freed, handle);
+        }
         self.addresses.retain(|known| known.value != handle);
         for all in self.handles.values_mut() {
             all.retain(|&known| known != handle);
@@ -178,6 +184,10 @@ impl Known {
 
     pub(crate) fn destroyed(&self) -> &[u64] {
         &self.destroyed
+    }
+
+    pub(crate) fn freed(&self) -> &[u64] {
+        &self.freed
     }
 
     pub(crate) fn parent(&self, handle: u64) -> u64 {

@@ -295,6 +295,10 @@ impl<'a> Maker<'a> {
     }
 
     pub(crate) fn address_of(&mut self, wanted: &[Memory]) -> u64 {
+        if !self.known.freed().is_empty() && self.one_in(16) {
+            let freed = self.known.freed().to_vec();
+            return self.choose(&freed);
+        }
         // Addresses without memory would be mistaken for those of host memory.
         let fits = |memory| wanted.contains(&memory) || !self.plain && memory < Memory::Reserved;
         let all = self.known.addresses.iter().copied();
