@@ -273,6 +273,15 @@ impl Generator {
             true => self.plain(text),
             false => self.plain(format!("{guard}{text}")),
         }
+        // A branch that depends on the index, and changes nothing.
+        if self.rng.u32(..4) == 0 {
+            let end = self.label();
+            let op = self.of(&["lt", "gt", "ne"]);
+            let value = self.source(32);
+            self.plain(format!(
+                "setp.{op}.{sign}32 %p5, %r12, {value};\n@%p5 bra {end};\n{end}:"
+            ));
+        }
         "%r12".to_owned()
     }
 }

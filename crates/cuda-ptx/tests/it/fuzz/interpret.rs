@@ -268,9 +268,7 @@ impl State<'_, '_> {
             Operand::Name(name) if PARAMETERS.iter().any(|it| it.0 == *name) => {
                 parameter_place(name).0
             }
-            Operand::Offset(name, offset) => {
-                parameter_place(name).0.wrapping_add(*offset as u64)
-            }
+            Operand::Offset(name, offset) => parameter_place(name).0.wrapping_add(*offset as u64),
             Operand::Name("WARP_SZ") => 32,
             Operand::Name("%laneid") => u64::from(self.thread.index() % 32),
             Operand::Name("%warpid") => u64::from(self.thread.index() / 32),
