@@ -170,7 +170,7 @@ impl Maker<'_> {
     }
 
     /// Makes a node for a list of nodes. The edges that are removed exist, and those that are added
-    /// make no circle.
+    /// make no cycle.
     fn dependency(&mut self, graph: u64, param: &str) -> u64 {
         if self.function.contains("RemoveDependencies") {
             let edges = self.edges_of(graph);
