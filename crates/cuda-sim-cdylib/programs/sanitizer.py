@@ -16,14 +16,20 @@ PROFILE = ["profile.dev.opt-level=1", "profile.dev.package.cuda-sim.opt-level=1"
 OPTIONS = "detect_leaks=0:allocator_may_return_null=1:detect_stack_use_after_return=1"
 
 
-def runtime():
-    """Returns the path of the runtime library of the C compiler."""
+def preloaded():
+    """Returns the libraries to preload: the runtime library of the C compiler, and the C++ library.
+    Without the second, the first does not find the function that throws C++ exceptions.
+    """
     compiler = os.environ.get("CC", "cc")
-    command = [compiler, "-print-file-name=libasan.so"]
-    found = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-    if not os.path.isabs(found):
+
+    def library(name):
+        command = [compiler, f"-print-file-name={name}"]
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+    runtime = library("libasan.so")
+    if not os.path.isabs(runtime):
         raise RuntimeError(f"{compiler} has no libasan.so; install GCC and its sanitizers")
-    return os.path.realpath(found)
+    return f"{os.path.realpath(runtime)} {library('libstdc++.so.6')}"
 
 
 def build(options, command, cwd):
@@ -51,7 +57,7 @@ def environment(options, suite):
     because tests may discard the output of a process."""
     folder = logs(options, suite)
     folder.mkdir(parents=True, exist_ok=True)
-    return {"LD_PRELOAD": runtime(), "ASAN_OPTIONS": f"{OPTIONS}:log_path={folder}/report"}
+    return {"LD_PRELOAD": preloaded(), "ASAN_OPTIONS": f"{OPTIONS}:log_path={folder}/report"}
 
 
 def clear(options, suite):
