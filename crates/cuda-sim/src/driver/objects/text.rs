@@ -44,7 +44,7 @@ pub(in crate::driver) fn write_text(hash: TextHash, text: &str) {
     static FOLDER: OnceLock<Option<Folder>> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         let path = PathBuf::from(env::var_os(FOLDER_VARIABLE).filter(|path| !path.is_empty())?);
-        // Of a relative path, the program may change the folder that it is relative to.
+        // A relative path is resolved now, because the program may change its current folder.
         let created = fs::create_dir_all(&path).and_then(|()| std::path::absolute(&path));
         match created {
             Ok(path) => Some(Folder {
