@@ -28,7 +28,7 @@ def build_driver(options):
         built = sanitizer.build(options, command, cwd=ROOT)
     else:
         command += ["--release"] if options.full else []
-        subprocess.run(command, check=True, cwd=ROOT)
+        subprocess.run([*command, "--target-dir", options.target], check=True, cwd=ROOT)
         profile = "release" if options.full else "debug"
         built = options.target / profile / "libcuda_sim_driver.so"
     options.driver.mkdir(parents=True, exist_ok=True)
