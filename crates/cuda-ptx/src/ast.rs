@@ -298,3 +298,21 @@ pub enum Operand<'a> {
     /// `(a, b)`, the arguments of a call.
     List(Vec<Operand<'a>>),
 }
+
+/// Calls `f` with each name in an operand.
+pub(crate) fn names<'a>(operand: &Operand<'a>, f: &mut impl FnMut(&'a str)) {
+    match operand {
+        Operand::Name(name) | Operand::Member(name, _) | Operand::Offset(name, _) => f(name),
+        Operand::Not(name) | Operand::Address(Base::Name(name), _) => f(name),
+        Operand::Literal(_) | Operand::Sink | Operand::Address(Base::Absolute, _) => {}
+        Operand::Pair(pair) => {
+            names(&pair.0, f);
+            names(&pair.1, f);
+        }
+        Operand::Vector(list) | Operand::Bracket(list) | Operand::List(list) => {
+            for operand in list {
+                names(operand, f);
+            }
+        }
+    }
+}

@@ -3,10 +3,10 @@
 
 use std::collections::HashSet;
 
-use crate::ast::{Instruction, Operand, Statement};
+use crate::ast::{Instruction, Operand, Statement, names};
 use crate::edit::Edits;
 
-use super::{Expanded, HEAD, names};
+use super::{Expanded, HEAD};
 
 /// The register that an instruction sets to an address, and that it only sets.
 fn target<'a>(instruction: &Instruction<'a>) -> Option<&'a str> {

@@ -271,7 +271,7 @@ impl<'a> Expander<'a> {
         }
         let mut parameter = None;
         for operand in &instruction.operands {
-            super::names(operand, &mut |name| {
+            crate::ast::names(operand, &mut |name| {
                 if frame.parameter(name).is_some() {
                     parameter = Some(name);
                 }

@@ -2,10 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::ast::{Base, Function, Instruction, Location, Operand, Predicate, Statement};
+use crate::ast::{Base, Function, Instruction, Location, Operand, Predicate, Statement, names};
 use crate::flow::{Name, Names, bits_of};
-
-use super::names;
 
 /// The names that a function declares, in any scope.
 #[derive(Debug, Default)]

@@ -21,7 +21,7 @@ mod pass;
 #[cfg(test)]
 mod tests;
 
-use crate::ast::{Function, Instruction, Module, Operand, Statement};
+use crate::ast::{Function, Instruction, Module, Statement};
 use crate::flow::Refused;
 use crate::{Error, parse};
 
@@ -89,25 +89,6 @@ impl Expanded {
             };
             let index = line.saturating_sub(first) as usize;
             *line = self.lines.get(index).copied().unwrap_or(*line);
-        }
-    }
-}
-
-/// Calls `f` with each name in an operand.
-pub(crate) fn names<'a>(operand: &Operand<'a>, f: &mut impl FnMut(&'a str)) {
-    use crate::ast::Base;
-    match operand {
-        Operand::Name(name) | Operand::Member(name, _) | Operand::Offset(name, _) => f(name),
-        Operand::Not(name) | Operand::Address(Base::Name(name), _) => f(name),
-        Operand::Literal(_) | Operand::Sink | Operand::Address(Base::Absolute, _) => {}
-        Operand::Pair(pair) => {
-            names(&pair.0, f);
-            names(&pair.1, f);
-        }
-        Operand::Vector(list) | Operand::Bracket(list) | Operand::List(list) => {
-            for operand in list {
-                names(operand, f);
-            }
         }
     }
 }

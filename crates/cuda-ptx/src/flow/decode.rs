@@ -4,6 +4,7 @@
 //! refused if it has an instruction that is unknown, or that may access memory in a way that is not
 //! modelled.
 
+use crate::ast::names;
 use crate::ast::{Instruction, Literal, Location, Operand};
 
 use super::Refused;
@@ -292,9 +293,13 @@ impl<'a> Decoder<'a> {
     /// Records that the unknown numbers among the operations from `first` on depend on the sources
     /// of an instruction, which may not be set.
     fn depend(&mut self, first: usize, instruction: &Instruction<'a>) {
-        let mut registers = Vec::new();
+        let mut registers: Vec<Value> = Vec::new();
         for operand in instruction.operands.iter().skip(1) {
-            self.registers(operand, &mut registers);
+            names(operand, &mut |name| {
+                if let Some(Name::Reg(reg)) = self.names.find(name) {
+                    registers.push(reg.number);
+                }
+            });
         }
         for ins in self.ins.iter_mut().skip(first) {
             let is_unknown = match ins.op {
@@ -305,23 +310,6 @@ impl<'a> Decoder<'a> {
             if is_unknown {
                 ins.unmodelled.clone_from(&registers);
             }
-        }
-    }
-
-    /// Appends the registers of an operand.
-    fn registers(&mut self, operand: &Operand<'a>, registers: &mut Vec<Value>) {
-        match operand {
-            Operand::Name(name) | Operand::Not(name) | Operand::Member(name, _) => {
-                if let Some(Name::Reg(reg)) = self.names.find(name) {
-                    registers.push(reg.number);
-                }
-            }
-            Operand::Vector(operands) => {
-                for operand in operands {
-                    self.registers(operand, registers);
-                }
-            }
-            _ => {}
         }
     }
 

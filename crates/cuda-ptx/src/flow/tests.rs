@@ -137,8 +137,8 @@ fn a_value_that_may_not_be_set_is_undefined() {
     assert!(is_undefined(4));
 }
 
-/// What each load from parameter space in a kernel with a struct of 24 bytes gives: the parameter,
-/// the offset and the size, or `None` if it is unknown.
+/// The loads from parameter space in a kernel with a struct of 24 bytes: the parameter, the offset
+/// and the size of each, or `None` if its result is unknown.
 fn loaded(body: &str) -> Vec<Option<(u32, u64, u32)>> {
     let text = format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n\

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::analysis::Root;
+use crate::ast::names;
 use crate::ast::{Base, Instruction, Literal, Operand, Predicate, Space};
-use crate::calls::names;
 use crate::flow::{AccessKind, Name};
 
 use super::Check;

@@ -17,8 +17,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::analysis::Root;
+use crate::ast::names;
 use crate::ast::{Instruction, Literal, Operand, Statement};
-use crate::calls::names;
 use crate::flow::{Kernel, Op, Source};
 
 use super::ChecksByStatement;

@@ -7,8 +7,8 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::analysis::Refusal;
+use crate::ast::names;
 use crate::ast::{Instruction, Statement};
-use crate::calls::names;
 use crate::flow::{Kernel, ObjectUse};
 
 use super::{Check, refuse};

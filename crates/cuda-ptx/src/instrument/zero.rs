@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use crate::analysis::Refusal;
+use crate::ast::names;
 use crate::ast::{Instruction, Literal, Operand};
-use crate::calls::names;
 
 use super::site::{Checked, Writer};
 

@@ -12,7 +12,7 @@ use super::super::symbols::{Alternative, Kind, Selection, Symbols};
 /// A form with big integers: the coefficient of each symbol, and the constant.
 type Big = (Vec<BigInt>, BigInt);
 
-/// What a symbol means.
+/// The meaning of a symbol.
 enum Meaning {
     /// Any number in its range.
     Any,
