@@ -64,7 +64,7 @@ pub(crate) struct Address {
     pub(crate) made_by: &'static str,
 }
 
-/// What an address belongs to, as far as the functions of the driver distinguish it.
+/// The owner of the memory at an address, as far as the functions of the driver distinguish it.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 pub(crate) enum Memory {
     Device,

@@ -28,7 +28,7 @@ const TYPES: &[(&str, u32)] = &[
     ("BatchMemOpNode", 12),
 ];
 
-/// Where the arguments of a call come from.
+/// The graphs and nodes from which the arguments of a call are chosen.
 #[derive(Default)]
 pub(crate) struct Graphs {
     /// The graph whose nodes the call gets, or 0.

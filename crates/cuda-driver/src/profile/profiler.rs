@@ -205,7 +205,7 @@ impl Profiler {
         })
     }
 
-    /// Waits for the work that was observed, for which there are no events.
+    /// Waits for observed work that has no events.
     fn wait_for_streams(&self) -> Result<()> {
         if let Some(stream) = &self.stream {
             return stream.synchronize();

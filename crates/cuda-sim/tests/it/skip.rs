@@ -30,7 +30,7 @@ const LINES: [u32; 4] = [10, 11, 12, 13];
 /// The invalid address of a thread: its block, its number in the block, the address and the kind.
 type Bad = (u32, u32, u64, ReportKind);
 
-/// What a report of an access of 4 bytes says: the kind, the line, block, thread and address.
+/// The kind, line, block, thread and address in a report of an access of 4 bytes.
 fn facts(report: &Report) -> (ReportKind, u32, u32, u32, u64) {
     let access = report.access.unwrap();
     assert_eq!((access.space, access.size), (MemorySpace::Global, 4));

@@ -332,7 +332,7 @@ impl State<'_, '_> {
         }
     }
 
-    /// What is at an address in parameter space.
+    /// The bytes at an address in parameter space.
     fn parameter_at(&mut self, address: u64) -> u64 {
         let mut found = PARAMETERS.into_iter();
         let found = found.find(|(_, start, size)| (*start..start + size).contains(&address));
