@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::ast::Register;
+
 use super::op::Value;
 
 /// A register: its number and its width. The width is 1 for a predicate and 0 if a vector or an
@@ -36,8 +38,8 @@ pub(crate) enum Name {
 #[derive(Debug, Default)]
 struct Scope<'a> {
     names: HashMap<&'a str, Name>,
-    /// Prefix, number of registers, and width.
-    counted: HashMap<&'a str, (u32, u32)>,
+    /// Prefix, number of registers, and type.
+    counted: HashMap<&'a str, (u32, &'a str)>,
     /// The registers of `counted` that were used.
     used: HashMap<&'a str, Name>,
 }
@@ -48,6 +50,9 @@ pub(crate) struct Names<'a> {
     scopes: Vec<Scope<'a>>,
     /// The widths of all registers so far.
     pub(crate) widths: Vec<u32>,
+    /// The types of all registers so far, without the dot. A vector and a register without a name
+    /// have none.
+    types: Vec<&'a str>,
 }
 
 impl<'a> Names<'a> {
@@ -56,6 +61,7 @@ impl<'a> Names<'a> {
             scopes: vec![Scope::default()],
             // Number 0 is the undefined value.
             widths: vec![0],
+            types: vec![""],
         }
     }
 
@@ -71,9 +77,19 @@ impl<'a> Names<'a> {
 
     /// A register without a name.
     pub(crate) fn fresh(&mut self, bits: u32) -> Reg {
+        self.add(bits, "")
+    }
+
+    fn add(&mut self, bits: u32, ty: &'a str) -> Reg {
         let number = self.widths.len() as Value;
         self.widths.push(bits);
+        self.types.push(ty);
         Reg { number, bits }
+    }
+
+    /// The declared type of a register.
+    pub(crate) fn type_of(&self, reg: Reg) -> &'a str {
+        self.types.get(reg.number as usize).copied().unwrap_or("")
     }
 
     pub(crate) fn declare_variable(&mut self, name: &'a str, variable: u32) {
@@ -82,17 +98,21 @@ impl<'a> Names<'a> {
         }
     }
 
-    pub(crate) fn declare_register(&mut self, name: &'a str, bits: u32, count: Option<u32>) {
-        let reg = self.fresh(bits);
-        let Some(scope) = self.scopes.last_mut() else {
-            return;
-        };
-        match count {
+    pub(crate) fn declare_register(&mut self, register: &Register<'a>) {
+        // A vector is unusable.
+        let ty = if register.vector > 1 { "" } else { register.ty };
+        let name = register.name;
+        match register.count {
             Some(count) => {
-                scope.counted.insert(name, (count, bits));
+                if let Some(scope) = self.scopes.last_mut() {
+                    scope.counted.insert(name, (count, ty));
+                }
             }
             None => {
-                scope.names.insert(name, Name::Reg(reg));
+                let reg = self.add(bits_of(ty), ty);
+                if let Some(scope) = self.scopes.last_mut() {
+                    scope.names.insert(name, Name::Reg(reg));
+                }
             }
         }
     }
@@ -107,12 +127,13 @@ impl<'a> Names<'a> {
             for length in 1..=digits.min(7) {
                 let (prefix, number) = name.split_at(name.len() - length);
                 let has_zero = number.len() > 1 && number.starts_with('0');
-                let Some(&(count, bits)) = scope.counted.get(prefix) else {
+                let Some(&(count, ty)) = scope.counted.get(prefix) else {
                     continue;
                 };
                 if !has_zero && number.parse::<u32>().is_ok_and(|number| number < count) {
-                    let number = self.widths.len() as Value;
+                    let (number, bits) = (self.widths.len() as Value, bits_of(ty));
                     self.widths.push(bits);
+                    self.types.push(ty);
                     let found = Name::Reg(Reg { number, bits });
                     scope.used.insert(name, found);
                     return Some(found);
