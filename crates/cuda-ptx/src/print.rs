@@ -44,6 +44,7 @@ impl Display for Operand<'_> {
                 f.write_str(name)?;
                 offset(f, *by)
             }
+            Self::Element(name, index) => write!(f, "{name}[{index}]"),
             Self::Literal(literal) => literal.fmt(f),
             Self::Not(name) => write!(f, "!{name}"),
             Self::Sink => f.write_str("_"),
