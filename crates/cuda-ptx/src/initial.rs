@@ -11,9 +11,29 @@ const MAX_INIT: usize = 1 << 24;
 const TOO_LONG: &str = "Initial value is too long";
 
 impl<'a> Parser<'a> {
+    /// Parses the initial value of a variable with the given dimensions, after its `=`.
+    pub(super) fn initial(
+        &mut self,
+        variable: &mut Variable<'a>,
+        mut dims: Vec<u64>,
+    ) -> Result<(), Error> {
+        let vector = u64::from(variable.vector);
+        if vector > 1 {
+            dims.push(vector);
+        }
+        self.initializer(variable, &dims, 0)?;
+        if variable.count.is_none() {
+            // The elements of one row.
+            let row: u64 = dims.iter().skip(1).product();
+            let rows = (variable.init.len() as u64).div_ceil(row.max(1));
+            variable.count = Some(rows * (row / vector));
+        }
+        Ok(())
+    }
+
     /// Parses a value, or values in braces. `dims` are the dimensions of the array that remain at
     /// this depth.
-    pub(super) fn initializer(
+    fn initializer(
         &mut self,
         variable: &mut Variable<'a>,
         dims: &[u64],

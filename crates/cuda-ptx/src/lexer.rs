@@ -57,7 +57,7 @@ impl<'a> Lexer<'a> {
         bytes.get(self.at + ahead).copied().unwrap_or(0)
     }
 
-    fn slice(&self, start: usize, end: usize) -> &'a str {
+    pub(super) fn slice(&self, start: usize, end: usize) -> &'a str {
         self.text.get(start..end).unwrap_or("")
     }
 

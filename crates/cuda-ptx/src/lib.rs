@@ -33,19 +33,22 @@ mod edit;
 mod error;
 mod exports;
 mod flow;
+mod header;
 mod initial;
 pub mod instrument;
 mod lexer;
+mod module;
 mod parameters;
 mod parser;
 mod print;
 mod statement;
 #[cfg(test)]
 mod tests;
+mod variable;
 
 pub use ast::{
-    Base, Function, Init, Instruction, Linkage, Literal, Location, Module, Operand, Predicate,
-    Prototype, Register, Space, Span, Statement, Target, Variable,
+    Alias, Attribute, Base, Function, Init, Instruction, Linkage, Literal, Location, Module,
+    Operand, Pointer, Predicate, Prototype, Register, Space, Span, Statement, Target, Variable,
 };
 pub use edit::Edits;
 pub use error::Error;

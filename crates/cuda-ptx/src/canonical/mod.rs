@@ -17,7 +17,9 @@
 //! - Each register and each label has a new name. No name is declared twice, and there is one scope.
 //! - The functions that a kernel calls are part of the kernel, as in the analysis.
 //! - State spaces, alignments and lengths are explicit, and numbers and offsets are computed.
-//! - Only directives whose meaning is known are printed (`kernel::DIRECTIVES`).
+//! - Only directives and pragmas whose meaning is known are printed (`kernel::DIRECTIVES`). What the
+//!   text promises about the target of a pointer (`.ptr`) is not printed, so that the assembler
+//!   cannot rely on it. Sections with debug information are not printed either.
 //!
 //! A name that refers to nothing, or something that is not modelled, refuses the kernel. A refused
 //! kernel is not in the text.
@@ -214,6 +216,11 @@ impl KernelText {
     }
 }
 
+/// Whether the meaning of a pragma is known. `nounroll` is about the speed of a loop.
+fn is_known(pragma: &str) -> bool {
+    pragma == "nounroll"
+}
+
 /// The directives before the variables.
 fn header(module: &Module<'_>) -> Result<String, Error> {
     let fail = |message: String| {
@@ -230,6 +237,11 @@ fn header(module: &Module<'_>) -> Result<String, Error> {
             "the target option {option} is not supported for safe launches"
         ));
     }
+    if let Some(pragma) = module.pragmas.iter().find(|it| !is_known(it)) {
+        return fail(format!(
+            "the pragma \"{pragma}\" is not supported for safe launches"
+        ));
+    }
     if module.address_size != 64 {
         return fail(format!(
             "addresses have {} bits; safe launches require 64",
@@ -239,6 +251,9 @@ fn header(module: &Module<'_>) -> Result<String, Error> {
     let (major, minor) = module.version;
     let (sm, suffix) = (module.target.sm, module.target.suffix);
     let mut text = format!(".version {major}.{minor}\n.target sm_{sm}{suffix}\n.address_size 64\n");
+    for pragma in &module.pragmas {
+        let _ = writeln!(text, ".pragma \"{pragma}\";");
+    }
     for (number, name) in &module.files {
         let is_plain = |it: char| it.is_ascii() && !it.is_ascii_control() && it != '"';
         let name: String = name

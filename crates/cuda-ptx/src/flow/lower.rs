@@ -135,7 +135,7 @@ pub(crate) fn lower<'a>(
             (var.param, var.size) = (Some(index as u32), Some(size));
         }
         let name = variable.name.to_owned();
-        let target_align = variable.target_align.unwrap_or(1);
+        let target_align = variable.target_align().unwrap_or(1);
         params.push(Param {
             name,
             size,
@@ -186,7 +186,7 @@ impl<'a> Lowering<'a> {
                     return Refused::new(line, format!("table {name} is defined twice"));
                 }
             }
-            Statement::CallTargets(..) | Statement::Prototype(..) => {}
+            Statement::Pragma(_) | Statement::CallTargets(..) | Statement::Prototype(..) => {}
         }
         Ok(())
     }

@@ -245,7 +245,7 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
             return false;
         };
         let mut before = before.iter().rev();
-        let before = before.find(|it| !matches!(it, Statement::Loc { .. }));
+        let before = before.find(|it| !matches!(it, Statement::Loc { .. } | Statement::Pragma(_)));
         let is_after = match before {
             Some(Statement::Label(..)) => true,
             Some(Statement::Instruction(instruction)) => instruction.opcode == "bra",
@@ -282,7 +282,7 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
         let statements = self.body.iter().enumerate().skip(first);
         for (index, statement) in statements.take(MAX_STATEMENTS) {
             let instruction = match statement {
-                Statement::Loc { .. } => continue,
+                Statement::Loc { .. } | Statement::Pragma(_) => continue,
                 Statement::Label(name, _) if self.join(name, index, &mut scan) => continue,
                 Statement::Instruction(instruction) if is_allowed(instruction) => instruction,
                 _ => break,
@@ -346,8 +346,12 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
 
     /// The first statement from `index` on that is neither a label nor a line number.
     fn skip(&self, index: usize) -> usize {
-        let is_empty =
-            |it: &&Statement<'_>| matches!(it, Statement::Label(..) | Statement::Loc { .. });
+        let is_empty = |it: &&Statement<'_>| {
+            matches!(
+                it,
+                Statement::Label(..) | Statement::Loc { .. } | Statement::Pragma(_)
+            )
+        };
         let rest = self.body.get(index..).unwrap_or_default();
         index + rest.iter().take_while(is_empty).count()
     }

@@ -31,7 +31,10 @@ fn assembler_makes_equal_code_of_printed_kernels() {
     for folder in ["crates", "docs", "examples", "fuzz/seeds"] {
         texts(&root.join(folder), &mut found);
     }
-    for folder in env::var_os("CUDA_PTX_TEXTS").iter().flat_map(env::split_paths) {
+    for folder in env::var_os("CUDA_PTX_TEXTS")
+        .iter()
+        .flat_map(env::split_paths)
+    {
         texts(&folder, &mut found);
     }
     let mut all = Compared::default();
@@ -91,7 +94,11 @@ fn compare(assembler: &test_assembler::Assembler, path: &PathBuf, all: &mut Comp
             all.equal += 1;
         } else {
             let bytes = original.get(&section).map_or(0, Vec::len);
-            let line = format!("{}: {kernel}: {bytes}, {} bytes", path.display(), code.len());
+            let line = format!(
+                "{}: {kernel}: {bytes}, {} bytes",
+                path.display(),
+                code.len()
+            );
             all.different.push(line);
         }
     }

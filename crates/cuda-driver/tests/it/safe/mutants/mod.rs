@@ -293,7 +293,6 @@ fn launch(
     ptx: &Ptx,
     buffers: &mut [DeviceBuffer<u32>],
 ) -> Result<bool> {
-    let module = SafeModule::load(&fixture.context, ptx)?;
     let mut args = ArgList::new();
     for (buffer, bytes) in buffers.iter_mut().zip(&mutant.buffers) {
         if *bytes < 0 {
@@ -308,13 +307,14 @@ fn launch(
     let Kernel { grid, block, .. } = *mutant.kernel;
     let config = LaunchConfig::new(grid, block).with_shared_bytes(mutant.kernel.shared);
     if !is_safe {
-        let function = module.module().function(mutant.kernel.name)?;
+        // The lines of the reports are those of this text.
+        let function = Module::load(&fixture.context, ptx)?.function(mutant.kernel.name)?;
         // SAFETY: none: the kernel may access anything. The software device stops it.
         unsafe { stream.launch(&function, config, &args) }?;
         stream.synchronize()?;
         return Ok(false);
     }
-    let kernel = module.kernel(mutant.kernel.name)?;
+    let kernel = SafeModule::load(&fixture.context, ptx)?.kernel(mutant.kernel.name)?;
     let launch = stream.launch_safe(&kernel, config, &args)?;
     launch.wait()?;
     stream.synchronize()?;
