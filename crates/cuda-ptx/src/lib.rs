@@ -32,6 +32,7 @@ mod edit;
 mod error;
 mod exports;
 mod flow;
+pub mod forms;
 mod initial;
 pub mod instrument;
 mod lexer;

@@ -10,6 +10,69 @@ use super::op::Value;
 pub(crate) struct Reg {
     pub(crate) number: Value,
     pub(crate) bits: u32,
+    pub(crate) declared: Declared,
+}
+
+/// The declaration of a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Declared {
+    /// What its type permits.
+    pub(crate) class: Class,
+    /// The bits of one element.
+    pub(crate) bits: u32,
+    /// The number of elements of a vector, or 1.
+    pub(crate) elements: u32,
+}
+
+/// What the type of a register permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// `.pred`
+    Predicate,
+    /// `.b8` to `.b128`: every use of its size.
+    Bits,
+    /// `.u8` to `.s64`
+    Integer,
+    /// `.f32` and `.f64`
+    Float,
+    /// `.f16` and `.f16x2`
+    Half,
+    /// A type that no register has.
+    Unknown,
+}
+
+impl Class {
+    /// The class of a type in a declaration.
+    pub(crate) fn of(ty: &str) -> Self {
+        match ty {
+            "pred" => Self::Predicate,
+            "b8" | "b16" | "b32" | "b64" | "b128" => Self::Bits,
+            "u8" | "u16" | "u32" | "u64" | "s8" | "s16" | "s32" | "s64" => Self::Integer,
+            "f32" | "f64" => Self::Float,
+            "f16" | "f16x2" => Self::Half,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl Declared {
+    /// `.reg .b32 x` or `.reg .v4 .b32 x`
+    pub(crate) fn new(ty: &str, elements: u32) -> Self {
+        let (class, bits) = (Class::of(ty), bits_of(ty));
+        Self {
+            class,
+            bits,
+            elements,
+        }
+    }
+
+    /// The width as an operand of its own.
+    pub(crate) fn width(self) -> u32 {
+        match self.elements {
+            1 => self.bits,
+            _ => 0,
+        }
+    }
 }
 
 /// The width of a scalar type, or 0.
@@ -36,8 +99,8 @@ pub(crate) enum Name {
 #[derive(Debug, Default)]
 struct Scope<'a> {
     names: HashMap<&'a str, Name>,
-    /// Prefix, number of registers, and width.
-    counted: HashMap<&'a str, (u32, u32)>,
+    /// Prefix, number of registers, and declaration.
+    counted: HashMap<&'a str, (u32, Declared)>,
     /// The registers of `counted` that were used.
     used: HashMap<&'a str, Name>,
 }
@@ -71,9 +134,25 @@ impl<'a> Names<'a> {
 
     /// A register without a name.
     pub(crate) fn fresh(&mut self, bits: u32) -> Reg {
-        let number = self.widths.len() as Value;
+        let declared = Declared {
+            class: match bits {
+                1 => Class::Predicate,
+                _ => Class::Bits,
+            },
+            bits,
+            elements: 1,
+        };
+        self.new_register(declared)
+    }
+
+    fn new_register(&mut self, declared: Declared) -> Reg {
+        let (number, bits) = (self.widths.len() as Value, declared.width());
         self.widths.push(bits);
-        Reg { number, bits }
+        Reg {
+            number,
+            bits,
+            declared,
+        }
     }
 
     pub(crate) fn declare_variable(&mut self, name: &'a str, variable: u32) {
@@ -82,14 +161,19 @@ impl<'a> Names<'a> {
         }
     }
 
-    pub(crate) fn declare_register(&mut self, name: &'a str, bits: u32, count: Option<u32>) {
-        let reg = self.fresh(bits);
+    pub(crate) fn declare_register(
+        &mut self,
+        name: &'a str,
+        declared: Declared,
+        count: Option<u32>,
+    ) {
+        let reg = self.new_register(declared);
         let Some(scope) = self.scopes.last_mut() else {
             return;
         };
         match count {
             Some(count) => {
-                scope.counted.insert(name, (count, bits));
+                scope.counted.insert(name, (count, declared));
             }
             None => {
                 scope.names.insert(name, Name::Reg(reg));
@@ -107,13 +191,17 @@ impl<'a> Names<'a> {
             for length in 1..=digits.min(7) {
                 let (prefix, number) = name.split_at(name.len() - length);
                 let has_zero = number.len() > 1 && number.starts_with('0');
-                let Some(&(count, bits)) = scope.counted.get(prefix) else {
+                let Some(&(count, declared)) = scope.counted.get(prefix) else {
                     continue;
                 };
                 if !has_zero && number.parse::<u32>().is_ok_and(|number| number < count) {
-                    let number = self.widths.len() as Value;
+                    let (number, bits) = (self.widths.len() as Value, declared.width());
                     self.widths.push(bits);
-                    let found = Name::Reg(Reg { number, bits });
+                    let found = Name::Reg(Reg {
+                        number,
+                        bits,
+                        declared,
+                    });
                     scope.used.insert(name, found);
                     return Some(found);
                 }
