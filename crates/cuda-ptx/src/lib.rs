@@ -32,7 +32,6 @@ mod edit;
 mod error;
 mod exports;
 mod flow;
-pub mod forms;
 mod initial;
 pub mod instrument;
 mod lexer;
@@ -50,6 +49,7 @@ pub use ast::{
 pub use edit::Edits;
 pub use error::Error;
 pub use exports::{Definition, Exports};
+pub use flow::forms;
 pub use parameters::check_parameters;
 
 /// Parses one PTX module.

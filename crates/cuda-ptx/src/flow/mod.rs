@@ -17,7 +17,7 @@
 //! its data, so that it can be kept longer than the text.
 
 mod decode;
-pub(crate) mod forms;
+pub mod forms;
 mod graph;
 mod lower;
 mod memory;

@@ -1,4 +1,5 @@
-//! The list of instruction forms that a kernel may have.
+//! The list of instruction forms that a kernel may have to be analysed. A kernel with another form
+//! is refused by name. `docs/safe-launch-forms.md` is written from this list.
 //!
 //! ```text
 //!    check      compares an instruction with the forms of its opcode
