@@ -28,6 +28,7 @@
 pub mod analysis;
 mod ast;
 mod calls;
+pub mod canonical;
 mod edit;
 mod error;
 mod exports;

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::ast::{Base, Function, Instruction, Location, Operand, Predicate, Statement, names};
-use crate::flow::{self, Name, Names};
+use crate::flow::{Name, Names};
 
 /// The names that a function declares, in any scope.
 #[derive(Debug, Default)]
@@ -166,9 +166,7 @@ impl<'a> Frame<'a> {
 
     /// Follows a declaration of registers.
     pub(super) fn declare_register(&mut self, register: &crate::ast::Register<'a>) {
-        let declared = flow::Declared::new(register.ty, register.vector);
-        let registers = &mut self.registers;
-        registers.declare_register(register.name, declared, register.count);
+        self.registers.declare_register(register);
     }
 
     /// The name in the new text.

@@ -6,7 +6,7 @@ use crate::ast::{Function, Instruction, Linkage, Module, Operand, Space, Stateme
 
 use super::decode::{Decoder, NO};
 use super::graph::Graph;
-use super::names::{Declared, bits_of};
+use super::names::bits_of;
 use super::op::{Access, Block, Guard, Ins, Op, Param, Source, UNDEFINED, Var};
 use super::{MAX_BLOCKS, MAX_OPS, Refused, require, ssa};
 
@@ -172,11 +172,7 @@ impl<'a> Lowering<'a> {
             Statement::Loc { at, .. } => self.decoder.location = Some(*at),
             Statement::Open => self.decoder.names.open(),
             Statement::Close => self.decoder.names.close(),
-            Statement::Register(register) => {
-                let declared = Declared::new(register.ty, register.vector);
-                let names = &mut self.decoder.names;
-                names.declare_register(register.name, declared, register.count);
-            }
+            Statement::Register(register) => self.decoder.names.declare_register(register),
             Statement::Variable(variable) => self.declare(variable, false),
             Statement::BranchTargets(name, targets) => {
                 if self.tables.insert(name, targets.as_slice()).is_some() {

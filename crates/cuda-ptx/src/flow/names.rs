@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::ast::Register;
+
 use super::op::Value;
 
 /// A register: its number and its width. The width is 1 for a predicate and 0 if a vector or an
@@ -10,69 +12,6 @@ use super::op::Value;
 pub(crate) struct Reg {
     pub(crate) number: Value,
     pub(crate) bits: u32,
-    pub(crate) declared: Declared,
-}
-
-/// The declaration of a register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Declared {
-    /// What its type permits.
-    pub(crate) class: Class,
-    /// The bits of one element.
-    pub(crate) bits: u32,
-    /// The number of elements of a vector, or 1.
-    pub(crate) elements: u32,
-}
-
-/// What the type of a register permits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
-    /// `.pred`
-    Predicate,
-    /// `.b8` to `.b128`: every use of its size.
-    Bits,
-    /// `.u8` to `.s64`
-    Integer,
-    /// `.f32` and `.f64`
-    Float,
-    /// `.f16` and `.f16x2`
-    Half,
-    /// A type that no register has.
-    Unknown,
-}
-
-impl Class {
-    /// The class of a type in a declaration.
-    pub(crate) fn of(ty: &str) -> Self {
-        match ty {
-            "pred" => Self::Predicate,
-            "b8" | "b16" | "b32" | "b64" | "b128" => Self::Bits,
-            "u8" | "u16" | "u32" | "u64" | "s8" | "s16" | "s32" | "s64" => Self::Integer,
-            "f32" | "f64" => Self::Float,
-            "f16" | "f16x2" => Self::Half,
-            _ => Self::Unknown,
-        }
-    }
-}
-
-impl Declared {
-    /// `.reg .b32 x` or `.reg .v4 .b32 x`
-    pub(crate) fn new(ty: &str, elements: u32) -> Self {
-        let (class, bits) = (Class::of(ty), bits_of(ty));
-        Self {
-            class,
-            bits,
-            elements,
-        }
-    }
-
-    /// The width as an operand of its own.
-    pub(crate) fn width(self) -> u32 {
-        match self.elements {
-            1 => self.bits,
-            _ => 0,
-        }
-    }
 }
 
 /// The width of a scalar type, or 0.
@@ -88,6 +27,14 @@ pub(crate) fn bits_of(ty: &str) -> u32 {
     }
 }
 
+/// The width of a register with a type and a number of elements. A vector is unusable.
+fn width((ty, elements): (&str, u32)) -> u32 {
+    match elements {
+        1 => bits_of(ty),
+        _ => 0,
+    }
+}
+
 /// The object that a name refers to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Name {
@@ -99,8 +46,8 @@ pub(crate) enum Name {
 #[derive(Debug, Default)]
 struct Scope<'a> {
     names: HashMap<&'a str, Name>,
-    /// Prefix, number of registers, and declaration.
-    counted: HashMap<&'a str, (u32, Declared)>,
+    /// Prefix, number of registers, and their type with its number of elements.
+    counted: HashMap<&'a str, (u32, (&'a str, u32))>,
     /// The registers of `counted` that were used.
     used: HashMap<&'a str, Name>,
 }
@@ -111,6 +58,9 @@ pub(crate) struct Names<'a> {
     scopes: Vec<Scope<'a>>,
     /// The widths of all registers so far.
     pub(crate) widths: Vec<u32>,
+    /// The types of all registers so far, without the dot, and their numbers of elements. A register
+    /// without a name has no type.
+    types: Vec<(&'a str, u32)>,
 }
 
 impl<'a> Names<'a> {
@@ -119,6 +69,7 @@ impl<'a> Names<'a> {
             scopes: vec![Scope::default()],
             // Number 0 is the undefined value.
             widths: vec![0],
+            types: vec![("", 1)],
         }
     }
 
@@ -134,24 +85,27 @@ impl<'a> Names<'a> {
 
     /// A register without a name.
     pub(crate) fn fresh(&mut self, bits: u32) -> Reg {
-        let declared = Declared {
-            class: match bits {
-                1 => Class::Predicate,
-                _ => Class::Bits,
-            },
-            bits,
-            elements: 1,
-        };
-        self.new_register(declared)
+        self.add(bits, ("", 1))
     }
 
-    fn new_register(&mut self, declared: Declared) -> Reg {
-        let (number, bits) = (self.widths.len() as Value, declared.width());
+    fn add(&mut self, bits: u32, ty: (&'a str, u32)) -> Reg {
+        let number = self.widths.len() as Value;
         self.widths.push(bits);
-        Reg {
-            number,
-            bits,
-            declared,
+        self.types.push(ty);
+        Reg { number, bits }
+    }
+
+    /// The declared type of a register, and its number of elements.
+    pub(crate) fn declaration(&self, reg: Reg) -> (&'a str, u32) {
+        let found = self.types.get(reg.number as usize).copied();
+        found.unwrap_or(("", 1))
+    }
+
+    /// The declared type of a register that is not a vector.
+    pub(crate) fn type_of(&self, reg: Reg) -> &'a str {
+        match self.declaration(reg) {
+            (ty, 1) => ty,
+            _ => "",
         }
     }
 
@@ -161,22 +115,20 @@ impl<'a> Names<'a> {
         }
     }
 
-    pub(crate) fn declare_register(
-        &mut self,
-        name: &'a str,
-        declared: Declared,
-        count: Option<u32>,
-    ) {
-        let reg = self.new_register(declared);
-        let Some(scope) = self.scopes.last_mut() else {
-            return;
-        };
-        match count {
+    pub(crate) fn declare_register(&mut self, register: &Register<'a>) {
+        let ty = (register.ty, register.vector);
+        let name = register.name;
+        match register.count {
             Some(count) => {
-                scope.counted.insert(name, (count, declared));
+                if let Some(scope) = self.scopes.last_mut() {
+                    scope.counted.insert(name, (count, ty));
+                }
             }
             None => {
-                scope.names.insert(name, Name::Reg(reg));
+                let reg = self.add(width(ty), ty);
+                if let Some(scope) = self.scopes.last_mut() {
+                    scope.names.insert(name, Name::Reg(reg));
+                }
             }
         }
     }
@@ -191,17 +143,14 @@ impl<'a> Names<'a> {
             for length in 1..=digits.min(7) {
                 let (prefix, number) = name.split_at(name.len() - length);
                 let has_zero = number.len() > 1 && number.starts_with('0');
-                let Some(&(count, declared)) = scope.counted.get(prefix) else {
+                let Some(&(count, ty)) = scope.counted.get(prefix) else {
                     continue;
                 };
                 if !has_zero && number.parse::<u32>().is_ok_and(|number| number < count) {
-                    let (number, bits) = (self.widths.len() as Value, declared.width());
+                    let (number, bits) = (self.widths.len() as Value, width(ty));
                     self.widths.push(bits);
-                    let found = Name::Reg(Reg {
-                        number,
-                        bits,
-                        declared,
-                    });
+                    self.types.push(ty);
+                    let found = Name::Reg(Reg { number, bits });
                     scope.used.insert(name, found);
                     return Some(found);
                 }

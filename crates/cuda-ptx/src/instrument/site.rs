@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::analysis::{Refusal, Root};
 use crate::ast::{Base, Function, Instruction, Literal, Module, Operand, Predicate, Statement};
-use crate::flow::{Declared, Kernel, Name, Names};
+use crate::flow::{Kernel, Name, Names};
 
 use super::{Check, ExtraParameter, Site, refuse, slice};
 
@@ -89,11 +89,7 @@ impl<'a, 'k> Writer<'a, 'k> {
         match statement {
             Statement::Open => self.names.open(),
             Statement::Close => self.names.close(),
-            Statement::Register(register) => {
-                let declared = Declared::new(register.ty, register.vector);
-                let names = &mut self.names;
-                names.declare_register(register.name, declared, register.count);
-            }
+            Statement::Register(register) => self.names.declare_register(register),
             Statement::Variable(variable) => self.declare(variable.name),
             _ => {}
         }

@@ -216,7 +216,9 @@ fn no_text_makes_the_analysis_panic() {
             continue;
         };
         let mut launch = launch();
-        launch.arguments.resize(2 + names.len(), Argument::scalar([0; 64]));
+        launch
+            .arguments
+            .resize(2 + names.len(), Argument::scalar([0; 64]));
         let verdict = Analysis::of(&module, &module.functions[0]).evaluate(&launch);
         analysed += u32::from(verdict.contract().is_some());
     }

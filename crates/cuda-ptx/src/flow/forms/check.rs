@@ -2,10 +2,10 @@
 
 use crate::ast::{Base, Instruction, Literal, Operand, Space};
 
-use super::super::names::{Class, Declared, Name, Names};
+use super::super::names::{Name, Names};
 use super::super::op::Var;
 use super::form::{Count, Form, Kind, Slot, TypeName};
-use super::types::Type;
+use super::types::{Class, Declared, Type};
 use super::{special, table};
 
 /// The most places for modifiers in a form.
@@ -40,7 +40,7 @@ pub(crate) fn needs<'a>(
 ) -> Result<Needs, String> {
     if let Some(predicate) = instruction.predicate {
         match names.find(predicate.name) {
-            Some(Name::Reg(reg)) if reg.declared.class == Class::Predicate => {}
+            Some(Name::Reg(reg)) if names.type_of(reg) == "pred" => {}
             _ => return Err(format!("{} is not a predicate register", predicate.name)),
         }
     }
@@ -385,7 +385,7 @@ impl<'a> Checker<'a, '_> {
             }
             Operand::Vector(list) => Err(format!("{} elements in place of {count}", list.len())),
             Operand::Name(name) => match self.names.find(name) {
-                Some(Name::Reg(reg)) if reg.declared.elements == count && count > 1 => {
+                Some(Name::Reg(reg)) if self.names.declaration(reg).1 == count && count > 1 => {
                     check(self, &Operand::Member(name, "x"), true)
                 }
                 Some(_) => Err(format!("{name} is not a vector of {count} elements")),
@@ -402,8 +402,8 @@ impl<'a> Checker<'a, '_> {
             Operand::Member(name, member) => (name, Some(*member)),
             _ => return Err(String::from("not a register")),
         };
-        let declared = match self.names.find(name) {
-            Some(Name::Reg(reg)) => reg.declared,
+        let (ty_of, elements) = match self.names.find(name) {
+            Some(Name::Reg(reg)) => self.names.declaration(reg),
             Some(Name::Var(_)) => return Err(format!("{name} is a variable")),
             None => return Err(format!("{name} is not declared")),
         };
@@ -416,14 +416,10 @@ impl<'a> Checker<'a, '_> {
             Some(member) => return Err(format!("{name} has no member {member}")),
         };
         let is_element = match index {
-            None => declared.elements == 1,
-            Some(index) => declared.elements > index && declared.elements > 1,
+            None => elements == 1,
+            Some(index) => elements > index && elements > 1,
         };
-        let of_element = Declared {
-            elements: 1,
-            ..declared
-        };
-        match is_element && ty.permits(of_element, is_wide) {
+        match is_element && ty.permits(Declared::new(ty_of), is_wide) {
             true => Ok(()),
             false => Err(format!("{name} is declared with another type")),
         }
@@ -453,7 +449,8 @@ impl<'a> Checker<'a, '_> {
             Some(Name::Reg(reg)) => {
                 let is_window = space.is_some_and(super::super::is_window);
                 let is_width = reg.bits == 64 || (reg.bits == 32 && is_window);
-                let is_class = matches!(reg.declared.class, Class::Bits | Class::Integer);
+                let class = Declared::new(self.names.type_of(reg)).class;
+                let is_class = matches!(class, Class::Bits | Class::Integer);
                 match is_width && is_class {
                     true => Ok(()),
                     false => Err(format!("{name} cannot hold an address")),

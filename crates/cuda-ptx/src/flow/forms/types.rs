@@ -2,7 +2,43 @@
 
 use crate::ast::Literal;
 
-use super::super::names::{Class, Declared};
+use super::super::names::bits_of;
+
+/// The declaration of an element of a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Declared {
+    pub(super) class: Class,
+    pub(super) bits: u32,
+}
+
+/// What the declared type of a register permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Predicate,
+    /// `.b8` to `.b128`: every use of its size.
+    Bits,
+    Integer,
+    Float,
+    /// `.f16` and `.f16x2`
+    Half,
+    /// A type that no register has.
+    Unknown,
+}
+
+impl Declared {
+    pub(super) fn new(ty: &str) -> Self {
+        let class = match ty {
+            "pred" => Class::Predicate,
+            "b8" | "b16" | "b32" | "b64" | "b128" => Class::Bits,
+            "u8" | "u16" | "u32" | "u64" | "s8" | "s16" | "s32" | "s64" => Class::Integer,
+            "f32" | "f64" => Class::Float,
+            "f16" | "f16x2" => Class::Half,
+            _ => Class::Unknown,
+        };
+        let bits = bits_of(ty);
+        Self { class, bits }
+    }
+}
 
 /// A type of an instruction: the size of its operands, and what they may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
