@@ -53,6 +53,7 @@ pub use ast::{
 pub use edit::Edits;
 pub use error::Error;
 pub use exports::{Definition, Exports};
+pub use flow::forms;
 pub use parameters::check_parameters;
 
 /// Parses one PTX module.

@@ -172,6 +172,14 @@ pub(super) fn mismatch(kernel: &Kernel, launch: &LaunchValues) -> Option<String>
             return Some(format!("an alignment in {name} is not a power of two"));
         }
     }
+    let threads: u64 = launch.block.iter().map(|&size| u64::from(size)).product();
+    let (least, line) = kernel.least_threads;
+    if threads < u64::from(least) {
+        return Some(format!(
+            "a block has {threads} threads, but the barrier in line {line} is for {least}; use a \
+             block of at least {least} threads"
+        ));
+    }
     let sizes = launch.grid.iter().chain(&launch.block);
     if sizes
         .clone()

@@ -8,8 +8,10 @@ use crate::ast::names;
 use crate::ast::{Instruction, Literal, Location, Operand};
 
 use super::Refused;
+use super::forms;
 use super::names::{Name, Names, Reg, bits_of};
 use super::op::{Access, Axis, Guard, Ins, Op, Source, Special, UNDEFINED, Value, Var};
+use super::require::Requirement;
 
 /// Instructions that access no memory, do not branch, and write nothing but their first operand.
 /// Sorted.
@@ -30,7 +32,6 @@ const REGISTER_ONLY: &[&str] = &[
     "cnot",
     "copysign",
     "cos",
-    "createpolicy",
     "cvt",
     "cvta",
     "div",
@@ -101,6 +102,10 @@ pub(super) struct Decoder<'a> {
     pub(super) accesses: Vec<Access>,
     /// The operations of the current block.
     pub(super) ins: Vec<Ins>,
+    /// The requirements on the values of operands.
+    pub(super) requirements: Vec<Requirement>,
+    /// The first operand of the instruction that no rule resolved.
+    unresolved: Option<String>,
     pub(super) location: Option<Location>,
     pub(super) guard: Option<Guard>,
     /// The line of the last instruction.
@@ -121,6 +126,64 @@ pub(super) fn integer(ty: &str) -> Option<(u32, bool)> {
 pub(super) const NO: Source = Source::Unknown;
 
 impl<'a> Decoder<'a> {
+    pub(super) fn new(line: u32) -> Self {
+        Self {
+            names: Names::new(),
+            vars: Vec::new(),
+            accesses: Vec::new(),
+            ins: Vec::new(),
+            requirements: Vec::new(),
+            unresolved: None,
+            location: None,
+            guard: None,
+            line,
+            statement: 0,
+        }
+    }
+
+    /// Compares the instruction with the list of permitted forms, and records the requirements on
+    /// the values of its operands.
+    pub(super) fn admit(&mut self, instruction: &Instruction<'a>) -> Result<(), Refused> {
+        let needs = match forms::needs(instruction, &mut self.names, &self.vars) {
+            Ok(needs) => needs,
+            Err(reason) => return Refused::new(instruction.line, reason),
+        };
+        for (need, index) in needs {
+            let Some(operand) = instruction.operands.get(index) else {
+                continue;
+            };
+            let bits = if need == forms::Need::Policy { 64 } else { 32 };
+            let source = self.source(operand, bits);
+            let number = self.requirements.len() as u32;
+            self.requirements.push(Requirement {
+                need,
+                line: instruction.line,
+                mnemonic: instruction.mnemonic(),
+            });
+            self.ins.push(Ins {
+                op: Op::Require(number),
+                sources: [source, NO, NO],
+                unmodelled: Vec::new(),
+                target: None,
+                guard: None,
+                previous: UNDEFINED,
+            });
+        }
+        Ok(())
+    }
+
+    /// Fails if an operand of an instruction was not resolved. No form permits one.
+    pub(super) fn expect_resolved(&mut self, line: u32) -> Result<(), Refused> {
+        match self.unresolved.take() {
+            Some(name) => Refused::new(line, format!("{name} is not declared")),
+            None => Ok(()),
+        }
+    }
+
+    fn note_unresolved(&mut self, name: &str) {
+        self.unresolved.get_or_insert_with(|| name.to_owned());
+    }
+
     pub(super) fn register(&mut self, operand: &Operand<'a>) -> Option<Reg> {
         match operand {
             Operand::Name(name) => match self.names.find(name) {
@@ -185,7 +248,8 @@ impl<'a> Decoder<'a> {
             }
             Operand::Name(_) => {
                 let Some(reg) = self.register(target) else {
-                    return;
+                    return self
+                        .note_unresolved(&format!("a result that is no register, {target:?},"));
                 };
                 let op = if reg.bits == 1 {
                     Op::BoolUnknown
@@ -204,11 +268,6 @@ impl<'a> Decoder<'a> {
     pub(super) fn source(&mut self, operand: &Operand<'a>, bits: u32) -> Source {
         match operand {
             Operand::Literal(Literal::Int(value)) => Source::Number(*value),
-            Operand::Name("WARP_SZ") => Source::Special(Special::WarpSize),
-            Operand::Name("%laneid") if bits == 32 => Source::Special(Special::LaneId),
-            Operand::Name("%dynamic_smem_size") if bits == 32 => {
-                Source::Special(Special::DynamicShared)
-            }
             Operand::Name(name) | Operand::Offset(name, _) => {
                 let offset = match operand {
                     Operand::Offset(_, offset) => *offset,
@@ -219,9 +278,23 @@ impl<'a> Decoder<'a> {
                         Source::Value(reg.number)
                     }
                     Some(Name::Var(var)) if bits >= 32 => Source::Address(var, offset),
-                    _ => NO,
+                    Some(_) => NO,
+                    // A declared name hides a special register.
+                    None => match *name {
+                        "WARP_SZ" => Source::Special(Special::WarpSize),
+                        "%laneid" if bits == 32 => Source::Special(Special::LaneId),
+                        "%dynamic_smem_size" if bits == 32 => {
+                            Source::Special(Special::DynamicShared)
+                        }
+                        _ if forms::is_special(name) => NO,
+                        _ => {
+                            self.note_unresolved(name);
+                            NO
+                        }
+                    },
                 }
             }
+            Operand::Member(name, _) if self.names.find(name).is_some() => NO,
             Operand::Member(name, axis) if bits == 32 => {
                 let Some(axis) = Axis::parse(axis) else {
                     return NO;
@@ -268,7 +341,26 @@ impl<'a> Decoder<'a> {
                 self.memory(instruction)
             }
             "tex" | "tld4" | "suld" | "sust" | "sured" | "suq" | "txq" => self.object(instruction),
+            "createpolicy" => {
+                if let Some(reg) = instruction
+                    .operands
+                    .first()
+                    .and_then(|it| self.register(it))
+                {
+                    self.push(Op::Policy, [NO; 3], reg, self.guard);
+                }
+                Ok(())
+            }
             opcode if REGISTER_ONLY.contains(&opcode) => {
+                // The first operand of these is no result.
+                let is_effect = match opcode {
+                    "bar" | "barrier" => !instruction.has("red"),
+                    "fence" | "griddepcontrol" | "membar" | "nanosleep" | "pmevent" => true,
+                    _ => false,
+                };
+                if is_effect {
+                    return Ok(());
+                }
                 let first = self.ins.len();
                 if self.pure(instruction).is_none()
                     && let Some(target) = instruction.operands.first()

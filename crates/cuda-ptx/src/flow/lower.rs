@@ -6,9 +6,9 @@ use crate::ast::{Function, Instruction, Linkage, Module, Operand, Space, Stateme
 
 use super::decode::{Decoder, NO};
 use super::graph::Graph;
-use super::names::{Names, bits_of};
+use super::names::bits_of;
 use super::op::{Access, Block, Guard, Ins, Op, Param, Source, UNDEFINED, Var};
-use super::{MAX_BLOCKS, MAX_OPS, Refused, ssa};
+use super::{MAX_BLOCKS, MAX_OPS, Refused, require, ssa};
 
 /// A kernel in the form that the analysis uses.
 #[derive(Clone, Debug)]
@@ -28,6 +28,9 @@ pub(crate) struct Kernel {
     pub(crate) needed: ssa::Needed,
     /// The line of each `trap` and `brkpt`.
     pub(crate) traps: Vec<u32>,
+    /// The threads that a block must have for the barriers, with the line of the one that needs
+    /// most.
+    pub(crate) least_threads: (u32, u32),
 }
 
 /// The end of a block before labels are resolved.
@@ -103,16 +106,7 @@ pub(crate) fn lower<'a>(
         return Refused::new(function.line, "`.blocksareclusters`");
     }
     let mut lowering = Lowering {
-        decoder: Decoder {
-            names: Names::new(),
-            vars: Vec::new(),
-            accesses: Vec::new(),
-            ins: Vec::new(),
-            location: None,
-            guard: None,
-            line: function.line,
-            statement: 0,
-        },
+        decoder: Decoder::new(function.line),
         blocks: Vec::new(),
         labels: HashMap::new(),
         tables: HashMap::new(),
@@ -218,8 +212,17 @@ impl<'a> Lowering<'a> {
                 let reason = format!("unknown branch: {}", instruction.mnemonic());
                 return Refused::new(line, reason);
             }
-            _ => return self.decoder.instruction(instruction),
+            _ => {
+                // A policy may be in the register that the instruction sets, so its requirement
+                // comes first. The decoders have better reasons.
+                let admitted = self.decoder.admit(instruction);
+                self.decoder.instruction(instruction)?;
+                admitted?;
+                return self.decoder.expect_resolved(line);
+            }
         };
+        self.decoder.admit(instruction)?;
+        self.decoder.expect_resolved(line)?;
         self.end(end, line);
         Ok(())
     }
@@ -305,6 +308,12 @@ impl<'a> Lowering<'a> {
         let Some(values) = ssa::construct(&mut blocks, &graph, &widths) else {
             return Refused::new(line, "the data flow is too complex");
         };
+        let least_threads = require::check(
+            &mut blocks,
+            &graph,
+            &self.decoder.requirements,
+            values.len(),
+        )?;
         params_at(&mut blocks, &graph, &self.decoder.vars, values.len());
         let is_undefined = ssa::undefined(&blocks, &graph, values.len());
         let needed = ssa::needed(&blocks, &graph, values.len());
@@ -322,6 +331,7 @@ impl<'a> Lowering<'a> {
             is_undefined,
             needed,
             traps: self.traps,
+            least_threads,
         })
     }
 }

@@ -3,18 +3,21 @@
 //! ```text
 //!    lower    statements become blocks of operations
 //!    decode, memory, texture, predicate    one instruction becomes operations
+//!    require    requirements on the values of operands
 //!    ssa      each definition of a register becomes a value of its own
 //!    graph    predecessors, order and dominators
 //!    names    registers and variables in nested scopes
 //!    op       operations and blocks
 //!    tile     matrices in memory
 //!    object   textures and surfaces
+//!    forms    the instruction forms that a kernel may have
 //! ```
 //!
 //! A module uses only modules below it; those of one row are parts of one type. A [`Kernel`] owns
 //! its data, so that it can be kept longer than the text.
 
 mod decode;
+pub mod forms;
 mod graph;
 mod lower;
 mod memory;
@@ -22,6 +25,7 @@ mod names;
 mod object;
 mod op;
 mod predicate;
+mod require;
 mod ssa;
 #[cfg(test)]
 mod tests;

@@ -27,6 +27,14 @@ pub(crate) fn bits_of(ty: &str) -> u32 {
     }
 }
 
+/// The width of a register with a type and a number of elements. A vector is unusable.
+fn width((ty, elements): (&str, u32)) -> u32 {
+    match elements {
+        1 => bits_of(ty),
+        _ => 0,
+    }
+}
+
 /// The object that a name refers to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Name {
@@ -38,8 +46,8 @@ pub(crate) enum Name {
 #[derive(Debug, Default)]
 struct Scope<'a> {
     names: HashMap<&'a str, Name>,
-    /// Prefix, number of registers, and type.
-    counted: HashMap<&'a str, (u32, &'a str)>,
+    /// Prefix, number of registers, and their type with its number of elements.
+    counted: HashMap<&'a str, (u32, (&'a str, u32))>,
     /// The registers of `counted` that were used.
     used: HashMap<&'a str, Name>,
 }
@@ -50,9 +58,9 @@ pub(crate) struct Names<'a> {
     scopes: Vec<Scope<'a>>,
     /// The widths of all registers so far.
     pub(crate) widths: Vec<u32>,
-    /// The types of all registers so far, without the dot. A vector and a register without a name
-    /// have none.
-    types: Vec<&'a str>,
+    /// The types of all registers so far, without the dot, and their numbers of elements. A register
+    /// without a name has no type.
+    types: Vec<(&'a str, u32)>,
 }
 
 impl<'a> Names<'a> {
@@ -61,7 +69,7 @@ impl<'a> Names<'a> {
             scopes: vec![Scope::default()],
             // Number 0 is the undefined value.
             widths: vec![0],
-            types: vec![""],
+            types: vec![("", 1)],
         }
     }
 
@@ -77,19 +85,28 @@ impl<'a> Names<'a> {
 
     /// A register without a name.
     pub(crate) fn fresh(&mut self, bits: u32) -> Reg {
-        self.add(bits, "")
+        self.add(bits, ("", 1))
     }
 
-    fn add(&mut self, bits: u32, ty: &'a str) -> Reg {
+    fn add(&mut self, bits: u32, ty: (&'a str, u32)) -> Reg {
         let number = self.widths.len() as Value;
         self.widths.push(bits);
         self.types.push(ty);
         Reg { number, bits }
     }
 
-    /// The declared type of a register.
+    /// The declared type of a register, and its number of elements.
+    pub(crate) fn declaration(&self, reg: Reg) -> (&'a str, u32) {
+        let found = self.types.get(reg.number as usize).copied();
+        found.unwrap_or(("", 1))
+    }
+
+    /// The declared type of a register that is not a vector.
     pub(crate) fn type_of(&self, reg: Reg) -> &'a str {
-        self.types.get(reg.number as usize).copied().unwrap_or("")
+        match self.declaration(reg) {
+            (ty, 1) => ty,
+            _ => "",
+        }
     }
 
     pub(crate) fn declare_variable(&mut self, name: &'a str, variable: u32) {
@@ -99,8 +116,7 @@ impl<'a> Names<'a> {
     }
 
     pub(crate) fn declare_register(&mut self, register: &Register<'a>) {
-        // A vector is unusable.
-        let ty = if register.vector > 1 { "" } else { register.ty };
+        let ty = (register.ty, register.vector);
         let name = register.name;
         match register.count {
             Some(count) => {
@@ -109,7 +125,7 @@ impl<'a> Names<'a> {
                 }
             }
             None => {
-                let reg = self.add(bits_of(ty), ty);
+                let reg = self.add(width(ty), ty);
                 if let Some(scope) = self.scopes.last_mut() {
                     scope.names.insert(name, Name::Reg(reg));
                 }
@@ -131,7 +147,7 @@ impl<'a> Names<'a> {
                     continue;
                 };
                 if !has_zero && number.parse::<u32>().is_ok_and(|number| number < count) {
-                    let (number, bits) = (self.widths.len() as Value, bits_of(ty));
+                    let (number, bits) = (self.widths.len() as Value, width(ty));
                     self.widths.push(bits);
                     self.types.push(ty);
                     let found = Name::Reg(Reg { number, bits });

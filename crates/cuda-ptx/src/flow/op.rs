@@ -148,6 +148,10 @@ pub(crate) enum Op {
     /// The access with this number, at the address `a`, or to the object whose handle is `a`. For a
     /// surface, `b` is the coordinate in bytes; for a matrix, the stride in elements.
     Access(u32),
+    /// A cache policy that `createpolicy` makes. A lowered kernel has `Unknown` in its place.
+    Policy,
+    /// The requirement with this number on `a`. A lowered kernel has none.
+    Require(u32),
     /// The jump to the target with the number `a` in a table with this number of
     /// targets.
     Jump { targets: u32, line: u32 },

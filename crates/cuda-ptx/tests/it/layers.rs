@@ -38,6 +38,8 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "op",
             "names",
             "graph",
+            "forms",
+            "require",
             "ssa",
             "decode",
             "memory",

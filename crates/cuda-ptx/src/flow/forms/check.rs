@@ -1,0 +1,533 @@
+//! Compares an instruction with the forms of the table.
+
+use crate::ast::{Base, Instruction, Literal, Operand, Space};
+
+use super::super::names::{Name, Names};
+use super::super::op::Var;
+use super::form::{Count, Form, Kind, Slot, TypeName};
+use super::types::{Class, Declared, Type};
+use super::{special, table};
+
+/// The most places for modifiers in a form.
+const MOST_PARTS: usize = 16;
+
+/// The modifier that each part of a form chose: its index plus 1, or 0 without one.
+pub(super) type Choices = [u8; MOST_PARTS];
+
+/// A requirement that concerns the value of an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// `createpolicy` made the value in every path.
+    Policy,
+    /// The value is a constant below 16.
+    Barrier,
+    /// The value is a constant: a positive multiple of 32 and at most the threads of the block.
+    Threads,
+}
+
+/// The requirements of an instruction, with the indices of the operands.
+pub(crate) type Needs = Vec<(Need, usize)>;
+
+/// Compares an instruction with the forms of its opcode.
+///
+/// # Errors
+///
+/// Returns the reason if no form fits.
+pub(crate) fn needs<'a>(
+    instruction: &Instruction<'a>,
+    names: &mut Names<'a>,
+    vars: &[Var],
+) -> Result<Needs, String> {
+    if let Some(predicate) = instruction.predicate {
+        match names.find(predicate.name) {
+            Some(Name::Reg(reg)) if names.type_of(reg) == "pred" => {}
+            _ => return Err(format!("{} is not a predicate register", predicate.name)),
+        }
+    }
+    let mnemonic = instruction.mnemonic();
+    let forms = table::forms(instruction.opcode);
+    if forms.is_empty() {
+        let reason = table::refusal(instruction.opcode);
+        return Err(format!("{reason}: {mnemonic}"));
+    }
+    let mut closest: Option<(usize, String)> = None;
+    for form in forms {
+        let Some(choices) = modifiers(form, &instruction.modifiers) else {
+            continue;
+        };
+        let mut checker = Checker {
+            form,
+            choices,
+            names: &mut *names,
+            vars,
+            needs: Needs::new(),
+        };
+        match checker.operands(&instruction.operands) {
+            Ok(()) => return Ok(checker.needs),
+            Err((at, reason)) => {
+                if closest.as_ref().is_none_or(|(best, _)| *best < at) {
+                    closest = Some((at, reason));
+                }
+            }
+        }
+    }
+    Err(match closest {
+        Some((_, reason)) => format!("{mnemonic}: {reason}"),
+        None => format!(
+            "{mnemonic}: no form of `{}` in the list of permitted forms has these modifiers",
+            instruction.opcode
+        ),
+    })
+}
+
+/// The choices with which `form` has exactly these modifiers in this order.
+pub(super) fn modifiers(form: &Form, modifiers: &[&str]) -> Option<Choices> {
+    fn fits(form: &Form, part: usize, modifiers: &[&str], choices: &mut Choices) -> bool {
+        let Some(place) = form.parts.get(part) else {
+            return modifiers.is_empty();
+        };
+        if let Some((first, rest)) = modifiers.split_first()
+            && let Some(index) = place.alternatives.iter().position(|it| it == first)
+        {
+            choices[part] = index as u8 + 1;
+            if fits(form, part + 1, rest, choices) {
+                return true;
+            }
+        }
+        choices[part] = 0;
+        place.is_optional && fits(form, part + 1, modifiers, choices)
+    }
+    let mut choices = [0; MOST_PARTS];
+    let is_small = form.parts.len() <= MOST_PARTS;
+    let is_found = is_small && fits(form, 0, modifiers, &mut choices);
+    (is_found && form.is_vector_permitted(&choices)).then_some(choices)
+}
+
+impl Form {
+    /// The modifier that a part chose, or nothing.
+    pub(super) fn chosen(&self, choices: &Choices, part: usize) -> &'static str {
+        let choice = choices.get(part).copied().unwrap_or(0);
+        let alternatives = self.parts.get(part).map(|part| &part.alternatives);
+        alternatives
+            .and_then(|all| all.get(usize::from(choice).checked_sub(1)?))
+            .copied()
+            .unwrap_or("")
+    }
+
+    pub(super) fn type_of(&self, choices: &Choices, name: TypeName) -> Option<Type> {
+        match name {
+            TypeName::Fixed(ty) => Some(ty),
+            TypeName::Part(part) => Type::parse(self.chosen(choices, part)),
+        }
+    }
+
+    /// The number of elements, or `None` for one register that is no vector.
+    pub(super) fn count(&self, choices: &Choices, count: Count) -> Option<u32> {
+        match count {
+            Count::One => None,
+            Count::Fixed(number) => Some(number),
+            Count::Part(part) => self.chosen(choices, part).strip_prefix('v')?.parse().ok(),
+        }
+    }
+
+    /// Whether vectors have at most 128 bits. Those of 256 bits have rows of their own, with one
+    /// number of elements.
+    pub(super) fn is_vector_permitted(&self, choices: &Choices) -> bool {
+        self.slots.iter().all(|slot| match slot.kind {
+            Kind::Result {
+                count: Count::Part(part),
+                ty,
+                ..
+            }
+            | Kind::Source {
+                count: Count::Part(part),
+                ty,
+                ..
+            } => {
+                let is_only = self
+                    .parts
+                    .get(part)
+                    .is_some_and(|it| it.alternatives.len() == 1);
+                let count = self.count(choices, Count::Part(part)).unwrap_or(1);
+                let bits = self.type_of(choices, ty).map_or(0, |ty| ty.bits);
+                is_only || count * bits <= 128
+            }
+            _ => true,
+        })
+    }
+
+    /// The places for operands with these modifiers, if there are `count` operands.
+    pub(super) fn slots(&self, choices: &Choices, count: usize) -> Option<Vec<&Slot>> {
+        let parts = 0..self.parts.len();
+        let has_policy = parts
+            .into_iter()
+            .any(|part| self.chosen(choices, part) == "L2::cache_hint");
+        let is_needed = |slot: &Slot| match slot.kind {
+            Kind::Policy => has_policy,
+            _ => !slot.is_optional,
+        };
+        let needed = self.slots.iter().filter(|slot| is_needed(slot)).count();
+        let mut optional = count.checked_sub(needed)?;
+        let mut slots = Vec::new();
+        for slot in &self.slots {
+            if is_needed(slot) {
+                slots.push(slot);
+            } else if optional > 0 && slot.kind != Kind::Policy {
+                optional -= 1;
+                slots.push(slot);
+            }
+        }
+        (optional == 0).then_some(slots)
+    }
+}
+
+/// The comparison of operands with one form.
+struct Checker<'a, 'c> {
+    form: &'c Form,
+    choices: Choices,
+    names: &'c mut Names<'a>,
+    vars: &'c [Var],
+    needs: Needs,
+}
+
+impl<'a> Checker<'a, '_> {
+    /// The position of the first operand that does not fit, and the reason.
+    fn operands(&mut self, operands: &[Operand<'a>]) -> Result<(), (usize, String)> {
+        let form = self.form;
+        let Some(slots) = form.slots(&self.choices, operands.len()) else {
+            let count = operands.len();
+            return Err((0, format!("{count} operands are not a permitted number")));
+        };
+        for (index, (slot, operand)) in slots.iter().zip(operands).enumerate() {
+            let result = self.operand(slot.kind, operand, index);
+            result.map_err(|reason| {
+                let number = index + 1;
+                let text = format!("operand {number} must be `{}`: {reason}", slot.text);
+                (number, text)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn type_of(&self, name: TypeName) -> Result<Type, String> {
+        let ty = self.form.type_of(&self.choices, name);
+        ty.ok_or_else(|| String::from("its type is not known"))
+    }
+
+    fn operand(&mut self, kind: Kind, operand: &Operand<'a>, index: usize) -> Result<(), String> {
+        match kind {
+            Kind::Result {
+                count,
+                ty,
+                is_wide,
+                can_discard,
+            } => {
+                let ty = self.type_of(ty)?;
+                self.elements(
+                    operand,
+                    count,
+                    |checker, element, is_vector| match element {
+                        Operand::Sink if can_discard || is_vector => Ok(()),
+                        _ => checker.register(element, ty, is_wide),
+                    },
+                )
+            }
+            Kind::Results {
+                first,
+                second,
+                is_second_needed,
+                can_discard,
+            } => {
+                let (first, second) = (self.type_of(first)?, self.type_of(second)?);
+                match operand {
+                    Operand::Pair(pair) => {
+                        for (operand, ty) in [(&pair.0, first), (&pair.1, second)] {
+                            if *operand != Operand::Sink || !can_discard {
+                                self.register(operand, ty, false)?;
+                            }
+                        }
+                        Ok(())
+                    }
+                    _ if is_second_needed => Err(String::from("a second result is missing")),
+                    _ => self.register(operand, first, false),
+                }
+            }
+            Kind::Source {
+                count,
+                ty,
+                is_wide,
+                is_register,
+                is_special,
+                is_address,
+            } => {
+                let ty = self.type_of(ty)?;
+                self.elements(operand, count, |checker, element, is_vector| {
+                    if checker.is_declared(element) {
+                        let is_variable = matches!(element, Operand::Name(name) | Operand::Offset(name, _)
+                            if matches!(checker.names.find(name), Some(Name::Var(_))));
+                        return match is_variable {
+                            true if is_address && !is_vector && ty.bits >= 32 => Ok(()),
+                            true => Err(String::from("the address of a variable")),
+                            false => checker.register(element, ty, is_wide),
+                        };
+                    }
+                    match element {
+                        _ if is_register => checker.register(element, ty, is_wide),
+                        Operand::Not(name) if ty.is_predicate() => {
+                            checker.register(&Operand::Name(name), ty, false)
+                        }
+                        Operand::Literal(literal) if ty.permits_number(*literal) => Ok(()),
+                        Operand::Literal(_) => Err(String::from("a number of another type")),
+                        Operand::Name("WARP_SZ") if ty.is_integer() || ty.is_bits() => Ok(()),
+                        _ if is_special => special_register(element, ty),
+                        _ => checker.register(element, ty, is_wide),
+                    }
+                })
+            }
+            Kind::Number(low, high) => match operand {
+                Operand::Literal(Literal::Int(number)) => {
+                    let number = *number as i64;
+                    match (low..=high).contains(&number) {
+                        true => Ok(()),
+                        false => Err(format!("{number} is not from {low} to {high}")),
+                    }
+                }
+                _ => Err(String::from("not a number")),
+            },
+            Kind::OneOf(list) => match operand {
+                Operand::Literal(Literal::Int(number)) => {
+                    match list.split('|').any(|it| it.parse() == Ok(*number)) {
+                        true => Ok(()),
+                        false => Err(format!("{number}")),
+                    }
+                }
+                _ => Err(String::from("not a number")),
+            },
+            Kind::Address { part, space, .. } => {
+                let space = match part {
+                    Some(part) => self.form.chosen(&self.choices, part),
+                    None => space,
+                };
+                self.address(operand, space)
+            }
+            Kind::Handle { count, ty } => self.handle(operand, count, ty),
+            Kind::Policy => {
+                let ty = Type::parse("b64").ok_or_else(String::new)?;
+                self.needs.push((Need::Policy, index));
+                self.register(operand, ty, false)
+            }
+            Kind::Barrier | Kind::Threads => {
+                let need = match kind {
+                    Kind::Barrier => Need::Barrier,
+                    _ => Need::Threads,
+                };
+                self.needs.push((need, index));
+                match operand {
+                    Operand::Literal(Literal::Int(_)) => Ok(()),
+                    _ => {
+                        let ty = Type::parse("u32").ok_or_else(String::new)?;
+                        self.register(operand, ty, false)
+                    }
+                }
+            }
+            Kind::Fraction => {
+                let value = match operand {
+                    Operand::Literal(Literal::F32(bits)) => f64::from(f32::from_bits(*bits)),
+                    Operand::Literal(Literal::F64(bits)) => f64::from_bits(*bits),
+                    _ => return Err(String::from("not a constant")),
+                };
+                match value > 0.0 && value <= 1.0 {
+                    true => Ok(()),
+                    false => Err(format!("{value} is not above 0 and at most 1")),
+                }
+            }
+            // The graph resolves them.
+            Kind::Label | Kind::Table => match operand {
+                Operand::Name(_) => Ok(()),
+                _ => Err(String::from("not a name")),
+            },
+        }
+    }
+
+    /// Whether the operand is a name that the text declares.
+    fn is_declared(&mut self, operand: &Operand<'a>) -> bool {
+        match operand {
+            Operand::Name(name) | Operand::Member(name, _) | Operand::Offset(name, _) => {
+                self.names.find(name).is_some()
+            }
+            _ => false,
+        }
+    }
+
+    /// Calls `check` for each element of a vector with `count` elements, or for the operand.
+    fn elements(
+        &mut self,
+        operand: &Operand<'a>,
+        count: Count,
+        check: impl Fn(&mut Self, &Operand<'a>, bool) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let is_part = matches!(count, Count::Part(_));
+        let Some(count) = self.form.count(&self.choices, count) else {
+            return match operand {
+                // One element may be in braces where more can be.
+                Operand::Vector(list) if is_part && list.len() == 1 => list
+                    .iter()
+                    .try_for_each(|element| check(self, element, true)),
+                _ => check(self, operand, false),
+            };
+        };
+        match operand {
+            Operand::Vector(list) if list.len() == count as usize => {
+                for element in list {
+                    check(self, element, true)?;
+                }
+                Ok(())
+            }
+            Operand::Vector(list) => Err(format!("{} elements in place of {count}", list.len())),
+            Operand::Name(name) => match self.names.find(name) {
+                Some(Name::Reg(reg)) if self.names.declaration(reg).1 == count && count > 1 => {
+                    check(self, &Operand::Member(name, "x"), true)
+                }
+                Some(_) => Err(format!("{name} is not a vector of {count} elements")),
+                None => special_vector(name, count),
+            },
+            _ => Err(format!("not a vector of {count} elements")),
+        }
+    }
+
+    /// A register, or a member of a vector register.
+    fn register(&mut self, operand: &Operand<'a>, ty: Type, is_wide: bool) -> Result<(), String> {
+        let (name, member) = match operand {
+            Operand::Name(name) => (name, None),
+            Operand::Member(name, member) => (name, Some(*member)),
+            _ => return Err(String::from("not a register")),
+        };
+        let (ty_of, elements) = match self.names.find(name) {
+            Some(Name::Reg(reg)) => self.names.declaration(reg),
+            Some(Name::Var(_)) => return Err(format!("{name} is a variable")),
+            None => return Err(format!("{name} is not declared")),
+        };
+        let index = match member {
+            None => None,
+            Some("x" | "r") => Some(0),
+            Some("y" | "g") => Some(1),
+            Some("z" | "b") => Some(2),
+            Some("w" | "a") => Some(3),
+            Some(member) => return Err(format!("{name} has no member {member}")),
+        };
+        let is_element = match index {
+            None => elements == 1,
+            Some(index) => elements > index && elements > 1,
+        };
+        match is_element && ty.permits(Declared::new(ty_of), is_wide) {
+            true => Ok(()),
+            false => Err(format!("{name} is declared with another type")),
+        }
+    }
+
+    /// An address in `space`, or a generic one.
+    fn address(&mut self, operand: &Operand<'a>, space: &str) -> Result<(), String> {
+        let space = match space {
+            "" => None,
+            "global" => Some(Space::Global),
+            "shared" | "shared::cta" => Some(Space::Shared),
+            "local" => Some(Space::Local),
+            "const" => Some(Space::Const),
+            "param" | "param::entry" => Some(Space::Param),
+            other => return Err(format!("the space {other}")),
+        };
+        let Operand::Address(base, _) = operand else {
+            return Err(String::from("not an address"));
+        };
+        let Base::Name(name) = base else {
+            return match space {
+                Some(Space::Local) => Ok(()),
+                _ => Err(String::from("a number as an address")),
+            };
+        };
+        match self.names.find(name) {
+            Some(Name::Reg(reg)) => {
+                let is_window = space.is_some_and(super::super::is_window);
+                let is_width = reg.bits == 64 || (reg.bits == 32 && is_window);
+                let class = Declared::new(self.names.type_of(reg)).class;
+                let is_class = matches!(class, Class::Bits | Class::Integer);
+                match is_width && is_class {
+                    true => Ok(()),
+                    false => Err(format!("{name} cannot hold an address")),
+                }
+            }
+            Some(Name::Var(number)) => {
+                let of_variable = self.vars.get(number as usize).map(|var| var.space);
+                let is_same = match space {
+                    Some(_) => of_variable == space,
+                    None => of_variable.is_some_and(|space| space != Space::Param),
+                };
+                match is_same {
+                    true => Ok(()),
+                    false => Err(format!("{name} is in another space")),
+                }
+            }
+            None => Err(format!("{name} is not declared")),
+        }
+    }
+
+    /// `[handle]` or `[handle, coordinates]`
+    fn handle(
+        &mut self,
+        operand: &Operand<'a>,
+        count: Count,
+        ty: Option<TypeName>,
+    ) -> Result<(), String> {
+        let of_handle = Type::parse("b64").ok_or_else(String::new)?;
+        let Some(ty) = ty else {
+            return match operand {
+                Operand::Address(Base::Name(name), 0) => {
+                    self.register(&Operand::Name(name), of_handle, false)
+                }
+                _ => Err(String::from("not a handle")),
+            };
+        };
+        let Operand::Bracket(list) = operand else {
+            return Err(String::from("not a handle with coordinates"));
+        };
+        let [handle, coordinates] = list.as_slice() else {
+            return Err(String::from("a separate sampler"));
+        };
+        self.register(handle, of_handle, false)?;
+        let ty = self.type_of(ty)?;
+        // One coordinate may be written without braces.
+        let is_single = count == Count::Fixed(1) && !matches!(coordinates, Operand::Vector(_));
+        let count = if is_single { Count::One } else { count };
+        self.elements(coordinates, count, |checker, element, _| match element {
+            Operand::Literal(literal) if ty.permits_number(*literal) => Ok(()),
+            _ => checker.register(element, ty, false),
+        })
+    }
+}
+
+/// A special register as a source of `mov` or `cvt`.
+fn special_register(operand: &Operand<'_>, ty: Type) -> Result<(), String> {
+    let (name, member) = match operand {
+        Operand::Name(name) => (name, None),
+        Operand::Member(name, member) => (name, Some(*member)),
+        _ => return Err(String::from("not a register")),
+    };
+    let bits = special::bits(name, member);
+    // The low half of an identifier with 32 bits.
+    let is_half = bits == Some(32) && ty.bits == 16;
+    match bits {
+        Some(bits) if (bits == ty.bits || is_half) && !ty.is_float() => Ok(()),
+        Some(bits) => Err(format!("{name} has {bits} bits")),
+        None => Err(format!(
+            "{name} is not declared, and not a special register"
+        )),
+    }
+}
+
+/// `%tid` as a vector.
+fn special_vector(name: &str, count: u32) -> Result<(), String> {
+    match special::bits(name, Some("x")) {
+        Some(32) if count == 4 => Ok(()),
+        _ => Err(format!("{name} is not declared")),
+    }
+}

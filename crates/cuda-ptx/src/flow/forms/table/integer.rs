@@ -1,0 +1,83 @@
+//! Integer arithmetic and bits.
+
+use super::{Chapter, Row, row};
+
+pub(super) const ARITHMETIC: Chapter = Chapter {
+    title: "Integer arithmetic",
+    note: "Division by zero and the shift by more than the width give a number and are no fault.",
+    rows: ARITHMETIC_ROWS,
+};
+
+const ARITHMETIC_ROWS: &[Row] = &[
+    row("add.T=@int >T, T, T"),
+    row("add.sat.s32 >s32, s32, s32"),
+    row("add.T=(u16x2|s16x2) >T, T!, T!").since("8.0", "sm_90"),
+    row("sub.T=@int >T, T, T"),
+    row("sub.sat.s32 >s32, s32, s32"),
+    row("add.cc.T=@wide >T, T, T"),
+    row("addc?.cc.T=@wide >T, T, T"),
+    row("sub.cc.T=@wide >T, T, T"),
+    row("subc?.cc.T=@wide >T, T, T"),
+    row("mul.(lo|hi).T=@int >T, T, T"),
+    row("mul.wide.T=(u16|s16) >u32, T, T"),
+    row("mul.wide.T=(u32|s32) >u64, T, T"),
+    row("mad.(lo|hi).T=@int >T, T, T, T"),
+    row("mad.hi.sat.s32 >s32, s32, s32, s32"),
+    row("mad.wide.T=(u16|s16) >u32, T, T, u32"),
+    row("mad.wide.T=(u32|s32) >u64, T, T, u64"),
+    row("mad.(lo|hi).cc.T=@wide >T, T, T, T"),
+    row("madc.(lo|hi)?.cc.T=@wide >T, T, T, T"),
+    row("mul24.(lo|hi).T=(u32|s32) >T, T, T"),
+    row("mad24.(lo|hi).T=(u32|s32) >T, T, T, T"),
+    row("mad24.hi.sat.s32 >s32, s32, s32, s32"),
+    row("sad.T=@int >T, T, T, T"),
+    row("div.T=@int >T, T, T"),
+    row("rem.T=@int >T, T, T"),
+    row("abs.T=(s16|s32|s64) >T, T"),
+    row("neg.T=(s16|s32|s64) >T, T"),
+    row("min.T=@int >T, T, T"),
+    row("max.T=@int >T, T, T"),
+    row("min.relu.s32 >s32, s32, s32").since("8.0", "sm_90"),
+    row("max.relu.s32 >s32, s32, s32").since("8.0", "sm_90"),
+    row("min.T=(u16x2|s16x2) >T, T!, T!").since("8.0", "sm_90"),
+    row("max.T=(u16x2|s16x2) >T, T!, T!").since("8.0", "sm_90"),
+    row("min.relu.s16x2 >s16x2, s16x2!, s16x2!").since("8.0", "sm_90"),
+    row("max.relu.s16x2 >s16x2, s16x2!, s16x2!").since("8.0", "sm_90"),
+    row("dp4a.(u32|s32).(u32|s32) >u32, b32, b32, u32"),
+    row("dp2a.(lo|hi).(u32|s32).(u32|s32) >u32, b32, b32, u32"),
+    row("vabsdiff2.(u32|s32).(u32|s32).(u32|s32)?.(sat|add) >u32, u32!, u32!, u32!"),
+    row("vabsdiff4.(u32|s32).(u32|s32).(u32|s32)?.(sat|add) >u32, u32!, u32!, u32!"),
+];
+
+pub(super) const BITS: Chapter = Chapter {
+    title: "Bits",
+    note: "",
+    rows: BITS_ROWS,
+};
+
+const BITS_ROWS: &[Row] = &[
+    row("and.T=@bits >T, T, T"),
+    row("or.T=@bits >T, T, T"),
+    row("xor.T=@bits >T, T, T"),
+    row("not.T=@bits >T, T"),
+    row("cnot.T=@bits >T, T"),
+    row("and.pred >pred, pred, pred"),
+    row("or.pred >pred, pred, pred"),
+    row("xor.pred >pred, pred, pred"),
+    row("not.pred >pred, pred"),
+    row("lop3.b32 >b32, b32, b32, b32, #0..255"),
+    row("lop3.(and|or).b32 >b32&pred_, b32, b32, b32, #0..255, pred").since("8.2", "sm_75"),
+    row("shf.(l|r).(clamp|wrap).b32 >b32, b32, b32, u32"),
+    row("shl.T=@bits >T, T, u32"),
+    row("shr.T=(b16|b32|b64|u16|u32|u64|s16|s32|s64) >T, T, u32"),
+    row("prmt.b32?.(f4e|b4e|rc8|ecl|ecr|rc16) >b32, b32, b32, b32"),
+    row("popc.T=(b32|b64) >u32, T"),
+    row("clz.T=(b32|b64) >u32, T"),
+    row("brev.T=(b32|b64) >T, T"),
+    row("bfind?.shiftamt.T=@wide >u32, T"),
+    row("bfe.T=@wide >T, T, u32, u32"),
+    row("bfi.T=(b32|b64) >T, T, T, u32, u32"),
+    row("szext.(clamp|wrap).T=(u32|s32) >T, T, u32").since("7.6", "sm_75"),
+    row("bmsk.(clamp|wrap).b32 >b32, b32, b32").since("7.6", "sm_75"),
+    row("fns.b32 >b32, b32, b32, s32"),
+];
