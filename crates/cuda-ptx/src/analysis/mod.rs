@@ -8,6 +8,7 @@
 //!    loops        steps of phis, assumptions at loop headers and their proof by induction
 //!    transfer     the value of one operation as a form
 //!    source       special registers, parameters, addresses of variables
+//!    ends         loops that end, and what the other loops make uncertain
 //!    round        one walk over the kernel: values, facts, reachability
 //!    condition    predicates and the facts that follow from them
 //!    bound        bounds of forms under facts
@@ -16,12 +17,13 @@
 //!    verdict, launch    results and inputs
 //! ```
 //!
-//! A module uses only modules below it, except that `transfer`, `source` and `round` are parts of
-//! one type.
+//! A module uses only modules below it, except that `transfer`, `source`, `ends` and `round` are
+//! parts of one type.
 
 mod access;
 mod bound;
 mod condition;
+mod ends;
 mod family;
 mod form;
 mod handle;
@@ -63,6 +65,8 @@ const MAX_STEPS: u64 = 60_000;
 /// The number of rounds (walks over the kernel) in which the assumptions of one pass must reach a
 /// fixed point.
 const MAX_ROUNDS: u32 = 10;
+/// The number of times that loops that end may show that further loops end.
+const MAX_NESTING: u32 = 4;
 /// The number of passes. Each makes new assumptions, with what the passes before it have proven.
 const PASSES: u32 = 3;
 /// The number of steps after which the analysis starts no further pass.
@@ -257,25 +261,24 @@ impl Analysis {
     ) -> (Vec<Option<Finding>>, Option<u32>) {
         let start = work.get();
         let mut assumptions = Assumptions::default();
+        // The number of the next round.
+        let mut number = 1;
         if !self.headers.is_empty() {
-            let mut round = Round::new(kernel, launch, symbols, work, &assumptions, 1);
+            let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
             round.run(None);
-            let steps = loops::steps(&round, &self.headers);
-            assumptions.steps = steps;
-            let mut round = Round::new(kernel, launch, symbols, work, &assumptions, 2);
-            round.run(None);
-            let mut new = loops::new_assumptions(&mut round, &self.headers);
+            assumptions.steps = loops::steps(&round, &self.headers);
+            let mut new = self.walk(kernel, launch, symbols, work, &mut assumptions, &mut number);
             // The assumptions of one pass may follow only from what an earlier pass has proven.
             for pass in 0..PASSES {
                 if pass > 0 && start - work.get() > PASS_STEPS {
                     break;
                 }
-                let number = 2 + pass * (MAX_ROUNDS + 1);
                 let Some(more) = assumptions.with(new) else {
                     break;
                 };
                 let is_last = pass + 1 == PASSES;
-                let settled = self.settle(kernel, launch, symbols, work, more, number, is_last);
+                let settled =
+                    self.settle(kernel, launch, symbols, work, more, &mut number, is_last);
                 let Some((proven, next)) = settled else {
                     break;
                 };
@@ -283,8 +286,7 @@ impl Analysis {
             }
         }
         let mut findings: Vec<Option<Finding>> = vec![None; kernel.accesses.len()];
-        let number = 2 + PASSES * (MAX_ROUNDS + 1);
-        let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
+        let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number + 1);
         round.run(Some(&mut |round, number, address, facts| {
             let access = &kernel.accesses[number as usize];
             let [address, second] = address;
@@ -299,6 +301,30 @@ impl Analysis {
         (findings, wild_jump)
     }
 
+    /// Walks the loops with these assumptions until no more of them are found to end. Returns new
+    /// assumptions.
+    fn walk(
+        &self,
+        kernel: &Kernel,
+        launch: &LaunchValues,
+        symbols: &mut Symbols,
+        work: &Cell<u64>,
+        assumptions: &mut Assumptions,
+        number: &mut u32,
+    ) -> BTreeMap<u32, Vec<Form>> {
+        for is_last in (0..=MAX_NESTING).map(|depth| depth == MAX_NESTING) {
+            *number += 1;
+            let mut round = Round::new(kernel, launch, symbols, work, assumptions, *number);
+            round.run(None);
+            let ending = round.ending();
+            if is_last || ending.is_subset(&assumptions.ending) {
+                return loops::new_assumptions(&mut round, &self.headers);
+            }
+            assumptions.ending.extend(ending);
+        }
+        BTreeMap::new()
+    }
+
     /// Drops assumptions until those that remain prove each other. Returns them and, unless this is
     /// the last pass, those of the next one. Returns `None` if that takes too long.
     #[allow(clippy::too_many_arguments, reason = "the state of an evaluation")]
@@ -309,21 +335,28 @@ impl Analysis {
         symbols: &mut Symbols,
         work: &Cell<u64>,
         mut assumptions: Assumptions,
-        first: u32,
+        number: &mut u32,
         is_last: bool,
     ) -> Option<(Assumptions, BTreeMap<u32, Vec<Form>>)> {
-        for number in 1..=MAX_ROUNDS {
-            let number = first + number;
-            let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
+        for _ in 0..MAX_ROUNDS {
+            *number += 1;
+            let mut round = Round::new(kernel, launch, symbols, work, &assumptions, *number);
             round.run(None);
-            let Some(kept) = loops::verify(&mut round, &assumptions) else {
-                let next = match is_last {
-                    true => BTreeMap::new(),
-                    false => loops::new_assumptions(&mut round, &self.headers),
-                };
+            if let Some(kept) = loops::verify(&mut round, &assumptions) {
+                assumptions = kept;
+                continue;
+            }
+            let ending = round.ending();
+            if !ending.is_subset(&assumptions.ending) {
+                assumptions.ending.extend(ending);
+                let next = self.walk(kernel, launch, symbols, work, &mut assumptions, number);
                 return Some((assumptions, next));
+            }
+            let next = match is_last {
+                true => BTreeMap::new(),
+                false => loops::new_assumptions(&mut round, &self.headers),
             };
-            assumptions = kept;
+            return Some((assumptions, next));
         }
         None
     }

@@ -2,7 +2,7 @@
 //! at each block.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::flow::{Block, Guard, Ins, Kernel, Op, Phi, Source, Value};
@@ -35,6 +35,8 @@ pub(super) struct Assumptions {
     pub(super) steps: BTreeMap<Value, i128>,
     /// The forms that are assumed to be at most 0 at each loop header.
     pub(super) at_headers: BTreeMap<u32, Vec<Form>>,
+    /// The loops that are known to end, by their indices in the kernel's `cycles`.
+    pub(super) ending: BTreeSet<u32>,
 }
 
 impl Assumptions {
@@ -75,6 +77,8 @@ pub(super) struct Round<'a> {
     /// The condition of each block that has one.
     pub(super) conditions: Vec<Option<Rc<Condition>>>,
     pub(super) is_live: Vec<bool>,
+    /// The block that is evaluated.
+    pub(super) block: u32,
     /// The line of a jump whose index may be outside of its table.
     pub(super) wild_jump: Option<u32>,
 }
@@ -100,6 +104,7 @@ impl<'a> Round<'a> {
             facts: vec![Rc::default(); kernel.blocks.len()],
             conditions: vec![None; kernel.blocks.len()],
             is_live: vec![false; kernel.blocks.len()],
+            block: 0,
             wild_jump: None,
         }
     }
@@ -123,6 +128,7 @@ impl<'a> Round<'a> {
         };
         for &number in &kernel.graph.order {
             let block = &kernel.blocks[number as usize];
+            self.block = number;
             if !self.enter(number, block) {
                 continue;
             }
@@ -175,17 +181,23 @@ impl<'a> Round<'a> {
         }
         let mut facts = match number {
             0 => Rc::default(),
-            _ => Rc::clone(&self.facts[graph.parent[number as usize] as usize]),
+            _ => Rc::clone(&self.facts[self.origin_of_facts(number) as usize]),
         };
-        if let Some(guard) = block.edge {
+        if let (Some(guard), Some(&pred)) = (block.edge, preds.first()) {
+            // The condition belongs to the end of the predecessor.
+            self.block = pred;
             let condition = self.guard(guard);
+            self.block = number;
             let mut new = Vec::new();
             let prover = self.prover(&facts);
             let depth = DEPTH_OF_BRANCH;
-            if condition.is_always(false, &Prover { depth, ..prover }) {
+            let uncertain = self.uncertain_at_edge(pred, number);
+            let is_certain = uncertain.is_empty();
+            if is_certain && condition.is_always(false, &Prover { depth, ..prover }) {
                 return false;
             }
             condition.facts(true, &prover, false, &mut new);
+            self.retain_certain(&mut new, &uncertain, number);
             self.conditions[number as usize] = Some(condition);
             self.extend(number, &mut facts, new);
         }
@@ -224,8 +236,8 @@ impl<'a> Round<'a> {
     pub(super) fn condition(&mut self, source: Source) -> Rc<Condition> {
         match source {
             Source::Number(value) => Rc::new(Condition::Constant(value != 0)),
-            Source::Value(value) => match &self.known[value as usize] {
-                Some(Known::Predicate(condition)) => Rc::clone(condition),
+            Source::Value(value) => match self.read(value, &[self.block]) {
+                Some(Known::Predicate(condition)) => condition,
                 _ => Rc::new(Condition::Unknown),
             },
             _ => Rc::new(Condition::Unknown),
@@ -261,9 +273,8 @@ impl<'a> Round<'a> {
         };
         let condition = self.guard(guard);
         let decided = condition.decide(&self.prover(facts));
-        let previous = self.known[ins.previous as usize]
-            .clone()
-            .unwrap_or(Known::Undefined);
+        let previous = self.read(ins.previous, &[block]);
+        let previous = previous.unwrap_or(Known::Undefined);
         match decided {
             Some(true) => return self.transfer(block, ins, target, facts),
             Some(false) => return previous,
@@ -413,7 +424,9 @@ impl<'a> Round<'a> {
         let parent = self.kernel.graph.parent[block as usize];
         let shared = self.facts[parent as usize].len();
         for &(pred, arg) in entries {
-            match &self.known[arg as usize] {
+            // The value moves along the edge, which may leave a loop.
+            let value = self.read(arg, &[pred, block]);
+            match &value {
                 Some(Known::Number(form)) => {
                     // The facts of the predecessor begin with those of the common dominator.
                     let all = &self.facts[pred as usize];
@@ -456,11 +469,13 @@ impl<'a> Round<'a> {
         if let Some(guard) = ins.guard {
             let condition = self.guard(guard);
             let prover = self.prover(&facts);
-            if condition.is_always(false, &prover) {
+            let uncertain = self.uncertain_at_guard(self.block);
+            if uncertain.is_empty() && condition.is_always(false, &prover) {
                 return;
             }
             let mut new = Vec::new();
             condition.facts(true, &prover, false, &mut new);
+            self.retain_certain(&mut new, &uncertain, self.block);
             Rc::make_mut(&mut facts).extend(new);
         }
         let kernel = self.kernel;

@@ -32,6 +32,8 @@ pub(super) enum Kind {
     Loop(u32),
     /// The value that an operation computed, with its lowest and highest value.
     Opaque(u32, i128, i128),
+    /// The value that an operation in a loop computed, behind the loop, which may be endless.
+    Behind(u32),
     /// `floor(form / divisor)`
     Quotient(Form, i128),
     /// One of several forms, for the result of an operation.

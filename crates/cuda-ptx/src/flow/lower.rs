@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use crate::ast::{Function, Instruction, Linkage, Module, Operand, Space, Statement, Variable};
 
+use super::cycles::Cycles;
 use super::decode::{Decoder, NO};
+use super::effect;
 use super::graph::Graph;
 use super::names::{Names, bits_of};
 use super::op::{Access, Block, Guard, Ins, Op, Param, Source, UNDEFINED, Var};
@@ -20,6 +22,7 @@ pub(crate) struct Kernel {
     pub(crate) accesses: Vec<Access>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) graph: Graph,
+    pub(crate) cycles: Cycles,
     /// The width of each value, and the block that defines it.
     pub(crate) values: Vec<(u32, u32)>,
     /// Whether a value depends on a register that is possibly not set.
@@ -78,6 +81,8 @@ fn var(variable: &Variable<'_>, is_module: bool) -> Var {
 struct Lowering<'a> {
     decoder: Decoder<'a>,
     blocks: Vec<(Vec<Ins>, End<'a>, u32)>,
+    /// The numbers of the blocks with an effect that an assembler must keep.
+    effects: Vec<usize>,
     labels: HashMap<&'a str, u32>,
     tables: HashMap<&'a str, &'a [&'a str]>,
     ops: usize,
@@ -114,6 +119,7 @@ pub(crate) fn lower<'a>(
             statement: 0,
         },
         blocks: Vec::new(),
+        effects: Vec::new(),
         labels: HashMap::new(),
         tables: HashMap::new(),
         ops: 0,
@@ -226,7 +232,12 @@ impl<'a> Lowering<'a> {
                 let reason = format!("unknown branch: {}", instruction.mnemonic());
                 return Refused::new(line, reason);
             }
-            _ => return self.decoder.instruction(instruction),
+            _ => {
+                if effect::is_kept(instruction) {
+                    self.effects.push(self.blocks.len());
+                }
+                return self.decoder.instruction(instruction);
+            }
         };
         self.end(end, line);
         Ok(())
@@ -244,6 +255,9 @@ impl<'a> Lowering<'a> {
         let count = self.blocks.len();
         let mut blocks: Vec<Block> = Vec::new();
         blocks.resize_with(count, Block::default);
+        for &block in &self.effects {
+            blocks[block].has_effect = true;
+        }
         // Each conditional edge gets its own block, which the condition dominates.
         let edge = |blocks: &mut Vec<Block>, from: usize, guard: Guard, to: Option<u32>| {
             let number = blocks.len() as u32;
@@ -313,6 +327,7 @@ impl<'a> Lowering<'a> {
         let Some(values) = ssa::construct(&mut blocks, &graph, &widths) else {
             return Refused::new(line, "the data flow is too complex");
         };
+        let cycles = Cycles::new(&blocks, &graph);
         params_at(&mut blocks, &graph, &self.decoder.vars, values.len());
         let is_undefined = ssa::undefined(&blocks, &graph, values.len());
         let needed = ssa::needed(&blocks, &graph, values.len());
@@ -326,6 +341,7 @@ impl<'a> Lowering<'a> {
             accesses: self.decoder.accesses,
             blocks,
             graph,
+            cycles,
             values,
             is_undefined,
             needed,

@@ -3,6 +3,8 @@
 //! ```text
 //!    lower    statements become blocks of operations
 //!    decode, memory, texture, predicate    one instruction becomes operations
+//!    cycles   loops that an assembler may delete
+//!    effect   instructions that it executes as often as the text says
 //!    ssa      each definition of a register becomes a value of its own
 //!    graph    predecessors, order and dominators
 //!    names    registers and variables in nested scopes
@@ -14,7 +16,9 @@
 //! A module uses only modules below it; those of one row are parts of one type. A [`Kernel`] owns
 //! its data, so that it can be kept longer than the text.
 
+mod cycles;
 mod decode;
+mod effect;
 mod graph;
 mod lower;
 mod memory;
@@ -28,6 +32,7 @@ mod tests;
 mod texture;
 mod tile;
 
+pub(crate) use cycles::Loop;
 pub(crate) use lower::{Kernel, lower, size_of_variable};
 pub(crate) use names::{Name, Names, bits_of};
 pub(crate) use object::{BoundaryMode, ObjectUse};
