@@ -9,6 +9,7 @@
 //!    transfer     the value of one operation as a form
 //!    source       special registers, parameters, addresses of variables
 //!    ends         loops that end, and what the other loops make uncertain
+//!    unstable     values that may differ from use to use
 //!    round        one walk over the kernel: values, facts, reachability
 //!    condition    predicates and the facts that follow from them
 //!    bound        bounds of forms under facts
@@ -17,8 +18,8 @@
 //!    verdict, launch    results and inputs
 //! ```
 //!
-//! A module uses only modules below it, except that `transfer`, `source`, `ends` and `round` are
-//! parts of one type.
+//! A module uses only modules below it, except that `transfer`, `source`, `ends`, `unstable` and
+//! `round` are parts of one type.
 
 mod access;
 mod bound;
@@ -35,6 +36,7 @@ mod symbols;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod unstable;
 mod verdict;
 
 use std::cell::Cell;
@@ -206,6 +208,16 @@ impl Analysis {
             access: None,
             reason: refused.reason.clone(),
         })
+    }
+
+    /// The statements of the kernel, without its calls, whose loads have to be volatile in the text
+    /// that is launched: otherwise an assembler may repeat them, and an address or a branch that
+    /// depends on one of them may see two values.
+    pub fn volatile_loads(&self) -> &[u32] {
+        let kernel = self.kernel.as_ref();
+        kernel
+            .map(|kernel| kernel.volatile.as_slice())
+            .unwrap_or(&[])
     }
 
     /// The bytes of the parameters that a verdict depends on: the parameter, the offset and the

@@ -79,6 +79,8 @@ pub(super) struct Round<'a> {
     pub(super) is_live: Vec<bool>,
     /// The block that is evaluated.
     pub(super) block: u32,
+    /// The instruction that is evaluated: its block, and its position in it.
+    pub(super) site: u64,
     /// The line of a jump whose index may be outside of its table.
     pub(super) wild_jump: Option<u32>,
 }
@@ -105,6 +107,7 @@ impl<'a> Round<'a> {
             conditions: vec![None; kernel.blocks.len()],
             is_live: vec![false; kernel.blocks.len()],
             block: 0,
+            site: 0,
             wild_jump: None,
         }
     }
@@ -144,7 +147,8 @@ impl<'a> Round<'a> {
                 self.known[phi.target as usize] = Some(known);
             }
             let facts = Rc::clone(&self.facts[number as usize]);
-            for ins in &block.ins {
+            for (index, ins) in block.ins.iter().enumerate() {
+                self.site = u64::from(number) << 32 | index as u64;
                 if let Op::Access(access) = ins.op {
                     if let Some(visit) = &mut visit {
                         self.access(ins, access, &facts, visit);
@@ -237,7 +241,14 @@ impl<'a> Round<'a> {
         match source {
             Source::Number(value) => Rc::new(Condition::Constant(value != 0)),
             Source::Value(value) => match self.read(value, &[self.block]) {
-                Some(Known::Predicate(condition)) => condition,
+                Some(Known::Predicate(condition)) => {
+                    let is_unstable = self.kernel.is_unstable[value as usize];
+                    match *condition {
+                        Condition::Constant(_) => condition,
+                        _ if is_unstable => Rc::default(),
+                        _ => condition,
+                    }
+                }
                 _ => Rc::new(Condition::Unknown),
             },
             _ => Rc::new(Condition::Unknown),
@@ -262,7 +273,12 @@ impl<'a> Round<'a> {
             .symbols
             .simple(kind, Some(low), Some(high), Some(block))
         {
-            Some(symbol) => Known::Number(Form::symbol(symbol)),
+            Some(symbol) => {
+                if self.kernel.is_unstable[value as usize] {
+                    self.symbols.set_unstable(symbol);
+                }
+                Known::Number(Form::symbol(symbol))
+            }
             None => Known::Undefined,
         }
     }

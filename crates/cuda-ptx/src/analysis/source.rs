@@ -34,6 +34,9 @@ impl Round<'_> {
         };
         let form = match source {
             Source::Value(value) => match self.read(value, &[self.block]) {
+                Some(Known::Number(form)) if self.kernel.is_unstable[value as usize] => {
+                    return self.used(form);
+                }
                 Some(Known::Number(form)) => return Some(form),
                 _ => return None,
             },

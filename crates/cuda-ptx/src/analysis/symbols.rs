@@ -34,6 +34,8 @@ pub(super) enum Kind {
     Opaque(u32, i128, i128),
     /// The value that an operation in a loop computed, behind the loop, which may be endless.
     Behind(u32),
+    /// One evaluation of a form that may differ from use to use, for the use with this number.
+    Use(Form, u64),
     /// `floor(form / divisor)`
     Quotient(Form, i128),
     /// One of several forms, for the result of an operation.
@@ -71,6 +73,8 @@ pub(super) struct Info {
     pub(super) blocks: Vec<u32>,
     /// Whether it means the same in every round.
     pub(super) is_stable: bool,
+    /// Whether it may differ from use to use.
+    pub(super) is_unstable: bool,
 }
 
 /// The largest number of symbols.
@@ -127,13 +131,55 @@ impl Symbols {
         )
     }
 
-    fn intern(&mut self, info: Info) -> Option<Symbol> {
+    /// Marks the result of an operation that may differ from use to use.
+    pub(super) fn set_unstable(&mut self, symbol: Symbol) {
+        self.infos[symbol as usize].is_unstable = true;
+    }
+
+    /// The number that one instruction in `block` sees of a form that may differ from use to use.
+    pub(super) fn one_use(
+        &mut self,
+        form: Form,
+        site: u64,
+        low: Option<i128>,
+        high: Option<i128>,
+        block: u32,
+    ) -> Option<Symbol> {
+        let (mut blocks, is_stable) = self.origin([&form]);
+        if !blocks.contains(&block) {
+            blocks.push(block);
+            blocks.sort_unstable();
+        }
+        self.intern(Info {
+            kind: Kind::Use(form, site),
+            low,
+            high,
+            facts: Vec::new(),
+            blocks,
+            is_stable,
+            is_unstable: true,
+        })
+    }
+
+    fn intern(&mut self, mut info: Info) -> Option<Symbol> {
         if let Some(&symbol) = self.numbers.get(&info.kind) {
             return Some(symbol);
         }
         if self.infos.len() >= MAX_SYMBOLS || info.blocks.len() > MAX_BLOCKS {
             return None;
         }
+        let is_unstable = |form: &Form| {
+            let mut terms = form.terms().iter();
+            terms.any(|term| self.info(term.0).is_unstable)
+        };
+        info.is_unstable |= match &info.kind {
+            Kind::Quotient(form, _) => is_unstable(form),
+            Kind::Choice(_, alternatives, _) => {
+                let mut all = alternatives.iter();
+                all.any(|one| one.facts.iter().chain([&one.form]).any(is_unstable))
+            }
+            _ => false,
+        };
         let symbol = self.infos.len() as Symbol;
         self.numbers.insert(info.kind.clone(), symbol);
         self.infos.push(info);
@@ -155,6 +201,7 @@ impl Symbols {
             facts: Vec::new(),
             blocks: block.into_iter().collect(),
             is_stable: true,
+            is_unstable: false,
         })
     }
 
@@ -228,6 +275,7 @@ impl Symbols {
             facts: Vec::new(),
             blocks,
             is_stable,
+            is_unstable: false,
         })?;
         if !known {
             // 0 ≤ form - divisor · q ≤ divisor - 1
@@ -322,6 +370,7 @@ impl Symbols {
             facts: Vec::new(),
             blocks,
             is_stable,
+            is_unstable: false,
         })?;
         let form = Form::symbol(symbol);
         if !known {
