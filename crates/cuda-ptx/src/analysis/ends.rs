@@ -14,7 +14,8 @@ use crate::flow::{Loop, Op, Relation, Source, Value};
 
 use super::condition::Condition;
 use super::form::Form;
-use super::round::{Known, Round};
+use super::known::Known;
+use super::round::Round;
 use super::symbols::Kind;
 
 /// The deepest nesting of predicates that is followed.
@@ -182,6 +183,8 @@ impl<'a> Round<'a> {
         let [a, b, _] = ins.sources;
         match ins.op {
             Op::BoolNot => self.fails_once(a, !negated, one, k, depth - 1),
+            // The result of a comparison is copied in this way.
+            Op::BoolOr if a == b => self.fails_once(a, negated, one, k, depth - 1),
             Op::BoolAnd if !negated => {
                 self.fails_once(a, false, one, k, depth - 1)
                     || self.fails_once(b, false, one, k, depth - 1)

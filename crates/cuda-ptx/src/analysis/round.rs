@@ -2,7 +2,6 @@
 //! at each block.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::flow::{Block, Guard, Ins, Kernel, Op, Phi, Source, Value};
@@ -10,6 +9,7 @@ use crate::flow::{Block, Guard, Ins, Kernel, Op, Phi, Source, Value};
 use super::bound::{DEPTH, DEPTH_OF_BRANCH, Prover};
 use super::condition::Condition;
 use super::form::Form;
+use super::known::{Assumptions, Known};
 use super::launch::LaunchValues;
 use super::symbols::{Alternative, Kind, Selection, Symbols};
 
@@ -17,45 +17,6 @@ use super::symbols::{Alternative, Kind, Selection, Symbols};
 const MAX_FACTS: usize = 80;
 /// The largest number of alternatives of a choice.
 const MAX_ALTERNATIVES: usize = 4;
-
-/// The facts about a value.
-#[derive(Clone, Debug)]
-pub(super) enum Known {
-    /// It depends on a register that was never set, so it may differ from use to use.
-    Undefined,
-    /// A number modulo 2^width.
-    Number(Form),
-    Predicate(Rc<Condition>),
-}
-
-/// The assumptions about the loops of a kernel.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Assumptions {
-    /// The step of each phi that grows by the same number in each iteration.
-    pub(super) steps: BTreeMap<Value, i128>,
-    /// The forms that are assumed to be at most 0 at each loop header.
-    pub(super) at_headers: BTreeMap<u32, Vec<Form>>,
-    /// The loops that are known to end, by their indices in the kernel's `cycles`.
-    pub(super) ending: BTreeSet<u32>,
-}
-
-impl Assumptions {
-    /// Returns these assumptions and the new ones, or `None` if none is new.
-    pub(super) fn with(&self, new: BTreeMap<u32, Vec<Form>>) -> Option<Self> {
-        let mut all = self.clone();
-        let mut is_new = false;
-        for (header, forms) in new {
-            let known = all.at_headers.entry(header).or_default();
-            for form in forms {
-                if !known.contains(&form) {
-                    known.push(form);
-                    is_new = true;
-                }
-            }
-        }
-        is_new.then_some(all)
-    }
-}
 
 /// The access with this number, at this address, under these facts. For a surface, the second form
 /// is the coordinate in bytes; for a matrix, the stride in elements.

@@ -204,7 +204,13 @@ impl Search<'_> {
 
     /// The number of iterations of a loop that repeats while a predicate is true.
     fn count(&self, counters: &[Counter], predicate: Value, negated: bool) -> Option<i64> {
-        let ins = self.definition(predicate)?;
+        let mut ins = self.definition(predicate)?;
+        // The result of a comparison is copied in this way.
+        if let (Op::BoolOr, [Source::Value(a), b, _]) = (ins.op, ins.sources)
+            && b == Source::Value(a)
+        {
+            ins = self.definition(a)?;
+        }
         let Op::Compare { bits, relation, .. } = ins.op else {
             return None;
         };

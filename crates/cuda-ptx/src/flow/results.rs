@@ -48,7 +48,7 @@ impl Results {
 /// Returns why the results of an instruction may differ from use to use, if they may.
 pub(super) fn cause(instruction: &Instruction<'_>) -> Option<Cause> {
     match instruction.opcode {
-        "vote" | "match" | "activemask" | "elect" | "tex" | "tld4" | "suld" => {
+        "vote" | "match" | "activemask" | "elect" | "shfl" | "redux" | "tex" | "tld4" | "suld" => {
             Some(Cause::Repeated)
         }
         "mov" => match instruction.operands.get(1)? {

@@ -36,6 +36,11 @@ impl Row {
         }
     }
 
+    /// Whether the row is about a limit of registers.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.needed.body.contains("%v59")
+    }
+
     fn since(self, arch: u32) -> Self {
         Self { arch, ..self }
     }
@@ -56,7 +61,8 @@ fn loads_once(code: &[String]) -> Option<bool> {
 }
 
 fn votes_once(code: &[String]) -> Option<bool> {
-    Some(count(code, "VOTE") + count(code, "MATCH") + count(code, "ELECT") <= 1)
+    let all = ["VOTE", "MATCH", "ELECT", "SHFL", "REDUX"];
+    Some(all.iter().map(|what| count(code, what)).sum::<usize>() <= 1)
 }
 
 /// The registers that an instruction names.
@@ -174,6 +180,13 @@ pub(crate) fn rows() -> Vec<Row> {
         spin("ld.global.u32"),
         spin("ld.volatile.global.u32"),
     ));
+    // A loop without an exit is kept.
+    rows.push(Row::new(
+        "no_exit",
+        is_guarded,
+        format!("L: setp.ge.u32 %p1, %r1, 37; @%p1 bra C; bra E; C: bra L; E: {}", store("%r1")),
+        format!("setp.ge.u32 %p1, %r1, 37; @%p1 bra L; bra E; L: bra L; E: {}", store("%r1")),
+    ));
     // A store in a loop, of which the other side has no effect.
     let side = |effect: &str| {
         format!(
@@ -219,6 +232,18 @@ pub(crate) fn rows() -> Vec<Row> {
         votes_once,
         under_pressure("match.any.sync.b32 %r5, %r1, -1;"),
         under_pressure("ld.relaxed.gpu.global.u32 %r5, [%d1];"),
+    ));
+    rows.push(Row::new(
+        "shuffle",
+        votes_once,
+        under_pressure("mov.u32 %r20, %tid.x; shfl.sync.idx.b32 %r5, %r20, %r1, 31, -1;"),
+        under_pressure("ld.volatile.global.u32 %r5, [%d1];"),
+    ));
+    rows.push(Row::new(
+        "reduction",
+        votes_once,
+        under_pressure("redux.sync.add.u32 %r5, %r1, -1;"),
+        under_pressure("atom.shared.add.u32 %r5, [s+252], 1;"),
     ));
     rows.push(
         Row::new(
