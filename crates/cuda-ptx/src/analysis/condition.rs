@@ -9,9 +9,10 @@ use super::form::Form;
 use super::symbols::Kind;
 
 /// A predicate.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) enum Condition {
     Constant(bool),
+    #[default]
     Unknown,
     /// A comparison: `left relation right`.
     Ordered {

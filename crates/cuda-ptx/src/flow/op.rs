@@ -196,6 +196,8 @@ pub(crate) struct Block {
     /// The condition under which the one predecessor of this block branches to it.
     pub(crate) edge: Option<Guard>,
     pub(crate) succs: Vec<u32>,
+    /// Whether it has an effect that an assembler must keep in each iteration of a loop.
+    pub(crate) has_effect: bool,
 }
 
 /// The kind of an access.
