@@ -401,6 +401,7 @@ impl<'a> Parser<'a> {
             target_align: None,
             array: false,
             managed: false,
+            constant: false,
             init: Vec::new(),
             line: 0,
         };

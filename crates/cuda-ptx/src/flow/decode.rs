@@ -204,6 +204,8 @@ impl<'a> Decoder<'a> {
     pub(super) fn source(&mut self, operand: &Operand<'a>, bits: u32) -> Source {
         match operand {
             Operand::Literal(Literal::Int(value)) => Source::Number(*value),
+            Operand::Literal(Literal::F32(value)) if bits == 32 => Source::Number((*value).into()),
+            Operand::Literal(Literal::F64(value)) if bits == 64 => Source::Number(*value),
             Operand::Name("WARP_SZ") => Source::Special(Special::WarpSize),
             Operand::Name("%laneid") if bits == 32 => Source::Special(Special::LaneId),
             Operand::Name("%dynamic_smem_size") if bits == 32 => {
@@ -304,6 +306,8 @@ impl<'a> Decoder<'a> {
         for ins in self.ins.iter_mut().skip(first) {
             let is_unknown = match ins.op {
                 Op::Unknown { .. } | Op::BoolUnknown => true,
+                Op::FloatAbs { .. } | Op::FloatSum { .. } => true,
+                Op::FloatProduct { .. } | Op::FloatCompare(_) => true,
                 Op::Copy { .. } => ins.sources[0] == NO,
                 _ => false,
             };
@@ -318,6 +322,9 @@ impl<'a> Decoder<'a> {
         let (opcode, operands) = (instruction.opcode, &instruction.operands);
         let ty = *instruction.modifiers.last()?;
         let target = operands.first()?;
+        if matches!(ty, "f32" | "f64") && self.float(instruction).is_some() {
+            return Some(());
+        }
         if instruction.has("sat") || instruction.has("cc") {
             return None;
         }
@@ -342,12 +349,7 @@ impl<'a> Decoder<'a> {
             }
             "mov" => {
                 let bits = bits_of(ty);
-                let [_, a] = operands.as_slice() else {
-                    return None;
-                };
-                let source = self.source(a, bits);
-                self.set(Op::Copy { bits }, [source, NO, NO], bits, target);
-                return Some(());
+                return self.copy(operands, bits);
             }
             "cvt" => {
                 let [to, from] = instruction.modifiers.as_slice() else {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::ast::{Function, Instruction, Linkage, Module, Operand, Space, Statement, Variable};
 
 use super::decode::{Decoder, NO};
+use super::float;
 use super::graph::Graph;
 use super::names::{Names, bits_of};
 use super::op::{Access, Block, Guard, Ins, Op, Param, Source, UNDEFINED, Var};
@@ -68,7 +69,10 @@ fn var(variable: &Variable<'_>, is_module: bool) -> Var {
         size: size_of_variable(variable).filter(|_| is_own),
         is_dynamic,
         align: variable.align.unwrap_or(element).max(1),
-        is_module: is_module && matches!(variable.space, Space::Global | Space::Const),
+        is_module: is_module
+            && !variable.constant
+            && matches!(variable.space, Space::Global | Space::Const),
+        is_table: is_module && variable.constant,
         param: None,
         is_used: false,
     }
@@ -314,6 +318,7 @@ impl<'a> Lowering<'a> {
             return Refused::new(line, "the data flow is too complex");
         };
         params_at(&mut blocks, &graph, &self.decoder.vars, values.len());
+        float::find_sources(&mut blocks, &graph, values.len());
         let is_undefined = ssa::undefined(&blocks, &graph, values.len());
         let needed = ssa::needed(&blocks, &graph, values.len());
         let mut vars = self.decoder.vars;
@@ -405,6 +410,12 @@ impl Kernel {
     /// The names of the variables of the module whose addresses the kernel uses.
     pub(crate) fn used_variables(&self) -> Vec<String> {
         let used = self.vars.iter().filter(|var| var.is_used && var.is_module);
+        used.map(|var| var.name.clone()).collect()
+    }
+
+    /// The names of the constant tables of the module whose addresses the kernel uses.
+    pub(crate) fn used_tables(&self) -> Vec<String> {
+        let used = self.vars.iter().filter(|var| var.is_used && var.is_table);
         used.map(|var| var.name.clone()).collect()
     }
 

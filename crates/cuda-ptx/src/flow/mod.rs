@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!    lower    statements become blocks of operations
-//!    decode, memory, texture, predicate    one instruction becomes operations
+//!    decode, memory, moves, texture, predicate, float    one instruction becomes operations
 //!    ssa      each definition of a register becomes a value of its own
 //!    graph    predecessors, order and dominators
 //!    names    registers and variables in nested scopes
@@ -15,9 +15,11 @@
 //! its data, so that it can be kept longer than the text.
 
 mod decode;
+mod float;
 mod graph;
 mod lower;
 mod memory;
+mod moves;
 mod names;
 mod object;
 mod op;
@@ -34,7 +36,7 @@ pub(crate) use object::{BoundaryMode, ObjectUse};
 pub use object::{Object, ObjectKind, ObjectShape};
 pub use op::AccessKind;
 pub(crate) use op::{
-    Access, Axis, Block, Guard, Ins, Op, Phi, Relation, Source, Special, Value, Var,
+    Access, Axis, Block, FloatRange, Guard, Ins, Op, Phi, Relation, Source, Special, Value, Var,
 };
 pub(crate) use tile::Tile;
 
