@@ -209,7 +209,7 @@ impl Symbols {
         if let Some(value) = low.filter(|_| low == high) {
             return Some(Form::number(value));
         }
-        // floor(d·x + y, d) = x + floor(y, d)
+        // floor((d·x + y) / d) = x + floor(y / d)
         let multiples = form.only(|_, by| by % divisor == 0);
         if !multiples.is_number() || form.is_multiple_of(divisor) {
             let mut terms = multiples.terms().iter();
@@ -249,8 +249,8 @@ impl Symbols {
         Some(Form::symbol(symbol))
     }
 
-    /// floor((floor(x / c) + n) / d) as floor((x + n·c) / (c·d)), so that a bit field of a number
-    /// has one form, no matter in how many steps it is shifted.
+    /// floor((floor(x / c) + n) / d) as floor((x + n·c) / (c·d)). So a bit field has one form, no
+    /// matter in how many steps it is shifted.
     fn nested_quotient(&mut self, form: &Form, divisor: i128) -> Option<Form> {
         let &[(inner, 1)] = form.terms() else {
             return None;
