@@ -120,6 +120,10 @@ pub struct Variable<'a> {
     pub array: bool,
     /// The attributes of `.attribute(...)`.
     pub attributes: Vec<Attribute<'a>>,
+    /// Whether it is a constant table: it belongs to the module, is not visible outside, has an
+    /// initial value without addresses, and no instruction of the module may write to it, or pass
+    /// its address on.
+    pub constant: bool,
     /// The initial value, in order of elements.
     pub init: Vec<Init<'a>>,
     /// The line of the declaration.

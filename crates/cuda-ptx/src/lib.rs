@@ -42,6 +42,7 @@ mod parameters;
 mod parser;
 mod print;
 mod statement;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod variable;
@@ -62,5 +63,7 @@ pub use parameters::check_parameters;
 ///
 /// Returns the first syntax error in the text, with its line and column.
 pub fn parse(text: &str) -> Result<Module<'_>, Error> {
-    parser::Parser::new(text).module()
+    let mut module = parser::Parser::new(text).module()?;
+    tables::mark(&mut module);
+    Ok(module)
 }

@@ -93,6 +93,7 @@ impl<'a> Parser<'a> {
             pointer: None,
             array: false,
             attributes: head.attributes.clone(),
+            constant: false,
             init: Vec::new(),
             line: name.line,
         }

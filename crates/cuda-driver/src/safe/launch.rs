@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cuda_ptx::analysis::{AccessReport, Outcome, Refusal};
-use cuda_ptx::instrument::RECORD_WORDS;
+use cuda_ptx::instrument::{RECORD_WORDS, needs_variable};
 use smallvec::smallvec;
 
 use super::kernel::{SafeKernel, Unproven, of_refusal, refused};
@@ -50,7 +50,11 @@ impl Stream {
     /// checks compiles the copy.
     ///
     /// A variable of the module that the kernel uses has to be passed as
-    /// [`&Global`](crate::jit::Global) or `&mut Global`, with [`Using`](crate::launch::Using).
+    /// [`&Global`](crate::jit::Global) or `&mut Global`, with [`Using`](crate::launch::Using). The
+    /// exception is a constant table: a variable that is not visible outside of the module
+    /// (`static` in CUDA C++), has an initial value, and is written by no kernel of the module. If
+    /// the program looks it up as a `Global`, it counts as a variable again, because the program
+    /// may change its contents.
     ///
     /// [`Violation`]: crate::error::Violation
     ///
@@ -103,7 +107,8 @@ impl Stream {
         let inner = &kernel.inner;
         let key = key(inner, &config, &args, &memories);
         let is_all = kernel.unproven == Unproven::CheckAll;
-        let is_plain = !inner.has_traps && !inner.has_variables && !is_all;
+        let has_variables = inner.has_variables || !kernel.changed_tables().is_empty();
+        let is_plain = !inner.has_traps && !has_variables && !is_all;
         if !is_plain || !inner.plans.prove(&key, &memories) {
             return self.launch_slowly(kernel, config, args, &memories);
         }
@@ -219,6 +224,13 @@ impl SafeKernel {
     ) -> Result<Arc<Variant>> {
         let checks = plan.checks(memories, is_all);
         let explain = |refusal| explained(refusal, plan, memories);
+        if let Some(table) = self.changed_tables().first() {
+            return Err(explain(needs_variable(
+                &self.inner.analysis,
+                table,
+                &checks,
+            )));
+        }
         self.inner.variants.get(self, checks, memories, explain)
     }
 }

@@ -262,16 +262,12 @@ impl Plan {
         checks
     }
 
-    /// Whether an access may write to a variable of the module.
+    /// Whether an access writes to a variable of the module. An access whose root is not known does
+    /// not: it is checked, and a check permits no variable of the module.
     pub(super) fn writes(&self, variable: &str) -> bool {
         self.contract.accesses.iter().any(|access| {
-            let is_here = match &access.outcome {
-                Outcome::Unreached => false,
-                Outcome::Proven { root, .. } => {
-                    matches!(root, Root::Variable(name) if name == variable)
-                }
-                _ => true,
-            };
+            let root = access.outcome.root();
+            let is_here = matches!(root, Some(Root::Variable(name)) if name == variable);
             is_here && access.kind != AccessKind::Read
         })
     }

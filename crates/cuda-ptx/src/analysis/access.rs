@@ -100,7 +100,7 @@ fn root_info(round: &Round<'_>, root: Symbol, access: &Access) -> Option<RootInf
                 root: Root::Variable(info.name.clone()),
                 size: round.size_of(var),
                 align: info.align,
-                is_writable: !matches!(info.space, Space::Const | Space::Param),
+                is_writable: !info.is_table && !matches!(info.space, Space::Const | Space::Param),
             })
         }
         _ => None,

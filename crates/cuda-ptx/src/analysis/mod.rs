@@ -8,6 +8,7 @@
 //!    handle       one use of a texture or a surface
 //!    loops        steps of phis, assumptions at loop headers and their proof by induction
 //!    transfer     the value of one operation as a form
+//!    compare      the condition of a comparison
 //!    source       special registers, parameters, addresses of variables
 //!    ends         loops that end, and what the other loops make uncertain
 //!    unstable     values that may differ from use to use
@@ -20,11 +21,12 @@
 //!    verdict, launch    results and inputs
 //! ```
 //!
-//! A module uses only modules below it, except that `transfer`, `source`, `ends`, `unstable` and
-//! `round` are parts of one type.
+//! A module uses only modules below it, except that `transfer`, `compare`, `source`, `ends`,
+//! `unstable` and `round` are parts of one type.
 
 mod access;
 mod bound;
+mod compare;
 mod condition;
 mod ends;
 mod family;
@@ -256,10 +258,18 @@ impl Analysis {
         self.kernel.as_ref().map(handle::needed).unwrap_or_default()
     }
 
-    /// The names of the variables of the module that the kernel uses.
+    /// The names of the variables of the module that the kernel uses, without constant tables.
     pub fn variables(&self) -> Vec<String> {
         let kernel = self.kernel.as_ref();
         kernel.map(Kernel::used_variables).unwrap_or_default()
+    }
+
+    /// The names of the constant tables of the module that the kernel uses
+    /// ([`Variable::constant`](crate::Variable::constant)). The kernel may read them like variables
+    /// of its own.
+    pub fn tables(&self) -> Vec<String> {
+        let kernel = self.kernel.as_ref();
+        kernel.map(Kernel::used_tables).unwrap_or_default()
     }
 
     /// The lines of `trap` and `brkpt` instructions and of failed asserts, which cause a fault on

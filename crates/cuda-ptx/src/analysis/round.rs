@@ -343,10 +343,15 @@ impl<'a> Round<'a> {
             }
             alternative.form = rest;
         }
-        let round = self.number;
-        let choice = self
-            .symbols
-            .choice(target, block, Selection::Any(round), merged, |_| Vec::new());
+        let selection = Selection::Any(self.number);
+        let ends = self.prover(&[]).ends(&merged);
+        let facts = |choice: &Form| {
+            let facts = ends.iter();
+            facts
+                .map(|(form, sign)| choice.combine(*sign, form, -sign))
+                .collect()
+        };
+        let choice = self.symbols.choice(target, block, selection, merged, facts);
         match choice.and_then(|choice| choice.add(&common)) {
             Some(form) => Known::Number(form),
             None => self.unknown(target, block),

@@ -79,6 +79,8 @@ pub(super) struct Info {
 
 /// The largest number of symbols.
 const MAX_SYMBOLS: usize = 200_000;
+/// The largest number of facts about a quotient.
+const MAX_FACTS: usize = 8;
 /// The largest number of blocks that a symbol may depend on.
 const MAX_BLOCKS: usize = 64;
 
@@ -256,14 +258,21 @@ impl Symbols {
         if let Some(value) = low.filter(|_| low == high) {
             return Some(Form::number(value));
         }
-        if form.is_multiple_of(divisor) {
-            let terms = form
-                .terms()
-                .iter()
-                .try_fold(Form::default(), |sum, &(symbol, by)| {
-                    sum.combine(1, &Form::symbol(symbol), by / divisor)
-                });
-            return terms?.plus(form.constant / divisor);
+        // floor((d·x + y) / d) = x + floor(y / d)
+        let multiples = form.only(|_, by| by % divisor == 0);
+        if !multiples.is_number() || form.is_multiple_of(divisor) {
+            let mut terms = multiples.terms().iter();
+            let whole = terms.try_fold(Form::default(), |sum, &(symbol, by)| {
+                sum.combine(1, &Form::symbol(symbol), by / divisor)
+            });
+            let rest = form.sub(&multiples)?;
+            return match form.is_multiple_of(divisor) {
+                true => whole?.plus(form.constant / divisor),
+                false => whole?.add(&self.quotient(&rest, divisor)?),
+            };
+        }
+        if let Some(known) = self.nested_quotient(form, divisor) {
+            return Some(known);
         }
         let (blocks, is_stable) = self.origin([form]);
         let kind = Kind::Quotient(form.clone(), divisor);
@@ -288,6 +297,32 @@ impl Symbols {
             }
         }
         Some(Form::symbol(symbol))
+    }
+
+    /// floor((floor(x / c) + n) / d) as floor((x + n·c) / (c·d)). So a bit field has one form, no
+    /// matter in how many steps it is shifted.
+    fn nested_quotient(&mut self, form: &Form, divisor: i128) -> Option<Form> {
+        let &[(inner, 1)] = form.terms() else {
+            return None;
+        };
+        let Kind::Quotient(dividend, by) = &self.info(inner).kind else {
+            return None;
+        };
+        let number = form.constant.checked_mul(*by)?;
+        let (dividend, all) = (dividend.plus(number)?, by.checked_mul(divisor)?);
+        let result = self.quotient(&dividend, all)?;
+        // What would be known about a quotient of the inner one is known about this one, too.
+        let rest = form.combine(1, &result, divisor.checked_neg()?)?;
+        if let &[(symbol, 1)] = result.terms() {
+            let facts = [rest.scale(-1), rest.plus(1 - divisor)];
+            let known = &mut self.infos[symbol as usize].facts;
+            for fact in facts.into_iter().flatten() {
+                if known.len() < MAX_FACTS && !known.contains(&fact) {
+                    known.push(fact);
+                }
+            }
+        }
+        Some(result)
     }
 
     /// The smaller or the larger one of two forms, for the result of the operation that defines
@@ -354,12 +389,15 @@ impl Symbols {
         let high = highs
             .collect::<Option<Vec<_>>>()
             .and_then(|ends| ends.into_iter().max());
+        // In the first round, nothing is assumed about loops, so that its facts hold in all rounds.
         let has_facts = alternatives.iter().any(|a| !a.facts.is_empty());
-        is_stable &= !has_facts;
-        if let Selection::Any(round) = &mut selection
-            && is_stable
-        {
-            *round = 0;
+        if let Selection::Any(round) = &mut selection {
+            let general = || Kind::Choice(value, alternatives.clone(), Selection::Any(0));
+            let is_general = *round == 1 || self.numbers.contains_key(&general());
+            is_stable &= !has_facts || is_general;
+            if is_stable {
+                *round = 0;
+            }
         }
         let kind = Kind::Choice(value, alternatives, selection);
         let known = self.numbers.contains_key(&kind);

@@ -31,9 +31,10 @@ mod special;
 mod tests;
 mod variable;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::analysis::Refusal;
 use crate::ast::{Module, Statement};
@@ -70,6 +71,8 @@ pub struct Canonical {
     variables: BTreeMap<usize, Range<Part>>,
     kernels: HashMap<String, Kernel>,
     refusals: HashMap<String, Refusal>,
+    /// The names of the constant tables.
+    tables: Arc<HashSet<String>>,
     out: Out,
 }
 
@@ -87,6 +90,7 @@ struct Kernel {
 pub struct KernelText {
     text: String,
     lines: Vec<u32>,
+    tables: Arc<HashSet<String>>,
 }
 
 impl Canonical {
@@ -129,11 +133,14 @@ impl Canonical {
                 }
             }
         }
+        let tables = module.variables.iter().filter(|it| it.constant);
+        let tables = tables.map(|variable| variable.name.to_owned()).collect();
         Ok(Self {
             header,
             variables,
             kernels,
             refusals,
+            tables: Arc::new(tables),
             out,
         })
     }
@@ -163,6 +170,7 @@ impl Canonical {
         Some(KernelText {
             text: out.text,
             lines: out.lines,
+            tables: Arc::clone(&self.tables),
         })
     }
 
@@ -184,7 +192,7 @@ impl KernelText {
     }
 
     /// Parses the text. Kernels, labels, variables and instructions have their lines in the
-    /// original text.
+    /// original text, and the constant tables are those of the original module.
     ///
     /// # Errors
     ///
@@ -197,6 +205,8 @@ impl KernelText {
         };
         for variable in &mut module.variables {
             restore(&mut variable.line);
+            // Another kernel may write to a variable that this one only reads.
+            variable.constant = self.tables.contains(variable.name);
         }
         for function in &mut module.functions {
             restore(&mut function.line);

@@ -235,3 +235,15 @@ fn the_texts_of_all_kernels_are_as_long_as_the_module() {
     let all = lengths.iter().map(|length| length - header).sum::<usize>() + header;
     assert_eq!(all, canonical.text().len());
 }
+
+#[test]
+fn a_variable_that_another_kernel_writes_is_not_a_table() {
+    let table = ".global .align 4 .b32 t[4] = {1, 2, 3, 4};";
+    let text = module(table, "ld.global.u32 %r1, [t+4];");
+    let writer = ".visible .entry w() { st.global.u32 [t], 7; ret; }";
+    for (text, expected) in [(text.clone(), true), (format!("{text}\n{writer}"), false)] {
+        let canonical = print(&text);
+        let kernel = canonical.kernel("k").unwrap();
+        assert_eq!(kernel.parse().unwrap().variables[0].constant, expected);
+    }
+}

@@ -9,6 +9,7 @@ use super::addresses::{mark_used, params_at};
 use super::cycles::Cycles;
 use super::decode::{Decoder, NO};
 use super::effect;
+use super::float;
 use super::graph::Graph;
 use super::local;
 use super::names::{Name, bits_of};
@@ -87,7 +88,10 @@ fn var(variable: &Variable<'_>, is_module: bool) -> Var {
         size: size_of_variable(variable).filter(|_| is_own),
         is_dynamic,
         align: variable.align.unwrap_or(element).max(1),
-        is_module: is_module && matches!(variable.space, Space::Global | Space::Const),
+        is_module: is_module
+            && !variable.constant
+            && matches!(variable.space, Space::Global | Space::Const),
+        is_table: is_module && variable.constant,
         param: None,
         is_used: false,
     }
@@ -381,6 +385,7 @@ impl<'a> Lowering<'a> {
         )?;
         let cycles = Cycles::new(&blocks, &graph);
         params_at(&mut blocks, &graph, &self.decoder.vars, values.len());
+        float::find_sources(&mut blocks, &graph, values.len());
         let count = values.len();
         let mut vars = self.decoder.vars;
         let accesses = self.decoder.accesses;
@@ -428,6 +433,12 @@ impl Kernel {
     /// The names of the variables of the module whose addresses the kernel uses.
     pub(crate) fn used_variables(&self) -> Vec<String> {
         let used = self.vars.iter().filter(|var| var.is_used && var.is_module);
+        used.map(|var| var.name.clone()).collect()
+    }
+
+    /// The names of the constant tables of the module whose addresses the kernel uses.
+    pub(crate) fn used_tables(&self) -> Vec<String> {
+        let used = self.vars.iter().filter(|var| var.is_used && var.is_table);
         used.map(|var| var.name.clone()).collect()
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!    lower    statements become blocks of operations
-//!    decode, memory, texture, predicate    one instruction becomes operations
+//!    decode, memory, moves, texture, predicate, float    one instruction becomes operations
 //!    require    requirements on the values of operands
 //!    addresses    addresses of variables in registers
 //!    cycles   loops that an assembler may delete
@@ -25,12 +25,14 @@ mod addresses;
 mod cycles;
 mod decode;
 mod effect;
+mod float;
 pub mod forms;
 mod graph;
 mod local;
 mod local_loops;
 mod lower;
 mod memory;
+mod moves;
 mod names;
 mod object;
 mod op;
@@ -50,7 +52,7 @@ pub(crate) use object::{BoundaryMode, ObjectUse};
 pub use object::{Object, ObjectKind, ObjectShape};
 pub use op::AccessKind;
 pub(crate) use op::{
-    Access, Axis, Block, Guard, Ins, Op, Phi, Relation, Source, Special, Value, Var,
+    Access, Axis, Block, FloatRange, Guard, Ins, Op, Phi, Relation, Source, Special, Value, Var,
 };
 pub(crate) use tile::Tile;
 

@@ -288,8 +288,21 @@ pub fn instrument<'a>(
     rewrite(&text, &module, &function, kernel, checks, memories)
 }
 
-/// The refusal of a kernel that needs a copy, and uses a variable of its module.
-fn needs_variable(kernel: &Kernel, variable: &str, line: u32, checks: &[Check]) -> Refusal {
+/// The refusal of a launch that needs a copy of the kernel, which would have its own `variable`
+/// instead of that of the module.
+pub fn needs_variable(analysis: &Analysis, variable: &str, checks: &[Check]) -> Refusal {
+    match analysis.kernel() {
+        Ok(kernel) => refuse_variable(kernel, variable, kernel.line, checks),
+        Err(refused) => Refusal {
+            kernel: analysis.name().to_owned(),
+            line: refused.line,
+            access: None,
+            reason: refused.reason.clone(),
+        },
+    }
+}
+
+fn refuse_variable(kernel: &Kernel, variable: &str, line: u32, checks: &[Check]) -> Refusal {
     let own = format!("would have its own variable {variable} instead of that of the module");
     let access = checks.first().map(|check| check.access);
     let at = access.and_then(|access| kernel.accesses.get(access));
@@ -328,7 +341,7 @@ fn rewrite<'a>(
         return refuse(name, function.line, "a kernel without parameters or body");
     };
     if let Some(variable) = kernel.used_variables().first() {
-        return Err(needs_variable(kernel, variable, function.line, checks));
+        return Err(refuse_variable(kernel, variable, function.line, checks));
     }
     expect_distinct(kernel)?;
     let by_statement = by_statement(kernel, checks)?;
