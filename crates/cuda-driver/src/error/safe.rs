@@ -1,6 +1,66 @@
 //! Errors of safe launches.
 
 use std::fmt;
+use std::ops::Deref;
+
+/// The violations of the safe launches that a call has waited for, in the order of the launches.
+/// There is at least one.
+///
+/// `Display` prints each on a line of its own.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Violations(Box<[Violation]>);
+
+impl Violations {
+    /// Returns `None` if there are no violations.
+    pub(crate) fn new(violations: Vec<Violation>) -> Option<Self> {
+        (!violations.is_empty()).then(|| Self(violations.into()))
+    }
+}
+
+impl Deref for Violations {
+    type Target = [Violation];
+
+    fn deref(&self) -> &[Violation] {
+        &self.0
+    }
+}
+
+impl IntoIterator for Violations {
+    type Item = Violation;
+    type IntoIter = std::vec::IntoIter<Violation>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_vec().into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Violations {
+    type Item = &'a Violation;
+    type IntoIter = std::slice::Iter<'a, Violation>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl fmt::Display for Violations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, violation) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            violation.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints the text of `Display`, because `main` and `unwrap` print this.
+impl fmt::Debug for Violations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 /// An access outside of its argument, which a checked kernel did not make, or a `trap`.
 #[derive(Clone, Debug, PartialEq, Eq)]

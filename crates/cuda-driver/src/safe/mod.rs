@@ -19,7 +19,7 @@ mod record;
 mod typed;
 mod variant;
 
-pub use crate::error::{SafeLaunchError, SurfacePlace, Violation, ViolationKind};
+pub use crate::error::{SafeLaunchError, SurfacePlace, Violation, ViolationKind, Violations};
 pub use inferred_contract::InferredContract;
 pub use kernel::{SafeKernel, SafeModule, Unproven};
 pub use launch::SafeLaunch;

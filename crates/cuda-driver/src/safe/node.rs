@@ -144,7 +144,7 @@ impl SafeKernel {
             return Err(refused(not_proven(&plan, &memories)));
         }
         let variant = self.variant(&plan, &memories, is_all)?;
-        let origin = Origin::new(plan, &variant, memories.clone());
+        let origin = Origin::new(plan, &variant, memories.clone(), &args);
         let node = Arc::new(CheckedNode::new(self.function.context(), origin)?);
         let record = RecordMemory::Node(node);
         let args = CheckedArgs::new(args, &variant.parameters, &memories, config, record);

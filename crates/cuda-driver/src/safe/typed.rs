@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::kernel::SafeKernel;
+use super::launch::SafeLaunch;
 use crate::error::Result;
 use crate::launch::{Accepts, KernelArgs, KernelParams, Queue};
 use crate::types::LaunchConfig;
@@ -90,12 +91,12 @@ impl<P: KernelParams> TypedSafeKernel<P> {
     /// The errors of [`SafeKernel::launch`].
     #[doc(alias = "cuLaunchKernel")]
     #[doc(alias = "cudaLaunchKernel")]
-    pub fn launch<Q: Queue, A: KernelArgs>(
+    pub fn launch<'a, Q: Queue, A: KernelArgs>(
         &self,
-        queue: &Q,
+        queue: &'a Q,
         config: LaunchConfig,
         args: A,
-    ) -> Result<()>
+    ) -> Result<SafeLaunch<'a>>
     where
         P: Accepts<A>,
     {
