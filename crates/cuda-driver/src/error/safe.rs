@@ -221,6 +221,13 @@ pub enum SafeLaunchError {
         /// The kernel, and its accesses without a proof, separated by `; `.
         accesses: String,
     },
+    /// The launch has an attribute that a safe launch cannot have.
+    Attribute {
+        /// The method of [`LaunchAttributes`](crate::launch::LaunchAttributes).
+        attribute: &'static str,
+        /// The reason.
+        reason: &'static str,
+    },
     /// The kernel uses a variable of its module that is not among the arguments.
     Variable {
         /// The kernel.
@@ -260,6 +267,9 @@ impl fmt::Display for SafeLaunchError {
                      checks with `with_unproven(Unproven::Check)`, or pass arguments for which the \
                      accesses can be proven"
                 )
+            }
+            Self::Attribute { attribute, reason } => {
+                write!(f, "the attribute `{attribute}` in a safe launch: {reason}")
             }
             Self::Variable {
                 kernel,

@@ -19,7 +19,7 @@ use crate::error::{Error, Result, SafeLaunchError};
 use crate::event::poll;
 use crate::fence::Fence;
 use crate::launch::queue_sealed::TOKEN;
-use crate::launch::{KernelArgs, Queue};
+use crate::launch::{KernelArgs, LaunchAttributes, Queue};
 use crate::memory::{DeviceBuffer, recorder_of};
 use crate::pending::Completion;
 use crate::reports::{self, Mark, Place, Report, Waited};
@@ -114,7 +114,7 @@ impl Stream {
         args: A,
     ) -> Result<SafeLaunch<'_>> {
         if recorder_of(self, "Stream::launch_safe")?.is_some() {
-            let (function, args) = kernel.for_graph(&config, args)?;
+            let (function, args) = kernel.for_graph(&config, None, args)?;
             // SAFETY: the kernel must use only what the arguments permit, at every launch of the
             // graph, whatever is in the buffers ← `for_graph`: a proof relies on no contents of
             // memory, checks compare with the arguments, and those of the node stay the same.
@@ -124,11 +124,11 @@ impl Stream {
         kernel.check_sizes(&args)?;
         let memories = memories::collect(&args);
         let inner = &kernel.inner;
-        let key = key(inner, &config, &args, &memories);
+        let key = key(inner, &config, None, &args, &memories);
         let is_all = kernel.unproven == Unproven::CheckAll;
         let is_plain = !inner.has_traps && !inner.has_variables && !is_all;
         if !is_plain || !inner.plans.prove(&key, &memories) {
-            return self.launch_slowly(kernel, config, args, &memories);
+            return self.launch_slowly(kernel, config, None, args, &memories);
         }
         // SAFETY: as in `launch_safe`: the sizes were compared by `check_sizes`, and the plan has
         // the values of this launch.
@@ -137,23 +137,26 @@ impl Stream {
     }
 
     /// Does the work of [`launch_safe`](Self::launch_safe) for a launch with a new shape, with
-    /// checks or with variables.
+    /// checks, with variables or with attributes.
     #[cold]
-    fn launch_slowly<A: KernelArgs>(
+    pub(super) fn launch_slowly<A: KernelArgs>(
         &self,
         kernel: &SafeKernel,
         config: LaunchConfig,
+        attributes: Option<&LaunchAttributes<'_>>,
         args: A,
         memories: &Memories,
     ) -> Result<SafeLaunch<'_>> {
         self.expect_context(kernel.function.context(), "the kernel")?;
         kernel.function.check_config(&config)?;
-        let plan = kernel.inner.plan(&config, &args, memories)?;
+        let cluster = attributes.and_then(LaunchAttributes::cluster_blocks);
+        let plan = kernel.inner.plan(&config, cluster, &args, memories)?;
         kernel.check_variables(&plan, memories)?;
         let is_all = kernel.unproven == Unproven::CheckAll;
         if plan.is_met(memories) && !kernel.inner.has_traps && !is_all {
-            // SAFETY: as in `launch_safe`; the variables of the module are among the arguments.
-            unsafe { self.queue(&kernel.function, config, None, args) }?;
+            // SAFETY: as in `launch_safe`; the variables of the module are among the arguments, and
+            // the attributes change neither the memory of the kernel nor the order of the stream.
+            unsafe { self.queue(&kernel.function, config, attributes, args) }?;
             return Ok(SafeLaunch::proven(self));
         }
         if kernel.unproven == Unproven::Reject && !plan.is_met(memories) {
@@ -170,7 +173,7 @@ impl Stream {
         // SAFETY: the sizes must match the parameters ← compared above. The copy must access only
         // what `all` permits ← an access that the plan does not prove is compared with the ranges
         // of the arguments before it is made; the record is the last argument.
-        unsafe { self.queue(function, config, None, all) }?;
+        unsafe { self.queue(function, config, attributes, all) }?;
         let records = LaunchRecords::new(record, smallvec![origin]);
         Ok(SafeLaunch::reporting(self, records, 0))
     }
@@ -199,7 +202,7 @@ impl SafeKernel {
         if let Some(stream) = queue.as_stream(TOKEN) {
             return stream.launch_safe(self, config, args);
         }
-        let (function, args) = self.for_graph(&config, args)?;
+        let (function, args) = self.for_graph(&config, None, args)?;
         // SAFETY: the kernel must use only what the arguments permit, at every replay, whatever is
         // in the buffers ← `for_graph`: a proof relies on no contents of memory, checks compare
         // with the arguments, and those of the node stay the same. A capture adds full edges only.
@@ -293,7 +296,7 @@ impl<'a> SafeLaunch<'a> {
     }
 
     /// A launch that became a node of a graph.
-    fn captured(context: &'a Context) -> Self {
+    pub(super) fn captured(context: &'a Context) -> Self {
         Self {
             queue: Target::Capture(context),
             checked: None,

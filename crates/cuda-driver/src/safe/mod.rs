@@ -6,6 +6,7 @@
 //! kernel without PTX text can have a [`LaunchContract`] instead. docs/safe-launch.md has the exact
 //! claim, what is trusted, and what is refused.
 
+mod attributes;
 mod certificate;
 mod inferred_contract;
 mod kernel;
