@@ -25,7 +25,7 @@ use crate::function::Function;
 use crate::launch::KernelArgs;
 use crate::lock::{Mutex, rank};
 use crate::module::{JitOptions, Module, Printed};
-use crate::types::LaunchConfig;
+use crate::types::{Dim3, LaunchConfig};
 
 /// A [`Module`] that keeps its PTX text, so that its kernels can be launched safely. With the
 /// feature `nvrtc`, `SafeModule::from_source` compiles CUDA C++.
@@ -293,17 +293,19 @@ impl Inner {
     pub(super) fn plan<A: KernelArgs>(
         &self,
         config: &LaunchConfig,
+        cluster: Option<Dim3>,
         args: &A,
         memories: &memories::Memories,
     ) -> Result<Arc<Plan>> {
-        let key = key(self, config, args, memories);
+        let key = key(self, config, cluster, args, memories);
         if let Some(plan) = self.plans.find(&key) {
             return Ok(plan);
         }
-        let plan = Plan::new(self, config, args, memories, key).map_err(of_refusal)?;
+        let plan = Plan::new(self, config, cluster, args, memories, key).map_err(of_refusal)?;
         let plan = Arc::new(plan);
-        // A certificate does not compare what kind of texture or surface a number is.
-        if plan.is_proven && !self.has_traps && !self.has_variables && !self.has_objects {
+        // A certificate compares neither the kind of a texture or surface nor the cluster.
+        if cluster.is_none()
+            && plan.is_proven && !self.has_traps && !self.has_variables && !self.has_objects {
             let range = ranges::certificate(self, config, args, memories, &plan.key);
             let certificate = range.or_else(|| plan.certificate(self, config, args, memories));
             certificate
@@ -363,7 +365,7 @@ impl SafeKernel {
     ) -> Result<InferredContract> {
         self.check_sizes(&args)?;
         let memories = memories::collect(&args);
-        let plan = self.inner.plan(&config, &args, &memories)?;
+        let plan = self.inner.plan(&config, None, &args, &memories)?;
         Ok(InferredContract(plan.contract.clone()))
     }
 

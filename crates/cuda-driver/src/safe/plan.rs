@@ -14,7 +14,7 @@ use super::kernel::Inner;
 use super::memories::{Memories, UNLIMITED, append_relevant, arguments, kind};
 use crate::launch::KernelArgs;
 use crate::lock::{Mutex, rank};
-use crate::types::LaunchConfig;
+use crate::types::{Dim3, LaunchConfig};
 
 /// The values that a proof depends on, except the sizes of buffers.
 pub(super) type Key = SmallVec<[u64; 32]>;
@@ -45,6 +45,7 @@ pub(super) struct Plans(Mutex<Vec<Arc<Plan>>, { rank::SAFE_PLANS }>);
 pub(super) fn key<A: KernelArgs>(
     kernel: &Inner,
     config: &LaunchConfig,
+    cluster: Option<Dim3>,
     args: &A,
     memories: &Memories,
 ) -> Key {
@@ -67,6 +68,10 @@ pub(super) fn key<A: KernelArgs>(
     }
     debug_assert_eq!(key.len(), words_before_numbers(kernel));
     append_relevant(args, memories, &kernel.relevant, &mut key);
+    if let Some(cluster) = cluster {
+        // No key without a cluster has as many words.
+        key.extend([pair(cluster.x, cluster.y), cluster.z.into()]);
+    }
     key
 }
 
@@ -98,6 +103,7 @@ pub(super) fn launch_values<A: KernelArgs>(
     LaunchValues {
         grid: [grid.x, grid.y, grid.z],
         block: [block.x, block.y, block.z],
+        cluster: None,
         dynamic_shared: shared_bytes,
         arguments: arguments(args, memories),
     }
@@ -148,11 +154,13 @@ impl Plan {
     pub(super) fn new<A: KernelArgs>(
         kernel: &Inner,
         config: &LaunchConfig,
+        cluster: Option<Dim3>,
         args: &A,
         memories: &Memories,
         key: Key,
     ) -> Result<Self, Refusal> {
-        let values = launch_values(config, args, memories);
+        let mut values = launch_values(config, args, memories);
+        values.cluster = cluster.map(|Dim3 { x, y, z }| [x, y, z]);
         let verdict = kernel.analysis.evaluate(&values);
         let mut contract = match verdict {
             Verdict::Proven(contract) | Verdict::Checked(contract) => contract,

@@ -110,6 +110,7 @@ const PASS_STEPS: u64 = 300;
 /// let module = cuda_ptx::parse(text)?;
 /// let analysis = Analysis::of(&module, &module.functions[0]);
 /// let launch = |bytes| LaunchValues {
+///     cluster: None,
 ///     grid: [4, 1, 1],
 ///     block: [256, 1, 1],
 ///     dynamic_shared: 0,

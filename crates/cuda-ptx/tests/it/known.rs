@@ -82,6 +82,7 @@ fn two_dimensional_kernels_need_exactly_their_data() {
 #[test]
 fn shared_and_local_memory_is_proven() {
     let reduction = |bytes| LaunchValues {
+        cluster: None,
         dynamic_shared: bytes,
         ..line([input(4000), output(16), int(1000)])
     };
