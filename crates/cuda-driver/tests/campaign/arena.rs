@@ -1,6 +1,8 @@
 //! The memory of a process: one buffer with a window for the arguments in its middle. All words
 //! that no argument may write have a known value, and a kernel compares them.
 
+use std::fmt;
+
 use cuda_driver::memory::Unpooled;
 use cuda_driver::prelude::*;
 use cuda_driver::{DeviceSliceMut, Result};
@@ -112,11 +114,17 @@ LOOP:
 ";
 
 /// A word that has the wrong value.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Changed {
     /// The word, counted from the first word of the window.
-    pub(crate) word: i64,
-    pub(crate) value: u32,
+    word: i64,
+    value: u32,
+}
+
+impl fmt::Debug for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "word {} of the window: {:#x}", self.word, self.value)
+    }
 }
 
 #[derive(Debug)]

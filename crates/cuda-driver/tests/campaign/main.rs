@@ -50,8 +50,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the text of a module, or of one kernel.
+/// Prints the text of a module, of one kernel, or of attacks.
 fn print(options: &Options) {
+    if !options.names.is_empty() {
+        return attacks::print(options);
+    }
     let plan = match options.seed {
         Some(seed) => module::Plan::of_kernel(seed),
         None => module::Plan::new(options.first, module::Part::Main, options.kernels),

@@ -170,6 +170,10 @@ impl Plan {
                 unproven: [Unproven::Check, Unproven::CheckAll][usize::from(rng.u32(..4) == 0)],
                 is_disturbed: rng.u32(..3) == 0,
             };
+            // A copy of the kernel cannot use the variables of its module.
+            if kernel.uses_variables {
+                launch.unproven = Unproven::Check;
+            }
             if is_friendly {
                 launch.numbers = (2, 2, 2);
                 launch.config = LaunchConfig::new(cluster, 1);

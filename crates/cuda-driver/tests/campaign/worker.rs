@@ -150,24 +150,31 @@ fn serve_unit(options: &Options, arena: &mut Arena, unit: &Unit, plan: &Plan) ->
     };
     let rounds = if options.is_software { 2 } else { 600 };
     let mut left = kernels;
+    let load = |kernels: &[usize]| Session::load(arena, plan, kernels, patience, rounds);
     let mut session = loop {
-        match Session::load(arena, plan, &left, patience, rounds) {
+        let (name, log) = match load(&left) {
             Ok(session) => break session,
-            Err(Error::Jit(error)) => {
-                let log = error.to_string();
-                let wrong = wrong_kernels(plan, &left, &log);
-                for kernel in &wrong {
-                    counts.add("not compiled");
-                    let seed = plan.kernels[*kernel].seed;
-                    say(&Message::Note(format!(
-                        "kernel {seed} is not compiled: {log:.600}"
-                    )));
-                }
-                left.retain(|kernel| !wrong.contains(kernel));
-            }
+            Err(Error::Jit(error)) => ("not compiled", error.to_string()),
+            Err(Error::SafeLaunch(error)) => ("refused with its module", error.to_string()),
             Err(error) => return Err(error),
+        };
+        let mut wrong = named_kernels(plan, &left, &log);
+        if wrong.is_empty() {
+            wrong.extend(left.iter().filter(|kernel| load(&[**kernel]).is_err()));
         }
+        if wrong.is_empty() {
+            wrong.clone_from(&left);
+        }
+        for kernel in &wrong {
+            counts.add(name);
+            let seed = plan.kernels[*kernel].seed;
+            say(&Message::Note(format!(
+                "kernel {seed} is {name}: {log:.600}"
+            )));
+        }
+        left.retain(|kernel| !wrong.contains(kernel));
         if left.is_empty() {
+            say(&Message::Clean(plan.launches.len(), counts));
             return Ok(true);
         }
     };
@@ -230,26 +237,21 @@ fn serve_unit(options: &Options, arena: &mut Arena, unit: &Unit, plan: &Plan) ->
     Ok(true)
 }
 
-/// The kernels whose lines the log of the compiler names, or all if it names none.
-fn wrong_kernels(plan: &Plan, kernels: &[usize], log: &str) -> Vec<usize> {
+/// The kernels whose lines a message names.
+fn named_kernels(plan: &Plan, kernels: &[usize], log: &str) -> Vec<usize> {
     let (_, lines) = plan.text(kernels);
-    let named: Vec<usize> = log
-        .split("line ")
-        .skip(1)
-        .filter_map(|rest| {
-            let digits = rest.find(|letter: char| !letter.is_ascii_digit())?;
-            let line: usize = rest[..digits].parse().ok()?;
-            let position = lines
-                .partition_point(|first| *first <= line)
-                .checked_sub(1)?;
-            Some(kernels[position])
-        })
-        .collect();
-    if named.is_empty() {
-        kernels.to_vec()
-    } else {
-        named
-    }
+    let named = log.split("line ").skip(1).filter_map(|rest| {
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit())?;
+        let line: usize = rest[..digits].parse().ok()?;
+        let position = lines
+            .partition_point(|first| *first <= line)
+            .checked_sub(1)?;
+        Some(kernels[position])
+    });
+    let mut named: Vec<usize> = named.collect();
+    named.sort_unstable();
+    named.dedup();
+    named
 }
 
 /// Repeats the launches to find the one that changes words. Returns several if no single launch

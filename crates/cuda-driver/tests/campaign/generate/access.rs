@@ -16,15 +16,15 @@ pub(super) enum Target {
 impl Writer<'_> {
     /// Chooses the memory of an access, and declares it if it is a variable.
     pub(super) fn target(&mut self) -> Target {
-        match self.rng.u32(..12) {
-            0..=6 => Target::Buffer([0, 0, 2][self.rng.usize(..3)]),
-            7 => Target::Buffer(1),
-            8 => {
+        match self.rng.u32(..24) {
+            0..=14 => Target::Buffer([0, 0, 2][self.rng.usize(..3)]),
+            15 => Target::Buffer(1),
+            16 => {
                 self.uses_variables = true;
                 Target::Variable("table".to_owned(), ".global", super::TABLE_WORDS * 4)
             }
             kind => {
-                let space = if kind == 9 { ".local" } else { ".shared" };
+                let space = if kind < 19 { ".local" } else { ".shared" };
                 let bytes = [64, 256, 1024][self.rng.usize(..3)];
                 let name = self.unique("arr");
                 self.inside += &format!(" {space} .align 16 .b8 {name}[{bytes}];\n");
@@ -151,7 +151,9 @@ impl Writer<'_> {
     /// An address of 32 bits in a window.
     fn narrow(&mut self, name: &str, size: u32, index: &str) -> String {
         let (base, address) = (self.r(), self.r());
-        match self.rng.u32(..3) {
+        match self.rng.u32(..4) {
+            // The index is the address.
+            3 => format!("[{index}]"),
             0 => {
                 let far = self.of(&["4096", "16777216", "64"]);
                 put!(self, "mov.u32 {base}, {name};");

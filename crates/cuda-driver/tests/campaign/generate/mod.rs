@@ -5,6 +5,7 @@
 mod access;
 mod guard;
 mod index;
+mod older;
 mod special;
 mod writer;
 
@@ -63,7 +64,11 @@ pub(crate) fn head(version: &str, target: &str) -> String {
 /// Writes the kernel of a seed.
 pub(crate) fn kernel(seed: u64, layout: &Layout, is_hopper: bool) -> Kernel {
     let name = format!("k{seed}");
-    let mut writer = Writer::new(Rng::with_seed(seed), layout, name.clone(), is_hopper);
+    let mut rng = Rng::with_seed(seed);
+    if rng.u32(..8) == 0 {
+        return older::kernel(seed, rng);
+    }
+    let mut writer = Writer::new(rng, layout, name.clone(), is_hopper);
     writer.has_zeros = writer.one_in(60);
     writer.has_predicates = writer.one_in(4);
     writer.kernel();
