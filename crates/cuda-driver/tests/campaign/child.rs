@@ -29,6 +29,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
+    /// Starts a worker, and waits until it has its context and its memory.
     pub(crate) fn start(options: &Options) -> io::Result<Self> {
         let mut process = Command::new(env::current_exe()?)
             .args(options.for_worker())
@@ -48,11 +49,27 @@ impl Child {
                 }
             }
         });
-        Ok(Self {
+        let mut child = Self {
             process,
             input,
             lines,
-        })
+        };
+        let mut said = String::from("no message");
+        loop {
+            match child.lines.recv_timeout(SILENCE) {
+                Ok(line) => match Message::parse(&line) {
+                    Some(Message::Ready) => return Ok(child),
+                    Some(Message::Note(text)) => said = text,
+                    _ => {}
+                },
+                Err(_) => {
+                    let End::Ended(how) = child.end(true) else {
+                        continue;
+                    };
+                    return Err(io::Error::other(format!("{how}: {said}")));
+                }
+            }
+        }
     }
 
     /// Runs a unit, and passes on the messages of the worker.
@@ -78,6 +95,7 @@ impl Child {
         }
     }
 
+    /// Waits for the end of the process.
     fn end(&mut self, is_killed: bool) -> End {
         if is_killed {
             let _ = self.process.kill();

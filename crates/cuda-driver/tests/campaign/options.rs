@@ -34,6 +34,8 @@ pub(crate) struct Options {
     pub(crate) goal: u64,
     /// The number of modules of this run at most.
     pub(crate) modules: u64,
+    /// The number of findings of all runs after which a run ends.
+    pub(crate) findings: u64,
     pub(crate) first: u64,
     pub(crate) kernels: u64,
     pub(crate) hostile: u64,
@@ -59,6 +61,7 @@ Options:
   --minutes N     time limit of this run (8)
   --goal N        kernels of all runs (100000)
   --modules N     modules of this run at most
+  --findings N    findings of all runs after which a run ends (100)
   --first N       the first module
   --kernels N     kernels of a module (200)
   --hostile N     kernels of a module that may run for ever (3)
@@ -77,6 +80,7 @@ impl Options {
             time: Duration::from_secs(480),
             goal: 100_000,
             modules: u64::MAX,
+            findings: 100,
             first: 0,
             kernels: 200,
             hostile: 3,
@@ -106,6 +110,7 @@ impl Options {
                 "--minutes" => options.time = Duration::from_secs(60 * value()?),
                 "--goal" => options.goal = value()?,
                 "--modules" => options.modules = value()?,
+                "--findings" => options.findings = value()?,
                 "--first" => options.first = value()?,
                 "--kernels" => options.kernels = value()?,
                 "--hostile" => options.hostile = value()?,

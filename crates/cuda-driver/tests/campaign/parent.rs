@@ -16,10 +16,13 @@ use crate::worker::Unit;
 /// The restarts of a worker in one unit after which the rest of the unit is left out.
 const RESTARTS: u32 = 60;
 
+/// The findings that are printed. All are in files.
+const SHOWN: u64 = 3;
+
 /// A defect that a unit has shown.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
-    /// `hit`, `fault` or `crash`.
+    /// `hit`, `fault`, `crash`, or `start` if no worker can be started.
     pub(crate) kind: &'static str,
     pub(crate) text: String,
 }
@@ -37,6 +40,7 @@ impl Report {
         self.counts.add(match kind {
             "hit" => "findings: words outside of the arguments",
             "fault" => "findings: device lost",
+            "start" => "findings: worker not started",
             _ => "findings: process ended",
         });
         self.findings.push(Finding { kind, text });
@@ -52,7 +56,7 @@ pub(crate) fn run_unit(options: &Options, worker: &mut Option<Child>, unit: &Uni
             None => match Child::start(options) {
                 Ok(child) => worker.insert(child),
                 Err(error) => {
-                    report.finding("crash", format!("a worker does not start: {error}"));
+                    report.finding("start", format!("a worker does not start: {error}"));
                     return report;
                 }
             },
@@ -226,6 +230,7 @@ fn serve(options: &Options, folder: &Path, shared: &Mutex<Shared>, start: Instan
             let mut shared = shared.lock().expect("no thread panics");
             let is_over = start.elapsed() > options.time
                 || shared.begun >= options.modules
+                || shared.state.findings >= options.findings
                 || (shared.state.counts.get("kernels") >= options.goal && options.seed.is_none())
                 || (options.seed.is_some() && shared.begun > 0);
             if is_over {
@@ -252,6 +257,13 @@ fn serve(options: &Options, folder: &Path, shared: &Mutex<Shared>, start: Instan
             };
             let report = run_unit(options, &mut worker, &unit);
             record(options, folder, shared, module, &report, start);
+            if report
+                .findings
+                .iter()
+                .any(|finding| finding.kind == "start")
+            {
+                return;
+            }
         }
         let mut shared = shared.lock().expect("no thread panics");
         shared.running.retain(|it| *it != module);
@@ -280,12 +292,15 @@ fn record(
         let name = format!("{}-{module}-{}.txt", finding.kind, shared.state.findings);
         let path = folder.join(name);
         fs::write(&path, &finding.text).unwrap_or_else(|error| panic!("{error}"));
+        let kernels = shared.state.counts.get("kernels");
         println!(
-            "FOUND {}: module {module}: {}",
+            "FOUND {} after {kernels} kernels: module {module}: {}",
             finding.kind,
             path.display()
         );
-        println!("{}", finding.text);
+        if shared.state.findings <= SHOWN {
+            println!("{}", finding.text);
+        }
     }
     if shared.last_line.elapsed() > Duration::from_secs(15) {
         shared.last_line = Instant::now();

@@ -405,7 +405,10 @@ impl Writer<'_> {
         let mut values = Vec::new();
         for number in 0..count {
             let value = self.r();
-            put!(self, "{form} {value}, [%d1+{}];", 4 * (number % words));
+            // Different words, so that the loads are not merged.
+            let base = BASES[(number / words) as usize % 3];
+            let word = number % words.min(32);
+            put!(self, "{form} {value}, [{base}+{}];", 4 * word);
             values.push(value);
         }
         self.change(index);
