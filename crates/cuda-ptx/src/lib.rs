@@ -31,6 +31,7 @@ mod calls;
 mod edit;
 mod error;
 mod exports;
+mod expression;
 mod flow;
 mod header;
 mod initial;

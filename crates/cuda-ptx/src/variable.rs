@@ -168,7 +168,14 @@ impl<'a> Parser<'a> {
                 dims.push(0);
                 continue;
             }
-            let dim = self.int()?;
+            let token = self.peek()?;
+            let dim = match (token.kind, token.text) {
+                (Kind::Name, "WARP_SZ") => {
+                    self.next()?;
+                    32
+                }
+                _ => self.int()?,
+            };
             self.expect(b']')?;
             dims.push(dim);
             total = match total.checked_mul(dim) {

@@ -1,0 +1,237 @@
+//! Checks that the names in a function body are declared, each once in its block.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Symbol, error, variables};
+use crate::ast::{Function, Instruction, Operand, Register, Statement, names};
+use crate::error::Error;
+use crate::flow::{is_special, numbered};
+
+/// The names that one block declares.
+#[derive(Debug, Default)]
+struct Scope<'m> {
+    /// Registers without a number, and variables.
+    names: HashSet<&'m str>,
+    /// The prefixes of numbered registers, with their numbers.
+    numbered: HashMap<&'m str, u32>,
+    /// Labels and tables. They are visible in the whole block.
+    labels: HashSet<&'m str>,
+}
+
+impl<'m> Scope<'m> {
+    fn has(&self, name: &str) -> bool {
+        let is_in = |(prefix, number): (&str, u32)| {
+            self.numbered.get(prefix).is_some_and(|count| number < *count)
+        };
+        self.names.contains(name) || numbered(name).any(is_in)
+    }
+}
+
+struct Body<'m, 's> {
+    scopes: Vec<Scope<'m>>,
+    symbols: &'s HashMap<&'m str, Symbol<'m>>,
+    /// The line of the last statement that has one.
+    line: u32,
+}
+
+/// Checks the body of a function.
+pub(super) fn body<'m>(
+    function: &'m Function<'m>,
+    symbols: &HashMap<&'m str, Symbol<'m>>,
+) -> Result<(), Error> {
+    let Some(statements) = &function.body else {
+        return Ok(());
+    };
+    let mut body = Body {
+        scopes: Vec::new(),
+        symbols,
+        line: function.line,
+    };
+    let mut blocks = labels(statements).into_iter();
+    body.scopes.extend(blocks.next());
+    for parameter in function.returns.iter().chain(&function.params) {
+        body.declare(parameter.name)?;
+    }
+    body.duplicates()?;
+    for statement in statements {
+        match statement {
+            Statement::Open => {
+                body.scopes.extend(blocks.next());
+                continue;
+            }
+            Statement::Close => {
+                body.scopes.pop();
+                continue;
+            }
+            _ => body.statement(statement)?,
+        }
+    }
+    Ok(())
+}
+
+/// The labels of each block, in the order in which the blocks begin.
+fn labels<'m>(statements: &'m [Statement<'m>]) -> Vec<Scope<'m>> {
+    let mut blocks = vec![Scope::default()];
+    let mut open = vec![0];
+    for statement in statements {
+        match statement {
+            Statement::Open => {
+                open.push(blocks.len());
+                blocks.push(Scope::default());
+            }
+            Statement::Close => {
+                open.pop();
+            }
+            Statement::Label(name, _)
+            | Statement::BranchTargets(name, _)
+            | Statement::CallTargets(name, _)
+            | Statement::Prototype(name, _) => {
+                let block = open.last().and_then(|block| blocks.get_mut(*block));
+                block.map(|block| block.labels.insert(name));
+            }
+            _ => {}
+        }
+    }
+    blocks
+}
+
+impl<'m> Body<'m, '_> {
+    fn error<T>(&self, message: String) -> Result<T, Error> {
+        Err(error(self.line, message))
+    }
+
+    fn duplicate<T>(&self, name: &str) -> Result<T, Error> {
+        self.error(format!("Duplicate definition of variable '{name}'"))
+    }
+
+    /// Declares a register without a number, or a variable.
+    fn declare(&mut self, name: &'m str) -> Result<(), Error> {
+        if self.scopes.last().is_some_and(|scope| scope.has(name)) {
+            return self.duplicate(name);
+        }
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.names.insert(name);
+        }
+        self.duplicates()
+    }
+
+    /// Checks that no name of the innermost block is also a label there.
+    fn duplicates(&self) -> Result<(), Error> {
+        let Some(scope) = self.scopes.last() else {
+            return Ok(());
+        };
+        match scope.names.intersection(&scope.labels).next() {
+            Some(name) => self.error(format!("Duplicate definition of label '{name}'")),
+            None => Ok(()),
+        }
+    }
+
+    fn registers(&mut self, register: &'m Register<'m>) -> Result<(), Error> {
+        let (name, ty) = (register.name, register.ty);
+        let Some(size) = variables::size_of(ty) else {
+            return self.error(format!("Parsing error near '.{ty}': syntax error"));
+        };
+        if matches!(ty, "texref" | "samplerref" | "surfref") {
+            let message = "Texture/surface variable must be at module or entry parameter scope";
+            return self.error(String::from(message));
+        }
+        if ty == "pred" && register.vector > 1 {
+            let message = "Predicate type can only be used to define scalar register variables";
+            return self.error(String::from(message));
+        }
+        if size * register.vector > 16 {
+            return self.error(String::from("Vector type too large, exceeds 128 bit limit"));
+        }
+        let Some(count) = register.count else {
+            return self.declare(name);
+        };
+        let Some(scope) = self.scopes.last_mut() else {
+            return Ok(());
+        };
+        if scope.numbered.insert(name, count).is_some() {
+            return self.duplicate(&format!("{name}<"));
+        }
+        let is_in = |(prefix, number): (&str, u32)| prefix == name && number < count;
+        let before = scope.names.iter().find(|it| numbered(it).any(is_in)).copied();
+        match before {
+            Some(before) => self.duplicate(before),
+            None => Ok(()),
+        }
+    }
+
+    fn is_declared(&self, name: &str) -> bool {
+        let is_here = |scope: &Scope<'m>| scope.has(name) || scope.labels.contains(name);
+        self.scopes.iter().any(is_here) || self.symbols.contains_key(name) || is_special(name)
+    }
+
+    fn expect(&self, name: &str) -> Result<(), Error> {
+        match self.is_declared(name) {
+            true => Ok(()),
+            false => self.error(format!("Unknown symbol '{name}'")),
+        }
+    }
+
+    fn expect_label(&self, name: &str) -> Result<(), Error> {
+        match self.scopes.iter().any(|scope| scope.labels.contains(name)) {
+            true => Ok(()),
+            false => self.error(format!("Unknown symbol '{name}'")),
+        }
+    }
+
+    fn statement(&mut self, statement: &'m Statement<'m>) -> Result<(), Error> {
+        match statement {
+            Statement::Instruction(instruction) => {
+                self.line = instruction.line;
+                self.instruction(instruction)
+            }
+            Statement::Register(register) => self.registers(register),
+            Statement::Variable(variable) => {
+                self.line = variable.line;
+                self.declare(variable.name)?;
+                let find = |name: &str| match self.scopes.iter().any(|scope| scope.has(name)) {
+                    true => Some(Symbol::Variable(variable)),
+                    false => self.symbols.get(name).copied(),
+                };
+                variables::variable(variable, &find)
+            }
+            Statement::Label(_, line) => {
+                self.line = *line;
+                Ok(())
+            }
+            Statement::BranchTargets(_, targets) => {
+                targets.iter().try_for_each(|name| self.expect_label(name))
+            }
+            Statement::CallTargets(_, targets) => {
+                targets.iter().try_for_each(|name| match self.symbols.get(name) {
+                    Some(Symbol::Function(function)) if !function.entry => Ok(()),
+                    _ => self.error(format!("Unknown symbol '{name}'")),
+                })
+            }
+            Statement::Loc { .. }
+            | Statement::Pragma(_)
+            | Statement::Prototype(..)
+            | Statement::Open
+            | Statement::Close => Ok(()),
+        }
+    }
+
+    fn instruction(&self, instruction: &Instruction<'m>) -> Result<(), Error> {
+        if let Some(predicate) = instruction.predicate {
+            self.expect(predicate.name)?;
+        }
+        if instruction.opcode == "bra"
+            && let [Operand::Name(label)] = instruction.operands[..]
+        {
+            return self.expect_label(label);
+        }
+        let mut result = Ok(());
+        for operand in &instruction.operands {
+            names(operand, &mut |name| {
+                if result.is_ok() {
+                    result = self.expect(name);
+                }
+            });
+        }
+        result
+    }
+}
