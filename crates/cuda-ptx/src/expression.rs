@@ -250,7 +250,10 @@ impl<'a> Parser<'a> {
             (Kind::Number(Literal::F64(bits)), _) => Ok(Value::Double(f64::from_bits(bits))),
             (Kind::Number(Literal::F32(bits)), _) => {
                 let after = self.peek()?;
-                if self.operator()?.is_some_and(|it| precedence(it).is_some() || it == "?") {
+                if self
+                    .operator()?
+                    .is_some_and(|it| precedence(it).is_some() || it == "?")
+                {
                     return Self::unexpected(after);
                 }
                 Ok(Value::Single(bits))

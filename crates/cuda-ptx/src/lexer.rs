@@ -162,6 +162,10 @@ impl<'a> Lexer<'a> {
                 }
                 token.kind = Kind::Str;
                 token.text = self.slice(start + 1, self.at);
+                if !token.text.is_ascii() {
+                    let message = "Unexpected non-ASCII character encountered in a string";
+                    return Err(self.error(message));
+                }
                 self.at += 1;
             }
             b'%' | b'$' | b'_' | b'a'..=b'z' | b'A'..=b'Z' => {

@@ -28,6 +28,8 @@
 pub mod analysis;
 mod ast;
 mod calls;
+pub mod canonical;
+mod check;
 mod edit;
 mod error;
 mod exports;
@@ -50,9 +52,11 @@ pub use ast::{
     Alias, Attribute, Base, Function, Init, Instruction, Linkage, Literal, Location, Module,
     Operand, Pointer, Predicate, Prototype, Register, Space, Span, Statement, Target, Variable,
 };
+pub use check::check;
 pub use edit::Edits;
 pub use error::Error;
 pub use exports::{Definition, Exports};
+pub use flow::register_number;
 pub use parameters::check_parameters;
 
 /// Parses one PTX module.

@@ -109,6 +109,23 @@ impl<'a> Parser<'a> {
         Self::unexpected(token)
     }
 
+    /// A name that the text can declare.
+    pub(super) fn identifier(&mut self) -> Result<Token<'a>, Error> {
+        let token = self.name()?;
+        if Self::is_identifier(token.text) {
+            return Ok(token);
+        }
+        Self::unexpected(token)
+    }
+
+    /// Whether a name is neither a reserved word nor a punctuation mark.
+    pub(super) fn is_identifier(name: &str) -> bool {
+        !matches!(
+            name,
+            "_" | "$" | "%" | "WARP_SZ" | "inlined_at" | "function_name"
+        )
+    }
+
     pub(super) fn int(&mut self) -> Result<u64, Error> {
         let token = self.next()?;
         match token.kind {

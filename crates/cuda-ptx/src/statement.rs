@@ -68,13 +68,13 @@ impl<'a> Parser<'a> {
                 Kind::Dot => self.directive(token, &mut body)?,
                 Kind::Punct(b'@') => {
                     let negated = self.accept(b'!')?;
-                    let name = self.name()?.text;
+                    let name = self.identifier()?.text;
                     let opcode = self.name()?;
                     let predicate = Some(Predicate { name, negated });
                     let instruction = self.instruction(token.start, opcode, predicate)?;
                     push(&mut body, instruction, used);
                 }
-                Kind::Name => {
+                Kind::Name if Self::is_identifier(token.text) => {
                     if self.accept(b':')? {
                         self.label(token, &mut body)?;
                     } else {
@@ -210,7 +210,7 @@ impl<'a> Parser<'a> {
         let token = self.next()?;
         let after = self.peek()?;
         if after.kind == Kind::Name && after.text != "WARP_SZ" {
-            return Ok(Operand::Not(self.name()?.text));
+            return Ok(Operand::Not(self.identifier()?.text));
         }
         self.restart(token);
         self.constant().map(Operand::Literal)
@@ -219,7 +219,7 @@ impl<'a> Parser<'a> {
     fn named_operand(&mut self, token: Token<'a>, depth: u32) -> Result<Operand<'a>, Error> {
         match (token.kind, token.text) {
             (Kind::Name, "_") => Ok(Operand::Sink),
-            (Kind::Name, name) => {
+            (Kind::Name, name) if Self::is_identifier(name) => {
                 let after = self.peek()?;
                 if after.kind == Kind::Dot && after.adjacent {
                     self.next()?;

@@ -68,7 +68,7 @@ impl<'a> Parser<'a> {
     ) -> Result<(), Error> {
         let head = self.head_of()?;
         loop {
-            let name = self.name()?;
+            let name = self.identifier()?;
             let mut variable = Self::declared(name, &head, space, linkage);
             let dims = self.dimensions(&mut variable, name)?;
             if self.accept(b'=')? {
@@ -191,7 +191,7 @@ impl<'a> Parser<'a> {
     pub(super) fn registers(&mut self, body: &mut Vec<Statement<'a>>) -> Result<(), Error> {
         let head = self.head_of()?;
         loop {
-            let token = self.name()?;
+            let token = self.identifier()?;
             let mut count = None;
             if self.accept(b'<')? {
                 let number = self.int()?;

@@ -9,16 +9,18 @@ mod log;
 mod options;
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
+use cuda_sys::image::Ptx;
 use cuda_sys::{CUmod_st, CUmodule};
 
 use crate::context::Context;
 use crate::driver::call;
-use crate::error::{JitError, Result};
+use crate::error::{JitError, Result, SafeLaunchError};
 use crate::handle::{Handle, SendPtr};
 use crate::types::JitLog;
 pub(crate) use code::{ModuleInner, Shared, find_signature};
@@ -56,6 +58,17 @@ pub struct Module {
     inner: Arc<ModuleInner>,
     /// The name expressions with which the image was compiled, and their names in the image.
     names: Option<Arc<[(String, String)]>>,
+    /// The kernels that are not in the image, because they cannot be launched safely.
+    left_out: Option<Arc<HashMap<String, SafeLaunchError>>>,
+}
+
+/// A PTX text that was printed from another one, and what it lacks.
+pub(crate) struct Printed<'a> {
+    pub(crate) ptx: &'a Ptx,
+    /// Returns the line in the original text for a line of the text.
+    pub(crate) original_line: &'a dyn Fn(u32) -> Option<u32>,
+    /// The kernels that the text lacks, and the reasons.
+    pub(crate) left_out: HashMap<String, SafeLaunchError>,
 }
 
 impl Module {
@@ -86,7 +99,28 @@ impl Module {
         image: impl Into<Image<'a>>,
         options: &JitOptions,
     ) -> Result<Self> {
-        let image = image.into();
+        Self::load_image(context, image.into(), options, |log| log)
+    }
+
+    /// Loads a text that was printed from another one. The log of the driver's compiler has the
+    /// lines of the original text.
+    pub(crate) fn load_printed(
+        context: &Context,
+        printed: Printed<'_>,
+        options: &JitOptions,
+    ) -> Result<Self> {
+        let original_lines = |log: JitLog| log.with_lines(printed.original_line);
+        let module = Self::load_image(context, printed.ptx.into(), options, original_lines)?;
+        let left_out = (!printed.left_out.is_empty()).then(|| Arc::new(printed.left_out));
+        Ok(Self { left_out, ..module })
+    }
+
+    fn load_image(
+        context: &Context,
+        image: Image<'_>,
+        options: &JitOptions,
+        adapt_log: impl FnOnce(JitLog) -> JitLog,
+    ) -> Result<Self> {
         let driver = context.driver();
         #[cfg(feature = "tracing")]
         let _span = image.span().entered();
@@ -109,7 +143,7 @@ impl Module {
             )
         };
         drop(current);
-        let log = compilation.log();
+        let log = adapt_log(compilation.log());
         if let Err(source) = result {
             return Err(JitError::error(source, log, image.ptx_version()));
         }
@@ -121,6 +155,7 @@ impl Module {
             raw,
             inner,
             names: None,
+            left_out: None,
         })
     }
 
@@ -193,6 +228,7 @@ impl Module {
             raw,
             inner,
             names: None,
+            left_out: None,
         }
     }
 
@@ -216,6 +252,11 @@ impl Module {
         let names = self.names.iter().flat_map(|names| names.iter());
         let mut names = names.filter(|(expression, _)| expression == name);
         names.next().map_or(name, |(_, lowered)| lowered.as_str())
+    }
+
+    /// Returns the reason for which a kernel is not in the image.
+    pub(crate) fn left_out(&self, name: &str) -> Option<&SafeLaunchError> {
+        self.left_out.as_ref()?.get(name)
     }
 
     pub(crate) fn inner(&self) -> &Arc<ModuleInner> {

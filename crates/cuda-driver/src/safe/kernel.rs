@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
 use cuda_ptx::analysis::{Analysis, Refusal};
+use cuda_ptx::canonical::{Canonical, KernelText};
 use cuda_sys::CUdeviceptr;
 use cuda_sys::image::Ptx;
 
@@ -23,7 +24,7 @@ use crate::function::Function;
 
 use crate::launch::KernelArgs;
 use crate::lock::{Mutex, rank};
-use crate::module::{JitOptions, Module};
+use crate::module::{JitOptions, Module, Printed};
 use crate::types::LaunchConfig;
 
 /// A [`Module`] that keeps its PTX text, so that its kernels can be launched safely. With the
@@ -59,9 +60,9 @@ pub struct SafeModule {
     shared: Arc<Shared>,
 }
 
-/// The text and the kernels that were looked up, without a handle of the module.
+/// The text that was loaded, and the kernels that were looked up, without a handle of the module.
 struct Shared {
-    text: Arc<str>,
+    text: Canonical,
     options: JitOptions,
     kernels: Mutex<HashMap<String, Arc<Inner>>, { rank::SAFE_KERNELS }>,
 }
@@ -117,7 +118,8 @@ pub enum Unproven {
 
 /// The facts about a kernel, without its handles.
 pub(super) struct Inner {
-    pub(super) text: Arc<str>,
+    /// The part of the text that was loaded which has this kernel.
+    pub(super) text: KernelText,
     pub(super) options: JitOptions,
     pub(super) analysis: Analysis,
     /// The sizes of the parameters.
@@ -144,14 +146,20 @@ pub(super) struct Inner {
 }
 
 impl SafeModule {
-    /// `cuModuleLoadDataEx(ptx)`—Loads PTX into `context`, as [`Module::load`] does, and keeps the
-    /// text.
+    /// `cuModuleLoadDataEx(ptx)`—Prints the kernels of a PTX text again, in the form in which they
+    /// are analysed, and loads the new text into `context`.
+    ///
+    /// So what is analysed is what the driver compiles. The names of kernels and variables stay,
+    /// and messages have the lines of `ptx`. A kernel that cannot be launched safely is not loaded:
+    /// [`kernel`](Self::kernel) and [`Module::function`] return the reason. [`Module::load`] loads
+    /// all kernels of a text.
     ///
     /// # Errors
     ///
-    /// Fails as [`Module::load`] does, and with [`Error::SafeLaunch`] if the text is not UTF-8, or
-    /// if an instruction accesses bytes outside of the parameter that it names: the driver's
-    /// compiler can crash on this.
+    /// Fails as [`Module::load`] does, and with [`Error::SafeLaunch`] if the text is not UTF-8, has
+    /// a syntax error, has an option of the target that is not supported, or if an instruction
+    /// accesses bytes outside of the parameter that it names: the driver's compiler can crash on
+    /// this.
     #[doc(alias = "cuModuleLoadDataEx")]
     pub fn load(context: &Context, ptx: &Ptx) -> Result<Self> {
         Self::load_with(context, ptx, &JitOptions::new())
@@ -168,14 +176,23 @@ impl SafeModule {
         let syntax = |message| refused(SafeLaunchError::Syntax { message });
         let text = ptx.as_c_str().to_str();
         let text = text.map_err(|error| syntax(error.to_string()))?;
-        // A text with a syntax error is left to the driver, which knows newer instructions.
-        if let Ok(module) = cuda_ptx::parse(text) {
-            let checked = cuda_ptx::check_parameters(&module);
-            checked.map_err(|error| syntax(format!("line {}: {}", error.line, error.message)))?;
-        }
-        let module = Module::load_with(context, ptx, options)?;
+        let at_line =
+            |error: cuda_ptx::Error| syntax(format!("line {}: {}", error.line, error.message));
+        let module = cuda_ptx::parse(text).map_err(|error| syntax(error.to_string()))?;
+        cuda_ptx::check_parameters(&module).map_err(at_line)?;
+        let text = Canonical::new(&module).map_err(at_line)?;
+        let left_out = text.refusals().map(|refusal| {
+            let error = error_of_refusal(refusal.clone());
+            (refusal.kernel.clone(), error)
+        });
+        let printed = Printed {
+            ptx: &Ptx::new(text.text()).map_err(|error| syntax(error.to_string()))?,
+            original_line: &|line| text.original_line(line),
+            left_out: left_out.collect(),
+        };
+        let module = Module::load_printed(context, printed, options)?;
         let shared = Shared {
-            text: text.into(),
+            text,
             options: options.clone(),
             kernels: Mutex::default(),
         };
@@ -228,23 +245,19 @@ impl SafeModule {
 
 impl Inner {
     fn new(shared: &Shared, name: &str) -> Result<Self> {
-        let module = cuda_ptx::parse(&shared.text).map_err(|error| {
+        let missing = || {
+            refused(SafeLaunchError::Refused {
+                kernel: name.to_owned(),
+                line: 0,
+                reason: String::from("the PTX text does not define the kernel"),
+            })
+        };
+        let text = shared.text.kernel(name).ok_or_else(missing)?;
+        let module = text.parse().map_err(|error| {
             let message = error.to_string();
             refused(SafeLaunchError::Syntax { message })
         })?;
-        let mut found = module
-            .functions
-            .iter()
-            .filter(|function| function.name == name && function.body.is_some());
-        let (Some(function), None) = (found.next(), found.next()) else {
-            return Err(refused(SafeLaunchError::Refused {
-                kernel: name.to_owned(),
-                line: 0,
-                reason: String::from(
-                    "the PTX text does not define the kernel exactly once; use the unsafe launch",
-                ),
-            }));
-        };
+        let function = module.functions.first().ok_or_else(missing)?;
         let analysis = Analysis::of(&module, function);
         if let Some(refusal) = analysis.refusal() {
             return Err(of_refusal(refusal));
@@ -254,14 +267,15 @@ impl Inner {
             .into_iter()
             .map(|size| usize::try_from(size).ok())
             .collect();
+        let (has_traps, has_objects) = (!analysis.traps().is_empty(), analysis.uses_objects());
         Ok(Self {
-            text: Arc::clone(&shared.text),
             options: shared.options.clone(),
             relevant: analysis.relevant(),
-            has_traps: !analysis.traps().is_empty(),
-            has_objects: analysis.uses_objects(),
+            has_traps,
+            has_objects,
             has_variables: !analysis.variables().is_empty(),
             analysis,
+            text,
             sizes: sizes.unwrap_or_default(),
             certificates: Certificates::default(),
             range_attempts: AtomicU32::new(0),
@@ -430,11 +444,15 @@ pub(super) fn refused(error: SafeLaunchError) -> Error {
 }
 
 pub(super) fn of_refusal(refusal: Refusal) -> Error {
-    refused(SafeLaunchError::Refused {
+    refused(error_of_refusal(refusal))
+}
+
+fn error_of_refusal(refusal: Refusal) -> SafeLaunchError {
+    SafeLaunchError::Refused {
         kernel: refusal.kernel,
         line: refusal.line,
         reason: refusal.reason,
-    })
+    }
 }
 
 impl fmt::Debug for SafeModule {

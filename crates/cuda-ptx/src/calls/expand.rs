@@ -355,6 +355,11 @@ impl<'a> Expander<'a> {
         if self.open.len() >= MAX_DEPTH {
             return Refused::new(line, format!("calls are nested more than {MAX_DEPTH} deep"));
         }
+        if let Some((directive, _)) = function.directives.first() {
+            // `.noreturn`, for example, lets the assembler assume that the function does not return.
+            let reason = format!("call of {name}, which has the directive .{directive}");
+            return Refused::new(line, reason);
+        }
         self.expect_distinct(function)?;
         self.insertions += 1;
         let prefix = format!("{}{}_", self.prefix, self.insertions);

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::ast::{Base, Function, Instruction, Location, Operand, Predicate, Statement, names};
-use crate::flow::{Name, Names, bits_of};
+use crate::flow::{Name, Names};
 
 /// The names that a function declares, in any scope.
 #[derive(Debug, Default)]
@@ -166,12 +166,7 @@ impl<'a> Frame<'a> {
 
     /// Follows a declaration of registers.
     pub(super) fn declare_register(&mut self, register: &crate::ast::Register<'a>) {
-        let bits = match register.vector {
-            1 => bits_of(register.ty),
-            _ => 0,
-        };
-        let registers = &mut self.registers;
-        registers.declare_register(register.name, bits, register.count);
+        self.registers.declare_register(register);
     }
 
     /// The name in the new text.

@@ -24,8 +24,9 @@ pub(super) fn header(function: &Function<'_>) -> Result<(), Error> {
     }
     if function.linkage == Linkage::Extern && function.body.is_some() {
         let name = function.name;
-        let message =
-            format!("Function definition conflicts with '.extern' declaration for function '{name}'");
+        let message = format!(
+            "Function definition conflicts with '.extern' declaration for function '{name}'"
+        );
         return Err(error(line, message));
     }
     let has = |name| function.directives.iter().any(|it| it.0 == name);

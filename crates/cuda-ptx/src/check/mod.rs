@@ -86,7 +86,9 @@ fn symbols<'m>(module: &'m Module<'m>) -> Result<HashMap<&'m str, Symbol<'m>>, E
                 == (variable.space, variable.ty, variable.vector, variable.array);
             let message = match (is_one_extern, is_same) {
                 (false, _) => format!("Duplicate definition of variable '{}'", variable.name),
-                (true, false) => format!("Inconsistent redefinition of variable '{}'", variable.name),
+                (true, false) => {
+                    format!("Inconsistent redefinition of variable '{}'", variable.name)
+                }
                 (true, true) => continue,
             };
             return Err(error(variable.line, message));
@@ -103,7 +105,10 @@ fn symbols<'m>(module: &'m Module<'m>) -> Result<HashMap<&'m str, Symbol<'m>>, E
             Some(Symbol::Function(before)) => {
                 headers::same(before, function)?;
                 if before.body.is_some() {
-                    return Err(error(line, format!("Duplicate definition of function '{name}'")));
+                    return Err(error(
+                        line,
+                        format!("Duplicate definition of function '{name}'"),
+                    ));
                 }
             }
         }
@@ -111,6 +116,3 @@ fn symbols<'m>(module: &'m Module<'m>) -> Result<HashMap<&'m str, Symbol<'m>>, E
     }
     Ok(symbols)
 }
-
-#[cfg(test)]
-mod tests;

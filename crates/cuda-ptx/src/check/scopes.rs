@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::{Symbol, error, variables};
 use crate::ast::{Function, Instruction, Operand, Register, Statement, names};
+use crate::canonical::is_special;
 use crate::error::Error;
-use crate::flow::{is_special, numbered};
+use crate::flow::register_number;
 
 /// The names that one block declares.
 #[derive(Debug, Default)]
@@ -21,9 +22,11 @@ struct Scope<'m> {
 impl<'m> Scope<'m> {
     fn has(&self, name: &str) -> bool {
         let is_in = |(prefix, number): (&str, u32)| {
-            self.numbered.get(prefix).is_some_and(|count| number < *count)
+            self.numbered
+                .get(prefix)
+                .is_some_and(|count| number < *count)
         };
-        self.names.contains(name) || numbered(name).any(is_in)
+        self.names.contains(name) || register_number(name).is_some_and(is_in)
     }
 }
 
@@ -151,8 +154,14 @@ impl<'m> Body<'m, '_> {
         if scope.numbered.insert(name, count).is_some() {
             return self.duplicate(&format!("{name}<"));
         }
-        let is_in = |(prefix, number): (&str, u32)| prefix == name && number < count;
-        let before = scope.names.iter().find(|it| numbered(it).any(is_in)).copied();
+        // A register with leading zeros that was declared before is not one of these.
+        let is_in = |it: &&&str| {
+            register_number(it).is_some_and(|(prefix, number)| {
+                let is_plain = it.len() == prefix.len() + number.to_string().len();
+                prefix == name && number < count && is_plain
+            })
+        };
+        let before = scope.names.iter().find(is_in).copied();
         match before {
             Some(before) => self.duplicate(before),
             None => Ok(()),
@@ -160,22 +169,30 @@ impl<'m> Body<'m, '_> {
     }
 
     fn is_declared(&self, name: &str) -> bool {
-        let is_here = |scope: &Scope<'m>| scope.has(name) || scope.labels.contains(name);
+        let is_here = |scope: &Scope<'m>| scope.has(name);
         self.scopes.iter().any(is_here) || self.symbols.contains_key(name) || is_special(name)
     }
 
-    fn expect(&self, name: &str) -> Result<(), Error> {
-        match self.is_declared(name) {
+    /// Checks that a name is declared. `has_labels` is whether it can be a label.
+    fn expect(&self, name: &str, has_labels: bool) -> Result<(), Error> {
+        let mut scopes = self.scopes.iter();
+        let is_label = has_labels && scopes.any(|scope| scope.labels.contains(name));
+        match is_label || self.is_declared(name) {
             true => Ok(()),
             false => self.error(format!("Unknown symbol '{name}'")),
         }
     }
 
     fn expect_label(&self, name: &str) -> Result<(), Error> {
-        match self.scopes.iter().any(|scope| scope.labels.contains(name)) {
-            true => Ok(()),
-            false => self.error(format!("Unknown symbol '{name}'")),
+        for scope in self.scopes.iter().rev() {
+            if scope.has(name) {
+                return self.error(format!("Label expected, and '{name}' is none"));
+            }
+            if scope.labels.contains(name) {
+                return Ok(());
+            }
         }
+        self.error(format!("Unknown symbol '{name}'"))
     }
 
     fn statement(&mut self, statement: &'m Statement<'m>) -> Result<(), Error> {
@@ -202,10 +219,12 @@ impl<'m> Body<'m, '_> {
                 targets.iter().try_for_each(|name| self.expect_label(name))
             }
             Statement::CallTargets(_, targets) => {
-                targets.iter().try_for_each(|name| match self.symbols.get(name) {
-                    Some(Symbol::Function(function)) if !function.entry => Ok(()),
-                    _ => self.error(format!("Unknown symbol '{name}'")),
-                })
+                targets
+                    .iter()
+                    .try_for_each(|name| match self.symbols.get(name) {
+                        Some(Symbol::Function(function)) if !function.entry => Ok(()),
+                        _ => self.error(format!("Unknown symbol '{name}'")),
+                    })
             }
             Statement::Loc { .. }
             | Statement::Pragma(_)
@@ -217,18 +236,19 @@ impl<'m> Body<'m, '_> {
 
     fn instruction(&self, instruction: &Instruction<'m>) -> Result<(), Error> {
         if let Some(predicate) = instruction.predicate {
-            self.expect(predicate.name)?;
+            self.expect(predicate.name, false)?;
         }
         if instruction.opcode == "bra"
             && let [Operand::Name(label)] = instruction.operands[..]
         {
             return self.expect_label(label);
         }
+        let has_labels = matches!(instruction.opcode, "brx" | "call");
         let mut result = Ok(());
         for operand in &instruction.operands {
             names(operand, &mut |name| {
                 if result.is_ok() {
-                    result = self.expect(name);
+                    result = self.expect(name, has_labels);
                 }
             });
         }

@@ -89,7 +89,12 @@ fn value<'m>(
     let fits = match init {
         Init::Literal(Literal::Int(_)) => !is_float && !is_packed,
         Init::Literal(Literal::F32(_) | Literal::F64(_)) => is_float || is_bits,
-        Init::Symbol { name, byte, generic, .. } => {
+        Init::Symbol {
+            name,
+            byte,
+            generic,
+            ..
+        } => {
             let found = match find(name) {
                 Some(Symbol::Variable(found)) => {
                     if !matches!(found.space, Space::Global | Space::Const) {

@@ -178,15 +178,7 @@ impl<'a> Lowering<'a> {
             Statement::Loc { at, .. } => self.decoder.location = Some(*at),
             Statement::Open => self.decoder.names.open(),
             Statement::Close => self.decoder.names.close(),
-            Statement::Register(register) => {
-                let bits = if register.vector > 1 {
-                    0
-                } else {
-                    bits_of(register.ty)
-                };
-                let names = &mut self.decoder.names;
-                names.declare_register(register.name, bits, register.count);
-            }
+            Statement::Register(register) => self.decoder.names.declare_register(register),
             Statement::Variable(variable) => self.declare(variable, false),
             Statement::BranchTargets(name, targets) => {
                 if self.tables.insert(name, targets.as_slice()).is_some() {

@@ -29,7 +29,8 @@ mod texture;
 mod tile;
 
 pub(crate) use lower::{Kernel, lower, size_of_variable};
-pub(crate) use names::{Name, Names, bits_of};
+pub use names::register_number;
+pub(crate) use names::{Name, Names, Reg, bits_of};
 pub(crate) use object::{BoundaryMode, ObjectUse};
 pub use object::{Object, ObjectKind, ObjectShape};
 pub use op::AccessKind;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::analysis::{Refusal, Root};
 use crate::ast::{Base, Function, Instruction, Literal, Module, Operand, Predicate, Statement};
-use crate::flow::{Kernel, Name, Names, bits_of};
+use crate::flow::{Kernel, Name, Names};
 
 use super::{Check, ExtraParameter, Site, refuse, slice};
 
@@ -89,14 +89,7 @@ impl<'a, 'k> Writer<'a, 'k> {
         match statement {
             Statement::Open => self.names.open(),
             Statement::Close => self.names.close(),
-            Statement::Register(register) => {
-                let bits = match register.vector {
-                    1 => bits_of(register.ty),
-                    _ => 0,
-                };
-                let names = &mut self.names;
-                names.declare_register(register.name, bits, register.count);
-            }
+            Statement::Register(register) => self.names.declare_register(register),
             Statement::Variable(variable) => self.declare(variable.name),
             _ => {}
         }

@@ -26,6 +26,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "parameters",
             "calls",
             "analysis",
+            "canonical",
             "instrument",
         ],
     ),

@@ -10,6 +10,7 @@ mod known;
 mod layers;
 mod objects;
 mod open_numbers;
+mod printed;
 mod support;
 mod text;
 mod tiles;
