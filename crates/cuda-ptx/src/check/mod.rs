@@ -6,6 +6,7 @@
 //! refused, for example because an instruction does not exist or takes other operands.
 
 mod headers;
+mod operands;
 mod scopes;
 mod variables;
 
@@ -45,6 +46,15 @@ pub fn check(module: &Module<'_>) -> Result<(), Error> {
         return Err(error(1, format!("Duplicate file index #{}", pair[0])));
     }
     for alias in &module.aliases {
+        if let Some(Symbol::Function(target)) = symbols.get(alias.target)
+            && target.linkage == Linkage::Weak
+        {
+            let message = format!(
+                "Function '{}' with .weak scope cannot be aliased",
+                alias.target
+            );
+            return Err(error(alias.line, message));
+        }
         for name in [alias.name, alias.target] {
             if !matches!(symbols.get(name), Some(Symbol::Function(_))) {
                 return Err(error(alias.line, format!("Unknown symbol '{name}'")));
@@ -89,6 +99,10 @@ fn symbols<'m>(module: &'m Module<'m>) -> Result<HashMap<&'m str, Symbol<'m>>, E
                 (true, false) => {
                     format!("Inconsistent redefinition of variable '{}'", variable.name)
                 }
+                (true, true) if variable.linkage == Linkage::Internal => format!(
+                    "'.extern' variable '{}' cannot be resolved by a '.static'",
+                    variable.name
+                ),
                 (true, true) => continue,
             };
             return Err(error(variable.line, message));

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Symbol, error, variables};
+use super::{Symbol, error, operands, variables};
 use crate::ast::{Function, Instruction, Operand, Register, Statement, names};
 use crate::canonical::is_special;
 use crate::error::Error;
@@ -11,8 +11,8 @@ use crate::flow::register_number;
 /// The names that one block declares.
 #[derive(Debug, Default)]
 struct Scope<'m> {
-    /// Registers without a number, and variables.
-    names: HashSet<&'m str>,
+    /// Registers without a number, and variables, and whether each is an array.
+    names: HashMap<&'m str, bool>,
     /// The prefixes of numbered registers, with their numbers.
     numbered: HashMap<&'m str, u32>,
     /// Labels and tables. They are visible in the whole block.
@@ -26,7 +26,7 @@ impl<'m> Scope<'m> {
                 .get(prefix)
                 .is_some_and(|count| number < *count)
         };
-        self.names.contains(name) || register_number(name).is_some_and(is_in)
+        self.names.contains_key(name) || register_number(name).is_some_and(is_in)
     }
 }
 
@@ -50,10 +50,10 @@ pub(super) fn body<'m>(
         symbols,
         line: function.line,
     };
-    let mut blocks = labels(statements).into_iter();
+    let mut blocks = labels(statements)?.into_iter();
     body.scopes.extend(blocks.next());
     for parameter in function.returns.iter().chain(&function.params) {
-        body.declare(parameter.name)?;
+        body.declare(parameter.name, parameter.array)?;
     }
     body.duplicates()?;
     for statement in statements {
@@ -73,9 +73,10 @@ pub(super) fn body<'m>(
 }
 
 /// The labels of each block, in the order in which the blocks begin.
-fn labels<'m>(statements: &'m [Statement<'m>]) -> Vec<Scope<'m>> {
+fn labels<'m>(statements: &'m [Statement<'m>]) -> Result<Vec<Scope<'m>>, Error> {
     let mut blocks = vec![Scope::default()];
     let mut open = vec![0];
+    let mut line = 0;
     for statement in statements {
         match statement {
             Statement::Open => {
@@ -85,17 +86,24 @@ fn labels<'m>(statements: &'m [Statement<'m>]) -> Vec<Scope<'m>> {
             Statement::Close => {
                 open.pop();
             }
+            Statement::Instruction(instruction) => line = instruction.line,
             Statement::Label(name, _)
             | Statement::BranchTargets(name, _)
             | Statement::CallTargets(name, _)
             | Statement::Prototype(name, _) => {
+                if let Statement::Label(_, own) = statement {
+                    line = *own;
+                }
                 let block = open.last().and_then(|block| blocks.get_mut(*block));
-                block.map(|block| block.labels.insert(name));
+                if block.is_some_and(|block| !block.labels.insert(name)) {
+                    let message = format!("Duplicate definition of label '{name}'");
+                    return Err(error(line, message));
+                }
             }
             _ => {}
         }
     }
-    blocks
+    Ok(blocks)
 }
 
 impl<'m> Body<'m, '_> {
@@ -108,12 +116,12 @@ impl<'m> Body<'m, '_> {
     }
 
     /// Declares a register without a number, or a variable.
-    fn declare(&mut self, name: &'m str) -> Result<(), Error> {
+    fn declare(&mut self, name: &'m str, is_array: bool) -> Result<(), Error> {
         if self.scopes.last().is_some_and(|scope| scope.has(name)) {
             return self.duplicate(name);
         }
         if let Some(scope) = self.scopes.last_mut() {
-            scope.names.insert(name);
+            scope.names.insert(name, is_array);
         }
         self.duplicates()
     }
@@ -123,7 +131,7 @@ impl<'m> Body<'m, '_> {
         let Some(scope) = self.scopes.last() else {
             return Ok(());
         };
-        match scope.names.intersection(&scope.labels).next() {
+        match scope.labels.iter().find(|name| scope.names.contains_key(*name)) {
             Some(name) => self.error(format!("Duplicate definition of label '{name}'")),
             None => Ok(()),
         }
@@ -146,7 +154,7 @@ impl<'m> Body<'m, '_> {
             return self.error(String::from("Vector type too large, exceeds 128 bit limit"));
         }
         let Some(count) = register.count else {
-            return self.declare(name);
+            return self.declare(name, false);
         };
         let Some(scope) = self.scopes.last_mut() else {
             return Ok(());
@@ -155,13 +163,13 @@ impl<'m> Body<'m, '_> {
             return self.duplicate(&format!("{name}<"));
         }
         // A register with leading zeros that was declared before is not one of these.
-        let is_in = |it: &&&str| {
+        let is_in = |it: &&&'m str| {
             register_number(it).is_some_and(|(prefix, number)| {
                 let is_plain = it.len() == prefix.len() + number.to_string().len();
                 prefix == name && number < count && is_plain
             })
         };
-        let before = scope.names.iter().find(is_in).copied();
+        let before = scope.names.keys().find(is_in).copied();
         match before {
             Some(before) => self.duplicate(before),
             None => Ok(()),
@@ -171,6 +179,15 @@ impl<'m> Body<'m, '_> {
     fn is_declared(&self, name: &str) -> bool {
         let is_here = |scope: &Scope<'m>| scope.has(name);
         self.scopes.iter().any(is_here) || self.symbols.contains_key(name) || is_special(name)
+    }
+
+    fn is_array(&self, name: &str) -> bool {
+        for scope in self.scopes.iter().rev() {
+            if scope.has(name) {
+                return scope.names.get(name).copied().unwrap_or(false);
+            }
+        }
+        matches!(self.symbols.get(name), Some(Symbol::Variable(variable)) if variable.array)
     }
 
     /// Checks that a name is declared. `has_labels` is whether it can be a label.
@@ -204,7 +221,7 @@ impl<'m> Body<'m, '_> {
             Statement::Register(register) => self.registers(register),
             Statement::Variable(variable) => {
                 self.line = variable.line;
-                self.declare(variable.name)?;
+                self.declare(variable.name, variable.array)?;
                 let find = |name: &str| match self.scopes.iter().any(|scope| scope.has(name)) {
                     true => Some(Symbol::Variable(variable)),
                     false => self.symbols.get(name).copied(),
@@ -238,6 +255,9 @@ impl<'m> Body<'m, '_> {
         if let Some(predicate) = instruction.predicate {
             self.expect(predicate.name, false)?;
         }
+        if let Some(message) = operands::instruction(instruction) {
+            return self.error(message);
+        }
         if instruction.opcode == "bra"
             && let [Operand::Name(label)] = instruction.operands[..]
         {
@@ -246,6 +266,11 @@ impl<'m> Body<'m, '_> {
         let has_labels = matches!(instruction.opcode, "brx" | "call");
         let mut result = Ok(());
         for operand in &instruction.operands {
+            if let Operand::Element(name, _) = operand
+                && !self.is_array(name)
+            {
+                return self.error(format!("Array indexing on non-array '{name}'"));
+            }
             names(operand, &mut |name| {
                 if result.is_ok() {
                     result = self.expect(name, has_labels);

@@ -114,7 +114,10 @@ fn value<'m>(
                 let message = format!("Invalid initial value symbol '{name}'");
                 return Err(error(variable.line, message));
             }
-            byte.is_some() || matches!(ty, "u64" | "u32")
+            match byte {
+                Some(_) => !ty.starts_with('s'),
+                None => matches!(ty, "u64" | "u32"),
+            }
         }
     };
     match fits {
