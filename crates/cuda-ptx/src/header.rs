@@ -42,7 +42,7 @@ impl<'a> Parser<'a> {
         if !entry && self.accept(b'(')? {
             returns = self.parameters(linkage)?;
         }
-        let name = self.name()?;
+        let name = self.identifier()?;
         let mut function = Function {
             name: name.text,
             entry,

@@ -29,9 +29,11 @@ pub mod analysis;
 mod ast;
 mod calls;
 pub mod canonical;
+mod check;
 mod edit;
 mod error;
 mod exports;
+mod expression;
 mod flow;
 mod header;
 mod initial;
@@ -51,10 +53,11 @@ pub use ast::{
     Alias, Attribute, Base, Function, Init, Instruction, Linkage, Literal, Location, Module,
     Operand, Pointer, Predicate, Prototype, Register, Space, Span, Statement, Target, Variable,
 };
+pub use check::check;
 pub use edit::Edits;
 pub use error::Error;
 pub use exports::{Definition, Exports};
-pub use flow::forms;
+pub use flow::{forms, register_number};
 pub use parameters::check_parameters;
 
 /// Parses one PTX module.

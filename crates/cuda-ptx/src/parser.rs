@@ -10,6 +10,10 @@ const MAX_DEPTH: u32 = 16;
 pub(super) struct Parser<'a> {
     lexer: Lexer<'a>,
     pub(super) ahead: Option<Token<'a>>,
+    /// Whether the instruction is a call, in which parentheses enclose a list.
+    pub(super) is_call: bool,
+    /// Whether the operand is the first one in brackets, which may have an offset.
+    pub(super) is_address: bool,
     /// The end of the token that `next` returned last, in bytes.
     end: usize,
 }
@@ -19,6 +23,8 @@ impl<'a> Parser<'a> {
         Self {
             lexer: Lexer::new(text),
             ahead: None,
+            is_call: false,
+            is_address: false,
             end: 0,
         }
     }
@@ -39,6 +45,12 @@ impl<'a> Parser<'a> {
         };
         self.ahead = Some(token);
         Ok(token)
+    }
+
+    /// Continues at a token that was read before.
+    pub(super) fn restart(&mut self, token: Token<'a>) {
+        self.lexer.restart(token);
+        self.ahead = None;
     }
 
     /// The span from `start` to the end of the last token.
@@ -97,6 +109,23 @@ impl<'a> Parser<'a> {
         Self::unexpected(token)
     }
 
+    /// A name that the text can declare.
+    pub(super) fn identifier(&mut self) -> Result<Token<'a>, Error> {
+        let token = self.name()?;
+        if Self::is_identifier(token.text) {
+            return Ok(token);
+        }
+        Self::unexpected(token)
+    }
+
+    /// Whether a name is neither a reserved word nor a punctuation mark.
+    pub(super) fn is_identifier(name: &str) -> bool {
+        !matches!(
+            name,
+            "_" | "$" | "%" | "WARP_SZ" | "inlined_at" | "function_name"
+        )
+    }
+
     pub(super) fn int(&mut self) -> Result<u64, Error> {
         let token = self.next()?;
         match token.kind {
@@ -128,21 +157,11 @@ impl<'a> Parser<'a> {
         self.lexer.slice(start, end)
     }
 
-    pub(super) fn signed_int(&mut self) -> Result<i64, Error> {
-        if self.accept(b'-')? {
-            return Ok((self.int()? as i64).wrapping_neg());
-        }
-        Ok(self.int()? as i64)
-    }
-
-    /// Parses an optional offset: `+8`, `-8` or `+-8`.
+    /// Parses an optional offset: `+` and a constant expression.
     pub(super) fn offset(&mut self) -> Result<i64, Error> {
-        if self.accept(b'+')? {
-            return self.signed_int();
+        match self.accept(b'+')? {
+            true => Ok(self.integer()? as i64),
+            false => Ok(0),
         }
-        if self.accept(b'-')? {
-            return Ok((self.int()? as i64).wrapping_neg());
-        }
-        Ok(0)
     }
 }

@@ -68,13 +68,13 @@ impl<'a> Parser<'a> {
                 Kind::Dot => self.directive(token, &mut body)?,
                 Kind::Punct(b'@') => {
                     let negated = self.accept(b'!')?;
-                    let name = self.name()?.text;
+                    let name = self.identifier()?.text;
                     let opcode = self.name()?;
                     let predicate = Some(Predicate { name, negated });
                     let instruction = self.instruction(token.start, opcode, predicate)?;
                     push(&mut body, instruction, used);
                 }
-                Kind::Name => {
+                Kind::Name if Self::is_identifier(token.text) => {
                     if self.accept(b':')? {
                         self.label(token, &mut body)?;
                     } else {
@@ -155,6 +155,7 @@ impl<'a> Parser<'a> {
             instruction.span = self.span_from(start);
             return Ok(instruction);
         }
+        self.is_call = instruction.opcode == "call";
         loop {
             let operand = self.operand(0)?;
             instruction.operands.push(operand);
@@ -190,44 +191,53 @@ impl<'a> Parser<'a> {
     }
 
     fn plain_operand(&mut self, depth: u32) -> Result<Operand<'a>, Error> {
-        let token = self.next()?;
+        let token = self.peek()?;
         Self::check_depth(token, depth)?;
         match (token.kind, token.text) {
+            (Kind::Name, "WARP_SZ") | (Kind::Number(_), _) => self.constant().map(Operand::Literal),
+            (Kind::Punct(b'+' | b'-' | b'~'), _) => self.constant().map(Operand::Literal),
+            (Kind::Punct(b'('), _) if !self.is_call => self.constant().map(Operand::Literal),
+            (Kind::Punct(b'!'), _) => self.negation(),
+            _ => {
+                self.next()?;
+                self.named_operand(token, depth)
+            }
+        }
+    }
+
+    /// `!%p`, or a constant expression with `!`.
+    fn negation(&mut self) -> Result<Operand<'a>, Error> {
+        let token = self.next()?;
+        let after = self.peek()?;
+        if after.kind == Kind::Name && after.text != "WARP_SZ" {
+            return Ok(Operand::Not(self.identifier()?.text));
+        }
+        self.restart(token);
+        self.constant().map(Operand::Literal)
+    }
+
+    fn named_operand(&mut self, token: Token<'a>, depth: u32) -> Result<Operand<'a>, Error> {
+        match (token.kind, token.text) {
             (Kind::Name, "_") => Ok(Operand::Sink),
-            (Kind::Name, name) => {
+            (Kind::Name, name) if Self::is_identifier(name) => {
                 let after = self.peek()?;
                 if after.kind == Kind::Dot && after.adjacent {
                     self.next()?;
                     return Ok(Operand::Member(name, after.text));
                 }
-                if self.accept(b'[')? {
-                    let index = self.signed_int()?;
-                    self.expect(b']')?;
-                    return Ok(Operand::Element(name, index));
-                }
-                match self.offset()? {
-                    0 => Ok(Operand::Name(name)),
-                    offset => Ok(Operand::Offset(name, offset)),
-                }
-            }
-            (Kind::Number(literal), _) => Ok(Operand::Literal(literal)),
-            (Kind::Punct(b'-'), _) => {
-                let number = self.next()?;
-                match number.kind {
-                    Kind::Number(Literal::Int(value)) => {
-                        Ok(Operand::Literal(Literal::Int(value.wrapping_neg())))
+                match after.kind {
+                    Kind::Punct(b'[') if depth == 0 => {
+                        self.next()?;
+                        let index = self.integer()? as i64;
+                        self.expect(b']')?;
+                        Ok(Operand::Element(name, index))
                     }
-                    Kind::Number(Literal::F32(bits)) => {
-                        Ok(Operand::Literal(Literal::F32(bits ^ 1 << 31)))
+                    Kind::Punct(b'+') if depth == 0 || self.is_address => {
+                        Ok(Operand::Offset(name, self.offset()?))
                     }
-                    Kind::Number(Literal::F64(bits)) => {
-                        Ok(Operand::Literal(Literal::F64(bits ^ 1 << 63)))
-                    }
-                    _ => Self::unexpected(number),
+                    _ => Ok(Operand::Name(name)),
                 }
             }
-            (Kind::Punct(b'!'), _) => Ok(Operand::Not(self.name()?.text)),
-            (Kind::Punct(b'~'), _) => Ok(Operand::Literal(Literal::Int(!self.int()?))),
             (Kind::Punct(b'{'), _) => Ok(Operand::Vector(self.list(b'}', depth)?)),
             (Kind::Punct(b'('), _) => Ok(Operand::List(self.list(b')', depth)?)),
             (Kind::Punct(b'['), _) => self.bracket(depth),
@@ -237,7 +247,7 @@ impl<'a> Parser<'a> {
 
     /// Parses an address or list in brackets, after its `[`.
     fn bracket(&mut self, depth: u32) -> Result<Operand<'a>, Error> {
-        let first = self.plain_operand(depth + 1)?;
+        let first = self.place(depth)?;
         if self.accept(b']')? {
             return Ok(match first {
                 Operand::Name(name) => Operand::Address(Base::Name(name), 0),
@@ -254,5 +264,13 @@ impl<'a> Parser<'a> {
         }
         self.expect(b']')?;
         Ok(Operand::Bracket(list))
+    }
+
+    /// Parses the first part of what is in brackets, which may have an offset.
+    fn place(&mut self, depth: u32) -> Result<Operand<'a>, Error> {
+        self.is_address = true;
+        let place = self.plain_operand(depth + 1);
+        self.is_address = false;
+        place
     }
 }

@@ -32,7 +32,9 @@ impl<'a> Parser<'a> {
             }
             match token.text {
                 "attribute" => self.attributes(&mut head.attributes)?,
-                "align" if head.align.is_none() => head.align = Some(self.alignment()?),
+                "align" if head.align.is_none() && head.vector == 0 => {
+                    head.align = Some(self.alignment()?)
+                }
                 "v2" | "v4" | "v8" if head.vector == 0 => {
                     head.vector = u32::from(token.text.as_bytes()[1] - b'0');
                 }
@@ -68,7 +70,7 @@ impl<'a> Parser<'a> {
     ) -> Result<(), Error> {
         let head = self.head_of()?;
         loop {
-            let name = self.name()?;
+            let name = self.identifier()?;
             let mut variable = Self::declared(name, &head, space, linkage);
             let dims = self.dimensions(&mut variable, name)?;
             if self.accept(b'=')? {
@@ -169,7 +171,14 @@ impl<'a> Parser<'a> {
                 dims.push(0);
                 continue;
             }
-            let dim = self.int()?;
+            let token = self.peek()?;
+            let dim = match (token.kind, token.text) {
+                (Kind::Name, "WARP_SZ") => {
+                    self.next()?;
+                    32
+                }
+                _ => self.int()?,
+            };
             self.expect(b']')?;
             dims.push(dim);
             total = match total.checked_mul(dim) {
@@ -185,7 +194,7 @@ impl<'a> Parser<'a> {
     pub(super) fn registers(&mut self, body: &mut Vec<Statement<'a>>) -> Result<(), Error> {
         let head = self.head_of()?;
         loop {
-            let token = self.name()?;
+            let token = self.identifier()?;
             let mut count = None;
             if self.accept(b'<')? {
                 let number = self.int()?;

@@ -383,6 +383,9 @@ impl<'a> Printer<'a> {
                     self.operand(operand, renamed)?;
                 }
             }
+            Operand::Element(..) => {
+                return self.refuse(format!("the index of an element, {operand}"));
+            }
             Operand::List(_) => return self.refuse(format!("the operand {operand}")),
         }
         Ok(())

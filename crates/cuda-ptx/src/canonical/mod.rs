@@ -27,6 +27,7 @@
 mod kernel;
 mod out;
 mod special;
+pub(crate) use special::is_special;
 #[cfg(test)]
 mod tests;
 mod variable;

@@ -47,6 +47,7 @@ mod tile;
 
 pub(crate) use cycles::Loop;
 pub(crate) use lower::{Kernel, lower, size_of_variable};
+pub use names::register_number;
 pub(crate) use names::{Name, Names, Reg, bits_of};
 pub(crate) use object::{BoundaryMode, ObjectUse};
 pub use object::{Object, ObjectKind, ObjectShape};
