@@ -52,6 +52,7 @@ fn operand<'a>(out: &mut dyn Write, printed: &Operand<'a>, rename: Rename<'_, 'a
             out.write_str(&rename(name))?;
             offset(out, *by)
         }
+        Operand::Element(name, index) => write!(out, "{}[{index}]", rename(name)),
         Operand::Literal(literal) => write!(out, "{literal}"),
         Operand::Not(name) => write!(out, "!{}", rename(name)),
         Operand::Sink => out.write_str("_"),

@@ -344,6 +344,11 @@ impl Driver {
         Arc::as_ptr(&self.inner).addr()
     }
 
+    /// Returns a number that all handles of this driver have, and no other driver of the process.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(self.library()).addr()
+    }
+
     /// Returns an error unless handles of `other` are valid for this driver. A driver dereferences
     /// the handles that it is given, so they must be its own, and of a context that is not dead.
     pub(crate) fn expect_handles_of(&self, other: &Self, what: &'static str) -> Result<()> {

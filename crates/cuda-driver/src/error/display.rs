@@ -24,7 +24,7 @@ impl fmt::Display for Error {
             Self::LaunchConfig(error) => error.fmt(f),
             Self::Exchange(error) => error.fmt(f),
             Self::SafeLaunch(error) => error.fmt(f),
-            Self::Violation(violation) => violation.fmt(f),
+            Self::Violation(violations) => violations.fmt(f),
             Self::TensorMap(error) => error.fmt(f),
             Self::Array(error) => error.fmt(f),
             Self::NoSuchDevice {

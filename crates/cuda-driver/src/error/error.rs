@@ -11,7 +11,7 @@ use super::call::NotMade;
 use super::{
     ArgumentError, ArrayError, CuptiError, DeviceLoss, DriverError, ExchangeError,
     GraphUpdateError, InstantiateError, JitError, LaunchConfigError, LoadError, LtoError,
-    RangeError, SafeLaunchError, TensorMapError, Violation,
+    RangeError, SafeLaunchError, TensorMapError, Violations,
 };
 use crate::types::Extent;
 
@@ -88,9 +88,10 @@ pub enum Error {
     Exchange(Box<ExchangeError>),
     /// A kernel cannot be launched safely.
     SafeLaunch(Box<SafeLaunchError>),
-    /// A checked kernel was about to access memory outside of its arguments, or trapped. The access
-    /// was not made, and the context is usable.
-    Violation(Box<Violation>),
+    /// Kernels that were launched with checks were about to access memory outside of their arguments,
+    /// or trapped. The accesses were not made, and the context is usable. The call that fails with
+    /// this error has done its work.
+    Violation(Violations),
     /// The hardware cannot use a tensor map, or the map was made for other memory.
     TensorMap(Box<TensorMapError>),
     /// An array, a texture or a surface cannot be created or used as requested.

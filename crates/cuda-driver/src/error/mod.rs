@@ -43,5 +43,5 @@ pub use loss::DeviceLoss;
 pub(crate) use loss::LossId;
 pub use lto::LtoError;
 pub use range::RangeError;
-pub use safe::{SafeLaunchError, SurfacePlace, Violation, ViolationKind};
+pub use safe::{SafeLaunchError, SurfacePlace, Violation, ViolationKind, Violations};
 pub use tensor::TensorMapError;

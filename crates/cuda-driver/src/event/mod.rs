@@ -10,3 +10,4 @@ mod timeout;
 
 pub use event::{Event, EventFlags};
 pub use process::IpcEventHandle;
+pub(crate) use timeout::poll;

@@ -61,7 +61,8 @@ impl Inner {
             }
             replayed?;
             let report = records.into_report(&nodes);
-            return Ok(Some(SafeLaunch::reporting(stream, report)));
+            let replays = self.record.identity();
+            return Ok(Some(SafeLaunch::reporting(stream, report, replays)));
         }
     }
 }

@@ -39,6 +39,11 @@ impl<'a> BatchUses<'a> {
         }
     }
 
+    /// Returns the buffers.
+    pub(crate) fn memories(&self) -> impl Iterator<Item = &'a Memory> {
+        self.uses.iter().map(|(memory, _)| *memory)
+    }
+
     /// Adds the uses of another batch.
     pub(crate) fn append(&mut self, other: Self) {
         for (memory, access) in other.uses {

@@ -33,6 +33,9 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     ///
     /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both have the same length, or
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if no block can be page-locked.
+    /// [`Error::Violation`](crate::Error::Violation) with the violations of
+    /// [safe launches](Stream::launch_safe) that used this memory or its stream and that were not
+    /// reported. `destination` has the elements then.
     pub fn copy_to_host(&self, destination: &mut [T]) -> Result<()> {
         expect_len(self.len(), destination.len())?;
         let owner = self.memory.owning_stream();
@@ -47,13 +50,23 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// # Errors
     ///
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if no block can be page-locked.
+    /// [`Error::Violation`](crate::Error::Violation) with the violations of
+    /// [safe launches](Stream::launch_safe) that used this memory or its stream and that were not
+    /// reported. The next call returns the elements.
     pub fn to_vec(self) -> Result<Vec<T>> {
+        let elements = self.read_all()?;
+        self.memory.report_violations(Some(self.memory.owning_stream()))?;
+        Ok(elements)
+    }
+
+    /// Does the work of [`to_vec`](Self::to_vec) without a report of violations.
+    pub(crate) fn read_all(&self) -> Result<Vec<T>> {
         let owner = self.memory.owning_stream();
         owner.expect_direct("DeviceSlice::to_vec")?;
         let mut elements = Vec::with_capacity(self.len());
         // SAFETY: the destination must be writable for all elements ← the capacity is at least the
         // length.
-        unsafe { self.download(self.memory.owning_stream(), elements.as_mut_ptr()) }?;
+        unsafe { self.fetch(owner, elements.as_mut_ptr()) }?;
         // SAFETY: the elements must be initialized ← the copy has written all of them, and every
         // bit pattern is a valid `T`.
         unsafe { elements.set_len(self.len()) };
@@ -67,6 +80,17 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     ///
     /// `destination` has room for the elements, and no other code uses it during the call.
     pub(super) unsafe fn download(&self, stream: &Stream, destination: *mut T) -> Result<()> {
+        // SAFETY: the contract of `fetch` must hold ← the caller upholds it.
+        unsafe { self.fetch(stream, destination) }?;
+        self.memory.report_violations(Some(stream))
+    }
+
+    /// Does the work of [`download`](Self::download) without a report of violations.
+    ///
+    /// # Safety
+    ///
+    /// The requirements of [`download`](Self::download) apply.
+    unsafe fn fetch(&self, stream: &Stream, destination: *mut T) -> Result<()> {
         let bytes = self.len() * size_of::<T>();
         if bytes == 0 {
             return Ok(());
@@ -230,7 +254,8 @@ pub(crate) fn to_pinned<T: DeviceRepr>(
         keep_other(destination.context(), memory.owning_stream().context());
         destination.abandon(error, TOKEN);
     }
-    result
+    result?;
+    memory.report_violations(Some(memory.owning_stream()))
 }
 
 /// Calls `queue` to queue a copy from the start of `source` on the owning stream of `memory`, and
@@ -252,7 +277,8 @@ pub(crate) fn from_pinned<T: DeviceRepr>(
         .owning_stream()
         .state()
         .synchronize(memory.owning_stream().context());
-    Ok(done.inspect_err(give_up)?)
+    done.inspect_err(give_up)?;
+    memory.report_violations(Some(memory.owning_stream()))
 }
 
 /// Keeps the context of page-locked memory alive for ever if a copy in another context failed and

@@ -25,7 +25,7 @@ use crate::function::Function;
 use crate::launch::KernelArgs;
 use crate::lock::{Mutex, rank};
 use crate::module::{JitOptions, Module, Printed};
-use crate::types::LaunchConfig;
+use crate::types::{Dim3, LaunchConfig};
 
 /// A [`Module`] that keeps its PTX text, so that its kernels can be launched safely. With the
 /// feature `nvrtc`, `SafeModule::from_source` compiles CUDA C++.
@@ -134,6 +134,8 @@ pub(super) struct Inner {
     pub(super) has_objects: bool,
     /// Whether the kernel uses variables of its module.
     pub(super) has_variables: bool,
+    /// The constant tables of the module that the kernel reads.
+    pub(super) tables: Vec<String>,
     /// The first proofs. A kernel with `trap`, textures, surfaces or variables of its module has
     /// none.
     pub(super) certificates: Certificates,
@@ -274,6 +276,7 @@ impl Inner {
             has_traps,
             has_objects,
             has_variables: !analysis.variables().is_empty(),
+            tables: analysis.tables(),
             analysis,
             text,
             sizes: sizes.unwrap_or_default(),
@@ -290,17 +293,19 @@ impl Inner {
     pub(super) fn plan<A: KernelArgs>(
         &self,
         config: &LaunchConfig,
+        cluster: Option<Dim3>,
         args: &A,
         memories: &memories::Memories,
     ) -> Result<Arc<Plan>> {
-        let key = key(self, config, args, memories);
+        let key = key(self, config, cluster, args, memories);
         if let Some(plan) = self.plans.find(&key) {
             return Ok(plan);
         }
-        let plan = Plan::new(self, config, args, memories, key).map_err(of_refusal)?;
+        let plan = Plan::new(self, config, cluster, args, memories, key).map_err(of_refusal)?;
         let plan = Arc::new(plan);
-        // A certificate does not compare what kind of texture or surface a number is.
-        if plan.is_proven && !self.has_traps && !self.has_variables && !self.has_objects {
+        // A certificate compares neither the kind of a texture or surface nor the cluster.
+        if cluster.is_none()
+            && plan.is_proven && !self.has_traps && !self.has_variables && !self.has_objects {
             let range = ranges::certificate(self, config, args, memories, &plan.key);
             let certificate = range.or_else(|| plan.certificate(self, config, args, memories));
             certificate
@@ -360,14 +365,23 @@ impl SafeKernel {
     ) -> Result<InferredContract> {
         self.check_sizes(&args)?;
         let memories = memories::collect(&args);
-        let plan = self.inner.plan(&config, &args, &memories)?;
+        let plan = self.inner.plan(&config, None, &args, &memories)?;
         Ok(InferredContract(plan.contract.clone()))
     }
 
     /// Returns whether a proof is known for a launch of the original kernel. Takes no lock.
     #[inline]
     pub(super) fn is_certified<A: KernelArgs>(&self, config: &LaunchConfig, args: &A) -> bool {
-        self.unproven != Unproven::CheckAll && self.inner.certificates.prove(config, args)
+        self.unproven != Unproven::CheckAll
+            && self.inner.certificates.prove(config, args)
+            && self.changed_tables().is_empty()
+    }
+
+    /// The constant tables that the kernel reads and the program has looked up. The program may
+    /// have changed their contents, so they count as variables.
+    #[inline]
+    pub(super) fn changed_tables(&self) -> Vec<&String> {
+        self.function.code().globals().looked_up(&self.inner.tables)
     }
 
     /// Fails unless the arguments have the sizes and types of the parameters.
@@ -392,10 +406,15 @@ impl SafeKernel {
 
     /// Fails unless all variables that the kernel uses are among the arguments.
     pub(super) fn check_variables(&self, plan: &Plan, memories: &memories::Memories) -> Result<()> {
-        if plan.contract.variables.is_empty() {
+        let changed = self.changed_tables();
+        if plan.contract.variables.is_empty() && changed.is_empty() {
             return Ok(());
         }
-        for (name, address, bytes) in self.variables(plan)? {
+        let changed: Result<Vec<_>> = changed
+            .iter()
+            .map(|name| self.variable(plan, name))
+            .collect();
+        for (name, address, bytes) in self.variables(plan)?.iter().chain(&changed?) {
             let is_written = plan.writes(name);
             let is_passed = memories.iter().any(|memory| {
                 let is_same = memory.address == *address && memory.bytes == *bytes as u64;
@@ -417,24 +436,28 @@ impl SafeKernel {
         if let Some(known) = self.inner.variables.get() {
             return Ok(known);
         }
+        let names = plan.contract.variables.iter();
+        let variables: Result<Vec<_>> = names.map(|name| self.variable(plan, name)).collect();
+        let variables = variables?;
+        Ok(self.inner.variables.get_or_init(|| variables))
+    }
+
+    /// The address and size of a variable.
+    fn variable(&self, plan: &Plan, name: &str) -> Result<(String, CUdeviceptr, usize)> {
         let module = self.function.code();
         let _current = module.context().enter()?;
-        let mut variables = Vec::new();
-        for name in &plan.contract.variables {
-            let c_name = CString::new(name.as_str()).map_err(|error| Error::NulByte {
-                what: "the name of the variable",
-                position: error.nul_position(),
-            })?;
-            let (address, bytes) = module.variable(&c_name).map_err(|_| {
-                refused(SafeLaunchError::Variable {
-                    kernel: self.function.name().to_owned(),
-                    variable: name.clone(),
-                    is_written: plan.writes(name),
-                })
-            })?;
-            variables.push((name.clone(), address, bytes));
-        }
-        Ok(self.inner.variables.get_or_init(|| variables))
+        let c_name = CString::new(name).map_err(|error| Error::NulByte {
+            what: "the name of the variable",
+            position: error.nul_position(),
+        })?;
+        let (address, bytes) = module.variable(&c_name).map_err(|_| {
+            refused(SafeLaunchError::Variable {
+                kernel: self.function.name().to_owned(),
+                variable: name.to_owned(),
+                is_written: plan.writes(name),
+            })
+        })?;
+        Ok((name.to_owned(), address, bytes))
     }
 }
 

@@ -6,6 +6,7 @@
 //! kernel without PTX text can have a [`LaunchContract`] instead. docs/safe-launch.md has the exact
 //! claim, what is trusted, and what is refused.
 
+mod attributes;
 mod certificate;
 mod inferred_contract;
 mod kernel;
@@ -19,7 +20,7 @@ mod record;
 mod typed;
 mod variant;
 
-pub use crate::error::{SafeLaunchError, SurfacePlace, Violation, ViolationKind};
+pub use crate::error::{SafeLaunchError, SurfacePlace, Violation, ViolationKind, Violations};
 pub use inferred_contract::InferredContract;
 pub use kernel::{SafeKernel, SafeModule, Unproven};
 pub use launch::SafeLaunch;

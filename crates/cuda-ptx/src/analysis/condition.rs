@@ -9,9 +9,10 @@ use super::form::Form;
 use super::symbols::Kind;
 
 /// A predicate.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) enum Condition {
     Constant(bool),
+    #[default]
     Unknown,
     /// A comparison: `left relation right`.
     Ordered {
@@ -27,6 +28,14 @@ pub(super) enum Condition {
         bits: u32,
         /// The difference.
         form: Form,
+    },
+    /// A comparison of a floating-point number: if its value is `truth`, the number whose bits are
+    /// `form` is in the range.
+    Range {
+        truth: bool,
+        form: Form,
+        low: i128,
+        high: i128,
     },
     And(Rc<Condition>, Rc<Condition>, u32),
     Not(Rc<Condition>, u32),
@@ -116,6 +125,19 @@ impl Condition {
                 };
                 facts.extend(new.map(|form| prover.symbols.tightened(form)));
             }
+            Self::Range {
+                truth: known,
+                form,
+                low,
+                high,
+            } => {
+                if truth == *known {
+                    let above = low.checked_neg().and_then(|low| form.plus(low));
+                    let above = above.and_then(|form| form.scale(-1));
+                    let below = high.checked_neg().and_then(|high| form.plus(high));
+                    facts.extend([above, below].into_iter().flatten());
+                }
+            }
             Self::Equal {
                 is_equal,
                 bits,
@@ -191,6 +213,16 @@ impl Condition {
                     }
                     (Relation::Eq | Relation::Ne, _) => false,
                 }
+            }
+            Self::Range {
+                truth,
+                form,
+                low,
+                high,
+            } => {
+                let is_outside =
+                    || prover.is_at_most(form, low - 1) || prover.is_at_least(form, high + 1);
+                value != *truth && is_outside()
             }
             Self::Equal {
                 is_equal,

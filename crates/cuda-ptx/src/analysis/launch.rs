@@ -9,6 +9,8 @@ pub struct LaunchValues {
     pub grid: [u32; 3],
     /// The number of threads of a block in x, y and z.
     pub block: [u32; 3],
+    /// The number of blocks of a cluster in x, y and z, or `None` if it is not known.
+    pub cluster: Option<[u32; 3]>,
     /// The bytes of dynamic shared memory of a block.
     pub dynamic_shared: u32,
     /// One argument for each parameter of the kernel.

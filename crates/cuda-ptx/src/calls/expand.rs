@@ -191,6 +191,7 @@ impl<'a> Expander<'a> {
                 let targets = targets.join(", ");
                 self.write(format!("{}: .branchtargets {targets};", frame.name(name)));
             }
+            Statement::Pragma(text) => self.write(format!(".pragma \"{text}\";")),
             Statement::CallTargets(..) | Statement::Prototype(..) => {}
         }
         Ok(())
@@ -227,7 +228,7 @@ impl<'a> Expander<'a> {
                 return Refused::new(variable.line, reason);
             }
         };
-        if !variable.init.is_empty() || variable.managed {
+        if !variable.init.is_empty() || variable.is_managed() {
             let reason = format!("{name} has an initial value");
             return Refused::new(variable.line, reason);
         }

@@ -181,6 +181,7 @@ impl<'a> Frame<'a> {
             Operand::Name(name) => Operand::Name(self.name(name)),
             Operand::Member(name, member) => Operand::Member(self.name(name), member),
             Operand::Offset(name, by) => Operand::Offset(self.name(name), *by),
+            Operand::Element(name, index) => Operand::Element(self.name(name), *index),
             Operand::Not(name) => Operand::Not(self.name(name)),
             Operand::Address(Base::Name(name), by) => {
                 Operand::Address(Base::Name(self.name(name)), *by)

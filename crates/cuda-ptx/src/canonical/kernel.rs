@@ -11,8 +11,8 @@ use crate::flow::{Name, Names, Refused, Reg, lower};
 use crate::print;
 
 use super::out::Out;
-use super::special;
 use super::variable::{Variables, declaration, is_plain, typed};
+use super::{is_known, special};
 
 /// The directives of a kernel that are printed: they limit the launch or the number of registers,
 /// and a launch that does not fit fails.
@@ -51,6 +51,14 @@ pub(super) fn print(
             return Refused::new(function.line, reason);
         }
     }
+    if let Some(pragma) = function.pragmas.iter().find(|it| !is_known(it)) {
+        let reason = format!("the pragma \"{pragma}\" is not supported");
+        return Refused::new(function.line, reason);
+    }
+    if let Some(attribute) = function.attributes.first() {
+        let reason = format!("the attribute .{} is not supported", attribute.name);
+        return Refused::new(function.line, reason);
+    }
     let Some(expanded) = calls::expand(module, function)? else {
         return body(module, variables, function);
     };
@@ -83,10 +91,10 @@ fn body<'a>(
 }
 
 /// A variable that a name of the kernel refers to.
-struct Known {
+struct Known<'a> {
     /// Its name in the new text.
     name: String,
-    space: Space,
+    variable: &'a Variable<'a>,
     /// Its number among the variables of the module.
     module: Option<usize>,
 }
@@ -94,7 +102,7 @@ struct Known {
 struct Printer<'a> {
     variables: &'a Variables,
     names: Names<'a>,
-    known: Vec<Known>,
+    known: Vec<Known<'a>>,
     /// The names of variables, parameters and functions in the new text.
     taken: HashSet<String>,
     /// The new name of each register that is used.
@@ -135,7 +143,7 @@ impl<'a> Printer<'a> {
         let number = self.known.len() as u32;
         self.known.push(Known {
             name,
-            space: variable.space,
+            variable,
             module,
         });
         self.names.declare_variable(variable.name, number);
@@ -194,6 +202,9 @@ impl<'a> Printer<'a> {
             let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
             let text = format!(".{name} {}", numbers.join(", "));
             out.line(text.trim_end(), function.line);
+        }
+        for pragma in &function.pragmas {
+            out.line(format!(".pragma \"{pragma}\";"), function.line);
         }
         Ok(out)
     }
@@ -256,6 +267,12 @@ impl<'a> Printer<'a> {
                 let text = format!("{name}: .branchtargets {};", targets?.join(", "));
                 self.out.line(text, self.line);
             }
+            Statement::Pragma(pragma) if is_known(pragma) => {
+                self.out.line(format!(".pragma \"{pragma}\";"), self.line);
+            }
+            Statement::Pragma(pragma) => {
+                return self.refuse(format!("the pragma \"{pragma}\" is not supported"));
+            }
             // The kernel has no calls.
             Statement::CallTargets(..) | Statement::Prototype(..) => {}
         }
@@ -265,7 +282,10 @@ impl<'a> Printer<'a> {
     fn variable(&mut self, variable: &'a Variable<'a>) -> Result<(), Refused> {
         self.line = variable.line;
         let name = self.fresh(variable.name);
-        if variable.linkage != Linkage::Internal || !variable.init.is_empty() || variable.managed {
+        if variable.linkage != Linkage::Internal
+            || !variable.init.is_empty()
+            || !variable.attributes.is_empty()
+        {
             return self.refuse(format!(
                 "{} is a variable of a function that is visible or has an initial value",
                 variable.name
@@ -303,13 +323,17 @@ impl<'a> Printer<'a> {
                 self.expect_space(name, instruction)?;
             }
         }
+        let mut new = instruction.clone();
+        for operand in &mut new.operands {
+            self.offset_of_element(operand, instruction)?;
+        }
         let mut text = String::new();
         let mut rename = |name: &'a str| match renamed.get(name) {
             Some(name) => name.clone(),
             None => name.to_owned(),
         };
         // Writing to a string does not fail.
-        let _ = print::instruction(&mut text, instruction, &mut rename);
+        let _ = print::instruction(&mut text, &new, &mut rename);
         self.out.line(text, instruction.line);
         Ok(())
     }
@@ -343,7 +367,7 @@ impl<'a> Printer<'a> {
                     return self.refuse(format!("{name}.{member} is not a special register"));
                 }
             }
-            Operand::Offset(name, _) => match self.names.find(name) {
+            Operand::Offset(name, _) | Operand::Element(name, _) => match self.names.find(name) {
                 Some(Name::Var(number)) => {
                     let new = self.use_variable(name, number)?;
                     renamed.insert(name, new);
@@ -358,6 +382,9 @@ impl<'a> Printer<'a> {
                 for operand in list {
                     self.operand(operand, renamed)?;
                 }
+            }
+            Operand::Element(..) => {
+                return self.refuse(format!("the index of an element, {operand}"));
             }
             Operand::List(_) => return self.refuse(format!("the operand {operand}")),
         }
@@ -409,6 +436,34 @@ impl<'a> Printer<'a> {
         Ok(known.name.clone())
     }
 
+    /// Replaces the address of an element by an offset in bytes.
+    fn offset_of_element(
+        &mut self,
+        operand: &mut Operand<'a>,
+        instruction: &Instruction<'_>,
+    ) -> Result<(), Refused> {
+        let Operand::Element(name, index) = *operand else {
+            return Ok(());
+        };
+        // As an operand of an access, it is the element itself.
+        if instruction.opcode != "mov" {
+            let mnemonic = instruction.mnemonic();
+            return self.refuse(format!("{name}[{index}] is an operand of {mnemonic}"));
+        }
+        let variable = match self.names.find(name) {
+            Some(Name::Var(number)) => self.known.get(number as usize).map(|it| it.variable),
+            _ => None,
+        };
+        let Some(offset) = variable.and_then(|variable| variable.element_offset(index)) else {
+            return self.refuse(format!("{name}[{index}] has no known offset"));
+        };
+        *operand = match offset {
+            0 => Operand::Name(name),
+            offset => Operand::Offset(name, offset),
+        };
+        Ok(())
+    }
+
     /// Refuses an access to a variable that does not name the state space of the variable.
     fn expect_space(
         &mut self,
@@ -418,7 +473,7 @@ impl<'a> Printer<'a> {
         let Some(Name::Var(number)) = self.names.find(name) else {
             return Ok(());
         };
-        let space = match self.known.get(number as usize).map(|it| it.space) {
+        let space = match self.known.get(number as usize).map(|it| it.variable.space) {
             Some(Space::Global) => "global",
             Some(Space::Const) => "const",
             Some(Space::Shared) => "shared",

@@ -17,7 +17,9 @@
 //! - Each register and each label has a new name. No name is declared twice, and there is one scope.
 //! - The functions that a kernel calls are part of the kernel, as in the analysis.
 //! - State spaces, alignments and lengths are explicit, and numbers and offsets are computed.
-//! - Only directives whose meaning is known are printed (`kernel::DIRECTIVES`).
+//! - Only directives and pragmas whose meaning is known are printed (`kernel::DIRECTIVES`). What the
+//!   text promises about the target of a pointer (`.ptr`) is not printed, so that the assembler
+//!   cannot rely on it. Sections with debug information are not printed either.
 //!
 //! A name that refers to nothing, or something that is not modelled, refuses the kernel. A refused
 //! kernel is not in the text.
@@ -25,13 +27,15 @@
 mod kernel;
 mod out;
 mod special;
+pub(crate) use special::is_special;
 #[cfg(test)]
 mod tests;
 mod variable;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::analysis::Refusal;
 use crate::ast::{Module, Statement};
@@ -68,6 +72,8 @@ pub struct Canonical {
     variables: BTreeMap<usize, Range<Part>>,
     kernels: HashMap<String, Kernel>,
     refusals: HashMap<String, Refusal>,
+    /// The names of the constant tables.
+    tables: Arc<HashSet<String>>,
     out: Out,
 }
 
@@ -85,6 +91,7 @@ struct Kernel {
 pub struct KernelText {
     text: String,
     lines: Vec<u32>,
+    tables: Arc<HashSet<String>>,
 }
 
 impl Canonical {
@@ -127,11 +134,14 @@ impl Canonical {
                 }
             }
         }
+        let tables = module.variables.iter().filter(|it| it.constant);
+        let tables = tables.map(|variable| variable.name.to_owned()).collect();
         Ok(Self {
             header,
             variables,
             kernels,
             refusals,
+            tables: Arc::new(tables),
             out,
         })
     }
@@ -161,6 +171,7 @@ impl Canonical {
         Some(KernelText {
             text: out.text,
             lines: out.lines,
+            tables: Arc::clone(&self.tables),
         })
     }
 
@@ -182,7 +193,7 @@ impl KernelText {
     }
 
     /// Parses the text. Kernels, labels, variables and instructions have their lines in the
-    /// original text.
+    /// original text, and the constant tables are those of the original module.
     ///
     /// # Errors
     ///
@@ -195,6 +206,8 @@ impl KernelText {
         };
         for variable in &mut module.variables {
             restore(&mut variable.line);
+            // Another kernel may write to a variable that this one only reads.
+            variable.constant = self.tables.contains(variable.name);
         }
         for function in &mut module.functions {
             restore(&mut function.line);
@@ -214,6 +227,11 @@ impl KernelText {
     }
 }
 
+/// Whether the meaning of a pragma is known. `nounroll` is about the speed of a loop.
+fn is_known(pragma: &str) -> bool {
+    pragma == "nounroll"
+}
+
 /// The directives before the variables.
 fn header(module: &Module<'_>) -> Result<String, Error> {
     let fail = |message: String| {
@@ -230,6 +248,11 @@ fn header(module: &Module<'_>) -> Result<String, Error> {
             "the target option {option} is not supported for safe launches"
         ));
     }
+    if let Some(pragma) = module.pragmas.iter().find(|it| !is_known(it)) {
+        return fail(format!(
+            "the pragma \"{pragma}\" is not supported for safe launches"
+        ));
+    }
     if module.address_size != 64 {
         return fail(format!(
             "addresses have {} bits; safe launches require 64",
@@ -239,6 +262,9 @@ fn header(module: &Module<'_>) -> Result<String, Error> {
     let (major, minor) = module.version;
     let (sm, suffix) = (module.target.sm, module.target.suffix);
     let mut text = format!(".version {major}.{minor}\n.target sm_{sm}{suffix}\n.address_size 64\n");
+    for pragma in &module.pragmas {
+        let _ = writeln!(text, ".pragma \"{pragma}\";");
+    }
     for (number, name) in &module.files {
         let is_plain = |it: char| it.is_ascii() && !it.is_ascii_control() && it != '"';
         let name: String = name

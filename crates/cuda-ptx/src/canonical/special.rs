@@ -56,6 +56,23 @@ pub(super) fn has_member(name: &str, member: &str) -> bool {
     VECTORS.binary_search(&name).is_ok() && MEMBERS.contains(&member)
 }
 
+/// Whether `name` is a special register, with or without members.
+pub(crate) fn is_special(name: &str) -> bool {
+    let is_numbered = |prefix: &str| {
+        let number = name
+            .strip_prefix(prefix)
+            .and_then(|rest| rest.parse::<u32>().ok());
+        number.is_some_and(|number| number < 8)
+    };
+    is_scalar(name)
+        || VECTORS.binary_search(&name).is_ok()
+        || is_numbered("%reserved_smem_offset_")
+        || is_numbered("%pm")
+        || name
+            .strip_suffix("_64")
+            .is_some_and(|name| name.starts_with("%pm"))
+}
+
 /// Whether `name` is `%envreg0` to `%envreg31`.
 fn is_environment(name: &str) -> bool {
     let number = name

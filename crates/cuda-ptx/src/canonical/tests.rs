@@ -101,7 +101,7 @@ fn nested_scopes_become_one() {
 #[test]
 fn a_refused_kernel_does_not_refuse_the_others() {
     let good = module("", "mov.u32 %r1, 7;");
-    let bad = ".visible .entry bad() { call f, (); ret; }\n.func g() .noreturn { ret; }\n\
+    let bad = ".extern .func f();\n.visible .entry bad() { call f, (); ret; }\n.func g() .noreturn { ret; }\n\
         .visible .entry also_bad() { call g, (); ret; }";
     let canonical = print(&format!("{good}\n{bad}"));
     assert!(canonical.kernel("k").is_some());
@@ -215,4 +215,35 @@ fn a_printed_text_is_printed_unchanged() {
         .text()
         .to_owned();
     assert_eq!(print(&first).text(), first);
+}
+
+#[test]
+fn the_texts_of_all_kernels_are_as_long_as_the_module() {
+    let mut text = String::from(".version 8.3\n.target sm_80\n.address_size 64\n");
+    for number in 0..200 {
+        text.push_str(&format!(
+            ".global .align 4 .b32 v{number}[64];\n.visible .entry k{number}() {{\n\
+             .reg .b32 %r<2>; ld.global.u32 %r1, [v{number}]; ret; }}\n"
+        ));
+    }
+    let canonical = print(&text);
+    let kernels = (0..200).filter_map(|number| canonical.kernel(&format!("k{number}")));
+    let lengths: Vec<usize> = kernels.map(|kernel| kernel.text().len()).collect();
+    assert_eq!(lengths.len(), 200);
+    // Each has the header, its own variable and its own body.
+    let header = ".version 8.3\n.target sm_80\n.address_size 64\n".len();
+    let all = lengths.iter().map(|length| length - header).sum::<usize>() + header;
+    assert_eq!(all, canonical.text().len());
+}
+
+#[test]
+fn a_variable_that_another_kernel_writes_is_not_a_table() {
+    let table = ".global .align 4 .b32 t[4] = {1, 2, 3, 4};";
+    let text = module(table, "ld.global.u32 %r1, [t+4];");
+    let writer = ".visible .entry w() { st.global.u32 [t], 7; ret; }";
+    for (text, expected) in [(text.clone(), true), (format!("{text}\n{writer}"), false)] {
+        let canonical = print(&text);
+        let kernel = canonical.kernel("k").unwrap();
+        assert_eq!(kernel.parse().unwrap().variables[0].constant, expected);
+    }
 }

@@ -118,7 +118,12 @@ pub(super) fn declaration(variable: &Variable<'_>, name: &str) -> Result<String,
         Linkage::Common => ".common ",
     };
     let mut text = format!("{linkage}.{space} ");
-    if variable.managed {
+    for attribute in &variable.attributes {
+        if attribute.name != "managed" {
+            return Err(format!("{original} has the attribute .{}", attribute.name));
+        }
+    }
+    if variable.is_managed() {
         text.push_str(".attribute(.managed) ");
     }
     typed(&mut text, variable)?;

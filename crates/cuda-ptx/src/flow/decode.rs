@@ -268,6 +268,8 @@ impl<'a> Decoder<'a> {
     pub(super) fn source(&mut self, operand: &Operand<'a>, bits: u32) -> Source {
         match operand {
             Operand::Literal(Literal::Int(value)) => Source::Number(*value),
+            Operand::Literal(Literal::F32(value)) if bits == 32 => Source::Number((*value).into()),
+            Operand::Literal(Literal::F64(value)) if bits == 64 => Source::Number(*value),
             Operand::Name(name) | Operand::Offset(name, _) => {
                 let offset = match operand {
                     Operand::Offset(_, offset) => *offset,
@@ -396,6 +398,8 @@ impl<'a> Decoder<'a> {
         for ins in self.ins.iter_mut().skip(first) {
             let is_unknown = match ins.op {
                 Op::Unknown { .. } | Op::BoolUnknown => true,
+                Op::FloatAbs { .. } | Op::FloatSum { .. } => true,
+                Op::FloatProduct { .. } | Op::FloatCompare(_) => true,
                 Op::Copy { .. } => ins.sources[0] == NO,
                 _ => false,
             };
@@ -410,6 +414,9 @@ impl<'a> Decoder<'a> {
         let (opcode, operands) = (instruction.opcode, &instruction.operands);
         let ty = *instruction.modifiers.last()?;
         let target = operands.first()?;
+        if matches!(ty, "f32" | "f64") && self.float(instruction).is_some() {
+            return Some(());
+        }
         if instruction.has("sat") || instruction.has("cc") {
             return None;
         }
@@ -434,12 +441,7 @@ impl<'a> Decoder<'a> {
             }
             "mov" => {
                 let bits = bits_of(ty);
-                let [_, a] = operands.as_slice() else {
-                    return None;
-                };
-                let source = self.source(a, bits);
-                self.set(Op::Copy { bits }, [source, NO, NO], bits, target);
-                return Some(());
+                return self.copy(operands, bits);
             }
             "cvt" => {
                 let [to, from] = instruction.modifiers.as_slice() else {

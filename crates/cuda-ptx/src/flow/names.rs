@@ -1,4 +1,25 @@
 //! Registers and variables in nested scopes.
+//!
+//! The rules for names are those of `ptxas`, found by experiments with versions 12.0 and 13.5:
+//!
+//! | text | meaning |
+//! |---|---|
+//! | `a`, `$a`, `_a`, `%a`, `%1`, `$$`, `%_$` | names; `_`, `$` and `%` alone are not |
+//! | `WARP_SZ`, `inlined_at`, `function_name` | reserved words; `add`, `reg`, `u32` and `sm_75` are names |
+//! | `%R5` | another name than `%r5`; a name may have any length |
+//! | `%r02`, `%r002` with `.reg .b32 %r<9>` | `%r2` |
+//! | `%r4294967298` with `.reg .b32 %r<9>` | `%r2`: the number wraps at 32 bits |
+//! | `%r9` with `.reg .b32 %r<9>` | not declared |
+//! | `%r15` with `.reg .b32 %r1<9>` | not declared: all digits at the end are the number |
+//! | `.reg .b32 %r<9>; .reg .b32 %r5;` | refused, in either order; `%r9` and `%r` are not |
+//! | `.reg .b32 %r<9>; .reg .b32 %r05;` | refused; in the other order, `%r05` is a register of its own |
+//! | `.reg .b32 %r<9>; %r5:` | accepted, but `bra %r5` is refused: it is the register |
+//! | a register, a variable or a label of one name in one block | refused |
+//! | the same name in an inner block | hides the outer one, from its declaration on |
+//! | a label | visible in its block and inner ones, before it too |
+//! | a variable, parameter or register with the name of a function or module variable | hides it |
+//! | `.reg .b32 %laneid`, `.reg .v4 .b32 %tid`, `.shared .b32 %laneid` | hides the special register |
+//! | a name that is used before its declaration | refused, if it is not a label |
 
 use std::collections::HashMap;
 
@@ -48,8 +69,8 @@ struct Scope<'a> {
     names: HashMap<&'a str, Name>,
     /// Prefix, number of registers, and their type with its number of elements.
     counted: HashMap<&'a str, (u32, (&'a str, u32))>,
-    /// The registers of `counted` that were used.
-    used: HashMap<&'a str, Name>,
+    /// The registers of `counted` that were used, by prefix and number.
+    used: HashMap<(&'a str, u32), Name>,
 }
 
 /// The names that are visible at one statement.
@@ -134,28 +155,50 @@ impl<'a> Names<'a> {
     }
 
     pub(crate) fn find(&mut self, name: &'a str) -> Option<Name> {
-        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let numbered = register_number(name);
         for scope in self.scopes.iter_mut().rev() {
-            if let Some(found) = scope.names.get(name).or_else(|| scope.used.get(name)) {
+            if let Some(found) = scope.names.get(name) {
                 return Some(*found);
             }
-            // At most 7 digits: a function declares fewer than 2²⁰ numbered registers.
-            for length in 1..=digits.min(7) {
-                let (prefix, number) = name.split_at(name.len() - length);
-                let has_zero = number.len() > 1 && number.starts_with('0');
-                let Some(&(count, ty)) = scope.counted.get(prefix) else {
-                    continue;
-                };
-                if !has_zero && number.parse::<u32>().is_ok_and(|number| number < count) {
-                    let (number, bits) = (self.widths.len() as Value, width(ty));
-                    self.widths.push(bits);
-                    self.types.push(ty);
-                    let found = Name::Reg(Reg { number, bits });
-                    scope.used.insert(name, found);
-                    return Some(found);
-                }
+            let Some((prefix, number)) = numbered else {
+                continue;
+            };
+            if let Some(found) = scope.used.get(&(prefix, number)) {
+                return Some(*found);
+            }
+            if let Some(&(count, ty)) = scope.counted.get(prefix)
+                && number < count
+            {
+                let (value, bits) = (self.widths.len() as Value, width(ty));
+                self.widths.push(bits);
+                self.types.push(ty);
+                let found = Name::Reg(Reg {
+                    number: value,
+                    bits,
+                });
+                scope.used.insert((prefix, number), found);
+                return Some(found);
             }
         }
         None
     }
+}
+
+/// Splits the name of a numbered register into the name of its declaration and its number: `%r` and
+/// 2 for `%r2`, which `.reg .b32 %r<9>` declares. `None` if the name does not end with a digit.
+///
+/// The number is all digits at the end of the name, as `ptxas` reads it: leading zeros count
+/// nothing, so `%r02` is `%r2`, and a number of more than 32 bits wraps, so `%r4294967298` is too.
+/// No name refers to a register of `.reg .b32 %r1<9>`.
+pub fn register_number(name: &str) -> Option<(&str, u32)> {
+    let prefix = name.trim_end_matches(|digit: char| digit.is_ascii_digit());
+    let digits = name
+        .get(prefix.len()..)
+        .filter(|digits| !digits.is_empty())?;
+    let number = digits.bytes().fold(0u32, |number, digit| {
+        number
+            .wrapping_mul(10)
+            .wrapping_add(u32::from(digit - b'0'))
+    });
+    Some((prefix, number))
 }

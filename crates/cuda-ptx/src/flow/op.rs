@@ -68,6 +68,20 @@ pub(crate) enum Relation {
     Ge,
 }
 
+/// What a comparison of a floating-point number says about its bits, as an unsigned number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FloatRange {
+    /// The bits of the number: 32 or 64.
+    pub(crate) bits: u32,
+    /// Whether the range is that of the bits without the sign.
+    pub(crate) is_absolute: bool,
+    /// The value of the predicate for which the bits are in the range. Otherwise, nothing is known
+    /// about them.
+    pub(crate) truth: bool,
+    pub(crate) low: u64,
+    pub(crate) high: u64,
+}
+
 /// An operation on integers of `bits` bits. The comment gives its sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
@@ -125,6 +139,15 @@ pub(crate) enum Op {
     BoolUnknown,
     /// A number of which only the range is known.
     Unknown { bits: u32, low: i128, high: i128 },
+    /// The absolute value of a floating-point number. The number is in `unmodelled`, because no
+    /// address depends on the result by this operation alone.
+    FloatAbs { bits: u32 },
+    /// A sum or difference of floating-point numbers without a rounding modifier.
+    FloatSum { bits: u32 },
+    /// A product of floating-point numbers without a rounding modifier.
+    FloatProduct { bits: u32 },
+    /// The predicate that a floating-point number, which is in `unmodelled`, is in a range.
+    FloatCompare(FloatRange),
     /// `a` converted from an address in `space` to a generic address.
     ToGeneric { space: Space },
     /// `a` converted from a generic address to an address in `space`.
@@ -178,6 +201,13 @@ pub(crate) struct Ins {
     pub(crate) previous: Value,
 }
 
+impl Ins {
+    /// The values that an unknown result depends on.
+    pub(crate) fn unmodelled(&self) -> &[Value] {
+        &self.unmodelled
+    }
+}
+
 /// The merge of values at the beginning of a block.
 #[derive(Clone, Debug)]
 pub(crate) struct Phi {
@@ -196,6 +226,8 @@ pub(crate) struct Block {
     /// The condition under which the one predecessor of this block branches to it.
     pub(crate) edge: Option<Guard>,
     pub(crate) succs: Vec<u32>,
+    /// Whether it has an effect that an assembler must keep in each iteration of a loop.
+    pub(crate) has_effect: bool,
 }
 
 /// The kind of an access.
@@ -266,6 +298,9 @@ pub(crate) struct Var {
     pub(crate) align: u64,
     /// Whether it belongs to the module and keeps its contents after the kernel.
     pub(crate) is_module: bool,
+    /// Whether it is a constant table of the module, which the kernel reads like a variable of its
+    /// own.
+    pub(crate) is_table: bool,
     /// The number of the parameter if it is one.
     pub(crate) param: Option<u32>,
     /// Whether code that a thread may reach takes the address.

@@ -250,6 +250,10 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
             let _ = self.attach_to_device(&stream);
             return Err(error.into());
         }
+        if let Err(violations) = self.buffer.memory.report_violations(Some(&stream)) {
+            self.attach_to_device(&stream)?;
+            return Err(violations);
+        }
         // SAFETY: `len` elements must be accessible by the host, and no other code may use them
         // while the slice lives ← the memory is attached to the host, all uses have completed, and
         // `self` is borrowed mutably.
@@ -284,6 +288,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
             });
         }
         self.buffer.memory.tracker.synchronize(access)?;
+        self.buffer.memory.report_violations(None)?;
         Ok(start)
     }
 

@@ -238,7 +238,7 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
                 return Err(error);
             }
         }
-        Ok(())
+        self.buffer.memory.report_violations(None)
     }
 
     /// `cuMemSetAccess(READWRITE)`—Gives `device` read and write access to the memory of the

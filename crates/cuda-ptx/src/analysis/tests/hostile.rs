@@ -19,6 +19,7 @@ fn analysis(body: &str) -> Analysis {
 
 fn launch() -> LaunchValues {
     LaunchValues {
+        cluster: None,
         grid: [4, 1, 1],
         block: [256, 1, 1],
         dynamic_shared: 0,

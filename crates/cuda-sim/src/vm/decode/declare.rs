@@ -110,6 +110,31 @@ impl<'a> FunctionDecoder<'a, '_> {
         self.names.symbols.get(name).copied().map(Name::Sym)
     }
 
+    /// The offset in bytes of the element `name[index]` of an array.
+    pub(super) fn element_offset(&self, name: &str, index: i64) -> Decoded<i64> {
+        let mut found = None;
+        for scope in self.scopes.iter().rev() {
+            found = scope.declared.get(name).copied();
+            if found.is_some() {
+                break;
+            }
+            if scope.names.contains_key(name) {
+                // A register has no elements.
+                let mut params = self.function.params.iter();
+                found = params.find(|param| param.name == name);
+                break;
+            }
+        }
+        let found = found.or_else(|| self.names.declared.get(name).copied());
+        match found.filter(|variable| variable.array) {
+            Some(variable) => match variable.element_offset(index) {
+                Some(offset) => Ok(offset),
+                None => invalid(format!("'{name}' has elements without a size")),
+            },
+            None => invalid(format!("Array indexing on non-array '{name}'")),
+        }
+    }
+
     pub(super) fn lookup_member(&self, name: &str, member: &str) -> Option<Reg> {
         let index = match member {
             "x" | "r" => 0,
@@ -165,6 +190,9 @@ impl<'a> FunctionDecoder<'a, '_> {
 
     pub(super) fn variable(&mut self, variable: &'a Variable<'a>) -> Decoded {
         self.line = variable.line;
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.declared.insert(variable.name, variable);
+        }
         match variable.space {
             Space::Local | Space::Param => self.local(variable).map(|_| ()),
             Space::Shared if variable.count.is_none() => {

@@ -137,6 +137,13 @@ impl<'a> FunctionDecoder<'a, '_> {
                      instruction"
                 )),
             },
+            Operand::Element(name, index) => {
+                let offset = self.element_offset(name, *index)?;
+                match self.named(name)? {
+                    Name::Sym(sym) => self.symbol(sym, offset, wide),
+                    Name::Reg(_) => invalid(format!("Array indexing on non-array '{name}'")),
+                }
+            }
             Operand::Member(name, member) => {
                 if let Some(special) = special::parse(name, member) {
                     return self.special(special, ty);
@@ -334,6 +341,17 @@ impl<'a> FunctionDecoder<'a, '_> {
             _ => lanes!(wide, |a: u32| -> u32 { a }),
         };
         self.emit(kind, to.slot, from, 0, 0, 0);
+    }
+
+    /// The address that a load or store accesses: `g[3]` is an element, as `[g+12]` is.
+    pub(super) fn accessed(&self, operand: &Operand<'a>) -> Decoded<Operand<'a>> {
+        match operand {
+            Operand::Element(name, index) => {
+                let offset = self.element_offset(name, *index)?;
+                Ok(Operand::Address(Base::Name(name), offset))
+            }
+            other => Ok(other.clone()),
+        }
     }
 
     /// The base of an address: the slot, the offset and the bits for `Ins::c`.
