@@ -181,6 +181,7 @@ impl SafeModule {
         let at_line =
             |error: cuda_ptx::Error| syntax(format!("line {}: {}", error.line, error.message));
         let module = cuda_ptx::parse(text).map_err(|error| syntax(error.to_string()))?;
+        cuda_ptx::check(&module).map_err(at_line)?;
         cuda_ptx::check_parameters(&module).map_err(at_line)?;
         let text = Canonical::new(&module).map_err(at_line)?;
         let left_out = text.refusals().map(|refusal| {
@@ -305,7 +306,11 @@ impl Inner {
         let plan = Arc::new(plan);
         // A certificate compares neither the kind of a texture or surface nor the cluster.
         if cluster.is_none()
-            && plan.is_proven && !self.has_traps && !self.has_variables && !self.has_objects {
+            && plan.is_proven
+            && !self.has_traps
+            && !self.has_variables
+            && !self.has_objects
+        {
             let range = ranges::certificate(self, config, args, memories, &plan.key);
             let certificate = range.or_else(|| plan.certificate(self, config, args, memories));
             certificate

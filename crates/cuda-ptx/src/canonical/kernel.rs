@@ -7,7 +7,7 @@ use crate::ast::{
     Base, Function, Instruction, Linkage, Module, Operand, Predicate, Space, Statement, Variable,
 };
 use crate::calls;
-use crate::flow::{Name, Names, Refused, Reg, lower};
+use crate::flow::{Name, Names, Refused, Reg, lower, volatile};
 use crate::print;
 
 use super::out::Out;
@@ -79,13 +79,14 @@ fn body<'a>(
     function: &'a Function<'a>,
 ) -> Result<(Out, BTreeSet<usize>), Refused> {
     // Refuses what the analysis does not model.
-    lower(module, function)?;
+    let kernel = lower(module, function)?;
     let mut printer = Printer::new(module, variables, function);
     let signature = printer.signature(function)?;
     printer.names.open();
     printer.labels(function)?;
-    for statement in function.body.iter().flatten() {
-        printer.statement(statement)?;
+    for (index, statement) in function.body.iter().flatten().enumerate() {
+        let is_volatile = kernel.volatile.contains(&(index as u32));
+        printer.statement(statement, is_volatile)?;
     }
     Ok((printer.finish(signature, function), printer.uses))
 }
@@ -241,7 +242,12 @@ impl<'a> Printer<'a> {
         }
     }
 
-    fn statement(&mut self, statement: &'a Statement<'a>) -> Result<(), Refused> {
+    /// Prints a statement. A load that the assembler must not repeat is printed as volatile.
+    fn statement(
+        &mut self,
+        statement: &'a Statement<'a>,
+        is_volatile: bool,
+    ) -> Result<(), Refused> {
         match statement {
             Statement::Label(name, line) => {
                 self.line = *line;
@@ -250,7 +256,10 @@ impl<'a> Printer<'a> {
             }
             Statement::Instruction(instruction) => {
                 self.line = instruction.line;
-                self.instruction(instruction)?;
+                match is_volatile {
+                    true => self.instruction(&volatile(instruction))?,
+                    false => self.instruction(instruction)?,
+                }
             }
             Statement::Loc { at, .. } => {
                 let text = format!(".loc {} {} {}", at.file, at.line, at.column);
@@ -297,7 +306,7 @@ impl<'a> Printer<'a> {
         Ok(())
     }
 
-    fn instruction(&mut self, instruction: &'a Instruction<'a>) -> Result<(), Refused> {
+    fn instruction(&mut self, instruction: &Instruction<'a>) -> Result<(), Refused> {
         // The names of the operands, in the new text.
         let mut renamed: HashMap<&'a str, String> = HashMap::new();
         if let Some(Predicate { name, .. }) = instruction.predicate {
@@ -382,9 +391,6 @@ impl<'a> Printer<'a> {
                 for operand in list {
                     self.operand(operand, renamed)?;
                 }
-            }
-            Operand::Element(..) => {
-                return self.refuse(format!("the index of an element, {operand}"));
             }
             Operand::List(_) => return self.refuse(format!("the operand {operand}")),
         }

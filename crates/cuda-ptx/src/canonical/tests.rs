@@ -247,3 +247,15 @@ fn a_variable_that_another_kernel_writes_is_not_a_table() {
         assert_eq!(kernel.parse().unwrap().variables[0].constant, expected);
     }
 }
+
+#[test]
+fn read_only_loads_that_decide_about_addresses_are_volatile() {
+    let body = "ld.param.u64 %d1, [x];\nld.global.nc.u32 %r1, [%d1];\n\
+        ld.global.nc.v2.u32 {%r2, %r3}, [%d1];\nmul.wide.u32 %d2, %r1, 4;\n\
+        add.u64 %d3, %d1, %d2;\nst.global.u32 [%d3], %r2;";
+    let printed = print(&module("", body)).text().to_owned();
+    // The assembler could load the index once more, after the program has compared it.
+    assert!(printed.contains("ld.volatile.global.u32 %"), "{printed}");
+    // What is stored does not matter.
+    assert!(printed.contains("ld.global.nc.v2.u32 {%"), "{printed}");
+}

@@ -55,6 +55,7 @@ pub use op::AccessKind;
 pub(crate) use op::{
     Access, Axis, Block, FloatRange, Guard, Ins, Op, Phi, Relation, Source, Special, Value, Var,
 };
+pub(crate) use results::volatile;
 pub(crate) use tile::Tile;
 
 use crate::ast::Space;

@@ -80,3 +80,21 @@ fn is_changing(name: &str) -> bool {
     let changing = ["%clock", "%globaltimer", "%smid", "%warpid", "%pm"];
     changing.iter().any(|prefix| name.starts_with(prefix))
 }
+
+/// The volatile form of a weak load.
+pub(crate) fn volatile<'a>(instruction: &Instruction<'a>) -> Instruction<'a> {
+    let mut new = instruction.clone();
+    new.opcode = "ld";
+    let is_kept = |modifier: &&str| {
+        let space = matches!(*modifier, "global" | "shared" | "shared::cta");
+        space || matches!(*modifier, "v2" | "v4")
+    };
+    let ty = instruction.modifiers.last().copied();
+    let mut modifiers = vec!["volatile"];
+    modifiers.extend(instruction.modifiers.iter().copied().filter(is_kept));
+    modifiers.extend(ty);
+    new.modifiers = modifiers;
+    // The operand after the address is a cache policy.
+    new.operands.truncate(2);
+    new
+}

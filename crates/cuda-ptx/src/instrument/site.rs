@@ -5,9 +5,9 @@ use std::fmt::Write;
 
 use crate::analysis::{Refusal, Root};
 use crate::ast::{Base, Function, Instruction, Literal, Module, Operand, Predicate, Statement};
-use crate::flow::{Kernel, Name, Names};
+use crate::flow::{Kernel, Name, Names, volatile};
 
-use super::{Check, ExtraParameter, Site, refuse, slice};
+use super::{Check, ExtraParameter, Site, refuse};
 
 /// Writes the code of one kernel.
 pub(super) struct Writer<'a, 'k> {
@@ -212,7 +212,7 @@ impl<'a, 'k> Writer<'a, 'k> {
             _ => {}
         }
         let mut new = match is_volatile {
-            true => slice::volatile(instruction),
+            true => volatile(instruction),
             false => instruction.clone(),
         };
         if checks.is_empty() {

@@ -159,21 +159,3 @@ fn writes_surfaces(kernel: &Kernel) -> bool {
     let mut uses = kernel.accesses.iter().filter_map(|access| access.object);
     uses.any(|object| matches!(object, ObjectUse::Surface { is_write: true, .. }))
 }
-
-/// The volatile form of a weak load.
-pub(super) fn volatile<'a>(instruction: &Instruction<'a>) -> Instruction<'a> {
-    let mut new = instruction.clone();
-    new.opcode = "ld";
-    let is_kept = |modifier: &&str| {
-        let space = matches!(*modifier, "global" | "shared" | "shared::cta");
-        space || matches!(*modifier, "v2" | "v4")
-    };
-    let ty = instruction.modifiers.last().copied();
-    let mut modifiers = vec!["volatile"];
-    modifiers.extend(instruction.modifiers.iter().copied().filter(is_kept));
-    modifiers.extend(ty);
-    new.modifiers = modifiers;
-    // The operand after the address is a cache policy.
-    new.operands.truncate(2);
-    new
-}

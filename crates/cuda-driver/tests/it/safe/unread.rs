@@ -128,7 +128,12 @@ fn a_process_that_ends() {
         .contains(&case.as_str())
         .then(|| block(&stream));
     for at in [100, 200] {
-        store_at(&stream, &store, &mut x, if case == "proven" { 0 } else { at });
+        store_at(
+            &stream,
+            &store,
+            &mut x,
+            if case == "proven" { 0 } else { at },
+        );
     }
     match case.as_str() {
         "read" => {

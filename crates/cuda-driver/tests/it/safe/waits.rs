@@ -341,11 +341,8 @@ fn reading_an_array_reports_the_launches_that_used_it() {
         let (stream, other) = (fixture.stream(), fixture.stream());
         let mark = kernel(&fixture, MARK, "mark");
         let shape = cuda_driver::texture::ArrayShape::two_d(4, 4);
-        let mut array = super::surfaces::counted(
-            &stream,
-            &shape,
-            cuda_driver::texture::ArrayFlags::SURFACE,
-        );
+        let mut array =
+            super::surfaces::counted(&stream, &shape, cuda_driver::texture::ArrayFlags::SURFACE);
         let at = DeviceBuffer::from_host(&other, &[0_u32, 0, 16, 0]).unwrap();
         let before = array.to_vec().unwrap();
         let surface = array.surface_mut().unwrap();
