@@ -32,9 +32,7 @@ pub(super) fn space_of(instruction: &Instruction<'_>) -> Result<Option<Space>, R
 
 /// The bytes of a type with a vector size, such as `v4.f32`.
 fn size_of(instruction: &Instruction<'_>) -> Option<u32> {
-    // Vectors of atomic operations have the operation behind the type.
-    let types = instruction.modifiers.iter().rev().map(|it| bits_of(it));
-    let bits = types.into_iter().find(|&bits| bits >= 8)?;
+    let bits = bits_of(instruction.modifiers.last()?);
     let vector = if instruction.has("v2") {
         2
     } else if instruction.has("v4") {

@@ -214,6 +214,19 @@ impl<'a> Checker<'a, '_> {
         ty.ok_or_else(|| String::from("its type is not known"))
     }
 
+    /// The space that a conversion of an address names.
+    fn own_space(&self) -> Option<Space> {
+        let part = self
+            .form
+            .parts
+            .iter()
+            .position(|part| part.name == Some('S'))?;
+        match self.form.chosen(&self.choices, part) {
+            "shared::cluster" => Some(Space::Shared),
+            name => space_of(name),
+        }
+    }
+
     fn operand(&mut self, kind: Kind, operand: &Operand<'a>, index: usize) -> Result<(), String> {
         match kind {
             Kind::Result {
@@ -233,24 +246,32 @@ impl<'a> Checker<'a, '_> {
                 )
             }
             Kind::Results {
+                count,
                 first,
                 second,
                 is_second_needed,
                 can_discard,
             } => {
                 let (first, second) = (self.type_of(first)?, self.type_of(second)?);
-                match operand {
-                    Operand::Pair(pair) => {
-                        for (operand, ty) in [(&pair.0, first), (&pair.1, second)] {
-                            if *operand != Operand::Sink || !can_discard {
-                                self.register(operand, ty, false)?;
-                            }
-                        }
-                        Ok(())
+                let (operand, other) = match operand {
+                    Operand::Pair(pair) => (&pair.0, Some(&pair.1)),
+                    _ if is_second_needed => {
+                        return Err(String::from("a second result is missing"));
                     }
-                    _ if is_second_needed => Err(String::from("a second result is missing")),
-                    _ => self.register(operand, first, false),
+                    _ => (operand, None),
+                };
+                let can_discard = can_discard && other.is_some();
+                if let Some(other) = other.filter(|it| **it != Operand::Sink || !can_discard) {
+                    self.register(other, second, false)?;
                 }
+                self.elements(
+                    operand,
+                    count,
+                    |checker, element, is_vector| match element {
+                        Operand::Sink if can_discard || is_vector => Ok(()),
+                        _ => checker.register(element, first, false),
+                    },
+                )
             }
             Kind::Source {
                 count,
@@ -263,12 +284,22 @@ impl<'a> Checker<'a, '_> {
                 let ty = self.type_of(ty)?;
                 self.elements(operand, count, |checker, element, is_vector| {
                     if checker.is_declared(element) {
-                        let is_variable = matches!(element, Operand::Name(name) | Operand::Offset(name, _)
-                            if matches!(checker.names.find(name), Some(Name::Var(_))));
-                        return match is_variable {
-                            true if is_address && !is_vector && ty.bits >= 32 => Ok(()),
-                            true => Err(String::from("the address of a variable")),
-                            false => checker.register(element, ty, is_wide),
+                        let variable = match element {
+                            Operand::Name(name) | Operand::Offset(name, _) => {
+                                match checker.names.find(name) {
+                                    Some(Name::Var(number)) => checker.vars.get(number as usize),
+                                    _ => None,
+                                }
+                            }
+                            _ => None,
+                        };
+                        let Some(variable) = variable else {
+                            return checker.register(element, ty, is_wide);
+                        };
+                        let is_space = checker.own_space().is_none_or(|it| it == variable.space);
+                        return match is_address && is_space && !is_vector && ty.bits >= 32 {
+                            true => Ok(()),
+                            false => Err(String::from("the address of a variable")),
                         };
                     }
                     match element {
@@ -284,6 +315,18 @@ impl<'a> Checker<'a, '_> {
                     }
                 })
             }
+            Kind::Limited(ty, most) => match operand {
+                Operand::Literal(Literal::Int(number)) => {
+                    match i64::try_from(*number).is_ok_and(|number| number <= most) {
+                        true => Ok(()),
+                        false => Err(format!("the number is not from 0 to {most}")),
+                    }
+                }
+                _ => {
+                    let ty = self.type_of(ty)?;
+                    self.register(operand, ty, false)
+                }
+            },
             Kind::Number(low, high) => match operand {
                 Operand::Literal(Literal::Int(number)) => {
                     let number = *number as i64;
@@ -427,15 +470,7 @@ impl<'a> Checker<'a, '_> {
 
     /// An address in `space`, or a generic one.
     fn address(&mut self, operand: &Operand<'a>, space: &str) -> Result<(), String> {
-        let space = match space {
-            "" => None,
-            "global" => Some(Space::Global),
-            "shared" | "shared::cta" => Some(Space::Shared),
-            "local" => Some(Space::Local),
-            "const" => Some(Space::Const),
-            "param" | "param::entry" => Some(Space::Param),
-            other => return Err(format!("the space {other}")),
-        };
+        let space = space_of(space);
         let Operand::Address(base, _) = operand else {
             return Err(String::from("not an address"));
         };
@@ -503,6 +538,18 @@ impl<'a> Checker<'a, '_> {
             _ => checker.register(element, ty, false),
         })
     }
+}
+
+/// The space that a modifier names.
+fn space_of(modifier: &str) -> Option<Space> {
+    Some(match modifier {
+        "global" => Space::Global,
+        "shared" | "shared::cta" => Space::Shared,
+        "local" => Space::Local,
+        "const" => Space::Const,
+        "param" | "param::entry" => Space::Param,
+        _ => return None,
+    })
 }
 
 /// A special register as a source of `mov` or `cvt`.

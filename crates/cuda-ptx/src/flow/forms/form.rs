@@ -14,7 +14,7 @@ pub(crate) struct Form {
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     /// The letter that operands use for the chosen modifier.
-    name: Option<char>,
+    pub(super) name: Option<char>,
     pub(super) alternatives: Vec<&'static str>,
     pub(super) is_optional: bool,
 }
@@ -68,6 +68,7 @@ pub(super) enum Kind {
     },
     /// `>A|B` or `>A&B`: two results. The second may be left out after `|`.
     Results {
+        count: Count,
         first: TypeName,
         second: TypeName,
         is_second_needed: bool,
@@ -85,6 +86,8 @@ pub(super) enum Kind {
         /// `&`: addresses of variables, too.
         is_address: bool,
     },
+    /// `T..a`: a register, or a number from 0 to a.
+    Limited(TypeName, i64),
     /// `#a..b`
     Number(i64, i64),
     /// `#(a|b)`
@@ -242,6 +245,9 @@ impl Kind {
             let (low, high) = text.split_once("..")?;
             return Some(Self::Number(low.parse().ok()?, high.parse().ok()?));
         }
+        if let Some((ty, most)) = text.split_once("..") {
+            return Some(Self::Limited(type_name(ty, parts)?, most.parse().ok()?));
+        }
         if let Some(text) = text.strip_prefix('[') {
             return Self::address(text.strip_suffix(']')?, parts);
         }
@@ -270,8 +276,10 @@ impl Kind {
         let can_discard = flag(&mut text, '_');
         for (between, is_second_needed) in [('|', false), ('&', true)] {
             if let Some((first, second)) = text.split_once(between) {
+                let (count, first) = counted(first, parts)?;
                 return Some(Self::Results {
-                    first: type_name(first, parts)?,
+                    count,
+                    first,
                     second: type_name(second, parts)?,
                     is_second_needed,
                     can_discard,

@@ -350,16 +350,18 @@ impl Writer<'_> {
                 (text, OperandRole::Result)
             }
             Kind::Results {
+                count,
                 first,
                 second,
                 is_second_needed,
                 can_discard,
             } => {
                 let (first, second) = (self.type_of(first), self.type_of(second));
-                let first = self.register(first);
+                let count = self.form.count(self.choices, count);
+                let first = self.counted(count, |writer| writer.register(first));
                 let second = self.register(second);
                 let text = match self.variant {
-                    1 if can_discard => format!("_|{second}"),
+                    1 if can_discard && count.is_none() => format!("_|{second}"),
                     0 if !is_second_needed => first,
                     _ => format!("{first}|{second}"),
                 };
@@ -395,6 +397,14 @@ impl Writer<'_> {
                         })
                     }
                     _ => self.counted(count, |writer| writer.register(ty)),
+                };
+                (text, OperandRole::Source)
+            }
+            Kind::Limited(ty, most) => {
+                let ty = self.type_of(ty);
+                let text = match self.variant {
+                    2 => most.to_string(),
+                    _ => self.register(ty),
                 };
                 (text, OperandRole::Source)
             }

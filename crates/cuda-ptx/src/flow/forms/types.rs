@@ -80,6 +80,8 @@ impl Type {
             "e2m1x2" => (8, Packed),
             "bf16" | "e4m3x2" | "e5m2x2" | "e2m3x2" | "e3m2x2" | "ue8m0x2" => (16, Packed),
             "bf16x2" | "u16x2" | "s16x2" | "tf32" => (32, Packed),
+            // Fragments of matrices.
+            "x32" => (32, Packed),
             "f32x2" => (64, Packed),
             _ => return None,
         };

@@ -170,7 +170,7 @@ fn unknown_strides_and_addresses_are_not_proven() {
         least: 16,
     };
     for (before, stride) in [
-        // Loaded, not set, set on one path only, and of 64 bits.
+        // Loaded, not set, and set on one path only.
         ("ld.global.u32 %r1, [%d0];", "%r1"),
         ("ld.global.u32 %r1, [%d0]; and.b32 %r1, %r1, 0xff0;", "%r1"),
         ("", "%r1"),
@@ -178,7 +178,6 @@ fn unknown_strides_and_addresses_are_not_proven() {
             "ld.global.u32 %r2, [%d0]; setp.eq.u32 %c, %r2, 0; @%c mov.u32 %r1, 16;",
             "%r1",
         ),
-        ("mov.u64 %d3, 16;", "%d3"),
     ] {
         let verdict = verdict(before, "[%p]", &format!(", {stride}"));
         assert_eq!(reasons(&verdict), slice::from_ref(&unknown), "{before}");

@@ -39,6 +39,8 @@ const LOAD_ROWS: &[Row] = &[
     row("ld.S=(param)?.V=@vector.T=@memory >V*T+_, [r V*T]"),
     row("ld.S=(param::entry)?.V=@vector.T=@memory >V*T+_, [r V*T]").since("8.3", "sm_75"),
     row("ld?.weak?.S=@space.b128 >b128_, [r b128]").since("8.3", "sm_75"),
+    row("ld.S=(global)?.nc?.@l1?.L2::cache_hint?.@prefetch.b128 >b128_, [r b128], policy")
+        .since("8.3", "sm_80"),
     row("ld.S=(global)?.nc.V=(v8).T=(b32|u32|s32|f32) >V*T_, [r V*T]").since("8.8", "sm_100"),
     row("ld.S=(global)?.nc.V=(v4).T=(b64|u64|s64|f64) >V*T_, [r V*T]").since("8.8", "sm_100"),
     row("ldu?.S=(global)?.V=@vector.T=@memory >V*T+_, [r V*T]"),
@@ -68,6 +70,7 @@ const STORE_ROWS: &[Row] = &[
         .since("7.8", "sm_90"),
     row("st.mmio.relaxed.sys?.S=(global).T=@memory [w T], T+").since("8.2", "sm_75"),
     row("st?.weak?.S=@space.b128 [w b128], b128!").since("8.3", "sm_75"),
+    row("st.S=(global)?.@l1?.L2::cache_hint.b128 [w b128], b128!, policy").since("8.3", "sm_80"),
     row("st.S=(global).V=(v8).T=(b32|u32|s32|f32) [w V*T], V*T").since("8.8", "sm_100"),
     row("st.S=(global).V=(v4).T=(b64|u64|s64|f64) [w V*T], V*T").since("8.8", "sm_100"),
 ];
@@ -106,8 +109,6 @@ const ATOMIC_ROWS: &[Row] = &[
     row("atom?.S=@atomic.(inc|dec)?.@order.@scope.u32 >u32_, [x u32], u32"),
     row("atom?.@order?.@scope.S=(global).add.V=@vector.f32 >V*f32, [x V*f32], V*f32")
         .since("8.1", "sm_90"),
-    row("atom?.@order?.@scope.S=(global).V=@vector.f32.add >V*f32, [x V*f32], V*f32")
-        .since("8.1", "sm_90"),
     row("red?.@relaxed?.@scope?.S=@atomic.(and|or|xor).T=(b32|b64) [x T], T"),
     row("red?.@relaxed?.@scope?.S=@atomic.add.T=(u32|s32|u64|f32|f64) [x T], T"),
     row("red?.@relaxed?.@scope?.S=@atomic.(min|max).T=(u32|s32|u64|s64) [x T], T"),
@@ -133,10 +134,12 @@ pub(super) const COPIES: Chapter = Chapter {
 };
 
 const COPY_ROWS: &[Row] = &[
-    row("cp.async.ca.(shared|shared::cta).global?.L2::cache_hint?.@prefetch [w size shared], [r size global], #(4|8|16), ?u32, policy").since("7.4", "sm_80"),
-    row("cp.async.cg.(shared|shared::cta).global?.L2::cache_hint?.@prefetch [w size shared], [r size global], #(16), ?u32, policy").since("7.4", "sm_80"),
-    row("cp.async.ca.(shared|shared::cta).global?.L2::cache_hint?.@prefetch [w size shared], [r size global], #(4|8|16), pred!, policy").since("7.5", "sm_80"),
-    row("cp.async.cg.(shared|shared::cta).global?.L2::cache_hint?.@prefetch [w size shared], [r size global], #(16), pred!, policy").since("7.5", "sm_80"),
+    row("cp.async.ca.@own.global?.L2::cache_hint?.@prefetch [w size shared], [r size global], #(4), ?u32..4, policy").since("7.4", "sm_80"),
+    row("cp.async.ca.@own.global?.L2::cache_hint?.@prefetch [w size shared], [r size global], #(8), ?u32..8, policy").since("7.4", "sm_80"),
+    row("cp.async.ca.@own.global?.L2::cache_hint?.@prefetch [w size shared], [r size global], #(16), ?u32..16, policy").since("7.4", "sm_80"),
+    row("cp.async.cg.@own.global?.L2::cache_hint?.@prefetch [w size shared], [r size global], #(16), ?u32..16, policy").since("7.4", "sm_80"),
+    row("cp.async.ca.@own.global?.L2::cache_hint?.@prefetch [w size shared], [r size global], #(4|8|16), pred!, policy").since("7.5", "sm_80"),
+    row("cp.async.cg.@own.global?.L2::cache_hint?.@prefetch [w size shared], [r size global], #(16), pred!, policy").since("7.5", "sm_80"),
     row("cp.async.commit_group").since("7.0", "sm_80"),
     row("cp.async.wait_group #0..2147483647").since("7.0", "sm_80"),
     row("cp.async.wait_all").since("7.0", "sm_80"),

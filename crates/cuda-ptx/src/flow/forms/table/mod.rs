@@ -132,6 +132,7 @@ pub(super) const SETS: &[(&str, &str)] = &[
     ("layout", "row|col"),
     ("tile", "global|shared|shared::cta"),
     ("sparse", "sp|sp::ordered_metadata"),
+    ("own", "shared|shared::cta"),
     ("shape", "m16n16k16|m8n32k16|m32n8k16"),
 ];
 

@@ -12,16 +12,17 @@ pub(super) const WARPS: Chapter = Chapter {
 };
 
 const WARP_ROWS: &[Row] = &[
-    row("shfl.sync.(up|down|bfly|idx).b32 >b32|pred, b32, b32, b32, b32"),
-    row("vote.sync.(all|any|uni).pred >pred, pred, b32"),
-    row("vote.sync.ballot.b32 >b32, pred, b32"),
-    row("match.any.sync.T=(b32|b64) >b32, T, b32"),
-    row("match.all.sync.T=(b32|b64) >b32|pred, T, b32"),
-    row("activemask.b32 >b32"),
-    row("redux.sync.(add|min|max).T=(u32|s32) >T, T, b32").since("7.0", "sm_80"),
-    row("redux.sync.(and|or|xor).b32 >b32, b32, b32").since("7.0", "sm_80"),
-    row("redux.sync.(min|max)?.abs?.NaN.f32 >f32, f32, b32").since("8.6", "sm_100a"),
-    row("elect.sync >b32&pred_, b32").since("8.0", "sm_90"),
+    row("shfl.sync.(up|down|bfly|idx).b32 >b32|pred, b32, b32, b32, u32"),
+    row("vote.sync.(all|any|uni).pred >pred, pred, u32"),
+    row("vote.sync.ballot.b32 >u32, pred, u32"),
+    row("vote.ballot.sync.b32 >u32, pred, u32"),
+    row("match.any.sync.T=(b32|b64) >u32, T, u32"),
+    row("match.all.sync.T=(b32|b64) >u32|pred, T, u32"),
+    row("activemask.b32 >u32"),
+    row("redux.sync.(add|min|max).T=(u32|s32) >T, T, u32").since("7.0", "sm_80"),
+    row("redux.sync.(and|or|xor).b32 >u32, u32, u32").since("7.0", "sm_80"),
+    row("redux.sync.(min|max)?.abs?.NaN.f32 >f32, f32, u32").since("8.6", "sm_100a"),
+    row("elect.sync >u32&pred_, u32").since("8.0", "sm_90"),
 ];
 
 pub(super) const BARRIERS: Chapter = Chapter {
@@ -43,7 +44,7 @@ const BARRIER_ROWS: &[Row] = &[
     row("barrier?.cta.red.popc?.aligned.u32 >u32, barrier, ?threads, pred"),
     row("barrier?.cta.red.(and|or)?.aligned.pred >pred, barrier, ?threads, pred"),
     row("barrier?.cta.red?.aligned.popc.u32 >u32, barrier, ?threads, pred"),
-    row("bar.warp.sync b32"),
+    row("bar.warp.sync u32"),
     row("barrier.cluster.arrive?.(release|relaxed)?.aligned").since("8.0", "sm_90"),
     row("barrier.cluster.wait?.acquire?.aligned").since("8.0", "sm_90"),
     row("membar.(cta|gl|sys)"),
