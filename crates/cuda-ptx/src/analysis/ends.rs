@@ -14,7 +14,8 @@ use crate::flow::{Loop, Op, Relation, Source, Value};
 
 use super::condition::Condition;
 use super::form::Form;
-use super::round::{Known, Round};
+use super::known::Known;
+use super::round::Round;
 use super::symbols::Kind;
 
 /// The deepest nesting of predicates that is followed.
@@ -101,6 +102,9 @@ impl<'a> Round<'a> {
         let high = 1i128.checked_shl(bits).map_or(0, |end| end - 1);
         let kind = Kind::Behind(value);
         let symbol = self.symbols.simple(kind, Some(0), Some(high), Some(from))?;
+        if self.kernel.is_unstable[value as usize] {
+            self.symbols.set_unstable(symbol);
+        }
         Some(Known::Number(Form::symbol(symbol)))
     }
 
@@ -179,6 +183,8 @@ impl<'a> Round<'a> {
         let [a, b, _] = ins.sources;
         match ins.op {
             Op::BoolNot => self.fails_once(a, !negated, one, k, depth - 1),
+            // The result of a comparison is copied in this way.
+            Op::BoolOr if a == b => self.fails_once(a, negated, one, k, depth - 1),
             Op::BoolAnd if !negated => {
                 self.fails_once(a, false, one, k, depth - 1)
                     || self.fails_once(b, false, one, k, depth - 1)
@@ -221,7 +227,11 @@ impl<'a> Round<'a> {
             return false;
         };
         let rest = difference.without(counter);
-        let is_fixed = |form: &Form| self.symbols.is_fixed(form, |block| one.contains(block));
+        let is_fixed = |form: &Form| {
+            let mut terms = form.terms().iter();
+            terms.all(|term| !self.symbols.info(term.0).is_unstable)
+                && self.symbols.is_fixed(form, |block| one.contains(block))
+        };
         // The step modulo 2^bits. An odd one visits all numbers of the type.
         let step = difference.coefficient(counter).rem_euclid(1 << bits);
         if step == 0 || !is_fixed(&rest) {

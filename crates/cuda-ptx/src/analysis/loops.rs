@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use crate::flow::Kernel;
 
 use super::form::{Form, Symbol, floor_div};
-use super::round::{Assumptions, Known, Round};
+use super::known::{Assumptions, Known};
+use super::round::Round;
 use super::symbols::Kind;
 
 /// The largest number of new assumptions at one header.

@@ -3,22 +3,25 @@
 //! ```text
 //!    mod          Analysis: rounds until the loops are settled, then all accesses
 //!    family       proofs for all numbers in a range
+//!    report       the contract of the findings
 //!    access       one access: root, bounds, alignment
 //!    handle       one use of a texture or a surface
 //!    loops        steps of phis, assumptions at loop headers and their proof by induction
 //!    transfer     the value of one operation as a form
 //!    source       special registers, parameters, addresses of variables
 //!    ends         loops that end, and what the other loops make uncertain
+//!    unstable     values that may differ from use to use
 //!    round        one walk over the kernel: values, facts, reachability
+//!    known        what is known about values and loops
 //!    condition    predicates and the facts that follow from them
 //!    bound        bounds of forms under facts
-//!    symbols      the unknown integers
+//!    symbols, ranges    the unknown integers, and the ranges of forms over them
 //!    form         affine forms
 //!    verdict, launch    results and inputs
 //! ```
 //!
-//! A module uses only modules below it, except that `transfer`, `source`, `ends` and `round` are
-//! parts of one type.
+//! A module uses only modules below it, except that `transfer`, `source`, `ends`, `unstable` and
+//! `round` are parts of one type.
 
 mod access;
 mod bound;
@@ -27,14 +30,18 @@ mod ends;
 mod family;
 mod form;
 mod handle;
+mod known;
 mod launch;
 mod loops;
+mod ranges;
+mod report;
 mod round;
 mod source;
 mod symbols;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod unstable;
 mod verdict;
 
 use std::cell::Cell;
@@ -51,10 +58,12 @@ use bound::{DEPTH, DEPTH_OF_ACCESS};
 pub use family::{Need, NumberRange, OpenNumber};
 use form::Form;
 use handle::judge_object;
+use known::Assumptions;
 use launch::mismatch;
 pub use launch::{Argument, Buffer, LaunchValues};
-use round::{Assumptions, Round};
-use symbols::{Kind, Symbols};
+use report::report;
+use round::Round;
+use symbols::Symbols;
 pub use verdict::{
     AccessKind, AccessReport, Contract, ObjectCondition, Outcome, Precondition, Reason, Refusal,
     Root, Verdict,
@@ -206,6 +215,16 @@ impl Analysis {
             access: None,
             reason: refused.reason.clone(),
         })
+    }
+
+    /// The statements of the kernel, without its calls, whose loads have to be volatile in the text
+    /// that is launched: otherwise an assembler may repeat them, and an address or a branch that
+    /// depends on one of them may see two values.
+    pub fn volatile_loads(&self) -> &[u32] {
+        let kernel = self.kernel.as_ref();
+        kernel
+            .map(|kernel| kernel.volatile.as_slice())
+            .unwrap_or(&[])
     }
 
     /// The bytes of the parameters that a verdict depends on: the parameter, the offset and the
@@ -383,123 +402,4 @@ fn lowered(
         ..function.clone()
     };
     Ok((lower(module, &function)?, Some(expanded)))
-}
-
-/// Makes the contract of the findings. What was proven before the analysis gave up stays proven.
-fn report(
-    kernel: &Kernel,
-    symbols: &Symbols,
-    findings: Vec<Option<Finding>>,
-    gave_up: bool,
-) -> Contract {
-    let mut contract = Contract {
-        kernel: kernel.name.clone(),
-        preconditions: Vec::new(),
-        accesses: Vec::new(),
-        objects: Vec::new(),
-        variables: kernel.used_variables(),
-        files: Arc::default(),
-    };
-    for (access, finding) in kernel.accesses.iter().zip(findings) {
-        let (mut outcome, end) = match finding {
-            Some(finding) => (finding.outcome, finding.end),
-            None => (Outcome::Unreached, None),
-        };
-        if let (true, Outcome::Checked { reason, .. }) = (gave_up, &mut outcome) {
-            *reason = Reason::GaveUp;
-        }
-        if let (Outcome::Proven { root, high, .. }, Some(end)) = (&outcome, end)
-            && let Root::Buffer { parameter, offset } = root
-        {
-            let name = &kernel.params[*parameter as usize].name;
-            let new = Precondition {
-                buffer: match offset {
-                    0 => name.clone(),
-                    offset => format!("{name}+{offset}"),
-                },
-                root: root.clone(),
-                bytes: *high,
-                expression: expression(kernel, symbols, &end),
-                align: access.align().into(),
-                is_written: access.kind != AccessKind::Read,
-                line: access.line,
-                location: access.location,
-            };
-            merge(&mut contract.preconditions, new);
-        }
-        if let (Some(object), Some(Root::Object { parameter })) = (access.object, outcome.root()) {
-            let new = ObjectCondition {
-                parameter: *parameter,
-                name: kernel.params[*parameter as usize].name.clone(),
-                requirement: object.to_string(),
-                line: access.line,
-            };
-            let is_same = |old: &ObjectCondition| {
-                old.parameter == new.parameter && old.requirement == new.requirement
-            };
-            if !contract.objects.iter().any(is_same) {
-                contract.objects.push(new);
-            }
-        }
-        contract.accesses.push(AccessReport {
-            line: access.line,
-            location: access.location,
-            mnemonic: access.mnemonic.clone(),
-            kind: access.kind,
-            space: access.space,
-            size: access.size,
-            is_object: access.object.is_some(),
-            outcome,
-        });
-    }
-    contract
-}
-
-/// Adds a precondition, or joins it with that of the same buffer.
-fn merge(preconditions: &mut Vec<Precondition>, new: Precondition) {
-    let Some(old) = preconditions.iter_mut().find(|old| old.root == new.root) else {
-        preconditions.push(new);
-        return;
-    };
-    let align = old.align.max(new.align);
-    let is_written = old.is_written || new.is_written;
-    if new.bytes > old.bytes {
-        *old = new;
-    }
-    (old.align, old.is_written) = (align, is_written);
-}
-
-/// A form over scalars as text, such as `4·n + 8`.
-fn expression(kernel: &Kernel, symbols: &Symbols, form: &Form) -> String {
-    let mut text = String::new();
-    let mut push = |value: i128, name: Option<String>| {
-        let (sign, value) = (value < 0, value.unsigned_abs());
-        match (text.is_empty(), sign) {
-            (true, true) => text.push('-'),
-            (true, false) => {}
-            (false, true) => text.push_str(" - "),
-            (false, false) => text.push_str(" + "),
-        }
-        match name {
-            Some(name) if value == 1 => text.push_str(&name),
-            Some(name) => text.push_str(&format!("{value}·{name}")),
-            None => text.push_str(&value.to_string()),
-        }
-    };
-    for &(symbol, by) in form.terms() {
-        if let Kind::Scalar(param, offset, _) = symbols.info(symbol).kind {
-            let name = &kernel.params[param as usize].name;
-            push(
-                by,
-                Some(match offset {
-                    0 => name.clone(),
-                    offset => format!("{name}[{offset}]"),
-                }),
-            );
-        }
-    }
-    if form.constant != 0 || form.is_number() {
-        push(form.constant, None);
-    }
-    text
 }

@@ -2,7 +2,6 @@
 //! at each block.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::flow::{Block, Guard, Ins, Kernel, Op, Phi, Source, Value};
@@ -10,6 +9,7 @@ use crate::flow::{Block, Guard, Ins, Kernel, Op, Phi, Source, Value};
 use super::bound::{DEPTH, DEPTH_OF_BRANCH, Prover};
 use super::condition::Condition;
 use super::form::Form;
+use super::known::{Assumptions, Known};
 use super::launch::LaunchValues;
 use super::symbols::{Alternative, Kind, Selection, Symbols};
 
@@ -17,45 +17,6 @@ use super::symbols::{Alternative, Kind, Selection, Symbols};
 const MAX_FACTS: usize = 80;
 /// The largest number of alternatives of a choice.
 const MAX_ALTERNATIVES: usize = 4;
-
-/// The facts about a value.
-#[derive(Clone, Debug)]
-pub(super) enum Known {
-    /// It depends on a register that was never set, so it may differ from use to use.
-    Undefined,
-    /// A number modulo 2^width.
-    Number(Form),
-    Predicate(Rc<Condition>),
-}
-
-/// The assumptions about the loops of a kernel.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Assumptions {
-    /// The step of each phi that grows by the same number in each iteration.
-    pub(super) steps: BTreeMap<Value, i128>,
-    /// The forms that are assumed to be at most 0 at each loop header.
-    pub(super) at_headers: BTreeMap<u32, Vec<Form>>,
-    /// The loops that are known to end, by their indices in the kernel's `cycles`.
-    pub(super) ending: BTreeSet<u32>,
-}
-
-impl Assumptions {
-    /// Returns these assumptions and the new ones, or `None` if none is new.
-    pub(super) fn with(&self, new: BTreeMap<u32, Vec<Form>>) -> Option<Self> {
-        let mut all = self.clone();
-        let mut is_new = false;
-        for (header, forms) in new {
-            let known = all.at_headers.entry(header).or_default();
-            for form in forms {
-                if !known.contains(&form) {
-                    known.push(form);
-                    is_new = true;
-                }
-            }
-        }
-        is_new.then_some(all)
-    }
-}
 
 /// The access with this number, at this address, under these facts. For a surface, the second form
 /// is the coordinate in bytes; for a matrix, the stride in elements.
@@ -79,6 +40,8 @@ pub(super) struct Round<'a> {
     pub(super) is_live: Vec<bool>,
     /// The block that is evaluated.
     pub(super) block: u32,
+    /// The instruction that is evaluated: its block, and its position in it.
+    pub(super) site: u64,
     /// The line of a jump whose index may be outside of its table.
     pub(super) wild_jump: Option<u32>,
 }
@@ -105,6 +68,7 @@ impl<'a> Round<'a> {
             conditions: vec![None; kernel.blocks.len()],
             is_live: vec![false; kernel.blocks.len()],
             block: 0,
+            site: 0,
             wild_jump: None,
         }
     }
@@ -144,7 +108,8 @@ impl<'a> Round<'a> {
                 self.known[phi.target as usize] = Some(known);
             }
             let facts = Rc::clone(&self.facts[number as usize]);
-            for ins in &block.ins {
+            for (index, ins) in block.ins.iter().enumerate() {
+                self.site = u64::from(number) << 32 | index as u64;
                 if let Op::Access(access) = ins.op {
                     if let Some(visit) = &mut visit {
                         self.access(ins, access, &facts, visit);
@@ -237,7 +202,14 @@ impl<'a> Round<'a> {
         match source {
             Source::Number(value) => Rc::new(Condition::Constant(value != 0)),
             Source::Value(value) => match self.read(value, &[self.block]) {
-                Some(Known::Predicate(condition)) => condition,
+                Some(Known::Predicate(condition)) => {
+                    let is_unstable = self.kernel.is_unstable[value as usize];
+                    match *condition {
+                        Condition::Constant(_) => condition,
+                        _ if is_unstable => Rc::default(),
+                        _ => condition,
+                    }
+                }
                 _ => Rc::new(Condition::Unknown),
             },
             _ => Rc::new(Condition::Unknown),
@@ -262,7 +234,12 @@ impl<'a> Round<'a> {
             .symbols
             .simple(kind, Some(low), Some(high), Some(block))
         {
-            Some(symbol) => Known::Number(Form::symbol(symbol)),
+            Some(symbol) => {
+                if self.kernel.is_unstable[value as usize] {
+                    self.symbols.set_unstable(symbol);
+                }
+                Known::Number(Form::symbol(symbol))
+            }
             None => Known::Undefined,
         }
     }

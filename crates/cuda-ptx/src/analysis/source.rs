@@ -4,16 +4,17 @@ use crate::ast::Space;
 use crate::flow::{Axis, Source, Special, is_window};
 
 use super::form::Form;
-use super::round::{Known, Round};
+use super::known::Known;
+use super::round::Round;
 use super::symbols::Kind;
 
 /// The largest address in the shared memory of a block. In a cluster, an address is
 /// `rank << 24 | offset`, and a cluster has at most 16 blocks. This leaves room for 64.
-const SHARED_END: i128 = 1 << 30;
+const SHARED_END: i128 = (1 << 30) - 1;
 
 /// The largest address in the local memory of a thread, of which there are at most 512 KiB, and in
 /// constant and parameter memory.
-const WINDOW_END: i128 = 1 << 31;
+const WINDOW_END: i128 = (1 << 31) - 1;
 
 /// The largest address of a variable in a space whose addresses have 32 bits.
 fn native_end(space: Space) -> i128 {
@@ -34,6 +35,9 @@ impl Round<'_> {
         };
         let form = match source {
             Source::Value(value) => match self.read(value, &[self.block]) {
+                Some(Known::Number(form)) if self.kernel.is_unstable[value as usize] => {
+                    return self.used(form);
+                }
                 Some(Known::Number(form)) => return Some(form),
                 _ => return None,
             },

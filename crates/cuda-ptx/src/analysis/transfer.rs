@@ -10,7 +10,8 @@ use crate::flow::{Ins, Op, Relation, Source, Value};
 
 use super::condition::Condition;
 use super::form::{Form, floor_div};
-use super::round::{Known, Round};
+use super::known::Known;
+use super::round::Round;
 use super::symbols::Kind;
 
 /// The lowest value of an integer type.

@@ -18,7 +18,7 @@ pub(super) fn is_kept(instruction: &Instruction<'_>) -> bool {
         // Not `bar.warp.sync`, which an assembler may drop if the warp does not diverge.
         "bar" | "barrier" => instruction.has("sync") && !instruction.has("warp"),
         "membar" => true,
-        "fence" => !instruction.has("proxy"),
+        "fence" => instruction.has("sc") || instruction.has("acq_rel"),
         _ => false,
     }
 }

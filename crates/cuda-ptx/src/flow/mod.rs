@@ -3,8 +3,11 @@
 //! ```text
 //!    lower    statements become blocks of operations
 //!    decode, memory, texture, predicate    one instruction becomes operations
+//!    addresses    addresses of variables in registers
 //!    cycles   loops that an assembler may delete
 //!    effect   instructions that it executes as often as the text says
+//!    local, local_loops    loads of local memory that nothing may have written
+//!    results  results that may differ from use to use
 //!    ssa      each definition of a register becomes a value of its own
 //!    graph    predecessors, order and dominators
 //!    names    registers and variables in nested scopes
@@ -16,16 +19,20 @@
 //! A module uses only modules below it; those of one row are parts of one type. A [`Kernel`] owns
 //! its data, so that it can be kept longer than the text.
 
+mod addresses;
 mod cycles;
 mod decode;
 mod effect;
 mod graph;
+mod local;
+mod local_loops;
 mod lower;
 mod memory;
 mod names;
 mod object;
 mod op;
 mod predicate;
+mod results;
 mod ssa;
 #[cfg(test)]
 mod tests;

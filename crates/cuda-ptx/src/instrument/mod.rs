@@ -10,6 +10,7 @@
 //!    surface  the code around an access to a surface
 //!    zero     the zeros in place of what was not loaded
 //!    range    the code that compares an address with the ranges that it may be in
+//!    local    zeros in local variables
 //!    slice    the loads that checked addresses depend on
 //! ```
 //!
@@ -28,6 +29,7 @@
 //! may change it in between.
 
 mod group;
+mod local;
 mod range;
 mod record;
 mod region;
@@ -48,8 +50,10 @@ use crate::ast::{Function, Module, Statement};
 use crate::edit::Edits;
 use crate::flow::{Kernel, Op, Source};
 
+use local::Locals;
 use region::Regions;
 use site::Writer;
+use slice::Slice;
 
 /// The version of the layout of the record: see [`Record`].
 pub const RECORD_VERSION: u32 = 1;
@@ -328,7 +332,7 @@ fn rewrite<'a>(
     }
     expect_distinct(kernel)?;
     let by_statement = by_statement(kernel, checks)?;
-    let volatile = slice::loads(kernel, body, checks)?;
+    let slice = slice::loads(kernel, body, checks)?;
     let mut writer = Writer::new(text, module, kernel, memories);
     let mut edits = Edits::new(text);
     writer.open_body(function);
@@ -338,7 +342,7 @@ fn rewrite<'a>(
         body,
         regions,
         &by_statement,
-        &volatile,
+        &slice,
         &mut writer,
         &mut edits,
     )?;
@@ -367,21 +371,26 @@ fn check_body<'a, 'k>(
     body: &'a [Statement<'a>],
     mut regions: Regions<'_, 'a, 'k>,
     by_statement: &ChecksByStatement<'_>,
-    volatile: &HashSet<usize>,
+    slice: &Slice,
     writer: &mut Writer<'a, 'k>,
     edits: &mut Edits<'_>,
 ) -> Result<(), Refusal> {
     // The end of the last region, its accesses with a separate check, and the code after it.
     let (mut region_end, mut separate, mut after) = (0, BTreeSet::new(), String::new());
+    let mut locals = Locals::new(slice.reads_unset);
     for (index, statement) in body.iter().enumerate() {
+        locals.statement(statement, writer)?;
         let Statement::Instruction(instruction) = statement else {
             writer.statement(statement);
             continue;
         };
+        if let Some(zeros) = locals.zeros() {
+            edits.insert(instruction.span.start, zeros);
+        }
         if index >= region_end
             && let Some(region) = regions.at(index, writer)
         {
-            let is_volatile = |index| volatile.contains(&index);
+            let is_volatile = |index| slice.volatile.contains(&index);
             let versions = writer.versions(&regions, &region, body, by_statement, is_volatile)?;
             edits.insert(instruction.span.start, versions.before);
             (region_end, separate, after) = (region.end, region.separate, versions.after);
@@ -389,7 +398,7 @@ fn check_body<'a, 'k>(
         let is_checked = index >= region_end || separate.contains(&index);
         let checks = by_statement.get(&index).filter(|_| is_checked);
         let checks = checks.map_or(&[][..], Vec::as_slice);
-        let is_volatile = volatile.contains(&index);
+        let is_volatile = slice.volatile.contains(&index);
         if let Some(new) = writer.instruction(instruction, checks, is_volatile)? {
             // The lines after it keep their numbers.
             let lines = edits.text(instruction.span).matches('\n').count();
@@ -444,7 +453,7 @@ fn expect_defined(kernel: &Kernel, access: usize) -> Result<(), Refusal> {
         }
         // The second and third source are coordinates in a surface.
         let is_undefined = ins.sources.iter().any(|source| match source {
-            Source::Value(value) => kernel.is_undefined[*value as usize],
+            Source::Value(value) => kernel.is_unset[*value as usize],
             _ => false,
         });
         if is_undefined {

@@ -65,8 +65,10 @@ pub(super) struct Regions<'b, 'a, 'k> {
     checks: &'b ChecksByStatement<'b>,
     /// The statement of each label with a unique name, and the branches to it.
     labels: HashMap<&'a str, (usize, Vec<usize>)>,
-    /// Accesses whose predicate is possibly not set.
+    /// Accesses whose predicate is possibly not set, or differs from use to use.
     pub(super) unset: HashSet<usize>,
+    /// Accesses whose address differs from use to use.
+    pub(super) unstable: HashSet<usize>,
     pub(super) params: HashSet<&'a str>,
     /// The statement that sets a register, if there is only one.
     setters: HashMap<&'a str, Option<usize>>,
@@ -120,10 +122,16 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
         let mut unset = HashSet::new();
         let order = kernel.graph.order.iter();
         let blocks = order.map(|&block| &kernel.blocks[block as usize]);
+        let mut unstable = HashSet::new();
         for ins in blocks.flat_map(|block| &block.ins) {
+            if let (Op::Access(access), Source::Value(address)) = (ins.op, ins.sources[0])
+                && kernel.is_unstable[address as usize]
+            {
+                unstable.insert(access as usize);
+            }
             if let (Op::Access(access), Some(guard)) = (ins.op, &ins.guard)
                 && let Source::Value(value) = guard.predicate
-                && kernel.is_undefined[value as usize]
+                && (kernel.is_unset[value as usize] || kernel.is_unstable[value as usize])
             {
                 unset.insert(access as usize);
             }
@@ -134,6 +142,7 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
             checks,
             labels,
             unset,
+            unstable,
             params,
             setters,
             counts: HashMap::new(),
