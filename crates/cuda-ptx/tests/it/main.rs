@@ -8,6 +8,7 @@ mod fuzz;
 mod indices;
 mod known;
 mod layers;
+mod liberties;
 mod objects;
 mod open_numbers;
 mod support;
