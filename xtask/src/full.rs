@@ -50,6 +50,8 @@ headers     every test, with bindings generated from the header of each CUDA rel
 launches    1,000,000 random kernels, launched safely on software devices, counted in
             target/launched-programs.txt, so that a later run continues (--minutes)
 leaks       1,000,000 cycles of allocate, use, drop on 8 threads, 200,000 with failures: no leaks
+liberties   what five versions of the assembler make of pairs of kernels, with all options, and
+            12,000 kernels with weak loads that must not be repeated
 mutants     the programs of `order` with one fault in the library (--only): each must be detected
 nvrtc       the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, each at its full size
 ops         every instruction form on 32,768 threads and four compute capabilities, against the host
@@ -97,6 +99,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             counted(workspace, options.minutes, filter, "launched-programs.txt")?;
         }
         Some("leaks") => in_full(workspace, DRIVER, "it", "leaks")?,
+        Some("liberties") => in_full(workspace, "cuda-ptx", "it", "liberties")?,
         Some("mutants") => mutants(workspace, &["--only", &options.only])?,
         Some("nvrtc") => matrix::all_nvrtc(workspace)?,
         Some("ops") => {
