@@ -12,6 +12,7 @@
 //!    round        one walk over the kernel: values, facts, reachability
 //!    condition    predicates and the facts that follow from them
 //!    bound        bounds of forms under facts
+//!    ends         cases of a choice that bound it
 //!    symbols      the unknown integers
 //!    form         affine forms
 //!    verdict, launch    results and inputs
@@ -24,6 +25,7 @@ mod access;
 mod bound;
 mod compare;
 mod condition;
+mod ends;
 mod family;
 mod form;
 mod handle;
@@ -61,7 +63,7 @@ pub use verdict::{
 };
 
 /// The number of steps of one evaluation after which the analysis gives up.
-const MAX_STEPS: u64 = 60_000;
+const MAX_STEPS: u64 = 100_000;
 /// The number of rounds (walks over the kernel) in which the assumptions of one pass must reach a
 /// fixed point.
 const MAX_ROUNDS: u32 = 10;

@@ -55,6 +55,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "symbols",
             "launch",
             "verdict",
+            "ends",
             "bound",
             "condition",
             "round",

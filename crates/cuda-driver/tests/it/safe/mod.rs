@@ -2,6 +2,8 @@
 
 #[cfg(feature = "nvrtc")]
 mod cost;
+#[cfg(feature = "nvrtc")]
+mod functions;
 mod graphs;
 mod launches;
 mod memory;
@@ -14,6 +16,7 @@ mod rows;
 #[cfg(feature = "nvrtc")]
 mod source;
 mod surfaces;
+mod tables;
 mod textures;
 mod tiles;
 
