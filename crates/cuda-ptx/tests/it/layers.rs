@@ -65,6 +65,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "ranges",
             "launch",
             "verdict",
+            "extremes",
             "bound",
             "condition",
             "known",

@@ -4,6 +4,7 @@ mod assembler;
 mod breaks;
 mod called;
 mod coverage;
+mod floats;
 mod forms;
 mod fuzz;
 mod indices;
