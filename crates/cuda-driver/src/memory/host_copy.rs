@@ -55,7 +55,8 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// reported. The next call returns the elements.
     pub fn to_vec(self) -> Result<Vec<T>> {
         let elements = self.read_all()?;
-        self.memory.report_violations(Some(self.memory.owning_stream()))?;
+        self.memory
+            .report_violations(Some(self.memory.owning_stream()))?;
         Ok(elements)
     }
 

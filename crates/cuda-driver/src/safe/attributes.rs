@@ -54,7 +54,8 @@ fn refusal(id: Id) -> Option<(&'static str, &'static str)> {
 /// Fails unless the attributes leave the memory that the kernel may access, and the order of the
 /// stream, as they are.
 pub(super) fn check(attributes: &LaunchAttributes<'_>, memories: &Memories) -> Result<()> {
-    let error = |(attribute, reason)| Err(refused(SafeLaunchError::Attribute { attribute, reason }));
+    let error =
+        |(attribute, reason)| Err(refused(SafeLaunchError::Attribute { attribute, reason }));
     if let Some(refusal) = attributes.ids().find_map(refusal) {
         return error(refusal);
     }

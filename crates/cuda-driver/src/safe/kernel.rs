@@ -288,7 +288,11 @@ impl Inner {
         let plan = Arc::new(plan);
         // A certificate compares neither the kind of a texture or surface nor the cluster.
         if cluster.is_none()
-            && plan.is_proven && !self.has_traps && !self.has_variables && !self.has_objects {
+            && plan.is_proven
+            && !self.has_traps
+            && !self.has_variables
+            && !self.has_objects
+        {
             let range = ranges::certificate(self, config, args, memories, &plan.key);
             let certificate = range.or_else(|| plan.certificate(self, config, args, memories));
             certificate

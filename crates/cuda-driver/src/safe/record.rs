@@ -74,7 +74,9 @@ impl LaunchRecords {
         match self.fence.as_ref().map(Fence::query) {
             Some(Ok(is_complete)) => is_complete,
             // A lost context reports its own error, at every call.
-            Some(Err(error)) => error.is_sticky() || self.fence.as_ref().is_some_and(Fence::is_gone),
+            Some(Err(error)) => {
+                error.is_sticky() || self.fence.as_ref().is_some_and(Fence::is_gone)
+            }
             None => buffer_is_idle(),
         }
     }
@@ -90,8 +92,18 @@ impl LaunchRecords {
         let State::Queued(buffer) = queued else {
             return;
         };
-        // A lost context reports its own error, at every call.
-        let words = read_words(&buffer).unwrap_or_default();
+        let words = match read_words(&buffer) {
+            Ok(words) => words,
+            Err(error) if error.is_sticky() || buffer.stream().driver().is_gone() => {
+                // A lost context reports its own error, at every call.
+                Vec::new()
+            }
+            Err(_) => {
+                // Such as memory that could not be allocated: the next wait tries again.
+                *self.state.lock() = State::Queued(buffer);
+                return;
+            }
+        };
         drop(buffer);
         let (records, _) = words.as_chunks::<RECORD_WORDS>();
         let all = records.iter().zip(&self.origins);
@@ -123,8 +135,12 @@ fn read_words(buffer: &DeviceBuffer<u32>) -> Result<Vec<u32>> {
     // SAFETY: both sides must hold the bytes until the copy is complete ← `words` has the length of
     // the buffer, which is borrowed, and the launch that writes it is complete; if the wait below
     // fails, `words` is never freed.
-    let copied =
-        unsafe { call!(driver, cuMemcpyDtoHAsync_v2(to, buffer.as_raw(), bytes, stream.as_raw())) };
+    let copied = unsafe {
+        call!(
+            driver,
+            cuMemcpyDtoHAsync_v2(to, buffer.as_raw(), bytes, stream.as_raw())
+        )
+    };
     let copied = copied.and_then(|()| state.synchronize(context));
     drop(current);
     context.keep_internal_stream(state);

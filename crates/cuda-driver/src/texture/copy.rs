@@ -146,7 +146,8 @@ impl<T: Texel> ArraySlice<'_, T> {
     /// Fails as [`copy_to_host`](Self::copy_to_host) does.
     pub fn to_vec(self) -> Result<Vec<T>> {
         let elements = self.read_all()?;
-        self.memory.report_violations(Some(self.memory.owning_stream()))?;
+        self.memory
+            .report_violations(Some(self.memory.owning_stream()))?;
         Ok(elements)
     }
 

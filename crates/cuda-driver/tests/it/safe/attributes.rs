@@ -1,11 +1,11 @@
 //! Safe launches with attributes.
 
+use std::ops::Range;
+
 use cuda_driver::Error;
 use cuda_driver::error::SafeLaunchError;
 use cuda_driver::event::EventFlags;
-use cuda_driver::launch::{
-    AccessProperty, ClusterScheduling, LaunchAttributes, MemSyncDomain,
-};
+use cuda_driver::launch::{AccessProperty, ClusterScheduling, LaunchAttributes, MemSyncDomain};
 use cuda_driver::prelude::*;
 use cuda_driver::safe::Unproven;
 use cuda_sys::CUdevice_attribute;
@@ -28,7 +28,9 @@ fn accepted(fixture: &Fixture) -> Vec<LaunchAttributes<'static>> {
         new(),
         new().cooperative(),
         new().priority(-1),
-        new().cluster(cluster).cluster_scheduling(ClusterScheduling::Spread),
+        new()
+            .cluster(cluster)
+            .cluster_scheduling(ClusterScheduling::Spread),
         new().mem_sync_domain(MemSyncDomain::Remote),
         new().mem_sync_domain_map(0, 1),
         new().cooperative().priority(0).cluster(1),
@@ -63,7 +65,11 @@ fn attributes_do_not_change_what_a_launch_computes() {
                 assert_all(&x, 19, &what);
                 // A launch without attributes does not use the proof of one with a cluster.
                 let args = (&mut x, &y, 100_u32);
-                stream.launch_safe(&mix, config, args).unwrap().wait().unwrap();
+                stream
+                    .launch_safe(&mix, config, args)
+                    .unwrap()
+                    .wait()
+                    .unwrap();
                 assert_all(&x, 43, &what);
             }
         }
@@ -123,7 +129,12 @@ fn graphs_and_captures_take_attributes() {
                 .launch_safe_with(&mix, config, &attributes, args)
                 .map(drop)
         });
-        eager.unwrap().instantiate().unwrap().launch(&stream).unwrap();
+        eager
+            .unwrap()
+            .instantiate()
+            .unwrap()
+            .launch(&stream)
+            .unwrap();
         assert_all(&x, 91, &fixture.name);
     }
 }
@@ -138,9 +149,18 @@ fn attributes_that_order_less_are_refused_by_name() {
         let config = LaunchConfig::new(2, 64);
         let new = LaunchAttributes::new;
         for (name, attributes) in [
-            ("programmatic_serialization", new().programmatic_serialization()),
-            ("programmatic_event", new().programmatic_event(&event, false)),
-            ("completion_event", new().priority(0).completion_event(&event)),
+            (
+                "programmatic_serialization",
+                new().programmatic_serialization(),
+            ),
+            (
+                "programmatic_event",
+                new().programmatic_event(&event, false),
+            ),
+            (
+                "completion_event",
+                new().priority(0).completion_event(&event),
+            ),
             ("preferred_cluster", new().cluster(1).preferred_cluster(2)),
         ] {
             let mut refusals = Vec::new();
@@ -161,14 +181,23 @@ fn attributes_that_order_less_are_refused_by_name() {
                     panic!("{name}: {refused:?}");
                 };
                 let text = error.to_string();
-                assert!(text.starts_with(&format!("the attribute `{name}`")), "{text}");
-                let is_named =
-                    matches!(*error, SafeLaunchError::Attribute { attribute, .. } if attribute == name);
+                assert!(
+                    text.starts_with(&format!("the attribute `{name}`")),
+                    "{text}"
+                );
+                let is_named = matches!(*error, SafeLaunchError::Attribute { attribute, .. } if attribute == name);
                 assert!(is_named, "{text}");
             }
         }
         assert_all(&x, 1, &fixture.name);
     }
+}
+
+/// A window of a part of `buffer`.
+fn window(buffer: &DeviceBuffer<u32>, range: Range<usize>) -> LaunchAttributes<'_> {
+    let (hit, miss) = (AccessProperty::Persisting, AccessProperty::Streaming);
+    let part = buffer.slice(range).unwrap();
+    LaunchAttributes::new().access_policy_window(part, 0.5, hit, miss)
 }
 
 #[test]
@@ -177,11 +206,6 @@ fn the_window_of_an_access_policy_is_part_of_an_argument() {
         let (stream, mix) = (fixture.stream(), mix(&fixture));
         let config = LaunchConfig::new(2, 64);
         let (x, y) = (filled(&stream, 100, 1), filled(&stream, 200, 5));
-        let window = |buffer: &DeviceBuffer<u32>, range: std::ops::Range<usize>| {
-            let (hit, miss) = (AccessProperty::Persisting, AccessProperty::Streaming);
-            let range = buffer.slice(range).unwrap();
-            LaunchAttributes::new().access_policy_window(range, 0.5, hit, miss)
-        };
         // `y` is read, so it can be borrowed twice. The launch has its first 100 words.
         let part = y.slice(..100).unwrap();
         let mut out = filled(&stream, 100, 1);

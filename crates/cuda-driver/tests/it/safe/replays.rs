@@ -235,12 +235,16 @@ fn captures_take_checked_launches() {
         let all = store.clone().with_unproven(Unproven::CheckAll);
         let captured = Graph::capture(context, |scope| {
             scope.launch_safe(&all, one(), (&mut x, 0_u64, 1_u32))?;
-            store.launch(scope, one(), (&mut x, 64_u64, 2_u32)).map(drop)
+            store
+                .launch(scope, one(), (&mut x, 64_u64, 2_u32))
+                .map(drop)
         });
         let eager = Graph::capture_eager(&stream, |_| {
             let launch = stream.launch_safe(&store, one(), (&mut x, 32_u64, 3_u32))?;
             assert!(!launch.is_checked());
-            store.launch(&stream, one(), (&mut x, 4_u64, 4_u32)).map(drop)
+            store
+                .launch(&stream, one(), (&mut x, 4_u64, 4_u32))
+                .map(drop)
         });
         for (graph, offset) in [(captured.unwrap(), 64), (eager.unwrap(), 32)] {
             let exec = graph.instantiate().unwrap();
