@@ -28,6 +28,7 @@
 pub mod analysis;
 mod ast;
 mod calls;
+mod crashes;
 mod edit;
 mod error;
 mod exports;
@@ -46,6 +47,7 @@ pub use ast::{
     Base, Function, Init, Instruction, Linkage, Literal, Location, Module, Operand, Predicate,
     Prototype, Register, Space, Span, Statement, Target, Variable,
 };
+pub use crashes::check_crashes;
 pub use edit::Edits;
 pub use error::Error;
 pub use exports::{Definition, Exports};

@@ -42,7 +42,7 @@ const GATHER: &str = ".version 7.0
 
 /// The program `name` of a CUDA toolkit: in the folders of `PATH`, of `CUDA_PATH`, or where
 /// `cargo xtask full shares` puts it.
-fn tool(name: &str) -> Option<PathBuf> {
+pub(crate) fn tool(name: &str) -> Option<PathBuf> {
     let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/cuda-setup");
     let mut folders = vec![setup.join("nvcc/13.5/bin")];
     folders.extend(env::var_os("CUDA_PATH").map(|root| Path::new(&root).join("bin")));

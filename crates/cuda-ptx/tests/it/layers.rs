@@ -24,6 +24,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "edit",
             "flow",
             "parameters",
+            "crashes",
             "calls",
             "analysis",
             "instrument",
