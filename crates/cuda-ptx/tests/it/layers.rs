@@ -25,6 +25,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "edit",
             "flow",
             "parameters",
+            "crashes",
             "calls",
             "analysis",
             "canonical",
