@@ -266,7 +266,10 @@ fn reason(error: &SafeLaunchError) -> String {
     let text = match error {
         SafeLaunchError::Refused { reason, .. } => reason.clone(),
         SafeLaunchError::Syntax { message } => format!("syntax: {message}"),
-        SafeLaunchError::Variable { .. } => "a variable that is not passed".to_owned(),
+        SafeLaunchError::Variable { is_written, .. } => match is_written {
+            true => "a variable that is written and not passed as &mut".to_owned(),
+            false => "a variable that is not passed".to_owned(),
+        },
         other => other.to_string(),
     };
     let words = first_line(&text);
