@@ -84,10 +84,13 @@ fn test(options: &Options) -> bool {
         return true;
     }
     let folder = std::env::temp_dir().join(format!("cuda-campaign-{}", std::process::id()));
+    // Module 1 has a register that is named `%clock`, which the software device does not read.
     let arguments = [
         "--run",
         "--software",
         "--workers",
+        "2",
+        "--first",
         "2",
         "--modules",
         "2",

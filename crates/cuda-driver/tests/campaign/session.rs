@@ -131,7 +131,7 @@ impl<'a> Session<'a> {
             args.push(&mut x).push(y.as_slice()).push(&mut z);
             args.push(n).push(m).push(w);
             if is_using && let Some(variables) = &mut self.variables {
-                args.uses(&mut variables.table).uses(&variables.bank);
+                args.uses(&mut variables.table).uses(&mut variables.bank);
             }
             stream
                 .launch_safe(&kernel, launch.config, &args)?
@@ -266,10 +266,11 @@ fn reason(error: &SafeLaunchError) -> String {
     let text = match error {
         SafeLaunchError::Refused { reason, .. } => reason.clone(),
         SafeLaunchError::Syntax { message } => format!("syntax: {message}"),
-        SafeLaunchError::Variable { is_written, .. } => match is_written {
-            true => "a variable that is written and not passed as &mut".to_owned(),
-            false => "a variable that is not passed".to_owned(),
-        },
+        SafeLaunchError::Variable {
+            variable,
+            is_written,
+            ..
+        } => format!("variable {variable} is not passed; written: {is_written}"),
         other => other.to_string(),
     };
     let words = first_line(&text);
