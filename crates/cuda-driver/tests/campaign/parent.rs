@@ -26,7 +26,7 @@ pub(crate) struct Finding {
     pub(crate) text: String,
 }
 
-/// What a unit did.
+/// The counts and the findings of a unit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
     pub(crate) counts: Counts,
@@ -207,8 +207,8 @@ pub(crate) fn campaign(options: &Options) -> bool {
     let (kernels, seconds) = (state.counts.get("kernels"), start.elapsed().as_secs_f64());
     print!("{}", state.counts.text('\n'));
     println!(
-        "{} kernels in {seconds:.0} s, {:.1} a second; {kernels} of {} in all runs; {} findings, {} \
-         in all runs, in {}",
+        "{} kernels in {seconds:.0} s, {:.1} a second; {kernels} of {} in all runs; {} findings, \
+         {} in all runs, in {}",
         kernels - before,
         (kernels - before) as f64 / seconds,
         options.goal,

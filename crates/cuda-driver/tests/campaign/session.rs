@@ -17,7 +17,7 @@ use crate::planted::Planted;
 /// The value of the words before and behind the variable `table`.
 const FENCE: u32 = 0x5a5a_5a5a;
 
-/// What became of a launch.
+/// The outcome of a launch.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
     Proven,
@@ -253,7 +253,7 @@ pub(crate) fn is_loss(error: &Error) -> bool {
     is_sticky || error.loss().is_some()
 }
 
-/// What a lost device means: the software device ends kernels that run for too long.
+/// Returns the outcome of a launch that loses the device: the software device ends kernels that run for too long.
 fn of_loss(error: &Error) -> Outcome {
     match error.status() {
         Some(Status::CUDA_ERROR_LAUNCH_TIMEOUT) => Outcome::Endless,
