@@ -253,7 +253,8 @@ pub(crate) fn is_loss(error: &Error) -> bool {
     is_sticky || error.loss().is_some()
 }
 
-/// Returns the outcome of a launch that loses the device: the software device ends kernels that run for too long.
+/// Returns the outcome of a launch that loses the device. The software device ends kernels that run
+/// for too long.
 fn of_loss(error: &Error) -> Outcome {
     match error.status() {
         Some(Status::CUDA_ERROR_LAUNCH_TIMEOUT) => Outcome::Endless,
