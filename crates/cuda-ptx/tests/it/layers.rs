@@ -49,6 +49,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "addresses",
             "ssa",
             "decode",
+            "admit",
             "memory",
             "moves",
             "texture",
