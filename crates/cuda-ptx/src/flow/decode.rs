@@ -13,87 +13,6 @@ use super::names::{Name, Names, Reg, bits_of};
 use super::op::{Access, Axis, Guard, Ins, Op, Source, Special, UNDEFINED, Value, Var};
 use super::require::Requirement;
 
-/// Instructions that access no memory, do not branch, and write nothing but their first operand.
-/// Sorted.
-const REGISTER_ONLY: &[&str] = &[
-    "abs",
-    "activemask",
-    "add",
-    "addc",
-    "and",
-    "bar",
-    "barrier",
-    "bfe",
-    "bfi",
-    "bfind",
-    "bmsk",
-    "brev",
-    "clz",
-    "cnot",
-    "copysign",
-    "cos",
-    "cvt",
-    "cvta",
-    "div",
-    "dp2a",
-    "dp4a",
-    "elect",
-    "ex2",
-    "fence",
-    "fma",
-    "fns",
-    "getctarank",
-    "griddepcontrol",
-    "isspacep",
-    "lg2",
-    "lop3",
-    "mad",
-    "mad24",
-    "madc",
-    "mapa",
-    "match",
-    "max",
-    "membar",
-    "min",
-    "mma",
-    "mov",
-    "movmatrix",
-    "mul",
-    "mul24",
-    "nanosleep",
-    "neg",
-    "not",
-    "or",
-    "pmevent",
-    "popc",
-    "prmt",
-    "rcp",
-    "redux",
-    "rem",
-    "rsqrt",
-    "sad",
-    "selp",
-    "set",
-    "setmaxnreg",
-    "setp",
-    "shf",
-    "shfl",
-    "shl",
-    "shr",
-    "sin",
-    "slct",
-    "sqrt",
-    "sub",
-    "subc",
-    "szext",
-    "tanh",
-    "testp",
-    "vabsdiff2",
-    "vabsdiff4",
-    "vote",
-    "xor",
-];
-
 /// The state while a function is lowered.
 #[derive(Debug)]
 pub(super) struct Decoder<'a> {
@@ -105,7 +24,7 @@ pub(super) struct Decoder<'a> {
     /// The requirements on the values of operands.
     pub(super) requirements: Vec<Requirement>,
     /// The first operand of the instruction that no rule resolved.
-    unresolved: Option<String>,
+    pub(super) unresolved: Option<String>,
     pub(super) location: Option<Location>,
     pub(super) guard: Option<Guard>,
     /// The line of the last instruction.
@@ -139,49 +58,6 @@ impl<'a> Decoder<'a> {
             line,
             statement: 0,
         }
-    }
-
-    /// Compares the instruction with the list of permitted forms, and records the requirements on
-    /// the values of its operands.
-    pub(super) fn admit(&mut self, instruction: &Instruction<'a>) -> Result<(), Refused> {
-        let needs = match forms::needs(instruction, &mut self.names, &self.vars) {
-            Ok(needs) => needs,
-            Err(reason) => return Refused::new(instruction.line, reason),
-        };
-        for (need, index) in needs {
-            let Some(operand) = instruction.operands.get(index) else {
-                continue;
-            };
-            let bits = if need == forms::Need::Policy { 64 } else { 32 };
-            let source = self.source(operand, bits);
-            let number = self.requirements.len() as u32;
-            self.requirements.push(Requirement {
-                need,
-                line: instruction.line,
-                mnemonic: instruction.mnemonic(),
-            });
-            self.ins.push(Ins {
-                op: Op::Require(number),
-                sources: [source, NO, NO],
-                unmodelled: Vec::new(),
-                target: None,
-                guard: None,
-                previous: UNDEFINED,
-            });
-        }
-        Ok(())
-    }
-
-    /// Fails if an operand of an instruction was not resolved. No form permits one.
-    pub(super) fn expect_resolved(&mut self, line: u32) -> Result<(), Refused> {
-        match self.unresolved.take() {
-            Some(name) => Refused::new(line, format!("{name} is not declared")),
-            None => Ok(()),
-        }
-    }
-
-    fn note_unresolved(&mut self, name: &str) {
-        self.unresolved.get_or_insert_with(|| name.to_owned());
     }
 
     pub(super) fn register(&mut self, operand: &Operand<'a>) -> Option<Reg> {
@@ -353,7 +229,8 @@ impl<'a> Decoder<'a> {
                 }
                 Ok(())
             }
-            opcode if REGISTER_ONLY.contains(&opcode) => {
+            // The list of forms has no other instruction that accesses memory or branches.
+            opcode => {
                 // The first operand of these is no result.
                 let is_effect = match opcode {
                     "bar" | "barrier" => !instruction.has("red"),
@@ -371,15 +248,6 @@ impl<'a> Decoder<'a> {
                 }
                 self.depend(first, instruction);
                 Ok(())
-            }
-            opcode => {
-                let reason = match opcode {
-                    "call" => "call of a function",
-                    "istypep" => "textures and surfaces",
-                    _ => "unknown instruction",
-                };
-                let reason = format!("{reason}: {}", instruction.mnemonic());
-                Refused::new(instruction.line, reason)
             }
         }
     }

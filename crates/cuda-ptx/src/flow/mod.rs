@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!    lower    statements become blocks of operations
-//!    decode, memory, moves, texture, predicate, float    one instruction becomes operations
+//!    decode, admit, memory, moves, texture, predicate, float    one instruction becomes operations
 //!    require    requirements on the values of operands
 //!    addresses    addresses of variables in registers
 //!    cycles   loops that an assembler may delete
@@ -22,6 +22,7 @@
 //! its data, so that it can be kept longer than the text.
 
 mod addresses;
+mod admit;
 mod cycles;
 mod decode;
 mod effect;

@@ -183,7 +183,7 @@ pub(crate) enum Op {
     Access(u32),
     /// A cache policy that `createpolicy` makes. A lowered kernel has `Unknown` in its place.
     Policy,
-    /// The requirement with this number on `a`. A lowered kernel has none.
+    /// The requirement with this number on `a`. In a lowered kernel it has no source.
     Require(u32),
     /// The jump to the target with the number `a` in a table with this number of
     /// targets.

@@ -24,7 +24,7 @@ enum Definition {
     Other,
 }
 
-/// Checks all requirements and removes them from the blocks. Returns the threads that a block must
+/// Checks all requirements. What is left of them has no source, target or effect. Returns the threads that a block must
 /// have, and the line of the barrier that needs them.
 pub(super) fn check(
     blocks: &mut [Block],
@@ -55,7 +55,11 @@ pub(super) fn check(
         }
     }
     for block in blocks {
-        block.ins.retain(|ins| !matches!(ins.op, Op::Require(_)));
+        // They stay as operations without an effect: others are known by their position.
+        let required = block.ins.iter_mut();
+        for ins in required.filter(|ins| matches!(ins.op, Op::Require(_))) {
+            ins.sources = [Source::Unknown; 3];
+        }
         for ins in block.ins.iter_mut().filter(|ins| is_policy(ins)) {
             ins.op = Op::Unknown {
                 bits: 64,

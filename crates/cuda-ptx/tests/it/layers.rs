@@ -50,6 +50,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "addresses",
             "ssa",
             "decode",
+            "admit",
             "memory",
             "moves",
             "texture",

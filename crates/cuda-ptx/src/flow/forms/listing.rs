@@ -145,9 +145,7 @@ impl Row {
     pub fn examples(&self) -> Vec<Example> {
         let mut examples = Vec::new();
         for (index, choices) in self.choices().iter().enumerate() {
-            let needed = self.parsed.slots.iter().filter(|slot| !slot.is_optional);
-            let (least, most) = (needed.count(), self.parsed.slots.len());
-            for count in 0..=most {
+            for count in 0..=self.parsed.slots.len() {
                 let Some(slots) = self.parsed.slots(choices, count) else {
                     continue;
                 };
@@ -164,7 +162,6 @@ impl Row {
                     }
                 }
             }
-            debug_assert!(least <= most);
         }
         examples
     }
@@ -191,12 +188,12 @@ impl Row {
             }
             turn += 1;
             let mut choices = Choices::default();
-            for part in 0..parts.len() {
+            for (part, choice) in choices.iter_mut().enumerate().take(parts.len()) {
                 let range = alternatives(part);
                 let count = usize::from(*range.end() - *range.start()) + 1;
                 let given = fixed.iter().find(|(at, _)| *at == part);
-                choices[part] = match given {
-                    Some((_, choice)) => *choice,
+                *choice = match given {
+                    Some((_, given)) => *given,
                     None => *range.start() + ((turn * (part + 1)) % count) as u8,
                 };
             }

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!    check      compares an instruction with the forms of its opcode
+//!    operand    compares the operands with those of a form
 //!    listing    the rows and their examples, for documents and tests
 //!    table      the rows, by families
 //!    form       one row: modifiers and operands
@@ -16,6 +17,7 @@
 mod check;
 mod form;
 mod listing;
+mod operand;
 mod special;
 mod table;
 mod types;
