@@ -1,6 +1,6 @@
 //! Kernels that wrote outside of their arguments on a GPU although the analysis had proven them.
 
-use cuda_ptx::analysis::{Outcome, Reason, Root};
+use cuda_ptx::analysis::{Outcome, Reason};
 use cuda_ptx::instrument::{Check, instrument};
 
 use super::{Kernel, analysed, store, text, verdict};
