@@ -32,7 +32,9 @@ impl<'a> Parser<'a> {
             }
             match token.text {
                 "attribute" => self.attributes(&mut head.attributes)?,
-                "align" if head.align.is_none() && head.vector == 0 => head.align = Some(self.alignment()?),
+                "align" if head.align.is_none() && head.vector == 0 => {
+                    head.align = Some(self.alignment()?)
+                }
                 "v2" | "v4" | "v8" if head.vector == 0 => {
                     head.vector = u32::from(token.text.as_bytes()[1] - b'0');
                 }

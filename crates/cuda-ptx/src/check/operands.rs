@@ -40,7 +40,9 @@ pub(super) fn instruction(instruction: &Instruction<'_>) -> Option<String> {
         }
     }
     if opcode == "bra" && !matches!(instruction.operands[..], [Operand::Name(_)]) {
-        return Some(String::from("Label expected for argument 0 of instruction 'bra'"));
+        return Some(String::from(
+            "Label expected for argument 0 of instruction 'bra'",
+        ));
     }
     if SOURCES.binary_search(&opcode).is_err() {
         return None;
@@ -48,9 +50,13 @@ pub(super) fn instruction(instruction: &Instruction<'_>) -> Option<String> {
     let mut types = instruction.modifiers.iter().rev();
     let ty = types.find(|modifier| is_type(modifier))?;
     let is_move = opcode == "mov";
-    let misfit = instruction.operands.iter().skip(1).any(|operand| match operand {
-        Operand::Literal(literal) => !fits(ty, *literal, is_move),
-        _ => false,
-    });
+    let misfit = instruction
+        .operands
+        .iter()
+        .skip(1)
+        .any(|operand| match operand {
+            Operand::Literal(literal) => !fits(ty, *literal, is_move),
+            _ => false,
+        });
     if misfit { mismatch() } else { None }
 }

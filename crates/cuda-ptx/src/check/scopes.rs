@@ -131,7 +131,11 @@ impl<'m> Body<'m, '_> {
         let Some(scope) = self.scopes.last() else {
             return Ok(());
         };
-        match scope.labels.iter().find(|name| scope.names.contains_key(*name)) {
+        match scope
+            .labels
+            .iter()
+            .find(|name| scope.names.contains_key(*name))
+        {
             Some(name) => self.error(format!("Duplicate definition of label '{name}'")),
             None => Ok(()),
         }

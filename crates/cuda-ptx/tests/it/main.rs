@@ -11,6 +11,7 @@ mod layers;
 mod objects;
 mod open_numbers;
 mod printed;
+mod reading;
 mod support;
 mod text;
 mod tiles;
