@@ -120,8 +120,18 @@ fn pick<'t>(rng: &mut Rng, from: &[&'t str]) -> &'t str {
     from[rng.usize(..from.len())]
 }
 
-fn name(rng: &mut Rng) -> &'static str {
-    pick(rng, NAMES)
+/// A name that probably no other part of the text has, or one of the list.
+fn name(rng: &mut Rng) -> String {
+    match rng.u32(..8) {
+        0 => pick(rng, NAMES).to_owned(),
+        _ => fresh(rng),
+    }
+}
+
+fn fresh(rng: &mut Rng) -> String {
+    let prefix = pick(rng, &["v", "_v", "$v", "%v", "V"]);
+    let letter = char::from(rng.u8(b'a'..=b'z'));
+    format!("{prefix}{}{letter}", rng.u32(..100_000))
 }
 
 /// A text, which has a mistake in about half of all cases.
@@ -208,15 +218,16 @@ fn variable(rng: &mut Rng, spaces: &[&str]) -> String {
     let space = pick(rng, spaces);
     let mut text = String::new();
     let is_module = spaces.len() > 2 && spaces[0] == "global";
-    if is_module && rng.u32(..4) == 0 {
+    if is_module && rng.u32(..12) == 0 {
         text += pick(rng, &[".visible ", ".weak ", ".extern ", ".common "]);
     }
     text += &format!(".{space} ");
     if rng.u32(..3) == 0 {
-        text += &format!(
-            ".align {} ",
-            pick(rng, &["1", "2", "4", "8", "16", "3", "0"])
-        );
+        let aligns: &[&str] = match rng.u32(..9) {
+            0 => &["3", "0", "24"],
+            _ => &["1", "2", "4", "8", "16"],
+        };
+        text += &format!(".align {} ", pick(rng, aligns));
     }
     let vector = match rng.u32(..8) {
         0 => 2,
@@ -326,16 +337,18 @@ fn float(rng: &mut Rng, depth: u32) -> String {
     }
 }
 
-fn parameters(rng: &mut Rng) -> String {
+fn parameters(rng: &mut Rng, is_kernel: bool) -> String {
     let count = rng.u32(..3);
     let list = (0..count).map(|number| {
         let name = match number {
-            0 => "p",
+            0 => String::from("p"),
             _ => name(rng),
         };
         match rng.u32(..4) {
             0 => format!(".param .align 8 .b8 {name}[16]"),
-            1 => format!(".param .u64 .ptr .global .align 4 {name}"),
+            1 if is_kernel || rng.u32(..9) == 0 => {
+                format!(".param .u64 .ptr .global .align 4 {name}")
+            }
             _ => format!(".param .{} {name}", pick(rng, &["u32", "u64", "f32"])),
         }
     });
@@ -344,7 +357,7 @@ fn parameters(rng: &mut Rng) -> String {
 
 fn function(rng: &mut Rng) -> String {
     let name = pick(rng, &["f", "f", "g", "a"]);
-    let list = parameters(rng);
+    let list = parameters(rng, false);
     let mut text = String::new();
     if rng.bool() {
         text += &format!(".func {name}({list});\n");
@@ -353,7 +366,7 @@ fn function(rng: &mut Rng) -> String {
 }
 
 fn kernel(rng: &mut Rng) -> String {
-    let mut text = format!(".visible .entry k({})\n", parameters(rng));
+    let mut text = format!(".visible .entry k({})\n", parameters(rng, true));
     if rng.u32(..4) == 0 {
         text += pick(
             rng,
@@ -383,7 +396,10 @@ fn statement(rng: &mut Rng, depth: u32) -> String {
         }
         1 => variable(rng, &["local", "shared"]),
         2 => {
-            let label = pick(rng, &["L1", "L2", "a", "$x"]);
+            let label = match rng.u32(..6) {
+                0 => pick(rng, &["L1", "L2", "a", "$x"]).to_owned(),
+                _ => fresh(rng),
+            };
             format!("{label}: @%y1 bra {label};")
         }
         3 if depth < 2 => {
@@ -401,7 +417,7 @@ fn statement(rng: &mut Rng, depth: u32) -> String {
             rng.u32(..4),
             rng.u32(..99)
         ),
-        9 => format!("@!%y{} add.s32 %q1, %q2, %q{};", rng.u32(..3), rng.u32(..5)),
+        9 => format!("@!%y{} add.s32 %q1, %q2, %q{};", rng.u32(..3), rng.u32(..4)),
         10 => String::from(pick(
             rng,
             &[
@@ -412,14 +428,16 @@ fn statement(rng: &mut Rng, depth: u32) -> String {
                 "setp.lt.s32 %y1|%y2, %q1, 3;",
                 "mov.b64 %w1, {%q1, 2};",
                 "mov.b64 {%q1, _}, %w1;",
-                "t: .branchtargets L1;",
             ],
         )),
         11 => String::from("mov.f32 %e1, 0f3F800000;"),
-        12 => format!("mov.b32 {}, 1;", name(rng)),
-        _ => format!(
-            "mov.u32 %q1, %q{};",
-            pick(rng, &["1", "2", "02", "3", "4", "4294967298"])
-        ),
+        12 if rng.u32(..6) == 0 => format!("mov.b32 {}, 1;", name(rng)),
+        _ => {
+            let numbers: &[&str] = match rng.u32(..12) {
+                0 => &["4", "04", "4294967300"],
+                _ => &["1", "2", "02", "4294967298"],
+            };
+            format!("mov.u32 %q1, %q{};", pick(rng, numbers))
+        }
     }
 }
