@@ -16,6 +16,7 @@ mod objects;
 mod open_numbers;
 mod parameter_limit;
 mod printed;
+mod reading;
 mod support;
 mod text;
 mod tiles;
