@@ -38,6 +38,9 @@ pub(super) struct Lexer<'a> {
     line_start: usize,
 }
 
+/// The message for a byte that begins no token.
+pub(super) const UNEXPECTED: &str = "Unexpected character in the text";
+
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$'
 }
@@ -179,7 +182,7 @@ impl<'a> Lexer<'a> {
                 token.kind = Kind::Punct(first);
                 token.text = self.slice(start, self.at);
             }
-            _ => return Err(self.error("Unexpected character in the text")),
+            _ => return Err(self.error(UNEXPECTED)),
         }
         token.end = self.at;
         Ok(token)

@@ -30,6 +30,7 @@ mod ast;
 mod calls;
 pub mod canonical;
 mod check;
+mod crashes;
 mod edit;
 mod error;
 mod exports;
@@ -54,6 +55,7 @@ pub use ast::{
     Operand, Pointer, Predicate, Prototype, Register, Space, Span, Statement, Target, Variable,
 };
 pub use check::check;
+pub use crashes::check_crashes;
 pub use edit::Edits;
 pub use error::Error;
 pub use exports::{Definition, Exports};

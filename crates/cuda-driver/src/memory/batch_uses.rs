@@ -39,9 +39,9 @@ impl<'a> BatchUses<'a> {
         }
     }
 
-    /// Returns the buffers.
-    pub(crate) fn memories(&self) -> impl Iterator<Item = &'a Memory> {
-        self.uses.iter().map(|(memory, _)| *memory)
+    /// Returns the buffers and their uses.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'a Memory, Access)> {
+        self.uses.iter().copied()
     }
 
     /// Adds the uses of another batch.

@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::observer::Work;
+use crate::reports;
 use crate::stream::Stream;
 use crate::tracking::Access;
 use crate::types::WorkKind;
@@ -54,9 +55,10 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// [safe launches](Stream::launch_safe) that used this memory or its stream and that were not
     /// reported. The next call returns the elements.
     pub fn to_vec(self) -> Result<Vec<T>> {
+        let (owner, begun) = (self.memory.owning_stream(), reports::begin());
         let elements = self.read_all()?;
         self.memory
-            .report_violations(Some(self.memory.owning_stream()))?;
+            .report_violations(begun, self.access, Some(owner))?;
         Ok(elements)
     }
 
@@ -81,9 +83,11 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     ///
     /// `destination` has room for the elements, and no other code uses it during the call.
     pub(super) unsafe fn download(&self, stream: &Stream, destination: *mut T) -> Result<()> {
+        let begun = reports::begin();
         // SAFETY: the contract of `fetch` must hold ← the caller upholds it.
         unsafe { self.fetch(stream, destination) }?;
-        self.memory.report_violations(Some(stream))
+        self.memory
+            .report_violations(begun, self.access, Some(stream))
     }
 
     /// Does the work of [`download`](Self::download) without a report of violations.
@@ -239,7 +243,7 @@ pub(crate) fn to_pinned<T: DeviceRepr>(
     destination: &mut impl PageLocked<T>,
     queue: impl FnOnce(*mut c_void) -> Result<(), DriverError>,
 ) -> Result<()> {
-    let start = destination.start();
+    let (start, begun) = (destination.start(), reports::begin());
     let mut failed = None;
     let queued = memory.use_on_owning_stream("copy_to_pinned", access, || {
         queue(start).inspect_err(|error| failed = Some(*error))
@@ -256,7 +260,7 @@ pub(crate) fn to_pinned<T: DeviceRepr>(
         destination.abandon(error, TOKEN);
     }
     result?;
-    memory.report_violations(Some(memory.owning_stream()))
+    memory.report_violations(begun, access, Some(memory.owning_stream()))
 }
 
 /// Calls `queue` to queue a copy from the start of `source` on the owning stream of `memory`, and
@@ -267,6 +271,7 @@ pub(crate) fn from_pinned<T: DeviceRepr>(
     source: &impl PageLocked<T>,
     queue: impl FnOnce(*mut c_void) -> Result<(), DriverError>,
 ) -> Result<()> {
+    let begun = reports::begin();
     let give_up = |error: &DriverError| {
         keep_other(source.context(), memory.owning_stream().context());
         source.poison(*error, TOKEN);
@@ -279,7 +284,7 @@ pub(crate) fn from_pinned<T: DeviceRepr>(
         .state()
         .synchronize(memory.owning_stream().context());
     done.inspect_err(give_up)?;
-    memory.report_violations(Some(memory.owning_stream()))
+    memory.report_violations(begun, access, Some(memory.owning_stream()))
 }
 
 /// Keeps the context of page-locked memory alive for ever if a copy in another context failed and

@@ -5,10 +5,12 @@
 //! nothing else.
 
 mod print;
+mod report;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use print::{leave, print};
+pub(crate) use print::print;
+pub(crate) use report::{MemoryUse, Report};
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,24 +20,6 @@ use smallvec::SmallVec;
 
 use crate::error::{Error, Result, Violation, Violations};
 use crate::lock::{Mutex, rank};
-
-/// The report of one launch of a kernel, or of one replay of a graph.
-pub(crate) trait Report: Send + Sync {
-    /// Waits for the launch and reads its records. Returns whether it has violations that were not
-    /// taken.
-    fn settle(&self) -> bool;
-
-    /// Takes the violations, the first one first, without waiting for the launch. Returns `None` if
-    /// the launch is not known to be complete, or if another thread takes them now.
-    fn take(&self) -> Option<Vec<Violation>>;
-
-    /// Whether the launch used some of this memory, as the whole of one of its arguments or a part.
-    fn uses(&self, memory: &MemoryUse) -> bool;
-
-    /// Prints the violations when the launch is complete, on another thread if it is not complete
-    /// now. Called when no handle is left that could return them.
-    fn print_later(self: Arc<Self>);
-}
 
 /// The origin of a launch. The numbers are addresses of objects that exist as long as the report,
 /// and ids.
@@ -49,32 +33,30 @@ pub(crate) struct Place {
     pub(crate) replays: usize,
 }
 
-/// A range of addresses of a driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MemoryUse {
-    /// The identity of the driver's library.
-    pub(crate) driver: usize,
-    pub(crate) address: u64,
-    pub(crate) bytes: u64,
-}
-
-impl MemoryUse {
-    /// Whether both have a byte in common. An array has one number as its address.
-    pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        let end = |this: &Self| this.address.saturating_add(this.bytes.max(1));
-        self.driver == other.driver && self.address < end(other) && other.address < end(self)
-    }
-}
-
 /// The launches that a call has waited for.
 #[derive(Clone, Debug)]
 pub(crate) struct Waited {
     streams: SmallVec<[u64; 1]>,
     context: Option<usize>,
-    memory: SmallVec<[MemoryUse; 1]>,
+    /// The memory, each with whether the wait was one for all uses, and not only for writes.
+    memory: SmallVec<[(MemoryUse, bool); 1]>,
     replays: SmallVec<[usize; 1]>,
     /// Only launches with a smaller number.
     before: u64,
+    /// Launches with a smaller number that conflict with the use of the memory have been waited for.
+    /// The event after the launch may still follow, as a use of memory has an event of its own.
+    begun: u64,
+}
+
+/// Whether a call has waited for a launch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// The call did not ask for it.
+    No,
+    /// The call did if the launch is complete.
+    IfComplete,
+    /// The call did.
+    Yes,
 }
 
 impl Waited {
@@ -85,6 +67,7 @@ impl Waited {
             memory: SmallVec::new(),
             replays: SmallVec::new(),
             before: u64::MAX,
+            begun: 0,
         }
     }
 
@@ -117,10 +100,18 @@ impl Waited {
         }
     }
 
-    /// Adds the launches that used the memory, and the replays of these executables.
-    pub(crate) fn add_memory(&mut self, memory: MemoryUse, replays: SmallVec<[usize; 1]>) {
-        self.memory.push(memory);
+    /// Adds the launches that used the memory, and the replays of these executables. `is_write` says
+    /// whether the wait is one for all uses, and `begun` is the number of [`begin`].
+    pub(crate) fn add_memory(
+        &mut self,
+        memory: MemoryUse,
+        is_write: bool,
+        replays: SmallVec<[usize; 1]>,
+        begun: u64,
+    ) {
+        self.memory.push((memory, is_write));
         self.replays.extend(replays);
+        self.begun = begun;
     }
 
     /// Only launches up to the one with this number.
@@ -129,17 +120,29 @@ impl Waited {
         self
     }
 
-    fn includes(&self, entry: &Entry) -> bool {
+    fn includes(&self, entry: &Entry) -> Wait {
         let Place {
             context,
             stream,
             replays,
         } = entry.place;
-        entry.number < self.before
-            && (self.streams.contains(&stream)
-                || self.context == Some(context)
-                || (replays != 0 && self.replays.contains(&replays))
-                || self.memory.iter().any(|memory| entry.report.uses(memory)))
+        if entry.number >= self.before {
+            return Wait::No;
+        }
+        let uses = self.memory.iter().filter_map(|(memory, is_write)| {
+            let was_written = entry.report.uses(memory)?;
+            Some(*is_write || was_written)
+        });
+        let conflicts = uses.max();
+        let is_known = self.streams.contains(&stream)
+            || self.context == Some(context)
+            || (replays != 0 && self.replays.contains(&replays));
+        match conflicts {
+            Some(true) if entry.number < self.begun => Wait::Yes,
+            Some(_) => Wait::IfComplete,
+            None if is_known => Wait::IfComplete,
+            None => Wait::No,
+        }
     }
 
     /// Fails with the violations of these launches that were not reported, in the order of the
@@ -151,7 +154,11 @@ impl Waited {
     pub(crate) fn report(&self) -> Result<()> {
         let mut found: Vec<(u64, Vec<Violation>)> = Vec::new();
         for reports in all() {
-            for entry in reports.matching(self) {
+            for (entry, wait) in reports.matching(self) {
+                if wait == Wait::Yes {
+                    // The launch is complete; its event may not be.
+                    entry.report.settle();
+                }
                 if let Some(violations) = entry.report.take() {
                     reports.remove(entry.number);
                     found.push((entry.number, violations));
@@ -196,9 +203,15 @@ impl Mark {
         }
     }
 
-    /// Adds memory that is waited for.
-    pub(crate) fn add_memory(&mut self, memory: MemoryUse, replays: SmallVec<[usize; 1]>) {
-        self.waited.add_memory(memory, replays);
+    /// Adds memory that is waited for from now on: see [`Waited::add_memory`].
+    pub(crate) fn add_memory(
+        &mut self,
+        memory: MemoryUse,
+        is_write: bool,
+        replays: SmallVec<[usize; 1]>,
+    ) {
+        let begun = NUMBER.load(Ordering::Acquire);
+        self.waited.add_memory(memory, is_write, replays, begun);
     }
 
     /// Fails as [`Waited::report`] does, after a wait for the point.
@@ -294,6 +307,26 @@ pub(crate) fn any() -> bool {
     COUNT.load(Ordering::Acquire) != 0
 }
 
+/// Returns the number of the next launch if there may be violations that were not reported. Called
+/// before a wait for memory.
+#[inline]
+pub(crate) fn begin() -> Option<u64> {
+    any().then(|| NUMBER.load(Ordering::Acquire))
+}
+
+/// The reports of all launches. The result must be dropped without a lock.
+fn unread() -> Vec<Arc<dyn Report>> {
+    let all = all();
+    let reports = all.iter().flat_map(|reports| {
+        let entries = reports.entries.lock();
+        entries
+            .iter()
+            .map(|it| Arc::clone(&it.report))
+            .collect::<Vec<_>>()
+    });
+    reports.collect()
+}
+
 /// The reports of all streams. The result must be dropped without a lock.
 fn all() -> Vec<Arc<Reports>> {
     ALL.lock().iter().filter_map(Weak::upgrade).collect()
@@ -304,7 +337,7 @@ impl Reports {
     /// for the oldest launch, and drops its report if it has no violation.
     pub(crate) fn add(self: &Arc<Self>, place: Place, report: Arc<dyn Report>) -> u64 {
         if !self.is_listed.swap(true, Ordering::AcqRel) {
-            print::at_end_of_process();
+            print::at_end_of_process(unread);
             let mut all = ALL.lock();
             all.retain(|reports| reports.strong_count() > 0);
             all.push(Arc::downgrade(self));
@@ -333,10 +366,11 @@ impl Reports {
         number
     }
 
-    fn matching(&self, waited: &Waited) -> Vec<Entry> {
+    fn matching(&self, waited: &Waited) -> Vec<(Entry, Wait)> {
         let entries = self.entries.lock();
-        let entries = entries.iter().filter(|entry| waited.includes(entry));
-        entries.cloned().collect()
+        let entries = entries.iter().map(|entry| (entry, waited.includes(entry)));
+        let entries = entries.filter(|(_, wait)| *wait != Wait::No);
+        entries.map(|(entry, wait)| (entry.clone(), wait)).collect()
     }
 
     fn remove(&self, number: u64) {
@@ -357,7 +391,7 @@ impl Drop for Reports {
         let entries = std::mem::take(&mut *self.entries.lock());
         COUNT.fetch_sub(entries.len(), Ordering::AcqRel);
         for entry in entries {
-            leave(entry.report);
+            print::leave(entry.report);
         }
     }
 }

@@ -4,12 +4,13 @@
 use std::ffi::c_int;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Once, Weak, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 use std::time::{Duration, Instant};
 use std::{io, process, thread};
 
-use super::{Report, all};
+use once_cell::sync::OnceCell;
+
+use super::report::Report;
 use crate::error::Violation;
 use crate::lock::{Mutex, rank};
 
@@ -54,7 +55,7 @@ fn trace(violation: &Violation) -> bool {
 }
 
 /// Prints the violations of a report when its launch is complete.
-pub(crate) fn leave(report: Arc<dyn Report>) {
+pub(super) fn leave(report: Arc<dyn Report>) {
     if let Some(violations) = report.take() {
         return print(&violations);
     }
@@ -65,31 +66,34 @@ pub(crate) fn leave(report: Arc<dyn Report>) {
     quietly(|| report.print_later());
 }
 
-/// Makes the end of the process print the violations that were not reported.
-pub(super) fn at_end_of_process() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        PROCESS.store(process::id(), Ordering::Relaxed);
-        // SAFETY: the function must be callable at the end of the process ← it is a function of
-        // this library, which the C runtime calls before it unloads the library, and it does not
-        // unwind.
-        let _ = unsafe { atexit(end) };
-    });
-}
+/// Returns the reports of all streams with a handle.
+type Unread = fn() -> Vec<Arc<dyn Report>>;
 
-/// The process that called `atexit`. A forked process has the function too, but no driver.
-static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// The reports to print at the end of the process, and the process. A forked process calls the
+/// function of `atexit` too, but cannot use the driver.
+static AT_END: OnceCell<(Unread, u32)> = OnceCell::new();
 
 unsafe extern "C" {
     /// `atexit(function)` of the C library.
     fn atexit(function: extern "C" fn()) -> c_int;
 }
 
+/// Makes the end of the process print the violations of these reports that no call has returned.
+pub(super) fn at_end_of_process(unread: Unread) {
+    AT_END.get_or_init(|| {
+        // SAFETY: the function must be callable at the end of the process ← it is a function of
+        // this library, which the C runtime calls before it unloads the library, and it does not
+        // unwind.
+        let _ = unsafe { atexit(end) };
+        (unread, process::id())
+    });
+}
+
 extern "C" fn end() {
-    if PROCESS.load(Ordering::Relaxed) != process::id() {
+    let Some(&(unread, own)) = AT_END.get() else {
         return;
-    }
-    if !super::any() && LEFT.lock().iter().all(|report| report.strong_count() == 0) {
+    };
+    if own != process::id() {
         return;
     }
     // Another thread: the thread-local values of this one are destroyed, and subscribers of
@@ -98,7 +102,7 @@ extern "C" fn end() {
         let (done, is_done) = mpsc::channel::<()>();
         let printer = thread::Builder::new().name(String::from("cuda-driver reports"));
         let printing = printer.spawn(move || {
-            quietly(print_all);
+            quietly(|| print_all(unread));
             drop(done);
         });
         if printing.is_ok() {
@@ -108,20 +112,17 @@ extern "C" fn end() {
 }
 
 /// Prints the violations of all launches that are complete within [`LIMIT`].
-fn print_all() {
+fn print_all(unread: Unread) {
     let start = Instant::now();
     loop {
-        let mut is_any_left = false;
-        let mut take = |report: &Arc<dyn Report>| match report.take() {
-            Some(violations) => print(&violations),
-            None => is_any_left = true,
-        };
-        for reports in all() {
-            let entries = reports.entries.lock().clone();
-            entries.iter().for_each(|entry| take(&entry.report));
-        }
         let left: Vec<_> = LEFT.lock().iter().filter_map(Weak::upgrade).collect();
-        left.iter().for_each(&mut take);
+        let mut is_any_left = false;
+        for report in unread().iter().chain(&left) {
+            match report.take() {
+                Some(violations) => print(&violations),
+                None => is_any_left = true,
+            }
+        }
         if !is_any_left || start.elapsed() >= LIMIT {
             return;
         }

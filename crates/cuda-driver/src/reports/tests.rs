@@ -53,8 +53,8 @@ impl Report for Launch {
         Some(is_found.then_some(violation).into_iter().collect())
     }
 
-    fn uses(&self, memory: &MemoryUse) -> bool {
-        memory.address == self.number.into()
+    fn uses(&self, memory: &MemoryUse) -> Option<bool> {
+        (memory.address == self.number.into()).then_some(true)
     }
 
     fn print_later(self: Arc<Self>) {}
@@ -106,11 +106,11 @@ fn a_wait_takes_the_launches_that_it_waited_for() {
     assert_eq!(threads(first.report()), [4_000_001]);
     assert_eq!(threads(first.report()), []);
     let mut both = Waited::for_stream(places[1].stream).up_to(second);
-    both.add_memory(memory(4_000_003), SmallVec::new());
+    both.add_memory(memory(4_000_003), false, SmallVec::new(), u64::MAX);
     // The third launch came after the point that was waited for.
     assert_eq!(threads(both.report()), [4_000_002]);
     let mut used = Waited::for_replays(SmallVec::new());
-    used.add_memory(memory(4_000_003), SmallVec::new());
+    used.add_memory(memory(4_000_003), false, SmallVec::new(), u64::MAX);
     assert_eq!(threads(used.report()), [4_000_003]);
     let last = Waited::for_stream(places[1].stream);
     assert_eq!(threads(last.report()), [4_000_004]);

@@ -27,9 +27,9 @@ pub(crate) struct Origin {
     plan: Arc<Plan>,
     sites: Arc<[Site]>,
     memories: Memories,
-    /// The addresses and sizes of all memory among the arguments. An array has a number as its
-    /// address.
-    used: SmallVec<[(u64, u64); 8]>,
+    /// The addresses and sizes of all memory among the arguments, and whether the kernel may write to
+    /// it. An array has a number as its address.
+    used: SmallVec<[(u64, u64, bool); 8]>,
 }
 
 /// The records of one launch of a kernel, or of one replay of a graph, in device memory.
@@ -92,13 +92,28 @@ impl LaunchRecords {
         let State::Queued(buffer) = queued else {
             return;
         };
-        // A lost context reports its own error, at every call.
-        let words = read_words(&buffer).unwrap_or_default();
+        let words = match read_words(&buffer) {
+            Ok(words) => words,
+            Err(error) if error.is_sticky() || buffer.stream().driver().is_gone() => {
+                // A lost context reports its own error, at every call.
+                Vec::new()
+            }
+            Err(_) => {
+                // Such as memory that could not be allocated: the next wait tries again.
+                *self.state.lock() = State::Queued(buffer);
+                return;
+            }
+        };
         drop(buffer);
         let (records, _) = words.as_chunks::<RECORD_WORDS>();
         let all = records.iter().zip(&self.origins);
         let found = all.filter_map(|(words, origin)| Some(origin.violation(&Record::read(words)?)));
         *self.state.lock() = State::Found(found.collect());
+    }
+
+    /// Returns whether there may be violations that were not taken.
+    fn has_violations(&self) -> bool {
+        !matches!(&*self.state.lock(), State::Found(violations) if violations.is_empty())
     }
 
     /// Returns the stream of the launch if the records were not read.
@@ -172,7 +187,8 @@ impl Origin {
         let mut used = SmallVec::new();
         // The closure never fails.
         let _ = args.each_tracked(&mut |tracked| -> Result<()> {
-            used.push((tracked.address, tracked.bytes as u64));
+            let is_written = tracked.access.is_write();
+            used.push((tracked.address, tracked.bytes as u64, is_written));
             Ok(())
         });
         Self {
@@ -265,6 +281,9 @@ fn distance(memory: &MemoryArg, address: u64) -> u64 {
 
 impl Report for LaunchRecords {
     fn settle(&self) -> bool {
+        if must_not_wait() || !matches!(&*self.state.lock(), State::Queued(_)) {
+            return self.has_violations();
+        }
         let waited = match &self.fence {
             Some(fence) => fence.synchronize(),
             None => self.stream().map_or(Ok(()), |stream| {
@@ -275,7 +294,7 @@ impl Report for LaunchRecords {
         if waited.is_ok() || self.is_complete(|| false) {
             self.read();
         }
-        !matches!(&*self.state.lock(), State::Found(violations) if violations.is_empty())
+        self.has_violations()
     }
 
     fn take(&self) -> Option<Vec<Violation>> {
@@ -296,17 +315,18 @@ impl Report for LaunchRecords {
         }
     }
 
-    fn uses(&self, memory: &MemoryUse) -> bool {
+    fn uses(&self, memory: &MemoryUse) -> Option<bool> {
         let driver = self.driver;
-        let mut used = self.origins.iter().flat_map(|origin| &origin.used);
-        used.any(|&(address, bytes)| {
+        let used = self.origins.iter().flat_map(|origin| &origin.used);
+        let used = used.filter(|(address, bytes, _)| {
             let used = MemoryUse {
                 driver,
-                address,
-                bytes,
+                address: *address,
+                bytes: *bytes,
             };
             used.overlaps(memory)
-        })
+        });
+        used.map(|(_, _, is_written)| *is_written).max()
     }
 
     fn print_later(self: Arc<Self>) {

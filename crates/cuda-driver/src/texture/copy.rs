@@ -12,6 +12,7 @@ use crate::memory::{
     DeviceBuffer, DeviceSlice, DeviceSliceMut, Memory, PageLocked, Part, PitchedBuffer,
     PitchedSlice, PitchedSliceMut, expect_context, expect_len, from_pinned, staging, to_pinned,
 };
+use crate::reports;
 use crate::stream::Stream;
 use crate::types::Extent;
 
@@ -145,9 +146,10 @@ impl<T: Texel> ArraySlice<'_, T> {
     ///
     /// Fails as [`copy_to_host`](Self::copy_to_host) does.
     pub fn to_vec(self) -> Result<Vec<T>> {
+        let (owner, begun) = (self.memory.owning_stream(), reports::begin());
         let elements = self.read_all()?;
         self.memory
-            .report_violations(Some(self.memory.owning_stream()))?;
+            .report_violations(begun, self.access, Some(owner))?;
         Ok(elements)
     }
 
@@ -233,9 +235,11 @@ impl<T: Texel> ArraySlice<'_, T> {
     ///
     /// `destination` has room for the elements, and no other code uses it during the call.
     unsafe fn download(&self, stream: &Stream, destination: *mut T) -> Result<()> {
+        let begun = reports::begin();
         // SAFETY: the contract of `fetch` must hold ← the caller upholds it.
         unsafe { self.fetch(stream, destination) }?;
-        self.memory.report_violations(Some(stream))
+        self.memory
+            .report_violations(begun, self.access, Some(stream))
     }
 
     /// Does the work of [`download`](Self::download) without a report of violations.

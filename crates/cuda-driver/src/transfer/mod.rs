@@ -36,6 +36,7 @@ use crate::observer::Work;
 use crate::pending::{self, Completion, Entry, KeepAlive};
 use crate::reports::Mark;
 use crate::stream::Stream;
+use crate::tracking::Access;
 use crate::types::WorkKind;
 
 /// A copy in progress, with the page-locked memory that it reads or writes. For copies within the
@@ -253,7 +254,7 @@ fn leave<P: Lock + Send + 'static>(
 /// `queue` returns whether it queued anything.
 fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
     memory: P,
-    device: &Memory,
+    (device, access): (&Memory, Access),
     stream: &Stream,
     queue: impl FnOnce(&P) -> Result<bool>,
 ) -> Result<Transfer<P>, TransferError<P>> {
@@ -283,7 +284,7 @@ fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
         memory: Some(memory),
         event,
         completion: None,
-        mark: device.mark(stream),
+        mark: device.mark(access, stream),
         on_failure: abandon_lock::<P>,
         on_drop: leave::<P>,
         memory_context,
@@ -366,12 +367,17 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         destination: P,
         stream: &Stream,
     ) -> Result<Transfer<P>, TransferError<P>> {
-        start(destination, self.memory, stream, |destination| {
-            expect_len(self.len(), destination.len())?;
-            // SAFETY: `destination` must have room that nothing else accesses until the copy is
-            // complete ← the lengths are equal, and the transfer owns the memory until then.
-            unsafe { self.queue_to_host(destination.start().cast(), stream) }
-        })
+        start(
+            destination,
+            (self.memory, self.access),
+            stream,
+            |destination| {
+                expect_len(self.len(), destination.len())?;
+                // SAFETY: `destination` must have room that nothing else accesses until the copy is
+                // complete ← the lengths are equal, and the transfer owns the memory until then.
+                unsafe { self.queue_to_host(destination.start().cast(), stream) }
+            },
+        )
     }
 }
 
@@ -429,7 +435,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         source: P,
         stream: &Stream,
     ) -> Result<Transfer<P>, TransferError<P>> {
-        start(source, self.memory, stream, |source| {
+        start(source, (self.memory, self.access), stream, |source| {
             expect_len(source.len(), self.len())?;
             // SAFETY: `source` must hold as many elements, which nothing writes until the copy is
             // complete ← the lengths are equal, and the transfer owns the memory until then.

@@ -15,6 +15,7 @@ use crate::memory::{
 };
 use crate::reports::Mark;
 use crate::stream::Stream;
+use crate::tracking::Access;
 
 /// A scope for copies that borrow page-locked memory: see [`Stream::copy_scope`].
 ///
@@ -194,7 +195,7 @@ impl<'scope> CopyScope<'scope, '_> {
         // the range is within the memory, which is borrowed for the whole scope, and the scope ends
         // after the copy.
         let is_queued = unsafe { source.queue_to_host(first, self.stream) }?;
-        self.note(source.memory, is_queued);
+        self.note((source.memory, source.access), is_queued);
         Ok(())
     }
 
@@ -239,20 +240,20 @@ impl<'scope> CopyScope<'scope, '_> {
         // complete ← the range is within the memory, which is borrowed for the whole scope, and the
         // scope ends after the copy.
         let is_queued = unsafe { destination.queue_from_host(first, self.stream) }?;
-        self.note(destination.memory, is_queued);
+        self.note((destination.memory, destination.access), is_queued);
         Ok(())
     }
 
     /// Records whether a copy of this memory was queued.
-    pub(super) fn note(&self, memory: &Memory, is_queued: bool) {
+    pub(super) fn note(&self, (memory, access): (&Memory, Access), is_queued: bool) {
         if !is_queued {
             return;
         }
         self.is_used.set(true);
         let mut mark = self.mark.borrow_mut();
         match &mut *mark {
-            Some(mark) => memory.add_to(mark),
-            None => *mark = memory.mark(self.stream),
+            Some(mark) => memory.add_to(mark, access),
+            None => *mark = memory.mark(access, self.stream),
         }
     }
 

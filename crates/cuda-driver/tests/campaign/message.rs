@@ -64,7 +64,7 @@ pub(crate) enum Message {
     /// A kernel does not end, or has lost the device. The worker ends.
     Endless(usize),
     Fault(usize, String),
-    /// Something that is no defect, such as a text that the driver did not compile.
+    /// A remark, such as that the driver did not compile a kernel.
     Note(String),
     /// The unit is complete.
     Done,

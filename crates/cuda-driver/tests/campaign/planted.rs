@@ -24,7 +24,7 @@ LOOP:
 }
 ";
 
-/// What a planted launch does.
+/// The effect of a planted launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Defect {
     /// Writes the word behind the first buffer.

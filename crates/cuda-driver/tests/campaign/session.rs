@@ -17,7 +17,7 @@ use crate::planted::Planted;
 /// The value of the words before and behind the variable `table`.
 const FENCE: u32 = 0x5a5a_5a5a;
 
-/// What became of a launch.
+/// The outcome of a launch.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
     Proven,
@@ -131,7 +131,7 @@ impl<'a> Session<'a> {
             args.push(&mut x).push(y.as_slice()).push(&mut z);
             args.push(n).push(m).push(w);
             if is_using && let Some(variables) = &mut self.variables {
-                args.uses(&mut variables.table).uses(&variables.bank);
+                args.uses(&mut variables.table).uses(&mut variables.bank);
             }
             stream
                 .launch_safe(&kernel, launch.config, &args)?
@@ -253,7 +253,8 @@ pub(crate) fn is_loss(error: &Error) -> bool {
     is_sticky || error.loss().is_some()
 }
 
-/// What a lost device means: the software device ends kernels that run for too long.
+/// Returns the outcome of a launch that loses the device. The software device ends kernels that run
+/// for too long.
 fn of_loss(error: &Error) -> Outcome {
     match error.status() {
         Some(Status::CUDA_ERROR_LAUNCH_TIMEOUT) => Outcome::Endless,
@@ -266,7 +267,11 @@ fn reason(error: &SafeLaunchError) -> String {
     let text = match error {
         SafeLaunchError::Refused { reason, .. } => reason.clone(),
         SafeLaunchError::Syntax { message } => format!("syntax: {message}"),
-        SafeLaunchError::Variable { .. } => "a variable that is not passed".to_owned(),
+        SafeLaunchError::Variable {
+            variable,
+            is_written,
+            ..
+        } => format!("variable {variable} is not passed; written: {is_written}"),
         other => other.to_string(),
     };
     let words = first_line(&text);

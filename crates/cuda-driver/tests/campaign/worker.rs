@@ -221,13 +221,14 @@ fn serve_unit(options: &Options, arena: &mut Arena, unit: &Unit, plan: &Plan) ->
         }
         let (changes, words) = arena.compare(&plan.ranges())?;
         if changes > 0 {
-            counts.add("hits");
-            let found = bisected(arena, &mut session, chunk)?;
-            let mut text = format!("{changes} words have changed, such as {words:?}\n");
-            for number in &found {
-                text += &plan.describe(&plan.launches[*number]);
+            for found in changing(arena, &mut session, chunk)? {
+                counts.add("hits");
+                let mut text = format!("{changes} words have changed, such as {words:?}\n");
+                for number in &found {
+                    text += &plan.describe(&plan.launches[*number]);
+                }
+                say(&Message::Hit(text));
             }
-            say(&Message::Hit(text));
             arena.refill()?;
         }
         let next = chunk.last().map_or(0, |number| number + 1);
@@ -254,13 +255,13 @@ fn named_kernels(plan: &Plan, kernels: &[usize], log: &str) -> Vec<usize> {
     named
 }
 
-/// Repeats the launches to find the one that changes words. Returns several if no single launch
-/// does.
-fn bisected(
+/// Repeats launches to find those that change words. Each result is one launch, or several if no
+/// single one of them changes words when it is repeated.
+fn changing(
     arena: &mut Arena,
     session: &mut Session<'_>,
     launches: &[usize],
-) -> Result<Vec<usize>> {
+) -> Result<Vec<Vec<usize>>> {
     let mut shows = |launches: &[usize]| -> Result<bool> {
         for _ in 0..3 {
             arena.refill()?;
@@ -276,18 +277,26 @@ fn bisected(
         }
         Ok(false)
     };
-    let mut found = launches;
-    while found.len() > 1 {
-        let (first, second) = found.split_at(found.len() / 2);
-        found = if shows(first)? {
-            first
-        } else if shows(second)? {
-            second
-        } else {
-            break;
-        };
+    let (mut rest, mut all) = (launches.to_vec(), Vec::new());
+    loop {
+        let mut found = &rest[..];
+        while found.len() > 1 {
+            let (first, second) = found.split_at(found.len() / 2);
+            found = if shows(first)? {
+                first
+            } else if shows(second)? {
+                second
+            } else {
+                break;
+            };
+        }
+        let found = found.to_vec();
+        rest.retain(|number| !found.contains(number));
+        all.push(found);
+        if rest.is_empty() || !shows(&rest)? {
+            return Ok(all);
+        }
     }
-    Ok(found.to_vec())
 }
 
 /// The launch of a defect, in the middle of the unit.

@@ -8,7 +8,7 @@
 use std::cell::Cell;
 
 use super::form::{Form, floor_div, gcd};
-use super::symbols::{Alternative, Kind, Symbols};
+use super::symbols::{Kind, Symbols};
 
 /// How many subtractions in a row a search tries: for the bounds of an access, for other bounds,
 /// and for whether a branch is ever taken. A larger depth proves more and takes longer.
@@ -72,30 +72,6 @@ impl Prover<'_> {
         }
         let negative = form.scale(-1).zip(end.checked_neg());
         negative.is_some_and(|(form, end)| self.is_at_most(&form, end))
-    }
-
-    /// The alternatives of a choice that are never below it, with the sign 1, and those that are
-    /// never above it, with the sign -1. A bound of the choice is one of these, so that a search
-    /// does not have to try the alternatives one by one.
-    pub(super) fn ends(&self, alternatives: &[Alternative]) -> Vec<(Form, i128)> {
-        let forms = alternatives.iter().map(|alternative| &alternative.form);
-        if forms.clone().all(Form::is_number) {
-            return Vec::new();
-        }
-        let ends = forms.flat_map(|end| [(end, 1), (end, -1)]);
-        let is_end = |&(end, sign): &(&Form, i128)| {
-            alternatives.iter().all(|other| {
-                let prover = Prover {
-                    facts: &other.facts,
-                    depth: 1,
-                    ..*self
-                };
-                let above = other.form.combine(sign, end, -sign);
-                above.is_some_and(|above| prover.is_at_most(&above, 0))
-            })
-        };
-        let ends = ends.filter(is_end);
-        ends.map(|(end, sign)| (end.clone(), sign)).collect()
     }
 
     /// Searches, and also takes the worst of the alternatives of a choice. A bound that is at most

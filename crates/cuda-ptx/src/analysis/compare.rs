@@ -58,11 +58,13 @@ impl Round<'_> {
             true => self.field(&form, 0, range.bits - 1, facts)?,
             false => form,
         };
+        // Without the sign, only NaN is above infinity, and it has the same exponent.
+        let is_high_known = !range.is_absolute || range.high < range.infinity();
         Some(Condition::Range {
             truth: range.truth,
             form,
-            low: range.low.into(),
-            high: range.high.into(),
+            low: (range.low > 0).then(|| range.low.into()),
+            high: is_high_known.then(|| range.high.into()),
         })
     }
 }

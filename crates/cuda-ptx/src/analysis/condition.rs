@@ -30,12 +30,12 @@ pub(super) enum Condition {
         form: Form,
     },
     /// A comparison of a floating-point number: if its value is `truth`, the number whose bits are
-    /// `form` is in the range.
+    /// `form` is in the range. An end that says nothing is `None`.
     Range {
         truth: bool,
         form: Form,
-        low: i128,
-        high: i128,
+        low: Option<i128>,
+        high: Option<i128>,
     },
     And(Rc<Condition>, Rc<Condition>, u32),
     Not(Rc<Condition>, u32),
@@ -132,10 +132,9 @@ impl Condition {
                 high,
             } => {
                 if truth == *known {
-                    let above = low.checked_neg().and_then(|low| form.plus(low));
-                    let above = above.and_then(|form| form.scale(-1));
-                    let below = high.checked_neg().and_then(|high| form.plus(high));
-                    facts.extend([above, below].into_iter().flatten());
+                    let above = low.map(|low| form.plus(-low)?.scale(-1));
+                    let below = high.map(|high| form.plus(-high));
+                    facts.extend([above, below].into_iter().flatten().flatten());
                 }
             }
             Self::Equal {
@@ -220,9 +219,9 @@ impl Condition {
                 low,
                 high,
             } => {
-                let is_outside =
-                    || prover.is_at_most(form, low - 1) || prover.is_at_least(form, high + 1);
-                value != *truth && is_outside()
+                let is_below = |low: i128| prover.is_at_most(form, low - 1);
+                let is_above = |high: i128| prover.is_at_least(form, high + 1);
+                value != *truth && (low.is_some_and(is_below) || high.is_some_and(is_above))
             }
             Self::Equal {
                 is_equal,

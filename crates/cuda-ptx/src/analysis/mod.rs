@@ -16,6 +16,7 @@
 //!    known        what is known about values and loops
 //!    condition    predicates and the facts that follow from them
 //!    bound        bounds of forms under facts
+//!    extremes     cases of a choice that bound it
 //!    symbols, ranges    the unknown integers, and the ranges of forms over them
 //!    form         affine forms
 //!    verdict, launch    results and inputs
@@ -29,6 +30,7 @@ mod bound;
 mod compare;
 mod condition;
 mod ends;
+mod extremes;
 mod family;
 mod form;
 mod handle;
@@ -72,7 +74,7 @@ pub use verdict::{
 };
 
 /// The number of steps of one evaluation after which the analysis gives up.
-const MAX_STEPS: u64 = 60_000;
+const MAX_STEPS: u64 = 100_000;
 /// The number of rounds (walks over the kernel) in which the assumptions of one pass must reach a
 /// fixed point.
 const MAX_ROUNDS: u32 = 10;

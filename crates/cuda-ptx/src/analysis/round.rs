@@ -343,14 +343,14 @@ impl<'a> Round<'a> {
             }
             alternative.form = rest;
         }
-        let selection = Selection::Any(self.number);
-        let ends = self.prover(&[]).ends(&merged);
+        let ends = self.symbols.ends(&merged);
         let facts = |choice: &Form| {
             let facts = ends.iter();
             facts
                 .map(|(form, sign)| choice.combine(*sign, form, -sign))
                 .collect()
         };
+        let selection = Selection::Any(self.number);
         let choice = self.symbols.choice(target, block, selection, merged, facts);
         match choice.and_then(|choice| choice.add(&common)) {
             Some(form) => Known::Number(form),

@@ -13,6 +13,9 @@ impl<'a> Decoder<'a> {
         };
         let half = bits / 2;
         match (target, a) {
+            (Operand::Vector(_), _) | (_, Operand::Vector(_)) if !matches!(bits, 32 | 64) => {
+                return None;
+            }
             (Operand::Vector(targets), a) => {
                 let source = self.source(a, bits);
                 let [low, high] = targets.as_slice() else {

@@ -82,6 +82,16 @@ pub(crate) struct FloatRange {
     pub(crate) high: u64,
 }
 
+impl FloatRange {
+    /// The bits of infinity.
+    pub(crate) fn infinity(&self) -> u64 {
+        match self.bits {
+            32 => 0xff << 23,
+            _ => 0x7ff << 52,
+        }
+    }
+}
+
 /// An operation on integers of `bits` bits. The comment gives its sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::memory::host_copy::{from_pinned, to_pinned};
 use crate::memory::pinned::expect_locked_for;
 use crate::memory::{DeviceRepr, PageLocked, expect_len, staging};
+use crate::reports;
 use crate::stream::Stream;
 
 /// Copies to the host.
@@ -36,9 +37,10 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
     ///
     /// Fails as [`copy_to_host`](Self::copy_to_host) does.
     pub fn to_vec(self) -> Result<Vec<T>> {
+        let (owner, begun) = (self.memory.owning_stream(), reports::begin());
         let elements = self.read_all()?;
         self.memory
-            .report_violations(Some(self.memory.owning_stream()))?;
+            .report_violations(begun, self.access, Some(owner))?;
         Ok(elements)
     }
 
@@ -89,9 +91,11 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
         stream: &Stream,
         destination: *mut T,
     ) -> Result<()> {
+        let begun = reports::begin();
         // SAFETY: the contract of `fetch` must hold ← the caller upholds it.
         unsafe { self.fetch(stream, destination) }?;
-        self.memory.report_violations(Some(stream))
+        self.memory
+            .report_violations(begun, self.access, Some(stream))
     }
 
     /// Does the work of [`download`](Self::download) without a report of violations.

@@ -56,7 +56,8 @@ pub(super) fn memory() -> Vec<Attack> {
         plain(
             "element index in shared memory",
             ".shared .align 8 .b64 tile[8]; .shared .align 8 .b64 next[1024]; mov.u32 %r2, \
-             tile[56]; st.shared.u64 [%r2], 77; ld.shared.u64 %d3, [%r2]; st.global.u64 [%d1], %d3;",
+             tile[56]; st.shared.u64 [%r2], 77; ld.shared.u64 %d3, [%r2]; st.global.u64 [%d1], \
+             %d3;",
         ),
         plain(
             "element index behind shared memory",

@@ -107,7 +107,7 @@ fn in_process(options: &Options, attack: &Attack) -> String {
 pub(crate) fn run_one(options: &Options) -> bool {
     let name = options.names.first().map_or("", String::as_str);
     let Some(attack) = all().into_iter().find(|attack| attack.name == name) else {
-        println!("result: {BROKEN}: there is no attack {name:?}");
+        println!("result: {BROKEN}: no attack has the name {name:?}");
         return false;
     };
     let result = launch(options, &attack);

@@ -1,5 +1,5 @@
-//! Kernels that an earlier version of the library launched as proven, or in a checked copy, although
-//! they left their arguments or lost the device on a GPU.
+//! Kernels that an earlier version of the library launched as proven, or in a checked copy,
+//! although they left their arguments or lost the device on a GPU.
 
 use super::attack::{Attack, HEAD, kernel};
 
@@ -196,9 +196,9 @@ fn unwritten_address() -> Attack {
         let other = word * 7 % 56;
         spray += &format!(" st.volatile.global.u32 [%d1+{}], %v{other};\n", 4 * word);
     }
-    let body = ".shared .align 8 .b8 tile[1024]; .local .align 8 .b8 slots[16]; mov.u64 %d4, slots; \
-                ld.local.u32 %r2, [%d4+4]; mov.u32 %r3, 0xfeedbeef; st.shared.u32 [%r2], %r3; \
-                ld.shared.u32 %r4, [tile]; st.global.u32 [%d1], %r4;";
+    let body = ".shared .align 8 .b8 tile[1024]; .local .align 8 .b8 slots[16]; \
+                mov.u64 %d4, slots; ld.local.u32 %r2, [%d4+4]; mov.u32 %r3, 0xfeedbeef; \
+                st.shared.u32 [%r2], %r3; ld.shared.u32 %r4, [tile]; st.global.u32 [%d1], %r4;";
     let first = kernel("", &spray).replacen(" k(", " first(", 1);
     let second = kernel("", body).replacen(HEAD, "", 1);
     Attack::new("b14", first + &second)

@@ -334,7 +334,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What happens between the guard and the use.
+    /// Writes instructions between the guard and the use.
     pub(super) fn between(&mut self, index: &Index) {
         match self.rng.u32(..12) {
             0..=3 => self.pressure(index),

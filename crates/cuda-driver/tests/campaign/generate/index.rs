@@ -366,14 +366,14 @@ impl Writer<'_> {
             31..=33 => self.computed(),
             34..=35 => self.float(),
             36 => Index::of(self.r()),
-            37 => self.from_bank(),
-            38 => self.from_function(),
+            37 => self.bank_word(),
+            38 => self.function_result(),
             _ => self.asynchronous(),
         }
     }
 
     /// A word of the constant bank of the module, which the host changes.
-    fn from_bank(&mut self) -> Index {
+    fn bank_word(&mut self) -> Index {
         self.uses_variables = true;
         let register = self.r();
         let at = 4 * self.rng.u32(..16);
@@ -398,7 +398,7 @@ impl Writer<'_> {
     }
 
     /// The result of a function, which may stay unset.
-    fn from_function(&mut self) -> Index {
+    fn function_result(&mut self) -> Index {
         let name = self.unique("get");
         let body = self.of(&[
             "ld.global.nc.u32 %v, [%a]; st.param.b32 [r], %v;",

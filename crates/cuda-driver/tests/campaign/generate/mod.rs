@@ -20,7 +20,7 @@ pub(crate) const FENCE_WORDS: u32 = 16384;
 /// The number of words of the constant bank.
 pub(crate) const BANK_WORDS: u32 = 64;
 
-/// What a kernel knows about its arguments.
+/// The sizes of the arguments, on which the texts of kernels depend.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     /// The number of 32-bit words of the buffers `x`, `y` and `z`. A kernel may write `x` and `z`.

@@ -187,7 +187,7 @@ fn with_zero(text: &str) -> String {
             letter.is_some_and(|it| "phrdf".contains(it)) && digits(at + 2)
         })
         .map(|(at, _)| at)
-        .last();
+        .next_back();
     let Some(at) = found else {
         return text.to_owned();
     };

@@ -1,5 +1,7 @@
 //! Safe launches with attributes.
 
+use std::ops::Range;
+
 use cuda_driver::Error;
 use cuda_driver::error::SafeLaunchError;
 use cuda_driver::event::EventFlags;
@@ -191,17 +193,19 @@ fn attributes_that_order_less_are_refused_by_name() {
     }
 }
 
+/// A window of a part of `buffer`.
+fn window(buffer: &DeviceBuffer<u32>, range: Range<usize>) -> LaunchAttributes<'_> {
+    let (hit, miss) = (AccessProperty::Persisting, AccessProperty::Streaming);
+    let part = buffer.slice(range).unwrap();
+    LaunchAttributes::new().access_policy_window(part, 0.5, hit, miss)
+}
+
 #[test]
 fn the_window_of_an_access_policy_is_part_of_an_argument() {
     for fixture in everywhere() {
         let (stream, mix) = (fixture.stream(), mix(&fixture));
         let config = LaunchConfig::new(2, 64);
         let (x, y) = (filled(&stream, 100, 1), filled(&stream, 200, 5));
-        let window = |buffer: &DeviceBuffer<u32>, range: std::ops::Range<usize>| {
-            let (hit, miss) = (AccessProperty::Persisting, AccessProperty::Streaming);
-            let range = buffer.slice(range).unwrap();
-            LaunchAttributes::new().access_policy_window(range, 0.5, hit, miss)
-        };
         // `y` is read, so it can be borrowed twice. The launch has its first 100 words.
         let part = y.slice(..100).unwrap();
         let mut out = filled(&stream, 100, 1);

@@ -3,6 +3,8 @@
 mod attributes;
 #[cfg(feature = "nvrtc")]
 mod cost;
+#[cfg(feature = "nvrtc")]
+mod functions;
 mod graphs;
 mod launches;
 mod memory;
@@ -15,6 +17,7 @@ mod rows;
 #[cfg(feature = "nvrtc")]
 mod source;
 mod surfaces;
+mod tables;
 mod textures;
 mod tiles;
 mod unread;

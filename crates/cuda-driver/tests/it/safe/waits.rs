@@ -240,7 +240,7 @@ const READS: &[(&str, Call)] = &[
     ("Stream::copy_scope", |bench| {
         bench.violate();
         let mut words = bench.pinned(0);
-        let mut copy = |words: &mut PinnedBuffer<u32>| {
+        let copy = |words: &mut PinnedBuffer<u32>| {
             bench
                 .stream
                 .copy_scope(|scope| scope.copy_to_host(&bench.x, words))
@@ -252,7 +252,7 @@ const READS: &[(&str, Call)] = &[
     ("CopyScope::batch", |bench| {
         bench.violate();
         let mut words = bench.pinned(0);
-        let mut copy = |words: &mut PinnedBuffer<u32>| {
+        let copy = |words: &mut PinnedBuffer<u32>| {
             bench.stream.copy_scope(|scope| {
                 let mut batch = scope.batch();
                 batch.copy_to_host(&bench.x, words)?;
@@ -315,7 +315,7 @@ fn the_host_of_managed_memory_gets_violations() {
         {
             for stream in [&stream, &other] {
                 let config = LaunchConfig::new(1, 1);
-                let mut violate = |x: &mut ManagedBuffer<u32>| {
+                let violate = |x: &mut ManagedBuffer<u32>| {
                     let launch = stream.launch_safe(&store, config, (x, 100_u64, 1_u32));
                     assert!(launch.unwrap().is_checked());
                 };
@@ -461,7 +461,10 @@ fn an_unchecked_launch_can_be_waited_for() {
         let launch = launch.unwrap();
         assert!(!launch.is_checked());
         // The launch before it.
-        assert_eq!(violation(block_on(&launch, LIMIT)).offset, 100);
+        assert_eq!(
+            violation(block_on((&launch).into_future(), LIMIT)).offset,
+            100
+        );
         launch.wait().unwrap();
         assert!(launch.wait_timeout(LONG).unwrap());
         assert_eq!(bench.x.to_vec().unwrap(), [9, 1, 9, 9]);

@@ -1,6 +1,6 @@
 //! Kernels that wrote outside of their arguments on a GPU although the analysis had proven them.
 
-use cuda_ptx::analysis::{Outcome, Reason, Root};
+use cuda_ptx::analysis::{Outcome, Reason};
 use cuda_ptx::instrument::{Check, instrument};
 
 use super::{Kernel, analysed, store, text, verdict};
@@ -111,6 +111,12 @@ fn bounds_in_an_endless_loop_need_a_counter() {
         ))
     };
     assert!(verdict(&inside("setp.ge.u32 %p1, %r5, 37;"), 1000).is_proven());
+    // ptxas keeps a predicate, but makes branches of predicates and the other way round.
+    let predicate = kernel(
+        "L: setp.ge.u32 %p1, %r1, 37; mul.wide.u32 %d2, %r1, 4; add.s64 %d3, %d1, %d2; \
+         @!%p1 st.global.u32 [%d3], %r1; @!%p1 ret; bra L;",
+    );
+    assert!(!verdict(&predicate, 1000).is_proven());
     let by_data = "ld.global.u32 %r5, [%d1]; setp.ge.u32 %p1, %r5, 37;";
     assert!(!verdict(&inside(by_data), 1000).is_proven());
 }

@@ -202,19 +202,6 @@ pub(crate) fn rows() -> Vec<Row> {
         )
     };
     rows.push(Row::new("side", is_guarded, side(""), side("bar.sync 0;")));
-    // The same with a predicate instead of a branch.
-    let predicate = |effect: &str| {
-        format!(
-            "L: {effect} setp.ge.u32 %p1, %r1, 37; mul.wide.u32 %d2, %r1, 4; \
-             add.s64 %d3, %d1, %d2; @!%p1 st.global.u32 [%d3], %r1; @!%p1 ret; bra L;"
-        )
-    };
-    rows.push(Row::new(
-        "predicate",
-        is_guarded,
-        predicate(""),
-        predicate("bar.sync 0;"),
-    ));
     rows.push(Row::new(
         "read_only",
         loads_once,
@@ -249,7 +236,7 @@ pub(crate) fn rows() -> Vec<Row> {
         "reduction",
         votes_once,
         under_pressure("redux.sync.add.u32 %r5, %r1, -1;"),
-        under_pressure("atom.shared.add.u32 %r5, [s+252], 1;"),
+        under_pressure("ld.volatile.global.u32 %r5, [%d1+4];"),
     ));
     rows.push(
         Row::new(
