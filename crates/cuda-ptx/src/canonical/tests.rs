@@ -62,7 +62,10 @@ fn names_that_refer_to_nothing_refuse_the_kernel() {
         ),
     ] {
         let reason = reason(&module("", body));
-        assert!(reason.contains(expected), "{reason} does not contain {expected}");
+        assert!(
+            reason.contains(expected),
+            "{reason} does not contain {expected}"
+        );
     }
 }
 

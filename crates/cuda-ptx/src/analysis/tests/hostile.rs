@@ -183,6 +183,8 @@ fn no_text_makes_the_analysis_panic() {
     let lines: Vec<&str> = base
         .lines()
         .filter(|line| line.starts_with('\t') && line.ends_with(';'))
+        // Declarations are part of the new text.
+        .filter(|line| !line.starts_with("\t."))
         .collect();
     let mut rng = Rng::with_seed(5);
     let mut analysed = 0;
@@ -223,5 +225,6 @@ fn no_text_makes_the_analysis_panic() {
         let verdict = Analysis::of(&module, &module.functions[0]).evaluate(&launch);
         analysed += u32::from(verdict.contract().is_some());
     }
-    assert!(analysed > 200, "{analysed}");
+    // The others name a variable of a kernel that this one does not have.
+    assert!(analysed > 80, "{analysed}");
 }

@@ -334,7 +334,10 @@ impl Writer<'_> {
             } => {
                 let ty = self.type_of(ty);
                 let count = self.form.count(self.choices, count);
-                let text = match can_discard && count.is_some() && self.variant == 1 {
+                let text = match (can_discard || self.form.opcode == "ld")
+                    && count.is_some()
+                    && self.variant == 1
+                {
                     true => self.counted(count, |writer| {
                         writer.next += 1;
                         match writer.next {

@@ -394,9 +394,10 @@ fn special_register(operand: &Operand<'_>, ty: Type) -> Result<(), String> {
     match bits {
         Some(bits) if (bits == ty.bits || is_half) && !ty.is_float() => Ok(()),
         Some(bits) => Err(format!("{name} has {bits} bits")),
-        None => Err(format!(
-            "{name} is not declared, and not a special register"
-        )),
+        None => Err(match member {
+            Some(member) => format!("{name}.{member} is not a special register"),
+            None => format!("{name} is not declared, and not a special register"),
+        }),
     }
 }
 

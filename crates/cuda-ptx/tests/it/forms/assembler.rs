@@ -9,7 +9,7 @@ use test_assembler::{Assembler, assemblers, newest};
 use super::{analysed, kernel, module};
 
 /// The most kernels of one text.
-const MOST: usize = 1500;
+const MOST: usize = 300;
 
 /// Assembles one kernel for each instruction. Returns those that are refused, with the error.
 fn judge(

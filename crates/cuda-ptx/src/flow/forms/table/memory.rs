@@ -13,37 +13,37 @@ pub(super) const LOADS: Chapter = Chapter {
 };
 
 const LOAD_ROWS: &[Row] = &[
-    row("ld?.weak?.S=@space?.V=@vector.T=@memory >V*T+_, [r V*T]"),
-    row("ld?.S=@space.(ca|cg|cs|lu|cv)?.V=@vector.T=@memory >V*T+_, [r V*T]"),
-    row("ld.(ca|cg|cs|lu|cv)?.V=@vector.T=@memory >V*T+_, [r V*T]"),
-    row("ld?.S=(global)?.@l1?.@prefetch?.V=@vector.T=@memory >V*T+_, [r V*T]")
+    row("ld?.weak?.S=@space?.V=@vector.T=@memory >V*T+, [r V*T]"),
+    row("ld?.S=@space.(ca|cg|cs|lu|cv)?.V=@vector.T=@memory >V*T+, [r V*T]"),
+    row("ld.(ca|cg|cs|lu|cv)?.V=@vector.T=@memory >V*T+, [r V*T]"),
+    row("ld?.S=(global)?.@l1?.@prefetch?.V=@vector.T=@memory >V*T+, [r V*T]")
         .since("7.4", "sm_80"),
-    row("ld?.S=(global)?.@l1.L2::cache_hint?.@prefetch?.V=@vector.T=@memory >V*T+_, [r V*T], policy")
+    row("ld?.S=(global)?.@l1.L2::cache_hint?.@prefetch?.V=@vector.T=@memory >V*T+, [r V*T], policy")
         .since("7.4", "sm_80"),
-    row("ld.volatile?.S=@atomic?.V=@vector.T=@memory >V*T+_, [r V*T]"),
-    row("ld.S=@atomic.volatile?.V=@vector.T=@memory >V*T+_, [r V*T]"),
-    row("ld.volatile.S=(local)?.V=@vector.T=@memory >V*T+_, [r V*T]").since("9.1", "sm_75"),
-    row("ld.(relaxed|acquire).@scope?.S=(global|shared|shared::cta)?.V=@vector.T=@memory >V*T+_, [r V*T]")
+    row("ld.volatile?.S=@atomic?.V=@vector.T=@memory >V*T+, [r V*T]"),
+    row("ld.S=@atomic.volatile?.V=@vector.T=@memory >V*T+, [r V*T]"),
+    row("ld.volatile.S=(local)?.V=@vector.T=@memory >V*T+, [r V*T]").since("9.1", "sm_75"),
+    row("ld.(relaxed|acquire).@scope?.S=(global|shared|shared::cta)?.V=@vector.T=@memory >V*T+, [r V*T]")
         .since("7.8", "sm_90"),
-    row("ld.S=(global|shared|shared::cta).(relaxed|acquire).@scope?.V=@vector.T=@memory >V*T+_, [r V*T]")
+    row("ld.S=(global|shared|shared::cta).(relaxed|acquire).@scope?.V=@vector.T=@memory >V*T+, [r V*T]")
         .since("7.8", "sm_90"),
-    row("ld.(relaxed|acquire).@scope?.S=(global)?.@l1?.L2::cache_hint?.@prefetch?.V=@vector.T=@memory >V*T+_, [r V*T], policy")
+    row("ld.(relaxed|acquire).@scope?.S=(global)?.@l1?.L2::cache_hint?.@prefetch?.V=@vector.T=@memory >V*T+, [r V*T], policy")
         .since("7.8", "sm_90"),
-    row("ld.mmio.relaxed.sys?.S=(global).T=@memory >T+_, [r T]").since("8.2", "sm_75"),
-    row("ld.S=(global)?.(ca|cg|cs).nc?.V=@vector.T=@memory >V*T+_, [r V*T]"),
-    row("ld.S=(global).nc?.@l1?.@prefetch?.V=@vector.T=@memory >V*T+_, [r V*T]")
+    row("ld.mmio.relaxed.sys?.S=(global).T=@memory >T+, [r T]").since("8.2", "sm_75"),
+    row("ld.S=(global)?.(ca|cg|cs).nc?.V=@vector.T=@memory >V*T+, [r V*T]"),
+    row("ld.S=(global).nc?.@l1?.@prefetch?.V=@vector.T=@memory >V*T+, [r V*T]")
         .since("7.4", "sm_80"),
-    row("ld.S=(global).nc?.@l1.L2::cache_hint?.@prefetch?.V=@vector.T=@memory >V*T+_, [r V*T], policy")
+    row("ld.S=(global).nc?.@l1.L2::cache_hint?.@prefetch?.V=@vector.T=@memory >V*T+, [r V*T], policy")
         .since("7.4", "sm_80"),
-    row("ld.S=(const)?.V=@vector.T=@memory >V*T+_, [r V*T]"),
-    row("ld.S=(param)?.V=@vector.T=@memory >V*T+_, [r V*T]"),
-    row("ld.S=(param::entry)?.V=@vector.T=@memory >V*T+_, [r V*T]").since("8.3", "sm_75"),
-    row("ld?.weak?.S=@space.b128 >b128_, [r b128]").since("8.3", "sm_75"),
-    row("ld.S=(global)?.nc?.@l1?.L2::cache_hint?.@prefetch.b128 >b128_, [r b128], policy")
+    row("ld.S=(const)?.V=@vector.T=@memory >V*T+, [r V*T]"),
+    row("ld.S=(param)?.V=@vector.T=@memory >V*T+, [r V*T]"),
+    row("ld.S=(param::entry)?.V=@vector.T=@memory >V*T+, [r V*T]").since("8.3", "sm_75"),
+    row("ld?.weak?.S=@space.b128 >b128, [r b128]").since("8.3", "sm_75"),
+    row("ld.S=(global)?.nc?.@l1?.L2::cache_hint?.@prefetch.b128 >b128, [r b128], policy")
         .since("8.3", "sm_80"),
-    row("ld.S=(global)?.nc.V=(v8).T=(b32|u32|s32|f32) >V*T_, [r V*T]").since("8.8", "sm_100"),
-    row("ld.S=(global)?.nc.V=(v4).T=(b64|u64|s64|f64) >V*T_, [r V*T]").since("8.8", "sm_100"),
-    row("ldu?.S=(global)?.V=@vector.T=@memory >V*T+_, [r V*T]"),
+    row("ld.S=(global)?.nc.V=(v8).T=(b32|u32|s32|f32) >V*T, [r V*T]").since("8.8", "sm_100"),
+    row("ld.S=(global)?.nc.V=(v4).T=(b64|u64|s64|f64) >V*T, [r V*T]").since("8.8", "sm_100"),
+    row("ldu?.S=(global)?.V=@vector.T=@memory >V*T+, [r V*T]"),
 ];
 
 pub(super) const STORES: Chapter = Chapter {

@@ -144,6 +144,7 @@ pub(super) const SINCE: &[(&str, &str, &str, &str)] = &[
     ("barrier", "cta", "7.8", "sm_75"),
     ("", "cluster", "7.8", "sm_90"),
     ("", "L2::cache_hint", "7.4", "sm_80"),
+    ("sured", "u64", "8.1", "sm_75"),
 ];
 
 /// The modifiers of a set.
