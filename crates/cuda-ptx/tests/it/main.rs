@@ -12,5 +12,6 @@ mod layers;
 mod objects;
 mod open_numbers;
 mod support;
+mod tables;
 mod text;
 mod tiles;
