@@ -18,5 +18,6 @@ mod parameter_limit;
 mod printed;
 mod reading;
 mod support;
+mod tables;
 mod text;
 mod tiles;
