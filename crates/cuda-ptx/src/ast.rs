@@ -145,7 +145,8 @@ impl Variable<'_> {
     /// of `g` have four bytes. `None` if the type has no size in memory.
     ///
     /// An element is a scalar, also if the variable has vectors or several dimensions. `ptxas` does
-    /// not compare the index with the number of elements, and computes the offset in 32 bits.
+    /// not compare the index with the number of elements, and computes the offset in 32 unsigned
+    /// bits: `g[-1]` is 4 GiB after the element before `g`.
     pub fn element_offset(&self, index: i64) -> Option<i64> {
         let size = match self.ty {
             "b8" | "u8" | "s8" => 1,
@@ -155,7 +156,7 @@ impl Variable<'_> {
             "b128" => 16,
             _ => return None,
         };
-        Some((index as i32).wrapping_mul(size).into())
+        Some((index as u32).wrapping_mul(size).into())
     }
 }
 

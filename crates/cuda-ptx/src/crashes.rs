@@ -86,7 +86,7 @@ fn check_tokens(text: &str) -> Result<(), Error> {
                 }
             }
             // The assembler divides without a check, so -2⁶³ / -1 is a fault of the processor.
-            (Kind::Punct(b'/'), _) | (Kind::Name, "%")
+            (Kind::Punct(b'/'), _)
                 if !value.is_some_and(|value| value != 0 && i64::try_from(value).is_ok()) =>
             {
                 let divisor = second.map_or("nothing", |second| second.text);

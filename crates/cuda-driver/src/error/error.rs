@@ -88,9 +88,9 @@ pub enum Error {
     Exchange(Box<ExchangeError>),
     /// A kernel cannot be launched safely.
     SafeLaunch(Box<SafeLaunchError>),
-    /// Kernels that were launched with checks were about to access memory outside of their arguments,
-    /// or trapped. The accesses were not made, and the context is usable. The call that fails with
-    /// this error has done its work.
+    /// Kernels that were launched with checks were about to access memory outside of their
+    /// arguments, or trapped. The accesses were not made, and the context is usable. The call that
+    /// fails with this error has done its work.
     Violation(Violations),
     /// The hardware cannot use a tensor map, or the map was made for other memory.
     TensorMap(Box<TensorMapError>),

@@ -214,8 +214,8 @@ impl CaptureScope<'_> {
         unsafe { self.launch(&function, config, args) }
     }
 
-    /// `cuLaunchKernelEx(kernel, config, attributes, args)`—Captures a launch with launch attributes
-    /// as [`Graph::add_kernel_safe_with`] adds one.
+    /// `cuLaunchKernelEx(kernel, config, attributes, args)`—Captures a launch with launch
+    /// attributes as [`Graph::add_kernel_safe_with`] adds one.
     ///
     /// # Errors
     ///

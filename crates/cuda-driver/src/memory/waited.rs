@@ -2,8 +2,6 @@
 
 use super::Memory;
 use crate::error::Result;
-#[cfg(doc)]
-use crate::reports;
 use crate::reports::{Mark, MemoryUse, Waited};
 use crate::stream::Stream;
 use crate::tracking::Access;
@@ -11,7 +9,7 @@ use crate::tracking::Access;
 impl Memory {
     /// Fails with the violations of safe launches that used this memory, or that are on `stream`,
     /// and that were not reported. The caller has waited for the stream and for the uses that
-    /// conflict with `access`, and got `begun` from [`reports::begin`] before.
+    /// conflict with `access`, and got `begun` from [`begin`](crate::reports::begin) before.
     ///
     /// # Errors
     ///

@@ -117,7 +117,8 @@ impl HostCall {
     ///
     /// [`Error::HostFunctionPanicked`](crate::Error::HostFunctionPanicked) if the closure panicked,
     /// or the fault that lost the device. [`Error::Violation`](crate::Error::Violation) with the
-    /// violations of [safe launches](Stream::launch_safe) before the closure that were not reported.
+    /// violations of [safe launches](Stream::launch_safe) before the closure that were not
+    /// reported.
     pub fn wait(mut self) -> Result<()> {
         let synchronized = match (&self.event, &self.stream) {
             (Some(event), _) => event.synchronize(),

@@ -43,8 +43,9 @@ pub(crate) struct Waited {
     replays: SmallVec<[usize; 1]>,
     /// Only launches with a smaller number.
     before: u64,
-    /// Launches with a smaller number that conflict with the use of the memory have been waited for.
-    /// The event after the launch may still follow, as a use of memory has an event of its own.
+    /// Launches with a smaller number that conflict with the use of the memory have been waited
+    /// for. The event after the launch may still follow, as a use of memory has an event of its
+    /// own.
     begun: u64,
 }
 
@@ -100,8 +101,8 @@ impl Waited {
         }
     }
 
-    /// Adds the launches that used the memory, and the replays of these executables. `is_write` says
-    /// whether the wait is one for all uses, and `begun` is the number of [`begin`].
+    /// Adds the launches that used the memory, and the replays of these executables. `is_write`
+    /// says whether the wait is one for all uses, and `begun` is the number of [`begin`].
     pub(crate) fn add_memory(
         &mut self,
         memory: MemoryUse,

@@ -6,8 +6,8 @@ use crate::error::Violation;
 
 /// The report of one launch of a kernel, or of one replay of a graph.
 pub(crate) trait Report: Send + Sync {
-    /// Waits for the launch and reads its records, if this thread may wait. Returns whether there may
-    /// be violations that were not taken.
+    /// Waits for the launch and reads its records, if this thread may wait. Returns whether there
+    /// may be violations that were not taken.
     fn settle(&self) -> bool;
 
     /// Takes the violations, the first one first, without waiting for the launch. Returns `None` if

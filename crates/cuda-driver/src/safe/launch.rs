@@ -32,10 +32,10 @@ use crate::types::LaunchConfig;
 /// It can be waited for, with [`wait`](Self::wait), [`wait_timeout`](Self::wait_timeout) or
 /// `.await`. A program can also drop it, as most programs do: the violations of the launch are then
 /// returned by the next call that waits for its stream or for memory that it used, such as
-/// [`Stream::synchronize`] or [`DeviceBuffer::to_vec`]. Queries and drops report nothing. A violation
-/// that no call has returned when the last handle of the stream is dropped, or when the process
-/// ends, is printed: as an event of `tracing` if the feature is on and a subscriber is set, and on
-/// stderr otherwise.
+/// [`Stream::synchronize`] or [`DeviceBuffer::to_vec`]. Queries and drops report nothing. A
+/// violation that no call has returned when the last handle of the stream is dropped, or when the
+/// process ends, is printed: as an event of `tracing` if the feature is on and a subscriber is set,
+/// and on stderr otherwise.
 ///
 /// The type is not `#[must_use]`, because nothing is lost if it is dropped, and most launches are
 /// followed by others instead of a wait. With the attribute, each of them would need a `let _ =`,
@@ -64,9 +64,9 @@ impl Stream {
     /// in its buffer, the kernel is launched as it is. Otherwise a copy is launched in which the
     /// other accesses are checked when they run: outside of its argument, a load returns 0, and a
     /// store or an atomic operation does nothing. One of these accesses is a [`Violation`] of the
-    /// launch: the first one of the first thread that ends with a violation. It is returned once, by
-    /// the first call that waits for the launch: see [`SafeLaunch`]. The context stays usable. `trap`
-    /// becomes a violation too.
+    /// launch: the first one of the first thread that ends with a violation. It is returned once,
+    /// by the first call that waits for the launch: see [`SafeLaunch`]. The context stays usable.
+    /// `trap` becomes a violation too.
     ///
     /// A launch whose grid, alignments or numbers are new evaluates the analysis, unless a proof
     /// for a range of numbers covers it. Later launches only compare. The first launch that needs
@@ -328,8 +328,8 @@ impl<'a> SafeLaunch<'a> {
         }
     }
 
-    /// The launches that a wait for this one waits for: this one and earlier ones on the stream. For
-    /// a proven launch, which has no event, all on the stream.
+    /// The launches that a wait for this one waits for: this one and earlier ones on the stream.
+    /// For a proven launch, which has no event, all on the stream.
     fn waited(&self, stream: &Stream) -> Waited {
         match &self.checked {
             Some((number, _)) => stream.waited().up_to(*number),
@@ -353,6 +353,7 @@ impl SafeLaunch<'_> {
     /// unless another call has returned them. A fault of any kernel that was still running.
     /// [`Error::Unsupported`] if the launch was captured.
     #[doc(alias = "cuEventSynchronize")]
+    #[doc(alias = "cudaEventSynchronize")]
     pub fn wait(&self) -> Result<()> {
         let stream = self.stream("SafeLaunch::wait")?;
         match self.fence() {
@@ -365,8 +366,8 @@ impl SafeLaunch<'_> {
         Ok(())
     }
 
-    /// `cuEventQuery()`—Waits as [`wait`](Self::wait) does, but at most for `limit`. Returns `false`
-    /// if the launch is not complete then. See [`Event::synchronize_timeout`].
+    /// `cuEventQuery()`—Waits as [`wait`](Self::wait) does, but at most for `limit`. Returns
+    /// `false` if the launch is not complete then. See [`Event::synchronize_timeout`].
     ///
     /// # Errors
     ///
@@ -374,6 +375,7 @@ impl SafeLaunch<'_> {
     ///
     /// [`Event::synchronize_timeout`]: crate::Event::synchronize_timeout
     #[doc(alias = "cuEventQuery")]
+    #[doc(alias = "cudaEventQuery")]
     pub fn wait_timeout(&self, limit: Duration) -> Result<bool> {
         let stream = self.stream("SafeLaunch::wait_timeout")?;
         let is_done = poll(limit, || match self.fence() {
@@ -386,8 +388,8 @@ impl SafeLaunch<'_> {
         Ok(is_done)
     }
 
-    /// `cuStreamWaitEvent()`, `cuLaunchHostFunc()`—Returns a future that is ready when the launch is
-    /// complete, and fails as [`wait`](Self::wait) does. `launch.await` is the same.
+    /// `cuStreamWaitEvent()`, `cuLaunchHostFunc()`—Returns a future that is ready when the launch
+    /// is complete, and fails as [`wait`](Self::wait) does. `launch.await` is the same.
     #[must_use]
     pub fn completion(&self) -> Completion {
         let stream = match (self.stream("SafeLaunch::completion"), &self.queue) {

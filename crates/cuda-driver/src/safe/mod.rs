@@ -6,7 +6,6 @@
 //! kernel without PTX text can have a [`LaunchContract`] instead. docs/safe-launch.md has the exact
 //! claim, what is trusted, and what is refused.
 
-mod attributes;
 mod certificate;
 mod inferred_contract;
 mod kernel;
@@ -19,6 +18,7 @@ mod ranges;
 mod record;
 mod typed;
 mod variant;
+mod with_attributes;
 
 pub use crate::error::{SafeLaunchError, SurfacePlace, Violation, ViolationKind, Violations};
 pub use inferred_contract::InferredContract;

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use cuda_ptx::instrument::RECORD_WORDS;
 use cuda_sys::CUdeviceptr;
 
-use super::attributes;
 use super::kernel::{SafeKernel, Unproven, refused};
 use super::launch::not_proven;
 use super::memories;
 use super::record::{LaunchRecords, Origin};
 use super::variant::{CheckedArgs, RecordMemory};
+use super::with_attributes;
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
@@ -138,7 +138,7 @@ impl SafeKernel {
         let memories = memories::collect(&args);
         let mut cluster = None;
         if let Some(attributes) = attributes {
-            attributes::check(attributes, &memories)?;
+            with_attributes::check(attributes, &memories)?;
             cluster = attributes.cluster_blocks();
         }
         let plan = self.inner.plan(config, cluster, &args, &memories)?;

@@ -27,8 +27,8 @@ pub(crate) struct Origin {
     plan: Arc<Plan>,
     sites: Arc<[Site]>,
     memories: Memories,
-    /// The addresses and sizes of all memory among the arguments, and whether the kernel may write to
-    /// it. An array has a number as its address.
+    /// The addresses and sizes of all memory among the arguments, and whether the kernel may write
+    /// to it. An array has a number as its address.
     used: SmallVec<[(u64, u64, bool); 8]>,
 }
 

@@ -18,9 +18,10 @@ impl<P> TransferError<P> {
         &self.error
     }
 
-    /// Returns the memory if it is not in use: if no copy was started, if the copy has completed and
-    /// the error is [`Error::Violation`], or if the borrowed context of the copy was declared dead. After any other failed copy the memory is leaked, because the
-    /// copy may still be running.
+    /// Returns the memory if it is not in use: if no copy was started, if the copy has completed
+    /// and the error is [`Error::Violation`], or if the borrowed context of the copy was declared
+    /// dead. After any other failed copy the memory is leaked, because the copy may still be
+    /// running.
     #[must_use]
     pub fn into_memory(self) -> Option<P> {
         self.memory

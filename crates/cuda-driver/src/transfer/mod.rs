@@ -107,9 +107,9 @@ impl<P> Transfer<P> {
     ///
     /// # Errors
     ///
-    /// A fault of the device. The memory is then leaked. [`Error::Violation`] with the violations of
-    /// [safe launches](Stream::launch_safe) that used the same memory or stream and that were not
-    /// reported. The copy has completed then, and the error has the memory.
+    /// A fault of the device. The memory is then leaked. [`Error::Violation`] with the violations
+    /// of [safe launches](Stream::launch_safe) that used the same memory or stream and that were
+    /// not reported. The copy has completed then, and the error has the memory.
     #[doc(alias = "cuEventSynchronize")]
     #[doc(alias = "cudaEventSynchronize")]
     pub fn wait(mut self) -> Result<P, TransferError<P>> {

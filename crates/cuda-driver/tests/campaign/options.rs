@@ -128,8 +128,10 @@ impl Options {
                 _ => options.names.push(argument),
             }
         }
-        if options.is_software && options.side == 8 << 30 {
-            options.side = 1 << 16;
+        // The software device ends a kernel after a number of instructions, whatever time it takes.
+        if options.is_software {
+            options.side = options.side.min(1 << 16);
+            options.patience_ms = options.patience_ms.max(60_000);
         }
         Ok(options)
     }

@@ -39,15 +39,18 @@ pub(crate) enum Defect {
     Endless,
     /// Ends the process, as a crash of a compiler does.
     Crash,
+    /// Ends the process that loads the kernel.
+    CrashLoading,
 }
 
-pub(crate) const DEFECTS: [(&str, Defect); 6] = [
+pub(crate) const DEFECTS: [(&str, Defect); 7] = [
     ("behind", Defect::Behind),
     ("far-before", Defect::FarBefore),
     ("far-behind", Defect::FarBehind),
     ("fault", Defect::Fault),
     ("endless", Defect::Endless),
     ("crash", Defect::Crash),
+    ("crash-loading", Defect::CrashLoading),
 ];
 
 /// A launch in place of another one.
@@ -69,7 +72,7 @@ impl Planted {
             Defect::FarBehind => arena.address(behind + middle),
             Defect::Fault => 8,
             Defect::Endless => arena.address(from as i64 + from as i64 % 2),
-            Defect::Crash => std::process::abort(),
+            Defect::Crash | Defect::CrashLoading => std::process::abort(),
         };
         let module = Module::load(&arena.context, &Ptx::new(PTX)?)?;
         let name = if self.defect == Defect::Endless {

@@ -149,6 +149,14 @@ fn serve_unit(options: &Options, arena: &mut Arena, unit: &Unit, plan: &Plan) ->
         end: Duration::from_millis(options.patience_ms),
     };
     let rounds = if options.is_software { 2 } else { 600 };
+    let planted = planted(unit, plan);
+    let crashing = planted
+        .iter()
+        .find(|planted| planted.defect == Defect::CrashLoading)
+        .map(|planted| plan.launches[planted.number].kernel);
+    if crashing.is_some_and(|kernel| kernels.contains(&kernel)) {
+        std::process::abort();
+    }
     let mut left = kernels;
     let load = |kernels: &[usize]| Session::load(arena, plan, kernels, patience, rounds);
     let mut session = loop {
@@ -181,7 +189,7 @@ fn serve_unit(options: &Options, arena: &mut Arena, unit: &Unit, plan: &Plan) ->
     if unit.only_load.is_some() {
         return Ok(true);
     }
-    session.plant(planted(unit, plan));
+    session.plant(planted);
     let launches: Vec<usize> = (unit.from..plan.launches.len())
         .filter(|launch| left.contains(&plan.launches[*launch].kernel))
         .collect();

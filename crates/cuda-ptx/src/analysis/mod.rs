@@ -298,7 +298,7 @@ impl Analysis {
         if !self.headers.is_empty() {
             let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
             round.run(None);
-            assumptions.steps = loops::steps(&round, &self.headers);
+            assumptions.steps = loops::steps(&mut round, &self.headers);
             let mut new = self.walk(kernel, launch, symbols, work, &mut assumptions, &mut number);
             // The assumptions of one pass may follow only from what an earlier pass has proven.
             for pass in 0..PASSES {

@@ -299,8 +299,7 @@ impl Symbols {
         Some(Form::symbol(symbol))
     }
 
-    /// floor((floor(x / c) + n) / d) as floor((x + n·c) / (c·d)). So a bit field has one form, no
-    /// matter in how many steps it is shifted.
+    /// floor((floor(x / c) + n) / d) as floor((x + n·c) / (c·d)), so that a bit field has one form.
     fn nested_quotient(&mut self, form: &Form, divisor: i128) -> Option<Form> {
         let &[(inner, 1)] = form.terms() else {
             return None;
@@ -313,14 +312,13 @@ impl Symbols {
         let result = self.quotient(&dividend, all)?;
         // What would be known about a quotient of the inner one is known about this one, too.
         let rest = form.combine(1, &result, divisor.checked_neg()?)?;
-        if let &[(symbol, 1)] = result.terms() {
-            let facts = [rest.scale(-1), rest.plus(1 - divisor)];
+        if let &[(symbol, 1)] = result.terms()
+            && let Kind::Quotient(..) = self.info(symbol).kind
+        {
             let known = &mut self.infos[symbol as usize].facts;
-            for fact in facts.into_iter().flatten() {
-                if known.len() < MAX_FACTS && !known.contains(&fact) {
-                    known.push(fact);
-                }
-            }
+            let mut facts = vec![rest.scale(-1)?, rest.plus(1 - divisor)?];
+            facts.retain(|fact| known.len() < MAX_FACTS && !known.contains(fact));
+            known.append(&mut facts);
         }
         Some(result)
     }

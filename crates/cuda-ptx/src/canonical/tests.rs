@@ -50,7 +50,7 @@ fn names_that_refer_to_nothing_refuse_the_kernel() {
         ("mov.u32 %r1, %tid;", "%tid is not declared"),
         (
             "mov.u32 %r1, %laneid.x;",
-            "%laneid.x is not a special register",
+            "%laneid is not declared, and not a special register",
         ),
         ("mov.u32 %r1, %envreg32;", "%envreg32 is not declared"),
         ("@%p9 mov.u32 %r1, 7;", "%p9 is not a register"),

@@ -61,6 +61,8 @@ fn parameter_of(function: &Function<'_>, parameter: &Variable<'_>) -> Result<(),
         format!("Variable '{name}' cannot be allocated in .param state space")
     } else if parameter.array && parameter.space == Space::Reg {
         format!("Variable '{name}' cannot be allocated into a register")
+    } else if parameter.pointer.is_some() && !function.entry {
+        String::from("Illegal placement of kernel parameter attribute")
     } else if parameter.array && parameter.count == Some(0) {
         String::from("Array of incomplete type")
     } else {

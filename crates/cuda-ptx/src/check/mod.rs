@@ -14,6 +14,7 @@ use std::collections::HashMap;
 
 use super::ast::{Function, Linkage, Module, Space, Variable};
 use super::error::Error;
+use crate::canonical::is_special;
 
 /// Checks that the names of a module are declared, each once in its scope, and that variables have
 /// initial values of their own type and shape.
@@ -59,6 +60,15 @@ pub fn check(module: &Module<'_>) -> Result<(), Error> {
             if !matches!(symbols.get(name), Some(Symbol::Function(_))) {
                 return Err(error(alias.line, format!("Unknown symbol '{name}'")));
             }
+        }
+    }
+    let variables = module.variables.iter().map(|it| (it.name, it.line));
+    let functions = module.functions.iter().map(|it| (it.name, it.line));
+    for (name, line) in variables.chain(functions) {
+        // Which of them `ptxas` accepts depends on the type, and for a function it crashes.
+        if is_special(name) {
+            let message = format!("'{name}' is a special register, and cannot be declared here");
+            return Err(error(line, message));
         }
     }
     for function in &module.functions {

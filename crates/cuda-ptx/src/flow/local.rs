@@ -224,10 +224,11 @@ pub(super) fn unset(
         is_stored: false,
     };
     let settled = (0..MAX_VISITS).any(|_| {
-        let all = graph.order.iter();
-        all.fold(true, |is_same, &block| {
-            bases.visit(&blocks[block as usize]) && is_same
-        })
+        let mut is_same = true;
+        for &block in &graph.order {
+            is_same &= bases.visit(&blocks[block as usize]);
+        }
+        is_same
     });
     if !settled {
         return loads;

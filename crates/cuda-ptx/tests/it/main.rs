@@ -16,6 +16,8 @@ mod objects;
 mod open_numbers;
 mod parameter_limit;
 mod printed;
+mod reading;
 mod support;
+mod tables;
 mod text;
 mod tiles;

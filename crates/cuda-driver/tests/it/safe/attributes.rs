@@ -185,8 +185,10 @@ fn attributes_that_order_less_are_refused_by_name() {
                     text.starts_with(&format!("the attribute `{name}`")),
                     "{text}"
                 );
-                let is_named = matches!(*error, SafeLaunchError::Attribute { attribute, .. } if attribute == name);
-                assert!(is_named, "{text}");
+                let SafeLaunchError::Attribute { attribute, .. } = *error else {
+                    panic!("{text}");
+                };
+                assert_eq!(attribute, name);
             }
         }
         assert_all(&x, 1, &fixture.name);

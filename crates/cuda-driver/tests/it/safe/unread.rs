@@ -225,8 +225,8 @@ fn waits_make_no_more_calls_than_without_safe_launches() {
     let fixture = software(Builder::new());
     let (stream, other) = (fixture.stream(), fixture.stream());
     let (mut x, mut y) = (filled(&stream, 4, 9), filled(&other, 4, 9));
-    // The first round creates streams, events and blocks that later ones use again. An unread report
-    // keeps an event.
+    // The first round creates streams, events and blocks that later ones use again. An unread
+    // report keeps an event.
     for completion in [stream.completion(), stream.completion()] {
         completion.wait().unwrap();
     }

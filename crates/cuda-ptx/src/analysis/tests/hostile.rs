@@ -177,6 +177,14 @@ fn a_product_of_127_bits_has_no_known_bits() {
     assert!(!verdict.is_proven(), "{verdict}");
 }
 
+/// Whether an operand of an instruction is, or contains, the name of a variable.
+fn names_variable(line: &str) -> bool {
+    let (_, operands) = line.trim().split_once(['\t', ' ']).unwrap_or_default();
+    let is_part = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '%' | '$' | '.');
+    let mut words = operands.split(|it| !is_part(it));
+    words.any(|word| word.starts_with(|it: char| it.is_ascii_alphabetic() || it == '_'))
+}
+
 #[test]
 fn no_text_makes_the_analysis_panic() {
     let base = include_str!("../../../tests/it/kernels/known.ptx");
@@ -185,12 +193,13 @@ fn no_text_makes_the_analysis_panic() {
         .filter(|line| line.starts_with('\t') && line.ends_with(';'))
         // Declarations are part of the new text.
         .filter(|line| !line.starts_with("\t."))
+        // This kernel has the parameters of all kernels, but no variables.
+        .filter(|line| line.contains("ld.param") || !names_variable(line))
         .collect();
     let mut rng = Rng::with_seed(5);
     let mut analysed = 0;
     for _ in 0..300 {
         let body: Vec<&str> = (0..60).map(|_| lines[rng.usize(..lines.len())]).collect();
-        // The parameters and variables of all kernels become parameters of this one.
         let mut names: Vec<&str> = body
             .iter()
             .filter_map(|line| line.split_once('[')?.1.split([']', '+']).next())
@@ -225,6 +234,6 @@ fn no_text_makes_the_analysis_panic() {
         let verdict = Analysis::of(&module, &module.functions[0]).evaluate(&launch);
         analysed += u32::from(verdict.contract().is_some());
     }
-    // The others name a variable of a kernel that this one does not have.
+    // The others have a label twice, or a barrier that needs more threads.
     assert!(analysed > 80, "{analysed}");
 }

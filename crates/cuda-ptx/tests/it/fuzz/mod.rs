@@ -9,7 +9,7 @@ mod access;
 mod arithmetic;
 mod calls;
 mod control;
-mod count;
+pub(crate) mod count;
 mod evaluate;
 mod frames;
 mod generate;

@@ -229,7 +229,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.push(Row::new(
         "shuffle",
         votes_once,
-        under_pressure("mov.u32 %r20, %tid.x; shfl.sync.idx.b32 %r5, %r20, %r1, 31, -1;"),
+        under_pressure("mov.u32 %r20, %tid.x; shfl.sync.idx.b32 %r5, %r20, 0, 31, -1;"),
         under_pressure("ld.volatile.global.u32 %r5, [%d1];"),
     ));
     rows.push(Row::new(

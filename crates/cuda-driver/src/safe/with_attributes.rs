@@ -12,8 +12,9 @@ use crate::memory::recorder_of;
 use crate::stream::Stream;
 use crate::types::LaunchConfig;
 
-const ORDERS_LESS: &str = "the kernel could run before earlier work on the stream has ended, and use \
-                           memory at the same time; leave it out, or use the unsafe `launch_with`";
+const ORDERS_LESS: &str = "the kernel could run before earlier work on the stream has ended, and \
+                           use memory at the same time; leave it out, or use the unsafe \
+                           `launch_with`";
 
 const EVENT: &str = "an event inside of the launch does not order other work with the whole launch; \
                      leave it out and record the event after the launch, or use the unsafe \
