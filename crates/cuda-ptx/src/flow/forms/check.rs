@@ -42,7 +42,8 @@ pub(crate) fn needs<'a>(
     if let Some(predicate) = instruction.predicate {
         match names.find(predicate.name) {
             Some(Name::Reg(reg)) if names.type_of(reg) == "pred" => {}
-            _ => return Err(format!("{} is not a predicate register", predicate.name)),
+            Some(_) => return Err(format!("{} is not a predicate register", predicate.name)),
+            None => return Err(format!("{} is not a register", predicate.name)),
         }
     }
     let mnemonic = instruction.mnemonic();

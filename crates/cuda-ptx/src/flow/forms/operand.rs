@@ -272,6 +272,9 @@ impl<'a> Checker<'a, '_> {
         let (name, member) = match operand {
             Operand::Name(name) => (name, None),
             Operand::Member(name, member) => (name, Some(*member)),
+            Operand::Offset(name, offset) => {
+                return Err(format!("{name}+{offset} is not the address of a variable"));
+            }
             _ => return Err(String::from("not a register")),
         };
         let (ty_of, elements) = match self.names.find(name) {
@@ -331,6 +334,7 @@ impl<'a> Checker<'a, '_> {
                     false => Err(format!("{name} is in another space")),
                 }
             }
+            None if special::is_special(name) => Err(format!("{name} is not an address")),
             None => Err(format!("{name} is not declared")),
         }
     }
@@ -395,7 +399,9 @@ fn special_register(operand: &Operand<'_>, ty: Type) -> Result<(), String> {
         Some(bits) if (bits == ty.bits || is_half) && !ty.is_float() => Ok(()),
         Some(bits) => Err(format!("{name} has {bits} bits")),
         None => Err(match member {
-            Some(member) => format!("{name}.{member} is not a special register"),
+            Some(member) => format!(
+                "{name} is not declared, and not a special register with the member {member}"
+            ),
             None => format!("{name} is not declared, and not a special register"),
         }),
     }

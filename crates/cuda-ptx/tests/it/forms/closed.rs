@@ -214,8 +214,11 @@ fn names_that_nothing_declares_are_refused() {
         ("mov.u32 %r3, %r99;", "%r99 is not declared"),
         ("mov.u32 %r99, 1;", "%r99 is not declared"),
         ("mov.u32 %r3, %lane;", "%lane is not declared"),
-        ("mov.u32 %r3, %tid.q;", "%tid.q is not a special register"),
-        ("@%p99 mov.u32 %r3, 1;", "%p99 is not a predicate"),
+        (
+            "mov.u32 %r3, %tid.q;",
+            "not a special register with the member q",
+        ),
+        ("@%p99 mov.u32 %r3, 1;", "%p99 is not a register"),
         ("@%r1 mov.u32 %r3, 1;", "%r1 is not a predicate"),
         ("ld.global.u32 %r3, [%d99];", "%d99 is not declared"),
         ("ld.global.u32 %r3, [s];", "s is not declared"),
