@@ -4,6 +4,7 @@
 mod cost;
 mod graphs;
 mod launches;
+mod loading;
 mod memory;
 mod mutants;
 mod mutants_gpu;
