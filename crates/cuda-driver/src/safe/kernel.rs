@@ -23,7 +23,7 @@ use crate::function::Function;
 
 use crate::launch::KernelArgs;
 use crate::lock::{Mutex, rank};
-use crate::module::{JitOptions, Module};
+use crate::module::{JitOptions, Module, ptx_of};
 use crate::types::LaunchConfig;
 
 /// A [`Module`] that keeps its PTX text, so that its kernels can be launched safely. With the
@@ -149,12 +149,19 @@ impl SafeModule {
     ///
     /// # Errors
     ///
-    /// Fails as [`Module::load`] does, and with [`Error::SafeLaunch`] if the text is not UTF-8, or
-    /// if an instruction accesses bytes outside of the parameter that it names: the driver's
-    /// compiler can crash on this.
+    /// Fails as [`Module::load`] does, and with [`Error::SafeLaunch`] if the text is not UTF-8.
     #[doc(alias = "cuModuleLoadDataEx")]
     pub fn load(context: &Context, ptx: &Ptx) -> Result<Self> {
         Self::load_with(context, ptx, &JitOptions::new())
+    }
+
+    /// `cuModuleLoadDataEx(text)`—Loads PTX text, as [`Module::load_text`] does, and keeps it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`load`](Self::load) and [`Module::load_text`] do.
+    pub fn load_text(context: &Context, text: impl AsRef<[u8]>) -> Result<Self> {
+        Self::load(context, &ptx_of(text.as_ref())?)
     }
 
     /// `cuModuleLoadDataEx(ptx, options)`—Loads PTX with options for the driver's compiler. They
@@ -162,17 +169,14 @@ impl SafeModule {
     ///
     /// # Errors
     ///
-    /// Fails as [`load`](Self::load) does.
+    /// Fails as [`load`](Self::load) does, and with [`Error::Unsupported`] if an option may change
+    /// what the kernels do ([`JitOptions`] lists them).
     #[doc(alias = "cuModuleLoadDataEx")]
     pub fn load_with(context: &Context, ptx: &Ptx, options: &JitOptions) -> Result<Self> {
         let syntax = |message| refused(SafeLaunchError::Syntax { message });
         let text = ptx.as_c_str().to_str();
         let text = text.map_err(|error| syntax(error.to_string()))?;
-        // A text with a syntax error is left to the driver, which knows newer instructions.
-        if let Ok(module) = cuda_ptx::parse(text) {
-            let checked = cuda_ptx::check_parameters(&module);
-            checked.map_err(|error| syntax(format!("line {}: {}", error.line, error.message)))?;
-        }
+        options.expect_judged()?;
         let module = Module::load_with(context, ptx, options)?;
         let shared = Shared {
             text: text.into(),
