@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::call::FORKED;
 use super::{Error, kernels};
 
 impl fmt::Display for Error {
@@ -20,6 +21,7 @@ impl fmt::Display for Error {
                 write!(f, "could not read {}: {kind}", path.display())
             }
             Self::Image(error) => error.fmt(f),
+            Self::Ptx(error) => fmt::Display::fmt(error, f),
             Self::Argument(error) => error.fmt(f),
             Self::LaunchConfig(error) => error.fmt(f),
             Self::Exchange(error) => error.fmt(f),
@@ -128,6 +130,7 @@ impl fmt::Display for Error {
                 f,
                 "{call} was not called: the owner of the borrowed context has declared it dead"
             ),
+            Self::Forked { call } => write!(f, "{call} was not called: {FORKED}"),
             Self::ForeignContext { of } => write!(
                 f,
                 "the context of {of} was created by other code; borrow that context with \

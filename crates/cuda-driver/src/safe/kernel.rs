@@ -24,7 +24,7 @@ use crate::function::Function;
 
 use crate::launch::KernelArgs;
 use crate::lock::{Mutex, rank};
-use crate::module::{JitOptions, Module, Printed};
+use crate::module::{JitOptions, Module, Printed, ptx_of};
 use crate::types::{Dim3, LaunchConfig};
 
 /// A [`Module`] that keeps its PTX text, so that its kernels can be launched safely. With the
@@ -159,12 +159,19 @@ impl SafeModule {
     /// # Errors
     ///
     /// Fails as [`Module::load`] does, and with [`Error::SafeLaunch`] if the text is not UTF-8, has
-    /// a syntax error, has an option of the target that is not supported, or if an instruction
-    /// accesses bytes outside of the parameter that it names: the driver's compiler can crash on
-    /// this.
+    /// a syntax error, or has an option of the target that is not supported.
     #[doc(alias = "cuModuleLoadDataEx")]
     pub fn load(context: &Context, ptx: &Ptx) -> Result<Self> {
         Self::load_with(context, ptx, &JitOptions::new())
+    }
+
+    /// `cuModuleLoadDataEx(text)`—Loads PTX text, as [`Module::load_text`] does, and keeps it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`load`](Self::load) and [`Module::load_text`] do.
+    pub fn load_text(context: &Context, text: impl AsRef<[u8]>) -> Result<Self> {
+        Self::load(context, &ptx_of(text.as_ref())?)
     }
 
     /// `cuModuleLoadDataEx(ptx, options)`—Loads PTX with options for the driver's compiler. They
@@ -172,17 +179,18 @@ impl SafeModule {
     ///
     /// # Errors
     ///
-    /// Fails as [`load`](Self::load) does.
+    /// Fails as [`load`](Self::load) does, and with [`Error::Unsupported`] if an option may change
+    /// what the kernels do ([`JitOptions`] lists them).
     #[doc(alias = "cuModuleLoadDataEx")]
     pub fn load_with(context: &Context, ptx: &Ptx, options: &JitOptions) -> Result<Self> {
         let syntax = |message| refused(SafeLaunchError::Syntax { message });
         let text = ptx.as_c_str().to_str();
         let text = text.map_err(|error| syntax(error.to_string()))?;
+        options.expect_judged()?;
         let at_line =
             |error: cuda_ptx::Error| syntax(format!("line {}: {}", error.line, error.message));
         let module = cuda_ptx::parse(text).map_err(|error| syntax(error.to_string()))?;
         cuda_ptx::check(&module).map_err(at_line)?;
-        cuda_ptx::check_parameters(&module).map_err(at_line)?;
         let text = Canonical::new(&module).map_err(at_line)?;
         let left_out = text.refusals().map(|refusal| {
             let error = error_of_refusal(refusal.clone());

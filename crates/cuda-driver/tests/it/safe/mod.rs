@@ -7,6 +7,7 @@ mod cost;
 mod functions;
 mod graphs;
 mod launches;
+mod loading;
 mod memory;
 mod mutants;
 mod mutants_gpu;
