@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::ast::{Base, Init, Instruction, Literal, Module, Operand, Space, Statement, Variable};
 use crate::error::Error;
 use crate::flow::size_of_variable;
-use crate::lexer::{Kind, Lexer, UNEXPECTED};
+use crate::lexer::{Kind, Lexer, NOT_ASCII, UNEXPECTED};
 use crate::parameters::check_parameters;
 
 /// The largest alignment. With 2³¹, ptxas crashes, or fills its memory with zeros.
@@ -64,7 +64,7 @@ fn check_tokens(text: &str) -> Result<(), Error> {
     // left to the assembler.
     let mut next = || match lexer.next() {
         Ok(token) => Ok(Some(token).filter(|token| token.kind != Kind::End)),
-        Err(error) if error.message == UNEXPECTED => Err(error),
+        Err(error) if [UNEXPECTED, NOT_ASCII].contains(&error.message.as_str()) => Err(error),
         Err(_) => Ok(None),
     };
     let mut token = next()?;
@@ -76,9 +76,6 @@ fn check_tokens(text: &str) -> Result<(), Error> {
             _ => None,
         });
         match (first.kind, first.text) {
-            (Kind::Str, text) if !text.is_ascii() => {
-                return error(first.line, format!("the string {text:?} is not ASCII"));
-            }
             (Kind::Dot, "align") => {
                 if let Some(align) = value.filter(|&align| align > MAX_ALIGN) {
                     let message = format!("the alignment {align} is above {MAX_ALIGN}");

@@ -40,6 +40,8 @@ pub(super) struct Lexer<'a> {
 
 /// The message for a byte that begins no token.
 pub(super) const UNEXPECTED: &str = "Unexpected character in the text";
+/// The message for a string with other characters than those of ASCII.
+pub(super) const NOT_ASCII: &str = "Unexpected non-ASCII character encountered in a string";
 
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$'
@@ -166,8 +168,7 @@ impl<'a> Lexer<'a> {
                 token.kind = Kind::Str;
                 token.text = self.slice(start + 1, self.at);
                 if !token.text.is_ascii() {
-                    let message = "Unexpected non-ASCII character encountered in a string";
-                    return Err(self.error(message));
+                    return Err(self.error(NOT_ASCII));
                 }
                 self.at += 1;
             }

@@ -24,14 +24,15 @@ const LOADS: [(&str, &[&str]); 4] = [
 /// A load that the assembler does repeat.
 const REPEATED: (&str, &[&str]) = ("ld.global.nc", &["LDG."]);
 
-/// A kernel with one load that matters. All others are volatile, and of another kind.
+/// A kernel with one load that matters. All others are volatile.
 fn random(rng: &mut Rng, number: usize, kind: (&str, &'static [&'static str])) -> Random {
     let (load, code) = kind;
     let live = rng.usize(34..70);
-    // Volatile loads of the other memory keep the registers busy.
-    let (other, base) = match load {
-        "ld.global" | "ld.weak.global" | "ld.global.nc" => ("shared", "s"),
-        _ => ("global", "%d1"),
+    // Volatile loads keep the registers busy.
+    let is_global = matches!(load, "ld.global" | "ld.weak.global" | "ld.global.nc");
+    let (other, base) = match is_global && rng.bool() {
+        true => ("shared", "s"),
+        false => ("global", "%d1"),
     };
     let mut body = String::from(".shared .align 16 .b8 s[1024];\n");
     // The address: that of the argument, of the thread, or one that follows from `n`.
@@ -175,7 +176,7 @@ fn assembler_repeats_no_weak_load() {
         &["-O2", "--maxrregcount=28"],
     ];
     let newest = &assemblers[assemblers.len() - 1];
-    let control: Vec<_> = (0..20)
+    let control: Vec<_> = (0..40)
         .map(|number| random(&mut rng, number, REPEATED))
         .collect();
     let found = repeated(newest, "sm_90", all[0], &control);
