@@ -24,7 +24,7 @@ use crate::function::Function;
 
 use crate::launch::KernelArgs;
 use crate::lock::{Mutex, rank};
-use crate::module::{JitOptions, Module, Printed, ptx_of};
+use crate::module::{Image, JitOptions, Module, Printed, ptx_of};
 use crate::types::{Dim3, LaunchConfig};
 
 /// A [`Module`] that keeps its PTX text, so that its kernels can be launched safely. With the
@@ -187,6 +187,7 @@ impl SafeModule {
         let text = ptx.as_c_str().to_str();
         let text = text.map_err(|error| syntax(error.to_string()))?;
         options.expect_judged()?;
+        Image::from(ptx).check()?;
         let at_line =
             |error: cuda_ptx::Error| syntax(format!("line {}: {}", error.line, error.message));
         let module = cuda_ptx::parse(text).map_err(|error| syntax(error.to_string()))?;

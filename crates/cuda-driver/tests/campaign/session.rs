@@ -133,9 +133,16 @@ impl<'a> Session<'a> {
             if is_using && let Some(variables) = &mut self.variables {
                 args.uses(&mut variables.table).uses(&mut variables.bank);
             }
-            stream
-                .launch_safe(&kernel, launch.config, &args)?
-                .is_checked()
+            let launched = stream.launch_safe(&kernel, launch.config, &args);
+            launched.map(|launch| launch.is_checked())
+        };
+        // The kernel that disturbs a refused launch must not disturb the next one.
+        let checked = match checked {
+            Ok(checked) => checked,
+            Err(error) => {
+                arena.settle()?;
+                return Err(error);
+            }
         };
         let Some(is_violated) = self.wait(arena)? else {
             return Ok(Outcome::Endless);

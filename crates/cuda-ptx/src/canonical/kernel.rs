@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
 
 use crate::ast::{
-    Base, Function, Instruction, Linkage, Module, Operand, Predicate, Space, Statement, Variable,
+    Base, Function, Instruction, Linkage, Literal, Module, Operand, Predicate, Space, Statement,
+    Variable,
 };
 use crate::calls;
 use crate::flow::{Name, Names, Refused, Reg, lower, volatile};
@@ -336,6 +337,7 @@ impl<'a> Printer<'a> {
         for operand in &mut new.operands {
             self.offset_of_element(operand, instruction)?;
         }
+        self.add_own_lane(&mut new, &mut renamed);
         let mut text = String::new();
         let mut rename = |name: &'a str| match renamed.get(name) {
             Some(name) => name.clone(),
@@ -468,6 +470,40 @@ impl<'a> Printer<'a> {
             offset => Operand::Offset(name, offset),
         };
         Ok(())
+    }
+
+    /// Adds the lane of the thread to the mask of an instruction of a warp, unless the mask has all
+    /// lanes. A thread that is not in its own mask can be a fault: an H200 ends with
+    /// `CUDA_ERROR_ILLEGAL_INSTRUCTION`.
+    fn add_own_lane(
+        &mut self,
+        instruction: &mut Instruction<'a>,
+        renamed: &mut HashMap<&'a str, String>,
+    ) {
+        /// No register of a text has this name.
+        const MASK: &str = "mask of the warp";
+        let is_of_warp = match instruction.opcode {
+            "shfl" | "vote" | "match" | "redux" | "elect" => true,
+            "bar" | "barrier" => instruction.has("warp"),
+            _ => false,
+        };
+        let Some(mask) = instruction.operands.last_mut().filter(|_| is_of_warp) else {
+            return;
+        };
+        let given = match &*mask {
+            Operand::Literal(Literal::Int(value)) if *value as u32 == u32::MAX => return,
+            Operand::Name(name) => renamed.get(name).cloned().unwrap_or_default(),
+            other => other.to_string(),
+        };
+        *mask = Operand::Name(MASK);
+        let count = self.counts.entry("b32").or_default();
+        let register = format!("%b32_{count}");
+        *count += 1;
+        let own = format!("mov.u32 {register}, %lanemask_eq;");
+        self.out.line(own, self.line);
+        let all = format!("or.b32 {register}, {register}, {given};");
+        self.out.line(all, self.line);
+        renamed.insert(MASK, register);
     }
 
     /// Refuses an access to a variable that does not name the state space of the variable.

@@ -17,6 +17,7 @@
 //! - Each register and each label has a new name. No name is declared twice, and there is one scope.
 //! - The functions that a kernel calls are part of the kernel, as in the analysis.
 //! - State spaces, alignments and lengths are explicit, and numbers and offsets are computed.
+//! - A mask of a warp has the lane of the thread.
 //! - Only directives and pragmas whose meaning is known are printed (`kernel::DIRECTIVES`). What the
 //!   text promises about the target of a pointer (`.ptr`) is not printed, so that the assembler
 //!   cannot rely on it. Sections with debug information are not printed either.

@@ -259,3 +259,19 @@ fn read_only_loads_that_decide_about_addresses_are_volatile() {
     // What is stored does not matter.
     assert!(printed.contains("ld.global.nc.v2.u32 {%"), "{printed}");
 }
+
+#[test]
+fn masks_of_warps_have_the_own_lane() {
+    let sums = |mask: &str| {
+        let body = format!("redux.sync.add.u32 %r1, %r2, {mask};");
+        print(&module("", &body)).text().to_owned()
+    };
+    assert!(sums("-1").contains("redux.sync.add.u32 %b32_0, %b32_1, "));
+    assert!(!sums("-1").contains("%lanemask_eq"));
+    for (mask, given) in [("1", "1"), ("%r3", "%b32_2")] {
+        let text = sums(mask);
+        let own = ["mov.u32 %b32_", ", %lanemask_eq;\nor.b32 %b32_"];
+        assert!(own.iter().all(|part| text.contains(part)), "{text}");
+        assert!(text.contains(&format!(", {given};\nredux.sync")), "{text}");
+    }
+}

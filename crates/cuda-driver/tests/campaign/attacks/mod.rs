@@ -30,18 +30,7 @@ const BROKEN: &str = "BROKEN";
 /// The begin of a line that reports that the device is lost.
 const LOST: &str = "BROKEN: the device is lost";
 /// The attacks that are known to lose the software device. On a GPU none may lose it.
-const KNOWN: [&str; 10] = [
-    "b06 zero",
-    "mbarrier, too many arrivals",
-    "mbarrier, too many bytes",
-    "mbarrier, waited for after its end",
-    "mbarrier for no thread",
-    "mbarrier for too many threads",
-    "barrier, 20 threads",
-    "barrier 16",
-    "a parameter address that wraps downwards",
-    "ldmatrix of one thread",
-];
+const KNOWN: [&str; 1] = ["ldmatrix of one thread"];
 
 fn all() -> Vec<Attack> {
     let mut all = programs::programs();

@@ -4,7 +4,7 @@ use cuda_driver::memory::ManagedBuffer;
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 
-use super::{HEAD, STORE, kernel, violation};
+use super::{STORE, kernel, violation};
 use crate::support::{assert_all, everywhere, filled, software};
 
 /// Stores and loads a word of a static array, of dynamic shared memory, or of a local array, at an

@@ -1,6 +1,6 @@
 //! Safe launches of kernels that `SafeModule::from_source` compiled.
 
-use cuda_driver::nvrtc::{CompileError, Source};
+use cuda_driver::nvrtc::Source;
 use cuda_driver::prelude::*;
 use cuda_sim::Builder;
 

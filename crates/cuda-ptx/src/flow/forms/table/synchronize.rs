@@ -5,9 +5,10 @@ use super::{Chapter, Row, row};
 pub(super) const WARPS: Chapter = Chapter {
     title: "Warps",
     note: "A result is any number. The manual leaves the result undefined if a thread is not in its \
-           own mask or if a thread of the mask does not take part. An H200 then gives a number, \
-           also for the mask 0; it is assumed that no other effect is possible than a wrong number \
-           or a thread that does not end.",
+           own mask or if a thread of the mask does not take part. The first is a fault on an H200, \
+           so the text that is launched adds the lane of the thread to each mask that is not a \
+           number with all lanes. The second gives a number; it is assumed that no other effect is \
+           possible than a wrong number or a thread that does not end.",
     rows: WARP_ROWS,
 };
 
