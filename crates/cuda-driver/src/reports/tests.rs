@@ -54,7 +54,7 @@ impl Report for Launch {
     }
 
     fn uses(&self, memory: &MemoryUse) -> Option<bool> {
-        (memory.address == self.number.into()).then_some(true)
+        (memory.address == u64::from(self.number)).then_some(true)
     }
 
     fn print_later(self: Arc<Self>) {}
@@ -82,7 +82,7 @@ fn records_are_bounded_after_a_violation() {
     let waited = Waited::for_stream(place.stream);
     assert_eq!(threads(waited.report()), [0, 100, 200]);
     assert!(reports.entries.lock().is_empty());
-    assert_eq!(threads(waited.report()), []);
+    assert_eq!(threads(waited.report()), Vec::<u32>::new());
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_wait_takes_the_launches_that_it_waited_for() {
     };
     let first = Waited::for_stream(places[0].stream).up_to(second);
     assert_eq!(threads(first.report()), [4_000_001]);
-    assert_eq!(threads(first.report()), []);
+    assert_eq!(threads(first.report()), Vec::<u32>::new());
     let mut both = Waited::for_stream(places[1].stream).up_to(second);
     both.add_memory(memory(4_000_003), false, SmallVec::new(), u64::MAX);
     // The third launch came after the point that was waited for.

@@ -144,11 +144,15 @@ impl<'a> Session<'a> {
                 return Err(error);
             }
         };
-        let Some(is_violated) = self.wait(arena)? else {
+        let Some(Ended {
+            is_violated,
+            is_released,
+        }) = self.wait(arena)?
+        else {
             return Ok(Outcome::Endless);
         };
         arena.settle()?;
-        if !launch.is_disturbed {
+        if !launch.is_disturbed && !is_released {
             let [_, y, _] = arena.buffers(ranges)?;
             let after = y.as_slice().to_vec()?;
             if after != contents[1] {
@@ -184,7 +188,7 @@ impl<'a> Session<'a> {
 
     /// Waits for the stream. Returns whether there was a violation, or nothing if the kernel does
     /// not end.
-    fn wait(&self, arena: &Arena) -> Result<Option<bool>> {
+    fn wait(&self, arena: &Arena) -> Result<Option<Ended>> {
         let (start, mut is_released) = (Instant::now(), false);
         while !arena.stream.is_done()? {
             let passed = start.elapsed();
@@ -200,12 +204,23 @@ impl<'a> Session<'a> {
                 std::thread::sleep(Duration::from_micros(50));
             }
         }
-        match arena.stream.synchronize() {
-            Ok(()) => Ok(Some(false)),
-            Err(Error::Violation(_)) => Ok(Some(true)),
-            Err(error) => Err(error),
-        }
+        let is_violated = match arena.stream.synchronize() {
+            Ok(()) => false,
+            Err(Error::Violation(_)) => true,
+            Err(error) => return Err(error),
+        };
+        Ok(Some(Ended {
+            is_violated,
+            is_released,
+        }))
     }
+}
+
+/// How a launch has ended.
+struct Ended {
+    is_violated: bool,
+    /// Whether the words of the buffers were changed so that a loop ends.
+    is_released: bool,
 }
 
 impl Variables {

@@ -243,8 +243,8 @@ fn header(module: &Module<'_>) -> Result<String, Error> {
         })
     };
     // `debug` says that the text has sections with debug information, which are not printed.
-    let options = module.target.options.iter();
-    if let Some(option) = options.filter(|option| **option != "debug").next() {
+    let mut options = module.target.options.iter();
+    if let Some(option) = options.find(|option| **option != "debug") {
         return fail(format!(
             "the target option {option} is not supported for safe launches"
         ));
