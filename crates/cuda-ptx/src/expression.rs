@@ -7,10 +7,11 @@
 //!   literal that needs more bits wraps.
 //! - `/`, `&`, `|`, `^`, `*`, `+` and `-` are unsigned if one side is. `%` and `~` always are.
 //!   Comparisons, `&&`, `||` and `!` give a signed 0 or 1. A shift has the type of its left side,
-//!   and uses the low 6 bits of the number of places. `?:` has the type of the value that it selects.
+//!   and uses the low 6 bits of the number of places. `?:` has the type of the value that it
+//!   selects.
 //! - Both sides of `&&` and `||`, and both values of `?:`, are evaluated, also if they fail.
-//! - A float is an f64: `+`, `-`, `*`, `/` and comparisons take two of them, and no operator takes a
-//!   float and an integer. A float as a condition is an error, and so is a division by 0.
+//! - A float is an f64: `+`, `-`, `*`, `/` and comparisons take two of them, and no operator takes
+//!   a float and an integer. A float as a condition is an error, and so is a division by 0.
 //! - `0f3f800000` is a value of its own: no operator takes it, but it may be in parentheses.
 
 use super::ast::Literal;

@@ -40,7 +40,8 @@ impl<'a> Parser<'a> {
     pub(super) fn body(&mut self) -> Result<Vec<Statement<'a>>, Error> {
         let mut body = Vec::new();
         let mut depth = 1;
-        // The start of the pragma before the current token, and its mask if it is `used_bytes_mask`.
+        // The start of the pragma before the current token, and its mask if it is
+        // `used_bytes_mask`.
         let mut mask = None;
         loop {
             let token = self.next()?;

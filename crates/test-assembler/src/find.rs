@@ -16,8 +16,8 @@ const VERSIONS: &[&str] = if cfg!(target_arch = "aarch64") {
 /// The version in which the disassembler is installed.
 const NEWEST: &str = "13.5";
 
-/// Returns all assemblers that the machine has, with the oldest first. Without one, reports that the
-/// running test is skipped.
+/// Returns all assemblers that the machine has, with the oldest first. Without one, reports that
+/// the running test is skipped.
 ///
 /// # Panics
 ///

@@ -69,8 +69,8 @@ impl Assembler {
     ///
     /// # Errors
     ///
-    /// Returns what the assembler says if it does not accept the text, and its signal if it crashes.
-    /// It is ended after a minute.
+    /// Returns what the assembler says if it does not accept the text, and its signal if it
+    /// crashes. It is ended after a minute.
     ///
     /// # Panics
     ///

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
-use cuda_ptx::analysis::{Analysis, Refusal};
+use cuda_ptx::analysis::Analysis;
 use cuda_ptx::canonical::{Canonical, KernelText};
 use cuda_sys::CUdeviceptr;
 use cuda_sys::image::Ptx;
@@ -16,6 +16,7 @@ use super::inferred_contract::InferredContract;
 use super::memories;
 use super::plan::{Plan, Plans, key};
 use super::ranges;
+use super::refusal::{error_of_refusal, of_refusal, refused};
 
 use super::variant::Variants;
 use crate::context::Context;
@@ -472,23 +473,6 @@ impl SafeKernel {
             })
         })?;
         Ok((name.to_owned(), address, bytes))
-    }
-}
-
-/// An [`Error::SafeLaunch`].
-pub(super) fn refused(error: SafeLaunchError) -> Error {
-    Error::SafeLaunch(Box::new(error))
-}
-
-pub(super) fn of_refusal(refusal: Refusal) -> Error {
-    refused(error_of_refusal(refusal))
-}
-
-fn error_of_refusal(refusal: Refusal) -> SafeLaunchError {
-    SafeLaunchError::Refused {
-        kernel: refusal.kernel,
-        line: refusal.line,
-        reason: refusal.reason,
     }
 }
 

@@ -9,10 +9,11 @@ use cuda_ptx::analysis::{AccessReport, Outcome, Refusal};
 use cuda_ptx::instrument::{RECORD_WORDS, needs_variable};
 use smallvec::smallvec;
 
-use super::kernel::{SafeKernel, Unproven, of_refusal, refused};
+use super::kernel::{SafeKernel, Unproven};
 use super::memories::{self, Memories};
 use super::plan::{Plan, key};
 use super::record::{LaunchRecords, Origin};
+use super::refusal::{of_refusal, refused};
 use super::variant::{CheckedArgs, RecordMemory, Variant};
 use crate::context::Context;
 use crate::error::{Error, Result, SafeLaunchError};

@@ -8,7 +8,7 @@ use cuda_sys::image::Ptx;
 use smallvec::SmallVec;
 
 use super::certificate::{is_memory, word};
-use super::kernel::refused;
+use super::refusal::refused;
 use crate::error::{Error, Result, SafeLaunchError};
 use crate::function::Function;
 

@@ -16,6 +16,7 @@ mod node;
 mod plan;
 mod ranges;
 mod record;
+mod refusal;
 mod typed;
 mod variant;
 mod with_attributes;

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use cuda_ptx::instrument::RECORD_WORDS;
 use cuda_sys::CUdeviceptr;
 
-use super::kernel::{SafeKernel, Unproven, refused};
+use super::kernel::{SafeKernel, Unproven};
 use super::launch::not_proven;
 use super::memories;
 use super::record::{LaunchRecords, Origin};
+use super::refusal::refused;
 use super::variant::{CheckedArgs, RecordMemory};
 use super::with_attributes;
 use crate::context::Context;

@@ -10,9 +10,10 @@ use cuda_ptx::instrument::{Check, ExtraParameter, Instrumented, Site, instrument
 use cuda_sys::image::Ptx;
 use smallvec::SmallVec;
 
-use super::kernel::{Inner, SafeKernel, refused};
+use super::kernel::{Inner, SafeKernel};
 use super::memories::Memories;
 use super::node::CheckedNode;
+use super::refusal::refused;
 use crate::error::{Error, Result, SafeLaunchError};
 use crate::function::Function;
 use crate::function::packing::UNPACKED;

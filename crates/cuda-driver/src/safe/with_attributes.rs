@@ -2,9 +2,10 @@
 
 use cuda_sys::CUlaunchAttributeID as Id;
 
-use super::kernel::{SafeKernel, refused};
+use super::kernel::SafeKernel;
 use super::launch::SafeLaunch;
 use super::memories::{self, Memories};
+use super::refusal::refused;
 use crate::error::{Result, SafeLaunchError};
 use crate::launch::queue_sealed::TOKEN;
 use crate::launch::{KernelArgs, LaunchAttributes, Queue};

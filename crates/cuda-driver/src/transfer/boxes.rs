@@ -148,9 +148,9 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
             |destination| {
                 expect_len(self.extent().len::<T>()?, destination.len())?;
                 let sides = (Side::Host(destination.start()), Side::Device(self.rows));
-                // SAFETY: the box must be within the memory, and the host memory must have room that
-                // nothing else accesses ← the view is within its memory; the lengths are equal, and the
-                // transfer owns the host memory until the copy is complete.
+                // SAFETY: the box must be within the memory, and the host memory must have room
+                // that nothing else accesses ← the view is within its memory; the lengths are
+                // equal, and the transfer owns the host memory until the copy is complete.
                 unsafe { queue_box(stream, (self.memory, self.access), sides, &self.rows) }
             },
         )

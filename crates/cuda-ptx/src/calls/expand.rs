@@ -357,7 +357,8 @@ impl<'a> Expander<'a> {
             return Refused::new(line, format!("calls are nested more than {MAX_DEPTH} deep"));
         }
         if let Some((directive, _)) = function.directives.first() {
-            // `.noreturn`, for example, lets the assembler assume that the function does not return.
+            // `.noreturn`, for example, lets the assembler assume that the function does not
+            // return.
             let reason = format!("call of {name}, which has the directive .{directive}");
             return Refused::new(line, reason);
         }

@@ -3,6 +3,7 @@
 //! ```text
 //!    mod         the text of a module, and that of each kernel
 //!    kernel      one kernel without calls, with names of its own
+//!    operand     what its operands refer to
 //!    variable    variables of the module
 //!    special     the special registers
 //!    out         lines, and where they come from
@@ -14,18 +15,20 @@
 //! its kernels are printed again, with everything that two readers could understand differently
 //! written out.
 //!
-//! - Each register and each label has a new name. No name is declared twice, and there is one scope.
+//! - Each register and each label has a new name. No name is declared twice, and there is one
+//!   scope.
 //! - The functions that a kernel calls are part of the kernel, as in the analysis.
 //! - State spaces, alignments and lengths are explicit, and numbers and offsets are computed.
 //! - A mask of a warp has the lane of the thread.
-//! - Only directives and pragmas whose meaning is known are printed (`kernel::DIRECTIVES`). What the
-//!   text promises about the target of a pointer (`.ptr`) is not printed, so that the assembler
+//! - Only directives and pragmas whose meaning is known are printed (`kernel::DIRECTIVES`). What
+//!   the text promises about the target of a pointer (`.ptr`) is not printed, so that the assembler
 //!   cannot rely on it. Sections with debug information are not printed either.
 //!
 //! A name that refers to nothing, or something that is not modelled, refuses the kernel. A refused
 //! kernel is not in the text.
 
 mod kernel;
+mod operand;
 mod out;
 mod special;
 pub(crate) use special::is_special;

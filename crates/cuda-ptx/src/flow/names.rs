@@ -79,8 +79,8 @@ pub(crate) struct Names<'a> {
     scopes: Vec<Scope<'a>>,
     /// The widths of all registers so far.
     pub(crate) widths: Vec<u32>,
-    /// The types of all registers so far, without the dot, and their numbers of elements. A register
-    /// without a name has no type.
+    /// The types of all registers so far, without the dot, and their numbers of elements. A
+    /// register without a name has no type.
     types: Vec<(&'a str, u32)>,
 }
 

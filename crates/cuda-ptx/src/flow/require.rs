@@ -24,8 +24,8 @@ enum Definition {
     Other,
 }
 
-/// Checks all requirements. What is left of them has no source, target or effect. Returns the threads that a block must
-/// have, and the line of the barrier that needs them.
+/// Checks all requirements. What is left of them has no source, target or effect. Returns the
+/// threads that a block must have, and the line of the barrier that needs them.
 pub(super) fn check(
     blocks: &mut [Block],
     graph: &Graph,

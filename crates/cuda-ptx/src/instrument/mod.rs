@@ -12,6 +12,7 @@
 //!    range    the code that compares an address with the ranges that it may be in
 //!    local    zeros in local variables
 //!    slice    the loads that checked addresses depend on
+//!    room     the room for the parameters of a copy
 //! ```
 //!
 //! A checked access compares its address with the byte range of its argument or variable. Outside
@@ -35,6 +36,7 @@ mod record;
 mod region;
 #[cfg(test)]
 mod region_tests;
+mod room;
 mod site;
 mod slice;
 mod surface;
@@ -48,10 +50,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use crate::analysis::{Analysis, Refusal, Root};
 use crate::ast::{Function, Module, Statement};
 use crate::edit::Edits;
-use crate::flow::{Kernel, Op, Source, bits_of, size_of_variable};
+use crate::flow::{Kernel, Op, Source};
 
 use local::Locals;
 use region::Regions;
+use room::expect_room;
 use site::Writer;
 use slice::Slice;
 
@@ -323,42 +326,6 @@ fn refuse_variable(kernel: &Kernel, variable: &str, line: u32, checks: &[Check])
         access,
         reason,
     }
-}
-
-/// Fails if the parameters of a kernel have no room for `count` more of 8 bytes.
-fn expect_room(module: &Module<'_>, function: &Function<'_>, count: u64) -> Result<(), Refusal> {
-    let mut own = 0_u64;
-    for param in &function.params {
-        let element = u64::from(bits_of(param.ty) / 8) * u64::from(param.vector);
-        let align = param.align.unwrap_or(element).max(1);
-        let size = size_of_variable(param).unwrap_or(8);
-        own = own.next_multiple_of(align).saturating_add(size);
-    }
-    let needed = own.next_multiple_of(8).saturating_add(8 * count);
-    let is_new = module.version >= (8, 1) && module.target.sm >= 70;
-    let limit = if is_new { 32_764 } else { 4_352 };
-    if needed <= limit {
-        return Ok(());
-    }
-    let next = if is_new {
-        "pass a pointer to a buffer instead of a large struct"
-    } else {
-        "compile it as PTX 8.1 or newer for sm_70 or newer, where the limit is 32764 bytes, or pass \
-         a pointer to a buffer instead of a large struct"
-    };
-    refuse(
-        function.name,
-        function.line,
-        format!(
-            "the checked copy of the kernel needs {needed} bytes of parameters: {own} of its own, \
-             and {} for the limits of its arguments; the limit is {limit} bytes in PTX {}.{} for \
-             sm_{}; {next}",
-            8 * count,
-            module.version.0,
-            module.version.1,
-            module.target.sm,
-        ),
-    )
 }
 
 /// Does the work of [`instrument`] for a kernel without calls.

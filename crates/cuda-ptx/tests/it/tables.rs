@@ -1,7 +1,7 @@
 //! Constant tables in checked copies.
 
 use cuda_ptx::analysis::{Outcome, Root};
-use cuda_ptx::instrument::{Check, instrument};
+use cuda_ptx::instrument::{Check, instrument, needs_variable};
 
 use crate::support::{analysis, input, launch, output};
 
@@ -68,8 +68,8 @@ fn a_check_permits_loads_from_a_table_and_no_stores() {
         assert_eq!(roots, [Some(&table), None], "{load}");
         // The copy has the table with its contents.
         assert!(text.contains("t[4] = {1, 2, 3, 4};"), "{text}");
-        // The kernel and the two checks of the load take the address of the table; the checks of the
-        // store do not.
+        // The kernel and the two checks of the load take the address of the table; the checks of
+        // the store do not.
         let (load_part, store_part) = text.split_once("[%d2+8]").unwrap();
         let uses = [load_part, store_part].map(|part| part.matches(", t;").count());
         assert_eq!(uses, [3, 0], "{text}");
@@ -87,4 +87,14 @@ fn an_address_that_is_not_followed_makes_a_variable() {
     let analysis = analysis(&text, "k");
     assert_eq!(analysis.variables(), ["t"]);
     assert_eq!(analysis.tables(), [""; 0]);
+}
+
+#[test]
+fn a_refused_copy_names_the_variable() {
+    let text = TEXT
+        .replace("LOAD", "ld.global.u32")
+        .replace("STORE", "st.global.u32");
+    let refusal = needs_variable(&analysis(&text, "k"), "t", &[]);
+    assert_eq!(refusal.kernel, "k");
+    assert!(refusal.reason.contains("its own variable t"), "{refusal}");
 }

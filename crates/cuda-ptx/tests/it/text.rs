@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cuda_ptx::{Edits, Span, parse};
+use cuda_ptx::{Edits, Span, parse, register_number};
 
 use crate::fuzz::{kernel_of, programs};
 
@@ -77,4 +77,20 @@ fn edits_apply_in_order_and_must_not_overlap() {
         edits.replace(Span { start, end }, "");
         assert_eq!(edits.apply(), None, "{start} to {end}");
     }
+}
+
+#[test]
+fn digits_at_the_end_of_a_name_are_its_number() {
+    assert_eq!(register_number("%r02"), Some(("%r", 2)));
+    assert_eq!(register_number("%r"), None);
+}
+
+#[test]
+fn a_pointer_has_the_alignment_of_its_target() {
+    let text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 .ptr \
+                .global .align 16 x, .param .u64 y) { ret; }";
+    let module = parse(text).unwrap();
+    let params = module.functions[0].params.iter();
+    let aligns: Vec<_> = params.map(|param| param.target_align()).collect();
+    assert_eq!(aligns, [Some(16), None]);
 }

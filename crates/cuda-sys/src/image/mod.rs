@@ -17,8 +17,8 @@ pub use signature::{Parameter, ParameterKind, Signature};
 /// PTX: the text form of a virtual instruction set, which the driver compiles for its device.
 ///
 /// The text may be anything, also machine code without a NUL byte, or a text on which NVIDIA's
-/// compiler crashes. Every call of cuda-driver that loads PTX checks the text before the driver gets
-/// it. A caller of the raw functions has to do the same.
+/// compiler crashes. Every call of cuda-driver that loads PTX checks the text before the driver
+/// gets it. A caller of the raw functions has to do the same.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Ptx(CString);
 

@@ -35,7 +35,7 @@ fn a_violation_is_reported_by_the_launch_once() {
 }
 
 #[test]
-fn violations_are_reported_together_in_the_order_of_the_launches() {
+fn violations_are_reported_together_in_order_of_launches() {
     for fixture in everywhere() {
         let stream = fixture.stream();
         let other = fixture.stream();

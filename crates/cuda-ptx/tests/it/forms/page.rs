@@ -62,8 +62,11 @@ fn page() -> String {
         let _ = writeln!(page, "| `@{name}` | `{}` |", modifiers.join("` `"));
     }
     page += "\n## Special registers\n\n";
-    page += "Each of these, and `%envreg0` to `%envreg31`, `%pm0` to `%pm7`, `%pm0_64` to \
-             `%pm7_64` and `WARP_SZ`:\n\n";
+    page += &wrap(
+        "Each of these, and `%envreg0` to `%envreg31`, `%pm0` to `%pm7`, `%pm0_64` to `%pm7_64` \
+         and `WARP_SZ`:",
+    );
+    page += "\n\n";
     for name in forms::special_registers() {
         let _ = writeln!(page, "- `{name}`");
     }
@@ -74,7 +77,7 @@ fn page() -> String {
     for family in forms::families() {
         let _ = write!(page, "\n## {}\n\n", family.title);
         if !family.note.is_empty() {
-            let _ = write!(page, "{}\n\n", family.note);
+            let _ = write!(page, "{}\n\n", wrap(family.note));
         }
         page += "| form | PTX | target | note |\n|---|---|---|---|\n";
         for row in family.rows {
@@ -106,4 +109,20 @@ fn the_page_is_up_to_date() {
         "run this test with {UPDATE}=1, which writes {}",
         path.display()
     );
+}
+
+/// Wraps a paragraph at 100 columns.
+fn wrap(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= 100 => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
 }
