@@ -184,11 +184,11 @@ impl SafeModule {
     /// what the kernels do ([`JitOptions`] lists them).
     #[doc(alias = "cuModuleLoadDataEx")]
     pub fn load_with(context: &Context, ptx: &Ptx, options: &JitOptions) -> Result<Self> {
+        Image::from(ptx).check()?;
         let syntax = |message| refused(SafeLaunchError::Syntax { message });
         let text = ptx.as_c_str().to_str();
         let text = text.map_err(|error| syntax(error.to_string()))?;
         options.expect_judged()?;
-        Image::from(ptx).check()?;
         let at_line =
             |error: cuda_ptx::Error| syntax(format!("line {}: {}", error.line, error.message));
         let module = cuda_ptx::parse(text).map_err(|error| syntax(error.to_string()))?;
