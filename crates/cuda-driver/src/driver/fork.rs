@@ -38,6 +38,6 @@ pub(super) fn watch() {
     });
 }
 
-/// There is no fork on this system.
+/// Does nothing: this system has no `fork`.
 #[cfg(not(unix))]
 pub(super) fn watch() {}

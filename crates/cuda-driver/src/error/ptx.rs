@@ -9,9 +9,9 @@ pub enum PtxError {
     /// The bytes are not PTX text, but begin as something else. A driver would read them as machine
     /// code, or follow addresses in them.
     NotText {
-        /// What they begin as, such as "a cubin (ELF)".
+        /// The kind of file that begins in this way, such as "a cubin (ELF)".
         found: &'static str,
-        /// What to do instead.
+        /// The next step, such as another function to load the file with.
         advice: &'static str,
     },
     /// The compiler could end the process.

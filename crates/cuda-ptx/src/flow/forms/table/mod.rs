@@ -40,8 +40,8 @@ pub(super) struct Chapter {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) form: &'static str,
-    /// The PTX version and the target that introduced the form. Those before 7.0 and `sm_75` are
-    /// not told apart.
+    /// The PTX version and the target that introduced the form. Older ones are
+    /// 7.0 and `sm_75`.
     pub(super) version: &'static str,
     pub(super) target: &'static str,
     /// A requirement or a reason.
