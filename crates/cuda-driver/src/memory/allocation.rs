@@ -64,6 +64,11 @@ pub(crate) trait Reclaim: Send + Sync {
         (MemoryKind::Owned, 0)
     }
 
+    /// Returns `true` if other code owns the memory, and may have mapped it.
+    fn may_be_mapped(&self) -> bool {
+        false
+    }
+
     /// Returns `true` if this is a pool that other processes can import and that was not exported
     /// yet.
     fn awaits_export(&self) -> bool {
@@ -199,6 +204,17 @@ impl Memory {
         matches!(self.source, Source::Mapped(_))
     }
 
+    /// Returns `true` if the memory consists of mappings, or other code owns it and may have mapped
+    /// it. A call that copies this memory needs a current context: docs/safety.md, Current contexts
+    /// of other devices.
+    pub(crate) fn may_be_mapped(&self) -> bool {
+        match &self.source {
+            Source::Mapped(_) => true,
+            Source::Other(owner) => owner.may_be_mapped(),
+            Source::Nothing | Source::Ordered | Source::Plain | Source::Managed(_) => false,
+        }
+    }
+
     /// Returns the stream on which the memory is copied and freed.
     pub(crate) fn owning_stream(&self) -> &Stream {
         self.tracker.owning_stream()
@@ -234,7 +250,7 @@ impl Memory {
     }
 
     /// Queues a call on `stream` that uses several allocations: as [`use_on`](Self::use_on) does
-    /// for one of them.
+    /// for one of them. The context is current during the call if the memory may be mapped.
     pub(crate) fn use_all<E, const N: usize>(
         stream: &Stream,
         call: &'static str,
@@ -251,6 +267,8 @@ impl Memory {
             uses.iter()
                 .try_for_each(|(memory, access)| memory.tracker.acquire(scope, *access))
         })?;
+        let may_be_mapped = uses.iter().any(|(memory, _)| memory.may_be_mapped());
+        let _current = stream.bind_for_mapped(may_be_mapped)?;
         let queued = queue();
         for (memory, access) in uses {
             memory.tracker.commit(&mut scope, access);
@@ -487,13 +505,13 @@ impl Block {
     }
 
     /// Makes the owning stream wait for every use on another stream, and returns the owning stream.
-    fn behind_all(&self) -> Result<Stream, DriverError> {
+    fn behind_all(&self) -> Result<&Stream, DriverError> {
         if let Err(error) = self.tracker.wait_for_all_on_owner() {
             // The memory is never freed explicitly. It ends with its context, which must outlive
             // the uses.
             Tracker::keep_context_while_used_elsewhere(&self.tracker);
             return Err(error);
         }
-        Ok(self.tracker.owning_stream().clone())
+        Ok(self.tracker.owning_stream())
     }
 }

@@ -30,6 +30,10 @@ impl<T: Any + Send + Sync> Reclaim for Foreign<T> {
     fn disown(self: Arc<Self>, _: &Block) {
         mem::forget(self);
     }
+
+    fn may_be_mapped(&self) -> bool {
+        true
+    }
 }
 
 /// A worker thread waits for all uses and then drops the owner, which releases the memory.
@@ -48,5 +52,9 @@ impl<T: Any + Send + Sync> Reclaim for Deferred<T> {
 
     fn disown(self: Arc<Self>, _: &Block) {
         mem::forget(self);
+    }
+
+    fn may_be_mapped(&self) -> bool {
+        true
     }
 }
