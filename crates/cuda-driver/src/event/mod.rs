@@ -5,8 +5,10 @@
 
 mod event;
 
+mod fence;
 mod process;
 mod timeout;
 
 pub use event::{Event, EventFlags};
+pub use fence::Fence;
 pub use process::IpcEventHandle;
