@@ -69,8 +69,8 @@ pub use managed::{Advice, ManagedAttachment, ManagedBatch, ManagedBuffer, Memory
 pub use mapped::{GrowableBuffer, Mapping, PhysicalKind, PhysicalMemory, Reservation};
 pub use peer_view::{PeerSlice, PeerSliceMut};
 pub use pinned::{
-    PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,
-    UninitPinned,
+    PageLocked, PinnedBuffer, PinnedFlags, PinnedPart, PinnedStorage, RegisterError, RegisterFlags,
+    RegisteredBuffer, UninitPinned,
 };
 pub use pitched::{PitchedBuffer, PitchedSlice, PitchedSliceMut};
 pub use pointer::{MemoryType, PointerAttributes};
