@@ -21,6 +21,7 @@ mod copy_batch;
 mod copy_batch_arrays;
 mod copy_batch_cost;
 mod core_dump;
+mod costs;
 mod cublas;
 mod current;
 mod cycles;
