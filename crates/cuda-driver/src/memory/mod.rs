@@ -23,6 +23,7 @@ mod chunks;
 mod device_ptr;
 #[cfg(unix)]
 mod dma_buf;
+mod element;
 mod exchange;
 mod external;
 mod fill;
@@ -59,6 +60,7 @@ pub use caching::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
 #[cfg(feature = "derive")]
 pub use cuda_driver_derive::DeviceRepr;
 pub use device_ptr::DevicePtr;
+pub use element::Element;
 pub(crate) use external::ExternalPart;
 pub use external::{ExternalMemory, ExternalMemoryFlags};
 pub use ipc::{

@@ -32,6 +32,7 @@ mod dlpack;
 mod eager_capture;
 mod eager_outputs;
 mod eager_refusals;
+mod elements;
 mod elsewhere;
 mod error;
 mod error_history;
