@@ -3,7 +3,6 @@
 //! A [`Memory`] has an address, a record of the uses that later uses and the free must wait for,
 //! and a source that determines how the memory is freed or returned.
 
-use std::any::Any;
 use std::mem::{self, ManuallyDrop};
 use std::sync::Arc;
 use std::thread;
@@ -11,9 +10,6 @@ use std::time::Duration;
 
 use cuda_sys::CUdeviceptr;
 
-#[cfg(feature = "dlpack")]
-use super::foreign::Deferred;
-use super::foreign::Foreign;
 use super::recorder::recorder_of;
 use crate::deferred::must_not_wait;
 use crate::driver::call;
@@ -204,17 +200,6 @@ impl Memory {
         matches!(self.source, Source::Mapped(_))
     }
 
-    /// Returns `true` if the memory consists of mappings, or other code owns it and may have mapped
-    /// it. A call that copies this memory needs a current context: docs/safety.md, Current contexts
-    /// of other devices.
-    pub(crate) fn may_be_mapped(&self) -> bool {
-        match &self.source {
-            Source::Mapped(_) => true,
-            Source::Other(owner) => owner.may_be_mapped(),
-            Source::Nothing | Source::Ordered | Source::Plain | Source::Managed(_) => false,
-        }
-    }
-
     /// Returns the stream on which the memory is copied and freed.
     pub(crate) fn owning_stream(&self) -> &Stream {
         self.tracker.owning_stream()
@@ -371,18 +356,6 @@ impl Drop for Memory {
 }
 
 impl Source {
-    /// Returns the source of memory of other code, which dropping `owner` releases.
-    pub(crate) fn foreign(owner: impl Any + Send + Sync) -> Self {
-        Self::Other(Arc::new(Foreign(owner)))
-    }
-
-    /// Returns the source of memory of other code, which a worker thread releases after all uses,
-    /// by dropping `owner`.
-    #[cfg(feature = "dlpack")]
-    pub(crate) fn foreign_deferred(owner: impl Any + Send + Sync) -> Self {
-        Self::Other(Arc::new(Deferred(owner)))
-    }
-
     /// Returns the source of an ordinary allocation whose owning stream is `owner`.
     pub(crate) fn allocated(owner: &Stream) -> Self {
         if owner.context().limits().pools {
