@@ -92,7 +92,7 @@ fn two_steps<Q: Queue>(
 ) -> cuda_driver::Result<()> {
     let config = LaunchConfig::new((n.div_ceil(16), n.div_ceil(16)), (16, 16));
     step.launch(queue, config, (&*even, &mut *odd, n, RATE))?;
-    step.launch(queue, config, (&*odd, even, n, RATE))
+    step.launch(queue, config, (&*odd, even, n, RATE)).map(drop)
 }
 
 /// Returns the temperatures at the start: a hot ring, two hot bars and a cold disc.

@@ -42,7 +42,7 @@ const HANDLES: &[&str] = &[
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
-    let table = env::var("DEP_CUDA_TABLE")?;
+    let table = env::var("DEP_CUDA_SYS_TABLE_TABLE")?;
     println!("cargo::rerun-if-changed={table}");
     let table = fs::read_to_string(&table)?;
     let (mut names, mut arms) = (String::new(), String::new());

@@ -177,6 +177,7 @@ fn values(function: &Parsed<'_>) -> LaunchValues {
         argument(bits / 8 * u64::from(param.vector) * param.count.unwrap_or(1))
     });
     LaunchValues {
+        cluster: None,
         grid: [8, 1, 1],
         block: [128, 1, 1],
         dynamic_shared: 32 << 10,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
-    let table = env::var("DEP_CUDA_TABLE")?;
+    let table = env::var("DEP_CUDA_SYS_TABLE_TABLE")?;
     println!("cargo::rerun-if-changed={table}");
     let text = exports(&fs::read_to_string(&table)?)?;
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);

@@ -54,6 +54,7 @@ const STEPS: &[Step] = &[
     ("bindings", |ws| regen_bindings::run(ws, CHECK)),
     ("apart", apart),
     ("python", python::run),
+    ("assembler", assembler),
     ("headers", matrix::some_headers),
     ("nvrtc", matrix::some_nvrtc),
     ("drivers", matrix::some_drivers),
@@ -153,6 +154,19 @@ fn panics(workspace: &Workspace) -> Result<()> {
         clippy.args(["-D", &format!("clippy::{lint}")]);
     }
     workspace::run(&mut clippy)
+}
+
+/// Runs the tests that ask NVIDIA's assembler, in each pinned version.
+fn assembler(workspace: &Workspace) -> Result<()> {
+    setup::ensure(workspace, setup::ASSEMBLER_SETS)?;
+    for test in [
+        "test -p test-assembler",
+        "test -p cuda-ptx --test it assembler -- --nocapture",
+    ] {
+        let mut test = workspace.cargo(test.split(' '));
+        workspace::run(test.env("CUDA_TEST_REQUIRE_PTXAS", "1"))?;
+    }
+    Ok(())
 }
 
 fn doc(workspace: &Workspace) -> Result<()> {

@@ -15,7 +15,8 @@ use crate::{api, matrix, observing, setup};
 pub(crate) struct Options {
     /// The check to run; without it, the checks are listed
     name: Option<String>,
-    /// Minutes for which `fuzz` runs each of its targets, and `launches` and `ptx` their programs
+    /// Minutes for which `fuzz` runs each of its targets, and `launches`, `ptx` and
+    /// `reading` their programs
     #[arg(long, default_value_t = 30)]
     minutes: u64,
     /// The Git revision with which `api` compares
@@ -50,6 +51,8 @@ headers     every test, with bindings generated from the header of each CUDA rel
 launches    1,000,000 random kernels, launched safely on software devices, counted in
             target/launched-programs.txt, so that a later run continues (--minutes)
 leaks       1,000,000 cycles of allocate, use, drop on 8 threads, 200,000 with failures: no leaks
+liberties   what five versions of the assembler make of pairs of kernels, with all options, and
+            12,000 kernels with weak loads that must not be repeated
 mutants     the programs of `order` with one fault in the library (--only): each must be detected
 nvrtc       the tests of cuda-nvrtc on NVRTC 12.0 to 13.5, each at its full size
 ops         every instruction form on 32,768 threads and four compute capabilities, against the host
@@ -61,6 +64,8 @@ programs    test suites of other projects on the software device (--only); three
             a checkout of their project (--checkout, which may be repeated)
 ptx         10,000,000 random kernels, counted in target/ptx-programs.txt, so that a later run
             continues (--minutes): no thread leaves the bounds that the analysis of cuda-ptx proves
+reading     1,000,000 random texts, counted in target/reading-texts.txt, so that a later run continues
+            (--minutes): NVIDIA's assembler and cuda-ptx accept and refuse the same
 signatures  10,000 kernels with random parameter lists: mismatches are refused, arguments arrive
 shares      how many accesses of real kernels are proven: this repository's, candle's, Triton's and
             cubecl's
@@ -97,6 +102,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             counted(workspace, options.minutes, filter, "launched-programs.txt")?;
         }
         Some("leaks") => in_full(workspace, DRIVER, "it", "leaks")?,
+        Some("liberties") => in_full(workspace, "cuda-ptx", "it", "liberties")?,
         Some("mutants") => mutants(workspace, &["--only", &options.only])?,
         Some("nvrtc") => matrix::all_nvrtc(workspace)?,
         Some("ops") => {
@@ -113,6 +119,12 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         Some("ptx") => {
             let filter = ("cuda-ptx", "fuzz");
             counted(workspace, options.minutes, filter, "ptx-programs.txt")?;
+        }
+        Some("reading") => {
+            setup::ensure(workspace, setup::ASSEMBLER_SETS)?;
+            let filter = ("cuda-ptx", "assembler_agrees_on_random_texts");
+            let mut command = counting(workspace, options.minutes, filter, "reading-texts.txt");
+            workspace::run(command.env("CUDA_TEST_REQUIRE_PTXAS", "1"))?;
         }
         Some("shares") => shares(workspace, true)?,
         Some("signatures") => in_full(workspace, DRIVER, "it", "signatures")?,
@@ -172,11 +184,16 @@ pub(crate) fn shares(workspace: &Workspace, is_full: bool) -> Result<()> {
 /// Runs random kernels for a number of minutes, after those that `file` counts. `filter` is the
 /// package and the test.
 fn counted(workspace: &Workspace, minutes: u64, filter: (&str, &str), file: &str) -> Result<()> {
+    workspace::run(&mut counting(workspace, minutes, filter, file))
+}
+
+/// The command that runs random programs for a number of minutes, after those that `file` counts.
+fn counting(workspace: &Workspace, minutes: u64, filter: (&str, &str), file: &str) -> Command {
     let mut command = full_command(workspace, filter.0, "it", filter.1);
     command
         .env("CUDA_PTX_COUNT", workspace.target.join(file))
         .env("CUDA_PTX_MINUTES", minutes.to_string());
-    workspace::run(&mut command)
+    command
 }
 
 /// Runs the eager captures. The random programs continue where an interrupted run has ended.

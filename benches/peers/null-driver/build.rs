@@ -12,7 +12,7 @@ const NULL_DRIVER: &str = "../../src/null_driver.rs";
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={NULL_DRIVER}");
-    let table = env::var("DEP_CUDA_TABLE")?;
+    let table = env::var("DEP_CUDA_SYS_TABLE_TABLE")?;
     let special = special(&fs::read_to_string(NULL_DRIVER)?)?;
     let text = exports(&fs::read_to_string(&table)?, &special)?;
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);

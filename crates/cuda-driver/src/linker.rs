@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, JitError, Result};
 use crate::handle::{Destroy, Handle, SendPtr};
-use crate::module::{Compilation, JitOptions, read};
+use crate::module::{Compilation, JitOptions, check_text, read};
 use crate::types::JitLog;
 
 /// A link in progress. Add images, then call [`complete`](Self::complete) to link them into a
@@ -171,10 +171,14 @@ impl Linker {
     /// # Errors
     ///
     /// [`Error::Jit`] with the log, if the PTX is invalid or the machine code is for another
-    /// architecture. [`Error::NulByte`] if the name contains a NUL byte.
+    /// architecture. [`Error::NulByte`] if the name contains a NUL byte. [`Error::Ptx`] as for
+    /// [`Module::load`](crate::Module::load).
     #[doc(alias = "cuLinkAddData")]
     pub fn add<'a>(&mut self, input: impl Into<LinkInput<'a>>, name: &str) -> Result<&mut Self> {
         let input = input.into();
+        if let LinkInput::Ptx(ptx) = input {
+            check_text(ptx)?;
+        }
         let c_name = CString::new(name).map_err(|error| Error::NulByte {
             what: "the name of the linker input",
             position: error.nul_position(),

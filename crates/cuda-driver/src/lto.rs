@@ -17,6 +17,7 @@ use cuda_sys::nvjitlink::{
 use crate::device::ComputeCapability;
 use crate::error::{Error, LtoError, Result};
 use crate::linker::Linked;
+use crate::module::check_text;
 use crate::types::JitLog;
 
 /// A link of LTO-IR in progress. All inputs are optimized together, as if they were one file. This
@@ -103,9 +104,11 @@ impl LtoLinker {
     ///
     /// # Errors
     ///
-    /// Fails as [`add_lto_ir`](Self::add_lto_ir) does.
+    /// Fails as [`add_lto_ir`](Self::add_lto_ir) does, and with [`Error::Ptx`] as
+    /// [`Module::load`](crate::Module::load) does.
     #[doc(alias = "nvJitLinkAddData")]
     pub fn add_ptx(&mut self, input: &Ptx, name: &str) -> Result<()> {
+        check_text(input)?;
         let text = input.as_c_str().to_bytes_with_nul();
         self.add(nvJitLinkInputType::NVJITLINK_INPUT_PTX, text, name)
     }

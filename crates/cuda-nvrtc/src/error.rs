@@ -44,6 +44,16 @@ pub enum Error {
         /// The version of this NVRTC.
         found: Version,
     },
+    /// A raw option names a file that NVRTC maps as its memory.
+    #[error(
+        "the option {option} names files that NVRTC maps as its memory; use \
+         `Options::precompiled_headers`, whose folder belongs to the process, or the unsafe \
+         `Options::raw_unchecked`"
+    )]
+    UnsafeOption {
+        /// The option as it was given.
+        option: String,
+    },
     /// NVRTC rejects an option.
     #[error("NVRTC {found} rejects an option: {}\noptions: {}", .log.summary(), .options.join(" "))]
     InvalidOption {

@@ -15,6 +15,42 @@ pub struct Module<'a> {
     pub variables: Vec<Variable<'a>>,
     /// Kernels and functions, declarations included.
     pub functions: Vec<Function<'a>>,
+    /// `.alias name, target;`
+    pub aliases: Vec<Alias<'a>>,
+    /// The texts of the pragmas at module scope, without their quotes.
+    pub pragmas: Vec<&'a str>,
+    /// The names of the sections, such as `.debug_info` with its dot. Their content, which only
+    /// debuggers read, is not in the tree.
+    pub sections: Vec<&'a str>,
+}
+
+/// `.alias name, target;`: `name` is a second name of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alias<'a> {
+    /// The name, which is that of a declared function.
+    pub name: &'a str,
+    /// The function that it refers to.
+    pub target: &'a str,
+    /// The line.
+    pub line: u32,
+}
+
+/// An attribute of a variable or function: `managed`, or `unified` with its two numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attribute<'a> {
+    /// The name without its dot.
+    pub name: &'a str,
+    /// The numbers in its parentheses.
+    pub values: Vec<u64>,
+}
+
+/// `.ptr .global .align 16` of a kernel parameter: which memory it points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pointer {
+    /// The state space; `None` for a generic address.
+    pub space: Option<Space>,
+    /// The value of `.align` in bytes, if it is given.
+    pub align: Option<u64>,
 }
 
 /// `.target sm_90a, debug`.
@@ -78,16 +114,50 @@ pub struct Variable<'a> {
     pub count: Option<u64>,
     /// The value of `.align` in bytes, if it is given.
     pub align: Option<u64>,
-    /// The alignment of the memory that a pointer parameter points to: `.ptr .align 16`.
-    pub target_align: Option<u64>,
+    /// `.ptr` of a kernel parameter.
+    pub pointer: Option<Pointer>,
     /// Whether it was declared with brackets.
     pub array: bool,
-    /// Whether it has `.attribute(.managed)`.
-    pub managed: bool,
+    /// The attributes of `.attribute(...)`.
+    pub attributes: Vec<Attribute<'a>>,
+    /// Whether it is a constant table: it belongs to the module, is not visible outside, has an
+    /// initial value without addresses, and no instruction of the module may write to it, or pass
+    /// its address on.
+    pub constant: bool,
     /// The initial value, in order of elements.
     pub init: Vec<Init<'a>>,
     /// The line of the declaration.
     pub line: u32,
+}
+
+impl Variable<'_> {
+    /// Whether it has `.attribute(.managed)`.
+    pub fn is_managed(&self) -> bool {
+        self.attributes.iter().any(|it| it.name == "managed")
+    }
+
+    /// The alignment of the memory that it points to: `.ptr .align 16`.
+    pub fn target_align(&self) -> Option<u64> {
+        self.pointer?.align
+    }
+
+    /// The offset in bytes of the address `name[index]`, for example 12 for `g[3]` if the elements
+    /// of `g` have four bytes. `None` if the type has no size in memory.
+    ///
+    /// An element is a scalar, also if the variable has vectors or several dimensions. `ptxas` does
+    /// not compare the index with the number of elements, and computes the offset in 32 unsigned
+    /// bits: `g[-1]` is 4 GiB after the element before `g`.
+    pub fn element_offset(&self, index: i64) -> Option<i64> {
+        let size = match self.ty {
+            "b8" | "u8" | "s8" => 1,
+            "b16" | "u16" | "s16" | "f16" | "bf16" => 2,
+            "b32" | "u32" | "s32" | "f32" | "f16x2" | "bf16x2" => 4,
+            "b64" | "u64" | "s64" | "f64" => 8,
+            "b128" => 16,
+            _ => return None,
+        };
+        Some((index as u32).wrapping_mul(size).into())
+    }
 }
 
 /// One element of an initial value.
@@ -145,8 +215,12 @@ pub struct Function<'a> {
     pub returns: Vec<Variable<'a>>,
     /// The parameters.
     pub params: Vec<Variable<'a>>,
-    /// `.maxntid`, `.reqntid` and others, with their numbers.
+    /// `.maxntid`, `.reqntid`, `.noreturn` and others, with their numbers.
     pub directives: Vec<(&'a str, Vec<u64>)>,
+    /// The texts of the pragmas between the parameters and the body, without their quotes.
+    pub pragmas: Vec<&'a str>,
+    /// The attributes of `.attribute(...)`.
+    pub attributes: Vec<Attribute<'a>>,
     /// The statements; `None` for a declaration.
     pub body: Option<Vec<Statement<'a>>>,
     /// The line of its name.
@@ -164,6 +238,8 @@ pub struct Prototype<'a> {
     pub returns: Vec<Variable<'a>>,
     /// The parameters.
     pub params: Vec<Variable<'a>>,
+    /// `.noreturn` and others, with their numbers.
+    pub directives: Vec<(&'a str, Vec<u64>)>,
 }
 
 /// A part of the text of a module: the bytes from `start` to `end`, without `end`.
@@ -197,9 +273,14 @@ pub enum Statement<'a> {
     Loc {
         /// The position in the source.
         at: Location,
+        /// The name of the inlined function, as a label in the section `.debug_str` and an offset.
+        function: Option<(&'a str, u64)>,
         /// The position of the call, if the instructions were inlined.
         inlined_at: Option<Location>,
     },
+    /// The text of a pragma, without its quotes. A `used_bytes_mask` that belongs to a load is in
+    /// the [`Instruction`] instead.
+    Pragma(&'a str),
     /// `{`
     Open,
     /// `}`
@@ -281,6 +362,9 @@ pub enum Operand<'a> {
     Member(&'a str, &'a str),
     /// `symbol+8` outside brackets.
     Offset(&'a str, i64),
+    /// `symbol[8]` outside brackets: the address of an element, see [`Variable::element_offset`].
+    /// As the operand of a load or store, it is the element itself.
+    Element(&'a str, i64),
     /// A number.
     Literal(Literal),
     /// `!%p`
@@ -303,6 +387,7 @@ pub enum Operand<'a> {
 pub(crate) fn names<'a>(operand: &Operand<'a>, f: &mut impl FnMut(&'a str)) {
     match operand {
         Operand::Name(name) | Operand::Member(name, _) | Operand::Offset(name, _) => f(name),
+        Operand::Element(name, _) => f(name),
         Operand::Not(name) | Operand::Address(Base::Name(name), _) => f(name),
         Operand::Literal(_) | Operand::Sink | Operand::Address(Base::Absolute, _) => {}
         Operand::Pair(pair) => {

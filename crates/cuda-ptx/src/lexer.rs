@@ -38,6 +38,11 @@ pub(super) struct Lexer<'a> {
     line_start: usize,
 }
 
+/// The message for a byte that begins no token.
+pub(super) const UNEXPECTED: &str = "Unexpected character in the text";
+/// The message for a string with other characters than those of ASCII.
+pub(super) const NOT_ASCII: &str = "Unexpected non-ASCII character encountered in a string";
+
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$'
 }
@@ -52,12 +57,19 @@ impl<'a> Lexer<'a> {
         }
     }
 
+    /// Continues at `token`.
+    pub(super) fn restart(&mut self, token: Token<'a>) {
+        self.at = token.start;
+        self.line = token.line;
+        self.line_start = token.start + 1 - token.column as usize;
+    }
+
     fn byte(&self, ahead: usize) -> u8 {
         let bytes = self.text.as_bytes();
         bytes.get(self.at + ahead).copied().unwrap_or(0)
     }
 
-    fn slice(&self, start: usize, end: usize) -> &'a str {
+    pub(super) fn slice(&self, start: usize, end: usize) -> &'a str {
         self.text.get(start..end).unwrap_or("")
     }
 
@@ -125,6 +137,11 @@ impl<'a> Lexer<'a> {
         }
         let first = self.byte(0);
         match first {
+            // `.5` is a number, and `.2d` a modifier.
+            b'.' if self.byte(1).is_ascii_digit() && self.is_fraction() => {
+                token.kind = Kind::Number(self.number()?);
+                token.text = self.slice(start, self.at);
+            }
             b'.' if is_name(self.byte(1)) => {
                 self.at += 1;
                 loop {
@@ -150,6 +167,9 @@ impl<'a> Lexer<'a> {
                 }
                 token.kind = Kind::Str;
                 token.text = self.slice(start + 1, self.at);
+                if !token.text.is_ascii() {
+                    return Err(self.error(NOT_ASCII));
+                }
                 self.at += 1;
             }
             b'%' | b'$' | b'_' | b'a'..=b'z' | b'A'..=b'Z' => {
@@ -163,57 +183,102 @@ impl<'a> Lexer<'a> {
                 token.kind = Kind::Punct(first);
                 token.text = self.slice(start, self.at);
             }
-            _ => return Err(self.error("Unexpected character in the text")),
+            _ => return Err(self.error(UNEXPECTED)),
         }
         token.end = self.at;
         Ok(token)
     }
 
+    /// Whether the point at the current position begins a number.
+    fn is_fraction(&self) -> bool {
+        let length = self.float_length();
+        length > 0 && !is_name(self.byte(length))
+    }
+
+    /// The length of a decimal number with a point or an exponent at the current position, or 0.
+    fn float_length(&self) -> usize {
+        let digits = |from: usize| {
+            let mut end = from;
+            while self.byte(end).is_ascii_digit() {
+                end += 1;
+            }
+            end
+        };
+        let whole = digits(0);
+        let mut end = whole;
+        let mut is_float = false;
+        if self.byte(end) == b'.' {
+            let fraction = digits(end + 1);
+            // `1.` and `.5` are numbers, `.` is not.
+            if whole > 0 || fraction > end + 1 {
+                (end, is_float) = (fraction, true);
+            }
+        }
+        if end > 0 && matches!(self.byte(end), b'e' | b'E') {
+            let sign = usize::from(matches!(self.byte(end + 1), b'+' | b'-'));
+            let exponent = digits(end + 1 + sign);
+            if exponent > end + 1 + sign {
+                (end, is_float) = (exponent, true);
+            }
+        }
+        if is_float { end } else { 0 }
+    }
+
+    fn float(&mut self, length: usize) -> Result<Literal, Error> {
+        let text = self.slice(self.at, self.at + length);
+        let value: f64 = text.parse().map_err(|_| self.error("Bad number"))?;
+        let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+        let is_zero = mantissa.bytes().all(|byte| matches!(byte, b'0' | b'.'));
+        if !value.is_normal() && !is_zero {
+            return Err(self.error("Constant overflow"));
+        }
+        self.at += length;
+        Ok(Literal::F64(value.to_bits()))
+    }
+
+    /// Skips `count` hexadecimal digits after the prefix `0f` or `0d`, and returns their value.
+    fn exact(&mut self, count: usize) -> Option<u64> {
+        let digits = self.slice(self.at + 2, self.at + 2 + count);
+        if digits.len() < count || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        self.at += 2 + count;
+        u64::from_str_radix(digits, 16).ok()
+    }
+
+    /// Skips the digits of an integer, and returns its value modulo 2⁶⁴.
+    fn digits(&mut self, prefix: usize, radix: u32) -> u64 {
+        self.at += prefix;
+        let mut value = 0u64;
+        while let Some(digit) = char::from(self.byte(0)).to_digit(radix) {
+            value = value.wrapping_mul(radix.into()).wrapping_add(digit.into());
+            self.at += 1;
+        }
+        value
+    }
+
     fn number(&mut self) -> Result<Literal, Error> {
-        let start = self.at;
-        let digits = |lexer: &mut Self, prefix: usize, radix: u32| {
-            lexer.at += prefix;
-            let first = lexer.at;
-            lexer.skip_while(|byte| char::from(byte).is_digit(radix));
-            let value = u64::from_str_radix(lexer.slice(first, lexer.at), radix);
-            value.map_err(|_| lexer.error("Bad number"))
-        };
-        let value = match (self.byte(0), self.byte(1)) {
-            (b'0', b'x' | b'X') => digits(self, 2, 16)?,
-            (b'0', b'b' | b'B') => digits(self, 2, 2)?,
-            (b'0', b'f' | b'F') => {
-                let bits = digits(self, 2, 16)?;
-                return match u32::try_from(bits) {
-                    Ok(bits) => Ok(Literal::F32(bits)),
-                    Err(_) => Err(self.error("Bad single precision number")),
-                };
+        let (first, second, third) = (self.byte(0), self.byte(1), self.byte(2));
+        if first == b'0' {
+            let exact = match second {
+                b'f' | b'F' => self.exact(8).map(|bits| Literal::F32(bits as u32)),
+                b'd' | b'D' => self.exact(16).map(Literal::F64),
+                _ => None,
+            };
+            if let Some(literal) = exact {
+                return Ok(literal);
             }
-            (b'0', b'd' | b'D') => return Ok(Literal::F64(digits(self, 2, 16)?)),
-            _ => {
-                self.skip_while(|byte| byte.is_ascii_digit());
-                let point = self.byte(0) == b'.' && self.byte(1).is_ascii_digit();
-                if point {
-                    self.at += 1;
-                    self.skip_while(|byte| byte.is_ascii_digit());
-                }
-                let sign = usize::from(matches!(self.byte(1), b'+' | b'-'));
-                let exponent =
-                    matches!(self.byte(0), b'e' | b'E') && self.byte(1 + sign).is_ascii_digit();
-                if exponent {
-                    self.at += 1 + sign;
-                    self.skip_while(|byte| byte.is_ascii_digit());
-                }
-                let text = self.slice(start, self.at);
-                if point || exponent {
-                    let value: f64 = text.parse().map_err(|_| self.error("Bad number"))?;
-                    return Ok(Literal::F64(value.to_bits()));
-                }
-                let octal = text.len() > 1 && text.starts_with('0');
-                let radix = if octal { 8 } else { 10 };
-                u64::from_str_radix(text, radix).map_err(|_| self.error("Bad number"))?
-            }
+        }
+        let value = match second {
+            b'x' | b'X' if first == b'0' && third.is_ascii_hexdigit() => self.digits(2, 16),
+            b'b' | b'B' if first == b'0' && matches!(third, b'0' | b'1') => self.digits(2, 2),
+            _ => match self.float_length() {
+                0 if first == b'0' => self.digits(0, 8),
+                0 => self.digits(0, 10),
+                length => return self.float(length),
+            },
         };
-        if matches!(self.byte(0), b'U' | b'u') {
+        if self.byte(0) == b'U' {
             self.at += 1;
         }
         Ok(Literal::Int(value))

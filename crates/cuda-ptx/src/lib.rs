@@ -28,27 +28,38 @@
 pub mod analysis;
 mod ast;
 mod calls;
+pub mod canonical;
+mod check;
+mod crashes;
 mod edit;
 mod error;
 mod exports;
+mod expression;
 mod flow;
+mod header;
 mod initial;
 pub mod instrument;
 mod lexer;
+mod module;
 mod parameters;
 mod parser;
 mod print;
 mod statement;
+mod tables;
 #[cfg(test)]
 mod tests;
+mod variable;
 
 pub use ast::{
-    Base, Function, Init, Instruction, Linkage, Literal, Location, Module, Operand, Predicate,
-    Prototype, Register, Space, Span, Statement, Target, Variable,
+    Alias, Attribute, Base, Function, Init, Instruction, Linkage, Literal, Location, Module,
+    Operand, Pointer, Predicate, Prototype, Register, Space, Span, Statement, Target, Variable,
 };
+pub use check::check;
+pub use crashes::check_crashes;
 pub use edit::Edits;
 pub use error::Error;
 pub use exports::{Definition, Exports};
+pub use flow::{forms, register_number};
 pub use parameters::check_parameters;
 
 /// Parses one PTX module.
@@ -57,5 +68,7 @@ pub use parameters::check_parameters;
 ///
 /// Returns the first syntax error in the text, with its line and column.
 pub fn parse(text: &str) -> Result<Module<'_>, Error> {
-    parser::Parser::new(text).module()
+    let mut module = parser::Parser::new(text).module()?;
+    tables::mark(&mut module);
+    Ok(module)
 }

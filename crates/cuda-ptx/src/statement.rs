@@ -1,15 +1,9 @@
 //! Parses function bodies: statements, instructions and operands.
 
-use super::ast::{
-    Base, Instruction, Linkage, Literal, Operand, Predicate, Prototype, Register, Space, Span,
-    Statement,
-};
+use super::ast::{Base, Instruction, Linkage, Literal, Operand, Predicate, Space, Span, Statement};
 use super::error::Error;
 use super::lexer::{Kind, Token};
 use super::parser::Parser;
-
-/// The largest number of registers that one function may declare.
-const MAX_REGISTERS: u64 = 1 << 20;
 
 /// Returns a 32-bit number in decimal or hexadecimal.
 fn number(text: &str) -> Option<u32> {
@@ -19,19 +13,26 @@ fn number(text: &str) -> Option<u32> {
     }
 }
 
-/// Adds the mask of the pragma before a load. Other instructions ignore it.
-fn with_mask<'a>(
+/// The mask of a `used_bytes_mask` pragma.
+fn mask_of(pragma: &str) -> Option<u32> {
+    number(pragma.trim().strip_prefix("used_bytes_mask ")?.trim())
+}
+
+/// Adds an instruction to a body. If it is a load, it takes the mask of the pragma before it.
+fn push<'a>(
+    body: &mut Vec<Statement<'a>>,
     mut instruction: Instruction<'a>,
-    pragma: Option<(usize, u32)>,
-) -> Instruction<'a> {
-    if let Some((start, mask)) = pragma
+    mask: Option<(usize, u32)>,
+) {
+    if let Some((start, mask)) = mask
         && instruction.opcode == "ld"
     {
+        body.pop();
         instruction.used_bytes = Some(mask);
         // What is inserted before the instruction must not separate it from its pragma.
         instruction.span.start = start;
     }
-    instruction
+    body.push(Statement::Instruction(instruction));
 }
 
 impl<'a> Parser<'a> {
@@ -39,14 +40,19 @@ impl<'a> Parser<'a> {
     pub(super) fn body(&mut self) -> Result<Vec<Statement<'a>>, Error> {
         let mut body = Vec::new();
         let mut depth = 1;
-        // The pragma before the current token: its start, and its mask.
-        let mut used_bytes = None;
+        // The start of the pragma before the current token, and its mask if it is `used_bytes_mask`.
+        let mut mask = None;
         loop {
             let token = self.next()?;
-            let pragma = used_bytes.take();
+            let used = mask.take();
             match token.kind {
                 Kind::Dot if token.text == "pragma" => {
-                    used_bytes = self.pragma()?.map(|mask| (token.start, mask));
+                    let mut texts = Vec::new();
+                    self.pragmas(&mut texts)?;
+                    if let [text] = texts[..] {
+                        mask = mask_of(text).map(|mask| (token.start, mask));
+                    }
+                    body.extend(texts.into_iter().map(Statement::Pragma));
                 }
                 Kind::Punct(b'}') => {
                     depth -= 1;
@@ -59,22 +65,21 @@ impl<'a> Parser<'a> {
                     depth += 1;
                     body.push(Statement::Open);
                 }
-                Kind::Punct(b';') => {}
                 Kind::Dot => self.directive(token, &mut body)?,
                 Kind::Punct(b'@') => {
                     let negated = self.accept(b'!')?;
-                    let name = self.name()?.text;
+                    let name = self.identifier()?.text;
                     let opcode = self.name()?;
                     let predicate = Some(Predicate { name, negated });
                     let instruction = self.instruction(token.start, opcode, predicate)?;
-                    body.push(Statement::Instruction(with_mask(instruction, pragma)));
+                    push(&mut body, instruction, used);
                 }
-                Kind::Name => {
+                Kind::Name if Self::is_identifier(token.text) => {
                     if self.accept(b':')? {
                         self.label(token, &mut body)?;
                     } else {
                         let instruction = self.instruction(token.start, token, None)?;
-                        body.push(Statement::Instruction(with_mask(instruction, pragma)));
+                        push(&mut body, instruction, used);
                     }
                 }
                 _ => return Self::unexpected(token),
@@ -82,23 +87,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Parses a pragma in a body. Returns the mask of `used_bytes_mask`.
-    fn pragma(&mut self) -> Result<Option<u32>, Error> {
-        let text = self.peek()?;
-        let mask = match text.kind {
-            Kind::Str => text.text.trim().strip_prefix("used_bytes_mask "),
-            _ => None,
-        };
-        self.skip_to_semicolon()?;
-        Ok(mask.and_then(|mask| number(mask.trim())))
-    }
-
     fn directive(&mut self, token: Token<'a>, body: &mut Vec<Statement<'a>>) -> Result<(), Error> {
         let space = match token.text {
             "reg" => return self.registers(body),
             "loc" => {
-                let (at, inlined_at) = self.loc()?;
-                body.push(Statement::Loc { at, inlined_at });
+                body.push(self.loc()?);
                 return Ok(());
             }
             "local" => Space::Local,
@@ -108,48 +101,9 @@ impl<'a> Parser<'a> {
             "global" => Space::Global,
             _ => return Self::unexpected(token),
         };
-        loop {
-            let variable = self.variable(space, Linkage::Internal)?;
+        self.variables(space, Linkage::Internal, &mut |variable| {
             body.push(Statement::Variable(variable));
-            if !self.accept(b',')? {
-                return self.expect(b';');
-            }
-        }
-    }
-
-    fn registers(&mut self, body: &mut Vec<Statement<'a>>) -> Result<(), Error> {
-        let mut ty = "";
-        let mut vector = 1;
-        loop {
-            let token = self.next()?;
-            match (token.kind, token.text) {
-                (Kind::Dot, "v2") => vector = 2,
-                (Kind::Dot, "v4") => vector = 4,
-                (Kind::Dot, name) => ty = name,
-                (Kind::Name, name) => {
-                    let mut count = None;
-                    if self.accept(b'<')? {
-                        let number = self.int()?;
-                        if number > MAX_REGISTERS {
-                            let message = String::from("Too many registers");
-                            return Err(Self::error(token, message));
-                        }
-                        count = Some(number as u32);
-                        self.expect(b'>')?;
-                    }
-                    body.push(Statement::Register(Register {
-                        name,
-                        ty,
-                        vector,
-                        count,
-                    }));
-                    if !self.accept(b',')? {
-                        return self.expect(b';');
-                    }
-                }
-                _ => return Self::unexpected(token),
-            }
-        }
+        })
     }
 
     fn label(&mut self, name: Token<'a>, body: &mut Vec<Statement<'a>>) -> Result<(), Error> {
@@ -170,19 +124,7 @@ impl<'a> Parser<'a> {
             }
             (Kind::Dot, "callprototype") => {
                 self.next()?;
-                let mut prototype = Prototype {
-                    returns: Vec::new(),
-                    params: Vec::new(),
-                };
-                if self.accept(b'(')? {
-                    prototype.returns = self.parameters(Linkage::Internal)?;
-                }
-                self.name()?;
-                if self.accept(b'(')? {
-                    prototype.params = self.parameters(Linkage::Internal)?;
-                }
-                self.skip_to_semicolon()?;
-                Statement::Prototype(name.text, prototype)
+                self.prototype(name.text)?
             }
             _ => Statement::Label(name.text, name.line),
         };
@@ -213,6 +155,7 @@ impl<'a> Parser<'a> {
             instruction.span = self.span_from(start);
             return Ok(instruction);
         }
+        self.is_call = instruction.opcode == "call";
         loop {
             let operand = self.operand(0)?;
             instruction.operands.push(operand);
@@ -248,44 +191,53 @@ impl<'a> Parser<'a> {
     }
 
     fn plain_operand(&mut self, depth: u32) -> Result<Operand<'a>, Error> {
-        let token = self.next()?;
+        let token = self.peek()?;
         Self::check_depth(token, depth)?;
         match (token.kind, token.text) {
+            (Kind::Name, "WARP_SZ") | (Kind::Number(_), _) => self.constant().map(Operand::Literal),
+            (Kind::Punct(b'+' | b'-' | b'~'), _) => self.constant().map(Operand::Literal),
+            (Kind::Punct(b'('), _) if !self.is_call => self.constant().map(Operand::Literal),
+            (Kind::Punct(b'!'), _) => self.negation(),
+            _ => {
+                self.next()?;
+                self.named_operand(token, depth)
+            }
+        }
+    }
+
+    /// `!%p`, or a constant expression with `!`.
+    fn negation(&mut self) -> Result<Operand<'a>, Error> {
+        let token = self.next()?;
+        let after = self.peek()?;
+        if after.kind == Kind::Name && after.text != "WARP_SZ" {
+            return Ok(Operand::Not(self.identifier()?.text));
+        }
+        self.restart(token);
+        self.constant().map(Operand::Literal)
+    }
+
+    fn named_operand(&mut self, token: Token<'a>, depth: u32) -> Result<Operand<'a>, Error> {
+        match (token.kind, token.text) {
             (Kind::Name, "_") => Ok(Operand::Sink),
-            (Kind::Name, name) => {
+            (Kind::Name, name) if Self::is_identifier(name) => {
                 let after = self.peek()?;
                 if after.kind == Kind::Dot && after.adjacent {
                     self.next()?;
                     return Ok(Operand::Member(name, after.text));
                 }
-                if self.accept(b'[')? {
-                    let offset = self.signed_int()?;
-                    self.expect(b']')?;
-                    return Ok(Operand::Offset(name, offset));
-                }
-                match self.offset()? {
-                    0 => Ok(Operand::Name(name)),
-                    offset => Ok(Operand::Offset(name, offset)),
-                }
-            }
-            (Kind::Number(literal), _) => Ok(Operand::Literal(literal)),
-            (Kind::Punct(b'-'), _) => {
-                let number = self.next()?;
-                match number.kind {
-                    Kind::Number(Literal::Int(value)) => {
-                        Ok(Operand::Literal(Literal::Int(value.wrapping_neg())))
+                match after.kind {
+                    Kind::Punct(b'[') if depth == 0 => {
+                        self.next()?;
+                        let index = self.integer()? as i64;
+                        self.expect(b']')?;
+                        Ok(Operand::Element(name, index))
                     }
-                    Kind::Number(Literal::F32(bits)) => {
-                        Ok(Operand::Literal(Literal::F32(bits ^ 1 << 31)))
+                    Kind::Punct(b'+') if depth == 0 || self.is_address => {
+                        Ok(Operand::Offset(name, self.offset()?))
                     }
-                    Kind::Number(Literal::F64(bits)) => {
-                        Ok(Operand::Literal(Literal::F64(bits ^ 1 << 63)))
-                    }
-                    _ => Self::unexpected(number),
+                    _ => Ok(Operand::Name(name)),
                 }
             }
-            (Kind::Punct(b'!'), _) => Ok(Operand::Not(self.name()?.text)),
-            (Kind::Punct(b'~'), _) => Ok(Operand::Literal(Literal::Int(!self.int()?))),
             (Kind::Punct(b'{'), _) => Ok(Operand::Vector(self.list(b'}', depth)?)),
             (Kind::Punct(b'('), _) => Ok(Operand::List(self.list(b')', depth)?)),
             (Kind::Punct(b'['), _) => self.bracket(depth),
@@ -295,7 +247,7 @@ impl<'a> Parser<'a> {
 
     /// Parses an address or list in brackets, after its `[`.
     fn bracket(&mut self, depth: u32) -> Result<Operand<'a>, Error> {
-        let first = self.plain_operand(depth + 1)?;
+        let first = self.place(depth)?;
         if self.accept(b']')? {
             return Ok(match first {
                 Operand::Name(name) => Operand::Address(Base::Name(name), 0),
@@ -312,5 +264,13 @@ impl<'a> Parser<'a> {
         }
         self.expect(b']')?;
         Ok(Operand::Bracket(list))
+    }
+
+    /// Parses the first part of what is in brackets, which may have an offset.
+    fn place(&mut self, depth: u32) -> Result<Operand<'a>, Error> {
+        self.is_address = true;
+        let place = self.plain_operand(depth + 1);
+        self.is_address = false;
+        place
     }
 }

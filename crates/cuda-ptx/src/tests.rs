@@ -1,4 +1,4 @@
-use super::{Base, Init, Literal, Operand, Statement, parse};
+use super::{Base, Init, Literal, Operand, Space, Statement, parse};
 
 const SAMPLE: &str = r#"
 // A comment
@@ -43,7 +43,7 @@ fn a_module_with_all_directives() {
     assert_eq!(table.count, Some(4));
     let expected = [
         Init::Literal(Literal::F32(0x3f80_0000)),
-        Init::Literal(Literal::Int(0)),
+        Init::Literal(Literal::F64(0)),
         Init::Literal(Literal::F64((-1.5f64).to_bits())),
         Init::Literal(Literal::Int(2)),
     ];
@@ -80,6 +80,53 @@ fn a_module_with_all_directives() {
 }
 
 #[test]
+fn directives_that_no_code_depends_on_are_in_the_tree() {
+    let text = ".version 9.0 .target sm_90 .address_size 64
+        .pragma \"a\", \"b\";
+        .func (.reg .u32 r) f(.reg .u32 x) .noreturn { trap; }
+        .func .attribute(.unified(1, 2)) g();
+        .alias g, f;
+        .global .attribute(.managed) .u32 m;
+        .entry k(.param .u64 .ptr .shared .align 16 p, .param .u64 .ptr q) .pragma \"c\";
+        { .pragma \"nounroll\"; .loc 1 2 3, function_name $x+4, inlined_at 1 5 6
+          t: .callprototype _ () .noreturn; ret; }
+        .section .debug_str { x: .b8 1 }";
+    let module = parse(text).unwrap();
+    assert_eq!(module.pragmas, ["a", "b"]);
+    assert_eq!(module.sections, [".debug_str"]);
+    let alias = module.aliases[0];
+    assert_eq!((alias.name, alias.target, alias.line), ("g", "f", 5));
+    assert!(module.variables[0].is_managed());
+    let [f, g, k] = &module.functions[..] else {
+        panic!("{:?}", module.functions);
+    };
+    assert_eq!(f.directives, [("noreturn", vec![])]);
+    assert_eq!(g.attributes[0].values, [1, 2]);
+    assert_eq!(k.pragmas, ["c"]);
+    let pointer = k.params[0].pointer.unwrap();
+    assert_eq!(
+        (pointer.space, pointer.align),
+        (Some(Space::Shared), Some(16))
+    );
+    assert_eq!(k.params[1].pointer.map(|it| it.space), Some(None));
+    let body = k.body.as_ref().unwrap();
+    assert_eq!(body[0], Statement::Pragma("nounroll"));
+    let Statement::Loc {
+        function,
+        inlined_at: Some(at),
+        ..
+    } = body[1]
+    else {
+        panic!("{:?}", body[1]);
+    };
+    assert_eq!((function, at.line), (Some(("$x", 4)), 5));
+    let Statement::Prototype("t", prototype) = &body[2] else {
+        panic!("{:?}", body[2]);
+    };
+    assert_eq!(prototype.directives, [("noreturn", vec![])]);
+}
+
+#[test]
 fn truncated_text_is_an_error() {
     for end in 0..SAMPLE.len() {
         // The sample is ASCII. Only whether it returns matters: most prefixes end inside something.
@@ -101,11 +148,11 @@ fn invalid_text_is_an_error_with_a_position() {
         ".version 8",
         ".version 8.0 .target",
         ".version 8.0 .target sm_",
-        ".version 8.0 .entry k() { add",
-        ".version 8.0 .entry k() { mov.u32 a, 99999999999999999999999; }",
-        ".version 8.0 .global .b8 a[99999999999][99999999999];",
+        ".version 8.0 .target sm_80 .entry k() { add",
+        ".version 8.0 .target sm_80 .entry k() { mov.f64 a, 1e999; }",
+        ".version 8.0 .target sm_80 .global .b8 a[99999999999][99999999999];",
         ".version 8.0 /* open",
-        ".version 8.0 .file 1 \"open",
+        ".version 8.0 .target sm_80 .file 1 \"open",
     ] {
         let error = parse(text).unwrap_err();
         assert!(error.line >= 1 && error.column >= 1, "{text:?}");
@@ -124,14 +171,19 @@ fn invalid_text_is_an_error_with_a_position() {
 fn deep_nesting_is_an_error() {
     for (open, head) in [("[", "mov.u32 a, "), ("{", "mov.u32 a, "), ("(", "call ")] {
         let text = format!(
-            ".version 8.0 .entry k() {{ {head}{} ; }}",
+            ".version 8.0 .target sm_80 .entry k() {{ {head}{} ; }}",
             open.repeat(100_000)
         );
         assert!(parse(&text).is_err());
     }
     let braces = "{".repeat(100_000);
-    assert!(parse(&format!(".version 8.0 .global .b8 a[] = {braces};")).is_err());
-    assert!(parse(&format!(".version 8.0 .entry k() {braces}")).is_err());
+    assert!(
+        parse(&format!(
+            ".version 8.0 .target sm_80 .global .b8 a[] = {braces};"
+        ))
+        .is_err()
+    );
+    assert!(parse(&format!(".version 8.0 .target sm_80 .entry k() {braces}")).is_err());
 }
 
 #[test]
@@ -146,17 +198,30 @@ fn a_mask_of_used_bytes_is_of_the_next_load() {
         ld.global.v2.u32 {%r1, %r2}, [%d1];
         .pragma \"used_bytes_mask 4294967296\"; ld.global.u32 %r1, [%d1];
         .pragma \"used_bytes_mask\"; ld.global.u32 %r1, [%d1];
-        .pragma; ld.global.u32 %r1, [%d1];
         ret; }";
     let module = parse(text).unwrap();
     let body = module.functions[0].body.as_ref().unwrap();
-    let instructions = body.iter().map(|statement| match statement {
-        Statement::Instruction(instruction) => instruction,
+    let instructions = body.iter().filter_map(|statement| match statement {
+        Statement::Instruction(instruction) => Some(instruction),
+        Statement::Pragma(_) => None,
         other => panic!("{other:?}"),
     });
     let masks: Vec<_> = instructions.clone().map(|it| it.used_bytes).collect();
     let mask = Some(3855);
-    assert_eq!(masks, [mask, mask, None, None, None, None, None, None]);
+    assert_eq!(masks, [mask, mask, None, None, None, None, None]);
+    // The pragmas that no load takes.
+    let kept = body.iter().filter_map(|statement| match statement {
+        Statement::Pragma(text) => Some(*text),
+        _ => None,
+    });
+    let kept: Vec<_> = kept.collect();
+    let expected = [
+        "nounroll",
+        "used_bytes_mask 15",
+        "used_bytes_mask 4294967296",
+        "used_bytes_mask",
+    ];
+    assert_eq!(kept, expected);
     // The text of a load includes its pragma, and that of others does not.
     let starts = instructions.map(|it| {
         let text = &text[it.span.start..it.span.end];
@@ -164,9 +229,9 @@ fn a_mask_of_used_bytes_is_of_the_next_load() {
     });
     let starts: Vec<_> = starts.collect();
     assert_eq!(starts[..3], [".pragma", ".pragma", "mov.u32"]);
-    assert!(starts[3..7].iter().all(|start| start.starts_with("ld.")));
-    let Statement::Instruction(second) = &body[1] else {
-        panic!("{:?}", body[1]);
+    assert!(starts[3..6].iter().all(|start| start.starts_with("ld.")));
+    let Some(Statement::Instruction(second)) = body.get(2) else {
+        panic!("{:?}", body.get(2));
     };
     assert_eq!(
         second.to_string(),

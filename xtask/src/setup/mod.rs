@@ -10,6 +10,7 @@
 //! | `headers-<version>` | `headers/<version>/` | the input of the generator (`--all-headers`) |
 //! | `cupti-<version>` | `cupti/<version>/` | headers of CUPTI, which a test compares (`--all-headers`) |
 //! | `nvrtc-<version>` | `nvrtc/<version>/include`, `…/lib` | one NVRTC (`--nvrtc <version>`) |
+//! | `assembler-<version>` | `assembler/<version>/` | ptxas, and nvdisasm in 13.5 (`ci --only assembler`) |
 //! | `mdbook-0.5.4` | `mdbook/0.5.4/bin` | mdBook, for `ci --only book` |
 //! | `device-headers-12.9` | `device-headers/12.9/include` | headers for kernels (NVRTC 12) |
 //!
@@ -44,6 +45,31 @@ const MDBOOK: &str = if cfg!(windows) {
     "bin/mdbook.exe"
 } else {
     "bin/mdbook"
+};
+
+/// The sets with an assembler. There is no 12.0 for 64-bit Arm.
+pub(crate) const ASSEMBLER_SETS: &[&str] = if cfg!(target_arch = "aarch64") {
+    &[
+        "assembler-12.4",
+        "assembler-12.9",
+        "assembler-13.0",
+        "assembler-13.5",
+    ]
+} else {
+    &[
+        "assembler-12.0",
+        "assembler-12.4",
+        "assembler-12.9",
+        "assembler-13.0",
+        "assembler-13.5",
+    ]
+};
+
+/// The programs in the sets with an assembler.
+const ASSEMBLERS: [&str; 2] = if cfg!(windows) {
+    ["ptxas.exe", "nvdisasm.exe"]
+} else {
+    ["ptxas", "nvdisasm"]
 };
 
 /// Options of `setup`.
@@ -209,6 +235,7 @@ impl Set {
             Some("nvrtc") => "include/nvrtc.h",
             Some("device") => "include/cuda_fp16.h",
             Some("mdbook") => MDBOOK,
+            Some("assembler") => ASSEMBLERS[0],
             _ => "include/cuda.h",
         }
     }
@@ -282,6 +309,9 @@ fn place(inside: &Path, set: &str) -> Option<PathBuf> {
             [.., "include", file] if file.ends_with(".h") => Some(PathBuf::from(file)),
             _ => None,
         };
+    }
+    if set.starts_with("assembler-") {
+        return ASSEMBLERS.contains(&file).then(|| PathBuf::from(file));
     }
     if set.starts_with("mdbook-") {
         return inside.ends_with(MDBOOK).then(|| PathBuf::from(MDBOOK));

@@ -34,6 +34,16 @@ fn files_are_installed_in_their_folders() {
     ] {
         assert_eq!(placed(other, "toolkit"), None, "{other}");
     }
+    let program = format!("nvidia/cu13/bin/{}", ASSEMBLERS[0]);
+    assert_eq!(
+        placed(&program, "assembler-13.5").as_deref(),
+        Some(ASSEMBLERS[0])
+    );
+    assert_eq!(
+        placed("nvidia/cu13/bin/nvlink", "assembler-13.5"),
+        None,
+        "the assembler only"
+    );
     assert_eq!(placed(MDBOOK, "mdbook-0.5.4").as_deref(), Some(MDBOOK));
     let header = placed("nvidia/cuda_runtime/include/cuda.h", "headers-12.9");
     assert_eq!(header.as_deref(), Some("cuda.h"));
@@ -54,7 +64,7 @@ fn files_are_installed_in_their_folders() {
 #[test]
 fn each_wheel_is_pinned_by_its_hashes() {
     let files = files_below(&requirements(&Workspace::locate().unwrap()), &["txt"]).unwrap();
-    assert_eq!(files.len(), 25);
+    assert_eq!(files.len(), 30);
     for text in files.iter().map(|file| fs::read_to_string(file).unwrap()) {
         let text = text.replace("\\\n", "");
         for wheel in text.lines().filter(|line| !line.starts_with('#')) {

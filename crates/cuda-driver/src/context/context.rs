@@ -16,6 +16,7 @@ use crate::handle::Handle;
 use crate::launch_log::ContextLaunches;
 use crate::lock::DropOutsideLocks;
 use crate::memory_ledger::MemoryLedger;
+use crate::reports::{self, Waited};
 use crate::staging_pool::Staging;
 use crate::stream_state::ContextStreams;
 
@@ -93,13 +94,20 @@ impl Context {
     /// [`Error::Capturing`] while a capture is in progress in this context, because the call would
     /// invalidate it; wait for single streams instead. Also the fault of any kernel that was still
     /// running: see [`DriverError::is_sticky`](crate::error::DriverError::is_sticky).
+    /// [`Error::Violation`] with the violations of all
+    /// [safe launches](crate::Stream::launch_safe) in this context that were not reported.
     #[doc(alias = "cuCtxSynchronize")]
     #[doc(alias = "cudaDeviceSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
-        let _quiet = self.captures().quiet().ok_or(Error::Capturing {
+        let quiet = self.captures().quiet().ok_or(Error::Capturing {
             what: "waiting for the whole context",
         })?;
-        self.synchronize_quiet()
+        self.synchronize_quiet()?;
+        drop(quiet);
+        if reports::any() {
+            Waited::for_context(self.identity()).report()?;
+        }
+        Ok(())
     }
 
     /// `cuMemGetInfo()`—Returns the free and the total memory of the device in bytes.
@@ -201,6 +209,11 @@ impl Context {
         let is_it = |context: &Identity| context.is_on(device.as_raw());
         let found = registry::find_all(device.driver(), is_it);
         found.into_iter().map(Self::of).collect()
+    }
+
+    /// Returns a number that all handles of this context have, and no other context that exists.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
     }
 
     pub(super) fn of(inner: Arc<ContextInner>) -> Self {

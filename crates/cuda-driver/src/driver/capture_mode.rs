@@ -52,6 +52,9 @@ impl Drop for Relaxed<'_> {
 
 /// Sets the mode of this thread. Returns the previous mode, or `None` if the driver refuses.
 fn exchange(driver: &Driver, mode: CUstreamCaptureMode) -> Option<CUstreamCaptureMode> {
+    if driver.is_forked() {
+        return None;
+    }
     let mut mode = mode;
     // This bypasses the liveness check of a borrowed context: the mode belongs to the thread, and
     // must be restored even if the context is dead.

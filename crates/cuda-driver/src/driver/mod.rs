@@ -6,6 +6,7 @@
 mod capture_mode;
 mod captures;
 mod deferred;
+mod fork;
 mod liveness;
 
 pub(crate) use captures::Captures;
@@ -14,6 +15,7 @@ pub use liveness::LivenessToken;
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::mem;
 use std::sync::atomic::{self, AtomicBool};
 use std::sync::{Arc, Weak};
 
@@ -76,6 +78,9 @@ pub struct Driver {
 
 struct Inner {
     library: Arc<DriverLibrary>,
+    /// The number of forks when the driver was created. If it is larger now, this process is a
+    /// child, and must not use the driver.
+    forks: u32,
     /// The captures in the primary context of each device that has been retained. They outlive the
     /// context: a handle that ends must know of the captures of a later one.
     primary_captures: Mutex<Vec<(CUdevice, Arc<Captures>)>, { rank::PRIMARY_CAPTURES }>,
@@ -94,6 +99,15 @@ struct Inner {
     launches: DriverLaunches,
     /// The errors that the driver has returned, if the program records them.
     history: History,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.forks != fork::forks() {
+            // A software driver would wait for threads that only the parent has.
+            mem::forget(Arc::clone(&self.library));
+        }
+    }
 }
 
 impl Driver {
@@ -126,6 +140,7 @@ impl Driver {
         static ALL: Mutex<Vec<(usize, Weak<Inner>)>, { rank::DRIVERS }> = Mutex::new(Vec::new());
         let library = library.into();
         let address = Arc::as_ptr(&library).addr();
+        fork::watch();
         let mut all = ALL.lock();
         all.retain(|(_, inner)| inner.strong_count() > 0);
         let mut own = all.iter().filter(|(other, _)| *other == address);
@@ -141,6 +156,7 @@ impl Driver {
             #[cfg(feature = "nvrtc")]
             loads_machine_code: AtomicBool::new(library.loads_machine_code()),
             library,
+            forks: fork::forks(),
             primary_captures: Mutex::default(),
             may_wait_for_host: AtomicBool::new(false),
             expects_foreign_captures: AtomicBool::new(true),
@@ -204,14 +220,24 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// An error if this driver belongs to a borrowed context that was declared dead.
+    /// An error if this driver belongs to a borrowed context that was declared dead, or if this
+    /// process was forked after the driver was created.
     #[inline]
     pub(crate) fn table_for(&self, call: &'static Function) -> Result<&DriverTable, DriverError> {
         lock::check_call(call);
+        if self.is_forked() {
+            return Err(DriverError::forked(call, self.version()));
+        }
         match &self.life {
             Some(life) if !life.is_alive() => Err(DriverError::gone(call, self.version())),
             _ => Ok(self.inner.library.table()),
         }
+    }
+
+    /// Whether this process was forked after the driver was created.
+    #[inline]
+    fn is_forked(&self) -> bool {
+        self.inner.forks != fork::forks()
     }
 
     /// Whether this driver belongs to a borrowed context that was declared dead.
@@ -350,6 +376,11 @@ impl Driver {
     /// Returns an address that no other live driver has.
     pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.inner).addr()
+    }
+
+    /// Returns a number that all handles of this driver have, and no other driver of the process.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(self.library()).addr()
     }
 
     /// Returns an error unless handles of `other` are valid for this driver. A driver dereferences

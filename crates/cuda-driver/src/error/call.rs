@@ -45,7 +45,14 @@ pub(super) enum NotMade {
     ContextGone,
     /// Other code captures the stream.
     Capturing,
+    /// The process was forked after the driver was created.
+    Forked,
 }
+
+/// The message for a call in a child process.
+pub(super) const FORKED: &str = "this process was forked after the CUDA driver was loaded, and a \
+                                 child process cannot use it; fork before the first use of CUDA, \
+                                 or start a new program with `std::process::Command`";
 
 const NO_DEVICE: u16 = u16::MAX;
 
@@ -75,6 +82,15 @@ impl DriverError {
         Self {
             not_made: Some(NotMade::ContextGone),
             ..Self::new(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED, call, driver)
+        }
+    }
+
+    /// Creates the error of a call that was not made, because this process is a child that was
+    /// forked from the one with the driver.
+    pub(crate) fn forked(call: &'static Function, driver: Version) -> Self {
+        Self {
+            not_made: Some(NotMade::Forked),
+            ..Self::new(CUresult::CUDA_ERROR_NOT_INITIALIZED, call, driver)
         }
     }
 
@@ -169,6 +185,7 @@ impl fmt::Display for DriverError {
                 Some("the owner of the borrowed context has declared it dead")
             }
             Some(NotMade::Capturing) => Some("other code captures the stream"),
+            Some(NotMade::Forked) => Some(FORKED),
             None => None,
         };
         if let Some(why_not) = why_not {

@@ -49,8 +49,8 @@ impl Error {
     pub fn category(&self) -> Category {
         match self {
             Self::Driver(error) | Self::OutOfMemory { source: error, .. } => error.category(),
-            Self::Load(_) => Category::Initialization,
-            Self::Compile { .. } | Self::Jit(_) | Self::Lto(_) | Self::Image(_) => {
+            Self::Load(_) | Self::Forked { .. } => Category::Initialization,
+            Self::Compile { .. } | Self::Jit(_) | Self::Lto(_) | Self::Image(_) | Self::Ptx(_) => {
                 Category::Compile
             }
             Self::File { .. } | Self::Cupti(_) => Category::System,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::call::FORKED;
 use super::{Error, kernels};
 
 impl fmt::Display for Error {
@@ -20,11 +21,12 @@ impl fmt::Display for Error {
                 write!(f, "could not read {}: {kind}", path.display())
             }
             Self::Image(error) => error.fmt(f),
+            Self::Ptx(error) => fmt::Display::fmt(error, f),
             Self::Argument(error) => error.fmt(f),
             Self::LaunchConfig(error) => error.fmt(f),
             Self::Exchange(error) => error.fmt(f),
             Self::SafeLaunch(error) => error.fmt(f),
-            Self::Violation(violation) => violation.fmt(f),
+            Self::Violation(violations) => violations.fmt(f),
             Self::TensorMap(error) => error.fmt(f),
             Self::Array(error) => error.fmt(f),
             Self::NoSuchDevice {
@@ -128,6 +130,7 @@ impl fmt::Display for Error {
                 f,
                 "{call} was not called: the owner of the borrowed context has declared it dead"
             ),
+            Self::Forked { call } => write!(f, "{call} was not called: {FORKED}"),
             Self::ForeignContext { of } => write!(
                 f,
                 "the context of {of} was created by other code; borrow that context with \

@@ -10,8 +10,8 @@ use cuda_sys::{CUresult, Function};
 use super::call::NotMade;
 use super::{
     ArgumentError, ArrayError, CuptiError, DeviceLoss, DriverError, ExchangeError,
-    GraphUpdateError, InstantiateError, JitError, LaunchConfigError, LoadError, LtoError,
-    RangeError, SafeLaunchError, TensorMapError, Violation,
+    GraphUpdateError, InstantiateError, JitError, LaunchConfigError, LoadError, LtoError, PtxError,
+    RangeError, SafeLaunchError, TensorMapError, Violations,
 };
 use crate::types::Extent;
 
@@ -80,6 +80,8 @@ pub enum Error {
     },
     /// A file does not contain an image.
     Image(Box<LoadableError>),
+    /// Bytes are not PTX text, or a text could end the process in the driver's compiler.
+    Ptx(Box<PtxError>),
     /// The arguments of a launch do not match the parameters of the kernel.
     Argument(Box<ArgumentError>),
     /// The grid, the block or the shared memory of a launch exceeds a limit.
@@ -88,9 +90,10 @@ pub enum Error {
     Exchange(Box<ExchangeError>),
     /// A kernel cannot be launched safely.
     SafeLaunch(Box<SafeLaunchError>),
-    /// A checked kernel was about to access memory outside of its arguments, or trapped. The access
-    /// was not made, and the context is usable.
-    Violation(Box<Violation>),
+    /// Kernels that were launched with checks were about to access memory outside of their
+    /// arguments, or trapped. The accesses were not made, and the context is usable. The call that
+    /// fails with this error has done its work.
+    Violation(Violations),
     /// The hardware cannot use a tensor map, or the map was made for other memory.
     TensorMap(Box<TensorMapError>),
     /// An array, a texture or a surface cannot be created or used as requested.
@@ -184,6 +187,12 @@ pub enum Error {
     /// The call was not made, because its context was [borrowed](crate::Context::borrow_raw) and
     /// the owner has declared it dead.
     ContextGone {
+        /// The call that was not made.
+        call: &'static Function,
+    },
+    /// The call was not made, because this process was forked after the driver was loaded. A child
+    /// process cannot use the driver of its parent, and frees nothing.
+    Forked {
         /// The call that was not made.
         call: &'static Function,
     },
@@ -355,6 +364,7 @@ impl From<DriverError> for Error {
     fn from(error: DriverError) -> Self {
         match error.not_made {
             Some(NotMade::ContextGone) => Self::ContextGone { call: error.call() },
+            Some(NotMade::Forked) => Self::Forked { call: error.call() },
             Some(NotMade::Capturing) => Self::Capturing {
                 what: "a call on a stream that other code captures or on memory last used there",
             },
@@ -376,6 +386,7 @@ impl Error {
     pub fn status(&self) -> Option<CUresult> {
         match self {
             Self::ContextGone { .. } => Some(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
+            Self::Forked { .. } => Some(CUresult::CUDA_ERROR_NOT_INITIALIZED),
             _ => Some(self.driver_error()?.status()),
         }
     }

@@ -1,6 +1,66 @@
 //! Errors of safe launches.
 
 use std::fmt;
+use std::ops::Deref;
+
+/// The violations of the safe launches that a call has waited for, in the order of the launches.
+/// There is at least one.
+///
+/// `Display` prints each on a line of its own.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Violations(Box<[Violation]>);
+
+impl Violations {
+    /// Returns `None` if there are no violations.
+    pub(crate) fn new(violations: Vec<Violation>) -> Option<Self> {
+        (!violations.is_empty()).then(|| Self(violations.into()))
+    }
+}
+
+impl Deref for Violations {
+    type Target = [Violation];
+
+    fn deref(&self) -> &[Violation] {
+        &self.0
+    }
+}
+
+impl IntoIterator for Violations {
+    type Item = Violation;
+    type IntoIter = std::vec::IntoIter<Violation>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_vec().into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Violations {
+    type Item = &'a Violation;
+    type IntoIter = std::slice::Iter<'a, Violation>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl fmt::Display for Violations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, violation) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            violation.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints the text of `Display`, because `main` and `unwrap` print this.
+impl fmt::Debug for Violations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 /// An access outside of its argument, which a checked kernel did not make, or a `trap`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,6 +221,13 @@ pub enum SafeLaunchError {
         /// The kernel, and its accesses without a proof, separated by `; `.
         accesses: String,
     },
+    /// The launch has an attribute that a safe launch cannot have.
+    Attribute {
+        /// The method of [`LaunchAttributes`](crate::launch::LaunchAttributes).
+        attribute: &'static str,
+        /// The reason.
+        reason: &'static str,
+    },
     /// The kernel uses a variable of its module that is not among the arguments.
     Variable {
         /// The kernel.
@@ -200,6 +267,9 @@ impl fmt::Display for SafeLaunchError {
                      checks with `with_unproven(Unproven::Check)`, or pass arguments for which the \
                      accesses can be proven"
                 )
+            }
+            Self::Attribute { attribute, reason } => {
+                write!(f, "the attribute `{attribute}` in a safe launch: {reason}")
             }
             Self::Variable {
                 kernel,

@@ -11,6 +11,7 @@ use crate::driver::call;
 use crate::error::Result;
 use crate::fence::RawEvent;
 use crate::handle::{Handle, SendPtr};
+use crate::reports::{Mark, MarkSlot};
 use crate::stream::Stream;
 
 bitflags::bitflags! {
@@ -57,6 +58,8 @@ impl EventFlags {
 pub struct Event {
     /// Declared before `context`: the event has to be dropped before its context.
     pub(super) handle: Handle<RawEvent>,
+    /// The checked launches before the event.
+    pub(super) mark: MarkSlot,
     pub(super) context: Context,
 }
 
@@ -71,6 +74,7 @@ impl Event {
     pub fn new(context: &Context, flags: EventFlags) -> Result<Self> {
         Ok(Self {
             handle: context.create_event(flags.bits())?,
+            mark: MarkSlot::default(),
             context: context.clone(),
         })
     }
@@ -88,12 +92,15 @@ impl Event {
         stream.expect_direct("Event::record")?;
         let queueing = stream.queueing()?;
         // SAFETY: the event and the stream must be alive ← both are borrowed.
-        Ok(unsafe {
+        unsafe {
             call!(
                 stream.driver(),
                 cuEventRecord(self.as_raw(), queueing.raw())
             )
-        }?)
+        }?;
+        drop(queueing);
+        self.mark.set(stream.mark());
+        Ok(())
     }
 
     /// `cuEventSynchronize()`—Waits until the work before the event is complete. Returns at once if
@@ -102,11 +109,15 @@ impl Event {
     /// # Errors
     ///
     /// The fault of any kernel before the event.
+    /// [`Error::Violation`](crate::Error::Violation) with the violations of
+    /// [safe launches](Stream::launch_safe) that were made before the event on its stream and that
+    /// were not reported.
     #[doc(alias = "cuEventSynchronize")]
     #[doc(alias = "cudaEventSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the event must be alive ← it is borrowed.
-        Ok(unsafe { call!(self.handle.driver(), cuEventSynchronize(self.as_raw())) }?)
+        unsafe { call!(self.handle.driver(), cuEventSynchronize(self.as_raw())) }?;
+        self.mark.report()
     }
 
     /// `cuEventQuery()`—Returns whether the work before the event is complete.
@@ -183,6 +194,11 @@ impl Event {
         Ok(milliseconds)
     }
 
+    /// The checked launches before the event, as recorded now.
+    pub(crate) fn mark(&self) -> Option<Mark> {
+        self.mark.get()
+    }
+
     /// Returns the context of the event.
     #[must_use]
     pub fn context(&self) -> &Context {
@@ -220,6 +236,7 @@ impl Event {
         let handle = unsafe { Handle::foreign(context.driver(), SendPtr(raw), owner) };
         Self {
             handle,
+            mark: MarkSlot::default(),
             context: context.clone(),
         }
     }

@@ -12,3 +12,4 @@ mod timeout;
 pub use event::{Event, EventFlags};
 pub use fence::Fence;
 pub use process::IpcEventHandle;
+pub(crate) use timeout::poll;

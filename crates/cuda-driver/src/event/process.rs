@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::driver::call;
 use crate::error::Result;
 use crate::handle::{Handle, SendPtr};
+use crate::reports::MarkSlot;
 
 /// The handle by which another process opens an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -124,6 +125,7 @@ impl Event {
         Ok(Self {
             // SAFETY: the handle must be the only owner ← the event was opened just now.
             handle: unsafe { Handle::new(context.driver(), SendPtr(event)) },
+            mark: MarkSlot::default(),
             context: context.clone(),
         })
     }

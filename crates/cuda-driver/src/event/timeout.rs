@@ -13,7 +13,7 @@ const SPIN: Duration = Duration::from_micros(50);
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
 /// Polls until `is_done` returns true or `limit` has passed. Returns the result of the last query.
-fn poll(limit: Duration, mut is_done: impl FnMut() -> Result<bool>) -> Result<bool> {
+pub(crate) fn poll(limit: Duration, mut is_done: impl FnMut() -> Result<bool>) -> Result<bool> {
     let start = Instant::now();
     let mut sleep = Duration::from_micros(10);
     loop {
@@ -42,10 +42,14 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The fault of any kernel before the event.
+    /// Fails as [`synchronize`](Self::synchronize) does.
     #[doc(alias = "cuEventQuery")]
     pub fn synchronize_timeout(&self, limit: Duration) -> Result<bool> {
-        poll(limit, || self.is_done())
+        let done = poll(limit, || self.is_done())?;
+        if done {
+            self.mark.report()?;
+        }
+        Ok(done)
     }
 }
 
@@ -64,7 +68,7 @@ impl Stream {
         let done = poll(limit, || self.is_done())?;
         if done {
             // Not a wait for the stream: another thread may have queued more work.
-            self.report_violation()?;
+            self.report_violations()?;
         }
         Ok(done)
     }

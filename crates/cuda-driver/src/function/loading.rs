@@ -21,7 +21,9 @@ impl Module {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchFunction`], or [`Error::NulByte`] if the name contains a NUL byte.
+    /// [`Error::NoSuchFunction`], or [`Error::NulByte`] if the name contains a NUL byte. A
+    /// [`SafeModule`](crate::safe::SafeModule) leaves out the kernels that cannot be launched
+    /// safely; for these, the error is [`Error::SafeLaunch`] with the reason.
     #[doc(alias = "cuModuleGetFunction")]
     pub fn function(&self, name: &str) -> Result<Function> {
         let name = self.name_in_image(name);
@@ -36,7 +38,10 @@ impl Module {
                 cuModuleGetFunction(&raw mut raw, self.as_raw(), c_name.as_ptr())
             )
         };
-        result.map_err(|error| not_found(error, name, || self.kernel_names()))?;
+        result.map_err(|error| match self.left_out(name) {
+            Some(reason) => Error::SafeLaunch(Box::new(reason.clone())),
+            None => not_found(error, name, || self.kernel_names()),
+        })?;
         Function::new(self.inner(), raw, name)
     }
 

@@ -14,7 +14,8 @@ use crate::stream::Stream;
 /// Replays with a report.
 impl GraphExec {
     /// `cuGraphLaunch()`—Queues the graph on `stream`, as [`launch`](Self::launch) does, and
-    /// returns a value that reports the violations of this launch alone.
+    /// returns a value that can be waited for. A wait returns the violations of this launch and of
+    /// earlier ones on the stream.
     ///
     /// # Errors
     ///
@@ -61,7 +62,8 @@ impl Inner {
             }
             replayed?;
             let report = records.into_report(&nodes);
-            return Ok(Some(SafeLaunch::reporting(stream, report)));
+            let replays = self.record.identity();
+            return Ok(Some(SafeLaunch::reporting(stream, report, replays)));
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::error::{DriverError, Error, Result};
 use crate::handle::SendPtr;
 use crate::memory::pinned::sealed::{Lock, TOKEN};
 use crate::memory::{DeviceRepr, PinnedBuffer};
+use crate::reports::{self, Waited};
 use crate::tracking::{Access, Tracker};
 
 /// Page-locked memory that copy nodes of graphs read and write, and that the host accesses between
@@ -121,7 +122,14 @@ impl<T: DeviceRepr> GraphHostBuffer<T> {
         if let Some(error) = self.memory.poisoned_by.get() {
             return Err((*error).into());
         }
-        self.memory.tracker.map_host(access)
+        let tracker = &self.memory.tracker;
+        tracker.map_host(access)?;
+        if reports::any() {
+            // The memory is not an argument of a kernel, so only replays can have used it.
+            let reported = Waited::for_replays(tracker.replays()).report();
+            return reported.inspect_err(|_| tracker.unmap_host(access));
+        }
+        Ok(())
     }
 
     fn side(&self) -> HostSide<'_> {

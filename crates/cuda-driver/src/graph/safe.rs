@@ -5,7 +5,7 @@ use super::kernel::{KernelNode, OrderedKernel, kernel_owners};
 use super::params::NO_GRAPH;
 use super::{Graph, GraphExec};
 use crate::error::{Error, Result};
-use crate::launch::{Accepts, KernelArgs, KernelParams};
+use crate::launch::{Accepts, KernelArgs, KernelParams, LaunchAttributes};
 use crate::safe::{ContractKernel, SafeKernel};
 use crate::types::LaunchConfig;
 use crate::types::node::{Edge, EdgeKind, Node, node_kind};
@@ -61,12 +61,37 @@ impl Graph {
         args: A,
     ) -> Result<Node<node_kind::Kernel>> {
         check_edges(after)?;
-        let (function, args) = kernel.for_graph(&config, args)?;
+        let (function, args) = kernel.for_graph(&config, None, args)?;
         // SAFETY: the kernel must use only what the arguments permit, at every replay, whatever is
         // in the buffers ← `for_graph`: a proof relies on no contents of memory, checks compare
         // with the arguments, and those of the node stay the same. Edges must not allow overlaps ←
         // checked above.
         unsafe { self.add_kernel(after, &function, config, args) }
+    }
+
+    /// `cuGraphAddKernelNode(kernel, config, args)`, `cuGraphKernelNodeSetAttribute()`—Adds a node
+    /// that launches a kernel with launch attributes, as
+    /// [`Stream::launch_safe_with`](crate::Stream::launch_safe_with) does.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`add_kernel_safe`](Self::add_kernel_safe) and
+    /// [`add_kernel_with`](Self::add_kernel_with) do, and with [`Error::SafeLaunch`] for an
+    /// attribute that a safe launch cannot have.
+    #[doc(alias = "cuGraphAddKernelNode")]
+    #[doc(alias = "cudaGraphAddKernelNode")]
+    pub fn add_kernel_safe_with<A: KernelArgs>(
+        &mut self,
+        after: &[Edge],
+        kernel: &SafeKernel,
+        config: LaunchConfig,
+        attributes: &LaunchAttributes<'_>,
+        args: A,
+    ) -> Result<Node<node_kind::Kernel>> {
+        check_edges(after)?;
+        let (function, args) = kernel.for_graph(&config, Some(attributes), args)?;
+        // SAFETY: as in `add_kernel_safe`; `for_graph` has checked the attributes.
+        unsafe { self.add_kernel_with(after, &function, config, attributes, args) }
     }
 
     /// `cuGraphAddKernelNode(kernel, config, args)`—Adds a node that launches a kernel with a
@@ -115,7 +140,7 @@ impl Graph {
         config: LaunchConfig,
         args: A,
     ) -> Result<()> {
-        let (function, args) = kernel.for_graph(&config, args)?;
+        let (function, args) = kernel.for_graph(&config, None, args)?;
         // SAFETY: as in `add_kernel_safe`. Between this node and each node with a conflicting
         // access that is not done before it, or after which it is not done, a full edge is added.
         unsafe { self.set_kernel(node, &function, config, args) }
@@ -156,7 +181,7 @@ impl GraphExec {
         config: LaunchConfig,
         args: A,
     ) -> Result<()> {
-        let (function, args) = kernel.for_graph(&config, args)?;
+        let (function, args) = kernel.for_graph(&config, None, args)?;
         let owners = kernel_owners(self.context(), NO_GRAPH, &function, &config, &args)?;
         let mut params = OrderedKernel(KernelNode::new(&function, config, &args));
         // SAFETY: the node must use only what `owners` keeps ← `for_graph`, as in
@@ -184,8 +209,29 @@ impl CaptureScope<'_> {
         config: LaunchConfig,
         args: A,
     ) -> Result<Node<node_kind::Kernel>> {
-        let (function, args) = kernel.for_graph(&config, args)?;
+        let (function, args) = kernel.for_graph(&config, None, args)?;
         // SAFETY: as in `add_kernel_safe`. A capture adds full edges only.
         unsafe { self.launch(&function, config, args) }
+    }
+
+    /// `cuLaunchKernelEx(kernel, config, attributes, args)`—Captures a launch with launch
+    /// attributes as [`Graph::add_kernel_safe_with`] adds one.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`launch_safe`](Self::launch_safe) and [`launch_with`](Self::launch_with) do, and
+    /// with [`Error::SafeLaunch`] for an attribute that a safe launch cannot have.
+    #[doc(alias = "cuLaunchKernelEx")]
+    #[doc(alias = "cudaLaunchKernelExC")]
+    pub fn launch_safe_with<A: KernelArgs>(
+        &self,
+        kernel: &SafeKernel,
+        config: LaunchConfig,
+        attributes: &LaunchAttributes<'_>,
+        args: A,
+    ) -> Result<Node<node_kind::Kernel>> {
+        let (function, args) = kernel.for_graph(&config, Some(attributes), args)?;
+        // SAFETY: as above; `for_graph` has checked the attributes.
+        unsafe { self.launch_with(&function, config, attributes, args) }
     }
 }

@@ -56,6 +56,8 @@ pub struct LaunchAttributes<'a> {
     len: usize,
     /// The shape of a cluster, which the grid is checked against.
     cluster: Option<Dim3>,
+    /// The address and the bytes of the window of an access policy.
+    window: Option<(u64, u64)>,
     /// The context of the events and views, if there are any.
     context: Option<Context>,
     /// The error about an event or view whose context differs from that of an earlier one.
@@ -76,6 +78,7 @@ impl<'a> LaunchAttributes<'a> {
             list: [none; MAX_ATTRIBUTES],
             len: 0,
             cluster: None,
+            window: None,
             context: None,
             mixed: None,
             borrows: PhantomData,
@@ -206,9 +209,11 @@ impl<'a> LaunchAttributes<'a> {
             window.memory.owning_stream().context(),
             "the window of an access policy",
         );
+        let bytes = window.len() * size_of::<T>();
+        self.window = Some((window.as_raw(), bytes as u64));
         let value = CUaccessPolicyWindow {
             base_ptr: ptr::with_exposed_provenance_mut(window.as_raw() as usize),
-            num_bytes: window.len() * size_of::<T>(),
+            num_bytes: bytes,
             hitRatio: hit_ratio,
             hitProp: hit.raw(),
             missProp: miss.raw(),
@@ -315,6 +320,16 @@ impl<'a> LaunchAttributes<'a> {
         self.list[..self.len].iter().any(|it| it.id == id)
     }
 
+    /// Returns the kinds of the attributes.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = Id> {
+        self.list[..self.len].iter().map(|attribute| attribute.id)
+    }
+
+    /// The address and the bytes of the window of an access policy, if one was set.
+    pub(crate) fn window(&self) -> Option<(u64, u64)> {
+        self.window
+    }
+
     /// The shape of a cluster, if one was set.
     pub(crate) fn cluster_blocks(&self) -> Option<Dim3> {
         self.cluster
@@ -333,7 +348,6 @@ impl Default for LaunchAttributes<'_> {
 
 impl fmt::Debug for LaunchAttributes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ids = self.list[..self.len].iter().map(|attribute| attribute.id);
-        f.debug_list().entries(ids).finish()
+        f.debug_list().entries(self.ids()).finish()
     }
 }

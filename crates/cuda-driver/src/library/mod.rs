@@ -58,7 +58,8 @@ impl Library {
     /// [`Error::Jit`](crate::Error::Jit) with the log of the driver's compiler. The driver may
     /// postpone compilation until the first use in a context; that call then returns the error,
     /// without the log. [`Error::Unsupported`](crate::Error::Unsupported) if the driver is too old
-    /// for an option.
+    /// for an option. [`Error::Ptx`](crate::Error::Ptx) as for
+    /// [`Module::load`](crate::Module::load).
     #[doc(alias = "cuLibraryLoadData")]
     #[doc(alias = "cudaLibraryLoadData")]
     pub fn load<'a>(
@@ -67,6 +68,7 @@ impl Library {
         options: &JitOptions,
     ) -> Result<Self> {
         let image = image.into();
+        image.check()?;
         #[cfg(feature = "tracing")]
         let _span = image.span().entered();
         // The library must not depend on the liveness of a context.

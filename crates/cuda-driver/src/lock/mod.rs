@@ -88,6 +88,12 @@ pub(crate) mod rank {
         SAFE_VARIANTS,
         /// The violation of one checked launch.
         SAFE_RECORD,
+        /// The mark of an event.
+        EVENT_MARK,
+        /// The reports of all streams.
+        ALL_REPORTS,
+        /// The reports of streams without a handle.
+        LEFT_REPORTS,
         /// The checked launches of a stream without a report.
         REPORTS,
         /// The reports of a stream, while it has handles.

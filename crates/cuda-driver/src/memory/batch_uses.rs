@@ -39,6 +39,11 @@ impl<'a> BatchUses<'a> {
         }
     }
 
+    /// Returns the buffers and their uses.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'a Memory, Access)> {
+        self.uses.iter().copied()
+    }
+
     /// Adds the uses of another batch.
     pub(crate) fn append(&mut self, other: Self) {
         for (memory, access) in other.uses {

@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::observer::Work;
+use crate::reports;
 use crate::stream::Stream;
 use crate::tracking::Access;
 use crate::types::WorkKind;
@@ -33,6 +34,9 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     ///
     /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) unless both have the same length, or
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if no block can be page-locked.
+    /// [`Error::Violation`](crate::Error::Violation) with the violations of
+    /// [safe launches](Stream::launch_safe) that used this memory or its stream and that were not
+    /// reported. `destination` has the elements then.
     pub fn copy_to_host(&self, destination: &mut [T]) -> Result<()> {
         expect_len(self.len(), destination.len())?;
         let owner = self.memory.owning_stream();
@@ -47,13 +51,25 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     /// # Errors
     ///
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if no block can be page-locked.
+    /// [`Error::Violation`](crate::Error::Violation) with the violations of
+    /// [safe launches](Stream::launch_safe) that used this memory or its stream and that were not
+    /// reported. The next call returns the elements.
     pub fn to_vec(self) -> Result<Vec<T>> {
+        let (owner, begun) = (self.memory.owning_stream(), reports::begin());
+        let elements = self.read_all()?;
+        self.memory
+            .report_violations(begun, self.access, Some(owner))?;
+        Ok(elements)
+    }
+
+    /// Does the work of [`to_vec`](Self::to_vec) without a report of violations.
+    pub(crate) fn read_all(&self) -> Result<Vec<T>> {
         let owner = self.memory.owning_stream();
         owner.expect_direct("DeviceSlice::to_vec")?;
         let mut elements = Vec::with_capacity(self.len());
         // SAFETY: the destination must be writable for all elements ← the capacity is at least the
         // length.
-        unsafe { self.download(self.memory.owning_stream(), elements.as_mut_ptr()) }?;
+        unsafe { self.fetch(owner, elements.as_mut_ptr()) }?;
         // SAFETY: the elements must be initialized ← the copy has written all of them, and every
         // bit pattern is a valid `T`.
         unsafe { elements.set_len(self.len()) };
@@ -67,6 +83,19 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
     ///
     /// `destination` has room for the elements, and no other code uses it during the call.
     pub(super) unsafe fn download(&self, stream: &Stream, destination: *mut T) -> Result<()> {
+        let begun = reports::begin();
+        // SAFETY: the contract of `fetch` must hold ← the caller upholds it.
+        unsafe { self.fetch(stream, destination) }?;
+        self.memory
+            .report_violations(begun, self.access, Some(stream))
+    }
+
+    /// Does the work of [`download`](Self::download) without a report of violations.
+    ///
+    /// # Safety
+    ///
+    /// The requirements of [`download`](Self::download) apply.
+    unsafe fn fetch(&self, stream: &Stream, destination: *mut T) -> Result<()> {
         let bytes = self.len() * size_of::<T>();
         if bytes == 0 {
             return Ok(());
@@ -214,7 +243,7 @@ pub(crate) fn to_pinned<T: DeviceRepr>(
     destination: &mut impl PageLocked<T>,
     queue: impl FnOnce(*mut c_void) -> Result<(), DriverError>,
 ) -> Result<()> {
-    let start = destination.start();
+    let (start, begun) = (destination.start(), reports::begin());
     let mut failed = None;
     let queued = memory.use_on_owning_stream("copy_to_pinned", access, || {
         queue(start).inspect_err(|error| failed = Some(*error))
@@ -230,7 +259,8 @@ pub(crate) fn to_pinned<T: DeviceRepr>(
         keep_other(destination.context(), memory.owning_stream().context());
         destination.abandon(error, TOKEN);
     }
-    result
+    result?;
+    memory.report_violations(begun, access, Some(memory.owning_stream()))
 }
 
 /// Calls `queue` to queue a copy from the start of `source` on the owning stream of `memory`, and
@@ -241,6 +271,7 @@ pub(crate) fn from_pinned<T: DeviceRepr>(
     source: &impl PageLocked<T>,
     queue: impl FnOnce(*mut c_void) -> Result<(), DriverError>,
 ) -> Result<()> {
+    let begun = reports::begin();
     let give_up = |error: &DriverError| {
         keep_other(source.context(), memory.owning_stream().context());
         source.poison(*error, TOKEN);
@@ -252,7 +283,8 @@ pub(crate) fn from_pinned<T: DeviceRepr>(
         .owning_stream()
         .state()
         .synchronize(memory.owning_stream().context());
-    Ok(done.inspect_err(give_up)?)
+    done.inspect_err(give_up)?;
+    memory.report_violations(begun, access, Some(memory.owning_stream()))
 }
 
 /// Keeps the context of page-locked memory alive for ever if a copy in another context failed and

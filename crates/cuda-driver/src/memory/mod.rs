@@ -48,6 +48,7 @@ mod shared;
 pub(crate) mod staging;
 mod storage;
 mod thread;
+mod waited;
 
 // Types of other modules that belong to this chapter of the API.
 pub use crate::transfer::{CopyBatch, CopyScope, HostCopyBatch, Transfer, TransferError};

@@ -120,7 +120,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         let piece = (MOST_ON_HOST / size_of::<T>().max(1)).max(1);
         let mut start = 0;
         while start < self.len() {
-            let elements = source.piece(start, piece).to_vec()?;
+            let elements = source.piece(start, piece).read_all()?;
             let range = start..start + elements.len();
             start = range.end;
             self.reborrow()

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use cuda_sys::image::{Cubin, Fatbin, Loadable, Ptx, Signature};
 
+use super::text;
 use crate::error::{Error, Result};
 
 /// Device code that the driver can load.
@@ -21,6 +22,14 @@ pub enum Image<'a> {
 }
 
 impl Image<'_> {
+    /// Fails if the image is a text that must not be given to a compiler.
+    pub(crate) fn check(self) -> Result<()> {
+        match self {
+            Self::Ptx(ptx) => text::check(ptx),
+            Self::Cubin(_) | Self::Fatbin(_) => Ok(()),
+        }
+    }
+
     pub(crate) fn data(self) -> *const c_void {
         match self {
             Self::Ptx(ptx) => ptx.as_c_str().as_ptr().cast(),

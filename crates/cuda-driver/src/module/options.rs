@@ -12,6 +12,11 @@ use crate::error::{Error, Result};
 ///
 /// They apply only to code that is compiled, that is, PTX. Machine code is loaded unchanged. An
 /// option that the driver does not know is an error.
+///
+/// A [`SafeModule`](crate::safe::SafeModule) is not loaded with an option for which it is not known
+/// that it leaves the accesses of a kernel as they are: [`target`](Self::target),
+/// [`position_independent_code`](Self::position_independent_code) and
+/// [`override_directives`](Self::override_directives).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JitOptions {
     values: Vec<(CUjit_option, u32)>,
@@ -163,6 +168,19 @@ impl JitOptions {
         self.set(CUjit_option::CU_JIT_CACHE_MODE, value.0)
     }
 
+    /// Fails if it is not known that a kernel that was proven keeps its meaning with these options.
+    pub(crate) fn expect_judged(&self) -> Result<()> {
+        let is_set = |unjudged: &&(CUjit_option, bool, &str)| {
+            let (option, is_switch, _) = **unjudged;
+            let mut values = self.values.iter();
+            values.any(|&(known, value)| known == option && !(is_switch && value == 0))
+        };
+        match UNJUDGED.iter().find(is_set) {
+            Some(&(_, _, what)) => Err(Error::Unsupported { what }),
+            None => Ok(()),
+        }
+    }
+
     fn set(mut self, option: CUjit_option, value: u32) -> Self {
         self.values.retain(|(known, _)| *known != option);
         self.values.push((option, value));
@@ -186,6 +204,30 @@ impl JitOptions {
         })
     }
 }
+
+/// The options with which no safe module is loaded, and whether 0 switches one off. The others
+/// choose registers, caches, threads of the compiler, or what is optimized. A proof assumes nothing
+/// about them.
+const UNJUDGED: [(CUjit_option, bool, &str); 3] = [
+    (
+        CUjit_option::CU_JIT_TARGET,
+        false,
+        "a safe module with the option CU_JIT_TARGET; load it without `JitOptions::target`, for the \
+         device of the context",
+    ),
+    (
+        CUjit_option::CU_JIT_POSITION_INDEPENDENT_CODE,
+        true,
+        "a safe module with the option CU_JIT_POSITION_INDEPENDENT_CODE; load it without \
+         `JitOptions::position_independent_code`",
+    ),
+    (
+        CUjit_option::CU_JIT_OVERRIDE_DIRECTIVE_VALUES,
+        true,
+        "a safe module with the option CU_JIT_OVERRIDE_DIRECTIVE_VALUES; change the directives in \
+         the text instead of `JitOptions::override_directives`",
+    ),
+];
 
 /// The options that CUDA 12.0 does not have, each with the first release whose header is known to
 /// have it.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
+use std::task::{Context as TaskContext, Poll, ready};
 
 use super::{Entry, Outcome};
 use crate::context::Context;
@@ -12,6 +12,7 @@ use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::fence::Fence;
+use crate::reports::Mark;
 use crate::stream::Stream;
 use crate::stream_state::StreamState;
 
@@ -50,6 +51,8 @@ pub struct Completion {
     outcome: Arc<Outcome>,
     /// The event after the work, if one could be recorded.
     event: Option<Fence>,
+    /// The checked launches among the work.
+    mark: Option<Mark>,
     /// Declared last: it has to be dropped after the event.
     context: Context,
 }
@@ -77,6 +80,7 @@ impl Completion {
         Self {
             outcome,
             event: Some(event),
+            mark: None,
             context: context.clone(),
         }
     }
@@ -119,8 +123,31 @@ impl Completion {
         Self {
             outcome,
             event,
+            mark: None,
             context: context.clone(),
         }
+    }
+
+    /// Returns a completion that also reports the violations of the marked launches.
+    pub(crate) fn with_mark(mut self, mark: Option<Mark>) -> Self {
+        self.mark = mark;
+        self
+    }
+
+    /// Returns a completion that fails with `error`.
+    pub(crate) fn failed(context: &Context, error: Error) -> Self {
+        Self {
+            outcome: Arc::new(Outcome::known(Err(error))),
+            event: None,
+            mark: None,
+            context: context.clone(),
+        }
+    }
+
+    /// Fails with the violations of the work, after a wait with this result.
+    fn finish(&mut self, waited: Result<()>) -> Result<()> {
+        waited?;
+        self.mark.take().map_or(Ok(()), |mark| mark.report())
     }
 
     /// Returns the context of the work.
@@ -146,20 +173,23 @@ impl Completion {
     ///
     /// # Errors
     ///
-    /// Fails as [`is_done`](Self::is_done) does.
-    pub fn wait(self) -> Result<()> {
-        match &self.event {
-            Some(event) => Ok(event.synchronize()?),
+    /// Fails as [`is_done`](Self::is_done) does. [`Error::Violation`] with the violations of
+    /// [safe launches](Stream::launch_safe) among the work that were not reported.
+    pub fn wait(mut self) -> Result<()> {
+        let waited = match &self.event {
+            Some(event) => event.synchronize().map_err(Error::from),
             None => self.outcome.wait(),
-        }
+        };
+        self.finish(waited)
     }
 }
 
 impl Future for Completion {
     type Output = Result<()>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Result<()>> {
-        self.outcome.poll(context)
+    fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Result<()>> {
+        let waited = ready!(self.outcome.poll(context));
+        Poll::Ready(self.finish(waited))
     }
 }
 
@@ -185,6 +215,7 @@ impl Stream {
             side.wait_at_once(self.context(), event.raw())?;
             Ok(event)
         })
+        .with_mark(self.mark())
     }
 }
 
@@ -202,6 +233,7 @@ impl Event {
             // An internal event, because the program may record `self` again.
             side.record(self.context()).map_err(Error::from)
         })
+        .with_mark(self.mark())
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
+use std::task::{Context as TaskContext, Poll, ready};
 
 use super::{Entry, Id, Outcome};
 use crate::context::Context;
@@ -14,6 +14,7 @@ use crate::driver::call;
 use crate::error::Result;
 use crate::fence::Fence;
 use crate::observer::Work;
+use crate::reports::Mark;
 use crate::stream::Stream;
 use crate::stream_state::StreamState;
 use crate::types::WorkKind;
@@ -29,6 +30,8 @@ pub struct HostCall {
     event: Option<Fence>,
     /// The stream to wait for if `event` is `None`.
     stream: Option<Arc<StreamState>>,
+    /// The checked launches before the call.
+    mark: Option<Mark>,
     /// Declared last: it has to be dropped after the event and the stream.
     context: Context,
 }
@@ -88,6 +91,7 @@ impl Stream {
             outcome,
             event,
             stream,
+            mark: self.mark(),
             context: context.clone(),
         })
     }
@@ -112,15 +116,20 @@ impl HostCall {
     /// # Errors
     ///
     /// [`Error::HostFunctionPanicked`](crate::Error::HostFunctionPanicked) if the closure panicked,
-    /// or the fault that lost the device.
-    pub fn wait(self) -> Result<()> {
+    /// or the fault that lost the device. [`Error::Violation`](crate::Error::Violation) with the
+    /// violations of [safe launches](Stream::launch_safe) before the closure that were not
+    /// reported.
+    pub fn wait(mut self) -> Result<()> {
         let synchronized = match (&self.event, &self.stream) {
             (Some(event), _) => event.synchronize(),
             (None, Some(stream)) => stream.synchronize(&self.context),
             (None, None) => Ok(()),
         };
         match synchronized {
-            Ok(()) => self.outcome.wait(),
+            Ok(()) => {
+                let waited = self.outcome.wait();
+                self.finish(waited)
+            }
             Err(error) => {
                 if error.is_sticky()
                     && let Some(entry) = super::take(self.id)
@@ -133,11 +142,20 @@ impl HostCall {
     }
 }
 
+impl HostCall {
+    /// Fails with the violations of launches before the call, after a wait with this result.
+    fn finish(&mut self, waited: Result<()>) -> Result<()> {
+        waited?;
+        self.mark.take().map_or(Ok(()), |mark| mark.report())
+    }
+}
+
 impl Future for HostCall {
     type Output = Result<()>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Result<()>> {
-        self.outcome.poll(context)
+    fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Result<()>> {
+        let waited = ready!(self.outcome.poll(context));
+        Poll::Ready(self.finish(waited))
     }
 }
 

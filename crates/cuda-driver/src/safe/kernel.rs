@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
 use cuda_ptx::analysis::{Analysis, Refusal};
+use cuda_ptx::canonical::{Canonical, KernelText};
 use cuda_sys::CUdeviceptr;
 use cuda_sys::image::Ptx;
 
@@ -23,8 +24,8 @@ use crate::function::Function;
 
 use crate::launch::KernelArgs;
 use crate::lock::{Mutex, rank};
-use crate::module::{JitOptions, Module};
-use crate::types::LaunchConfig;
+use crate::module::{JitOptions, Module, Printed, ptx_of};
+use crate::types::{Dim3, LaunchConfig};
 
 /// A [`Module`] that keeps its PTX text, so that its kernels can be launched safely. With the
 /// feature `nvrtc`, `SafeModule::from_source` compiles CUDA C++.
@@ -59,9 +60,9 @@ pub struct SafeModule {
     shared: Arc<Shared>,
 }
 
-/// The text and the kernels that were looked up, without a handle of the module.
+/// The text that was loaded, and the kernels that were looked up, without a handle of the module.
 struct Shared {
-    text: Arc<str>,
+    text: Canonical,
     options: JitOptions,
     kernels: Mutex<HashMap<String, Arc<Inner>>, { rank::SAFE_KERNELS }>,
 }
@@ -117,7 +118,8 @@ pub enum Unproven {
 
 /// The facts about a kernel, without its handles.
 pub(super) struct Inner {
-    pub(super) text: Arc<str>,
+    /// The part of the text that was loaded which has this kernel.
+    pub(super) text: KernelText,
     pub(super) options: JitOptions,
     pub(super) analysis: Analysis,
     /// The sizes of the parameters.
@@ -132,6 +134,8 @@ pub(super) struct Inner {
     pub(super) has_objects: bool,
     /// Whether the kernel uses variables of its module.
     pub(super) has_variables: bool,
+    /// The constant tables of the module that the kernel reads.
+    pub(super) tables: Vec<String>,
     /// The first proofs. A kernel with `trap`, textures, surfaces or variables of its module has
     /// none.
     pub(super) certificates: Certificates,
@@ -144,17 +148,30 @@ pub(super) struct Inner {
 }
 
 impl SafeModule {
-    /// `cuModuleLoadDataEx(ptx)`—Loads PTX into `context`, as [`Module::load`] does, and keeps the
-    /// text.
+    /// `cuModuleLoadDataEx(ptx)`—Prints the kernels of a PTX text again, in the form in which they
+    /// are analysed, and loads the new text into `context`.
+    ///
+    /// So what is analysed is what the driver compiles. The names of kernels and variables stay,
+    /// and messages have the lines of `ptx`. A kernel that cannot be launched safely is not loaded:
+    /// [`kernel`](Self::kernel) and [`Module::function`] return the reason. [`Module::load`] loads
+    /// all kernels of a text.
     ///
     /// # Errors
     ///
-    /// Fails as [`Module::load`] does, and with [`Error::SafeLaunch`] if the text is not UTF-8, or
-    /// if an instruction accesses bytes outside of the parameter that it names: the driver's
-    /// compiler can crash on this.
+    /// Fails as [`Module::load`] does, and with [`Error::SafeLaunch`] if the text is not UTF-8, has
+    /// a syntax error, or has an option of the target that is not supported.
     #[doc(alias = "cuModuleLoadDataEx")]
     pub fn load(context: &Context, ptx: &Ptx) -> Result<Self> {
         Self::load_with(context, ptx, &JitOptions::new())
+    }
+
+    /// `cuModuleLoadDataEx(text)`—Loads PTX text, as [`Module::load_text`] does, and keeps it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`load`](Self::load) and [`Module::load_text`] do.
+    pub fn load_text(context: &Context, text: impl AsRef<[u8]>) -> Result<Self> {
+        Self::load(context, &ptx_of(text.as_ref())?)
     }
 
     /// `cuModuleLoadDataEx(ptx, options)`—Loads PTX with options for the driver's compiler. They
@@ -162,20 +179,31 @@ impl SafeModule {
     ///
     /// # Errors
     ///
-    /// Fails as [`load`](Self::load) does.
+    /// Fails as [`load`](Self::load) does, and with [`Error::Unsupported`] if an option may change
+    /// what the kernels do ([`JitOptions`] lists them).
     #[doc(alias = "cuModuleLoadDataEx")]
     pub fn load_with(context: &Context, ptx: &Ptx, options: &JitOptions) -> Result<Self> {
         let syntax = |message| refused(SafeLaunchError::Syntax { message });
         let text = ptx.as_c_str().to_str();
         let text = text.map_err(|error| syntax(error.to_string()))?;
-        // A text with a syntax error is left to the driver, which knows newer instructions.
-        if let Ok(module) = cuda_ptx::parse(text) {
-            let checked = cuda_ptx::check_parameters(&module);
-            checked.map_err(|error| syntax(format!("line {}: {}", error.line, error.message)))?;
-        }
-        let module = Module::load_with(context, ptx, options)?;
+        options.expect_judged()?;
+        let at_line =
+            |error: cuda_ptx::Error| syntax(format!("line {}: {}", error.line, error.message));
+        let module = cuda_ptx::parse(text).map_err(|error| syntax(error.to_string()))?;
+        cuda_ptx::check(&module).map_err(at_line)?;
+        let text = Canonical::new(&module).map_err(at_line)?;
+        let left_out = text.refusals().map(|refusal| {
+            let error = error_of_refusal(refusal.clone());
+            (refusal.kernel.clone(), error)
+        });
+        let printed = Printed {
+            ptx: &Ptx::new(text.text()).map_err(|error| syntax(error.to_string()))?,
+            original_line: &|line| text.original_line(line),
+            left_out: left_out.collect(),
+        };
+        let module = Module::load_printed(context, printed, options)?;
         let shared = Shared {
-            text: text.into(),
+            text,
             options: options.clone(),
             kernels: Mutex::default(),
         };
@@ -228,23 +256,19 @@ impl SafeModule {
 
 impl Inner {
     fn new(shared: &Shared, name: &str) -> Result<Self> {
-        let module = cuda_ptx::parse(&shared.text).map_err(|error| {
+        let missing = || {
+            refused(SafeLaunchError::Refused {
+                kernel: name.to_owned(),
+                line: 0,
+                reason: String::from("the PTX text does not define the kernel"),
+            })
+        };
+        let text = shared.text.kernel(name).ok_or_else(missing)?;
+        let module = text.parse().map_err(|error| {
             let message = error.to_string();
             refused(SafeLaunchError::Syntax { message })
         })?;
-        let mut found = module
-            .functions
-            .iter()
-            .filter(|function| function.name == name && function.body.is_some());
-        let (Some(function), None) = (found.next(), found.next()) else {
-            return Err(refused(SafeLaunchError::Refused {
-                kernel: name.to_owned(),
-                line: 0,
-                reason: String::from(
-                    "the PTX text does not define the kernel exactly once; use the unsafe launch",
-                ),
-            }));
-        };
+        let function = module.functions.first().ok_or_else(missing)?;
         let analysis = Analysis::of(&module, function);
         if let Some(refusal) = analysis.refusal() {
             return Err(of_refusal(refusal));
@@ -254,14 +278,16 @@ impl Inner {
             .into_iter()
             .map(|size| usize::try_from(size).ok())
             .collect();
+        let (has_traps, has_objects) = (!analysis.traps().is_empty(), analysis.uses_objects());
         Ok(Self {
-            text: Arc::clone(&shared.text),
             options: shared.options.clone(),
             relevant: analysis.relevant(),
-            has_traps: !analysis.traps().is_empty(),
-            has_objects: analysis.uses_objects(),
+            has_traps,
+            has_objects,
             has_variables: !analysis.variables().is_empty(),
+            tables: analysis.tables(),
             analysis,
+            text,
             sizes: sizes.unwrap_or_default(),
             certificates: Certificates::default(),
             range_attempts: AtomicU32::new(0),
@@ -276,17 +302,23 @@ impl Inner {
     pub(super) fn plan<A: KernelArgs>(
         &self,
         config: &LaunchConfig,
+        cluster: Option<Dim3>,
         args: &A,
         memories: &memories::Memories,
     ) -> Result<Arc<Plan>> {
-        let key = key(self, config, args, memories);
+        let key = key(self, config, cluster, args, memories);
         if let Some(plan) = self.plans.find(&key) {
             return Ok(plan);
         }
-        let plan = Plan::new(self, config, args, memories, key).map_err(of_refusal)?;
+        let plan = Plan::new(self, config, cluster, args, memories, key).map_err(of_refusal)?;
         let plan = Arc::new(plan);
-        // A certificate does not compare what kind of texture or surface a number is.
-        if plan.is_proven && !self.has_traps && !self.has_variables && !self.has_objects {
+        // A certificate compares neither the kind of a texture or surface nor the cluster.
+        if cluster.is_none()
+            && plan.is_proven
+            && !self.has_traps
+            && !self.has_variables
+            && !self.has_objects
+        {
             let range = ranges::certificate(self, config, args, memories, &plan.key);
             let certificate = range.or_else(|| plan.certificate(self, config, args, memories));
             certificate
@@ -346,14 +378,23 @@ impl SafeKernel {
     ) -> Result<InferredContract> {
         self.check_sizes(&args)?;
         let memories = memories::collect(&args);
-        let plan = self.inner.plan(&config, &args, &memories)?;
+        let plan = self.inner.plan(&config, None, &args, &memories)?;
         Ok(InferredContract(plan.contract.clone()))
     }
 
     /// Returns whether a proof is known for a launch of the original kernel. Takes no lock.
     #[inline]
     pub(super) fn is_certified<A: KernelArgs>(&self, config: &LaunchConfig, args: &A) -> bool {
-        self.unproven != Unproven::CheckAll && self.inner.certificates.prove(config, args)
+        self.unproven != Unproven::CheckAll
+            && self.inner.certificates.prove(config, args)
+            && self.changed_tables().is_empty()
+    }
+
+    /// The constant tables that the kernel reads and the program has looked up. The program may
+    /// have changed their contents, so they count as variables.
+    #[inline]
+    pub(super) fn changed_tables(&self) -> Vec<&String> {
+        self.function.code().globals().looked_up(&self.inner.tables)
     }
 
     /// Fails unless the arguments have the sizes and types of the parameters.
@@ -378,10 +419,15 @@ impl SafeKernel {
 
     /// Fails unless all variables that the kernel uses are among the arguments.
     pub(super) fn check_variables(&self, plan: &Plan, memories: &memories::Memories) -> Result<()> {
-        if plan.contract.variables.is_empty() {
+        let changed = self.changed_tables();
+        if plan.contract.variables.is_empty() && changed.is_empty() {
             return Ok(());
         }
-        for (name, address, bytes) in self.variables(plan)? {
+        let changed: Result<Vec<_>> = changed
+            .iter()
+            .map(|name| self.variable(plan, name))
+            .collect();
+        for (name, address, bytes) in self.variables(plan)?.iter().chain(&changed?) {
             let is_written = plan.writes(name);
             let is_passed = memories.iter().any(|memory| {
                 let is_same = memory.address == *address && memory.bytes == *bytes as u64;
@@ -403,24 +449,28 @@ impl SafeKernel {
         if let Some(known) = self.inner.variables.get() {
             return Ok(known);
         }
+        let names = plan.contract.variables.iter();
+        let variables: Result<Vec<_>> = names.map(|name| self.variable(plan, name)).collect();
+        let variables = variables?;
+        Ok(self.inner.variables.get_or_init(|| variables))
+    }
+
+    /// The address and size of a variable.
+    fn variable(&self, plan: &Plan, name: &str) -> Result<(String, CUdeviceptr, usize)> {
         let module = self.function.code();
         let _current = module.context().enter()?;
-        let mut variables = Vec::new();
-        for name in &plan.contract.variables {
-            let c_name = CString::new(name.as_str()).map_err(|error| Error::NulByte {
-                what: "the name of the variable",
-                position: error.nul_position(),
-            })?;
-            let (address, bytes) = module.variable(&c_name).map_err(|_| {
-                refused(SafeLaunchError::Variable {
-                    kernel: self.function.name().to_owned(),
-                    variable: name.clone(),
-                    is_written: plan.writes(name),
-                })
-            })?;
-            variables.push((name.clone(), address, bytes));
-        }
-        Ok(self.inner.variables.get_or_init(|| variables))
+        let c_name = CString::new(name).map_err(|error| Error::NulByte {
+            what: "the name of the variable",
+            position: error.nul_position(),
+        })?;
+        let (address, bytes) = module.variable(&c_name).map_err(|_| {
+            refused(SafeLaunchError::Variable {
+                kernel: self.function.name().to_owned(),
+                variable: name.to_owned(),
+                is_written: plan.writes(name),
+            })
+        })?;
+        Ok((name.to_owned(), address, bytes))
     }
 }
 
@@ -430,11 +480,15 @@ pub(super) fn refused(error: SafeLaunchError) -> Error {
 }
 
 pub(super) fn of_refusal(refusal: Refusal) -> Error {
-    refused(SafeLaunchError::Refused {
+    refused(error_of_refusal(refusal))
+}
+
+fn error_of_refusal(refusal: Refusal) -> SafeLaunchError {
+    SafeLaunchError::Refused {
         kernel: refusal.kernel,
         line: refusal.line,
         reason: refusal.reason,
-    })
+    }
 }
 
 impl fmt::Debug for SafeModule {

@@ -18,8 +18,9 @@ mod ranges;
 mod record;
 mod typed;
 mod variant;
+mod with_attributes;
 
-pub use crate::error::{SafeLaunchError, SurfacePlace, Violation, ViolationKind};
+pub use crate::error::{SafeLaunchError, SurfacePlace, Violation, ViolationKind, Violations};
 pub use inferred_contract::InferredContract;
 pub use kernel::{SafeKernel, SafeModule, Unproven};
 pub use launch::SafeLaunch;

@@ -15,11 +15,12 @@ use super::launch::not_proven;
 use super::memories;
 use super::record::{LaunchRecords, Origin};
 use super::variant::{CheckedArgs, RecordMemory};
+use super::with_attributes;
 use crate::context::Context;
 use crate::driver::call;
 use crate::error::{DriverError, Result};
 use crate::function::Function;
-use crate::launch::{Keep, KernelArgs};
+use crate::launch::{Keep, KernelArgs, LaunchAttributes};
 use crate::memory::DeviceBuffer;
 use crate::stream::Stream;
 use crate::tracking::{Access, Scope};
@@ -124,16 +125,23 @@ impl ReplayRecords {
 
 impl SafeKernel {
     /// Returns the function and the arguments with which a node of a graph launches this kernel:
-    /// the original kernel if the launch is proven, and otherwise a checked copy.
+    /// the original kernel if the launch is proven, and otherwise a checked copy. Fails if a safe
+    /// launch cannot have the attributes.
     pub(crate) fn for_graph<A: KernelArgs>(
         &self,
         config: &LaunchConfig,
+        attributes: Option<&LaunchAttributes<'_>>,
         args: A,
     ) -> Result<(Function, CheckedArgs<'static, A>)> {
         self.check_sizes(&args)?;
         self.function.check_config(config)?;
         let memories = memories::collect(&args);
-        let plan = self.inner.plan(config, &args, &memories)?;
+        let mut cluster = None;
+        if let Some(attributes) = attributes {
+            with_attributes::check(attributes, &memories)?;
+            cluster = attributes.cluster_blocks();
+        }
+        let plan = self.inner.plan(config, cluster, &args, &memories)?;
         self.check_variables(&plan, &memories)?;
         let is_all = self.unproven == Unproven::CheckAll;
         if plan.is_met(&memories) && !self.inner.has_traps && !is_all {
@@ -144,7 +152,7 @@ impl SafeKernel {
             return Err(refused(not_proven(&plan, &memories)));
         }
         let variant = self.variant(&plan, &memories, is_all)?;
-        let origin = Origin::new(plan, &variant, memories.clone());
+        let origin = Origin::new(plan, &variant, memories.clone(), &args);
         let node = Arc::new(CheckedNode::new(self.function.context(), origin)?);
         let record = RecordMemory::Node(node);
         let args = CheckedArgs::new(args, &variant.parameters, &memories, config, record);

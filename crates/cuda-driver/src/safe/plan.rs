@@ -14,7 +14,7 @@ use super::kernel::Inner;
 use super::memories::{Memories, UNLIMITED, append_relevant, arguments, kind};
 use crate::launch::KernelArgs;
 use crate::lock::{Mutex, rank};
-use crate::types::LaunchConfig;
+use crate::types::{Dim3, LaunchConfig};
 
 /// The values that a proof depends on, except the sizes of buffers.
 pub(super) type Key = SmallVec<[u64; 32]>;
@@ -45,6 +45,7 @@ pub(super) struct Plans(Mutex<Vec<Arc<Plan>>, { rank::SAFE_PLANS }>);
 pub(super) fn key<A: KernelArgs>(
     kernel: &Inner,
     config: &LaunchConfig,
+    cluster: Option<Dim3>,
     args: &A,
     memories: &Memories,
 ) -> Key {
@@ -67,6 +68,10 @@ pub(super) fn key<A: KernelArgs>(
     }
     debug_assert_eq!(key.len(), words_before_numbers(kernel));
     append_relevant(args, memories, &kernel.relevant, &mut key);
+    if let Some(cluster) = cluster {
+        // No key without a cluster has as many words.
+        key.extend([pair(cluster.x, cluster.y), cluster.z.into()]);
+    }
     key
 }
 
@@ -98,6 +103,7 @@ pub(super) fn launch_values<A: KernelArgs>(
     LaunchValues {
         grid: [grid.x, grid.y, grid.z],
         block: [block.x, block.y, block.z],
+        cluster: None,
         dynamic_shared: shared_bytes,
         arguments: arguments(args, memories),
     }
@@ -148,11 +154,13 @@ impl Plan {
     pub(super) fn new<A: KernelArgs>(
         kernel: &Inner,
         config: &LaunchConfig,
+        cluster: Option<Dim3>,
         args: &A,
         memories: &Memories,
         key: Key,
     ) -> Result<Self, Refusal> {
-        let values = launch_values(config, args, memories);
+        let mut values = launch_values(config, args, memories);
+        values.cluster = cluster.map(|Dim3 { x, y, z }| [x, y, z]);
         let verdict = kernel.analysis.evaluate(&values);
         let mut contract = match verdict {
             Verdict::Proven(contract) | Verdict::Checked(contract) => contract,
@@ -225,14 +233,16 @@ impl Plan {
     }
 
     /// The accesses that need a check with this memory. With `is_all`, also those to arguments that
-    /// need none.
+    /// need none, and those that no thread reaches with these values.
     pub(super) fn checks(&self, memories: &Memories, is_all: bool) -> Vec<Check> {
         let mut checks = Vec::new();
         for (access, report) in self.contract.accesses.iter().enumerate() {
             // The access was proven to be aligned; a smaller buffer does not change that.
             let is_aligned = matches!(report.outcome, Outcome::Proven { .. });
             let root = match &report.outcome {
-                Outcome::Unreached => continue,
+                // The object in a handle that no thread uses need not fit.
+                Outcome::Unreached if !is_all || report.is_object => continue,
+                Outcome::Unreached => None,
                 Outcome::Proven { root, high, .. } => {
                     let Root::Buffer { parameter, .. } = root else {
                         continue;
@@ -260,16 +270,12 @@ impl Plan {
         checks
     }
 
-    /// Whether an access may write to a variable of the module.
+    /// Whether an access writes to a variable of the module. An access whose root is not known does
+    /// not: it is checked, and a check permits no variable of the module.
     pub(super) fn writes(&self, variable: &str) -> bool {
         self.contract.accesses.iter().any(|access| {
-            let is_here = match &access.outcome {
-                Outcome::Unreached => false,
-                Outcome::Proven { root, .. } => {
-                    matches!(root, Root::Variable(name) if name == variable)
-                }
-                _ => true,
-            };
+            let root = access.outcome.root();
+            let is_here = matches!(root, Some(Root::Variable(name)) if name == variable);
             is_here && access.kind != AccessKind::Read
         })
     }

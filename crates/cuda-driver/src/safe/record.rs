@@ -11,16 +11,25 @@ use smallvec::SmallVec;
 use super::memories::{Memories, MemoryArg};
 use super::plan::Plan;
 use super::variant::Variant;
-use crate::error::{SurfacePlace, Violation, ViolationKind};
+use crate::deferred::must_not_wait;
+use crate::driver::call;
+use crate::error::{DriverError, Result, SurfacePlace, Violation, ViolationKind};
+use crate::fence::Fence;
+use crate::launch::KernelArgs;
 use crate::lock::{Mutex, rank};
 use crate::memory::DeviceBuffer;
-use crate::reports::Report;
+use crate::pending::{self, Entry, KeepAlive, LateFence};
+use crate::reports::{MemoryUse, Report, print};
+use crate::stream::Stream;
 
 /// The facts about a checked launch that a violation names.
 pub(crate) struct Origin {
     plan: Arc<Plan>,
     sites: Arc<[Site]>,
     memories: Memories,
+    /// The addresses and sizes of all memory among the arguments, and whether the kernel may write
+    /// to it. An array has a number as its address.
+    used: SmallVec<[(u64, u64, bool); 8]>,
 }
 
 /// The records of one launch of a kernel, or of one replay of a graph, in device memory.
@@ -28,27 +37,51 @@ pub(crate) struct LaunchRecords {
     state: Mutex<State, { rank::SAFE_RECORD }>,
     /// One for each record.
     origins: SmallVec<[Arc<Origin>; 1]>,
+    /// The event after the launch. If none could be recorded, the whole stream is waited for.
+    fence: Option<Fence>,
+    driver: usize,
 }
 
 enum State {
     /// The launch may still write the records.
     Queued(DeviceBuffer<u32>),
-    /// Another thread waits for the launch.
+    /// A thread reads the records.
     Reading,
-    /// The violations that have not been reported yet, the last one first.
+    /// The violations that have not been reported yet.
     Found(Vec<Violation>),
 }
 
 impl LaunchRecords {
-    /// `buffer` has [`RECORD_WORDS`] words for each origin.
+    /// `buffer` has [`RECORD_WORDS`] words for each origin. The launch was just queued on its
+    /// stream.
     pub(crate) fn new(buffer: DeviceBuffer<u32>, origins: SmallVec<[Arc<Origin>; 1]>) -> Self {
+        let stream = buffer.stream();
         Self {
+            fence: stream.state().record(stream.context()).ok(),
+            driver: stream.driver().identity(),
             state: Mutex::new(State::Queued(buffer)),
             origins,
         }
     }
 
-    /// Waits for the launch, and reads its records.
+    /// The event after the launch.
+    pub(super) fn fence(&self) -> Option<&Fence> {
+        self.fence.as_ref()
+    }
+
+    /// Returns whether the launch is complete, or will never be. The caller holds no lock.
+    fn is_complete(&self, buffer_is_idle: impl FnOnce() -> bool) -> bool {
+        match self.fence.as_ref().map(Fence::query) {
+            Some(Ok(is_complete)) => is_complete,
+            // A lost context reports its own error, at every call.
+            Some(Err(error)) => {
+                error.is_sticky() || self.fence.as_ref().is_some_and(Fence::is_gone)
+            }
+            None => buffer_is_idle(),
+        }
+    }
+
+    /// Reads the records, after the launch, unless another thread does.
     fn read(&self) {
         let mut state = self.state.lock();
         if !matches!(*state, State::Queued(_)) {
@@ -59,24 +92,110 @@ impl LaunchRecords {
         let State::Queued(buffer) = queued else {
             return;
         };
-        // A lost context reports its own error, at every call.
-        let words = buffer.to_vec().unwrap_or_default();
+        let words = match read_words(&buffer) {
+            Ok(words) => words,
+            Err(error) if error.is_sticky() || buffer.stream().driver().is_gone() => {
+                // A lost context reports its own error, at every call.
+                Vec::new()
+            }
+            Err(_) => {
+                // Such as memory that could not be allocated: the next wait tries again.
+                *self.state.lock() = State::Queued(buffer);
+                return;
+            }
+        };
         drop(buffer);
         let (records, _) = words.as_chunks::<RECORD_WORDS>();
         let all = records.iter().zip(&self.origins);
         let found = all.filter_map(|(words, origin)| Some(origin.violation(&Record::read(words)?)));
-        let mut found: Vec<Violation> = found.collect();
-        found.reverse();
-        *self.state.lock() = State::Found(found);
+        *self.state.lock() = State::Found(found.collect());
+    }
+
+    /// Returns whether there may be violations that were not taken.
+    fn has_violations(&self) -> bool {
+        !matches!(&*self.state.lock(), State::Found(violations) if violations.is_empty())
+    }
+
+    /// Returns the stream of the launch if the records were not read.
+    fn stream(&self) -> Option<Stream> {
+        match &*self.state.lock() {
+            State::Queued(buffer) => Some(buffer.stream().clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Copies the records of a complete launch to the host. Waits for no other work: later work on the
+/// stream of the launch may wait for the host.
+fn read_words(buffer: &DeviceBuffer<u32>) -> Result<Vec<u32>> {
+    let context = buffer.stream().context();
+    let driver = context.driver();
+    let _relaxed = driver.relaxed();
+    let state = context.take_internal_stream()?;
+    let stream = Stream::of_state(context, Arc::clone(&state));
+    let mut words = vec![0_u32; buffer.len()];
+    let bytes = size_of_val(words.as_slice());
+    let to = words.as_mut_ptr().cast();
+    let current = stream.bind_for_copy()?;
+    // SAFETY: both sides must hold the bytes until the copy is complete ← `words` has the length of
+    // the buffer, which is borrowed, and the launch that writes it is complete; if the wait below
+    // fails, `words` is never freed.
+    let copied = unsafe {
+        call!(
+            driver,
+            cuMemcpyDtoHAsync_v2(to, buffer.as_raw(), bytes, stream.as_raw())
+        )
+    };
+    let copied = copied.and_then(|()| state.synchronize(context));
+    drop(current);
+    context.keep_internal_stream(state);
+    match copied {
+        Ok(()) => Ok(words),
+        Err(error) => {
+            std::mem::forget(words);
+            Err(error.into())
+        }
+    }
+}
+
+/// A report that no handle can return any more. Prints its violations when it is dropped, which is
+/// after the launch.
+struct Unread(Option<Arc<LaunchRecords>>);
+
+impl KeepAlive for Unread {
+    fn abandon(mut self: Box<Self>, _: DriverError) {
+        // The device is lost, and its records with it.
+        self.0 = None;
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        if let Some(violations) = self.0.take().and_then(|report| report.take()) {
+            print(&violations);
+        }
     }
 }
 
 impl Origin {
-    pub(super) fn new(plan: Arc<Plan>, variant: &Variant, memories: Memories) -> Self {
+    pub(super) fn new<A: KernelArgs>(
+        plan: Arc<Plan>,
+        variant: &Variant,
+        memories: Memories,
+        args: &A,
+    ) -> Self {
+        let mut used = SmallVec::new();
+        // The closure never fails.
+        let _ = args.each_tracked(&mut |tracked| -> Result<()> {
+            let is_written = tracked.access.is_write();
+            used.push((tracked.address, tracked.bytes as u64, is_written));
+            Ok(())
+        });
         Self {
             plan,
             sites: Arc::clone(&variant.sites),
             memories,
+            used,
         }
     }
 
@@ -161,16 +280,69 @@ fn distance(memory: &MemoryArg, address: u64) -> u64 {
 }
 
 impl Report for LaunchRecords {
-    fn take(&self) -> Option<Violation> {
+    fn settle(&self) -> bool {
+        if must_not_wait() || !matches!(&*self.state.lock(), State::Queued(_)) {
+            return self.has_violations();
+        }
+        let waited = match &self.fence {
+            Some(fence) => fence.synchronize(),
+            None => self.stream().map_or(Ok(()), |stream| {
+                stream.state().synchronize(stream.context())
+            }),
+        };
+        // After an error that is not one of the device, the launch may still run.
+        if waited.is_ok() || self.is_complete(|| false) {
+            self.read();
+        }
+        self.has_violations()
+    }
+
+    fn take(&self) -> Option<Vec<Violation>> {
+        let stream = match &mut *self.state.lock() {
+            State::Found(violations) => return Some(std::mem::take(violations)),
+            State::Reading => return None,
+            State::Queued(buffer) => buffer.stream().clone(),
+        };
+        // Reading makes calls that a host function must not make.
+        let is_idle = || stream.state().is_done(stream.context());
+        if must_not_wait() || !self.is_complete(is_idle) {
+            return None;
+        }
         self.read();
         match &mut *self.state.lock() {
-            State::Found(violations) => violations.pop(),
+            State::Found(violations) => Some(std::mem::take(violations)),
             _ => None,
         }
     }
 
-    fn settle(&self) -> bool {
-        self.read();
-        matches!(&*self.state.lock(), State::Found(violations) if !violations.is_empty())
+    fn uses(&self, memory: &MemoryUse) -> Option<bool> {
+        let driver = self.driver;
+        let used = self.origins.iter().flat_map(|origin| &origin.used);
+        let used = used.filter(|(address, bytes, _)| {
+            let used = MemoryUse {
+                driver,
+                address: *address,
+                bytes: *bytes,
+            };
+            used.overlaps(memory)
+        });
+        used.map(|(_, _, is_written)| *is_written).max()
+    }
+
+    fn print_later(self: Arc<Self>) {
+        let Some(stream) = self.stream() else {
+            return;
+        };
+        let mut entry = Entry::new(stream.context());
+        entry.fence = self.fence.clone();
+        if entry.fence.is_none() {
+            let record = move || match stream.state().record(stream.context()) {
+                Ok(fence) => LateFence::Recorded(fence),
+                Err(_) => LateFence::NotYet,
+            };
+            entry.late = Some(Arc::new(record));
+        }
+        entry.memory = Some(Box::new(Unread(Some(self))));
+        pending::add(entry);
     }
 }

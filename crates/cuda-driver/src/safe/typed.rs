@@ -4,8 +4,9 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::kernel::SafeKernel;
+use super::launch::SafeLaunch;
 use crate::error::Result;
-use crate::launch::{Accepts, KernelArgs, KernelParams, Queue};
+use crate::launch::{Accepts, KernelArgs, KernelParams, LaunchAttributes, Queue};
 use crate::types::LaunchConfig;
 
 /// A [`SafeKernel`] with the types of its parameters. Its launches need no `unsafe`, and arguments
@@ -90,16 +91,37 @@ impl<P: KernelParams> TypedSafeKernel<P> {
     /// The errors of [`SafeKernel::launch`].
     #[doc(alias = "cuLaunchKernel")]
     #[doc(alias = "cudaLaunchKernel")]
-    pub fn launch<Q: Queue, A: KernelArgs>(
+    pub fn launch<'a, Q: Queue, A: KernelArgs>(
         &self,
-        queue: &Q,
+        queue: &'a Q,
         config: LaunchConfig,
         args: A,
-    ) -> Result<()>
+    ) -> Result<SafeLaunch<'a>>
     where
         P: Accepts<A>,
     {
         self.kernel.launch(queue, config, args)
+    }
+
+    /// `cuLaunchKernelEx(self, config, attributes, args)`—Queues the kernel with launch attributes,
+    /// or captures the launch, as [`SafeKernel::launch_with`] does.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`SafeKernel::launch_with`].
+    #[doc(alias = "cuLaunchKernelEx")]
+    #[doc(alias = "cudaLaunchKernelExC")]
+    pub fn launch_with<'a, Q: Queue, A: KernelArgs>(
+        &self,
+        queue: &'a Q,
+        config: LaunchConfig,
+        attributes: &LaunchAttributes<'_>,
+        args: A,
+    ) -> Result<SafeLaunch<'a>>
+    where
+        P: Accepts<A>,
+    {
+        self.kernel.launch_with(queue, config, attributes, args)
     }
 
     /// Returns the kernel without types.

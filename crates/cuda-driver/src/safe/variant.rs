@@ -69,10 +69,12 @@ fn load(
 ) -> Result<Variant> {
     let inner: &Inner = &kernel.inner;
     let syntax = |message: String| refused(SafeLaunchError::Syntax { message });
-    let module = cuda_ptx::parse(&inner.text).map_err(|error| syntax(error.to_string()))?;
+    let module = inner
+        .text
+        .parse()
+        .map_err(|error| syntax(error.to_string()))?;
     let name = inner.analysis.name();
-    let mut functions = module.functions.iter();
-    let Some(function) = functions.find(|it| it.name == name && it.body.is_some()) else {
+    let Some(function) = module.functions.first() else {
         return Err(syntax(format!("no kernel {name}")));
     };
     let Instrumented {
@@ -80,7 +82,7 @@ fn load(
         parameters,
         sites,
     } = instrument(
-        &inner.text,
+        inner.text.text(),
         &module,
         function,
         &inner.analysis,

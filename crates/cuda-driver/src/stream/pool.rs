@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::{Stream, StreamFlags};
 use crate::context::Context;
 use crate::error::Result;
+use crate::reports::{self, Waited};
 
 /// A fixed number of streams of one priority, handed out round-robin.
 ///
@@ -58,7 +59,17 @@ impl StreamPool {
     /// # Errors
     ///
     /// The first fault. After a fault, the remaining streams are not waited for.
+    /// [`Error::Violation`](crate::Error::Violation) with the violations of all
+    /// [safe launches](Stream::launch_safe) on these streams that were not reported.
     pub fn synchronize(&self) -> Result<()> {
-        self.streams.iter().try_for_each(Stream::synchronize)
+        for stream in &self.streams {
+            stream.expect_direct("StreamPool::synchronize")?;
+            stream.state().synchronize_explicitly(stream.context())?;
+        }
+        if reports::any() {
+            let ids = self.streams.iter().map(|stream| stream.state().id());
+            Waited::for_streams(ids).report()?;
+        }
+        Ok(())
     }
 }

@@ -9,7 +9,7 @@ use super::{Queueing, StreamFlags};
 use crate::context::{Context, Current};
 use crate::driver::{Driver, call};
 use crate::error::{DriverError, Error, Result};
-use crate::reports::Reports;
+use crate::reports::{self, Mark, Reports, Waited};
 use crate::stream_state::StreamState;
 
 /// A queue of work for a device. Work on one stream runs in order; work on different streams may
@@ -70,22 +70,35 @@ impl Stream {
     /// # Errors
     ///
     /// The fault of any kernel that was still running: see [`DriverError::is_sticky`].
-    /// [`Error::Violation`] if a [safe launch](Self::launch_safe) on this stream had a violation
-    /// that was not reported yet.
+    /// [`Error::Violation`] with the violations of [safe launches](Self::launch_safe) on this
+    /// stream that were not reported.
     #[doc(alias = "cuStreamSynchronize")]
     #[doc(alias = "cudaStreamSynchronize")]
     pub fn synchronize(&self) -> Result<()> {
         self.expect_direct("Stream::synchronize")?;
         self.state.synchronize_explicitly(&self.context)?;
-        self.report_violation()
+        self.report_violations()
     }
 
-    /// Fails with a violation of a safe launch on this stream that was not reported yet.
-    pub(crate) fn report_violation(&self) -> Result<()> {
-        match self.reports.take() {
-            Some(violation) => Err(Error::Violation(Box::new(violation))),
-            None => Ok(()),
+    /// Fails with the violations of safe launches on this stream that were not reported. The caller
+    /// has waited for the stream.
+    #[inline]
+    pub(crate) fn report_violations(&self) -> Result<()> {
+        match reports::any() {
+            true => self.waited().report(),
+            false => Ok(()),
         }
+    }
+
+    /// The launches that a wait for this stream waits for.
+    pub(crate) fn waited(&self) -> Waited {
+        Waited::for_stream(self.state.id())
+    }
+
+    /// Marks the launches on this stream so far, for a later wait.
+    #[inline]
+    pub(crate) fn mark(&self) -> Option<Mark> {
+        Mark::new(&self.reports, || self.waited())
     }
 
     /// `cuStreamQuery()`—Returns whether all work that is queued on the stream is complete.
@@ -235,7 +248,7 @@ impl Stream {
     }
 
     /// The reports of checked launches on this stream.
-    pub(crate) fn reports(&self) -> &Reports {
+    pub(crate) fn reports(&self) -> &Arc<Reports> {
         &self.reports
     }
 

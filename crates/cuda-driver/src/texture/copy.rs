@@ -12,6 +12,7 @@ use crate::memory::{
     DeviceBuffer, DeviceSlice, DeviceSliceMut, Memory, PageLocked, Part, PitchedBuffer,
     PitchedSlice, PitchedSliceMut, expect_context, expect_len, from_pinned, staging, to_pinned,
 };
+use crate::reports;
 use crate::stream::Stream;
 use crate::types::Extent;
 
@@ -145,11 +146,20 @@ impl<T: Texel> ArraySlice<'_, T> {
     ///
     /// Fails as [`copy_to_host`](Self::copy_to_host) does.
     pub fn to_vec(self) -> Result<Vec<T>> {
+        let (owner, begun) = (self.memory.owning_stream(), reports::begin());
+        let elements = self.read_all()?;
+        self.memory
+            .report_violations(begun, self.access, Some(owner))?;
+        Ok(elements)
+    }
+
+    /// Does the work of [`to_vec`](Self::to_vec) without a report of violations.
+    pub(crate) fn read_all(&self) -> Result<Vec<T>> {
         let len = self.extent().len::<T>()?;
         let mut elements = Vec::with_capacity(len);
         // SAFETY: the destination must be writable for all elements ← the capacity is at least the
         // length.
-        unsafe { self.download(self.memory.owning_stream(), elements.as_mut_ptr()) }?;
+        unsafe { self.fetch(self.memory.owning_stream(), elements.as_mut_ptr()) }?;
         // SAFETY: the elements must be initialized ← the copy has written all of them, and every
         // bit pattern is a valid `T`.
         unsafe { elements.set_len(len) };
@@ -225,6 +235,19 @@ impl<T: Texel> ArraySlice<'_, T> {
     ///
     /// `destination` has room for the elements, and no other code uses it during the call.
     unsafe fn download(&self, stream: &Stream, destination: *mut T) -> Result<()> {
+        let begun = reports::begin();
+        // SAFETY: the contract of `fetch` must hold ← the caller upholds it.
+        unsafe { self.fetch(stream, destination) }?;
+        self.memory
+            .report_violations(begun, self.access, Some(stream))
+    }
+
+    /// Does the work of [`download`](Self::download) without a report of violations.
+    ///
+    /// # Safety
+    ///
+    /// The requirements of [`download`](Self::download) apply.
+    unsafe fn fetch(&self, stream: &Stream, destination: *mut T) -> Result<()> {
         let memory = (self.memory, self.access);
         // SAFETY: both sides must hold the bytes, and no other code may use the destination ← the
         // view is within its array, and the caller guarantees both for the destination.

@@ -67,7 +67,7 @@ impl<T: Texel> ArraySliceMut<'_, T> {
         }
         if peer.is_borrowed() {
             // Its owner may destroy it at any time, and cannot wait for a copy in another context.
-            return self.copy_from_host_on(&source.to_vec()?, stream);
+            return self.copy_from_host_on(&source.read_all()?, stream);
         }
         let to = PeerSide {
             memory: self.memory,

@@ -56,6 +56,8 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use smallvec::SmallVec;
+
 use crate::context::KeptContext;
 use crate::error::{DriverError, Error, Result};
 use crate::fence::Fence;
@@ -423,6 +425,13 @@ impl Tracker {
             so_far.register_if_unfenced(self.owner.context());
             self.lock().list.push(so_far);
         }
+    }
+
+    /// Returns a number for each executable graph whose nodes use the memory.
+    pub(crate) fn replays(&self) -> SmallVec<[usize; 1]> {
+        let uses = self.lock();
+        let users = uses.graphs.iter().flat_map(|graphs| &graphs.users);
+        users.map(|user| user.record.identity()).collect()
     }
 
     /// Locks the uses. A thread locks only one tracker at a time.

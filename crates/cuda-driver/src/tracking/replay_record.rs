@@ -12,6 +12,7 @@
 //! `graph/replay.rs`.
 
 use std::mem;
+use std::ptr;
 use std::sync::Arc;
 
 use super::{Access, Blocked, Scope, Tracker, Use};
@@ -52,6 +53,11 @@ struct Slot {
 }
 
 impl ReplayRecord {
+    /// Returns a number that no other record has as long as this one exists.
+    pub(crate) fn identity(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
     /// Makes the stream of `scope` wait for the last replay. `context` is the context of the
     /// executable.
     pub(crate) fn wait_for_last(

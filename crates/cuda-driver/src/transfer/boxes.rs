@@ -56,7 +56,7 @@ impl<'scope> CopyScope<'scope, '_> {
         // nothing else accesses ← the view is within its memory; the lengths are equal, and the
         // destination is borrowed for the whole scope, which ends after the copy.
         let is_queued = unsafe { queue_box(self.stream(), memory, sides, &source.rows) }?;
-        self.note(is_queued);
+        self.note(memory, is_queued);
         Ok(())
     }
 
@@ -78,7 +78,7 @@ impl<'scope> CopyScope<'scope, '_> {
         let memory = (destination.memory, destination.access);
         // SAFETY: as above: the source is borrowed for the whole scope.
         let is_queued = unsafe { queue_box(self.stream(), memory, sides, &rows) }?;
-        self.note(is_queued);
+        self.note(memory, is_queued);
         Ok(())
     }
 
@@ -99,7 +99,7 @@ impl<'scope> CopyScope<'scope, '_> {
         let memory = (source.memory, source.access);
         // SAFETY: as for a box of device memory: the destination is borrowed for the whole scope.
         let is_queued = unsafe { queue_box(self.stream(), memory, sides, &source.place.extent()) }?;
-        self.note(is_queued);
+        self.note(memory, is_queued);
         Ok(())
     }
 
@@ -121,14 +121,8 @@ impl<'scope> CopyScope<'scope, '_> {
         let memory = (destination.memory, destination.access);
         // SAFETY: as for a box of device memory: the source is borrowed for the whole scope.
         let is_queued = unsafe { queue_box(self.stream(), memory, sides, &place.extent()) }?;
-        self.note(is_queued);
+        self.note(memory, is_queued);
         Ok(())
-    }
-
-    fn note(&self, is_queued: bool) {
-        if is_queued {
-            self.set_used();
-        }
     }
 }
 
@@ -147,14 +141,19 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
         destination: P,
         stream: &Stream,
     ) -> Result<Transfer<P>, TransferError<P>> {
-        start(destination, stream, |destination| {
-            expect_len(self.extent().len::<T>()?, destination.len())?;
-            let sides = (Side::Host(destination.start()), Side::Device(self.rows));
-            // SAFETY: the box must be within the memory, and the host memory must have room that
-            // nothing else accesses ← the view is within its memory; the lengths are equal, and the
-            // transfer owns the host memory until the copy is complete.
-            unsafe { queue_box(stream, (self.memory, self.access), sides, &self.rows) }
-        })
+        start(
+            destination,
+            (self.memory, self.access),
+            stream,
+            |destination| {
+                expect_len(self.extent().len::<T>()?, destination.len())?;
+                let sides = (Side::Host(destination.start()), Side::Device(self.rows));
+                // SAFETY: the box must be within the memory, and the host memory must have room that
+                // nothing else accesses ← the view is within its memory; the lengths are equal, and the
+                // transfer owns the host memory until the copy is complete.
+                unsafe { queue_box(stream, (self.memory, self.access), sides, &self.rows) }
+            },
+        )
     }
 }
 
@@ -174,7 +173,7 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
         source: P,
         stream: &Stream,
     ) -> Result<Transfer<P>, TransferError<P>> {
-        start(source, stream, |source| {
+        start(source, (self.memory, self.access), stream, |source| {
             expect_len(source.len(), self.extent().len::<T>()?)?;
             let sides = (Side::Device(self.rows), Side::Host(source.start()));
             // SAFETY: as for the other direction.
@@ -197,13 +196,18 @@ impl<T: Texel> ArraySlice<'_, T> {
         destination: P,
         stream: &Stream,
     ) -> Result<Transfer<P>, TransferError<P>> {
-        start(destination, stream, |destination| {
-            expect_len(self.extent().len::<T>()?, destination.len())?;
-            let (memory, place) = ((self.memory, self.access), self.place);
-            let sides = (Side::Host(destination.start()), Side::Array(place));
-            // SAFETY: as for pitched memory.
-            unsafe { queue_box(stream, memory, sides, &place.extent()) }
-        })
+        start(
+            destination,
+            (self.memory, self.access),
+            stream,
+            |destination| {
+                expect_len(self.extent().len::<T>()?, destination.len())?;
+                let (memory, place) = ((self.memory, self.access), self.place);
+                let sides = (Side::Host(destination.start()), Side::Array(place));
+                // SAFETY: as for pitched memory.
+                unsafe { queue_box(stream, memory, sides, &place.extent()) }
+            },
+        )
     }
 }
 
@@ -222,7 +226,7 @@ impl<T: Texel> ArraySliceMut<'_, T> {
         source: P,
         stream: &Stream,
     ) -> Result<Transfer<P>, TransferError<P>> {
-        start(source, stream, |source| {
+        start(source, (self.memory, self.access), stream, |source| {
             expect_len(source.len(), self.extent().len::<T>()?)?;
             let (memory, place) = ((self.memory, self.access), self.place);
             let sides = (Side::Array(place), Side::Host(source.start()));

@@ -88,6 +88,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
             memory: Some(()),
             event,
             completion: None,
+            mark: self.memory.mark(self.access, stream),
             on_failure: keep_nothing,
             on_drop: |(), _, _, _| {},
             memory_context: None,

@@ -248,7 +248,9 @@ impl<'a, 'scope> HostCopyBatch<'a, 'scope, '_> {
         self.batch.append(self.on_device);
         if !self.batch.is_empty() {
             // Even if the call fails, a part of the batch may have been queued.
-            self.scope.set_used();
+            for memory in self.batch.uses.iter() {
+                self.scope.note(memory, true);
+            }
         }
         self.batch.queue_on(self.scope.stream())
     }

@@ -9,10 +9,12 @@ mod scope;
 mod batch;
 mod boxes;
 mod device;
+mod error;
 mod host_batch;
 mod queue_batch;
 
 pub use batch::CopyBatch;
+pub use error::TransferError;
 pub use host_batch::HostCopyBatch;
 pub use scope::CopyScope;
 
@@ -28,11 +30,13 @@ use crate::error::{DriverError, Error, Result};
 use crate::fence::Fence;
 use crate::memory::pinned::{expect_locked_for, sealed::Lock, sealed::TOKEN};
 use crate::memory::{
-    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, PageLocked, expect_len,
+    DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, PageLocked, expect_len,
 };
 use crate::observer::Work;
 use crate::pending::{self, Completion, Entry, KeepAlive};
+use crate::reports::Mark;
 use crate::stream::Stream;
+use crate::tracking::Access;
 use crate::types::WorkKind;
 
 /// A copy in progress, with the page-locked memory that it reads or writes. For copies within the
@@ -68,6 +72,8 @@ pub struct Transfer<P> {
     /// The event after the copy. `None` if there was nothing to copy.
     event: Option<Fence>,
     completion: Option<Completion>,
+    /// The checked launches that the copy waits for.
+    mark: Option<Mark>,
     on_failure: OnFailure<P>,
     on_drop: fn(P, Fence, &Context, Option<KeptContext>),
     /// The context of the memory, if the copy runs in another context.
@@ -78,13 +84,6 @@ pub struct Transfer<P> {
 
 /// Takes the memory of a copy that failed. Returns it if it is not in use any more.
 type OnFailure<P> = fn(P, DriverError) -> Option<P>;
-
-/// The error of a copy that was not started or whose end could not be waited for, with the host
-/// memory if it is not in use.
-pub struct TransferError<P> {
-    error: Error,
-    memory: Option<P>,
-}
 
 impl<P> Transfer<P> {
     /// Returns the context of the stream that runs the copy.
@@ -108,7 +107,9 @@ impl<P> Transfer<P> {
     ///
     /// # Errors
     ///
-    /// A fault of the device. The memory is then leaked.
+    /// A fault of the device. The memory is then leaked. [`Error::Violation`] with the violations
+    /// of [safe launches](Stream::launch_safe) that used the same memory or stream and that were
+    /// not reported. The copy has completed then, and the error has the memory.
     #[doc(alias = "cuEventSynchronize")]
     #[doc(alias = "cudaEventSynchronize")]
     pub fn wait(mut self) -> Result<P, TransferError<P>> {
@@ -123,7 +124,16 @@ impl<P> Transfer<P> {
     fn finish(&mut self, result: Result<()>) -> Result<P, TransferError<P>> {
         let memory = self.memory.take();
         match (result, memory) {
-            (Ok(()), Some(memory)) => Ok(memory),
+            (Ok(()), Some(memory)) => {
+                let reported = self.mark.take().map_or(Ok(()), |mark| mark.report());
+                match reported {
+                    Ok(()) => Ok(memory),
+                    Err(error) => Err(TransferError {
+                        error,
+                        memory: Some(memory),
+                    }),
+                }
+            }
             (Ok(()), None) => Err(TransferError {
                 error: Error::AlreadyTaken {
                     what: "the memory of the transfer",
@@ -238,11 +248,13 @@ fn leave<P: Lock + Send + 'static>(
     pending::add(entry);
 }
 
-/// Calls `queue` to queue a copy that uses `memory` on `stream`, and records an event after it.
+/// Calls `queue` to queue a copy between `memory` and `device` on `stream`, and records an event
+/// after it.
 ///
 /// `queue` returns whether it queued anything.
 fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
     memory: P,
+    (device, access): (&Memory, Access),
     stream: &Stream,
     queue: impl FnOnce(&P) -> Result<bool>,
 ) -> Result<Transfer<P>, TransferError<P>> {
@@ -272,6 +284,7 @@ fn start<T: DeviceRepr, P: PageLocked<T> + 'static>(
         memory: Some(memory),
         event,
         completion: None,
+        mark: device.mark(access, stream),
         on_failure: abandon_lock::<P>,
         on_drop: leave::<P>,
         memory_context,
@@ -354,12 +367,17 @@ impl<T: DeviceRepr> DeviceSlice<'_, T> {
         destination: P,
         stream: &Stream,
     ) -> Result<Transfer<P>, TransferError<P>> {
-        start(destination, stream, |destination| {
-            expect_len(self.len(), destination.len())?;
-            // SAFETY: `destination` must have room that nothing else accesses until the copy is
-            // complete ← the lengths are equal, and the transfer owns the memory until then.
-            unsafe { self.queue_to_host(destination.start().cast(), stream) }
-        })
+        start(
+            destination,
+            (self.memory, self.access),
+            stream,
+            |destination| {
+                expect_len(self.len(), destination.len())?;
+                // SAFETY: `destination` must have room that nothing else accesses until the copy is
+                // complete ← the lengths are equal, and the transfer owns the memory until then.
+                unsafe { self.queue_to_host(destination.start().cast(), stream) }
+            },
+        )
     }
 }
 
@@ -417,7 +435,7 @@ impl<T: DeviceRepr> DeviceSliceMut<'_, T> {
         source: P,
         stream: &Stream,
     ) -> Result<Transfer<P>, TransferError<P>> {
-        start(source, stream, |source| {
+        start(source, (self.memory, self.access), stream, |source| {
             expect_len(source.len(), self.len())?;
             // SAFETY: `source` must hold as many elements, which nothing writes until the copy is
             // complete ← the lengths are equal, and the transfer owns the memory until then.
@@ -456,45 +474,3 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         self.as_mut_slice().copy_from_pinned_async(source, stream)
     }
 }
-
-impl<P> TransferError<P> {
-    /// Returns the cause of the failure.
-    #[must_use]
-    pub fn error(&self) -> &Error {
-        &self.error
-    }
-
-    /// Returns the memory if it is not in use: if no copy was started, or if the borrowed context
-    /// of the copy was declared dead. After any other failed copy the memory is leaked, because the
-    /// copy may still be running.
-    #[must_use]
-    pub fn into_memory(self) -> Option<P> {
-        self.memory
-    }
-}
-
-impl<P> From<TransferError<P>> for Error {
-    fn from(error: TransferError<P>) -> Self {
-        error.error
-    }
-}
-
-impl<P> fmt::Display for TransferError<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)?;
-        if self.memory.is_none() && !matches!(self.error, Error::AlreadyTaken { .. }) {
-            f.write_str(
-                "; the host memory of the copy stays allocated, as it may still be in use",
-            )?;
-        }
-        Ok(())
-    }
-}
-
-impl<P> fmt::Debug for TransferError<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl<P> std::error::Error for TransferError<P> {}

@@ -1,6 +1,6 @@
 //! Copies that borrow page-locked memory, in a scope that waits for them. C has no counterpart.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io::{self, Write as _};
 use std::marker::PhantomData;
@@ -10,8 +10,12 @@ use std::process;
 
 use super::expect_locked;
 use crate::error::{Error, Result};
-use crate::memory::{DeviceRepr, DeviceSlice, DeviceSliceMut, PageLocked, expect_len, resolve};
+use crate::memory::{
+    DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, PageLocked, expect_len, resolve,
+};
+use crate::reports::Mark;
 use crate::stream::Stream;
+use crate::tracking::Access;
 
 /// A scope for copies that borrow page-locked memory: see [`Stream::copy_scope`].
 ///
@@ -37,6 +41,8 @@ pub struct CopyScope<'scope, 'env: 'scope> {
     stream: &'scope Stream,
     /// Whether a copy was queued.
     is_used: Cell<bool>,
+    /// The memory of the copies, while violations may be unread.
+    mark: RefCell<Option<Mark>>,
     /// The lifetimes are invariant, like those of `std::thread::Scope`.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
@@ -73,7 +79,9 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The error that `f` returns.
+    /// The error that `f` returns. [`Error::Violation`] with the violations of
+    /// [safe launches](Self::launch_safe) that used the same memory or stream and that were not
+    /// reported. The copies have completed then.
     pub fn copy_scope<'env, R>(
         &'env self,
         f: impl for<'scope> FnOnce(&'scope CopyScope<'scope, 'env>) -> Result<R>,
@@ -107,7 +115,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// The error that `f` returns.
+    /// Fails as [`copy_scope`](Self::copy_scope) does.
     pub fn try_copy_scope<'env, R, E: From<Error>>(
         &'env self,
         f: impl for<'scope> FnOnce(&'scope CopyScope<'scope, 'env>) -> Result<R, E>,
@@ -115,6 +123,7 @@ impl Stream {
         let scope = CopyScope {
             stream: self,
             is_used: Cell::new(false),
+            mark: RefCell::new(None),
             scope: PhantomData,
             env: PhantomData,
         };
@@ -135,7 +144,14 @@ impl Stream {
             );
             process::abort();
         }
-        result.unwrap_or_else(|panic| resume_unwind(panic))
+        let result = result.unwrap_or_else(|panic| resume_unwind(panic))?;
+        if scope.is_used.get() {
+            match scope.mark.take() {
+                Some(mark) => mark.report_until_now()?,
+                None => self.report_violations()?,
+            }
+        }
+        Ok(result)
     }
 }
 
@@ -179,7 +195,7 @@ impl<'scope> CopyScope<'scope, '_> {
         // the range is within the memory, which is borrowed for the whole scope, and the scope ends
         // after the copy.
         let is_queued = unsafe { source.queue_to_host(first, self.stream) }?;
-        self.is_used.set(self.is_used.get() || is_queued);
+        self.note((source.memory, source.access), is_queued);
         Ok(())
     }
 
@@ -224,13 +240,21 @@ impl<'scope> CopyScope<'scope, '_> {
         // complete ← the range is within the memory, which is borrowed for the whole scope, and the
         // scope ends after the copy.
         let is_queued = unsafe { destination.queue_from_host(first, self.stream) }?;
-        self.is_used.set(self.is_used.get() || is_queued);
+        self.note((destination.memory, destination.access), is_queued);
         Ok(())
     }
 
-    /// Records that a copy was queued.
-    pub(super) fn set_used(&self) {
+    /// Records whether a copy of this memory was queued.
+    pub(super) fn note(&self, (memory, access): (&Memory, Access), is_queued: bool) {
+        if !is_queued {
+            return;
+        }
         self.is_used.set(true);
+        let mut mark = self.mark.borrow_mut();
+        match &mut *mark {
+            Some(mark) => memory.add_to(mark, access),
+            None => *mark = memory.mark(access, self.stream),
+        }
     }
 
     /// Returns the stream of the scope.

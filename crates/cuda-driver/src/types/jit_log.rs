@@ -23,6 +23,17 @@ impl JitLog {
         }
     }
 
+    /// Replaces the numbers of lines in the messages. A number for which `original` returns `None`
+    /// stays.
+    pub(crate) fn with_lines(self, original: &dyn Fn(u32) -> Option<u32>) -> Self {
+        let replace = |log: &Log| Log::new(with_lines(log.as_str(), original).as_bytes());
+        Self {
+            info: replace(&self.info),
+            errors: replace(&self.errors),
+            ..self
+        }
+    }
+
     /// Informational messages: remarks, and the details that
     /// [`JitOptions::verbose`](crate::jit::JitOptions::verbose) requests.
     #[must_use]
@@ -56,5 +67,38 @@ impl fmt::Display for JitLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let logs = [&self.errors, &self.info].map(|log| log.as_str().trim());
         f.write_str(logs.join("\n").trim())
+    }
+}
+
+/// Replaces each number after the word `line`.
+fn with_lines(text: &str, original: &dyn Fn(u32) -> Option<u32>) -> String {
+    const WORD: &str = "line ";
+    let mut parts = text.split(WORD);
+    let mut new = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        new.push_str(WORD);
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, rest) = part.split_at(digits);
+        match number.parse().ok().and_then(original) {
+            Some(line) => new.push_str(&line.to_string()),
+            None => new.push_str(number),
+        }
+        new.push_str(rest);
+    }
+    new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_lines;
+
+    #[test]
+    fn numbers_after_the_word_line_are_replaced() {
+        let text = "ptxas application ptx input, line 12; error   : Unknown symbol 'x'\nline 7, 12";
+        let original = |line| (line != 7).then_some(line + 100);
+        let new = with_lines(text, &original);
+        let expected =
+            "ptxas application ptx input, line 112; error   : Unknown symbol 'x'\nline 7, 12";
+        assert_eq!(new, expected);
     }
 }

@@ -90,6 +90,9 @@ fn stores_leave_a_peer_view() {
             let Err(Error::Violation(found)) = launch.wait() else {
                 panic!("{}: no violation", case.title);
             };
+            let [found] = &found[..] else {
+                panic!("{found}");
+            };
             assert_eq!((found.argument, found.argument_bytes), (Some(1), 128));
             assert_eq!(found.threads, threads, "{found}");
             let is_wrong = wrong

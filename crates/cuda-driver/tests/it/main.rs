@@ -53,6 +53,8 @@ mod faults;
 mod foreign;
 mod foreign_capture;
 mod foreign_graphs;
+#[cfg(unix)]
+mod fork;
 #[cfg(feature = "nvrtc")]
 mod from_source;
 mod future;
@@ -125,6 +127,7 @@ mod profile;
 mod profile_cupti;
 #[cfg(feature = "profile")]
 mod profile_memory;
+mod ptx_text;
 mod queue;
 mod random_eager;
 mod random_graphs;

@@ -231,6 +231,22 @@ fn images() -> Texts {
             "PTX that is too new",
             load(&MIX.replace(".version 7.0", ".version 9.9")),
         ),
+        (
+            "UTF-16 as PTX",
+            text(Module::load_text(context, b".\0v\0e\0r\0s\0i\0o\0n\0")),
+        ),
+        (
+            "compressed PTX",
+            text(Module::load_text(context, b"\x1f\x8b\x08\x00")),
+        ),
+        (
+            "fat binary as PTX",
+            text(Module::load_text(context, b"\x50\xed\x55\xba\x01\x00")),
+        ),
+        (
+            "PTX that crashes the compiler",
+            load(&MIX.replace(".entry mix(", ".entry %laneid(")),
+        ),
         ("missing file", file("no/such/file.ptx")),
         ("file without an image", file("Cargo.toml")),
     ]

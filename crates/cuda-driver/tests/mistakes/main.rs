@@ -7,8 +7,8 @@
 //! - Lookups: a misspelled kernel, mangled names (plain, in a namespace, of a template), a name of
 //!   many kernels, a kernel of a library, a NUL byte in a name, a missing variable, a variable of
 //!   another size.
-//! - Images: text that is not PTX, PTX that is too new, a NUL byte in PTX, a missing file, a file
-//!   without an image.
+//! - Images: text that is not PTX, PTX that is too new, a NUL byte in PTX, UTF-16, gzip and a fat
+//!   binary instead of PTX, PTX that crashes the compiler, a missing file, a file without an image.
 //! - Compiling: no NVRTC on the machine.
 //! - Memory: an allocation that is too large for the device, for the limit of a pool and for an
 //!   address; host and device memory of different lengths, buffers of different lengths; views of

@@ -88,11 +88,45 @@ pub(super) fn needs(option: &str) -> Option<Version> {
         .max()
 }
 
+/// The options whose value is a file of precompiled headers, or a folder of them.
+const PCH_FILES: [&[u8]; 3] = [b"pch-dir", b"create-pch", b"use-pch"];
+
+/// Returns whether an option may make NVRTC map a file, which a caller has named, as its memory.
+/// NVRTC ignores white space around an option.
+pub(super) fn names_pch_file(option: &[u8]) -> bool {
+    let name = option.split(|byte| *byte == b'=').next().unwrap_or(option);
+    PCH_FILES
+        .iter()
+        .any(|known| name.windows(known.len()).any(|part| part == *known))
+}
+
 #[cfg(test)]
 mod tests {
     use cuda_sys::Version;
 
-    use super::{NEWER_OPTIONS, needs};
+    use super::{NEWER_OPTIONS, names_pch_file, needs};
+
+    #[test]
+    fn options_with_files_of_precompiled_headers_are_recognized() {
+        for option in [
+            "--pch-dir=a",
+            "-pch-dir",
+            " \x0b--use-pch=a",
+            "-create-pch=a",
+            "--use-pch\t",
+        ] {
+            assert!(names_pch_file(option.as_bytes()), "{option}");
+        }
+        for option in [
+            "--pch",
+            "-pch",
+            "--pch-verbose=true",
+            "-DX=--use-pch",
+            "--time=use-pch",
+        ] {
+            assert!(!names_pch_file(option.as_bytes()), "{option}");
+        }
+    }
 
     #[test]
     fn an_option_is_known_in_both_forms_with_and_without_its_value() {

@@ -61,6 +61,8 @@ struct Item {
 
 const RAW: &str = "";
 
+const UNCHECKED: &str = "unchecked";
+
 impl Options {
     /// Creates options with NVRTC's defaults.
     pub fn new() -> Self {
@@ -294,13 +296,27 @@ impl Options {
     }
 
     /// `--pch`—Creates and uses precompiled headers, for this process only. NVRTC 12.8.
+    ///
+    /// NVRTC stores them in a new folder that only this user can access, in the folder for
+    /// temporary files, and deletes it when the process ends.
     pub fn precompiled_headers(self, on: bool) -> Self {
         self.flag("--pch", on)
     }
 
-    /// `--pch-dir`—Sets the folder for precompiled headers. Two processes must not share a folder.
-    /// NVRTC 12.8.
-    pub fn precompiled_headers_dir(self, dir: impl AsRef<Path>) -> Self {
+    /// `--pch-dir`—Sets the folder for precompiled headers. NVRTC 12.8.
+    ///
+    /// NVRTC does not delete the files. A process can use only those that it created itself,
+    /// because they contain addresses.
+    ///
+    /// # Safety
+    ///
+    /// NVRTC maps the files of this folder as its memory and trusts their content. From the first
+    /// compilation with this option until the process ends,
+    ///
+    /// - only NVRTC writes or deletes the files in the folder whose names end in `.pch`, and it
+    ///   creates all of them;
+    /// - no other process compiles with this folder, and other users cannot write to it.
+    pub unsafe fn precompiled_headers_dir(self, dir: impl AsRef<Path>) -> Self {
         self.replace("--pch-dir", dir.as_ref().as_os_str().as_encoded_bytes())
     }
 
@@ -327,6 +343,10 @@ impl Options {
 
     /// Adds one option verbatim. The version check of a newer option applies as it does for its
     /// method. An architecture is set as by [`arch`](Self::arch).
+    ///
+    /// With `--pch-dir`, `--create-pch` or `--use-pch`, the compilation fails with
+    /// [`Error::UnsafeOption`]. Options that write files are not refused: `--time=FILE`,
+    /// `--fdevice-time-trace=FILE` and `--use-bundled-headers=FOLDER`.
     pub fn raw(self, option: impl AsRef<str>) -> Self {
         let option = option.as_ref();
         let arch = ["--gpu-architecture=", "-arch="]
@@ -336,6 +356,19 @@ impl Options {
             Some(arch) => self.arch(arch),
             None => self.push(RAW, option.as_bytes().to_vec()),
         }
+    }
+
+    /// Adds one option verbatim, as [`raw`](Self::raw) does, also one for the files of precompiled
+    /// headers.
+    ///
+    /// # Safety
+    ///
+    /// - For `--pch-dir=FOLDER`, the rules of
+    ///   [`precompiled_headers_dir`](Self::precompiled_headers_dir) hold.
+    /// - For `--use-pch=FILE`, NVRTC created the file in this process through `--create-pch`, and
+    ///   it has not changed since, and does not change until the process ends.
+    pub unsafe fn raw_unchecked(self, option: impl AsRef<str>) -> Self {
+        self.push(UNCHECKED, option.as_ref().as_bytes().to_vec())
     }
 
     /// Sets the time limit, after which compilation fails with [`Error::TimedOut`]. NVRTC 12.8.
@@ -381,6 +414,11 @@ impl Options {
 
     /// Returns the options for an NVRTC of version `found`.
     pub(crate) fn render(&self, found: Version) -> Result<Vec<CString>, Error> {
+        let is_unsafe = |item: &&Item| item.name == RAW && known::names_pch_file(&item.text);
+        if let Some(item) = self.items.iter().find(is_unsafe) {
+            let option = String::from_utf8_lossy(&item.text).into_owned();
+            return Err(Error::UnsafeOption { option });
+        }
         let render = |text: Vec<u8>| {
             let option = String::from_utf8_lossy(&text).into_owned();
             match known::needs(&option) {

@@ -73,9 +73,9 @@ fn grow_the_heap() {
     let options = Options::new();
     let plain = program.compile_ptx(&options).unwrap();
     assert_eq!(plain.pch, PchStatus::NotAttempted);
-    let options = options
-        .precompiled_headers(true)
-        .precompiled_headers_dir(dir.path());
+    let options = options.precompiled_headers(true);
+    // SAFETY: only NVRTC may write to the folder, in this process ← it is new, and only listed.
+    let options = unsafe { options.precompiled_headers_dir(dir.path()) };
     let compiled = program.compile_ptx(&options).unwrap();
     let PchStatus::HeapExhausted { required } = compiled.pch else {
         panic!("{:?} with {page} bytes", compiled.pch);
@@ -152,4 +152,83 @@ fn set_the_heap_while_compiling() {
     let refused = nvrtc.set_pch_heap_size(size).unwrap_err();
     assert!(matches!(refused, Error::Compiling { .. }), "{refused}");
     println!("refused and then set");
+}
+
+/// Files of precompiled headers are mapped as memory of NVRTC, so safe code must not name them.
+#[test]
+fn raw_options_cannot_name_precompiled_headers() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().display();
+    for nvrtc in every_nvrtc() {
+        let program = Program::new(&nvrtc, "__global__ void k() {}");
+        for option in [
+            format!("--pch-dir={dir}"),
+            format!(" -pch-dir={dir}"),
+            format!("--create-pch={dir}/a.pch"),
+            format!("\t--use-pch={dir}/a.pch"),
+        ] {
+            let error = program.compile_ptx(&Options::new().raw("--pch").raw(&option));
+            let error = error.unwrap_err();
+            assert!(matches!(error, Error::UnsafeOption { .. }), "{error}");
+            let text = error.to_string();
+            for part in [option.as_str(), "Options::precompiled_headers"] {
+                assert!(text.contains(part), "{text}");
+            }
+        }
+    }
+}
+
+/// The folder that NVRTC chooses belongs to the process, is not accessible for other users, and is
+/// deleted when the process ends.
+#[cfg(target_os = "linux")]
+#[test]
+fn each_process_has_its_own_precompiled_headers() {
+    let Some(nvrtc) = nvrtc().filter(|nvrtc| nvrtc.version() >= FIRST) else {
+        return;
+    };
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().to_owned();
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let text = run_ignored("pch::use_the_folder_of_the_process", |command| {
+                    command.env("TMPDIR", &folder);
+                });
+                assert!(text.contains("used again"), "{}: {text}", nvrtc.version());
+            });
+        }
+    });
+    let left = std::fs::read_dir(temp.path()).unwrap().count();
+    assert_eq!(left, 0, "files are left in {}", temp.path().display());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "run by each_process_has_its_own_precompiled_headers, in its own process"]
+fn use_the_folder_of_the_process() {
+    use std::os::unix::fs::MetadataExt;
+
+    let Some(nvrtc) = nvrtc() else { return };
+    let declarations: String = (0..300)
+        .map(|i| format!("template <int N> struct S{i} {{ int a[N + {i}]; }};\n"))
+        .collect();
+    let program = Program::new(
+        &nvrtc,
+        "#include \"many.h\"\n__global__ void k(S7<1> *s) {}",
+    )
+    .header("many.h", declarations);
+    let options = Options::new().precompiled_headers(true);
+    let compiled = program.compile_ptx(&options).unwrap();
+    assert_eq!(compiled.pch, PchStatus::Created);
+    let own = format!("__nvrtc_auto_pch_{}_", std::process::id());
+    let folders = std::fs::read_dir(std::env::temp_dir()).unwrap();
+    let mut folders = folders.map(|entry| entry.unwrap());
+    let folder = folders
+        .find(|entry| entry.file_name().to_string_lossy().starts_with(&own))
+        .expect("a folder of this process");
+    assert_eq!(folder.metadata().unwrap().mode() & 0o777, 0o700);
+    let again = program.compile_ptx(&options).unwrap();
+    let log = again.log.as_str();
+    assert!(log.contains("using precompiled header file"), "{log}");
+    println!("used again");
 }

@@ -90,6 +90,7 @@ impl Recorded {
             }
         }
         LaunchValues {
+            cluster: None,
             grid: self.grid,
             block: self.block,
             dynamic_shared: self.shared,
@@ -245,6 +246,7 @@ pub(crate) fn launch(
         }
     });
     LaunchValues {
+        cluster: None,
         arguments: arguments.collect(),
         grid: rule.grid,
         block: rule.block,

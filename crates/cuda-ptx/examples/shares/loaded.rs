@@ -19,6 +19,7 @@ fn instructions<'m, 'a>(
 fn names<'a>(operand: &Operand<'a>, f: &mut impl FnMut(&'a str)) {
     match operand {
         Operand::Name(name) | Operand::Member(name, _) | Operand::Offset(name, _) => f(name),
+        Operand::Element(name, _) => f(name),
         Operand::Not(name) | Operand::Address(Base::Name(name), _) => f(name),
         Operand::Literal(_) | Operand::Sink | Operand::Address(Base::Absolute, _) => {}
         Operand::Pair(pair) => {

@@ -47,6 +47,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use cuda_ptx::analysis::{Analysis, Contract, LaunchValues, Outcome, Reason, Root, Verdict};
+use cuda_ptx::canonical::Canonical;
 use cuda_ptx::instrument::{Check, instrument};
 use cuda_ptx::{Function, Module, Space, parse};
 
@@ -160,7 +161,9 @@ fn count(
     [all, defects]: &mut [Counts; 2],
 ) -> Result<(), Box<dyn Error>> {
     let list = options.list;
-    let module = parse(text).map_err(|error| format!("{}: {error}", path.display()))?;
+    let in_file = |error: cuda_ptx::Error| format!("{}: {error}", path.display());
+    let module = parse(text).map_err(in_file)?;
+    let canonical = Canonical::new(&module).map_err(in_file)?;
     for function in module.functions.iter() {
         if !function.entry || function.body.is_none() {
             continue;
@@ -169,29 +172,45 @@ fn count(
         let name = format!("{stem}.{}", function.name);
         let is_defect = folder.defects.contains(&name);
         let counts = if is_defect { &mut *defects } else { &mut *all };
-        let analysis = Analysis::of(&module, function);
         let recorded = folder.recorded.get(&name);
         if recorded.is_none() && folder.is_of_launched {
             counts.not_launched += 1;
             continue;
         }
+        counts.kernels += 1;
+        counts.recorded += u32::from(recorded.is_some());
+        counts.launches += recorded.map_or(0, |it| it.len() as u32);
+        // What is launched is the text that is printed.
+        let Some(printed) = canonical.kernel(function.name) else {
+            let Some(refusal) = canonical.refusal(function.name) else {
+                return Err(format!("{}: {name} was not printed", path.display()).into());
+            };
+            counts.refused += 1;
+            *counts.refusals.entry(refused(&refusal.reason)).or_default() += 1;
+            if list {
+                println!("{}: {refusal}", path.display());
+            }
+            continue;
+        };
+        let module = printed.parse().map_err(in_file)?;
+        let Some(function) = module.functions.first() else {
+            continue;
+        };
+        let analysis = Analysis::of(&module, function);
         let launches: Vec<LaunchValues> = match recorded {
             Some(recorded) => recorded.iter().map(|it| it.launch(&analysis)).collect(),
             None => {
                 let mut rules = folder.rules.iter();
                 let rule = rules.find(|rule| function.name.starts_with(&rule.beginning));
                 let rule = rule.cloned().unwrap_or_default();
-                vec![launch(function, text, &rule, &analysis)]
+                vec![launch(function, printed.text(), &rule, &analysis)]
             }
         };
-        counts.kernels += 1;
-        counts.recorded += u32::from(recorded.is_some());
-        counts.launches += recorded.map_or(0, |it| it.len() as u32);
         let verdicts = launches.iter().map(|values| {
             if let Some(times) = &mut options.times {
                 times.measure(name.clone(), &analysis, values);
             }
-            judge(text, &module, function, &analysis, values)
+            judge(printed.text(), &module, function, &analysis, values)
         });
         let Some(verdict) = verdicts.max_by_key(not_proven) else {
             continue;

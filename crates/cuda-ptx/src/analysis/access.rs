@@ -100,7 +100,7 @@ fn root_info(round: &Round<'_>, root: Symbol, access: &Access) -> Option<RootInf
                 root: Root::Variable(info.name.clone()),
                 size: round.size_of(var),
                 align: info.align,
-                is_writable: !matches!(info.space, Space::Const | Space::Param),
+                is_writable: !info.is_table && !matches!(info.space, Space::Const | Space::Param),
             })
         }
         _ => None,
@@ -126,7 +126,7 @@ fn bounds(
     let prover = round.prover(facts);
     let offset = base.plus(access.offset.into()).ok_or(Reason::NoBound)?;
     // A register of 32 bits may wrap before the instruction adds its offset. Variables in shared
-    // memory are below 2²⁴, so that 2³¹ more does not wrap.
+    // memory are below 2³⁰, so that 2³¹ more does not wrap.
     if access.bits == 32 && access.offset != 0 {
         let is_shared = access.space == Some(Space::Shared);
         let is_exact = prover.is_at_least(base, 0) && prover.is_at_most(base, 1 << 31);

@@ -9,9 +9,10 @@ use super::form::Form;
 use super::symbols::Kind;
 
 /// A predicate.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) enum Condition {
     Constant(bool),
+    #[default]
     Unknown,
     /// A comparison: `left relation right`.
     Ordered {
@@ -27,6 +28,14 @@ pub(super) enum Condition {
         bits: u32,
         /// The difference.
         form: Form,
+    },
+    /// A comparison of a floating-point number: if its value is `truth`, the number whose bits are
+    /// `form` is in the range. An end that says nothing is `None`.
+    Range {
+        truth: bool,
+        form: Form,
+        low: Option<i128>,
+        high: Option<i128>,
     },
     And(Rc<Condition>, Rc<Condition>, u32),
     Not(Rc<Condition>, u32),
@@ -116,6 +125,18 @@ impl Condition {
                 };
                 facts.extend(new.map(|form| prover.symbols.tightened(form)));
             }
+            Self::Range {
+                truth: known,
+                form,
+                low,
+                high,
+            } => {
+                if truth == *known {
+                    let above = low.map(|low| form.plus(-low)?.scale(-1));
+                    let below = high.map(|high| form.plus(-high));
+                    facts.extend([above, below].into_iter().flatten().flatten());
+                }
+            }
             Self::Equal {
                 is_equal,
                 bits,
@@ -191,6 +212,16 @@ impl Condition {
                     }
                     (Relation::Eq | Relation::Ne, _) => false,
                 }
+            }
+            Self::Range {
+                truth,
+                form,
+                low,
+                high,
+            } => {
+                let is_below = |low: i128| prover.is_at_most(form, low - 1);
+                let is_above = |high: i128| prover.is_at_least(form, high + 1);
+                value != *truth && (low.is_some_and(is_below) || high.is_some_and(is_above))
             }
             Self::Equal {
                 is_equal,

@@ -9,6 +9,8 @@ pub struct LaunchValues {
     pub grid: [u32; 3],
     /// The number of threads of a block in x, y and z.
     pub block: [u32; 3],
+    /// The number of blocks of a cluster in x, y and z, or `None` if it is not known.
+    pub cluster: Option<[u32; 3]>,
     /// The bytes of dynamic shared memory of a block.
     pub dynamic_shared: u32,
     /// One argument for each parameter of the kernel.
@@ -171,6 +173,14 @@ pub(super) fn mismatch(kernel: &Kernel, launch: &LaunchValues) -> Option<String>
         if !argument.buffers.iter().all(is_power) {
             return Some(format!("an alignment in {name} is not a power of two"));
         }
+    }
+    let threads: u64 = launch.block.iter().map(|&size| u64::from(size)).product();
+    let (least, line) = kernel.least_threads;
+    if threads < u64::from(least) {
+        return Some(format!(
+            "a block has {threads} threads, but the barrier in line {line} is for {least}; use a \
+             block of at least {least} threads"
+        ));
     }
     let sizes = launch.grid.iter().chain(&launch.block);
     if sizes

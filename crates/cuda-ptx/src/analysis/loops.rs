@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use crate::flow::Kernel;
 
 use super::form::{Form, Symbol, floor_div};
-use super::round::{Assumptions, Known, Round};
+use super::known::{Assumptions, Known};
+use super::round::Round;
 use super::symbols::Kind;
 
 /// The largest number of new assumptions at one header.
@@ -28,23 +29,24 @@ pub(super) fn headers(kernel: &Kernel) -> Vec<u32> {
 
 /// Finds the phis that each iteration changes by the same number. In `round`, the phis of headers
 /// are unknown numbers.
-pub(super) fn steps(round: &Round<'_>, headers: &[u32]) -> BTreeMap<u32, i128> {
+pub(super) fn steps(round: &mut Round<'_>, headers: &[u32]) -> BTreeMap<u32, i128> {
     let mut steps = BTreeMap::new();
-    let graph = &round.kernel.graph;
+    let kernel = round.kernel;
+    let graph = &kernel.graph;
     for &header in headers {
-        for phi in &round.kernel.blocks[header as usize].phis {
-            let bits = round.kernel.values[phi.target as usize].0;
-            let Some(Known::Number(start)) = &round.known[phi.target as usize] else {
+        for phi in &kernel.blocks[header as usize].phis {
+            let bits = kernel.values[phi.target as usize].0;
+            let Some(Known::Number(start)) = round.known[phi.target as usize].clone() else {
                 continue;
             };
             let mut step = None;
             let preds = graph.preds[header as usize].iter().zip(&phi.args);
             let back = preds.filter(|(pred, _)| graph.is_back_edge(**pred, header));
-            let all = back.into_iter().all(|(_, arg)| {
-                let Some(Known::Number(end)) = &round.known[*arg as usize] else {
+            let all = back.into_iter().all(|(pred, arg)| {
+                let Some(Known::Number(end)) = round.read(*arg, &[*pred, header]) else {
                     return false;
                 };
-                let difference = end.sub(start).map(|form| form.reduced(bits));
+                let difference = end.sub(&start).map(|form| form.reduced(bits));
                 let value = difference.and_then(|form| round.symbols.value(&form));
                 let value = value.map(|value| Form::number(value).reduced(bits).constant);
                 let is_same = value.is_some() && step.is_none_or(|step| Some(step) == value);
@@ -98,11 +100,9 @@ fn next(
     }];
     let facts = round.facts[pred as usize].clone();
     for (symbol, args, bits) in unknown_phis(round, header) {
-        let value = args
-            .get(index)
-            .map(|arg| round.known[*arg as usize].clone());
-        let form = match value {
-            Some(Some(Known::Number(form))) => round.exact(&form, bits, false, &facts),
+        let arg = args.get(index);
+        let form = match arg.and_then(|arg| round.read(*arg, &[pred, header])) {
+            Some(Known::Number(form)) => round.exact(&form, bits, false, &facts),
             _ => None,
         };
         next.push((symbol, form));

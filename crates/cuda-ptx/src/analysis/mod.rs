@@ -3,36 +3,49 @@
 //! ```text
 //!    mod          Analysis: rounds until the loops are settled, then all accesses
 //!    family       proofs for all numbers in a range
+//!    report       the contract of the findings
 //!    access       one access: root, bounds, alignment
 //!    handle       one use of a texture or a surface
 //!    loops        steps of phis, assumptions at loop headers and their proof by induction
 //!    transfer     the value of one operation as a form
+//!    compare      the condition of a comparison
 //!    source       special registers, parameters, addresses of variables
+//!    ends         loops that end, and what the other loops make uncertain
+//!    unstable     values that may differ from use to use
 //!    round        one walk over the kernel: values, facts, reachability
+//!    known        what is known about values and loops
 //!    condition    predicates and the facts that follow from them
 //!    bound        bounds of forms under facts
-//!    symbols      the unknown integers
+//!    extremes     cases of a choice that bound it
+//!    symbols, ranges    the unknown integers, and the ranges of forms over them
 //!    form         affine forms
 //!    verdict, launch    results and inputs
 //! ```
 //!
-//! A module uses only modules below it, except that `transfer`, `source` and `round` are parts of
-//! one type.
+//! A module uses only modules below it, except that `transfer`, `compare`, `source`, `ends`,
+//! `unstable` and `round` are parts of one type.
 
 mod access;
 mod bound;
+mod compare;
 mod condition;
+mod ends;
+mod extremes;
 mod family;
 mod form;
 mod handle;
+mod known;
 mod launch;
 mod loops;
+mod ranges;
+mod report;
 mod round;
 mod source;
 mod symbols;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod unstable;
 mod verdict;
 
 use std::cell::Cell;
@@ -49,20 +62,24 @@ use bound::{DEPTH, DEPTH_OF_ACCESS};
 pub use family::{Need, NumberRange, OpenNumber};
 use form::Form;
 use handle::judge_object;
+use known::Assumptions;
 use launch::mismatch;
 pub use launch::{Argument, Buffer, LaunchValues};
-use round::{Assumptions, Round};
-use symbols::{Kind, Symbols};
+use report::report;
+use round::Round;
+use symbols::Symbols;
 pub use verdict::{
     AccessKind, AccessReport, Contract, ObjectCondition, Outcome, Precondition, Reason, Refusal,
     Root, Verdict,
 };
 
 /// The number of steps of one evaluation after which the analysis gives up.
-const MAX_STEPS: u64 = 60_000;
+const MAX_STEPS: u64 = 100_000;
 /// The number of rounds (walks over the kernel) in which the assumptions of one pass must reach a
 /// fixed point.
 const MAX_ROUNDS: u32 = 10;
+/// The number of times that loops that end may show that further loops end.
+const MAX_NESTING: u32 = 4;
 /// The number of passes. Each makes new assumptions, with what the passes before it have proven.
 const PASSES: u32 = 3;
 /// The number of steps after which the analysis starts no further pass.
@@ -95,6 +112,7 @@ const PASS_STEPS: u64 = 300;
 /// let module = cuda_ptx::parse(text)?;
 /// let analysis = Analysis::of(&module, &module.functions[0]);
 /// let launch = |bytes| LaunchValues {
+///     cluster: None,
 ///     grid: [4, 1, 1],
 ///     block: [256, 1, 1],
 ///     dynamic_shared: 0,
@@ -204,6 +222,16 @@ impl Analysis {
         })
     }
 
+    /// The statements of the kernel, without its calls, whose loads have to be volatile in the text
+    /// that is launched: otherwise an assembler may repeat them, and an address or a branch that
+    /// depends on one of them may see two values.
+    pub fn volatile_loads(&self) -> &[u32] {
+        let kernel = self.kernel.as_ref();
+        kernel
+            .map(|kernel| kernel.volatile.as_slice())
+            .unwrap_or(&[])
+    }
+
     /// The bytes of the parameters that a verdict depends on: the parameter, the offset and the
     /// size. All other bytes of scalars may change without changing it.
     pub fn relevant(&self) -> Vec<(u32, u64, u32)> {
@@ -233,10 +261,18 @@ impl Analysis {
         self.kernel.as_ref().map(handle::needed).unwrap_or_default()
     }
 
-    /// The names of the variables of the module that the kernel uses.
+    /// The names of the variables of the module that the kernel uses, without constant tables.
     pub fn variables(&self) -> Vec<String> {
         let kernel = self.kernel.as_ref();
         kernel.map(Kernel::used_variables).unwrap_or_default()
+    }
+
+    /// The names of the constant tables of the module that the kernel uses
+    /// ([`Variable::constant`](crate::Variable::constant)). The kernel may read them like variables
+    /// of its own.
+    pub fn tables(&self) -> Vec<String> {
+        let kernel = self.kernel.as_ref();
+        kernel.map(Kernel::used_tables).unwrap_or_default()
     }
 
     /// The lines of `trap` and `brkpt` instructions and of failed asserts, which cause a fault on
@@ -257,25 +293,24 @@ impl Analysis {
     ) -> (Vec<Option<Finding>>, Option<u32>) {
         let start = work.get();
         let mut assumptions = Assumptions::default();
+        // The number of the next round.
+        let mut number = 1;
         if !self.headers.is_empty() {
-            let mut round = Round::new(kernel, launch, symbols, work, &assumptions, 1);
+            let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
             round.run(None);
-            let steps = loops::steps(&round, &self.headers);
-            assumptions.steps = steps;
-            let mut round = Round::new(kernel, launch, symbols, work, &assumptions, 2);
-            round.run(None);
-            let mut new = loops::new_assumptions(&mut round, &self.headers);
+            assumptions.steps = loops::steps(&mut round, &self.headers);
+            let mut new = self.walk(kernel, launch, symbols, work, &mut assumptions, &mut number);
             // The assumptions of one pass may follow only from what an earlier pass has proven.
             for pass in 0..PASSES {
                 if pass > 0 && start - work.get() > PASS_STEPS {
                     break;
                 }
-                let number = 2 + pass * (MAX_ROUNDS + 1);
                 let Some(more) = assumptions.with(new) else {
                     break;
                 };
                 let is_last = pass + 1 == PASSES;
-                let settled = self.settle(kernel, launch, symbols, work, more, number, is_last);
+                let settled =
+                    self.settle(kernel, launch, symbols, work, more, &mut number, is_last);
                 let Some((proven, next)) = settled else {
                     break;
                 };
@@ -283,8 +318,7 @@ impl Analysis {
             }
         }
         let mut findings: Vec<Option<Finding>> = vec![None; kernel.accesses.len()];
-        let number = 2 + PASSES * (MAX_ROUNDS + 1);
-        let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
+        let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number + 1);
         round.run(Some(&mut |round, number, address, facts| {
             let access = &kernel.accesses[number as usize];
             let [address, second] = address;
@@ -299,6 +333,30 @@ impl Analysis {
         (findings, wild_jump)
     }
 
+    /// Walks the loops with these assumptions until no more of them are found to end. Returns new
+    /// assumptions.
+    fn walk(
+        &self,
+        kernel: &Kernel,
+        launch: &LaunchValues,
+        symbols: &mut Symbols,
+        work: &Cell<u64>,
+        assumptions: &mut Assumptions,
+        number: &mut u32,
+    ) -> BTreeMap<u32, Vec<Form>> {
+        for is_last in (0..=MAX_NESTING).map(|depth| depth == MAX_NESTING) {
+            *number += 1;
+            let mut round = Round::new(kernel, launch, symbols, work, assumptions, *number);
+            round.run(None);
+            let ending = round.ending();
+            if is_last || ending.is_subset(&assumptions.ending) {
+                return loops::new_assumptions(&mut round, &self.headers);
+            }
+            assumptions.ending.extend(ending);
+        }
+        BTreeMap::new()
+    }
+
     /// Drops assumptions until those that remain prove each other. Returns them and, unless this is
     /// the last pass, those of the next one. Returns `None` if that takes too long.
     #[allow(clippy::too_many_arguments, reason = "the state of an evaluation")]
@@ -309,21 +367,28 @@ impl Analysis {
         symbols: &mut Symbols,
         work: &Cell<u64>,
         mut assumptions: Assumptions,
-        first: u32,
+        number: &mut u32,
         is_last: bool,
     ) -> Option<(Assumptions, BTreeMap<u32, Vec<Form>>)> {
-        for number in 1..=MAX_ROUNDS {
-            let number = first + number;
-            let mut round = Round::new(kernel, launch, symbols, work, &assumptions, number);
+        for _ in 0..MAX_ROUNDS {
+            *number += 1;
+            let mut round = Round::new(kernel, launch, symbols, work, &assumptions, *number);
             round.run(None);
-            let Some(kept) = loops::verify(&mut round, &assumptions) else {
-                let next = match is_last {
-                    true => BTreeMap::new(),
-                    false => loops::new_assumptions(&mut round, &self.headers),
-                };
+            if let Some(kept) = loops::verify(&mut round, &assumptions) {
+                assumptions = kept;
+                continue;
+            }
+            let ending = round.ending();
+            if !ending.is_subset(&assumptions.ending) {
+                assumptions.ending.extend(ending);
+                let next = self.walk(kernel, launch, symbols, work, &mut assumptions, number);
                 return Some((assumptions, next));
+            }
+            let next = match is_last {
+                true => BTreeMap::new(),
+                false => loops::new_assumptions(&mut round, &self.headers),
             };
-            assumptions = kept;
+            return Some((assumptions, next));
         }
         None
     }
@@ -350,123 +415,4 @@ fn lowered(
         ..function.clone()
     };
     Ok((lower(module, &function)?, Some(expanded)))
-}
-
-/// Makes the contract of the findings. What was proven before the analysis gave up stays proven.
-fn report(
-    kernel: &Kernel,
-    symbols: &Symbols,
-    findings: Vec<Option<Finding>>,
-    gave_up: bool,
-) -> Contract {
-    let mut contract = Contract {
-        kernel: kernel.name.clone(),
-        preconditions: Vec::new(),
-        accesses: Vec::new(),
-        objects: Vec::new(),
-        variables: kernel.used_variables(),
-        files: Arc::default(),
-    };
-    for (access, finding) in kernel.accesses.iter().zip(findings) {
-        let (mut outcome, end) = match finding {
-            Some(finding) => (finding.outcome, finding.end),
-            None => (Outcome::Unreached, None),
-        };
-        if let (true, Outcome::Checked { reason, .. }) = (gave_up, &mut outcome) {
-            *reason = Reason::GaveUp;
-        }
-        if let (Outcome::Proven { root, high, .. }, Some(end)) = (&outcome, end)
-            && let Root::Buffer { parameter, offset } = root
-        {
-            let name = &kernel.params[*parameter as usize].name;
-            let new = Precondition {
-                buffer: match offset {
-                    0 => name.clone(),
-                    offset => format!("{name}+{offset}"),
-                },
-                root: root.clone(),
-                bytes: *high,
-                expression: expression(kernel, symbols, &end),
-                align: access.align().into(),
-                is_written: access.kind != AccessKind::Read,
-                line: access.line,
-                location: access.location,
-            };
-            merge(&mut contract.preconditions, new);
-        }
-        if let (Some(object), Some(Root::Object { parameter })) = (access.object, outcome.root()) {
-            let new = ObjectCondition {
-                parameter: *parameter,
-                name: kernel.params[*parameter as usize].name.clone(),
-                requirement: object.to_string(),
-                line: access.line,
-            };
-            let is_same = |old: &ObjectCondition| {
-                old.parameter == new.parameter && old.requirement == new.requirement
-            };
-            if !contract.objects.iter().any(is_same) {
-                contract.objects.push(new);
-            }
-        }
-        contract.accesses.push(AccessReport {
-            line: access.line,
-            location: access.location,
-            mnemonic: access.mnemonic.clone(),
-            kind: access.kind,
-            space: access.space,
-            size: access.size,
-            is_object: access.object.is_some(),
-            outcome,
-        });
-    }
-    contract
-}
-
-/// Adds a precondition, or joins it with that of the same buffer.
-fn merge(preconditions: &mut Vec<Precondition>, new: Precondition) {
-    let Some(old) = preconditions.iter_mut().find(|old| old.root == new.root) else {
-        preconditions.push(new);
-        return;
-    };
-    let align = old.align.max(new.align);
-    let is_written = old.is_written || new.is_written;
-    if new.bytes > old.bytes {
-        *old = new;
-    }
-    (old.align, old.is_written) = (align, is_written);
-}
-
-/// A form over scalars as text, such as `4·n + 8`.
-fn expression(kernel: &Kernel, symbols: &Symbols, form: &Form) -> String {
-    let mut text = String::new();
-    let mut push = |value: i128, name: Option<String>| {
-        let (sign, value) = (value < 0, value.unsigned_abs());
-        match (text.is_empty(), sign) {
-            (true, true) => text.push('-'),
-            (true, false) => {}
-            (false, true) => text.push_str(" - "),
-            (false, false) => text.push_str(" + "),
-        }
-        match name {
-            Some(name) if value == 1 => text.push_str(&name),
-            Some(name) => text.push_str(&format!("{value}·{name}")),
-            None => text.push_str(&value.to_string()),
-        }
-    };
-    for &(symbol, by) in form.terms() {
-        if let Kind::Scalar(param, offset, _) = symbols.info(symbol).kind {
-            let name = &kernel.params[param as usize].name;
-            push(
-                by,
-                Some(match offset {
-                    0 => name.clone(),
-                    offset => format!("{name}[{offset}]"),
-                }),
-            );
-        }
-    }
-    if form.constant != 0 || form.is_number() {
-        push(form.constant, None);
-    }
-    text
 }

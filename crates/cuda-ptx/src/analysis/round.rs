@@ -2,7 +2,6 @@
 //! at each block.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::flow::{Block, Guard, Ins, Kernel, Op, Phi, Source, Value};
@@ -10,6 +9,7 @@ use crate::flow::{Block, Guard, Ins, Kernel, Op, Phi, Source, Value};
 use super::bound::{DEPTH, DEPTH_OF_BRANCH, Prover};
 use super::condition::Condition;
 use super::form::Form;
+use super::known::{Assumptions, Known};
 use super::launch::LaunchValues;
 use super::symbols::{Alternative, Kind, Selection, Symbols};
 
@@ -17,43 +17,6 @@ use super::symbols::{Alternative, Kind, Selection, Symbols};
 const MAX_FACTS: usize = 80;
 /// The largest number of alternatives of a choice.
 const MAX_ALTERNATIVES: usize = 4;
-
-/// The facts about a value.
-#[derive(Clone, Debug)]
-pub(super) enum Known {
-    /// It depends on a register that was never set, so it may differ from use to use.
-    Undefined,
-    /// A number modulo 2^width.
-    Number(Form),
-    Predicate(Rc<Condition>),
-}
-
-/// The assumptions about the loops of a kernel.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Assumptions {
-    /// The step of each phi that grows by the same number in each iteration.
-    pub(super) steps: BTreeMap<Value, i128>,
-    /// The forms that are assumed to be at most 0 at each loop header.
-    pub(super) at_headers: BTreeMap<u32, Vec<Form>>,
-}
-
-impl Assumptions {
-    /// Returns these assumptions and the new ones, or `None` if none is new.
-    pub(super) fn with(&self, new: BTreeMap<u32, Vec<Form>>) -> Option<Self> {
-        let mut all = self.clone();
-        let mut is_new = false;
-        for (header, forms) in new {
-            let known = all.at_headers.entry(header).or_default();
-            for form in forms {
-                if !known.contains(&form) {
-                    known.push(form);
-                    is_new = true;
-                }
-            }
-        }
-        is_new.then_some(all)
-    }
-}
 
 /// The access with this number, at this address, under these facts. For a surface, the second form
 /// is the coordinate in bytes; for a matrix, the stride in elements.
@@ -75,6 +38,10 @@ pub(super) struct Round<'a> {
     /// The condition of each block that has one.
     pub(super) conditions: Vec<Option<Rc<Condition>>>,
     pub(super) is_live: Vec<bool>,
+    /// The block that is evaluated.
+    pub(super) block: u32,
+    /// The instruction that is evaluated: its block, and its position in it.
+    pub(super) site: u64,
     /// The line of a jump whose index may be outside of its table.
     pub(super) wild_jump: Option<u32>,
 }
@@ -100,6 +67,8 @@ impl<'a> Round<'a> {
             facts: vec![Rc::default(); kernel.blocks.len()],
             conditions: vec![None; kernel.blocks.len()],
             is_live: vec![false; kernel.blocks.len()],
+            block: 0,
+            site: 0,
             wild_jump: None,
         }
     }
@@ -123,6 +92,7 @@ impl<'a> Round<'a> {
         };
         for &number in &kernel.graph.order {
             let block = &kernel.blocks[number as usize];
+            self.block = number;
             if !self.enter(number, block) {
                 continue;
             }
@@ -138,7 +108,8 @@ impl<'a> Round<'a> {
                 self.known[phi.target as usize] = Some(known);
             }
             let facts = Rc::clone(&self.facts[number as usize]);
-            for ins in &block.ins {
+            for (index, ins) in block.ins.iter().enumerate() {
+                self.site = u64::from(number) << 32 | index as u64;
                 if let Op::Access(access) = ins.op {
                     if let Some(visit) = &mut visit {
                         self.access(ins, access, &facts, visit);
@@ -175,17 +146,23 @@ impl<'a> Round<'a> {
         }
         let mut facts = match number {
             0 => Rc::default(),
-            _ => Rc::clone(&self.facts[graph.parent[number as usize] as usize]),
+            _ => Rc::clone(&self.facts[self.origin_of_facts(number) as usize]),
         };
-        if let Some(guard) = block.edge {
+        if let (Some(guard), Some(&pred)) = (block.edge, preds.first()) {
+            // The condition belongs to the end of the predecessor.
+            self.block = pred;
             let condition = self.guard(guard);
+            self.block = number;
             let mut new = Vec::new();
             let prover = self.prover(&facts);
             let depth = DEPTH_OF_BRANCH;
-            if condition.is_always(false, &Prover { depth, ..prover }) {
+            let uncertain = self.uncertain_at_edge(pred, number);
+            let is_certain = uncertain.is_empty();
+            if is_certain && condition.is_always(false, &Prover { depth, ..prover }) {
                 return false;
             }
             condition.facts(true, &prover, false, &mut new);
+            self.retain_certain(&mut new, &uncertain, number);
             self.conditions[number as usize] = Some(condition);
             self.extend(number, &mut facts, new);
         }
@@ -224,8 +201,15 @@ impl<'a> Round<'a> {
     pub(super) fn condition(&mut self, source: Source) -> Rc<Condition> {
         match source {
             Source::Number(value) => Rc::new(Condition::Constant(value != 0)),
-            Source::Value(value) => match &self.known[value as usize] {
-                Some(Known::Predicate(condition)) => Rc::clone(condition),
+            Source::Value(value) => match self.read(value, &[self.block]) {
+                Some(Known::Predicate(condition)) => {
+                    let is_unstable = self.kernel.is_unstable[value as usize];
+                    match *condition {
+                        Condition::Constant(_) => condition,
+                        _ if is_unstable => Rc::default(),
+                        _ => condition,
+                    }
+                }
                 _ => Rc::new(Condition::Unknown),
             },
             _ => Rc::new(Condition::Unknown),
@@ -250,7 +234,12 @@ impl<'a> Round<'a> {
             .symbols
             .simple(kind, Some(low), Some(high), Some(block))
         {
-            Some(symbol) => Known::Number(Form::symbol(symbol)),
+            Some(symbol) => {
+                if self.kernel.is_unstable[value as usize] {
+                    self.symbols.set_unstable(symbol);
+                }
+                Known::Number(Form::symbol(symbol))
+            }
             None => Known::Undefined,
         }
     }
@@ -261,9 +250,8 @@ impl<'a> Round<'a> {
         };
         let condition = self.guard(guard);
         let decided = condition.decide(&self.prover(facts));
-        let previous = self.known[ins.previous as usize]
-            .clone()
-            .unwrap_or(Known::Undefined);
+        let previous = self.read(ins.previous, &[block]);
+        let previous = previous.unwrap_or(Known::Undefined);
         match decided {
             Some(true) => return self.transfer(block, ins, target, facts),
             Some(false) => return previous,
@@ -355,10 +343,15 @@ impl<'a> Round<'a> {
             }
             alternative.form = rest;
         }
-        let round = self.number;
-        let choice = self
-            .symbols
-            .choice(target, block, Selection::Any(round), merged, |_| Vec::new());
+        let ends = self.symbols.ends(&merged);
+        let facts = |choice: &Form| {
+            let facts = ends.iter();
+            facts
+                .map(|(form, sign)| choice.combine(*sign, form, -sign))
+                .collect()
+        };
+        let selection = Selection::Any(self.number);
+        let choice = self.symbols.choice(target, block, selection, merged, facts);
         match choice.and_then(|choice| choice.add(&common)) {
             Some(form) => Known::Number(form),
             None => self.unknown(target, block),
@@ -413,7 +406,9 @@ impl<'a> Round<'a> {
         let parent = self.kernel.graph.parent[block as usize];
         let shared = self.facts[parent as usize].len();
         for &(pred, arg) in entries {
-            match &self.known[arg as usize] {
+            // The value moves along the edge, which may leave a loop.
+            let value = self.read(arg, &[pred, block]);
+            match &value {
                 Some(Known::Number(form)) => {
                     // The facts of the predecessor begin with those of the common dominator.
                     let all = &self.facts[pred as usize];
@@ -456,11 +451,13 @@ impl<'a> Round<'a> {
         if let Some(guard) = ins.guard {
             let condition = self.guard(guard);
             let prover = self.prover(&facts);
-            if condition.is_always(false, &prover) {
+            let uncertain = self.uncertain_at_guard(self.block);
+            if uncertain.is_empty() && condition.is_always(false, &prover) {
                 return;
             }
             let mut new = Vec::new();
             condition.facts(true, &prover, false, &mut new);
+            self.retain_certain(&mut new, &uncertain, self.block);
             Rc::make_mut(&mut facts).extend(new);
         }
         let kernel = self.kernel;

@@ -1,14 +1,28 @@
 //! The sources of values: special registers, parameters, and addresses of variables.
 
 use crate::ast::Space;
-use crate::flow::{Axis, Source, Special};
+use crate::flow::{Axis, Source, Special, is_window};
 
 use super::form::Form;
-use super::round::{Known, Round};
+use super::known::Known;
+use super::round::Round;
 use super::symbols::Kind;
 
-/// The largest address in the shared memory of a block.
-const SHARED_END: i128 = 1 << 24;
+/// The largest address in the shared memory of a block. In a cluster, an address is
+/// `rank << 24 | offset`, and a cluster has at most 16 blocks. This leaves room for 64.
+const SHARED_END: i128 = (1 << 30) - 1;
+
+/// The largest address in the local memory of a thread, of which there are at most 512 KiB, and in
+/// constant and parameter memory.
+const WINDOW_END: i128 = (1 << 31) - 1;
+
+/// The largest address of a variable in a space whose addresses have 32 bits.
+fn native_end(space: Space) -> i128 {
+    match space {
+        Space::Shared => SHARED_END,
+        _ => WINDOW_END,
+    }
+}
 
 impl Round<'_> {
     /// A source with `bits` bits, modulo 2^bits.
@@ -20,8 +34,11 @@ impl Round<'_> {
             Axis::Z => 2,
         };
         let form = match source {
-            Source::Value(value) => match &self.known[value as usize] {
-                Some(Known::Number(form)) => return Some(form.clone()),
+            Source::Value(value) => match self.read(value, &[self.block]) {
+                Some(Known::Number(form)) if self.kernel.is_unstable[value as usize] => {
+                    return self.used(form);
+                }
+                Some(Known::Number(form)) => return Some(form),
                 _ => return None,
             },
             Source::Number(value) => Form::number(i128::from(value)),
@@ -56,14 +73,18 @@ impl Round<'_> {
             }
             Source::Address(var, offset) => {
                 let space = self.kernel.vars.get(var as usize)?.space;
-                let high = match space {
-                    Space::Shared => SHARED_END,
-                    Space::Local | Space::Const | Space::Param => (1 << 32) - 1,
-                    _ => (1 << 64) - 1,
+                let high = match is_window(space) {
+                    true => native_end(space),
+                    false => (1 << 64) - 1,
                 };
                 let kind = Kind::Variable(var, space == Space::Global);
                 let symbol = self.symbols.simple(kind, Some(0), Some(high), None)?;
-                Form::symbol(symbol).plus(offset.into())?
+                let form = Form::symbol(symbol).plus(offset.into())?;
+                // An address in a window has 32 bits: the sum wraps, and zeros extend it.
+                match is_window(space) {
+                    true => self.exact(&form, 32, false, &[])?,
+                    false => form,
+                }
             }
             Source::Unknown => return None,
         };
@@ -107,7 +128,7 @@ impl Round<'_> {
                     return None;
                 }
                 let high = if to_space {
-                    self.native_end(space)
+                    native_end(space)
                 } else {
                     (1 << 64) - 1
                 };
@@ -125,13 +146,6 @@ impl Round<'_> {
         match var.is_dynamic {
             true => Some(self.launch.dynamic_shared.into()),
             false => var.size,
-        }
-    }
-
-    fn native_end(&self, space: Space) -> i128 {
-        match space {
-            Space::Shared => SHARED_END,
-            _ => (1 << 32) - 1,
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use crate::flow::Axis;
 
-use super::form::{Form, Symbol, floor_div, gcd};
+use super::form::{Form, Symbol, floor_div};
 
 /// The quantity that a symbol represents. Two symbols are equal if their kinds are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +32,10 @@ pub(super) enum Kind {
     Loop(u32),
     /// The value that an operation computed, with its lowest and highest value.
     Opaque(u32, i128, i128),
+    /// The value that an operation in a loop computed, behind the loop, which may be endless.
+    Behind(u32),
+    /// One evaluation of a form that may differ from use to use, for the use with this number.
+    Use(Form, u64),
     /// `floor(form / divisor)`
     Quotient(Form, i128),
     /// One of several forms, for the result of an operation.
@@ -69,10 +73,14 @@ pub(super) struct Info {
     pub(super) blocks: Vec<u32>,
     /// Whether it means the same in every round.
     pub(super) is_stable: bool,
+    /// Whether it may differ from use to use.
+    pub(super) is_unstable: bool,
 }
 
 /// The largest number of symbols.
 const MAX_SYMBOLS: usize = 200_000;
+/// The largest number of facts about a quotient.
+const MAX_FACTS: usize = 8;
 /// The largest number of blocks that a symbol may depend on.
 const MAX_BLOCKS: usize = 64;
 
@@ -125,13 +133,55 @@ impl Symbols {
         )
     }
 
-    fn intern(&mut self, info: Info) -> Option<Symbol> {
+    /// Marks the result of an operation that may differ from use to use.
+    pub(super) fn set_unstable(&mut self, symbol: Symbol) {
+        self.infos[symbol as usize].is_unstable = true;
+    }
+
+    /// The number that one instruction in `block` sees of a form that may differ from use to use.
+    pub(super) fn one_use(
+        &mut self,
+        form: Form,
+        site: u64,
+        low: Option<i128>,
+        high: Option<i128>,
+        block: u32,
+    ) -> Option<Symbol> {
+        let (mut blocks, is_stable) = self.origin([&form]);
+        if !blocks.contains(&block) {
+            blocks.push(block);
+            blocks.sort_unstable();
+        }
+        self.intern(Info {
+            kind: Kind::Use(form, site),
+            low,
+            high,
+            facts: Vec::new(),
+            blocks,
+            is_stable,
+            is_unstable: true,
+        })
+    }
+
+    fn intern(&mut self, mut info: Info) -> Option<Symbol> {
         if let Some(&symbol) = self.numbers.get(&info.kind) {
             return Some(symbol);
         }
         if self.infos.len() >= MAX_SYMBOLS || info.blocks.len() > MAX_BLOCKS {
             return None;
         }
+        let is_unstable = |form: &Form| {
+            let mut terms = form.terms().iter();
+            terms.any(|term| self.info(term.0).is_unstable)
+        };
+        info.is_unstable |= match &info.kind {
+            Kind::Quotient(form, _) => is_unstable(form),
+            Kind::Choice(_, alternatives, _) => {
+                let mut all = alternatives.iter();
+                all.any(|one| one.facts.iter().chain([&one.form]).any(is_unstable))
+            }
+            _ => false,
+        };
         let symbol = self.infos.len() as Symbol;
         self.numbers.insert(info.kind.clone(), symbol);
         self.infos.push(info);
@@ -153,6 +203,7 @@ impl Symbols {
             facts: Vec::new(),
             blocks: block.into_iter().collect(),
             is_stable: true,
+            is_unstable: false,
         })
     }
 
@@ -207,14 +258,21 @@ impl Symbols {
         if let Some(value) = low.filter(|_| low == high) {
             return Some(Form::number(value));
         }
-        if form.is_multiple_of(divisor) {
-            let terms = form
-                .terms()
-                .iter()
-                .try_fold(Form::default(), |sum, &(symbol, by)| {
-                    sum.combine(1, &Form::symbol(symbol), by / divisor)
-                });
-            return terms?.plus(form.constant / divisor);
+        // floor((d·x + y) / d) = x + floor(y / d)
+        let multiples = form.only(|_, by| by % divisor == 0);
+        if !multiples.is_number() || form.is_multiple_of(divisor) {
+            let mut terms = multiples.terms().iter();
+            let whole = terms.try_fold(Form::default(), |sum, &(symbol, by)| {
+                sum.combine(1, &Form::symbol(symbol), by / divisor)
+            });
+            let rest = form.sub(&multiples)?;
+            return match form.is_multiple_of(divisor) {
+                true => whole?.plus(form.constant / divisor),
+                false => whole?.add(&self.quotient(&rest, divisor)?),
+            };
+        }
+        if let Some(known) = self.nested_quotient(form, divisor) {
+            return Some(known);
         }
         let (blocks, is_stable) = self.origin([form]);
         let kind = Kind::Quotient(form.clone(), divisor);
@@ -226,6 +284,7 @@ impl Symbols {
             facts: Vec::new(),
             blocks,
             is_stable,
+            is_unstable: false,
         })?;
         if !known {
             // 0 ≤ form - divisor · q ≤ divisor - 1
@@ -238,6 +297,30 @@ impl Symbols {
             }
         }
         Some(Form::symbol(symbol))
+    }
+
+    /// floor((floor(x / c) + n) / d) as floor((x + n·c) / (c·d)), so that a bit field has one form.
+    fn nested_quotient(&mut self, form: &Form, divisor: i128) -> Option<Form> {
+        let &[(inner, 1)] = form.terms() else {
+            return None;
+        };
+        let Kind::Quotient(dividend, by) = &self.info(inner).kind else {
+            return None;
+        };
+        let number = form.constant.checked_mul(*by)?;
+        let (dividend, all) = (dividend.plus(number)?, by.checked_mul(divisor)?);
+        let result = self.quotient(&dividend, all)?;
+        // What would be known about a quotient of the inner one is known about this one, too.
+        let rest = form.combine(1, &result, divisor.checked_neg()?)?;
+        if let &[(symbol, 1)] = result.terms()
+            && let Kind::Quotient(..) = self.info(symbol).kind
+        {
+            let known = &mut self.infos[symbol as usize].facts;
+            let mut facts = vec![rest.scale(-1)?, rest.plus(1 - divisor)?];
+            facts.retain(|fact| known.len() < MAX_FACTS && !known.contains(fact));
+            known.append(&mut facts);
+        }
+        Some(result)
     }
 
     /// The smaller or the larger one of two forms, for the result of the operation that defines
@@ -304,12 +387,15 @@ impl Symbols {
         let high = highs
             .collect::<Option<Vec<_>>>()
             .and_then(|ends| ends.into_iter().max());
+        // In the first round, nothing is assumed about loops, so that its facts hold in all rounds.
         let has_facts = alternatives.iter().any(|a| !a.facts.is_empty());
-        is_stable &= !has_facts;
-        if let Selection::Any(round) = &mut selection
-            && is_stable
-        {
-            *round = 0;
+        if let Selection::Any(round) = &mut selection {
+            let general = || Kind::Choice(value, alternatives.clone(), Selection::Any(0));
+            let is_general = *round == 1 || self.numbers.contains_key(&general());
+            is_stable &= !has_facts || is_general;
+            if is_stable {
+                *round = 0;
+            }
         }
         let kind = Kind::Choice(value, alternatives, selection);
         let known = self.numbers.contains_key(&kind);
@@ -320,6 +406,7 @@ impl Symbols {
             facts: Vec::new(),
             blocks,
             is_stable,
+            is_unstable: false,
         })?;
         let form = Form::symbol(symbol);
         if !known {
@@ -327,137 +414,5 @@ impl Symbols {
             self.infos[symbol as usize].facts = facts;
         }
         Some(form)
-    }
-
-    /// The upper end of the interval of a form.
-    pub(super) fn high(&self, form: &Form) -> Option<i128> {
-        form.terms()
-            .iter()
-            .try_fold(form.constant, |sum, &(symbol, by)| {
-                let info = self.info(symbol);
-                let end = if by > 0 { info.high } else { info.low };
-                sum.checked_add(end?.checked_mul(by)?)
-            })
-    }
-
-    /// The upper end of the interval of `a · times + b · factor`.
-    pub(super) fn high_of_sum(
-        &self,
-        a: &Form,
-        times: i128,
-        b: &Form,
-        factor: i128,
-    ) -> Option<i128> {
-        let mut sum = 0_i128;
-        let constant = a.combined(times, b, factor, |symbol, by| {
-            let info = self.info(symbol);
-            let end = if by > 0 { info.high } else { info.low };
-            sum = sum.checked_add(end?.checked_mul(by)?)?;
-            Some(())
-        })?;
-        sum.checked_add(constant)
-    }
-
-    /// The lower end of the interval of a form.
-    pub(super) fn low(&self, form: &Form) -> Option<i128> {
-        form.terms()
-            .iter()
-            .try_fold(form.constant, |sum, &(symbol, by)| {
-                let info = self.info(symbol);
-                let end = if by > 0 { info.low } else { info.high };
-                sum.checked_add(end?.checked_mul(by)?)
-            })
-    }
-
-    /// The form with numbers in the place of symbols that have only one value.
-    pub(super) fn concrete(&self, form: &Form) -> Option<Form> {
-        let points = form
-            .terms()
-            .iter()
-            .filter(|term| self.point(term.0).is_some());
-        let mut result = form.clone();
-        for &(symbol, by) in points {
-            result = result
-                .without(symbol)
-                .plus(self.point(symbol)?.checked_mul(by)?)?;
-        }
-        Some(result)
-    }
-
-    /// Whether every value of a form is a multiple of `divisor`. A choice is one if each of its
-    /// alternatives is; `depth` choices are looked into, one inside the other.
-    pub(super) fn is_multiple(&self, form: &Form, divisor: i128, depth: u32) -> bool {
-        let Some(form) = self.concrete(form) else {
-            return false;
-        };
-        let is_term = |&(symbol, by): &(Symbol, i128)| {
-            let Kind::Choice(_, alternatives, _) = &self.info(symbol).kind else {
-                return by % divisor == 0;
-            };
-            let is_alternative = |alternative: &Alternative| {
-                let form = alternative.form.scale(by);
-                form.is_some_and(|form| self.is_multiple(&form, divisor, depth - 1))
-            };
-            by % divisor == 0 || depth > 0 && alternatives.iter().all(is_alternative)
-        };
-        form.constant % divisor == 0 && form.terms().iter().all(is_term)
-    }
-
-    /// Removes the terms −2ⁿ·q with n ≥ 16 that a conversion added. This is correct only for
-    /// assumptions, which are verified later.
-    pub(super) fn without_wraps(&self, form: &Form) -> Form {
-        let is_wrap = |symbol, by: i128| match self.info(symbol).kind {
-            Kind::Quotient(_, divisor) => {
-                divisor >= 1 << 16 && divisor & (divisor - 1) == 0 && by == -divisor
-            }
-            _ => false,
-        };
-        let mut result = form.only(|symbol, by| !is_wrap(symbol, by));
-        result.constant = form.constant;
-        result
-    }
-
-    /// The value of a form that has only one.
-    pub(super) fn value(&self, form: &Form) -> Option<i128> {
-        let form = self.concrete(form)?;
-        form.is_number().then_some(form.constant)
-    }
-
-    /// A stronger form of the fact `form ≤ 0`, by the divisor that its coefficients share.
-    pub(super) fn tightened(&self, form: Form) -> Form {
-        let is_point = |symbol| self.point(symbol).is_some();
-        let terms = form.terms().iter();
-        let divisor = terms.filter(|t| !is_point(t.0)).fold(0, |g, t| gcd(g, t.1));
-        if divisor <= 1 {
-            return form;
-        }
-        let divided = |form: &Form| {
-            let terms = form
-                .terms()
-                .iter()
-                .try_fold(Form::default(), |sum, &(symbol, by)| {
-                    sum.combine(1, &Form::symbol(symbol), by / divisor)
-                });
-            // divisor · t + c ≤ 0 means t ≤ floor(-c / divisor)
-            let end = floor_div(form.constant.checked_neg()?, divisor);
-            terms?.plus(-end)
-        };
-        let points_divide = form.terms().iter().all(|t| t.1 % divisor == 0);
-        let result = match points_divide && form.constant % divisor == 0 {
-            true => divided(&form),
-            false => self.concrete(&form).and_then(|form| divided(&form)),
-        };
-        result.unwrap_or(form)
-    }
-
-    /// Whether no symbol of `form` changes in a block that `is_below` selects.
-    pub(super) fn is_fixed(&self, form: &Form, is_below: impl Fn(u32) -> bool) -> bool {
-        let symbols = form.terms().iter();
-        let mut blocks = symbols.flat_map(|term| &self.info(term.0).blocks);
-        !blocks.any(|&block| is_below(block))
-    }
-
-    pub(super) fn is_stable(&self, form: &Form) -> bool {
-        form.terms().iter().all(|term| self.info(term.0).is_stable)
     }
 }

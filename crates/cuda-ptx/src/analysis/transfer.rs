@@ -6,11 +6,12 @@
 
 use std::rc::Rc;
 
-use crate::flow::{Ins, Op, Relation, Source, Value};
+use crate::flow::{Ins, Op, Source, Value};
 
 use super::condition::Condition;
 use super::form::{Form, floor_div};
-use super::round::{Known, Round};
+use super::known::Known;
+use super::round::Round;
 use super::symbols::Kind;
 
 /// The lowest value of an integer type.
@@ -133,6 +134,10 @@ impl Round<'_> {
                 };
             }
             Op::BoolUnknown => return Known::Predicate(Rc::new(Condition::Unknown)),
+            Op::FloatCompare(range) => {
+                let condition = self.compare_float(ins, range, facts);
+                return Known::Predicate(Rc::new(condition.unwrap_or(Condition::Unknown)));
+            }
             _ => {}
         }
         let width = self.kernel.values[target as usize].0;
@@ -154,36 +159,6 @@ impl Round<'_> {
             true => Known::Undefined,
             false => self.unknown(target, block),
         }
-    }
-
-    fn compare(
-        &mut self,
-        [a, b]: [Source; 2],
-        bits: u32,
-        signed: bool,
-        relation: Relation,
-        facts: &[Form],
-    ) -> Option<Condition> {
-        let (a, b) = (self.number(a, bits)?, self.number(b, bits)?);
-        if matches!(relation, Relation::Eq | Relation::Ne) {
-            return Some(Condition::Equal {
-                is_equal: relation == Relation::Eq,
-                bits,
-                form: a.sub(&b)?.reduced(bits),
-            });
-        }
-        let left = self.exact(&a, bits, signed, facts)?;
-        let right = self.exact(&b, bits, signed, facts)?;
-        let unwrapped = |form: Form, exact: &Form| match self.symbols.value(exact) {
-            Some(_) => exact.clone(),
-            None => self.symbols.without_wraps(&form),
-        };
-        let unwrapped = (unwrapped(a, &left), unwrapped(b, &right));
-        Some(Condition::Ordered {
-            relation,
-            exact: (left, right),
-            unwrapped,
-        })
     }
 
     /// The result of an operation on integers, modulo the width of the result.
@@ -314,7 +289,13 @@ impl Round<'_> {
     }
 
     /// The `length` bits at `at`. Any number that is congruent to the form has the same ones.
-    fn field(&mut self, form: &Form, at: u32, length: u32, facts: &[Form]) -> Option<Form> {
+    pub(super) fn field(
+        &mut self,
+        form: &Form,
+        at: u32,
+        length: u32,
+        facts: &[Form],
+    ) -> Option<Form> {
         let shifted = self.quotient(form, 1 << at, facts)?;
         let above = self.quotient(&shifted, 1 << length, facts)?;
         shifted.combine(1, &above, -(1 << length))

@@ -191,6 +191,7 @@ impl<'a> Expander<'a> {
                 let targets = targets.join(", ");
                 self.write(format!("{}: .branchtargets {targets};", frame.name(name)));
             }
+            Statement::Pragma(text) => self.write(format!(".pragma \"{text}\";")),
             Statement::CallTargets(..) | Statement::Prototype(..) => {}
         }
         Ok(())
@@ -227,7 +228,7 @@ impl<'a> Expander<'a> {
                 return Refused::new(variable.line, reason);
             }
         };
-        if !variable.init.is_empty() || variable.managed {
+        if !variable.init.is_empty() || variable.is_managed() {
             let reason = format!("{name} has an initial value");
             return Refused::new(variable.line, reason);
         }
@@ -354,6 +355,11 @@ impl<'a> Expander<'a> {
         }
         if self.open.len() >= MAX_DEPTH {
             return Refused::new(line, format!("calls are nested more than {MAX_DEPTH} deep"));
+        }
+        if let Some((directive, _)) = function.directives.first() {
+            // `.noreturn`, for example, lets the assembler assume that the function does not return.
+            let reason = format!("call of {name}, which has the directive .{directive}");
+            return Refused::new(line, reason);
         }
         self.expect_distinct(function)?;
         self.insertions += 1;

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::ast::{Base, Function, Instruction, Location, Operand, Predicate, Statement, names};
-use crate::flow::{Name, Names, bits_of};
+use crate::flow::{Name, Names};
 
 /// The names that a function declares, in any scope.
 #[derive(Debug, Default)]
@@ -166,12 +166,7 @@ impl<'a> Frame<'a> {
 
     /// Follows a declaration of registers.
     pub(super) fn declare_register(&mut self, register: &crate::ast::Register<'a>) {
-        let bits = match register.vector {
-            1 => bits_of(register.ty),
-            _ => 0,
-        };
-        let registers = &mut self.registers;
-        registers.declare_register(register.name, bits, register.count);
+        self.registers.declare_register(register);
     }
 
     /// The name in the new text.
@@ -186,6 +181,7 @@ impl<'a> Frame<'a> {
             Operand::Name(name) => Operand::Name(self.name(name)),
             Operand::Member(name, member) => Operand::Member(self.name(name), member),
             Operand::Offset(name, by) => Operand::Offset(self.name(name), *by),
+            Operand::Element(name, index) => Operand::Element(self.name(name), *index),
             Operand::Not(name) => Operand::Not(self.name(name)),
             Operand::Address(Base::Name(name), by) => {
                 Operand::Address(Base::Name(self.name(name)), *by)

@@ -65,6 +65,7 @@ fn evaluate(text: &str, bytes: u64) -> Verdict {
         is_writable: true,
     };
     analysis(text).evaluate(&LaunchValues {
+        cluster: None,
         grid: [4, 1, 1],
         block: [256, 1, 1],
         dynamic_shared: 0,

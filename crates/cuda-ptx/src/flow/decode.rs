@@ -8,90 +8,10 @@ use crate::ast::names;
 use crate::ast::{Instruction, Literal, Location, Operand};
 
 use super::Refused;
+use super::forms;
 use super::names::{Name, Names, Reg, bits_of};
 use super::op::{Access, Axis, Guard, Ins, Op, Source, Special, UNDEFINED, Value, Var};
-
-/// Instructions that access no memory, do not branch, and write nothing but their first operand.
-/// Sorted.
-const REGISTER_ONLY: &[&str] = &[
-    "abs",
-    "activemask",
-    "add",
-    "addc",
-    "and",
-    "bar",
-    "barrier",
-    "bfe",
-    "bfi",
-    "bfind",
-    "bmsk",
-    "brev",
-    "clz",
-    "cnot",
-    "copysign",
-    "cos",
-    "createpolicy",
-    "cvt",
-    "cvta",
-    "div",
-    "dp2a",
-    "dp4a",
-    "elect",
-    "ex2",
-    "fence",
-    "fma",
-    "fns",
-    "getctarank",
-    "griddepcontrol",
-    "isspacep",
-    "lg2",
-    "lop3",
-    "mad",
-    "mad24",
-    "madc",
-    "mapa",
-    "match",
-    "max",
-    "membar",
-    "min",
-    "mma",
-    "mov",
-    "movmatrix",
-    "mul",
-    "mul24",
-    "nanosleep",
-    "neg",
-    "not",
-    "or",
-    "pmevent",
-    "popc",
-    "prmt",
-    "rcp",
-    "redux",
-    "rem",
-    "rsqrt",
-    "sad",
-    "selp",
-    "set",
-    "setmaxnreg",
-    "setp",
-    "shf",
-    "shfl",
-    "shl",
-    "shr",
-    "sin",
-    "slct",
-    "sqrt",
-    "sub",
-    "subc",
-    "szext",
-    "tanh",
-    "testp",
-    "vabsdiff2",
-    "vabsdiff4",
-    "vote",
-    "xor",
-];
+use super::require::Requirement;
 
 /// The state while a function is lowered.
 #[derive(Debug)]
@@ -101,6 +21,10 @@ pub(super) struct Decoder<'a> {
     pub(super) accesses: Vec<Access>,
     /// The operations of the current block.
     pub(super) ins: Vec<Ins>,
+    /// The requirements on the values of operands.
+    pub(super) requirements: Vec<Requirement>,
+    /// The first operand of the instruction that no rule resolved.
+    pub(super) unresolved: Option<String>,
     pub(super) location: Option<Location>,
     pub(super) guard: Option<Guard>,
     /// The line of the last instruction.
@@ -121,6 +45,21 @@ pub(super) fn integer(ty: &str) -> Option<(u32, bool)> {
 pub(super) const NO: Source = Source::Unknown;
 
 impl<'a> Decoder<'a> {
+    pub(super) fn new(line: u32) -> Self {
+        Self {
+            names: Names::new(),
+            vars: Vec::new(),
+            accesses: Vec::new(),
+            ins: Vec::new(),
+            requirements: Vec::new(),
+            unresolved: None,
+            location: None,
+            guard: None,
+            line,
+            statement: 0,
+        }
+    }
+
     pub(super) fn register(&mut self, operand: &Operand<'a>) -> Option<Reg> {
         match operand {
             Operand::Name(name) => match self.names.find(name) {
@@ -185,7 +124,8 @@ impl<'a> Decoder<'a> {
             }
             Operand::Name(_) => {
                 let Some(reg) = self.register(target) else {
-                    return;
+                    return self
+                        .note_unresolved(&format!("a result that is no register, {target:?},"));
                 };
                 let op = if reg.bits == 1 {
                     Op::BoolUnknown
@@ -204,11 +144,8 @@ impl<'a> Decoder<'a> {
     pub(super) fn source(&mut self, operand: &Operand<'a>, bits: u32) -> Source {
         match operand {
             Operand::Literal(Literal::Int(value)) => Source::Number(*value),
-            Operand::Name("WARP_SZ") => Source::Special(Special::WarpSize),
-            Operand::Name("%laneid") if bits == 32 => Source::Special(Special::LaneId),
-            Operand::Name("%dynamic_smem_size") if bits == 32 => {
-                Source::Special(Special::DynamicShared)
-            }
+            Operand::Literal(Literal::F32(value)) if bits == 32 => Source::Number((*value).into()),
+            Operand::Literal(Literal::F64(value)) if bits == 64 => Source::Number(*value),
             Operand::Name(name) | Operand::Offset(name, _) => {
                 let offset = match operand {
                     Operand::Offset(_, offset) => *offset,
@@ -219,9 +156,23 @@ impl<'a> Decoder<'a> {
                         Source::Value(reg.number)
                     }
                     Some(Name::Var(var)) if bits >= 32 => Source::Address(var, offset),
-                    _ => NO,
+                    Some(_) => NO,
+                    // A declared name hides a special register.
+                    None => match *name {
+                        "WARP_SZ" => Source::Special(Special::WarpSize),
+                        "%laneid" if bits == 32 => Source::Special(Special::LaneId),
+                        "%dynamic_smem_size" if bits == 32 => {
+                            Source::Special(Special::DynamicShared)
+                        }
+                        _ if forms::is_special(name) => NO,
+                        _ => {
+                            self.note_unresolved(name);
+                            NO
+                        }
+                    },
                 }
             }
+            Operand::Member(name, _) if self.names.find(name).is_some() => NO,
             Operand::Member(name, axis) if bits == 32 => {
                 let Some(axis) = Axis::parse(axis) else {
                     return NO;
@@ -268,7 +219,27 @@ impl<'a> Decoder<'a> {
                 self.memory(instruction)
             }
             "tex" | "tld4" | "suld" | "sust" | "sured" | "suq" | "txq" => self.object(instruction),
-            opcode if REGISTER_ONLY.contains(&opcode) => {
+            "createpolicy" => {
+                if let Some(reg) = instruction
+                    .operands
+                    .first()
+                    .and_then(|it| self.register(it))
+                {
+                    self.push(Op::Policy, [NO; 3], reg, self.guard);
+                }
+                Ok(())
+            }
+            // The list of forms has no other instruction that accesses memory or branches.
+            opcode => {
+                // The first operand of these is no result.
+                let is_effect = match opcode {
+                    "bar" | "barrier" => !instruction.has("red"),
+                    "fence" | "griddepcontrol" | "membar" | "nanosleep" | "pmevent" => true,
+                    _ => false,
+                };
+                if is_effect {
+                    return Ok(());
+                }
                 let first = self.ins.len();
                 if self.pure(instruction).is_none()
                     && let Some(target) = instruction.operands.first()
@@ -277,15 +248,6 @@ impl<'a> Decoder<'a> {
                 }
                 self.depend(first, instruction);
                 Ok(())
-            }
-            opcode => {
-                let reason = match opcode {
-                    "call" => "call of a function",
-                    "istypep" => "textures and surfaces",
-                    _ => "unknown instruction",
-                };
-                let reason = format!("{reason}: {}", instruction.mnemonic());
-                Refused::new(instruction.line, reason)
             }
         }
     }
@@ -304,6 +266,8 @@ impl<'a> Decoder<'a> {
         for ins in self.ins.iter_mut().skip(first) {
             let is_unknown = match ins.op {
                 Op::Unknown { .. } | Op::BoolUnknown => true,
+                Op::FloatAbs { .. } | Op::FloatSum { .. } => true,
+                Op::FloatProduct { .. } | Op::FloatCompare(_) => true,
                 Op::Copy { .. } => ins.sources[0] == NO,
                 _ => false,
             };
@@ -318,6 +282,9 @@ impl<'a> Decoder<'a> {
         let (opcode, operands) = (instruction.opcode, &instruction.operands);
         let ty = *instruction.modifiers.last()?;
         let target = operands.first()?;
+        if matches!(ty, "f32" | "f64") && self.float(instruction).is_some() {
+            return Some(());
+        }
         if instruction.has("sat") || instruction.has("cc") {
             return None;
         }
@@ -342,12 +309,7 @@ impl<'a> Decoder<'a> {
             }
             "mov" => {
                 let bits = bits_of(ty);
-                let [_, a] = operands.as_slice() else {
-                    return None;
-                };
-                let source = self.source(a, bits);
-                self.set(Op::Copy { bits }, [source, NO, NO], bits, target);
-                return Some(());
+                return self.copy(operands, bits);
             }
             "cvt" => {
                 let [to, from] = instruction.modifiers.as_slice() else {

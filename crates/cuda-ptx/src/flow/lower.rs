@@ -2,13 +2,20 @@
 
 use std::collections::HashMap;
 
+use crate::ast::names;
 use crate::ast::{Function, Instruction, Linkage, Module, Operand, Space, Statement, Variable};
 
+use super::addresses::{mark_used, params_at};
+use super::cycles::Cycles;
 use super::decode::{Decoder, NO};
+use super::effect;
+use super::float;
 use super::graph::Graph;
-use super::names::{Names, bits_of};
-use super::op::{Access, Block, Guard, Ins, Op, Param, Source, UNDEFINED, Var};
-use super::{MAX_BLOCKS, MAX_OPS, Refused, ssa};
+use super::local;
+use super::names::{Name, bits_of};
+use super::op::{Access, AccessKind, Block, Guard, Ins, Op, Param, Source, UNDEFINED, Value, Var};
+use super::results::{self, Cause, Results};
+use super::{MAX_BLOCKS, MAX_OPS, Refused, require, ssa};
 
 /// A kernel in the form that the analysis uses.
 #[derive(Clone, Debug)]
@@ -20,14 +27,27 @@ pub(crate) struct Kernel {
     pub(crate) accesses: Vec<Access>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) graph: Graph,
+    pub(crate) cycles: Cycles,
     /// The width of each value, and the block that defines it.
     pub(crate) values: Vec<(u32, u32)>,
-    /// Whether a value depends on a register that is possibly not set.
+    /// Whether a value depends on a register that is possibly not set, or on local memory that
+    /// nothing may have written.
     pub(crate) is_undefined: Vec<bool>,
+    /// Whether a value depends on a register that is possibly not set.
+    pub(crate) is_unset: Vec<bool>,
+    /// The statements that load local memory that nothing may have written.
+    pub(crate) unset: Vec<u32>,
+    /// Whether a value depends on the result of an instruction that an assembler may repeat.
+    pub(crate) is_unstable: Vec<bool>,
+    /// The statements whose loads must be volatile in the text that is launched, in order.
+    pub(crate) volatile: Vec<u32>,
     /// Whether an address or a branch depends on a value.
     pub(crate) needed: ssa::Needed,
     /// The line of each `trap` and `brkpt`.
     pub(crate) traps: Vec<u32>,
+    /// The threads that a block must have for the barriers, with the line of the one that needs
+    /// most.
+    pub(crate) least_threads: (u32, u32),
 }
 
 /// The end of a block before labels are resolved.
@@ -68,7 +88,10 @@ fn var(variable: &Variable<'_>, is_module: bool) -> Var {
         size: size_of_variable(variable).filter(|_| is_own),
         is_dynamic,
         align: variable.align.unwrap_or(element).max(1),
-        is_module: is_module && matches!(variable.space, Space::Global | Space::Const),
+        is_module: is_module
+            && !variable.constant
+            && matches!(variable.space, Space::Global | Space::Const),
+        is_table: is_module && variable.constant,
         param: None,
         is_used: false,
     }
@@ -78,6 +101,9 @@ fn var(variable: &Variable<'_>, is_module: bool) -> Var {
 struct Lowering<'a> {
     decoder: Decoder<'a>,
     blocks: Vec<(Vec<Ins>, End<'a>, u32)>,
+    /// The numbers of the blocks with an effect that an assembler must keep.
+    effects: Vec<usize>,
+    results: Vec<Results>,
     labels: HashMap<&'a str, u32>,
     tables: HashMap<&'a str, &'a [&'a str]>,
     ops: usize,
@@ -103,17 +129,10 @@ pub(crate) fn lower<'a>(
         return Refused::new(function.line, "`.blocksareclusters`");
     }
     let mut lowering = Lowering {
-        decoder: Decoder {
-            names: Names::new(),
-            vars: Vec::new(),
-            accesses: Vec::new(),
-            ins: Vec::new(),
-            location: None,
-            guard: None,
-            line: function.line,
-            statement: 0,
-        },
+        decoder: Decoder::new(function.line),
         blocks: Vec::new(),
+        effects: Vec::new(),
+        results: Vec::new(),
         labels: HashMap::new(),
         tables: HashMap::new(),
         ops: 0,
@@ -135,7 +154,7 @@ pub(crate) fn lower<'a>(
             (var.param, var.size) = (Some(index as u32), Some(size));
         }
         let name = variable.name.to_owned();
-        let target_align = variable.target_align.unwrap_or(1);
+        let target_align = variable.target_align().unwrap_or(1);
         params.push(Param {
             name,
             size,
@@ -178,15 +197,7 @@ impl<'a> Lowering<'a> {
             Statement::Loc { at, .. } => self.decoder.location = Some(*at),
             Statement::Open => self.decoder.names.open(),
             Statement::Close => self.decoder.names.close(),
-            Statement::Register(register) => {
-                let bits = if register.vector > 1 {
-                    0
-                } else {
-                    bits_of(register.ty)
-                };
-                let names = &mut self.decoder.names;
-                names.declare_register(register.name, bits, register.count);
-            }
+            Statement::Register(register) => self.decoder.names.declare_register(register),
             Statement::Variable(variable) => self.declare(variable, false),
             Statement::BranchTargets(name, targets) => {
                 if self.tables.insert(name, targets.as_slice()).is_some() {
@@ -194,7 +205,7 @@ impl<'a> Lowering<'a> {
                     return Refused::new(line, format!("table {name} is defined twice"));
                 }
             }
-            Statement::CallTargets(..) | Statement::Prototype(..) => {}
+            Statement::Pragma(_) | Statement::CallTargets(..) | Statement::Prototype(..) => {}
         }
         Ok(())
     }
@@ -226,9 +237,59 @@ impl<'a> Lowering<'a> {
                 let reason = format!("unknown branch: {}", instruction.mnemonic());
                 return Refused::new(line, reason);
             }
-            _ => return self.decoder.instruction(instruction),
+            _ => {
+                if effect::is_kept(instruction) {
+                    self.effects.push(self.blocks.len());
+                }
+                // A policy may be in the register that the instruction sets, so its requirement
+                // comes first. The decoders have better reasons.
+                let admitted = self.decoder.admit(instruction);
+                self.plain(instruction)?;
+                admitted?;
+                return self.decoder.expect_resolved(line);
+            }
         };
+        self.decoder.admit(instruction)?;
+        self.decoder.expect_resolved(line)?;
         self.end(end, line);
+        Ok(())
+    }
+
+    /// Decodes an instruction that is neither a branch nor an end.
+    fn plain(&mut self, instruction: &'a Instruction<'a>) -> Result<(), Refused> {
+        let first = self.decoder.ins.len();
+        self.decoder.instruction(instruction)?;
+        let end = self.decoder.ins.len();
+        if let Some(cause) = results::cause(instruction) {
+            self.results.push(Results {
+                cause,
+                block: self.blocks.len() as u32,
+                first: first as u32,
+                end: end as u32,
+                statement: self.decoder.statement,
+            });
+        }
+        // What is stored matters for addresses of local memory only.
+        let mut vars = self.decoder.vars.iter();
+        if vars.any(|var| var.space == Space::Local) {
+            let mut stored: Vec<Value> = Vec::new();
+            for operand in instruction.operands.iter().skip(1) {
+                names(operand, &mut |name| {
+                    if let Some(Name::Reg(reg)) = self.decoder.names.find(name) {
+                        stored.push(reg.number);
+                    }
+                });
+            }
+            let accesses = &self.decoder.accesses;
+            let is_store = |ins: &&mut Ins| match ins.op {
+                Op::Access(number) => accesses[number as usize].kind != AccessKind::Read,
+                _ => false,
+            };
+            let mut new = self.decoder.ins[first..].iter_mut();
+            if let Some(ins) = new.find(is_store) {
+                ins.unmodelled = stored;
+            }
+        }
         Ok(())
     }
 
@@ -244,6 +305,9 @@ impl<'a> Lowering<'a> {
         let count = self.blocks.len();
         let mut blocks: Vec<Block> = Vec::new();
         blocks.resize_with(count, Block::default);
+        for &block in &self.effects {
+            blocks[block].has_effect = true;
+        }
         // Each conditional edge gets its own block, which the condition dominates.
         let edge = |blocks: &mut Vec<Block>, from: usize, guard: Guard, to: Option<u32>| {
             let number = blocks.len() as u32;
@@ -313,91 +377,55 @@ impl<'a> Lowering<'a> {
         let Some(values) = ssa::construct(&mut blocks, &graph, &widths) else {
             return Refused::new(line, "the data flow is too complex");
         };
+        let least_threads = require::check(
+            &mut blocks,
+            &graph,
+            &self.decoder.requirements,
+            values.len(),
+        )?;
+        let cycles = Cycles::new(&blocks, &graph);
         params_at(&mut blocks, &graph, &self.decoder.vars, values.len());
-        let is_undefined = ssa::undefined(&blocks, &graph, values.len());
-        let needed = ssa::needed(&blocks, &graph, values.len());
+        float::find_sources(&mut blocks, &graph, values.len());
+        let count = values.len();
         let mut vars = self.decoder.vars;
+        let accesses = self.decoder.accesses;
+        let is_unset = ssa::dependent(&blocks, &graph, count, vec![UNDEFINED]);
+        let loads = local::unset(&blocks, &graph, &vars, &accesses, count, &self.results);
+        for load in &loads {
+            load.unset(&mut blocks);
+        }
+        let unset = loads.iter().map(|load| load.statement).collect();
+        let is_undefined = ssa::dependent(&blocks, &graph, count, vec![UNDEFINED]);
+        let needed = ssa::needed(&blocks, &graph, count);
+        let repeated = self.results.iter().filter(|it| it.cause == Cause::Repeated);
+        let repeated = repeated.flat_map(|it| it.targets(&blocks)).collect();
+        let is_unstable = ssa::dependent(&blocks, &graph, count, repeated);
+        let read_only = self.results.iter().filter(|it| it.cause == Cause::ReadOnly);
+        let is_needed = |it: &&Results| {
+            it.targets(&blocks)
+                .any(|value| needed.by_all[value as usize])
+        };
+        let volatile = read_only.filter(is_needed).map(|it| it.statement).collect();
         mark_used(&mut vars, &blocks, &graph);
         Ok(Kernel {
             name: function.name.to_owned(),
             line,
             params,
             vars,
-            accesses: self.decoder.accesses,
+            accesses,
             blocks,
             graph,
+            cycles,
             values,
             is_undefined,
+            is_unset,
+            unset,
+            is_unstable,
+            volatile,
             needed,
             traps: self.traps,
+            least_threads,
         })
-    }
-}
-
-/// Replaces loads of parameters whose address is in a register. The register must always have the
-/// address of a parameter, plus a number. Compilers take the address of a struct in this way. What
-/// is loaded from any other address is unknown.
-fn params_at(blocks: &mut [Block], graph: &Graph, vars: &[Var], values: usize) {
-    let mut addresses: Vec<Option<(u32, i64)>> = vec![None; values];
-    for &number in &graph.order {
-        for ins in &mut blocks[number as usize].ins {
-            let address = |source| match source {
-                Source::Address(var, offset) => Some((var, offset)),
-                Source::Value(value) => addresses[value as usize],
-                _ => None,
-            };
-            let base = match (ins.op, ins.sources) {
-                (Op::Copy { bits: 64 } | Op::ParamAt { .. }, [base, ..]) => address(base),
-                (Op::Add { bits: 64 }, [base, Source::Number(number), _]) => {
-                    address(base).map(|(var, offset)| (var, offset.wrapping_add(number as i64)))
-                }
-                _ => None,
-            };
-            if let Op::ParamAt {
-                offset,
-                size,
-                signed,
-                bits,
-            } = ins.op
-            {
-                let found = base.and_then(|(var, start)| {
-                    let var = &vars[var as usize];
-                    let offset = u64::try_from(start.checked_add(offset)?).ok()?;
-                    let end = offset.checked_add(size.into())?;
-                    Some((var.param?, offset)).filter(|_| var.size.is_some_and(|size| end <= size))
-                });
-                ins.sources = [Source::Unknown; 3];
-                ins.op = match found {
-                    Some((param, offset)) => Op::Param {
-                        param,
-                        offset,
-                        size,
-                        signed,
-                        bits,
-                    },
-                    None => Op::Unknown {
-                        bits,
-                        low: 0,
-                        high: (1 << if signed { bits } else { 8 * size }) - 1,
-                    },
-                };
-            } else if let (Some(target), None) = (ins.target, ins.guard) {
-                addresses[target as usize] = base;
-            }
-        }
-    }
-}
-
-/// Marks the variables whose addresses the code takes.
-fn mark_used(vars: &mut [Var], blocks: &[Block], graph: &Graph) {
-    let blocks = graph.order.iter().map(|&block| &blocks[block as usize]);
-    let sources = blocks
-        .flat_map(|block| &block.ins)
-        .flat_map(|ins| ins.sources);
-    for source in sources {
-        if let Source::Address(var, _) = source {
-            vars[var as usize].is_used = true;
-        }
     }
 }
 
@@ -405,6 +433,12 @@ impl Kernel {
     /// The names of the variables of the module whose addresses the kernel uses.
     pub(crate) fn used_variables(&self) -> Vec<String> {
         let used = self.vars.iter().filter(|var| var.is_used && var.is_module);
+        used.map(|var| var.name.clone()).collect()
+    }
+
+    /// The names of the constant tables of the module whose addresses the kernel uses.
+    pub(crate) fn used_tables(&self) -> Vec<String> {
+        let used = self.vars.iter().filter(|var| var.is_used && var.is_table);
         used.map(|var| var.name.clone()).collect()
     }
 

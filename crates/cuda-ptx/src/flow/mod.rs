@@ -2,40 +2,61 @@
 //!
 //! ```text
 //!    lower    statements become blocks of operations
-//!    decode, memory, texture, predicate    one instruction becomes operations
+//!    decode, admit, memory, moves, texture, predicate, float    one instruction becomes operations
+//!    require    requirements on the values of operands
+//!    addresses    addresses of variables in registers
+//!    cycles   loops that an assembler may delete
+//!    effect   instructions that it executes as often as the text says
+//!    local, local_loops    loads of local memory that nothing may have written
+//!    results  results that may differ from use to use
 //!    ssa      each definition of a register becomes a value of its own
 //!    graph    predecessors, order and dominators
 //!    names    registers and variables in nested scopes
 //!    op       operations and blocks
 //!    tile     matrices in memory
 //!    object   textures and surfaces
+//!    forms    the instruction forms that a kernel may have
 //! ```
 //!
 //! A module uses only modules below it; those of one row are parts of one type. A [`Kernel`] owns
 //! its data, so that it can be kept longer than the text.
 
+mod addresses;
+mod admit;
+mod cycles;
 mod decode;
+mod effect;
+mod float;
+pub mod forms;
 mod graph;
+mod local;
+mod local_loops;
 mod lower;
 mod memory;
+mod moves;
 mod names;
 mod object;
 mod op;
 mod predicate;
+mod require;
+mod results;
 mod ssa;
 #[cfg(test)]
 mod tests;
 mod texture;
 mod tile;
 
+pub(crate) use cycles::Loop;
 pub(crate) use lower::{Kernel, lower, size_of_variable};
-pub(crate) use names::{Name, Names, bits_of};
+pub use names::register_number;
+pub(crate) use names::{Name, Names, Reg, bits_of};
 pub(crate) use object::{BoundaryMode, ObjectUse};
 pub use object::{Object, ObjectKind, ObjectShape};
 pub use op::AccessKind;
 pub(crate) use op::{
-    Access, Axis, Block, Guard, Ins, Op, Phi, Relation, Source, Special, Value, Var,
+    Access, Axis, Block, FloatRange, Guard, Ins, Op, Phi, Relation, Source, Special, Value, Var,
 };
+pub(crate) use results::volatile;
 pub(crate) use tile::Tile;
 
 use crate::ast::Space;

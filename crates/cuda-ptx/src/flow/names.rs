@@ -1,6 +1,29 @@
 //! Registers and variables in nested scopes.
+//!
+//! The rules for names are those of `ptxas`, found by experiments with versions 12.0 and 13.5:
+//!
+//! | text | meaning |
+//! |---|---|
+//! | `a`, `$a`, `_a`, `%a`, `%1`, `$$`, `%_$` | names; `_`, `$` and `%` alone are not |
+//! | `WARP_SZ`, `inlined_at`, `function_name` | reserved words; `add`, `reg`, `u32` and `sm_75` are names |
+//! | `%R5` | another name than `%r5`; a name may have any length |
+//! | `%r02`, `%r002` with `.reg .b32 %r<9>` | `%r2` |
+//! | `%r4294967298` with `.reg .b32 %r<9>` | `%r2`: the number wraps at 32 bits |
+//! | `%r9` with `.reg .b32 %r<9>` | not declared |
+//! | `%r15` with `.reg .b32 %r1<9>` | not declared: all digits at the end are the number |
+//! | `.reg .b32 %r<9>; .reg .b32 %r5;` | refused, in either order; `%r9` and `%r` are not |
+//! | `.reg .b32 %r<9>; .reg .b32 %r05;` | refused; in the other order, `%r05` is a register of its own |
+//! | `.reg .b32 %r<9>; %r5:` | accepted, but `bra %r5` is refused: it is the register |
+//! | a register, a variable or a label of one name in one block | refused |
+//! | the same name in an inner block | hides the outer one, from its declaration on |
+//! | a label | visible in its block and inner ones, before it too |
+//! | a variable, parameter or register with the name of a function or module variable | hides it |
+//! | `.reg .b32 %laneid`, `.reg .v4 .b32 %tid`, `.shared .b32 %laneid` | hides the special register |
+//! | a name that is used before its declaration | refused, if it is not a label |
 
 use std::collections::HashMap;
+
+use crate::ast::Register;
 
 use super::op::Value;
 
@@ -25,6 +48,14 @@ pub(crate) fn bits_of(ty: &str) -> u32 {
     }
 }
 
+/// The width of a register with a type and a number of elements. A vector is unusable.
+fn width((ty, elements): (&str, u32)) -> u32 {
+    match elements {
+        1 => bits_of(ty),
+        _ => 0,
+    }
+}
+
 /// The object that a name refers to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Name {
@@ -36,10 +67,10 @@ pub(crate) enum Name {
 #[derive(Debug, Default)]
 struct Scope<'a> {
     names: HashMap<&'a str, Name>,
-    /// Prefix, number of registers, and width.
-    counted: HashMap<&'a str, (u32, u32)>,
-    /// The registers of `counted` that were used.
-    used: HashMap<&'a str, Name>,
+    /// Prefix, number of registers, and their type with its number of elements.
+    counted: HashMap<&'a str, (u32, (&'a str, u32))>,
+    /// The registers of `counted` that were used, by prefix and number.
+    used: HashMap<(&'a str, u32), Name>,
 }
 
 /// The names that are visible at one statement.
@@ -48,6 +79,9 @@ pub(crate) struct Names<'a> {
     scopes: Vec<Scope<'a>>,
     /// The widths of all registers so far.
     pub(crate) widths: Vec<u32>,
+    /// The types of all registers so far, without the dot, and their numbers of elements. A register
+    /// without a name has no type.
+    types: Vec<(&'a str, u32)>,
 }
 
 impl<'a> Names<'a> {
@@ -56,6 +90,7 @@ impl<'a> Names<'a> {
             scopes: vec![Scope::default()],
             // Number 0 is the undefined value.
             widths: vec![0],
+            types: vec![("", 1)],
         }
     }
 
@@ -71,9 +106,28 @@ impl<'a> Names<'a> {
 
     /// A register without a name.
     pub(crate) fn fresh(&mut self, bits: u32) -> Reg {
+        self.add(bits, ("", 1))
+    }
+
+    fn add(&mut self, bits: u32, ty: (&'a str, u32)) -> Reg {
         let number = self.widths.len() as Value;
         self.widths.push(bits);
+        self.types.push(ty);
         Reg { number, bits }
+    }
+
+    /// The declared type of a register, and its number of elements.
+    pub(crate) fn declaration(&self, reg: Reg) -> (&'a str, u32) {
+        let found = self.types.get(reg.number as usize).copied();
+        found.unwrap_or(("", 1))
+    }
+
+    /// The declared type of a register that is not a vector.
+    pub(crate) fn type_of(&self, reg: Reg) -> &'a str {
+        match self.declaration(reg) {
+            (ty, 1) => ty,
+            _ => "",
+        }
     }
 
     pub(crate) fn declare_variable(&mut self, name: &'a str, variable: u32) {
@@ -82,43 +136,69 @@ impl<'a> Names<'a> {
         }
     }
 
-    pub(crate) fn declare_register(&mut self, name: &'a str, bits: u32, count: Option<u32>) {
-        let reg = self.fresh(bits);
-        let Some(scope) = self.scopes.last_mut() else {
-            return;
-        };
-        match count {
+    pub(crate) fn declare_register(&mut self, register: &Register<'a>) {
+        let ty = (register.ty, register.vector);
+        let name = register.name;
+        match register.count {
             Some(count) => {
-                scope.counted.insert(name, (count, bits));
+                if let Some(scope) = self.scopes.last_mut() {
+                    scope.counted.insert(name, (count, ty));
+                }
             }
             None => {
-                scope.names.insert(name, Name::Reg(reg));
+                let reg = self.add(width(ty), ty);
+                if let Some(scope) = self.scopes.last_mut() {
+                    scope.names.insert(name, Name::Reg(reg));
+                }
             }
         }
     }
 
     pub(crate) fn find(&mut self, name: &'a str) -> Option<Name> {
-        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let numbered = register_number(name);
         for scope in self.scopes.iter_mut().rev() {
-            if let Some(found) = scope.names.get(name).or_else(|| scope.used.get(name)) {
+            if let Some(found) = scope.names.get(name) {
                 return Some(*found);
             }
-            // At most 7 digits: a function declares fewer than 2²⁰ numbered registers.
-            for length in 1..=digits.min(7) {
-                let (prefix, number) = name.split_at(name.len() - length);
-                let has_zero = number.len() > 1 && number.starts_with('0');
-                let Some(&(count, bits)) = scope.counted.get(prefix) else {
-                    continue;
-                };
-                if !has_zero && number.parse::<u32>().is_ok_and(|number| number < count) {
-                    let number = self.widths.len() as Value;
-                    self.widths.push(bits);
-                    let found = Name::Reg(Reg { number, bits });
-                    scope.used.insert(name, found);
-                    return Some(found);
-                }
+            let Some((prefix, number)) = numbered else {
+                continue;
+            };
+            if let Some(found) = scope.used.get(&(prefix, number)) {
+                return Some(*found);
+            }
+            if let Some(&(count, ty)) = scope.counted.get(prefix)
+                && number < count
+            {
+                let (value, bits) = (self.widths.len() as Value, width(ty));
+                self.widths.push(bits);
+                self.types.push(ty);
+                let found = Name::Reg(Reg {
+                    number: value,
+                    bits,
+                });
+                scope.used.insert((prefix, number), found);
+                return Some(found);
             }
         }
         None
     }
+}
+
+/// Splits the name of a numbered register into the name of its declaration and its number: `%r` and
+/// 2 for `%r2`, which `.reg .b32 %r<9>` declares. `None` if the name does not end with a digit.
+///
+/// The number is all digits at the end of the name, as `ptxas` reads it: leading zeros count
+/// nothing, so `%r02` is `%r2`, and a number of more than 32 bits wraps, so `%r4294967298` is too.
+/// No name refers to a register of `.reg .b32 %r1<9>`.
+pub fn register_number(name: &str) -> Option<(&str, u32)> {
+    let prefix = name.trim_end_matches(|digit: char| digit.is_ascii_digit());
+    let digits = name
+        .get(prefix.len()..)
+        .filter(|digits| !digits.is_empty())?;
+    let number = digits.bytes().fold(0u32, |number, digit| {
+        number
+            .wrapping_mul(10)
+            .wrapping_add(u32::from(digit - b'0'))
+    });
+    Some((prefix, number))
 }

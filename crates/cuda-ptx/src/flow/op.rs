@@ -68,6 +68,30 @@ pub(crate) enum Relation {
     Ge,
 }
 
+/// What a comparison of a floating-point number says about its bits, as an unsigned number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FloatRange {
+    /// The bits of the number: 32 or 64.
+    pub(crate) bits: u32,
+    /// Whether the range is that of the bits without the sign.
+    pub(crate) is_absolute: bool,
+    /// The value of the predicate for which the bits are in the range. Otherwise, nothing is known
+    /// about them.
+    pub(crate) truth: bool,
+    pub(crate) low: u64,
+    pub(crate) high: u64,
+}
+
+impl FloatRange {
+    /// The bits of infinity.
+    pub(crate) fn infinity(&self) -> u64 {
+        match self.bits {
+            32 => 0xff << 23,
+            _ => 0x7ff << 52,
+        }
+    }
+}
+
 /// An operation on integers of `bits` bits. The comment gives its sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
@@ -125,6 +149,15 @@ pub(crate) enum Op {
     BoolUnknown,
     /// A number of which only the range is known.
     Unknown { bits: u32, low: i128, high: i128 },
+    /// The absolute value of a floating-point number. The number is in `unmodelled`, because no
+    /// address depends on the result by this operation alone.
+    FloatAbs { bits: u32 },
+    /// A sum or difference of floating-point numbers without a rounding modifier.
+    FloatSum { bits: u32 },
+    /// A product of floating-point numbers without a rounding modifier.
+    FloatProduct { bits: u32 },
+    /// The predicate that a floating-point number, which is in `unmodelled`, is in a range.
+    FloatCompare(FloatRange),
     /// `a` converted from an address in `space` to a generic address.
     ToGeneric { space: Space },
     /// `a` converted from a generic address to an address in `space`.
@@ -148,6 +181,10 @@ pub(crate) enum Op {
     /// The access with this number, at the address `a`, or to the object whose handle is `a`. For a
     /// surface, `b` is the coordinate in bytes; for a matrix, the stride in elements.
     Access(u32),
+    /// A cache policy that `createpolicy` makes. A lowered kernel has `Unknown` in its place.
+    Policy,
+    /// The requirement with this number on `a`. In a lowered kernel it has no source.
+    Require(u32),
     /// The jump to the target with the number `a` in a table with this number of
     /// targets.
     Jump { targets: u32, line: u32 },
@@ -174,6 +211,13 @@ pub(crate) struct Ins {
     pub(crate) previous: Value,
 }
 
+impl Ins {
+    /// The values that an unknown result depends on.
+    pub(crate) fn unmodelled(&self) -> &[Value] {
+        &self.unmodelled
+    }
+}
+
 /// The merge of values at the beginning of a block.
 #[derive(Clone, Debug)]
 pub(crate) struct Phi {
@@ -192,6 +236,8 @@ pub(crate) struct Block {
     /// The condition under which the one predecessor of this block branches to it.
     pub(crate) edge: Option<Guard>,
     pub(crate) succs: Vec<u32>,
+    /// Whether it has an effect that an assembler must keep in each iteration of a loop.
+    pub(crate) has_effect: bool,
 }
 
 /// The kind of an access.
@@ -262,6 +308,9 @@ pub(crate) struct Var {
     pub(crate) align: u64,
     /// Whether it belongs to the module and keeps its contents after the kernel.
     pub(crate) is_module: bool,
+    /// Whether it is a constant table of the module, which the kernel reads like a variable of its
+    /// own.
+    pub(crate) is_table: bool,
     /// The number of the parameter if it is one.
     pub(crate) param: Option<u32>,
     /// Whether code that a thread may reach takes the address.

@@ -65,12 +65,16 @@ pub(super) fn needed(blocks: &[Block], graph: &Graph, count: usize) -> Needed {
     Needed { by_all, by_loops }
 }
 
-/// Returns which values depend on a register that is possibly not set. What memory contains does
-/// not count.
-pub(super) fn undefined(blocks: &[Block], graph: &Graph, count: usize) -> Vec<bool> {
-    let mut is_undefined = vec![false; count];
+/// Returns which values depend on one of `origins`, other than through memory.
+pub(super) fn dependent(
+    blocks: &[Block],
+    graph: &Graph,
+    count: usize,
+    origins: Vec<Value>,
+) -> Vec<bool> {
+    let mut is_dependent = vec![false; count];
     let mut users: Vec<Vec<Value>> = vec![Vec::new(); count];
-    let mut work = vec![UNDEFINED];
+    let mut work = origins;
     for &number in &graph.order {
         let block = &blocks[number as usize];
         for phi in &block.phis {
@@ -97,11 +101,11 @@ pub(super) fn undefined(blocks: &[Block], graph: &Graph, count: usize) -> Vec<bo
         }
     }
     while let Some(value) = work.pop() {
-        if !std::mem::replace(&mut is_undefined[value as usize], true) {
+        if !std::mem::replace(&mut is_dependent[value as usize], true) {
             work.append(&mut users[value as usize]);
         }
     }
-    is_undefined
+    is_dependent
 }
 
 /// Calls `visit` for each source of an operation that is a value.

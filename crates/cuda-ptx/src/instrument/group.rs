@@ -304,7 +304,8 @@ impl<'a> Scan<'a> {
         writer: &mut Writer<'a, '_>,
     ) -> Option<Group<'a>> {
         let opcode = instruction.opcode;
-        if !matches!(opcode, "ld" | "ldu" | "st" | "atom" | "red") {
+        let is_unstable = regions.unstable.contains(&check.access);
+        if is_unstable || !matches!(opcode, "ld" | "ldu" | "st" | "atom" | "red") {
             return None;
         }
         let access = regions.kernel.accesses.get(check.access)?;

@@ -10,6 +10,7 @@
 //!    surface  the code around an access to a surface
 //!    zero     the zeros in place of what was not loaded
 //!    range    the code that compares an address with the ranges that it may be in
+//!    local    zeros in local variables
 //!    slice    the loads that checked addresses depend on
 //! ```
 //!
@@ -28,6 +29,7 @@
 //! may change it in between.
 
 mod group;
+mod local;
 mod range;
 mod record;
 mod region;
@@ -46,10 +48,12 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use crate::analysis::{Analysis, Refusal, Root};
 use crate::ast::{Function, Module, Statement};
 use crate::edit::Edits;
-use crate::flow::{Kernel, Op, Source};
+use crate::flow::{Kernel, Op, Source, bits_of, size_of_variable};
 
+use local::Locals;
 use region::Regions;
 use site::Writer;
+use slice::Slice;
 
 /// The version of the layout of the record: see [`Record`].
 pub const RECORD_VERSION: u32 = 1;
@@ -284,8 +288,21 @@ pub fn instrument<'a>(
     rewrite(&text, &module, &function, kernel, checks, memories)
 }
 
-/// The refusal of a kernel that needs a copy, and uses a variable of its module.
-fn needs_variable(kernel: &Kernel, variable: &str, line: u32, checks: &[Check]) -> Refusal {
+/// The refusal of a launch that needs a copy of the kernel, which would have its own `variable`
+/// instead of that of the module.
+pub fn needs_variable(analysis: &Analysis, variable: &str, checks: &[Check]) -> Refusal {
+    match analysis.kernel() {
+        Ok(kernel) => refuse_variable(kernel, variable, kernel.line, checks),
+        Err(refused) => Refusal {
+            kernel: analysis.name().to_owned(),
+            line: refused.line,
+            access: None,
+            reason: refused.reason.clone(),
+        },
+    }
+}
+
+fn refuse_variable(kernel: &Kernel, variable: &str, line: u32, checks: &[Check]) -> Refusal {
     let own = format!("would have its own variable {variable} instead of that of the module");
     let access = checks.first().map(|check| check.access);
     let at = access.and_then(|access| kernel.accesses.get(access));
@@ -308,6 +325,42 @@ fn needs_variable(kernel: &Kernel, variable: &str, line: u32, checks: &[Check]) 
     }
 }
 
+/// Fails if the parameters of a kernel have no room for `count` more of 8 bytes.
+fn expect_room(module: &Module<'_>, function: &Function<'_>, count: u64) -> Result<(), Refusal> {
+    let mut own = 0_u64;
+    for param in &function.params {
+        let element = u64::from(bits_of(param.ty) / 8) * u64::from(param.vector);
+        let align = param.align.unwrap_or(element).max(1);
+        let size = size_of_variable(param).unwrap_or(8);
+        own = own.next_multiple_of(align).saturating_add(size);
+    }
+    let needed = own.next_multiple_of(8).saturating_add(8 * count);
+    let is_new = module.version >= (8, 1) && module.target.sm >= 70;
+    let limit = if is_new { 32_764 } else { 4_352 };
+    if needed <= limit {
+        return Ok(());
+    }
+    let next = if is_new {
+        "pass a pointer to a buffer instead of a large struct"
+    } else {
+        "compile it as PTX 8.1 or newer for sm_70 or newer, where the limit is 32764 bytes, or pass \
+         a pointer to a buffer instead of a large struct"
+    };
+    refuse(
+        function.name,
+        function.line,
+        format!(
+            "the checked copy of the kernel needs {needed} bytes of parameters: {own} of its own, \
+             and {} for the limits of its arguments; the limit is {limit} bytes in PTX {}.{} for \
+             sm_{}; {next}",
+            8 * count,
+            module.version.0,
+            module.version.1,
+            module.target.sm,
+        ),
+    )
+}
+
 /// Does the work of [`instrument`] for a kernel without calls.
 fn rewrite<'a>(
     text: &'a str,
@@ -324,11 +377,11 @@ fn rewrite<'a>(
         return refuse(name, function.line, "a kernel without parameters or body");
     };
     if let Some(variable) = kernel.used_variables().first() {
-        return Err(needs_variable(kernel, variable, function.line, checks));
+        return Err(refuse_variable(kernel, variable, function.line, checks));
     }
     expect_distinct(kernel)?;
     let by_statement = by_statement(kernel, checks)?;
-    let volatile = slice::loads(kernel, body, checks)?;
+    let slice = slice::loads(kernel, body, checks)?;
     let mut writer = Writer::new(text, module, kernel, memories);
     let mut edits = Edits::new(text);
     writer.open_body(function);
@@ -338,12 +391,13 @@ fn rewrite<'a>(
         body,
         regions,
         &by_statement,
-        &volatile,
+        &slice,
         &mut writer,
         &mut edits,
     )?;
     edits.insert(span.start + 1, writer.declarations());
     edits.insert(span.end.saturating_sub(1), writer.end());
+    expect_room(module, function, writer.extra.len() as u64)?;
     let comma = if function.params.is_empty() { "" } else { ", " };
     let declared = writer.parameters();
     edits.insert(params.end.saturating_sub(1), format!("{comma}{declared}"));
@@ -367,21 +421,26 @@ fn check_body<'a, 'k>(
     body: &'a [Statement<'a>],
     mut regions: Regions<'_, 'a, 'k>,
     by_statement: &ChecksByStatement<'_>,
-    volatile: &HashSet<usize>,
+    slice: &Slice,
     writer: &mut Writer<'a, 'k>,
     edits: &mut Edits<'_>,
 ) -> Result<(), Refusal> {
     // The end of the last region, its accesses with a separate check, and the code after it.
     let (mut region_end, mut separate, mut after) = (0, BTreeSet::new(), String::new());
+    let mut locals = Locals::new(slice.reads_unset);
     for (index, statement) in body.iter().enumerate() {
+        locals.statement(statement, writer)?;
         let Statement::Instruction(instruction) = statement else {
             writer.statement(statement);
             continue;
         };
+        if let Some(zeros) = locals.zeros() {
+            edits.insert(instruction.span.start, zeros);
+        }
         if index >= region_end
             && let Some(region) = regions.at(index, writer)
         {
-            let is_volatile = |index| volatile.contains(&index);
+            let is_volatile = |index| slice.volatile.contains(&index);
             let versions = writer.versions(&regions, &region, body, by_statement, is_volatile)?;
             edits.insert(instruction.span.start, versions.before);
             (region_end, separate, after) = (region.end, region.separate, versions.after);
@@ -389,7 +448,7 @@ fn check_body<'a, 'k>(
         let is_checked = index >= region_end || separate.contains(&index);
         let checks = by_statement.get(&index).filter(|_| is_checked);
         let checks = checks.map_or(&[][..], Vec::as_slice);
-        let is_volatile = volatile.contains(&index);
+        let is_volatile = slice.volatile.contains(&index);
         if let Some(new) = writer.instruction(instruction, checks, is_volatile)? {
             // The lines after it keep their numbers.
             let lines = edits.text(instruction.span).matches('\n').count();
@@ -444,7 +503,7 @@ fn expect_defined(kernel: &Kernel, access: usize) -> Result<(), Refusal> {
         }
         // The second and third source are coordinates in a surface.
         let is_undefined = ins.sources.iter().any(|source| match source {
-            Source::Value(value) => kernel.is_undefined[*value as usize],
+            Source::Value(value) => kernel.is_unset[*value as usize],
             _ => false,
         });
         if is_undefined {

@@ -40,7 +40,7 @@ impl<'k> Writer<'_, 'k> {
             };
             let fits = match access.space {
                 Some(space) => var.space == space,
-                None => matches!(var.space, Space::Shared | Space::Local),
+                None => var.is_table || matches!(var.space, Space::Shared | Space::Local),
             };
             is_root && fits && var.is_used && !var.is_module
         });
@@ -84,7 +84,8 @@ impl<'k> Writer<'_, 'k> {
                     (self.d(1), fits)
                 }
                 AllowedRoot::Variable(var, is_generic) => {
-                    let is_constant = matches!(var.space, Space::Const | Space::Param);
+                    let is_constant =
+                        var.is_table || matches!(var.space, Space::Const | Space::Param);
                     if is_write && is_constant || !self.is_visible(&var.name) {
                         continue;
                     }
@@ -266,6 +267,8 @@ fn variable_address(out: &mut String, var: &Var, (register, bits): (&str, u32), 
     if is_generic {
         let space = match var.space {
             Space::Shared => "shared",
+            Space::Global => "global",
+            Space::Const => "const",
             _ => "local",
         };
         let _ = write!(out, "cvta.{space}.u64 {register}, {register}; ");

@@ -65,8 +65,10 @@ pub(super) struct Regions<'b, 'a, 'k> {
     checks: &'b ChecksByStatement<'b>,
     /// The statement of each label with a unique name, and the branches to it.
     labels: HashMap<&'a str, (usize, Vec<usize>)>,
-    /// Accesses whose predicate is possibly not set.
+    /// Accesses whose predicate is possibly not set, or differs from use to use.
     pub(super) unset: HashSet<usize>,
+    /// Accesses whose address differs from use to use.
+    pub(super) unstable: HashSet<usize>,
     pub(super) params: HashSet<&'a str>,
     /// The statement that sets a register, if there is only one.
     setters: HashMap<&'a str, Option<usize>>,
@@ -120,10 +122,16 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
         let mut unset = HashSet::new();
         let order = kernel.graph.order.iter();
         let blocks = order.map(|&block| &kernel.blocks[block as usize]);
+        let mut unstable = HashSet::new();
         for ins in blocks.flat_map(|block| &block.ins) {
+            if let (Op::Access(access), Source::Value(address)) = (ins.op, ins.sources[0])
+                && kernel.is_unstable[address as usize]
+            {
+                unstable.insert(access as usize);
+            }
             if let (Op::Access(access), Some(guard)) = (ins.op, &ins.guard)
                 && let Source::Value(value) = guard.predicate
-                && kernel.is_undefined[value as usize]
+                && (kernel.is_unset[value as usize] || kernel.is_unstable[value as usize])
             {
                 unset.insert(access as usize);
             }
@@ -134,6 +142,7 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
             checks,
             labels,
             unset,
+            unstable,
             params,
             setters,
             counts: HashMap::new(),
@@ -245,7 +254,7 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
             return false;
         };
         let mut before = before.iter().rev();
-        let before = before.find(|it| !matches!(it, Statement::Loc { .. }));
+        let before = before.find(|it| !matches!(it, Statement::Loc { .. } | Statement::Pragma(_)));
         let is_after = match before {
             Some(Statement::Label(..)) => true,
             Some(Statement::Instruction(instruction)) => instruction.opcode == "bra",
@@ -282,7 +291,7 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
         let statements = self.body.iter().enumerate().skip(first);
         for (index, statement) in statements.take(MAX_STATEMENTS) {
             let instruction = match statement {
-                Statement::Loc { .. } => continue,
+                Statement::Loc { .. } | Statement::Pragma(_) => continue,
                 Statement::Label(name, _) if self.join(name, index, &mut scan) => continue,
                 Statement::Instruction(instruction) if is_allowed(instruction) => instruction,
                 _ => break,
@@ -346,8 +355,12 @@ impl<'b, 'a, 'k> Regions<'b, 'a, 'k> {
 
     /// The first statement from `index` on that is neither a label nor a line number.
     fn skip(&self, index: usize) -> usize {
-        let is_empty =
-            |it: &&Statement<'_>| matches!(it, Statement::Label(..) | Statement::Loc { .. });
+        let is_empty = |it: &&Statement<'_>| {
+            matches!(
+                it,
+                Statement::Label(..) | Statement::Loc { .. } | Statement::Pragma(_)
+            )
+        };
         let rest = self.body.get(index..).unwrap_or_default();
         index + rest.iter().take_while(is_empty).count()
     }

@@ -5,9 +5,9 @@ use std::fmt::Write;
 
 use crate::analysis::{Refusal, Root};
 use crate::ast::{Base, Function, Instruction, Literal, Module, Operand, Predicate, Statement};
-use crate::flow::{Kernel, Name, Names, bits_of};
+use crate::flow::{Kernel, Name, Names, volatile};
 
-use super::{Check, ExtraParameter, Site, refuse, slice};
+use super::{Check, ExtraParameter, Site, refuse};
 
 /// Writes the code of one kernel.
 pub(super) struct Writer<'a, 'k> {
@@ -89,14 +89,7 @@ impl<'a, 'k> Writer<'a, 'k> {
         match statement {
             Statement::Open => self.names.open(),
             Statement::Close => self.names.close(),
-            Statement::Register(register) => {
-                let bits = match register.vector {
-                    1 => bits_of(register.ty),
-                    _ => 0,
-                };
-                let names = &mut self.names;
-                names.declare_register(register.name, bits, register.count);
-            }
+            Statement::Register(register) => self.names.declare_register(register),
             Statement::Variable(variable) => self.declare(variable.name),
             _ => {}
         }
@@ -219,7 +212,7 @@ impl<'a, 'k> Writer<'a, 'k> {
             _ => {}
         }
         let mut new = match is_volatile {
-            true => slice::volatile(instruction),
+            true => volatile(instruction),
             false => instruction.clone(),
         };
         if checks.is_empty() {

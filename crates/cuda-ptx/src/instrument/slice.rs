@@ -26,15 +26,24 @@ pub(super) const NO_TARGET: &[&str] = &[
     "sured",
 ];
 
+/// What the checked accesses of a copy depend on.
+#[derive(Debug, Default)]
+pub(super) struct Slice {
+    /// The statements whose loads must be volatile.
+    pub(super) volatile: HashSet<usize>,
+    /// Whether one of the loads may read local memory that nothing has written.
+    pub(super) reads_unset: bool,
+}
+
 /// Returns the loads that a checked address, the predicate of a checked access or a branch depends
 /// on.
 pub(super) fn loads(
     kernel: &Kernel,
     body: &[Statement<'_>],
     checks: &[Check],
-) -> Result<HashSet<usize>, Refusal> {
+) -> Result<Slice, Refusal> {
     if checks.is_empty() {
-        return Ok(HashSet::new());
+        return Ok(Slice::default());
     }
     let instruction = |index: usize| match body.get(index) {
         Some(Statement::Instruction(instruction)) => Some(instruction),
@@ -80,15 +89,16 @@ pub(super) fn loads(
         }
     }
     let mut seen: HashSet<&str> = open.iter().copied().collect();
-    let mut found = HashSet::new();
+    let mut found = Slice::default();
     while let Some(name) = open.pop() {
         for &index in setters.get(name).map_or(&[][..], Vec::as_slice) {
             let Some(instruction) = instruction(index) else {
                 continue;
             };
             if is_volatile_load(kernel, instruction)? {
-                found.insert(index);
+                found.volatile.insert(index);
             }
+            found.reads_unset |= kernel.unset.contains(&(index as u32));
             let mut add = |name| {
                 if seen.insert(name) {
                     open.push(name);
@@ -148,22 +158,4 @@ fn is_volatile_load(kernel: &Kernel, instruction: &Instruction<'_>) -> Result<bo
 fn writes_surfaces(kernel: &Kernel) -> bool {
     let mut uses = kernel.accesses.iter().filter_map(|access| access.object);
     uses.any(|object| matches!(object, ObjectUse::Surface { is_write: true, .. }))
-}
-
-/// The volatile form of a weak load.
-pub(super) fn volatile<'a>(instruction: &Instruction<'a>) -> Instruction<'a> {
-    let mut new = instruction.clone();
-    new.opcode = "ld";
-    let is_kept = |modifier: &&str| {
-        let space = matches!(*modifier, "global" | "shared" | "shared::cta");
-        space || matches!(*modifier, "v2" | "v4")
-    };
-    let ty = instruction.modifiers.last().copied();
-    let mut modifiers = vec!["volatile"];
-    modifiers.extend(instruction.modifiers.iter().copied().filter(is_kept));
-    modifiers.extend(ty);
-    new.modifiers = modifiers;
-    // The operand after the address is a cache policy.
-    new.operands.truncate(2);
-    new
 }

@@ -136,7 +136,8 @@ fn zeros_do_not_replace_operands() {
         ("ld.global.u64 %d3, [%d3];", "; mov.b64 %d3, 0;"),
         ("ld.global.v2.u32 {%r1, %r2}, [%d3];", "; mov.b32 %r2, 0;"),
         (
-            "ld.global.L2::cache_hint.u64 %d2, [%d1], %d2;",
+            "createpolicy.fractional.L2::evict_first.b64 %d2, 1.0; \
+             ld.global.L2::cache_hint.u64 %d2, [%d1], %d2;",
             "@%chk0_p6 mov.b64 %d2, 0;",
         ),
         (
@@ -247,12 +248,12 @@ fn uncheckable_accesses_are_refused_with_their_line() {
     let cases = [
         (
             "mov.u32 %r2, tile;\nldmatrix.sync.aligned.m8n16.x1.shared.b8 {%r1}, [%r2]; ret;",
-            "an access whose bytes are not known",
+            "no form of `ldmatrix`",
             11,
         ),
         (
             "mov.u32 %r2, tile;\n\nmbarrier.init.shared.b64 [%r2], 1; ret;",
-            "cannot be checked",
+            "an mbarrier",
             12,
         ),
         (

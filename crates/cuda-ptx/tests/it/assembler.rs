@@ -2,10 +2,6 @@
 //! and the access uses the address that was compared.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::{env, fs, process};
 
 use cuda_ptx::analysis::{Analysis, Root};
 use cuda_ptx::instrument::{Check, instrument};
@@ -40,64 +36,14 @@ const GATHER: &str = ".version 7.0
 }
 ";
 
-/// The program `name` of a CUDA toolkit: in the folders of `PATH`, of `CUDA_PATH`, or where
-/// `cargo xtask full shares` puts it.
-fn tool(name: &str) -> Option<PathBuf> {
-    let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/cuda-setup");
-    let mut folders = vec![setup.join("nvcc/13.5/bin")];
-    folders.extend(env::var_os("CUDA_PATH").map(|root| Path::new(&root).join("bin")));
-    folders.extend(env::var_os("PATH").iter().flat_map(env::split_paths));
-    folders
-        .into_iter()
-        .map(|folder| folder.join(name))
-        .find(|program| {
-            let mut version = Command::new(program);
-            let status = version.arg("--version").stdout(Stdio::null()).status();
-            status.is_ok_and(|status| status.success())
-        })
-}
-
 /// The instructions of a kernel, or `None` if the machine has no assembler.
 fn machine_code(text: &str, arch: &str) -> Option<Vec<String>> {
-    let found = tool("ptxas")
-        .zip(tool("nvdisasm"))
-        .ok_or("not in the toolkit or the PATH");
-    let (ptxas, nvdisasm) = test_needs::found("ptxas", found)?;
-    // Tests of one process run at the same time.
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let folder = env::temp_dir().join(format!("cuda-ptx-{}-{count}", process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let (source, cubin) = (folder.join("k.ptx"), folder.join("k.cubin"));
-    fs::write(&source, text).unwrap();
-    let output = Command::new(ptxas)
-        .arg(format!("-arch={arch}"))
-        .args([Path::new("-O3"), Path::new("-o"), &cubin, &source])
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}\n{text}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let output = Command::new(nvdisasm)
-        .arg("-c")
-        .arg(&cubin)
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let _ = fs::remove_dir_all(&folder);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let instructions = text.lines().filter_map(|line| {
-        let (_, instruction) = line.split_once("*/")?;
-        let instruction = instruction.split(';').next()?.trim();
-        (!instruction.is_empty()).then(|| instruction.to_owned())
-    });
-    Some(instructions.collect())
+    let assembler = test_assembler::newest()?;
+    let cubin = assembler
+        .assemble(text, arch, &["-O3"])
+        .unwrap_or_else(|refused| panic!("{}\n{text}", refused.stderr));
+    let functions = assembler.disassemble(&cubin).into_iter();
+    Some(functions.flat_map(|it| it.instructions).collect())
 }
 
 #[test]

@@ -42,6 +42,7 @@ fn launch(function: &Function<'_>) -> LaunchValues {
         }
     });
     LaunchValues {
+        cluster: None,
         grid: [8, 1, 1],
         block: [128, 1, 1],
         dynamic_shared: 32 << 10,

@@ -82,6 +82,7 @@ fn two_dimensional_kernels_need_exactly_their_data() {
 #[test]
 fn shared_and_local_memory_is_proven() {
     let reduction = |bytes| LaunchValues {
+        cluster: None,
         dynamic_shared: bytes,
         ..line([input(4000), output(16), int(1000)])
     };
@@ -364,7 +365,11 @@ fn an_index_in_a_constant_bank_is_proven_or_not() {
     };
     let verdict = evaluate(3, 32);
     assert!(verdict.is_proven(), "{verdict}");
-    assert_eq!(verdict.contract().unwrap().variables, ["t"]);
+    // No instruction can write the table, so the kernel reads it like a variable of its own.
+    assert_eq!(verdict.contract().unwrap().variables, [""; 0]);
+    assert_eq!(analysis(&constant_table(3), "k").tables(), ["t"]);
+    let visible = constant_table(3).replace(".const .align", ".visible .const .align");
+    assert_eq!(analysis(&visible, "k").variables(), ["t"]);
     let verdict = evaluate(7, 32);
     let expected = Reason::OutOfRange {
         low: 0,

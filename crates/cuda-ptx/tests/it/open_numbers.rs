@@ -58,6 +58,7 @@ fn a_range_of_grids_has_one_proof() {
         let mut arguments = vec![output(1 << 62); buffers];
         arguments.extend(numbers.iter().copied().map(int));
         let launch = LaunchValues {
+            cluster: None,
             dynamic_shared: 1024,
             ..line(arguments)
         };

@@ -30,6 +30,7 @@ pub(crate) fn launch(
     arguments: impl IntoIterator<Item = Argument>,
 ) -> LaunchValues {
     LaunchValues {
+        cluster: None,
         grid,
         block,
         dynamic_shared: 0,

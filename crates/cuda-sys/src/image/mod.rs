@@ -16,8 +16,9 @@ pub use signature::{Parameter, ParameterKind, Signature};
 
 /// PTX: the text form of a virtual instruction set, which the driver compiles for its device.
 ///
-/// Loading PTX is safe whatever the text contains: the driver parses it as text up to the NUL that
-/// this type guarantees.
+/// The text may be anything, also machine code without a NUL byte, or a text on which NVIDIA's
+/// compiler crashes. Every call of cuda-driver that loads PTX checks the text before the driver gets
+/// it. A caller of the raw functions has to do the same.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Ptx(CString);
 

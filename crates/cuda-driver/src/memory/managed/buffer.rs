@@ -12,6 +12,7 @@ use crate::driver::call;
 use crate::error::{Error, Result};
 use crate::memory::allocation::{Memory, Source};
 use crate::memory::{DeviceBuffer, DeviceRepr, DeviceSliceMut, MemoryPool, PoolKind, bytes_of};
+use crate::reports;
 use crate::stream::Stream;
 use crate::tracking::Access;
 
@@ -241,6 +242,7 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
         let start = self.host_address()?;
         let stream = self.buffer.stream().clone();
         self.attach_to(&stream, ManagedAttachment::Host)?;
+        let begun = reports::begin();
         // Waits for all uses, and for the attachment, which is one of them.
         let tracker = &self.buffer.memory.tracker;
         let waited = tracker.synchronize(Access::WRITE);
@@ -249,6 +251,11 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
             // The first error is reported.
             let _ = self.attach_to_device(&stream);
             return Err(error.into());
+        }
+        let memory = &self.buffer.memory;
+        if let Err(violations) = memory.report_violations(begun, Access::WRITE, Some(&stream)) {
+            self.attach_to_device(&stream)?;
+            return Err(violations);
         }
         // SAFETY: `len` elements must be accessible by the host, and no other code may use them
         // while the slice lives ← the memory is attached to the host, all uses have completed, and
@@ -283,7 +290,9 @@ impl<T: DeviceRepr> ManagedBuffer<T> {
                        use `ManagedBuffer::with_host`",
             });
         }
+        let begun = reports::begin();
         self.buffer.memory.tracker.synchronize(access)?;
+        self.buffer.memory.report_violations(begun, access, None)?;
         Ok(start)
     }
 

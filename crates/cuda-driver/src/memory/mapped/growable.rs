@@ -16,6 +16,7 @@ use crate::error::{Error, RangeError, Result};
 use crate::memory::{
     DeviceBuffer, DeviceRepr, DeviceSlice, DeviceSliceMut, Memory, MemoryAccess, Source, bytes_of,
 };
+use crate::reports;
 use crate::stream::Stream;
 use crate::tracking::Access;
 
@@ -226,6 +227,7 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
                 by: "graphs",
             });
         }
+        let begun = reports::begin();
         tracker.synchronize(Access::WRITE)?;
         self.buffer.set_len(len);
         let kept = bytes_of::<T>(len)?;
@@ -238,7 +240,8 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
                 return Err(error);
             }
         }
-        Ok(())
+        let memory = &self.buffer.memory;
+        memory.report_violations(begun, Access::WRITE, None)
     }
 
     /// `cuMemSetAccess(READWRITE)`—Gives `device` read and write access to the memory of the

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::memory::host_copy::{from_pinned, to_pinned};
 use crate::memory::pinned::expect_locked_for;
 use crate::memory::{DeviceRepr, PageLocked, expect_len, staging};
+use crate::reports;
 use crate::stream::Stream;
 
 /// Copies to the host.
@@ -36,11 +37,20 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
     ///
     /// Fails as [`copy_to_host`](Self::copy_to_host) does.
     pub fn to_vec(self) -> Result<Vec<T>> {
+        let (owner, begun) = (self.memory.owning_stream(), reports::begin());
+        let elements = self.read_all()?;
+        self.memory
+            .report_violations(begun, self.access, Some(owner))?;
+        Ok(elements)
+    }
+
+    /// Does the work of [`to_vec`](Self::to_vec) without a report of violations.
+    pub(crate) fn read_all(&self) -> Result<Vec<T>> {
         let len = self.extent().len::<T>()?;
         let mut elements = Vec::with_capacity(len);
         // SAFETY: the destination must be writable for all elements ← the capacity is at least the
         // length.
-        unsafe { self.download(self.memory.owning_stream(), elements.as_mut_ptr()) }?;
+        unsafe { self.fetch(self.memory.owning_stream(), elements.as_mut_ptr()) }?;
         // SAFETY: the elements must be initialized ← the copy has written all of them, and every
         // bit pattern is a valid `T`.
         unsafe { elements.set_len(len) };
@@ -81,6 +91,19 @@ impl<T: DeviceRepr> PitchedSlice<'_, T> {
         stream: &Stream,
         destination: *mut T,
     ) -> Result<()> {
+        let begun = reports::begin();
+        // SAFETY: the contract of `fetch` must hold ← the caller upholds it.
+        unsafe { self.fetch(stream, destination) }?;
+        self.memory
+            .report_violations(begun, self.access, Some(stream))
+    }
+
+    /// Does the work of [`download`](Self::download) without a report of violations.
+    ///
+    /// # Safety
+    ///
+    /// The requirements of [`download`](Self::download) apply.
+    unsafe fn fetch(&self, stream: &Stream, destination: *mut T) -> Result<()> {
         // SAFETY: both sides must hold the bytes, and no other code may use the destination ← the
         // view is within its allocation, and the caller guarantees both for the destination.
         unsafe {

@@ -77,7 +77,7 @@ impl<T: DeviceRepr> PitchedSliceMut<'_, T> {
         }
         if peer.is_borrowed() {
             // Its owner may destroy it at any time, and cannot wait for a copy in another context.
-            return self.upload(stream, &source.to_vec()?);
+            return self.upload(stream, &source.read_all()?);
         }
         let to = PeerSide {
             memory: self.memory,

@@ -7,7 +7,7 @@ use cuda_driver::safe::{
 };
 use cuda_sim::Builder;
 
-use super::{GATHER, HEAD, STORE, kernel, violation};
+use super::{GATHER, HEAD, STORE, kernel, violation, violations};
 use crate::support::{Fixture, MIX, assert_all, everywhere, filled, software};
 
 fn mix(fixture: &Fixture) -> cuda_driver::safe::SafeKernel {
@@ -54,7 +54,7 @@ fn a_safe_kernel_runs_or_is_captured() {
     ) -> cuda_driver::Result<()> {
         let config = LaunchConfig::for_num_elems(n)?;
         mix.launch(queue, config, (&mut *x, y, n))?;
-        mix.launch(&queue, config, (x, y, n))
+        mix.launch(&queue, config, (x, y, n)).map(drop)
     }
     for fixture in everywhere() {
         let (context, stream) = (&fixture.context, fixture.stream());
@@ -69,13 +69,13 @@ fn a_safe_kernel_runs_or_is_captured() {
 
         // Beyond the end: checked on a stream and in a capture, which can refuse it.
         twice(&stream, &mix, (&mut x, &y), 101).unwrap();
-        assert_eq!(violation(stream.synchronize()).offset, 400);
-        violation(stream.synchronize());
+        let both = violations(stream.synchronize());
+        assert_eq!([both[0].offset, both[1].offset], [400, 400]);
         let graph = Graph::capture(context, |scope| twice(scope, &mix, (&mut x, &y), 101));
         let exec = graph.unwrap().instantiate().unwrap();
         exec.launch(&stream).unwrap();
-        assert_eq!(violation(stream.synchronize()).offset, 400);
-        violation(stream.synchronize());
+        let both = violations(stream.synchronize());
+        assert_eq!([both[0].offset, both[1].offset], [400, 400]);
         stream.synchronize().unwrap();
         let strict = mix.with_unproven(Unproven::Reject);
         let graph = Graph::capture(context, |scope| twice(scope, &strict, (&mut x, &y), 101));
@@ -95,12 +95,15 @@ fn a_typed_safe_kernel_runs_or_is_captured() {
         typed.launch(&stream, config, (&mut x, &y, 100)).unwrap();
         assert_all(&x, 7, &fixture.name);
         let graph = Graph::capture(&fixture.context, |scope| {
-            typed.clone().launch(scope, config, (&mut x, &y, 101))
+            let launch = typed.launch(scope, config, (&mut x, &y, 101))?;
+            assert!(!launch.is_checked());
+            assert!(matches!(launch.wait(), Err(Error::Unsupported { .. })));
+            Ok(())
         });
         let exec = graph.unwrap().instantiate().unwrap();
         exec.launch(&stream).unwrap();
-        assert_all(&x, 19, &fixture.name);
         assert_eq!(violation(stream.synchronize()).offset, 400);
+        assert_all(&x, 19, &fixture.name);
         let wrong = mix(&fixture).typed::<(Writes<u32>, Reads<u32>, u64)>();
         assert!(matches!(wrong, Err(Error::Argument(_))), "{wrong:?}");
     }

@@ -182,21 +182,6 @@ fn kernels_that_cannot_be_safe_are_refused_with_a_line() {
 }
 
 #[test]
-fn accesses_outside_of_parameters_are_refused_before_loading() {
-    let fixture = software(cuda_sim::Builder::new());
-    let call = ".func f(.param .b32 n) { ret; }\n.visible .entry k() {\n {\n .reg .b32 %r;\n \
-                .param .b32 n;\n st.param.b32 [n-4], %r;\n call f, (n);\n }\n ret; }";
-    let simulator = fixture.simulator.as_ref().unwrap();
-    let before = simulator.calls();
-    let error = refusal(try_kernel(&fixture, call, "k")).to_string();
-    assert!(
-        error.contains("4 bytes at offset -4 of parameter n, which has 4 bytes"),
-        "{error}"
-    );
-    assert_eq!(simulator.calls(), before);
-}
-
-#[test]
 fn arguments_of_wrong_sizes_are_an_error() {
     let fixture = software(cuda_sim::Builder::new());
     let stream = fixture.stream();

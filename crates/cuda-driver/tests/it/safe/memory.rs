@@ -251,9 +251,10 @@ fn an_indexed_parameter_is_checked() {
 }
 
 #[test]
-fn a_declared_alignment_is_required() {
+fn a_declared_alignment_is_not_a_promise() {
     let fixture = software(Builder::new());
     let stream = fixture.stream();
+    // The assembler gets no `.ptr`, so it cannot rely on it.
     let text = ".visible .entry k(.param .u64 .ptr .global .align 16 x) {
         .reg .b64 %d; ld.param.u64 %d, [x]; st.global.u32 [%d], 1; ret; }";
     let k = kernel(&fixture, text, "k");
@@ -261,9 +262,8 @@ fn a_declared_alignment_is_required() {
     let config = LaunchConfig::new(1, 1);
     stream.launch_safe(&k, config, (&mut x,)).unwrap();
     let part = x.slice_mut(1..).unwrap();
-    let error = stream.launch_safe(&k, config, (part,)).unwrap_err();
-    assert!(error.to_string().contains("aligned to 16"), "{error}");
-    assert!(HEAD.contains("sm_75"));
+    stream.launch_safe(&k, config, (part,)).unwrap();
+    assert_eq!(x.to_vec().unwrap(), [1, 1, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! Safe launches: which kernel is launched, what a violation says, and when it is reported.
 
+mod attributes;
 #[cfg(feature = "nvrtc")]
 mod cost;
+#[cfg(feature = "nvrtc")]
+mod functions;
 mod graphs;
 mod launches;
+mod loading;
 mod memory;
 mod mutants;
 mod mutants_gpu;
@@ -14,8 +18,11 @@ mod rows;
 #[cfg(feature = "nvrtc")]
 mod source;
 mod surfaces;
+mod tables;
 mod textures;
 mod tiles;
+mod unread;
+mod waits;
 
 use cuda_driver::safe::{SafeKernel, SafeModule, Violation};
 use cuda_driver::{Error, Ptx, Result};
@@ -76,11 +83,19 @@ pub(crate) fn try_kernel(fixture: &Fixture, text: &str, name: &str) -> Result<Sa
     SafeModule::load(&fixture.context, &ptx)?.kernel(name)
 }
 
-/// The violation that a call failed with.
+/// The only violation that a call failed with.
 #[track_caller]
 pub(crate) fn violation<T: std::fmt::Debug>(result: Result<T>) -> Violation {
+    let mut all = violations(result);
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+/// The violations that a call failed with.
+#[track_caller]
+pub(crate) fn violations<T: std::fmt::Debug>(result: Result<T>) -> Vec<Violation> {
     match result {
-        Err(Error::Violation(violation)) => *violation,
+        Err(Error::Violation(violations)) => violations.into_iter().collect(),
         other => panic!("expected a violation: {other:?}"),
     }
 }

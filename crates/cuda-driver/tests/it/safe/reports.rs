@@ -4,7 +4,7 @@ use cuda_driver::prelude::*;
 use cuda_driver::safe::ViolationKind;
 use cuda_sim::Builder;
 
-use super::{HEAD, STORE, kernel, violation};
+use super::{HEAD, STORE, kernel, violation, violations};
 use crate::support::{assert_all, block, everywhere, filled, software};
 
 #[test]
@@ -20,8 +20,14 @@ fn a_violation_is_reported_by_the_launch_once() {
                 .unwrap()
         };
         let (first, second) = (launch(100), launch(200));
-        let offset = |launch: &cuda_driver::safe::SafeLaunch<'_>| violation(launch.wait()).offset;
-        assert_eq!((offset(&second), offset(&first)), (200, 100));
+        // A launch that is waited for reports the launches before it, too.
+        assert_eq!(violation(first.wait()).offset, 100);
+        assert_eq!(violation(second.wait()).offset, 200);
+        let (third, fourth) = (launch(300), launch(400));
+        let both = violations(fourth.wait());
+        assert_eq!([both[0].offset, both[1].offset], [300, 400]);
+        third.wait().unwrap();
+        fourth.wait().unwrap();
         first.wait().unwrap();
         second.wait().unwrap();
         stream.synchronize().unwrap();
@@ -29,7 +35,7 @@ fn a_violation_is_reported_by_the_launch_once() {
 }
 
 #[test]
-fn violations_are_reported_by_the_stream_once_each() {
+fn violations_are_reported_together_in_the_order_of_the_launches() {
     for fixture in everywhere() {
         let stream = fixture.stream();
         let other = fixture.stream();
@@ -39,14 +45,19 @@ fn violations_are_reported_by_the_stream_once_each() {
         for at in [100_u64, 4, 200] {
             drop(stream.launch_safe(&store, config, (&mut x, at, 1_u32)));
         }
-        // Neither another stream nor another call reports them.
+        // Another stream does not report them.
         other.synchronize().unwrap();
-        assert_eq!(x.to_vec().unwrap(), [9, 1, 9, 9]);
-        fixture.context.synchronize().unwrap();
         let again = stream.clone();
-        assert_eq!(violation(again.synchronize()).offset, 100);
-        assert_eq!(violation(stream.synchronize()).offset, 200);
+        let error = again.synchronize().unwrap_err();
+        let text = error.to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines[0].contains("at offset 100 of argument 1"), "{text}");
+        assert!(lines[1].contains("at offset 200 of argument 1"), "{text}");
+        let both = violations::<()>(Err(error));
+        assert_eq!([both[0].offset, both[1].offset], [100, 200]);
         stream.synchronize().unwrap();
+        assert_eq!(x.to_vec().unwrap(), [9, 1, 9, 9]);
     }
 }
 
@@ -64,12 +75,16 @@ fn launches_without_a_wait_keep_their_reports() {
         let at = if at == 0 { 16 } else { 4 * at };
         drop(stream.launch_safe(&store, config, (part, at, 1_u32)));
     }
-    let mut found = 0;
-    while let Err(error) = stream.synchronize() {
-        assert!(matches!(error, cuda_driver::Error::Violation(_)), "{error}");
-        found += 1;
-    }
-    assert_eq!(found, 300);
+    let offsets: Vec<i128> = violations(stream.synchronize())
+        .iter()
+        .map(|violation| violation.offset)
+        .collect();
+    let expected = (0..300).map(|number| match number % 10 {
+        7 => 4 * (400 + number),
+        _ => 16,
+    });
+    assert_eq!(offsets, expected.collect::<Vec<_>>());
+    stream.synchronize().unwrap();
 }
 
 #[test]

@@ -275,7 +275,8 @@ fn a_graph_with_a_texture_keeps_it() {
         let mut out = DeviceBuffer::<[u32; 4]>::zeroed(&stream, 4).unwrap();
         let config = LaunchConfig::new(1, 4);
         let graph = Graph::capture(&fixture.context, |scope| {
-            look.launch(scope, config, (&texture, &at, &mut out, 4_u32))
+            let args = (&texture, &at, &mut out, 4_u32);
+            look.launch(scope, config, args).map(drop)
         });
         drop((texture, image));
         let exec = graph.unwrap().instantiate().unwrap();

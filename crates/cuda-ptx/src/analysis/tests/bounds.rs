@@ -38,6 +38,8 @@ struct System {
     unknowns: Vec<Unknown>,
     facts: Vec<Form>,
     form: Form,
+    /// Quotients that were asked for: the dividend, the divisor, and the form that was returned.
+    quotients: Vec<(Form, i128, Form)>,
 }
 
 /// The number of symbols that have only a range, and of all symbols.
@@ -101,15 +103,27 @@ impl System {
         });
     }
 
-    /// Adds a quotient of a form. Some quotients are forms without a new symbol.
+    /// Adds a quotient of a form. Some quotients are forms without a new symbol, or with a symbol
+    /// for another quotient.
     fn add_quotient(&mut self, rng: &mut Rng) {
         let number = self.unknowns.len();
-        let (form, divisor) = (random_form(rng, number, 3), rng.i128(2..9));
+        let divisor = rng.i128(2..9);
+        let nested = Form::symbol(number as u32 - 1).plus(rng.i128(-9..9));
+        let form = match rng.u32(..3) {
+            0 => nested.expect("a form without overflow"),
+            _ => random_form(rng, number, 3),
+        };
         let quotient = self.symbols.quotient(&form, divisor).expect("a quotient");
-        let own = Form::symbol(number as u32);
-        if quotient != own {
+        let asked = (form.clone(), divisor, quotient.clone());
+        self.quotients.push(asked);
+        let has_new = quotient.coefficient(number as u32) != 0;
+        if !has_new {
             return;
         }
+        let own = big(&Form::symbol(number as u32));
+        let Kind::Quotient(form, divisor) = self.symbols.info(number as u32).kind.clone() else {
+            panic!("a symbol that is no quotient");
+        };
         let dividend = big(&form);
         let by = BigInt::from(divisor);
         let ends = [
@@ -118,12 +132,18 @@ impl System {
         ];
         let [low, high] = ends.map(|end| end.map(|end| floor(&end, &by)));
         self.unknown(Meaning::Quotient(form, divisor), low, high);
-        // 0 ≤ form - divisor · q ≤ divisor - 1
-        let own = big(&own);
-        let below = combined(&dividend, &(-1).into(), &own, &by);
-        let mut above = combined(&dividend, &1.into(), &own, &-&by);
-        above.1 += 1 - by;
-        self.unknowns[number].facts = vec![below, above];
+        self.unknowns[number].facts = facts_of_quotient(&dividend, &own, &by);
+        // A quotient of a quotient has the facts about the inner one, too.
+        let (asked, by, _) = self
+            .quotients
+            .last()
+            .expect("the quotient that was asked for");
+        if *by != divisor {
+            let mut rest = asked.only(|_, coefficient| coefficient % by != 0);
+            rest.constant = asked.constant;
+            let more = facts_of_quotient(&big(&rest), &own, &(*by).into());
+            self.unknowns[number].facts.extend(more);
+        }
     }
 
     /// Adds a minimum, a maximum, or one of several forms.
@@ -195,6 +215,14 @@ impl System {
     }
 }
 
+/// 0 ≤ dividend - divisor · q ≤ divisor - 1
+fn facts_of_quotient(dividend: &Big, q: &Big, divisor: &BigInt) -> Vec<Big> {
+    let below = combined(dividend, &(-1).into(), q, divisor);
+    let mut above = combined(dividend, &1.into(), q, &-divisor);
+    above.1 += 1 - divisor;
+    vec![below, above]
+}
+
 /// A system whose plain symbols have ranges up to `size`, with `derived` quotients and choices.
 fn system(rng: &mut Rng, size: i128, is_bounded: bool, derived: usize) -> System {
     let mut system = System {
@@ -202,6 +230,7 @@ fn system(rng: &mut Rng, size: i128, is_bounded: bool, derived: usize) -> System
         unknowns: Vec::new(),
         facts: Vec::new(),
         form: Form::default(),
+        quotients: Vec::new(),
     };
     for number in 0..PLAIN as u32 {
         let low = rng.i128(-size..=size);
@@ -437,6 +466,10 @@ fn no_point_is_above_its_bound() {
             let bound = found(&system).expect("all symbols are bounded");
             let mut most = None;
             points(&system, &mut Vec::new(), &mut |point| {
+                for (dividend, divisor, quotient) in &system.quotients {
+                    let expected = value(dividend, point).div_euclid(*divisor);
+                    assert_eq!(value(quotient, point), expected, "{dividend:?} / {divisor}");
+                }
                 if system.facts.iter().all(|fact| value(fact, point) <= 0) {
                     count += 1;
                     most = most.max(Some(value(&system.form, point)));
@@ -452,30 +485,5 @@ fn no_point_is_above_its_bound() {
             count > 10_000 && reached > 100,
             "{count} points, {reached} reached"
         );
-    }
-}
-
-#[test]
-fn quotients_have_the_range_of_floor() {
-    for divisor in 1..20 {
-        for (low, high) in [(-30, 17), (0, 40), (5, 6), (-7, -1)] {
-            let mut symbols = Symbols::default();
-            let x = symbols.simple(Kind::Opaque(1, low, high), Some(low), Some(high), None);
-            let form = Form::symbol(x.unwrap()).scale(3).unwrap().plus(1).unwrap();
-            let quotient = symbols.quotient(&form, divisor).unwrap();
-            let floor = |x: i128| (3 * x + 1).div_euclid(divisor);
-            assert_eq!(symbols.low(&quotient), Some(floor(low)));
-            assert_eq!(symbols.high(&quotient), Some(floor(high)));
-            // The remainder is known by the facts of the quotient.
-            let rest = form.combine(1, &quotient, -divisor).unwrap();
-            let work = Cell::new(u64::MAX);
-            let prover = Prover {
-                symbols: &symbols,
-                facts: &[],
-                depth: DEPTH_OF_ACCESS,
-                work: &work,
-            };
-            assert!(prover.is_at_least(&rest, 0) && prover.is_at_most(&rest, divisor - 1));
-        }
     }
 }

@@ -1,5 +1,7 @@
 //! Tests of the parts of the analysis.
 
 mod bounds;
+mod choices;
 mod forms;
 mod hostile;
+mod quotients;

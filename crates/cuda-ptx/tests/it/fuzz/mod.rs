@@ -9,7 +9,7 @@ mod access;
 mod arithmetic;
 mod calls;
 mod control;
-mod count;
+pub(crate) mod count;
 mod evaluate;
 mod frames;
 mod generate;
@@ -240,6 +240,7 @@ fn launch(rng: &mut Rng) -> (LaunchValues, HashMap<&'static str, u64>) {
     ][rng.usize(..5)];
     let block = [[1, 1, 1], [8, 1, 1], [32, 2, 1], [1024, 1, 1], [6, 4, 1]][rng.usize(..5)];
     let launch = LaunchValues {
+        cluster: None,
         grid,
         block,
         dynamic_shared: 0,

@@ -122,7 +122,10 @@ fn used<'a>(code: &'a cuda_ptx::Module<'a>) -> impl Iterator<Item = &'a str> {
 fn collect<'a>(operand: &cuda_ptx::Operand<'a>, names: &mut Vec<&'a str>) {
     type O<'a> = cuda_ptx::Operand<'a>;
     match operand {
-        O::Name(name) | O::Offset(name, _) | O::Address(cuda_ptx::Base::Name(name), _) => {
+        O::Name(name)
+        | O::Offset(name, _)
+        | O::Element(name, _)
+        | O::Address(cuda_ptx::Base::Name(name), _) => {
             names.push(name);
         }
         O::Vector(inner) | O::Bracket(inner) | O::List(inner) => {

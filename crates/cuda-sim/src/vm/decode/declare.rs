@@ -6,7 +6,7 @@ use super::module::layout;
 use super::operand::Sym;
 use super::symbols;
 use super::{Decoded, invalid, unsupported};
-use cuda_ptx::{Register, Space, Variable};
+use cuda_ptx::{Register, Space, Variable, register_number};
 
 /// The largest local memory of one frame, in bytes.
 pub(super) const MAX_FRAME: u64 = 512 << 10;
@@ -84,30 +84,53 @@ impl<'a> FunctionDecoder<'a, '_> {
     }
 
     pub(super) fn lookup(&self, name: &str) -> Option<Name> {
-        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let numbered = register_number(name);
         for scope in self.scopes.iter().rev() {
             if let Some(&found) = scope.names.get(name) {
                 return Some(found);
             }
-            // `%f1` may be number 1 of `%f<..>`, and `%f11` number 1 of `%f1<..>`.
-            for split in name.len() - digits..name.len() {
-                let (prefix, number) = name.split_at(split);
-                if number.len() > 1 && number.starts_with('0') {
-                    continue;
-                }
-                if let Some(&(first, count)) = scope.numbered.get(prefix)
-                    && let Ok(number) = number.parse::<u32>()
-                    && number < count
-                {
-                    let step = if first.width == Width::W128 { 2 } else { 1 };
-                    return Some(Name::Reg(Reg {
-                        slot: first.slot + number * step,
-                        ..first
-                    }));
-                }
+            if let Some((prefix, number)) = numbered
+                && let Some(&(first, count)) = scope.numbered.get(prefix)
+                && number < count
+            {
+                let step = if first.width == Width::W128 { 2 } else { 1 };
+                return Some(Name::Reg(Reg {
+                    slot: first.slot + number * step,
+                    ..first
+                }));
             }
         }
         self.names.symbols.get(name).copied().map(Name::Sym)
+    }
+
+    /// The offset in bytes of the element `name[index]` of an array.
+    pub(super) fn element_offset(&self, name: &str, index: i64) -> Decoded<i64> {
+        let mut found = None;
+        for scope in self.scopes.iter().rev() {
+            found = scope.declared.get(name).copied();
+            if found.is_some() {
+                break;
+            }
+            if scope.names.contains_key(name) {
+                // A register has no elements.
+                let mut params = self.function.params.iter();
+                found = params.find(|param| param.name == name);
+                break;
+            }
+        }
+        let found = found.or_else(|| self.names.declared.get(name).copied());
+        match found.filter(|variable| variable.array) {
+            Some(variable) => match variable.element_offset(index) {
+                Some(offset) => Ok(offset),
+                None => invalid(format!("'{name}' has elements without a size")),
+            },
+            None => invalid(format!("Array indexing on non-array '{name}'")),
+        }
+    }
+
+    /// Whether the text declares a register, a variable or a function with the name.
+    pub(super) fn is_declared(&self, name: &str) -> bool {
+        self.lookup(name).is_some() || self.lookup_vector(name).is_some()
     }
 
     pub(super) fn lookup_member(&self, name: &str, member: &str) -> Option<Reg> {
@@ -132,32 +155,27 @@ impl<'a> FunctionDecoder<'a, '_> {
 
     /// The vector register `name`.
     pub(super) fn lookup_vector(&self, name: &str) -> Option<VectorReg> {
-        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let numbered = register_number(name);
         for scope in self.scopes.iter().rev() {
             if let Some(&vector) = scope.vectors.get(name)
                 && vector.count.is_none()
             {
                 return Some(vector);
             }
-            for split in name.len() - digits..name.len() {
-                let (prefix, number) = name.split_at(split);
-                let is_number = number.len() == 1 || !number.starts_with('0');
-                if is_number
-                    && let Some(&vector) = scope.vectors.get(prefix)
-                    && let Ok(number) = number.parse::<u32>()
-                    && number < vector.count.unwrap_or(0)
-                {
-                    let step = if vector.first.width == Width::W128 {
-                        2
-                    } else {
-                        1
-                    };
-                    let first = Reg {
-                        slot: vector.first.slot + number * vector.len * step,
-                        ..vector.first
-                    };
-                    return Some(VectorReg { first, ..vector });
-                }
+            if let Some((prefix, number)) = numbered
+                && let Some(&vector) = scope.vectors.get(prefix)
+                && number < vector.count.unwrap_or(0)
+            {
+                let step = if vector.first.width == Width::W128 {
+                    2
+                } else {
+                    1
+                };
+                let first = Reg {
+                    slot: vector.first.slot + number * vector.len * step,
+                    ..vector.first
+                };
+                return Some(VectorReg { first, ..vector });
             }
         }
         None
@@ -165,6 +183,9 @@ impl<'a> FunctionDecoder<'a, '_> {
 
     pub(super) fn variable(&mut self, variable: &'a Variable<'a>) -> Decoded {
         self.line = variable.line;
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.declared.insert(variable.name, variable);
+        }
         match variable.space {
             Space::Local | Space::Param => self.local(variable).map(|_| ()),
             Space::Shared if variable.count.is_none() => {

@@ -54,6 +54,8 @@ pub(super) struct Scope<'a> {
     /// For `%r<10>`: the first register and the number of registers.
     pub(super) numbered: HashMap<&'a str, (Reg, u32)>,
     pub(super) vectors: HashMap<&'a str, VectorReg>,
+    /// The declarations of the variables.
+    pub(super) declared: HashMap<&'a str, &'a Variable<'a>>,
     id: usize,
     frame: u64,
 }
@@ -305,7 +307,7 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
                 }
                 Ok(())
             }
-            Statement::Loc { at, inlined_at } => {
+            Statement::Loc { at, inlined_at, .. } => {
                 let from = self.out.program.code.len() as u32;
                 let known = |at: Location| {
                     let file = *self.files.get(&at.file)?;
@@ -340,7 +342,7 @@ impl<'a, 'o> FunctionDecoder<'a, 'o> {
                 self.tables.insert(name, labels.clone());
                 Ok(())
             }
-            Statement::CallTargets(..) | Statement::Prototype(..) => Ok(()),
+            Statement::Pragma(_) | Statement::CallTargets(..) | Statement::Prototype(..) => Ok(()),
             Statement::Instruction(instruction) => self.instruction(instruction),
         }
     }

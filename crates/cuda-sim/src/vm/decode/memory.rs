@@ -181,7 +181,8 @@ impl<'a> FunctionDecoder<'a, '_> {
         let wide = self.wide();
         let elements = self.elements(&form.operands[0], count)?;
         let bytes = ty.width() / 8;
-        if let Operand::Address(Base::Name(name), offset) = &form.operands[1]
+        let accessed = self.accessed(&form.operands[1])?;
+        if let Operand::Address(Base::Name(name), offset) = &accessed
             && let Name::Sym(Sym::Param(start)) = self.named(name)?
         {
             for (index, element) in elements.iter().enumerate() {
@@ -205,9 +206,9 @@ impl<'a> FunctionDecoder<'a, '_> {
             }
             return Ok(());
         }
-        let (mut base, offset, bits) = self.address(&form.operands[1], tag)?;
+        let (mut base, offset, bits) = self.address(&accessed, tag)?;
         let is_overwritten = elements.iter().any(|element| {
-            matches!((element, &form.operands[1]),
+            matches!((element, &accessed),
                 (Operand::Name(to), Operand::Address(Base::Name(at), _)) if to == at)
         });
         if count > 1 && is_overwritten {
@@ -267,7 +268,8 @@ impl<'a> FunctionDecoder<'a, '_> {
             self.fence();
         }
         let wide = self.wide();
-        let (base, offset, bits) = self.address(&form.operands[0], tag)?;
+        let accessed = self.accessed(&form.operands[0])?;
+        let (base, offset, bits) = self.address(&accessed, tag)?;
         let bytes = ty.width() / 8;
         for (index, element) in self.elements(&form.operands[1], count)?.iter().enumerate() {
             let kind = Kind::Memory(match self.out.checked {

@@ -37,6 +37,8 @@ impl<'a> FunctionDecoder<'a, '_> {
             return self.mov128(form);
         }
         let found = match &form.operands[1] {
+            // A declaration hides the special register of the same name.
+            Operand::Name(name) | Operand::Member(name, _) if self.is_declared(name) => None,
             Operand::Name(name) => special::parse(name, ""),
             Operand::Member(name, member) => special::parse(name, member),
             _ => None,

@@ -73,7 +73,7 @@ impl<'a> FunctionDecoder<'a, '_> {
             (Literal::Int(value), Class::Float, 32) => (value as i64 as f32).to_bits().into(),
             (Literal::Int(value), Class::Float, 64) => (value as i64 as f64).to_bits(),
             (Literal::Int(value), ..) => value,
-            (Literal::F32(bits), Class::Float, 64) => f64::from(f32::from_bits(bits)).to_bits(),
+            // Also for an f64, of which `0f3f800000` is then the low half.
             (Literal::F32(bits), ..) => bits.into(),
             (Literal::F64(bits), Class::Float, 32) => {
                 (f64::from_bits(bits) as f32).to_bits().into()
@@ -114,21 +114,13 @@ impl<'a> FunctionDecoder<'a, '_> {
                     self.const32(bits as u32)
                 })
             }
-            // The number of lanes of a warp, as a constant.
-            Operand::Name("WARP_SZ") => Ok(if wide {
-                self.const64(32)
-            } else {
-                self.const32(32)
-            }),
-            Operand::Name(name) => {
-                if let Some(special) = special::parse(name, "") {
-                    return self.special(special, ty);
-                }
-                match self.named(name)? {
-                    Name::Reg(reg) => self.read(reg, ty),
-                    Name::Sym(sym) => self.symbol(sym, 0, wide),
-                }
-            }
+            // A declaration hides the special register of the same name.
+            Operand::Name(name) => match (self.lookup(name), special::parse(name, "")) {
+                (Some(Name::Reg(reg)), _) => self.read(reg, ty),
+                (Some(Name::Sym(sym)), _) => self.symbol(sym, 0, wide),
+                (None, Some(special)) => self.special(special, ty),
+                (None, None) => invalid(format!("Unknown symbol '{name}'")),
+            },
             Operand::Offset(name, offset) => match self.named(name)? {
                 Name::Sym(sym) => self.symbol(sym, *offset, wide),
                 Name::Reg(_) => invalid(format!(
@@ -137,8 +129,16 @@ impl<'a> FunctionDecoder<'a, '_> {
                      instruction"
                 )),
             },
+            Operand::Element(name, index) => {
+                let offset = self.element_offset(name, *index)?;
+                match self.named(name)? {
+                    Name::Sym(sym) => self.symbol(sym, offset, wide),
+                    Name::Reg(_) => invalid(format!("Array indexing on non-array '{name}'")),
+                }
+            }
             Operand::Member(name, member) => {
-                if let Some(special) = special::parse(name, member) {
+                let is_hidden = self.is_declared(name);
+                if let Some(special) = special::parse(name, member).filter(|_| !is_hidden) {
                     return self.special(special, ty);
                 }
                 match self.lookup_member(name, member) {
@@ -255,7 +255,7 @@ impl<'a> FunctionDecoder<'a, '_> {
     /// The slot of a predicate as a source.
     pub(super) fn predicate(&mut self, operand: &Operand<'a>) -> Decoded<Slot> {
         match operand {
-            Operand::Name(special::EXPLICIT_CLUSTER) => {
+            Operand::Name(name @ special::EXPLICIT_CLUSTER) if self.lookup(name).is_none() => {
                 let to = self.temp_pred();
                 self.emit(special::explicit_cluster(), to, 0, 0, 0, 0);
                 Ok(to)
@@ -334,6 +334,17 @@ impl<'a> FunctionDecoder<'a, '_> {
             _ => lanes!(wide, |a: u32| -> u32 { a }),
         };
         self.emit(kind, to.slot, from, 0, 0, 0);
+    }
+
+    /// The address that a load or store accesses: `g[3]` is an element, as `[g+12]` is.
+    pub(super) fn accessed(&self, operand: &Operand<'a>) -> Decoded<Operand<'a>> {
+        match operand {
+            Operand::Element(name, index) => {
+                let offset = self.element_offset(name, *index)?;
+                Ok(Operand::Address(Base::Name(name), offset))
+            }
+            other => Ok(other.clone()),
+        }
     }
 
     /// The base of an address: the slot, the offset and the bits for `Ins::c`.

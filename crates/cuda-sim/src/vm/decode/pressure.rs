@@ -155,6 +155,7 @@ fn names<'a>(operand: &'a Operand<'a>, note: &mut impl FnMut(&'a str)) {
         Operand::Name(name)
         | Operand::Member(name, _)
         | Operand::Offset(name, _)
+        | Operand::Element(name, _)
         | Operand::Not(name)
         | Operand::Address(Base::Name(name), _) => note(name),
         Operand::Pair(pair) => {

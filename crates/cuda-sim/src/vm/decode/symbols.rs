@@ -16,6 +16,8 @@ use cuda_ptx::{Definition, Exports, Init, Linkage, Space, Variable};
 #[derive(Default)]
 pub(super) struct Names<'a> {
     pub(super) symbols: HashMap<&'a str, Sym>,
+    /// The declarations of the module's variables, by name.
+    pub(super) declared: HashMap<&'a str, &'a Variable<'a>>,
     /// Names that are declared and used but not defined: functions of the device runtime that this
     /// device does not provide.
     pub(super) undefined: HashSet<&'a str>,
@@ -35,6 +37,10 @@ pub(super) fn symbols<'a>(
     let mut exported: HashMap<&'a str, Sym> = HashMap::new();
     let mut all = Vec::new();
     for (number, module) in modules.iter().enumerate() {
+        if let Some(alias) = module.aliases.first() {
+            let message = "Directive '.alias' is not supported";
+            return Err(invalid_at(alias.line, message));
+        }
         let mut names = Names::default();
         let mut known = HashSet::new();
         let mut add = |names: &mut Names<'a>, name, linkage, definition, sym| {
@@ -49,6 +55,7 @@ pub(super) fn symbols<'a>(
         };
         for (index, variable) in module.variables.iter().enumerate() {
             let is_shared = variable.space == Space::Shared;
+            names.declared.insert(variable.name, variable);
             if variable.linkage == Linkage::Extern && !is_shared {
                 continue;
             }
@@ -163,7 +170,7 @@ pub(super) fn global(variable: &Variable<'_>) -> Global {
             _ => GlobalSpace::Global,
         },
         visible: variable.linkage != Linkage::Internal,
-        managed: variable.managed,
+        managed: variable.is_managed(),
         init: Vec::new(),
         relocations: Vec::new(),
     }

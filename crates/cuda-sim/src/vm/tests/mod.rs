@@ -18,6 +18,7 @@ mod mbarrier;
 mod neighbours;
 mod opcodes;
 mod operations;
+mod reading;
 mod rows;
 mod tensor;
 mod tile;

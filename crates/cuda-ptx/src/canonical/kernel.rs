@@ -1,0 +1,513 @@
+//! Prints one kernel without calls, with names of its own.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt::Write;
+
+use crate::ast::{
+    Base, Function, Instruction, Linkage, Module, Operand, Predicate, Space, Statement, Variable,
+};
+use crate::calls;
+use crate::flow::{Name, Names, Refused, Reg, lower, volatile};
+use crate::print;
+
+use super::out::Out;
+use super::variable::{Variables, declaration, is_plain, typed};
+use super::{is_known, special};
+
+/// The directives of a kernel that are printed: they limit the launch or the number of registers,
+/// and a launch that does not fit fails.
+pub(super) const DIRECTIVES: &[&str] = &[
+    "explicitcluster",
+    "maxclusterrank",
+    "maxnctapersm",
+    "maxnreg",
+    "maxntid",
+    "minnctapersm",
+    "reqnctapercluster",
+    "reqntid",
+];
+
+/// Prints a kernel of `module`. Also returns the numbers of the variables of the module that it
+/// uses.
+pub(super) fn print(
+    module: &Module<'_>,
+    variables: &Variables,
+    function: &Function<'_>,
+) -> Result<(Out, BTreeSet<usize>), Refused> {
+    if !is_plain(function.name) {
+        let reason = format!("the name {} is not supported", function.name);
+        return Refused::new(function.line, reason);
+    }
+    let functions = module.functions.iter();
+    let same = functions.filter(|it| it.body.is_some() && it.name == function.name);
+    if same.count() > 1 {
+        let reason = "the text defines the kernel more than once";
+        return Refused::new(function.line, reason);
+    }
+    let directives = function.directives.iter().map(|directive| directive.0);
+    for directive in directives {
+        if !DIRECTIVES.contains(&directive) {
+            let reason = format!("the directive .{directive} is not supported");
+            return Refused::new(function.line, reason);
+        }
+    }
+    if let Some(pragma) = function.pragmas.iter().find(|it| !is_known(it)) {
+        let reason = format!("the pragma \"{pragma}\" is not supported");
+        return Refused::new(function.line, reason);
+    }
+    if let Some(attribute) = function.attributes.first() {
+        let reason = format!("the attribute .{} is not supported", attribute.name);
+        return Refused::new(function.line, reason);
+    }
+    let Some(expanded) = calls::expand(module, function)? else {
+        return body(module, variables, function);
+    };
+    let text = expanded.text();
+    let statements = expanded.statements(&text);
+    let statements = statements.or_else(|error| Refused::new(function.line, error.to_string()))?;
+    let function = Function {
+        body: Some(statements),
+        ..function.clone()
+    };
+    body(module, variables, &function)
+}
+
+/// Prints a kernel without calls.
+fn body<'a>(
+    module: &'a Module<'a>,
+    variables: &'a Variables,
+    function: &'a Function<'a>,
+) -> Result<(Out, BTreeSet<usize>), Refused> {
+    // Refuses what the analysis does not model.
+    let kernel = lower(module, function)?;
+    let mut printer = Printer::new(module, variables, function);
+    let signature = printer.signature(function)?;
+    printer.names.open();
+    printer.labels(function)?;
+    for (index, statement) in function.body.iter().flatten().enumerate() {
+        let is_volatile = kernel.volatile.contains(&(index as u32));
+        printer.statement(statement, is_volatile)?;
+    }
+    Ok((printer.finish(signature, function), printer.uses))
+}
+
+/// A variable that a name of the kernel refers to.
+struct Known<'a> {
+    /// Its name in the new text.
+    name: String,
+    variable: &'a Variable<'a>,
+    /// Its number among the variables of the module.
+    module: Option<usize>,
+}
+
+struct Printer<'a> {
+    variables: &'a Variables,
+    names: Names<'a>,
+    known: Vec<Known<'a>>,
+    /// The names of variables, parameters and functions in the new text.
+    taken: HashSet<String>,
+    /// The new name of each register that is used.
+    registers: HashMap<u32, String>,
+    /// The number of registers of each type.
+    counts: BTreeMap<&'a str, u32>,
+    labels: HashMap<&'a str, String>,
+    declarations: Out,
+    out: Out,
+    uses: BTreeSet<usize>,
+    line: u32,
+}
+
+impl<'a> Printer<'a> {
+    fn new(module: &'a Module<'a>, variables: &'a Variables, function: &'a Function<'a>) -> Self {
+        let functions = module.functions.iter().map(|it| it.name.to_owned());
+        let mut printer = Self {
+            variables,
+            names: Names::new(),
+            known: Vec::new(),
+            taken: functions.collect(),
+            registers: HashMap::new(),
+            counts: BTreeMap::new(),
+            labels: HashMap::new(),
+            declarations: Out::default(),
+            out: Out::default(),
+            uses: BTreeSet::new(),
+            line: function.line,
+        };
+        for (index, variable) in module.variables.iter().enumerate() {
+            printer.taken.insert(variable.name.to_owned());
+            printer.know(variable, variable.name.to_owned(), Some(index));
+        }
+        printer
+    }
+
+    fn know(&mut self, variable: &'a Variable<'a>, name: String, module: Option<usize>) {
+        let number = self.known.len() as u32;
+        self.known.push(Known {
+            name,
+            variable,
+            module,
+        });
+        self.names.declare_variable(variable.name, number);
+    }
+
+    fn refuse<T>(&self, reason: impl Into<String>) -> Result<T, Refused> {
+        Refused::new(self.line, reason)
+    }
+
+    /// The name of a variable or parameter of the kernel in the new text: its own name if that is
+    /// plain and not taken.
+    fn fresh(&mut self, name: &str) -> String {
+        let base = if is_plain(name) { name } else { "variable" };
+        let mut fresh = base.to_owned();
+        let mut number = 0;
+        while !self.taken.insert(fresh.clone()) {
+            number += 1;
+            fresh = format!("{base}_{number}");
+        }
+        fresh
+    }
+
+    /// The lines before the body.
+    fn signature(&mut self, function: &'a Function<'a>) -> Result<Out, Refused> {
+        let linkage = match function.linkage {
+            Linkage::Internal => "",
+            Linkage::Weak => ".weak ",
+            _ => ".visible ",
+        };
+        let mut out = Out::default();
+        out.line(format!("{linkage}.entry {}(", function.name), function.line);
+        for (index, param) in function.params.iter().enumerate() {
+            self.line = param.line;
+            if param.space != Space::Param || !param.init.is_empty() {
+                return self.refuse(format!("{} is not a parameter in memory", param.name));
+            }
+            let name = self.fresh(param.name);
+            let mut text = String::from(".param ");
+            typed(&mut text, param).or_else(|reason| self.refuse(reason))?;
+            let _ = write!(text, " {name}");
+            match param.count {
+                Some(count) if param.array => {
+                    let _ = write!(text, "[{count}]");
+                }
+                Some(_) => {}
+                None => return self.refuse(format!("{} has no length", param.name)),
+            }
+            if index + 1 < function.params.len() {
+                text.push(',');
+            }
+            out.line(text, param.line);
+            self.know(param, name, None);
+        }
+        out.line(")", function.line);
+        for (name, numbers) in &function.directives {
+            let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+            let text = format!(".{name} {}", numbers.join(", "));
+            out.line(text.trim_end(), function.line);
+        }
+        for pragma in &function.pragmas {
+            out.line(format!(".pragma \"{pragma}\";"), function.line);
+        }
+        Ok(out)
+    }
+
+    /// Names the labels, which can be used before they are defined.
+    fn labels(&mut self, function: &'a Function<'a>) -> Result<(), Refused> {
+        for statement in function.body.iter().flatten() {
+            let name = match statement {
+                Statement::Label(name, line) => {
+                    self.line = *line;
+                    name
+                }
+                Statement::BranchTargets(name, _) => name,
+                _ => continue,
+            };
+            let mut number = self.labels.len();
+            // `$` begins no name that this module declares, but the program may use it.
+            let mut new = format!("$L{number}");
+            while !self.taken.insert(new.clone()) {
+                number += 1;
+                new = format!("$L{number}_");
+            }
+            if self.labels.insert(name, new).is_some() {
+                return self.refuse(format!("label {name} is defined twice"));
+            }
+        }
+        Ok(())
+    }
+
+    fn label(&self, name: &str) -> Result<String, Refused> {
+        match self.labels.get(name) {
+            Some(label) => Ok(label.clone()),
+            None => self.refuse(format!("label {name} is not defined")),
+        }
+    }
+
+    /// Prints a statement. A load that the assembler must not repeat is printed as volatile.
+    fn statement(
+        &mut self,
+        statement: &'a Statement<'a>,
+        is_volatile: bool,
+    ) -> Result<(), Refused> {
+        match statement {
+            Statement::Label(name, line) => {
+                self.line = *line;
+                let label = self.label(name)?;
+                self.out.line(format!("{label}:"), *line);
+            }
+            Statement::Instruction(instruction) => {
+                self.line = instruction.line;
+                match is_volatile {
+                    true => self.instruction(&volatile(instruction))?,
+                    false => self.instruction(instruction)?,
+                }
+            }
+            Statement::Loc { at, .. } => {
+                let text = format!(".loc {} {} {}", at.file, at.line, at.column);
+                self.out.line(text, 0);
+            }
+            Statement::Open => self.names.open(),
+            Statement::Close => self.names.close(),
+            Statement::Register(register) => self.names.declare_register(register),
+            Statement::Variable(variable) => self.variable(variable)?,
+            Statement::BranchTargets(name, targets) => {
+                let name = self.label(name)?;
+                let targets: Result<Vec<String>, Refused> =
+                    targets.iter().map(|target| self.label(target)).collect();
+                let text = format!("{name}: .branchtargets {};", targets?.join(", "));
+                self.out.line(text, self.line);
+            }
+            Statement::Pragma(pragma) if is_known(pragma) => {
+                self.out.line(format!(".pragma \"{pragma}\";"), self.line);
+            }
+            Statement::Pragma(pragma) => {
+                return self.refuse(format!("the pragma \"{pragma}\" is not supported"));
+            }
+            // The kernel has no calls.
+            Statement::CallTargets(..) | Statement::Prototype(..) => {}
+        }
+        Ok(())
+    }
+
+    fn variable(&mut self, variable: &'a Variable<'a>) -> Result<(), Refused> {
+        self.line = variable.line;
+        let name = self.fresh(variable.name);
+        if variable.linkage != Linkage::Internal
+            || !variable.init.is_empty()
+            || !variable.attributes.is_empty()
+        {
+            return self.refuse(format!(
+                "{} is a variable of a function that is visible or has an initial value",
+                variable.name
+            ));
+        }
+        let text = declaration(variable, &name).or_else(|reason| self.refuse(reason))?;
+        self.declarations.line(text, variable.line);
+        self.know(variable, name, None);
+        Ok(())
+    }
+
+    fn instruction(&mut self, instruction: &Instruction<'a>) -> Result<(), Refused> {
+        // The names of the operands, in the new text.
+        let mut renamed: HashMap<&'a str, String> = HashMap::new();
+        if let Some(Predicate { name, .. }) = instruction.predicate {
+            let register = self.register(name)?;
+            renamed.insert(name, register);
+        }
+        let is_branch = matches!(instruction.opcode, "bra" | "brx");
+        let last = instruction.operands.len().saturating_sub(1);
+        for (index, operand) in instruction.operands.iter().enumerate() {
+            if is_branch && index == last {
+                let Operand::Name(label) = operand else {
+                    return self.refuse(format!("{operand} is not a label"));
+                };
+                if renamed.contains_key(label) {
+                    return self.refuse(format!("{label} is a label and a register"));
+                }
+                let new = self.label(label)?;
+                renamed.insert(label, new);
+                continue;
+            }
+            self.operand(operand, &mut renamed)?;
+            if let Operand::Address(Base::Name(name), _) = operand {
+                self.expect_space(name, instruction)?;
+            }
+        }
+        let mut new = instruction.clone();
+        for operand in &mut new.operands {
+            self.offset_of_element(operand, instruction)?;
+        }
+        let mut text = String::new();
+        let mut rename = |name: &'a str| match renamed.get(name) {
+            Some(name) => name.clone(),
+            None => name.to_owned(),
+        };
+        // Writing to a string does not fail.
+        let _ = print::instruction(&mut text, &new, &mut rename);
+        self.out.line(text, instruction.line);
+        Ok(())
+    }
+
+    /// Finds what the names of an operand refer to.
+    fn operand(
+        &mut self,
+        operand: &Operand<'a>,
+        renamed: &mut HashMap<&'a str, String>,
+    ) -> Result<(), Refused> {
+        match operand {
+            Operand::Literal(_) | Operand::Sink | Operand::Address(Base::Absolute, _) => {}
+            Operand::Name(name) => {
+                let new = self.name(name)?;
+                renamed.insert(name, new);
+            }
+            Operand::Address(Base::Name(name), _) => {
+                if special::is_scalar(name) && self.names.find(name).is_none() {
+                    return self.refuse(format!("{name} is not an address"));
+                }
+                let new = self.name(name)?;
+                renamed.insert(name, new);
+            }
+            Operand::Not(name) => {
+                let new = self.register(name)?;
+                renamed.insert(name, new);
+            }
+            Operand::Member(name, member) => {
+                let is_declared = self.names.find(name).is_some();
+                if is_declared || !special::has_member(name, member) {
+                    return self.refuse(format!("{name}.{member} is not a special register"));
+                }
+            }
+            Operand::Offset(name, _) | Operand::Element(name, _) => match self.names.find(name) {
+                Some(Name::Var(number)) => {
+                    let new = self.use_variable(name, number)?;
+                    renamed.insert(name, new);
+                }
+                _ => return self.refuse(format!("{operand} is not the address of a variable")),
+            },
+            Operand::Pair(pair) => {
+                self.operand(&pair.0, renamed)?;
+                self.operand(&pair.1, renamed)?;
+            }
+            Operand::Vector(list) | Operand::Bracket(list) => {
+                for operand in list {
+                    self.operand(operand, renamed)?;
+                }
+            }
+            Operand::List(_) => return self.refuse(format!("the operand {operand}")),
+        }
+        Ok(())
+    }
+
+    /// The new name for the name of a register, a variable or a special register.
+    fn name(&mut self, name: &'a str) -> Result<String, Refused> {
+        match self.names.find(name) {
+            Some(Name::Reg(reg)) => self.new_register(name, reg),
+            Some(Name::Var(number)) => self.use_variable(name, number),
+            None if special::is_scalar(name) => Ok(name.to_owned()),
+            None => self.refuse(format!("{name} is not declared")),
+        }
+    }
+
+    fn register(&mut self, name: &'a str) -> Result<String, Refused> {
+        match self.names.find(name) {
+            Some(Name::Reg(reg)) => self.new_register(name, reg),
+            _ => self.refuse(format!("{name} is not a register")),
+        }
+    }
+
+    fn new_register(&mut self, name: &str, reg: Reg) -> Result<String, Refused> {
+        if let Some(known) = self.registers.get(&reg.number) {
+            return Ok(known.clone());
+        }
+        let ty = self.names.type_of(reg);
+        if reg.bits == 0 {
+            return self.refuse(format!("{name} is a vector, or has an unknown type"));
+        }
+        let count = self.counts.entry(ty).or_default();
+        let new = format!("%{ty}_{count}");
+        *count += 1;
+        self.registers.insert(reg.number, new.clone());
+        Ok(new)
+    }
+
+    fn use_variable(&mut self, name: &str, number: u32) -> Result<String, Refused> {
+        let Some(known) = self.known.get(number as usize) else {
+            return self.refuse(format!("{name} is not declared"));
+        };
+        if let Some(module) = known.module {
+            if let Some(reason) = self.variables.refusal(module) {
+                return self.refuse(reason);
+            }
+            self.uses.insert(module);
+        }
+        Ok(known.name.clone())
+    }
+
+    /// Replaces the address of an element by an offset in bytes.
+    fn offset_of_element(
+        &mut self,
+        operand: &mut Operand<'a>,
+        instruction: &Instruction<'_>,
+    ) -> Result<(), Refused> {
+        let Operand::Element(name, index) = *operand else {
+            return Ok(());
+        };
+        // As an operand of an access, it is the element itself.
+        if instruction.opcode != "mov" {
+            let mnemonic = instruction.mnemonic();
+            return self.refuse(format!("{name}[{index}] is an operand of {mnemonic}"));
+        }
+        let variable = match self.names.find(name) {
+            Some(Name::Var(number)) => self.known.get(number as usize).map(|it| it.variable),
+            _ => None,
+        };
+        let Some(offset) = variable.and_then(|variable| variable.element_offset(index)) else {
+            return self.refuse(format!("{name}[{index}] has no known offset"));
+        };
+        *operand = match offset {
+            0 => Operand::Name(name),
+            offset => Operand::Offset(name, offset),
+        };
+        Ok(())
+    }
+
+    /// Refuses an access to a variable that does not name the state space of the variable.
+    fn expect_space(
+        &mut self,
+        name: &'a str,
+        instruction: &Instruction<'_>,
+    ) -> Result<(), Refused> {
+        let Some(Name::Var(number)) = self.names.find(name) else {
+            return Ok(());
+        };
+        let space = match self.known.get(number as usize).map(|it| it.variable.space) {
+            Some(Space::Global) => "global",
+            Some(Space::Const) => "const",
+            Some(Space::Shared) => "shared",
+            Some(Space::Local) => "local",
+            Some(Space::Param) => "param",
+            _ => return Ok(()),
+        };
+        let mut spaces = instruction.modifiers.iter();
+        // `shared::cta` names the space `shared`. A copy names two spaces.
+        if spaces.any(|given| given.split("::").next() == Some(space)) {
+            return Ok(());
+        }
+        self.refuse(format!(
+            "{} accesses {name}, but does not name its state space .{space}",
+            instruction.mnemonic()
+        ))
+    }
+
+    /// The lines of the kernel.
+    fn finish(&mut self, signature: Out, function: &Function<'_>) -> Out {
+        let mut out = signature;
+        out.line("{", function.line);
+        for (ty, count) in &self.counts {
+            out.line(format!(".reg .{ty} %{ty}_<{count}>;"), 0);
+        }
+        out.append(&self.declarations);
+        out.append(&self.out);
+        out.line("}", 0);
+        out
+    }
+}

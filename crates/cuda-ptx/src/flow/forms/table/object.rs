@@ -1,0 +1,55 @@
+//! Textures and surfaces.
+
+use super::{Chapter, Row, row};
+
+pub(super) const OBJECTS: Chapter = Chapter {
+    title: "Textures and surfaces",
+    note: "The handle is a 64-bit register, whose value must be a parameter. Texture and surface \
+           references and separate samplers are refused.",
+    rows: ROWS,
+};
+
+const ROWS: &[Row] = &[
+    row("tex?.base.1d.v4.T=@texel.s32 >4*T|pred, <1*s32>").since("7.1", "sm_75"),
+    row("tex?.base.1d.v4.T=@texel.f32 >4*T|pred, <1*f32>").since("7.1", "sm_75"),
+    row("tex?.base.2d.v4.T=@texel.f32 >4*T|pred, <2*f32>").since("7.1", "sm_75"),
+    row("tex?.base.3d.v4.T=@texel.f32 >4*T|pred, <4*f32>").since("7.1", "sm_75"),
+    row("tex?.base.a1d.v4.T=@texel.f32 >4*T|pred, <2*b32>").since("7.1", "sm_75"),
+    row("tex?.base.a2d.v4.T=@texel.f32 >4*T|pred, <4*b32>").since("7.1", "sm_75"),
+    row("tex?.base.cube.v4.T=@texel.f32 >4*T|pred, <4*f32>").since("7.1", "sm_75"),
+    row("tex?.base.acube.v4.T=@texel.f32 >4*T|pred, <4*b32>").since("7.1", "sm_75"),
+    row("tex.level.1d.v4.T=@texel.f32 >4*T|pred, <1*f32>, f32").since("7.1", "sm_75"),
+    row("tex.level.2d.v4.T=@texel.f32 >4*T|pred, <2*f32>, f32").since("7.1", "sm_75"),
+    row("tex.level.3d.v4.T=@texel.f32 >4*T|pred, <4*f32>, f32").since("7.1", "sm_75"),
+    row("tex.level.a1d.v4.T=@texel.f32 >4*T|pred, <2*b32>, f32").since("7.1", "sm_75"),
+    row("tex.level.a2d.v4.T=@texel.f32 >4*T|pred, <4*b32>, f32").since("7.1", "sm_75"),
+    row("tex.level.cube.v4.T=@texel.f32 >4*T|pred, <4*f32>, f32").since("7.1", "sm_75"),
+    row("tex.level.acube.v4.T=@texel.f32 >4*T|pred, <4*b32>, f32").since("7.1", "sm_75"),
+    row("tex.grad.1d.v4.T=@texel.f32 >4*T|pred, <1*f32>, 1*f32, 1*f32").since("7.1", "sm_75"),
+    row("tex.grad.2d.v4.T=@texel.f32 >4*T|pred, <2*f32>, 2*f32, 2*f32").since("7.1", "sm_75"),
+    row("tex.grad.3d.v4.T=@texel.f32 >4*T|pred, <4*f32>, 4*f32, 4*f32").since("7.1", "sm_75"),
+    row("tex.grad.a1d.v4.T=@texel.f32 >4*T|pred, <2*b32>, 1*f32, 1*f32").since("7.1", "sm_75"),
+    row("tex.grad.a2d.v4.T=@texel.f32 >4*T|pred, <4*b32>, 2*f32, 2*f32").since("7.1", "sm_75"),
+    row("tld4.(r|g|b|a).2d.v4.T=@texel.f32 >4*T|pred, <2*f32>").since("7.1", "sm_75"),
+    row("txq.(width|height|depth|array_size|num_mipmap_levels).b32 >b32, <handle>"),
+    row("suq.(width|height|depth|array_size).b32 >b32, <handle>"),
+    row("suld.b.1d?.@cache?.V=@vector.T=@pixel.@mode >V*T+_, <1*b32>"),
+    row("suld.b.2d?.@cache?.V=@vector.T=@pixel.@mode >V*T+_, <2*b32>"),
+    row("suld.b.3d?.@cache?.V=@vector.T=@pixel.@mode >V*T+_, <4*b32>"),
+    row("suld.b.a1d?.@cache?.V=@vector.T=@pixel.@mode >V*T+_, <2*b32>"),
+    row("suld.b.a2d?.@cache?.V=@vector.T=@pixel.@mode >V*T+_, <4*b32>"),
+    row("sust.b.1d?.@back?.V=@vector.T=@pixel.@mode <1*b32>, V*T+"),
+    row("sust.b.2d?.@back?.V=@vector.T=@pixel.@mode <2*b32>, V*T+"),
+    row("sust.b.3d?.@back?.V=@vector.T=@pixel.@mode <4*b32>, V*T+"),
+    row("sust.b.a1d?.@back?.V=@vector.T=@pixel.@mode <2*b32>, V*T+"),
+    row("sust.b.a2d?.@back?.V=@vector.T=@pixel.@mode <4*b32>, V*T+"),
+    row("sured.b.add.1d.T=(u32|u64|s32).@mode <1*b32>, T"),
+    row("sured.b.(min|max).1d.T=(u32|s32|u64).@mode <1*b32>, T"),
+    row("sured.b.(and|or).1d.T=(b32).@mode <1*b32>, T"),
+    row("sured.b.add.2d.T=(u32|u64|s32).@mode <2*b32>, T"),
+    row("sured.b.(min|max).2d.T=(u32|s32|u64).@mode <2*b32>, T"),
+    row("sured.b.(and|or).2d.T=(b32).@mode <2*b32>, T"),
+    row("sured.b.add.3d.T=(u32|u64|s32).@mode <4*b32>, T"),
+    row("sured.b.(min|max).3d.T=(u32|s32|u64).@mode <4*b32>, T"),
+    row("sured.b.(and|or).3d.T=(b32).@mode <4*b32>, T"),
+];
