@@ -18,6 +18,9 @@ pub(crate) struct RawEvent;
 impl Destroy for RawEvent {
     type Raw = SendPtr<CUevent_st>;
 
+    /// Seen on driver 580: docs/safety.md, Captures of other code.
+    const IS_HARMLESS_TO_CAPTURES: bool = true;
+
     unsafe fn destroy(driver: &Driver, raw: Self::Raw) -> Result<(), DriverError> {
         // SAFETY: the event must be alive ← the handle owns it. Streams that wait for it still do.
         unsafe { call!(driver, cuEventDestroy_v2(raw.0)) }
@@ -106,6 +109,18 @@ impl Fence {
     /// so the call is made in relaxed capture mode and does not invalidate a capture of other code.
     pub(crate) fn query(&self) -> Result<bool, DriverError> {
         let _relaxed = self.event.driver().relaxed();
+        self.query_explicitly()
+    }
+
+    /// Waits until the work before the event is complete, in relaxed capture mode like
+    /// [`query`](Self::query).
+    pub(crate) fn synchronize(&self) -> Result<(), DriverError> {
+        let _relaxed = self.event.driver().relaxed();
+        self.synchronize_explicitly()
+    }
+
+    /// Queries as [`query`](Self::query) does, where the program explicitly asked for it.
+    pub(crate) fn query_explicitly(&self) -> Result<bool, DriverError> {
         // SAFETY: the event must be alive ← `self` owns it.
         match unsafe { call!(self.event.driver(), cuEventQuery(self.raw())) } {
             Ok(()) => Ok(true),
@@ -114,10 +129,8 @@ impl Fence {
         }
     }
 
-    /// Waits until the work before the event is complete, in relaxed capture mode like
-    /// [`query`](Self::query).
-    pub(crate) fn synchronize(&self) -> Result<(), DriverError> {
-        let _relaxed = self.event.driver().relaxed();
+    /// Waits as [`synchronize`](Self::synchronize) does, where the program explicitly asked for it.
+    pub(crate) fn synchronize_explicitly(&self) -> Result<(), DriverError> {
         // SAFETY: the event must be alive ← `self` owns it.
         unsafe { call!(self.event.driver(), cuEventSynchronize(self.raw())) }
     }

@@ -47,7 +47,7 @@ use crate::tracking::Access;
 /// assert_eq!(words.to_vec()?, [10, 20, 60, 80]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Global<T: DeviceRepr> {
+pub struct Global<T> {
     buffer: DeviceBuffer<T>,
     name: String,
 }
@@ -166,7 +166,7 @@ impl<T: DeviceRepr> Deref for Global<T> {
     }
 }
 
-impl<T: DeviceRepr> fmt::Debug for Global<T> {
+impl<T> fmt::Debug for Global<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Global({}, {:?})", self.name, self.buffer)
     }

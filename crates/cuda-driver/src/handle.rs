@@ -14,6 +14,10 @@ pub(crate) trait Destroy: 'static {
     /// The raw handle.
     type Raw: Copy + fmt::Debug + Send + Sync;
 
+    /// Whether the destroying call invalidates no capture of other code, in any mode of the thread.
+    /// Otherwise it is made in relaxed mode, which takes two more calls.
+    const IS_HARMLESS_TO_CAPTURES: bool = false;
+
     /// Destroys the object of the handle.
     ///
     /// # Safety
@@ -94,7 +98,7 @@ impl<T: Destroy> Handle<T> {
         if foreign.is_some() {
             return Ok(());
         }
-        let _relaxed = driver.relaxed();
+        let _relaxed = (!T::IS_HARMLESS_TO_CAPTURES).then(|| driver.relaxed());
         // SAFETY: the handle must be alive and not used afterwards ← `self` owned it, and was
         // consumed.
         unsafe { T::destroy(&driver, raw) }
@@ -123,7 +127,7 @@ impl<T: Destroy> Drop for Handle<T> {
             return driver.run_in_order(move || drop(foreign));
         }
         self.driver.run_in_order(move || {
-            let _relaxed = driver.relaxed();
+            let _relaxed = (!T::IS_HARMLESS_TO_CAPTURES).then(|| driver.relaxed());
             // `drop` cannot return an error; `close` can. If the call fails, the object leaks in
             // the driver, with no other effect.
             // SAFETY: the handle must be alive and not used afterwards ← `self` owned it, and is

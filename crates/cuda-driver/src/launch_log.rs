@@ -119,7 +119,7 @@ impl RecentLaunches {
     }
 
     /// Returns the number of launches that are not known to be complete.
-    fn in_flight(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         let (count, done) = (self.count(), self.done.load(Ordering::Relaxed));
         // `count < done` is possible if threads raced. Then none may be complete.
         count.checked_sub(done).unwrap_or(count)

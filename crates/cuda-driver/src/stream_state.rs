@@ -299,6 +299,12 @@ impl StreamState {
         self.indirect.load(Ordering::Relaxed) & CAPTURABLE != 0
     }
 
+    /// Returns whether launches need further work only because other code may capture the stream.
+    #[inline]
+    pub(crate) fn may_only_be_captured(&self) -> bool {
+        self.indirect.load(Ordering::Relaxed) == CAPTURABLE
+    }
+
     /// Makes each later call ask whether other code captures the stream.
     pub(crate) fn allow_capture(&self) {
         self.indirect.fetch_or(CAPTURABLE, Ordering::Relaxed);

@@ -3,6 +3,9 @@
 //! They can be arguments of kernels and elements of buffers. The device reads or writes an aligned
 //! vector with one access.
 
+#[cfg(feature = "mint")]
+mod mint;
+
 use crate::memory::DeviceRepr;
 
 macro_rules! vectors {

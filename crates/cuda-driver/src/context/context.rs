@@ -154,13 +154,18 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::StillInUse`] if other handles or objects of the context exist. A buffer of another
-    /// context that was copied from or to this one can count as an object of this one until it is
+    /// [`Error::StillInUse`] if other handles or objects of the context exist. A module that was
+    /// dropped while a launch was running counts as an object until it is unloaded; the call waits for
+    /// that up to a second. A buffer of another context that was copied from or to this one can count as an object of this one until it is
     /// used again.
     #[doc(alias = "cuCtxDestroy")]
     #[doc(alias = "cuCtxDetach")]
     #[doc(alias = "cuDevicePrimaryCtxRelease")]
     pub fn close(self) -> Result<()> {
+        if Arc::strong_count(&self.0) > 1 {
+            // A module that was dropped while it was in use is a handle until it is unloaded.
+            self.0.driver.wait_for_unloads();
+        }
         let Some(inner) = Arc::into_inner(self.0) else {
             return Err(Error::StillInUse {
                 what: "the context",

@@ -46,17 +46,15 @@ impl Context {
     }
 
     /// Makes this context current, as [`enter`](Self::enter) does, for a copy that fails if a
-    /// context of another device is current, or if none is current and the memory is mapped in
-    /// several parts. Does nothing if the driver has only one device and no mapped memory, or if no
-    /// context is current and no memory is mapped.
+    /// context of another device is current. Does nothing if the driver has only one device, or if
+    /// no context is current.
     #[inline]
     pub(crate) fn enter_for_copy(&self) -> Result<Option<Current<'_>>, DriverError> {
-        let may_map_memory = self.driver().may_map_memory();
-        if !self.limits().has_other_devices && !may_map_memory {
+        if !self.limits().has_other_devices {
             return Ok(None);
         }
         let before = current(self.driver())?;
-        if before.is_null() && !may_map_memory {
+        if before.is_null() {
             return Ok(None);
         }
         self.enter_from(before).map(Some)
@@ -207,6 +205,15 @@ impl fmt::Debug for CurrentContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("CurrentContext")
     }
+}
+
+/// Returns whether a guard of [`Context::make_current`] exists on this thread for a context of
+/// this driver.
+pub(super) fn has_guards(driver: &Driver) -> bool {
+    let is_of_stack =
+        |entry: &Pushed| Arc::ptr_eq(entry.context.device().driver().library(), driver.library());
+    let any = |pushed: &RefCell<Vec<Pushed>>| pushed.borrow().iter().any(is_of_stack);
+    PUSHED.try_with(any).unwrap_or(false)
 }
 
 /// Returns the context that is current on this thread.

@@ -7,6 +7,7 @@
 mod context;
 
 mod borrow;
+mod bound;
 mod captures;
 mod current;
 mod described;

@@ -68,6 +68,11 @@ impl Jobs {
         self.ordered.open.load(Ordering::Acquire) > 0
     }
 
+    /// Returns whether a job that waits until its context is idle is queued or running.
+    pub(crate) fn has_waits(&self) -> bool {
+        self.waits.open.load(Ordering::Acquire) > 0
+    }
+
     /// Adds a job after all ordered ones.
     pub(crate) fn add(&self, job: Job) {
         self.ordered.add(job);

@@ -27,8 +27,8 @@ impl Driver {
     /// driver that cannot change the mode leaves the thread as it is.
     pub(crate) fn relaxed(&self) -> Relaxed<'_> {
         let relaxed = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        if self.is_gone() {
-            // No calls are made through this handle any more.
+        if self.is_gone() || !self.expects_foreign_captures() {
+            // No calls are made through this handle any more, or there is no capture to protect.
             return Relaxed {
                 driver: self,
                 before: None,

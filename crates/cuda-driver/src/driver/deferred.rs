@@ -39,6 +39,15 @@ impl Driver {
         true
     }
 
+    /// Waits up to a second until the deferred work that waits for the whole context is done, which
+    /// is how modules are unloaded. Does not wait where waiting is not allowed.
+    pub(crate) fn wait_for_unloads(&self) {
+        let start = Instant::now();
+        while self.jobs().has_waits() && !must_not_wait() && start.elapsed() < DEFERRED_TIMEOUT {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Runs `work` on the worker thread of the context, after all its earlier deferred work. `work`
     /// may wait; it does not invalidate a capture of other code.
     pub(crate) fn defer(&self, work: impl FnOnce() + Send + 'static) {

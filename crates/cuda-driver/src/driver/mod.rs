@@ -87,9 +87,8 @@ struct Inner {
     /// Set once work was queued that waits for the host: a wait for a value, or a host function.
     /// Never reset.
     may_wait_for_host: AtomicBool,
-    /// Set once memory was mapped, or memory of other code was borrowed, which may be mapped. Never
-    /// reset.
-    may_map_memory: AtomicBool,
+    /// Whether other code may capture with this driver in global mode.
+    expects_foreign_captures: AtomicBool,
     /// Whether machine code is tried. Reset when the driver rejects machine code that was made for
     /// its device.
     #[cfg(feature = "nvrtc")]
@@ -160,7 +159,7 @@ impl Driver {
             forks: fork::forks(),
             primary_captures: Mutex::default(),
             may_wait_for_host: AtomicBool::new(false),
-            may_map_memory: AtomicBool::new(false),
+            expects_foreign_captures: AtomicBool::new(true),
             jobs: Arc::default(),
             launches: DriverLaunches::default(),
             history: History::default(),
@@ -294,6 +293,27 @@ impl Driver {
         self.jobs.as_ref().unwrap_or(&self.inner.jobs)
     }
 
+    /// Declares whether other code of this process, such as a C++ library, may capture graphs with
+    /// this driver. `true` is the default.
+    ///
+    /// While other code captures in global mode, the default mode of C, calls such as
+    /// `cuMemFreeAsync` on any thread invalidate its capture. A program does not see which drops
+    /// make these calls, so this crate makes them in relaxed mode: it calls
+    /// `cuThreadExchangeStreamCaptureMode` before and after (7.6 ns each on the host of an H200). A
+    /// program without such code can save these calls with `false`. If the declaration is wrong,
+    /// the capture of the other code fails with `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`, which is
+    /// an error of that code, but not undefined behaviour. Captures of this crate are not affected.
+    pub fn expect_foreign_captures(&self, expected: bool) {
+        let flag = &self.inner.expects_foreign_captures;
+        flag.store(expected, atomic::Ordering::Relaxed);
+    }
+
+    /// Whether other code may capture with this driver.
+    fn expects_foreign_captures(&self) -> bool {
+        let flag = &self.inner.expects_foreign_captures;
+        flag.load(atomic::Ordering::Relaxed)
+    }
+
     /// Whether a stream of this driver may wait for the host.
     pub(crate) fn may_wait_for_host(&self) -> bool {
         self.inner.may_wait_for_host.load(atomic::Ordering::Acquire)
@@ -304,18 +324,6 @@ impl Driver {
         self.inner
             .may_wait_for_host
             .store(true, atomic::Ordering::Release);
-    }
-
-    /// Whether a copy may cross the end of a mapping.
-    pub(crate) fn may_map_memory(&self) -> bool {
-        self.inner.may_map_memory.load(atomic::Ordering::Relaxed)
-    }
-
-    /// Records that from now on a copy may cross the end of a mapping.
-    pub(crate) fn note_mapped_memory(&self) {
-        self.inner
-            .may_map_memory
-            .store(true, atomic::Ordering::Relaxed);
     }
 
     /// Whether to compile to machine code for this driver, instead of PTX.

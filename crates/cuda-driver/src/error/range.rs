@@ -23,6 +23,13 @@ pub enum RangeError {
         /// The bytes of the other buffer or array.
         mapped: Range<usize>,
     },
+    /// Elements of page-locked memory belong to a part that exists.
+    Taken {
+        /// The elements requested.
+        range: Range<usize>,
+        /// The elements of the part.
+        taken: Range<usize>,
+    },
     /// Two copies of one batch write the same elements.
     Overlap {
         /// The ranges of the copies.
@@ -79,6 +86,14 @@ impl fmt::Display for RangeError {
                 f,
                 "the bytes {range:?} overlap the bytes {mapped:?}, which another buffer or \
                  array maps; drop that one first, or use views of it"
+            ),
+            Self::Taken {
+                ref range,
+                ref taken,
+            } => write!(
+                f,
+                "the elements {range:?} overlap the elements {taken:?}, which another part has; \
+                 drop that one first, or take other elements"
             ),
             Self::Overlap {
                 ranges: [ref one, ref other],

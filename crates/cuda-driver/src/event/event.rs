@@ -259,7 +259,21 @@ impl Stream {
     #[doc(alias = "cuEventRecord")]
     #[doc(alias = "cudaEventRecord")]
     pub fn record_event(&self) -> Result<Event> {
-        let event = Event::new(self.context(), EventFlags::DEFAULT)?;
+        self.record_event_with(EventFlags::DEFAULT)
+    }
+
+    /// `cuEventCreate(flags)`, `cuEventRecord()`—Creates an event and records it after the work
+    /// that is queued on the stream now. With [`EventFlags::DISABLE_TIMING`] it is cheaper.
+    ///
+    /// To order work, [`fence`](Self::fence) is cheaper still.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Event::new`] and [`Event::record`] do.
+    #[doc(alias = "cuEventCreateWithFlags")]
+    #[doc(alias = "cudaEventCreateWithFlags")]
+    pub fn record_event_with(&self, flags: EventFlags) -> Result<Event> {
+        let event = Event::new(self.context(), flags)?;
         event.record(self)?;
         Ok(event)
     }

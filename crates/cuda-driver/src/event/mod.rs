@@ -5,9 +5,11 @@
 
 mod event;
 
+mod fence;
 mod process;
 mod timeout;
 
 pub use event::{Event, EventFlags};
+pub use fence::Fence;
 pub use process::IpcEventHandle;
 pub(crate) use timeout::poll;

@@ -114,7 +114,8 @@ impl Values {
     note = "pass a number by value, and a buffer by reference: `&buffer` if the kernel reads it, `&mut buffer` if it writes it",
     note = "a slice or a `Vec` is memory of the host: copy it to a `DeviceBuffer` first",
     note = "pass a struct of your own by value after `#[derive(Clone, Copy, DeviceRepr)]` (feature `derive`) and `#[repr(C)]`",
-    note = "an `Option` has no layout in CUDA C++: pass a null address as `0_u64` instead of `None`"
+    note = "an `Option` has no layout in CUDA C++: pass a null address as `0_u64` instead of `None`",
+    note = "for a `bool` parameter pass a `u8` that is 0 or 1"
 )]
 pub unsafe trait KernelArg {
     /// The type of the parameter as the kernel sees it.

@@ -1,5 +1,8 @@
 //! Work that other code queues on a stream, ordered with the uses of buffers.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use cuda_sys::CUstream;
 
 use super::KernelArgs;
@@ -8,6 +11,7 @@ use super::recorded::recorded_uses;
 use crate::error::{Error, Result};
 use crate::memory::recorder_of;
 use crate::stream::Stream;
+use crate::stream_state::Kind;
 use crate::tracking::{ForeignScope, Scope};
 
 /// Work of other code.
@@ -91,8 +95,82 @@ impl Stream {
                 what: "the capture did not call the closure of `Stream::using`",
             });
         }
-        let mut scope = Scope::acquire(self, "Stream::using", |scope| acquire(scope, &uses))?;
-        let mut foreign = ForeignScope::new(self.context());
+        let recording = ForeignUse::begin(self, "Stream::using", uses)?;
+        let result = queue(self.as_raw());
+        drop(recording);
+        Ok(result)
+    }
+
+    /// Begins work of other code on this stream, as [`using`](Self::using) does, and returns a guard
+    /// that ends it. This is for functions that return the raw handle together with such a guard;
+    /// where a closure is possible, `using` has fewer requirements.
+    ///
+    /// Dropping the guard records the uses, so that later conflicting uses wait for the work. While
+    /// the guard exists, conflicting launches of graphs and uses of aliases wait, as they do while
+    /// the closure of `using` runs. The guard stays on its thread.
+    ///
+    /// ```
+    /// use cuda_driver::DeviceBuffer;
+    ///
+    /// # let driver = cuda_driver::Driver::new(cuda_sim::Builder::new().build()?.library()?)?;
+    /// # let context = driver.device(0)?.primary_context()?;
+    /// # let stream = context.default_stream()?;
+    /// # let other = cuda_driver::Stream::new(&context, cuda_driver::stream::StreamFlags::NON_BLOCKING, 0)?;
+    /// let mut output = DeviceBuffer::<u8>::zeroed(&stream, 100)?;
+    /// let to = output.as_raw();
+    /// // SAFETY: the fill is queued on the stream before the guard is dropped, and writes `output`.
+    /// let work = unsafe { other.begin_use((&mut output,)) }?;
+    /// // SAFETY: the memory has 100 bytes.
+    /// let status = unsafe { driver.library().cuMemsetD8Async(to, 7, 100, work.raw()) };
+    /// assert_eq!(status, cuda_driver::error::Status::CUDA_SUCCESS);
+    /// drop(work);
+    /// // `to_vec` waits for the fill.
+    /// assert_eq!(output.to_vec()?, [7; 100]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::OtherContext`] if a buffer does not belong to the context of the stream.
+    /// - [`Error::EagerCapture`] if calls on the stream are being captured: only `using` can capture
+    ///   work of other code.
+    /// - [`Error::Unsupported`] for the default streams of C, whose context is current only during
+    ///   a closure.
+    ///
+    /// # Safety
+    ///
+    /// - The requirements of [`using`](Self::using) apply, with the time until the guard is dropped
+    ///   in place of the time in which `queue` runs.
+    /// - The guard is dropped, not forgotten.
+    pub unsafe fn begin_use<A: KernelArgs>(&self, uses: A) -> Result<ForeignUse<'_, A>> {
+        if self.state().kind() != Kind::Own {
+            return Err(Error::Unsupported {
+                what: "a guard for work of other code on a default stream of C; use \
+                       `Stream::using`, or a stream of `Stream::new`",
+            });
+        }
+        ForeignUse::begin(self, "Stream::begin_use", uses)
+    }
+}
+
+/// Work of other code that has begun on a stream: see [`Stream::begin_use`]. Dropping it records
+/// the uses of memory, also while a thread panics.
+#[must_use = "the work ends when this guard is dropped"]
+pub struct ForeignUse<'a, A: KernelArgs> {
+    /// `None` only while it is dropped.
+    uses: Option<A>,
+    /// Dropped after the uses were recorded, while the scope may hold the replay lock.
+    _foreign: ForeignScope<'a>,
+    scope: Scope<'a>,
+    /// Not `Send`: the uses in progress are those of a thread.
+    of_thread: PhantomData<*const ()>,
+}
+
+impl<'a, A: KernelArgs> ForeignUse<'a, A> {
+    /// Waits for conflicting uses on other streams, and excludes those that no borrow excludes.
+    fn begin(stream: &'a Stream, call: &'static str, uses: A) -> Result<Self> {
+        let mut scope = Scope::acquire(stream, call, |scope| acquire(scope, &uses))?;
+        let mut foreign = ForeignScope::new(stream.context());
         uses.each_tracked(&mut |tracked| {
             if let Some(memory) = tracked.memory {
                 foreign.begin(&memory.tracker, tracked.access);
@@ -101,30 +179,37 @@ impl Stream {
         })?;
         // From now on `foreign` excludes the uses that the lock excluded.
         scope.unlock_replays();
-        let recording = RecordOnDrop {
+        Ok(Self {
             uses: Some(uses),
             _foreign: foreign,
             scope,
-        };
-        let result = queue(self.as_raw());
-        drop(recording);
-        Ok(result)
+            of_thread: PhantomData,
+        })
+    }
+
+    /// Returns the raw stream for the work.
+    #[must_use]
+    pub fn raw(&self) -> CUstream {
+        self.scope.stream.as_raw()
+    }
+
+    /// Returns the stream.
+    #[must_use]
+    pub fn stream(&self) -> &Stream {
+        self.scope.stream
     }
 }
 
-/// Records the uses when it is dropped: after the work was queued, and if queueing it panicked.
-struct RecordOnDrop<'a, A: KernelArgs> {
-    /// `None` only while it is dropped.
-    uses: Option<A>,
-    /// Dropped after the uses were recorded, while the scope may hold the replay lock.
-    _foreign: ForeignScope<'a>,
-    scope: Scope<'a>,
-}
-
-impl<A: KernelArgs> Drop for RecordOnDrop<'_, A> {
+impl<A: KernelArgs> Drop for ForeignUse<'_, A> {
     fn drop(&mut self) {
         if let Some(uses) = self.uses.take() {
             commit(&mut self.scope, uses);
         }
+    }
+}
+
+impl<A: KernelArgs> fmt::Debug for ForeignUse<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ForeignUse({:?})", self.raw())
     }
 }

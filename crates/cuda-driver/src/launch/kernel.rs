@@ -62,7 +62,8 @@ pub struct Writes<T>(PhantomData<fn(T)>);
     message = "`{Self}` is not the type of a kernel parameter",
     label = "not a kernel parameter",
     note = "write `Reads<T>` for a `const T *` parameter and `Writes<T>` for a `T *` parameter",
-    note = "write the type itself for a number, or for a struct that implements `DeviceRepr`"
+    note = "write the type itself for a number, or for a struct that implements `DeviceRepr`",
+    note = "write `u8` for a `bool` parameter"
 )]
 pub unsafe trait KernelParam {
     /// The size of the parameter in bytes.

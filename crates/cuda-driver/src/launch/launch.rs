@@ -111,7 +111,7 @@ impl Stream {
         function.check_config(&config)?;
         let state = self.state();
         let id = state.shared_id();
-        if !state.launches_directly() || !args.are_in_order(id) {
+        if !args.are_in_order(id) || !(state.launches_directly() || state.is_not_captured()?) {
             // SAFETY: the caller upholds the contract of `queue`, which is that of
             // `queue_in_order`.
             return unsafe { self.queue_in_order(function, &config, attributes, args) };

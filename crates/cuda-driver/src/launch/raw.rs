@@ -137,8 +137,8 @@ impl Stream {
         uses: A,
     ) -> Result<()> {
         self.queue_raw("Stream::copy_raw", uses, || {
-            self.driver().note_mapped_memory();
-            let _current = self.bind_for_copy()?;
+            // The memory may be mapped, or of another device than the current context.
+            let _current = self.context().enter()?;
             // SAFETY: the ranges must be valid until the copy is complete ← the caller guarantees
             // it.
             unsafe { call!(self.driver(), cuMemcpyAsync(to, from, bytes, self.as_raw())) }
@@ -147,7 +147,8 @@ impl Stream {
 
     /// `cuMemcpy2DAsync(copy)`—Queues a copy of rows between two addresses.
     ///
-    /// `uses` declares memory that the copy uses, as for [`copy_raw`](Self::copy_raw).
+    /// `copy` is a [`RawRows`](super::RawRows) or a [`CUDA_MEMCPY2D`]. `uses` declares memory that
+    /// the copy uses, as for [`copy_raw`](Self::copy_raw).
     ///
     /// # Errors
     ///
@@ -159,13 +160,23 @@ impl Stream {
     /// The requirements of [`copy_raw`](Self::copy_raw) apply to the rows that `copy` describes.
     #[doc(alias = "cuMemcpy2DAsync")]
     #[doc(alias = "cudaMemcpy2DAsync")]
-    pub unsafe fn copy_rows_raw<A: KernelArgs>(&self, copy: &CUDA_MEMCPY2D, uses: A) -> Result<()> {
+    pub unsafe fn copy_rows_raw<A: KernelArgs>(
+        &self,
+        copy: impl Into<CUDA_MEMCPY2D>,
+        uses: A,
+    ) -> Result<()> {
+        let copy = copy.into();
         self.queue_raw("Stream::copy_rows_raw", uses, || {
-            self.driver().note_mapped_memory();
-            let _current = self.bind_for_copy()?;
+            // The memory may be mapped, or of another device than the current context.
+            let _current = self.context().enter()?;
             // SAFETY: the rows must be valid until the copy is complete, and the struct readable ←
-            // the caller guarantees the former; `copy` is borrowed.
-            unsafe { call!(self.driver(), cuMemcpy2DAsync_v2(copy, self.as_raw())) }
+            // the caller guarantees the former; `copy` is a local.
+            unsafe {
+                call!(
+                    self.driver(),
+                    cuMemcpy2DAsync_v2(&raw const copy, self.as_raw())
+                )
+            }
         })
     }
 

@@ -35,7 +35,7 @@ use crate::tracking::Access;
 /// assert_eq!(to.to_vec()?, [2, 4, 6]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct SliceArg<'a, T: DeviceRepr> {
+pub struct SliceArg<'a, T> {
     memory: &'a Memory,
     address: CUdeviceptr,
     len: usize,
@@ -123,7 +123,7 @@ unsafe impl<T: DeviceRepr> KernelArg for SliceArg<'_, T> {
     }
 }
 
-impl<T: DeviceRepr> fmt::Debug for SliceArg<'_, T> {
+impl<T> fmt::Debug for SliceArg<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -151,6 +151,8 @@ pub(crate) mod rank {
         LOSSES,
         /// The parts of external memory that buffers map.
         EXTERNAL_PARTS,
+        /// The parts of page-locked memory that were handed out.
+        PINNED_PARTS,
         /// The liveness tokens of a borrowed context.
         TOKENS,
         /// The errors that the driver has returned.

@@ -3,7 +3,6 @@
 //! A [`Memory`] has an address, a record of the uses that later uses and the free must wait for,
 //! and a source that determines how the memory is freed or returned.
 
-use std::any::Any;
 use std::mem::{self, ManuallyDrop};
 use std::sync::Arc;
 use std::thread;
@@ -11,9 +10,6 @@ use std::time::Duration;
 
 use cuda_sys::CUdeviceptr;
 
-#[cfg(feature = "dlpack")]
-use super::foreign::Deferred;
-use super::foreign::Foreign;
 use super::recorder::recorder_of;
 use crate::deferred::must_not_wait;
 use crate::driver::call;
@@ -62,6 +58,11 @@ pub(crate) trait Reclaim: Send + Sync {
     /// pool if it is one.
     fn origin(&self) -> (MemoryKind, u64) {
         (MemoryKind::Owned, 0)
+    }
+
+    /// Returns `true` if other code owns the memory, and may have mapped it.
+    fn may_be_mapped(&self) -> bool {
+        false
     }
 
     /// Returns `true` if this is a pool that other processes can import and that was not exported
@@ -234,7 +235,7 @@ impl Memory {
     }
 
     /// Queues a call on `stream` that uses several allocations: as [`use_on`](Self::use_on) does
-    /// for one of them.
+    /// for one of them. The context is current during the call if the memory may be mapped.
     pub(crate) fn use_all<E, const N: usize>(
         stream: &Stream,
         call: &'static str,
@@ -251,6 +252,8 @@ impl Memory {
             uses.iter()
                 .try_for_each(|(memory, access)| memory.tracker.acquire(scope, *access))
         })?;
+        let may_be_mapped = uses.iter().any(|(memory, _)| memory.may_be_mapped());
+        let _current = stream.bind_for_mapped(may_be_mapped)?;
         let queued = queue();
         for (memory, access) in uses {
             memory.tracker.commit(&mut scope, access);
@@ -353,18 +356,6 @@ impl Drop for Memory {
 }
 
 impl Source {
-    /// Returns the source of memory of other code, which dropping `owner` releases.
-    pub(crate) fn foreign(owner: impl Any + Send + Sync) -> Self {
-        Self::Other(Arc::new(Foreign(owner)))
-    }
-
-    /// Returns the source of memory of other code, which a worker thread releases after all uses,
-    /// by dropping `owner`.
-    #[cfg(feature = "dlpack")]
-    pub(crate) fn foreign_deferred(owner: impl Any + Send + Sync) -> Self {
-        Self::Other(Arc::new(Deferred(owner)))
-    }
-
     /// Returns the source of an ordinary allocation whose owning stream is `owner`.
     pub(crate) fn allocated(owner: &Stream) -> Self {
         if owner.context().limits().pools {
@@ -487,13 +478,13 @@ impl Block {
     }
 
     /// Makes the owning stream wait for every use on another stream, and returns the owning stream.
-    fn behind_all(&self) -> Result<Stream, DriverError> {
+    fn behind_all(&self) -> Result<&Stream, DriverError> {
         if let Err(error) = self.tracker.wait_for_all_on_owner() {
             // The memory is never freed explicitly. It ends with its context, which must outlive
             // the uses.
             Tracker::keep_context_while_used_elsewhere(&self.tracker);
             return Err(error);
         }
-        Ok(self.tracker.owning_stream().clone())
+        Ok(self.tracker.owning_stream())
     }
 }

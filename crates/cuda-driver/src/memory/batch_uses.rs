@@ -70,6 +70,8 @@ impl<'a> BatchUses<'a> {
                 .iter()
                 .try_for_each(|(memory, access)| memory.tracker.acquire(scope, *access))
         })?;
+        let may_be_mapped = self.uses.iter().any(|(memory, _)| memory.may_be_mapped());
+        let _current = stream.bind_for_mapped(may_be_mapped)?;
         let queued = queue();
         for (memory, access) in &self.uses {
             memory.tracker.commit(&mut scope, *access);

@@ -41,13 +41,13 @@ use crate::stream::Stream;
 /// assert_eq!(buffer.to_vec()?, [4.0, 0.5, 0.5]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct DeviceBuffer<T: DeviceRepr> {
+pub struct DeviceBuffer<T> {
     pub(crate) memory: Memory,
     len: usize,
     elements: PhantomData<T>,
 }
 
-impl<T: DeviceRepr> DeviceBuffer<T> {
+impl<T> DeviceBuffer<T> {
     /// `cuMemAllocAsync()`, `cuMemsetD8Async(0)`—Allocates `len` elements and queues a fill with
     /// zero bits. `stream` becomes the owning stream of the buffer.
     ///
@@ -57,7 +57,10 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     /// [`Error::SizeOverflow`](crate::Error::SizeOverflow) if that number does not fit in a
     /// `usize`.
     #[track_caller]
-    pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
+    pub fn zeroed(stream: &Stream, len: usize) -> Result<Self>
+    where
+        T: DeviceRepr,
+    {
         Self::zeroed_in(stream, stream, len)
     }
 
@@ -68,7 +71,10 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///
     /// Fails as [`zeroed`](Self::zeroed) does.
     #[track_caller]
-    pub fn filled(stream: &Stream, len: usize, value: T) -> Result<Self> {
+    pub fn filled(stream: &Stream, len: usize, value: T) -> Result<Self>
+    where
+        T: DeviceRepr,
+    {
         Self::filled_in(stream, stream, len, value)
     }
 
@@ -78,7 +84,10 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///
     /// Fails as [`zeroed`](Self::zeroed) and [`copy_from_host`](Self::copy_from_host) do.
     #[track_caller]
-    pub fn from_host(stream: &Stream, source: &[T]) -> Result<Self> {
+    pub fn from_host(stream: &Stream, source: &[T]) -> Result<Self>
+    where
+        T: DeviceRepr,
+    {
         Self::from_host_in(stream, stream, source)
     }
 
@@ -95,7 +104,10 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     #[doc(alias = "cuMemAllocAsync")]
     #[doc(alias = "cudaMallocAsync")]
     #[track_caller]
-    pub unsafe fn uninit(stream: &Stream, len: usize) -> Result<Self> {
+    pub unsafe fn uninit(stream: &Stream, len: usize) -> Result<Self>
+    where
+        T: DeviceRepr,
+    {
         // SAFETY: the contract of `uninit_in` must hold ← the caller upholds it.
         unsafe { Self::uninit_in(stream, stream, len) }
     }
@@ -106,7 +118,10 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     ///
     /// Fails as [`uninit`](Self::uninit) and [`copy_from`](DeviceSliceMut::copy_from) do.
     #[track_caller]
-    pub fn try_clone(&self) -> Result<Self> {
+    pub fn try_clone(&self) -> Result<Self>
+    where
+        T: DeviceRepr,
+    {
         // SAFETY: the elements must be written before they are read ← they are filled below, on the
         // same stream.
         let mut clone = unsafe { Self::uninit(self.stream(), self.len) }?;
@@ -146,7 +161,10 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     pub fn stream(&self) -> &Stream {
         self.memory.owning_stream()
     }
+}
 
+/// Views, copies and fills.
+impl<T: DeviceRepr> DeviceBuffer<T> {
     /// Returns a read-only view of all elements.
     #[must_use]
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {
@@ -401,7 +419,7 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
     }
 }
 
-impl<T: DeviceRepr> fmt::Debug for DeviceBuffer<T> {
+impl<T> fmt::Debug for DeviceBuffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -60,7 +60,6 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         len: usize,
         owner: impl Any + Send + Sync,
     ) -> Result<Self> {
-        stream.driver().note_mapped_memory();
         let source = Source::foreign(owner);
         // SAFETY: the memory must stay valid until the owner is dropped ← the caller guarantees it.
         unsafe { Self::of_source(stream, address, len, source) }
@@ -79,7 +78,6 @@ impl<T: DeviceRepr> DeviceBuffer<T> {
         len: usize,
         owner: impl Any + Send + Sync,
     ) -> Result<Self> {
-        stream.driver().note_mapped_memory();
         let source = Source::foreign_deferred(owner);
         // SAFETY: the memory must stay valid until the owner is dropped ← the caller guarantees it.
         unsafe { Self::of_source(stream, address, len, source) }

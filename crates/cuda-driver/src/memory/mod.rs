@@ -23,6 +23,7 @@ mod chunks;
 mod device_ptr;
 #[cfg(unix)]
 mod dma_buf;
+mod element;
 mod exchange;
 mod external;
 mod fill;
@@ -60,6 +61,7 @@ pub use caching::{CachingPool, CachingPoolStatistics, PinnedCachingPool};
 #[cfg(feature = "derive")]
 pub use cuda_driver_derive::DeviceRepr;
 pub use device_ptr::DevicePtr;
+pub use element::Element;
 pub(crate) use external::ExternalPart;
 pub use external::{ExternalMemory, ExternalMemoryFlags};
 pub use ipc::{
@@ -70,8 +72,8 @@ pub use managed::{Advice, ManagedAttachment, ManagedBatch, ManagedBuffer, Memory
 pub use mapped::{GrowableBuffer, Mapping, PhysicalKind, PhysicalMemory, Reservation};
 pub use peer_view::{PeerSlice, PeerSliceMut};
 pub use pinned::{
-    PageLocked, PinnedBuffer, PinnedFlags, RegisterError, RegisterFlags, RegisteredBuffer,
-    UninitPinned,
+    PageLocked, PinnedBuffer, PinnedFlags, PinnedPart, PinnedStorage, RegisterError, RegisterFlags,
+    RegisteredBuffer, UninitPinned,
 };
 pub use pitched::{PitchedBuffer, PitchedSlice, PitchedSliceMut};
 pub use pointer::{MemoryType, PointerAttributes};

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 /// A read-only view of memory for kernels of another context. Returned by
 /// [`DeviceSlice::for_peer`].
 #[derive(Clone, Copy, Debug)]
-pub struct PeerSlice<'a, T: DeviceRepr> {
+pub struct PeerSlice<'a, T> {
     pub(crate) view: DeviceSlice<'a, T>,
     /// The context of the kernels.
     pub(crate) context: &'a Context,
@@ -22,7 +22,7 @@ pub struct PeerSlice<'a, T: DeviceRepr> {
 /// A writable view of memory for kernels of another context. Returned by
 /// [`DeviceSliceMut::for_peer`].
 #[derive(Debug)]
-pub struct PeerSliceMut<'a, T: DeviceRepr> {
+pub struct PeerSliceMut<'a, T> {
     pub(crate) view: DeviceSliceMut<'a, T>,
     /// The context of the kernels.
     pub(crate) context: &'a Context,

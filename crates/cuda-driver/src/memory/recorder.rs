@@ -131,9 +131,11 @@ impl Memory {
     ) -> Result<()> {
         if let Some(recorder) = recorder_of(stream, call)? {
             let uses = parts.iter().map(Part::recorded).collect();
+            let may_be_mapped = parts.iter().any(|part| part.memory.may_be_mapped());
             let mut queue = Some(queue);
             // The recorder calls the closure once.
             return recorder.call(uses, None, &mut |on| {
+                let _current = on.bind_for_mapped(may_be_mapped)?;
                 queue.take().map_or(Ok(()), |queue| queue(on))
             });
         }

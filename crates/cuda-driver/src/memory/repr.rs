@@ -5,10 +5,13 @@ use crate::types::ArgType;
 /// A type whose values can be stored in device memory and passed to kernels.
 ///
 /// The trait is implemented for integers, floats and arrays of them, for [vectors](crate::vector),
-/// with the feature `half` for `f16` and `bf16`, and with the feature `float8` for `F8E4M3` and
-/// `F8E5M2`. With the feature `derive`,
-/// `#[derive(DeviceRepr)]` implements it for a `#[repr(C)]` struct and checks that the struct has
-/// no padding. An implementation by hand looks like this:
+/// with the feature `half` for `f16` and `bf16`, with the feature `float8` for `F8E4M3` and
+/// `F8E5M2`, with the feature `glam` for the vectors and matrices of the latest release of that
+/// crate, and with the feature `num-complex` for complex numbers. For a type of another crate that
+/// implements [`bytemuck::Pod`], use the wrapper [`Element`](crate::memory::Element).
+///
+/// With the feature `derive`, `#[derive(DeviceRepr)]` implements it for a `#[repr(C)]` struct and
+/// checks that the struct has no padding. An implementation by hand looks like this:
 ///
 /// ```
 /// use cuda_driver::{DeviceBuffer, DeviceRepr};

@@ -50,7 +50,7 @@ use crate::tracking::Access;
 /// assert_eq!(copy.to_vec()?, [4.0, 5.0, 6.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct SharedSlice<T: DeviceRepr> {
+pub struct SharedSlice<T> {
     buffer: Arc<DeviceBuffer<T>>,
     start: usize,
     len: usize,
@@ -134,7 +134,7 @@ impl<T: DeviceRepr> SharedSlice<T> {
     }
 }
 
-impl<T: DeviceRepr> Clone for SharedSlice<T> {
+impl<T> Clone for SharedSlice<T> {
     fn clone(&self) -> Self {
         Self {
             buffer: Arc::clone(&self.buffer),
@@ -165,7 +165,7 @@ impl<'a, T: DeviceRepr> From<&'a SharedSlice<T>> for DeviceSlice<'a, T> {
     }
 }
 
-impl<T: DeviceRepr> fmt::Debug for SharedSlice<T> {
+impl<T> fmt::Debug for SharedSlice<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -301,7 +301,7 @@ impl Memory {
 /// A launch that receives it more than once requires, in addition to
 /// [`Stream::launch`](crate::Stream::launch), that the kernel permits its parameters to overlap.
 #[derive(Clone, Copy)]
-pub struct InPlace<'a, T: DeviceRepr> {
+pub struct InPlace<'a, T> {
     pub(crate) memory: &'a Memory,
     address: CUdeviceptr,
     len: usize,
@@ -353,7 +353,7 @@ impl<T: DeviceRepr> InPlace<'_, T> {
     }
 }
 
-impl<T: DeviceRepr> fmt::Debug for InPlace<'_, T> {
+impl<T> fmt::Debug for InPlace<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -37,7 +37,7 @@ use crate::tracking::Access;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy)]
-pub struct DeviceSlice<'a, T: DeviceRepr> {
+pub struct DeviceSlice<'a, T> {
     pub(crate) memory: &'a Memory,
     pub(super) address: CUdeviceptr,
     pub(super) len: usize,
@@ -62,7 +62,7 @@ pub struct DeviceSlice<'a, T: DeviceRepr> {
 /// assert_eq!(buffer.to_vec()?, [1, 1, 1, 2, 3, 4]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct DeviceSliceMut<'a, T: DeviceRepr> {
+pub struct DeviceSliceMut<'a, T> {
     pub(crate) memory: &'a Memory,
     pub(super) address: CUdeviceptr,
     pub(super) len: usize,
@@ -332,7 +332,7 @@ impl<'a, T: DeviceRepr> From<&'a mut DeviceSliceMut<'_, T>> for DeviceSliceMut<'
     }
 }
 
-impl<T: DeviceRepr> fmt::Debug for DeviceSlice<'_, T> {
+impl<T> fmt::Debug for DeviceSlice<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -344,7 +344,7 @@ impl<T: DeviceRepr> fmt::Debug for DeviceSlice<'_, T> {
     }
 }
 
-impl<T: DeviceRepr> fmt::Debug for DeviceSliceMut<'_, T> {
+impl<T> fmt::Debug for DeviceSliceMut<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

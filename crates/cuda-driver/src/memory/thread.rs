@@ -20,7 +20,7 @@ use crate::tracking::Tracker;
 /// Pass it to a kernel as `&buffer` or `&mut buffer`, as a [`DeviceBuffer`]. For views, and for an
 /// [`ArgList`](crate::launch::ArgList), which another thread may launch, convert it with
 /// [`into_shared`](Self::into_shared).
-pub struct ThreadBuffer<T: DeviceRepr> {
+pub struct ThreadBuffer<T> {
     /// Taken only when the buffer is consumed.
     pub(crate) buffer: ManuallyDrop<DeviceBuffer<T>>,
     /// Makes the type neither `Send` nor `Sync`.
@@ -162,7 +162,7 @@ impl<T: DeviceRepr> ThreadBuffer<T> {
     }
 }
 
-impl<T: DeviceRepr> Drop for ThreadBuffer<T> {
+impl<T> Drop for ThreadBuffer<T> {
     fn drop(&mut self) {
         // The memory may be freed by another thread: after a capture, for example.
         self.buffer.memory.tracker.record_uses_of_thread();
@@ -171,8 +171,8 @@ impl<T: DeviceRepr> Drop for ThreadBuffer<T> {
     }
 }
 
-impl<T: DeviceRepr> fmt::Debug for ThreadBuffer<T> {
+impl<T> fmt::Debug for ThreadBuffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ThreadBuffer({:#x}, {})", self.as_raw(), self.len())
+        write!(f, "ThreadBuffer({:?})", *self.buffer)
     }
 }

@@ -217,6 +217,6 @@ impl Drop for ModuleInner {
         self.context.launches().remove_module(address_of(&handle));
         let variables = owned.shared.take_trackers();
         let contexts = vec![self.context.clone()];
-        DestroyWhenIdle::new(handle, variables, contexts, owned.report.take()).start();
+        DestroyWhenIdle::new(handle, variables, contexts, owned.report.take()).start_behind_work();
     }
 }

@@ -259,12 +259,23 @@ impl Stream {
         self.state.bind_for_query(&self.context)
     }
 
-    /// Makes the context current for an asynchronous copy, if the copy could fail otherwise: a
-    /// context of another device may be current, or none is and memory may be mapped. See
-    /// docs/safety.md, Current contexts of other devices.
+    /// Makes the context current for an asynchronous copy, if a context of another device may be
+    /// current: the copy could fail otherwise. See docs/safety.md, Current contexts of other
+    /// devices.
     #[inline]
     pub(crate) fn bind_for_copy(&self) -> Result<Option<Current<'_>>, DriverError> {
         self.context.enter_for_copy()
+    }
+
+    /// Makes the context current if `may_be_mapped`, which is the case if a call uses memory that
+    /// [may be mapped](crate::memory::Memory::may_be_mapped): a copy of it fails if no context is
+    /// current.
+    #[inline]
+    pub(crate) fn bind_for_mapped(
+        &self,
+        may_be_mapped: bool,
+    ) -> Result<Option<Current<'_>>, DriverError> {
+        may_be_mapped.then(|| self.context.enter()).transpose()
     }
 
     /// Prepares a call that queues work: see [`StreamState::queueing`].

@@ -101,7 +101,9 @@ impl TensorMap {
     }
 
     /// `cuTensorMapEncodeTiled(layout, tile)`—Creates the map of [`tiled`](Self::tiled) for the
-    /// `bytes` bytes at `address`. The driver does not access them.
+    /// `bytes` bytes at `address`. The driver does not access them. With `None` the tensor is not
+    /// compared with the size of the memory, and the map can only be passed as
+    /// [`untracked`](Self::untracked).
     ///
     /// # Errors
     ///
@@ -110,11 +112,11 @@ impl TensorMap {
     pub fn tiled_raw(
         context: &Context,
         address: CUdeviceptr,
-        bytes: usize,
+        bytes: impl Into<Option<usize>>,
         layout: &TensorLayout,
         tile: &[u32],
     ) -> Result<Self> {
-        let mut this = Self::of(context, (address, bytes), layout, 9)?;
+        let mut this = Self::of(context, (address, bytes.into()), layout, 9)?;
         layout.check_tiled(this.address, this.bytes, tile)?;
         let _current = context.enter()?;
         // SAFETY: `dims`, `tile` and `steps` must have one entry per dimension, `strides` one less,
@@ -164,7 +166,8 @@ impl TensorMap {
     }
 
     /// `cuTensorMapEncodeIm2col(layout, im2col)`—Creates the map of [`im2col`](Self::im2col) for
-    /// the `bytes` bytes at `address`. The driver does not access them.
+    /// the `bytes` bytes at `address`. The driver does not access them. `bytes` may be `None`, as
+    /// for [`tiled_raw`](Self::tiled_raw).
     ///
     /// # Errors
     ///
@@ -173,11 +176,11 @@ impl TensorMap {
     pub fn im2col_raw(
         context: &Context,
         address: CUdeviceptr,
-        bytes: usize,
+        bytes: impl Into<Option<usize>>,
         layout: &TensorLayout,
         im2col: &Im2col<'_>,
     ) -> Result<Self> {
-        let mut this = Self::of(context, (address, bytes), layout, 9)?;
+        let mut this = Self::of(context, (address, bytes.into()), layout, 9)?;
         layout.check_im2col(this.address, this.bytes, im2col)?;
         let _current = context.enter()?;
         // SAFETY: as in `tiled`; in addition there must be two offsets less than dimensions for
@@ -225,7 +228,7 @@ impl TensorMap {
 
     /// `cuTensorMapEncodeIm2colWide(layout, wide)`—Creates the map of
     /// [`im2col_wide`](Self::im2col_wide) for the `bytes` bytes at `address`. The driver does not
-    /// access them.
+    /// access them. `bytes` may be `None`, as for [`tiled_raw`](Self::tiled_raw).
     ///
     /// # Errors
     ///
@@ -234,11 +237,11 @@ impl TensorMap {
     pub fn im2col_wide_raw(
         context: &Context,
         address: CUdeviceptr,
-        bytes: usize,
+        bytes: impl Into<Option<usize>>,
         layout: &TensorLayout,
         wide: &Im2colWide,
     ) -> Result<Self> {
-        let mut this = Self::of(context, (address, bytes), layout, 10)?;
+        let mut this = Self::of(context, (address, bytes.into()), layout, 10)?;
         layout.check_im2col_wide(this.address, this.bytes, wide)?;
         let (pixels, mode) = wide.pixels.raw();
         let _current = context.enter()?;
@@ -370,7 +373,7 @@ impl TensorMap {
     /// Creates a map that is not encoded yet.
     fn of(
         context: &Context,
-        (address, bytes): (CUdeviceptr, usize),
+        (address, bytes): (CUdeviceptr, Option<usize>),
         layout: &TensorLayout,
         major: u32,
     ) -> Result<Self> {
@@ -387,7 +390,7 @@ impl TensorMap {
         Ok(Self {
             raw: Aligned(CUtensorMap { opaque: [0; 16] }),
             address,
-            bytes: bytes as u64,
+            bytes: bytes.map_or(u64::MAX, |bytes| bytes as u64),
             align: layout.aligned_to(),
         })
     }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 
 use crate::context::Context;
+use crate::deferred::must_not_wait;
 use crate::error::{Error, Result};
 use crate::handle::{Destroy, Handle};
+use crate::stream_state::Kind;
 use crate::tracking::Tracker;
 
 /// A module, a library, a memory pool or an external semaphore to destroy when the uses of its
@@ -65,6 +67,18 @@ where
         driver.run_or_defer_wait(move || self.wait_for_variables());
     }
 
+    /// Destroys the object as [`start`](Self::start) does, unless launches are queued or running in
+    /// its contexts. A worker thread then waits for all work there and destroys the object, so that
+    /// this thread does not wait.
+    pub(crate) fn start_behind_work(self) {
+        if self.report.is_some() || self.contexts.iter().all(seems_idle) {
+            return self.start();
+        }
+        let driver = self.contexts.last().map(Context::driver);
+        let driver = driver.unwrap_or(self.handle.driver()).clone();
+        driver.defer_wait(move || self.wait_for_variables());
+    }
+
     fn wait_for_variables(mut self) {
         while let Some(variable) = self.variables.last() {
             if let Some(context) = variable.unfenced_context() {
@@ -105,6 +119,23 @@ where
         self.handle.abandon();
         send(self.report, Err(error));
     }
+}
+
+/// Returns whether no launch seems to be queued or running on the streams of the program. Other
+/// work may be queued nevertheless, for example on a stream that was dropped, so the result only
+/// tells whether a wait is likely to take long. A stream without launches since it was last waited
+/// for is not queried: the frees of the buffers of a program that ends take no time. The default
+/// streams of C are not queried either, because that could invalidate a capture of other code.
+fn seems_idle(context: &Context) -> bool {
+    // A thread that must not wait must not query streams either.
+    must_not_wait()
+        || context.driver().is_gone()
+        || context
+            .streams()
+            .of_program()
+            .iter()
+            .filter(|stream| stream.kind() == Kind::Own && stream.launches().in_flight() > 0)
+            .all(|stream| stream.is_done(context))
 }
 
 /// Sends the result of a destruction, if the program still waits for it.

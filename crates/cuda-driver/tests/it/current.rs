@@ -11,7 +11,7 @@ use cuda_driver::graph::Capture;
 use cuda_driver::prelude::*;
 use cuda_sys::CUctx_st;
 
-use crate::support::{Fixture, everywhere, new_stream, raw_current};
+use crate::support::{Fixture, count_calls, everywhere, new_stream, raw_current, software};
 
 fn set_current(driver: &Driver, raw: *mut CUctx_st) {
     // SAFETY: the callers' contexts are alive.
@@ -265,5 +265,118 @@ fn asking_for_a_context_of_other_code_breaks_no_capture() {
         capture.end().unwrap();
         // SAFETY: the context is no longer in use.
         assert!(unsafe { driver.library().cuCtxDestroy_v2(foreign) }.is_success());
+    }
+}
+
+#[test]
+fn bound_thread_keeps_its_context_current_and_alive() {
+    for fixture in everywhere() {
+        on_a_thread(&fixture, |driver, [one, two, _]| {
+            two.bind_thread().unwrap();
+            two.bind_thread().unwrap();
+            let raw = two.as_raw();
+            drop(two);
+            one.synchronize().unwrap();
+            assert_eq!(raw_current(driver), raw);
+            let two = Context::current(driver).unwrap().unwrap();
+            two.synchronize().unwrap();
+            let error = two.close().unwrap_err();
+            assert!(matches!(error, Error::StillInUse { .. }), "{error:?}");
+        });
+        // The thread has ended and released its context.
+        if let Some(simulator) = &fixture.simulator {
+            assert_eq!(simulator.live().contexts, 1, "{}", simulator.live());
+        }
+    }
+}
+
+#[test]
+fn binding_ends_with_another_binding_or_explicitly() {
+    for fixture in everywhere() {
+        on_a_thread(&fixture, |driver, [one, two, three]| {
+            let live = || fixture.simulator.as_ref().map(|sim| sim.live().contexts);
+            let before = live();
+            two.bind_thread().unwrap();
+            drop(two);
+            assert_eq!(live(), before);
+            three.bind_thread().unwrap();
+            assert_eq!(live(), before.map(|count| count - 1));
+            assert_eq!(raw_current(driver), three.as_raw());
+            // This thread does not belong to `one`.
+            one.unbind_thread().unwrap();
+            assert_eq!(raw_current(driver), three.as_raw());
+            three.unbind_thread().unwrap();
+            assert!(raw_current(driver).is_null());
+            three.close().unwrap();
+        });
+    }
+}
+
+#[test]
+fn bound_threads_leave_changes_of_other_code_in_place() {
+    for fixture in everywhere() {
+        on_a_thread(&fixture, |driver, [one, two, _]| {
+            one.bind_thread().unwrap();
+            set_current(driver, two.as_raw());
+            one.synchronize().unwrap();
+            assert_eq!(raw_current(driver), two.as_raw());
+            // The change of the other code ends neither with nor before the binding.
+            one.unbind_thread().unwrap();
+            assert_eq!(raw_current(driver), two.as_raw());
+            one.bind_thread().unwrap();
+            push(driver, two.as_raw());
+            one.synchronize().unwrap();
+            assert_eq!(pop(driver), two.as_raw());
+            assert_eq!(raw_current(driver), one.as_raw());
+            set_current(driver, ptr::null_mut());
+            one.synchronize().unwrap();
+            assert!(raw_current(driver).is_null());
+        });
+    }
+}
+
+#[test]
+fn bound_threads_push_only_if_other_code_changed_the_context() {
+    for devices in [1, 2] {
+        let fixture = software(cuda_sim::Builder::new().devices(devices));
+        on_a_thread(&fixture, |driver, [one, two, _]| {
+            let simulator = fixture.simulator.as_ref().unwrap();
+            let pushes_of = |current: *mut CUctx_st| {
+                set_current(driver, current);
+                simulator.reset_calls();
+                one.memory_info().unwrap();
+                count_calls(simulator, "cuCtxPushCurrent_v2")
+            };
+            one.bind_thread().unwrap();
+            assert_eq!(pushes_of(one.as_raw()), 0);
+            assert_eq!(pushes_of(two.as_raw()), 1);
+            if devices == 2 {
+                let other = driver.device(1).unwrap().primary_context().unwrap();
+                assert_eq!(pushes_of(other.as_raw()), 1);
+                // A copy in the bound context, while that of the other device is current.
+                let stream = new_stream(&one);
+                let buffer = DeviceBuffer::from_host(&stream, &[7_u32; 100]).unwrap();
+                assert_eq!(buffer.to_vec().unwrap(), [7; 100]);
+                assert_eq!(raw_current(driver), other.as_raw());
+            }
+        });
+    }
+}
+
+#[test]
+fn binding_is_refused_while_a_guard_exists() {
+    for fixture in everywhere() {
+        on_a_thread(&fixture, |driver, [one, two, _]| {
+            let guard = one.make_current().unwrap();
+            let error = two.bind_thread().unwrap_err();
+            assert!(matches!(error, Error::StillInUse { .. }), "{error:?}");
+            assert_eq!(raw_current(driver), one.as_raw());
+            drop(guard);
+            two.bind_thread().unwrap();
+            let guard = one.make_current().unwrap();
+            assert!(two.unbind_thread().is_err());
+            drop(guard);
+            assert_eq!(raw_current(driver), two.as_raw());
+        });
     }
 }

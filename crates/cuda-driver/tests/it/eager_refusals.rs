@@ -189,6 +189,11 @@ fn calls_of_other_threads_are_refused() {
                     // SAFETY: the closure queues nothing.
                     let used = unsafe { stream.using((&y,), |_| ()) };
                     is_refused(used, "Stream::using");
+                    // SAFETY: no work is queued.
+                    let guard = unsafe { stream.begin_use((&y,)) };
+                    is_refused(guard.map(drop), "Stream::begin_use");
+                    is_refused(stream.fence().map(drop), "Stream::fence");
+                    assert!(stream.is_captured().unwrap());
                     // Another stream uses the buffers meanwhile, and a drop frees the memory.
                     mix(&kernel, &own, &mut z, &y).unwrap();
                     own.synchronize().unwrap();

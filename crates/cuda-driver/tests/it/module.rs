@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::ptr;
+use std::time::Duration;
 
 use cuda_driver::context::CacheConfig;
 use cuda_driver::error::{Error, Status};
@@ -15,8 +16,13 @@ use cuda_sim::{Builder, Rule};
 use cuda_sys::CUresult;
 
 use crate::support::{
-    COPY, MIX, everywhere, everywhere_since, has_version, late, skipped, software,
+    COPY, MIX, block, count_calls, everywhere, everywhere_since, has_version, late, new_stream,
+    skipped, software,
 };
+use crate::task::until;
+
+/// How long a worker thread may take to unload a module.
+const LIMIT: Duration = Duration::from_secs(20);
 
 const VARIABLES: &str = include_str!("kernels/variables.ptx");
 
@@ -167,6 +173,56 @@ fn a_function_keeps_its_module_loaded() {
         drop(mix);
         assert_eq!(x.to_vec().unwrap(), [15], "{}", fixture.name);
     }
+}
+
+#[test]
+fn dropping_a_module_does_not_wait_for_work() {
+    for fixture in everywhere() {
+        let (stuck, stream) = (fixture.stream(), fixture.stream());
+        let function = fixture.kernel(MIX, "mix");
+        let sender = block(&stuck);
+        let mut x = DeviceBuffer::from_host(&stream, &[7_u32]).unwrap();
+        let y = DeviceBuffer::from_host(&stream, &[1_u32]).unwrap();
+        let config = LaunchConfig::for_num_elems(1).unwrap();
+        // SAFETY: the kernel touches one word of each.
+        unsafe { stream.launch(&function, config, (&mut x, &y, 1_u32)) }.unwrap();
+        let unloads = || {
+            let simulator = fixture.simulator.as_ref();
+            simulator.map_or(0, |it| count_calls(it, "cuModuleUnload"))
+        };
+        // With a wait for the context, this would hang until `stuck` goes on.
+        drop(function);
+        assert_eq!(x.to_vec().unwrap(), [15], "{}", fixture.name);
+        assert_eq!(unloads(), 0, "{}", fixture.name);
+        drop(sender);
+        stuck.synchronize().unwrap();
+        if fixture.simulator.is_some() {
+            until("the module is unloaded", LIMIT, || unloads() == 1);
+        }
+    }
+}
+
+#[test]
+fn a_context_closes_after_a_module_that_was_dropped_in_use() {
+    let fixture = software(Builder::new());
+    let device = fixture.context.device();
+    let context = Context::new(device, cuda_driver::context::ContextFlags::empty()).unwrap();
+    let stream = new_stream(&context);
+    let module = Module::load(&context, &Ptx::new(MIX).unwrap()).unwrap();
+    let function = module.function("mix").unwrap();
+    let mut x = DeviceBuffer::from_host(&stream, &[7_u32]).unwrap();
+    let y = DeviceBuffer::from_host(&stream, &[1_u32]).unwrap();
+    let sender = block(&stream);
+    let config = LaunchConfig::for_num_elems(1).unwrap();
+    // SAFETY: the kernel touches one word of each.
+    unsafe { stream.launch(&function, config, (&mut x, &y, 1_u32)) }.unwrap();
+    drop((function, module, x, y));
+    drop(sender);
+    stream.close().unwrap();
+    context.close().unwrap();
+    let simulator = fixture.simulator.as_ref().unwrap();
+    assert_eq!(count_calls(simulator, "cuModuleUnload"), 1);
+    assert_eq!(count_calls(simulator, "cuCtxDestroy_v2"), 1);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::thread;
 
 use cuda_driver::error::{Error, Status};
+use cuda_driver::memory::PinnedStorage;
 use cuda_driver::prelude::*;
 use cuda_sim::{Builder, Rule};
 
@@ -290,4 +291,83 @@ fn uninitialized_memory_of_a_failed_copy_is_never_freed() {
     assert!(memory.init_from_device(&device.as_slice()).is_err());
     // The copy may still be running.
     assert_eq!(live_host_bytes(&fixture), 64);
+}
+
+#[test]
+fn parts_of_page_locked_memory_are_disjoint_owners() {
+    for fixture in everywhere() {
+        let stream = fixture.stream();
+        let buffer = PinnedBuffer::from_host(&fixture.context, &[7_u32; 100], PinnedFlags::DEFAULT);
+        let storage = PinnedStorage::from(buffer.unwrap());
+        let mut parts: Vec<_> = [0..10, 10..30, 50..100]
+            .map(|range| storage.take(range).unwrap())
+            .into();
+        for range in [0..1, 9..10, 9..51, 29..30, 29..50, 49..51, 99..100, 0..100] {
+            let error = storage.take(range.clone()).unwrap_err();
+            assert!(
+                matches!(error, Error::OutOfRange { .. }),
+                "{range:?}: {error}"
+            );
+        }
+        assert!(storage.take(99..101).is_err());
+        assert_eq!(
+            (
+                storage.take(30..50).unwrap().len(),
+                storage.take(30..30).unwrap().len()
+            ),
+            (20, 0)
+        );
+        assert!(storage.take(10..10).unwrap().is_empty());
+        // Each part is used by a thread and a transfer of its own.
+        let threads: Vec<_> = parts
+            .drain(..)
+            .enumerate()
+            .map(|(number, mut part)| {
+                let stream = stream.clone();
+                std::thread::spawn(move || {
+                    part.fill(number as u32);
+                    let mut device = DeviceBuffer::zeroed(&stream, part.len()).unwrap();
+                    let transfer = device.copy_from_pinned_async(part, &stream).unwrap();
+                    let mut part = transfer.wait().unwrap();
+                    part.fill(99);
+                    device.copy_to_pinned(&mut part).unwrap();
+                    part
+                })
+            })
+            .collect();
+        parts.extend(threads.into_iter().map(|thread| thread.join().unwrap()));
+        let storage = storage.into_buffer().unwrap_err();
+        assert_eq!(parts[1].range(), 10..30);
+        drop(parts);
+        let words = storage.into_buffer().unwrap();
+        let expected: Vec<u32> = (0..100)
+            .map(|at| match at {
+                0..10 => 0,
+                10..30 => 1,
+                30..50 => 7,
+                _ => 2,
+            })
+            .collect();
+        assert_eq!(*words, *expected, "{}", fixture.name);
+    }
+}
+
+#[test]
+fn parts_of_failed_copies_are_not_handed_out_again() {
+    let fixture = software(Builder::new());
+    let (stream, simulator) = (fixture.stream(), fixture.simulator.as_ref().unwrap());
+    let buffer = PinnedBuffer::<u32>::zeroed(&fixture.context, 100, PinnedFlags::DEFAULT).unwrap();
+    let storage = PinnedStorage::from(buffer);
+    let device = DeviceBuffer::<u32>::zeroed(&stream, 10).unwrap();
+    let mut part = storage.take(..10).unwrap();
+    simulator.add_rule(Rule::new(Status::CUDA_ERROR_UNKNOWN).function("cuStreamSynchronize"));
+    assert!(device.copy_to_pinned(&mut part).is_err());
+    simulator.clear_rules();
+    // The copy may still be running.
+    assert!(part.is_empty());
+    drop(part);
+    assert!(storage.take(9..11).is_err());
+    assert!(storage.take(10..).is_ok());
+    assert!(storage.into_buffer().is_err());
+    assert_eq!(simulator.calls().get("cuMemFreeHost"), None);
 }

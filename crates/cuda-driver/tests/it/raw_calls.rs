@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use cuda_driver::error::{ArgumentError, Error};
-use cuda_driver::launch::{Accepts, ArgType, KernelArg, KernelArgs, Tracked};
+use cuda_driver::launch::{Accepts, ArgType, KernelArg, KernelArgs, RawRows, Tracked};
 use cuda_driver::memory::PinnedFlags;
 use cuda_driver::prelude::*;
 use cuda_sys::{CUDA_MEMCPY2D, CUmemorytype};
@@ -140,10 +140,46 @@ fn raw_copies_of_rows_are_ordered() {
             Height: 4,
         };
         // SAFETY: 4 rows of 8 bytes are within both buffers.
-        unsafe { two.copy_rows_raw(&copy, (&source, &mut target)) }.unwrap();
+        unsafe { two.copy_rows_raw(copy, (&source, &mut target)) }.unwrap();
         source.fill(9).unwrap();
         let expected = [0, 1, 8, 9, 16, 17, 24, 25];
         assert_eq!(target.to_vec().unwrap(), expected, "{}", fixture.name);
+    }
+}
+
+#[test]
+fn raw_rows_reach_device_and_host_memory() {
+    for fixture in late_devices(2) {
+        let stream = fixture.stream();
+        let words: Vec<u32> = (0..32).collect();
+        let source = DeviceBuffer::from_host(&stream, &words).unwrap();
+        let mut target = filled(&stream, 12, 0);
+        let flags = PinnedFlags::DEFAULT;
+        let mut pinned = PinnedBuffer::<u32>::zeroed(&fixture.context, 8, flags).unwrap();
+        let rows = RawRows {
+            to: target.as_raw(),
+            to_pitch: 12,
+            from: source.as_raw() + 4,
+            from_pitch: 32,
+            row_bytes: 8,
+            rows: 4,
+        };
+        // SAFETY: 4 rows of 8 bytes are within both buffers.
+        unsafe { stream.copy_rows_raw(rows, (&source, &mut target)) }.unwrap();
+        let back = RawRows {
+            to: pinned.as_mut_ptr().expose_provenance() as u64,
+            to_pitch: 8,
+            from: rows.to,
+            from_pitch: rows.to_pitch,
+            ..rows
+        };
+        // SAFETY: as above, and the host waits before it uses the page-locked memory.
+        unsafe { stream.copy_rows_raw(back, (&target,)) }.unwrap();
+        stream.synchronize().unwrap();
+        let name = &fixture.name;
+        assert_eq!(*pinned, [1, 2, 9, 10, 17, 18, 25, 26], "{name}");
+        let expected = [1, 2, 0, 9, 10, 0, 17, 18, 0, 25, 26, 0];
+        assert_eq!(target.to_vec().unwrap(), expected, "{name}");
     }
 }
 

@@ -27,6 +27,10 @@ fn raw_tensor_maps_equal_those_of_views() {
         assert!(raw.reads(other.as_slice()).is_err());
         let error = TensorMap::tiled_raw(context, address, bytes - 1, &layout, &[8, 8, 4]);
         assert!(matches!(error, Err(Error::TensorMap(_))), "{error:?}");
+        let unchecked = TensorMap::tiled_raw(context, address, None, &layout, &[8, 8, 4]).unwrap();
+        assert_eq!(unchecked.as_raw().opaque, raw.as_raw().opaque);
+        // No memory is known to be large enough.
+        assert!(unchecked.reads(memory.as_slice()).is_err());
         let columns = Im2col {
             lower_corner: &[0],
             upper_corner: &[0],

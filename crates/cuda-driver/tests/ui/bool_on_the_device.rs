@@ -2,6 +2,8 @@
 
 use cuda_driver::prelude::*;
 
-fn read(buffer: DeviceBuffer<bool>) {}
+fn zeros(stream: &Stream) {
+    let _ = DeviceBuffer::<bool>::zeroed(stream, 1);
+}
 
 fn main() {}

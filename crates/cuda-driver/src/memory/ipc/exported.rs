@@ -47,7 +47,7 @@ use crate::memory_ledger::MemoryKind;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "dropping an exported buffer leaks its memory until the process ends"]
-pub struct ExportedBuffer<T: DeviceRepr> {
+pub struct ExportedBuffer<T> {
     /// Never dropped here: other processes may use the memory.
     buffer: ManuallyDrop<DeviceBuffer<T>>,
     handle: MemoryHandle,
@@ -174,7 +174,7 @@ impl<'a, T: DeviceRepr> From<&'a mut ExportedBuffer<T>> for DeviceSliceMut<'a, T
     }
 }
 
-impl<T: DeviceRepr> fmt::Debug for ExportedBuffer<T> {
+impl<T> fmt::Debug for ExportedBuffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ExportedBuffer({:?})", *self.buffer)
     }

@@ -39,7 +39,7 @@ use crate::tracking::Access;
 /// assert_eq!(buffer.host()?, [1, 20, 7]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct ManagedBuffer<T: DeviceRepr> {
+pub struct ManagedBuffer<T> {
     buffer: DeviceBuffer<T>,
     /// Whether the host may access the memory while the device runs any work.
     is_concurrent: bool,
@@ -384,14 +384,8 @@ impl<T: DeviceRepr> Deref for ManagedBuffer<T> {
     }
 }
 
-impl<T: DeviceRepr> fmt::Debug for ManagedBuffer<T> {
+impl<T> fmt::Debug for ManagedBuffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "ManagedBuffer({:#x}, {} x {})",
-            self.as_raw(),
-            self.len(),
-            size_of::<T>()
-        )
+        write!(f, "ManagedBuffer({:?})", self.buffer)
     }
 }

@@ -49,7 +49,7 @@ use crate::tracking::Access;
 /// assert_eq!(cache.slice(998..1002)?.to_vec()?, [1.0, 1.0, 0.0, 0.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct GrowableBuffer<T: DeviceRepr> {
+pub struct GrowableBuffer<T> {
     /// The elements. The source of its memory is set when it is dropped.
     buffer: DeviceBuffer<T>,
     /// The mapped memory in the order of addresses, without gaps. The first part is at the start of
@@ -299,7 +299,9 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
         self.set_source();
         Ok(mem::replace(&mut self.buffer.memory, nothing).close()?)
     }
+}
 
+impl<T> GrowableBuffer<T> {
     /// Gives the mappings to the memory, which unmaps them after all uses.
     fn set_source(&mut self) {
         let pages = mem::take(&mut self.pages);
@@ -313,7 +315,7 @@ impl<T: DeviceRepr> GrowableBuffer<T> {
     }
 }
 
-impl<T: DeviceRepr> Drop for GrowableBuffer<T> {
+impl<T> Drop for GrowableBuffer<T> {
     fn drop(&mut self) {
         self.set_source();
     }
@@ -340,7 +342,7 @@ impl<'a, T: DeviceRepr> From<&'a mut GrowableBuffer<T>> for DeviceSliceMut<'a, T
     }
 }
 
-impl<T: DeviceRepr> fmt::Debug for GrowableBuffer<T> {
+impl<T> fmt::Debug for GrowableBuffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

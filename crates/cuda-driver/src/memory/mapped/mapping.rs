@@ -75,7 +75,6 @@ impl Mapping {
         // SAFETY: the range must be reserved and the handle alive ← both are borrowed, and the
         // caller has checked that the range is within the reservation.
         unsafe { call!(driver, cuMemMap(address, bytes, 0, memory.0.as_raw(), 0)) }?;
-        driver.note_mapped_memory();
         Ok(Self {
             // SAFETY: no other code may unmap the range ← it was mapped just now.
             handle: unsafe { Handle::new(driver, (address, bytes)) },

@@ -69,13 +69,13 @@ impl PinnedFlags {
 /// assert_eq!(buffer.to_vec()?, [1, 20, 3]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct PinnedBuffer<T: DeviceRepr> {
+pub struct PinnedBuffer<T> {
     locked: Locked<PinnedBlock>,
     len: usize,
     elements: PhantomData<T>,
 }
 
-impl<T: DeviceRepr> PinnedBuffer<T> {
+impl<T> PinnedBuffer<T> {
     /// `cuMemHostAlloc(flags)`—Allocates `len` elements of zero bits in `context`.
     ///
     /// # Errors
@@ -89,7 +89,10 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     #[doc(alias = "cudaHostAlloc")]
     #[doc(alias = "cuMemAllocHost")]
     #[doc(alias = "cudaMallocHost")]
-    pub fn zeroed(context: &Context, len: usize, flags: PinnedFlags) -> Result<Self> {
+    pub fn zeroed(context: &Context, len: usize, flags: PinnedFlags) -> Result<Self>
+    where
+        T: DeviceRepr,
+    {
         Self::filled(context, len, flags, |start, bytes| {
             // SAFETY: `bytes` bytes must be writable at `start` ← they were allocated just now, and
             // no other code has the address.
@@ -102,7 +105,10 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
     /// # Errors
     ///
     /// Fails as [`zeroed`](Self::zeroed) does.
-    pub fn from_host(context: &Context, source: &[T], flags: PinnedFlags) -> Result<Self> {
+    pub fn from_host(context: &Context, source: &[T], flags: PinnedFlags) -> Result<Self>
+    where
+        T: DeviceRepr,
+    {
         Self::filled(context, source.len(), flags, |start, bytes| {
             let from = source.as_ptr().cast::<u8>();
             // SAFETY: both ranges must hold `bytes` bytes and must not overlap ← `bytes` is the
@@ -253,8 +259,11 @@ impl<T: DeviceRepr> PinnedBuffer<T> {
             _ => Ok(Self::of_parts(locked, len)),
         }
     }
+}
 
-    fn as_ptr(&self) -> *mut T {
+impl<T> PinnedBuffer<T> {
+    /// Returns the address of the first element. It is dangling if the buffer has no memory.
+    pub(super) fn first_ptr(&self) -> *mut T {
         let none = NonNull::<T>::dangling().as_ptr();
         self.locked.start().map_or(none, <*mut c_void>::cast)
     }
@@ -268,7 +277,7 @@ impl<T: DeviceRepr> Deref for PinnedBuffer<T> {
         // the slice lives ← the constructor checked the alignment and initialized every element,
         // and every bit pattern is a valid `T`; a transfer that writes the buffer owns it or
         // borrows it mutably.
-        unsafe { slice::from_raw_parts(self.as_ptr(), self.len) }
+        unsafe { slice::from_raw_parts(self.first_ptr(), self.len) }
     }
 }
 
@@ -276,13 +285,13 @@ impl<T: DeviceRepr> DerefMut for PinnedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as above; and no other code may use the elements while the slice lives ← `self`
         // is borrowed mutably.
-        unsafe { slice::from_raw_parts_mut(self.as_ptr(), self.len) }
+        unsafe { slice::from_raw_parts_mut(self.first_ptr(), self.len) }
     }
 }
 
 impl<T: DeviceRepr> sealed::Lock for PinnedBuffer<T> {
     fn start(&self) -> *mut c_void {
-        self.as_ptr().cast()
+        self.first_ptr().cast()
     }
 
     fn poison(&self, error: DriverError, _: sealed::Token) {
@@ -305,12 +314,12 @@ unsafe impl<T: DeviceRepr> PageLocked<T> for PinnedBuffer<T> {
     }
 }
 
-impl<T: DeviceRepr> fmt::Debug for PinnedBuffer<T> {
+impl<T> fmt::Debug for PinnedBuffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
             "PinnedBuffer({:p}, {} x {})",
-            self.as_ptr(),
+            self.first_ptr(),
             self.len,
             size_of::<T>()
         )

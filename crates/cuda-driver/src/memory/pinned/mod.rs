@@ -9,11 +9,13 @@ mod buffer;
 mod in_pool;
 mod locked;
 mod registered;
+mod storage;
 mod uninit;
 
 pub use buffer::{PinnedBuffer, PinnedFlags};
 pub(crate) use locked::{Locked, LockedPool, sealed};
 pub use registered::{RegisterError, RegisterFlags, RegisteredBuffer};
+pub use storage::{PinnedPart, PinnedStorage};
 pub use uninit::UninitPinned;
 
 use std::ops::DerefMut;
@@ -22,7 +24,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::memory::DeviceRepr;
 
-/// An owner of page-locked host memory: [`PinnedBuffer`] or [`RegisteredBuffer`].
+/// An owner of page-locked host memory: [`PinnedBuffer`], [`PinnedPart`] or [`RegisteredBuffer`].
 ///
 /// # Safety
 ///

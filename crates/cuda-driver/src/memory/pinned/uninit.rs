@@ -39,7 +39,7 @@ use crate::staging_pool::PinnedBlock;
 /// assert_eq!(*pinned, [1, 2, 3]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct UninitPinned<T: DeviceRepr> {
+pub struct UninitPinned<T> {
     locked: Locked<PinnedBlock>,
     len: usize,
     elements: PhantomData<T>,
@@ -168,7 +168,7 @@ impl<T: DeviceRepr> UninitPinned<T> {
     }
 }
 
-impl<T: DeviceRepr> fmt::Debug for UninitPinned<T> {
+impl<T> fmt::Debug for UninitPinned<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "UninitPinned({} x {})", self.len, size_of::<T>())
     }

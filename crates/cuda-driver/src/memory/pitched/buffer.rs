@@ -37,7 +37,7 @@ use crate::types::WorkKind;
 /// assert_eq!(column.to_vec()?, [2, 5]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct PitchedBuffer<T: DeviceRepr> {
+pub struct PitchedBuffer<T> {
     pub(crate) memory: Memory,
     extent: Extent,
     pitch: usize,
@@ -254,8 +254,19 @@ impl<T: DeviceRepr> PitchedBuffer<T> {
     }
 }
 
-impl<T: DeviceRepr> fmt::Debug for PitchedBuffer<T> {
+impl<T> fmt::Debug for PitchedBuffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PitchedBuffer({:?})", self.as_slice())
+        let Extent {
+            width,
+            height,
+            depth,
+        } = self.extent;
+        let address = self.memory.address;
+        write!(
+            f,
+            "PitchedBuffer({address:#x}, {width} x {height} x {depth} x {}, pitch {})",
+            size_of::<T>(),
+            self.pitch
+        )
     }
 }

@@ -30,7 +30,7 @@ use crate::types::Extent;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy)]
-pub struct PitchedSlice<'a, T: DeviceRepr> {
+pub struct PitchedSlice<'a, T> {
     pub(crate) memory: &'a Memory,
     pub(crate) rows: Rows,
     /// The number of elements in a row.
@@ -43,7 +43,7 @@ pub struct PitchedSlice<'a, T: DeviceRepr> {
 /// A writable view of a box of device memory. The memory is a
 /// [`PitchedBuffer`](crate::memory::PitchedBuffer), or a linear buffer that is divided into
 /// [rows](DeviceSliceMut::into_rows).
-pub struct PitchedSliceMut<'a, T: DeviceRepr> {
+pub struct PitchedSliceMut<'a, T> {
     pub(crate) memory: &'a Memory,
     pub(crate) rows: Rows,
     /// The number of elements in a row.
@@ -253,12 +253,8 @@ fn region<T>(
     Ok((rows, width))
 }
 
-fn describe<T>(name: &str, rows: &Rows, extent: Extent, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let Extent {
-        width,
-        height,
-        depth,
-    } = extent;
+fn describe<T>(name: &str, rows: &Rows, width: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Rows { height, depth, .. } = rows;
     write!(
         f,
         "{name}({:#x}, {width} x {height} x {depth} x {}, pitch {})",
@@ -268,14 +264,14 @@ fn describe<T>(name: &str, rows: &Rows, extent: Extent, f: &mut fmt::Formatter<'
     )
 }
 
-impl<T: DeviceRepr> fmt::Debug for PitchedSlice<'_, T> {
+impl<T> fmt::Debug for PitchedSlice<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        describe::<T>("PitchedSlice", &self.rows, self.extent(), f)
+        describe::<T>("PitchedSlice", &self.rows, self.width, f)
     }
 }
 
-impl<T: DeviceRepr> fmt::Debug for PitchedSliceMut<'_, T> {
+impl<T> fmt::Debug for PitchedSliceMut<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        describe::<T>("PitchedSliceMut", &self.rows, self.extent(), f)
+        describe::<T>("PitchedSliceMut", &self.rows, self.width, f)
     }
 }

@@ -133,6 +133,8 @@ pub(super) struct Copy<'a> {
     pub(super) shelf: &'a Shelf,
     pub(super) device: DeviceSide,
     pub(super) host: *mut u8,
+    /// Whether the context must be current on each thread that queues a piece.
+    may_be_mapped: bool,
     /// The memory, and the access that is recorded for each piece, if each piece is a use of its
     /// own; otherwise `None`.
     use_per_piece: Option<(&'a Memory, Access)>,
@@ -143,9 +145,10 @@ pub(super) struct Copy<'a> {
 unsafe impl Sync for Copy<'_> {}
 
 impl<'a> Copy<'a> {
-    /// Creates a copy. The second value is `true` if the copy fits in a small block.
+    /// Creates a copy from or to `memory`. The second value is `true` if the copy fits in a small block.
     pub(super) fn new(
         stream: &'a Stream,
+        memory: &Memory,
         device: DeviceSide,
         host: *mut u8,
         bytes: usize,
@@ -162,6 +165,7 @@ impl<'a> Copy<'a> {
             shelf,
             device,
             host,
+            may_be_mapped: memory.may_be_mapped(),
             use_per_piece: None,
         };
         (copy, is_small)
@@ -179,7 +183,10 @@ impl<'a> Copy<'a> {
     /// Calls `queue` to queue a transfer of a piece, and records the use if each piece is one.
     pub(super) fn queue(&self, queue: impl FnOnce() -> Result<(), DriverError>) -> Result<()> {
         let _queueing = self.stream.queueing()?;
-        let _current = self.stream.bind_for_copy()?;
+        let _current = match self.stream.bind_for_mapped(self.may_be_mapped)? {
+            Some(current) => Some(current),
+            None => self.stream.bind_for_copy()?,
+        };
         match self.use_per_piece {
             Some((memory, access)) => memory.use_on(self.stream, CALL, access, queue),
             None => Ok(queue()?),

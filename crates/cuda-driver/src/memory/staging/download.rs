@@ -32,7 +32,7 @@ pub(crate) unsafe fn download(
     bytes: usize,
 ) -> Result<()> {
     stream.expect_direct(CALL)?;
-    let (mut copy, is_small) = Copy::new(stream, from, destination, bytes);
+    let (mut copy, is_small) = Copy::new(stream, memory, from, destination, bytes);
     let _current = copy.stream.bind_for_query()?;
     if !is_small {
         let filling = Filling::default();

@@ -36,7 +36,7 @@ pub(crate) unsafe fn upload(
     bytes: usize,
 ) -> Result<()> {
     stream.expect_direct(CALL)?;
-    let (mut copy, is_small) = Copy::new(stream, to, source.cast_mut(), bytes);
+    let (mut copy, is_small) = Copy::new(stream, memory, to, source.cast_mut(), bytes);
     let _current = copy.stream.bind_for_query()?;
     if !is_small {
         // SAFETY: both sides must hold the bytes of each piece, and no code may write the source ←

@@ -146,6 +146,22 @@ impl StreamState {
         }
     }
 
+    /// Returns `true` if launches need further work only because other code may capture the stream,
+    /// and it does not capture it now. They are then launches as on any other stream, because the
+    /// capture status is all that the further work would query.
+    ///
+    /// # Errors
+    ///
+    /// Fails if other code captures the stream, and launches need no other work.
+    #[cold]
+    pub(crate) fn is_not_captured(&self) -> Result<bool, DriverError> {
+        if !self.may_only_be_captured() {
+            return Ok(false);
+        }
+        self.expect_no_capture()?;
+        Ok(true)
+    }
+
     /// Returns whether other code that may capture the stream does so now.
     pub(crate) fn is_captured(&self) -> bool {
         self.may_capture()

@@ -100,6 +100,7 @@ const SWALLOWED_IN: &[(&str, &str, &[Status], &str)] = &[
     ("devices", "cuCtxPushCurrent_v2", &[], WAIT),
     ("current", "cuCtxPushCurrent_v2", &[], WAIT),
     ("current", "cuCtxGetCurrent", &[], DROP),
+    ("bound thread", "cuCtxPushCurrent_v2", &[], WAIT),
     ("green", "cuCtxPushCurrent_v2", &[], WAIT),
     ("work queues", "cuCtxPushCurrent_v2", &[], WAIT),
     ("plain", "cuStreamSynchronize", &[], WAIT),
@@ -141,6 +142,8 @@ const SWALLOWED_IN: &[(&str, &str, &[Status], &str)] = &[
         OUT_OF_MEMORY,
         "the pool frees its cached blocks and retries",
     ),
+    ("fences", "cuLaunchHostFunc", &[], ASKED),
+    ("fences", "cuStreamCreateWithPriority", &[], ASKED),
     ("awaited transfers", "cuLaunchHostFunc", &[], ASKED),
     (
         "awaited transfers",

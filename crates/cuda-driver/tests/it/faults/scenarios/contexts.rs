@@ -3,6 +3,7 @@
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread;
 
 use cuda_driver::Version;
 use cuda_driver::context::{CacheConfig, ContextFlags, Limit};
@@ -17,6 +18,7 @@ pub(super) const ALL: &[Scenario] = &[
     one("owned context", owned),
     one("context settings", settings),
     one("current", current),
+    one("bound thread", bound),
     one("borrowed context", borrowed),
     one("known context", known),
     one("reset", reset),
@@ -106,6 +108,22 @@ fn current(fixture: &Fixture) -> Result<()> {
     drop(outer);
     drop(inner);
     Ok(())
+}
+
+fn bound(fixture: &Fixture) -> Result<()> {
+    let own = Context::new(fixture.context.device(), ContextFlags::empty())?;
+    let bind = || {
+        own.bind_thread()?;
+        fixture.context.bind_thread()?;
+        let stream = fixture.stream()?;
+        assert_eq!(
+            DeviceBuffer::from_host(&stream, &[5_u32; 8])?.to_vec()?,
+            [5; 8]
+        );
+        fixture.context.unbind_thread()
+    };
+    // If a call fails, the thread stays bound until it ends.
+    thread::scope(|threads| threads.spawn(bind).join().unwrap())
 }
 
 /// A context that other code creates and destroys.

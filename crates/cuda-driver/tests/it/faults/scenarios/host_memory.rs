@@ -1,6 +1,8 @@
 //! Scenarios of page-locked memory and of copies from and to it.
 
-use cuda_driver::memory::{CachingPool, CopyBatch, MemoryType, PinnedCachingPool, PitchedBuffer};
+use cuda_driver::memory::{
+    CachingPool, CopyBatch, MemoryType, PinnedCachingPool, PinnedStorage, PitchedBuffer,
+};
 use cuda_driver::prelude::*;
 use cuda_driver::texture::{Array, ArrayFlags, ArrayShape};
 
@@ -42,7 +44,13 @@ fn pinned(fixture: &Fixture) -> Result<()> {
     buffer.fill(5)?;
     buffer.copy_to_pinned(&mut memory)?;
     assert_eq!(memory[..], [5; N as usize]);
-    memory.close()
+    let storage = PinnedStorage::from(memory);
+    let mut part = storage.take(..)?;
+    buffer.copy_from_pinned(&part)?;
+    buffer.copy_to_pinned(&mut part)?;
+    assert_eq!(part[..], [5; N as usize]);
+    drop(part);
+    storage.into_buffer().unwrap().close()
 }
 
 fn uninitialized(fixture: &Fixture) -> Result<()> {

@@ -14,6 +14,7 @@ pub(super) const ALL: &[Scenario] = &[
     one("streams", streams),
     one("stream attributes", attributes),
     one("events", events),
+    one("fences", fences),
     one("legacy stream", legacy),
     one("per-thread stream", per_thread),
     one("borrowed stream", borrowed),
@@ -140,6 +141,8 @@ fn borrowed(fixture: &Fixture) -> Result<()> {
     let (x, mut y) = (filled(&fixture.stream()?, 3)?, filled(&stream, 0)?);
     // SAFETY: the closure queues nothing.
     unsafe { stream.using((&x, &mut y), |_| ()) }?;
+    // SAFETY: no work is queued.
+    drop(unsafe { stream.begin_use((&x, &mut y)) }?);
     expect(&y, 0)?;
     stream.allow_capture()?;
     y.fill(4)?;
@@ -149,6 +152,20 @@ fn borrowed(fixture: &Fixture) -> Result<()> {
     let kernel = unsafe { Function::borrow_raw(&fixture.context, owner.as_raw(), ()) }?;
     copy(&stream, &kernel, &x, &mut y)?;
     expect(&y, 3)
+}
+
+fn fences(fixture: &Fixture) -> Result<()> {
+    let (one, two) = (fixture.stream()?, fixture.stream()?);
+    let buffer = filled(&one, 3)?;
+    let fence = one.fence()?;
+    two.wait_fence(&fence)?;
+    fence.synchronize()?;
+    assert!(fence.is_done()?);
+    fence.completion().wait()?;
+    let event = two.record_event_with(EventFlags::DISABLE_TIMING)?;
+    event.synchronize()?;
+    assert!(!two.is_captured()?);
+    expect(&buffer, 3)
 }
 
 /// An event and a module of other code.
