@@ -83,12 +83,16 @@ impl Plan {
         let version = ["8.0", "8.3", "8.5", "8.8", "9.0"][rng.usize(..5)];
         let is_hopper = rng.u32(..5) > 0;
         let target = if is_hopper { "sm_90" } else { "sm_80" };
-        let options = (
+        let mut options = (
             [4, 4, 4, 3, 2, 1, 0][rng.usize(..7)],
             rng.u32(..6) == 0,
             rng.u32(..6) == 0,
             [0, 0, 0, 24, 32, 64][rng.usize(..6)],
         );
+        if options.1 {
+            // The compiler refuses other levels with debug information.
+            options.0 = 0;
+        }
         let first = number * SEEDS;
         let make = |seed| generate::kernel(seed, &layout, is_hopper);
         let kernels: Vec<Kernel> = match part {

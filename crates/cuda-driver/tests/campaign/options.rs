@@ -56,7 +56,7 @@ Modes: (none): a short run of all modes on the software device
 Options:
   --software      the software device instead of the GPU
   --folder DIR    for `counts.txt`, with which a later run continues, and for reports
-  --workers N     processes (6)
+  --workers N     processes (8)
   --gib N         GiB of unused memory on each side of the arguments, for each worker (8)
   --minutes N     time limit of this run (8)
   --goal N        kernels of all runs (100000)
@@ -64,7 +64,7 @@ Options:
   --findings N    findings of all runs after which a run ends (100)
   --first N       the first module
   --kernels N     kernels of a module (200)
-  --hostile N     kernels of a module that may run for ever (3)
+  --hostile N     kernels of a module that may run for ever (2)
   --patience N    milliseconds after which a kernel is endless (2000)
   --seed N        one kernel
 ";
@@ -75,7 +75,7 @@ impl Options {
         let mut options = Self {
             mode: Mode::Test,
             is_software: false,
-            workers: 6,
+            workers: 8,
             side: 8 << 30,
             time: Duration::from_secs(480),
             goal: 100_000,
@@ -83,7 +83,7 @@ impl Options {
             findings: 100,
             first: 0,
             kernels: 200,
-            hostile: 3,
+            hostile: 2,
             patience_ms: 2000,
             folder: None,
             seed: None,

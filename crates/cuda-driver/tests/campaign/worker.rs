@@ -145,7 +145,7 @@ fn serve_unit(options: &Options, arena: &mut Arena, unit: &Unit, plan: &Plan) ->
         })
         .collect();
     let patience = Patience {
-        release: Duration::from_millis(300),
+        release: Duration::from_millis(100),
         end: Duration::from_millis(options.patience_ms),
     };
     let rounds = if options.is_software { 2 } else { 600 };
