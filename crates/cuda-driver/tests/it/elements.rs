@@ -83,6 +83,7 @@ fn user_types_need_no_bound() {
         _pinned: None,
     };
     let view = View(tensor.buffer.as_slice());
+    assert_eq!(view.0.len(), 2);
     assert!(format!("{view:?}, {tensor:?}").contains("2 x 4"));
     assert_eq!(tensor.into_parts().to_vec().unwrap(), [1, 2]);
 }

@@ -85,7 +85,7 @@ fn check(seed: u64, gpu: &Fixture, canary: &DeviceBuffer<u32>, counts: &Mutex<Co
         (Err(Error::Violation(_)), Some(_)) => counts.reported += 1,
         (Err(Error::SafeLaunch(_)), Some(_)) => counts.refused += 1,
         (Err(Error::Violation(_)), None) => counts.found_alone += 1,
-        (Err(Error::SafeLaunch(_)), None) => counts.silent += 1,
+        (Err(Error::SafeLaunch(_) | Error::Ptx(_)), None) => counts.silent += 1,
         (Ok(_), None) => {
             counts.silent += 1;
             if model.launched.is_ok() && plain.launched.is_ok() {

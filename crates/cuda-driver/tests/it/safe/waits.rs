@@ -281,7 +281,8 @@ fn try_all(calls: &[(&str, Call)], is_elsewhere: bool) {
             assert!(second.is_ok(), "{name}: {second:?}");
             // No other call reports it again.
             expect_words(bench.x.to_vec()).unwrap();
-            fixture.context.synchronize().unwrap();
+            stream.synchronize().unwrap();
+            other.synchronize().unwrap();
         }
     }
 }

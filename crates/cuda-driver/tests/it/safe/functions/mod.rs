@@ -132,11 +132,11 @@ fn check<T: Float>(fixture: &Fixture) -> Counts {
                 false => counts.proven += 1,
             }
             if case.has_table {
+                // The bits of a NaN depend on the order of the operands in the machine code.
                 let bits = |values: &[T]| -> Vec<u64> {
-                    values
-                        .iter()
-                        .map(|value| value.to_f64().to_bits())
-                        .collect()
+                    let values = values.iter().map(|value| value.to_f64());
+                    let values = values.map(|it| if it.is_nan() { f64::NAN } else { it });
+                    values.map(f64::to_bits).collect()
                 };
                 let (_, copy) = run(Unproven::CheckAll);
                 assert_eq!(bits(&copy), bits(&found), "{name}: the checked copy");
