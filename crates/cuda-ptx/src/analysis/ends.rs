@@ -4,8 +4,9 @@
 //! Unless the analysis shows that such a loop ends,
 //!
 //! - the conditions of its exits are no facts, and do not show that a block is unreached;
-//! - a condition in the loop that does not change between iterations is no fact either, because an
-//!   assembler may move it out of the loop, and then delete the loop of one of its sides;
+//! - a condition in the loop is no fact either if threads can stay in the loop on its other side
+//!   without an effect, because an assembler may delete this side. Neither are the conditions that
+//!   are tested behind such a condition, because they may follow from it;
 //! - a value that the loop computes is an unknown number behind the loop.
 
 use std::collections::BTreeSet;
@@ -44,37 +45,30 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// The loops in which the condition of an edge from `from` to `to` is uncertain: while the
-    /// condition is false, threads can stay in the loop without an effect.
-    pub(super) fn uncertain_at_edge(&self, from: u32, to: u32) -> Vec<&'a Loop> {
+    /// Whether the condition of an edge from `from` to `to` is no fact: while it is false, threads
+    /// can stay in a loop that may be endless without an effect, or the condition may follow from
+    /// another one of this kind.
+    pub(super) fn is_uncertain_at_edge(&self, from: u32, to: u32) -> bool {
         let succs = &self.kernel.blocks[from as usize].succs;
-        let stays = |one: &&Loop| {
+        let stays = |one: &Loop| {
             let is_quiet = |&other: &u32| other != to && one.is_quiet_at(other);
             one.is_quiet_at(from) && succs.iter().any(is_quiet)
         };
-        self.open_around(from).filter(stays).collect()
+        self.open_around(from)
+            .any(|one| stays(one) || self.is_behind_turn(from, one))
     }
 
-    /// The loops in which the guard of an instruction in `block` is uncertain.
-    pub(super) fn uncertain_at_guard(&self, block: u32) -> Vec<&'a Loop> {
-        let around = self.open_around(block);
-        around.filter(|one| one.is_quiet_at(block)).collect()
+    /// Whether the guard of an instruction in `block` is no fact.
+    pub(super) fn is_uncertain_at_guard(&self, block: u32) -> bool {
+        self.open_around(block)
+            .any(|one| one.is_quiet_at(block) || self.is_behind_turn(block, one))
     }
 
-    /// Removes the facts that come from a condition that does not change in one of `loops`, or by
-    /// which a thread leaves it.
-    pub(super) fn retain_certain(&self, facts: &mut Vec<Form>, loops: &[&Loop], to: u32) {
-        if loops.iter().any(|one| !one.contains(to)) {
-            facts.clear();
-        }
-        let changes = |fact: &Form, one: &Loop| {
-            let mut symbols = fact.terms().iter();
-            symbols.any(|term| match self.symbols.info(term.0).kind {
-                Kind::Loop(header) => one.contains(header),
-                _ => false,
-            })
-        };
-        facts.retain(|fact| loops.iter().all(|one| changes(fact, one)));
+    /// Whether threads may have passed a turn of the loop before they come to `block`. An assembler
+    /// may remove a condition that follows from the condition of the turn, and then the turn.
+    fn is_behind_turn(&self, block: u32, one: &Loop) -> bool {
+        let graph = &self.kernel.graph;
+        !one.turns.iter().all(|&turn| graph.dominates(block, turn))
     }
 
     /// A value as it is in all of these blocks.

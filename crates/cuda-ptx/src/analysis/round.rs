@@ -156,13 +156,13 @@ impl<'a> Round<'a> {
             let mut new = Vec::new();
             let prover = self.prover(&facts);
             let depth = DEPTH_OF_BRANCH;
-            let uncertain = self.uncertain_at_edge(pred, number);
-            let is_certain = uncertain.is_empty();
+            let is_certain = !self.is_uncertain_at_edge(pred, number);
             if is_certain && condition.is_always(false, &Prover { depth, ..prover }) {
                 return false;
             }
-            condition.facts(true, &prover, false, &mut new);
-            self.retain_certain(&mut new, &uncertain, number);
+            if is_certain {
+                condition.facts(true, &prover, false, &mut new);
+            }
             self.conditions[number as usize] = Some(condition);
             self.extend(number, &mut facts, new);
         }
@@ -451,14 +451,14 @@ impl<'a> Round<'a> {
         if let Some(guard) = ins.guard {
             let condition = self.guard(guard);
             let prover = self.prover(&facts);
-            let uncertain = self.uncertain_at_guard(self.block);
-            if uncertain.is_empty() && condition.is_always(false, &prover) {
-                return;
+            if !self.is_uncertain_at_guard(self.block) {
+                if condition.is_always(false, &prover) {
+                    return;
+                }
+                let mut new = Vec::new();
+                condition.facts(true, &prover, false, &mut new);
+                Rc::make_mut(&mut facts).extend(new);
             }
-            let mut new = Vec::new();
-            condition.facts(true, &prover, false, &mut new);
-            self.retain_certain(&mut new, &uncertain, self.block);
-            Rc::make_mut(&mut facts).extend(new);
         }
         let kernel = self.kernel;
         let info = &kernel.accesses[access as usize];

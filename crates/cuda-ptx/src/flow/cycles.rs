@@ -3,10 +3,10 @@
 //! ptxas assumes that a loop ends unless each iteration has an effect that it must keep. It deletes
 //! an endless loop without effects, and continues at an exit as if its condition were met. So the
 //! conditions by which threads leave such a cycle, or stay on its other side, are facts only if the
-//! cycle provably ends.
+//! cycle provably ends. A turn of the cycle is a branch between two ways that stay in the loop.
 
 use super::graph::Graph;
-use super::op::Block;
+use super::op::{Block, Op};
 
 /// A loop: the blocks that a back edge repeats.
 #[derive(Clone, Debug)]
@@ -20,6 +20,9 @@ pub(crate) struct Loop {
     /// The blocks on a path from the header to the header on which every block is without an effect
     /// that an assembler must keep, sorted.
     pub(crate) quiet: Vec<u32>,
+    /// The quiet blocks with a condition on one side of which threads can stay on a quiet path,
+    /// while the other side does something else in the loop: a branch, or the guard of an access.
+    pub(crate) turns: Vec<u32>,
 }
 
 impl Loop {
@@ -96,6 +99,7 @@ fn natural(blocks: &[Block], graph: &Graph) -> Option<Vec<Loop>> {
         loops.push(Loop {
             header: Some(header),
             before: graph.parent[header as usize],
+            turns: turns(blocks, &body, &quiet),
             body,
             quiet,
         });
@@ -154,6 +158,18 @@ fn quiet(blocks: &[Block], graph: &Graph, header: u32, body: &[u32]) -> Vec<u32>
     found
 }
 
+/// The quiet blocks with a branch between two ways in the loop, or with a guarded access.
+fn turns(blocks: &[Block], body: &[u32], quiet: &[u32]) -> Vec<u32> {
+    let is_turn = |&&block: &&u32| {
+        let block = &blocks[block as usize];
+        let ways = block.succs.iter();
+        let ways = ways.filter(|to| body.binary_search(to).is_ok()).count();
+        let mut guarded = block.ins.iter().filter(|ins| ins.guard.is_some());
+        ways > 1 || guarded.any(|ins| matches!(ins.op, Op::Access(_)))
+    };
+    quiet.iter().filter(is_turn).copied().collect()
+}
+
 /// All blocks that may be repeated, as one loop with several entries that has no effects. The
 /// entry block is never repeated: no branch leads to it.
 fn whole(blocks: &[Block], graph: &Graph) -> Loop {
@@ -167,6 +183,7 @@ fn whole(blocks: &[Block], graph: &Graph) -> Loop {
     Loop {
         header: None,
         before: 0,
+        turns: turns(blocks, &body, &body),
         quiet: body.clone(),
         body,
     }

@@ -13,8 +13,8 @@ use super::float;
 use super::graph::Graph;
 use super::local;
 use super::names::{Name, bits_of};
-use super::op::{Access, AccessKind, Block, Guard, Ins, Op, Param, Source, UNDEFINED, Value, Var};
-use super::results::{self, Cause, Results};
+use super::op::{Access, AccessKind, Block, Guard, Ins, Op, Param, Source, UNDEFINED, Var};
+use super::results::{self, Cause, Memory, Results};
 use super::{MAX_BLOCKS, MAX_OPS, Refused, require, ssa};
 
 /// A kernel in the form that the analysis uses.
@@ -269,25 +269,28 @@ impl<'a> Lowering<'a> {
                 statement: self.decoder.statement,
             });
         }
-        // What is stored matters for addresses of local memory only.
-        let mut vars = self.decoder.vars.iter();
-        if vars.any(|var| var.space == Space::Local) {
-            let mut stored: Vec<Value> = Vec::new();
+        // What is stored to global memory matters for addresses of local memory only.
+        let has_local = {
+            let mut vars = self.decoder.vars.iter();
+            vars.any(|var| var.space == Space::Local)
+        };
+        let accesses = &self.decoder.accesses;
+        let is_store = |ins: &&mut Ins| match ins.op {
+            Op::Access(number) => {
+                let access = &accesses[number as usize];
+                access.kind != AccessKind::Read
+                    && (has_local || access.space != Some(Space::Global))
+            }
+            _ => false,
+        };
+        let mut new = self.decoder.ins[first..].iter_mut();
+        if let Some(ins) = new.find(is_store) {
             for operand in instruction.operands.iter().skip(1) {
                 names(operand, &mut |name| {
                     if let Some(Name::Reg(reg)) = self.decoder.names.find(name) {
-                        stored.push(reg.number);
+                        ins.unmodelled.push(reg.number);
                     }
                 });
-            }
-            let accesses = &self.decoder.accesses;
-            let is_store = |ins: &&mut Ins| match ins.op {
-                Op::Access(number) => accesses[number as usize].kind != AccessKind::Read,
-                _ => false,
-            };
-            let mut new = self.decoder.ins[first..].iter_mut();
-            if let Some(ins) = new.find(is_store) {
-                ins.unmodelled = stored;
             }
         }
         Ok(())
@@ -389,21 +392,22 @@ impl<'a> Lowering<'a> {
         let count = values.len();
         let mut vars = self.decoder.vars;
         let accesses = self.decoder.accesses;
-        let is_unset = ssa::dependent(&blocks, &graph, count, vec![UNDEFINED]);
+        let memory = Memory::new(&blocks, &graph, &accesses, &self.results);
+        let is_unset = ssa::dependent(&blocks, &graph, &memory, count, vec![UNDEFINED]);
         let loads = local::unset(&blocks, &graph, &vars, &accesses, count, &self.results);
         for load in &loads {
             load.unset(&mut blocks);
         }
         let unset = loads.iter().map(|load| load.statement).collect();
-        let is_undefined = ssa::dependent(&blocks, &graph, count, vec![UNDEFINED]);
-        let needed = ssa::needed(&blocks, &graph, count);
+        let is_undefined = ssa::dependent(&blocks, &graph, &memory, count, vec![UNDEFINED]);
+        let needed = ssa::needed(&blocks, &graph, &memory, count);
         let repeated = self.results.iter().filter(|it| it.cause == Cause::Repeated);
         let repeated = repeated.flat_map(|it| it.targets(&blocks)).collect();
-        let is_unstable = ssa::dependent(&blocks, &graph, count, repeated);
+        let is_unstable = ssa::dependent(&blocks, &graph, &memory, count, repeated);
         let read_only = self.results.iter().filter(|it| it.cause == Cause::ReadOnly);
         let is_needed = |it: &&Results| {
             it.targets(&blocks)
-                .any(|value| needed.by_all[value as usize])
+                .any(|value| needed.in_any_way[value as usize])
         };
         let volatile = read_only.filter(is_needed).map(|it| it.statement).collect();
         mark_used(&mut vars, &blocks, &graph);

@@ -3,9 +3,10 @@
 //! ptxas repeats some instructions instead of keeping their results, if it has too few registers.
 //! The tests `assembler_` show which.
 
-use crate::ast::{Instruction, Operand};
+use crate::ast::{Instruction, Operand, Space};
 
-use super::op::{Block, UNDEFINED, Value};
+use super::graph::Graph;
+use super::op::{Access, AccessKind, Block, Op, UNDEFINED, Value};
 
 /// Why a result may differ from use to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(super) enum Cause {
     ReadOnly,
     /// The load may read local memory that nothing has written.
     Local,
+    /// The load reads shared memory.
+    Shared,
 }
 
 /// The operations of one instruction with such a result: a range in a block.
@@ -45,16 +48,50 @@ impl Results {
     }
 }
 
+/// The way of values through memory that only the threads of a kernel know: local and shared
+/// memory, and generic addresses. An assembler may replace a load from there by the register that
+/// the thread has stored before. Which addresses are equal is not followed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory {
+    /// The values that are stored.
+    pub(super) stored: Vec<Value>,
+    /// The results of loads.
+    pub(super) loaded: Vec<Value>,
+}
+
+impl Memory {
+    pub(super) fn new(
+        blocks: &[Block],
+        graph: &Graph,
+        accesses: &[Access],
+        results: &[Results],
+    ) -> Self {
+        let is_reachable = |block: u32| graph.position[block as usize] != u32::MAX;
+        let is_load = |it: &&Results| matches!(it.cause, Cause::Local | Cause::Shared);
+        let loads = results.iter().filter(is_load);
+        let loads = loads.filter(|it| is_reachable(it.block));
+        let blocks_in_order = graph.order.iter().map(|&block| &blocks[block as usize]);
+        let all = blocks_in_order.flat_map(|block| &block.ins);
+        let stores = all.filter(|ins| match ins.op {
+            Op::Access(number) => {
+                let access = &accesses[number as usize];
+                access.kind != AccessKind::Read && access.space != Some(Space::Global)
+            }
+            _ => false,
+        });
+        Self {
+            stored: stores.flat_map(|ins| ins.unmodelled()).copied().collect(),
+            loaded: loads.flat_map(|it| it.targets(blocks)).collect(),
+        }
+    }
+}
+
 /// Returns why the results of an instruction may differ from use to use, if they may.
 pub(super) fn cause(instruction: &Instruction<'_>) -> Option<Cause> {
     match instruction.opcode {
         "vote" | "match" | "activemask" | "elect" | "shfl" | "redux" | "tex" | "tld4" | "suld" => {
             Some(Cause::Repeated)
         }
-        "mov" => match instruction.operands.get(1)? {
-            Operand::Name(name) => is_changing(name).then_some(Cause::Repeated),
-            _ => None,
-        },
         "ld" if instruction.has("const") => Some(Cause::Repeated),
         "ld" if instruction.has("nc") => Some(match can_be_volatile(instruction) {
             true => Cause::ReadOnly,
@@ -63,10 +100,20 @@ pub(super) fn cause(instruction: &Instruction<'_>) -> Option<Cause> {
         "ldu" => Some(Cause::ReadOnly),
         "ld" => {
             let others = ["global", "shared", "shared::cta", "param", "param::entry"];
-            let is_other = others.iter().any(|space| instruction.has(space));
-            (!is_other).then_some(Cause::Local)
+            if !others.iter().any(|space| instruction.has(space)) {
+                return Some(Cause::Local);
+            }
+            let is_shared = instruction.has("shared") || instruction.has("shared::cta");
+            is_shared.then_some(Cause::Shared)
         }
-        _ => None,
+        _ => {
+            let mut sources = instruction.operands.iter().skip(1);
+            let is_repeated = sources.any(|source| match source {
+                Operand::Name(name) => is_changing(name),
+                _ => false,
+            });
+            is_repeated.then_some(Cause::Repeated)
+        }
     }
 }
 

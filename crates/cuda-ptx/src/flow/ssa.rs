@@ -3,6 +3,7 @@
 
 use super::graph::Graph;
 use super::op::{Block, Guard, Ins, Phi, Source, UNDEFINED, Value};
+use super::results::Memory;
 use super::{MAX_PHIS, op::Op};
 
 /// Rewrites registers to values. Returns the width and the block of each value, or `None` if there
@@ -23,10 +24,14 @@ pub(crate) struct Needed {
     pub(crate) by_all: Vec<bool>,
     /// A branch, or a needed phi at the header of a loop, depends on the value.
     pub(crate) by_loops: Vec<bool>,
+    /// An address or a branch depends on the value, also through instructions that are not
+    /// modelled, and through memory.
+    pub(crate) in_any_way: Vec<bool>,
 }
 
-pub(super) fn needed(blocks: &[Block], graph: &Graph, count: usize) -> Needed {
+pub(super) fn needed(blocks: &[Block], graph: &Graph, memory: &Memory, count: usize) -> Needed {
     let mut sources: Vec<Vec<Value>> = vec![Vec::new(); count];
+    let mut unmodelled: Vec<(Value, &[Value])> = Vec::new();
     let (mut by_branches, mut by_accesses, mut at_headers) = (Vec::new(), Vec::new(), Vec::new());
     for &number in &graph.order {
         let block = &blocks[number as usize];
@@ -45,13 +50,16 @@ pub(super) fn needed(blocks: &[Block], graph: &Graph, count: usize) -> Needed {
             let guard = ins.guard.map(|guard| guard.predicate);
             let all = ins.sources.into_iter().chain(guard).filter_map(value);
             match ins.target {
-                Some(target) => sources[target as usize].extend(all.chain([ins.previous])),
+                Some(target) => {
+                    sources[target as usize].extend(all.chain([ins.previous]));
+                    unmodelled.push((target, &ins.unmodelled));
+                }
                 None => by_accesses.extend(all),
             }
         }
     }
-    let closure = |mut work: Vec<Value>| {
-        let mut is_needed = vec![false; count];
+    let closure = |sources: &[Vec<Value>], mut work: Vec<Value>| {
+        let mut is_needed = vec![false; sources.len()];
         while let Some(value) = work.pop() {
             if !std::mem::replace(&mut is_needed[value as usize], true) {
                 work.extend_from_slice(&sources[value as usize]);
@@ -59,21 +67,41 @@ pub(super) fn needed(blocks: &[Block], graph: &Graph, count: usize) -> Needed {
         }
         is_needed
     };
-    let by_all = closure([by_branches.clone(), by_accesses].concat());
+    let all = [by_branches.clone(), by_accesses].concat();
+    let by_all = closure(&sources, all.clone());
     at_headers.retain(|&phi| by_all[phi as usize]);
-    let by_loops = closure([by_branches, at_headers].concat());
-    Needed { by_all, by_loops }
+    let by_loops = closure(&sources, [by_branches, at_headers].concat());
+    for (target, values) in unmodelled {
+        sources[target as usize].extend_from_slice(values);
+    }
+    // Each load returns any of the values that are stored. The last element stands for memory.
+    sources.push(memory.stored.clone());
+    for &loaded in &memory.loaded {
+        sources[loaded as usize].push(count as Value);
+    }
+    let in_any_way = closure(&sources, all);
+    Needed {
+        by_all,
+        by_loops,
+        in_any_way,
+    }
 }
 
-/// Returns which values depend on one of `origins`, other than through memory.
+/// Returns which values depend on one of `origins`.
 pub(super) fn dependent(
     blocks: &[Block],
     graph: &Graph,
+    memory: &Memory,
     count: usize,
     origins: Vec<Value>,
 ) -> Vec<bool> {
-    let mut is_dependent = vec![false; count];
+    // The last element stands for memory.
+    let mut is_dependent = vec![false; count + 1];
     let mut users: Vec<Vec<Value>> = vec![Vec::new(); count];
+    users.push(memory.loaded.clone());
+    for &stored in &memory.stored {
+        users[stored as usize].push(count as Value);
+    }
     let mut work = origins;
     for &number in &graph.order {
         let block = &blocks[number as usize];

@@ -101,16 +101,18 @@ fn counted_loops_bound_their_exit() {
 }
 
 #[test]
-fn bounds_in_an_endless_loop_need_a_counter() {
+fn turns_of_an_endless_loop_give_no_bound() {
     // The loop has no effect unless `x[0]` is 0, and may be endless.
-    let inside = |condition: &str| {
+    let inside = |condition: &str, target: &str| {
         kernel(format!(
-            "mov.u32 %r5, 0; L: add.u32 %r5, %r5, 1; {condition} @%p1 bra C; \
+            "mov.u32 %r5, 0; L: add.u32 %r5, %r5, 1; {condition} @%p1 bra {target}; \
              mul.wide.u32 %d2, %r5, 4; add.s64 %d3, %d1, %d2; ld.global.u32 %r6, [%d3]; \
              setp.eq.u32 %p3, %r6, 0; @%p3 bra E; C: bra L; E:"
         ))
     };
-    assert!(verdict(&inside("setp.ge.u32 %p1, %r5, 37;"), 1000).is_proven());
+    let by_counter = "setp.ge.u32 %p1, %r5, 37;";
+    assert!(verdict(&inside(by_counter, "E"), 1000).is_proven());
+    assert!(!verdict(&inside(by_counter, "C"), 1000).is_proven());
     // ptxas keeps a predicate, but makes branches of predicates and the other way round.
     let predicate = kernel(
         "L: setp.ge.u32 %p1, %r1, 37; mul.wide.u32 %d2, %r1, 4; add.s64 %d3, %d1, %d2; \
@@ -118,7 +120,53 @@ fn bounds_in_an_endless_loop_need_a_counter() {
     );
     assert!(!verdict(&predicate, 1000).is_proven());
     let by_data = "ld.global.u32 %r5, [%d1]; setp.ge.u32 %p1, %r5, 37;";
-    assert!(!verdict(&inside(by_data), 1000).is_proven());
+    assert!(!verdict(&inside(by_data, "C"), 1000).is_proven());
+    // A condition behind a turn may follow from its condition.
+    let twice = |second: &str| {
+        kernel(format!(
+            "L: setp.ge.u32 %p1, %r1, 37; @%p1 bra C; ld.volatile.global.u32 %r9, [%d1]; \
+             {second} {} bra L; C: bra L;",
+            store("%r1")
+        ))
+    };
+    for second in ["@%p1 bra C;", "setp.ge.u32 %p4, %r1, 30; @%p4 bra C;"] {
+        let twice = twice(second);
+        assert!(!verdict(&twice, 1000).is_proven(), "{second}");
+    }
+}
+
+#[test]
+fn changing_registers_differ_from_use_to_use_in_every_instruction() {
+    for read in ["mov.u32 %r5, %smid;", "cvt.u32.u32 %r5, %smid;"] {
+        let guarded = kernel(format!(
+            "{read} setp.ge.u32 %p1, %r5, 37; @%p1 ret; {}",
+            store("%r5")
+        ));
+        assert!(!verdict(&guarded, 0).is_proven(), "{read}");
+    }
+}
+
+#[test]
+fn values_keep_their_kind_in_local_and_shared_memory() {
+    // A vote, or a register that is not set, is stored and loaded.
+    let through = |value: &str, space: &str| {
+        kernel(format!(
+            ".{space} .align 8 .b32 m[4]; {value} st.{space}.u32 [m], %r6; \
+             ld.{space}.u32 %r5, [m]; setp.ge.u32 %p1, %r5, 37; @%p1 ret; {}",
+            store("%r5")
+        ))
+    };
+    for space in ["local", "shared"] {
+        let load = "ld.global.u32 %r6, [%d1];";
+        assert!(verdict(&through(load, space), 0).is_proven(), "{space}");
+        for value in [
+            "",
+            "setp.gt.u32 %p4, %r1, 3; vote.sync.ballot.b32 %r6, %p4, -1;",
+        ] {
+            let verdict = verdict(&through(value, space), 0);
+            assert!(!verdict.is_proven(), "{space}: {value}");
+        }
+    }
 }
 
 #[test]
@@ -139,6 +187,13 @@ fn read_only_load_of_an_index_must_be_volatile() {
             .volatile_loads()
             .is_empty()
     );
+    for way in [
+        "slct.b32.s32 %r5, %r5, %r5, 1;",
+        ".shared .align 8 .b32 s[4]; st.shared.u32 [s], %r5; ld.shared.u32 %r5, [s];",
+    ] {
+        let kernel = load("ld.global.nc.u32", &format!("{way} {guard}"));
+        assert_eq!(analysed(&kernel).volatile_loads().len(), 1, "{way}");
+    }
     // A number that is only stored may be loaded twice.
     let stored = "st.global.u32 [%d1+4], %r5;";
     assert!(

@@ -180,6 +180,13 @@ pub(crate) fn rows() -> Vec<Row> {
         spin("ld.global.u32"),
         spin("ld.volatile.global.u32"),
     ));
+    // The condition of the exit is tested again behind the loop.
+    rows.push(Row::new(
+        "behind",
+        is_guarded,
+        repeated(""),
+        repeated("").replace("bra L;", "bra L; setp.ge.u32 %p4, %r1, 37; @%p4 ret;"),
+    ));
     // A loop without an exit is kept.
     rows.push(Row::new(
         "no_exit",
@@ -202,12 +209,62 @@ pub(crate) fn rows() -> Vec<Row> {
         )
     };
     rows.push(Row::new("side", is_guarded, side(""), side("bar.sync 0;")));
+    // The same with an index that contains a number which changes, twice.
+    let cancelled = |effect: &str| {
+        format!(
+            "mov.u32 %r7, 0; L: {effect} and.b32 %r3, %r7, %r7; add.u32 %r4, %r1, %r7; \
+             sub.u32 %r5, %r4, %r3; setp.ge.u32 %p1, %r5, 37; @%p1 bra C; {} \
+             ld.global.u32 %r6, [%d1+4]; setp.eq.u32 %p3, %r6, 0; @%p3 bra E; \
+             C: add.u32 %r7, %r7, 1; bra L; E:",
+            store("%r5")
+        )
+    };
+    rows.push(Row::new(
+        "cancelled",
+        is_guarded,
+        cancelled(""),
+        cancelled("bar.sync 0;"),
+    ));
+    // The condition is tested again behind an effect.
+    let again = |effect: &str| {
+        format!(
+            "L: {effect} setp.ge.u32 %p1, %r1, 37; @%p1 bra C; ld.volatile.global.u32 %r9, [%d1]; \
+             @%p1 bra E; {} ld.global.u32 %r6, [%d1+4]; setp.eq.u32 %p3, %r6, 0; @%p3 bra E; \
+             C: bra L; E:",
+            store("%r1")
+        )
+    };
+    rows.push(Row::new(
+        "again",
+        is_guarded,
+        again(""),
+        again("bar.sync 0;"),
+    ));
     rows.push(Row::new(
         "read_only",
         loads_once,
         under_pressure("ld.global.nc.u32 %r5, [%d1];"),
         under_pressure("ld.volatile.global.u32 %r5, [%d1];"),
     ));
+    // Between the load and the guard are an instruction that is not modelled, and local memory.
+    for (name, way) in [
+        ("read_only_opaque", "slct.b32.s32 %r5, %r4, %r4, 1;"),
+        (
+            "read_only_stored",
+            "st.local.u32 [l], %r4; ld.local.u32 %r5, [l];",
+        ),
+    ] {
+        let load = |load: &str| {
+            let index = format!(".local .align 8 .b32 l[4];\n{load} %r4, [%d1]; {way}");
+            under_pressure(&index)
+        };
+        rows.push(Row::new(
+            name,
+            loads_once,
+            load("ld.global.nc.u32"),
+            load("ld.volatile.global.u32"),
+        ));
+    }
     rows.push(Row::new(
         "vote",
         votes_once,
